@@ -85,7 +85,7 @@ func TestRulesSchemaPrintsSchemas(t *testing.T) {
 
 func TestRulesFieldsListsFieldsSignalsAndFunctions(t *testing.T) {
 	out, code := command(t, "", "rules", "fields", "--json")
-	var items []ruleField
+	var items []struct{ Kind, Name, Type, Key, Window, Bound, Cost string }
 	if err := json.Unmarshal([]byte(out), &items); err != nil || code != cli.ExitOK {
 		t.Fatalf("exit %d, %v", code, err)
 	}

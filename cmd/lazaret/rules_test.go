@@ -13,6 +13,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/cli"
+	"lazaret/internal/cli/lab"
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsconn"
 	"lazaret/streams"
@@ -179,7 +180,7 @@ func TestALedgerEntryIsExplainedAsItWasJudged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer op.Close()
-	last, err := ledgerEnd(ctx, op)
+	last, err := lab.LedgerEnd(ctx, op)
 	if err != nil {
 		t.Fatal(err)
 	}

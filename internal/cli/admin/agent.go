@@ -1,0 +1,351 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/natsfiles"
+	"lazaret/internal/natsserver"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("", agentCommand) }
+
+func agentCommand(a *verb.App) *cobra.Command {
+	var origins []string
+	var expires time.Duration
+	add := &cobra.Command{
+		Use:   "add PROJECT AGENT",
+		Short: "Make a credential for one agent",
+		Long: `Make a credential that speaks for one agent of one project and publishes content
+of the origins named, and nothing else. It belongs to the host program around the
+model, never to the model. A front end needs user; a tool runner needs tool, web,
+document or email. A program that holds both is trusted to keep them apart.`,
+		Example: "  lazaret agent add acme support --origins tool,web,agent",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Conn.Resolve()
+			ag := natsserver.Agent{Project: args[0], Name: args[1]}
+			for _, o := range origins {
+				org, err := verb.Origin(o)
+				if err != nil {
+					return err
+				}
+				ag.Origins = append(ag.Origins, org)
+			}
+			return install(a, cmd, natsserver.Grant{Name: verb.AgentContext(ag.Project, ag.Name), Agent: &ag, Lasts: expires,
+				Description: fmt.Sprintf("Lazaret: agent %s/%s, origins %v", ag.Project, ag.Name, ag.Origins)})
+		},
+	}
+	add.Flags().StringSliceVar(&origins, "origins", []string{string(beliefs.OriginTool), string(beliefs.OriginAgent)},
+		"`ORIGINS` whose content it may publish")
+	bindExpires(add, &expires)
+	return verb.Group("agent", "Credentials of agents", add)
+}
+
+func init() { Verbs.Add("", sentinelCommand) }
+
+func sentinelCommand(a *verb.App) *cobra.Command {
+	var expires time.Duration
+	add := &cobra.Command{
+		Use:   "add GROUP",
+		Short: "Make a credential for a sentinel group of your own",
+		Long: `Make a credential that reads the ledger, all projects of it, and writes the group's
+own ledger subject and alerts, and nothing else. The group is waited for once a
+policy in force names it under groups; see docs/sentinels.md.`,
+		Example: "  lazaret sentinel add judge",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := streams.CheckID("group", args[0]); err != nil {
+				return err
+			}
+			a.Conn.Resolve()
+			r := natsserver.SentinelRole(args[0])
+			return install(a, cmd, natsserver.Grant{Name: string(r), Role: r, Lasts: expires,
+				Description: "Lazaret: sentinel group " + args[0]})
+		},
+	}
+	bindExpires(add, &expires)
+	return verb.Group("sentinel", "Sentinel groups of your own", add)
+}
+
+// install mints a credential, writes it and its context to the data folder, and prints
+// where.
+func install(a *verb.App, cmd *cobra.Command, g natsserver.Grant) error {
+	m, err := natsserver.OpenMinter(a.Conn.Data)
+	if err != nil {
+		return err
+	}
+	file := natsserver.CredsFile(a.Conn.Data, g.Name)
+	if _, err := os.Stat(file); err == nil {
+		return fmt.Errorf("%s is there already: lazaret agent rotate %s makes a new one; to change its rights, revoke it "+
+			"and remove the file first", file, g.Name)
+	}
+	url := a.Conn.Server
+	if url == "" {
+		if url, err = natsserver.ContextURL(a.Conn.Data, "operator"); err != nil {
+			return err
+		}
+	}
+	if err := m.Install(g, url, false); err != nil {
+		return err
+	}
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "credential   %s\ninbox prefix %s\ncontext      %s\nexpires      %s\n", abs,
+		g.Inbox(), natsserver.ContextFile(a.Conn.Data, g.Name), expiresText(time.Now().Add(g.Lasts), g.Lasts))
+	return nil
+}
+
+func bindExpires(c *cobra.Command, d *time.Duration) {
+	c.Flags().DurationVar(d, "expires", natsserver.AgentExpires, "`TIME` for which it is valid; 0: it never expires")
+}
+
+// expiresText is when a credential expires.
+func expiresText(t time.Time, lasts time.Duration) string {
+	if t.IsZero() || lasts == 0 {
+		return "never"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// credentialName is the name that PROJECT AGENT, or a single NAME, stands for.
+func credentialName(args []string) string {
+	if len(args) == 2 {
+		return natsfiles.AgentContext(args[0], args[1])
+	}
+	return args[0]
+}
+
+func init() { Verbs.Add("agent", agentLsCommand) }
+
+func agentLsCommand(a *verb.App) *cobra.Command {
+	var f cli.ListFlags
+	var all bool
+	c := &cobra.Command{
+		Use:   "ls",
+		Short: "List the credentials that were made, until when they are valid, and which are revoked",
+		Long: `List the credentials that were made with this data folder: those of agents that are
+valid, and with --all also those of the pipeline's roles, and what is expired or revoked.
+A credential of an older version is listed if its file is still in DATA/creds.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.Conn.Resolve()
+			issued, err := natsserver.Credentials(a.Conn.Data)
+			if err != nil {
+				return err
+			}
+			type row struct {
+				Name    string           `json:"name"`
+				Project string           `json:"project"`
+				Agent   string           `json:"agent"`
+				Role    string           `json:"role"`
+				Origins []beliefs.Origin `json:"origins"`
+				State   string           `json:"state"`
+				Issued  string           `json:"issued"`
+				Expires string           `json:"expires"`
+				User    string           `json:"user"`
+			}
+			var rows []row
+			for _, i := range issued {
+				r := row{Name: i.Name, Role: string(i.Role), State: i.State(time.Now()), Issued: i.Issued.Format(time.RFC3339),
+					Expires: expiresText(i.Expires, 1), User: i.User}
+				if i.Agent != nil {
+					r.Project, r.Agent, r.Origins = i.Agent.Project, i.Agent.Name, i.Agent.Origins
+				}
+				if all || i.Agent != nil && r.State == "valid" {
+					rows = append(rows, r)
+				}
+			}
+			return cli.Print(cmd.OutOrStdout(), f, rows, []string{"NAME", "STATE", "ISSUED", "EXPIRES", "ORIGINS", "KEY"},
+				func(r row) []string {
+					return []string{r.Name, r.State, r.Issued, r.Expires, strings.Trim(fmt.Sprint(r.Origins), "[]"), r.User}
+				})
+		},
+	}
+	f.Bind(c.Flags())
+	c.Flags().BoolVar(&all, "all", false, "also those of roles, and what is expired or revoked")
+	return c
+}
+
+func init() { Verbs.Add("agent", agentRotateCommand) }
+
+func agentRotateCommand(a *verb.App) *cobra.Command {
+	var lasts time.Duration
+	var keepOld bool
+	c := &cobra.Command{
+		Use:   "rotate PROJECT AGENT | NAME",
+		Short: "Make a new credential of the same rights, and revoke the old one",
+		Long: `Make a credential with a new key and the rights of the one that is there, in its file,
+and revoke the old one. A host that reads the file in the data folder goes on by
+itself: its client reads it again when the server refuses the old one. For another
+host use --keep-old, bring it the new file, and then revoke the old credential with
+"lazaret agent revoke --old".
+
+NAME is a credential as "lazaret agent ls --all" lists it, such as operator.`,
+		Example: "  lazaret agent rotate acme support --keep-old\n  lazaret agent revoke acme support --old",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Conn.Resolve()
+			m, err := natsserver.OpenMinter(a.Conn.Data)
+			if err != nil {
+				return err
+			}
+			var d *time.Duration
+			if cmd.Flags().Changed("expires") {
+				d = &lasts
+			}
+			name := credentialName(args)
+			i, err := m.Rotate(name, d, keepOld)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "credential   %s\nexpires      %s\n", natsserver.CredsFile(a.Conn.Data, i.Name),
+				expiresText(i.Expires, 1))
+			if keepOld {
+				fmt.Fprintf(cmd.OutOrStdout(),
+					"the old one is valid: when the host has the new one, lazaret agent revoke %s --old\n", strings.Join(args, " "))
+				return nil
+			}
+			saySpread(a, cmd)
+			return nil
+		},
+	}
+	bindExpires(c, &lasts)
+	c.Flags().Lookup("expires").DefValue = "as long as the one before"
+	c.Flags().BoolVar(&keepOld, "keep-old", false, "leave the old one valid")
+	return c
+}
+
+func init() { Verbs.Add("agent", agentRevokeCommand) }
+
+func agentRevokeCommand(a *verb.App) *cobra.Command {
+	var old bool
+	c := &cobra.Command{
+		Use:   "revoke PROJECT AGENT | NAME | KEY",
+		Short: "Revoke a credential: the server ends its connections and refuses it",
+		Long: `Revoke the credentials of an agent, of a NAME as "lazaret agent ls --all" lists it, or
+of the public KEY of a user, which need not be listed. "lazaret up" takes it up at
+once. For servers of your own it is in DATA/keys/accounts.conf: copy that file to each
+and have it reload.`,
+		Example: "  lazaret agent revoke acme support",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Conn.Resolve()
+			m, err := natsserver.OpenMinter(a.Conn.Data)
+			if err != nil {
+				return err
+			}
+			n, err := m.Revoke(credentialName(args), old)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				if err := revokedBefore(a, cmd, credentialName(args), old); err != nil {
+					return err
+				}
+			} else {
+				fmt.Fprintf(cmd.OutOrStdout(), "revoked %d\n", n)
+			}
+			saySpread(a, cmd)
+			if !old {
+				return refusedNow(a, cmd, credentialName(args))
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&old, "old", false, "only those before the latest: those that a rotation has left")
+	return c
+}
+
+// revokedBefore prints that there was nothing left to revoke.
+func revokedBefore(a *verb.App, cmd *cobra.Command, name string, old bool) error {
+	if old {
+		fmt.Fprintf(cmd.OutOrStdout(), "nothing to revoke: %s has no credential before the latest that is not revoked\n",
+			name)
+		return nil
+	}
+	all, err := natsserver.Credentials(a.Conn.Data)
+	if err != nil {
+		return err
+	}
+	var last time.Time
+	for _, c := range all {
+		if (c.Name == name || c.User == name) && c.Revoked.After(last) {
+			last = c.Revoked
+		}
+	}
+	fmt.Fprintf(cmd.OutOrStdout(),
+		"nothing to revoke: %s was revoked already, at %s; lazaret agent rotate %s makes it anew\n", name,
+		last.Format(time.RFC3339), name)
+	return nil
+}
+
+// saySpread prints how servers of one's own learn of a revocation.
+func saySpread(a *verb.App, cmd *cobra.Command) {
+	file := natsserver.AccountsFile(a.Conn.Data)
+	if _, err := os.Stat(file); err == nil {
+		fmt.Fprintf(cmd.OutOrStdout(), "servers of your own: copy %s to each, then nats-server --signal reload=PID\n", file)
+	}
+}
+
+// refusedNow prints which servers refuse the credential of that name, if its file is
+// there, and fails if a reached server does not.
+func refusedNow(a *verb.App, cmd *cobra.Command, name string) error {
+	file := natsserver.CredsFile(a.Conn.Data, name)
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	url, err := natsserver.ContextURL(a.Conn.Data, "operator")
+	if err != nil || url == "" {
+		return nil
+	}
+	var still []string
+	for _, u := range strings.Split(url, ",") {
+		refused, err := refuses(u, file)
+		switch {
+		case err != nil:
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is not reached: %v\n", u, err)
+		case refused:
+			fmt.Fprintf(cmd.OutOrStdout(), "%s refuses it\n", u)
+		default:
+			still = append(still, u)
+		}
+	}
+	if len(still) > 0 {
+		return &cli.Exit{Code: cli.ExitIncomplete, Text: strings.Join(still, ", ") +
+			" still accepts the credential: have it reload its configuration, then look again with the same command"}
+	}
+	return nil
+}
+
+// refuses waits until a server refuses a credential; false if it does not in time.
+func refuses(url, file string) (bool, error) {
+	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		nc, err := nats.Connect(url, nats.UserCredentials(file), nats.Timeout(2*time.Second), nats.IgnoreDiscoveredServers())
+		if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) ||
+			errors.Is(err, nats.ErrAuthExpired) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		nc.Close()
+		if time.Now().After(deadline) {
+			return false, nil
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/cli/audit"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/retain"
+)
+
+func init() { Verbs.Add("", backupCommand) }
+
+func backupCommand(a *verb.App) *cobra.Command {
+	var with, without bool
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:   "backup {DIR | FILE.tar} {--with-keys | --without-keys}",
+		Short: "Copy a running pipeline's data to a new folder or one file",
+		Long: `Copy the data folder of a running lazaret up to DIR, or to a tar archive if the name ends
+with .tar. It must not exist. The copy has the streams, the auditor's log, trust file, records and
+shards, and the state that stages left when the ledger was trimmed. Other state is folded from
+the ledger at the first start.
+
+The embedded nats-server stops while the streams are copied; clients wait and go on.
+The backup has all that was acknowledged before. --with-keys copies keys and credentials too:
+whoever has such a backup can read it and sign with its keys. Without the keys a backup cannot be read;
+keep them elsewhere. Forgetting does not reach backups: remove those that are older.`,
+		Example: "  lazaret backup /backup/2026-11-23 --without-keys\n  lazaret backup /backup/2026-11-23.tar " +
+			"--without-keys\n" +
+			"  lazaret restore /backup/2026-11-23.tar --keys /safe/keys --data ./restored",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if with == without {
+				return errors.New("say --with-keys or --without-keys")
+			}
+			to, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			if _, err := os.Lstat(to); err == nil {
+				return fmt.Errorf("%s is there already: name a new one", to)
+			}
+			return makeBackup(a, cmd, to, with, wait)
+		},
+	}
+	c.Flags().BoolVar(&with, "with-keys", false, "copy keys and credentials too")
+	c.Flags().BoolVar(&without, "without-keys", false, "leave keys and credentials out")
+	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "how long it may take")
+	return c
+}
+
+func makeBackup(a *verb.App, cmd *cobra.Command, to string, keys bool, wait time.Duration) error {
+	a.Conn.Resolve()
+	// The log first: the auditor chains the streams' later entries afterwards.
+	var ans *auditor.Answer
+	err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+		ans, err = verb.AskSnapshot(ctx, nc, embedded.AuditDir(a.Conn.Data))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the auditor's log: %w", err)
+	}
+	defer os.RemoveAll(ans.Dir) // it was moved, if all went well
+	return audit.Retention(a, cmd, wait, nil, audit.LogFlags{}, func(ctx context.Context, c *retain.Config) error {
+		dir, err := c.Copy(ctx, keys)
+		if err != nil {
+			return err
+		}
+		err = embedded.MoveFolder(ans.Dir, embedded.AuditDir(dir))
+		move := embedded.MoveFolder
+		if filepath.Ext(to) == ".tar" {
+			move = embedded.PackFolder
+		}
+		if err == nil {
+			err = move(dir, to)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("moving the copy to %s: %w", to, err), os.RemoveAll(dir))
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s has the log up to leaf %d, root %s\n", to, ans.Size, ans.Root)
+		return nil
+	})
+}
+
+func init() { Verbs.Add("", restoreCommand) }
+
+func restoreCommand(a *verb.App) *cobra.Command {
+	var keys string
+	c := &cobra.Command{
+		Use:   "restore {DIR | FILE.tar} --data FOLDER",
+		Short: "Make a data folder of a backup",
+		Long: `Make the data folder of a backup, a folder or an archive, which stays as it is. The folder must be new or empty.
+Then start lazaret up with it. Verify the log against a checkpoint from outside: a backup is an
+older state, and checkpoints that were signed after it are missing in its log.`,
+		Example: "  lazaret restore /backup/2026-11-23 --keys /safe/keys --data ./restored\n  lazaret audit verify " +
+			"--offline --data ./restored",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Conn.Resolve()
+			if err := embedded.Restore(cmd.Context(), args[0], keys, a.Conn.Data); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is restored: start it with lazaret up --data %[1]s\n", a.Conn.Data)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&keys, "keys", "", "`FOLDER` of the keys, if the backup has none")
+	return c
+}

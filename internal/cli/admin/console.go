@@ -1,0 +1,161 @@
+package admin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/console"
+	"lazaret/internal/embedded"
+	"lazaret/internal/metrics"
+	"lazaret/internal/natsserver"
+	"lazaret/pkg/beliefs"
+)
+
+// consoleFlags say where the console is served.
+type consoleFlags struct{ listen, origin string }
+
+func (o *consoleFlags) bind(f *pflag.FlagSet, name, usage string) {
+	f.StringVar(&o.listen, name, o.listen, usage)
+	f.StringVar(&o.origin, "origin", "", "`URL` that people open the console at, such as https://lazaret.example.org "+
+		"(default http://localhost and the port)")
+}
+
+// serve starts the console of a pipeline in this process, and returns a link that logs in
+// once. A default address that is taken gives way to a free port.
+func (o *consoleFlags) serve(p *embedded.Pipeline, cfg embedded.Config) (c *console.Console, link string, err error) {
+	if o.listen == "off" {
+		return nil, "", nil
+	}
+	nc, err := p.Server.Connect(natsserver.RoleOperator)
+	if err != nil {
+		return nil, "", err
+	}
+	conf := console.Config{Data: cfg.Data, Listen: o.listen, Conn: nc, Origin: o.origin, Log: cfg.Log}
+	if o.listen == "" {
+		if _, port, err := net.SplitHostPort(cfg.Listen); err == nil && port == "0" {
+			conf.Listen = "127.0.0.1:0"
+		}
+	}
+	c, err = console.Start(conf)
+	if o.listen == "" && errors.Is(err, syscall.EADDRINUSE) {
+		conf.Listen = "127.0.0.1:0"
+		c, err = console.Start(conf)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, "", err
+	}
+	code, err := console.NewLogin(cfg.Data, console.User{Name: "operator", Role: console.RoleApprover,
+		Ceiling: beliefs.Secret}, console.LoginExpires)
+	if err != nil {
+		c.Close()
+		return nil, "", err
+	}
+	return c, c.LoginURL(code), nil
+}
+
+func init() { Verbs.Add("", consoleCommand) }
+
+func consoleCommand(a *verb.App) *cobra.Command {
+	o := consoleFlags{listen: console.DefaultListen}
+	h := verb.HTTPFlags{}
+	var verbose bool
+	c := &cobra.Command{
+		Use:   "console",
+		Short: "Serve the console in front of a NATS server of your own",
+		Long: `Serve the console ("lazaret up" has it already): pages for people who look, approve and
+audit. It reads with the operator's credential. Each person signs in by a link of
+"lazaret console login". Passkeys are bound to the host of --origin and need a name, not
+an IP address, and TLS unless the name is localhost.`,
+		Example: "  lazaret console --server tls://nats.example.org:4222\n  lazaret console --listen 0.0.0.0:4281 " +
+			"--http-cert c.pem --http-key c.key --origin https://lazaret.example.org:4281",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.Conn.Resolve()
+			level := slog.LevelWarn
+			if verbose {
+				level = slog.LevelInfo
+			}
+			conf, err := h.Tls()
+			if err != nil {
+				return err
+			}
+			nc, err := a.Conn.Connect("operator")
+			if err != nil {
+				return err
+			}
+			s, err := console.Start(console.Config{Data: a.Conn.Data, Listen: o.listen, Conn: nc, Origin: o.origin, TLS: conf,
+				Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))})
+			if err != nil {
+				nc.Close()
+				return err
+			}
+			w := cmd.OutOrStdout()
+			fmt.Fprintf(w, "console at %s, sign in by a link of: lazaret console login NAME\n", s.URL())
+			if conf == nil && !metrics.Loopback(s.Addr) {
+				fmt.Fprintln(w, "NOTE: it is reachable from other machines and carries no TLS: sessions can be read on the way")
+			}
+			<-cmd.Context().Done()
+			s.Close()
+			return nil
+		},
+	}
+	o.bind(c.Flags(), "listen", "`HOST:PORT` to serve the console at; port 0 picks one")
+	h.BindTLS(c.Flags())
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what happens")
+
+	return c
+}
+
+func init() { Verbs.Add("console", consoleLoginCommand) }
+
+func consoleLoginCommand(a *verb.App) *cobra.Command {
+	var u console.User
+	var ceiling, origin string
+	var lasts time.Duration
+	c := &cobra.Command{
+		Use:   "login NAME",
+		Short: "Print a link that signs a person in to the console, once",
+		Long: `Print a link that signs a person in to the console of this data folder, once. A viewer
+looks; an approver also sends signed decisions. A link may be for some projects only,
+and for what is at most so sensitive. The session ends after 12 hours, after two hours
+without a look, and with the console.`,
+		Example: "  lazaret console login alice --role approver\n  lazaret console login bob --project acme --expires 1h",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Conn.Resolve()
+			if err := u.Ceiling.UnmarshalText([]byte(ceiling)); err != nil {
+				return fmt.Errorf("--sensitivity: %w", err)
+			}
+			if lasts <= 0 {
+				return errors.New("--expires has to be positive")
+			}
+			u.Name = args[0]
+			code, err := console.NewLogin(a.Conn.Data, u, lasts)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSuffix(cmp.Or(origin, "http://localhost:4281"), "/")+"/login?code="+code)
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar((*string)(&u.Role), "role", string(console.RoleViewer), "viewer or approver")
+	f.StringSliceVar(&u.Projects, "project", nil, "only these `PROJECTS` (default all)")
+	f.StringVar(&ceiling, "sensitivity", beliefs.Internal.String(),
+		"most that the person sees: public, internal, confidential or secret")
+	f.DurationVar(&lasts, "expires", console.LoginExpires, "`TIME` within which the link is used")
+	f.StringVar(&origin, "origin", "", "`URL` that people open the console at (default http://localhost:4281)")
+	return c
+}

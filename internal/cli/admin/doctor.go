@@ -1,0 +1,327 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/ingest"
+	"lazaret/internal/metrics"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/query"
+	"lazaret/internal/status"
+	"lazaret/internal/wire"
+	"lazaret/streams"
+)
+
+// nearlyFull is the share of what a stream or a subject may hold from which on
+// doctor calls it wrong: publishers are about to be refused.
+const nearlyFull = 0.8
+
+// check is one thing that doctor looked at.
+type check struct {
+	What string `json:"what"`
+	Good bool   `json:"good"`
+	Text string `json:"text"`
+}
+
+// checks collects them.
+type checks []check
+
+func (c *checks) add(what string, err error, good string, args ...any) {
+	if err != nil {
+		*c = append(*c, check{what, false, err.Error()})
+		return
+	}
+	*c = append(*c, check{what, true, fmt.Sprintf(good, args...)})
+}
+
+func init() { Verbs.Add("", doctorCommand) }
+
+func doctorCommand(a *verb.App) *cobra.Command {
+	var asJSON bool
+	var ports []string
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check server, streams, stages and their lag (exit 3 when something drifted)",
+		Long: `Look at the server's limits, at the streams and how full they are, at what is in
+force, and at each process of each stage: whether it answers, how many ledger entries
+it has not taken in and in which partitions. More than 5,000 entries behind, and a
+stream or subject that is more than 80 % full, are wrong. Exit code 3 if anything is.
+
+Of a cluster it tries the port on which servers meet, as an outsider: in the clear,
+without a certificate, and with one of an unknown authority. A server that gets in may
+speak for every agent. The ports are those of "lazaret server config", else 6222 of
+the hosts that the connection knows, or those of --cluster.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			nc, err := a.Conn.Connect("operator")
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			ctx, cancel := a.Timeout(cmd.Context())
+			defer cancel()
+			cs, err := diagnose(ctx, nc)
+			if err != nil {
+				return err
+			}
+			if len(ports) == 0 {
+				if ports, err = clusterPorts(a.Conn.Data, nc); err != nil {
+					return err
+				}
+			}
+			cs.outside(cmd.Context(), ports)
+			cs.credentials(a.Conn.Data, time.Now())
+			w := cmd.OutOrStdout()
+			if asJSON {
+				err = cli.JSON(w, cs)
+			}
+			bad := false
+			for _, c := range cs {
+				bad = bad || !c.Good
+				word := "good "
+				if !c.Good {
+					word = "WRONG"
+				}
+				if !asJSON {
+					fmt.Fprintf(w, "%s  %-10s %s\n", word, c.What, c.Text)
+				}
+			}
+			if err == nil && bad {
+				err = &cli.Exit{Code: cli.ExitIncomplete}
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().StringSliceVar(&ports, "cluster", nil, "`HOST:PORT` at which servers of the cluster meet")
+	return c
+}
+
+// clusterPorts are the addresses at which the servers of the cluster meet; none if
+// the server is alone.
+func clusterPorts(data string, nc *nats.Conn) ([]string, error) {
+	ports, err := natsserver.ClusterPorts(data)
+	if err != nil || len(ports) > 0 || nc.ConnectedClusterName() == "" {
+		return ports, err
+	}
+	for _, s := range nc.Servers() {
+		if u, err := url.Parse(s); err == nil && u.Hostname() != "" {
+			ports = append(ports, net.JoinHostPort(u.Hostname(), "6222"))
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports), nil
+}
+
+// credentials says which credentials of the data folder expire soon. One that is
+// renewed in time never has less than a third of its life left.
+func (c *checks) credentials(data string, now time.Time) {
+	issued, err := natsserver.Credentials(data)
+	if err != nil {
+		c.add("access", err, "")
+		return
+	}
+	latest := make(map[string]*natsserver.Issued)
+	for _, i := range issued {
+		if i.State(now) == "valid" {
+			latest[i.Name] = i
+		}
+	}
+	if len(latest) == 0 {
+		return // they are kept elsewhere
+	}
+	var soon []string
+	for _, name := range slices.Sorted(maps.Keys(latest)) {
+		i := latest[name]
+		if !i.Expires.IsZero() && i.Expires.Sub(now) < min(natsserver.ExpiresSoon, i.Expires.Sub(i.Issued)/3) {
+			soon = append(soon, fmt.Sprintf("%s at %s", name, i.Expires.UTC().Format(time.RFC3339)))
+		}
+	}
+	if len(soon) > 0 {
+		err = fmt.Errorf("credentials expire: %s: lazaret agent rotate NAME, and bring the new one to its host",
+			strings.Join(soon, ", "))
+	}
+	c.add("access", err, "%d credentials are valid for at least another %d days or are renewed in time", len(latest),
+		int(natsserver.ExpiresSoon.Hours()/24))
+}
+
+// outside tries the ports on which servers meet.
+func (c *checks) outside(ctx context.Context, ports []string) {
+	for _, p := range ports {
+		expires, err := natsserver.ProbeRoute(ctx, p)
+		switch {
+		case errors.Is(err, natsserver.ErrNoPort):
+			c.add("cluster", nil, "%s is not reached from here; name the port of the routes with --cluster if it is another", p)
+			continue
+		case err == nil && time.Until(expires) < natsserver.RenewBefore:
+			err = fmt.Errorf("the certificate of %s ends at %s: lazaret server renew", p, expires.UTC().Format(time.RFC3339))
+		}
+		c.add("cluster", err, "%s lets no server in without a certificate; its own is valid until %s", p,
+			expires.UTC().Format(time.DateOnly))
+	}
+}
+
+func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
+	var cs checks
+	cs.add("server", nil, "nats-server %s at %s, largest message %d bytes", nc.ConnectedServerVersion(),
+		nc.ConnectedUrlRedacted(), nc.MaxPayload())
+	if nc.MaxPayload() < streams.LedgerMsgSize {
+		cs.add("server", fmt.Errorf(
+			"max_payload is %d: events near the size limit will not fit into the ledger; set it to %d", nc.MaxPayload(),
+			natsserver.MaxPayload), "")
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	cs.add("streams", wire.Check(ctx, js), "as defined")
+	room, err := js.AccountInfo(ctx)
+	if err == nil && room.Limits.MaxStore == 0 {
+		err = fmt.Errorf("%w: publishers are refused and verdicts hold until there is room: make some", natsserver.ErrNoRoom)
+	}
+	cs.add("room", err, "the streams take messages")
+	rules, pol, mixed := "", "", false
+	err = nil
+	active, stop := half(ctx)
+	defer stop()
+	for p := range streams.Partitions {
+		var ans ingest.ActiveAnswer
+		if err = query.Ask(active, nc, ingest.AskActive, p, struct{}{}, &ans); err != nil {
+			break
+		}
+		mixed = mixed || p > 0 && (ans.Rules != rules || ans.Policy != pol)
+		rules, pol = ans.Rules, ans.Policy
+	}
+	cs.add("ingest", err, "answers in every partition")
+	if err == nil {
+		if mixed {
+			err = errors.New("partitions differ in what is in force: activate again")
+		}
+		cs.add("in force", err, "rules %.19s, policy %.19s", rules, pol)
+	}
+	s, err := status.Collect(ctx, nc)
+	if err != nil {
+		cs.add("stages", err, "")
+		return cs, nil
+	}
+	cs.fullness(s)
+	cs.stages(s)
+	ans, err := verb.AskAuditor(ctx, nc, auditor.Request{Do: "head"})
+	if err == nil && ans.Gaps > 0 {
+		err = fmt.Errorf("the ledger has %d gaps", ans.Gaps)
+	}
+	if err != nil {
+		cs.add("log", err, "")
+		return cs, nil
+	}
+	cs.add("log", nil, "%d ledger entries chained, %d behind", ans.Entries, s.Ledger.Last-min(s.Ledger.Last, ans.LastSeq))
+	return cs, nil
+}
+
+// half leaves half of the time for later checks: a stopped stage does not answer, and the
+// others are asked all the same.
+func half(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(end)/2)
+}
+
+// fullness says how near the streams are to refusing.
+func (c *checks) fullness(s *status.Snapshot) {
+	var err error
+	if s.Intake.Share() > nearlyFull {
+		err = fmt.Errorf("%d messages wait, %s: publishers are about to be refused; see which stage is behind",
+			s.Intake.Messages, filled(s.Intake))
+	}
+	c.add("intake", err, "%d messages, %s; what the ledger holds is purged every 2 s", s.Intake.Messages, filled(s.Intake))
+	if s.PerSubject > 0 && float64(s.FullestHas) > nearlyFull*float64(s.PerSubject) {
+		c.add("intake", fmt.Errorf(
+			"%d of %d messages that may wait are on %s: its agent is about to be refused, or is flooding", s.FullestHas,
+			s.PerSubject, s.Fullest), "")
+	}
+	err = nil
+	if s.Ledger.Share() > nearlyFull {
+		err = fmt.Errorf("%d entries, %s: when it is full the stages stop and publishers are refused; trim it or give it "+
+			"more room (docs/operations.md)", s.Ledger.Messages, filled(s.Ledger))
+	}
+	trimmed := ""
+	if s.Trimmed > 0 {
+		trimmed = fmt.Sprintf(", trimmed up to %d", s.Trimmed)
+	}
+	c.add("ledger", err, "%d entries up to %d%s, %s", s.Ledger.Messages, s.Ledger.Last, trimmed, filled(s.Ledger))
+}
+
+// stages says how far each process has come.
+func (c *checks) stages(s *status.Snapshot) {
+	for _, p := range s.Processes {
+		var err error
+		switch where := partitionsText(p.Behind); {
+		case !p.Ready:
+			err = fmt.Errorf("%s is folding what the ledger held at its start, %d entries behind", p.Process, p.Lag)
+		case p.Lag > metrics.ReadyLag:
+			err = fmt.Errorf("%s is %d entries behind, more than %d, in partitions %s", p.Process, p.Lag, metrics.ReadyLag,
+				where)
+		case p.Owed > metrics.ReadyOwed.Seconds():
+			err = fmt.Errorf("%s owes an entry for %.0f s: %s", p.Process, p.Owed, p.Why)
+		case p.Diverged > 0:
+			err = fmt.Errorf("%s: %d entries of another process of the stage are not what this one would have written: the "+
+				"two are not the same version", p.Process, p.Diverged)
+		}
+		in := ""
+		if len(p.Behind) > 0 {
+			in = ", in partitions " + partitionsText(p.Behind)
+		}
+		wait := ""
+		if p.Waiting > 0 {
+			wait = fmt.Sprintf(", %d wait in it", p.Waiting)
+		}
+		c.add(p.Stage, err, "%s %s, partitions %s, %d entries behind%s%s", p.Process, stateText(p),
+			partitionsText(p.Partitions), p.Lag, in, wait)
+	}
+	for _, x := range s.Silent {
+		switch {
+		case x.Stage == status.StageAuditor:
+			c.add(x.Stage, errors.New("no auditor says how far it has come: none runs, or its credential is from before that "+
+				"was asked (remove it from creds/ and start again)"), "")
+		case x.Since > metrics.ReadyLag || strings.HasPrefix(x.Stage, streams.StageIngest) || x.Stage == streams.StageArbiter:
+			c.add(x.Stage, fmt.Errorf("nobody answers; its last ledger entry is %d, %d before the end: it does not run, or "+
+				"its credential is from before that was asked", x.Last, x.Since), "")
+		default:
+			c.add(x.Stage, nil, "nobody answers, as with groups of others; its last ledger entry is %d, %d before the end",
+				x.Last, x.Since)
+		}
+	}
+	// A stage that has never run has no entry either.
+	heard := func(stage string) bool {
+		return slices.ContainsFunc(s.Processes, func(p *status.Process) bool { return p.Stage == stage }) ||
+			slices.ContainsFunc(s.Silent, func(x status.Silent) bool { return x.Stage == stage })
+	}
+	if !heard(streams.StageArbiter) {
+		c.add(streams.StageArbiter, errors.New("none has run yet: no proposal is answered, which means hold"), "")
+	}
+	for _, what := range slices.Sorted(maps.Keys(s.Counts)) {
+		if group, ok := strings.CutPrefix(what, "verdict.silent."); ok && s.Counts[what] > 0 &&
+			!heard(streams.SentinelStage(group)) {
+			c.add(streams.SentinelStage(group),
+				fmt.Errorf("none has run yet, and %d verdicts missed its answer: start it, or activate a policy without it",
+					s.Counts[what]), "")
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package admin
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/status"
+)
+
+// No entry reveals a stage that has never run.
+func TestDoctorMissesWhatHasNeverRun(t *testing.T) {
+	wrong := func(s *status.Snapshot) (stages []string) {
+		var cs checks
+		cs.stages(s)
+		for _, c := range cs {
+			if !c.Good {
+				stages = append(stages, c.What)
+				if !strings.Contains(c.Text, "none has run yet") {
+					t.Errorf("%s: %s", c.What, c.Text)
+				}
+			}
+		}
+		return stages
+	}
+	ingest := &status.Process{Stage: "ingest", Ready: true}
+	arbiter := &status.Process{Stage: "arbiter", Ready: true}
+	missed := map[string]uint64{"verdict.silent.core": 3}
+	if got := wrong(&status.Snapshot{Processes: []*status.Process{ingest}}); !slices.Equal(got, []string{"arbiter"}) {
+		t.Errorf("without an arbiter: %v", got)
+	}
+	if got := wrong(&status.Snapshot{Processes: []*status.Process{ingest, arbiter}, Counts: missed}); !slices.Equal(got,
+		[]string{"sentinel-core"}) {
+		t.Errorf("without a group that is waited for: %v", got)
+	}
+	// A foreign group answers no questions; its entries show that it runs.
+	if got := wrong(&status.Snapshot{Processes: []*status.Process{arbiter}, Counts: missed,
+		Silent: []status.Silent{{Stage: "sentinel-core"}}}); got != nil {
+		t.Errorf("a group of others: %v", got)
+	}
+}
+
+func TestPromiseA1DoctorReportsAClusterPortThatLetsServersIn(t *testing.T) {
+	s, err := server.NewServer(&server.Options{ServerName: "open", Host: "127.0.0.1", Port: -1,
+		Cluster: server.ClusterOpts{Name: "x", Host: "127.0.0.1", Port: -1}, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	defer s.Shutdown()
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server did not start")
+	}
+	var cs checks
+	cs.outside(t.Context(), []string{s.ClusterAddr().String()})
+	if len(cs) != 1 || cs[0].Good || !strings.Contains(cs[0].Text, "may join and speak for every agent") {
+		t.Errorf("%+v", cs)
+	}
+}
+
+func TestPromiseC24DoctorSaysThatTheDiskIsNearlyFull(t *testing.T) {
+	data := t.TempDir()
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	nc, err := p.Server.Connect(natsserver.RoleOperator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	for _, room := range []bool{true, false} {
+		if err := p.Server.Admit(room); err != nil {
+			t.Fatal(err)
+		}
+		cs, err := diagnose(t.Context(), nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(cs, func(c check) bool { return c.What == "room" })
+		if i < 0 || cs[i].Good != room {
+			t.Errorf("room %v: %+v", room, cs)
+		}
+	}
+}
+
+func TestPromiseA12DoctorWarnsOfACredentialThatEndsWithinTheHour(t *testing.T) {
+	data := t.TempDir()
+	s, err := natsserver.Start(natsserver.Config{Data: data, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Shutdown()
+	op := natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}
+	if err := s.Minter().Install(op, s.URL(), true); err != nil {
+		t.Fatal(err)
+	}
+	var cs checks
+	cs.credentials(data, time.Now())
+	if len(cs) != 1 || !cs[0].Good {
+		t.Errorf("%+v", cs)
+	}
+	cs = nil
+	cs.credentials(data, time.Now().Add(50*time.Minute))
+	if len(cs) != 1 || cs[0].Good || !strings.Contains(cs[0].Text, "operator") {
+		t.Errorf("%+v", cs)
+	}
+}

@@ -1,0 +1,226 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/gateway"
+	"lazaret/internal/metrics"
+	"lazaret/internal/natsfiles"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/token"
+)
+
+// serve starts the HTTP door of a pipeline in this process; nil: it is off. A default
+// address that is taken gives way to a free port: the pipeline must not fail for it.
+func serve(h *verb.HTTPFlags, cmd *cobra.Command, p *embedded.Pipeline, cfg embedded.Config) (*gateway.Gateway, error) {
+	if h.Listen == "off" {
+		return nil, nil
+	}
+	if err := token.Ensure(cfg.Data, natsfiles.DefaultContext); err != nil {
+		return nil, fmt.Errorf("the token of the default agent: %w", err)
+	}
+	conf, err := h.Tls()
+	if err != nil {
+		return nil, err
+	}
+	g := gateway.Config{Data: cfg.Data, Listen: h.Listen, TLS: conf, Log: cfg.Log,
+		Dial: func(name string, opts ...nats.Option) (*nats.Conn, error) {
+			file := natsfiles.Creds(cfg.Data, name)
+			b, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			return nats.Connect("", append(opts, nats.InProcessServer(p.Server), nats.UserCredentials(file),
+				nats.CustomInboxPrefix(natsfiles.Inbox(b)))...)
+		}}
+	if h.Listen == "" {
+		if _, port, err := net.SplitHostPort(cfg.Listen); err == nil && port == "0" {
+			g.Listen = "127.0.0.1:0"
+		}
+	}
+	gw, err := gateway.Start(g)
+	if h.Listen == "" && errors.Is(err, syscall.EADDRINUSE) {
+		cfg.Log.Warn("the default address of HTTP is taken: a free port is used; choose one with --http", "address",
+			gateway.DefaultListen)
+		g.Listen = "127.0.0.1:0"
+		gw, err = gateway.Start(g)
+	}
+	return gw, err
+}
+
+func init() { Verbs.Add("", gatewayCommand) }
+
+func gatewayCommand(a *verb.App) *cobra.Command {
+	h := verb.HTTPFlags{Listen: gateway.DefaultListen}
+	var verbose bool
+	c := &cobra.Command{
+		Use:   "gateway",
+		Short: "Serve HTTP in front of a NATS server of your own",
+		Long: `Serve the HTTP door ("lazaret up" has it already): POST /v1/{observe,decide,remember,
+recall,gate,outcome} and more, described by /v1/openapi.json. A bearer token stands for
+one credential in DATA/creds, and its requests travel over a connection that was opened
+with that credential, so the NATS server refuses here what it refuses there. The
+gateway needs of the data folder creds/ and nats/ only, never keys/.`,
+		Example: "  lazaret agent token new acme support\n  lazaret gateway --server tls://nats.example.org:4222 " +
+			"--http-cert gw.pem --http-key gw.key --listen 0.0.0.0:4280",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.Conn.Resolve()
+			level := slog.LevelWarn
+			if verbose {
+				level = slog.LevelInfo
+			}
+			log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			conf, err := h.Tls()
+			if err != nil {
+				return err
+			}
+			g, err := gateway.Start(gateway.Config{Data: a.Conn.Data, Listen: h.Listen, TLS: conf, Log: log,
+				Dial: func(name string, opts ...nats.Option) (*nats.Conn, error) {
+					f := a.Conn
+					f.Context, f.Creds, f.InboxPrefix = "", "", ""
+					if f.Server != "" {
+						f.Creds = natsfiles.Creds(f.Data, name)
+					}
+					return f.Connect(name, opts...)
+				}})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "HTTP at %s/v1, described by %s/v1/openapi.json\n", g.URL(), g.URL())
+			if conf == nil && !metrics.Loopback(g.Addr) {
+				fmt.Fprintln(cmd.OutOrStdout(),
+					"NOTE: it is reachable from other machines and carries no TLS: tokens can be read on the way")
+			}
+			<-cmd.Context().Done()
+			g.Close()
+			return nil
+		},
+	}
+	h.Bind(c.Flags(), "listen", "`HOST:PORT` to serve HTTP at; port 0 picks one")
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what happens")
+	return c
+}
+
+func init() { Verbs.Add("agent", agentTokenCommand) }
+
+func agentTokenCommand(a *verb.App) *cobra.Command {
+	return verb.Group("token", "Bearer tokens for the HTTP door")
+}
+
+func init() { Verbs.Add("agent token", tokenNewCommand) }
+
+func tokenNewCommand(a *verb.App) *cobra.Command {
+	var lasts time.Duration
+	c := &cobra.Command{
+		Use:   "new PROJECT AGENT | NAME",
+		Short: "Print a new bearer token that stands for a credential",
+		Long: `Print a new bearer token that stands for an agent's credential, or for the credential
+NAME as "lazaret agent ls --all" lists it, such as viewer. It is printed once; the data
+folder keeps its SHA-256. The token has the rights of the credential and ends with it,
+and stays valid when the credential is rotated.`,
+		Example: "  lazaret agent token new acme support\n  lazaret agent token new viewer --expires 24h",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Conn.Resolve()
+			name := credentialName(args)
+			if strings.ContainsAny(name, `/\`) {
+				return fmt.Errorf("%q is no name of a credential: see lazaret agent ls --all", name)
+			}
+			secret, t, err := token.New(a.Conn.Data, name, lasts)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), secret)
+			fmt.Fprintf(cmd.ErrOrStderr(), "token %s of credential %s, expires %s\n", t.ID, name, tokenExpires(t))
+			return nil
+		},
+	}
+	c.Flags().DurationVar(&lasts, "expires", natsserver.AgentExpires,
+		"`TIME` for which it is valid; 0: as long as the credential is")
+	return c
+}
+
+func tokenExpires(t *token.Token) string {
+	if t.Expires.IsZero() {
+		return "with its credential"
+	}
+	return t.Expires.Format(time.RFC3339)
+}
+
+func init() { Verbs.Add("agent token", tokenLsCommand) }
+
+func tokenLsCommand(a *verb.App) *cobra.Command {
+	var f cli.ListFlags
+	var all bool
+	c := &cobra.Command{
+		Use:   "ls",
+		Short: "List the tokens that were made, and the credentials that they stand for",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.Conn.Resolve()
+			list, err := token.List(a.Conn.Data)
+			if err != nil {
+				return err
+			}
+			type row struct {
+				ID         string `json:"id"`
+				Credential string `json:"credential"`
+				State      string `json:"state"`
+				Issued     string `json:"issued"`
+				Expires    string `json:"expires"`
+			}
+			var rows []row
+			for _, t := range list {
+				if state := t.State(time.Now()); all || state == "valid" {
+					rows = append(rows, row{t.ID, t.Credential, state, t.Issued.Format(time.RFC3339), tokenExpires(t)})
+				}
+			}
+			return cli.Print(cmd.OutOrStdout(), f, rows, []string{"TOKEN", "CREDENTIAL", "STATE", "ISSUED", "EXPIRES"},
+				func(r row) []string {
+					return []string{r.ID, r.Credential, r.State, r.Issued, r.Expires}
+				})
+		},
+	}
+	f.Bind(c.Flags())
+	c.Flags().BoolVar(&all, "all", false, "also what is expired or revoked")
+	return c
+}
+
+func init() { Verbs.Add("agent token", tokenRevokeCommand) }
+
+func tokenRevokeCommand(a *verb.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke PROJECT AGENT | NAME | TOKEN-ID",
+		Short: "Revoke a token by its id, or all tokens of a credential",
+		Long: `Revoke a token by its id, or all tokens of a credential. The gateways that share the
+data folder refuse it with the next request, and end the feeds that it listens to.
+"lazaret agent revoke" revokes the tokens of the credential too.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Conn.Resolve()
+			n, err := token.Revoke(a.Conn.Data, credentialName(args))
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				return fmt.Errorf("no valid token %q: see lazaret agent token ls", strings.Join(args, " "))
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "revoked %d\n", n)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,95 @@
+package admin
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+// pin adds a public key to the data folder's trust file.
+func pin(a *verb.App, public, agent string, roles []string) error {
+	a.Conn.Resolve()
+	t, err := keys.LoadTrust(embedded.TrustFile(a.Conn.Data))
+	if err != nil {
+		return err
+	}
+	pin := keys.Pin{Key: public, Agent: agent}
+	for _, r := range roles {
+		pin.Roles = append(pin.Roles, keys.Role(r))
+	}
+	if err := t.Add(pin); err != nil {
+		return err
+	}
+	if err := t.Write(embedded.TrustFile(a.Conn.Data)); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "pinned in", embedded.TrustFile(a.Conn.Data)+"; it resolves holds once it is in force: "+
+		"lazaret key activate. Operators' keys count from the daemons' next start")
+	return nil
+}
+
+func init() { Verbs.Add("", keyCommand) }
+
+func keyCommand(a *verb.App) *cobra.Command {
+	var roles, pinned []string
+	var agent string
+	gen := &cobra.Command{
+		Use:   "gen NAME FILE",
+		Short: "Make a signing key; prints the public half",
+		Long: `Make an Ed25519 signing key. The private half is written to FILE, readable by its
+owner only; the public half is printed. With --pin it is also pinned in the data
+folder's trust file, for the roles named.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			private, public, err := keys.Generate(args[0])
+			if err != nil {
+				return err
+			}
+			if err := keys.WritePrivate(args[1], private); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), public)
+			if len(roles) == 0 {
+				return nil
+			}
+			return pin(a, public, agent, roles)
+		},
+	}
+	pin := &cobra.Command{
+		Use:   "pin KEY",
+		Short: "Pin a public key that somebody else made, such as a passkey's",
+		Long: `Pin a public key in the data folder's trust file. A passkey is registered in the
+console, which prints this command. A passkey resolves holds and does nothing else.`,
+		Example: "  lazaret key pin alice+1b2c3d4e+/2xhe… --role approver && lazaret key activate",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return pin(a, args[0], agent, pinned) },
+	}
+	pin.Flags().StringSliceVar(&pinned, "role", []string{string(keys.RoleApprover)},
+		"`ROLES`: operator, approver, approver:NAME, auditor, probe")
+	pin.Flags().StringVar(&agent, "agent", "",
+		"the agent whose key it is, as `PROJECT/AGENT`: it never resolves that agent's holds")
+	gen.Flags().StringSliceVar(&roles, "pin", nil,
+		"pin it for these `ROLES`: operator, approver, approver:NAME, auditor, probe")
+	gen.Flags().StringVar(&agent, "agent", "",
+		"the agent whose key it is, as `PROJECT/AGENT`: it never resolves that agent's holds")
+	activate := a.Activate("activate [FILE]",
+		"Sign the trust file and put its approvers in force (default the data folder's)", streams.DoActivateTrust,
+		func(args []string) ([]byte, error) {
+			a.Conn.Resolve()
+			file := embedded.TrustFile(a.Conn.Data)
+			if len(args) == 1 {
+				file = args[0]
+			}
+			if _, err := keys.LoadTrust(file); err != nil {
+				return nil, err
+			}
+			return os.ReadFile(file)
+		})
+	return verb.Group("key", "Signing keys", gen, pin, activate)
+}

@@ -1,0 +1,291 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsconn"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/notify"
+)
+
+func init() { Verbs.Add("", notifyCommand) }
+
+func notifyCommand(a *verb.App) *cobra.Command {
+	var file string
+	load := func() (*notify.Config, error) {
+		a.Conn.Resolve()
+		if file == "" {
+			file = filepath.Join(a.Conn.Data, "notify.yaml")
+		}
+		return notify.Load(file)
+	}
+	c := verb.Group(
+		"notify",
+		"Notifications of holds and alerts",
+		notifyRunCommand(a, load),
+		notifyInitCommand(a, load),
+		notifyCheckCommand(load),
+		notifyTestCommand(a, load),
+	)
+	c.PersistentFlags().StringVar(&file, "config", "", "configuration `FILE` (default DATA/notify.yaml)")
+	return c
+}
+
+func notifyRunCommand(a *verb.App, load func() (*notify.Config, error)) *cobra.Command {
+	var verbose bool
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Deliver notifications in front of a NATS server of your own",
+		Long: `Deliver notifications until it is stopped ("lazaret up --notify FILE" does so too). Each route
+works with the credential notify-ROUTE, which "lazaret notify init" made: it reads the ledger
+and takes from the route's consumer, and may do nothing else. Of the data folder it needs
+creds/, nats/ and notify/. Run one process for a data folder.`,
+		Example: "  lazaret notify init && lazaret notify run",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conf, err := load()
+			if err != nil {
+				return err
+			}
+			level := slog.LevelWarn
+			if verbose {
+				level = slog.LevelInfo
+			}
+			log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			fmt.Fprintf(cmd.OutOrStdout(), "delivering notifications of %d routes\n", len(conf.Routes))
+			return notify.Run(
+				cmd.Context(),
+				conf,
+				notify.Options{Data: a.Conn.Data, Log: log, Connect: func(route string) (*nats.Conn, error) {
+					f, role := a.Conn, string(natsserver.NotifyRole(route))
+					if f.Server != "" && f.Creds == "" {
+						f.Creds = natsserver.CredsFile(f.Data, role)
+					}
+					return f.Connect(role, natsconn.Daemon(log)...)
+				}},
+			)
+		},
+	}
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what happens")
+	return c
+}
+
+func notifyInitCommand(a *verb.App, load func() (*notify.Config, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:   "init",
+		Short: "Make the credentials and the consumers of the routes that have none",
+		Long: `Make for each route the credential notify-ROUTE and the durable consumer of that name on the
+ledger, unless they are there. A new route begins with the next entry of the ledger. It needs
+the operator's credential and the data folder's keys/.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conf, err := load()
+			if err != nil {
+				return err
+			}
+			m, err := natsserver.OpenMinter(a.Conn.Data)
+			if err != nil {
+				return err
+			}
+			url := a.Conn.Server
+			if url == "" {
+				if url, err = natsserver.ContextURL(a.Conn.Data, "operator"); err != nil {
+					return err
+				}
+			}
+			for _, r := range conf.Routes {
+				role := natsserver.NotifyRole(r.Name)
+				if err := m.Install(natsserver.Grant{Name: string(role), Role: role, Lasts: natsserver.RoleExpires,
+					Description: "Lazaret: notifications of route " + r.Name}, url, true); err != nil {
+					return err
+				}
+			}
+			err = a.Operator(
+				cmd.Context(),
+				func(ctx context.Context, nc *nats.Conn) error { return notify.Ensure(ctx, nc, conf) },
+			)
+			if err == nil {
+				fmt.Fprintf(cmd.OutOrStdout(), "%d routes are ready: lazaret notify run\n", len(conf.Routes))
+			}
+			return err
+		},
+	}
+}
+
+func notifyCheckCommand(load func() (*notify.Config, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Check the configuration",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conf, err := load()
+			if err != nil {
+				return err
+			}
+			for _, r := range conf.Routes {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", r.Name, r.Kind())
+			}
+			return nil
+		},
+	}
+}
+
+func notifyTestCommand(a *verb.App, load func() (*notify.Config, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:   "test [ROUTE…]",
+		Short: "Send a notification through routes, by default through all",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			conf, err := load()
+			if err != nil {
+				return err
+			}
+			want := make(map[string]bool)
+			for _, s := range args {
+				want[s] = true
+			}
+			failed := 0
+			for _, r := range conf.Routes {
+				if len(args) > 0 && !want[r.Name] {
+					continue
+				}
+				delete(want, r.Name)
+				ctx, cancel := a.Timeout(cmd.Context())
+				err := r.Test(ctx, conf.Console)
+				cancel()
+				if err != nil {
+					failed++
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s: %v\n", r.Name, r.Kind(), err)
+				} else {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s: taken\n", r.Name, r.Kind())
+				}
+			}
+			for s := range want {
+				return fmt.Errorf("the configuration has no route %q", s)
+			}
+			if failed > 0 {
+				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%d routes do not deliver", failed)}
+			}
+			return nil
+		},
+	}
+}
+
+func init() { Verbs.Add("notify", notifyDeadCommand) }
+
+func notifyDeadCommand(a *verb.App) *cobra.Command {
+	var f cli.ListFlags
+	c := &cobra.Command{
+		Use:   "dead",
+		Short: "List notifications that were given up",
+		Long: `List the dead letters of the data folder: notifications that a receiver refused, or that were
+tried for as long as the route's give_up. They have no texts; the ledger entry and the console
+do.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.Conn.Resolve()
+			list, err := notify.DeadLetters(a.Conn.Data)
+			if err != nil {
+				return err
+			}
+			return cli.Print(
+				cmd.OutOrStdout(),
+				f,
+				list,
+				[]string{"TIME", "ROUTE", "KIND", "PROJECT", "ENTRY", "ERROR"},
+				func(d notify.Dead) []string {
+					entry := fmt.Sprint(d.Entry)
+					if d.To != 0 {
+						entry += fmt.Sprint("-", d.To)
+					}
+					return []string{d.Time.Format(time.DateTime), d.Route, string(d.Kind), d.Project, entry, d.Error}
+				},
+			)
+		},
+	}
+	f.Bind(c.Flags())
+	return c
+}
+
+func init() { Verbs.Add("notify", notifyAckCommand) }
+
+func notifyAckCommand(a *verb.App) *cobra.Command {
+	var by string
+	c := &cobra.Command{
+		Use:   "ack PROJECT/HOLD | PROJECT/RULE",
+		Short: "Acknowledge notifications: they are repeated no more",
+		Long: `Acknowledge the notifications of a hold, or of a rule in a project, that were sent so far: no
+route repeats them. A hold stays open; "lazaret holds" and the console resolve it.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			a.Conn.Resolve()
+			if by == "" {
+				if u, err := user.Current(); err == nil {
+					by = u.Username
+				}
+			}
+			return notify.Acknowledge(a.Conn.Data, notify.Ack{Thread: args[0], By: by, Time: time.Now().UTC()})
+		},
+	}
+	c.Flags().StringVar(&by, "by", "", "`NAME` of the person (default the user of this machine)")
+	return c
+}
+
+// notifications delivers notifications while the pipeline runs, if file names a configuration. stop may be called
+// more than once.
+func notifications(
+	ctx context.Context,
+	p *embedded.Pipeline,
+	cfg embedded.Config,
+	file, console string,
+) (stop func(), err error) {
+	if file == "" {
+		return func() {}, nil
+	}
+	conf, err := notify.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	if conf.Console == "" {
+		conf.Console = strings.TrimSuffix(console, "/")
+	}
+	op, err := p.Server.Connect(natsserver.RoleOperator)
+	if err != nil {
+		return nil, err
+	}
+	err = notify.Ensure(ctx, op, conf)
+	op.Close()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := notify.Run(
+			ctx,
+			conf,
+			notify.Options{Data: cfg.Data, Log: cfg.Log, Connect: func(route string) (*nats.Conn, error) {
+				return p.Server.Connect(natsserver.NotifyRole(route))
+			}},
+		)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			cfg.Log.Error("no notifications are delivered", "err", err)
+		}
+	}()
+	return sync.OnceFunc(func() { cancel(); <-done }), nil
+}

@@ -1,0 +1,322 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("", serverCommand) }
+
+func serverCommand(a *verb.App) *cobra.Command {
+	return verb.Group("server", "Run the pipeline on nats-servers of one's own")
+}
+
+func init() { Verbs.Add("server", serverConfigCommand) }
+
+func serverConfigCommand(a *verb.App) *cobra.Command {
+	var c natsserver.ServerConfig
+	var out string
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Write the configuration of a nats-server, alone or in a cluster",
+		Long: `Write a configuration for nats-server 2.12 or later: operator mode with the accounts
+of the data folder (made if they are not there), JetStream on disk, synced before it
+acknowledges, and encrypted. Run it once for each server, on one data folder: all of
+them must know the same accounts. The permissions of each credential are the ones
+that "lazaret up" uses.
+
+A server that joins a cluster needs no credential to speak for everybody. A cluster
+therefore has an authority of its own in the data folder: each server gets a
+certificate for its name, the hosts of --routes and its address, and all of them a
+password. Copy DATA/keys/cluster/servers/NAME to the server's machine, and name the
+place with --cluster-certs. Renew the certificates with "lazaret server renew".`,
+		Example: `  lazaret server config --data lz --name n1 --listen 0.0.0.0:4222 --store /var/lib/nats \\
+    --cluster-listen n1:6222 --routes nats://n1:6222,nats://n2:6222,nats://n3:6222 \
+    --cluster-certs /etc/nats/cluster -o n1.conf`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			a.Conn.Resolve()
+			var w io.Writer = cmd.OutOrStdout()
+			if out != "" {
+				f, err := os.OpenFile(out, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				w = f
+				if c.KeyFile == "" { // the server resolves it from the configuration's folder
+					from, err1 := filepath.Abs(filepath.Dir(out))
+					to, err2 := filepath.Abs(natsserver.StorageKeyFile(a.Conn.Data))
+					if c.KeyFile, err = filepath.Rel(from, to); errors.Join(err1, err2, err) != nil {
+						return errors.Join(err1, err2, err)
+					}
+				}
+			}
+			if c.Cluster == "" {
+				c.ClusterName = ""
+			}
+			return natsserver.WriteConfig(w, a.Conn.Data, c)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Name, "name", "lazaret", "`NAME` of this server, unlike the others'")
+	f.StringVar(&c.Listen, "listen", "127.0.0.1:4222", "`HOST:PORT` for clients")
+	f.StringVar(&c.HTTP, "http", "", "`HOST:PORT` of the monitoring page (default none)")
+	f.StringVar(&c.Store, "store", "/var/lib/nats", "`DIR` of the streams")
+	f.StringVar(&c.ClusterName, "cluster-name", "lazaret", "`NAME` of the cluster")
+	f.StringVar(&c.Cluster, "cluster-listen", "", "`HOST:PORT` for the other servers; makes it one of a cluster")
+	f.StringSliceVar(&c.Routes, "routes", nil, "`URLS` of the cluster's servers, nats://HOST:PORT")
+	f.StringVar(&c.CertDir, "cluster-certs", "",
+		"`DIR` on the server's machine with its certificate for the cluster (default DATA/keys/cluster/servers/NAME)")
+	f.BoolVar(&c.NoSync, "no-sync", false, "acknowledge before data is on disk")
+	f.StringVar(&c.KeyFile, "key-file", "", "`FILE` with the key of its streams, as seen from the configuration's "+
+		"folder (default DATA/keys/jetstream.conf, which is made)")
+	f.StringVar(&c.TLSCert, "tls-cert", "", "server's certificate `FILE`")
+	f.StringVar(&c.TLSKey, "tls-key", "", "`FILE` of its key")
+	f.StringVar(&c.TLSCA, "tls-ca", "", "`FILE` of the authorities that it trusts")
+	f.StringVarP(&out, "output", "o", "", "write to `FILE` instead of standard output")
+	return cmd
+}
+
+func init() { Verbs.Add("server", serverCheckCommand) }
+
+func serverCheckCommand(_ *verb.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check CONFIG",
+		Short: "Refuse a configuration of nats-server that lets other servers in without a certificate",
+		Long: `Read a configuration as nats-server does, with the files that it names. Exit code 2
+if a cluster, a gateway or leaf nodes listen on an address that other machines reach
+without mutual TLS by an authority of their own and a password.`,
+		Example: "  lazaret server check n1.conf && nats-server -c n1.conf",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := natsserver.CheckConfig(args[0]); err != nil {
+				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "no listener for other servers is open")
+			return nil
+		},
+	}
+}
+
+func init() { Verbs.Add("server", serverRenewCommand) }
+
+func serverRenewCommand(a *verb.App) *cobra.Command {
+	var exchange bool
+	c := &cobra.Command{
+		Use:   "renew",
+		Short: "Renew the certificates that the servers of a cluster show each other",
+		Long: `Make new certificates, with new keys, for all servers that "lazaret server config"
+has made one for. They are valid for 397 days; "lazaret doctor" says when 30 are left.
+
+Copy DATA/keys/cluster/servers/NAME to each machine and have the server reload:
+nats-server --signal reload=PID, or SIGHUP. Nothing restarts, and routes stay up.
+
+With --authority the authority itself is exchanged in three steps, each with the
+same command: first all servers trust the next authority too, then they get
+certificates of it, then they trust the old one no more. Let all servers reload
+before the next step.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.Conn.Resolve()
+			step, certs, err := natsserver.RenewCluster(a.Conn.Data, exchange)
+			if err != nil {
+				return err
+			}
+			w := cmd.OutOrStdout()
+			for _, c := range certs {
+				fmt.Fprintf(w, "%s  valid until %s  %s\n", c.Server, c.Expires.UTC().Format(time.DateOnly),
+					natsserver.ServerCertDir(a.Conn.Data, c.Server))
+			}
+			switch step {
+			case natsserver.ExchangeTrusted:
+				fmt.Fprintln(w, "step 1 of 3: the next authority is trusted too")
+			case natsserver.ExchangeIssued:
+				fmt.Fprintln(w, "step 2 of 3: the certificates are of the new authority, the old one is still trusted")
+			case natsserver.ExchangeDone:
+				fmt.Fprintln(w, "step 3 of 3: the old authority is no longer trusted")
+			}
+			fmt.Fprintln(w, "now copy each folder to its machine, and reload all servers: nats-server --signal reload=PID")
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&exchange, "authority", false, "take the next of the three steps that exchange the authority")
+	return c
+}
+
+func init() { Verbs.Add("server", serverMendCommand) }
+
+func serverMendCommand(a *verb.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "mend STORE",
+		Short: "Mend what a kill of nats-server left in its store, before it starts again",
+		Long: `Remove the empty blocks without a key that a kill of nats-server can leave in an
+encrypted stream of STORE, its store_dir. With one, nats-server 2.15.2 does not recover
+the stream, and removes it. The server may not be running. "lazaret up" does the same
+by itself.`,
+		Example: "  lazaret server mend /var/lib/nats && nats-server -c n1.conf",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if fi, err := os.Stat(args[0]); err != nil {
+				return fmt.Errorf("the store of a nats-server: %w", err)
+			} else if !fi.IsDir() {
+				return fmt.Errorf("the store of a nats-server: %s is not a folder", args[0])
+			}
+			removed, err := natsserver.Mend(args[0], slog.New(slog.DiscardHandler))
+			for _, f := range removed {
+				fmt.Fprintln(cmd.OutOrStdout(), "removed", f)
+			}
+			return err
+		},
+	}
+}
+
+func init() { Verbs.Add("server", serverEraseCommand) }
+
+func serverEraseCommand(a *verb.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "erase STORE",
+		Short: "Remove deleted messages from the files of a nats-server that is stopped",
+		Long: `Make deleted messages random in the files of STORE, the store_dir of a nats-server that
+runs alone with a configuration of "lazaret server config" of this data folder.
+nats-server 2.15.2 leaves a deleted message of an encrypted stream in its files, so that
+"lazaret audit forget" names these as left. Stop the server first. "lazaret up" does the
+same whenever something is forgotten.`,
+		Example: "  lazaret server erase /var/lib/nats && nats-server -c n1.conf",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Conn.Resolve()
+			erased, err := natsserver.EraseStore(cmd.Context(), a.Conn.Data, args[0])
+			left := false
+			for _, e := range erased {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d deleted messages made random in %d block files\n", e.Stream, e.Messages,
+					e.Files)
+				if e.Left != "" {
+					left = true
+					fmt.Fprintf(cmd.OutOrStdout(), "  LEFT: %s\n", e.Left)
+				}
+			}
+			if err == nil && left {
+				err = &cli.Exit{Code: cli.ExitIncomplete}
+			}
+			return err
+		},
+	}
+}
+
+func init() { Verbs.Add("server", serverRewriteCommand) }
+
+func serverRewriteCommand(a *verb.App) *cobra.Command {
+	var url string
+	var replicas int
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:   "rewrite",
+		Short: "Have a cluster make all replicas of the streams anew, without deleted messages",
+		Long: `Replace the files of every replica of the three streams, and their Raft logs. Each server of
+a cluster leaves a deleted message of an encrypted stream in both, so that "lazaret audit
+forget" names these as left. A new replica gets only the messages that are there.
+
+Each stream in turn is scaled to one replica and back, is led by another server, and is
+scaled to one and back once more. Nothing stops, and the messages keep their numbers.
+While a stream has one replica, the loss of that server's disk loses the stream: make a
+backup first. Proposals that wait too long meanwhile are held.
+
+If it is interrupted, run it again with --replicas. It needs the data folder with all keys.`,
+		Example: "  lazaret server rewrite --data lz --url nats://n1:4222,nats://n2:4222,nats://n3:4222",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.Conn.Resolve()
+			if url == "" {
+				return errors.New("--url names the servers")
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), wait)
+			defer cancel()
+			nc, err := embedded.ConnectRole(a.Conn.Data, url, natsserver.RoleReplicas)
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			done, err := natsserver.RewriteReplicas(ctx, nc, replicas, func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) })
+			for _, d := range done {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d replicas made anew, those of all servers but %s, then those of all but %s\n",
+					d.Stream, d.Replicas, d.First, d.Second)
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&url, "url", "", "`URLS` of the servers for clients, separated by commas")
+	f.IntVar(&replicas, "replicas", 0, "replicas of each stream in the end (default as many as it has)")
+	f.DurationVar(&wait, "wait", time.Hour, "how long it may take")
+	return c
+}
+
+func init() { Verbs.Add("server", serverInitCommand) }
+
+func serverInitCommand(a *verb.App) *cobra.Command {
+	var cfg embedded.Config
+	var url string
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Make streams, keys and credentials on servers of one's own, and put the first rules and policy in force",
+		Long: `Connect to servers that run with a configuration of "lazaret server config" and this
+data folder. Make the streams with --replicas, the keys of operators and auditor,
+and a credential and a NATS context for each daemon, and sign the first rules and
+policy into the intake, where ingest finds them. Rules and policies that are there already stay, so
+that it may be run again.
+
+The data folder then holds every secret of the installation. Give each daemon its own
+part ("lazaret server part"), and keep the rest offline.`,
+		Example: "  lazaret server init --data lz --url nats://n1:4222,nats://n2:4222,nats://n3:4222 --replicas 3",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.Conn.Resolve()
+			if url == "" {
+				return errors.New("--url names the servers")
+			}
+			if r := cfg.Storage.Replicas; r < 1 || r > 5 || r%2 == 0 {
+				return fmt.Errorf("--replicas %d: use 1, 3 or 5", r)
+			}
+			cfg.Data = a.Conn.Data
+			ctx, cancel := context.WithTimeout(cmd.Context(), wait)
+			defer cancel()
+			if err := embedded.Init(ctx, cfg, url); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "streams with %d replicas, credentials in %s, contexts in %s\n\nnow start, each on "+
+				"a machine of its own if you like:\n", cfg.Storage.Replicas,
+				natsserver.CredsFile(cfg.Data, "*"), natsserver.ContextFile(cfg.Data, "*"))
+			for _, d := range []string{"ingest", "sentinels", "arbiter", "auditor"} {
+				fmt.Fprintf(cmd.OutOrStdout(), "  %s --data %s\n", d, cfg.Data)
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&url, "url", "", "`URLS` of the servers for clients, separated by commas")
+	f.IntVar(&cfg.Storage.Replicas, "replicas", 1, "replicas of each stream: 1, 3 or 5")
+	f.Int64Var(&cfg.Storage.LedgerBytes, "ledger-bytes", 0,
+		"most that the ledger takes, in bytes (default no bound but the disk)")
+	f.Int64Var(&cfg.Storage.IntakeBytes, "intake-bytes", streams.IntakeBytes, "most that waits in the intake, in bytes")
+	f.Int64Var(&cfg.Storage.IntakePerSubject, "intake-per-subject", streams.IntakePerSubject,
+		"most that waits of one agent's messages of one kind and origin; what one flooded subject costs the others is "+
+			"this, divided by what ingest decides in a second")
+	f.DurationVar(&wait, "wait", time.Minute, "how long the servers may take")
+	return c
+}

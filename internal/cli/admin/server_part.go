@@ -1,0 +1,80 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+)
+
+func init() { Verbs.Add("server", serverPartCommand) }
+
+func serverPartCommand(a *verb.App) *cobra.Command {
+	var to, at, url string
+	var groups []string
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:   "part --to DIR [NAME…]",
+		Short: "Make for each daemon a folder of its own that holds only what it needs",
+		Long: `Copy what a process needs of the data folder into DIR/NAME: its credentials and NATS
+contexts, its keys, the pinned keys. NAME is ` + strings.Join(embedded.Parts, ", ") + `; without one, all
+are made. The process runs with --data on that folder, which it only reads: give it a
+state folder with --state, or an auditor a log with --dir.
+
+Contexts name credentials by their path. --at says where the folder stands when the process
+runs, if that is elsewhere; NAME in it is replaced by the name. Run the command again when
+credentials were renewed.`,
+		Example: `  lazaret server part --data lz --to /etc/lazaret
+  lazaret server part --data lz --to parts --at /lz --url nats://nats:4222`,
+		ValidArgs: embedded.Parts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Conn.Resolve()
+			if to == "" {
+				return errors.New("--to names the folder in which the parts are made")
+			}
+			if len(args) == 0 {
+				args = embedded.Parts
+			}
+			for _, name := range args {
+				dir, err := filepath.Abs(filepath.Join(to, name))
+				if err != nil {
+					return err
+				}
+				where := dir
+				if at != "" {
+					where = strings.ReplaceAll(at, "NAME", name)
+				}
+				for end := time.Now().Add(wait); ; {
+					err = embedded.Part(a.Conn.Data, name, groups, dir, where, url)
+					if !errors.Is(err, fs.ErrNotExist) || time.Now().After(end) {
+						break
+					}
+					select {
+					case <-cmd.Context().Done():
+						return cmd.Context().Err()
+					case <-time.After(200 * time.Millisecond):
+					}
+				}
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", name, dir)
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&to, "to", "", "make the parts in `DIR`")
+	f.StringVar(&at, "at", "", "`PATH` at which a process finds its part (default DIR/NAME)")
+	f.StringVar(&url, "url", "", "`URLS` of the servers (default those that the data folder names)")
+	f.StringSliceVar(&groups, "groups", nil, "sentinel `GROUPS` (default the shipped ones)")
+	f.DurationVar(&wait, "wait", 0, "wait so long for a data folder that is being made")
+	return c
+}

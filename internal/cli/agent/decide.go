@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"lazaret/client"
+	"lazaret/internal/cli/verb"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("", decideCommand) }
+
+func decideCommand(a *verb.App) *cobra.Command {
+	var s verb.Speaker
+	var act streams.Action
+	var args string
+	var why bool
+	c := &cobra.Command{
+		Use:   "decide TOOL",
+		Short: "Ask for a verdict on an action (exit 0 allow, 10 hold, 11 deny)",
+		Example: `  lazaret decide read_file --args '{"path":"notes.txt"}'
+  lazaret decide send_email --args '{"to":"a@example.org"}' --beliefs b1`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, pos []string) error {
+			act.Head, act.Tool = s.Head(), pos[0]
+			if args != "" {
+				act.Args = jsontext.Value(args)
+				if act.Args.Kind() != '{' || !act.Args.IsValid() {
+					return fmt.Errorf("--args is not a JSON object: %s", text.InertLine(args, 80))
+				}
+			}
+			return askAnd(a, cmd, &s, why, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) {
+				return cl.Decide(ctx, &act)
+			})
+		},
+	}
+	s.Bind(c)
+	c.Flags().StringVar(&args, "args", "", "arguments, a JSON `OBJECT`")
+	c.Flags().StringVar(&act.Decision, "decision", "", "`ID` of the decision that it carries out")
+	c.Flags().StringSliceVar(&act.Beliefs, "beliefs", nil, "`IDS` of the beliefs that it rests on")
+	c.Flags().BoolVar(&why, "explain", false,
+		"explain the verdict, rule by rule and path by path, from the ledger (with the operator's credential)")
+	c.Flags().Uint64Var(&act.After, "after", 0, "last acknowledged intake `SEQUENCE`")
+	c.Flags().StringVar(&act.Replaces, "replaces", "",
+		"`ID` of a held action that this is an edit of; its hold is cancelled")
+	return c
+}

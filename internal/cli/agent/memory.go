@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/client"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/memproxy"
+	"lazaret/internal/metrics"
+	"lazaret/internal/natsconn"
+)
+
+func init() { Verbs.Add("", memoryCommand) }
+
+func memoryCommand(a *verb.App) *cobra.Command {
+	return verb.Group("memory", "Stand in front of a memory store")
+}
+
+func init() { Verbs.Add("memory", memoryProxyCommand) }
+
+func memoryProxyCommand(a *verb.App) *cobra.Command {
+	var project, agent, listen, upstream, from string
+	var cfg memproxy.Config
+	c := &cobra.Command{
+		Use:   "proxy --kind KIND --upstream URL",
+		Short: "Serve the HTTP interface of a memory store, guarded",
+		Long: `Serve the HTTP interface of a memory store and pass on to it. A write is proposed first, and
+is passed on if it is allowed. What the store finds is judged before it is answered: refused
+memories are left out, and those that are context only say so in their text. Paths that
+are not known of the kind are refused.
+
+A request says in the headers Lazaret-Origin, Lazaret-Session and Lazaret-User whose
+words it holds; NATS permissions bound the origins. All other headers are passed on.`,
+		Example: "  lazaret memory proxy --kind mem0 --upstream http://127.0.0.1:8000",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if cfg.Origin, err = verb.Origin(from); err != nil {
+				return err
+			}
+			if cfg.Upstream, err = url.Parse(upstream); err != nil {
+				return fmt.Errorf("--upstream: %w", err)
+			}
+			if !metrics.Loopback(listen) {
+				return fmt.Errorf("%s is reachable from other machines, and the proxy asks for no token: listen on 127.0.0.1",
+					listen)
+			}
+			cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("proxy", "lazaret memory")
+			name := "agent"
+			if project != embedded.DefaultProject || agent != embedded.DefaultAgent {
+				name = verb.AgentContext(project, agent)
+			}
+			nc, err := a.Conn.Connect(name, natsconn.Daemon(cfg.Log)...)
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			host, err := client.New(nc, project, agent)
+			if err != nil {
+				return err
+			}
+			cfg.Judge = host
+			h, err := memproxy.New(cfg)
+			if err != nil {
+				return err
+			}
+			l, err := net.Listen("tcp", listen)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s at http://%s, in front of %s\n", cfg.Kind, l.Addr(), cfg.Upstream.Redacted())
+			s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
+				WriteTimeout: memproxy.MaxTime + 30*time.Second, IdleTimeout: time.Minute}
+			go func() {
+				<-cmd.Context().Done()
+				s.Close()
+			}()
+			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&project, "project", embedded.DefaultProject, "`PROJECT` to speak for")
+	f.StringVar(&agent, "agent", embedded.DefaultAgent, "`AGENT` to speak for")
+	f.StringVar(&cfg.Kind, "kind", "", "`KIND` of the store: "+strings.Join(memproxy.Kinds(), ", "))
+	f.StringVar(&upstream, "upstream", "", "`URL` of the store")
+	f.StringVar(&listen, "listen", "127.0.0.1:4291", "`HOST:PORT` to serve at; port 0 picks one")
+	f.StringVar(&from, "origin", "document", "`ORIGIN` of writes that name none")
+	c.MarkFlagRequired("kind")
+	c.MarkFlagRequired("upstream")
+	return c
+}

@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("", sessionCommand) }
+
+func sessionCommand(a *verb.App) *cobra.Command {
+	return verb.Group("session", "Start or end a session of an agent",
+		sessionPhaseCommand(a, "start", "Start a session, and clear what rejected observations hold it for",
+			`Start a session. It clears the rejected observations (LZ306) that hold this session, and
+those that named no session and hold all sessions of the agent: give the agent a context
+without what was rejected first. Publishing the observation again in valid form, under its
+id, clears it too. Holds that are open stay open.`),
+		sessionPhaseCommand(a, "end", "End a session", ""),
+	)
+}
+
+func sessionPhaseCommand(a *verb.App, phase, short, long string) *cobra.Command {
+	var s verb.Speaker
+	var prompt string
+	c := &cobra.Command{
+		Use: phase + " [SESSION]", Short: short, Long: long, Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				s.Session = args[0]
+			}
+			if err := streams.CheckID("session", s.Session); err != nil {
+				return err
+			}
+			cl, done, err := a.Client(&s)
+			if err != nil {
+				return err
+			}
+			defer done()
+			ctx, cancel := a.Timeout(cmd.Context())
+			defer cancel()
+			ev := &streams.Session{Head: s.Head(), Phase: phase, Prompt: prompt}
+			seq, err := cl.Publish(ctx, streams.KindSession, "", ev)
+			if err != nil {
+				return err
+			}
+			if s.JSON {
+				return cli.JSON(cmd.OutOrStdout(), map[string]any{"id": ev.ID, "session": s.Session, "phase": phase,
+					"intake_seq": seq})
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "session %s: %s, intake message %d\n", s.Session, phase, seq)
+			return nil
+		},
+	}
+	s.Bind(c)
+	c.Flags().StringVar(&prompt, "prompt", "", "`VERSION` of the system prompt in use")
+	return c
+}

@@ -1,0 +1,335 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/stage"
+	"lazaret/internal/wire"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// explanation is what the ledger holds about one proposal.
+type explanation struct {
+	Project  string         `json:"project"`
+	Proposal proposed       `json:"proposal"`
+	Verdicts []givenVerdict `json:"verdicts"`
+	Groups   []groupAnswer  `json:"groups"`
+	// Findings are the older alerts that reasons name, by their ledger entry.
+	Findings map[uint64]finding `json:"findings,omitempty"`
+}
+
+type proposed struct {
+	Seq  uint64         `json:"ledger_seq"`
+	Time time.Time      `json:"time"`
+	Type streams.Type   `json:"type"`
+	Body jsontext.Value `json:"body"`
+}
+
+type givenVerdict struct {
+	Seq     uint64                `json:"ledger_seq"`
+	Src     uint64                `json:"src"` // the entry that it was decided on
+	Verdict *streams.VerdictEntry `json:"verdict"`
+}
+
+type groupAnswer struct {
+	Group   string          `json:"group"`
+	Seq     uint64          `json:"ledger_seq"`
+	Digest  string          `json:"digest"`
+	Verdict streams.Verdict `json:"verdict"`
+	Alerts  []streams.Alert `json:"alerts,omitempty"`
+	Rests   []streams.Rest  `json:"rests,omitempty"`
+}
+
+type finding struct {
+	Group string    `json:"group"`
+	About uint64    `json:"about"` // the entry that was judged
+	Time  time.Time `json:"time"`
+}
+
+func init() { Verbs.Add("verdicts", VerdictShowCommand) }
+
+func VerdictShowCommand(a *verb.App) *cobra.Command {
+	var project, agent string
+	var json bool
+	c := &cobra.Command{
+		Use:   "show {ID | HOLD | LEDGERSEQ}",
+		Short: "Explain a verdict, rule by rule and path by path, from the ledger alone",
+		Long: `Explain a verdict from the ledger alone: what was proposed, what each sentinel
+group found by which rule, what the policy, the session and earlier alerts add to
+it, by which path, and how the verdict changed afterwards.
+
+The proposal is named by its own id, by its hold, or by the ledger sequence of
+itself or of a verdict on it.`,
+		Example: "  lazaret verdict show Z942hCS6LyEsHfgskwx21O\n  lazaret verdict show h0f3ab2c4d5e6f708 --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var x *explanation
+			err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+				x, err = explain(ctx, nc, args[0], project, agent)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if json {
+				return cli.JSON(cmd.OutOrStdout(), x)
+			}
+			x.print(cmd.OutOrStdout())
+			return nil
+		},
+	}
+	c.Flags().StringVar(&project, "project", "", "only a proposal of this `PROJECT`")
+	c.Flags().StringVar(&agent, "agent", "", "only a proposal of this `AGENT`")
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+// explain collects what the ledger holds about a proposal.
+func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*explanation, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	var posed uint64 // the proposal, once it is known
+	filter := "lz.ledger.*." + streams.StageArbiter
+	if project != "" {
+		filter = streams.LedgerSubject(streams.PartitionOf(project), streams.StageArbiter)
+	}
+	from := uint64(1)
+	if seq, err := strconv.ParseUint(name, 10, 64); err == nil {
+		e, err := stage.ReadEntry(ctx, js, seq)
+		if err == nil {
+			switch {
+			case e.Type.Proposal() && e.Stage == streams.StageIngest:
+				posed = e.Seq
+			case e.Type == streams.TypeAssessment:
+				posed = e.Src
+			case e.Type == streams.TypeVerdict:
+				v := new(streams.VerdictEntry)
+				if err := streams.Unmarshal(e.Body, v); err != nil {
+					return nil, err
+				}
+				posed = v.Proposal
+			}
+		}
+		if posed > 0 {
+			from, filter = posed, streams.LedgerSubject(e.Partition, streams.StageArbiter)
+		}
+	}
+	x := &explanation{Findings: make(map[uint64]finding)}
+	last := uint64(0)
+	ambiguous := false
+	err = scanLedger(ctx, js, filter, from, 0, func(e streams.Entry) error {
+		if e.Type != streams.TypeVerdict || project != "" && e.Project != project {
+			return nil
+		}
+		v := new(streams.VerdictEntry)
+		if err := streams.Unmarshal(e.Body, v); err != nil {
+			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		}
+		if agent != "" && v.Agent != agent {
+			return nil
+		}
+		if posed == 0 {
+			if v.ID != name && (v.Hold == nil || v.Hold.ID != name) {
+				return nil
+			}
+			posed = v.Proposal
+		}
+		if v.Proposal != posed {
+			// Another agent has used the id, too.
+			ambiguous = ambiguous || from == 1 && v.ID == name
+			return nil
+		}
+		last = e.Seq
+		x.Verdicts = append(x.Verdicts, givenVerdict{e.Seq, e.Src, v})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if ambiguous {
+		return nil, fmt.Errorf("several agents have proposed %s: name one with --project and --agent", name)
+	}
+	if posed == 0 {
+		return nil, fmt.Errorf("the ledger holds no verdict on %q", text.InertLine(name, 80))
+	}
+	e, err := stage.ReadEntry(ctx, js, posed)
+	if err != nil {
+		return nil, err
+	}
+	x.Project = e.Project
+	x.Proposal = proposed{e.Seq, e.Time, e.Type, jsontext.Value(e.Body)}
+	err = scanLedger(ctx, js, fmt.Sprintf("lz.ledger.%d.*", e.Partition), posed, last, func(e streams.Entry) error {
+		g, ok := streams.SentinelGroup(e.Stage)
+		if !ok || e.Type != streams.TypeAssessment || e.Src != posed {
+			return nil
+		}
+		a := new(streams.AssessmentEntry)
+		if err := streams.Unmarshal(e.Body, a); err != nil {
+			return nil // it counted as silence, too
+		}
+		x.Groups = append(x.Groups, groupAnswer{g, e.Seq, a.Digest, a.Verdict, a.Alerts, a.Rests})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range x.Verdicts {
+		for _, r := range v.Verdict.Reasons {
+			if _, ok := x.Findings[r.Entry]; ok || r.Entry == 0 {
+				continue
+			}
+			if e, err := stage.ReadEntry(ctx, js, r.Entry); err == nil {
+				x.Findings[r.Entry] = finding{r.Group, e.Src, e.Time}
+			}
+		}
+	}
+	return x, nil
+}
+
+// scanLedger reads entries from a sequence on, to another or to the end.
+func scanLedger(ctx context.Context, js jetstream.JetStream, filter string, from, to uint64,
+	fn func(streams.Entry) error) error {
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return err
+	}
+	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{filter},
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1)})
+	if err != nil {
+		return err
+	}
+	for {
+		batch, err := c.FetchNoWait(500)
+		if err != nil {
+			return err
+		}
+		n := 0
+		for m := range batch.Messages() {
+			n++
+			md, err := m.Metadata()
+			if err != nil {
+				return err
+			}
+			if to != 0 && md.Sequence.Stream > to {
+				return nil
+			}
+			entries, err := wire.Entries(m)
+			if err != nil {
+				continue // not one of our entries
+			}
+			for _, e := range entries {
+				if err := fn(e); err != nil {
+					return err
+				}
+			}
+			if md.NumPending == 0 {
+				return nil
+			}
+		}
+		if err := batch.Error(); err != nil {
+			return err
+		}
+		if n == 0 {
+			return ctx.Err()
+		}
+	}
+}
+
+func (x *explanation) print(w io.Writer) {
+	line := text.InertLine
+	if len(x.Verdicts) == 0 {
+		fmt.Fprintf(w, "%s in ledger entry %d of project %s has no verdict yet\n", x.Proposal.Type, x.Proposal.Seq,
+			line(x.Project, 64))
+	} else {
+		v := x.Verdicts[len(x.Verdicts)-1].Verdict
+		fmt.Fprintf(w, "%s  %s\n", strings.ToUpper(v.Verdict.String()),
+			line(strings.Join(slices.DeleteFunc([]string{v.Level, v.Tool, v.Summary}, func(s string) bool { return s == "" }),
+				"  "), 200))
+		fmt.Fprintf(w, "%s %s of %s/%s, session %q, ledger entry %d, %s\n", v.Type, line(v.ID, 64), line(x.Project, 64),
+			line(v.Agent, 64), line(v.Session, 64),
+			x.Proposal.Seq, x.Proposal.Time.Format(time.RFC3339Nano))
+		fmt.Fprintf(w, "policy %.19s, rules %.19s\n", v.Policy, v.Rules)
+	}
+	if len(x.Groups) > 0 {
+		fmt.Fprintln(w, "\nrule by rule")
+	}
+	for _, g := range x.Groups {
+		fmt.Fprintf(w, "  group %s, entry %d: %s, by %s\n", line(g.Group, 64), g.Seq, g.Verdict,
+			line(fmt.Sprintf("%.19s", g.Digest), 40))
+		for _, al := range g.Alerts {
+			how := al.Effect
+			switch {
+			case al.Mode != "enforce":
+				how += ", " + al.Mode
+			case al.Exception != "":
+				how += ", but for exception " + al.Exception
+			}
+			fmt.Fprintf(w, "    %-8s %s %s (%s): %s\n", line(how, 80), line(al.Severity, 20), line(al.Rule, 80),
+				line(al.RuleDigest, 19), line(al.Message, 300))
+			if len(al.Path) > 1 {
+				fmt.Fprintf(w, "             %s\n", line(strings.Join(al.Path, " → "), 300))
+			}
+		}
+		for _, r := range g.Rests {
+			fmt.Fprintf(w, "    leans on observation %s of %s for the %s %s\n", line(r.Observation, 64), line(r.Agent, 64),
+				line(r.By, 40), line(r.Value, 120))
+		}
+	}
+	for i, g := range x.Verdicts {
+		v := g.Verdict
+		what := "verdict"
+		switch {
+		case v.Again:
+			what = "the same, asked again"
+		case v.Late:
+			what = "tightened"
+		}
+		fmt.Fprintf(w, "\n%s: %s, entry %d, decided on entry %d\n", what, v.Verdict, g.Seq, g.Src)
+		if v.Again && i > 0 {
+			continue
+		}
+		for _, r := range v.Reasons {
+			where := string(r.Code)
+			if r.Rule != "" {
+				where += " " + r.Group + "/" + r.Rule
+			}
+			fmt.Fprintf(w, "  %-5s %s: %s\n", r.Verdict, line(where, 120), line(r.Text, 300))
+			if len(r.Path) > 0 {
+				fmt.Fprintf(w, "        %s\n", line(strings.Join(r.Path, " → "), 400))
+			}
+			if f, ok := x.Findings[r.Entry]; ok {
+				fmt.Fprintf(w, "        found by group %s in entry %d, about entry %d, %s\n", line(f.Group, 64), r.Entry, f.About,
+					f.Time.Format(time.RFC3339))
+			}
+		}
+		if len(v.Reasons) == 0 {
+			fmt.Fprintln(w, "  nothing speaks against it: every required group has cleared it")
+		}
+		if len(v.Degraded) > 0 {
+			fmt.Fprintf(w, "  silent: %s\n", line(strings.Join(v.Degraded, ", "), 200))
+		}
+		if v.Hold != nil {
+			fmt.Fprintf(w, "  hold %s, revision %s, expires %s\n", v.Hold.ID, v.Hold.Revision,
+				v.Hold.Expires.Format(time.RFC3339))
+		}
+		if v.Alert != nil {
+			fmt.Fprintf(w, "  TOO LATE: %s\n", line(v.Alert.Message, 300))
+		}
+	}
+}

@@ -1,0 +1,629 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/inquiry"
+	"lazaret/internal/statement"
+	"lazaret/pkg/chain"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/text"
+)
+
+// LogFlags say which log is asked.
+type LogFlags struct {
+	dir string
+}
+
+func (f *LogFlags) bind(fs *pflag.FlagSet) {
+	fs.StringVar(&f.dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
+}
+
+// withLog opens the log in its folder, or a snapshot of it if a process works
+// on it, and asks it.
+func withLog(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, ask func(*inquiry.Log) error) error {
+	return WithLogBy(a, ctx, f, o, a.Operator, ask)
+}
+
+// WithLogBy is withLog over a given connection of an operator.
+func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, operator func(context.Context,
+	func(context.Context, *nats.Conn) error) error, ask func(*inquiry.Log) error) (err error) {
+	a.Conn.Resolve()
+	if f.dir == "" {
+		f.dir = embedded.AuditDir(a.Conn.Data)
+	}
+	if _, err := os.Stat(f.dir); err != nil {
+		return fmt.Errorf("no log: %w: name its folder with --dir, or the data folder with --data", err)
+	}
+	trust, err := keys.LoadTrust(embedded.TrustFile(a.Conn.Data))
+	if err != nil {
+		return fmt.Errorf("the keys that may sign checkpoints: %w", err)
+	}
+	o.Verifiers, o.Lawful = trust.Verifiers(keys.RoleAuditor), statement.Lawful(trust.Verifiers(keys.RoleOperator))
+	if o.MasterKey, err = embedded.ReadMasterKey(a.Conn.Data); err != nil {
+		return err
+	}
+	l, err := inquiry.Open(ctx, f.dir, o)
+	if errors.Is(err, chain.ErrLocked) {
+		var ans *auditor.Answer
+		err := operator(ctx, func(ctx context.Context, nc *nats.Conn) (err error) {
+			ans, err = verb.AskSnapshot(ctx, nc, f.dir)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("a process works on the log and cannot be asked for a snapshot: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(ans.Dir)) }()
+		if l, err = inquiry.Open(ctx, ans.Dir, o); err != nil {
+			return err
+		}
+		return errors.Join(ask(l), l.Close())
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(ask(l), l.Close())
+}
+
+// told prints the extent of the verification, on standard error.
+func told(cmd *cobra.Command, i inquiry.Integrity) error {
+	fmt.Fprintln(cmd.ErrOrStderr(), text.InertLine(i.String(), 0))
+	if i.Status == chain.Failed {
+		return &cli.Exit{Code: cli.ExitNegative}
+	}
+	return nil
+}
+
+// selection is which entries a command is about.
+type selection struct {
+	where string
+	since time.Duration
+	last  int
+}
+
+func (s *selection) bind(fs *pflag.FlagSet, last int) {
+	fs.StringVar(&s.where, "where", "",
+		"only what this Expr `EXPRESSION` over the JSON fields holds for; body is the entry's own JSON")
+	fs.Var((*verb.SinceFlag)(&s.since), "since", "only what is not older than `DURATION`, such as 7d")
+	fs.IntVar(&s.last, "last", last, "the last `N` of them; 0 for all")
+}
+
+// entries reads those that are selected and proves each.
+func (s *selection) entries(ctx context.Context, l *inquiry.Log, each func(*inquiry.Entry) error) error {
+	w, err := inquiry.NewWhere(s.where)
+	if err != nil {
+		return err
+	}
+	from := int64(0)
+	if s.where == "" && s.since == 0 && s.last > 0 {
+		from = l.Size() - int64(s.last)
+	}
+	after := time.Time{}
+	if s.since > 0 {
+		after = time.Now().Add(-s.since)
+	}
+	tell := func(e *inquiry.Entry) error {
+		if _, err := l.Prove(e); err != nil {
+			return err
+		}
+		return each(e)
+	}
+	var ring []*inquiry.Entry
+	err = l.Range(ctx, from, l.Size(), func(e *inquiry.Entry) bool { return !e.Time.Before(after) },
+		func(e *inquiry.Entry) error {
+			if e.Time.Before(after) {
+				return nil
+			}
+			ok, err := w.Match(e)
+			if err != nil || !ok {
+				return err
+			}
+			if s.last == 0 {
+				return tell(e)
+			}
+			if ring = append(ring, e); len(ring) > s.last {
+				ring[0] = nil
+				ring = ring[1:]
+			}
+			return nil
+		})
+	for _, e := range ring {
+		if err == nil {
+			err = tell(e)
+		}
+	}
+	return err
+}
+
+var entryHeader = []string{"INDEX", "LEDGER", "TIME", "TYPE", "STAGE", "PROJECT", "AGENT", "SESSION", "ID", "BYTES",
+	"COMMITMENT"}
+
+func entryRow(e *inquiry.Entry) []string {
+	typ := e.Type
+	switch {
+	case e.Kind != "entry":
+		typ = e.Kind
+	case e.Forgotten:
+		typ += " (forgotten)"
+	}
+	return []string{fmt.Sprint(e.Index), fmt.Sprint(e.Seq), e.Time.Format(time.DateTime), typ, e.Stage, e.Project,
+		e.Agent, e.Session, e.ID, fmt.Sprint(e.Bytes), e.Commitment[:16]}
+}
+
+func init() { Verbs.Add("audit", lsCommand) }
+
+func lsCommand(a *verb.App) *cobra.Command {
+	var f LogFlags
+	var s selection
+	var json bool
+	var tally string
+	c := &cobra.Command{
+		Use:   "ls",
+		Short: "List the log's entries, from its files",
+		Long: `List entries of the log as its files have them: each payload is held against the
+commitment in its leaf, and each leaf proven to be in the tree of the last signed
+checkpoint. The checks are listed on standard error.
+
+--tally evaluates an Expr expression over the list of those entries, with Expr's
+count, sum, mean, groupBy, sortBy and the like; counts(groupBy(entries, .type)) says
+how many there are of each.`,
+		Example: `  lazaret audit ls --where 'type == "verdict" && body.verdict == "hold"' --last 50
+  lazaret audit ls --where 'project == "acme"' --last 0 --tally 'counts(groupBy(entries, .type))'
+  lazaret audit ls --last 0 --tally 'mean(map(filter(entries, .type == "action"), .bytes))'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) error {
+				var items []*inquiry.Entry
+				if err := s.entries(cmd.Context(), l, func(e *inquiry.Entry) error {
+					items = append(items, e)
+					return nil
+				}); err != nil {
+					return err
+				}
+				var err error
+				switch {
+				case tally != "":
+					var v any
+					if v, err = inquiry.Tally(tally, items); err == nil {
+						err = cli.JSON(cmd.OutOrStdout(), v)
+					}
+				default:
+					if items == nil {
+						items = []*inquiry.Entry{}
+					}
+					err = cli.Print(cmd.OutOrStdout(), cli.ListFlags{JSON: json}, items, entryHeader, entryRow)
+				}
+				return errors.Join(err, told(cmd, l.Integrity()))
+			})
+		},
+	}
+	f.bind(c.Flags())
+	s.bind(c.Flags(), 20)
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	c.Flags().StringVar(&tally, "tally", "", "print the value of this Expr `EXPRESSION` over entries, as JSON")
+	return c
+}
+
+func init() { Verbs.Add("audit", showCommand) }
+
+func showCommand(a *verb.App) *cobra.Command {
+	var f LogFlags
+	var s selection
+	c := &cobra.Command{
+		Use:   "show [INDEX | EVENT-ID]",
+		Short: "Show entries of the log whole, as JSON",
+		Example: "  lazaret audit show 76\n  lazaret audit show o1\n  lazaret audit show --where 'type == " +
+			"\"alerts\"' --since 1h",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && s.where == "" {
+				return errors.New("name an index or an event's id, or say --where")
+			}
+			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) error {
+				var items []*inquiry.Entry
+				keep := func(e *inquiry.Entry) error { items = append(items, e); return nil }
+				var err error
+				if i, perr := strconv.ParseInt(argOr(args), 10, 64); len(args) == 1 && perr == nil {
+					err = l.Range(cmd.Context(), i, i+1, nil, func(e *inquiry.Entry) error {
+						if _, err := l.Prove(e); err != nil {
+							return err
+						}
+						return keep(e)
+					})
+				} else {
+					if len(args) == 1 {
+						q := "id == " + strconv.Quote(args[0])
+						if s.where != "" {
+							q += " && (" + s.where + ")"
+						}
+						s.where = q
+					}
+					err = s.entries(cmd.Context(), l, keep)
+				}
+				if err != nil {
+					return err
+				}
+				if len(items) == 0 {
+					return errors.Join(told(cmd, l.Integrity()), &cli.Exit{Code: cli.ExitNegative,
+						Text: "the log holds no such entry"})
+				}
+				var v any = items
+				if len(items) == 1 {
+					v = items[0]
+				}
+				return errors.Join(cli.JSON(cmd.OutOrStdout(), v), told(cmd, l.Integrity()))
+			})
+		},
+	}
+	f.bind(c.Flags())
+	s.bind(c.Flags(), 20)
+	return c
+}
+
+func argOr(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+func init() { Verbs.Add("audit", tailCommand) }
+
+func tailCommand(a *verb.App) *cobra.Command {
+	var f LogFlags
+	var where string
+	var every time.Duration
+	var json bool
+	c := &cobra.Command{
+		Use:   "tail",
+		Short: "Follow the log: entries as a signed checkpoint comes to cover them",
+		Long: `Follow the log while the auditor runs. An entry is shown once a signed checkpoint
+covers it, with its leaf proven to be in that checkpoint's tree.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w, err := inquiry.NewWhere(where)
+			if err != nil {
+				return err
+			}
+			out, err := inquiry.NewWriter("jsonl", cmd.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			next, seen := int64(-1), int64(-1)
+			for {
+				var size int64
+				err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+					ans, err := verb.AskAuditor(ctx, nc, auditor.Request{Do: "head"})
+					if err == nil {
+						size = ans.Size
+					}
+					return err
+				})
+				if err == nil && size != seen {
+					seen = size
+					err = withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) error {
+						covered := l.Integrity().Checkpoint
+						if next < 0 {
+							next = covered
+						}
+						err := l.Range(cmd.Context(), next, covered, nil, func(e *inquiry.Entry) error {
+							if _, err := l.Prove(e); err != nil {
+								return err
+							}
+							next = e.Index + 1
+							ok, err := w.Match(e)
+							if err != nil || !ok {
+								return err
+							}
+							if json {
+								return out.Write(e)
+							}
+							_, err = fmt.Fprintln(cmd.OutOrStdout(), tailLine(e))
+							return err
+						})
+						if covered < l.Size() {
+							seen = -1 // look again: the next checkpoint is on its way
+						}
+						if err == nil && l.Integrity().Status == chain.Failed {
+							err = told(cmd, l.Integrity())
+						}
+						return err
+					})
+				}
+				if cmd.Context().Err() != nil {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(every):
+				}
+			}
+		},
+	}
+	f.bind(c.Flags())
+	c.Flags().StringVar(&where, "where", "", "only what this Expr `EXPRESSION` over the JSON fields holds for")
+	c.Flags().DurationVar(&every, "every", time.Second, "how often to look")
+	c.Flags().BoolVar(&json, "json", false, "print an entry a line, as JSON")
+	return c
+}
+
+func tailLine(e *inquiry.Entry) string {
+	cells := cli.Cells(entryRow(e))
+	return fmt.Sprintf("%-8s %s %-12s %-16s %s/%s %s %s", cells[0], cells[2], cells[3], cells[4], cells[5], cells[6],
+		cells[7], cells[8])
+}
+
+func init() { Verbs.Add("audit", exportCommand) }
+
+func exportCommand(a *verb.App) *cobra.Command {
+	var f LogFlags
+	var s selection
+	var format, file string
+	var to verb.Sensitivity
+	c := &cobra.Command{
+		Use:   "export",
+		Short: "Export entries as JSON lines or CSV",
+		Long: `Export entries of the log. CSV cells that a spreadsheet would take for a formula
+begin with an apostrophe. A sealed bundle, with proofs, is made by "audit bundle".
+
+An entry that is more sensitive than --ceiling is exported without its body: memories that their
+writers marked so, and what quotes, carries or derives from them. Its place in the log
+and its commitment stay, so that the tree can be computed from a redacted export too.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {
+				var out io.Writer = cmd.OutOrStdout()
+				if file != "" && file != "-" {
+					o, err := os.OpenFile(filepath.Clean(file), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+					if err != nil {
+						return err
+					}
+					defer func() { err = errors.Join(err, o.Close()) }()
+					out = o
+				}
+				w, err := inquiry.NewWriter(format, out)
+				if err != nil {
+					return err
+				}
+				r, err := l.Ceiling(cmd.Context(), to.Sensitivity)
+				if err != nil {
+					return err
+				}
+				if err := s.entries(cmd.Context(), l, func(e *inquiry.Entry) error { r.Redact(e); return w.Write(e) }); err != nil {
+					return err
+				}
+				if r.Redacted > 0 {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%d entries are above %s: without their bodies\n", r.Redacted, to)
+				}
+				return errors.Join(w.Flush(), told(cmd, l.Integrity()))
+			})
+		},
+	}
+	f.bind(c.Flags())
+	s.bind(c.Flags(), 0)
+	to.Bind(c.Flags())
+	c.Flags().StringVar(&format, "format", "jsonl", "`FORMAT`: jsonl or csv")
+	c.Flags().StringVarP(&file, "output", "o", "", "`FILE` to write (default: standard output)")
+	return c
+}
+
+// verdictOn ends a question: findings are a negative result, and so is a log
+// that does not verify; one that could not be checked as a whole is incomplete.
+func verdictOn(cmd *cobra.Command, findings int, i inquiry.Integrity) error {
+	if err := told(cmd, i); err != nil {
+		return err
+	}
+	switch {
+	case findings > 0:
+		return &cli.Exit{Code: cli.ExitNegative}
+	case i.Status != chain.Verified:
+		return &cli.Exit{Code: cli.ExitIncomplete}
+	}
+	return nil
+}
+
+// answer is the answer to a question on the whole log: as JSON, or in words.
+type answer struct {
+	of        any
+	findings  int
+	integrity inquiry.Integrity
+	words     func(w io.Writer)
+}
+
+// questionCommand makes a command of a question to the whole log. It ends with 2 when
+// there are findings.
+func questionCommand(a *verb.App, c *cobra.Command, ask func(ctx context.Context, l *inquiry.Log, project string) (*answer,
+	error)) *cobra.Command {
+	var f LogFlags
+	var project string
+	var json bool
+	c.Args = cobra.NoArgs
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		return withLog(a, cmd.Context(), f, inquiry.Options{Whole: true}, func(l *inquiry.Log) error {
+			r, err := ask(cmd.Context(), l, project)
+			if err != nil {
+				return err
+			}
+			if !json {
+				r.words(cmd.OutOrStdout())
+			} else if err := cli.JSON(cmd.OutOrStdout(), r.of); err != nil {
+				return err
+			}
+			return verdictOn(cmd, r.findings, r.integrity)
+		})
+	}
+	f.bind(c.Flags())
+	c.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+func init() { Verbs.Add("audit", launderingCommand) }
+
+func launderingCommand(a *verb.App) *cobra.Command {
+	return questionCommand(a, &cobra.Command{
+		Use:   "laundering",
+		Short: "Did untrusted input ever become trusted? (exit 0 no, 2 yes)",
+		Long: `Verify the whole log, then list every belief that ever stood as supported although
+its lineage reaches content from outside or from the model, without a logged act
+of somebody with the authority to vouch for it. None is expected.
+
+The lineage is followed anew, from the origins that credentials gave: what ingest
+made of it is not believed.`,
+	}, func(ctx context.Context, l *inquiry.Log, project string) (*answer, error) {
+		r, err := l.Launder(ctx, project)
+		if err != nil {
+			return nil, err
+		}
+		return &answer{r, len(r.Findings), r.Integrity, func(w io.Writer) {
+			if len(r.Findings) == 0 {
+				fmt.Fprintf(w, "NONE: of %d beliefs that were ever supported, none comes from untrusted content without a logged "+
+					"promotion\n", r.Supported)
+			} else {
+				fmt.Fprintf(w, "%d of %d beliefs that were ever supported come from untrusted content\n", len(r.Findings),
+					r.Supported)
+			}
+			for _, x := range r.Findings {
+				fmt.Fprintf(w, "  %s in %s, leaf %d: %s\n    %s\n", x.Belief, text.InertLine(x.Project, 64), x.Index,
+					text.InertLine(x.Content, 100), path(x.Path))
+			}
+			for _, x := range r.Promoted {
+				fmt.Fprintf(w, "  promoted: %s in %s, by %s, %s, leaf %d\n    %s\n", x.Belief, text.InertLine(x.Project, 64),
+					text.InertLine(x.Promotion.By, 64), text.InertLine(x.Promotion.How, 100), x.Promotion.Index, path(x.Path))
+			}
+		}}, nil
+	})
+}
+
+func path(steps []string) string {
+	out := ""
+	for i, s := range steps {
+		if i > 0 {
+			out += " → "
+		}
+		out += s
+	}
+	return text.InertLine(out, 400)
+}
+
+func init() { Verbs.Add("audit", irreversibleCommand) }
+
+func irreversibleCommand(a *verb.App) *cobra.Command {
+	return questionCommand(a, &cobra.Command{
+		Use:   "irreversible",
+		Short: "Did anything irreversible run without approval? (exit 0 no, 2 yes)",
+		Long: `Verify the whole log, then list every action that cannot be undone (declared or
+classified irreversible, or of level L4 and above) that was carried out, or
+released to be, without a signed approval or a standing permission of the signed
+policy before it, or that was carried out more than once. An execution of something
+else than what was released or judged is listed too, whatever action it names.`,
+	}, func(ctx context.Context, l *inquiry.Log, project string) (*answer, error) {
+		r, err := l.IrreversibleActs(ctx, project)
+		if err != nil {
+			return nil, err
+		}
+		return &answer{r, len(r.Findings), r.Integrity, func(w io.Writer) {
+			if len(r.Findings) == 0 {
+				fmt.Fprintf(w, "NONE: of %d irreversible actions that were proposed, none ran or was released without an "+
+					"approval, or otherwise than approved\n", r.Proposed)
+			} else {
+				fmt.Fprintf(w, "%d findings, %d irreversible actions were proposed: they ran or were released without an "+
+					"approval, or otherwise than approved\n",
+					len(r.Findings), r.Proposed)
+			}
+			for _, x := range slices.Concat(r.Findings, r.Approved) {
+				fmt.Fprintf(w, "  %s %s of %s/%s, leaf %d: %s\n", x.Level, text.InertLine(x.Tool, 64),
+					text.InertLine(x.Project, 64), text.InertLine(x.ID, 64), x.Proposed.Index, text.InertLine(x.Why, 200))
+				if x.Approval != nil {
+					fmt.Fprintf(w, "    by %s at %s, leaf %d: %s\n", text.InertLine(x.Approval.By, 100),
+						x.Approval.Time.Format(time.DateTime), x.Approval.Index, text.InertLine(x.Approval.Reason, 160))
+				}
+			}
+		}}, nil
+	})
+}
+
+func init() { Verbs.Add("", reportCommand) }
+
+func reportCommand(a *verb.App) *cobra.Command {
+	var f LogFlags
+	var sel inquiry.Select
+	var out, format string
+	c := &cobra.Command{
+		Use:   "report SESSION",
+		Short: "Tell a session from the log: what was read, believed, decided, allowed and done",
+		Long: `Verify the whole log, then tell one session: what was observed, what is believed
+and how it stands, what was decided on which beliefs, what was allowed by which
+policy, what happened, every alert, hold and approval with who and when, and what
+the verification came to. Entries that are alike share a row, so that a report of any length
+is read in a minute.
+
+With -o it becomes a folder: report.html and report.md, pages with every entry
+behind them, entries.jsonl, the signed checkpoint, and proofs. Without, Markdown
+on standard output.`,
+		Example: "  lazaret report s1 -o report-s1\n  lazaret report s1 --project acme --format html > s1.html",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sel.Session = args[0]
+			return withLog(a, cmd.Context(), f, inquiry.Options{Whole: true}, func(l *inquiry.Log) error {
+				s, err := l.Session(cmd.Context(), sel)
+				var none *inquiry.NoSessionError
+				if errors.As(err, &none) {
+					return &cli.Exit{Code: cli.ExitNegative, Text: text.InertLine(err.Error(), 200)}
+				}
+				if err != nil {
+					return err
+				}
+				r := inquiry.NewReport(s, l.Integrity())
+				if out != "" {
+					if err := l.Write(r, out); err != nil {
+						return err
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", r.Status, filepath.Join(out, "report.html"))
+				} else {
+					var b []byte
+					switch format {
+					case "md":
+						b = r.Markdown()
+					case "html":
+						if b, err = r.HTML(); err != nil {
+							return err
+						}
+					default:
+						return fmt.Errorf("unknown format %q: use md or html", text.InertLine(format, 20))
+					}
+					if _, err := cmd.OutOrStdout().Write(b); err != nil {
+						return err
+					}
+				}
+				return verdictOn(cmd, 0, l.Integrity())
+			})
+		},
+	}
+	f.bind(c.Flags())
+	c.Flags().StringVar(&sel.Project, "project", "", "`PROJECT` of the session, if several have one of this name")
+	c.Flags().StringVar(&sel.Agent, "agent", "", "only this `AGENT`'s part of it")
+	c.Flags().StringVarP(&out, "output", "o", "", "`FOLDER` to write the report, its detail and its proofs to")
+	c.Flags().StringVar(&format, "format", "md", "`FORMAT` on standard output: md or html")
+	return c
+}

@@ -1,0 +1,134 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/inquiry"
+	"lazaret/pkg/chain"
+)
+
+func init() { Verbs.Add("audit", bundleCommand) }
+
+func bundleCommand(a *verb.App) *cobra.Command {
+	var f LogFlags
+	var o inquiry.BundleOptions
+	var file string
+	var json bool
+	c := &cobra.Command{
+		Use:   "bundle",
+		Short: "Export a range of the log with all that proves it, as one file",
+		Long: `Export leaves with what proves them: entries, the signed checkpoint that they end
+with, the tree's edge before them, policies, rule sets and keys that were in force,
+digests, and a README. "audit verify --bundle FILE --keys TRUST" verifies it with
+nothing else, on any machine.
+
+--from and --to are widened to the next checkpoints that the log keeps.`,
+		Example: "  lazaret audit bundle -o log.zip\n  lazaret audit bundle --from 1000 --to 2000 --without-payloads " +
+			"-o part.zip",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return errors.New("name a file with -o")
+			}
+			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {
+				if o.Trust, err = os.ReadFile(embedded.TrustFile(a.Conn.Data)); err != nil {
+					return err
+				}
+				if o.From, o.To, err = l.AtCheckpoints(o.From, o.To); err != nil {
+					return err
+				}
+				info, err := l.WriteBundle(cmd.Context(), file, o)
+				if err != nil {
+					return err
+				}
+				if err := printBundles(cmd.OutOrStdout(), json, []inquiry.Sealed{{File: file, BundleInfo: info}}); err != nil {
+					return err
+				}
+				return told(cmd, l.Integrity())
+			})
+		},
+	}
+	f.bind(c.Flags())
+	c.Flags().StringVarP(&file, "output", "o", "", "`FILE` to write")
+	c.Flags().Int64Var(&o.From, "from", 0, "first leaf `INDEX`")
+	c.Flags().Int64Var(&o.To, "to", 0, "`INDEX` of the leaf behind the last (default: the last checkpoint)")
+	c.Flags().BoolVar(&o.WithoutPayloads, "without-payloads", false, "leave out what the entries say")
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+func printBundles(w io.Writer, json bool, items []inquiry.Sealed) error {
+	if items == nil {
+		items = []inquiry.Sealed{}
+	}
+	return cli.Print(w, cli.ListFlags{JSON: json}, items, []string{"FILE", "LEAVES", "FIRST", "LAST", "PAYLOADS",
+		"FORGOTTEN", "SHA256"}, func(s inquiry.Sealed) []string {
+		return []string{s.File, fmt.Sprintf("%d-%d", s.From, s.To-1), s.First.UTC().Format(time.DateTime),
+			s.Last.UTC().Format(time.DateTime), fmt.Sprint(s.Payloads), fmt.Sprint(s.Forgotten), s.SHA256}
+	})
+}
+
+func init() { Verbs.Add("audit", sealCommand) }
+
+func sealCommand(a *verb.App) *cobra.Command {
+	var f LogFlags
+	var o inquiry.BundleOptions
+	var dir, by string
+	var older time.Duration
+	var json bool
+	c := &cobra.Command{
+		Use:   "seal",
+		Short: "Export the log's past in sealed shards, one for each month or day",
+		Long: `Export a bundle for each period of the log that is over and has none yet. Shards
+begin and end at signed checkpoints, and each begins where the one before it ends.
+Run it again whenever you like: what is sealed stays as it is.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {
+				if dir == "" {
+					dir = filepath.Join(a.Conn.Data, "shards")
+				}
+				if o.Trust, err = os.ReadFile(embedded.TrustFile(a.Conn.Data)); err != nil {
+					return err
+				}
+				done, err := l.Seal(cmd.Context(), dir, inquiry.Period(by), time.Now().Add(-older), o)
+				return errors.Join(printBundles(cmd.OutOrStdout(), json, done), err, told(cmd, l.Integrity()))
+			})
+		},
+	}
+	f.bind(c.Flags())
+	c.Flags().StringVarP(&dir, "output", "o", "", "`FOLDER` of the shards (default DATA/shards)")
+	c.Flags().StringVar(&by, "by", string(inquiry.ByMonth), "`PERIOD` of a shard: month or day, by UTC")
+	c.Flags().DurationVar(&older, "older", 0, "only periods that ended this `LONG` ago")
+	c.Flags().BoolVar(&o.WithoutPayloads, "without-payloads", false, "leave out what the entries say")
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+// verifyBundle verifies a bundle with the keys of a trust file: one that was
+// named, or the data folder's.
+func verifyBundle(a *verb.App, cmd *cobra.Command, file, trust string, against [][]byte) (chain.Report, error) {
+	if trust == "" {
+		if _, err := os.Stat(embedded.TrustFile(a.Conn.Data)); err == nil {
+			trust = embedded.TrustFile(a.Conn.Data)
+		}
+	}
+	if trust == "" {
+		return inquiry.VerifyBundle(cmd.Context(), file, nil, against, nil)
+	}
+	pinned, err := inquiry.LoadTrustFile(trust)
+	if err != nil {
+		return chain.Report{}, fmt.Errorf("the keys that may sign checkpoints: %w", err)
+	}
+	return inquiry.VerifyBundle(cmd.Context(), file, pinned, against, nil)
+}

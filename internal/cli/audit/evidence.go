@@ -1,0 +1,92 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/inquiry"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/text"
+)
+
+func init() { Verbs.Add("audit", evidenceCommand) }
+
+func evidenceCommand(a *verb.App) *cobra.Command {
+	var f LogFlags
+	var o inquiry.EvidenceOptions
+	var file, key string
+	to := verb.Sensitivity{Sensitivity: beliefs.Internal}
+	c := &cobra.Command{
+		Use:   "evidence SESSION|VERDICT",
+		Short: "Export what the log holds about a session or a verdict, with all that proves it, as one file",
+		Long: `Write one JSON file that somebody checks with nothing but the public keys: the leaves of
+a session, or of one proposal and its verdict, with salts, payloads and inclusion
+proofs; the signed checkpoint with its cosignatures; for each approval the leaves
+that show which keys were in force; and a signed statement of what is not there.
+VERDICT is the id of a proposal, or the ledger sequence of it or of its verdict.
+
+The payload of an entry that is more sensitive than --ceiling is withheld, which the
+statement says; its leaf and proof still verify. A file with payloads above internal is
+written once the ledger has an entry that says so. docs/evidence.md describes the file
+byte by byte, and examples/verifier checks one with the standard library alone.`,
+		Example: "  lazaret audit evidence s1 -o s1.evidence.json\n  go run ./examples/verifier -log lazaret-ledger+5a1c… " +
+			"-operator lazaret-operator+… s1.evidence.json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if file == "" {
+				return errors.New("name a file with -o")
+			}
+			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {
+				if key == "" {
+					key = embedded.AuditorKey(a.Conn.Data)
+				}
+				if o.Signer, err = keys.LoadSigner(key); err != nil {
+					return fmt.Errorf("the key that signs the statement: %w", err)
+				}
+				o.Of, o.Ceiling, o.Now = args[0], to.Sensitivity, time.Now()
+				ev, err := l.Evidence(cmd.Context(), o)
+				var none *inquiry.NoSessionError
+				if errors.As(err, &none) {
+					return &cli.Exit{Code: cli.ExitNegative, Text: text.InertLine(err.Error()+", nor about a proposal of that id",
+						300)}
+				}
+				if err != nil {
+					return err
+				}
+				if err := a.Looked(cmd.Context(), ev.Project(), cmd.CommandPath(), args[0], to.Sensitivity); err != nil {
+					return err
+				}
+				out, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(ev.Write(out), out.Close()); err != nil {
+					return err
+				}
+				withheld := 0
+				for _, x := range ev.Leaves {
+					if x.Withheld != "" {
+						withheld++
+					}
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%d leaves, %d payloads withheld, %d approvals in %s\n", len(ev.Leaves), withheld,
+					len(ev.Approvals), file)
+				return told(cmd, l.Integrity())
+			})
+		},
+	}
+	f.bind(c.Flags())
+	to.Bind(c.Flags())
+	c.Flags().StringVar(&o.Project, "project", "", "`PROJECT`, if several have one of this name")
+	c.Flags().StringVarP(&file, "output", "o", "", "`FILE` to write")
+	c.Flags().StringVar(&key, "key", "", "auditor's key `FILE` that signs the statement (default DATA/keys/auditor.key)")
+	return c
+}

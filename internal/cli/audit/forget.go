@@ -1,0 +1,279 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/inquiry"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/retain"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/text"
+)
+
+// Retention runs f with the retention credential.
+func Retention(a *verb.App, cmd *cobra.Command, wait time.Duration, without []string, log LogFlags,
+	f func(ctx context.Context, c *retain.Config) error) error {
+	nc, err := a.Conn.Connect(string(natsserver.RoleRetention))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	trust, err := keys.LoadTrust(embedded.TrustFile(a.Conn.Data))
+	if err != nil {
+		return fmt.Errorf("the keys of auditors: %w", err)
+	}
+	ctx := cmd.Context()
+	if wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	}
+	return f(ctx, &retain.Config{Conn: nc, Trust: trust, Without: without,
+		Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
+			return withLog(a, ctx, log, inquiry.Options{}, ask)
+		},
+		Tell: func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) },
+	})
+}
+
+// operatorSigner is the key that statements are signed with.
+func operatorSigner(a *verb.App, file string) (note.Signer, error) {
+	if file == "" {
+		file = embedded.OperatorKey(a.Conn.Data)
+	}
+	return keys.LoadSigner(file)
+}
+
+func init() { Verbs.Add("audit", forgetCommand) }
+
+func forgetCommand(a *verb.App) *cobra.Command {
+	var project, reason, key string
+	var dry, json bool
+	var wait time.Duration
+	var without []string
+	c := &cobra.Command{
+		Use:   "forget --subject PROJECT[/DATA-SUBJECT] --reason TEXT",
+		Short: "Forget a project, or one data subject in it: in the streams, in every stage, in the log",
+		Long: `Forget what a project's entries say, everywhere at once:
+
+  1. wait until every registered auditor has chained all of them (registered is
+     who has a key in the trust file with the role auditor);
+  2. put a signed statement into the ledger, as a "forgotten" entry;
+  3. wait until every stage says that it dropped what it had derived and wrote its
+     files anew, and until every auditor has chained the statement, at which it
+     destroys the project's keys;
+  4. delete the entries from the streams, and have the embedded nats-server, which
+     stops for some seconds, make them random in its files; make sealed shards anew,
+     and write a record that lists each place, signed. Another nats-server leaves
+     them in its files, which the record says.
+
+Of one data subject, by the pseudonym that events name (data_subject, or user), what
+is forgotten is every entry that says something of them, also those that quote
+others: --dry-run lists these. The statement lists the entries; stages fold the
+project's partition anew without them, and auditors erase their payloads one by one.
+That needs a ledger that was never trimmed.
+
+The log still verifies: its leaves stay, and prove that something was logged when.
+A legal hold forbids it. Copies that somebody took away are out of reach.`,
+		Example: "  lazaret audit forget --subject acme --dry-run\n  lazaret audit forget --subject acme --reason 'request " +
+			"17 of the DPO'\n  lazaret audit forget --subject acme/p-17 --dry-run",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if project == "" {
+				return errors.New("name a project with --subject")
+			}
+			on, err := retain.ParseSubject(project)
+			if err != nil {
+				return err
+			}
+			if reason == "" && !dry {
+				return errors.New("say why with --reason: it stands in the ledger")
+			}
+			return Retention(a, cmd, wait, without, LogFlags{}, func(ctx context.Context, c *retain.Config) error {
+				shards := filepath.Join(a.Conn.Data, "shards")
+				if dry {
+					survey := c.SurveyPerson
+					if on.Person == "" {
+						survey = func(ctx context.Context, on retain.Subject, shards string) (*retain.Record, error) {
+							return c.Survey(ctx, on.Project, shards)
+						}
+					}
+					r, err := survey(ctx, on, shards)
+					if err != nil {
+						return err
+					}
+					if err := printRecord(cmd.OutOrStdout(), r, json, "would be forgotten"); err != nil {
+						return err
+					}
+					if !r.Found() {
+						fmt.Fprintln(cmd.ErrOrStderr(), "nothing of it was found: it is forgotten already, or the name is another one")
+					}
+					if r.LegalHold != "" {
+						return &cli.Exit{Code: cli.ExitNegative, Text: "it is under legal hold: statement " + r.LegalHold}
+					}
+					return nil
+				}
+				signer, err := operatorSigner(a, key)
+				if err != nil {
+					return err
+				}
+				trust, err := os.ReadFile(embedded.TrustFile(a.Conn.Data))
+				if err != nil {
+					return err
+				}
+				records := filepath.Join(a.Conn.Data, "forgotten")
+				var r *retain.Record
+				if on.Person != "" {
+					r, err = c.ForgetPerson(ctx, signer, on, reason, shards, records, trust)
+				} else {
+					r, err = c.Forget(ctx, signer, on.Project, reason, shards, records, trust)
+				}
+				if errors.Is(err, retain.ErrLegalHold) {
+					return &cli.Exit{Code: cli.ExitNegative, Text: text.InertLine(err.Error(), 300)}
+				}
+				if err != nil {
+					return err
+				}
+				if err := printRecord(cmd.OutOrStdout(), r, json, "forgotten"); err != nil {
+					return err
+				}
+				if !r.Whole() {
+					return &cli.Exit{Code: cli.ExitIncomplete}
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&project, "subject", "", "the `PROJECT`, or PROJECT/DATA-SUBJECT")
+	c.Flags().StringVar(&reason, "reason", "", "why, in one `LINE`")
+	c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")
+	c.Flags().BoolVar(&dry, "dry-run", false, "say where its data is, and change nothing")
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "how long it may take")
+	c.Flags().StringSliceVar(&without, "without", nil,
+		"`STAGE` that is gone for good and not waited for, such as sentinel-old")
+	return c
+}
+
+func printRecord(w io.Writer, r *retain.Record, json bool, done string) error {
+	if json {
+		return cli.JSON(w, r)
+	}
+	if r.DataSubject != "" {
+		fmt.Fprintf(w, "data subject %s of ", text.InertLine(r.DataSubject, 64))
+	}
+	fmt.Fprintf(w, "project %s %s\n", text.InertLine(r.Project, 64), done)
+	for _, p := range r.Places {
+		n := ""
+		if p.Count > 1 {
+			n = fmt.Sprintf("%d ", p.Count)
+		} else if p.Count == 0 && p.Left == "" {
+			continue
+		}
+		fmt.Fprintf(w, "  %s: %s%s\n", text.InertLine(p.Where, 200), n, text.InertLine(p.What, 200))
+		if p.Left != "" {
+			fmt.Fprintf(w, "    LEFT: %s\n", text.InertLine(p.Left, 300))
+		}
+	}
+	printAlso(w, r)
+	if r.File != "" {
+		fmt.Fprintf(w, "statement %s, ledger entry %d; the signed record is %s\n", r.Statement, r.Entry, r.File)
+	}
+	return nil
+}
+
+// alsoShown is how many entries that go too are listed by name; --json has all.
+const alsoShown = 40
+
+// printAlso lists entries that go with a data subject without being about them alone.
+// People's decisions come first: for others they no longer hold.
+func printAlso(w io.Writer, r *retain.Record) {
+	if len(r.Also) == 0 {
+		return
+	}
+	all := slices.Clone(r.Also)
+	slices.SortStableFunc(all, func(a, b retain.AlsoForgotten) int {
+		switch x, y := a.Decision(), b.Decision(); {
+		case x && !y:
+			return -1
+		case y && !x:
+			return 1
+		}
+		return 0
+	})
+	decisions := 0
+	for i := range all {
+		if all[i].Decision() {
+			decisions++
+		}
+	}
+	fmt.Fprintf(w, "among them %d entries that are not about the data subject alone", len(all))
+	if decisions > 0 {
+		fmt.Fprintf(w, "; %d of them are incidents or decisions of people, which then hold for nobody: decide again what "+
+			"is to stay so for others", decisions)
+	}
+	fmt.Fprintln(w, ":")
+	for i, a := range all {
+		if i == alsoShown {
+			fmt.Fprintf(w, "  … and %d more (--json lists all)\n", len(all)-i)
+			break
+		}
+		who := ""
+		if len(a.Persons) > 0 {
+			who = ", about " + text.InertLine(strings.Join(a.Persons, ", "), 200)
+		}
+		what := strings.TrimSpace(text.InertLine(a.Type, 20) + " " + text.InertLine(a.ID, 64))
+		fmt.Fprintf(w, "  ledger entry %d: %s of %s%s; it %s\n", a.Seq, what, text.InertLine(a.Stage, 40), who,
+			text.InertLine(a.Why, 120))
+	}
+}
+
+func init() { Verbs.Add("audit", legalHoldCommand) }
+
+func legalHoldCommand(a *verb.App) *cobra.Command {
+	one := func(use, short, do string) *cobra.Command {
+		var project, reason, key string
+		c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			if project == "" || reason == "" {
+				return errors.New("name a project with --subject, and say why with --reason")
+			}
+			on, err := retain.ParseSubject(project)
+			if err != nil {
+				return err
+			}
+			return Retention(a, cmd, a.Conn.Timeout, nil, LogFlags{}, func(ctx context.Context, c *retain.Config) error {
+				signer, err := operatorSigner(a, key)
+				if err != nil {
+					return err
+				}
+				id, seq, err := c.State(ctx, signer, do, on, reason)
+				if err != nil {
+					return &cli.Exit{Code: cli.ExitNegative, Text: text.InertLine(err.Error(), 300)}
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: statement %s, ledger entry %d\n", do, id, seq)
+				return nil
+			})
+		}}
+		c.Flags().StringVar(&project, "subject", "", "the `PROJECT`, or PROJECT/DATA-SUBJECT")
+		c.Flags().StringVar(&reason, "reason", "", "why, in one `LINE`")
+		c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")
+		return c
+	}
+	return verb.Group("legal-hold", "Keep a project's data, or a data subject's, from being forgotten",
+		one("set", "Put a project or data subject under legal hold", "legal-hold"), one("release", "Release a legal hold",
+			"legal-release"))
+}

@@ -1,0 +1,103 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/order"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("audit", recallCommand) }
+
+// recallCommand is the privileged path to what is believed.
+func recallCommand(a *verb.App) *cobra.Command {
+	var s verb.SignedOrder
+	var r approval.Recall
+	var asJSON bool
+	c := &cobra.Command{Use: "recall [QUERY]",
+		Short: "Sign to see what is believed, whatever stands against it; what is shown becomes an entry",
+		Args:  cobra.MaximumNArgs(1),
+		Long: `Everything that fits, of every user and session of the project: hidden, blocked,
+quarantined, secret and kept for audit only. It is for people and enters no context. The
+signer's key has the role auditor or approver, and a reason has to be given; both stand in
+the ledger with what was shown.`,
+		Example: `  lazaret audit recall "vault code" --key auditor.key --reason "case 7"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				r.Query = args[0]
+			}
+			a.Conn.Resolve()
+			signer, err := keys.LoadSigner(s.Key)
+			if err != nil {
+				return err
+			}
+			o := approval.NewOrder(approval.Disclose, s.Project, time.Now(), order.Life)
+			o.Recall, o.Reason = &r, s.Reason
+			return a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+				rep, err := order.Send(ctx, nc, signer, o)
+				if err != nil {
+					return verb.RefusedExit(err)
+				}
+				e, err := disclosure(ctx, nc, rep.Entry)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return cli.JSON(cmd.OutOrStdout(), e)
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "ledger entry %d, signed by %s: %s\n", rep.Entry, e.Signed.Signer,
+					text.InertLine(e.Text, 400))
+				err = cli.Print(cmd.OutOrStdout(), cli.ListFlags{}, e.Admitted, []string{"BELIEF", "TRUTH", "RETRIEVAL",
+					"SECURITY", "SENSITIVITY", "ORIGIN", "HOLDS IN", "CONTENT"}, func(i streams.RecallItem) []string {
+					return []string{i.ID, i.Axes.Truth.String(), i.Axes.Retrieval.String(), i.Axes.Security.String(),
+						i.Sensitivity.String(), string(i.Origin), i.Namespace.String(), i.Content}
+				})
+				for _, x := range e.Refused {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", verb.Quote(x.ID, 64), x.Text)
+				}
+				return err
+			})
+		}}
+	s.Bind(c)
+	f := c.Flags()
+	f.StringSliceVar(&r.Beliefs, "belief", nil, "these `IDS`")
+	f.StringVar(&r.Key, "memory-key", "", "what is remembered under this `KEY`")
+	f.IntVar(&r.Limit, "limit", 0, "how many, 1 to 100 (default 10)")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// disclosure reads an entry of a privileged recall.
+func disclosure(ctx context.Context, nc *nats.Conn, seq uint64) (*streams.DisclosureEntry, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return nil, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+	}
+	m, err := st.GetMsg(ctx, seq)
+	if err != nil {
+		return nil, fmt.Errorf("reading ledger entry %d: %w", seq, err)
+	}
+	e := new(streams.DisclosureEntry)
+	if err := streams.Unmarshal(m.Data, e); err != nil {
+		return nil, fmt.Errorf("ledger entry %d: %w", seq, err)
+	}
+	if e.Signed == nil {
+		return nil, fmt.Errorf("ledger entry %d is no privileged recall", seq)
+	}
+	return e, nil
+}

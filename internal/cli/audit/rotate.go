@@ -1,0 +1,115 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/pkg/chain"
+	"lazaret/pkg/keys"
+)
+
+func init() { Verbs.Add("audit", rotateCommand) }
+
+func rotateCommand(a *verb.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rotate",
+		Short: "Change the key that signs checkpoints, and record that in the log",
+		Long: `Make a new signing key, have the old one and the new one sign the handover, keep that in
+the log, pin the new public key, and put it in the place of the old one, whose file is
+kept beside it. A verifier that trusts the old key can follow to the new one; from here on the
+old key's word no longer counts.
+
+The auditor must not run. Witnesses and others who pinned the old key need the new one:
+it is printed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.Conn.Resolve()
+			public, err := rotate(a.Conn.Data)
+			if errors.Is(err, chain.ErrLocked) {
+				return fmt.Errorf("%w: stop the auditor (or lazaret up) first", err)
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), public)
+			return nil
+		},
+	}
+}
+
+// rotate changes the auditor's key. Interrupted anywhere, it can be run again,
+// or the auditor started: the handover is what counts, and before it the old
+// key is in place.
+func rotate(data string) (public string, err error) {
+	file := embedded.AuditorKey(data)
+	old, err := keys.LoadSigner(file)
+	if err != nil {
+		return "", err
+	}
+	master, err := embedded.ReadMasterKey(data)
+	if err != nil {
+		return "", err
+	}
+	if master == nil {
+		return "", errors.New("there is no key that decrypts the log: put DATA/keys/audit-master.key back")
+	}
+	if _, err := os.Stat(embedded.AuditDir(data)); err != nil {
+		return "", fmt.Errorf("there is no log: %w", err)
+	}
+	l, err := chain.Open(embedded.AuditDir(data), chain.Options{Signer: old, MasterKey: master})
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+
+	next := file + ".next"
+	private, err := keys.LoadPrivate(next)
+	if errors.Is(err, os.ErrNotExist) {
+		if private, _, err = keys.Generate(old.Name()); err == nil {
+			err = keys.WritePrivate(next, private)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	if public, err = keys.Public(private); err != nil {
+		return "", err
+	}
+	trust, err := keys.LoadTrust(embedded.TrustFile(data))
+	if err != nil {
+		return "", err
+	}
+	signer, err := note.NewSigner(private)
+	if err != nil {
+		return "", err
+	}
+	if _, pinned := trust.Find(signer.Name(), signer.KeyHash()); !pinned {
+		if err := trust.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleAuditor},
+			Comment: "made by audit rotate"}); err != nil {
+			return "", err
+		}
+		if err := trust.Write(embedded.TrustFile(data)); err != nil {
+			return "", err
+		}
+	}
+	if who, err := l.Successor(); err != nil {
+		return "", err
+	} else if who != public {
+		if _, err := l.Checkpoint(); err != nil {
+			return "", err
+		}
+		if _, err := l.Handover(signer, public); err != nil {
+			return "", err
+		}
+	}
+	if err := os.Link(file, fmt.Sprintf("%s.%08x", file, old.KeyHash())); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	return public, os.Rename(next, file)
+}

@@ -1,0 +1,173 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/pkg/chain"
+)
+
+// stateDir is where this machine stores what it saw of logs: a signed note for each
+// origin and key in checkpoints, and the log of each folder in folders.
+func stateDir() (string, error) {
+	state := os.Getenv("XDG_STATE_HOME")
+	if state == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(state, "lazaret"), nil
+}
+
+// maxSeen bounds how many files are looked at.
+const maxSeen = 10_000
+
+// seen is what this machine stored about the log in a folder.
+type seen struct {
+	state string // the folder of all such records
+	dir   string // of the log, absolute and without links
+
+	// notes are checkpoints of any logs. The verification decides which of them are of
+	// this one, since that depends on the keys that signed it.
+	notes [][]byte
+	// here is the folder's checkpoint from its last verification, if a trusted key signed
+	// it. It counts for this log whatever key signs the log now: otherwise another log
+	// with a pinned key could take its place.
+	here *chain.Checkpoint
+	file string // the file of here
+}
+
+// inFolder is the record of a folder's log.
+type inFolder struct {
+	Folder     string   `json:"folder"`
+	Checkpoint string   `json:"checkpoint"`
+	Handovers  []string `json:"handovers,omitempty"` // to the key that signed it
+}
+
+// loadSeen reads what this machine remembers for the log in dir.
+func loadSeen(dir string, vs note.Verifiers) (*seen, error) {
+	state, err := stateDir()
+	if err != nil {
+		return nil, err
+	}
+	s := &seen{state: state, dir: dir}
+	if abs, err := filepath.Abs(dir); err == nil {
+		s.dir = abs
+	}
+	if real, err := filepath.EvalSymlinks(s.dir); err == nil {
+		s.dir = real
+	}
+	sum := sha256.Sum256([]byte(s.dir))
+	s.file = filepath.Join(state, "folders", hex.EncodeToString(sum[:16]))
+	folder := filepath.Join(state, "checkpoints")
+	files, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if len(files) > maxSeen {
+		return nil, fmt.Errorf("%s holds more than %d files: remove those of logs that are gone", folder, maxSeen)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(filepath.Join(folder, f.Name()))
+		if err != nil {
+			return nil, err
+		}
+		s.notes = append(s.notes, b)
+	}
+	b, err := os.ReadFile(s.file)
+	if errors.Is(err, os.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var in inFolder
+	if err := json.Unmarshal(b, &in); err != nil {
+		return nil, fmt.Errorf("%s: %w: put it back as it was, or remove it if the log in %s is to be trusted anew", s.file,
+			err, s.dir)
+	}
+	var handovers [][]byte
+	for _, h := range in.Handovers {
+		handovers = append(handovers, []byte(h))
+	}
+	// Signed by an untrusted key: the data folder was made anew, with its own keys.
+	if cp, err := chain.OpenSigned([]byte(in.Checkpoint), vs, handovers); err == nil {
+		s.here = &cp
+	}
+	return s, nil
+}
+
+// hold adds the stored checkpoints to a verification.
+func (s *seen) hold(v *chain.VerifyOptions) {
+	v.Seen = s.notes
+	if s.here != nil {
+		v.Against = append(v.Against, s.here.Note)
+	}
+}
+
+// save remembers a log's last checkpoint, which was verified just now, and the
+// handovers to the key that signed it.
+func (s *seen) save(last []byte, handovers [][]byte) error {
+	cp, err := chain.ParseCheckpoint(last)
+	if err != nil {
+		return err
+	}
+	// The first signature is the log's own.
+	var unverified *note.UnverifiedNoteError
+	if _, err := note.Open(last, note.VerifierList()); !errors.As(err, &unverified) ||
+		len(unverified.Note.UnverifiedSigs) == 0 {
+		return fmt.Errorf("the checkpoint's signature cannot be read: %w", err)
+	}
+	sig := unverified.Note.UnverifiedSigs[0]
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s+%08x\n", cp.Origin, sig.Name, sig.Hash))
+	path := filepath.Join(s.state, "checkpoints", hex.EncodeToString(sum[:16]))
+	if old, err := os.ReadFile(path); err == nil {
+		// If it is of this log, the log was verified against it. Else it does not matter.
+		if have, err := chain.ParseCheckpoint(old); err == nil && have.Size > cp.Size {
+			path = ""
+		}
+	}
+	if path != "" {
+		if err := keepFile(path, last); err != nil {
+			return err
+		}
+	}
+	in := inFolder{Folder: s.dir, Checkpoint: string(last)}
+	for _, h := range handovers {
+		in.Handovers = append(in.Handovers, string(h))
+	}
+	b, err := json.MarshalIndent(in, "", "\t")
+	if err != nil {
+		return err
+	}
+	return keepFile(s.file, append(b, '\n'))
+}
+
+// keepFile makes or replaces a file, whole or not at all.
+func keepFile(path string, b []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, "tmp-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/pkg/chain"
+)
+
+// source is a log to read: in a folder, served over HTTP, or kept by a running
+// auditor.
+type source struct {
+	chain.Source
+	// log or remote are set where payloads can be read too.
+	log    *chain.Log
+	remote *auditor.Remote
+	close  func()
+}
+
+// openSource opens the log at a URL, in a folder, or, with an empty name, that
+// of the data folder, by way of the auditor if that is running.
+func openSource(a *verb.App, name string) (*source, error) {
+	if strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://") {
+		src, err := chain.NewClient(name, nil)
+		return &source{Source: src, close: func() {}}, err
+	}
+	a.Conn.Resolve()
+	dir := name
+	if dir == "" {
+		dir = embedded.AuditDir(a.Conn.Data)
+	}
+	_, err := os.Stat(dir)
+	if err == nil {
+		master, merr := embedded.ReadMasterKey(a.Conn.Data)
+		if merr != nil {
+			return nil, merr
+		}
+		var l *chain.Log
+		if l, err = chain.Open(dir, chain.Options{MasterKey: master, ReadOnly: true}); err == nil {
+			return &source{Source: l.Source(), log: l, close: func() { l.Close() }}, nil
+		}
+	}
+	if name != "" || !errors.Is(err, chain.ErrLocked) && !errors.Is(err, os.ErrNotExist) {
+		return nil, locked(err, "stop it, or name the URL at which lazaret audit serve serves it; that of the data folder "+
+			"is asked if no folder is named")
+	}
+	nc, cerr := a.Conn.Connect("operator")
+	if cerr != nil {
+		return nil, fmt.Errorf("%w, and its auditor cannot be asked: %w", err, cerr)
+	}
+	r := &auditor.Remote{Conn: nc}
+	return &source{Source: r, remote: r, close: nc.Close}, nil
+}
+
+// locked adds to the error of a locked log how to proceed.
+func locked(err error, do string) error {
+	if errors.Is(err, chain.ErrLocked) {
+		return fmt.Errorf("%w: an auditor works on it: %s", err, do)
+	}
+	return err
+}
+
+// salted is the salt and payload of a leaf.
+func (s *source) salted(ctx context.Context, i int64) ([16]byte, []byte, error) {
+	switch {
+	case s.log != nil:
+		return s.log.Salted(i)
+	case s.remote != nil:
+		return s.remote.Salted(ctx, i)
+	}
+	return [16]byte{}, nil, errors.New("tiles have no payloads: ask the auditor, or name the log's folder with --dir")
+}
+
+// find is the index of the leaf of an event.
+func (s *source) find(ctx context.Context, id string) (int64, error) {
+	switch {
+	case s.log != nil:
+		return auditor.FindEvent(ctx, s.log, id)
+	case s.remote != nil:
+		ans, err := s.remote.Ask(ctx, auditor.Request{Do: "find", ID: id})
+		if err != nil {
+			return 0, err
+		}
+		return ans.Leaf, nil
+	}
+	return 0, errors.New("tiles have no event ids: give the leaf's index")
+}
+
+func init() { Verbs.Add("audit", serveCommand) }
+
+func serveCommand(a *verb.App) *cobra.Command {
+	var dir, listen string
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve checkpoint, tiles and leaves over HTTP (C2SP tlog-tiles), read-only",
+		Long: `Serve the log in the layout of C2SP tlog-tiles, so that others' tools can follow and
+verify it: GET /checkpoint, /tile/<L>/<N>[.p/<W>] and /tile/entries/<N>[.p/<W>].
+Leaves hold types, projects, times and salted commitments, never payloads. The running
+auditor is asked; where none runs, the files are read.
+
+Nothing restricts who may read: put it behind a proxy that does, if projects' names
+are not for everybody.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			src, err := openSource(a, dir)
+			if err != nil {
+				return err
+			}
+			defer src.close()
+			return serveHTTP(cmd, listen, "the log", chain.NewHandler(src))
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8780", "`ADDRESS` to listen on")
+	return c
+}
+
+// serveHTTP serves until the command's context ends.
+func serveHTTP(cmd *cobra.Command, listen, what string, h http.Handler) error {
+	ln, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s is served at http://%s/\n", what, ln.Addr())
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ln) }()
+	select {
+	case err := <-done:
+		return err
+	case <-cmd.Context().Done():
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return srv.Shutdown(ctx)
+}
+
+// comparison is what `audit compare` says.
+type comparison struct {
+	SizeA int64  `json:"size_a"`
+	SizeB int64  `json:"size_b"`
+	Equal int64  `json:"equal"` // leaves that both have and that are the same
+	First int64  `json:"first"` // the first in which they differ, -1 if none does
+	LeafA *entry `json:"leaf_a,omitzero"`
+	LeafB *entry `json:"leaf_b,omitzero"`
+}
+
+// entry is a leaf of one side.
+type entry = auditor.Leaf
+
+func init() { Verbs.Add("audit", compareCommand) }
+
+func compareCommand(a *verb.App) *cobra.Command {
+	var json bool
+	c := &cobra.Command{
+		Use:   "compare A [B]",
+		Short: "Find the first leaf in which two logs differ (exit 2 if there is one)",
+		Long: `Compare the trees of two logs, each a folder or the URL of what audit serve serves; B
+is this data folder's log unless it is given. Auditors of one ledger keep the same
+tree, whatever their keys: the first difference is where one of them saw, or was made
+to show, something else. Checkpoints say how far each is compared; their signatures are
+not looked at.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			args = append(args, "")
+			var src [2]*source
+			var size [2]int64
+			for i := range src {
+				s, err := openSource(a, args[i])
+				if err != nil {
+					return err
+				}
+				defer s.close()
+				b, err := s.ReadCheckpoint(cmd.Context())
+				if err != nil {
+					return err
+				}
+				cp, err := chain.ParseCheckpoint(b)
+				if err != nil {
+					return err
+				}
+				src[i], size[i] = s, cp.Size
+			}
+			rep := &comparison{SizeA: size[0], SizeB: size[1], Equal: min(size[0], size[1])}
+			var err error
+			if rep.First, err = chain.FirstDifference(cmd.Context(), src[0], src[1], rep.Equal); err != nil {
+				return err
+			}
+			if rep.First >= 0 {
+				rep.Equal = rep.First
+				for i, into := range []**entry{&rep.LeafA, &rep.LeafB} {
+					if *into, err = readLeaf(cmd.Context(), src[i], rep.First, size[i]); err != nil {
+						return err
+					}
+				}
+			}
+			if json {
+				if err := cli.JSON(cmd.OutOrStdout(), rep); err != nil {
+					return err
+				}
+			} else {
+				printComparison(cmd, rep)
+			}
+			if rep.First >= 0 {
+				return &cli.Exit{Code: cli.ExitNegative}
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+func readLeaf(ctx context.Context, src chain.Source, i, size int64) (*entry, error) {
+	n := i / chain.TileWidth
+	b, err := src.ReadEntryBundle(ctx, n, int(min(size-n*chain.TileWidth, chain.TileWidth)))
+	if err != nil {
+		return nil, err
+	}
+	leaves, err := chain.SplitBundle(b)
+	if err != nil {
+		return nil, err
+	}
+	if int(i%chain.TileWidth) >= len(leaves) {
+		return nil, fmt.Errorf("the bundle of leaf %d has %d leaves", i, len(leaves))
+	}
+	leaf, err := chain.DecodeLeaf(leaves[i%chain.TileWidth])
+	if err != nil {
+		return nil, err
+	}
+	out := auditor.NewLeaf(&leaf)
+	return &out, nil
+}
+
+func printComparison(cmd *cobra.Command, r *comparison) {
+	w := cmd.OutOrStdout()
+	if r.First < 0 {
+		fmt.Fprintf(w, "EQUAL in all %d leaves that both have (%d and %d)\n", r.Equal, r.SizeA, r.SizeB)
+		return
+	}
+	fmt.Fprintf(w, "DIFFERENT from leaf %d on\n", r.First)
+	for i, l := range []*entry{r.LeafA, r.LeafB} {
+		fmt.Fprintf(w, "  %c  %s, ledger %d, %s, %s of %s, %d bytes, %s\n", 'A'+i, l.Kind, l.Seq,
+			l.Time.Format(time.RFC3339Nano), l.Type, l.Project, l.Length, l.Commitment)
+	}
+}

@@ -1,0 +1,532 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/statement"
+	"lazaret/pkg/chain"
+	"lazaret/pkg/chain/witness"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+// verifyReport is what `audit verify` says.
+type verifyReport struct {
+	chain.Report // Seen: in earlier verifications on this machine
+	// Remembered is the file with what this machine saw in the log's folder
+	// before, of a log that failed.
+	Remembered string `json:"remembered,omitempty"`
+
+	// Ledger is what comparing the leaves with the ledger found, if that was asked for.
+	Ledger *auditor.Comparison `json:"ledger,omitempty"`
+
+	// Decisions are people's decisions on holds whose signatures verify under the keys in
+	// force then, DecisionsOpen those whose note or keys the log does not show.
+	Decisions     int `json:"decisions"`
+	DecisionsOpen int `json:"decisions_not_shown,omitempty"`
+
+	RuleSets []string `json:"rule_sets"` // digests that entries put in force
+	Policies []string `json:"policies"`
+}
+
+type verifyFlags struct {
+	dir      string
+	against  []string
+	policy   string
+	bundle   string
+	export   string
+	keys     string
+	from, to int64
+	offline  bool
+	ledger   bool
+	json     bool
+}
+
+func init() { Verbs.Add("audit", verifyCommand) }
+
+func verifyCommand(a *verb.App) *cobra.Command {
+	var f verifyFlags
+	c := &cobra.Command{
+		Use:   "verify",
+		Short: "Recompute the whole log from disk (exit 0 verified, 2 failed, 3 incomplete)",
+		Long: `Recompute every leaf, link, hash, signature and payload commitment of the log from
+the files on disk, and hold it against every checkpoint that is known: those it kept,
+those given with --against, and those that this machine saw in earlier verifications,
+of this log anywhere and of any in this folder, which are kept in the user's state
+folder ($XDG_STATE_HOME/lazaret). With a witness policy
+(--policy, or DATA/witnesses.policy where there is one) the last checkpoint needs
+the quorum's cosignatures.
+
+While the auditor runs, it is asked for a snapshot, which this command then opens and
+recomputes by itself; --offline forbids that. --from and --to read only some leaves,
+and the result is then incomplete.
+
+--export computes the tree of an export of all entries and holds it against signed
+checkpoints: whether a line was altered, left out or moved. The bodies, which only the log
+can hold against its commitments, are not checked, so that it exits with 3 at best.
+
+Exit codes: 0 verified, 1 it could not run, 2 failed, 3 nothing is wrong with what was
+checked, but not all was: there was nothing from outside to hold the log against (the first
+time on a machine, without --against and witnesses), the ledger has gaps, bodies were not
+checked, or the key that decrypts them is not there. It never makes a key.`,
+		Example: "  lazaret audit verify\n  lazaret audit verify --against checkpoint-of-monday --policy " +
+			"witnesses.policy\n  lazaret audit verify --dir /mnt/copy/audit --offline --json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.export != "" {
+				return verifyExport(a, cmd, f)
+			}
+			do := verify
+			if f.bundle != "" {
+				do = verifyBundleFile
+			}
+			rep, err := do(a, cmd, f)
+			if err != nil {
+				return err
+			}
+			if f.json {
+				if err := cli.JSON(cmd.OutOrStdout(), rep); err != nil {
+					return err
+				}
+			} else {
+				PrintReport(cmd.OutOrStdout(), rep.Report)
+				printSeen(cmd.OutOrStdout(), rep)
+			}
+			switch rep.Status {
+			case chain.Verified:
+				return nil
+			case chain.Failed:
+				return &cli.Exit{Code: cli.ExitNegative}
+			}
+			return &cli.Exit{Code: cli.ExitIncomplete}
+		},
+	}
+	fs := c.Flags()
+	fs.StringVar(&f.dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
+	fs.StringArrayVar(&f.against, "against", nil,
+		"an earlier checkpoint `FILE` that this log must extend; may be given several times")
+	fs.StringVar(&f.policy, "policy", "", "witness policy `FILE` (default DATA/witnesses.policy where there is one)")
+	fs.StringVar(&f.bundle, "bundle", "", "verify this bundle `FILE` instead, with nothing but itself and public keys")
+	fs.StringVar(&f.export, "export", "",
+		"hold this `FILE` of audit export --format jsonl, redacted or not, against the checkpoints of --against")
+	fs.StringVar(&f.keys, "keys", "",
+		"trust `FILE` with the public keys for --bundle and --export (default DATA/trust.yaml)")
+	fs.Int64Var(&f.from, "from", 0, "begin with this leaf")
+	fs.Int64Var(&f.to, "to", 0, "end before this leaf (default the end)")
+	fs.BoolVar(&f.offline, "offline", false, "do not ask a running auditor for a snapshot")
+	fs.BoolVar(&f.ledger, "ledger", false,
+		"also compare every leaf with the ledger, over NATS: what is missing there or altered")
+	fs.BoolVar(&f.json, "json", false, "print JSON")
+	return c
+}
+
+// auditorKeys are the keys that may sign checkpoints.
+func auditorKeys(a *verb.App) (*keys.Trust, error) {
+	a.Conn.Resolve()
+	trust, err := keys.LoadTrust(embedded.TrustFile(a.Conn.Data))
+	if err != nil {
+		return nil, fmt.Errorf("the keys that may sign checkpoints: %w", err)
+	}
+	return trust, nil
+}
+
+// witnessPolicy reads the policy in file, or the data folder's if there is one.
+func witnessPolicy(a *verb.App, file string) (*witness.Policy, error) {
+	named := file != ""
+	if !named {
+		file = embedded.WitnessPolicy(a.Conn.Data)
+	}
+	b, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) && !named {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := witness.ParsePolicy(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return p, nil
+}
+
+// verify verifies the log, or a snapshot of it if a process works on it, and
+// remembers its checkpoint when nothing is wrong.
+func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
+	ctx := cmd.Context()
+	trust, err := auditorKeys(a)
+	if err != nil {
+		return nil, err
+	}
+	dir := f.dir
+	if dir == "" {
+		dir = embedded.AuditDir(a.Conn.Data)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("no log: %w: name its folder with --dir, or the data folder with --data", err)
+	}
+	master, err := embedded.ReadMasterKey(a.Conn.Data)
+	if err != nil {
+		return nil, err
+	}
+	vs := trust.Verifiers(keys.RoleAuditor)
+	v := chain.VerifyOptions{Verifiers: vs, Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator)), From: f.from,
+		To: f.to}
+	if v.Against, err = readAll(f.against); err != nil {
+		return nil, err
+	}
+	policy, err := witnessPolicy(a, f.policy)
+	if err != nil {
+		return nil, err
+	}
+	if policy != nil {
+		v.Quorum = policy
+	}
+	rep := &verifyReport{RuleSets: []string{}, Policies: []string{}}
+	seen, seenErr := loadSeen(dir, vs)
+	if seenErr == nil {
+		seen.hold(&v)
+	}
+	inForce := newActivations()
+	decisions := newApprovals()
+	v.Payload = func(leaf *chain.Leaf, payload []byte) {
+		inForce.see(leaf, payload)
+		decisions.see(leaf, payload)
+	}
+	stop := showProgress(&v)
+	defer stop()
+
+	last := []byte(nil)
+	var handovers [][]byte
+	run := func(dir string) (err error) {
+		if last, err = os.ReadFile(dir + "/" + chain.HeadFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		opts := chain.Options{MasterKey: master}
+		if rep.Report, err = chain.VerifyDir(ctx, dir, opts, v); err == nil && rep.Handovers > 0 &&
+			rep.Status != chain.Failed {
+			handovers, err = handoversIn(dir, opts)
+		}
+		if err == nil && f.ledger && rep.Status != chain.Failed {
+			err = compareLedger(a, ctx, dir, opts, rep)
+		}
+		return err
+	}
+	err = run(dir)
+	if errors.Is(err, chain.ErrLocked) && !f.offline {
+		err = onSnapshot(a, ctx, dir, err, run)
+	}
+	if err != nil {
+		return nil, locked(err, "leave --offline out, and it is asked for a snapshot, or stop it")
+	}
+	stop()
+	rep.RuleSets, rep.Policies = inForce.lists()
+	rep.decided(decisions, f.from == 0 && f.to == 0)
+	if seenErr != nil {
+		rep.Skipped = append(rep.Skipped, fmt.Sprintf("the checkpoint that this machine saw last: %v", seenErr))
+	}
+	if seenErr == nil && seen.here != nil && rep.Status != chain.Failed {
+		rep.Report.Seen = max(rep.Report.Seen, seen.here.Size)
+	}
+	rep.complete(len(f.against) > 0 || rep.Report.Seen > 0 || rep.Witnessed > 0)
+	if seenErr == nil && rep.Status != chain.Failed && last != nil {
+		if err := seen.save(last, handovers); err != nil {
+			fmt.Fprintln(os.Stderr, "lazaret: the checkpoint was not remembered:", err)
+		}
+	}
+	if seenErr == nil && seen.here != nil && rep.Status == chain.Failed {
+		rep.Remembered = seen.file
+	}
+	return rep, nil
+}
+
+// decided adds what became of the signatures of people's decisions.
+func (r *verifyReport) decided(x *approvalsSeen, whole bool) {
+	if !whole || r.Status == chain.Failed {
+		return
+	}
+	checked, open, bad := x.check()
+	r.Decisions, r.DecisionsOpen = checked, open+x.dropped
+	for _, b := range bad {
+		if r.FirstBad < 0 || b.index < r.FirstBad {
+			r.FirstBad = b.index
+		}
+		r.Problems, r.Status = append(r.Problems, b.text), chain.Failed
+	}
+}
+
+// noAnchor is the reason for an unanchored verification.
+const noAnchor = "whether the log was rewritten as a whole: nothing from outside was there to hold it against. " +
+	"Its checkpoint is remembered for the next time; or give an earlier one with --against, or a witness policy"
+
+// complete lists what was not checked, and then makes the result incomplete. The log is
+// anchored if it was checked against something from outside of it.
+func (r *verifyReport) complete(anchored bool) {
+	if !anchored && r.Size > 0 {
+		r.Skipped = append(r.Skipped, noAnchor)
+	}
+	if r.Gaps > 0 {
+		r.Skipped = append(r.Skipped,
+			fmt.Sprintf("ledger entries that were lost before they were chained: there are %d gaps", r.Gaps))
+	}
+	if r.Status == chain.Verified && len(r.Skipped) > 0 {
+		r.Status = chain.Incomplete
+	}
+}
+
+// compareLedger compares the leaves with the ledger.
+func compareLedger(a *verb.App, ctx context.Context, dir string, o chain.Options, rep *verifyReport) (err error) {
+	o.ReadOnly = true
+	l, err := chain.Open(dir, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	nc, err := a.Conn.Connect("operator")
+	if err != nil {
+		return fmt.Errorf("the ledger cannot be asked: %w", err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	if rep.Ledger, err = auditor.CompareLedger(ctx, js, l); err != nil {
+		return err
+	}
+	for _, b := range rep.Ledger.Bad {
+		if rep.FirstBad < 0 || b.Index < rep.FirstBad {
+			rep.FirstBad = b.Index
+		}
+		if len(rep.Problems) < maxLedgerProblems {
+			rep.Problems = append(rep.Problems, b.Text)
+		}
+		rep.Status = chain.Failed
+	}
+	return nil
+}
+
+// maxLedgerProblems bounds how many findings in the ledger are spelled out; --json has all.
+const maxLedgerProblems = 20
+
+func handoversIn(dir string, o chain.Options) (_ [][]byte, err error) {
+	o.ReadOnly = true
+	l, err := chain.Open(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return l.Handovers()
+}
+
+// verifyBundleFile verifies a bundle.
+func verifyBundleFile(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
+	if f.dir != "" || f.from != 0 || f.to != 0 || f.policy != "" {
+		return nil, errors.New("a bundle is verified as a whole: leave out --dir, --from, --to and --policy")
+	}
+	against, err := readAll(f.against)
+	if err != nil {
+		return nil, err
+	}
+	a.Conn.Resolve()
+	rep, err := verifyBundle(a, cmd, f.bundle, f.keys, against)
+	out := &verifyReport{Report: rep, RuleSets: []string{}, Policies: []string{}}
+	if err == nil {
+		out.complete(len(against) > 0)
+	}
+	return out, err
+}
+
+func readAll(files []string) ([][]byte, error) {
+	var out [][]byte
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// onSnapshot runs f on a snapshot from the running auditor.
+func onSnapshot(a *verb.App, ctx context.Context, log string, locked error, f func(dir string) error) error {
+	nc, err := a.Conn.Connect("operator")
+	if err != nil {
+		return fmt.Errorf("%w, and it cannot be asked for a snapshot: %w", locked, err)
+	}
+	defer nc.Close()
+	ans, err := verb.AskSnapshot(ctx, nc, log)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(ans.Dir)
+	return f(ans.Dir)
+}
+
+// VerifyLog is verify for commands that only need the report.
+func VerifyLog(a *verb.App, ctx context.Context, dir string, against []byte) (chain.Report, error) {
+	trust, err := auditorKeys(a)
+	if err != nil {
+		return chain.Report{}, err
+	}
+	master, err := embedded.ReadMasterKey(a.Conn.Data)
+	if err != nil {
+		return chain.Report{}, err
+	}
+	v := chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor),
+		Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator))}
+	if against != nil {
+		v.Against = [][]byte{against}
+	}
+	var rep chain.Report
+	run := func(dir string) (err error) {
+		rep, err = chain.VerifyDir(ctx, dir, chain.Options{MasterKey: master}, v)
+		return err
+	}
+	if err = run(dir); errors.Is(err, chain.ErrLocked) {
+		err = onSnapshot(a, ctx, dir, err, run)
+	}
+	return rep, err
+}
+
+// showProgress shows a bar on a terminal, for logs that take a while.
+func showProgress(v *chain.VerifyOptions) (stop func()) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return func() {}
+	}
+	var mu sync.Mutex
+	var bar *progressbar.ProgressBar
+	begun := time.Now()
+	v.Progress = func(done, total int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if bar == nil {
+			if time.Since(begun) < 300*time.Millisecond {
+				return
+			}
+			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(os.Stderr),
+				progressbar.OptionSetDescription("verifying"), progressbar.OptionShowCount(),
+				progressbar.OptionShowIts(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+		}
+		_ = bar.Set64(done)
+	}
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if bar != nil {
+			_ = bar.Finish()
+			bar = nil
+		}
+	}
+}
+
+// activations are the rule sets and policies that entries put in force.
+type activations struct {
+	mu              sync.Mutex
+	rules, policies map[string]bool // guarded by mu
+}
+
+func newActivations() *activations {
+	return &activations{rules: make(map[string]bool), policies: make(map[string]bool)}
+}
+
+func (x *activations) see(leaf *chain.Leaf, payload []byte) {
+	if leaf.Type != string(streams.TypeActivation) {
+		return
+	}
+	var e streams.ActivationEntry
+	_, body, ok := bytes.Cut(payload, []byte("\n"))
+	if !ok || streams.Unmarshal(body, &e) != nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch e.Do {
+	case streams.DoActivateRules:
+		x.rules[e.Digest] = true
+	case streams.DoActivatePolicy:
+		x.policies[e.Digest] = true
+	}
+}
+
+func (x *activations) lists() (rules, policies []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.AppendSeq([]string{}, maps.Keys(x.rules)), slices.AppendSeq([]string{}, maps.Keys(x.policies))
+}
+
+func PrintReport(w io.Writer, r chain.Report) {
+	switch r.Status {
+	case chain.Verified:
+		fmt.Fprintln(w, "VERIFIED")
+	case chain.Failed:
+		if r.FirstBad >= 0 {
+			fmt.Fprintf(w, "FAILED at index %d\n", r.FirstBad)
+		} else {
+			fmt.Fprintln(w, "FAILED")
+		}
+	default:
+		fmt.Fprintln(w, "INCOMPLETE: nothing is wrong with what was checked, but not all was")
+	}
+	fmt.Fprintf(w, "  %d leaves: %d ledger entries up to %d, %d gaps\n", r.Size, r.Entries, r.LastSeq, r.Gaps)
+	if r.Resets > 0 {
+		fmt.Fprintf(w, "  %d times the ledger was created anew\n", r.Resets)
+	}
+	fmt.Fprintf(w, "  %d payloads match their commitments, %d forgotten\n", r.Payloads, r.Forgotten)
+	fmt.Fprintf(w, "  %d checkpoints, root %s\n", r.Checkpoints, r.Root)
+	if r.Handovers > 0 {
+		fmt.Fprintf(w, "  %d handovers to another signing key\n", r.Handovers)
+	}
+	if r.Witnessed > 0 {
+		fmt.Fprintf(w, "  witnesses vouch for %d leaves\n", r.Witnessed)
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintln(w, "  wrong:", verb.Quote(p, 300))
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintln(w, "  not checked:", s)
+	}
+}
+
+func printSeen(w io.Writer, r *verifyReport) {
+	if c := r.Ledger; c != nil {
+		fmt.Fprintf(w, "  %d leaves are what the ledger has; %d trimmed there, %d forgotten, %d wrong\n", c.Compared,
+			c.Trimmed, c.Forgotten, len(c.Bad))
+	}
+	if r.Status == chain.Failed {
+		if r.Remembered != "" {
+			fmt.Fprintf(w, "  it was held against what this machine saw in this folder before. If another log belongs there, "+
+				"and only then, remove %s\n", r.Remembered)
+		}
+		return
+	}
+	if r.Seen > 0 {
+		fmt.Fprintf(w, "  it extends the %d leaves that this machine saw before\n", r.Seen)
+	}
+	if r.Decisions+r.DecisionsOpen > 0 {
+		fmt.Fprintf(w, "  %d decisions of people are signed as the arbiter says; of %d the note or the keys are not shown\n", r.Decisions, r.DecisionsOpen)
+	}
+	if len(r.RuleSets) > 0 {
+		fmt.Fprintf(w, "  rule sets that were in force: %s\n", strings.Join(r.RuleSets, ", "))
+	}
+}

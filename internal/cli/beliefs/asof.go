@@ -1,0 +1,138 @@
+package beliefs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/ingest"
+	"lazaret/internal/replay"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("beliefs", asOfCommand) }
+
+// asOfCommand folds the ledger again, up to a point of it.
+func asOfCommand(a *verb.App) *cobra.Command {
+	var f cli.ListFlags
+	var project, at, valid string
+	var seq uint64
+	c := &cobra.Command{
+		Use:   "as-of [ID…]",
+		Short: "List what was believed at an earlier time",
+		Long: `List a project's beliefs as they stood at an earlier time of the ledger (--at, or
+--seq for an entry), and of those only the ones that by their writers' word hold at
+some other time (--valid). Both may be given: what did we believe on Monday about the
+first of May? The ledger is read from its beginning and folded as ingest does, so what
+comes out is what ingest knew, and it takes as long as the ledger is.`,
+		Example: "  lazaret beliefs as-of --at 2026-11-20T09:00:00Z\n  lazaret beliefs as-of --seq 140 --valid 2026-05-01",
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			cut, err := when(at)
+			if err != nil {
+				return fmt.Errorf("--at: %w", err)
+			}
+			holds, err := when(valid)
+			if err != nil {
+				return fmt.Errorf("--valid: %w", err)
+			}
+			var items []ingest.Belief
+			a.Conn.Timeout = max(a.Conn.Timeout, 10*time.Minute) // it reads the whole ledger
+			err = a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+				items, err = believedAsOf(ctx, nc, project, seq, cut)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			kept := items[:0]
+			for _, b := range items {
+				if len(ids) > 0 && !contains(ids, b.ID) {
+					continue
+				}
+				if !holds.IsZero() && (!b.From.IsZero() && holds.Before(b.From) || !b.To.IsZero() && !holds.Before(b.To)) {
+					continue
+				}
+				kept = append(kept, b)
+			}
+			return printBeliefs(cmd.OutOrStdout(), f, kept)
+		},
+	}
+	f.Bind(c.Flags())
+	c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
+	c.Flags().StringVar(&at, "at", "", "ledger `TIME`, RFC 3339 or a date (default now)")
+	c.Flags().Uint64Var(&seq, "seq", 0, "ledger `SEQUENCE` instead")
+	c.Flags().StringVar(&valid, "valid", "", "only what holds at this `TIME`")
+	c.MarkFlagsMutuallyExclusive("at", "seq")
+	return c
+}
+
+func contains(ids []string, id string) bool {
+	for _, x := range ids {
+		if x == id {
+			return true
+		}
+	}
+	return false
+}
+
+// when reads a time, or a day; empty is no time.
+func when(s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no time: write 2026-05-01 or 2026-05-01T09:00:00Z", s)
+}
+
+// believedAsOf folds the ledger up to a sequence and a time; zero is no bound.
+func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64, at time.Time) ([]ingest.Belief,
+	error) {
+	if err := streams.CheckID("project", project); err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return nil, err
+	}
+	end := st.CachedInfo().State.LastSeq
+	if first := st.CachedInfo().State.FirstSeq; first > 1 {
+		return nil, fmt.Errorf("the ledger begins at %d: what was believed cannot be folded from it alone", first)
+	}
+	if seq == 0 || seq > end {
+		seq = end
+	}
+	r, err := ingest.NewReplay()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	p := streams.PartitionOf(project)
+	err = replay.Entries(ctx, nc, 0, seq, func(e *streams.Entry) error {
+		if e.Partition != p || !at.IsZero() && e.Time.After(at) {
+			return nil
+		}
+		if e.Project != project {
+			return nil
+		}
+		return r.Add(e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.Beliefs(project)
+}

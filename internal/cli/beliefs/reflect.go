@@ -1,0 +1,163 @@
+package beliefs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/ingest"
+	"lazaret/internal/natsserver"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// viewer runs f with a credential that can change nothing.
+func viewer(a *verb.App, ctx context.Context, f func(ctx context.Context, nc *nats.Conn) error) error {
+	nc, err := a.Conn.Connect(string(natsserver.RoleViewer))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	ctx, cancel := a.Timeout(ctx)
+	defer cancel()
+	return f(ctx, nc)
+}
+
+func init() { Verbs.Add("beliefs", lessonsCommand) }
+
+func lessonsCommand(a *verb.App) *cobra.Command {
+	var f cli.ListFlags
+	var h ingest.Harvest
+	var project, format string
+	var to verb.Sensitivity
+	c := &cobra.Command{
+		Use:   "lessons",
+		Short: "Harvest the lessons that are believed, as advice for agents",
+		Long: `List the memories of a category (lesson, experience, insight, practice, or those of
+--category) that have become lessons: supported, clean, fresh and served to plans,
+without a conflict or a flag, and supported for --age. A belief that was only read, inferred or
+imported is none, however often it comes. --format md writes them as advice with where
+they come from, to be read over before it goes into a file such as AGENTS.md.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var items []ingest.Belief
+			err := viewer(a, cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+				items, err = allBeliefs(ctx, nc, project)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			h.Ceiling = to.Sensitivity
+			lessons := ingest.Lessons(items, time.Now(), h)
+			switch format {
+			case "md":
+				return writeLessons(cmd.OutOrStdout(), project, lessons)
+			case "":
+			default:
+				return fmt.Errorf("unknown format %q: use md", text.InertLine(format, 20))
+			}
+			return cli.Print(cmd.OutOrStdout(), f, lessons, []string{"BELIEF", "CATEGORY", "ORIGIN", "SOURCES", "SINCE",
+				"LESSON"}, func(l ingest.Lesson) []string {
+				return []string{l.Belief, l.Category, l.Origin, fmt.Sprint(l.Sources), l.Since.Format(time.DateTime), l.Text}
+			})
+		},
+	}
+	f.Bind(c.Flags())
+	to.Bind(c.Flags())
+	c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
+	c.Flags().StringSliceVar(&h.Categories, "category", nil,
+		"`CATEGORIES` that are lessons (default lesson, experience, insight, practice)")
+	c.Flags().DurationVar(&h.Age, "age", 24*time.Hour, "how long a lesson has had support")
+	c.Flags().StringVar(&format, "format", "", "`FORMAT`: md for Markdown")
+	return c
+}
+
+// writeLessons writes lessons as advice. Each is one line with its markup removed, because
+// its text is untrusted.
+func writeLessons(w io.Writer, project string, lessons []ingest.Lesson) error {
+	_, err := fmt.Fprintf(w, "# Lessons of %s\n\nAdvice from what is believed; it commands nothing and allows "+
+		"nothing.\n\n", text.InertLine(project, 64))
+	for _, l := range lessons {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "- %s  \n  (%s, of origin %s, %d sources, since %s)\n", text.InertLine(l.Text, 2000),
+				l.Belief, l.Origin, l.Sources, l.Since.Format(time.DateOnly))
+		}
+	}
+	return err
+}
+
+func init() { Verbs.Add("beliefs", reflectCommand) }
+
+func reflectCommand(a *verb.App) *cobra.Command {
+	var f cli.ListFlags
+	var project string
+	var every time.Duration
+	c := &cobra.Command{
+		Use:   "reflect",
+		Short: "Find supported beliefs that contradict each other, and propose which takes whose place",
+		Long: `Compare what supported beliefs state of one subject and predicate, and propose a
+supersession where two state different things: the one on the stronger class of
+evidence, else on more sources, else the later one would take the other's place.
+Nothing is changed: it runs with a viewer's credential, and a person signs what is
+right (lazaret beliefs supersede BELIEF --by SUCCESSOR).
+
+With --every it goes on, and prints each proposal once, as a line of JSON with --json.`,
+		Example: "  lazaret beliefs reflect\n  lazaret beliefs reflect --every 1h --json >> proposals.jsonl",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			look := func() (found []ingest.Supersession, err error) {
+				err = viewer(a, cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+					items, err := allBeliefs(ctx, nc, project)
+					found = ingest.Reflect(items)
+					return err
+				})
+				return found, err
+			}
+			out := cmd.OutOrStdout()
+			if every == 0 {
+				found, err := look()
+				if err != nil {
+					return err
+				}
+				return cli.Print(out, f, found, []string{"SUBJECT", "PREDICATE", "BELIEF", "SAYS", "SUCCESSOR", "INSTEAD",
+					"BECAUSE"}, func(s ingest.Supersession) []string {
+					return []string{s.Subject, s.Predicate, s.Belief, s.Says, s.Successor, s.Instead, s.Because}
+				})
+			}
+			said := make(map[ingest.Supersession]bool)
+			return a.Every(cmd, every, func() error {
+				found, err := look()
+				for _, s := range found {
+					if said[s] {
+						continue
+					}
+					said[s] = true
+					line := text.InertLine(s.String(), 1000)
+					if f.JSON {
+						b, err := streams.Marshal(s)
+						if err != nil {
+							return err
+						}
+						line = cli.EscapeJSON(string(b))
+					}
+					if _, err := fmt.Fprintln(out, line); err != nil {
+						return err
+					}
+				}
+				return err
+			})
+		},
+	}
+	f.Bind(c.Flags())
+	c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
+	c.Flags().DurationVar(&every, "every", 0, "go on, and look again after `DURATION`")
+	return c
+}

@@ -1,0 +1,172 @@
+package beliefs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/ingest"
+	"lazaret/internal/order"
+	"lazaret/internal/query"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("beliefs", pointCommand) }
+
+func pointCommand(a *verb.App) *cobra.Command {
+	var s verb.SignedOrder
+	c := &cobra.Command{Use: "point NAME", Short: "Sign that what is believed now can be gone back to",
+		Args: cobra.ExactArgs(1),
+		Long: `Take a restore point. Points are also taken by themselves before a session starts, before
+a compaction's summary and before external writes, where anything changed since the last.`,
+		Example: "  lazaret beliefs point migration --key alice.key",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := approval.NewOrder(approval.TakePoint, s.Project, time.Now(), order.Life)
+			o.Point = args[0]
+			return send(a, cmd, &s, o)
+		}}
+	s.Bind(c)
+	return c
+}
+
+func init() { Verbs.Add("beliefs", pointsCommand) }
+
+func pointsCommand(a *verb.App) *cobra.Command {
+	var f cli.ListFlags
+	var project string
+	c := &cobra.Command{Use: "points", Short: "List a project's restore points", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var ans ingest.PointsAnswer
+			err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+				return query.Ask(ctx, nc, ingest.AskPoints, streams.PartitionOf(project), ingest.PointsRequest{Project: project},
+					&ans)
+			})
+			if err != nil {
+				return err
+			}
+			return cli.Print(cmd.OutOrStdout(), f, ans.Points, []string{"POINT", "WHY", "TAKEN", "BY", "INTAKE"},
+				func(p ingest.Point) []string {
+					return []string{p.Name, p.Why, p.At.Format(time.DateTime), p.By, fmt.Sprint(p.Intake)}
+				})
+		}}
+	f.Bind(c.Flags())
+	c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
+	return c
+}
+
+func init() { Verbs.Add("beliefs", restoreCommand) }
+
+// restoreCommand is `beliefs restore`: of one belief that was called off without
+// reason, or, with --to, of all of them to a restore point.
+func restoreCommand(a *verb.App) *cobra.Command {
+	one := wordCommand(a, approval.ClearBelief, "restore",
+		"Sign that a suspicion or a quarantine was unfounded: context, until confirmed; or go back to a restore point")
+	single, to, dry := one.RunE, "", false
+	one.Use = "restore {ID | --to POINT}"
+	one.Long += `
+
+With --to, all beliefs of the project go back to how they stood at a restore point: what
+came in later is hidden, what changed since stands as it did, as far as the transition
+tables let a person do that; what was found suspicious since stays so. A belief that a newer one
+took the place of, which is final, is stated anew. Nothing is removed: each change is a
+revision in the ledger, and the rollback can be rolled back. --dry-run only shows.`
+	one.Example += "\n  lazaret beliefs restore --to migration --dry-run"
+	one.Args = func(_ *cobra.Command, args []string) error {
+		if (to == "") == (len(args) == 0) || len(args) > 1 {
+			return fmt.Errorf("name either one belief or --to POINT")
+		}
+		return nil
+	}
+	f := one.Flags()
+	f.StringVar(&to, "to", "", "go back to this restore `POINT`")
+	f.BoolVar(&dry, "dry-run", false, "with --to: only show what it would do")
+	one.RunE = func(cmd *cobra.Command, args []string) error {
+		if to == "" {
+			return single(cmd, args)
+		}
+		project, _ := f.GetString("project")
+		key, _ := f.GetString("key")
+		reason, _ := f.GetString("reason")
+		a.Conn.Timeout = max(a.Conn.Timeout, 10*time.Minute)
+		if dry {
+			return a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+				return tryRollback(ctx, cmd, nc, project, to)
+			})
+		}
+		return rollback(a, cmd, &verb.SignedOrder{Project: project, Key: key, Reason: reason}, to)
+	}
+	return one
+}
+
+func tryRollback(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, project, point string) error {
+	req := ingest.RollbackRequest{Project: project, Point: point}
+	for {
+		var ans ingest.RollbackAnswer
+		if err := query.Ask(ctx, nc, ingest.AskRollback, streams.PartitionOf(project), req, &ans); err != nil {
+			return err
+		}
+		for _, rv := range ans.Revisions {
+			what := ""
+			for _, m := range rv.Moves {
+				what += fmt.Sprintf("  %s %s → %s", m.Axis, m.From, m.To)
+			}
+			if rv.Anew != "" {
+				what += "  states anew " + rv.Anew
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s%s\n", rv.Belief, what)
+		}
+		if ans.Run.Last {
+			printRollback(cmd, "would be", &ans.Run)
+			return nil
+		}
+		req.Run = &ans.Run
+	}
+}
+
+func printRollback(cmd *cobra.Command, are string, r *streams.Rollback) {
+	fmt.Fprintf(cmd.OutOrStdout(),
+		"to %s: %d %s as they stood, %d that came later hidden, %d stated anew, %d stricter than they stood\n", r.Point,
+		r.Back, are, r.Out, r.Anew, r.Left)
+}
+
+// rollback signs one and waits until it is through.
+func rollback(a *verb.App, cmd *cobra.Command, s *verb.SignedOrder, point string) error {
+	a.Conn.Resolve()
+	signer, err := keys.LoadSigner(s.Key)
+	if err != nil {
+		return err
+	}
+	return a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+		o := approval.NewOrder(approval.Restore, s.Project, time.Now(), order.Life)
+		o.Point, o.Reason = point, s.Reason
+		rep, err := order.Send(ctx, nc, signer, o)
+		if err != nil {
+			return verb.RefusedExit(err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "RESTORE  %s, ledger entry %d\n", rep.Hold, rep.Entry)
+		for {
+			var ans ingest.PointsAnswer
+			if err := query.Ask(ctx, nc, ingest.AskPoints, streams.PartitionOf(s.Project),
+				ingest.PointsRequest{Project: s.Project}, &ans); err != nil {
+				return err
+			}
+			if r := ans.Rollback; r != nil && r.Last {
+				printRollback(cmd, "are", r)
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("the rollback is under way: %w", ctx.Err())
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	})
+}

@@ -1,0 +1,263 @@
+package beliefs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/ingest"
+	"lazaret/internal/query"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// word holds the options of an attestation on beliefs.
+type word struct {
+	project, key, reason string
+	successor            string // of what is superseded
+	life                 time.Duration
+}
+
+func (w *word) bind(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&w.project, "project", embedded.DefaultProject, "`PROJECT`")
+	f.StringVar(&w.key, "key", "", "the signer's private key `FILE` (default $"+keys.EnvKey+")")
+	f.StringVar(&w.reason, "reason", "", "why, for the log")
+	f.DurationVar(&w.life, "expires", 10*time.Minute, "how long the signature is valid, at most 24h")
+}
+
+// say signs a decision on a belief as shown, and returns the ledger's answer.
+func (w *word) say(ctx context.Context, nc *nats.Conn, signer note.Signer, d approval.Decision,
+	b *ingest.Belief) (*streams.ResolveReply, error) {
+	if sum := sha256.Sum256([]byte(b.Content)); b.Memory && b.Digest != "sha256:"+hex.EncodeToString(sum[:]) {
+		return nil, fmt.Errorf("what ingest shows of belief %s is not what it wants signed: do not sign, check the ledger",
+			b.ID)
+	}
+	s := approval.BeliefStatement{Version: approval.BeliefVersion, Project: w.project, Belief: b.ID, Content: b.Digest,
+		Revision: b.Revision, Decision: d,
+		Expires: time.Now().UTC().Add(w.life).Truncate(time.Second), Nonce: approval.NewNonce(), Reason: w.reason,
+		Successor: w.successor}
+	signed, err := s.Sign(signer)
+	if err != nil {
+		return nil, err
+	}
+	subject, err := streams.ResolveSubject(w.project, b.ID)
+	if err != nil {
+		return nil, err
+	}
+	body, err := streams.Marshal(streams.ResolveRequest{Note: string(signed), Belief: true})
+	if err != nil {
+		return nil, err
+	}
+	m, err := nc.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w: it may be journaled, look at the belief before signing again", subject, err)
+	}
+	rep := new(streams.ResolveReply)
+	return rep, streams.Unmarshal(m.Data, rep)
+}
+
+// wordCommand is a command that signs a decision on one belief.
+func wordCommand(a *verb.App, d approval.Decision, use, short string) *cobra.Command {
+	var w word
+	c := &cobra.Command{
+		Use:   use + " ID",
+		Short: short,
+		Long: short + `. The signature covers the digest of its content, how it stands
+(its revision), the decision, an expiry and a nonce. Exit 0 when it was obeyed, 2 when
+it was refused and the belief is as it was.`,
+		Example: "  lazaret beliefs " + use + " b9sforgt6c7u0ms0n --key alice.key",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Conn.Resolve()
+			if d == approval.Supersede && w.successor == "" {
+				return errors.New("--by names the belief that takes its place")
+			}
+			signer, err := keys.LoadSigner(w.key)
+			if err != nil {
+				return err
+			}
+			return a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+				var ans ingest.BeliefsAnswer
+				if err := query.Ask(ctx, nc, ingest.AskBeliefs, streams.PartitionOf(w.project),
+					ingest.BeliefsRequest{Project: w.project, ID: args[0]}, &ans); err != nil {
+					return err
+				}
+				if len(ans.Beliefs) == 0 {
+					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no belief %s", w.project,
+						verb.Quote(args[0], 64))}
+				}
+				b := &ans.Beliefs[0]
+				fmt.Fprintf(cmd.OutOrStdout(), "%s  %s, %s, %s, origin %s\n  %s\n", b.ID, b.Axes.Truth, b.Axes.Retrieval,
+					b.Axes.Security, b.Origin, text.InertLine(b.Content, 400))
+				rep, err := w.say(ctx, nc, signer, d, b)
+				if err != nil {
+					return err
+				}
+				return wordOutcome(cmd, rep)
+			})
+		},
+	}
+	w.bind(c)
+	if d == approval.Supersede {
+		c.Flags().StringVar(&w.successor, "by", "", "the `BELIEF` that takes its place")
+		c.Example = "  lazaret beliefs supersede b9sforgt6c7u0ms0n --by b4k2m8v0q1s7d3f6h --key alice.key"
+	}
+	return c
+}
+
+func wordOutcome(cmd *cobra.Command, rep *streams.ResolveReply) error {
+	if rep.Error != nil {
+		fmt.Fprintf(os.Stderr, "lazaret: %s: %s\n", rep.Error.Code, text.InertLine(rep.Error.Message, 600))
+		return &cli.Exit{Code: cli.ExitNegative}
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s  belief %s, ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Hold, rep.Seq,
+		text.InertLine(strings.TrimSuffix(rep.Text, ": "), 400))
+	return nil
+}
+
+func init() { Verbs.Add("beliefs", quarantineCommand) }
+
+func quarantineCommand(a *verb.App) *cobra.Command {
+	var w word
+	var q ingest.PinpointRequest
+	var since, until string
+	var dry, all, asJSON bool
+	c := &cobra.Command{
+		Use:   "quarantine [ID…]",
+		Short: "Take beliefs out of service: by id, source, session, agent, tool and time, with what derives from them",
+		Long: `Find beliefs by id or by where and when they came in, with --descendants also what was
+written on the strength of them, and sign for each that it is taken out of service. It
+stays in the ledger, for review; restore brings it back. A belief that has support of its own, of
+a class that may support a belief and from elsewhere, is spared unless --all is given.
+--dry-run signs nothing. Exit 2 when something was refused.`,
+		Example: "  lazaret beliefs quarantine --source https://shop.example --since 2026-11-20 --descendants --dry-run\n" +
+			"  lazaret beliefs quarantine --session s1 --descendants --key alice.key --reason \"poisoned page\"",
+		RunE: func(cmd *cobra.Command, ids []string) (err error) {
+			if q.Since, err = when(since); err != nil {
+				return fmt.Errorf("--since: %w", err)
+			}
+			if q.Until, err = when(until); err != nil {
+				return fmt.Errorf("--until: %w", err)
+			}
+			if q.Beliefs = ids; len(ids) == 0 && q.Agent+q.Session+q.Source+q.Tool == "" && q.Since.IsZero() {
+				return fmt.Errorf("name beliefs, or --source, --session, --agent, --tool or --since")
+			}
+			var signer note.Signer
+			if !dry {
+				a.Conn.Resolve()
+				if signer, err = keys.LoadSigner(w.key); err != nil {
+					return err
+				}
+			}
+			q.Project = w.project
+			a.Conn.Timeout = max(a.Conn.Timeout, 10*time.Minute) // many signatures
+			return a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+				return quarantineAll(ctx, cmd, nc, &w, signer, &q, all, asJSON)
+			})
+		},
+	}
+	w.bind(c)
+	f := c.Flags()
+	f.StringVar(&q.Source, "source", "", "what came from this `SOURCE`")
+	f.StringVar(&q.Session, "session", "", "what came in in this `SESSION`")
+	f.StringVar(&q.Agent, "agent", "", "what this `AGENT` brought in")
+	f.StringVar(&q.Tool, "tool", "", "what this `TOOL` returned")
+	f.StringVar(&since, "since", "", "what came in at this `TIME` or later")
+	f.StringVar(&until, "until", "", "what came in before this `TIME`")
+	f.BoolVar(&q.Descendants, "descendants", false, "and what derives from it")
+	f.BoolVar(&all, "all", false, "spare nothing")
+	f.BoolVar(&dry, "dry-run", false, "only show")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// quarantined is the result for one belief.
+type quarantined struct {
+	ingest.PinpointedBelief
+	Outcome string `json:"outcome"` // quarantined, spared, was quarantined, would be quarantined, refused
+	Why     string `json:"why,omitzero"`
+}
+
+// quarantineAll signs for all beliefs that an incident touched. Without a signer it only
+// shows them.
+func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *word, signer note.Signer,
+	q *ingest.PinpointRequest, all, asJSON bool) error {
+	var found ingest.Pinpointed
+	if err := query.Ask(ctx, nc, ingest.AskPinpoint, streams.PartitionOf(q.Project), q, &found); err != nil {
+		return err
+	}
+	counts, served := map[string]int{}, 0
+	done := []quarantined{}
+	// Derived beliefs come first: a parent's fall would flag them and change the revision
+	// that is signed.
+	slices.Reverse(found.Beliefs)
+	for i := range found.Beliefs {
+		b := quarantined{PinpointedBelief: found.Beliefs[i]}
+		switch {
+		case b.Axes.Security.String() == "quarantined" || b.Axes.Security.String() == "malicious":
+			b.Outcome = "was " + b.Axes.Security.String()
+		case b.Stands != "" && !all:
+			b.Outcome, b.Why = "spared", b.Stands
+		case signer == nil:
+			b.Outcome = "would be quarantined"
+		default:
+			rep, err := w.say(ctx, nc, signer, approval.Quarantine, &b.Belief)
+			if err != nil {
+				return err
+			}
+			b.Outcome = "quarantined"
+			if rep.Error != nil {
+				b.Outcome, b.Why = "refused", rep.Error.Message
+			}
+		}
+		if strings.HasSuffix(b.Outcome, "be quarantined") || b.Outcome == "quarantined" {
+			if b.Axes.Truth.String() == "supported" && b.Axes.Retrieval.String() == "normal" {
+				served++
+			}
+		}
+		counts[b.Outcome]++
+		done = append(done, b)
+	}
+	slices.Reverse(done)
+	out := cmd.OutOrStdout()
+	if asJSON {
+		if err := cli.JSON(out, map[string]any{"beliefs": done, "counts": counts, "served_before": served,
+			"cut": found.Cut}); err != nil {
+			return err
+		}
+	} else {
+		err := cli.Print(out, cli.ListFlags{}, done, []string{"BELIEF", "OUTCOME", "ORIGIN", "SOURCE", "FROM", "CONTENT"},
+			func(b quarantined) []string {
+				return []string{b.ID, b.Outcome, string(b.Origin), b.Source, b.From, b.Content}
+			})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%d found, %d quarantined, %d would be, %d spared for support of their own, %d refused; of those "+
+			"taken out %d had been served to planners\n",
+			len(done), counts["quarantined"], counts["would be quarantined"], counts["spared"], counts["refused"], served)
+		if found.Cut {
+			fmt.Fprintln(out, "there is more than one run takes: run it again")
+		}
+	}
+	if counts["refused"] > 0 {
+		return &cli.Exit{Code: cli.ExitNegative}
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/bench"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/wire"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("bench", auditCommand) }
+
+func auditCommand(a *verb.App) *cobra.Command {
+	var o bench.AuditOptions
+	var json, noFollow bool
+	c := &cobra.Command{
+		Use:   "audit",
+		Short: "Measure the tamper-evident log (exit 2 when a budget is missed)",
+		Long: `Append entries to a log on disk, encrypted, with its Merkle tree and a sync for
+each batch, and verify it; the rate of SHA-256 on the same processors is measured in
+turn with the verification. Then have an auditor follow a ledger in an embedded
+NATS server.`,
+		Example: "  lazaret bench audit --json\n  lazaret bench audit --batch 100 --no-follow",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := os.MkdirTemp("", "lazaret-bench-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
+			o.Dir = dir
+			if !noFollow {
+				o.Follow = followLedger
+			}
+			rep, err := bench.Audit(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return printBench(cmd, json, rep, rep.Lines())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Entries, "entries", 300_000, "entries of each round")
+	f.IntVar(&o.Size, "size", 1024, "payload, in `BYTES`")
+	f.IntVar(&o.Batch, "batch", 4096, "entries that are synced at once")
+	f.IntVar(&o.Rounds, "rounds", 3, "rounds of which medians are taken")
+	f.IntVar(&o.Proofs, "proofs", 2000, "proofs that are timed")
+	f.BoolVar(&noFollow, "no-follow", false, "leave the ledger out")
+	f.BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+// followLedger fills a ledger and measures how fast an auditor chains it.
+func followLedger(ctx context.Context, entries, size int) (float64, error) {
+	data, err := os.MkdirTemp("", "lazaret-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(data)
+	// How the server syncs decides how fast the ledger is written, not how
+	// fast it is read.
+	srv, err := natsserver.Start(natsserver.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
+	if err != nil {
+		return 0, err
+	}
+	defer srv.Shutdown()
+	if err := fillLedger(ctx, srv, entries, size); err != nil {
+		return 0, err
+	}
+	private, _, err := keys.Generate("bench")
+	if err != nil {
+		return 0, err
+	}
+	file := filepath.Join(data, "bench.key")
+	if err := keys.WritePrivate(file, private); err != nil {
+		return 0, err
+	}
+	signer, err := keys.LoadSigner(file)
+	if err != nil {
+		return 0, err
+	}
+	nc, err := srv.Connect(natsserver.RoleAuditor)
+	if err != nil {
+		return 0, err
+	}
+	defer nc.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a, err := auditor.Open(ctx, auditor.Config{Conn: nc, Dir: filepath.Join(data, "audit"), Signer: signer,
+		MasterKey: make([]byte, 32), Ready: cancel})
+	if err != nil {
+		return 0, err
+	}
+	defer a.Close()
+	start := time.Now()
+	if err := a.Follow(ctx); err != nil {
+		return 0, err
+	}
+	took := time.Since(start)
+	if next := a.Next(); next != uint64(entries)+1 {
+		return 0, fmt.Errorf("the auditor stopped at ledger entry %d of %d", next-1, entries)
+	}
+	return float64(entries) / took.Seconds(), nil
+}
+
+func fillLedger(ctx context.Context, srv *natsserver.Server, entries, size int) error {
+	setup, err := srv.Connect(natsserver.RoleSetup)
+	if err != nil {
+		return err
+	}
+	defer setup.Close()
+	js, err := jetstream.New(setup)
+	if err != nil {
+		return err
+	}
+	if err := wire.Ensure(ctx, js, wire.Storage{}); err != nil {
+		return err
+	}
+	nc, err := srv.Connect(natsserver.RoleIngest)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if js, err = jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(4096)); err != nil {
+		return err
+	}
+	body := make([]byte, size)
+	rand.Read(body)
+	for i := range entries {
+		e := streams.Entry{Partition: i % streams.Partitions, Stage: streams.StageIngest, Type: streams.TypeObservation,
+			Project: "demo", Src: uint64(i) + 1, Salt: streams.NewSalt(), Body: body}
+		if _, err := js.PublishMsgAsync(wire.Msg(&e), jetstream.WithStallWait(time.Minute)); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,259 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/bench"
+	"lazaret/internal/cli/lab"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/heap"
+)
+
+func init() { Verbs.Add("bench", beliefsCommand) }
+
+func beliefsCommand(a *verb.App) *cobra.Command {
+	rep := new(bench.BeliefsReport)
+	var requests, again int
+	var sync, json bool
+	var profile, cpuprofile string
+	c := &cobra.Command{
+		Use:   "beliefs",
+		Short: "Measure a project with a million beliefs against one with few (exit 2 when a budget is missed)",
+		Long: `Start a pipeline in a folder of its own, let it read until one project has --few
+beliefs, and on until it has --many, in steps of --window. Measure what an observation
+costs, in processor time of the whole pipeline until it is audited, in the first step
+after --few, and in all steps from the half of --many on, since files, indexes and
+filters are merged or made anew as a project doubles, which falls into some steps and
+not into others. One step says little of a shared machine, so the first one is made
+again in --again other pipelines, half of them before and half after, and the mean is
+taken. At both numbers, measure how long recalls by three to seven words take, from a
+process of its own, and, by the stamps in the ledger, on which parts of their way. In
+the end, what the pipeline has resident.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if rep.Few < 1 || rep.Window < 1 || rep.Many < 2*(rep.Few+rep.Window) {
+				return errors.New("--few and --window are at least 1, --many is at least twice both together")
+			}
+			if again < 0 {
+				return errors.New("--again is at least 0")
+			}
+			rep.SyncAlways = sync
+			heap.Keep(cmd.Context())
+			b := &beliefsBench{App: a, rep: rep, requests: requests, memprofile: profile, cpuprofile: cpuprofile,
+				say: func(format string, args ...any) {
+					fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
+				}}
+			if err := b.run(cmd.Context(), again); err != nil {
+				return err
+			}
+			return printBench(cmd, json, rep, rep.Lines())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&rep.Few, "few", 10_000, "beliefs at first")
+	f.IntVar(&rep.Many, "many", 1_000_000, "beliefs in the end")
+	f.IntVar(&rep.Window, "window", 20_000, "observations that are measured at once")
+	f.IntVar(&again, "again", 8, "other pipelines in which the step after --few is measured")
+	f.IntVar(&requests, "recalls", 3000, "recalls that are measured")
+	f.BoolVar(&sync, "sync", false, "acknowledge after data is on disk only")
+	f.StringVar(&profile, "memprofile", "", "write a heap profile of server and stages, with all beliefs, to `FILE`")
+	f.StringVar(&cpuprofile, "cpuprofile", "",
+		"write a CPU profile of server and stages, during the recalls with all beliefs, to `FILE`")
+	f.BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+// beliefsBench makes the report.
+type beliefsBench struct {
+	*verb.App
+	rep                    *bench.BeliefsReport
+	requests               int
+	memprofile, cpuprofile string
+	say                    func(string, ...any)
+}
+
+func (b *beliefsBench) run(ctx context.Context, again int) error {
+	var first []bench.Window
+	early := func(n int) error {
+		for range n {
+			if err := b.with(ctx, func(p *beliefsRun) error {
+				if err := p.fill(ctx, b.rep.Few); err != nil {
+					return err
+				}
+				w, err := p.step(ctx, b.rep.Window)
+				first = append(first, w)
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := early(again / 2); err != nil {
+		return err
+	}
+	if err := b.with(ctx, func(p *beliefsRun) error {
+		w, err := p.grow(ctx)
+		first = append(first, w)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := early(again - again/2); err != nil {
+		return err
+	}
+	b.rep.First = bench.Mean(first)
+	b.rep.Ratio = b.rep.Last.CPU / max(b.rep.First.CPU, 0.001)
+	return nil
+}
+
+// with starts a pipeline in a folder of its own, of which nothing is left afterwards.
+func (b *beliefsBench) with(ctx context.Context, f func(*beliefsRun) error) (err error) {
+	data, err := os.MkdirTemp("", "lazaret-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
+	pipe, err := embedded.Start(ctx, embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: !b.rep.SyncAlways})
+	if err != nil {
+		return err
+	}
+	defer pipe.Close()
+	own := new(verb.App)
+	own.Conn.Data, own.Conn.Timeout = data, b.Conn.Timeout
+	op, err := own.Conn.Connect("operator")
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	return f(&beliefsRun{beliefsBench: b, data: data, op: op})
+}
+
+// beliefsRun counts the beliefs of one project, in a pipeline of its own.
+type beliefsRun struct {
+	*beliefsBench
+	data string
+	op   *nats.Conn
+	have int // beliefs
+}
+
+// step makes n more beliefs.
+func (p *beliefsRun) step(ctx context.Context, n int) (w bench.Window, err error) {
+	cpu, began := bench.CPUTime(), time.Now()
+	var done int
+	if err := benchClient(ctx, p.data, bench.DecideOptions{Fill: n}, &done, "--beliefs-from",
+		fmt.Sprint(p.have)); err != nil {
+		return w, err
+	}
+	if _, _, err := lab.Settle(ctx, p.op); err != nil {
+		return w, err
+	}
+	p.have += n
+	w = bench.Window{Beliefs: n, CPU: float64((bench.CPUTime() - cpu).Microseconds()) / float64(n),
+		Rate: float64(n) / time.Since(began).Seconds()}
+	p.say("%d beliefs; the last %d took %.0f us CPU each, %.0f/s", p.have, n, w.CPU, w.Rate)
+	return w, nil
+}
+
+// fill makes beliefs until there are so many, in steps: more at once than the intake
+// holds would be refused.
+func (p *beliefsRun) fill(ctx context.Context, many int) error {
+	for p.have < many {
+		if _, err := p.step(ctx, min(p.rep.Window, many-p.have)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recall measures recalls and the phases of their requests.
+func (p *beliefsRun) recall(ctx context.Context, l *bench.Latencies, cpuprofile string) error {
+	stop, err := profileTo(cpuprofile)
+	if err != nil {
+		return err
+	}
+	var r bench.Recalls
+	warm, cpu := p.requests/10, bench.CPUTime()
+	err = benchClient(ctx, p.data, bench.DecideOptions{Requests: p.requests, Warm: warm}, &r, "--recalls")
+	p.rep.RecallCPU = float64((bench.CPUTime() - cpu).Microseconds()) / float64(max(p.requests+warm, 1))
+	stop()
+	if err != nil {
+		return err
+	}
+	*l = r.Latencies
+	js, err := jetstream.New(p.op)
+	if err != nil {
+		return err
+	}
+	p.rep.Phases, err = bench.Phases(ctx, js, r.Asked)
+	return err
+}
+
+// grow measures all of the report except the other pipelines' share of the step after
+// few, which it returns.
+func (p *beliefsRun) grow(ctx context.Context) (first bench.Window, err error) {
+	rep := p.rep
+	if err := p.fill(ctx, rep.Few); err != nil {
+		return first, err
+	}
+	if err := p.recall(ctx, &rep.RecallFew, ""); err != nil {
+		return first, err
+	}
+	if first, err = p.step(ctx, rep.Window); err != nil {
+		return first, err
+	}
+	var late []bench.Window
+	for p.have < rep.Many {
+		from := p.have
+		w, err := p.step(ctx, min(rep.Window, rep.Many-p.have))
+		if err != nil {
+			return first, err
+		}
+		if from >= rep.Many/2 {
+			late = append(late, w)
+		}
+	}
+	rep.Last = bench.Mean(late)
+	if err := p.recall(ctx, &rep.RecallMany, p.cpuprofile); err != nil {
+		return first, err
+	}
+	rep.BusyBytes, rep.PeakBytes = bench.Memory()
+	select {
+	case <-ctx.Done():
+		return first, ctx.Err()
+	case <-time.After(bench.Rest):
+	}
+	rep.MemoryBytes, _ = bench.Memory()
+	rep.Parts = bench.Parts()
+	if p.memprofile != "" {
+		f, err := os.Create(p.memprofile)
+		if err != nil {
+			return first, err
+		}
+		if err := errors.Join(pprof.WriteHeapProfile(f), f.Close()); err != nil {
+			return first, err
+		}
+	}
+	return first, filepath.WalkDir(filepath.Join(p.data, "state", "ingest"),
+		func(_ string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			if fi, err := d.Info(); err == nil {
+				rep.DiskBytes += fi.Size()
+			}
+			return nil
+		})
+}

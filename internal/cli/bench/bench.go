@@ -1,0 +1,85 @@
+package bench
+
+import (
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/bench"
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+)
+
+func init() { Verbs.Add("", benchCommand) }
+
+func benchCommand(a *verb.App) *cobra.Command {
+	return verb.Group("bench", "Measure this program on this machine")
+}
+
+// printBench prints a report, and is a negative result when a budget is
+// missed.
+func printBench(cmd *cobra.Command, json bool, rep any, lines []bench.Line) error {
+	if json {
+		if err := cli.JSON(cmd.OutOrStdout(), rep); err != nil {
+			return err
+		}
+	} else {
+		bench.Table(cmd.OutOrStdout(), lines)
+	}
+	if bench.Missed(lines) {
+		return &cli.Exit{Code: cli.ExitNegative}
+	}
+	return nil
+}
+
+func init() { Verbs.Add("bench", rulesCommand) }
+
+func rulesCommand(a *verb.App) *cobra.Command {
+	var o bench.Options
+	var json bool
+	c := &cobra.Command{
+		Use:   "rules",
+		Short: "Measure the rule engine (exit 2 when a budget is missed)",
+		Long: `Measure what judging an event costs, with generated rules and events of 1 KiB that
+are read already, so that decoding them is in no figure. Variants take turns over
+several rounds, and figures are medians, because machines are noisy.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rep, err := bench.Rules(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return printBench(cmd, json, rep, rep.Lines())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Rules, "rules", 10_000, "rules of the large set")
+	f.IntVar(&o.Events, "events", 3000, "different events")
+	f.IntVar(&o.Rounds, "rounds", 7, "rounds of which medians are taken")
+	f.BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+func init() { Verbs.Add("bench", backtestCommand) }
+
+func backtestCommand(a *verb.App) *cobra.Command {
+	var o bench.Options
+	var json bool
+	c := &cobra.Command{
+		Use:   "backtest",
+		Short: "Measure back-tests of rules (exit 2 when a budget is missed)",
+		Long: `Measure how many events a second a back-test judges: a history of 1 KiB events in
+memory, read already, all processors. The median of several rounds.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rep, err := bench.Backtest(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return printBench(cmd, json, rep, rep.Lines())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Events, "events", 20_000, "events of the history")
+	f.IntVar(&o.Rounds, "rounds", 5, "rounds of which medians are taken")
+	f.BoolVar(&json, "json", false, "print JSON")
+	return c
+}

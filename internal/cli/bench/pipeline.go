@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime/pprof"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/bench"
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/heap"
+	"lazaret/internal/natsserver"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("bench", pipelineCommand) }
+
+func pipelineCommand(a *verb.App) *cobra.Command {
+	var o bench.PipelineOptions
+	var asJSON bool
+	var sync, profile string
+	c := &cobra.Command{
+		Use:   "pipeline",
+		Short: "Measure how many observations go through the whole pipeline (exit 2 when a budget is missed)",
+		Long: `Publish observations of 1 KiB from a process of its own, over TCP, into a pipeline
+in a folder of its own, and measure until the auditor has chained the last one.
+Before that, the same process publishes as many messages of that size into one
+stream of a bare nats-server with the same storage: figures of one machine
+compare with those of another by the ratio. Afterwards the ledger is counted:
+nothing may be lost or doubled. At last the same load goes through the bare server in
+the same shape (two streams, the same entries, encryption, batches, purges and readers,
+and nobody who looks at them): shape_bound_per_s is what no pipeline of this shape
+exceeds on this machine.
+
+--batch N publishes batches of N observations, as ObserveAll does, into a second pipeline.
+Both are compared with raw single publishes and with each other; the shape is left out.`,
+		Example: "  lazaret bench pipeline --sync off\n  lazaret bench pipeline --sync always --events 50000 --json\n  " +
+			"lazaret bench pipeline --projects 16 --rules 1000\n  lazaret bench pipeline --batch 64 --sync always " +
+			"--events 50000",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch sync {
+			case "always":
+				o.Sync = true
+			case "off":
+			default:
+				return fmt.Errorf("--sync %q: use always or off", sync)
+			}
+			if o.Events < 1 || o.Projects < 1 || o.Rules < 0 {
+				return errors.New("--events and --projects are at least 1, --rules at least 0")
+			}
+			if o.Batch < 0 || o.Batch > streams.MaxBatch {
+				return fmt.Errorf("--batch %d: a batch holds 1 to %d observations", o.Batch, streams.MaxBatch)
+			}
+			dir, err := os.MkdirTemp("", "lazaret-bench-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
+			stop, err := profileTo(profile)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			heap.Keep(cmd.Context())
+			rep, err := bench.Pipeline(cmd.Context(), dir, o, loadProcess)
+			if err != nil {
+				return err
+			}
+			return printBench(cmd, asJSON, rep, rep.Lines())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Events, "events", 100_000, "observations")
+	f.IntVar(&o.Projects, "projects", 1, "projects that they are spread over")
+	f.IntVar(&o.Rules, "rules", 0, "generated rules instead of the shipped packs")
+	f.IntVar(&o.Batch, "batch", 0, "observations of one message; 0: each has a message of its own")
+	f.StringVar(&sync, "sync", "off", "`always` (on disk before it is acknowledged) or off")
+	f.StringVar(&profile, "cpuprofile", "", "write a CPU profile of server and stages to `FILE`")
+	f.StringVar(&o.HeapProfile, "memprofile", "",
+		"write a heap profile of server and stages, once all is audited, to `FILE`")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// loadProcess runs a load in a process of its own.
+func loadProcess(ctx context.Context, url string, o bench.LoadOptions, creds []string) (*bench.LoadReport, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := exec.CommandContext(ctx, self, "bench", "load", "--server", url, "--events", fmt.Sprint(o.Events), "--size",
+		fmt.Sprint(o.Size), "--batch", fmt.Sprint(o.Batch),
+		"--subjects", strings.Join(o.Subjects, ","), "--as", strings.Join(creds, ","))
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil {
+		return nil, fmt.Errorf("the client: %w: %s", err, bytes.TrimSpace(errs.Bytes()))
+	}
+	rep := new(bench.LoadReport)
+	return rep, json.Unmarshal(out.Bytes(), rep)
+}
+
+func init() { Verbs.Add("bench", loadCommand) }
+
+// loadCommand is the client of bench pipeline.
+func loadCommand(a *verb.App) *cobra.Command {
+	var o bench.LoadOptions
+	var creds []string
+	c := &cobra.Command{
+		Use:    "load",
+		Short:  "The load process of bench pipeline",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			var conns []*nats.Conn
+			for i := range o.Subjects {
+				var opts []nats.Option
+				if i < len(creds) && creds[i] != "" {
+					file, err := os.ReadFile(creds[i])
+					if err != nil {
+						return err
+					}
+					opts = append(opts, nats.UserCredentials(creds[i]), nats.CustomInboxPrefix(natsserver.InboxOfCreds(file)))
+				}
+				nc, err := nats.Connect(a.Conn.Server, opts...)
+				if err != nil {
+					return err
+				}
+				defer nc.Close()
+				conns = append(conns, nc)
+			}
+			rep, err := bench.PublishMany(cmd.Context(), conns, o)
+			if err != nil {
+				return err
+			}
+			return cli.JSON(cmd.OutOrStdout(), rep)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Events, "events", 0, "observations")
+	f.IntVar(&o.Size, "size", 0, "bytes of content of each; 0: 1 KiB")
+	f.IntVar(&o.Batch, "batch", 0, "observations of one message; 0: each has a message of its own")
+	f.StringSliceVar(&o.Subjects, "subjects", nil, "where to, by connection")
+	f.StringSliceVar(&creds, "as", nil, "credentials, by connection")
+	return c
+}
+
+// profileTo begins a CPU profile of this process, if a file is named.
+func profileTo(file string) (stop func(), err error) {
+	if file == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { pprof.StopCPUProfile(); f.Close() }, nil
+}

@@ -1,0 +1,212 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"lazaret/client"
+	"lazaret/internal/auditor"
+	"lazaret/internal/bench"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/query"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("bench", restartCommand) }
+
+func restartCommand(a *verb.App) *cobra.Command {
+	o := bench.RestartReport{}
+	var marks []int
+	var kills int
+	var dir string
+	var json bool
+	c := &cobra.Command{
+		Use:   "restart",
+		Short: "Measure how long a killed pipeline takes to its first verdict (exit 2 when a budget is missed)",
+		Long: `Start lazaret up in a process and a folder of its own, publish observations until there are as
+many as the first of --observations, kill the process under load, start it again, and note
+the time from there to the first verdict: --kills times, of which the median counts. Go on to
+the next number. The last may take at most 1.5 times as long as the one before.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if kills < 1 || o.Size < 1 || len(marks) == 0 || marks[0] < 1 || !slices.IsSorted(marks) {
+				return errors.New("--kills, --size and --observations are at least 1, and the numbers grow")
+			}
+			data, err := os.MkdirTemp(dir, "lazaret-restart-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(data)
+			b := &restartBench{data: data, rep: &o, kills: kills, say: func(format string, args ...any) {
+				fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
+			}}
+			if err := b.run(cmd.Context(), marks); err != nil {
+				return err
+			}
+			return printBench(cmd, json, &o, o.Lines())
+		},
+	}
+	f := c.Flags()
+	f.IntSliceVar(&marks, "observations", []int{10_000, 100_000, 1_000_000},
+		"how `MANY` there are when the process is killed")
+	f.IntVar(&o.Size, "size", 256, "bytes of content of an observation")
+	f.IntVar(&kills, "kills", 3, "kills at each number")
+	f.StringVar(&dir, "dir", "", "`DIR` in which the folder is made (default that of temporary files)")
+	f.BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+// restartBench makes the report.
+type restartBench struct {
+	data  string
+	rep   *bench.RestartReport
+	kills int
+	say   func(string, ...any)
+
+	loads int // so far; each is a project
+}
+
+func (b *restartBench) run(ctx context.Context, marks []int) (err error) {
+	up, err := startUp(ctx, b.data, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, up.stop()) }()
+	done := 0
+	for _, mark := range marks {
+		if err := b.load(ctx, up.url, mark-done); err != nil {
+			return err
+		}
+		done = mark
+		r := bench.Restart{Entries: mark}
+		var cpu []float64
+		for range b.kills {
+			// The kill interrupts a loaded pipeline.
+			loading, cancel := context.WithCancel(ctx)
+			ended := make(chan error, 1)
+			go func() { ended <- b.publish(loading, up.url, 1_000_000, 1) }()
+			time.Sleep(time.Second)
+			_ = up.cmd.Process.Kill()
+			<-up.done
+			cancel()
+			<-ended
+			began := time.Now()
+			if up, err = startUp(ctx, b.data, false); err != nil {
+				return err
+			}
+			if err := b.decide(ctx); err != nil {
+				return err
+			}
+			r.All = append(r.All, time.Since(began).Seconds())
+			cpu = append(cpu, bench.CPUOf(up.cmd.Process.Pid).Seconds())
+			b.say("%d observations: first verdict after %.2f s, %.2f s of processor time", mark, r.All[len(r.All)-1],
+				cpu[len(cpu)-1])
+			if err := b.settled(ctx); err != nil {
+				return err
+			}
+		}
+		r.Seconds, r.CPU = median(r.All), median(cpu)
+		b.rep.Times = append(b.rep.Times, r)
+	}
+	return nil
+}
+
+func median(of []float64) float64 {
+	s := slices.Sorted(slices.Values(of))
+	return s[len(s)/2]
+}
+
+// fillBatch is how many observations share a message while the ledger is filled.
+const fillBatch = 64
+
+// load publishes observations and waits until they are decided.
+func (b *restartBench) load(ctx context.Context, url string, n int) error {
+	if err := b.publish(ctx, url, n, fillBatch); err != nil {
+		return err
+	}
+	return b.settled(ctx)
+}
+
+// publish publishes observations to a project of its own, in messages of a batch each.
+func (b *restartBench) publish(ctx context.Context, url string, n, batch int) error {
+	b.loads++
+	project := fmt.Sprint("restart", b.loads)
+	m, err := natsserver.OpenMinter(b.data)
+	if err != nil {
+		return err
+	}
+	file, err := m.Agent(natsserver.Agent{Project: project, Name: "agent", Origins: []beliefs.Origin{beliefs.OriginWeb}})
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(b.data, project+".creds")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		return err
+	}
+	subject, err := streams.IntakeSubject(project, "agent", streams.KindObs, beliefs.OriginWeb)
+	if err != nil {
+		return err
+	}
+	_, err = loadProcess(ctx, url, bench.LoadOptions{Events: n, Size: b.rep.Size, Batch: batch,
+		Subjects: []string{subject}}, []string{path})
+	return err
+}
+
+// decide asks for a verdict.
+func (b *restartBench) decide(ctx context.Context) error {
+	own := new(verb.App)
+	own.Conn.Data, own.Conn.Timeout = b.data, 20*time.Second
+	nc, err := own.Conn.Connect("agent")
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	c, err := client.New(nc, embedded.DefaultProject, embedded.DefaultAgent)
+	if err != nil {
+		return err
+	}
+	_, err = c.Decide(ctx, &streams.Action{Head: streams.Head{ID: client.NewID(), Session: "restart"}, Tool: "read_file"})
+	return err
+}
+
+// settled waits until all that was published is decided and chained.
+func (b *restartBench) settled(ctx context.Context) error {
+	own := new(verb.App)
+	own.Conn.Data, own.Conn.Timeout = b.data, 20*time.Second
+	nc, err := own.Conn.Connect("operator")
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	for {
+		waiting, last, err := verb.Lag(ctx, js)
+		if err != nil {
+			return err
+		}
+		var head auditor.Answer
+		if err := query.Ask(ctx, nc, auditor.AskAudit, 0, auditor.Request{Do: "head"}, &head); err == nil && waiting == 0 &&
+			head.LastSeq >= last {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

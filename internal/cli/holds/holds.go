@@ -1,0 +1,538 @@
+package holds
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/client"
+	"lazaret/internal/arbiter"
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/agent"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/holds"
+	"lazaret/internal/query"
+	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// approverRole is the credential that holds are resolved with.
+const approverRole = "approver"
+
+func printHoldGroups(w io.Writer, f cli.ListFlags, items []arbiter.Hold) error {
+	filter, err := cli.NewFilter(f.Where, arbiter.Hold{})
+	if err != nil {
+		return err
+	}
+	var kept []arbiter.Hold
+	for _, h := range items {
+		ok, err := filter.Match(h)
+		if err != nil {
+			return err
+		}
+		if ok {
+			kept = append(kept, h)
+		}
+	}
+	groups := holds.Grouped(kept)
+	err = cli.Print(w, cli.ListFlags{}, groups, []string{"HOLD", "ALIKE", "STATE", "PROJECT", "AGENT", "LEVEL", "TOOL",
+		"EXPIRES", "WHY"}, func(g *holds.Group) []string {
+		return []string{g.ID, fmt.Sprint(len(g.IDs)), g.State, g.Project, g.Agent, g.Verdict.Level, g.Verdict.Tool,
+			g.Expires.Format(time.DateTime), g.Why}
+	})
+	if len(kept) > len(groups) {
+		fmt.Fprintln(w, "of holds that are alike the first to expire is shown; --each lists all")
+	}
+	return err
+}
+
+func printHold(w io.Writer, h *arbiter.Hold) {
+	v := &h.Verdict
+	fmt.Fprintf(w, "hold %s, %s, revision %s\n", h.ID, h.State, h.Revision)
+	fmt.Fprintf(w, "  project %s, agent %s, session %s, %s %s, ledger entry %d\n", h.Project, h.Agent, v.Session, v.Type,
+		v.ID, v.Proposal)
+	fmt.Fprintf(w, "  opened %s, expires %s\n", h.Opened.Format(time.RFC3339), h.Expires.Format(time.RFC3339))
+	if v.Tool != "" {
+		fmt.Fprintf(w, "\n%s %s\n", text.InertLine(v.Tool, 200), v.Level)
+	}
+	body := h.Body
+	if body == "" {
+		body = v.Summary
+	}
+	if js := jsontext.Value(body); v.Type == streams.TypeAction && js.Indent(jsontext.WithIndentPrefix("  "),
+		jsontext.WithIndent("  ")) == nil {
+		fmt.Fprintf(w, "  %s\n", cli.EscapeJSON(strings.TrimSpace(string(js))))
+	} else {
+		fmt.Fprintf(w, "  %s\n", text.Inert(body))
+	}
+	printTools(w, h)
+	fmt.Fprintln(w, "\nbecause")
+	for _, r := range v.Reasons {
+		where := string(r.Code)
+		if r.Rule != "" {
+			where += " " + r.Group + "/" + r.Rule
+		}
+		fmt.Fprintf(w, "  %-5s %s: %s\n", r.Verdict, where, text.InertLine(r.Text, 500))
+		if len(r.Path) > 0 {
+			fmt.Fprintf(w, "        %s\n", text.InertLine(strings.Join(r.Path, " → "), 300))
+		}
+	}
+	if h.State == streams.HoldOpen {
+		fmt.Fprintf(w, "\nan approval signs: hold %s, revision %s,\n  action %s\n", h.ID, h.Revision, v.Digest)
+		if len(h.Approvers) > 0 {
+			fmt.Fprintf(w, "  with a key that has %v\n", h.Approvers)
+		}
+	}
+	if r := v.Resolved; r != nil {
+		fmt.Fprintf(w, "\n%s by %s at %s, ledger entry %d\n", r.State, text.InertLine(r.By, 128),
+			r.Time.Format(time.RFC3339), r.Entry)
+	}
+}
+
+// printTools shows the tools that a held action asks to accept, and the server's
+// instructions, as the server gave them.
+func printTools(w io.Writer, h *arbiter.Hold) {
+	if h.Missing != "" {
+		fmt.Fprintf(w, "\nthe tools are in ledger entry %d and not shown: %s\n", h.Catalogue, text.InertLine(h.Missing, 300))
+	}
+	if len(h.Tools) == 0 {
+		return
+	}
+	if h.Instructions != "" {
+		fmt.Fprintf(w, "\nthe server's instructions\n    %s\n", strings.ReplaceAll(text.Inert(h.Instructions), "\n",
+			"\n    "))
+	}
+	fmt.Fprintf(w, "\nthe %d tools, ledger entry %d\n", len(h.Tools), h.Catalogue)
+	for _, t := range h.Tools {
+		fmt.Fprintf(w, "\n  %s, %s\n", text.InertLine(t.Name, streams.MaxNameLen), t.Digest())
+		if t.Description != "" {
+			fmt.Fprintf(w, "    %s\n", strings.ReplaceAll(text.Inert(t.Description), "\n", "\n    "))
+		}
+		for _, part := range []struct {
+			name  string
+			value jsontext.Value
+		}{{"schema", t.InputSchema}, {"annotations", t.Annotations}} {
+			if js := part.value.Clone(); len(js) > 0 && js.Indent(jsontext.WithIndentPrefix("    "),
+				jsontext.WithIndent("  ")) == nil {
+				fmt.Fprintf(w, "    %s %s\n", part.name, cli.EscapeJSON(strings.TrimSpace(string(js))))
+			}
+		}
+	}
+}
+
+// oneHold are the arguments of a command on one hold.
+func oneHold(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%s needs the id of one hold, %d were given: lazaret holds ls lists those that are open",
+			cmd.CommandPath(), len(args))
+	}
+	return nil
+}
+
+func init() { Verbs.Add("holds", showCommand) }
+
+func showCommand(a *verb.App) *cobra.Command {
+	var project string
+	var asJSON bool
+	c := &cobra.Command{Use: "show HOLD", Short: "Show a hold: what is held, why, and what an approval would sign",
+		Args: oneHold, RunE: func(cmd *cobra.Command, args []string) error {
+			return a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+				h, err := holds.Find(ctx, nc, project, args[0])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return cli.JSON(cmd.OutOrStdout(), h)
+				}
+				printHold(cmd.OutOrStdout(), h)
+				if h.State != streams.HoldOpen {
+					return nil
+				}
+				return holds.CheckShown(h)
+			})
+		}}
+	c.Flags().StringVar(&project, "project", "", "look in this `PROJECT` only")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// resolveCommand is the command that signs a decision on holds.
+func resolveCommand(a *verb.App, d approval.Decision) *cobra.Command {
+	var o resolveOptions
+	var key, project, revision string
+	var alike int
+	var asJSON bool
+	c := &cobra.Command{
+		Use: string(d) + " HOLD...",
+		Short: map[approval.Decision]string{approval.Approve: "Sign that a hold is released, once",
+			approval.Reject: "Sign that a hold is refused"}[d],
+		Long: `Show a hold, sign the decision on it with a pinned key, and wait for what the ledger
+says became of it. The signature covers the digest of the action, the hold and its
+revision, the decision, an expiry and a nonce. It counts once, for this hold as it
+is shown. Exit 0 when it was obeyed, 2 when it was refused and the hold is as it was,
+11 when the hold has become a deny.
+
+Of several holds each is shown and gets a signature of its own. --alike N is for HOLD
+and the open ones that are like it (one agent, tool, level and reason), N in all, as
+lazaret holds ls counts them; when there are more or fewer by now nothing is signed.`,
+		Example: "  lazaret holds " + string(d) + " h7aa553e26b5780e7 --key alice.key\n  lazaret holds " + string(d) +
+			" h7aa553e26b5780e7 --alike 3 --key alice.key",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 && (alike > 0 || revision != "") {
+				return fmt.Errorf("--alike and --revision are for one HOLD, %d were named", len(args))
+			}
+			a.Conn.Resolve()
+			signer, err := keys.LoadSigner(key)
+			if err != nil {
+				return err
+			}
+			nc, err := a.Conn.Connect(approverRole)
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			ctx, cancel := a.Timeout(cmd.Context())
+			defer cancel()
+			named, err := holdsNamed(ctx, nc, project, args, alike)
+			if err != nil {
+				return err
+			}
+			for _, h := range named {
+				if h.State != streams.HoldOpen {
+					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", h.ID,
+						h.State)}
+				}
+				if revision != "" && revision != h.Revision {
+					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s has revision %s by now: look at it again",
+						h.ID, h.Revision)}
+				}
+				if err := holds.CheckShown(h); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				o.quiet = true
+			}
+			var reps []*streams.ResolveReply
+			code := cli.ExitOK
+			for _, h := range named {
+				ctx, cancel := a.Timeout(cmd.Context())
+				rep, err := o.resolve(ctx, cmd.OutOrStdout(), nc, h, d, signer)
+				cancel()
+				if err != nil {
+					return fmt.Errorf("hold %s: %w", h.ID, err)
+				}
+				reps = append(reps, rep)
+				if !asJSON && rep.State != "" {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s  hold %s, ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Hold,
+						rep.Seq, text.InertLine(rep.Text, 600))
+				}
+				switch {
+				case rep.Error != nil && rep.Error.Code == streams.CodeApproval:
+					fmt.Fprintf(os.Stderr, "lazaret: hold %s: %s: %s\n", h.ID, rep.Error.Code, text.InertLine(rep.Text, 600))
+					code = max(code, cli.ExitNegative)
+				case rep.Error != nil:
+					return fmt.Errorf("hold %s: %s: %s", h.ID, rep.Error.Code, text.InertLine(rep.Error.Message, 600))
+				case rep.State == streams.HoldDenied:
+					code = max(code, cli.ExitDeny)
+				}
+			}
+			if asJSON {
+				var out any = reps
+				if len(args) == 1 && alike == 0 {
+					out = reps[0]
+				}
+				if err := cli.JSON(cmd.OutOrStdout(), out); err != nil {
+					return err
+				}
+			}
+			if code != cli.ExitOK {
+				return &cli.Exit{Code: code}
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&key, "key", "", "the signer's private key `FILE` (default $"+keys.EnvKey+")")
+	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long the signature is valid, at most 24h")
+	f.StringVar(&o.reason, "reason", "", "why, for the agent and the log")
+	f.StringVar(&revision, "revision", "", "sign only if the hold still has this `REVISION`")
+	f.IntVar(&alike, "alike", 0, "HOLD and those that are like it, `N` in all")
+	f.StringVar(&project, "project", "", "look in this `PROJECT` only")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not show the holds")
+	return c
+}
+
+// resolveOptions are how holds are resolved.
+type resolveOptions struct {
+	life   time.Duration
+	reason string
+	quiet  bool
+	levels map[string]string // of the tools of a list that is accepted
+}
+
+// resolve signs a decision on one hold and sends it.
+func (o *resolveOptions) resolve(ctx context.Context, w io.Writer, nc *nats.Conn, h *arbiter.Hold,
+	d approval.Decision, signer note.Signer) (*streams.ResolveReply, error) {
+	if !o.quiet {
+		printHold(w, h)
+		fmt.Fprintln(w)
+	}
+	s := approval.Statement{Version: approval.Version, Project: h.Project, Hold: h.ID, Revision: h.Revision,
+		Action:   h.Verdict.Digest,
+		Decision: d, Expires: time.Now().UTC().Add(o.life).Truncate(time.Second), Nonce: approval.NewNonce(),
+		Reason: o.reason,
+		Levels: o.levels}
+	signed, err := s.Sign(signer)
+	if err != nil {
+		return nil, err
+	}
+	return holds.Send(ctx, nc, h.Project, h.ID, signed)
+}
+
+// holdsNamed looks up holds by name, and with alike the open ones that are like
+// the one that is named, which then have to be so many.
+func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string, alike int) ([]*arbiter.Hold, error) {
+	var out []*arbiter.Hold
+	for _, id := range ids {
+		h, err := holds.Find(ctx, nc, project, id)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, h)
+	}
+	if alike <= 0 {
+		return out, nil
+	}
+	first := out[0]
+	var page []arbiter.Hold
+	if err := query.Ask(ctx, nc, arbiter.AskHolds, streams.PartitionOf(first.Project),
+		arbiter.HoldsRequest{Project: first.Project, State: first.State}, &page); err != nil {
+		return nil, err
+	}
+	out = nil
+	for i := range page {
+		if holds.LikenessOf(&page[i]) != holds.LikenessOf(first) {
+			continue
+		}
+		h, err := holds.Find(ctx, nc, first.Project, page[i].ID) // with its body
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, h)
+	}
+	if len(out) != alike {
+		return nil, &cli.Exit{Code: cli.ExitNegative,
+			Text: fmt.Sprintf("%d holds are like %s by now, not %d: look at them again (lazaret holds ls), nothing was signed",
+				len(out), first.ID, alike)}
+	}
+	return out, nil
+}
+
+func init() { Verbs.Add("holds", editCommand) }
+
+// editCommand proposes a held action again, with other arguments.
+func editCommand(a *verb.App) *cobra.Command {
+	var args, project, id string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "edit HOLD --args OBJECT",
+		Short: "Propose a held action with other arguments, instead (exit 0 allow, 10 hold, 11 deny)",
+		Long: `An edit is a proposal of its own, under an id of its own: it goes through the same
+sentinels and policy as any other, and what is held of it waits for an approval of its
+own. The hold that it replaces is cancelled. Tool, session, decision, beliefs and
+confidence are those of the held action. It is proposed with the agent's credential:
+the default one's, or that of lazaret agent add.`,
+		Example: `  lazaret holds edit h7aa553e26b5780e7 --args '{"to":"bob@example.org","body":"hello"}'`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, pos []string) error {
+			to := jsontext.Value(args)
+			if to.Kind() != '{' || !to.IsValid() {
+				return fmt.Errorf("--args is not a JSON object: %s", text.InertLine(args, 80))
+			}
+			var h *arbiter.Hold
+			act := new(streams.Action)
+			err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+				if h, err = holds.Find(ctx, nc, project, pos[0]); err != nil {
+					return err
+				}
+				if h.State != streams.HoldOpen || h.Verdict.Type != streams.TypeAction {
+					return &cli.Exit{Code: cli.ExitNegative,
+						Text: fmt.Sprintf("hold %s is %s, of type %s: an edit is of an open hold of an action", h.ID, h.State,
+							h.Verdict.Type)}
+				}
+				return heldAction(ctx, nc, h, act)
+			})
+			if err != nil {
+				return err
+			}
+			act.ID, act.Args, act.Replaces = id, to, h.Verdict.ID
+			s := verb.Speaker{Project: h.Project, Agent: h.Agent, Session: h.Verdict.Session, ID: id, JSON: asJSON}
+			if !asJSON {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n- %s\n+ %s\n\n", h.Verdict.Tool, h.Verdict.Level,
+					text.InertLine(h.Body, 2000), text.InertLine(args, 2000))
+			}
+			return agent.Ask(a, cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) {
+				return cl.Decide(ctx, act)
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&args, "args", "", "the arguments that it is to have, a JSON `OBJECT`")
+	f.StringVar(&id, "id", "", "`ID` of the new proposal (default a new one)")
+	f.StringVar(&project, "project", "", "look in this `PROJECT` only")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	if err := c.MarkFlagRequired("args"); err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// heldAction fills in what the ledger says of a held action.
+func heldAction(ctx context.Context, nc *nats.Conn, h *arbiter.Hold, act *streams.Action) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	e, err := stage.ReadEntry(ctx, js, h.Verdict.Proposal)
+	if err != nil {
+		return err
+	}
+	was := new(streams.ActionEntry)
+	if err := streams.Unmarshal(e.Body, was); err != nil {
+		return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+	}
+	act.Session, act.Tool, act.Decision, act.Confidence = was.Session, was.Tool, was.Decision, was.Confidence
+	for _, b := range was.Beliefs {
+		if b.Via == "" {
+			act.Beliefs = append(act.Beliefs, b.ID)
+		}
+	}
+	return nil
+}
+
+func init() { Verbs.Add("holds", cancelCommand) }
+
+func cancelCommand(a *verb.App) *cobra.Command {
+	var s verb.Speaker
+	c := &cobra.Command{
+		Use:   "cancel PROPOSAL",
+		Short: "Withdraw a held proposal, as the agent that made it",
+		Long: `Withdraw a held proposal, by the id that its agent gave it. Exit 2 when no open hold of
+the agent ends: lazaret holds ls lists those that are open.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := streams.CheckID("proposal", args[0]); err != nil {
+				return err
+			}
+			cl, nc, err := a.Speak(&s)
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			ctx, cancel := a.Timeout(cmd.Context())
+			defer cancel()
+			said := make(chan *nats.Msg, 16)
+			sub, err := nc.ChanSubscribe(fmt.Sprintf("lz.live.%s.hold.%s.*.%s", s.Project, s.Agent, streams.HoldCancelled), said)
+			if err != nil {
+				return err
+			}
+			defer sub.Unsubscribe()
+			seq, err := cl.Publish(ctx, streams.KindOut, "", &streams.Outcome{Head: s.Head(), Action: args[0],
+				Status: streams.HoldCancelled})
+			if err != nil {
+				return err
+			}
+			return cancelled(ctx, cmd.OutOrStdout(), said, args[0], seq)
+		},
+	}
+	s.Bind(c)
+	return c
+}
+
+// cancelPatience is how long a withdrawal waits for the end of a hold.
+const cancelPatience = 5 * time.Second
+
+// cancelled waits for the end of the hold of a proposal that was withdrawn by an intake
+// message.
+func cancelled(ctx context.Context, w io.Writer, said <-chan *nats.Msg, id string, seq uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, cancelPatience)
+	defer cancel()
+	for {
+		select {
+		case m := <-said:
+			h := new(streams.HoldStateEntry)
+			if streams.Unmarshal(m.Data, h) == nil && h.ID == id {
+				fmt.Fprintf(w, "withdrawn: hold %s is cancelled, intake message %d\n", h.Hold, seq)
+				return nil
+			}
+		case <-ctx.Done():
+			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("no hold of proposal %s has ended (intake message %d): "+
+				"none is open, or it is another agent's; lazaret holds ls lists those that are open", id, seq)}
+		}
+	}
+}
+
+func init() { Verbs.Add("holds", watchCommand) }
+
+func watchCommand(a *verb.App) *cobra.Command {
+	var project string
+	var since time.Duration
+	var asJSON bool
+	c := &cobra.Command{Use: "watch", Short: "Follow holds as they are opened and end", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := projectToken(project)
+			if err != nil {
+				return err
+			}
+			nc, err := a.Conn.Connect("operator")
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			return cli.ReadLive(cmd.Context(), nc, "lz.live."+p+".hold.>", since, true, func(subject string, body []byte) error {
+				if asJSON {
+					fmt.Fprintln(cmd.OutOrStdout(), cli.EscapeJSON(strings.TrimSpace(string(body))))
+					return nil
+				}
+				tok := strings.Split(subject, ".") // lz.live.<project>.hold.<agent>.<hold>.<state>
+				if len(tok) != 7 {
+					return nil
+				}
+				var x struct {
+					Time    time.Time        `json:"time"`
+					Tool    string           `json:"tool"`
+					Reason  streams.Reason   `json:"reason"`
+					Reasons []streams.Reason `json:"reasons"`
+				}
+				if err := streams.Unmarshal(body, &x); err != nil {
+					return err
+				}
+				why := x.Reason.Text
+				if why == "" {
+					why = holds.TopReason(&streams.VerdictEntry{Reasons: x.Reasons}).Text
+				}
+				fmt.Fprintln(cmd.OutOrStdout(),
+					strings.Join(cli.Cells([]string{x.Time.Format(time.DateTime), tok[6], tok[5], tok[2], tok[4], x.Tool, why}), "  "))
+				return nil
+			})
+		}}
+	c.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
+	c.Flags().Var((*verb.SinceFlag)(&since), "since", "begin with the last `DURATION`, such as 7d")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}

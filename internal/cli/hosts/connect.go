@@ -1,0 +1,209 @@
+package hosts
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/connect"
+	"lazaret/internal/embedded"
+	"lazaret/internal/hook"
+	"lazaret/internal/hookcli"
+)
+
+func init() { Verbs.Add("", connectCommand) }
+
+func connectCommand(a *verb.App) *cobra.Command {
+	var s verb.Speaker
+	var home, record string
+	var yes, undo, asJSON bool
+	config := func() (connect.Config, error) {
+		cfg := connect.Config{Home: home, Record: record}
+		var err error
+		if cfg.Home == "" {
+			if cfg.Home, err = os.UserHomeDir(); err != nil {
+				return cfg, err
+			}
+		}
+		if cfg.Record == "" {
+			cfg.Record = filepath.Join(cfg.Home, ".local", "state", "lazaret", "connect.json")
+		}
+		exe, err := os.Executable()
+		if err != nil {
+			return cfg, err
+		}
+		a.Conn.Resolve()
+		data, err := filepath.Abs(a.Conn.Data)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Wrap = func(server connect.Server) connect.Server {
+			args := []string{"mcp", "--data", data, "--project", s.Project, "--agent", s.Agent, "--", server.Command}
+			return connect.Server{Name: server.Name, Command: exe, Args: append(args, server.Args...)}
+		}
+		cfg.Handler = func(h *hook.Host) hook.Handler {
+			return hook.Handler{Command: hookcli.CommandLine(exe, h.Name, s.Project, s.Agent, data),
+				Timeout: hookcli.Limit(a.Conn.Timeout)}
+		}
+		return cfg, nil
+	}
+	c := &cobra.Command{
+		Use:   "connect",
+		Short: "Guard the agent hosts of this machine: hooks and MCP servers",
+		Long: `Find Claude Code, Codex, Cursor, Gemini CLI and VS Code in the home folder, and show what
+it would change: hooks are installed where the host has them, and each MCP server that
+is started by a command is started through "lazaret mcp". --yes makes the changes. The
+rest of each file stays as it was. --undo restores the files byte for byte; of a
+file that was changed since it takes out what it had put in. docs/connect.md`,
+		Example: `  lazaret connect --data ~/lazaret/data          # shows it
+  lazaret connect --data ~/lazaret/data --yes
+  lazaret connect status
+  lazaret connect --undo`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config()
+			if err != nil {
+				return err
+			}
+			if undo {
+				return undone(cmd.OutOrStdout(), cfg)
+			}
+			return connected(a, cmd, cfg, &s, yes)
+		},
+	}
+	status := &cobra.Command{
+		Use: "status", Short: "Show what is guarded on this machine and what is not", Args: cobra.NoArgs,
+		Long: "Show what is guarded on this machine and what is not. Exit code 2 if something is not.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config()
+			if err != nil {
+				return err
+			}
+			found, err := connect.Status(cfg)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				if err := json.NewEncoder(cmd.OutOrStdout()).Encode(found); err != nil {
+					return err
+				}
+			} else {
+				show(cmd.OutOrStdout(), found)
+			}
+			for _, f := range found {
+				if !f.Guarded() {
+					return &cli.Exit{Code: cli.ExitNegative}
+				}
+			}
+			return nil
+		},
+	}
+	for _, c := range []*cobra.Command{c, status} {
+		c.Flags().StringVar(&home, "home", "", "home `FOLDER` to look in (default: yours)")
+	}
+	f := c.Flags()
+	f.StringVar(&s.Project, "project", embedded.DefaultProject, "`PROJECT` that the hosts speak for")
+	f.StringVar(&s.Agent, "agent", embedded.DefaultAgent, "`AGENT` that the hosts speak for")
+	f.StringVar(&record, "record", "",
+		"`FILE` that keeps what was changed (default: .local/state/lazaret/connect.json in the home folder)")
+	f.BoolVar(&yes, "yes", false, "make the changes")
+	f.BoolVar(&undo, "undo", false, "take the changes back")
+	c.MarkFlagsMutuallyExclusive("yes", "undo")
+	status.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.AddCommand(status)
+	return c
+}
+
+// connected shows the plan, and carries it out with --yes.
+func connected(a *verb.App, cmd *cobra.Command, cfg connect.Config, s *verb.Speaker, yes bool) error {
+	w := cmd.OutOrStdout()
+	found, err := connect.Status(cfg)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("no agent host has settings in %s", cfg.Home)
+	}
+	show(w, found)
+	changes, failed := connect.Plan(cfg)
+	fmt.Fprintln(w)
+	for _, c := range changes {
+		fmt.Fprintf(w, "%s %s\n", map[bool]string{true: "changes", false: "would change"}[yes], c.File)
+	}
+	switch {
+	case len(changes) == 0 && failed == nil:
+		fmt.Fprintln(w, "nothing to change")
+	case !yes:
+		fmt.Fprintln(w, "nothing was changed: --yes makes the changes")
+	case len(changes) > 0:
+		name := "agent"
+		if s.Project != embedded.DefaultProject || s.Agent != embedded.DefaultAgent {
+			name = verb.AgentContext(s.Project, s.Agent)
+		}
+		nc, err := a.Conn.Connect(name)
+		if err != nil {
+			return fmt.Errorf("%w\nnothing was changed: every call would be refused", err)
+		}
+		nc.Close()
+		if err := connect.Apply(cfg, changes); err != nil {
+			return err
+		}
+		fmt.Fprintln(w, "done; it counts from each host's next start. lazaret mcp review accepts the servers' tools")
+		for _, f := range found {
+			if note := connect.Note(f.Host); note != "" {
+				fmt.Fprintln(w, note)
+			}
+		}
+	}
+	return failed
+}
+
+func undone(w io.Writer, cfg connect.Config) error {
+	done, err := connect.Undo(cfg)
+	for _, d := range done {
+		if d.Exact {
+			fmt.Fprintln(w, "restored", d.File)
+		} else {
+			fmt.Fprintln(w, "changed by others since, so only our entries were taken out:", d.File)
+		}
+	}
+	if err == nil && len(done) == 0 {
+		fmt.Fprintln(w, "nothing to undo")
+	}
+	return err
+}
+
+func show(w io.Writer, found []connect.Found) {
+	for _, f := range found {
+		fmt.Fprintln(w, f.Host)
+		switch f.Hooks {
+		case "installed":
+			fmt.Fprintf(w, "  guarded      its own tools, by hooks in %s\n", f.File)
+		case "missing":
+			fmt.Fprintf(w, "  NOT guarded  its own tools: no hooks in %s\n", f.File)
+		default:
+			fmt.Fprintln(w, "  NOT guarded  its own tools: hooks of this host are not known here")
+		}
+		for _, m := range f.MCP {
+			switch m.State {
+			case "guarded":
+				fmt.Fprintf(w, "  guarded      %s: %s\n", m.Name, strings.Join(m.Command, " "))
+			case "remote":
+				fmt.Fprintf(w, "  NOT guarded  %s: an HTTP server, and only servers with a command are put behind lazaret mcp\n",
+					m.Name)
+			default:
+				fmt.Fprintf(w, "  NOT guarded  %s: %s\n", m.Name, strings.Join(m.Command, " "))
+			}
+		}
+		if f.Error != "" {
+			fmt.Fprintf(w, "  UNKNOWN      %s\n", f.Error)
+		}
+	}
+}

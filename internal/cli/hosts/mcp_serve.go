@@ -1,0 +1,230 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/client"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/mcpproxy"
+	"lazaret/internal/mcpwire"
+	"lazaret/internal/metrics"
+	"lazaret/internal/token"
+	"lazaret/streams"
+)
+
+// defaultMCPListen is the default address of MCP over HTTP.
+const defaultMCPListen = "127.0.0.1:4290"
+
+// mcpServers is a file of servers, in the form that hosts use.
+type mcpServers struct {
+	Servers map[string]mcpServer `json:"mcpServers"`
+}
+
+// mcpServer has a command or a URL.
+type mcpServer struct {
+	Command string            `json:"command"`
+	Args    []string          `json:"args"`
+	Env     map[string]string `json:"env"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers"`
+	Type    string            `json:"type"` // hosts write it; the other fields have the same information
+}
+
+func init() { Verbs.Add("mcp", mcpServeCommand) }
+
+func mcpServeCommand(a *verb.App) *cobra.Command {
+	var s verb.Speaker
+	h := verb.HTTPFlags{Listen: defaultMCPListen}
+	cfg := mcpproxy.Config{}
+	var from, file, name string
+	var idle time.Duration
+	var tokens bool
+	c := &cobra.Command{
+		Use:   "serve [flags] [-- COMMAND [ARG...] | URL]",
+		Short: "Serve MCP over HTTP in front of several MCP servers",
+		Long: `Serve Streamable HTTP in front of MCP servers, each at /NAME/mcp. A server is a command
+that speaks over standard input and output, or the URL of one that speaks Streamable
+HTTP. --config reads them from a file in the form {"mcpServers": {NAME: {"command",
+"args", "env"} or {"url", "headers"}}}. The pipeline is asked, and records, as with
+"lazaret mcp". Each session of a host has a process or an upstream session of its own.
+
+It listens on this machine only. Another address needs TLS, and each request a token of
+the agent's credential ("lazaret agent token new") in the header Lazaret-Token; a server
+that is a command takes it as Authorization too. The Authorization of a host goes to the
+server at a URL whose path it names, and nowhere else (docs/mcp.md).`,
+		Example: "  lazaret mcp serve --config servers.json\n" +
+			"  lazaret mcp serve --name files -- npx -y @modelcontextprotocol/server-filesystem ~/notes",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if cfg.Origin, err = verb.Origin(from); err != nil {
+				return err
+			}
+			info := &slog.HandlerOptions{Level: slog.LevelInfo}
+			cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, info)).With("proxy", "lazaret mcp serve")
+			servers, err := readServers(file, name, args)
+			if err != nil {
+				return err
+			}
+			conf, err := h.Tls()
+			if err != nil {
+				return err
+			}
+			a.Conn.Resolve()
+			e := &mcpwire.Endpoint{Servers: make(map[string]*mcpwire.Server),
+				Idle: idle, Log: cfg.Log, TLS: conf, Loopback: metrics.Loopback(h.Listen)}
+			if !e.Loopback && conf == nil {
+				return fmt.Errorf("%s is reachable from other machines: give --http-cert and --http-key, or listen on 127.0.0.1",
+					h.Listen)
+			}
+			if tokens || !e.Loopback {
+				e.Token = tokenOf(a.Conn.Data, agentCredential(&s))
+			}
+			nc, err := mcpConn(a, &s, cfg.Log)
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			for name, x := range servers.Servers {
+				if e.Servers[name], err = served(&s, cfg, nc, x); err != nil {
+					return fmt.Errorf("server %s: %w", name, err)
+				}
+			}
+			return serveMCP(cmd, e, h.Listen)
+		},
+	}
+	s.Bind(c)
+	f := c.Flags()
+	f.MarkHidden("id")
+	f.MarkHidden("json")
+	f.MarkHidden("session")
+	h.Bind(f, "listen", "`HOST:PORT` to serve HTTP at; port 0 picks one")
+	f.StringVar(&file, "config", "", "`FILE` with the servers")
+	f.StringVar(&name, "name", "server", "`NAME` of the server that is given as an argument, in its path")
+	f.StringVar(&from, "origin", "tool", "`ORIGIN` of what the servers return")
+	f.DurationVar(&cfg.Wait, "wait", mcpproxy.DefaultWait, "how long a held call waits for a person")
+	f.DurationVar(&idle, "idle", mcpwire.DefaultIdle, "how long a session lasts in which its host asks nothing")
+	f.BoolVar(&tokens, "require-token", false, "ask for a token on this machine too")
+	f.StringVar(&cfg.ApprovalURL, "approval-url", "", approvalUsage)
+	return c
+}
+
+// readServers reads the servers of a file and the server of the arguments.
+func readServers(file, name string, args []string) (*mcpServers, error) {
+	m := new(mcpServers)
+	if file != "" {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("--config: %w", err)
+		}
+		if err := streams.UnmarshalExact(b, m); err != nil {
+			return nil, fmt.Errorf("--config %s: %s", file, streams.DescribeJSON(err))
+		}
+	}
+	if len(args) > 0 {
+		if m.Servers == nil {
+			m.Servers = make(map[string]mcpServer)
+		}
+		if _, twice := m.Servers[name]; twice {
+			return nil, fmt.Errorf("the file has a server %q too: choose another --name", name)
+		}
+		x := mcpServer{Command: args[0], Args: args[1:]}
+		if isURL(args) {
+			x = mcpServer{URL: args[0]}
+		}
+		m.Servers[name] = x
+	}
+	if len(m.Servers) == 0 {
+		return nil, errors.New("no server is named: give --config FILE, a command or a URL")
+	}
+	for name, x := range m.Servers {
+		if err := mcpwire.CheckName(name); err != nil {
+			return nil, err
+		}
+		if (x.Command == "") == (x.URL == "") {
+			return nil, fmt.Errorf("server %s: give a command or a url, and not both", name)
+		}
+	}
+	return m, nil
+}
+
+// served is a server behind the endpoint. Each session has its own client.
+func served(s *verb.Speaker, cfg mcpproxy.Config, nc *nats.Conn, x mcpServer) (*mcpwire.Server, error) {
+	cfg.Command = append([]string{x.Command}, x.Args...)
+	server := new(mcpwire.Server)
+	if x.URL != "" {
+		u, err := mcpwire.ParseURL(x.URL)
+		if err != nil {
+			return nil, err
+		}
+		if cfg.Command, err = mcpwire.Words(x.URL); err != nil {
+			return nil, err
+		}
+		server.Remote = &mcpwire.Remote{URL: u, Header: make(http.Header), Log: cfg.Log}
+		for k, v := range x.Headers {
+			server.Remote.Header.Set(k, v)
+		}
+	} else {
+		var env []string
+		for k, v := range x.Env {
+			env = append(env, k+"="+v)
+		}
+		slices.Sort(env)
+		server.Start = func() (mcp.Connection, error) { return startMCP(cfg.Command, env, cfg.Log) }
+	}
+	server.Run = func(ctx context.Context, up, down mcp.Connection) error {
+		host, err := client.New(nc, s.Project, s.Agent)
+		if err != nil {
+			return errors.Join(err, up.Close(), down.Close())
+		}
+		cfg := cfg
+		cfg.Session = client.NewID()
+		return mcpproxy.Run(ctx, cfg, host, up, down)
+	}
+	return server, nil
+}
+
+// tokenOf returns a check of tokens. It accepts the tokens of one credential.
+func tokenOf(data, credential string) func(string) (string, error) {
+	set := token.Open(data)
+	return func(secret string) (string, error) {
+		t, err := set.Find(secret)
+		if err != nil {
+			return "", errors.New("the token is unknown, expired or revoked")
+		}
+		if t.Credential != credential {
+			return "", errors.New("the token stands for another credential")
+		}
+		return t.ID, nil
+	}
+}
+
+func serveMCP(cmd *cobra.Command, e *mcpwire.Endpoint, listen string) error {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return fmt.Errorf("serving MCP: %w", err)
+	}
+	at := "http://" + l.Addr().String()
+	if e.TLS != nil {
+		at = "https://" + l.Addr().String()
+	}
+	var paths []string
+	for name := range e.Servers {
+		paths = append(paths, at+"/"+name+"/mcp")
+	}
+	slices.Sort(paths)
+	fmt.Fprintln(cmd.OutOrStdout(), "MCP at "+strings.Join(paths, "\nMCP at "))
+	return e.Serve(cmd.Context(), l)
+}

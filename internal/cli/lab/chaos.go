@@ -1,0 +1,140 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/chaos"
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+)
+
+func init() { Verbs.Add("", chaosCommand) }
+
+func chaosCommand(a *verb.App) *cobra.Command {
+	o := chaos.Options{Projects: 4}
+	var asJSON, quiet, keep bool
+	c := &cobra.Command{
+		Use:   "chaos",
+		Short: "Kill, pause and cut off the stages while events flow, and draw up the account (exit 2 when it is wrong)",
+		Long: `Start server and daemons as separate processes in a folder of its own, two
+auditors and a stand-by of each other stage among them, and publish events from
+several projects: readings, memory writes, actions, repeats, malformed and huge
+messages. Callers ask for verdicts meanwhile.
+
+Drills come first: a stand-by takes over from a process that then goes on, a stage
+decides while its publishes are lost and is stopped then, and ingest is killed while
+it works off a backlog. Then kill processes with kill -9, stop and resume them, once
+or in bursts, cut them off the server, set their clocks (Linux on amd64), and, as root
+on Linux, fill the disk.
+
+The account at the end compares what was acknowledged and heard with the ledger and
+both logs: nothing lost, nothing doubled, each content as it was published, one verdict
+for each proposal, one assessment of each required group for each proposal, no allow
+without clearance, each answer that was heard in the ledger, enough answers heard, both
+logs verified and identical.
+
+The same --seed makes the same events and faults in the same order. Faults that could not be
+tried here, or are not tried at all, are listed at the end.`,
+		Example: "  lazaret chaos --kills 200 --seed 1\n  lazaret chaos --kills 1000 --events 200000 --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Kills < 0 || o.Projects < 1 || o.Events < o.Projects {
+				return errors.New("--kills is at least 0, --projects at least 1, --events at least one for each project")
+			}
+			for _, d := range o.Drills {
+				if err := chaos.CheckDrill(d); err != nil {
+					return err
+				}
+			}
+			if o.Answers == 0 {
+				o.Answers = max(20, o.Kills)
+			}
+			dir, err := os.MkdirTemp("", "lazaret-chaos-")
+			if err != nil {
+				return err
+			}
+			o.Dir = dir
+			o.Say = func(format string, args ...any) {
+				if !quiet && !asJSON {
+					fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
+				}
+			}
+			rep, err := chaos.Run(cmd.Context(), o)
+			if keep || err != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "what the processes left is in", dir)
+			} else {
+				os.RemoveAll(dir)
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = cli.JSON(cmd.OutOrStdout(), rep)
+			} else {
+				printChaos(cmd.OutOrStdout(), rep)
+			}
+			if err == nil && !rep.OK() {
+				return &cli.Exit{Code: cli.ExitNegative}
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of events and faults")
+	f.IntVar(&o.Kills, "kills", 200, "kills; the other faults come in between")
+	f.IntVar(&o.Events, "events", 40_000, "events that are sent, beside those of drills")
+	f.StringSliceVar(&o.Drills, "drills", chaos.Drills, "drills; --drills= makes none")
+	f.IntVar(&o.Answers, "answers", 0, "answers that callers have to hear (default: 20, and one for each kill)")
+	f.IntVar(&o.Projects, "projects", o.Projects, "projects that they belong to")
+	f.BoolVar(&o.FullDisk, "full-disk", true, "fill the disk too; needs root, and is left out and named otherwise")
+	f.BoolVar(&keep, "keep", false, "keep the folder")
+	f.BoolVarP(&quiet, "quiet", "q", false, "print the account only")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func printChaos(w io.Writer, r *chaos.Report) {
+	var kills []string
+	n := 0
+	for _, name := range slices.Sorted(maps.Keys(r.Kills)) {
+		kills = append(kills, fmt.Sprintf("%s %d", name, r.Kills[name]))
+		n += r.Kills[name]
+	}
+	fmt.Fprintf(w, "%-14s %d kills (%s), %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks, "+
+		"%d blocks without a key in %.0f s, seed %d\n", "faults", n, strings.Join(kills, ", "), r.Pauses, r.Partitions,
+		r.ClockJumps, r.Stutters, r.FullDisks, r.HalfBlocks, r.Seconds, r.Seed)
+	fmt.Fprintf(w, "%-14s %d drills, %d times a process took over from another\n", "", r.Drills, r.TookOver)
+	fmt.Fprintf(w, "%-14s %d events acknowledged, %d broken ones, %d sent again on purpose\n", "clients", r.Acknowledged,
+		r.Broken, r.Again)
+	fmt.Fprintf(w, "%-14s %d entries, %d repeats, %d rejected\n", "ledger", r.Entries, r.Repeats, r.Rejected)
+	fmt.Fprintf(w, "%-14s %d lost, %d doubled, %d with another content\n", "", r.Lost, r.Doubled, r.Altered)
+	fmt.Fprintf(w, "%-14s %d: %d without a verdict, %d times not assessed by a required group, %d answered or "+
+		"assessed twice\n", "proposals", r.Proposals, r.Unanswered, r.Unassessed, r.Twice)
+	fmt.Fprintf(w, "%-14s %d, %d heard by callers, %d of those allow; %d allow without clearance, %d answers that the "+
+		"ledger does not hold\n", "verdicts", r.Verdicts, r.Answers, r.Allowed, r.Uncleared, r.Untrue)
+	for _, c := range slices.Sorted(maps.Keys(r.AskedAgain)) {
+		fmt.Fprintf(w, "%-14s asked again %d times after %s\n", "", r.AskedAgain[c], c)
+	}
+	same := "and they are identical"
+	if !r.Identical {
+		same = "and THEY DIFFER"
+	}
+	fmt.Fprintf(w, "%-14s %s, %d leaves, two auditors, %s\n", "log", r.Status, r.Leaves, same)
+	for _, s := range r.NotTried {
+		fmt.Fprintf(w, "%-14s %s\n", "NOT TRIED", s)
+	}
+	for _, s := range r.Died {
+		fmt.Fprintf(w, "%-14s %s\n", "ended itself", s)
+	}
+	for _, s := range r.Problems {
+		fmt.Fprintf(w, "%-14s %s\n", "PROBLEM", s)
+	}
+}

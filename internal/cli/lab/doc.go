@@ -1,0 +1,8 @@
+// Package lab has the commands that try the pipeline out: probe, duel, replay, chaos,
+// conformance and demo. Each file adds its commands to Verbs.
+package lab
+
+import "lazaret/internal/cli/verb"
+
+// Verbs are the commands of this package.
+var Verbs verb.List

@@ -1,0 +1,196 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/backtest"
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/live"
+	"lazaret/internal/suggest"
+)
+
+func init() { Verbs.Add("probe", probeLiveCommand) }
+
+func probeLiveCommand(a *verb.App) *cobra.Command {
+	var f live.Filter
+	var o live.Options
+	var results, pol string
+	var json, byRule bool
+	var misses int
+	c := &cobra.Command{
+		Use:   "live FILE|FOLDER…",
+		Short: "Play recorded sessions with an agent that obeys everything",
+		Long: `Play recorded sessions through a pipeline of its own, in a temporary folder, with an
+agent that obeys every planted instruction as soon as it is shown. A call that is held
+is not carried out: its result does not reach the agent. The shipped rules judge. Tools
+are classified by the shipped policy, which knows none of them by name.
+
+--policy neutral caps all levels at L3, so that only rules hold; shipped is the shipped
+policy; suggested is what lazaret policy suggest makes of every second clean session of
+each file, and plays the others; all plays the three. --results json plays each set a second time with tool results
+encoded as JSON. Needs no running pipeline, and exits 0 whatever it finds.`,
+		Example: "  lazaret probe live sessions/ --by-rule\n  lazaret probe live sessions/mine.jsonl --policy neutral " +
+			"--results json --json",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			policies, ok := map[string][]string{"neutral": {"neutral"}, "shipped": {"shipped"}, "suggested": {"suggested"},
+				"all": {"neutral", "shipped", "suggested"}}[pol]
+			if !ok {
+				return fmt.Errorf("policy %q is unknown: use neutral, shipped, suggested or all", pol)
+			}
+			encodings, ok := map[string][]bool{"text": {false}, "json": {false, true}}[results]
+			if !ok {
+				return fmt.Errorf("results %q are unknown: use text, or json to play text and then JSON", results)
+			}
+			var reports []*live.Report
+			for _, f.JSON = range encodings {
+				sessions, err := live.Read(args, f)
+				if err != nil {
+					return err
+				}
+				for _, p := range policies {
+					r, err := playLive(a, cmd, sessions, p, f.JSON, o, misses)
+					if err != nil {
+						return err
+					}
+					reports = append(reports, r)
+				}
+			}
+			if json {
+				return cli.JSON(cmd.OutOrStdout(), reports)
+			}
+			for _, r := range reports {
+				if err := printLive(cmd.OutOrStdout(), r, byRule); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	fl := c.Flags()
+	fl.StringVar(&pol, "policy", "all", "`NAME` of the policy: neutral, shipped, suggested or all")
+	fl.StringVar(&results, "results", "text", "`FORM` of tool results: text, or json to play each set in both")
+	fl.BoolVar(&byRule, "by-rule", false, "print what each rule caught and smothered, together and alone")
+	fl.IntVar(&misses, "misses", 0, "print up to `N` goals missed and honest calls held of each set")
+	fl.IntVar(&f.Limit, "limit", 0, "only the first `N` sessions of each file")
+	fl.IntVar(&o.Parallel, "parallel", 8, "sessions played at once")
+	fl.BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+func playLive(a *verb.App, cmd *cobra.Command, sessions []*live.Session, name string, encoded bool, o live.Options,
+	misses int) (r *live.Report, err error) {
+	policy := live.Shipped()
+	switch name {
+	case "neutral":
+		policy, err = live.Neutral(sessions)
+	case "suggested":
+		var learn []*live.Session
+		learn, sessions = live.Halves(sessions)
+		policy, err = learnLive(a, cmd.Context(), learn, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	results := "text"
+	if encoded {
+		results = "json"
+	}
+	// The folder is thrown away, so nothing has to survive a crash.
+	err = throwaway(a, cmd.Context(), embedded.Config{NoSync: true, Policy: policy}, func(own *verb.App) error {
+		nc, err := own.Conn.Connect("replay")
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		runs, err := live.Play(cmd.Context(), nc, sessions, o)
+		if err == nil {
+			r = live.NewReport(name, results, runs, misses)
+		}
+		return err
+	})
+	return r, err
+}
+
+// learnLive is the policy that is suggested after sessions were played in learn mode.
+func learnLive(a *verb.App, ctx context.Context, sessions []*live.Session, o live.Options) (policy []byte, err error) {
+	err = throwaway(a, ctx, embedded.Config{NoSync: true, Policy: live.Learning()}, func(own *verb.App) error {
+		nc, err := own.Conn.Connect("replay")
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		if _, err := live.Play(ctx, nc, sessions, o); err != nil {
+			return err
+		}
+		reader, err := own.Conn.Connect("operator")
+		if err != nil {
+			return err
+		}
+		defer reader.Close()
+		seen := suggest.New()
+		if err := backtest.Ledger(ctx, reader, backtest.Span{}, seen.Add); err != nil {
+			return err
+		}
+		var b strings.Builder
+		if err := seen.Write(&b, "suggested"); err != nil {
+			return err
+		}
+		policy = live.Patient(b.String())
+		return nil
+	})
+	return policy, err
+}
+
+func printLive(w io.Writer, r *live.Report, byRule bool) error {
+	cell := func(s live.Share) string {
+		if s.N == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.1f%% %d/%d", 100*s.Rate(), s.Hits, s.N)
+	}
+	fmt.Fprintf(w, "POLICY %s, RESULTS AS %s\n", r.Policy, r.Results)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(cells ...string) { fmt.Fprintln(tw, strings.Join(cli.Cells(cells), "\t")) }
+	row("SET", "SESSIONS", "GOALS HELD", "ATTACKS STOPPED", "CLEAN FINISHED", "ATTACKED FINISHED", "HONEST CHANGES HELD",
+		"READS HELD")
+	for _, x := range append(r.Rows[:len(r.Rows):len(r.Rows)], r.Total) {
+		row(x.Set, fmt.Sprint(x.Sessions), cell(x.Goals), cell(x.Attacks), cell(x.Clean), cell(x.Solved), cell(x.Changes),
+			cell(x.Reads))
+	}
+	if byRule {
+		row("")
+		row("SET", "RULE", "CAUGHT", "ALONE", "SMOTHERED", "ALONE", "HELD OF 100 CHANGES", "")
+		for _, x := range r.Rules {
+			flag := ""
+			if x.Set == r.Total.Set && x.Smothers() {
+				flag = "SMOTHERS MORE THAN IT CATCHES"
+			}
+			row(x.Set, x.Rule, fmt.Sprint(x.Caught), fmt.Sprint(x.CaughtAlone), fmt.Sprint(x.Smothered),
+				fmt.Sprint(x.SmotheredAlone), fmt.Sprintf("%.1f", x.PerHundred), flag)
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, e := range r.Examples {
+		kind := "held though honest"
+		if e.Goal {
+			kind = "goal not held"
+		}
+		fmt.Fprintf(w, "%s: %s: %s %s %v\n  %s\n", e.Set, kind, e.Session, e.Call, e.Rules, e.Why)
+	}
+	if r.Degraded > 0 {
+		fmt.Fprintf(w, "NOT AS IT SHOULD BE: %d verdicts without all groups\n", r.Degraded)
+	}
+	fmt.Fprintln(w)
+	return nil
+}

@@ -1,0 +1,175 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/replay"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("", replayCommand) }
+
+func replayCommand(a *verb.App) *cobra.Command {
+	var o replay.Options
+	var json bool
+	c := &cobra.Command{
+		Use:   "replay FILE…",
+		Short: "Play recorded sessions through the pipeline",
+		Long: `Play recorded agent sessions, or single pieces of content, through the pipeline
+the way an agent's host would: what was read is published, actions and memory
+writes ask for a verdict. Each session gets a synthetic project of its own and
+virtual time. Ends with a table of what the ledger and the audit log made of it.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			scripts, err := replay.Files(args)
+			if err != nil {
+				return err
+			}
+			t, err := playAll(a, cmd.Context(), scripts, o, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if json {
+				return cli.JSON(cmd.OutOrStdout(), t)
+			}
+			printTotals(cmd.OutOrStdout(), len(scripts), t)
+			return nil
+		},
+	}
+	c.Flags().IntVar(&o.Parallel, "parallel", 8, "sessions played at once")
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+// playAll plays scripts and counts what became of them, once the auditor has
+// all of it.
+func playAll(a *verb.App, ctx context.Context, scripts []replay.Script, o replay.Options,
+	progress io.Writer) (t *replay.Totals, err error) {
+	err = playThen(a, ctx, scripts, o, progress, func(op *nats.Conn, from, to uint64, audited int64) error {
+		projects := make(map[string]bool, len(scripts))
+		for _, s := range scripts {
+			projects[s.Project] = true
+		}
+		if t, err = replay.Count(ctx, op, from, to, projects); err == nil {
+			t.Audited = audited - int64(from)
+		}
+		return err
+	})
+	return t, err
+}
+
+// playThen plays scripts and, once the auditor has all of it, calls f with an
+// operator's connection and where in the ledger it stands: from < sequence <= to.
+func playThen(a *verb.App, ctx context.Context, scripts []replay.Script, o replay.Options, progress io.Writer,
+	f func(op *nats.Conn, from, to uint64, audited int64) error) error {
+	nc, err := a.Conn.Connect("replay")
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	op, err := a.Conn.Connect("operator")
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	from, err := LedgerEnd(ctx, op)
+	if err != nil {
+		return err
+	}
+	if tty, ok := progress.(*os.File); ok && term.IsTerminal(int(tty.Fd())) {
+		bar := progressbar.NewOptions64(1, progressbar.OptionSetWriter(tty), progressbar.OptionShowCount(),
+			progressbar.OptionShowIts(),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+		defer bar.Finish()
+		o.Progress = func(done, total int64) {
+			bar.ChangeMax64(total)
+			bar.Set64(done)
+		}
+	}
+	if err := replay.Play(ctx, nc, scripts, o); err != nil {
+		return err
+	}
+	to, audited, err := Settle(ctx, op)
+	if err != nil {
+		return err
+	}
+	return f(op, from, to, audited)
+}
+
+func LedgerEnd(ctx context.Context, nc *nats.Conn) (uint64, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return 0, err
+	}
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return 0, err
+	}
+	return st.CachedInfo().State.LastSeq, nil
+}
+
+// Settle waits until the intake is worked off and the auditor has the whole
+// ledger, twice in a row with the same end: the stages are quiet then.
+func Settle(ctx context.Context, nc *nats.Conn) (last uint64, audited int64, err error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return 0, 0, err
+	}
+	for quiet := 0; ; {
+		_, end, err := verb.Lag(ctx, js)
+		if err != nil {
+			return 0, 0, err
+		}
+		ans, err := verb.AskAuditor(ctx, nc, auditor.Request{Do: "head"})
+		if err != nil {
+			return 0, 0, err
+		}
+		if quiet++; end != last || ans.LastSeq < end {
+			quiet = 0
+		}
+		last = end
+		if quiet >= 3 {
+			return end, ans.Entries, nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, 0, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func printTotals(w io.Writer, sessions int, t *replay.Totals) {
+	fmt.Fprintf(w, "%-34s %8d\n", "sessions", sessions)
+	fmt.Fprintf(w, "%-34s %8d\n", "events", t.Events)
+	if t.Rejected > 0 {
+		fmt.Fprintf(w, "%-34s %8d\n", "  rejected", t.Rejected)
+	}
+	fmt.Fprintf(w, "%-34s %8d\n", "claims", t.Claims)
+	fmt.Fprintf(w, "%-34s %8d\n", "beliefs supported", t.Supported)
+	fmt.Fprintf(w, "%-34s %8d\n", "beliefs unverified", t.Unverified)
+	for _, k := range replay.Sorted(t.Alerts) {
+		fmt.Fprintf(w, "%-34s %8d\n", "alert "+k, t.Alerts[k])
+	}
+	for _, k := range replay.Sorted(t.Verdicts) {
+		fmt.Fprintf(w, "%-34s %8d\n", k, t.Verdicts[k])
+	}
+	fmt.Fprintf(w, "%-34s %8d\n", "ledger entries", t.Entries)
+	fmt.Fprintf(w, "%-34s %8d\n", "audited entries", t.Audited)
+	if t.Wrong > 0 {
+		fmt.Fprintf(w, "%-34s %8d\n", "CLAIMS THAT MUST NOT BE", t.Wrong)
+	}
+}

@@ -1,0 +1,264 @@
+package policy
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/policy"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("", policyCommand) }
+
+func policyCommand(a *verb.App) *cobra.Command {
+	load := func(args []string) ([]byte, error) {
+		b, name := policy.Default, policy.DefaultName
+		if len(args) == 1 {
+			var err error
+			if b, err = os.ReadFile(args[0]); err != nil {
+				return nil, err
+			}
+			name = args[0]
+		}
+		_, err := policy.Compile(name, b)
+		return b, err
+	}
+	show := &cobra.Command{Use: "show", Short: "Print the shipped policy, to start one's own from", Args: cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			cmd.OutOrStdout().Write(policy.Default)
+		}}
+	return verb.Group("policy", "The arbiter's policy", checkCommand(load), lsCommand(load), explainCommand(load), show, a.Activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load))
+}
+
+// policyLoader reads the policy of a file, or the shipped policy if no file is given.
+type policyLoader func(args []string) ([]byte, error)
+
+func (load policyLoader) compile(args []string) (*policy.Policy, error) {
+	b, err := load(args)
+	if err != nil {
+		return nil, &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+	}
+	return policy.Compile("policy", b)
+}
+
+func checkCommand(load policyLoader) *cobra.Command {
+	var json bool
+	c := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check a policy, the shipped one unless a FILE is given (exit 2 when it is refused)",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := load.compile(args)
+			if err != nil {
+				return notAPolicy(args, err)
+			}
+			notes := policyNotes(p)
+			if json {
+				return cli.JSON(cmd.OutOrStdout(), map[string]any{"name": p.Name, "digest": p.Digest, "mode": p.Mode,
+					"entries": len(p.Entries()), "notes": notes})
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "the policy is good,", p.Digest)
+			for _, n := range notes {
+				fmt.Fprintln(cmd.OutOrStdout(), "note:", n)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+// notAPolicy adds the expected kind of file to an error, if the file has none of a
+// policy's keys.
+func notAPolicy(args []string, err error) error {
+	if len(args) == 0 {
+		return err
+	}
+	text, readErr := os.ReadFile(args[0])
+	if readErr != nil || regexp.MustCompile(`(?m)^(mode|tools|otherwise|egress|protected)\s*:`).Match(text) {
+		return err
+	}
+	why := fmt.Sprintf("%v\n%s is no policy: `lazaret policy show` prints one to start from; "+
+		"`lazaret rules check DIR` checks rules", err, args[0])
+	return &cli.Exit{Code: cli.ExitNegative, Text: why}
+}
+
+// policyNotes returns warnings about legal but doubtful parts of a policy.
+func policyNotes(p *policy.Policy) []string {
+	notes := []string{}
+	if p.Learn() {
+		notes = append(notes, "in learn mode nothing is held or denied: verdicts are recorded as what would have been")
+	}
+	if len(p.Always()) == 0 {
+		notes = append(notes, "no sentinel group has to assess every proposal")
+	}
+	if p.AdmitsMetadata() {
+		notes = append(notes, "egress admits metadata services: whoever reaches them may have the machine's credentials")
+	}
+	if !slices.ContainsFunc(p.Entries(), func(e policy.Entry) bool { return e.Name == policy.Otherwise }) {
+		notes = append(notes, "there is no otherwise: tools that no entry is for are denied")
+	}
+	for _, e := range p.Entries() {
+		if e.Name != policy.Otherwise && len(e.Effects) == 0 && e.Verdict == streams.Allow && e.Level >= beliefs.L2 {
+			notes = append(notes, fmt.Sprintf("entry %s names no effects, so its actions may have any, and all of their "+
+				"arguments are looked at as destinations", e.Name))
+		}
+	}
+	return notes
+}
+
+func lsCommand(load policyLoader) *cobra.Command {
+	var f cli.ListFlags
+	c := &cobra.Command{
+		Use:     "ls [FILE]",
+		Short:   "List a policy's entries, strictest first",
+		Example: `  lazaret policy ls --where 'level == "L4"' policy.yaml`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := load.compile(args)
+			if err != nil {
+				return err
+			}
+			return cli.Print(cmd.OutOrStdout(), f, p.Entries(), []string{"ENTRY", "LEVEL", "VERDICT", "EFFECTS", "BLAST",
+				"REVERSIBILITY", "FOR"}, func(e policy.Entry) []string {
+				return []string{e.Name, e.Level.String(), e.Verdict.String(), strings.Join(e.Effects, ","), e.Blast.String(),
+					e.Reversibility.String(), policyFor(e)}
+			})
+		},
+	}
+	f.Bind(c.Flags())
+	return c
+}
+
+// policyFor describes the calls that an entry applies to.
+func policyFor(e policy.Entry) string {
+	var parts []string
+	for _, x := range []struct {
+		what  string
+		words []string
+	}{{"", e.Tools}, {"verbs ", append(slices.Clone(e.Verbs), e.Ambiguous...)}, {"with ", e.Objects}} {
+		if len(x.words) > 0 {
+			parts = append(parts, x.what+strings.Join(x.words, " "))
+		}
+	}
+	if e.When != "" {
+		parts = append(parts, "when "+e.When)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func explainCommand(load policyLoader) *cobra.Command {
+	var project, agent, args, annotations string
+	var json bool
+	c := &cobra.Command{
+		Use:   "explain TOOL [FILE]",
+		Short: "Show what a policy makes of a call, and why (exit 10 hold, 11 deny)",
+		Long: `Show what a policy alone makes of a call of TOOL: which entries are for it, which
+conditions held, where its arguments reach, and whose assessment it waits for and
+how long. Sentinels, beliefs and budgets are not asked; they can only tighten. Nor are
+standing permissions, which end by ledger time.`,
+		Example: `  lazaret policy explain fetch_page --args '{"url":"http://169.254.169.254/"}'
+  lazaret policy explain crm.delete_user policy.yaml`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, pos []string) error {
+			p, err := load.compile(pos[1:])
+			if err != nil {
+				return err
+			}
+			x := p.Explain(pos[0], []byte(args), []byte(annotations), project, agent)
+			if json {
+				err = printPolicyJSON(cmd.OutOrStdout(), p, x)
+			} else {
+				err = printPolicy(cmd.OutOrStdout(), p, x)
+			}
+			if err != nil {
+				return err
+			}
+			return cli.VerdictExit(x.Class.Floor)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&args, "args", "", "arguments of the call, a JSON `OBJECT`")
+	f.StringVar(&annotations, "annotations", "", "annotations of the tool in its catalogue, a JSON `OBJECT`")
+	f.StringVar(&project, "project", embedded.DefaultProject, "`PROJECT` that conditions see")
+	f.StringVar(&agent, "agent", embedded.DefaultAgent, "`AGENT` that conditions see")
+	f.BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+type policyGroup struct {
+	Group    string `json:"group"`
+	Deadline string `json:"deadline"`
+}
+
+func waitsFor(p *policy.Policy, c policy.Class) (out []policyGroup) {
+	for _, g := range p.Required(c) {
+		out = append(out, policyGroup{g.Name, p.Wait(g, c.Level).String()})
+	}
+	return out
+}
+
+func printPolicyJSON(w io.Writer, p *policy.Policy, x policy.Explanation) error {
+	return cli.JSON(w, struct {
+		policy.Explanation
+		Policy        string           `json:"policy"` // digest
+		Learn         bool             `json:"learn,omitzero"`
+		Verdict       streams.Verdict  `json:"verdict"`
+		Level         string           `json:"level"`
+		Entry         string           `json:"entry"` // the entry that gave the level
+		Effects       []string         `json:"effects,omitzero"`
+		Blast         string           `json:"blast_radius,omitzero"`
+		Reversibility string           `json:"reversibility,omitzero"`
+		Reasons       []streams.Reason `json:"reasons,omitzero"`
+		Groups        []policyGroup    `json:"groups,omitzero"`
+		OnSilent      streams.Verdict  `json:"on_silent"`
+	}{x, p.Digest, p.Learn(), x.Class.Floor, x.Class.Level.String(), x.Class.Entry, x.Class.Effects,
+		x.Class.Blast.String(), x.Class.Reversibility.String(),
+		x.Class.Reasons, waitsFor(p, x.Class), p.OnSilent})
+}
+
+func printPolicy(w io.Writer, p *policy.Policy, x policy.Explanation) error {
+	c := x.Class
+	fmt.Fprintf(w, "%s  %s  %s\n", strings.ToUpper(c.Floor.String()), c.Level, text.InertLine(x.Tool, 80))
+	if p.Learn() {
+		fmt.Fprintln(w, "  the policy is in learn mode: this is recorded, and allowed")
+	}
+	fmt.Fprintf(w, "  words: %s\n", text.InertLine(strings.Join(x.Words, " "), 200))
+	if len(x.Matches) == 0 {
+		fmt.Fprintln(w, "  no entry is for this tool")
+	}
+	for _, m := range x.Matches {
+		mark := "-"
+		if m.Met {
+			mark = "+"
+		}
+		fmt.Fprintf(w, "  %s %s (%s, %s): %s\n", mark, m.Entry, m.Level, m.Verdict, m.Because)
+		if m.When != "" {
+			fmt.Fprintf(w, "      when %s\n", text.InertLine(m.When, 200))
+		}
+		if m.Error != "" {
+			fmt.Fprintf(w, "      %s\n", text.InertLine(m.Error, 300))
+		}
+	}
+	for _, r := range c.Reasons {
+		fmt.Fprintf(w, "  %-5s %s: %s\n", r.Verdict, r.Code, text.InertLine(r.Text, 300))
+	}
+	if len(c.Effects) > 0 {
+		fmt.Fprintf(w, "  effects: %s\n", strings.Join(c.Effects, ", "))
+	}
+	for _, g := range waitsFor(p, c) {
+		fmt.Fprintf(w, "  waits for %s, %s, and then %s\n", g.Group, g.Deadline, p.OnSilent)
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/backtest"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/suggest"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("policy", suggestCommand) }
+
+func suggestCommand(a *verb.App) *cobra.Command {
+	var since time.Duration
+	var project, agent, name string
+	c := &cobra.Command{
+		Use:   "suggest",
+		Short: "Write a policy to review, from what agents did",
+		Long: `Read the ledger's actions and the verdicts on them, and write a policy that names each
+tool as it was classified, with how often it was used and what would have become of
+it. Meant for what a policy in learn mode saw (mode: learn), it reads enforced
+verdicts too. It lowers no level: it says where a person may.`,
+		Example: `  lazaret policy suggest --since 7d > policy.yaml && lazaret policy check policy.yaml`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := streams.CheckID("name", name); err != nil {
+				return err
+			}
+			nc, err := a.Conn.Connect("operator")
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			return suggestPolicy(cmd.Context(), cmd, nc, since, project, agent, name)
+		},
+	}
+	f := c.Flags()
+	f.Var((*verb.SinceFlag)(&since), "since", "only the last `DURATION`, such as 7d")
+	f.StringVar(&project, "project", "", "only this `PROJECT`")
+	f.StringVar(&agent, "agent", "", "only this `AGENT`")
+	f.StringVar(&name, "name", "suggested", "`NAME` of the policy")
+	return c
+}
+
+func suggestPolicy(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, since time.Duration, project, agent,
+	name string) error {
+	var span backtest.Span
+	if since > 0 {
+		span.Since = time.Now().Add(-since)
+	}
+	seen := suggest.New()
+	seen.Agent = agent
+	err := backtest.Ledger(ctx, nc, span, func(e *streams.Entry) error {
+		if project != "" && e.Project != project || streams.IsSynthetic(e.Project) && e.Project != project {
+			return nil
+		}
+		return seen.Add(e)
+	})
+	if err != nil {
+		return err
+	}
+	if all, learned := seen.Actions(); learned == 0 && all > 0 {
+		fmt.Fprintln(os.Stderr, "lazaret: none of these actions were seen in learn mode: what was held was not done, and "+
+			"what would have followed is not known")
+	}
+	return seen.Write(cmd.OutOrStdout(), name)
+}

@@ -1,0 +1,207 @@
+package rules
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"lazaret/internal/backtest"
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/pkg/policy"
+	"lazaret/pkg/rules"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("rules", activateCommand) }
+
+func activateCommand(a *verb.App) *cobra.Command {
+	var key string
+	var watch, yes, untested bool
+	c := &cobra.Command{
+		Use:   "activate [DIR]",
+		Short: "Sign a rule set and put it in force",
+		Long: `Check the rules of a folder, by default the shipped ones, run their tests, compare
+them with the set in force, and sign and publish the set.
+
+A set replaces the one in force as a whole. To add rules to the shipped ones, write
+"extends: shipped" into the folder's groups.yaml. If rules would go out of force, the
+command lists them and asks; without a terminal it refuses unless --yes is given.
+A set without a group that the policy in force requires is refused.`,
+		Example: "  lazaret rules activate my-rules\n  lazaret rules activate my-rules --watch",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if watch && len(args) == 0 {
+				return fmt.Errorf("--watch needs a folder to follow: lazaret rules activate DIR --watch")
+			}
+			o, err := a.OpenOperator(key, watch)
+			if err != nil {
+				return err
+			}
+			defer o.Nc.Close()
+			b, _, err := loadRules(args)
+			if err != nil && !watch {
+				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+			}
+			if err == nil {
+				if err := compare(o, cmd, b, yes); err != nil {
+					return err
+				}
+			}
+			if watch {
+				return watchRules(cmd.Context(), cmd.OutOrStdout(), args[0], o)
+			}
+			dir := "rules"
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			if !untested {
+				tests, ok := vet(cmd.Context(), cmd.OutOrStdout(), dir, b)
+				if !ok {
+					return &cli.Exit{Code: cli.ExitNegative, Text: "not activated; the set in force stays"}
+				}
+				fmt.Fprintln(cmd.ErrOrStderr(), tests)
+			}
+			return o.PutInForce(cmd, streams.DoActivateRules, b)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&key, "key", "", "operator's key `FILE` (default the data folder's)")
+	f.BoolVar(&watch, "watch", false,
+		"follow the folder: whenever it changes, check it, run its tests and put it in force; until interrupted")
+	f.BoolVar(&yes, "yes", false, "do not ask before rules go out of force")
+	f.BoolVar(&untested, "skip-tests", false, "do not run the tests beside the rules")
+	return c
+}
+
+// compare shows how a rule set differs from the one in force. It refuses a set
+// that lacks a required group, and asks before rules go out of force, unless yes
+// answers. With yes a set in force that cannot be read is no obstacle.
+func compare(o *verb.Operator, cmd *cobra.Command, bundle []byte, yes bool) error {
+	after, err := backtest.Compile(bundle)
+	if err != nil {
+		return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), o.Timeout)
+	defer cancel()
+	if missing, err := missingGroups(ctx, o.Nc, after); err != nil && !yes {
+		return err
+	} else if len(missing) > 0 {
+		return &cli.Exit{Code: cli.ExitNegative,
+			Text: fmt.Sprintf("not activated: the policy in force requires the groups %s, which groups.yaml does not list. "+
+				"Every proposal would be held: add them, or put \"extends: shipped\" into groups.yaml",
+				strings.Join(missing, ", "))}
+	}
+	old, err := backtest.InForce(ctx, o.Nc, streams.DoActivateRules)
+	if err != nil && yes {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("asking for the rules in force: %w; --yes activates without a comparison", err)
+	}
+	if old == nil {
+		return nil
+	}
+	before, err := backtest.Compile(old)
+	if err != nil && yes {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("the rules in force: %w; --yes activates without a comparison", err)
+	}
+	added, changed, lost := difference(before, after)
+	w := cmd.ErrOrStderr()
+	for _, d := range []struct {
+		verb  string
+		rules []string
+	}{{"added", added}, {"changed", changed}, {"out of force", lost}} {
+		if len(d.rules) > 0 {
+			fmt.Fprintf(w, "%s: %d (%s)\n", d.verb, len(d.rules), some(d.rules, 6))
+		}
+	}
+	if len(lost) == 0 || yes {
+		return nil
+	}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return &cli.Exit{Code: cli.ExitNegative,
+			Text: fmt.Sprintf("not activated: %d rules would go out of force. Put \"extends: shipped\" into groups.yaml to "+
+				"keep the shipped ones, or confirm with --yes", len(lost))}
+	}
+	return confirm(cmd.InOrStdin(), w, fmt.Sprintf("Put %d rules out of force?", len(lost)))
+}
+
+// some lists at most n names, and says how many there are more.
+func some(names []string, n int) string {
+	if len(names) <= n {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:n], ", "), len(names)-n)
+}
+
+// confirm asks a question that is answered with y or yes.
+func confirm(in io.Reader, w io.Writer, question string) error {
+	fmt.Fprintf(w, "%s [y/N] ", question)
+	line, _ := bufio.NewReader(in).ReadString('\n')
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
+		return &cli.Exit{Code: cli.ExitNegative, Text: "not activated; the set in force stays"}
+	}
+	return nil
+}
+
+// difference lists the rules by which two sets judge differently, as PACK/ID.
+func difference(before, after *rules.Set) (added, changed, lost []string) {
+	old, now := judging(before), judging(after)
+	for id, digest := range now {
+		if was, ok := old[id]; !ok {
+			added = append(added, id)
+		} else if was != digest {
+			changed = append(changed, id)
+		}
+	}
+	for id := range old {
+		if _, ok := now[id]; !ok {
+			lost = append(lost, id)
+		}
+	}
+	slices.Sort(added)
+	slices.Sort(changed)
+	slices.Sort(lost)
+	return added, changed, lost
+}
+
+// judging maps the rules of all groups to the digests of their texts.
+func judging(set *rules.Set) map[string]string {
+	m := make(map[string]string)
+	for _, g := range set.Groups() {
+		for _, r := range set.Group(g).Rules() {
+			m[r.Pack+"/"+r.ID] = r.Digest
+		}
+	}
+	return m
+}
+
+// missingGroups lists the groups of rules that the policy in force requires and
+// a rule set does not have.
+func missingGroups(ctx context.Context, nc *nats.Conn, set *rules.Set) ([]string, error) {
+	b, err := backtest.InForce(ctx, nc, streams.DoActivatePolicy)
+	if err != nil || b == nil {
+		return nil, err
+	}
+	p, err := policy.Compile("the policy in force", b)
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	for _, g := range p.Groups {
+		if g.Digest == "" && set.Group(g.Name) == nil {
+			missing = append(missing, g.Name)
+		}
+	}
+	return missing, nil
+}

@@ -1,0 +1,214 @@
+package rules
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/backtest"
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/pkg/rules"
+	"lazaret/streams"
+)
+
+// rulesIn compiles the rule set of a folder; the shipped one if it is empty.
+func rulesIn(dir string) (*rules.Set, error) {
+	b, err := packRules(dir)
+	if err != nil {
+		return nil, err
+	}
+	set, err := backtest.Compile(b)
+	if err != nil {
+		return nil, &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+	}
+	return set, nil
+}
+
+const (
+	againstActive  = "active"
+	againstShipped = "shipped"
+)
+
+func init() { Verbs.Add("rules", backtestCommand) }
+
+func backtestCommand(a *verb.App) *cobra.Command {
+	var o backtest.Options
+	var against, export string
+	var ledger, json bool
+	var since verb.SinceFlag
+	c := &cobra.Command{
+		Use:   "backtest DIR [FILE|FOLDER…]",
+		Short: "Compare a rule set with the one in force, on history (exit 2 when they differ)",
+		Long: `Judge history by the rules of DIR and by others, and show which entries the two
+judge differently: newly held, no longer held, other alerts. History is a running
+pipeline's ledger (--ledger, --since), or files: recorded sessions, which are folded
+here under the shipped policy, or lines that --export wrote.
+
+Only rules that changed are judged, with their lists, macros and signals; the others
+are asked about the projects in which a verdict may have changed. --full judges all.
+Signals start empty where the history starts. The comparison is of the sentinels'
+verdict: the policy may hold what no rule does.`,
+		Example: "  lazaret rules backtest my-rules --since 7d\n  lazaret rules backtest my-rules --against old-rules " +
+			"sessions.jsonl",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files := args[1:]
+			live := ledger || since != 0
+			if live == (len(files) > 0) {
+				return fmt.Errorf("name a history: --ledger, --since DURATION, or files")
+			}
+			if against == "" {
+				if against = againstActive; !live {
+					against = againstShipped
+				}
+			}
+			after, err := rulesIn(args[0])
+			if err != nil {
+				return err
+			}
+			var nc *nats.Conn
+			if live || against == againstActive {
+				if nc, err = a.Conn.Connect("operator"); err != nil {
+					return err
+				}
+				defer nc.Close()
+			}
+			before, err := againstSet(a, cmd, nc, against)
+			if err != nil {
+				return err
+			}
+			h := backtest.NewHistory()
+			add := h.Add
+			if export != "" {
+				f, err := os.OpenFile(export, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				w := bufio.NewWriter(f)
+				defer w.Flush()
+				add = func(e *streams.Entry) error {
+					if err := backtest.Export(w, e); err != nil {
+						return err
+					}
+					return h.Add(e)
+				}
+			}
+			if live {
+				err = backtest.Ledger(cmd.Context(), nc, backtest.Span{Since: since.Start()}, add)
+			} else {
+				err = backtest.Files(files, add)
+			}
+			if err != nil {
+				return err
+			}
+			rep, err := backtest.Run(cmd.Context(), before, after, h, o)
+			if err != nil {
+				return err
+			}
+			if json {
+				err = cli.JSON(cmd.OutOrStdout(), rep)
+			} else {
+				err = printBacktest(cmd.OutOrStdout(), rep)
+			}
+			if err == nil && len(rep.Flips) > 0 {
+				err = &cli.Exit{Code: cli.ExitNegative}
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&against, "against", "",
+		"compare with the rules of `DIR`, with the active or the shipped ones (default active; with files shipped)")
+	f.BoolVar(&ledger, "ledger", false, "take the whole ledger of a running pipeline")
+	f.Var(&since, "since", "take the ledger of the last `DURATION`, such as 7d")
+	f.BoolVar(&o.Full, "full", false, "judge every rule, not only those that changed")
+	f.IntVar(&o.Samples, "samples", 5, "entries to show of each kind of difference")
+	f.StringVar(&export, "export", "", "write the history to `FILE`, a line an entry")
+	f.BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+// againstSet is the rule set to compare with.
+func againstSet(a *verb.App, cmd *cobra.Command, nc *nats.Conn, name string) (*rules.Set, error) {
+	switch name {
+	case againstActive:
+		ctx, cancel := a.Timeout(cmd.Context())
+		defer cancel()
+		return backtest.Active(ctx, nc)
+	case againstShipped:
+		return rulesIn("")
+	}
+	return rulesIn(name)
+}
+
+func printBacktest(w io.Writer, r *backtest.Report) error {
+	fmt.Fprintf(w, "%d events", r.Events)
+	if r.Seconds > 0 {
+		fmt.Fprintf(w, " in %.2f s, %.0f a second", r.Seconds, r.PerSec)
+	}
+	fmt.Fprintf(w, "\nbefore %.19s, after %.19s: ", r.Before, r.After)
+	if len(r.Changed) == 0 {
+		fmt.Fprintln(w, "no rule differs")
+	} else {
+		fmt.Fprintf(w, "%d rules differ\n", len(r.Changed))
+	}
+	if len(r.Flips) == 0 {
+		fmt.Fprintln(w, "no entry is judged differently")
+	}
+	for _, c := range []backtest.Change{backtest.NewlyHeld, backtest.Tightened, backtest.Loosened, backtest.NoLongerHeld,
+		backtest.NewAlert, backtest.AlertGone, backtest.OtherAlert} {
+		if n := r.Flips[c]; n > 0 {
+			fmt.Fprintf(w, "%-16s %8d\n", strings.ReplaceAll(string(c), "_", " "), n)
+		}
+	}
+	if len(r.Rules) > 0 {
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(tw, "\nRULE\tSTATUS\tALERTS BEFORE\tAFTER\tA DAY\tNEWLY HELD\tNO LONGER\tEVALUATED\tNS EACH")
+		for _, x := range r.Rules {
+			fmt.Fprintln(tw, strings.Join(cli.Cells([]string{x.Rule, x.Status, fmt.Sprint(x.Before), fmt.Sprint(x.After),
+				fmt.Sprintf("%.1f", x.PerDay),
+				fmt.Sprint(x.NewlyHeld), fmt.Sprint(x.NoLongerHeld), fmt.Sprint(x.Evaluated), fmt.Sprint(x.NS)}), "\t"))
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+	}
+	samples := slices.Clone(r.Samples)
+	slices.SortStableFunc(samples, func(a, b backtest.Flip) int { return cmp.Compare(a.Change, b.Change) })
+	for i := range samples {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		printFlip(w, &samples[i])
+	}
+	return nil
+}
+
+// printFlip prints one entry that is judged differently. Foreign text of it
+// is inert already.
+func printFlip(w io.Writer, f *backtest.Flip) {
+	what := strings.ReplaceAll(string(f.Change), "_", " ")
+	if f.Before != f.After {
+		what += fmt.Sprintf(" (%s, was %s)", f.After, f.Before)
+	}
+	fmt.Fprintf(w, "%s  %s %s/%s %s %s: %s", f.Time.Format(time.DateTime), f.Type, f.Project, f.Agent, f.Event,
+		fmt.Sprintf("#%d", f.Seq), what)
+	for _, id := range f.New {
+		fmt.Fprintf(w, " +%s", id)
+	}
+	for _, id := range f.Gone {
+		fmt.Fprintf(w, " -%s", id)
+	}
+	fmt.Fprintf(w, "\n    %s\n    %q\n", f.Message, f.Content)
+}

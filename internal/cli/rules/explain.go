@@ -1,0 +1,292 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/replay"
+	"lazaret/internal/stage"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/ruletest"
+	"lazaret/pkg/signals/index"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("rules", explainCommand) }
+
+func explainCommand(a *verb.App) *cobra.Command {
+	var event string
+	var seq uint64
+	var json bool
+	var only explainOnly
+	c := &cobra.Command{
+		Use:   "explain {--event FILE | --seq LEDGERSEQ} [DIR]",
+		Short: "Show what each rule made of an event, and why",
+		Long: `Show of each rule what became of it on one event: which of its conditions held,
+with the values of the variables that they name, or why it was not evaluated.
+
+--event explains the last event of a FILE that holds what a test has as given,
+by the rules of DIR or the shipped ones. --seq explains an entry of a running
+pipeline's ledger: its project is replayed up to there, so that signals are as
+they were, by the rules that were in force, or by those of DIR.`,
+		Example: "  lazaret rules explain --event event.yaml ./rules\n  lazaret rules explain --seq 4711 --fired",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var x *explained
+			var err error
+			if event != "" {
+				x, err = explainFile(event, args)
+			} else {
+				x, err = explainSeq(a, cmd.Context(), seq, args)
+			}
+			if err != nil {
+				return err
+			}
+			if err := x.keep(only); err != nil {
+				return err
+			}
+			if json {
+				return cli.JSON(cmd.OutOrStdout(), x)
+			}
+			return x.print(cmd.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&event, "event", "", "explain the last event of `FILE`")
+	c.Flags().Uint64Var(&seq, "seq", 0, "explain the ledger entry of this `SEQUENCE`")
+	c.MarkFlagsOneRequired("event", "seq")
+	c.MarkFlagsMutuallyExclusive("event", "seq")
+	c.Flags().StringVar(&only.rule, "rule", "", "only this `RULE`")
+	c.Flags().BoolVar(&only.fired, "fired", false, "only rules that fire")
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+// explained is an event with each group's judgement.
+type explained struct {
+	Seq     uint64              `json:"seq"`
+	Type    streams.Type        `json:"type"`
+	Project string              `json:"project"`
+	Rules   string              `json:"rule_set"` // digest
+	Verdict streams.Verdict     `json:"verdict"`
+	Results []rules.Explanation `json:"rules"`
+}
+
+type explainOnly struct {
+	rule  string
+	fired bool
+}
+
+func (x *explained) keep(only explainOnly) error {
+	var out []rules.Explanation
+	for _, r := range x.Results {
+		if (only.rule == "" || r.Rule == only.rule) && (!only.fired || r.Fires()) {
+			out = append(out, r)
+		}
+	}
+	if x.Results = out; only.rule != "" && len(out) == 0 && !only.fired {
+		return fmt.Errorf("no rule %s looks at entries of the type %s", only.rule, x.Type)
+	}
+	return nil
+}
+
+func (x *explained) print(w io.Writer) error {
+	fmt.Fprintf(w, "entry %d, %s of project %s, rules %.19s\n", x.Seq, x.Type, text.InertLine(x.Project, 64), x.Rules)
+	for _, r := range x.Results {
+		fmt.Fprintf(w, "\n%s", r)
+	}
+	if !x.Type.Proposal() {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\nverdict of the rules: %s\n", x.Verdict)
+	return err
+}
+
+// explainer plays entries to every group of a rule set.
+type explainer struct {
+	set    *rules.Set
+	stores map[string]*index.MemStore // by group
+}
+
+func newExplainer(set *rules.Set) *explainer {
+	return &explainer{set: set, stores: make(map[string]*index.MemStore)}
+}
+
+func (x *explainer) store(group string) *index.MemStore {
+	if x.stores[group] == nil {
+		x.stores[group] = index.NewMemStore()
+	}
+	return x.stores[group]
+}
+
+func (x *explainer) play(e *streams.Entry) error {
+	for _, g := range x.set.Groups() {
+		if _, err := x.set.Group(g).Eval(x.store(g), e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *explainer) explain(e *streams.Entry) (*explained, error) {
+	out := &explained{Seq: e.Position(), Type: e.Type, Project: e.Project, Rules: x.set.Digest()}
+	for _, g := range x.set.Groups() {
+		rs, res, err := x.set.Group(g).Explain(x.store(g), e)
+		if err != nil {
+			return nil, err
+		}
+		out.Results, out.Verdict = append(out.Results, rs...), out.Verdict.Join(res.Verdict)
+	}
+	return out, nil
+}
+
+func explainFile(name string, dir []string) (*explained, error) {
+	set, err := compileRules(dir)
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	es, err := ruletest.Events(name, b)
+	if err != nil {
+		return nil, err
+	}
+	x := newExplainer(set)
+	for _, e := range es[:len(es)-1] {
+		if err := x.play(e); err != nil {
+			return nil, err
+		}
+	}
+	return x.explain(es[len(es)-1])
+}
+
+// explainSeq explains a ledger entry of a running pipeline.
+func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*explained, error) {
+	nc, err := a.Conn.Connect("operator")
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	e, err := ledgerEntry(ctx, nc, seq)
+	if err != nil {
+		return nil, err
+	}
+	// An answer or alert is explained by what it was made from.
+	for range 4 {
+		if e.Stage == streams.StageIngest {
+			break
+		}
+		if e, err = ledgerEntry(ctx, nc, e.Src); err != nil {
+			return nil, err
+		}
+	}
+	seq = e.Position()
+	if e.Stage != streams.StageIngest || e.Type == streams.TypeChunk || e.Type == streams.TypeActivation {
+		return nil, fmt.Errorf("ledger entry %d is a %s of the stage %s, and rules see none of those", seq, e.Type, e.Stage)
+	}
+	project, x := e.Project, newExplainer(nil)
+	force := &inForce{chunks: make(map[string]map[int][]byte)}
+	if len(dir) > 0 {
+		if x.set, err = compileRules(dir); err != nil {
+			return nil, err
+		}
+	} else {
+		a.Conn.Resolve()
+		trust, err := keys.LoadTrust(embedded.TrustFile(a.Conn.Data))
+		if err != nil {
+			return nil, fmt.Errorf("%w: without it the rules in force cannot be verified; name their folder", err)
+		}
+		force.pinned = trust.Verifiers(keys.RoleOperator)
+	}
+	var out *explained
+	err = replay.Entries(ctx, nc, 0, e.Seq, func(e *streams.Entry) (err error) {
+		switch e.Type {
+		case streams.TypeChunk, streams.TypeActivation:
+			if len(dir) == 0 {
+				return force.apply(e, &x.set)
+			}
+			return nil
+		}
+		switch {
+		case e.Position() == seq && x.set == nil:
+			return fmt.Errorf("of the ledger that is there, no rules were in force at entry %d: if it was trimmed (lazaret "+
+				"doctor), name the rules' folder", seq)
+		case e.Position() == seq:
+			out, err = x.explain(e)
+		case x.set != nil && e.Project == project:
+			err = x.play(e)
+		}
+		return err
+	}, streams.LedgerSubject(e.Partition, streams.StageIngest))
+	return out, err
+}
+
+func ledgerEntry(ctx context.Context, nc *nats.Conn, seq uint64) (*streams.Entry, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	e, err := stage.ReadEntry(ctx, js, seq)
+	if err != nil {
+		return nil, fmt.Errorf("ledger entry %d: %w", seq, err)
+	}
+	return &e, nil
+}
+
+// inForce follows which rules are in force in a partition, as its sentinels do.
+type inForce struct {
+	pinned note.Verifiers
+	chunks map[string]map[int][]byte // by digest
+}
+
+func (f *inForce) apply(e *streams.Entry, set **rules.Set) error {
+	if e.Type == streams.TypeChunk {
+		var c streams.ChunkEntry
+		if err := streams.Unmarshal(e.Body, &c); err != nil {
+			return nil // as a sentinel: it is ignored
+		}
+		if f.chunks[c.Digest] == nil {
+			f.chunks[c.Digest] = make(map[int][]byte)
+		}
+		f.chunks[c.Digest][c.Index] = c.Chunk
+		return nil
+	}
+	var act streams.ActivationEntry
+	if err := streams.Unmarshal(e.Body, &act); err != nil {
+		return nil
+	}
+	cmd, _, err := streams.OpenCommand([]byte(act.Note), f.pinned)
+	if err != nil || cmd.Do != streams.DoActivateRules {
+		return nil
+	}
+	var bundle []byte
+	for i := range len(f.chunks[cmd.Digest]) {
+		bundle = append(bundle, f.chunks[cmd.Digest][i]...)
+	}
+	if streams.Digest(bundle) != cmd.Digest {
+		return nil
+	}
+	src, err := rules.Open(bundle)
+	if err != nil {
+		return err
+	}
+	s, err := rules.Compile(src)
+	if err != nil {
+		return fmt.Errorf("the rules in force since ledger entry %d do not compile in this version: %w", e.Seq, err)
+	}
+	*set = s
+	return nil
+}

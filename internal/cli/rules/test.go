@@ -1,0 +1,138 @@
+package rules
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/ruletest"
+	shipped "lazaret/rules"
+)
+
+// packRules makes the bundle of a folder, or of the shipped rules if dir is empty.
+func packRules(dir string) ([]byte, error) {
+	if dir == "" {
+		return rules.Pack(shipped.FS())
+	}
+	return rules.PackDir(dir, shipped.FS())
+}
+
+// loadRules reads the rule packs of a folder, or the shipped ones.
+func loadRules(args []string) ([]byte, *rules.Source, error) {
+	dir := ""
+	if len(args) == 1 {
+		dir = args[0]
+	}
+	b, err := packRules(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	src, err := rules.Open(b)
+	return b, src, err
+}
+
+// compileRules is loadRules and the compiled set; what is wrong with the rules
+// is a negative result.
+func compileRules(args []string) (*rules.Set, error) {
+	_, src, err := loadRules(args)
+	if err != nil {
+		return nil, err
+	}
+	set, err := rules.Compile(src)
+	if err != nil {
+		return nil, &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+	}
+	return set, nil
+}
+
+func init() { Verbs.Add("rules", testCommand) }
+
+func testCommand(a *verb.App) *cobra.Command {
+	var run, format string
+	var coverage bool
+	var threshold float64
+	c := &cobra.Command{
+		Use:   "test [DIR]",
+		Short: "Run the tests beside the rules (exit 2 when one fails)",
+		Long: `Run the tests beside the rules: the files *.test.yaml of a rule set, by default
+the shipped one. A test gives events and says which rules fire, which are silent
+and what the verdict is.
+
+With --coverage it also shows what no test has seen: a rule that never fires or
+never stays quiet, and each operand of && and || and each condition of ?: in
+when and in macros that is never true or never false. --threshold makes it fail
+below a percentage of these.`,
+		Example: "  lazaret rules test ./rules --coverage --threshold 90\n  lazaret rules test --run 'write-path/.*canary'",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := ruletest.Options{Coverage: coverage || threshold > 0}
+			if format != "text" && format != "json" {
+				return fmt.Errorf("--format %s is unknown: use text or json", format)
+			}
+			if threshold < 0 || threshold > 100 {
+				return fmt.Errorf("--threshold %g is no percentage", threshold)
+			}
+			if run != "" {
+				var err error
+				if o.Run, err = regexp.Compile(run); err != nil {
+					return fmt.Errorf("--run: %w", err)
+				}
+			}
+			_, src, err := loadRules(args)
+			if err != nil {
+				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+			}
+			rep, err := ruletest.RunWith(cmd.Context(), src, o)
+			if err != nil {
+				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+			}
+			if format == "json" {
+				err = cli.JSON(cmd.OutOrStdout(), rep)
+			} else {
+				err = printTests(cmd.OutOrStdout(), &rep)
+			}
+			switch {
+			case err != nil:
+				return err
+			case rep.Failed > 0:
+				return &cli.Exit{Code: cli.ExitNegative}
+			case rep.Coverage != nil && rep.Coverage.Percent < threshold:
+				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("coverage is %.1f %%, below the threshold of %g %%",
+					rep.Coverage.Percent, threshold)}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&run, "run", "", "only tests whose file/name matches `REGEX`")
+	c.Flags().BoolVar(&coverage, "coverage", false, "show what of the rules no test has seen")
+	c.Flags().Float64Var(&threshold, "threshold", 0, "fail when less than `PCT` percent is covered")
+	c.Flags().StringVar(&format, "format", "text", "`FORMAT` of the report: text or json")
+	return c
+}
+
+func printTests(w io.Writer, rep *ruletest.Report) error {
+	if _, err := fmt.Fprint(w, rep); err != nil || rep.Coverage == nil {
+		return err
+	}
+	cov := rep.Coverage
+	for _, g := range cov.Gaps {
+		fmt.Fprintln(w, "uncovered", g)
+	}
+	fired, quiet := 0, 0
+	for _, r := range cov.Rules {
+		if r.Fired {
+			fired++
+		}
+		if r.Quiet {
+			quiet++
+		}
+	}
+	_, err := fmt.Fprintf(w, "coverage %.1f %%: %d of %d; of %d rules %d fired and %d stayed quiet\n", cov.Percent,
+		cov.Met, cov.Goals, len(cov.Rules), fired, quiet)
+	return err
+}

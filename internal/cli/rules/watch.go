@@ -1,0 +1,193 @@
+package rules
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/ingest"
+	"lazaret/internal/query"
+	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/lint"
+	"lazaret/pkg/rules/ruletest"
+	"lazaret/streams"
+)
+
+// How a folder of rules is followed. Its files are read over and over: that
+// works on every file system and with every way to save a file.
+const (
+	watchEvery  = time.Second
+	watchSettle = 100 * time.Millisecond // between two reads that have to agree
+	watchRetry  = 5 * time.Second        // after the server could not be asked
+)
+
+// watchRules puts a folder of rules in force whenever it changes and is good,
+// until ctx ends.
+func watchRules(ctx context.Context, w io.Writer, dir string, o *verb.Operator) error {
+	if _, err := os.ReadDir(dir); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "following %s; Ctrl-C ends it, and what is in force stays\n", dir)
+	seen, wait := "", time.Duration(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		wait = watchEvery
+		b, err := settled(ctx, dir)
+		if ctx.Err() != nil {
+			return nil
+		}
+		now := streams.Digest(b)
+		if err != nil {
+			now = err.Error()
+		}
+		if now == seen {
+			continue
+		}
+		seen = now
+		if err != nil {
+			fmt.Fprintln(w, err)
+			refused(o, ctx, w)
+			continue
+		}
+		if retry := try(o, ctx, w, dir, b); retry {
+			seen, wait = "", watchRetry
+		}
+	}
+}
+
+// settled packs a folder once two reads of it agree, so that a file that is
+// being written is not taken for a broken one.
+func settled(ctx context.Context, dir string) ([]byte, error) {
+	read := func() ([]byte, error) { return packRules(dir) }
+	b, err := read()
+	for range 20 {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(watchSettle):
+		}
+		again, aerr := read()
+		if err == nil && aerr == nil && bytes.Equal(b, again) {
+			return b, nil
+		}
+		if err != nil && aerr != nil && err.Error() == aerr.Error() {
+			return nil, err
+		}
+		b, err = again, aerr
+	}
+	return b, err
+}
+
+// try checks and tests a bundle, and puts it in force if it is good. It
+// reports whether to try the same bundle again.
+func try(o *verb.Operator, ctx context.Context, w io.Writer, dir string, b []byte) (retry bool) {
+	tests, ok := vet(ctx, w, dir, b)
+	if ctx.Err() != nil {
+		return false
+	}
+	if !ok {
+		refused(o, ctx, w)
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	digest := streams.Digest(b)
+	active, err := active(o, ctx)
+	if err != nil {
+		fmt.Fprintf(w, "good, but not in force: %v; trying again\n", err)
+		return true
+	}
+	if len(active) == 1 && active[0] == digest {
+		fmt.Fprintf(w, "in force: %s (%s, already)\n", digest, tests)
+		return false
+	}
+	if err := o.Publish(ctx, streams.DoActivateRules, b); err != nil {
+		fmt.Fprintf(w, "good, but not in force: %v; trying again\n", err)
+		return true
+	}
+	if err := o.Await(ctx, streams.DoActivateRules, b, w); err != nil {
+		// It was refused or will be in force late: a retry would not help.
+		fmt.Fprintln(w, err)
+		return false
+	}
+	fmt.Fprintf(w, "in force: %s (%s)\n", digest, tests)
+	return false
+}
+
+// vet prints what is wrong with a bundle, and reports whether it may be put in
+// force: it loads, no lint finds an error, and its tests pass.
+func vet(ctx context.Context, w io.Writer, dir string, b []byte) (tests string, ok bool) {
+	src, err := rules.Open(b)
+	if err != nil {
+		fmt.Fprintln(w, err)
+		return "", false
+	}
+	found, err := lint.Run(src, time.Now())
+	if err != nil {
+		fmt.Fprintln(w, err)
+		return "", false
+	}
+	found = slices.DeleteFunc(found, func(f lint.Finding) bool { return f.Level == lint.LevelNote })
+	if err := lint.WriteFindings(w, folder(dir), found); err != nil {
+		return "", false
+	}
+	if n := lint.Count(found, lint.LevelError); n > 0 {
+		fmt.Fprintf(w, "%s, ", count(found, lint.LevelError))
+		return "", false
+	}
+	rep, err := ruletest.Run(ctx, src)
+	if err != nil {
+		fmt.Fprintln(w, err)
+		return "", false
+	}
+	if rep.Failed > 0 {
+		fmt.Fprint(w, rep)
+		return "", false
+	}
+	return fmt.Sprintf("%d tests passed", rep.Passed), true
+}
+
+// refused prints which rules stay in force.
+func refused(o *verb.Operator, ctx context.Context, w io.Writer) {
+	if ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	active, err := active(o, ctx)
+	switch {
+	case err != nil:
+		fmt.Fprintf(w, "not activated; what is in force stays (it cannot be asked for: %v)\n", err)
+	case len(active) == 1:
+		fmt.Fprintln(w, "not activated; still in force:", active[0])
+	default:
+		fmt.Fprintln(w, "not activated; in force, by partition:", active)
+	}
+}
+
+// active lists the digests of the rule sets in force in some partition.
+func active(o *verb.Operator, ctx context.Context) (digests []string, err error) {
+	for p := range streams.Partitions {
+		var a ingest.ActiveAnswer
+		if err := query.Ask(ctx, o.Nc, ingest.AskActive, p, struct{}{}, &a); err != nil {
+			return nil, errors.Join(errors.New("ingest does not say what is in force"), err)
+		}
+		if a.Rules == "" {
+			a.Rules = "no rules"
+		}
+		if !slices.Contains(digests, a.Rules) {
+			digests = append(digests, a.Rules)
+		}
+	}
+	return digests, nil
+}

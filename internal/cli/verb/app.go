@@ -1,0 +1,31 @@
+package verb
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go"
+
+	"lazaret/internal/natsconn"
+)
+
+func (a *App) Timeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, a.Conn.Timeout)
+}
+
+// App is what the commands share.
+type App struct {
+	Conn natsconn.Flags
+}
+
+// Operator runs f with an operator's connection, within the time that an
+// answer may take.
+func (a *App) Operator(ctx context.Context, f func(ctx context.Context, nc *nats.Conn) error) error {
+	nc, err := a.Conn.Connect("operator")
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	ctx, cancel := a.Timeout(ctx)
+	defer cancel()
+	return f(ctx, nc)
+}

@@ -1,0 +1,50 @@
+package verb
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/query"
+	"lazaret/streams"
+)
+
+func AskAuditor(ctx context.Context, nc *nats.Conn, req auditor.Request) (*auditor.Answer, error) {
+	ans := new(auditor.Answer)
+	return ans, query.Ask(ctx, nc, auditor.AskAudit, 0, req, ans)
+}
+
+// AskSnapshot asks the auditor of the log in dir for a snapshot. If there are several,
+// any of them may get a question.
+func AskSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*auditor.Answer, error) {
+	want := filepath.Base(filepath.Clean(dir)) + "-"
+	for range 64 {
+		ans, err := AskAuditor(ctx, nc, auditor.Request{Do: "snapshot"})
+		if err != nil || strings.HasPrefix(filepath.Base(ans.Dir), want) {
+			return ans, err
+		}
+		if err := os.RemoveAll(ans.Dir); err != nil {
+			return nil, fmt.Errorf("removing the snapshot of another auditor: %w", err)
+		}
+	}
+	return nil, fmt.Errorf("other auditors answer, and not the one that works on %s", dir)
+}
+
+// Lag is how many messages wait in the intake, and the ledger's last sequence.
+func Lag(ctx context.Context, js jetstream.JetStream) (waiting, last uint64, err error) {
+	in, err := js.Stream(ctx, streams.IntakeStream)
+	if err != nil {
+		return 0, 0, err
+	}
+	led, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return 0, 0, err
+	}
+	return in.CachedInfo().State.Msgs, led.CachedInfo().State.LastSeq, nil
+}

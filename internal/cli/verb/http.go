@@ -1,0 +1,32 @@
+package verb
+
+import (
+	"crypto/tls"
+	"fmt"
+
+	"github.com/spf13/pflag"
+)
+
+// HTTPFlags say where HTTP is served, and with which certificate.
+type HTTPFlags struct{ Listen, cert, key string }
+
+func (h *HTTPFlags) Bind(f *pflag.FlagSet, name, usage string) {
+	f.StringVar(&h.Listen, name, h.Listen, usage)
+	h.BindTLS(f)
+}
+
+func (h *HTTPFlags) BindTLS(f *pflag.FlagSet) {
+	f.StringVar(&h.cert, "http-cert", "", "certificate `FILE` (PEM): HTTP with TLS")
+	f.StringVar(&h.key, "http-key", "", "key `FILE` (PEM) of the certificate")
+}
+
+func (h *HTTPFlags) Tls() (*tls.Config, error) {
+	if h.cert == "" && h.key == "" {
+		return nil, nil
+	}
+	c, err := tls.LoadX509KeyPair(h.cert, h.key)
+	if err != nil {
+		return nil, fmt.Errorf("--http-cert and --http-key: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{c}, MinVersion: tls.VersionTLS12}, nil
+}

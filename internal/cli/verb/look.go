@@ -1,0 +1,49 @@
+package verb
+
+import (
+	"context"
+	"fmt"
+	"os/user"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// person is the operating system's name of the person at the terminal, for the log.
+func person() string {
+	u, err := user.Current()
+	if err != nil {
+		return "unknown"
+	}
+	return u.Username
+}
+
+// Looked records in the ledger that texts of a project which are marked above internal leave by
+// a command.
+func (a *App) Looked(ctx context.Context, project, command, what string, most beliefs.Sensitivity) error {
+	if most.Within(beliefs.Internal) {
+		return nil
+	}
+	l := &streams.Look{By: person(), Page: command, Path: streams.Clip(what, streams.MaxLookText-4), Ceiling: most}
+	body, err := streams.Marshal(streams.Control{ID: nuid.Next(), Project: project, Look: l})
+	if err != nil {
+		return err
+	}
+	err = a.Operator(ctx, func(ctx context.Context, nc *nats.Conn) error {
+		js, err := jetstream.New(nc)
+		if err != nil {
+			return err
+		}
+		_, err = js.Publish(ctx, streams.ControlSubject(streams.PartitionOf(project)), body)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the look at texts above %s cannot be recorded in the ledger: %w: start the pipeline, or ask "+
+			"without --ceiling %s", beliefs.Internal, err, most)
+	}
+	return nil
+}

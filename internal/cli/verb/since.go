@@ -1,0 +1,42 @@
+package verb
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// SinceFlag is a duration that may be in days: 7d.
+type SinceFlag time.Duration
+
+func (s *SinceFlag) Type() string { return "duration" }
+
+func (s *SinceFlag) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return time.Duration(*s).String()
+}
+
+func (s *SinceFlag) Set(v string) error {
+	d, err := time.ParseDuration(v)
+	if days, ok := strings.CutSuffix(v, "d"); ok {
+		var n uint64
+		n, err = strconv.ParseUint(days, 10, 16)
+		d = time.Duration(n) * 24 * time.Hour
+	}
+	if err != nil || d < 0 {
+		return fmt.Errorf("%q is no duration, such as 90m, 12h or 7d", v)
+	}
+	*s = SinceFlag(d)
+	return nil
+}
+
+// Start is when the flag's time begins; zero if it is not set.
+func (s SinceFlag) Start() time.Time {
+	if s == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(-time.Duration(s))
+}

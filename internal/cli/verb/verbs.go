@@ -1,0 +1,58 @@
+package verb
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// A List holds the commands of a package. Each file of the package adds the commands
+// that it defines.
+type List []entry
+
+type entry struct {
+	parent string // the command that it belongs to, such as "agent token"; "" for none
+	make   func(*App) *cobra.Command
+}
+
+// Add adds a command below the parent command; "" adds it to lazaret itself.
+func (l *List) Add(parent string, make func(*App) *cobra.Command) {
+	*l = append(*l, entry{parent, make})
+}
+
+// Root returns the command lazaret with all commands of the lists.
+func Root(lists ...List) *cobra.Command {
+	a := new(App)
+	root := &cobra.Command{
+		Use:   "lazaret",
+		Short: "Keeps what an AI agent read apart from what it believes",
+		Long: `Lazaret takes in what an agent observed, keeps what was read apart from what is
+believed, lets sentinels watch for poisoning, holds or refuses actions that lean
+on something suspicious, and keeps a log of it that an outsider can check.
+
+Exit codes: 0 good, 1 could not run, 2 a negative result, 3 incomplete,
+10 the verdict is hold, 11 the verdict is deny.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version(),
+	}
+	root.SetFlagErrorFunc(flagError)
+	a.Conn.Bind(root.PersistentFlags())
+	all := slices.Concat(lists...)
+	// A parent is added before the commands below it.
+	slices.SortStableFunc(all, func(x, y entry) int {
+		return len(strings.Fields(x.parent)) - len(strings.Fields(y.parent))
+	})
+	for _, e := range all {
+		parent, rest, err := root.Find(strings.Fields(e.parent))
+		if c := e.make(a); err != nil || len(rest) > 0 {
+			panic(fmt.Sprintf("the command %q is to be below %q, which no list has", c.Name(), e.parent))
+		} else {
+			parent.AddCommand(c)
+		}
+	}
+	explainArgs(root)
+	return root
+}
