@@ -207,6 +207,7 @@ func (c *Console) routes() http.Handler {
 		"GET /{$}":                               c.nowPage,
 		"GET /holds":                             c.holdsPage,
 		"GET /holds/{project}/{id}":              c.holdPage,
+		"GET /queue":                             c.queuePage,
 		"GET /alerts":                            c.alertsPage,
 		"GET /sessions":                          c.sessionsPage,
 		"GET /sessions/{project}/{session}":      c.sessionPage,

@@ -124,23 +124,9 @@ func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	v := &holdView{Hold: h, Event: h.Verdict.ID}
-	if h.Verdict.Reuses != "" {
-		v.Event = h.Verdict.Reuses
-	}
+	v, body := p.viewOf(h)
 	p.Title, p.Data = "Hold "+h.ID, v
-	body := bodyOf(h)
-	v.show(p, body)
-	if v.Hidden { // nor what it has in common with what was read
-		body, v.Instructions, v.Tools = "", "", nil
-	}
 	if h.State == streams.HoldOpen {
-		if err := holds.CheckShown(h); err != nil {
-			v.Unsafe = err.Error()
-		}
-		if v.Hidden {
-			v.Unsafe = "You may not see what is held, so you cannot sign for it."
-		}
 		mine := holds.LikenessOf(h)
 		for _, o := range c.index.openHolds(func(x string) bool { return x == project }) {
 			if holds.LikenessOf(&o) == mine {
@@ -161,6 +147,27 @@ func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
 	v.Quotes = c.quotes(r.Context(), p, h, body)
 	v.Drawing = c.drawPaths(p, h)
 	return "hold", nil
+}
+
+// viewOf is a hold with what is held, as the user sees it. The body is empty if the user may not
+// see it.
+func (p *page) viewOf(h *arbiter.Hold) (v *holdView, body string) {
+	v = &holdView{Hold: h, Event: cmp.Or(h.Verdict.Reuses, h.Verdict.ID)}
+	body = bodyOf(h)
+	v.show(p, body)
+	if v.Hidden { // nor what it has in common with what was read
+		body, v.Instructions, v.Tools = "", "", nil
+	}
+	if h.State != streams.HoldOpen {
+		return v, body
+	}
+	if err := holds.CheckShown(h); err != nil {
+		v.Unsafe = err.Error()
+	}
+	if v.Hidden {
+		v.Unsafe = "You may not see what is held, so you cannot sign for it."
+	}
+	return v, body
 }
 
 // bodyOf is what is held: of a settled hold, its beginning.

@@ -26,61 +26,119 @@
     return answer;
   };
 
-  // shown reads the held action off the page and returns its digest.
-  const shown = async () => {
-    const held = document.getElementById("held");
-    const part = (name) => document.querySelector(`[data-f="${name}"]`).textContent;
+  // shown reads the held action off a part of the page and returns its digest.
+  const shown = async (root) => {
+    const held = root.querySelector(".held");
+    const part = (name) => root.querySelector(`[data-f="${name}"]`).textContent;
     const body = part("body");
     const value = held.dataset.json === "true" ? JSON.parse(body) : body;
     const head = { project: part("project"), agent: part("agent"), session: part("session"), id: part("id") };
     const what = held.dataset.type === "memory" ? { ...head, key: part("key"), content: value } : { ...head, tool: part("tool"), args: value };
     return "sha256:" + hex(await sha256(canonical(what)));
   };
+  const differs = "what is shown is not what would be signed: sign with a key file, after lazaret holds show";
+
+  // assertion asks the authenticator for a signature of a text that ends with a line end.
+  const assertion = async (form, text) => {
+    const credentials = [...form.querySelectorAll("[data-credential]")].map((e) => e.dataset.credential);
+    const got = await navigator.credentials.get({ publicKey: {
+      challenge: await sha256(text), rpId: form.dataset.rp, userVerification: "required", timeout: 120000,
+      allowCredentials: credentials.map((c) => ({ type: "public-key", id: raw(c) })),
+    } });
+    const r = got.response;
+    return { text, credential: b64(got.rawId), auth_data: b64(r.authenticatorData), client_data: b64(r.clientDataJSON), signature: b64(r.signature) };
+  };
+
+  // clock returns a function that returns the time in ten minutes, by the server's clock.
+  const clock = (form) => {
+    const offset = Date.parse(form.dataset.now) - Date.now();
+    return () => new Date(Date.now() + offset + 10 * 60 * 1000).toISOString().replace(/\.\d+Z$/, "Z");
+  };
+
+  // decide signs a decision on the hold that root shows and d names, and sends it.
+  const decide = async (form, root, d, decision, expires, reason, levels) => {
+    const digest = await shown(root);
+    if (digest !== d.digest) throw new Error(differs);
+    const statement = {
+      action: digest, decision, hold: d.hold, project: d.project, revision: d.revision, v: "lazaret/approval/v1",
+      nonce: hex(crypto.getRandomValues(new Uint8Array(16))), expires,
+    };
+    if (levels) statement.levels = levels;
+    if (reason) statement.reason = reason;
+    const signed = await assertion(form, canonical(statement) + "\n");
+    const answer = await post("/holds/" + encodeURIComponent(d.project) + "/" + encodeURIComponent(d.hold), signed);
+    if (!answer.state) throw new Error(answer.text || (answer.error && answer.error.message) || "it was refused");
+    return answer;
+  };
+  const enable = (form, on) => form.querySelectorAll("button").forEach((b) => { b.disabled = !on; });
 
   const sign = document.getElementById("sign");
   if (sign) {
     const status = document.getElementById("signing");
-    const offset = Date.parse(sign.dataset.now) - Date.now();
-    const credentials = [...sign.querySelectorAll("[data-credential]")].map((e) => e.dataset.credential);
+    const expires = clock(sign);
     const say = (text, tone) => { status.textContent = text; status.className = "note " + (tone || ""); };
-    const buttons = (on) => sign.querySelectorAll("button").forEach((b) => { b.disabled = !on; });
-    shown().then((digest) => {
-      if (digest !== sign.dataset.digest) throw new Error("what is shown is not what would be signed: sign with a key file, after lazaret holds show");
+    shown(document).then((digest) => {
+      if (digest !== sign.dataset.digest) throw new Error(differs);
       status.textContent = "This page computed the digest of what it shows; it is the one that is signed.";
-      buttons(true);
+      enable(sign, true);
     }).catch((e) => say(e.message, "bad"));
     sign.addEventListener("submit", async (e) => {
       e.preventDefault();
-      buttons(false);
+      enable(sign, false);
       try {
-        const d = sign.dataset;
-        const statement = {
-          action: await shown(), decision: e.submitter.value, hold: d.hold, project: d.project, revision: d.revision, v: "lazaret/approval/v1",
-          nonce: hex(crypto.getRandomValues(new Uint8Array(16))),
-          expires: new Date(Date.now() + offset + 10 * 60 * 1000).toISOString().replace(/\.\d+Z$/, "Z"),
-        };
-        const levels = e.submitter.value === "approve" ? [...sign.elements].filter((f) => f.dataset.tool !== undefined) : [];
-        if (levels.length) statement.levels = Object.fromEntries(levels.map((f) => [f.dataset.tool, f.value]));
-        const reason = sign.elements.reason.value.trim();
-        if (reason) statement.reason = reason;
-        const text = canonical(statement) + "\n";
+        const chosen = e.submitter.value === "approve" ? [...sign.elements].filter((f) => f.dataset.tool !== undefined) : [];
+        const levels = chosen.length ? Object.fromEntries(chosen.map((f) => [f.dataset.tool, f.value])) : null;
         say("Your authenticator asks you.");
-        const got = await navigator.credentials.get({ publicKey: {
-          challenge: await sha256(text), rpId: d.rp, userVerification: "required", timeout: 120000,
-          allowCredentials: credentials.map((c) => ({ type: "public-key", id: raw(c) })),
-        } });
-        const r = got.response;
-        const answer = await post(location.pathname, {
-          text, credential: b64(got.rawId), auth_data: b64(r.authenticatorData), client_data: b64(r.clientDataJSON), signature: b64(r.signature),
-        });
-        if (!answer.state) throw new Error(answer.text || (answer.error && answer.error.message) || "it was refused");
+        const answer = await decide(sign, document, sign.dataset, e.submitter.value, expires(), sign.elements.reason.value.trim(), levels);
         say("The hold is " + answer.state + ", ledger entry " + answer.ledger_seq + ".", answer.state === "approved" ? "good" : "");
         status.dataset.state = answer.state;
         status.dataset.seq = answer.ledger_seq;
       } catch (err) {
         say(err.message, "bad");
-        buttons(true);
+        enable(sign, true);
       }
+    });
+  }
+
+  // A queue signs hold after hold. It stops at the first refusal, of the person or of the arbiter.
+  const all = document.getElementById("signall");
+  if (all) {
+    const status = document.getElementById("progress");
+    const expires = clock(all);
+    const say = (text, tone) => { status.textContent = text; status.className = "note " + (tone || ""); };
+    const left = () => [...document.querySelectorAll("#queue [data-hold]:not([data-done])")];
+    Promise.all(left().map(async (item) => {
+      if (await shown(item) !== item.dataset.digest) throw new Error(item.dataset.hold + ": " + differs);
+    })).then(() => {
+      const n = left().length;
+      status.textContent = n ? "This page computed the digests of what it shows; they are the ones that are signed." : "None of these holds can be signed here.";
+      enable(all, n > 0);
+    }).catch((e) => say(e.message, "bad"));
+    all.addEventListener("submit", async (e) => {
+      e.preventDefault();
+      enable(all, false);
+      const items = left();
+      let done = 0;
+      for (const item of items) {
+        const said = item.querySelector("[data-said]");
+        say("Hold " + (done + 1) + " of " + items.length + ": your authenticator asks you.");
+        item.scrollIntoView({ block: "nearest" });
+        try {
+          const answer = await decide(all, item, item.dataset, e.submitter.value, expires(), all.elements.reason.value.trim());
+          item.dataset.done = answer.state;
+          item.querySelector("[data-state]").textContent = answer.state;
+          said.textContent = "Ledger entry " + answer.ledger_seq + ".";
+          done++;
+        } catch (err) {
+          said.textContent = err.message;
+          say("Stopped at hold " + item.dataset.hold + ": " + err.message + " " + done + " of " + items.length + " are decided.", "bad");
+          status.dataset.stopped = item.dataset.hold;
+          enable(all, true);
+          return;
+        }
+      }
+      say("All " + done + " holds are decided.", "good");
+      status.dataset.finished = done;
     });
   }
 
