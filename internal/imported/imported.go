@@ -55,12 +55,13 @@ func (i *Item) Memory(session string) *streams.Memory {
 }
 
 // Stores are those whose exports can be read.
-func Stores() []string { return []string{"mem0", "letta", "zep"} }
+func Stores() []string { return []string{"mem0", "letta", "zep", "langgraph", "mcp"} }
 
 // Read reads an export: a JSON document, or one JSON value a line. It returns how
 // many records it passed over because they hold no text.
 func Read(store string, r io.Reader) (items []Item, empty int, err error) {
-	read := map[string]func(json.RawMessage) ([]Item, error){"mem0": mem0, "letta": letta, "zep": zep}[store]
+	read := map[string]func(json.RawMessage) ([]Item, error){"mem0": mem0, "letta": letta, "zep": zep,
+		"langgraph": langgraph, "mcp": mcp}[store]
 	if read == nil {
 		return nil, 0, fmt.Errorf("unknown store %q: use one of %v", store, Stores())
 	}
@@ -292,6 +293,78 @@ func zep(d json.RawMessage) ([]Item, error) {
 		out = append(out, i)
 	}
 	return out, nil
+}
+
+// langgraph reads items of a LangGraph store: results of search, lists, or one item a line.
+// https://langchain-ai.github.io/langgraph/cloud/reference/api/api_ref.html#tag/store
+func langgraph(d json.RawMessage) ([]Item, error) {
+	records, ok := list(d, "items")
+	if !ok {
+		records = []json.RawMessage{d}
+	}
+	var out []Item
+	for n, r := range records {
+		var item struct {
+			Namespace []string        `json:"namespace"`
+			Key       string          `json:"key"`
+			Value     json.RawMessage `json:"value"`
+			Created   string          `json:"created_at"`
+			Updated   string          `json:"updated_at"`
+		}
+		if err := exact(r, &item); err != nil || item.Key == "" || item.Value == nil {
+			return nil, fmt.Errorf("record %d is no item of a LangGraph store: it needs namespace, key and value", n+1)
+		}
+		out = append(out, Item{ID: strings.Join(append(item.Namespace, item.Key), "/"), Kind: "item",
+			Content: textOf(item.Value), From: instant(cmp.Or(item.Updated, item.Created))})
+	}
+	return out, nil
+}
+
+// textOf is a value as text: a text itself, the text of an object with no other member, or the value as JSON.
+func textOf(v json.RawMessage) string {
+	var text string
+	if json.Unmarshal(v, &text) == nil {
+		return text
+	}
+	var o map[string]json.RawMessage
+	if json.Unmarshal(v, &o) == nil && len(o) == 1 {
+		for _, in := range o {
+			if json.Unmarshal(in, &text) == nil {
+				return text
+			}
+		}
+	}
+	return string(v)
+}
+
+// mcp reads the file of the MCP memory server: entities and relations of a graph, one a line.
+// https://github.com/modelcontextprotocol/servers/tree/main/src/memory
+func mcp(d json.RawMessage) ([]Item, error) {
+	var r struct {
+		Type         string   `json:"type"`
+		Name         string   `json:"name"`
+		EntityType   string   `json:"entityType"`
+		Observations []string `json:"observations"`
+		From         string   `json:"from"`
+		To           string   `json:"to"`
+		RelationType string   `json:"relationType"`
+	}
+	if err := exact(d, &r); err != nil {
+		return nil, fmt.Errorf("it is no entity and no relation: %w", err)
+	}
+	switch {
+	case r.Type == "entity" && r.Name != "":
+		var out []Item
+		for n, o := range r.Observations {
+			out = append(out, Item{ID: fmt.Sprintf("%s/%d", r.Name, n), Kind: "observation",
+				Content: r.Name + " (" + r.EntityType + "): " + o})
+		}
+		return out, nil
+	case r.Type == "relation" && r.From != "" && r.To != "":
+		text := r.From + " " + r.RelationType + " " + r.To
+		return []Item{{ID: text, Kind: "relation", Content: text}}, nil
+	}
+	return nil, fmt.Errorf("its type is %q: use entity with name, or relation with from and to", streams.Clip(r.Type, 40))
 }
 
 // instant reads a time as the stores write it; what cannot be read is none.

@@ -20,6 +20,10 @@ func TestExportsAreRead(t *testing.T) {
 		"letta-passages.json": "passage passage-1: Sarah moved to Oslo. 2026-05-01..\n0 empty",
 		"zep.json": "fact e1: Emily works at Acme 2026-01-01..2026-06-01\nsummary n1: Emily is an engineer. " +
 			"..\nepisode p1: Emily: I joined Acme. ..\n0 empty",
+		"langgraph.json": "item memories/ana/k1: Ana prefers tea. 2026-02-04..\n" +
+			`item memories/ana/k2: {"city": "Oslo", "since": 2024} 2026-02-05..` + "\n1 empty",
+		"mcp.json": "observation Ana/0: Ana (person): prefers tea ..\nobservation Ana/1: Ana (person): lives in Oslo ..\n" +
+			"relation Ana works_at Acme: Ana works_at Acme ..\n0 empty",
 	} {
 		f, err := os.Open("testdata/" + file)
 		if err != nil {
@@ -69,6 +73,13 @@ func TestOtherShapesOfAnExport(t *testing.T) {
 		{"zep", `{"edges":"x"}`, 0, "no edges"},
 		{"zep", `[{"fact":"a"}]`, 0, "needs a uuid"},
 		{"zep", `{}`, 0, "no memories of zep"},
+		{"langgraph", `{"namespace":["a"],"key":"k","value":"a"}`, 1, ""},
+		{"langgraph", `[{"namespace":["a"],"key":"k"}]`, 0, "needs namespace"},
+		{"langgraph", `{"items":[]}`, 0, "no memories of langgraph"},
+		{"mcp", `{"type":"entity","name":"A","entityType":"x","observations":[]}`, 0, "no memories of mcp"},
+		{"mcp", `{"type":"entity","observations":["a"]}`, 0, "entity with name"},
+		{"mcp", `{"type":"relation","from":"a"}`, 0, "from and to"},
+		{"mcp", `[1]`, 0, "no entity"},
 		{"pinecone", `{}`, 0, "unknown store"},
 	} {
 		items, _, err := imported.Read(c.store, strings.NewReader(c.text))
@@ -93,7 +104,8 @@ func TestAnItemIsTheSameEventAgain(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	for _, store := range imported.Stores() {
 		for _, s := range []string{`{"results":[{"id":"1","memory":"a"}]}`, `{"blocks":[{"label":"h","value":"v"}]}`,
-			`{"edges":[{"uuid":"1","fact":"a"}]}`, "[]", "{}\n{}"} {
+			`{"edges":[{"uuid":"1","fact":"a"}]}`, `{"items":[{"key":"k","value":{"a":"b"}}]}`,
+			`{"type":"entity","name":"a","observations":["b"]}`, "[]", "{}\n{}"} {
 			f.Add(store, s)
 		}
 	}

@@ -186,7 +186,7 @@ func itemsIn(body jsontext.Value, list string, fields []string) (items []*item, 
 		switch in := o[list]; in.Kind() {
 		case '[':
 			err = json.Unmarshal(in, &values)
-		case '"':
+		case '"', '{':
 			values = []jsontext.Value{in}
 		case 'n':
 			values = nil

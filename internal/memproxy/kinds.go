@@ -15,9 +15,15 @@ type route struct {
 }
 
 type write struct {
-	list   string // member of the body with the items; empty: the body is the item
+	list   string // member of the body with the items, or with one; empty: the body is the item
 	text   []string
 	delete bool // the path or the body names the memory to delete
+	// own says that only the user and the operator may: the request deletes many memories at once.
+	own bool
+	// form says that the body is a form with files instead of JSON. list is the name of the files.
+	form bool
+	// bare is proposed for a body without a text: the request makes the store change its memories by itself.
+	bare string
 	// key are the members of the body that name a memory, in addition to the path.
 	key []string
 	// reread is the path of a memory by its id. It is set if the store may have rewritten
@@ -39,6 +45,8 @@ var (
 	facts      = &read{"facts", []string{"fact"}}
 	named      = []string{"namespace", "key"}
 	itemsFound = &read{"items", []string{"value"}}
+	forgets    = []string{"everything", "memoryOnly", "memory_only", "dataset", "datasetId", "dataset_id", "dataId", "data_id"}
+	recalled   = []string{"answer", "text", "content", "search_result"}
 )
 
 // kinds are the stores with a known HTTP interface.
@@ -67,6 +75,15 @@ var kinds = map[string][]route{
 		{"GET /store/items", nil, &read{"", []string{"value"}}},
 		{"DELETE /store/items", &write{delete: true, key: named}, done},
 		{"POST /store/items/search", nil, itemsFound},
+	},
+	// The server of Cognee. It turns texts into a graph, and answers in the words of its model.
+	"cognee": {
+		{"POST /api/v1/remember", &write{list: "data", text: []string{"content"}, form: true}, done},
+		{"POST /api/v1/remember/entry", &write{list: "entry", text: recalled}, done},
+		{"POST /api/v1/recall", nil, &read{"", recalled}},
+		{"GET /api/v1/recall", nil, &read{"", recalled}},
+		{"POST /api/v1/improve", &write{text: []string{"data"}, bare: "(enriched by the store)"}, done},
+		{"POST /api/v1/forget", &write{delete: true, own: true, key: forgets}, done},
 	},
 }
 

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,14 +126,16 @@ type exchange struct {
 	ctx    context.Context
 	head   streams.Head
 	origin beliefs.Origin
-	body   []byte
+	body   []byte // as JSON
+	form   []byte // the same as a form, if the store takes one
+	kind   string // media type of what is sent on
 }
 
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 	ctx, cancel := context.WithTimeout(r.Context(), MaxTime)
 	defer cancel()
 	r = r.WithContext(ctx)
-	x, err := p.exchange(w, r)
+	x, err := p.exchange(w, r, rt)
 	if err != nil {
 		refuse(w, err)
 		return
@@ -144,7 +147,11 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 			return
 		}
 	}
-	res, body, err := x.send(r.Method, r.URL.Path, r.URL.RawQuery, x.body)
+	sent := x.body
+	if x.form != nil {
+		sent = x.form
+	}
+	res, body, err := x.send(r.Method, r.URL.Path, r.URL.RawQuery, sent)
 	if err != nil {
 		// The error may repeat what the store sent, and that is not judged.
 		p.Log.Warn("the store did not answer", "err", err)
@@ -171,7 +178,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 }
 
 // exchange checks a request and reads its body.
-func (p *proxy) exchange(w http.ResponseWriter, r *http.Request) (*exchange, error) {
+func (p *proxy) exchange(w http.ResponseWriter, r *http.Request, rt *route) (*exchange, error) {
 	// The Host of a page whose name was rebound to this machine is that name.
 	if r.Header.Get("Origin") != "" || !loopback(r.Host) {
 		return nil, &refusal{http.StatusForbidden, "requests of web pages are refused", streams.Hold, ""}
@@ -206,10 +213,20 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request) (*exchange, err
 	if len(x.body) == 0 {
 		return x, nil
 	}
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if rt.write != nil && rt.write.form {
+		if err != nil || kind != "multipart/form-data" || r.Header.Get("Content-Encoding") != "" {
+			return nil, bad("the body is no plain multipart/form-data")
+		}
+		if err := x.readForm(rt.write.list, params["boundary"]); err != nil {
+			return nil, bad("%v", err)
+		}
+		return x, nil
+	}
 	if err != nil || kind != "application/json" || r.Header.Get("Content-Encoding") != "" {
 		return nil, bad("the body is no plain application/json")
 	}
+	x.kind = "application/json" // in no other charset than it is judged in
 	// The proxy and the store could read different values of two members with one name.
 	if !jsontext.Value(x.body).IsValid() {
 		return nil, bad("the body is malformed JSON, or a name stands twice in an object of it")
@@ -220,8 +237,14 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request) (*exchange, err
 // propose proposes each text of a write. It returns the beliefs that they became.
 func (x *exchange) propose(wr *write) (parents []string, err error) {
 	texts, err := x.written(wr)
+	if r := (*refusal)(nil); errors.As(err, &r) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, &refusal{http.StatusBadRequest, err.Error(), streams.Hold, ""}
+	}
+	if wr.bare != "" && !slices.ContainsFunc(texts, func(t written) bool { return t.text != "" }) {
+		texts = []written{{text: wr.bare}}
 	}
 	asked := 0
 	for _, t := range texts {
@@ -259,6 +282,10 @@ func (x *exchange) written(wr *write) ([]written, error) {
 	key, err := x.key(wr, "")
 	if err != nil {
 		return nil, err
+	}
+	if wr.own && x.origin != beliefs.OriginUser && x.origin != beliefs.OriginSystem {
+		return nil, &refusal{http.StatusForbidden, fmt.Sprintf("%s deletes whole sets of memories, which only the user and "+
+			"the operator may: the origin is %q, set the header %s", x.r.URL.Path, x.origin, HeaderOrigin), streams.Hold, ""}
 	}
 	if wr.delete {
 		return []written{{"(deleted)", key}}, nil
@@ -302,7 +329,7 @@ func around(body jsontext.Value, list string) (string, error) {
 
 // key names the memory, or a part of the memory, that a write replaces. It is empty for a new memory.
 func (x *exchange) key(wr *write, part string) (string, error) {
-	if x.r.Method == http.MethodPost {
+	if x.r.Method == http.MethodPost && !wr.delete {
 		return "", nil
 	}
 	key := x.Kind + ":"
@@ -321,7 +348,12 @@ func (x *exchange) key(wr *write, part string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		key += "/" + text
+		switch {
+		case x.r.Method != http.MethodPost: // the members are always there
+			key += "/" + text
+		case text != "":
+			key += "/" + name + "=" + text
+		}
 	}
 	if len(key) > streams.MaxNameLen { // a clipped name could be that of another memory
 		sum := sha256.Sum256([]byte(key))
@@ -466,9 +498,10 @@ func (x *exchange) send(method, at, query string, body []byte) (*http.Response, 
 			req.Header[name] = v
 		}
 	}
-	if len(body) > 0 { // in no other charset than it was judged in
-		req.Header.Set("Content-Type", "application/json")
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", x.kind)
 	}
+	req.Header.Set("Accept", "application/json") // a stream of events could not be judged as a whole
 	res, err := x.http.Do(req)
 	if err != nil {
 		return nil, nil, err

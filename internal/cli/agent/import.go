@@ -75,7 +75,7 @@ a repeat and changes nothing. Exit 0 when all were taken in, 10 when some are he
 	// The same session each time: a repeat has the same bytes.
 	c.Flags().Lookup("session").DefValue, s.Session = "import", "import"
 	c.Flags().StringVar(&f.Where, "where", "", "list only what this Expr `EXPRESSION` over the JSON fields holds for")
-	c.Flags().StringVar(&from, "from", "", "the `STORE` that exported it: mem0, letta, zep")
+	c.Flags().StringVar(&from, "from", "", "the `STORE` that exported it: mem0, letta, zep, langgraph, mcp")
 	c.Flags().BoolVar(&dry, "dry-run", false, "only show what would be proposed")
 	c.MarkFlagRequired("from")
 	return c
