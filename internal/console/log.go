@@ -2,12 +2,16 @@ package console
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
 
 	"lazaret/internal/auditor"
 	"lazaret/internal/query"
@@ -25,7 +29,19 @@ type logView struct {
 	Project string
 	Entry   string
 	Proof   *proven
-	Why     string // there is no proof
+	Why     string   // there is no proof
+	Keys    []string // of the log, pinned
+	Kept    string   // an earlier checkpoint to compare the head with
+	Heads   *heads
+	WhyNot  string // the heads cannot be compared
+}
+
+// heads are two checkpoints of the log, with the hashes from which a browser sees whether one
+// log extends the other.
+type heads struct {
+	Kept, Now string
+	Path      []string // base64
+	Agree     bool     // as this program sees it
 }
 
 // proven is a proof that was verified here.
@@ -35,6 +51,7 @@ type proven struct {
 	Origin    string
 	Signers   []string
 	File, URL string
+	Text      string // the proof itself
 }
 
 func (c *Console) logPage(r *http.Request, p *page) (string, error) {
@@ -55,6 +72,20 @@ func (c *Console) logPage(r *http.Request, p *page) (string, error) {
 			v.Leaves = append(v.Leaves, l)
 		}
 	}
+	trust, err := keys.LoadTrust(filepath.Join(c.cfg.Data, keys.TrustFile))
+	if err != nil {
+		return "", err
+	}
+	for _, k := range trust.Pins() {
+		if slices.Contains(k.Roles, keys.RoleAuditor) {
+			v.Keys = append(v.Keys, k.Key)
+		}
+	}
+	if v.Kept = q.Get("kept"); v.Kept != "" {
+		if v.Heads, err = c.compareHeads(r.Context(), trust, v.Kept); err != nil {
+			v.WhyNot = err.Error()
+		}
+	}
 	if v.Entry == "" {
 		return "log", nil
 	}
@@ -66,9 +97,41 @@ func (c *Console) logPage(r *http.Request, p *page) (string, error) {
 		v.Why = err.Error()
 		return "log", nil
 	}
+	v.Proof.Text = text
 	v.Proof.URL = "/log/proof?" + r.URL.RawQuery
 	v.Proof.File = fmt.Sprintf("%d.tlog-proof", v.Proof.Leaf.Index)
 	return "log", nil
+}
+
+// compareHeads gets what shows that the log extends a checkpoint that somebody kept.
+func (c *Console) compareHeads(ctx context.Context, trust *keys.Trust, kept string) (*heads, error) {
+	kept = strings.TrimRight(strings.ReplaceAll(kept, "\r\n", "\n"), "\n") + "\n"
+	vs := trust.Verifiers(keys.RoleAuditor)
+	old, err := chain.OpenCheckpoint([]byte(kept), vs)
+	if err != nil {
+		return nil, fmt.Errorf("the kept checkpoint: %w", err)
+	}
+	view, err := chain.NewView(ctx, auditor.Remote{Conn: c.cfg.Conn}, vs)
+	if err != nil {
+		return nil, err
+	}
+	h := &heads{Kept: kept, Now: string(view.Note)}
+	if _, err := view.Consistent(old); err == nil {
+		h.Agree = true
+	} else if old.Origin != view.Origin || old.Size > view.Size {
+		return nil, err
+	}
+	if old.Size == 0 {
+		return h, nil
+	}
+	path, err := tlog.ProveTree(view.Size, old.Size, view.Hashes())
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range path {
+		h.Path = append(h.Path, base64.StdEncoding.EncodeToString(x[:]))
+	}
+	return h, nil
 }
 
 // prove asks the auditor for the proof of an entry: a position in the ledger, or the id of
