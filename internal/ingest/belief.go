@@ -205,6 +205,9 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	if err := f.judged(st, e.Project, v); err != nil {
 		return err
 	}
+	if err := f.lookedUp(st, e.Project, v); err != nil {
+		return err
+	}
 	if v.Resolved != nil && v.Resolved.Accepted != nil && v.Verdict == streams.Allow {
 		return noteAccepted(st, e.Project, v.Resolved.Accepted)
 	}

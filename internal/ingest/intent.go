@@ -80,8 +80,9 @@ func (f *Fold) relate(st *stage.State, project string, e *streams.ActionEntry) e
 	return nil
 }
 
-// noteCall marks the user's requests that a call looks up. It also stores whether the user
-// named a value of a tool's last call. Such a value names the source of the tool's result.
+// noteCall notes which of the user's requests a call looks up, until its verdict. It also
+// stores whether the user named a value of a tool's last call. Such a value names the source
+// of the tool's result.
 func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry) error {
 	if e.Session == "" {
 		return nil
@@ -90,13 +91,14 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 	if err != nil {
 		return err
 	}
-	if said.Look(e.Tool, arguments(e.Args)) {
-		if err := st.Set(requestsKey(project, e.Agent, e.Session), said.AppendRequests(nil)); err != nil {
+	args := arguments(e.Args)
+	if keys := said.Looks(e.Tool, args); len(keys) > 0 {
+		if err := noteLook(st, project, e, keys); err != nil {
 			return err
 		}
 	}
 	key := stage.Key(keyIntent, project, e.Agent, e.Session, e.Tool)
-	if e.Intent != nil && len(e.Intent.Values) > 0 {
+	if said.Named("", args) {
 		return st.Set(key, []byte{1})
 	}
 	if _, ok, err := st.Get(key); err != nil || !ok {
@@ -105,13 +107,63 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 	return st.Delete(key)
 }
 
+// look is a call that looks up requests of the user, before its verdict.
+type look struct {
+	ID   string   `json:"id"`
+	Keys []uint32 `json:"keys"`
+}
+
+// maxLooks bounds the calls of a session that wait for a verdict. The oldest is dropped.
+const maxLooks = 16
+
+func looksKey(project, agent, session string) []byte {
+	return stage.Key(keyIntent, project, agent, session, "", "looks")
+}
+
+func noteLook(st *stage.State, project string, e *streams.ActionEntry, keys []uint32) error {
+	key := looksKey(project, e.Agent, e.Session)
+	var waiting []look
+	if _, err := st.Load(key, &waiting); err != nil {
+		return err
+	}
+	waiting = append(waiting, look{e.ID, keys})
+	return st.Put(key, waiting[max(0, len(waiting)-maxLooks):])
+}
+
+// lookedUp marks the requests that an allowed call looks up. A call that is held was not
+// carried out, and says nothing.
+func (f *Fold) lookedUp(st *stage.State, project string, v *streams.VerdictEntry) error {
+	if v.Type != streams.TypeAction || v.Verdict != streams.Allow || v.Session == "" {
+		return nil
+	}
+	key := looksKey(project, v.Agent, v.Session)
+	var waiting []look
+	if ok, err := st.Load(key, &waiting); err != nil || !ok {
+		return err
+	}
+	i := slices.IndexFunc(waiting, func(l look) bool { return l.ID == v.ID })
+	if i < 0 {
+		return nil
+	}
+	said, err := f.userSaid(st, project, v.Agent, v.Session)
+	if err != nil {
+		return err
+	}
+	if said.Look(waiting[i].Keys) {
+		if err := st.Set(requestsKey(project, v.Agent, v.Session), said.AppendRequests(nil)); err != nil {
+			return err
+		}
+	}
+	return st.Put(key, slices.Delete(waiting, i, i+1))
+}
+
 // userNamed reports whether the user named the source of an observation.
 func (f *Fold) userNamed(st *stage.State, a streams.Address, session string, o *streams.Observation) (bool, error) {
 	said, err := f.userSaid(st, a.Project, a.Agent, session)
 	if err != nil || len(said.Words) == 0 {
 		return false, err
 	}
-	if intent.Named(said.Words, o.Source, arguments(o.Args)) {
+	if said.Named(o.Source, arguments(o.Args)) {
 		return true, nil
 	}
 	if o.Tool == "" {

@@ -83,3 +83,26 @@ func TestWhatTheUserPastesNamesNothing(t *testing.T) {
 		t.Errorf("%+v", e.Intent)
 	}
 }
+
+// A lookup that was held was not carried out: it does not say which thing the user means.
+func TestOnlyALookupThatWasCarriedOutAnswersARequest(t *testing.T) {
+	h := intentOf{newHouse(t, offline(t)), "s1"}
+	h.observe(beliefs.OriginUser, "u1", "", "Please pay the bill in march-bill.txt.")
+	pay := func(id string) string {
+		t.Helper()
+		e := h.act(id, "pay_bill", `{"to":"GB33BUKB20201555555555"}`)
+		if e.Intent == nil {
+			t.Fatal("no relation")
+		}
+		return e.Intent.Other
+	}
+	read := h.act("a1", "read_file", `{"path":"march-bill.txt"}`)
+	h.judge(read, heldFor(floor))
+	if pay("a2") == "" {
+		t.Error("a held lookup counts")
+	}
+	h.judge(read, streams.VerdictEntry{Resolved: new(streams.Resolved)})
+	if at := pay("a3"); at != "" {
+		t.Errorf("an approved lookup does not count: %s", at)
+	}
+}

@@ -78,6 +78,9 @@ func Say(words []uint32, said string) []uint32 {
 	}
 	for _, c := range f.Carriers {
 		words = append(words, Hash(string(c.Kind)+":"+c.Value))
+		if c.Kind == text.Email {
+			words = append(words, given(c.Value))
+		}
 	}
 	words = appendDeeds(words, fields)
 	words = Distinct(words)
@@ -202,9 +205,19 @@ func (c *Call) asked(words []uint32, value bool) bool {
 	return act && 2*things >= len(c.Things)
 }
 
+// given is the word for an address that the user wrote in full, by what stands before the @.
+func given(address string) uint32 {
+	local, _, _ := strings.Cut(address, "@")
+	return Hash("\x00given" + strings.Join(SplitName(local), " "))
+}
+
 // owner reports whether words name whose mail address it is: all words of three
-// letters or more before the @, and at least one.
+// letters or more before the @, and at least one. If the user wrote an address of the same
+// owner in full, another one is not the owner's.
 func owner(words []uint32, address string) bool {
+	if Has(words, given(address)) {
+		return false
+	}
 	local, _, _ := strings.Cut(address, "@")
 	n := 0
 	for _, w := range SplitName(local) {
@@ -218,15 +231,31 @@ func owner(words []uint32, address string) bool {
 	return n > 0
 }
 
+// amounts are words of parameters that say how much is returned, and not what.
+var amounts = set("limit count max min size number num top page offset per days")
+
 // Named reports whether the user's words name where a content came from: its
-// source, or a value that was passed to the call that returned it.
-func Named(words []uint32, source string, args map[string]any) bool {
-	if len(words) == 0 {
+// source, or a value that was passed to the call that returned it. The value has to name a
+// single thing: a search for a word of the user's returns whatever holds that word.
+func (s *Said) Named(source string, args map[string]any) bool {
+	if len(s.Words) == 0 {
 		return false
 	}
 	values := ReadValues(args)
 	if source != "" {
 		values = append(values, readValue("", path.Base(source)))
 	}
-	return slices.ContainsFunc(values, func(v Value) bool { return !v.Prose && len(v.Tokens) > 0 && v.In(words) })
+	return slices.ContainsFunc(values, s.names)
+}
+
+// names reports whether a value names a single thing that the user named: a name of two
+// words or more, a date, an address, a file, or a word that stands as a name in a request.
+func (s *Said) names(v Value) bool {
+	if v.Prose || len(v.Tokens) == 0 || !v.In(s.Words) || slices.ContainsFunc(SplitName(v.Path), func(w string) bool {
+		return amounts[w]
+	}) {
+		return false
+	}
+	return v.distinctive() || v.Date != nil || v.address() ||
+		slices.ContainsFunc(s.Requests, func(q Ask) bool { return Count(q.Named, v.Tokens) > 0 })
 }

@@ -31,6 +31,8 @@ func TestPromiseAnActIsAskedForInOtherWords(t *testing.T) {
 		{"Cancel my meeting on Friday.", "delete_meeting", nil, true},
 		{"Read the file notes.txt.", "delete_file", nil, false},
 		{"What does the hotel cost?", "book_hotel", nil, false},
+		{"Exchange the lamp of my order, please.", "exchange_delivered_order_items", nil, true},
+		{"Where is my order?", "exchange_delivered_order_items", nil, false},
 	} {
 		if got := relate(x.said, x.tool, x.args, "").Asked; got != x.asked {
 			t.Errorf("%q asks for %s: %v", x.said, x.tool, got)
@@ -54,8 +56,23 @@ func TestPromiseValuesAreNamedByTheirWordsAndAddressesByTheirOwner(t *testing.T)
 	}
 }
 
+// Somebody else's address with the same name is not the one that the user gave.
+func TestAnAddressThatTheUserGaveIsTheOwnersOnlyOne(t *testing.T) {
+	for said, named := range map[string]bool{
+		"Send the notes to Jo Bell.":                                    true,
+		"Send the notes to jo.bell@corp.example.":                       false,
+		"Send the notes to Jo Bell, whose address is jo.bell@a.example": false,
+	} {
+		r := relate(said, "send_email", map[string]any{"to": "jo.bell@evil.example"}, "jo.bell@evil.example")
+		if got := len(r.Carriers) == 1; got != named {
+			t.Errorf("%q: %v", said, r.Carriers)
+		}
+	}
+}
+
 func TestASourceIsNamedByItsFileOrByWhatWasPassedToItsCall(t *testing.T) {
-	words := intent.Say(nil, "Do what the list in todo-may.txt says.")
+	var said intent.Said
+	said.Add("Do what the list in todo-may.txt says. Find the mails about the invoice from Dora, 10 of them.")
 	for _, x := range []struct {
 		source string
 		args   map[string]any
@@ -65,14 +82,17 @@ func TestASourceIsNamedByItsFileOrByWhatWasPassedToItsCall(t *testing.T) {
 		{"", map[string]any{"name": "todo-may.txt"}, true},
 		{"/home/me/other.txt", map[string]any{"name": "other.txt"}, false},
 		{"", nil, false},
+		{"", map[string]any{"query": "Dora"}, true},
+		// Whatever holds a common word or a number may be returned.
+		{"", map[string]any{"query": "invoice", "limit": 10.0}, false},
 	} {
-		if got := intent.Named(words, x.source, x.args); got != x.named {
+		if got := said.Named(x.source, x.args); got != x.named {
 			t.Errorf("%+v: %v", x, got)
 		}
 	}
 }
 
-// Later words take nothing back: a relation only grows.
+// Later words take nothing back but the owner of an address that the user then gives in full.
 func TestWordsAreOnlyAdded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.String().Draw(t, "a"), rapid.String().Draw(t, "b")

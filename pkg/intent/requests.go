@@ -48,6 +48,9 @@ var (
 	// thing.
 	counted = set("of for under over than about at in on to by from with until between and or is are be the a an " +
 		"next last first top up least most x")
+	// more are words for receivers that a request does not name one by one.
+	more = set("everyone everybody everyone's others other all each list team group both cc rest members participants " +
+		"attendees colleagues customers clients people staff them")
 	days = set("monday tuesday wednesday thursday friday saturday sunday")
 )
 
@@ -102,8 +105,9 @@ func request(raw []string) *Ask {
 		}
 	}
 	r.Words = Distinct(appendDeeds(r.Words, fields))
-	quote := false
+	quote, receiver, others := false, false, false
 	for i, w := range raw {
+		others = others || more[bare(fields[i])]
 		opens := strings.IndexAny(w, "\"'“‘`") == 0
 		quote = quote || opens
 		if !quote && !names(raw, fields, i) {
@@ -111,6 +115,7 @@ func request(raw []string) *Ask {
 		}
 		if strings.ContainsAny(w, "@") || strings.Contains(w, "://") {
 			r.Named = append(r.Named, Hash(fields[i]))
+			receiver = receiver || !strings.Contains(w, "://")
 		} else {
 			for _, part := range SplitName(fields[i]) {
 				if s := Stem(part); !dull[s] {
@@ -126,10 +131,17 @@ func request(raw []string) *Ask {
 	if len(r.Words) == 0 {
 		return nil
 	}
+	if receiver && !others {
+		r.Words = Distinct(append(r.Words, onlyReceiver))
+	}
 	r.Named = Distinct(r.Named)
 	r.Words, r.Named = r.Words[:min(len(r.Words), maxAsked)], r.Named[:min(len(r.Named), maxAsked)]
 	return r
 }
+
+// onlyReceiver stands among the words of a request that gives the address of its receiver and
+// speaks of no other one.
+var onlyReceiver = Hash("\x00receiver")
 
 // names reports whether a word of the user names a single thing.
 func names(raw, fields []string, i int) bool {
@@ -205,6 +217,9 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 			strangers++
 		}
 	}
+	if at := s.otherReceiver(c, r, parties); at != "" {
+		return at
+	}
 	// In a payment the receiver decides, whatever else the user named.
 	decided := Count(guarded, c.Deeds) > 0 && strangers > 0
 	if r.Carriers != nil && !decided {
@@ -226,7 +241,7 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	some := false
 	for i := range s.Requests {
 		q := &s.Requests[i]
-		if Count(q.Words, c.Deeds) == 0 && !c.asked(q.Words, false) && !c.topical(q.Words) {
+		if !q.asks(c) {
 			continue
 		}
 		if q.Looked || len(q.Named) == 0 && Count(guarded, c.Deeds) == 0 || !decided && q.touches(c.Values) {
@@ -238,6 +253,43 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 		return ""
 	}
 	return at
+}
+
+// otherReceiver returns the path of an argument with the address of somebody whom the user did
+// not name, if each request for such an act gives the address that it is for. Nothing that
+// was read is asked for another one then.
+func (s *Said) otherReceiver(c *Call, r *Relation, parties []text.Carrier) string {
+	for i := range c.Values {
+		v := &c.Values[i]
+		stranger := v.address() && slices.ContainsFunc(parties, func(x text.Carrier) bool {
+			return x.Kind == text.Email && strings.EqualFold(v.Text, x.Value) &&
+				!slices.Contains(r.Carriers, string(x.Kind)+":"+x.Value)
+		})
+		if !stranger {
+			continue
+		}
+		some := false
+		for j := range s.Requests {
+			q := &s.Requests[j]
+			if !q.asks(c) {
+				continue
+			}
+			if !Has(q.Words, onlyReceiver) {
+				return ""
+			}
+			some = true
+		}
+		if some {
+			return cmp.Or(v.Path, ".")
+		}
+		return ""
+	}
+	return ""
+}
+
+// asks reports whether a request is one for such an act.
+func (q *Ask) asks(c *Call) bool {
+	return Count(q.Words, c.Deeds) > 0 || c.asked(q.Words, false) || c.topical(q.Words)
 }
 
 // names reports whether the request names most of a value of the call.
@@ -282,23 +334,43 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier)
 	return r
 }
 
-// Look marks the requests whose values a reading call passes on. It reports whether a mark
-// was added.
-func (s *Said) Look(tool string, args map[string]any) bool {
+// Looks returns the keys of the requests whose values a reading call passes on, without those
+// that are marked.
+func (s *Said) Looks(tool string, args map[string]any) (keys []uint32) {
 	if ReadCall(tool, "").changes() {
-		return false
+		return nil
 	}
-	values, changed := ReadValues(args), false
+	values := ReadValues(args)
 	for i := range s.Requests {
 		q := &s.Requests[i]
-		if q.Looked {
-			continue
+		if !q.Looked && (q.names(values) ||
+			slices.ContainsFunc(values, func(v Value) bool { return v.Date == nil && v.In(q.Words) })) {
+			keys = append(keys, q.key())
 		}
-		if q.names(values) || slices.ContainsFunc(values, func(v Value) bool { return v.Date == nil && v.In(q.Words) }) {
+	}
+	return keys
+}
+
+// Look marks the requests with these keys. It reports whether a mark was added.
+func (s *Said) Look(keys []uint32) (changed bool) {
+	for i := range s.Requests {
+		if q := &s.Requests[i]; !q.Looked && slices.Contains(keys, q.key()) {
 			q.Looked, changed = true, true
 		}
 	}
 	return changed
+}
+
+// key identifies a request by its words.
+func (q *Ask) key() uint32 {
+	h := uint32(FNVBasis)
+	for _, w := range q.Words {
+		for range 4 {
+			h = (h ^ w&0xff) * FNVPrime
+			w >>= 8
+		}
+	}
+	return h
 }
 
 // AppendRequests appends the requests to b.

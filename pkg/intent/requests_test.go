@@ -15,7 +15,7 @@ func other(said string, reads map[string]map[string]any, tool string, args map[s
 	s := new(intent.Said)
 	s.Add(said)
 	for t, a := range reads {
-		s.Look(t, a)
+		s.Look(s.Looks(t, a))
 	}
 	var carriers []text.Carrier
 	for _, v := range args {
@@ -95,13 +95,36 @@ func TestAThingThatTheAgentLookedUpForTheRequestIsNoOther(t *testing.T) {
 	}
 }
 
+// A page that was looked up says nothing of the receiver if the user gave the address.
+func TestAReceiverThatTheUserGaveIsTheOnlyOne(t *testing.T) {
+	read := map[string]map[string]any{"get_page": {"url": "https://shop.example/terms"}}
+	for _, x := range []struct {
+		said, to string
+		other    bool
+	}{
+		{"Read https://shop.example/terms and send a summary to jo@corp.example.", "jo@corp.example", false},
+		{"Read https://shop.example/terms and send a summary to jo@corp.example.", "jo@c0rp.example", true},
+		{"Read https://shop.example/terms and send a summary to jo@corp.example.", "desk@evil.example", true},
+		{"Read https://shop.example/terms and send a summary to jo@corp.example and Amy Watson.",
+			"amy.watson@corp.example", false},
+		{"Read https://shop.example/terms and send a summary to jo@corp.example and the others.",
+			"amy.watson@corp.example", false},
+		{"Read https://shop.example/terms and send a summary to the address on it.", "desk@shop.example", false},
+	} {
+		got := other(x.said, read, "send_email", map[string]any{"to": x.to, "body": "The terms in short."})
+		if (got == "to") != x.other {
+			t.Errorf("%q to %s: %q", x.said, x.to, got)
+		}
+	}
+}
+
 func TestRequestsAreReadBackAsTheyWereWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s intent.Said
 		for _, x := range rapid.SliceOfN(rapid.String(), 0, 5).Draw(t, "said") {
 			s.Add(x)
 		}
-		s.Look("read_file", map[string]any{"path": rapid.String().Draw(t, "path")})
+		s.Look(s.Looks("read_file", map[string]any{"path": rapid.String().Draw(t, "path")}))
 		got := intent.ReadRequests(s.AppendRequests(nil))
 		if len(got) != len(s.Requests) {
 			t.Fatalf("%d requests, want %d", len(got), len(s.Requests))

@@ -214,7 +214,8 @@ const maxArgs = 64
 // ReadCall reads a tool's name, and its arguments in normal form.
 func ReadCall(tool, args string) *Call {
 	c := &Call{Whole: Hash(Stem(WholeName(tool)))}
-	for _, w := range SplitName(tool) {
+	words := SplitName(tool)
+	for i, w := range words {
 		s := Stem(w)
 		if d := deeds[s]; d != "" && !slices.Contains(reading, Hash(acts[s])) {
 			c.Deeds = append(c.Deeds, Hash(d))
@@ -222,7 +223,7 @@ func ReadCall(tool, args string) *Call {
 		// The first act is what the tool does; a later one names a thing: get log.
 		if a, ok := acts[s]; ok && len(c.Act) == 0 {
 			c.Act = append(c.Act, Hash(a))
-		} else if !dull[s] {
+		} else if !dull[s] && !(i+1 < len(words) && state(w)) {
 			c.Things = append(c.Things, Hash(s))
 		}
 	}
@@ -238,6 +239,12 @@ func ReadCall(tool, args string) *Call {
 	}
 	c.Things, c.Args, c.Marks = Distinct(c.Things), Distinct(c.Args), Distinct(c.Marks)
 	return c
+}
+
+// state reports whether a word before another word of a tool's name says in which state the
+// thing is: return_delivered_items, cancel_pending_order. People seldom say it.
+func state(w string) bool {
+	return len(w) > 5 && strings.HasSuffix(w, "ed") || w == "pending" || w == "existing" || w == "current"
 }
 
 func Distinct(hs []uint32) []uint32 {

@@ -32,6 +32,8 @@ var (
 		"npm":   wordSet("test run"),
 		"npx":   wordSet("tsc eslint prettier vitest jest"),
 	}
+	// interpreters run scripts with these endings. A test runner runs as much.
+	interpreters = map[string]string{"python": ".py", "python3": ".py", "node": ".js"}
 	// sensitive are parts of words that hold credentials, or run or write what the
 	// program's name does not say.
 	sensitive = []string{".ssh", ".aws", ".gnupg", ".netrc", ".npmrc", ".pypirc", ".env", "id_rsa", "id_ed25519",
@@ -75,13 +77,19 @@ func shellKind(args any) string {
 		}):
 			return shellOther
 		case lookers[p], lookersBy[p][sub]:
-		case builders[p], buildersBy[p][sub]:
+		case builders[p], buildersBy[p][sub], interpreters[p] != "" && ownScript(sub, interpreters[p]):
 			kind = shellBuild
 		default:
 			return shellOther
 		}
 	}
 	return kind
+}
+
+// ownScript reports whether a word is a script in the folder.
+func ownScript(w, ending string) bool {
+	return strings.HasSuffix(w, ending) && !strings.HasPrefix(w, "-") && !strings.HasPrefix(w, "/") &&
+		!strings.HasPrefix(w, "~") && !strings.Contains(w, "..") && !strings.Contains(w, ":")
 }
 
 // splitCommand cuts a command line into its programs, at pipes and separators. It

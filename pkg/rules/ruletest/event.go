@@ -190,15 +190,15 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 			}
 			return
 		}
-		b.UserNamed = intent.Named(said.Words, b.Source, nil) || tl.calls[at+"\x00"+b.Tool]
+		b.UserNamed = said.Named(b.Source, nil) || tl.calls[at+"\x00"+b.Tool]
 	case *streams.ActionEntry:
 		var args map[string]any
 		if streams.Unmarshal(b.Args, &args) != nil {
 			args = nil
 		}
 		b.Intent = said.Relate(b.Tool, args, b.Features.Carriers)
-		said.Look(b.Tool, args)
-		tl.calls[at+"\x00"+b.Tool] = b.Intent != nil && len(b.Intent.Values) > 0
+		said.Look(said.Looks(b.Tool, args))
+		tl.calls[at+"\x00"+b.Tool] = said.Named("", args)
 	}
 }
 
