@@ -49,12 +49,25 @@ import (
 //	others: p-18,p-19
 //	entries: 12-15,19
 
-// The first lines of statements: about a project, about a data subject within one, and of
-// orders to forget a project.
+// An order to expire is about all projects that are under no legal hold. It names a time and a
+// ledger sequence: payloads of entries that are older than both may be destroyed.
+//
+//	lazaret/custody/v4
+//	do: expire
+//	project: _
+//	id: 20261121T101500Z-4f1c
+//	issued: 2026-11-21T10:15:00Z
+//	reason: retention of 2160h0m0s
+//	before: 2026-08-23T10:15:00Z
+//	up-to: 4711
+
+// The first lines of statements: about a project, about a data subject within one, of orders
+// to forget a project, and of orders to expire.
 const (
 	CustodyHeader       = "lazaret/custody/v1"
 	CustodyPersonHeader = "lazaret/custody/v2"
 	CustodyForgetHeader = "lazaret/custody/v3"
+	CustodyExpireHeader = "lazaret/custody/v4"
 )
 
 // Actions on a project's data.
@@ -62,6 +75,7 @@ const (
 	DoForget  = "forget"
 	DoHold    = "legal-hold"
 	DoRelease = "legal-release"
+	DoExpire  = "expire"
 )
 
 // CustodyValid is how long a statement may be used after it was issued: an old
@@ -88,9 +102,11 @@ type Custody struct {
 	Others []string
 	// Entries are the ledger sequences that are to be forgotten, rising.
 	Entries []uint64
-	// UpTo is the last ledger sequence that an order to forget a project covers. It is 0 in
-	// orders of earlier versions, which cover all that stands before them.
+	// UpTo is the last ledger sequence that an order to forget a project, or to expire, covers.
+	// It is 0 in orders to forget of earlier versions, which cover all that stands before them.
 	UpTo uint64
+	// Before is the time from which on an order to expire covers nothing.
+	Before time.Time
 	// Ranges are where in the ledger those entries stand. They may hold others between them.
 	Ranges []SeqRange
 }
@@ -105,6 +121,9 @@ func (c *Custody) lines() [][2]string {
 		[2]string{"reason", c.Reason})
 	if c.DataSubject != "" {
 		out = append(out, [2]string{"others", strings.Join(c.Others, ",")}, [2]string{"entries", FormatSeqs(c.Entries)})
+	} else if c.Do == DoExpire {
+		out = append(out, [2]string{"before", c.Before.UTC().Format(time.RFC3339)},
+			[2]string{"up-to", strconv.FormatUint(c.UpTo, 10)})
 	} else if c.UpTo > 0 {
 		out = append(out, [2]string{"up-to", strconv.FormatUint(c.UpTo, 10)}, [2]string{"entries", FormatRanges(c.Ranges)})
 	}
@@ -117,6 +136,8 @@ func (c Custody) Text() string {
 	switch {
 	case c.DataSubject != "":
 		b.WriteString(CustodyPersonHeader)
+	case c.Do == DoExpire:
+		b.WriteString(CustodyExpireHeader)
 	case c.UpTo > 0:
 		b.WriteString(CustodyForgetHeader)
 	default:
@@ -149,17 +170,20 @@ func OpenCustody(msg []byte, pinned note.Verifiers) (c Custody, signer string, e
 
 func parseCustody(text string) (c Custody, err error) {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	want := map[string]int{CustodyHeader: 6, CustodyPersonHeader: 9, CustodyForgetHeader: 8}[lines[0]]
+	want := map[string]int{CustodyHeader: 6, CustodyPersonHeader: 9, CustodyForgetHeader: 8,
+		CustodyExpireHeader: 8}[lines[0]]
 	if len(lines) != want {
 		return c, rejectf(CodeCommand,
-			"it is no statement that begins with %q and has 6 lines, with %q and has 9, or with %q and has 8",
-			CustodyHeader, CustodyPersonHeader, CustodyForgetHeader)
+			"it is no statement that begins with %q and has 6 lines, with %q and has 9, or with %q or %q and has 8",
+			CustodyHeader, CustodyPersonHeader, CustodyForgetHeader, CustodyExpireHeader)
 	}
 	switch lines[0] { // for lines
 	case CustodyPersonHeader:
 		c.DataSubject = "_"
 	case CustodyForgetHeader:
 		c.UpTo = 1
+	case CustodyExpireHeader:
+		c.Do = DoExpire
 	}
 	values := make(map[string]string)
 	for i, l := range c.lines() {
@@ -173,10 +197,16 @@ func parseCustody(text string) (c Custody, err error) {
 	if c.Issued, err = time.Parse(time.RFC3339, values["issued"]); err != nil {
 		return c, rejectf(CodeCommand, "issued %q is not an RFC 3339 time", clip(values["issued"]))
 	}
-	if c.Do != DoForget && c.Do != DoHold && c.Do != DoRelease {
+	known := c.Do == DoForget || c.Do == DoHold || c.Do == DoRelease
+	if expire := lines[0] == CustodyExpireHeader; expire && c.Do != DoExpire || !expire && !known {
 		return c, rejectf(CodeCommand, "unknown statement %q", clip(c.Do))
 	}
-	if err := checkPrincipal(c.Project, c.ID); err != nil {
+	if c.Do == DoExpire {
+		err = CheckID("id", c.ID)
+	} else {
+		err = checkPrincipal(c.Project, c.ID)
+	}
+	if err != nil {
 		return c, rejectf(CodeCommand, "%v", err)
 	}
 	switch lines[0] {
@@ -184,6 +214,8 @@ func parseCustody(text string) (c Custody, err error) {
 		err = c.parsePerson(values["others"], values["entries"])
 	case CustodyForgetHeader:
 		err = c.parseProject(values["up-to"], values["entries"])
+	case CustodyExpireHeader:
+		err = c.parseExpire(values["before"], values["up-to"])
 	}
 	if err != nil {
 		return c, rejectf(CodeCommand, "%v", err)
@@ -239,6 +271,20 @@ func (c *Custody) parseProject(upTo, entries string) (err error) {
 	return err
 }
 
+// parseExpire reads what only an order to expire has.
+func (c *Custody) parseExpire(before, upTo string) (err error) {
+	if c.UpTo, err = strconv.ParseUint(upTo, 10, 64); err != nil || c.UpTo == 0 {
+		return fmt.Errorf("up-to %q is no ledger sequence", clip(upTo))
+	}
+	if c.Before, err = time.Parse(time.RFC3339, before); err != nil {
+		return fmt.Errorf("before %q is not an RFC 3339 time", clip(before))
+	}
+	if c.Project != SystemProject || c.Before.After(c.Issued) {
+		return fmt.Errorf("an order to expire is about project %s, and about the time before it was issued", SystemProject)
+	}
+	return nil
+}
+
 // Ordered is what a custody entry's body orders, nil if it cannot be read. The signature is
 // not checked: ingest did, before it wrote the entry.
 func Ordered(body []byte) *Custody {
@@ -246,6 +292,11 @@ func Ordered(body []byte) *Custody {
 	if Unmarshal(body, b) != nil {
 		return nil
 	}
+	return b.Custody()
+}
+
+// Custody is what the entry orders, nil if it cannot be read. The signature is not checked.
+func (b *CustodyEntry) Custody() *Custody {
 	text, _, ok := strings.Cut(b.Note, "\n\n")
 	if !ok {
 		return nil

@@ -106,6 +106,9 @@ const (
 	// TypeErased is a statement that entries about one data subject of a project
 	// are to be forgotten, and lists them.
 	TypeErased Type = "erased"
+	// TypeExpired is a statement that payloads of entries up to a sequence, and what was derived
+	// from them, are too old to be kept. It stands in every partition.
+	TypeExpired Type = "expired"
 	// TypeDropped is written by every stage that has forgotten.
 	TypeDropped Type = "dropped"
 	// TypeTrim announces that old entries are to go, and TypeTrimmed that they
@@ -130,7 +133,7 @@ const (
 // content and are never forgotten.
 func (t Type) Statement() bool {
 	switch t {
-	case TypeForgotten, TypeErased, TypeLegalHold, TypeDropped:
+	case TypeForgotten, TypeErased, TypeLegalHold, TypeExpired, TypeDropped:
 		return true
 	}
 	return false

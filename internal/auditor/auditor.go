@@ -82,6 +82,7 @@ type Auditor struct {
 	signedSize int64
 	gaps       int64
 	forgotten  map[string]forgetting // by project
+	expired    string                // id of the last order to expire that was carried out
 	from       uint64                // the ledger's first sequence, if that is above what comes next
 	checkedAt  time.Time             // when the ledger's identity was looked at
 	filled     uint64                // imported leaves up to this sequence were held against the ledger

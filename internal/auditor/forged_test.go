@@ -137,6 +137,20 @@ func (f *forger) activate(by author, trust *keys.Trust) {
 	}
 }
 
+// expire writes an order to expire in every partition, and erases what an order covers.
+func (f *forger) expire(signed string, erase streams.Custody) {
+	f.t.Helper()
+	for range streams.Partitions {
+		f.forget(streams.TypeExpired, streams.SystemProject, signed)
+	}
+	n, err := f.log.EraseUpTo(context.Background(), erase.UpTo, func(leaf *chain.Leaf) bool {
+		return !statement.Expires(&erase, leaf, false, nil)
+	})
+	if n == 0 || err != nil {
+		f.t.Fatal(n, err)
+	}
+}
+
 // byEarlierVersion is the reason of an order that names no entries.
 const byEarlierVersion = "an earlier version"
 
@@ -194,6 +208,12 @@ func (f *forger) verify(against ...[]byte) chain.Report {
 		f.t.Fatal(err)
 	}
 	return rep
+}
+
+// expireAll is an order to expire all that the log holds.
+func expireAll(f *forger) streams.Custody {
+	return streams.Custody{Do: streams.DoExpire, Project: streams.SystemProject, Reason: "r", UpTo: f.seq, Issued: f.now.Add(time.Second),
+		Before: f.now.Add(time.Second)}
 }
 
 func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *testing.T) {
@@ -306,6 +326,52 @@ func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *tes
 			f.erase(40, f.order(streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1",
 				Entries: []uint64{41}, Reason: "r"}, f.operator.signer))
 		}, []string{"leaf 39"}},
+		{"an order to expire that an operator signed", func(f *forger) {
+			c := expireAll(f)
+			f.expire(f.order(c, f.operator.signer), c)
+		}, nil},
+		{"an order to expire that the auditor signed", func(f *forger) {
+			c := expireAll(f)
+			f.expire(f.order(c, f.opts.Signer), c)
+		}, []string{"leaf 64", "leaf 32"}},
+		{"more expired than the order's sequence covers", func(f *forger) {
+			c := expireAll(f)
+			signed := c
+			signed.UpTo = 50
+			f.expire(f.order(signed, f.operator.signer), c)
+		}, []string{"leaf 50", "leaf 63"}},
+		{"more expired than the order's time covers", func(f *forger) {
+			c := expireAll(f)
+			signed := c
+			signed.Before = f.now.Add(-10 * time.Second)
+			f.expire(f.order(signed, f.operator.signer), c)
+		}, []string{"leaf 63"}},
+		{"what came behind the order expired", func(f *forger) {
+			c := expireAll(f)
+			signed := f.order(c, f.operator.signer)
+			f.say(streams.TypeMemory, "acme", "acme", []byte(`{"id":"later"}`))
+			c.UpTo, c.Before = f.seq, f.now.Add(time.Second)
+			f.expire(signed, c)
+		}, []string{"leaf 64"}},
+		{"a project under legal hold expired", func(f *forger) {
+			f.forget(streams.TypeLegalHold, "acme", f.order(streams.Custody{Do: streams.DoHold, Project: "acme", Reason: "r"},
+				f.operator.signer))
+			c := expireAll(f)
+			f.expire(f.order(c, f.operator.signer), c)
+		}, []string{"leaf 32"}},
+		{"a project whose legal hold was released expired", func(f *forger) {
+			for _, do := range []string{streams.DoHold, streams.DoRelease} {
+				f.forget(streams.TypeLegalHold, "acme", f.order(streams.Custody{Do: do, Project: "acme", Reason: "r"},
+					f.operator.signer))
+			}
+			c := expireAll(f)
+			f.expire(f.order(c, f.operator.signer), c)
+		}, nil},
+		{"an order to expire passed off as one to forget", func(f *forger) {
+			c := expireAll(f)
+			f.forget(streams.TypeForgotten, "acme", f.order(c, f.operator.signer))
+			f.destroy("acme")
+		}, []string{"leaf 64"}},
 		{"verdicts of later are passed off as derived from what was forgotten", func(f *forger) {
 			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.operator.signer))
 			f.destroy("acme")

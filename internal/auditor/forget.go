@@ -112,7 +112,7 @@ func (a *Auditor) append(entries []streams.Entry) error {
 // statement without such a signature is chained and not obeyed; the verification of the
 // log reports it.
 func (a *Auditor) obey(e *streams.Entry) error {
-	c, err := a.order(e)
+	c, held, err := a.order(e)
 	if err != nil {
 		a.cfg.Log.Error("a statement was refused: nothing was forgotten", "seq", e.Seq, "type", e.Type, "project",
 			e.Project, "why", err)
@@ -131,18 +131,24 @@ func (a *Auditor) obey(e *streams.Entry) error {
 		a.forgotten[e.Project] = forgettingOf(e.Seq, e.Time, c)
 	case e.Type == streams.TypeErased:
 		return a.eraseListed(e, c)
+	case e.Type == streams.TypeExpired:
+		return a.expire(c, held)
 	}
 	return nil
 }
 
-// order judges a statement by what the log holds before it. Statements are rare, so the
-// log is read for each.
-func (a *Auditor) order(e *streams.Entry) (*streams.Custody, error) {
+// order judges a statement by what the log holds before it, and returns the projects that
+// are under legal hold. Statements are rare, so the log is read for each; an order to expire
+// stands in the ledger once for each partition and is judged once.
+func (a *Auditor) order(e *streams.Entry) (*streams.Custody, map[string]bool, error) {
 	if e.Stage != streams.StageIngest {
-		return nil, fmt.Errorf("stage %s wrote it", e.Stage)
+		return nil, nil, fmt.Errorf("stage %s wrote it", e.Stage)
 	}
 	if a.cfg.Operators == nil {
-		return nil, errors.New("this auditor was started without operators' keys")
+		return nil, nil, errors.New("this auditor was started without operators' keys")
+	}
+	if c := streams.Ordered(e.Body); e.Type == streams.TypeExpired && c != nil && c.ID == a.expired {
+		return c, nil, nil
 	}
 	j := statement.NewJudge(a.cfg.Operators)
 	types := append(statement.Types(), statement.Grounds()...)
@@ -167,9 +173,10 @@ func (a *Auditor) order(e *streams.Entry) (*streams.Custody, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading which keys are in force: %w", err)
+		return nil, nil, fmt.Errorf("reading which keys are in force: %w", err)
 	}
-	return j.Order(e.Type, e.Project, e.Time, e.Body)
+	c, err := j.Order(e.Type, e.Project, e.Time, e.Body)
+	return c, j.Held(), err
 }
 
 // forget destroys a project's keys and every copy of them, snapshots included. Payloads
@@ -244,6 +251,39 @@ func (a *Auditor) eraseListed(e *streams.Entry, c *streams.Custody) error {
 		return err
 	}
 	a.cfg.Log.Info("payloads erased", "project", e.Project, "payloads", n, "listed", len(c.Entries))
+	return nil
+}
+
+// expire erases the payloads that an order to expire covers. In the other partitions the
+// order asks for the same.
+func (a *Auditor) expire(c *streams.Custody, held map[string]bool) error {
+	if c.ID == a.expired {
+		return nil
+	}
+	if err := a.dropSnapshots(); err != nil {
+		return err
+	}
+	h := a.log.Head()
+	last := int64(-1) // of earlier ledgers
+	if h.Resets > 0 {
+		err := a.log.Range(0, h.Size, func(i int64, leaf chain.Leaf) error {
+			if leaf.Kind == chain.KindReset {
+				last = i
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	n, err := a.log.EraseUpTo(context.Background(), c.UpTo, func(leaf *chain.Leaf) bool {
+		return !statement.Expires(c, leaf, leaf.Index <= last, held)
+	})
+	if err != nil {
+		return err
+	}
+	a.expired = c.ID
+	a.cfg.Log.Info("old payloads erased", "payloads", n, "before", c.Before, "up to", c.UpTo)
 	return nil
 }
 

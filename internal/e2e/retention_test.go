@@ -9,7 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/client"
 	"lazaret/internal/natstest"
+	"lazaret/pkg/chain"
 	"lazaret/streams"
 )
 
@@ -20,7 +22,7 @@ func TestUpWithARetentionTrimsByItself(t *testing.T) {
 	if out, code := command(t, data, "up", "--retention", "10ms"); code != 1 || !strings.Contains(out, "1s at least") {
 		t.Fatalf("a retention of 10 ms: exit %d: %s", code, out)
 	}
-	args := []string{"up", "--data", data, "--listen", freePort(t), "--retention", "2s", "--no-sync"}
+	args := []string{"up", "--data", data, "--listen", freePort(t), "--retention", "2s", "--expire", "0", "--no-sync"}
 	up := start(t, "lazaret is up", "lazaret", args...)
 	h := newHost(t, data)
 	action := &streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file"}
@@ -45,4 +47,69 @@ func TestUpWithARetentionTrimsByItself(t *testing.T) {
 	}
 	up.kill()
 	must(t, data, "audit", "verify", "--offline")
+}
+
+// With a retention old payloads expire in the log, and what was read expires in the state.
+// Memories, verdicts and projects under legal hold stay, and the log verifies.
+func TestWhatIsOlderThanTheRetentionExpiresInTheLogAndInTheState(t *testing.T) {
+	long(t)
+	data := filepath.Join(t.TempDir(), "data")
+	args := []string{"up", "--data", data, "--listen", freePort(t), "--retention", "4s", "--no-sync", "-v"}
+	up := start(t, "lazaret is up", "lazaret", args...)
+	const secret, kept = "Mellifluous-7781-quokka", "Perspicacious-4410-wombat"
+	must(t, data, "agent", "add", "other", "bot", "--origins", "user,web")
+	must(t, data, "audit", "legal-hold", "set", "--subject", "other", "--reason", "case 3")
+	h := newHost(t, data)
+	other, err := client.New(connect(t, data, "other.bot"), "other", "bot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bot := &host{t, other}
+	h.reads("s", "o1", "The warehouse code is "+secret+" and nobody else has it.")
+	bot.reads("s", "o1", "The warehouse code is "+kept+" and nobody else has it.")
+	action := &streams.Action{Head: streams.Head{ID: "a1", Session: "s2"}, Tool: "read_file"}
+	given := h.decide(action)
+	if _, err := h.c.Remember(h.ctx(), "user", &streams.Memory{Head: streams.Head{ID: "m1", Session: "s2"}, Key: "budget",
+		Content: "The budget is 100 crowns."}); err != nil {
+		t.Fatal(err)
+	}
+	if out := must(t, data, "beliefs", "ls", "--json"); !strings.Contains(out, secret) {
+		t.Fatalf("it was not read: %s", out)
+	}
+	natstest.Eventually(t, 2*time.Minute, "what was read is gone from the state", func() bool {
+		return !strings.Contains(must(t, data, "beliefs", "ls", "--json"), secret)
+	})
+	if out := must(t, data, "beliefs", "ls", "--json"); !strings.Contains(out, "100 crowns") {
+		t.Errorf("the memory is gone: %s", out)
+	}
+	if out := must(t, data, "beliefs", "ls", "--project", "other", "--json"); !strings.Contains(out, kept) {
+		t.Errorf("what is under legal hold is gone: %s", out)
+	}
+	if again := h.decide(action); again.Proposal != given.Proposal || again.Verdict != given.Verdict {
+		t.Errorf("asked again: %+v, was %+v", again, given)
+	}
+	verify := func() (rep chain.Report) {
+		t.Helper()
+		if err := streams.Unmarshal([]byte(must(t, data, "audit", "verify", "--json")), &rep); err != nil ||
+			rep.Status != chain.Verified || rep.Gaps != 0 {
+			t.Fatalf("%+v, %v", rep, err)
+		}
+		return rep
+	}
+	if rep := verify(); rep.Forgotten == 0 {
+		t.Errorf("nothing expired: %+v", rep)
+	}
+	if out := must(t, data, "audit", "ls", "--last", "0", "--json"); strings.Contains(out, secret) ||
+		!strings.Contains(out, kept) {
+		t.Errorf("the log has %v and %v", strings.Contains(out, secret), strings.Contains(out, kept))
+	}
+	// A kill and a new start: the state that a fold of the rest leads to is the same.
+	up.kill()
+	up = start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t), "--no-sync")
+	verify()
+	if out := must(t, data, "beliefs", "ls", "--json"); strings.Contains(out, secret) || !strings.Contains(out,
+		"100 crowns") {
+		t.Errorf("after a kill: %s", out)
+	}
+	up.interrupt()
 }

@@ -54,7 +54,7 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 				"force: put that in force (lazaret key activate) and sign again", signer)
 		}
 	}
-	if p := streams.PartitionOf(s.Project); p != m.Address.Partition {
+	if p := streams.PartitionOf(s.Project); p != m.Address.Partition && s.Do != streams.DoExpire {
 		return refuse(streams.CodeCommand, "project %s is in partition %d", s.Project, p)
 	}
 	if s.DataSubject != "" && s.Project == streams.SystemProject {
@@ -94,6 +94,8 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 			return refuse(streams.CodeTrimmed, "the ledger was trimmed, so that no stage can fold project %s anew without one "+
 				"data subject: forget the whole project (lazaret audit forget --subject %s)", s.Project, s.Project)
 		}
+	case streams.DoExpire:
+		typ = streams.TypeExpired
 	case streams.DoHold:
 		if held != "" {
 			return refuse(streams.CodeLegalHold, "%s is under legal hold %s already", by, held)
@@ -156,6 +158,8 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 		hold = personHoldKey(e.Project, b.DataSubject)
 	}
 	switch {
+	case e.Type == streams.TypeExpired:
+		return f.expire(st, b)
 	case b.Do == streams.DoHold:
 		return st.Set(hold, []byte(b.ID))
 	case b.Do == streams.DoRelease:

@@ -262,7 +262,7 @@ func newBody(t streams.Type) any {
 		return new(streams.ResolutionEntry)
 	case streams.TypeBelief:
 		return new(streams.BeliefsEntry)
-	case streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold:
+	case streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold, streams.TypeExpired:
 		return new(streams.CustodyEntry)
 	case streams.TypeDropped:
 		return new(streams.DroppedEntry)
@@ -364,8 +364,8 @@ const (
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
 	clock := clockKey(e.Project)
 	switch e.Type {
-	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold, streams.TypeDropped,
-		streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
+	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold,
+		streams.TypeExpired, streams.TypeDropped, streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 		clock = clockKey(streams.SystemProject) // a person's order uses the partition's clock, never virtual time
 	}
 	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
@@ -373,8 +373,8 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 	}
 	switch e.Type {
 	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution,
-		streams.TypeConfirmation, streams.TypeRevision, streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold, streams.TypeDropped,
-		streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
+		streams.TypeConfirmation, streams.TypeRevision, streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold,
+		streams.TypeExpired, streams.TypeDropped, streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 		return nil // a rejected event may be sent again, corrected; the others have none
 	}
 	// The fingerprint is computed over the bytes that the client sent. Entries carry it so

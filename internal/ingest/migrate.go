@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"lazaret/internal/stage"
-	"lazaret/pkg/beliefs"
 )
 
 // migrations are ingest's own migrations, by the format that they begin with.
@@ -33,7 +32,7 @@ func reindex(st *stage.State) error {
 		if err := readRecord(id, v, r); err != nil {
 			return false, err
 		}
-		if r.Memory || r.Ref.Kind == beliefs.Content { // no other beliefs are indexed
+		if r.indexed() {
 			all = append(all, place{project, id, r.Intake})
 		}
 		return true, nil

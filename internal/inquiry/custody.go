@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -249,6 +250,10 @@ func (l *Log) Policy(ctx context.Context) ([]byte, error) {
 	}
 	return nil, nil
 }
+
+// LastBefore is the sequence of the last entry of the present ledger that is older than a
+// time, or 0.
+func (l *Log) LastBefore(t time.Time) (uint64, error) { return l.chain.LastBefore(t) }
 
 // Missing is how many payloads this log does not hold of ledger entries from <
 // sequence <= to, though nobody forgot them. Every other one is held against its

@@ -21,18 +21,45 @@ const entered = streams.CustodyValid + 24*time.Hour
 // Judge reads the statements of a log, in its order.
 type Judge struct {
 	*Keys
-	used map[string]bool // ids of statements
+	used map[string]int             // ids of statements
+	held map[string]map[string]bool // project → data subjects under legal hold; empty for all of it
 }
 
 // NewJudge returns a judge at the log's beginning. Operators are the keys that the reader
 // pinned.
 func NewJudge(operators note.Verifiers) *Judge {
-	return &Judge{NewKeys(operators), make(map[string]bool)}
+	return &Judge{NewKeys(operators), make(map[string]int), make(map[string]map[string]bool)}
 }
 
-// Types are the types of statements: forgotten, erased and legalhold.
+// Types are the types of statements: forgotten, erased, legalhold and expired.
 func Types() []string {
-	return []string{string(streams.TypeForgotten), string(streams.TypeErased), string(streams.TypeLegalHold)}
+	return []string{string(streams.TypeForgotten), string(streams.TypeErased), string(streams.TypeLegalHold),
+		string(streams.TypeExpired)}
+}
+
+// Held are the projects with a legal hold at the place that the judge has reached: on the
+// project or on somebody in it.
+func (j *Judge) Held() map[string]bool {
+	out := make(map[string]bool, len(j.held))
+	for project := range j.held {
+		out[project] = true
+	}
+	return out
+}
+
+// hold notes a legal hold, or its release.
+func (j *Judge) hold(c *streams.Custody) {
+	switch c.Do {
+	case streams.DoHold:
+		if j.held[c.Project] == nil {
+			j.held[c.Project] = make(map[string]bool)
+		}
+		j.held[c.Project][c.DataSubject] = true
+	case streams.DoRelease:
+		if delete(j.held[c.Project], c.DataSubject); len(j.held[c.Project]) == 0 {
+			delete(j.held, c.Project)
+		}
+	}
 }
 
 // Order judges the entry of a statement: its type and project, when it entered the
@@ -46,8 +73,10 @@ func (j *Judge) Order(typ streams.Type, project string, at time.Time, body []byt
 	if err != nil {
 		return nil, err
 	}
-	want := streams.TypeLegalHold
-	if c.Do == streams.DoForget && c.DataSubject == "" {
+	want, times := streams.TypeLegalHold, 1
+	if c.Do == streams.DoExpire {
+		want, times = streams.TypeExpired, streams.Partitions
+	} else if c.Do == streams.DoForget && c.DataSubject == "" {
 		want = streams.TypeForgotten
 	} else if c.Do == streams.DoForget {
 		want = streams.TypeErased
@@ -57,13 +86,14 @@ func (j *Judge) Order(typ streams.Type, project string, at time.Time, body []byt
 		return nil, fmt.Errorf("what was signed is about project %s", c.Project)
 	case want != typ:
 		return nil, fmt.Errorf("what was signed is an order to %s, which makes an entry of type %s", c.Do, want)
-	case j.used[c.ID]:
-		return nil, fmt.Errorf("order %s was obeyed before: each counts once", c.ID)
+	case j.used[c.ID] >= times:
+		return nil, fmt.Errorf("order %s was obeyed before: each counts once in a partition", c.ID)
 	case at.Sub(c.Issued) > entered || c.Issued.Sub(at) > streams.CustodyValid:
 		return nil, fmt.Errorf("order %s was issued at %s, and the entry is of %s", c.ID, c.Issued.Format(time.RFC3339),
 			at.Format(time.RFC3339))
 	}
-	j.used[c.ID] = true
+	j.used[c.ID]++
+	j.hold(&c)
 	return &c, nil
 }
 
@@ -86,8 +116,8 @@ func LateSubject(project string) string { return project + "~" }
 
 // Lawful decides which payloads of the pipeline's log may be forgotten: those with a
 // forgotten entry of their project behind them, and those that an erased entry lists,
-// each signed by an operator. Statements and the pipeline's own entries may never be
-// forgotten.
+// each signed by an operator; and those that an expired entry covers. Statements and the
+// pipeline's own entries may never be forgotten.
 //
 // An order to forget a project names the ledger sequence up to which it covers the
 // project's entries. Entries that sentinels and the arbiter derived from those, up to
@@ -119,6 +149,7 @@ type order struct {
 	at           time.Time
 	seqs         map[uint64]bool
 	custody      *streams.Custody // nil if it is not known
+	held         map[string]bool  // of an order to expire: projects that it spares
 }
 
 // Derived reports whether entries of a type are made by other stages because of a project's
@@ -138,9 +169,18 @@ func Covers(c *streams.Custody, seq uint64, at time.Time, derived bool) bool {
 	return c == nil || c.UpTo == 0 || position.Sequence(seq) <= c.UpTo || derived && !at.After(c.Issued.Add(LateFor))
 }
 
-// ruling holds the statements that count, by project.
+// Expires reports whether an order to expire covers a payload of a project. earlier is
+// whether it is of a ledger before the present one.
+func Expires(c *streams.Custody, leaf *chain.Leaf, earlier bool, held map[string]bool) bool {
+	return leaf.Kind == chain.KindEntry && leaf.Project != streams.SystemProject &&
+		!streams.Type(leaf.Type).Statement() && !held[leaf.Project] && leaf.Time.Before(c.Before) &&
+		(earlier || position.Sequence(leaf.Seq) <= c.UpTo)
+}
+
+// ruling holds the statements that count, by project; and the orders to expire.
 type ruling struct {
 	whole, listed map[string][]order
+	expired       []order
 	bad           []chain.Finding
 	skipped       []string
 }
@@ -171,6 +211,14 @@ func (r *ruling) take(j *Judge, s *chain.Statement) {
 				"whether it was meant for all entries before it is unknown", s.Index, s.Type, s.Project))
 		}
 		r.whole[s.Project] = append(r.whole[s.Project], o)
+	case typ == streams.TypeExpired && c != nil:
+		if n := len(r.expired); n > 0 && r.expired[n-1].custody.ID == c.ID {
+			return // the same order in another partition
+		}
+		if j != nil {
+			o.held = j.Held()
+		}
+		r.expired = append(r.expired, o)
 	case typ == streams.TypeErased && c != nil:
 		o.seqs = make(map[uint64]bool, len(c.Entries))
 		for _, seq := range c.Entries {
@@ -207,6 +255,11 @@ func (r *ruling) may(subject string, erased bool, leaf *chain.Leaf) bool {
 	if erased {
 		for _, o := range r.listed[leaf.Project] {
 			if leaf.Index >= o.first && leaf.Index < o.index && o.seqs[position.Sequence(leaf.Seq)] {
+				return true
+			}
+		}
+		for _, o := range r.expired {
+			if leaf.Index < o.index && Expires(o.custody, leaf, leaf.Index < o.first, o.held) {
 				return true
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -113,6 +114,90 @@ func (l *Log) EraseEntries(ctx context.Context, seqs []uint64, project string, k
 		return 0, fmt.Errorf("erasing payloads: %w", err)
 	}
 	return n, l.erase(ctx, spans(gone))
+}
+
+// EraseUpTo erases the payloads of all entries up to a ledger sequence, of earlier ledgers
+// too, except those that spare reports. It returns how many payloads there were. The rest
+// is as with EraseEntries.
+func (l *Log) EraseUpTo(ctx context.Context, seq uint64, spare func(leaf *Leaf) bool) (int, error) {
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	to := l.Head().Size
+	if seq < l.Head().LastSeq {
+		var err error
+		if to, err = l.FindSeq(seq + 1); err != nil {
+			return 0, err
+		}
+	}
+	lower, upper := indexKey(spacePayload, 0), indexKey(spacePayload, to)
+	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: lower[:], UpperBound: upper[:]})
+	if err != nil {
+		return 0, err
+	}
+	b := l.db.NewBatch()
+	n, lo, hi := 0, int64(0), int64(-1)
+	var ranges [][2][]byte
+	span := func() {
+		if hi >= 0 {
+			from, to := indexKey(spacePayload, lo), indexKey(spacePayload, hi+1)
+			ranges = append(ranges, [2][]byte{from[:], to[:]})
+		}
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		i, good := splitIndexKey(it.Key())
+		subject, _, box, serr := splitRecord(it.Value())
+		if !good || serr != nil || len(box) == 0 {
+			continue // erased before, or for a verification to report
+		}
+		var leaf Leaf
+		if leaf, err = l.Leaf(i); err != nil || spare(&leaf) {
+			continue
+		}
+		n++
+		if hi < 0 || i-hi > spanGap {
+			span()
+			lo = i
+		}
+		hi = i
+		if err = b.Set(it.Key(), it.Value()[:2+len(subject)+4], nil); err == nil && b.Len() > eraseBatch {
+			err = errors.Join(b.Commit(pebble.NoSync), b.Close(), ctx.Err())
+			b = l.db.NewBatch()
+		}
+	}
+	span()
+	if err = errors.Join(err, it.Error(), it.Close()); err == nil {
+		err = b.Commit(pebble.Sync)
+	}
+	if err = errors.Join(err, b.Close()); err != nil {
+		return 0, fmt.Errorf("erasing payloads up to ledger sequence %d: %w", seq, err)
+	}
+	return n, l.erase(ctx, ranges)
+}
+
+// eraseBatch is how much EraseUpTo writes at once, in bytes.
+const eraseBatch = 1 << 20
+
+// LastBefore returns the sequence of the last entry of the present ledger that is older than
+// a time, or 0.
+func (l *Log) LastBefore(t time.Time) (uint64, error) {
+	size := l.Head().Size
+	from, err := l.present(size)
+	if err != nil {
+		return 0, err
+	}
+	n := sort.Search(int(size-from), func(i int) bool {
+		leaf, e := l.Leaf(from + int64(i))
+		err = errors.Join(err, e)
+		return !leaf.Time.Before(t)
+	})
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	leaf, err := l.Leaf(from + int64(n) - 1)
+	if leaf.Kind == KindGap {
+		return leaf.Seq + leaf.Length - 1, err
+	}
+	return position.Sequence(leaf.Seq), err
 }
 
 // spanGap is how many leaves two payloads may lie apart and still be compacted

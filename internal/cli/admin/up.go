@@ -40,7 +40,7 @@ func upCommand(a *verb.App) *cobra.Command {
 	var addr string
 	var spans otelFlags
 	var web verb.HTTPFlags
-	var keep time.Duration
+	var keep, expire time.Duration
 	var face consoleFlags
 	var tell string
 	c := &cobra.Command{
@@ -104,7 +104,10 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 			defer stopNotices()
 			stopTrims := func() {}
 			if keep > 0 {
-				if stopTrims, err = trims(a, cmd.Context(), p, cfg, keep); err != nil {
+				if !cmd.Flags().Changed("expire") {
+					expire = keep
+				}
+				if stopTrims, err = trims(a, cmd.Context(), p, cfg, keep, expire); err != nil {
 					return errors.Join(err, p.Close())
 				}
 			}
@@ -143,6 +146,8 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 		"taken or --listen picks one)")
 	f.DurationVar(&keep, "retention", 0, "trim the ledger of what is older than this `DURATION`, once a day or more "+
 		"often, see \"lazaret audit trim\" (default: never)")
+	f.DurationVar(&expire, "expire", 0, "with --retention: have what is older than this `DURATION` expire in the log and "+
+		"in the state too, see \"lazaret audit expire\" (default that of --retention; 0: never)")
 	face.bind(f, "console", "`HOST:PORT` of the console, or off (default 127.0.0.1:4281, or a free port where that is "+
 		"taken or --listen picks one)")
 	f.StringVar(&tell, "notify", "", "deliver notifications as this `FILE` says, see docs/notifications.md (default off)")
@@ -185,9 +190,10 @@ func knownGroups(ctx context.Context, cfg embedded.Config) error {
 // leastRetention is the shortest: each trimming writes some dozens of entries.
 const leastRetention = time.Second
 
-// trims trims the ledger regularly until stop is called.
-func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, cfg embedded.Config, keep time.Duration) (stop func(),
-	err error) {
+// trims trims the ledger regularly, and has expire what is older than expire unless that is
+// 0, until stop is called.
+func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, cfg embedded.Config, keep,
+	expire time.Duration) (stop func(), err error) {
 	trust, err := keys.LoadTrust(embedded.TrustFile(cfg.Data))
 	if err != nil {
 		return nil, err
@@ -229,10 +235,31 @@ func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, cfg embedded.
 				cfg.Log.Info("trimmed", "up to", t.UpTo, "entries", t.Messages, "bytes", t.Bytes, "bounded by", t.Because)
 			case ctx.Err() == nil:
 				cfg.Log.Error("the ledger was not trimmed, and grows", "err", err, "again in", every)
+				continue
+			}
+			if expire > 0 && ctx.Err() == nil {
+				expireOld(ctx, c, cfg, expire)
 			}
 		}
 	}()
 	return sync.OnceFunc(func() { cancel(); <-done; nc.Close(); op.Close() }), nil
+}
+
+// expireOld has an order to expire signed with the operator's key of the data folder.
+func expireOld(ctx context.Context, c *retain.Config, cfg embedded.Config, age time.Duration) {
+	signer, err := keys.LoadSigner(embedded.OperatorKey(cfg.Data))
+	if err != nil {
+		cfg.Log.Error("nothing expires, and the log and the state grow: run lazaret audit expire where the operator's key is, "+
+			"or start with --expire 0", "err", err)
+		return
+	}
+	x, err := c.Expire(ctx, signer, time.Now().Add(-age), fmt.Sprintf("older than %s", age))
+	switch {
+	case err != nil && ctx.Err() == nil:
+		cfg.Log.Error("old payloads were not erased, and the log grows", "err", err)
+	case err == nil && x.UpTo > 0:
+		cfg.Log.Info("expired", "up to", x.UpTo, "before", x.Before, "statement", x.Statement)
+	}
 }
 
 // spansOf sends spans while the pipeline runs, if an endpoint is given. stop may

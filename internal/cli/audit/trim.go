@@ -75,20 +75,7 @@ the ledger: it stays silent until it is restored (lazaret state restore).`,
 					return nil
 				})
 			}
-			for {
-				err := once()
-				if every <= 0 || cmd.Context().Err() != nil {
-					return err
-				}
-				if err != nil {
-					fmt.Fprintln(cmd.ErrOrStderr(), text.InertLine(err.Error(), 500))
-				}
-				select {
-				case <-cmd.Context().Done():
-					return nil
-				case <-time.After(every):
-				}
-			}
+			return repeatedly(cmd, every, once)
 		},
 	}
 	f := c.Flags()

@@ -1,0 +1,111 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/retain"
+	"lazaret/pkg/text"
+)
+
+func init() { Verbs.Add("audit", expireCommand) }
+
+func expireCommand(a *verb.App) *cobra.Command {
+	var older, wait, every time.Duration
+	var dry, json bool
+	var key string
+	c := &cobra.Command{
+		Use:   "expire [--older DURATION]",
+		Short: "Have old payloads of the log, and what was read then, expire",
+		Long: `Have payloads of the log expire that are older than a horizon and were trimmed from the
+ledger (lazaret audit trim), and what stages keep of what was read then:
+
+  1. a statement that an operator signed, with the horizon and a ledger sequence, becomes
+     an "expired" entry in every partition;
+  2. every auditor erases the payloads from its files before it chains the entry, and
+     removes snapshots of the log;
+  3. ingest drops beliefs from what was read before the horizon if nothing has changed them
+     and nothing rests on them, with their texts.
+
+Projects under legal hold, or with somebody in them who is, are spared. Memories, verdicts
+and people's decisions in the state stay. The leaves of the log stay too, so that proofs and
+earlier checkpoints hold. A payload that is missing and that no such statement covers is a
+finding of lazaret audit verify. Sealed shards keep what they hold.`,
+		Example: "  lazaret audit expire --older 2160h --dry-run\n  lazaret audit expire --older 2160h --every 24h",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if older < 0 {
+				return errors.New("--older cannot be negative")
+			}
+			return repeatedly(cmd, every, func() error {
+				return Retention(a, cmd, wait, nil, LogFlags{}, func(ctx context.Context, c *retain.Config) (err error) {
+					var x *retain.Expiry
+					before := time.Now().Add(-older)
+					if dry {
+						x, err = c.PlanExpiry(ctx, before)
+					} else {
+						signer, serr := operatorSigner(a, key)
+						if serr != nil {
+							return serr
+						}
+						x, err = c.Expire(ctx, signer, before, fmt.Sprintf("older than %s", older))
+					}
+					if err != nil {
+						return err
+					}
+					if json {
+						return cli.JSON(cmd.OutOrStdout(), x)
+					}
+					printExpiry(cmd.OutOrStdout(), x)
+					return nil
+				})
+			})
+		},
+	}
+	f := c.Flags()
+	f.DurationVar(&older, "older", trimHorizon, "`HORIZON`: only what is older expires")
+	f.DurationVar(&every, "every", 0, "go on, and do it again after this `DURATION`; an error is printed and tried again")
+	f.DurationVar(&wait, "wait", 10*time.Minute, "how long auditors may take")
+	f.BoolVar(&dry, "dry-run", false, "say up to where entries would expire, and change nothing")
+	f.BoolVar(&json, "json", false, "print JSON")
+	f.StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")
+	return c
+}
+
+func printExpiry(w io.Writer, x *retain.Expiry) {
+	horizon := x.Before.Format(time.RFC3339)
+	switch {
+	case x.UpTo == 0:
+		fmt.Fprintf(w, "nothing expires: nothing older than %s was trimmed from the ledger\n", horizon)
+	case x.Statement == "":
+		fmt.Fprintf(w, "entries up to %d would expire (horizon %s)\n", x.UpTo, horizon)
+	default:
+		fmt.Fprintf(w, "entries up to %d expired (horizon %s): statement %s, ledger entry %d; every registered auditor has "+
+			"chained it\n", x.UpTo, horizon, x.Statement, x.Entry)
+	}
+}
+
+// repeatedly calls do once, or again and again if every is not 0. Then errors are printed.
+func repeatedly(cmd *cobra.Command, every time.Duration, do func() error) error {
+	for {
+		err := do()
+		if every <= 0 || cmd.Context().Err() != nil {
+			return err
+		}
+		if err != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), text.InertLine(err.Error(), 500))
+		}
+		select {
+		case <-cmd.Context().Done():
+			return nil
+		case <-time.After(every):
+		}
+	}
+}
