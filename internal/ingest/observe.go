@@ -152,7 +152,8 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 	if err := f.noteReading(st, project, &e.EntryHead, texts); err != nil {
 		return err
 	}
-	if err := f.noteWords(st, project, e); err != nil {
+	sums := contentSums(e)
+	if err := f.noteWords(st, project, e, sums); err != nil {
 		return err
 	}
 	for i := range e.Revisions {
@@ -160,12 +161,11 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 			return err
 		}
 	}
-	sums := contentSums(e)
 	for _, c := range e.Claims {
 		r := &record{Ref: c.Belief, Agent: e.Agent, Session: e.Session, Tool: e.Tool, At: e.Time, Intake: e.Intake, Count: 1}
 		if c.Kind == beliefs.Content {
 			body, sum := e.Blocks[c.Block].Text, sums[c.Block]
-			if err := f.noteContent(st, project, sum, e.Time); err != nil {
+			if err := f.noteContent(st, project, sum, e.Time, c.Belief.Origin.External() || e.Origin.External()); err != nil {
 				return err
 			}
 			if _, ok, err := st.Get(stage.Key(keyBelief, project, c.Belief.ID)); err != nil {
@@ -215,7 +215,8 @@ func contentSums(e *streams.ObservationEntry) [][sha256.Size]byte {
 }
 
 // noteWords keeps whose words an observation holds.
-func (f *Fold) noteWords(st *stage.State, project string, e *streams.ObservationEntry) error {
+func (f *Fold) noteWords(st *stage.State, project string, e *streams.ObservationEntry,
+	sums [][sha256.Size]byte) error {
 	var foreign []*text.Features
 	weakest := e.Origin
 	for i := range e.Claims {
@@ -228,6 +229,11 @@ func (f *Fold) noteWords(st *stage.State, project string, e *streams.Observation
 		case from.External() || e.Origin.External():
 			foreign, weakest = append(foreign, &b.Features), beliefs.Weakest(weakest, from)
 			if c.Repeats > 0 {
+				if s, err := f.content(st, project, sums[c.Block]); err != nil {
+					return err
+				} else if s.foreign {
+					continue
+				}
 				if ok, err := f.indexed(st, project, &b.Features); err != nil {
 					return err
 				} else if ok {
@@ -259,21 +265,26 @@ func (f *Fold) noteWords(st *stage.State, project string, e *streams.Observation
 type sighting struct {
 	first time.Time
 	count uint64
+	// foreign says that it came from outside, so that all it brings is in the index. States
+	// from before this was kept do not have it.
+	foreign bool
 }
 
 func contentKey(project string, sum [32]byte) []byte {
 	return append(stage.Key(keyContent, project, ""), sum[:16]...)
 }
 
+// content reads a sighting: 16 bytes, and one more if it is foreign.
 func (f *Fold) content(st *stage.State, project string, sum [32]byte) (s sighting, err error) {
 	v, ok, err := st.Get(contentKey(project, sum))
-	if err != nil || !ok || len(v) != 16 {
+	if err != nil || !ok || len(v) != 16 && len(v) != 17 {
 		return s, err
 	}
-	return sighting{time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC(), binary.BigEndian.Uint64(v[8:])}, nil
+	return sighting{time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC(), binary.BigEndian.Uint64(v[8:]), len(v) > 16}, nil
 }
 
-func (f *Fold) noteContent(st *stage.State, project string, sum [32]byte, now time.Time) error {
+// noteContent counts a sighting of a content. foreign says that noteWords indexed it.
+func (f *Fold) noteContent(st *stage.State, project string, sum [32]byte, now time.Time, foreign bool) error {
 	s, err := f.content(st, project, sum)
 	if err != nil {
 		return err
@@ -281,6 +292,10 @@ func (f *Fold) noteContent(st *stage.State, project string, sum [32]byte, now ti
 	if s.count == 0 {
 		s.first = now
 	}
-	v := binary.BigEndian.AppendUint64(nil, uint64(s.first.UnixNano()))
-	return st.Set(contentKey(project, sum), binary.BigEndian.AppendUint64(v, s.count+1))
+	v := binary.BigEndian.AppendUint64(make([]byte, 0, 17), uint64(s.first.UnixNano()))
+	v = binary.BigEndian.AppendUint64(v, s.count+1)
+	if s.foreign || foreign {
+		v = append(v, 1)
+	}
+	return st.Give(contentKey(project, sum), v)
 }

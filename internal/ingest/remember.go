@@ -223,7 +223,7 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 		return err
 	}
 	sum := sha256.Sum256([]byte(e.Content))
-	if err := f.noteContent(st, project, sum, e.Time); err != nil {
+	if err := f.noteContent(st, project, sum, e.Time, false); err != nil {
 		return err
 	}
 	ev := beliefs.EvidenceSet{{Observation: e.ID, Quality: e.Belief.Quality, Source: e.Belief.Source, At: e.Time}}
