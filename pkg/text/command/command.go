@@ -82,19 +82,52 @@ func New(bias float64, weights []float64) []byte {
 // Score scores a text.
 func (m Model) Score(text string) Score {
 	best, at := math.MinInt, [2]int{}
-	for s := range Sentences(text) {
-		sum := 0
-		for _, f := range s {
-			sum += m.weight(f)
-		}
-		if p := (m.bias<<16 + sum*inverseRoot[len(s)]) * PointsPerLogit / (Unit << 16); p > best {
-			best, at = p, [2]int{s[0].Start, s[len(s)-1].End}
+	for s := range sentences(text) {
+		sum, n := m.sum(s)
+		if p := (m.bias<<16 + sum*inverseRoot[n]) * PointsPerLogit / (Unit << 16); p > best {
+			best, at = p, [2]int{s[0].start, s[len(s)-1].end}
 		}
 	}
 	if best <= 0 {
 		return Score{}
 	}
 	return Score{Points: min(best, 100), Words: m.heaviest(text[at[0]:at[1]])}
+}
+
+// sum adds up the weights of a sentence's features, and counts the features. It goes
+// through them as features does.
+func (m Model) sum(s []word) (sum, n int) {
+	w := (*[1 << Bits]byte)(m.weights)
+	add := func(kind, a, b uint64) { sum += int(int8(w[hashFeature(kind, a, b)])) }
+	c1, c2, c3 := begin, begin, begin
+	var one, two uint64 // hashes of the words before
+	for i := range s {
+		h := s[i].hash
+		c1, c2, c3 = c2, c3, s[i].class
+		add(wordKind, h, 0)
+		add(classKind, uint64(c2), uint64(c3))
+		add(classesKind, uint64(c1)<<8|uint64(c2), uint64(c3))
+		n += 3
+		if s[i].stem != 0 {
+			add(stemKind, s[i].stem, 0)
+			n++
+		}
+		if c2 == begin || c2 == other {
+			add(openKind, uint64(c2), h)
+			n++
+		}
+		if i > 0 {
+			add(pairKind, one, h)
+			add(afterClassKind, uint64(c2), h)
+			n += 2
+		}
+		if i > 1 {
+			add(gapKind, two, h)
+			n++
+		}
+		one, two = h, one
+	}
+	return sum, n
 }
 
 func (m Model) weight(f Feature) int { return int(int8(m.weights[f.Hash])) }

@@ -51,6 +51,15 @@ func FuzzScore(f *testing.F) {
 		if got.Points < 0 || got.Points > 100 || len(got.Words) > 3 {
 			t.Errorf("score %+v is out of range", got)
 		}
+		for words := range sentences(s) {
+			want, all := 0, features(nil, words)
+			for _, f := range all {
+				want += shipped.weight(f)
+			}
+			if sum, n := shipped.sum(words); sum != want || n != len(all) {
+				t.Errorf("a sentence has %d features that weigh %d, and their sum is %d of %d", len(all), want, sum, n)
+			}
+		}
 		for _, w := range got.Words {
 			if utf8.ValidString(s) && !utf8.ValidString(w) || len(w) > 2*maxShown {
 				t.Errorf("word %q is cut", w)

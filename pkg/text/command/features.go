@@ -22,8 +22,20 @@ const (
 // to its last. The slice is valid until the next one.
 func Sentences(text string) iter.Seq[[]Feature] {
 	return func(yield func([]Feature) bool) {
-		var words [maxWords]word
 		var out [maxWords * featuresPerWord]Feature
+		for s := range sentences(text) {
+			if !yield(features(out[:0], s)) {
+				return
+			}
+		}
+	}
+}
+
+// sentences returns the words of each sentence that is long enough to have features. The
+// slice is valid until the next one.
+func sentences(text string) iter.Seq[[]word] {
+	return func(yield func([]word) bool) {
+		var words [maxWords]word
 		n := 0
 		for i := 0; i < len(text); {
 			if text[i] == ' ' && i+1 < len(text) {
@@ -45,7 +57,7 @@ func Sentences(text string) iter.Seq[[]Feature] {
 				i += size
 			}
 			if end || i >= len(text) {
-				if n >= minWords && !yield(features(out[:0], words[:n])) {
+				if n >= minWords && !yield(words[:n]) {
 					return
 				}
 				n = 0
