@@ -34,8 +34,9 @@ type PipelineOptions struct {
 	Rules    int // generated ones instead of the shipped packs; zero: the shipped ones
 	Batch    int // observations of one message; 0 and 1: each has a message of its own
 	Sync     bool
-	// HeapProfile is a file for the heap profile once all is audited; empty: none.
-	HeapProfile string
+	// CPUProfile is a file for the CPU profile of this process while the pipeline works, and
+	// HeapProfile one for its heap profile once all is audited; empty: none.
+	CPUProfile, HeapProfile string
 }
 
 // PipelineReport is a pipeline's throughput, from the client's first publish to the
@@ -305,7 +306,7 @@ func Pipeline(ctx context.Context, dir string, o PipelineOptions, load Client) (
 	}
 	if o.Batch > 1 {
 		one, single := *rep, o
-		single.Batch, single.HeapProfile = 0, ""
+		single.Batch, single.CPUProfile, single.HeapProfile = 0, "", ""
 		if _, err := one.run(ctx, filepath.Join(dir, "singles"), single, load); err != nil {
 			return nil, err
 		}
@@ -460,6 +461,24 @@ func heapProfile(file string) error {
 	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
 
+// cpuProfile begins a CPU profile of this process, if a file is named.
+func cpuProfile(file string) (stop func() error, err error) {
+	if file == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return sync.OnceValue(func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}), nil
+}
+
 // run measures the pipeline, and returns some of the entries that it made.
 func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOptions, load Client) ([]streams.Entry,
 	error) {
@@ -515,6 +534,11 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 		err error
 	}
 	loaded := make(chan done, 1)
+	stopProfile, err := cpuProfile(o.CPUProfile)
+	if err != nil {
+		return nil, err
+	}
+	defer stopProfile()
 	began, cpu := time.Now(), cpuTime()
 	go func() {
 		l, err := load(ctx, p.Server.URL(), lo, creds)
@@ -551,6 +575,9 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 	}
 	rep.Accepted, rep.Refused = float64(o.Events)/l.Seconds, l.Refused
 	rep.Parts = Parts()
+	if err := stopProfile(); err != nil {
+		return nil, err
+	}
 	if err := heapProfile(o.HeapProfile); err != nil {
 		return nil, err
 	}

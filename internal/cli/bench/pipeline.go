@@ -27,7 +27,7 @@ func init() { Verbs.Add("bench", pipelineCommand) }
 func pipelineCommand(a *verb.App) *cobra.Command {
 	var o bench.PipelineOptions
 	var asJSON bool
-	var sync, profile string
+	var sync string
 	c := &cobra.Command{
 		Use:   "pipeline",
 		Short: "Measure how many observations go through the whole pipeline (exit 2 when a budget is missed)",
@@ -66,11 +66,6 @@ Both are compared with raw single publishes and with each other; the shape is le
 				return err
 			}
 			defer os.RemoveAll(dir)
-			stop, err := profileTo(profile)
-			if err != nil {
-				return err
-			}
-			defer stop()
 			heap.Keep(cmd.Context())
 			rep, err := bench.Pipeline(cmd.Context(), dir, o, loadProcess)
 			if err != nil {
@@ -85,7 +80,8 @@ Both are compared with raw single publishes and with each other; the shape is le
 	f.IntVar(&o.Rules, "rules", 0, "generated rules instead of the shipped packs")
 	f.IntVar(&o.Batch, "batch", 0, "observations of one message; 0: each has a message of its own")
 	f.StringVar(&sync, "sync", "off", "`always` (on disk before it is acknowledged) or off")
-	f.StringVar(&profile, "cpuprofile", "", "write a CPU profile of server and stages to `FILE`")
+	f.StringVar(&o.CPUProfile, "cpuprofile", "",
+		"write a CPU profile of server and stages, while the pipeline works, to `FILE`")
 	f.StringVar(&o.HeapProfile, "memprofile", "",
 		"write a heap profile of server and stages, once all is audited, to `FILE`")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
