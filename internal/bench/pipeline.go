@@ -224,6 +224,14 @@ func (s *sender) message(first, n int) *nats.Msg {
 	return m
 }
 
+// refusedPause is how long a sender waits that was refused. The intake holds some seconds
+// of work then, and each refusal costs the server about what a message does.
+const refusedPause = 100 * time.Millisecond
+
+// windowGrows is how many acknowledgements let one more message be unacknowledged, up to
+// the most.
+const windowGrows = 16
+
 // publish publishes observations and keeps at most inFlight of them unacknowledged.
 // Refused messages are sent again under their ids once the window has emptied; the
 // window is halved then, and grows again while nothing is refused.
@@ -240,7 +248,7 @@ func (s *sender) publish(ctx context.Context, events, inFlight int) (refused int
 	}
 	var open []sent
 	var again []int // refused
-	next, window, full := 0, most, false
+	next, acked, window, full := 0, 0, most, false
 	publish := func(i int) error {
 		m := s.message(i*s.batch, min(s.batch, events-i*s.batch))
 		ack, err := js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute), jetstream.WithRetryAttempts(0))
@@ -265,7 +273,9 @@ func (s *sender) publish(ctx context.Context, events, inFlight int) (refused int
 		open = open[1:]
 		select {
 		case <-first.ack.Ok():
-			window = min(window+1, most)
+			if acked++; acked%windowGrows == 0 {
+				window = min(window+1, most)
+			}
 		case err := <-first.ack.Err():
 			var api *jetstream.APIError
 			if !errors.As(err, &api) {
@@ -281,7 +291,7 @@ func (s *sender) publish(ctx context.Context, events, inFlight int) (refused int
 			select {
 			case <-ctx.Done():
 				return refused, ctx.Err()
-			case <-time.After(5 * time.Millisecond):
+			case <-time.After(refusedPause):
 			}
 		}
 	}
