@@ -18,6 +18,7 @@ import (
 
 	"lazaret/internal/natsfiles"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/durable"
 	"lazaret/streams"
 )
 
@@ -155,7 +156,7 @@ func changeGrants(data string, f func(g *grants)) error {
 		if b, err = streams.Marshal(g); err != nil {
 			return err
 		}
-		return natsfiles.WriteFile(file, append(b, '\n'), 0o600)
+		return durable.WriteFile(file, append(b, '\n'), 0o600)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
+	"lazaret/pkg/durable"
 	"lazaret/pkg/keys"
 
 	shipped "lazaret/rules"
@@ -85,7 +86,7 @@ func Part(data, name string, groups []string, dir, at, url string) error {
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			return err
 		}
-		if err := natsfiles.WriteFile(to, b, 0o600); err != nil {
+		if err := durable.WriteFile(to, b, 0o600); err != nil {
 			return err
 		}
 	}

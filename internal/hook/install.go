@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/tailscale/hujson"
+
+	"lazaret/pkg/durable"
 )
 
 // Handler is what stands in a host's settings for its events.
@@ -330,20 +332,5 @@ func Replace(file string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	mode := fs.FileMode(0o600)
-	if i, err := os.Stat(file); err == nil {
-		mode = i.Mode().Perm()
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".settings-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Chmod(mode), f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return durable.Replace(file, b)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 
-	"lazaret/internal/natsfiles"
+	"lazaret/pkg/durable"
 )
 
 // accounts holds the signed claims of the operator, of the pipeline's account, and of the
@@ -85,7 +85,7 @@ func (k *keyring) writeAccounts() error {
 	if err != nil {
 		return err
 	}
-	return natsfiles.WriteFile(AccountsFile(k.data),
+	return durable.WriteFile(AccountsFile(k.data),
 		fmt.Appendf(nil, `# Accounts of Lazaret, made by "lazaret server config" and "lazaret agent revoke".
 operator: %q
 system_account: %s

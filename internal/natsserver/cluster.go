@@ -21,7 +21,7 @@ import (
 	"strings"
 	"time"
 
-	"lazaret/internal/natsfiles"
+	"lazaret/pkg/durable"
 )
 
 // The servers of a cluster trust their routes: another server says for which account a
@@ -145,7 +145,7 @@ func (a *authority) make(name string) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, natsfiles.WriteFile(a.file(name), append(p.certPEM(), key...), 0o600)
+	return p, durable.WriteFile(a.file(name), append(p.certPEM(), key...), 0o600)
 }
 
 // readPair reads a certificate and, if it is there, its key from one file.
@@ -218,7 +218,7 @@ func (a *authority) issue(dir, name string, hosts []string) (*x509.Certificate, 
 		name string
 		b    []byte
 	}{{caFile, a.trusted()}, {keyFile, key}, {certFile, p.certPEM()}} {
-		if err := natsfiles.WriteFile(filepath.Join(dir, f.name), f.b, 0o600); err != nil {
+		if err := durable.WriteFile(filepath.Join(dir, f.name), f.b, 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -274,7 +274,7 @@ func secureCluster(data string, c ServerConfig) error {
 		fmt.Fprintf(&b, "  %q\n", r)
 	}
 	b.WriteString("]\n")
-	return natsfiles.WriteFile(ClusterFile(data), b.Bytes(), 0o600)
+	return durable.WriteFile(ClusterFile(data), b.Bytes(), 0o600)
 }
 
 // ClusterPorts are the HOST:PORT at which the servers of the data folder's cluster
@@ -381,7 +381,7 @@ func (a *authority) exchange() (Exchange, error) {
 	switch {
 	case a.next != nil:
 		a.old = &pair{cert: a.issuer.cert}
-		if err := natsfiles.WriteFile(a.file("old"), a.old.certPEM(), 0o600); err != nil {
+		if err := durable.WriteFile(a.file("old"), a.old.certPEM(), 0o600); err != nil {
 			return 0, err
 		}
 		a.issuer, a.next = a.next, nil

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"text/template"
 
-	"lazaret/internal/natsfiles"
+	"lazaret/pkg/durable"
 )
 
 // ServerConfig is a nats-server that somebody runs for Lazaret, alone or in a
@@ -117,7 +117,7 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := natsfiles.WriteFile(StorageKeyFile(data), fmt.Appendf(nil, "key: %q\n", keys.storage), 0o600); err != nil {
+	if err := durable.WriteFile(StorageKeyFile(data), fmt.Appendf(nil, "key: %q\n", keys.storage), 0o600); err != nil {
 		return err
 	}
 	if c.KeyFile == "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/pkg/durable"
 	"lazaret/streams"
 )
 
@@ -184,7 +185,7 @@ func eraseBlock(store, file, key string, deleted func(seq uint64) bool) (n int, 
 	if err := os.Rename(tmp, file); err != nil {
 		return 0, err
 	}
-	return n, syncDir(filepath.Dir(file))
+	return n, durable.SyncDir(filepath.Dir(file))
 }
 
 func writeSynced(file string, content []byte) error {

@@ -16,6 +16,7 @@ import (
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/token"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/durable"
 	"lazaret/streams"
 )
 
@@ -131,7 +132,7 @@ func changeRegister(data string, change func(*register) error) error {
 		if err != nil || string(after) == string(before) {
 			return err
 		}
-		return natsfiles.WriteFile(registerFile(data), append(after, '\n'), 0o600)
+		return durable.WriteFile(registerFile(data), append(after, '\n'), 0o600)
 	})
 }
 
@@ -258,7 +259,7 @@ func (m *Minter) write(r *register, g Grant, user nkeys.KeyPair) (*Issued, error
 	if c.Expires > 0 {
 		i.Expires = time.Unix(c.Expires, 0).UTC()
 	}
-	return i, natsfiles.WriteFile(path, b, 0o600)
+	return i, durable.WriteFile(path, b, 0o600)
 }
 
 // Install writes a credential and the context that uses it. One that is there stays;
@@ -299,7 +300,7 @@ func (m *Minter) Install(g Grant, url string, renew bool) error {
 	if err := os.MkdirAll(filepath.Dir(ctx), 0o700); err != nil {
 		return err
 	}
-	return natsfiles.WriteFile(ctx, append(b, '\n'), 0o600)
+	return durable.WriteFile(ctx, append(b, '\n'), 0o600)
 }
 
 // due reports whether a credential is to be signed anew.

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"lazaret/pkg/durable"
 )
 
 // nats-server 2.15.2 removes the files of a stream that it cannot recover
@@ -102,19 +104,11 @@ func (k *kept) link(stream string, sync bool) (holds bool, err error) {
 		return holds, err
 	}
 	for _, d := range dirs {
-		if err := syncDir(d); err != nil {
+		if err := durable.SyncDir(d); err != nil {
 			return false, err
 		}
 	}
 	return holds, nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // check returns an error if the started server lacks a stream that held messages.

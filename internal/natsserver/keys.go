@@ -12,7 +12,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
-	"lazaret/internal/natsfiles"
+	"lazaret/pkg/durable"
 )
 
 // keyring holds the secrets of an installation. They are made once, on the
@@ -144,5 +144,5 @@ func secret(path string, make func() (string, error)) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s, natsfiles.WriteFile(path, []byte(s+"\n"), 0o600)
+	return s, durable.WriteFile(path, []byte(s+"\n"), 0o600)
 }

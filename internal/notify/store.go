@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lazaret/internal/natsfiles"
+	"lazaret/pkg/durable"
 	"lazaret/streams"
 )
 
@@ -153,5 +154,5 @@ func writeJSON(file string, v any) error {
 	if err != nil {
 		return err
 	}
-	return natsfiles.WriteFile(file, append(b, '\n'), 0o600)
+	return durable.WriteFile(file, append(b, '\n'), 0o600)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"lazaret/internal/natsfiles"
+	"lazaret/pkg/durable"
 	"lazaret/streams"
 )
 
@@ -119,7 +120,7 @@ func write(data string, l *list) error {
 	if err != nil {
 		return err
 	}
-	return natsfiles.WriteFile(ListFile(data), append(b, '\n'), 0o600)
+	return durable.WriteFile(ListFile(data), append(b, '\n'), 0o600)
 }
 
 // Ensure leaves a token in File, unless the credential ever had one.
@@ -133,7 +134,7 @@ func Ensure(data, credential string) error {
 		if err != nil {
 			return err
 		}
-		return natsfiles.WriteFile(File(data, credential), []byte(secret+"\n"), 0o600)
+		return durable.WriteFile(File(data, credential), []byte(secret+"\n"), 0o600)
 	})
 }
 

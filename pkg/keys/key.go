@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/pkg/durable"
 )
 
 // EnvKey is the environment variable that holds a private key, as text, for
@@ -125,7 +127,7 @@ func WritePrivate(path, private string) (err error) {
 	if err = f.Close(); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return durable.SyncDir(filepath.Dir(path))
 }
 
 // LoadPrivate reads the text of a private key from path or, when path is
@@ -190,17 +192,4 @@ func readGuarded(path string, forbidden fs.FileMode, remedy string, limit int64)
 		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
 	}
 	return b, err
-}
-
-// syncDir makes the creation or renaming of a file in dir durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && runtime.GOOS != "windows" {
-		return err
-	}
-	return nil
 }

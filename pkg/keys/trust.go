@@ -4,14 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/pkg/durable"
 	"lazaret/pkg/internal/strictyaml"
 )
 
@@ -255,26 +254,5 @@ func (t *Trust) Write(path string) (err error) {
 			err = fmt.Errorf("writing trust file %s: %w", path, err)
 		}
 	}()
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(b); err == nil {
-		err = f.Chmod(0o600)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
+	return durable.WriteFile(path, b, 0o600)
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/pkg/chain"
+	"lazaret/pkg/durable"
 )
 
 // stateDir is where this machine stores what it saw of logs: a signed note for each
@@ -152,22 +153,10 @@ func (s *seen) save(last []byte, handovers [][]byte) error {
 	return keepFile(s.file, append(b, '\n'))
 }
 
-// keepFile makes or replaces a file, whole or not at all.
+// keepFile makes or replaces a file in a folder, which is made if need be.
 func keepFile(path string, b []byte) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, "tmp-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return durable.WriteFile(path, b, 0o600)
 }

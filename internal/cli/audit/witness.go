@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/embedded"
 	"lazaret/pkg/chain/witness"
+	"lazaret/pkg/durable"
 	"lazaret/pkg/keys"
 )
 
@@ -141,18 +141,7 @@ func addWitness(file, name, key, url, quorum string) error {
 	if _, err := witness.ParsePolicy(text); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".witnesses-*")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(text)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return nil
+	return durable.Replace(file, text)
 }
 
 func init() { Verbs.Add("audit witness", witnessLsCommand) }

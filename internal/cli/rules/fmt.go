@@ -12,6 +12,7 @@ import (
 
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
+	"lazaret/pkg/durable"
 	"lazaret/pkg/rulefmt"
 )
 
@@ -52,7 +53,7 @@ as it is, and ends the command with exit 1.`,
 				changed++
 				switch {
 				case write:
-					if err := replaceFile(name, out); err != nil {
+					if err := durable.Replace(name, out); err != nil {
 						bad = append(bad, err)
 						continue
 					}
@@ -105,28 +106,4 @@ func yamlFiles(args []string) ([]string, error) {
 		}
 	}
 	return out, nil
-}
-
-// replaceFile writes a file so that it is whole, the old or the new, at any
-// time. A link stays one.
-func replaceFile(name string, content []byte) error {
-	name, err := filepath.EvalSymlinks(name)
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(name)
-	if err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(name), ".fmt-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(content)
-	err = errors.Join(err, tmp.Chmod(info.Mode().Perm()), tmp.Sync(), tmp.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), name)
 }

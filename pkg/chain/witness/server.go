@@ -18,6 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"lazaret/pkg/chain"
+	"lazaret/pkg/durable"
 )
 
 // Server is a witness. It is an http.Handler for POST add-checkpoint (C2SP
@@ -195,27 +196,8 @@ func (s *Server) last(origin string) (chain.Checkpoint, error) {
 	return cp, nil
 }
 
-func (s *Server) keep(origin string, cp []byte) (err error) {
-	path := s.file(origin)
-	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(cp)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".tmp", path); err != nil {
-		return err
-	}
-	d, err := os.Open(s.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+func (s *Server) keep(origin string, cp []byte) error {
+	return durable.WriteFile(s.file(origin), cp, 0o600)
 }
 
 // parseRequest reads an add-checkpoint request.

@@ -1,0 +1,47 @@
+package durable_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"lazaret/pkg/durable"
+)
+
+func TestAReplacedFileKeepsItsModeAndItsLink(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := os.WriteFile(file, []byte("old"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.Replace(link, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != "new" {
+		t.Errorf("the file holds %q, %v", b, err)
+	}
+	if i, err := os.Lstat(link); err != nil || i.Mode().Type() != fs.ModeSymlink {
+		t.Errorf("the link became %v, %v", i.Mode(), err)
+	}
+	if i, err := os.Stat(file); err != nil || i.Mode().Perm() != 0o640 {
+		t.Errorf("the mode became %v, %v", i.Mode(), err)
+	}
+}
+
+func TestAFailedWriteLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	taken := filepath.Join(dir, "taken")
+	if err := os.MkdirAll(filepath.Join(taken, "inside"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.WriteFile(taken, []byte("x"), 0o600); err == nil {
+		t.Error("a folder was replaced by a file")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("%v are left, %v", left, err)
+	}
+}
