@@ -156,6 +156,8 @@ type Control struct {
 	Belief  string `json:"belief,omitzero"`  // that a signed word is about
 	Order   string `json:"order,omitzero"`   // a signed order, see approval.Order
 	Look    *Look  `json:"look,omitzero"`    // a privileged look at the project
+	// Silence keeps alerts of the project out of people's way.
+	Silence *Silence `json:"silence,omitzero"`
 }
 
 // ChunkSize is the size of a bundle's chunks, in bytes.

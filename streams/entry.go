@@ -100,6 +100,8 @@ const (
 	TypeRestore Type = "restore"
 	// TypeDisclosure is a privileged recall, and what it showed, or a privileged look.
 	TypeDisclosure Type = "disclosure"
+	// TypeSilence begins or ends a silence of alerts.
+	TypeSilence Type = "silence"
 	// TypeForgotten and TypeLegalHold are statements about a project's data.
 	TypeForgotten Type = "forgotten"
 	TypeLegalHold Type = "legalhold"

@@ -208,7 +208,7 @@ func TestEveryAnswerForbidsFramesAndForeignCode(t *testing.T) {
 			}
 		}
 		if strings.Contains(csp, "unsafe") || res.Header.Get("X-Frame-Options") != "DENY" ||
-			res.Header.Get("Referrer-Policy") != "no-referrer" {
+			res.Header.Get("Referrer-Policy") != "same-origin" {
 			t.Errorf("%s: %v", path, res.Header)
 		}
 	}

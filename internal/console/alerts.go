@@ -34,6 +34,9 @@ type alertsView struct {
 	Groups                                      []*alertGroup
 	Rows                                        []alertRow // of one group
 	Total, More                                 int
+	Silenced                                    int  // alerts that fit and are left out
+	All                                         bool // silenced alerts are shown too
+	Silences                                    []silenceRow
 	From, Next                                  int
 	query                                       url.Values
 }
@@ -87,6 +90,7 @@ func (c *Console) alertsPage(r *http.Request, p *page) (string, error) {
 	if err != nil {
 		return "", badRequest("The search cannot be read: %s", strings.TrimPrefix(err.Error(), "--where: "))
 	}
+	v.All, v.Silences = q.Get("silenced") == "show", c.index.silencesNow(p.User.May)
 	err = c.collect(p, v, since, where)
 	if err != nil {
 		return "", badRequest("The search fails: %v", err)
@@ -100,6 +104,7 @@ func (c *Console) collect(p *page, v *alertsView, since time.Time, where *cli.Fi
 	var failed error
 	fields, quotes := fieldsOf(where), where.Names("message") || where.Names("error")
 	most := p.searched(v.Project)
+	silenced := silencer(v.Silences)
 	c.index.eachAlert(may, func(a *alertRow) bool {
 		if v.Severity != "" && a.Severity != v.Severity || v.One && (a.Rule != v.Rule || a.Tool != v.Tool) ||
 			!since.IsZero() && a.Time.Before(since) {
@@ -118,6 +123,10 @@ func (c *Console) collect(p *page, v *alertsView, since time.Time, where *cli.Fi
 			if !ok {
 				return true
 			}
+		}
+		if !v.All && silenced(a) {
+			v.Silenced++
+			return true
 		}
 		v.Total++
 		if v.One {
@@ -208,6 +217,27 @@ func (v *alertsView) Back() string {
 		}
 	}
 	return "/alerts?" + q.Encode()
+}
+
+// WithSilenced is the page with silenced alerts.
+func (v *alertsView) WithSilenced() string { return v.with("silenced", "show") }
+
+// Times are for how long alerts can be silenced.
+func (v *alertsView) Times() (out []string) {
+	for _, x := range silenceTimes {
+		out = append(out, x.Name)
+	}
+	return out
+}
+
+// Shown are the projects of the alerts that the page lists.
+func (v *alertsView) Shown() (out []string) {
+	for i := range v.Rows {
+		if !slices.Contains(out, v.Rows[i].Project) {
+			out = append(out, v.Rows[i].Project)
+		}
+	}
+	return out
 }
 
 // Older is the page of the next alerts of the group.

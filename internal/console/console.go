@@ -207,6 +207,7 @@ func (c *Console) routes() http.Handler {
 		"GET /{$}":                               c.nowPage,
 		"GET /holds":                             c.holdsPage,
 		"GET /holds/{project}/{id}":              c.holdPage,
+		"GET /exceptions/draft":                  c.draftPage,
 		"GET /queue":                             c.queuePage,
 		"GET /alerts":                            c.alertsPage,
 		"GET /sessions":                          c.sessionsPage,
@@ -230,6 +231,7 @@ func (c *Console) routes() http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, h) })
 	}
 	mux.HandleFunc("GET /log/proof", c.proofFile)
+	mux.HandleFunc("POST /silences", c.silence)
 	mux.HandleFunc("POST /passkeys", c.serveJSON(c.register))
 	mux.HandleFunc("POST /holds/{project}/{id}", c.serveJSON(c.resolve))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

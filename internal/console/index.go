@@ -90,7 +90,8 @@ type index struct {
 	verdicts [3]uint64 // by verdict
 	incident map[[2]string]incidentRow
 
-	rules map[[2]string]*ruleCount // project, rule
+	rules    map[[2]string]*ruleCount // project, rule
+	silences map[[2]string]silenceRow // project, id
 
 	catalogues map[[3]string]*catalogueRow // project, agent, server
 	asks       map[uint64]ask              // requests to accept a list of tools, by position
@@ -100,7 +101,8 @@ func newIndex() *index {
 	return &index{changed: make(chan struct{}), events: make(map[uint64]event), byEvent: make(map[[3]string]uint64),
 		holds: make(map[[2]string]*holdRow), held: make(map[uint64]*holdRow), sessions: make(map[[2]string]*sessionRow),
 		projects: make(map[string]bool), incident: make(map[[2]string]incidentRow),
-		catalogues: make(map[[3]string]*catalogueRow), asks: make(map[uint64]ask), rules: make(map[[2]string]*ruleCount)}
+		catalogues: make(map[[3]string]*catalogueRow), asks: make(map[uint64]ask), rules: make(map[[2]string]*ruleCount),
+		silences: make(map[[2]string]silenceRow)}
 }
 
 // follow feeds the index until ctx ends.
@@ -170,6 +172,8 @@ func (x *index) take(e *streams.Entry) {
 	at := e.Position()
 	x.labels.Scan(labelled(e))
 	switch {
+	case e.Stage == streams.StageIngest && e.Type == streams.TypeSilence:
+		x.takeSilence(e)
 	case e.Stage == streams.StageIngest:
 		x.takeEvent(e, at)
 	case e.Type == streams.TypeVerdict && e.Stage == streams.StageArbiter:

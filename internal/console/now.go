@@ -112,8 +112,9 @@ func (c *Console) nowPage(r *http.Request, p *page) (string, error) {
 	open := c.index.openHolds(p.User.May)
 	v.Groups = holds.Grouped(open[:min(len(open), 200)])
 	v.Groups = v.Groups[:min(len(v.Groups), 6)]
+	silenced := silencer(c.index.silencesNow(p.User.May))
 	c.index.eachAlert(p.User.May, func(a *alertRow) bool {
-		if a.Mode != "shadow" {
+		if a.Mode != "shadow" && !silenced(a) {
 			v.Alerts = append(v.Alerts, *a)
 		}
 		return len(v.Alerts) < 6

@@ -130,6 +130,23 @@ func withExceptions(bundle []byte, draft string) (*rules.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	files, err := addExceptions(src, draft)
+	if err != nil {
+		return nil, err
+	}
+	b, err := rules.PackFiles(files)
+	if err != nil {
+		return nil, err
+	}
+	s, err := backtest.Compile(b)
+	if err != nil {
+		return nil, badRequest("The exceptions cannot be read: %v", err)
+	}
+	return s, nil
+}
+
+// addExceptions returns the files of a rule set with more exceptions than it has.
+func addExceptions(src *rules.Source, draft string) (map[string]string, error) {
 	var has, more rules.ExceptionsDoc
 	if err := yaml.Unmarshal([]byte(src.Files[rules.ExceptionsFile]), &has); err != nil {
 		return nil, err
@@ -144,13 +161,5 @@ func withExceptions(bundle []byte, draft string) (*rules.Set, error) {
 	}
 	files := maps.Clone(src.Files)
 	files[rules.ExceptionsFile] = string(text)
-	b, err := rules.PackFiles(files)
-	if err != nil {
-		return nil, err
-	}
-	s, err := backtest.Compile(b)
-	if err != nil {
-		return nil, badRequest("The exceptions cannot be read: %v", err)
-	}
-	return s, nil
+	return files, nil
 }

@@ -171,6 +171,9 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 	if d, ok := body.(*streams.DisclosureEntry); ok && d.Look != nil {
 		return nil // not even the clock moves
 	}
+	if e.Type == streams.TypeSilence {
+		return nil
+	}
 	h := headOf(body)
 	if err := f.applyHead(st, e, h); err != nil {
 		return err
@@ -280,6 +283,8 @@ func newBody(t streams.Type) any {
 		return new(streams.RestoreEntry)
 	case streams.TypeDisclosure:
 		return new(streams.DisclosureEntry)
+	case streams.TypeSilence:
+		return new(streams.SilenceEntry)
 	}
 	return nil
 }

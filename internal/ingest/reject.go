@@ -128,6 +128,9 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 	if c.Look != nil {
 		return f.looked(st, m, c, head)
 	}
+	if c.Silence != nil {
+		return f.silence(st, m, c, head)
+	}
 	if c.Project != "" && c.Order != "" {
 		return f.order(st, m, c, head)
 	}

@@ -127,11 +127,12 @@ func (r *Route) cleaned(err error) error {
 	return clean
 }
 
-// sensitivities reads the whole ledger for marks of sensitive texts. A text may be sent
+// sensitivities reads the whole ledger for marks of sensitive texts and for silences. A text may be sent
 // when the marks of all entries up to its own are known.
 type sensitivities struct {
 	mu      sync.Mutex
 	labels  ceiling.Labels
+	silent  silences
 	next    uint64
 	changed chan struct{} // closed when next grows
 }
@@ -149,6 +150,7 @@ func (s *sensitivities) follow(ctx context.Context, nc *nats.Conn, log *slog.Log
 			s.mu.Lock()
 			for _, e := range es {
 				s.labels.Scan(ceiling.FromLedger(e))
+				s.silent.add(e)
 				at = e.Seq
 			}
 			s.next = at + 1
@@ -179,6 +181,13 @@ func (s *sensitivities) await(ctx context.Context, seq uint64) {
 		case <-changed:
 		}
 	}
+}
+
+// silenced reports whether an alert was silenced when it was raised.
+func (s *sensitivities) silenced(n *Notice, seq uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.silent.covers(n.Project, n.Rule, n.Agent, seq, n.Time)
 }
 
 // redact removes texts that the route may not send from a notification.

@@ -163,6 +163,9 @@ func (w *worker) pullFrom(ctx context.Context, it jetstream.MessagesContext, to 
 					continue
 				}
 				w.seen.await(ctx, a.seq)
+				if n.Kind == KindAlert && w.seen.silenced(n, entries[i].Seq) {
+					continue
+				}
 				w.seen.redact(n, w.Route, entries[i].Position())
 				n.link(w.console)
 				a.notices = append(a.notices, n)

@@ -72,7 +72,8 @@ type AlsoForgotten struct {
 // holds once it is forgotten.
 func (a *AlsoForgotten) Decision() bool {
 	switch streams.Type(a.Type) {
-	case streams.TypeConfirmation, streams.TypeIncident, streams.TypeOrder, streams.TypeRestore, streams.TypeDisclosure, streams.TypePoint, streams.TypeResolution:
+	case streams.TypeConfirmation, streams.TypeIncident, streams.TypeOrder, streams.TypeRestore, streams.TypeDisclosure, streams.TypePoint, streams.TypeResolution,
+		streams.TypeSilence:
 		return true
 	}
 	return false

@@ -1,0 +1,229 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/ruletest"
+	"lazaret/streams"
+)
+
+// maxGiven is how many events a drafted test plays.
+const maxGiven = 12
+
+// Wrong is the page that drafts an exception for the alert.
+func (a alertRow) Wrong() string {
+	return "/exceptions/draft?" + url.Values{"project": {a.Project}, "entry": {strconv.FormatUint(a.At, 10)},
+		"rule": {a.Rule}}.Encode()
+}
+
+// draftView is an exception that was drafted for an alert that was wrong, with its test.
+type draftView struct {
+	Alert           alertRow
+	Exception, Test string
+	Passed          bool
+	Failures        []string
+	Why             string // there is no test
+	WhatIf          string // the page that judges the session with the exception
+}
+
+// draftPage drafts an exception for an alert, so narrow that it is for the same agent and tool, and
+// a test that plays the events before it. The test is run here.
+func (c *Console) draftPage(r *http.Request, p *page) (string, error) {
+	q := r.URL.Query()
+	project, rule := q.Get("project"), q.Get("rule")
+	at, err := strconv.ParseUint(q.Get("entry"), 10, 64)
+	if err != nil || streams.CheckID("project", project) != nil || !p.User.May(project) {
+		return "", notFound("There is no such alert.")
+	}
+	v := new(draftView)
+	p.Title, p.Nav, p.Data = "This was wrong", "alerts", v
+	found := false
+	c.index.eachAlert(func(x string) bool { return x == project }, func(a *alertRow) bool {
+		if found = a.At == at && a.Rule == rule; found {
+			v.Alert = *a
+		}
+		return !found
+	})
+	if !found {
+		return "", notFound("The console knows no such alert.")
+	}
+	set, bundle, err := c.rules(r.Context())
+	if err != nil {
+		return "", err
+	}
+	known := set.Rule(rule)
+	if known == nil {
+		return "", notFound("The rule set in force has no such rule: a group of somebody else's raised the alert.")
+	}
+	e, err := stage.ReadEntry(r.Context(), c.js, at)
+	if err != nil {
+		return "", err
+	}
+	id := "wrong-" + strconv.FormatUint(at, 36)
+	when := "event.agent == " + strconv.Quote(v.Alert.Agent)
+	if v.Alert.Tool != "" && slices.Contains(known.On, string(streams.TypeAction)) {
+		when += " && action.tool == " + strconv.Quote(v.Alert.Tool)
+	}
+	v.Exception, err = asYAML(yaml.MapSlice{{Key: "exceptions", Value: []yaml.MapSlice{{{Key: "id", Value: id},
+		{Key: "rules", Value: []string{rule}}, {Key: "when", Value: when}, {Key: "owner", Value: p.User.Name},
+		{Key: "reason", Value: "The alert was wrong: say why."},
+		{Key: "expires", Value: time.Now().AddDate(0, 3, 0).Format(time.DateOnly)}}}}})
+	if err != nil {
+		return "", err
+	}
+	if v.Alert.Session != "" {
+		v.WhatIf = "/whatif/" + url.PathEscape(project) + "/" + url.PathEscape(v.Alert.Session) + "?" +
+			url.Values{"with": {withDraft}, "draft": {v.Exception}}.Encode()
+	}
+	given, err := c.given(r.Context(), p, project, v.Alert.Session, e.Src)
+	if err != nil {
+		v.Why = err.Error()
+		return "draft", nil
+	}
+	v.Test, err = asYAML(yaml.MapSlice{{Key: "tests", Value: []yaml.MapSlice{{{Key: "name", Value: "the alert was wrong, " + id},
+		{Key: "given", Value: given}, {Key: "fires", Value: yaml.MapSlice{{Key: rule,
+			Value: yaml.MapSlice{{Key: "exception", Value: id}}}}}}}}})
+	if err != nil {
+		return "", err
+	}
+	return "draft", v.try(r.Context(), bundle, known.Pack)
+}
+
+func asYAML(v any) (string, error) {
+	b, err := yaml.MarshalWithOptions(v, yaml.UseLiteralStyleIfMultiline(true))
+	return string(b), err
+}
+
+// try runs the drafted test on the rule set in force with the drafted exception.
+func (v *draftView) try(ctx context.Context, bundle []byte, pack string) error {
+	src, err := rules.Open(bundle)
+	if err != nil {
+		return err
+	}
+	files, err := addExceptions(src, v.Exception)
+	if err != nil {
+		return err
+	}
+	name := pack + "/drafted.test.yaml"
+	files[name] = v.Test
+	b, err := rules.PackFiles(files)
+	if err == nil {
+		src, err = rules.Open(b)
+	}
+	if err != nil {
+		return err
+	}
+	rep, err := ruletest.RunWith(ctx, src, ruletest.Options{Run: regexp.MustCompile("^" + regexp.QuoteMeta(name))})
+	if err != nil {
+		v.Failures = append(v.Failures, err.Error())
+		return ctx.Err()
+	}
+	v.Passed = rep.Failed == 0 && rep.Passed == 1
+	for _, f := range rep.Failures {
+		v.Failures = append(v.Failures, f.Text)
+	}
+	return nil
+}
+
+// given are the events of a session up to the one at a position, as a test states them.
+func (c *Console) given(ctx context.Context, p *page, project, session string, at uint64) ([]yaml.MapSlice, error) {
+	s, ok := c.index.session(project, session)
+	if !ok {
+		return nil, fmt.Errorf("the event belongs to no session that the console knows")
+	}
+	end := slices.Index(s.positions, at)
+	if end < 0 {
+		return nil, fmt.Errorf("the event is older than what the console keeps at hand")
+	}
+	var out []yaml.MapSlice
+	for i := end; i >= 0 && len(out) < maxGiven; i-- {
+		e, err := stage.ReadEntry(ctx, c.js, s.positions[i])
+		if err != nil {
+			return nil, fmt.Errorf("an event of the session cannot be read: %w", err)
+		}
+		if e.Stage != streams.StageIngest {
+			continue
+		}
+		if _, why := p.body(&e); why != "" {
+			return nil, fmt.Errorf("you may not see an event of the session: %s", why)
+		}
+		key, doc, agent, err := testEvent(&e)
+		if err != nil {
+			return nil, err
+		}
+		if doc == nil {
+			if i == end {
+				return nil, fmt.Errorf("a test for an event of the type %s is written by hand", e.Type)
+			}
+			continue
+		}
+		out = append(out, yaml.MapSlice{{Key: "agent", Value: agent}, {Key: "session", Value: session}, {Key: key, Value: doc}})
+	}
+	slices.Reverse(out)
+	return out, nil
+}
+
+// testEvent is an entry as a test states it; nil for types that drafts leave out.
+func testEvent(e *streams.Entry) (key string, doc yaml.MapSlice, agent string, err error) {
+	put := func(k string, v any) {
+		if v != "" {
+			doc = append(doc, yaml.MapItem{Key: k, Value: v})
+		}
+	}
+	switch e.Type {
+	case streams.TypeObservation:
+		o, err := streams.Read[streams.ObservationEntry](e)
+		if err != nil {
+			return "", nil, "", err
+		}
+		var all []string
+		for _, b := range o.Blocks {
+			all = append(all, b.Text)
+		}
+		put("origin", string(o.Origin))
+		put("tool", o.Tool)
+		put("source", o.Source)
+		put("text", strings.Join(all, "\n"))
+		return "observation", doc, o.Agent, nil
+	case streams.TypeMemory:
+		m, err := streams.Read[streams.MemoryEntry](e)
+		if err != nil {
+			return "", nil, "", err
+		}
+		put("origin", string(m.Origin))
+		put("inherited", string(m.Inherited))
+		put("key", m.Key)
+		put("category", m.Category)
+		put("source", m.Source)
+		put("text", m.Content)
+		return "memory", doc, m.Agent, nil
+	case streams.TypeAction:
+		a, err := streams.Read[streams.ActionEntry](e)
+		if err != nil {
+			return "", nil, "", err
+		}
+		put("tool", a.Tool)
+		put("level", int(a.Level))
+		var args map[string]any
+		if len(a.Args) > 0 {
+			if err := streams.Unmarshal(a.Args, &args); err != nil {
+				return "", nil, "", err
+			}
+			put("args", args)
+		}
+		return "action", doc, a.Agent, nil
+	}
+	return "", nil, "", nil
+}

@@ -1,0 +1,164 @@
+package console
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// maxSilences is how many silences are kept. Those that are over go first.
+const maxSilences = 10_000
+
+// silenceRow is a silence of alerts, as the ledger tells it.
+type silenceRow struct {
+	streams.Silence
+	ID, Project string
+	From        time.Time
+}
+
+// takeSilence notes a silence or the end of one. The caller holds mu.
+func (x *index) takeSilence(e *streams.Entry) {
+	s, err := streams.Read[streams.SilenceEntry](e)
+	if err != nil {
+		return
+	}
+	if s.Silence.Ends != "" {
+		delete(x.silences, [2]string{e.Project, s.Silence.Ends})
+		return
+	}
+	if len(x.silences) >= maxSilences {
+		for k, o := range x.silences {
+			if !e.Time.Before(o.Expires) {
+				delete(x.silences, k)
+			}
+		}
+	}
+	if len(x.silences) < maxSilences {
+		x.silences[[2]string{e.Project, s.ID}] = silenceRow{s.Silence, s.ID, e.Project, e.Time}
+	}
+}
+
+// silencesNow are the silences in force in projects that may be seen, those that end first first.
+func (x *index) silencesNow(may func(project string) bool) []silenceRow {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var out []silenceRow
+	now := time.Now()
+	for _, s := range x.silences {
+		if may(s.Project) && now.Before(s.Expires) {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b silenceRow) int {
+		return cmp.Or(a.Expires.Compare(b.Expires), strings.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+// silencer reports which alerts are silenced now.
+func silencer(list []silenceRow) func(a *alertRow) bool {
+	by := make(map[[2]string][]silenceRow)
+	for _, s := range list {
+		k := [2]string{s.Project, s.Rule}
+		by[k] = append(by[k], s)
+	}
+	return func(a *alertRow) bool {
+		if len(by) == 0 {
+			return false
+		}
+		return slices.ContainsFunc(by[[2]string{a.Project, a.Rule}], func(s silenceRow) bool {
+			return s.Covers(a.Rule, a.Agent)
+		})
+	}
+}
+
+// silences are the times for which alerts can be silenced here.
+var silenceTimes = []struct {
+	Name string
+	For  time.Duration
+}{{"1 hour", time.Hour}, {"8 hours", 8 * time.Hour}, {"1 day", 24 * time.Hour}, {"7 days", 7 * 24 * time.Hour},
+	{"30 days", 30 * 24 * time.Hour}}
+
+// silence records a silence of alerts in the ledger, or ends one.
+func (c *Console) silence(w http.ResponseWriter, r *http.Request) {
+	u := c.user(r)
+	if u == nil {
+		c.fail(w, r, http.StatusUnauthorized, "Sign in", "The session is over: sign in again.")
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	project := r.PostFormValue("project")
+	if !u.Approver() || !u.May(project) {
+		c.fail(w, r, http.StatusForbidden, "Forbidden", "You may not silence alerts of this project.")
+		return
+	}
+	s := &streams.Silence{By: u.Name, Ends: r.PostFormValue("ends")}
+	now := time.Now()
+	if s.Ends == "" {
+		i := slices.IndexFunc(silenceTimes, func(x struct {
+			Name string
+			For  time.Duration
+		}) bool {
+			return x.Name == r.PostFormValue("for")
+		})
+		if i < 0 {
+			c.fail(w, r, http.StatusBadRequest, "This cannot be answered", "Choose for how long.")
+			return
+		}
+		s.Rule, s.Agent = r.PostFormValue("rule"), r.PostFormValue("agent")
+		s.Owner, s.Reason = strings.TrimSpace(r.PostFormValue("owner")), strings.TrimSpace(r.PostFormValue("reason"))
+		s.Expires = now.Add(silenceTimes[i].For).UTC().Truncate(time.Second)
+	}
+	id := nuid.Next()
+	err := streams.CheckID("project", project)
+	if err == nil {
+		err = s.Check(now)
+	}
+	if err != nil {
+		c.fail(w, r, http.StatusBadRequest, "This cannot be recorded", err.Error())
+		return
+	}
+	body, err := streams.Marshal(streams.Control{ID: id, Project: project, Silence: s})
+	if err == nil {
+		_, err = c.js.Publish(r.Context(), streams.ControlSubject(streams.PartitionOf(project)), body)
+	}
+	if err != nil {
+		c.cfg.Log.Warn("a silence cannot be recorded", "err", err)
+		c.fail(w, r, http.StatusServiceUnavailable, "The pipeline does not answer", "The silence is not recorded: "+err.Error())
+		return
+	}
+	c.index.awaitSilence(r, project, cmp.Or(s.Ends, id), s.Ends == "")
+	http.Redirect(w, r, "/alerts?project="+url.QueryEscape(project), http.StatusSeeOther)
+}
+
+// awaitSilence waits a moment until the index has a silence, or has it no more.
+func (x *index) awaitSilence(r *http.Request, project, id string, there bool) {
+	end := time.After(2 * time.Second)
+	for {
+		x.mu.RLock()
+		_, ok := x.silences[[2]string{project, id}]
+		changed := x.changed
+		x.mu.RUnlock()
+		if ok == there {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-end:
+			return
+		case <-changed:
+		}
+	}
+}
+
+// Line is a text of a silence that is safe to look at.
+func (s silenceRow) Line(t string) string { return text.InertLine(t, 160) }

@@ -1,0 +1,20 @@
+package ingest
+
+import (
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// silence records a silence of alerts, or the end of one. It changes no state.
+func (f *Fold) silence(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,
+	error) {
+	c.Hold = "silence" // it is about the project, and the subject of a reply has a name
+	err := addressed(m, c)
+	if err == nil {
+		err = c.Silence.Check(head.Time)
+	}
+	if err != nil {
+		return f.reject(st, m, &streams.RejectError{Code: streams.CodeInvalid, Reason: err.Error()})
+	}
+	return admission(streams.TypeSilence, c.Project, &streams.SilenceEntry{EntryHead: head, Silence: *c.Silence})
+}

@@ -1,0 +1,63 @@
+package streams
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// MaxSilence is the longest time for which alerts are silenced at once.
+const MaxSilence = 90 * 24 * time.Hour
+
+// Silence keeps a rule's alerts in a project out of lists and notifications until it expires. It
+// changes no verdict: alerts are raised and holds opened all the same. The credential of the
+// program that sent it vouches for By.
+type Silence struct {
+	Rule    string    `json:"rule,omitzero"`
+	Agent   string    `json:"agent,omitzero"` // empty: of all agents
+	Owner   string    `json:"owner,omitzero"` // who may be asked
+	Reason  string    `json:"reason,omitzero"`
+	Expires time.Time `json:"expires,omitzero"`
+	By      string    `json:"by"`            // the person, as the program knows them
+	Ends    string    `json:"ends,omitzero"` // id of a silence that ends now; Rule to Expires are empty
+}
+
+// Check returns why a silence cannot be recorded at a time, or nil.
+func (s *Silence) Check(now time.Time) error {
+	if s.By == "" {
+		return errors.New("a silence names the person")
+	}
+	if s.Ends != "" {
+		if *s != (Silence{By: s.By, Ends: s.Ends}) {
+			return errors.New("an entry that ends a silence has no other fields")
+		}
+		return cmp.Or(CheckID("id of the silence", s.Ends), checkLine("by", s.By))
+	}
+	if s.Owner == "" || s.Reason == "" {
+		return errors.New("a silence needs owner and reason: who may be asked, and why")
+	}
+	if !s.Expires.After(now) || s.Expires.After(now.Add(MaxSilence)) {
+		return fmt.Errorf("a silence expires within %d days from now", MaxSilence/(24*time.Hour))
+	}
+	if err := CheckID("rule", s.Rule); err != nil {
+		return err
+	}
+	if s.Agent != "" {
+		if err := CheckID("agent", s.Agent); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(checkLine("owner", s.Owner), checkLine("reason", s.Reason), checkLine("by", s.By))
+}
+
+// Covers reports whether the silence is for an alert.
+func (s *Silence) Covers(rule, agent string) bool {
+	return s.Rule == rule && (s.Agent == "" || s.Agent == agent)
+}
+
+// SilenceEntry is the body of a silence in the ledger. Its id names the silence.
+type SilenceEntry struct {
+	EntryHead
+	Silence Silence `json:"silence"`
+}
