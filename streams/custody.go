@@ -86,7 +86,7 @@ const CustodyValid = time.Hour
 // them are meant.
 const MaxOthers = 1000
 
-// AllOthers, alone in a list of others, stands for everybody in the project.
+// AllOthers stands for everybody in the project where it is alone in a list of others.
 const AllOthers = "*"
 
 // Custody is a parsed statement about a project's data.

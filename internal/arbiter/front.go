@@ -153,7 +153,7 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 		stopTail()
 		return nil, errors.Join(fmt.Errorf("subscribing the request services: %w", err), svc.Stop())
 	}
-	f.stop = func() { svc.Stop(); stopTail() }
+	f.stop = func() { _ = svc.Stop(); stopTail() }
 	return f, nil
 }
 

@@ -49,7 +49,7 @@ func (a *Auditor) serveProofs(svc *nats.Conn) (stop func(), err error) {
 	if err := svc.Flush(); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
-	return func() { s.Stop() }, nil
+	return func() { _ = s.Stop() }, nil
 }
 
 func (p *prover) serve(r micro.Request) {

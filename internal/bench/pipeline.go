@@ -548,7 +548,7 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 	if err != nil {
 		return nil, err
 	}
-	defer stopProfile()
+	defer func() { _ = stopProfile() }()
 	began, cpu := time.Now(), cpuTime()
 	go func() {
 		l, err := load(ctx, p.Server.URL(), lo, creds)

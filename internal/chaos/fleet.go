@@ -190,7 +190,7 @@ func (f *fleet) start(ctx context.Context, name string) error {
 		return err
 	}
 	go func() {
-		p.cmd.Wait()
+		_ = p.cmd.Wait() // killed processes fail by design
 		close(p.done)
 	}()
 	f.procs[name] = p
@@ -238,7 +238,7 @@ func tail(s string) string {
 func (f *fleet) kill(name string) {
 	p := f.procs[name]
 	resume(p.cmd.Process)
-	p.cmd.Process.Kill()
+	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
@@ -341,7 +341,7 @@ func (f *fleet) stop(ctx context.Context, names ...string) error {
 			}
 		case <-time.After(time.Minute):
 			all = append(all, fmt.Errorf("%s does not stop: %s", name, tail(p.output())))
-			p.cmd.Process.Kill()
+			_ = p.cmd.Process.Kill()
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -73,8 +73,8 @@ func (p *proxy) serve(c net.Conn) {
 		return
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { io.Copy(mouth{p, s}, c); s.Close(); c.Close() })
-	io.Copy(c, s)
+	wg.Go(func() { _, _ = io.Copy(mouth{p, s}, c); s.Close(); c.Close() })
+	_, _ = io.Copy(c, s)
 	s.Close()
 	c.Close()
 	wg.Wait()

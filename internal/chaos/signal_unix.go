@@ -10,5 +10,5 @@ import (
 // canPause reports whether processes can be stopped and resumed here.
 const canPause = true
 
-func pause(p *os.Process)  { p.Signal(syscall.SIGSTOP) }
-func resume(p *os.Process) { p.Signal(syscall.SIGCONT) }
+func pause(p *os.Process)  { _ = p.Signal(syscall.SIGSTOP) }
+func resume(p *os.Process) { _ = p.Signal(syscall.SIGCONT) }

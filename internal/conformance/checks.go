@@ -78,7 +78,7 @@ func (r *runner) killed(ctx context.Context) (string, error) {
 		time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
 		// Not while nothing is under way: wait for its next own entry.
 		was := len(own(r.ledger.all(), r.stage))
-		wait(ctx, 5*time.Second, func() bool { return len(own(r.ledger.all(), r.stage)) > was })
+		_ = wait(ctx, 5*time.Second, func() bool { return len(own(r.ledger.all(), r.stage)) > was })
 		r.cmd.kill()
 		if err := <-failed; err != nil {
 			return "", err

@@ -39,7 +39,7 @@ func launch(argv, env []string, log io.Writer) (*command, error) {
 		return nil, fmt.Errorf("starting %s: %w", argv[0], err)
 	}
 	go func() {
-		c.cmd.Wait()
+		_ = c.cmd.Wait() // killed programs fail by design
 		close(c.done)
 	}()
 	return c, nil
@@ -47,7 +47,7 @@ func launch(argv, env []string, log io.Writer) (*command, error) {
 
 // kill is kill -9, of the program and of what it started.
 func (c *command) kill() {
-	syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
+	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
 	<-c.done
 }
 

@@ -297,4 +297,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 }
 
 // lastJSON cuts off what a command said on standard error before its JSON.
-func lastJSON(out string) string { return out[strings.Index(out, "{\n"):] }
+func lastJSON(out string) string {
+	_, after, _ := strings.Cut(out, "{\n")
+	return "{\n" + after
+}

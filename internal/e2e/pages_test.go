@@ -65,7 +65,7 @@ func readBlocks(t *testing.T, root, page string) []block {
 			blocks, open = append(blocks, *open), nil
 		case open != nil:
 			open.lines = append(open.lines, line)
-		case mark != nil && mark[1] == "test":
+		case len(mark) > 0 && mark[1] == "test":
 			blocks = append(blocks, block{page: page, info: "sh", line: i + 1, lines: []string{mark[2]}})
 		case mark != nil:
 			file = mark[2]

@@ -170,7 +170,7 @@ type input struct {
 }
 
 func (h *handler) input() (in input) {
-	// Tools have inputs of many shapes; what does not fit names nothing.
+	// Tools have inputs of many shapes. A field of another type counts as missing.
 	var raw map[string]json.RawMessage
 	if json.Unmarshal(h.e.Input, &raw) != nil {
 		return in
@@ -186,10 +186,10 @@ func (h *handler) input() (in input) {
 	} {
 		for _, name := range f.names {
 			if *f.to == "" {
-				json.Unmarshal(raw[name], f.to)
+				_ = json.Unmarshal(raw[name], f.to)
 			}
 		}
 	}
-	json.Unmarshal(raw["edits"], &in.Edits)
+	_ = json.Unmarshal(raw["edits"], &in.Edits)
 	return in
 }

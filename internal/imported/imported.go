@@ -221,10 +221,10 @@ func letta(d json.RawMessage) ([]Item, error) {
 		return nil, fmt.Errorf("it is neither an agent file nor a list of passages: %w", err)
 	}
 	var out []Item
-	for _, b := range append(file.Blocks, file.Core...) {
+	for _, b := range slices.Concat(file.Blocks, file.Core) {
 		out = append(out, Item{ID: cmp.Or(b.ID, b.Label), Kind: "block " + b.Label, Content: b.Value})
 	}
-	all := append(file.Passages, file.Archival...)
+	all := slices.Concat(file.Passages, file.Archival)
 	if file.Text != "" {
 		all = append(all, file.passage) // one passage a line
 	}

@@ -36,7 +36,7 @@ func printOf(a streams.Address, body []byte) fingerprint {
 func earlierPrint(a streams.Address, body []byte) fingerprint {
 	d := xxhash.New()
 	fmt.Fprintf(d, "%s\x00%s\x00", a.Kind, a.Origin)
-	d.Write(body)
+	_, _ = d.Write(body)
 	return fingerprint{hi: d.Sum64()}
 }
 

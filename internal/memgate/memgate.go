@@ -50,8 +50,9 @@ func id(parts ...string) string {
 // Channel says how a text may be used.
 type Channel string
 
+// The channels. A text of the last two may be read but not acted on.
 const (
-	Refused      Channel = "refused" // not to be shown
+	Refused      Channel = "refused" // not shown
 	Admitted     Channel = "admitted"
 	ContextOnly  Channel = "context_only" // to read and not to act on
 	Contradicted Channel = "contradicted" // by stronger evidence; to read and not to act on

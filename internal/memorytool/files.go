@@ -139,15 +139,16 @@ func (d *folder) write(name, text string) error {
 		err = d.Rename(temp, name)
 	}
 	if err != nil {
-		d.Remove(temp)
+		_ = d.Remove(temp)
 	}
 	return err
 }
 
-// stamp distinguishes the contents of a name at different times.
+// stamp distinguishes the contents of a name at different times. A file that cannot
+// be read counts as empty.
 func (d *folder) stamp(name string) string {
 	h := sha256.New()
-	fs.WalkDir(d.FS(), name, func(p string, e fs.DirEntry, err error) error {
+	_ = fs.WalkDir(d.FS(), name, func(p string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			b, _ := d.ReadFile(p)
 			fmt.Fprintf(h, "%q %q ", p, b)

@@ -121,7 +121,7 @@ func (e *Email) send(ctx context.Context, m *Message) error {
 		}
 		return err
 	}
-	c.Quit() // the server has accepted the mail already
+	_ = c.Quit() // the server has accepted the mail already
 	return nil
 }
 

@@ -82,7 +82,7 @@ func Run(ctx context.Context, c *Config, o Options) error {
 		if err != nil {
 			return fmt.Errorf("route %s: %w", r.Name, err)
 		}
-		defer func() { nc.FlushTimeout(time.Second); nc.Close() }()
+		defer func() { _ = nc.FlushTimeout(time.Second); nc.Close() }()
 		if seen == nil {
 			seen = &sensitivities{changed: make(chan struct{})}
 			wg.Go(func() { seen.follow(ctx, nc, o.Log) })

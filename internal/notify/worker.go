@@ -213,7 +213,7 @@ func (w *worker) run(ctx context.Context) {
 				}
 			}
 			for _, x := range w.waiting {
-				x.msg.Nak() // the next process gets it at once
+				_ = x.msg.Nak() // the next process gets it at once
 			}
 			return
 		case a := <-arrivals:
@@ -226,7 +226,7 @@ func (w *worker) run(ctx context.Context) {
 			if now.Sub(alive) > ackWait/4 {
 				alive = now
 				for _, x := range w.waiting {
-					x.msg.InProgress()
+					_ = x.msg.InProgress()
 				}
 			}
 			if w.Repeat > 0 && now.Sub(remind) > reminded {

@@ -35,6 +35,6 @@ func check(t *testing.T, n int, prop func(t *rapid.T)) {
 	if err := flag.Set("rapid.checks", fmt.Sprint(n)); err != nil {
 		t.Fatal(err)
 	}
-	defer flag.Set("rapid.checks", was)
+	defer func() { _ = flag.Set("rapid.checks", was) }()
 	rapid.Check(t, prop)
 }

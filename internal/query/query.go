@@ -51,7 +51,7 @@ func Serve(svc *nats.Conn, name, description string, partitions []int, handlers 
 	if err := svc.Flush(); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
-	return func() { s.Stop() }, nil
+	return func() { _ = s.Stop() }, nil
 }
 
 type envelope struct {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -430,8 +431,7 @@ func (c *Config) deleteLive(ctx context.Context, js jetstream.JetStream, r *Reco
 	err = stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + r.Project + ".>"},
 		Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
 		// Of copies that are made later the entry is behind the statement.
-		at := uint64(0)
-		fmt.Sscan(m.Headers().Get(streams.HeaderSeq), &at)
+		at, _ := strconv.ParseUint(m.Headers().Get(streams.HeaderSeq), 10, 64)
 		if position.Sequence(at) > r.Entry {
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ func scan(ctx context.Context, js jetstream.JetStream, filter string, from uint6
 		}
 		h := header{seq: seq, time: at, partition: p, stage: stage, typ: streams.Type(m.Headers().Get(streams.HeaderType)),
 			project: m.Headers().Get(streams.HeaderProject)}
-		fmt.Sscan(m.Headers().Get(streams.HeaderSrc), &h.src)
+		h.src, _ = strconv.ParseUint(m.Headers().Get(streams.HeaderSrc), 10, 64)
 		return fn(h)
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"lazaret/pkg/text"
 )
 
+// FNVBasis and FNVPrime are the constants of 32-bit FNV-1a.
 const (
 	FNVBasis = 2166136261
 	FNVPrime = 16777619
@@ -28,6 +29,7 @@ func Hash(s string) uint32 {
 	return h
 }
 
+// NotWord reports whether r separates words: it is neither a letter nor a digit.
 func NotWord(r rune) bool {
 	if r < utf8.RuneSelf {
 		return (r|0x20 < 'a' || r|0x20 > 'z') && (r < '0' || r > '9')
@@ -247,6 +249,7 @@ func state(w string) bool {
 	return len(w) > 5 && strings.HasSuffix(w, "ed") || w == "pending" || w == "existing" || w == "current"
 }
 
+// Distinct sorts hs and removes repeats, in place.
 func Distinct(hs []uint32) []uint32 {
 	slices.Sort(hs)
 	return slices.Compact(hs)
@@ -279,6 +282,7 @@ func WholeName(tool string) string {
 	}, strings.ToLower(tool))
 }
 
+// Has reports whether the sorted words contain h.
 func Has(words []uint32, h uint32) bool {
 	_, ok := slices.BinarySearch(words, h)
 	return ok

@@ -91,7 +91,7 @@ const (
 )
 
 func (x *Index) key(kind byte, parts ...uint64) []byte {
-	k := append(x.prefix, kind)
+	k := append(slices.Clip(x.prefix), kind)
 	for i, p := range parts {
 		if kind == keyRun && i == 0 || kind == keyForward {
 			k = binary.BigEndian.AppendUint16(k, uint16(p))

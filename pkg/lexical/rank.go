@@ -200,10 +200,10 @@ func (sc *scratch) allow(docs []uint32, first uint32) []uint32 {
 
 // offer takes a document among the best if it is one of so many.
 func (sc *scratch) offer(d uint64, limit int) {
-	h := sc.best
-	switch {
+	switch h := sc.best; {
 	case len(h) < limit:
-		if sc.best = append(h, d); len(sc.best) < limit {
+		sc.best = append(sc.best, d)
+		if len(sc.best) < limit {
 			return
 		}
 		for i := limit/2 - 1; i >= 0; i-- {

@@ -84,7 +84,7 @@ func compileProfiles(y *strictyaml.Document, texts []profileText) ([]Profile, er
 	return out, nil
 }
 
-// Match is how well a profile fits a server.
+// ProfileMatch is how well a profile fits a server.
 type ProfileMatch struct {
 	*Profile
 	// Known is set where the command that the host starts the server with names the

@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	// Dir and File are the modes.
-	Dir, File fs.FileMode = 0o700, 0o600
+	// Dir is the mode of folders.
+	Dir fs.FileMode = 0o700
+	// File is the mode of files.
+	File fs.FileMode = 0o600
 
 	others fs.FileMode = 0o077
 )

@@ -66,7 +66,7 @@ func formatCEL(src string) ([]string, error) {
 	lines := []string{l.text(0, len(toks))}
 	if utf8.RuneCountInString(lines[0]) > celWidth && l.breakable() {
 		l.put(0, len(toks), 0, 0)
-		lines = append(l.lines, l.cur)
+		lines = append(slices.Clip(l.lines), l.cur)
 	}
 	if again, err := celTree(strings.Join(lines, "\n")); err != nil || again != tree {
 		return nil, errKeep

@@ -12,6 +12,7 @@ import (
 	"lazaret/streams"
 )
 
+// Limits of declared signals.
 const (
 	MaxCount  = 1024 // times or values kept under one key
 	maxWindow = 400 * 24 * time.Hour

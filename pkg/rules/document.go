@@ -20,8 +20,8 @@ type RuleDoc struct {
 	FalsePos    string   `yaml:"false_positives" doc:"What it flags wrongly, for who sees the alert."`
 }
 
-// RulesDoc is a rule file.
-type RulesDoc struct {
+// FileDoc is a rule file.
+type FileDoc struct {
 	Rules []RuleDoc `yaml:"rules" doc:"Rules, in any order: all are evaluated."`
 }
 

@@ -205,7 +205,7 @@ func (c *Draft) pack(pack string, sc *compiled.Scope) (rules []*Rule) {
 		if path.Base(name) == "pack.yaml" || strings.HasSuffix(name, ".test.yaml") {
 			continue
 		}
-		var rd RulesDoc
+		var rd FileDoc
 		d := c.Decode(name, &rd)
 		for i := range rd.Rules {
 			c.written[rd.Rules[i].ID] = true

@@ -167,7 +167,8 @@ func (s *State) noteDirective() {
 		return
 	}
 	b.LinkAll(index.LinkTargets, n.carriers, id)
-	words := append(s.t.Words[:0], n.names...)
+	words := s.t.Words[:0]
+	words = append(words, n.names...)
 	for _, st := range n.sentences {
 		words = append(words, st...)
 	}

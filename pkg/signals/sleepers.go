@@ -125,7 +125,8 @@ func (s *State) noteBelief() {
 		known:   true,
 	}
 	if len(in.Content.Views) > 0 {
-		words := append(s.t.Words[:0], in.carriers...)
+		words := s.t.Words[:0]
+		words = append(words, in.carriers...)
 		for w := range strings.FieldsFuncSeq(streams.Clip(in.Content.Views[0], sleepText), notWord) {
 			words = append(words, hash32(stem(w)))
 		}

@@ -90,7 +90,7 @@ func (w Wording) Phrases(hit []bool) (out []uint64) {
 		run = run[:0]
 	}
 	for i, x := range w.words {
-		if hit != nil && !hit[i] {
+		if len(hit) > 0 && !hit[i] {
 			end()
 		} else if w.content[i] {
 			run = append(run, x)

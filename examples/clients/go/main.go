@@ -104,7 +104,7 @@ func (h host) await(a action, r reply, patience time.Duration) reply {
 		if r.Verdict != "hold" || r.Entry == nil || r.Entry.Hold == nil || left <= 0 {
 			return r
 		}
-		sub.NextMsg(min(left, 15*time.Second)) // news, or time to ask anyway
+		_, _ = sub.NextMsg(min(left, 15*time.Second)) // news, or time to ask anyway
 	}
 }
 
@@ -114,7 +114,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer nc.Drain()
+	defer func() { _ = nc.Drain() }()
 	h := host{nc, os.Getenv("LAZARET_PROJECT"), os.Getenv("LAZARET_AGENT")}
 	js, err := jetstream.New(nc)
 	if err != nil {

@@ -87,7 +87,7 @@ an IP address, and TLS unless the name is localhost.`,
 			if verbose {
 				level = slog.LevelInfo
 			}
-			conf, err := h.Tls()
+			conf, err := h.TLS()
 			if err != nil {
 				return err
 			}

@@ -32,7 +32,7 @@ func serve(h *verb.HTTPFlags, cmd *cobra.Command, p *embedded.Pipeline, cfg embe
 	if err := token.Ensure(cfg.Data, natsfiles.DefaultContext); err != nil {
 		return nil, fmt.Errorf("the token of the default agent: %w", err)
 	}
-	conf, err := h.Tls()
+	conf, err := h.TLS()
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ gateway needs of the data folder creds/ and nats/ only, never keys/.`,
 				level = slog.LevelInfo
 			}
 			log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-			conf, err := h.Tls()
+			conf, err := h.TLS()
 			if err != nil {
 				return err
 			}

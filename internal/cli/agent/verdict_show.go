@@ -60,9 +60,9 @@ type finding struct {
 	Time  time.Time `json:"time"`
 }
 
-func init() { Verbs.Add("verdicts", VerdictShowCommand) }
+func init() { Verbs.Add("verdicts", verdictShowCommand) }
 
-func VerdictShowCommand(a *verb.App) *cobra.Command {
+func verdictShowCommand(a *verb.App) *cobra.Command {
 	var project, agent string
 	var json bool
 	c := &cobra.Command{

@@ -475,6 +475,7 @@ func (x *activations) lists() (rules, policies []string) {
 	return slices.AppendSeq([]string{}, maps.Keys(x.rules)), slices.AppendSeq([]string{}, maps.Keys(x.policies))
 }
 
+// PrintReport prints the result of checking a chain, as `lazaret audit verify` does.
 func PrintReport(w io.Writer, r chain.Report) {
 	switch r.Status {
 	case chain.Verified:

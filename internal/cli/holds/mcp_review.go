@@ -48,9 +48,9 @@ type review struct {
 	hold *arbiter.Hold
 }
 
-func init() { Verbs.Add("mcp", McpReviewCommand) }
+func init() { Verbs.Add("mcp", mcpReviewCommand) }
 
-func McpReviewCommand(a *verb.App) *cobra.Command {
+func mcpReviewCommand(a *verb.App) *cobra.Command {
 	var o reviewOptions
 	c := &cobra.Command{
 		Use:   "review [HOLD]",

@@ -78,7 +78,7 @@ server at a URL whose path it names, and nowhere else (docs/mcp.md).`,
 			if err != nil {
 				return err
 			}
-			conf, err := h.Tls()
+			conf, err := h.TLS()
 			if err != nil {
 				return err
 			}

@@ -109,6 +109,7 @@ func playThen(a *verb.App, ctx context.Context, scripts []replay.Script, o repla
 	return f(op, from, to, audited)
 }
 
+// LedgerEnd returns the sequence of the last ledger entry.
 func LedgerEnd(ctx context.Context, nc *nats.Conn) (uint64, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {

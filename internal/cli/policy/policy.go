@@ -35,8 +35,9 @@ func policyCommand(a *verb.App) *cobra.Command {
 		return b, err
 	}
 	show := &cobra.Command{Use: "show", Short: "Print the shipped policy, to start one's own from", Args: cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			cmd.OutOrStdout().Write(policy.Default)
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := cmd.OutOrStdout().Write(policy.Default)
+			return err
 		}}
 	return verb.Group("policy", "The arbiter's policy", checkCommand(load), lsCommand(load), explainCommand(load), show, a.Activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load))
 }

@@ -148,7 +148,7 @@ keys and shows what each is for when a file begins with
 			}
 			name := args[0]
 			if strings.HasSuffix(name, ".yaml") {
-				name = schema.SchemaFor(filepath.ToSlash(name))
+				name = schema.NameFor(filepath.ToSlash(name))
 			}
 			s, ok := schema.Schemas()[name]
 			if !ok {

@@ -84,7 +84,7 @@ func (r *repl) interactive(f *os.File) error {
 	if err != nil {
 		return err
 	}
-	defer term.Restore(int(f.Fd()), old)
+	defer func() { _ = term.Restore(int(f.Fd()), old) }()
 	t := term.NewTerminal(struct {
 		io.Reader
 		io.Writer
@@ -93,7 +93,7 @@ func (r *repl) interactive(f *os.File) error {
 	fmt.Fprintln(t, ":help lists commands,", r.con.Event(), "is loaded")
 	for {
 		if w, h, err := term.GetSize(int(os.Stdout.Fd())); err == nil && w > 0 && h > 0 {
-			t.SetSize(w, h)
+			_ = t.SetSize(w, h)
 		}
 		s, err := t.ReadLine()
 		if err == io.EOF {

@@ -8,6 +8,7 @@ import (
 	"lazaret/internal/natsconn"
 )
 
+// Timeout returns a context that ends after the time of --timeout.
 func (a *App) Timeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, a.Conn.Timeout)
 }

@@ -15,6 +15,7 @@ import (
 	"lazaret/streams"
 )
 
+// AskAuditor sends a question to any auditor and awaits its answer.
 func AskAuditor(ctx context.Context, nc *nats.Conn, req auditor.Request) (*auditor.Answer, error) {
 	ans := new(auditor.Answer)
 	return ans, query.Ask(ctx, nc, auditor.AskAudit, 0, req, ans)

@@ -16,6 +16,7 @@ import (
 // Sensitivity is a flag: how sensitive what leaves may be.
 type Sensitivity struct{ beliefs.Sensitivity }
 
+// Bind adds --ceiling.
 func (s *Sensitivity) Bind(fs *pflag.FlagSet) {
 	fs.Var(s, "ceiling", "the highest `SENSITIVITY` that leaves: public, internal, confidential or secret")
 }

@@ -17,6 +17,7 @@ import (
 // SignedOrder holds the options of every signed order.
 type SignedOrder struct{ Project, Key, Reason string }
 
+// Bind adds --project, --key and --reason.
 func (s *SignedOrder) Bind(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.Project, "project", embedded.DefaultProject, "`PROJECT`")

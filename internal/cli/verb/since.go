@@ -10,6 +10,7 @@ import (
 // SinceFlag is a duration that may be in days: 7d.
 type SinceFlag time.Duration
 
+// Type is what help shows for the value.
 func (s *SinceFlag) Type() string { return "duration" }
 
 func (s *SinceFlag) String() string {
@@ -19,6 +20,7 @@ func (s *SinceFlag) String() string {
 	return time.Duration(*s).String()
 }
 
+// Set parses a Go duration, or a number of days such as 7d.
 func (s *SinceFlag) Set(v string) error {
 	d, err := time.ParseDuration(v)
 	if days, ok := strings.CutSuffix(v, "d"); ok {

@@ -22,6 +22,7 @@ type Speaker struct {
 	JSON                               bool
 }
 
+// Bind adds the flags that say who speaks, and --id and --json.
 func (s *Speaker) Bind(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.Project, "project", embedded.DefaultProject, "`PROJECT` to speak for")
@@ -33,6 +34,7 @@ func (s *Speaker) Bind(c *cobra.Command) {
 	f.BoolVar(&s.JSON, "json", false, "print JSON")
 }
 
+// Head returns the fields that every event of the speaker carries.
 func (s *Speaker) Head() streams.Head {
 	return streams.Head{ID: s.ID, Session: s.Session, DataSubject: s.about}
 }
@@ -74,6 +76,7 @@ func Content(cmd *cobra.Command, args []string) (string, error) {
 	return string(b), err
 }
 
+// Origin parses an origin.
 func Origin(s string) (beliefs.Origin, error) {
 	o := beliefs.Origin(s)
 	if !o.Valid() {

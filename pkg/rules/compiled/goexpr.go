@@ -40,8 +40,10 @@ type goExpr struct {
 	nums   []int64  // constant integers
 }
 
+// FlagFunc is a compiled condition. It returns not ok where CEL has to decide.
+type FlagFunc func(*Activation) (v, ok bool)
+
 type (
-	FlagFunc  func(*Activation) (v, ok bool)
 	numFunc   func(*Activation) (v int64, ok bool)
 	realFunc  func(*Activation) (v float64, ok bool)
 	textFunc  func(*Activation) (v string, ok bool)

@@ -22,6 +22,7 @@ type prefilter struct {
 
 type prefilterOp byte
 
+// The operations. OpNever tells a linter that a condition can never hold.
 const (
 	opUnknown prefilterOp = iota // nothing is known: the expression has to be evaluated
 	OpNever                      // the expression is never true

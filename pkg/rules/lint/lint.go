@@ -408,7 +408,7 @@ func (l *linter) rules(fired map[string]bool) {
 			if path.Base(name) == "pack.yaml" || strings.HasSuffix(name, ".test.yaml") {
 				continue
 			}
-			var rd rules.RulesDoc
+			var rd rules.FileDoc
 			d := l.decode(name, &rd)
 			for i := range rd.Rules {
 				if r := l.c.Set.Rule(rd.Rules[i].ID); r != nil && r.File == name {

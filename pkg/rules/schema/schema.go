@@ -36,7 +36,7 @@ func Schemas() map[string][]byte {
 		title string
 		t     reflect.Type
 	}{
-		"rules":      {"Rules of a pack", reflect.TypeFor[rules.RulesDoc]()},
+		"rules":      {"Rules of a pack", reflect.TypeFor[rules.FileDoc]()},
 		"pack":       {"pack.yaml: a pack of rules, and the names that it gives", reflect.TypeFor[rules.PackDoc]()},
 		"common":     {"common.yaml: names for every pack", reflect.TypeFor[rules.PackDoc]()},
 		"groups":     {"groups.yaml: the packs of each sentinel group", reflect.TypeFor[rules.GroupsDoc]()},
@@ -62,8 +62,8 @@ func Schemas() map[string][]byte {
 	return out
 }
 
-// SchemaFor is the name of the schema of a file in a rule set.
-func SchemaFor(file string) string {
+// NameFor is the name of the schema of a file in a rule set.
+func NameFor(file string) string {
 	switch base := file[strings.LastIndexByte(file, '/')+1:]; {
 	case strings.HasSuffix(base, ".test.yaml"):
 		return "test"

@@ -84,8 +84,8 @@ func parsed(t *testing.T, text string) any {
 func TestTheShippedFilesAreValidByTheirSchemas(t *testing.T) {
 	schemas, seen := resolved(t), make(map[string]bool)
 	valid := func(name, text string) {
-		seen[SchemaFor(name)] = true
-		if err := schemas[SchemaFor(name)].Validate(parsed(t, text)); err != nil {
+		seen[NameFor(name)] = true
+		if err := schemas[NameFor(name)].Validate(parsed(t, text)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -123,7 +123,7 @@ func TestSchemasRefuseUnknownKeys(t *testing.T) {
 	schemas := resolved(t)
 	tried := 0
 	for _, name := range slices.Sorted(maps.Keys(clean)) {
-		doc, r := parsed(t, clean[name]), schemas[SchemaFor(name)]
+		doc, r := parsed(t, clean[name]), schemas[NameFor(name)]
 		var walk func(v any)
 		walk = func(v any) {
 			switch v := v.(type) {
@@ -180,7 +180,7 @@ func TestSchemasRefuseWhatHasNotTheForm(t *testing.T) {
 		if text == clean[c[0]] {
 			t.Fatalf("%q is not in %s", c[1], c[0])
 		}
-		if schemas[SchemaFor(c[0])].Validate(parsed(t, text)) == nil {
+		if schemas[NameFor(c[0])].Validate(parsed(t, text)) == nil {
 			t.Errorf("%s with %q is valid", c[0], c[2])
 		}
 	}

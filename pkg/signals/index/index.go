@@ -39,6 +39,7 @@ type Index struct {
 // postID names a posting table.
 type postID byte
 
+// The posting tables, by the kind of hash that leads to an origin.
 const (
 	PostPhrases postID = iota
 	PostBands
@@ -95,10 +96,13 @@ const (
 	numLists
 )
 
+// NamedByUser is a flag of a ref: the user has named the carrier, too.
+const NamedByUser = 1 << 31
+
+// MaxRef bounds the refs. As the ref of a copied origin it means none.
 const (
-	NamedByUser = 1 << 31 // the user has named the carrier, too
-	MaxRef      = 1 << 30
-	recordSize  = 1 << 20 // no record is longer
+	MaxRef     = 1 << 30
+	recordSize = 1 << 20 // no record is longer
 )
 
 // cache holds the indexes of a store that are in memory. They can be rebuilt from

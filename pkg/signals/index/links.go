@@ -2,6 +2,7 @@ package index
 
 import "encoding/binary"
 
+// Limits of the links of one hash.
 const (
 	MaxDirectives = 32 // directives that one session, word or carrier leads to
 	MaxDistinct   = 64 // contents, sources, sessions or agents that are told apart
@@ -15,6 +16,7 @@ const (
 // LinkID names a table of links.
 type LinkID byte
 
+// The tables of links.
 const (
 	LinkWords   LinkID = iota // words of directives → notes
 	LinkTargets               // carriers of directives → notes
