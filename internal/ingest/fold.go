@@ -79,10 +79,11 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	if m.Bad != nil {
 		return f.reject(st, m, m.Bad)
 	}
-	ev, err := streams.ParseEvent(a, m.Header.Get(streams.HeaderCloudEventID), m.Data, f.maxSize)
-	if err != nil {
-		return f.reject(st, m, err)
+	ready := f.prepared(m)
+	if ready.err != nil {
+		return f.reject(st, m, ready.err)
 	}
+	ev := ready.event
 	h := streams.HeadOf(ev)
 	is, err := f.identify(st, m, h.ID)
 	if err != nil {
@@ -105,7 +106,7 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	}
 	switch ev := ev.(type) {
 	case *streams.Observation:
-		return f.observe(st, a, head, ev)
+		return f.observe(st, a, head, ev, ready.features)
 	case *streams.Memory:
 		return f.remember(st, a, head, ev)
 	case *streams.Recall:

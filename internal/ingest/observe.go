@@ -15,9 +15,10 @@ import (
 
 // observe turns an observation into claims: one about the envelope, that a
 // tool was called and returned, which the tool vouches for; and one for each
-// block of content, which nobody vouches for but its author.
+// block of content, which nobody vouches for but its author. features are those of each
+// block.
 func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHead,
-	o *streams.Observation) (*stage.Admission, error) {
+	o *streams.Observation, features []text.Features) (*stage.Admission, error) {
 	e := &streams.ObservationEntry{EntryHead: head, Observation: beliefs.Observation{Origin: a.Origin, Tool: o.Tool,
 		Call: o.Call, Source: o.Source}, Args: o.Args}
 	if a.Origin.External() {
@@ -25,10 +26,6 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 		if e.UserNamed, err = f.userNamed(st, a, head.Session, o); err != nil {
 			return nil, err
 		}
-	}
-	blocks := o.Blocks
-	if o.Content != "" {
-		blocks = []streams.Block{{Text: o.Content}}
 	}
 	source := o.Source
 	if source == "" && o.Tool != "" {
@@ -53,13 +50,13 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 	}
 	record := pol != nil && a.Origin == beliefs.OriginTool && pol.Record(o.Tool)
 	quality := beliefs.QualityOf(a.Origin)
-	for i, b := range blocks {
+	for i, b := range blocksOf(o) {
 		be := streams.BlockEntry{Type: b.Type, Text: b.Text}
 		if b.Text == "" {
 			e.Blocks = append(e.Blocks, be)
 			continue
 		}
-		be.Features = text.Analyze(b.Text)
+		be.Features = features[i]
 		e.Blocks = append(e.Blocks, be)
 		from, of, src := a.Origin, quality, source
 		var parents []streams.Parent

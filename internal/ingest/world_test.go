@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -29,6 +30,9 @@ func newWorld(t testing.TB) *world {
 	return &world{t: t, fold: New(Config{}), st: offline(t), now: epoch}
 }
 
+// preparedFirst is how many messages of a world are admitted a second time, prepared.
+const preparedFirst = 100
+
 // send admits an event and applies what ingest made of it.
 func (w *world) send(project, agent string, kind streams.Kind, origin beliefs.Origin, ev streams.Event) any {
 	w.t.Helper()
@@ -48,9 +52,25 @@ func (w *world) send(project, agent string, kind streams.Kind, origin beliefs.Or
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	if w.intake <= preparedFirst {
+		w.prepares(*m, out)
+	}
 	w.add(streams.Entry{Stage: streams.StageIngest, Type: out.Type, Project: out.Project, Src: m.Seq, Body: out.Body},
 		out.Decided)
 	return out.Decided
+}
+
+// prepares checks that a message makes the same entry if it was prepared.
+func (w *world) prepares(m stage.Message, want *stage.Admission) {
+	w.t.Helper()
+	m.Prepared = w.fold.Prepare(&m)
+	got, err := w.fold.Admit(w.st, &m)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if !bytes.Equal(got.Body, want.Body) {
+		w.t.Fatalf("a prepared message makes another entry:\n%s\n%s", got.Body, want.Body)
+	}
 }
 
 func (w *world) add(e streams.Entry, decided any) {

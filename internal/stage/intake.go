@@ -31,6 +31,8 @@ type Message struct {
 	Bad    *streams.RejectError
 	Header nats.Header
 	Data   []byte
+	// Prepared is what the fold's Prepare returned, or nil if it was not asked.
+	Prepared any
 }
 
 // Position tells the event from all others of the intake, see package position.
@@ -949,6 +951,7 @@ func (s *intakeStage) flight() *flight { return &flight{at: s.read, held: s.fore
 
 // admit decides on messages and applies what it decides.
 func (s *intakeStage) admit(f *flight, batch []*queued) error {
+	s.prepare(batch)
 	for _, q := range batch {
 		p := q.msg.Address.Partition
 		if !s.active[p] || position.Compare(q.msg.Position(), s.cursors[p].src) <= 0 {

@@ -1,0 +1,51 @@
+package ingest
+
+import (
+	"lazaret/internal/stage"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// prepared is what follows from a message alone: the event, or why there is none, and the
+// features of an observation's texts.
+type prepared struct {
+	event    streams.Event
+	err      error
+	features []text.Features // of each block of an observation
+}
+
+// Prepare implements [stage.Preparer].
+func (f *Fold) Prepare(m *stage.Message) any {
+	if m.BadSubject != nil || m.Bad != nil || m.Address.Kind == streams.KindCtl {
+		return nil
+	}
+	p := new(prepared)
+	p.event, p.err = streams.ParseEvent(m.Address, m.Header.Get(streams.HeaderCloudEventID), m.Data, f.maxSize)
+	if o, ok := p.event.(*streams.Observation); ok && p.err == nil {
+		for _, b := range blocksOf(o) {
+			var ft text.Features
+			if b.Text != "" {
+				ft = text.Analyze(b.Text)
+			}
+			p.features = append(p.features, ft)
+		}
+	}
+	return p
+}
+
+// prepared returns what Prepare made of a message. It does that now if nobody has.
+func (f *Fold) prepared(m *stage.Message) *prepared {
+	if p, ok := m.Prepared.(*prepared); ok {
+		return p
+	}
+	p, _ := f.Prepare(m).(*prepared)
+	return p
+}
+
+// blocksOf are the blocks of an observation, or its content as the only one.
+func blocksOf(o *streams.Observation) []streams.Block {
+	if o.Content != "" {
+		return []streams.Block{{Text: o.Content}}
+	}
+	return o.Blocks
+}
