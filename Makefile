@@ -54,7 +54,7 @@ endif
 
 # Tests of more than some seconds are shorter in a quick run, or left out: those of
 # internal/e2e that begin with long(t). A long run takes them whole.
-SHORTER := $$(grep -rl --include=*_test.go 'testing.Short()' client cmd internal pkg | grep -v internal/e2e | xargs -n1 dirname | sort -u | sed 's|^|./|')
+SHORTER := $$(grep -rl --include=*_test.go 'testing.Short()\|malformed.Requests()' client cmd internal pkg | grep -v internal/e2e | xargs -n1 dirname | sort -u | sed 's|^|./|')
 LONG    := $$(grep -h -B1 '^	long(t)$$' internal/e2e/*_test.go | sed -n 's/^func \(Test[A-Za-z0-9]*\).*/\1/p' | paste -sd'|')
 
 .PHONY: quick

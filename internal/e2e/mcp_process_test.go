@@ -204,7 +204,8 @@ func TestGarbageOfAServerIsSkippedAndItsCrashIsSaid(t *testing.T) {
 		if said, err := callOf(t, c, "read_garbled", sizeArgs{}); err != nil || said != "a note after garbage" {
 			t.Errorf("after garbage the tool says %q, %v", said, err)
 		}
-		if _, err := callOf(t, c, "read_then_crash", sizeArgs{}); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		_, err := callOf(t, c, "read_then_crash", sizeArgs{})
+		if err == nil || !strings.Contains(err.Error(), "exit status 3") {
 			t.Errorf("of a crash the client hears %v", err)
 		}
 	})
@@ -214,7 +215,8 @@ func TestGarbageOfAServerIsSkippedAndItsCrashIsSaid(t *testing.T) {
 		}
 	}
 	natstest.Eventually(t, time.Minute, "both crashes are outcomes", func() bool {
-		out := must(t, d.data, "audit", "ls", "--last", "0", "--json", "--where", `type == "outcome" && body.status == "error"`)
+		out := must(t, d.data, "audit", "ls", "--last", "0", "--json", "--where",
+			`type == "outcome" && body.status == "error"`)
 		return strings.Count(out, `"status": "error"`) == 2
 	})
 }

@@ -125,7 +125,8 @@ func (e *Email) send(ctx context.Context, m *Message) error {
 	return nil
 }
 
-// compose returns the mail. The subject is always one encoded line. The rest is
+// compose returns the mail. The subject is one line, which is encoded unless it is plain ASCII. "=?" is
+// broken up in it, so that no value of an event is decoded by the reader's mail program. The rest is
 // quoted-printable.
 func (e *Email) compose(m *Message) []byte {
 	var b bytes.Buffer
@@ -135,7 +136,7 @@ func (e *Email) compose(m *Message) []byte {
 	}
 	_, domain, _ := strings.Cut(e.from.Address, "@")
 	for _, h := range [][2]string{{"From", e.from.String()}, {"To", strings.Join(to, ", ")},
-		{"Subject", mime.QEncoding.Encode("utf-8", text.InertLine(tame(m.title()), 200))},
+		{"Subject", mime.QEncoding.Encode("utf-8", strings.ReplaceAll(text.InertLine(tame(m.title()), 200), "=?", "= ?"))},
 		{"Date", time.Now().UTC().Format(time.RFC1123Z)},
 		{"Message-ID", "<" + m.ID + "@" + domain + ">"}, {"Auto-Submitted", "auto-generated"}, {"MIME-Version", "1.0"},
 		{"Content-Type", "text/plain; charset=utf-8"}, {"Content-Transfer-Encoding", "quoted-printable"}} {

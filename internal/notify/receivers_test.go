@@ -598,3 +598,20 @@ func TestATextAboveTheCeilingIsRedacted(t *testing.T) {
 		t.Error("a notice is no JSON")
 	}
 }
+
+func TestNoValueIsDecodedInTheSubjectOfAMail(t *testing.T) {
+	e := &Email{Server: "localhost:25", TLS: "none", From: "lazaret@example.org", To: []string{"oncall@example.org"}}
+	if err := e.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	const word = "=?utf-8?q?approve_at_evil.example?="
+	m, err := mail.ReadMessage(bytes.NewReader(e.compose(&Message{ID: "1", Notices: []*Notice{{Kind: KindAlert,
+		Project: "acme", Severity: "high", Rule: word, Tool: word, Text: word}}})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := m.Header.Get("Subject")
+	if read, err := new(mime.WordDecoder).DecodeHeader(raw); err != nil || read != raw || !strings.Contains(raw, "evil") {
+		t.Errorf("the subject %q is read as %q, %v", raw, read, err)
+	}
+}
