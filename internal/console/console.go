@@ -22,6 +22,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -199,7 +200,14 @@ func (c *Console) routes() http.Handler {
 	if err != nil {
 		panic(err) // the folder is embedded
 	}
-	mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(files)))
+	served := http.StripPrefix("/static/", http.FileServerFS(files))
+	mux.HandleFunc("GET /static/", func(w http.ResponseWriter, r *http.Request) {
+		if !utf8.ValidString(r.URL.Path) { // to a file system such a name is an error of its own
+			c.fail(w, r, http.StatusNotFound, "Not found", "There is no such file.")
+			return
+		}
+		served.ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /login", c.login)
 	mux.HandleFunc("POST /logout", c.logout)
 	mux.HandleFunc("GET /events", c.events)
@@ -326,8 +334,11 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "sign in", http.StatusUnauthorized)
 		return
 	}
-	rc.SetReadDeadline(time.Time{})
 	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead {
+		return // there is no body that could keep a page current
+	}
+	rc.SetReadDeadline(time.Time{})
 	send := func(s string) bool {
 		rc.SetWriteDeadline(time.Now().Add(writeTime))
 		_, err := w.Write([]byte(s))

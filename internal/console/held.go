@@ -104,6 +104,9 @@ type holdView struct {
 
 // findHold asks the arbiter for a hold, and waits a moment for the index to come to it.
 func (c *Console) findHold(ctx context.Context, project, id string) (*arbiter.Hold, error) {
+	if cmp.Or(streams.CheckID("project", project), streams.CheckID("hold", id)) != nil {
+		return nil, notFound("There is no such hold.")
+	}
 	h, err := holds.Find(ctx, c.cfg.Conn, project, id)
 	if exit := (*cli.Exit)(nil); errors.As(err, &exit) {
 		return nil, notFound("There is no hold %s in project %s.", id, project)
@@ -117,7 +120,7 @@ func (c *Console) findHold(ctx context.Context, project, id string) (*arbiter.Ho
 func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
 	project, id := r.PathValue("project"), r.PathValue("id")
 	p.Nav = "holds"
-	if !p.User.May(project) || streams.CheckID("project", project) != nil {
+	if !p.User.May(project) {
 		return "", notFound("There is no hold %s in project %s.", id, project)
 	}
 	h, err := c.findHold(r.Context(), project, id)
