@@ -350,6 +350,9 @@ func installCredentials(m *natsserver.Minter, url string, groups []string, lasts
 	for _, g := range groups {
 		roles[natsserver.SentinelRole(g)] = "Lazaret: sentinel group " + g
 	}
+	if err := m.FollowURL(url); err != nil {
+		return fmt.Errorf("contexts do not follow the server's address: %w", err)
+	}
 	for r, d := range roles {
 		if err := m.Install(natsserver.Grant{Name: string(r), Role: r, Lasts: lasts, Description: d}, url, true); err != nil {
 			return fmt.Errorf("credential of %s: %w", r, err)

@@ -6,11 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
 
 	"lazaret/internal/natsfiles"
+	"lazaret/pkg/durable"
 	"lazaret/streams"
 )
 
@@ -114,6 +116,46 @@ type natsContext struct {
 // InboxOfCreds is the inbox prefix that a credential file of ours may subscribe to, or
 // empty.
 func InboxOfCreds(file []byte) string { return natsfiles.Inbox(file) }
+
+// FollowURL writes a new address of the server into each context of the data folder that has the
+// address of the operator's context. Contexts with another address stay. The operator's is the last,
+// so that a run that was cut short is repeated.
+func (m *Minter) FollowURL(url string) error {
+	old, err := ContextURL(m.data, string(RoleOperator))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && old == url {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(ContextFile(m.data, "*"))
+	if err != nil {
+		return err
+	}
+	last := ContextFile(m.data, string(RoleOperator))
+	files = slices.DeleteFunc(files, func(f string) bool { return f == last })
+	for _, f := range append(files, last) {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		var c map[string]any // a person may have added members
+		if err := streams.Unmarshal(b, &c); err != nil {
+			return fmt.Errorf("%s: %w", f, err)
+		}
+		if c["url"] != old {
+			continue
+		}
+		c["url"] = url
+		if b, err = streams.Marshal(c); err != nil {
+			return fmt.Errorf("%s: %w", f, err)
+		}
+		if err := durable.WriteFile(f, append(b, '\n'), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // ContextURL is the server's address in a context of the data folder.
 func ContextURL(data, name string) (string, error) {

@@ -46,6 +46,12 @@ const notifyTag = "notify-"
 // NotifyRole is the role of a route of notifications.
 func NotifyRole(route string) Role { return Role(notifyTag + route) }
 
+// viewerTag begins the role of a viewer of one project. Its consumer has the same name.
+const viewerTag = "viewer-"
+
+// ViewerOf is the role of a viewer of one project.
+func ViewerOf(project string) Role { return Role(viewerTag + project) }
+
 // InboxPrefix is where answers to a role arrive. Every credential has an inbox
 // of its own, so that nobody reads another's answers; clients have to be told
 // (`--inbox-prefix`, or the context's inbox_prefix).
@@ -96,6 +102,9 @@ func (p *perms) read(stream string) {
 		"$JS.API.CONSUMER.MSG.NEXT."+stream+".>",
 	)
 }
+
+// viewed are the queries that viewers may ask.
+var viewed = []string{"beliefs", "active", "lineage", "pinpoint", "holds", "calibration"}
 
 // permissions of a role that is no agent.
 func (r Role) permissions() (perms, error) {
@@ -150,7 +159,7 @@ func (r Role) permissions() (perms, error) {
 			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.STREAM.MSG.GET."+st, "$JS.API.DIRECT.GET."+st,
 				"$JS.API.DIRECT.GET."+st+".>")
 		}
-		for _, what := range []string{"beliefs", "active", "lineage", "pinpoint", "holds", "calibration"} {
+		for _, what := range viewed {
 			p.pub = append(p.pub, "lz.svc.query."+what+".*")
 		}
 		p.sub = append(p.sub, "lz.live.>")
@@ -176,6 +185,17 @@ func (r Role) permissions() (perms, error) {
 			st := streams.LedgerStream
 			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.DIRECT.GET."+st, "$JS.API.CONSUMER.INFO."+st+"."+string(r),
 				"$JS.API.CONSUMER.MSG.NEXT."+st+"."+string(r), "$JS.ACK."+st+"."+string(r)+".>")
+			return p, nil
+		}
+		if project, ok := strings.CutPrefix(string(r), viewerTag); ok && streams.ValidID(project) {
+			// It hears one project and takes from its own consumer. It reads no stream: a stream holds all projects.
+			st := streams.LiveStream
+			p.pub = append(p.pub, "$JS.API.CONSUMER.INFO."+st+"."+string(r),
+				"$JS.API.CONSUMER.MSG.NEXT."+st+"."+string(r), "$JS.ACK."+st+"."+string(r)+".>")
+			for _, what := range viewed {
+				p.pub = append(p.pub, "lz.svc.query."+what+"."+project)
+			}
+			p.sub = append(p.sub, streams.LivePrefix+project+".>")
 			return p, nil
 		}
 		group, ok := streams.SentinelGroup(string(r))

@@ -410,3 +410,24 @@ func TestAnAgentWithTheLongestNamesConnects(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAViewerOfAProjectReachesItsOwnProjectOnly(t *testing.T) {
+	s := startServer(t, t.TempDir())
+	u := roleUser(t, s, natsserver.ViewerOf("acme"))
+	for _, subject := range []string{"lz.in.acme.a.obs.user", "lz.ctl.0", "lz.ledger.0.arbiter", "lz.svc.resolve.acme.h",
+		"lz.svc.query.beliefs.demo", "lz.live.acme.alert.high.r", "$JS.API.STREAM.INFO.LZ_LIVE",
+		"$JS.API.STREAM.MSG.GET.LZ_LIVE", "$JS.API.DIRECT.GET.LZ_LEDGER", "$JS.API.CONSUMER.CREATE.LZ_LIVE.viewer-acme",
+		"$JS.API.CONSUMER.DURABLE.CREATE.LZ_LIVE.viewer-acme", "$JS.API.CONSUMER.DELETE.LZ_LIVE.viewer-acme",
+		"$JS.API.CONSUMER.MSG.NEXT.LZ_LIVE.viewer-demo", "$JS.ACK.LZ_LIVE.viewer-demo.1.1.1.1.1"} {
+		if err := u.Publish(subject, nil); err != nil {
+			t.Fatal(err)
+		}
+		u.refused(t, subject)
+	}
+	for _, subject := range []string{"lz.live.>", "lz.live.demo.alert.>", "_INBOX_LZ.viewer-demo.>", "_INBOX_LZ.viewer.>"} {
+		if _, err := u.SubscribeSync(subject); err != nil {
+			t.Fatal(err)
+		}
+		u.refused(t, subject)
+	}
+}

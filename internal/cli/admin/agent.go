@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/cli"
@@ -78,6 +80,52 @@ policy in force names it under groups; see docs/sentinels.md.`,
 	}
 	bindExpires(add, &expires)
 	return verb.Group("sentinel", "Sentinel groups of your own", add)
+}
+
+func init() { Verbs.Add("", viewerCommand) }
+
+func viewerCommand(a *verb.App) *cobra.Command {
+	var expires time.Duration
+	add := &cobra.Command{
+		Use:   "add PROJECT",
+		Short: "Make a credential that hears one project, with a durable subscription to its alerts",
+		Long: `Make the credential viewer-PROJECT and the durable consumer of that name on LZ_LIVE. The consumer
+keeps the project's alerts from now on until each is acknowledged, for at most the 30 days of the stream.
+The credential takes from that consumer, hears lz.live.PROJECT.>, asks what is believed and held in the
+project, and changes nothing. It reads no other project. It needs the operator's credential and the data
+folder's keys/.`,
+		Example: "  lazaret viewer add acme",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Conn.Resolve()
+			filter, err := streams.LiveSubject(args[0], "alert")
+			if err != nil {
+				return err
+			}
+			r := natsserver.ViewerOf(args[0])
+			err = a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+				js, err := jetstream.New(nc)
+				if err != nil {
+					return err
+				}
+				_, err = js.CreateConsumer(ctx, streams.LiveStream, jetstream.ConsumerConfig{Durable: string(r),
+					Description: "alerts of project " + args[0], FilterSubject: filter + ".>",
+					DeliverPolicy: jetstream.DeliverNewPolicy, AckPolicy: jetstream.AckExplicitPolicy,
+					AckWait: 30 * time.Second, MaxDeliver: -1})
+				if err != nil && !errors.Is(err, jetstream.ErrConsumerExists) {
+					return fmt.Errorf("making consumer %s: %w", r, err)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			return install(a, cmd, natsserver.Grant{Name: string(r), Role: r, Lasts: expires,
+				Description: "Lazaret: who looks at project " + args[0] + " and changes nothing"})
+		},
+	}
+	bindExpires(add, &expires)
+	return verb.Group("viewer", "Credentials that look at one project", add)
 }
 
 // install mints a credential, writes it and its context to the data folder, and prints
