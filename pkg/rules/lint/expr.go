@@ -5,6 +5,7 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+	"unicode"
 
 	"cel.dev/cel-go/common/ast"
 
@@ -25,6 +26,7 @@ func (l *linter) common(at spot, x *compiled.Expr, on []string) {
 		l.add("over-budget", at.errorf("the expression may cost %d, and half of the limit is %d", x.Cost, lintCost))
 	}
 	l.loops(at, x.AST)
+	l.capitals(at, x.AST)
 	l.foreign(at, x, on)
 }
 
@@ -101,6 +103,58 @@ func (l *linter) loops(at spot, a *ast.AST) {
 		}
 	}
 	walk(a.Expr(), nil)
+}
+
+// capitals reports literals with a capital that views are searched for: views are in lower case.
+func (l *linter) capitals(at spot, a *ast.AST) {
+	var walk func(e ast.Expr, views []string)
+	walk = func(e ast.Expr, views []string) {
+		switch e.Kind() {
+		case ast.ComprehensionKind:
+			c := e.AsComprehension()
+			if compiled.QualifiedName(c.IterRange()) == "content.views" {
+				views = append(slices.Clone(views), c.IterVar())
+			}
+			walk(c.LoopStep(), views)
+			return
+		case ast.CallKind:
+			c := e.AsCall()
+			if !c.IsMemberFunction() || !slices.Contains(views, compiled.QualifiedName(c.Target())) ||
+				a.SourceInfo().GetStartLocation(e.ID()).Line() <= 0 {
+				break
+			}
+			for _, arg := range c.Args() {
+				for _, s := range compiled.Constants(arg, nil) {
+					if hasCapital(s, c.FunctionName() == "matches") {
+						l.add("capital-in-view", at.at(a, e.ID(), fmt.Sprintf("%q has a capital, and views are in lower case", s)))
+					}
+				}
+			}
+		}
+		for _, k := range children(e) {
+			walk(k, views)
+		}
+	}
+	walk(a.Expr(), nil)
+}
+
+// hasCapital reports whether a text, or a literal of a regular expression that minds case, has a capital.
+func hasCapital(s string, regex bool) bool {
+	if !regex {
+		return strings.ContainsFunc(s, unicode.IsUpper)
+	}
+	p, err := syntax.Parse(s, syntax.Perl)
+	if err != nil {
+		return false
+	}
+	var has func(r *syntax.Regexp) bool
+	has = func(r *syntax.Regexp) bool {
+		if r.Op == syntax.OpLiteral && r.Flags&syntax.FoldCase == 0 && slices.ContainsFunc(r.Rune, unicode.IsUpper) {
+			return true
+		}
+		return slices.ContainsFunc(r.Sub, has)
+	}
+	return has(p)
 }
 
 // children are the direct parts of an expression that is no loop.

@@ -298,6 +298,7 @@ func (l *linter) names() {
 			if def := look("macros", name); def != nil {
 				at, a := spot{d, []any{"macros", name}}, def.NativeRep()
 				l.loops(at, a)
+				l.capitals(at, a)
 				for _, re := range l.regexesOf(at, a, false) {
 					l.regexes[re] = true
 				}

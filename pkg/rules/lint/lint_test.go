@@ -171,6 +171,8 @@ func TestEachLintFindsItsFault(t *testing.T) {
 		{"shadowed-name", when("action.beliefs.exists(event, event.id == '')"), "p/r.yaml:12:31", "event"},
 		{"shadowed-name", when("action.beliefs.exists(b, b.id == '' && action.beliefs.exists(b, b.id == 'a'))"),
 			"p/r.yaml:12:70", "b hides"},
+		{"capital-in-view", when("content.views.exists(v, v.contains('Wire'))"), "p/r.yaml:12:44", "has a capital"},
+		{"capital-in-view", when("content.views.exists(v, v.matches('^Wire [0-9]'))"), "p/r.yaml:12:43", "has a capital"},
 		{"foreign-field", when("(memory.key == 'a' || action.level > 2)"), "p/r.yaml:12:17", "memory.key"},
 		{"unread-file", [3]string{"exception.yaml", "", "exceptions: []\n"}, "exception.yaml:0:0",
 			"did you mean exceptions.yaml?"},
@@ -290,4 +292,12 @@ func FuzzLint(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestARegularExpressionHasACapitalOnlyInALiteralThatMindsCase(t *testing.T) {
+	for re, want := range map[string]bool{`^Wire`: true, `a|(b Wire)+`: true, `(?i)^Wire`: false, `\S\Dwire`: false} {
+		if got := hasCapital(re, true); got != want {
+			t.Errorf("%s: %v, want %v", re, got, want)
+		}
+	}
 }

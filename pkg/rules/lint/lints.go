@@ -43,6 +43,8 @@ var lints = []Info{
 		"Use owasp.asi06, atlas.aml-t0080, cwe-94 or arxiv.2402.07867."},
 	{"shadowed-name", LevelWarning, "A name hides another.",
 		"Give the pack's list or macro, or the variable of the loop, a name of its own."},
+	{"capital-in-view", LevelWarning, "A text with a capital is searched in `content.views`, which are in lower case.",
+		"Write the literal in lower case."},
 	{"foreign-field", LevelWarning, "An expression reads a field that no event of the rule's kinds has.",
 		"Correct `on` or the field: what an event does not have is empty, 0 or false."},
 	{"unread-file", LevelWarning, "Nothing reads a file of the set.", "Packs are folders with a pack.yaml, one level " +
