@@ -180,8 +180,11 @@ func TestEveryPageIsAccessibleAndAsksNobodyElse(t *testing.T) {
 	if len(ids) == 0 {
 		t.Fatal("no belief is listed")
 	}
+	b.open(t, "/alerts?rule=read-command-score&tool=GoogleCalendarReadEvents&project="+project)
+	draft := eval[string](t, b, `document.querySelector("td a[href^='/exceptions/draft']").getAttribute("href")`)
 	for _, x := range []struct{ name, path string }{
-		{"now", "/"}, {"holds", "/holds"}, {"hold", "/holds/" + project + "/" + hold}, {"alerts", "/alerts"},
+		{"draft", draft}, {"queue", "/queue?hold=" + project + "/" + hold}, {"proof", "/log?project=" + project + "&entry=2"},
+		{"passkeys", "/passkeys"}, {"tools", "/tools"}, {"now", "/"}, {"holds", "/holds"}, {"hold", "/holds/" + project + "/" + hold}, {"alerts", "/alerts"},
 		{"alert", "/alerts?rule=read-command-score&tool=GoogleCalendarReadEvents"}, {"sessions", "/sessions"},
 		{"session", "/sessions/" + project + "/s1"},
 		{"beliefs", "/beliefs?project=" + project}, {"belief", ids[0]}, {"quarantine", ids[0] + "/quarantine"},

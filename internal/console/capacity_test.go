@@ -73,12 +73,19 @@ func TestPagesAnswerIn200MillisecondsWith100000AlertsAnd1000OpenHolds(t *testing
 	if n := len(c.index.openHolds(viewer.May)); n != 1000 {
 		t.Fatalf("%d open holds", n)
 	}
+	for i := range 200 {
+		s := silenceRow{ID: fmt.Sprintf("q%d", i), Project: fmt.Sprintf("p%d", i%20)}
+		s.Rule, s.Agent, s.Owner, s.Reason, s.By = "rule-1", fmt.Sprintf("bot%d", i), "o", "r", "b"
+		s.Expires = time.Now().Add(time.Hour)
+		c.index.silences[[2]string{s.Project, s.ID}] = s
+	}
 	cookie := c.cookie(c.logins.begin(&viewer), 100)
 	h := c.guard(c.routes())
 	for _, path := range []string{"/", "/holds", "/holds?q=tool7", "/alerts", "/alerts?severity=high&since=7d",
 		"/alerts?where=severity+%3D%3D+%22high%22+%26%26+rule+contains+%22rule-1%22",
 		"/alerts?rule=rule-3&tool=tool7", "/sessions", "/sessions?q=s39", "/beliefs", "/rules", "/rules?q=egress&sort=caught",
-		"/rules/action-from-instruction", "/log"} {
+		"/rules/action-from-instruction", "/log", "/alerts?rule=rule-3&tool=tool7&silenced=show", "/sessions/p3/s3", "/tools",
+		"/passkeys", "/help"} {
 		best := time.Hour
 		for range 8 { // the machine may be busy with others' work
 			r := httptest.NewRequestWithContext(t.Context(), "GET", c.URL()+path, nil)

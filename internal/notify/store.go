@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"lazaret/internal/natsfiles"
@@ -34,7 +35,16 @@ type Dead struct {
 	Error   string    `json:"error"`
 }
 
+// mostDead is the size from which a file of dead letters is full. It then takes the place of
+// the full file before it, so that at most two are kept.
+const mostDead = 16 << 20
+
 func deadFile(dir string) string { return filepath.Join(dir, "dead.jsonl") }
+
+func olderDeadFile(dir string) string { return filepath.Join(dir, "dead.1.jsonl") }
+
+// burying is held while dead letters are written: the routes of a process share a file.
+var burying sync.Mutex
 
 // bury writes dead letters and syncs them.
 func bury(dir string, letters ...Dead) error {
@@ -46,6 +56,13 @@ func bury(dir string, letters ...Dead) error {
 		}
 		lines = append(append(lines, b...), '\n')
 	}
+	burying.Lock()
+	defer burying.Unlock()
+	if st, err := os.Stat(deadFile(dir)); err == nil && st.Size() >= mostDead {
+		if err := os.Rename(deadFile(dir), olderDeadFile(dir)); err != nil {
+			return err
+		}
+	}
 	return appendSynced(deadFile(dir), lines)
 }
 
@@ -53,7 +70,16 @@ func bury(dir string, letters ...Dead) error {
 // incomplete line, which a crash can leave: that notification was not acknowledged and is
 // delivered again.
 func DeadLetters(data string) ([]Dead, error) {
-	f, err := os.Open(deadFile(Dir(data)))
+	newer, err := readDead(deadFile(Dir(data))) // first: it may become the older one meanwhile
+	if err != nil {
+		return nil, err
+	}
+	older, err := readDead(olderDeadFile(Dir(data)))
+	return append(older, newer...), err
+}
+
+func readDead(file string) ([]Dead, error) {
+	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
