@@ -31,7 +31,8 @@ var axeGzip []byte
 
 // browser is a headless Chromium that notes what a page asks for and complains about.
 type browser struct {
-	ctx context.Context
+	ctx  context.Context
+	base string // address of the console
 
 	mu       sync.Mutex
 	foreign  []string // requests to anybody but the console
@@ -57,14 +58,14 @@ func newBrowser(t *testing.T) *browser {
 	t.Cleanup(stop)
 	ctx, cancel := chromedp.NewContext(alloc)
 	t.Cleanup(cancel)
-	b := &browser{ctx: ctx}
+	b := &browser{ctx: ctx, base: shared.c.URL()}
 	b.run(t) // starts it
 	err := chromedp.Listen(ctx, func(ev any) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		switch ev := ev.(type) {
 		case *network.EventRequestWillBeSent:
-			if u := ev.Request.URL; !strings.HasPrefix(u, shared.c.URL()+"/") && !strings.HasPrefix(u, "data:") {
+			if u := ev.Request.URL; !strings.HasPrefix(u, b.base+"/") && !strings.HasPrefix(u, "data:") {
 				b.foreign = append(b.foreign, u)
 			}
 		case *runtime.EventConsoleAPICalled:
@@ -130,7 +131,7 @@ func eval[T any](t *testing.T, b *browser, script string) T {
 func (b *browser) open(t *testing.T, path string) {
 	t.Helper()
 	if strings.HasPrefix(path, "/") {
-		path = shared.c.URL() + path
+		path = b.base + path
 	}
 	b.run(t, chromedp.Navigate(path), chromedp.WaitReady(chromedp.CSS("main")))
 }

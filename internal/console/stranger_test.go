@@ -1,0 +1,137 @@
+package console
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"lazaret/internal/embedded"
+	"lazaret/pkg/keys"
+)
+
+// output collects what a program prints.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer // guarded by mu
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) find(form *regexp.Regexp) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return form.FindString(o.buf.String())
+}
+
+// TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline does what the README says, with
+// the programs alone: make run, the printed link, the demo's attack, a passkey that the
+// operator pins, an approval, and the stand-alone verifier once the pipeline is stopped.
+func TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the programs: make ci runs it")
+	}
+	dir := t.TempDir()
+	bin, data := filepath.Join(dir, "bin"), filepath.Join(dir, "data")
+	run := exec.Command("make", "run", "BIN="+bin, "DATA="+data, "LISTEN=127.0.0.1:0", "TRIMPATH=")
+	run.Dir, run.SysProcAttr = "../..", &syscall.SysProcAttr{Setpgid: true}
+	out := new(output)
+	run.Stdout, run.Stderr = out, out
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	stop := func() {
+		once.Do(func() {
+			syscall.Kill(-run.Process.Pid, syscall.SIGINT)
+			late := time.AfterFunc(30*time.Second, func() { syscall.Kill(-run.Process.Pid, syscall.SIGKILL) })
+			run.Wait()
+			late.Stop()
+		})
+	}
+	t.Cleanup(stop)
+	form := regexp.MustCompile(`http://localhost:\d+/login\S+`)
+	for end := time.Now().Add(5 * time.Minute); out.find(form) == ""; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("make run printed no link: %s", out.buf.String())
+		}
+	}
+	lazaret := func(args ...string) string {
+		t.Helper()
+		b, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"--data", data}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("lazaret %v: %v: %s", args, err, b)
+		}
+		return string(b)
+	}
+	b := newBrowser(t)
+	b.base, _, _ = strings.Cut(out.find(form), "/login")
+	authenticator(t, b)
+	b.open(t, out.find(form))
+	lazaret("replay", "../../examples/poisoned-session.jsonl")
+	b.run(t, chromedp.WaitReady(chromedp.CSS("a[id^=hold-]"))) // the open page shows it by itself
+	hold := eval[string](t, b, `document.querySelector("a[id^=hold-]").getAttribute("href")`)
+	project, _, _ := strings.Cut(strings.TrimPrefix(hold, "/holds/"), "/")
+
+	b.open(t, "/passkeys")
+	b.run(t, chromedp.Click(chromedp.CSS("#register button")), chromedp.WaitVisible(chromedp.CSS("#registered pre")))
+	_, rest, _ := strings.Cut(eval[string](t, b, `document.querySelector("#registered pre").textContent`), "'")
+	key, _, _ := strings.Cut(rest, "'")
+	lazaret("key", "pin", key, "--role", "approver")
+	lazaret("key", "activate")
+
+	b.open(t, hold)
+	b.run(t, chromedp.WaitReady(chromedp.CSS("#sign button[value=approve]:not([disabled])")),
+		chromedp.SendKeys(chromedp.CSS("#sign input[name=reason]"), "the stranger says so"))
+	eval[bool](t, b, `document.querySelector("#sign button[value=approve]").click(), true`)
+	b.run(t, chromedp.WaitReady(chromedp.CSS("#signing[data-state], #signing.bad")))
+	if said := eval[string](t, b, `document.querySelector("#signing").dataset.state ||
+		document.querySelector("#signing").textContent`); said != "approved" {
+		t.Fatalf("the page says %q", said)
+	}
+	file := filepath.Join(dir, "evidence.json")
+	await(t, "evidence of the session with its approval", func() bool {
+		b, err := exec.Command(filepath.Join(bin, "lazaret"), "--data", data, "audit", "evidence", "s1",
+			"--project", project, "-o", file).CombinedOutput()
+		return err == nil && strings.Contains(string(b), "1 approvals")
+	})
+	b.mu.Lock()
+	if len(b.foreign)+len(b.complain) > 0 {
+		t.Errorf("requests to others %v, complaints %v", b.foreign, b.complain)
+	}
+	b.mu.Unlock()
+	stop()
+	trust, err := keys.LoadTrust(embedded.TrustFile(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"run", "lazaret/examples/verifier"}
+	for _, p := range trust.Pins() {
+		switch p.Roles[0] {
+		case keys.RoleAuditor:
+			args = append(args, "-log", p.Key)
+		case keys.RoleOperator:
+			args = append(args, "-operator", p.Key)
+		}
+	}
+	said, err := exec.Command("go", append(args, file)...).CombinedOutput()
+	if err != nil || !strings.Contains(string(said), "VERIFIED  session") || !strings.Contains(string(said), "1 approvals") {
+		t.Errorf("the stand-alone verifier: %v: %s", err, said)
+	}
+	evidence, err := os.ReadFile(file)
+	if err != nil || !bytes.Contains(evidence, []byte("the stranger says so")) {
+		t.Errorf("the evidence does not have the reason: %v", err)
+	}
+}
