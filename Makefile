@@ -88,7 +88,7 @@ race:
 	$(call test,-race -short -timeout 40m -run '$(RACE_E2E)',./internal/e2e)
 
 .PHONY: mutants
-mutants: ## break the pipeline in eight ways, one after the other, and see that chaos convicts each
+mutants: ## break the pipeline in nine ways, one after the other, and see that chaos convicts each
 	$(GO) run ./internal/chaos/mutants
 
 .PHONY: kubernetes

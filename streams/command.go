@@ -160,6 +160,23 @@ type Control struct {
 	Silence *Silence `json:"silence,omitzero"`
 }
 
+// ControlProject is the project that a control message is about, or "" if it is about no single
+// one. It is not verified.
+func ControlProject(body []byte) string {
+	var c Control
+	if Unmarshal(body, &c) != nil {
+		return ""
+	}
+	if c.Custody != "" {
+		_, rest, _ := strings.Cut(c.Custody, "\nproject: ")
+		c.Project, _, _ = strings.Cut(rest, "\n")
+	}
+	if !ValidID(c.Project) || c.Project == SystemProject {
+		return ""
+	}
+	return c.Project
+}
+
 // ChunkSize is the size of a bundle's chunks, in bytes.
 const ChunkSize = 256 << 10
 

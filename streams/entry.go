@@ -29,9 +29,9 @@ const (
 )
 
 // LedgerFormat is the format of the entries that this version writes, the latest that it
-// reads: 1 has one entry in each message, 2 has frames. A change that an
-// earlier version would misread raises it.
-const LedgerFormat = 2
+// reads: 1 has one entry in each message, 2 has frames, 3 has the inputs of a partition in the
+// order of each project only. A change that an earlier version would misread raises it.
+const LedgerFormat = 3
 
 // LaterError says that a later version wrote what this one is to read.
 type LaterError struct {

@@ -205,15 +205,27 @@ type share struct {
 	plain bool
 }
 
+// projectNames are the names of n projects. The last one shares the partition of the first, so
+// that messages of one pass those of the other.
+func projectNames(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("chaos%d", i))
+	}
+	if n > 1 {
+		last := &names[n-1]
+		for i := n; streams.PartitionOf(*last) != streams.PartitionOf(names[0]); i++ {
+			*last = fmt.Sprintf("chaos%d", i)
+		}
+	}
+	return names
+}
+
 // disturb runs load and faults until all is sent.
 func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	f, l, o, rep := r.f, r.l, r.o, r.rep
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var names []string
-	for i := range o.Projects {
-		names = append(names, fmt.Sprintf("chaos%d", i))
-	}
+	names := projectNames(o.Projects)
 	conns, err := f.agents(names, agent)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -162,4 +164,70 @@ func flood(ctx context.Context, nc *nats.Conn, acknowledged, refused *atomic.Int
 	}
 	close(acks)
 	return <-heard
+}
+
+// One agent's large messages wait in a partition. Another project of the same partition is answered between them: each
+// of its proposals stands in the ledger behind a few of them, and not behind the backlog.
+func TestPromiseC21VerdictsGoOnBesideAnotherProjectsFloodInTheSamePartition(t *testing.T) {
+	const (
+		large, size = 80, 900_000
+		asked       = 8
+		behind      = 8 // large messages: those in flight, those decided meanwhile, and some for a busy machine
+	)
+	p := newPipeline(t, embedded.Config{NoSync: true})
+	neighbour := neighbourOf("flood", true)
+	c, err := client.New(p.agentOf(neighbour), neighbour, "agent", client.WithRetry(client.Retry{Tries: 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(p.agentOf("flood"), jetstream.WithPublishAsyncMaxPending(large))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range large {
+		var text []byte
+		for len(text) < size {
+			text = fmt.Appendf(text, "visitor %d of house %d wrote to guest%d@mail%d.example about it. ", r.IntN(1000), r.IntN(1e6),
+				r.IntN(1e6), r.IntN(1000))
+		}
+		if _, err := js.PublishAsync("lz.in.flood.agent.obs.web", fmt.Appendf(nil,
+			`{"id":"f%d","session":"s","tool":"web.fetch","content":%q}`, i, text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+	var began []time.Time
+	var verdicts []*streams.VerdictEntry
+	for i := range asked {
+		began = append(began, time.Now())
+		rep, err := c.Decide(p.ctx, &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", i), Session: "s"},
+			Tool: "read_file"})
+		if err != nil || rep.Verdict != streams.Allow {
+			t.Fatalf("action %d: %+v, %v", i, rep, err)
+		}
+		t.Logf("action %d: a verdict after %v", i, time.Since(began[i]).Round(time.Millisecond))
+		verdicts = append(verdicts, rep.Entry)
+	}
+	waited, decided := make([]int, asked), 0
+	for _, e := range p.entries(streams.TypeObservation) {
+		if e.Project != "flood" {
+			continue
+		}
+		if e.Position() < verdicts[asked-1].Proposal {
+			decided++
+		}
+		for i, v := range verdicts {
+			if e.Time.After(began[i]) && e.Position() < v.Proposal {
+				waited[i]++
+			}
+		}
+	}
+	t.Logf("large messages decided before each proposal while it waited: %d; before the last: %d of %d", waited, decided, large)
+	if slices.Max(waited) > behind {
+		t.Errorf("a proposal waited for %d large messages of another project, want at most %d", slices.Max(waited), behind)
+	}
+	if decided == large {
+		t.Error("nothing of the flood waited behind the last proposal, which shows nothing")
+	}
 }

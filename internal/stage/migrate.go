@@ -16,7 +16,7 @@ import (
 // stateFormat is the format of the state that this version writes. If a change makes
 // earlier state unreadable, add 1 and write a migration. Without a migration, a stage
 // whose ledger was trimmed could not leave the previous version.
-const stateFormat = 13
+const stateFormat = 14
 
 // formatKey holds the format of a state.
 var formatKey = []byte{spaceMeta, 'f'}
@@ -36,6 +36,7 @@ var migrations = map[int]Migration{
 	10: {Exact: true}, // except for ingest
 	11: {Exact: true}, // waiting entries are stored since then; there are none, and the cursor lies before them
 	12: {Exact: true}, // ingest's sightings say since then that a content is foreign, and are read without
+	13: {Exact: true}, // see loadDecided
 }
 
 // later returns an error for a message that a later version of ingest, of the arbiter or

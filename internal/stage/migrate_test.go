@@ -145,7 +145,7 @@ func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 		e := streams.Entry{Partition: 3, Stage: s, Type: streams.TypeObservation, Project: "p", Salt: streams.NewSalt(),
 			Body: []byte("{}")}
 		m := wire.Msg(&e)
-		if m.Header.Get(streams.HeaderFormat) != "2" {
+		if m.Header.Get(streams.HeaderFormat) != "3" {
 			t.Fatalf("an entry has format %q", m.Header.Get(streams.HeaderFormat))
 		}
 		m.Header.Set(streams.HeaderFormat, "99")
@@ -162,7 +162,7 @@ func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 		return p.Stats.Ignored.Load() == 1
 	})
 	say(streams.StageIngest)
-	const want = "has format 99, and this version of lazaret reads up to 2: a later version wrote it"
+	const want = "has format 99, and this version of lazaret reads up to 3: a later version wrote it"
 	select {
 	case err := <-p.done:
 		p.done = nil

@@ -24,8 +24,9 @@ func (s *intakeStage) prepare(batch []*queued) {
 	var next atomic.Int64
 	work := func() {
 		for i := next.Add(1) - 1; i < int64(len(batch)); i = next.Add(1) - 1 {
-			m := batch[i].msg
-			m.Prepared = fold.Prepare(m)
+			if m := batch[i].msg; m.Prepared == nil {
+				m.Prepared = fold.Prepare(m)
+			}
 		}
 	}
 	var wg sync.WaitGroup

@@ -89,10 +89,11 @@ func (r *runtime) loadErasures(ctx context.Context, said func(p int) (uint64, er
 				return &TrimmedError{Stream: streams.LedgerStream, From: 1, First: trimmed + 1, Stage: r.cfg.Name}
 			}
 			prefix, waiting := []byte{spaceFold, byte(p)}, []byte{spaceMeta, 'h', byte(p)}
-			r.cursors[p] = cursor{}
+			r.cursors[p], r.decided[p] = cursor{}, decided{}
 			if err := errors.Join(r.store.deleteRange(prefix, upperBound(prefix)), r.store.delete(refoldKey(p)),
 				r.store.deleteRange(waiting, upperBound(waiting)),
-				r.store.set(cursorKey(p), cursor{}.bytes()), r.store.set(eraseKey, nil)); err != nil {
+				r.store.set(cursorKey(p), cursor{}.bytes()), r.store.delete(decidedKey(p)),
+				r.store.set(eraseKey, nil)); err != nil {
 				return err
 			}
 			wiped = true

@@ -223,7 +223,8 @@ type runtime struct {
 	states  [streams.Partitions]*State
 	pub     *publisher
 	cursors [streams.Partitions]cursor
-	saved   [streams.Partitions]cursor // as Pebble has them
+	saved   [streams.Partitions]cursor  // as Pebble has them
+	decided [streams.Partitions]decided // inputs of ingest; unused by other stages
 	mine    [streams.Partitions]bool
 	erasing bool   // the next commit writes the files anew
 	syncing bool   // the next commit is synced
@@ -277,6 +278,11 @@ func newRuntime(ctx context.Context, cfg Config) (*runtime, error) {
 		return nil, errors.Join(err, r.store.close())
 	}
 	r.saved = r.cursors
+	for p, c := range r.cursors {
+		if r.decided[p], err = r.store.loadDecided(p, c.src); err != nil {
+			return nil, errors.Join(err, r.store.close())
+		}
+	}
 	for p := range r.states {
 		r.states[p] = &State{s: r.store, partition: p}
 	}
@@ -495,6 +501,14 @@ func (r *runtime) commit() error {
 			return err
 		}
 	}
+	for _, p := range r.cfg.Partitions {
+		if d := &r.decided[p]; d.dirty {
+			if err := r.store.set(decidedKey(p), d.bytes()); err != nil {
+				return err
+			}
+			d.dirty = false
+		}
+	}
 	if err := r.store.commit(); err != nil {
 		return err
 	}
@@ -536,6 +550,10 @@ func (r *runtime) commitSealed() error {
 	for _, p := range r.cfg.Partitions {
 		if r.cursors[p] != r.saved[p] {
 			r.store.sealed.put(string(cursorKey(p)), change{v: r.cursors[p].bytes()})
+		}
+		if d := &r.decided[p]; d.dirty {
+			r.store.sealed.put(string(decidedKey(p)), change{v: d.bytes()})
+			d.dirty = false
 		}
 	}
 	if err := r.store.commitSealed(); err != nil {

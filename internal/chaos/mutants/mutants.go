@@ -45,7 +45,9 @@ var control = []string{"--drills", "overlap:ingest,mute:ingest,mute:arbiter,back
 
 const (
 	publishGo = "internal/stage/publish.go"
-	intakeGo  = "internal/stage/intake.go"
+	intakeGo  = "internal/stage/intake_ledger.go"
+	decideGo  = "internal/stage/intake_decide.go"
+	purgeGo   = "internal/stage/intake_purge.go"
 	ledgerGo  = "internal/stage/ledger.go"
 	frontGo   = "internal/arbiter/front.go"
 	arbiterGo = "internal/arbiter/fold.go"
@@ -65,10 +67,10 @@ var mutants = []mutant{
 			unfence + `		m.Header["Nats-Batch-Id"] = []string{id}` + "\n"},
 	}, drilled("overlap:ingest"), doubled, "doubled"},
 	{"M2", "ingest commits state and cursor before it publishes", []edit{
-		{intakeGo, "		s.store.seal()\n		f.gather()\n", `		s.store.seal()
+		{decideGo, "		s.store.seal()\n		f.gather()\n", `		s.store.seal()
 		if mutant == "M2" {
 			for _, e := range f.entries {
-				s.cursors[e.Partition].src = position.Later(s.cursors[e.Partition].src, e.Src)
+				s.decided[e.Partition].add(e.Src)
 			}
 			if err := s.commitSealed(); err != nil {
 				return err
@@ -109,12 +111,19 @@ func (s *ledgerStage) push(p *pending) {
 		return f.observe`},
 	}, plain(2000), altered, "with another content"},
 	{"M7", "the intake is purged of events that wait", []edit{
-		{intakeGo, "				low = min(low, q[0].msg.Seq)\n",
-			"				if mutant != \"M7\" {\n					low = min(low, q[0].msg.Seq)\n				}\n"},
+		{purgeGo, "				low = min(low, h.msg.Seq)\n",
+			"				if mutant != \"M7\" {\n					low = min(low, h.msg.Seq)\n				}\n"},
 	}, drilled("backlog:ingest"), lost, "lost"},
 	{"M8", "the outbox is not kept with the cursor", []edit{
 		{ledgerGo, "			if b.stored {\n				continue\n", "			if b.stored || mutant == \"M8\" {\n				continue\n"},
 	}, drilled("mute:arbiter"), unanswered, "without a verdict"},
+	{"M9", "ingest skips what the process before passed over", []edit{
+		{intakeGo, "		s.decided[p].add(e.Src)\n", `		s.decided[p].add(e.Src)
+		if mutant == "M9" {
+			s.decided[p].settle(e.Src + 1)
+		}
+`},
+	}, drilled("backlog:ingest"), lost, "lost"},
 }
 
 // mutated returns the changed files, by path within the module. An edit whose place is gone

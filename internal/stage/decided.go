@@ -1,0 +1,84 @@
+package stage
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"lazaret/pkg/position"
+)
+
+// decided says which inputs of a partition ingest has decided: those up to a position, and
+// some behind it that passed others.
+//
+// It is a fold of the ledger, since every entry names its input. Inputs that were purged from
+// the intake are decided, so that a fold from the beginning keeps few.
+type decided struct {
+	low   uint64   // a position of the intake up to which every input is decided
+	done  []uint64 // decided positions behind it, in order
+	dirty bool     // since it was last stored
+}
+
+// has reports whether an input is decided.
+func (d *decided) has(p uint64) bool {
+	if position.Compare(p, d.low) <= 0 {
+		return true
+	}
+	_, ok := slices.BinarySearchFunc(d.done, p, position.Compare)
+	return ok
+}
+
+// add notes a decided input.
+func (d *decided) add(p uint64) {
+	if position.Compare(p, d.low) <= 0 {
+		return
+	}
+	if i, ok := slices.BinarySearchFunc(d.done, p, position.Compare); !ok {
+		d.done, d.dirty = slices.Insert(d.done, i, p), true
+	}
+}
+
+// settle raises low: all inputs before a position are decided.
+func (d *decided) settle(before uint64) {
+	n, _ := slices.BinarySearchFunc(d.done, before, position.Compare)
+	if n > 0 {
+		d.low, d.dirty = d.done[n-1], true
+		d.done = append(d.done[:0], d.done[n:]...)
+	}
+}
+
+// last is the last decided position.
+func (d *decided) last() uint64 {
+	if n := len(d.done); n > 0 {
+		return d.done[n-1]
+	}
+	return d.low
+}
+
+func decidedKey(p int) []byte { return []byte{spaceMeta, 'd', byte(p)} }
+
+func (d *decided) bytes() []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+8*len(d.done)), d.low)
+	for _, p := range d.done {
+		b = binary.BigEndian.AppendUint64(b, p)
+	}
+	return b
+}
+
+// loadDecided reads what is stored of a partition. A state of an earlier version has nothing:
+// that version decided in the order of the intake, up to the input that its last entry names.
+func (s *store) loadDecided(p int, src uint64) (d decided, err error) {
+	v, ok, err := s.get(decidedKey(p))
+	if err != nil || !ok {
+		return decided{low: src}, err
+	}
+	if len(v) == 0 || len(v)%8 != 0 {
+		return d, fmt.Errorf("stage state: the decided inputs of partition %d are %d bytes, want a multiple of 8: remove "+
+			"the state folder, it is rebuilt from the ledger", p, len(v))
+	}
+	d.low = binary.BigEndian.Uint64(v)
+	for v = v[8:]; len(v) > 0; v = v[8:] {
+		d.done = append(d.done, binary.BigEndian.Uint64(v))
+	}
+	return d, nil
+}

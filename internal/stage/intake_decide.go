@@ -1,0 +1,348 @@
+package stage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"lazaret/streams"
+)
+
+// work decides on what is queued in the partitions where this process is
+// active.
+func (s *intakeStage) work(ctx context.Context) error {
+	now := time.Now()
+	active := false
+	heads := s.heads()
+	var oldest time.Time
+	for _, p := range s.cfg.Partitions {
+		head := heads[p]
+		if !s.active[p] && head != nil && now.Sub(head.since) > s.cfg.Takeover && now.Sub(s.progress[p]) > s.cfg.Takeover {
+			s.log.Info("taking over", "partition", p, "from", head.msg.Seq)
+			s.stats.TakenOver.Add(1)
+			s.active[p] = true
+		}
+		active = active || s.active[p]
+		if s.active[p] && head != nil && (oldest.IsZero() || head.since.Before(oldest)) {
+			oldest = head.since
+		}
+	}
+	s.owing(oldest)
+	s.stats.Active.Store(active)
+	s.stats.Waiting.Store(int64(s.queued))
+	batch := s.next(true)
+	if len(batch) == 0 {
+		return nil
+	}
+	if !s.load(ctx, batch) {
+		return sleep(ctx, 200*time.Millisecond)
+	}
+	one := len(batch) == 1 && batch[0].msg.Address.Kind.Proposal()
+	s.store.early = one && batch[0].msg.Address.Kind == streams.KindRecall
+	if one && s.foresees() {
+		return s.foresee(ctx, batch)
+	}
+	if err := s.barrier(ctx, batch); err != nil {
+		return err
+	}
+	if err := s.again(); err != nil {
+		return err
+	}
+	if err := s.decide(ctx, batch); err != nil {
+		return err
+	}
+	return s.again()
+}
+
+// mistaken is how many proposals are not decided ahead after one that was in vain.
+const mistaken = 16
+
+// foresees reports whether to decide a proposal before it is known that the ledger ends
+// where it was read to. Under load that is mostly in vain.
+func (s *intakeStage) foresees() bool {
+	s.blind = max(s.blind-1, 0)
+	// The end of a part of the ledger is unknown, and an empty one has no sequence to
+	// expect.
+	return s.blind == 0 && s.known > 0 && s.all()
+}
+
+// foresee decides a proposal on the entries read so far, and publishes on the condition
+// that the ledger ends there: a barrier without asking for the tail first. If the ledger
+// has more, the decision is dropped, and the proposal is decided again behind it.
+func (s *intakeStage) foresee(ctx context.Context, batch []*queued) error {
+	s.stats.Foreseen.Add(1)
+	f := s.flight()
+	f.end = s.known
+	if err := s.admit(f, batch); err != nil {
+		return err
+	}
+	if err := s.fly(ctx, f); err != nil {
+		return err
+	}
+	return s.again()
+}
+
+// flight is a batch that was decided and is not known to be in the ledger.
+type flight struct {
+	entries []*streams.Entry
+	outs    []*Admission
+	at      uint64                               // what the ledger was read up to
+	end     uint64                               // where it has to end for the only entry to be added; 0: anywhere
+	held    [streams.Partitions][]*streams.Entry // foreign entries before it
+	batch   []*queued                            // the messages
+	size    int                                  // bytes of those messages
+	fences  [streams.Partitions]uint64
+	n       int // entries that are in the ledger for certain
+	err     error
+}
+
+// aheadMost is how many batches are decided before the ledger is read again.
+const aheadMost = 8
+
+// decide admits a batch, publishes the entries and commits. The next batch is decided on
+// top of it meanwhile. If the fence was lost, both are dropped.
+func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
+	f := s.flight()
+	if err := s.admit(f, batch); err != nil {
+		return err
+	}
+	return s.fly(ctx, f)
+}
+
+// fly is decide for an admitted batch.
+func (s *intakeStage) fly(ctx context.Context, f *flight) error {
+	for ahead := 0; len(f.entries) > 0; ahead++ {
+		for p, c := range s.cursors {
+			f.fences[p] = c.own
+		}
+		s.store.seal()
+		f.gather()
+		s.cfg.Feed.announce(f.entries, func(i int) any { return f.outs[i].Decided })
+		landed := make(chan struct{})
+		go func() {
+			defer close(landed)
+			f.n, f.err = f.publish(ctx, s.pub)
+		}()
+		next := s.flight()
+		var err error
+		if ahead < aheadMost {
+			err = s.ahead(ctx, f, next, landed)
+		}
+		<-landed
+		if err != nil {
+			return err
+		}
+		if err := s.land(ctx, f); err != nil || f.err != nil {
+			return err
+		}
+		f = next
+	}
+	// With nothing in flight the files may be written anew.
+	return s.commit()
+}
+
+// gather puts the entries of each partition together, in their order, so that they can
+// share messages.
+func (f *flight) gather() {
+	type decided struct {
+		e   *streams.Entry
+		out *Admission
+	}
+	all := make([]decided, len(f.entries))
+	for i, e := range f.entries {
+		all[i] = decided{e, f.outs[i]}
+	}
+	slices.SortStableFunc(all, func(a, b decided) int { return cmp.Compare(a.e.Partition, b.e.Partition) })
+	for i, d := range all {
+		f.entries[i], f.outs[i] = d.e, d.out
+	}
+}
+
+// ahead decides on queued and arriving messages until a flight landed, up to the first
+// proposal: that one waits for the ledger's present tail. All that has arrived is queued
+// before each batch, so that a proposal has its turn in the next one.
+func (s *intakeStage) ahead(ctx context.Context, f, next *flight, landed <-chan struct{}) error {
+	for !s.erasing && !s.refolding && len(next.entries) < intakeBatch && next.size < intakeBatchBytes {
+		if err := s.drainIntake(); err != nil {
+			return err
+		}
+		batch := s.next(false)
+		if !s.load(ctx, batch) {
+			return nil
+		}
+		if len(batch) > 0 {
+			if len(next.entries) == 0 {
+				s.stats.Ahead.Add(1)
+			}
+			if err := s.admit(next, batch); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-landed:
+			return nil
+		default:
+		}
+		if len(batch) > 0 {
+			continue
+		}
+		select {
+		case <-landed:
+			return nil
+		case m := <-s.arriving():
+			if err := s.take(m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// publish adds the entries to the ledger and returns as publisher.publish does.
+func (f *flight) publish(ctx context.Context, pub *publisher) (int, error) {
+	if f.end == 0 || len(f.entries) != 1 {
+		return pub.publish(ctx, f.entries, func(i int) string { return f.outs[i].Together }, &f.fences)
+	}
+	if err := pub.atEnd(ctx, f.entries[0], &f.fences, f.end); err != nil {
+		return 0, err
+	}
+	return 1, nil
+}
+
+func (s *intakeStage) flight() *flight { return &flight{at: s.read, held: s.foreign} }
+
+// admit decides on messages and applies what it decides.
+func (s *intakeStage) admit(f *flight, batch []*queued) error {
+	s.prepare(batch)
+	for _, q := range batch {
+		p := q.msg.Address.Partition
+		if !s.active[p] || s.decided[p].has(q.msg.Position()) {
+			continue // another process came first while the barrier was folded
+		}
+		if err := s.applyForeign(p, f.at); err != nil {
+			return err
+		}
+		out, err := s.fold.Admit(s.states[p], q.msg)
+		if err == nil {
+			out, err = s.fits(p, q.msg, out)
+		}
+		if err != nil {
+			return fmt.Errorf("stage %s, intake message %d: %w", s.cfg.Name, q.msg.Seq, err)
+		}
+		e := &streams.Entry{Partition: p, Stage: s.cfg.Name, Type: out.Type, Project: out.Project,
+			Src: q.msg.Position(), At: f.at, Salt: streams.NewSalt(), Body: out.Body}
+		if err := s.apply(e, out.Decided); err != nil {
+			return err
+		}
+		f.entries, f.outs = append(f.entries, e), append(f.outs, out)
+		f.batch, f.size = append(f.batch, q), f.size+q.size
+		q.line.flown++
+		if s.refolding {
+			return nil // the rest is decided on once that is done
+		}
+	}
+	return nil
+}
+
+// fits returns what was made of a message, or its rejection if the ledger cannot
+// take that.
+func (s *intakeStage) fits(p int, m *Message, out *Admission) (*Admission, error) {
+	why := tooLarge(&out.Output)
+	if why == nil {
+		return out, nil
+	}
+	s.stats.Oversized.Add(1)
+	s.log.Warn("an entry does not fit into the ledger, its message is rejected", "type", out.Type, "intake", m.Seq,
+		"bytes", len(out.Body), "code", why.Code)
+	return s.fold.Reject(s.states[p], m, why)
+}
+
+// land commits a batch that is in the ledger, or undoes it.
+func (s *intakeStage) land(ctx context.Context, f *flight) error {
+	s.stats.Published.Add(uint64(f.n))
+	for i, e := range f.entries[:f.n] {
+		s.added(e, f.outs[i].Live, f.outs[i].Decided)
+	}
+	if f.err != nil {
+		return s.undo(ctx, f.entries, f.n, f.held, f.err)
+	}
+	for _, e := range f.entries {
+		c := &s.cursors[e.Partition]
+		c.own, c.src, c.folded = e.Seq, e.Src, max(c.folded, f.at)
+		s.knows(e.Seq)
+		s.decided[e.Partition].add(e.Src)
+	}
+	for _, q := range f.batch {
+		s.unqueue(q.line)
+	}
+	s.settle()
+	return s.commitSealed()
+}
+
+// forget drops what was applied since the last commit.
+func (s *intakeStage) forget() error {
+	s.refolding = false // the mark was among them, or is committed and found again
+	if err := s.store.discard(); err != nil {
+		return err
+	}
+	s.fold.Reset()
+	return nil
+}
+
+// undo drops what was applied of a batch of which the first n entries are in the ledger
+// for certain.
+func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
+	held [streams.Partitions][]*streams.Entry, err error) error {
+	// The applied entries are not, or not for certain, in the ledger: drop them. Entries
+	// that are come back through the reader.
+	s.foreign, s.cursors = held, s.saved
+	s.ground()
+	if err := s.forget(); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		s.owes[e.Partition] = true
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, errBehind) {
+		s.stats.InVain.Add(1)
+		s.blind = mistaken
+		return nil
+	}
+	if !errors.Is(err, errFenced) {
+		s.stats.refused(err)
+		s.log.Warn("entries wait for the ledger", "waiting", len(entries)-n, "err", err)
+		if n == 0 {
+			return sleep(ctx, 200*time.Millisecond)
+		}
+	}
+	return s.settleOwn(ctx, entries[:n])
+}
+
+// settleOwn folds the ledger up to its last own entry, and stands by in the partitions
+// where another process wrote that.
+func (s *intakeStage) settleOwn(ctx context.Context, ours []*streams.Entry) error {
+	var tail uint64
+	for _, p := range s.cfg.Partitions {
+		m, err := lastOn(ctx, s.js, streams.LedgerSubject(p, s.cfg.Name))
+		if err != nil {
+			s.log.Warn("cannot tell who holds the fence", "partition", p, "err", err)
+			return sleep(ctx, 200*time.Millisecond)
+		}
+		if m == nil || m.Sequence <= s.cursors[p].own {
+			continue
+		}
+		tail = max(tail, m.Sequence)
+		if s.active[p] && !slices.ContainsFunc(ours, func(e *streams.Entry) bool { return e.Seq == m.Sequence }) {
+			s.active[p] = false
+			s.stats.FenceLost.Add(1)
+			s.log.Info("standing by", "partition", p)
+		}
+	}
+	return s.foldTo(ctx, tail)
+}

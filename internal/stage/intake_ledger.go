@@ -1,0 +1,323 @@
+package stage
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/pkg/position"
+	"lazaret/streams"
+)
+
+// fromLedger takes in one ledger message.
+func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
+	if err := s.follows(ctx, a); err != nil {
+		return err
+	}
+	entries, ok := s.entries(a)
+	seq, p := a.first().Seq, a.first().Partition
+	if seq > s.read {
+		s.read = seq
+		s.known = max(s.known, seq)
+		s.stats.Folded.Store(seq)
+		if ok {
+			s.stats.Entries.Add(uint64(len(entries)))
+		}
+	}
+	if !ok {
+		return nil
+	}
+	c := &s.cursors[p]
+	if a.first().Stage != s.cfg.Name {
+		for i := range entries {
+			e := &entries[i]
+			if t := s.trimOf(e); t != nil {
+				s.trims[p] = t
+			}
+			if seq > c.folded && s.fold.Relevant(e) {
+				s.foreign[p] = append(s.foreign[p], e)
+				s.owes[p] = s.owes[p] || s.fold.Wakes(e)
+			}
+		}
+		return nil
+	}
+	if seq <= c.own {
+		return nil // published here
+	}
+	// Another process of this stage wrote it, or this one before a restart.
+	for i := range entries {
+		e := &entries[i]
+		if err := s.applyForeign(p, e.At); err != nil {
+			return err
+		}
+		if err := s.apply(e, nil); err != nil {
+			return err
+		}
+		c.src, c.folded = e.Src, max(c.folded, e.At)
+		s.decided[p].add(e.Src)
+	}
+	c.own = seq
+	s.progress[p] = time.Now()
+	s.prune(p)
+	return nil
+}
+
+func (s *intakeStage) apply(e *streams.Entry, decided any) error {
+	if e.Type == streams.TypeSecured && e.Stage == s.cfg.Name {
+		return s.answered(e) // the fold has no part in it
+	}
+	if s.without(e) {
+		return nil
+	}
+	own := *e
+	if own.Stage == s.cfg.Name {
+		own.Seq, own.Index, own.Time = 0, 0, time.Time{}
+	}
+	if err := s.fold.Apply(s.states[e.Partition], &own, decided); err != nil {
+		return fmt.Errorf("stage %s, applying %s entry of input %d: %w", s.cfg.Name, e.Type, e.Src, err)
+	}
+	if e.Type == streams.TypeForgotten && e.Stage == s.cfg.Name {
+		if err := s.erase(); err != nil {
+			return err
+		}
+	}
+	if s.refolds(e) {
+		if err := s.refold(e); err != nil {
+			return err
+		}
+	}
+	s.owes[e.Partition] = s.owes[e.Partition] || s.fold.Wakes(e)
+	return nil
+}
+
+// applyForeign folds other stages' entries up to at.
+func (s *intakeStage) applyForeign(p int, at uint64) error {
+	f := s.foreign[p]
+	for len(f) > 0 && f[0].Seq <= at {
+		if err := s.apply(f[0], nil); err != nil {
+			return err
+		}
+		if f[0].Seq <= s.noted[p] {
+			if err := s.store.delete(waitingKey(p, f[0].Seq)); err != nil {
+				return err
+			}
+		}
+		f = f[1:]
+	}
+	s.foreign[p] = f
+	return nil
+}
+
+func (s *intakeStage) drainLedger(ctx context.Context) error {
+	for {
+		select {
+		case m := <-s.ledger.msgs:
+			s.ledger.took(m)
+			if err := s.fromLedger(ctx, m); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// foldTo reads the ledger up to seq.
+func (s *intakeStage) foldTo(ctx context.Context, seq uint64) error {
+	for n := 0; s.read < seq; n++ {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case m := <-s.ledger.msgs:
+			s.ledger.took(m)
+			if err := s.fromLedger(ctx, m); err != nil {
+				return err
+			}
+		}
+		if n%commitEvery == commitEvery-1 {
+			if err := s.commitFolded(); err != nil {
+				return err
+			}
+		}
+	}
+	return s.commitFolded()
+}
+
+// commitFolded commits all partitions as folded up to the reader. Foreign entries that
+// wait are noted.
+func (s *intakeStage) commitFolded() error {
+	s.settle()
+	for _, p := range s.cfg.Partitions {
+		if err := s.note(p); err != nil {
+			return err
+		}
+		s.cursors[p].folded = max(s.cursors[p].folded, s.read)
+	}
+	return s.commit()
+}
+
+// settle raises the position up to which every input of a partition is decided: to before the
+// first one that is queued, or to the last that came in.
+func (s *intakeStage) settle() {
+	heads := s.heads()
+	for _, p := range s.cfg.Partitions {
+		first := position.At(s.seen+1, 0)
+		if h := heads[p]; h != nil {
+			first = h.msg.Position()
+		}
+		s.decided[p].settle(first)
+	}
+}
+
+// waitingKey notes a message with foreign entries that wait for the next own entry. A
+// partition may be quiet for long: without the note its cursor would stay before them,
+// and a start would reread the entries of other partitions since.
+func waitingKey(p int, seq uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{spaceMeta, 'h', byte(p)}, seq)
+}
+
+// note notes the waiting entries of a partition.
+func (s *intakeStage) note(p int) error {
+	f := s.foreign[p]
+	for i := len(f) - 1; i >= 0 && f[i].Seq > s.noted[p]; i-- {
+		if err := s.store.set(waitingKey(p, f[i].Seq), nil); err != nil {
+			return err
+		}
+	}
+	if len(f) > 0 {
+		s.noted[p] = max(s.noted[p], f[len(f)-1].Seq)
+	}
+	return nil
+}
+
+// loadWaiting reads the entries that waited when the state was committed.
+func (s *intakeStage) loadWaiting(ctx context.Context) error {
+	for _, p := range s.cfg.Partitions {
+		var waiting []uint64
+		err := s.store.scan([]byte{spaceMeta, 'h', byte(p)}, func(k, _ []byte) (bool, error) {
+			waiting = append(waiting, binary.BigEndian.Uint64(k[3:]))
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, seq := range waiting {
+			s.noted[p] = max(s.noted[p], seq)
+			m, err := messageAt(ctx, s.js, streams.LedgerStream, seq)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				err = s.hole(ctx, seq, seq, time.Time{}) // forgotten, or it is an error
+				if err == nil {
+					err = s.store.delete(waitingKey(p, seq))
+				}
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			entries, err := streams.ParseEntries(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+			if err != nil {
+				return fmt.Errorf("ledger message %d waits for stage %s: %w", seq, s.cfg.Name, err)
+			}
+			for i := range entries {
+				if e := &entries[i]; s.fold.Relevant(e) {
+					s.foreign[p] = append(s.foreign[p], e)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// takenIn is the ledger sequence up to which a partition's state holds every entry.
+func (s *intakeStage) takenIn(p int) uint64 {
+	if f := s.foreign[p]; len(f) > 0 {
+		return min(s.saved[p].folded, f[0].Seq-1)
+	}
+	return s.saved[p].folded
+}
+
+// answerTail is how long a query waits for the sequence at which the ledger ends.
+const answerTail = time.Second
+
+// answer runs a query on the state as it would be if the next own entry were decided now,
+// and discards that state. It folds the ledger to its end first, so that the answer
+// reflects every published verdict.
+func (s *intakeStage) answer(ctx context.Context, q Query) error {
+	short, cancel := context.WithTimeout(ctx, answerTail)
+	tail, err := s.tail(short, q.Partition)
+	cancel()
+	if err != nil {
+		s.log.Debug("the ledger's tail is unknown, a query is answered by what was read", "err", err)
+	}
+	if err := s.foldTo(ctx, tail); err != nil {
+		return err
+	}
+	if err := s.drainLedger(ctx); err != nil {
+		return err
+	}
+	if err := s.again(); err != nil {
+		return err // the query times out
+	}
+	if err := s.commitFolded(); err != nil {
+		return err
+	}
+	held := s.foreign
+	if err := s.applyForeign(q.Partition, s.read); err != nil {
+		return err
+	}
+	q.Run(s.states[q.Partition])
+	s.foreign = held
+	if err := s.store.discard(); err != nil {
+		return err
+	}
+	s.fold.Reset()
+	return nil
+}
+
+// barrier folds the ledger to its present tail in the partitions of the batch that hold a
+// proposal: a proposal's entry must know all alerts published so far.
+func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
+	var asked [streams.Partitions]bool
+	var tail uint64
+	for _, q := range batch {
+		p := q.msg.Address.Partition
+		if asked[p] || !q.msg.Address.Kind.Proposal() {
+			continue
+		}
+		asked[p] = true
+		last, err := s.tail(ctx, p)
+		if err != nil {
+			s.stats.refused(err)
+			s.log.Warn("the ledger's tail is unknown, proposals wait", "err", err)
+			return sleep(ctx, 200*time.Millisecond)
+		}
+		tail = max(tail, last)
+	}
+	return s.foldTo(ctx, tail)
+}
+
+// tail is the sequence up to which the ledger has to be read to know all entries of a
+// partition; 0 if they are known.
+func (s *intakeStage) tail(ctx context.Context, p int) (uint64, error) {
+	m, err := lastOn(ctx, s.js, streams.LedgerFilter(p))
+	// An own last entry proves nothing about the entries before it: it may have been
+	// decided before they were read.
+	if err != nil || m == nil || m.Sequence == s.cursors[p].own && s.read+1 >= m.Sequence {
+		return 0, err
+	}
+	return m.Sequence, nil
+}
+
+// knows notes an own entry: it extends known if it follows directly.
+func (s *intakeStage) knows(seq uint64) {
+	if seq == s.known+1 {
+		s.known = seq
+	}
+}

@@ -1,0 +1,117 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lazaret/streams"
+)
+
+// owed adds at most one entry in each partition that no message asks for, one at a time
+// and between batches, so that messages do not wait for many. Such an entry names the
+// input of the entry before it and moves no cursor. The remaining debt is in the state, a
+// fold of the ledger, so that another process neither skips nor repeats one.
+func (s *intakeStage) owed(ctx context.Context) error {
+	for _, p := range s.cfg.Partitions {
+		if s.trims[p] != nil && (s.active[p] || time.Since(s.progress[p]) > s.cfg.Takeover) {
+			if err := s.secure(ctx, p); err != nil {
+				return err
+			}
+		}
+		if !s.owes[p] || !s.active[p] && time.Since(s.progress[p]) <= s.cfg.Takeover {
+			continue
+		}
+		if err := s.owedIn(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *intakeStage) owedIn(ctx context.Context, p int) error {
+	at, held := s.read, s.foreign
+	if err := s.applyForeign(p, at); err != nil {
+		return err
+	}
+	out, err := s.fold.Owed(s.states[p])
+	if err != nil {
+		return fmt.Errorf("stage %s, partition %d: %w", s.cfg.Name, p, err)
+	}
+	if out != nil && tooLarge(&out.Output) != nil {
+		// The debt stays in the state, and messages go on.
+		s.stats.Oversized.Add(1)
+		s.log.Error("an entry that the ledger is owed does not fit into it", "type", out.Type, "partition", p, "bytes",
+			len(out.Body), "code", streams.CodeEntrySize)
+		out = nil
+	}
+	if out == nil {
+		// Other stages' entries are folded with an own one and not before.
+		s.foreign, s.owes[p] = held, false
+		return s.forget()
+	}
+	return s.add(ctx, p, out, at, held)
+}
+
+// secure answers a trim entry: it says how far the state is on disk. Other
+// stages' entries are folded with an own one and not before, so that this may
+// not be far enough; the entry that says so takes the fold to the ledger's end.
+func (s *intakeStage) secure(ctx context.Context, p int) error {
+	s.syncing = true
+	if err := s.commitFolded(); err != nil {
+		return err
+	}
+	out, err := secured(s.trims[p].ID, s.takenIn(p))
+	if err != nil {
+		return err
+	}
+	at, held := s.read, s.foreign
+	if err := s.applyForeign(p, at); err != nil {
+		return err
+	}
+	return s.add(ctx, p, &Admission{Output: *out}, at, held)
+}
+
+// answered notes an own entry that says how far the state is on disk.
+func (s *intakeStage) answered(e *streams.Entry) error {
+	b := new(streams.SecuredEntry)
+	if err := streams.Unmarshal(e.Body, b); err != nil {
+		return fmt.Errorf("decoding own %s entry: %w", e.Type, err)
+	}
+	if t := s.trims[e.Partition]; t != nil && t.ID == b.ID && b.Folded >= t.UpTo {
+		s.trims[e.Partition] = nil
+		s.syncing = true // a stand-by secures its state too
+	}
+	return nil
+}
+
+// add publishes an entry that no message asks for.
+func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64,
+	held [streams.Partitions][]*streams.Entry) error {
+	if !s.active[p] {
+		s.log.Info("taking over", "partition", p, "owed", out.Type)
+		s.active[p] = true
+	}
+	e := &streams.Entry{Partition: p, Stage: s.cfg.Name, Type: out.Type, Project: out.Project,
+		Src: s.cursors[p].src, At: at, Salt: streams.NewSalt(), Body: out.Body}
+	trims := s.trims
+	if err := s.apply(e, out.Decided); err != nil {
+		return err
+	}
+	var fences [streams.Partitions]uint64
+	for i, c := range s.cursors {
+		fences[i] = c.own
+	}
+	entries := []*streams.Entry{e}
+	n, err := s.pub.publish(ctx, entries, nil, &fences)
+	s.stats.Published.Add(uint64(n))
+	if err != nil {
+		s.trims = trims
+		return s.undo(ctx, entries, n, held, err)
+	}
+	s.live(e, out.Live)
+	c := &s.cursors[p]
+	c.own, c.folded = e.Seq, max(c.folded, at)
+	s.knows(e.Seq)
+	return s.commit()
+}

@@ -1,0 +1,304 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/pkg/position"
+	"lazaret/streams"
+)
+
+// queued is a message that waits for its decision.
+type queued struct {
+	msg   *Message
+	since time.Time
+	line  *line
+	size  int  // bytes of the message
+	lean  bool // the message is held without its data
+}
+
+// lineKey names a line. Commands that concern no single project have a line of each
+// partition whose project is empty.
+type lineKey struct {
+	partition int
+	project   string
+}
+
+// A line holds the queued messages of one project, in the order of the intake. Messages of
+// a line are decided in their order; lines take turns.
+type line struct {
+	lineKey
+	queue []*queued
+	flown int // messages at its head that are decided and not known to be in the ledger
+}
+
+// commands reports whether the line holds commands that concern a whole partition. A message
+// is not decided before such a command that came before it.
+func (l *line) commands() bool { return l.project == "" }
+
+// strays is the project of the line of messages whose subject names none.
+const strays = "?"
+
+// lineOf names the line of a message.
+func lineOf(m *Message) lineKey {
+	k := lineKey{m.Address.Partition, m.Address.Project}
+	switch {
+	case m.BadSubject != nil && k.project == "":
+		k.project = strays
+	case m.BadSubject == nil && m.Address.Kind == streams.KindCtl:
+		k.project = streams.ControlProject(m.Data)
+	}
+	return k
+}
+
+// waits reports whether messages are queued in a partition where this process is
+// active.
+func (s *intakeStage) waits() bool {
+	return slices.ContainsFunc(s.turns, func(l *line) bool { return s.active[l.partition] && len(l.queue) > 0 })
+}
+
+// heads are the oldest queued messages by partition.
+func (s *intakeStage) heads() (heads [streams.Partitions]*queued) {
+	for _, l := range s.turns {
+		if len(l.queue) == 0 {
+			continue
+		}
+		if h := &heads[l.partition]; *h == nil || before(l.queue[0], *h) {
+			*h = l.queue[0]
+		}
+	}
+	return heads
+}
+
+func before(a, b *queued) bool { return position.Compare(a.msg.Position(), b.msg.Position()) < 0 }
+
+// arriving are messages, if there is room for some.
+func (s *intakeStage) arriving() <-chan jetstream.Msg {
+	if s.queued >= intakeQueue {
+		return nil
+	}
+	return s.in.msgs
+}
+
+// take queues a message and those that have arrived after it.
+func (s *intakeStage) take(m jetstream.Msg) error {
+	for {
+		if err := s.enqueue(m); err != nil {
+			return err
+		}
+		select {
+		case m = <-s.arriving():
+		default:
+			return nil
+		}
+	}
+}
+
+// drainIntake queues the messages that have arrived.
+func (s *intakeStage) drainIntake() error {
+	select {
+	case m := <-s.arriving():
+		return s.take(m)
+	default:
+		return nil
+	}
+}
+
+func (s *intakeStage) enqueue(m jetstream.Msg) error {
+	md, err := m.Metadata()
+	if err != nil {
+		return fmt.Errorf("intake message without metadata: %w", err)
+	}
+	a, bad := streams.ParseIntake(m.Subject())
+	seq := md.Sequence.Stream
+	defer func() { s.seen = seq }() // once its events are queued
+	if !s.mine[a.Partition] || seq < position.Sequence(s.decided[a.Partition].low) {
+		return nil
+	}
+	now := time.Now()
+	msg := &Message{Seq: seq, Time: md.Timestamp.UTC(), Subject: m.Subject(), Address: a, BadSubject: bad,
+		Header: m.Headers(), Data: m.Data()}
+	var l *line
+	for _, e := range eventsOf(msg) {
+		if s.decided[a.Partition].has(e.Position()) {
+			continue
+		}
+		if l == nil {
+			l = s.lineFor(lineOf(msg))
+		}
+		q := &queued{since: now, line: l, size: len(e.Data), msg: e}
+		if s.held+q.size > intakeHeld && q.size > leanFrom {
+			q.lean, q.msg.Data = true, nil
+		} else {
+			s.held += q.size
+		}
+		l.queue = append(l.queue, q)
+		s.queued++
+	}
+	return nil
+}
+
+// lineFor returns the line with a name. A new one is served last.
+func (s *intakeStage) lineFor(k lineKey) *line {
+	l := s.lines[k]
+	if l == nil {
+		l = &line{lineKey: k}
+		s.lines[k] = l
+		s.turns = append(s.turns, l)
+	}
+	return l
+}
+
+// eventsOf are the events of a message: itself, or those of the batch that it is.
+func eventsOf(m *Message) []*Message {
+	if m.BadSubject != nil || m.Address.Kind == streams.KindCtl || !streams.IsBatch(m.Header) {
+		return []*Message{m}
+	}
+	events, bad := streams.ParseBatch(m.Address.Kind, m.Data)
+	if bad != nil {
+		m.Bad = bad
+		return []*Message{m}
+	}
+	all := make([]*Message, len(events))
+	for i, e := range events {
+		one := *m
+		one.Index, one.Bad, one.Data, one.Header = i, e.Bad, e.Data, nats.Header{streams.HeaderCloudEventID: {e.ID}}
+		if trace := m.Header.Get(streams.HeaderTraceparent); trace != "" {
+			one.Header.Set(streams.HeaderTraceparent, trace)
+		}
+		all[i] = &one
+	}
+	return all
+}
+
+// unqueue takes the first message off a line.
+func (s *intakeStage) unqueue(l *line) {
+	q := l.queue[0]
+	l.queue = l.queue[1:]
+	l.flown = max(l.flown-1, 0)
+	s.queued--
+	if !q.lean {
+		s.held -= q.size
+	}
+}
+
+// prune takes messages off the lines of a partition that another process decided, or this
+// one before a restart.
+func (s *intakeStage) prune(p int) {
+	for _, l := range s.turns {
+		for l.partition == p && len(l.queue) > 0 && s.decided[p].has(l.queue[0].msg.Position()) {
+			s.unqueue(l)
+		}
+	}
+}
+
+// ground all flights: nothing that is queued is decided.
+func (s *intakeStage) ground() {
+	for _, l := range s.turns {
+		l.flown = 0
+	}
+}
+
+// load reads the data of messages held without. It reports whether all have theirs; if
+// the server does not answer, they wait.
+func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
+	for _, q := range batch {
+		if !q.lean {
+			continue
+		}
+		m, err := messageAt(ctx, s.js, streams.IntakeStream, q.msg.Seq)
+		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			s.stats.refused(err)
+			s.log.Warn("a message waits for the intake", "seq", q.msg.Seq, "err", err)
+			return false
+		}
+		if err == nil { // one that is gone is decided on as an empty one
+			whole := *q.msg
+			whole.Index, whole.Header, whole.Data = 0, m.Header, m.Data
+			q.msg.Data = eventsOf(&whole)[q.msg.Index].Data
+		}
+		q.lean = false
+		s.held += q.size
+	}
+	return true
+}
+
+// undecided returns the lines that have undecided messages in partitions where this process is
+// active: those with commands, then the others in their turn. It drops empty lines.
+func (s *intakeStage) undecided() []*line {
+	var commands, others []*line
+	s.turns = slices.DeleteFunc(s.turns, func(l *line) bool {
+		if len(l.queue) == 0 {
+			delete(s.lines, l.lineKey)
+			return true
+		}
+		if !s.active[l.partition] || l.flown == len(l.queue) {
+			return false
+		}
+		if l.commands() {
+			commands = append(commands, l)
+		} else {
+			others = append(others, l)
+		}
+		return false
+	})
+	return append(commands, others...)
+}
+
+// next takes a batch off the lines, behind what is in flight: an equal share of messages and
+// bytes of each line, and at least one message of as many lines as the bytes allow. The first
+// line that got none is the first the next time.
+//
+// Commands of a partition come first, and messages behind a command that has to wait for
+// the next batch wait, too.
+//
+// With proposals false, a batch that would hold one is not taken: no line has had its turn.
+func (s *intakeStage) next(proposals bool) []*queued {
+	lines := s.undecided()
+	var batch []*queued
+	var fence [streams.Partitions]*queued // the first command that waits
+	var waiting *line                     // the first that got none
+	size := 0
+	for _, l := range lines {
+		heads := l.queue[l.flown:]
+		if f := fence[l.partition]; f != nil && before(f, heads[0]) {
+			continue
+		}
+		if size > 0 && size+heads[0].size > intakeBatchBytes || len(batch) >= intakeBatch {
+			if waiting == nil {
+				waiting = l
+			}
+			if l.commands() {
+				fence[l.partition] = heads[0]
+			}
+			continue
+		}
+		share, n := 0, 0
+		for _, q := range heads[:min(len(heads), max(intakeBatch/len(lines), 1))] {
+			if share += q.size; n > 0 && share > intakeBatchBytes/len(lines) {
+				break
+			}
+			if f := fence[l.partition]; f != nil && before(f, q) {
+				break
+			}
+			batch, size, n = append(batch, q), size+q.size, n+1
+		}
+		if l.commands() && n < len(heads) {
+			fence[l.partition] = heads[n]
+		}
+	}
+	if !proposals && slices.ContainsFunc(batch, func(q *queued) bool { return q.msg.Address.Kind.Proposal() }) {
+		return nil
+	}
+	if waiting != nil {
+		i := slices.Index(s.turns, waiting)
+		s.turns = slices.Concat(s.turns[i:], s.turns[:i])
+	}
+	return batch
+}
