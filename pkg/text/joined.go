@@ -14,6 +14,19 @@ var small = wordsOf("the this that these those my your our his her their its it 
 var linking = wordsOf("to for from into onto with and all any every of in on at as by or not now immediately " +
 	"without a i")
 
+// A name of a few parts is read as words if it sets instructions aside: ignoreInstructions,
+// disregard_system_prompt. One that acts on a thing is also a name of a tool, and is read as words
+// if the thing follows: deleteFile budget.xlsx.
+var (
+	asideVerbs = wordsOf("ignore disregard forget override overrule bypass")
+	asideNouns = wordsOf("instruction instructions prompt prompts guardrails safeguards")
+	actVerbs   = wordsOf("delete remove erase wipe overwrite send forward transfer wire pay upload share post publish " +
+		"download run execute install grant reveal email")
+	actNouns = wordsOf("file files folder directory database table record records email emails mail mails message " +
+		"messages money funds payment report document documents data password passwords credentials secret secrets " +
+		"key keys token tokens code script command access contacts")
+)
+
 // Parts of a joined word from which it reads as a phrase with a linking word, and without.
 const (
 	linkedParts = 4
@@ -37,13 +50,14 @@ func wordEnd(s string) int {
 }
 
 // spread adds the parts of a joined word to buf, with spaces between, if it reads as a
-// phrase. It reports whether it does.
-func spread(buf []byte, w string) ([]byte, bool) {
+// phrase. It reports whether it does. after is what follows the word.
+func spread(buf []byte, w, after string) ([]byte, bool) {
 	if len(w) < 5 || len(w) > maxJoined {
 		return buf, false
 	}
 	from, start, parts, short := len(buf), 0, 0, 0
 	smalls, links, camel := false, false, false
+	aside, acts, command := false, false, false
 	var word [16]byte
 	for i := 1; i <= len(w); i++ {
 		cut := i == len(w) || joint(w[i]) || joint(w[i-1]) || partsCamel(w, i)
@@ -63,11 +77,18 @@ func spread(buf []byte, w string) ([]byte, bool) {
 				lower := asciiLower(word[:0], p)
 				smalls = smalls || small[string(lower)]
 				links = links || parts > 1 && linking[string(lower)]
+				if parts == 1 {
+					aside, acts = asideVerbs[string(lower)], actVerbs[string(lower)]
+				}
+				if string(lower) != "to" { // sendMoneyTo
+					command = aside && asideNouns[string(lower)] || acts && actNouns[string(lower)]
+				}
 			}
 		}
 		start = i
 	}
-	phrase := parts > 1 && short <= 1 && (smalls || links && camel && parts >= linkedParts || parts >= manyParts)
+	phrase := parts > 1 && short <= 1 && (smalls || links && camel && parts >= linkedParts || parts >= manyParts ||
+		command && parts <= linkedParts && (aside || nameFollows(after)))
 	if !phrase {
 		return buf[:from], false
 	}
@@ -93,9 +114,36 @@ func asciiLower(buf []byte, s string) []byte {
 	return buf
 }
 
+// nameFollows reports whether a space or a colon and the name of a thing follow a word: that of
+// a file, an address or an account.
+func nameFollows(after string) bool {
+	after, colon := strings.CutPrefix(after, ":")
+	name, space := strings.CutPrefix(after, " ")
+	if !colon && !space || strings.Contains(name[:min(len(name), maxJoined)], "://") {
+		return false
+	}
+	name, _, _ = strings.Cut(name[:min(len(name), maxJoined)], " ")
+	name = strings.Trim(name, "\"'`.,;:!?()")
+	digits := 0
+	for i := range len(name) {
+		switch c := name[i]; {
+		case tokenClass[c] == inDigit:
+			digits++
+		case c == '@' || c == '/' || c == '.':
+			if i > 0 && i+1 < len(name) {
+				return true
+			}
+		}
+	}
+	return digits >= 4
+}
+
 // isPhrase reports whether a joined word, a name in a document, reads as a phrase.
-func isPhrase(w string) bool {
-	_, ok := spread(nil, w)
+func isPhrase(w string) bool { return isCommand(w, "") }
+
+// isCommand is isPhrase for a word that a text follows.
+func isCommand(w, after string) bool {
+	_, ok := spread(nil, w, after)
 	return ok && wordEnd(w) == len(w)
 }
 

@@ -225,6 +225,9 @@ func (g *segmenter) literals(s, key string, depth int) bool {
 			name = cutText(u, maxKey)
 		default:
 			g.read(u, name, depth+1)
+			if !isPhrase(name) && isCommand(name, " "+u) {
+				g.read(name+" "+u, "", depth+1) // "deleteFile":"budget.xlsx"
+			}
 			if !strings.HasPrefix(next, ",") {
 				name = ""
 			}
@@ -553,7 +556,10 @@ func appendWord(buf []byte, s string, i int) (end int, to []byte, parted bool) {
 			return k, append(append(buf, s[i:k]...), recordBreak), true // place.DeleteTheFile
 		}
 	}
-	if spaced, ok := spread(buf, s[i:end]); ok && !inAddress(s, i, end) {
+	if spaced, ok := spread(buf, s[i:end], s[end:]); ok && !inAddress(s, i, end) {
+		if end < len(s) && s[end] == ':' && nameFollows(s[end:]) && !isPhrase(s[i:end]) {
+			end++ // deleteFile: budget.xlsx
+		}
 		return end, spaced, parted
 	}
 	// A sentence may begin behind a full stop in the word.
