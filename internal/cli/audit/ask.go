@@ -261,7 +261,7 @@ func showCommand(a *verb.App) *cobra.Command {
 				}
 				if len(items) == 0 {
 					return errors.Join(told(cmd, l.Integrity()), &cli.Exit{Code: cli.ExitNegative,
-						Text: "the log holds no such entry"})
+						Text: noEntry(args, s.where, l.Size())})
 				}
 				var v any = items
 				if len(items) == 1 {
@@ -274,6 +274,16 @@ func showCommand(a *verb.App) *cobra.Command {
 	f.bind(c.Flags())
 	s.bind(c.Flags(), 20)
 	return c
+}
+
+// noEntry says that the log has nothing of what was asked for, and how to find what it has.
+func noEntry(args []string, where string, size int64) string {
+	asked := "for which " + where
+	if len(args) == 1 {
+		asked = strconv.Quote(args[0])
+	}
+	return fmt.Sprintf("the log of %d entries has none %s: name an index below %d, or an event's id as its sender gave it; "+
+		"`lazaret audit ls` lists both. An entry that is seconds old may not be chained yet", size, asked, size)
 }
 
 func argOr(args []string) string {
