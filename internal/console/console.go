@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -320,7 +321,9 @@ const (
 	beat  = 5 * time.Second
 )
 
-// events tells a page that something changed, until the page or the session ends.
+// events tells a page that something changed, until the page or the session ends. The
+// query's since is the version of the index that the page shows: a change between the page
+// and its connection, or in a pause, is told as well.
 func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 	select {
 	case c.feeds <- struct{}{}:
@@ -347,16 +350,24 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 	if !send("retry: 2000\n\n") {
 		return
 	}
+	_, shown, _ := c.index.state()
+	if n, err := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64); err == nil {
+		shown = n
+	}
 	for {
-		_, changed := c.index.state()
+		_, version, changed := c.index.state()
 		name := "change"
-		select {
-		case <-r.Context().Done():
-			return
-		case <-changed:
-		case <-time.After(beat):
-			name = "beat"
+		if version == shown {
+			select {
+			case <-r.Context().Done():
+				return
+			case <-changed:
+				_, version, _ = c.index.state()
+			case <-time.After(beat):
+				name = "beat"
+			}
 		}
+		shown = version
 		if c.user(r) == nil || !send("event: "+name+"\ndata: \n\n") {
 			return
 		}

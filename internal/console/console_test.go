@@ -1,8 +1,10 @@
 package console
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -175,4 +177,27 @@ func TestThePagesTellTheDemosAttackWithoutScript(t *testing.T) {
 		_, body := get(t, c, "/log?project="+project+"&entry=replayed/e1")
 		return strings.Contains(body, "Proven.")
 	})
+}
+
+// What changes between a page and its connection to /events, or in a pause of that, is told.
+func TestAPageHearsOfAChangeThatCameBeforeItsConnection(t *testing.T) {
+	attack(t)
+	_, version, _ := shared.c.index.state()
+	if version == 0 {
+		t.Fatal("the index has no version")
+	}
+	res, err := visitor(t, viewer).Get(fmt.Sprintf("%s/events?since=%d", shared.c.URL(), version-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			if name != "change" {
+				t.Errorf("the first event is %q", name)
+			}
+			return
+		}
+	}
+	t.Error("the connection ended without an event")
 }

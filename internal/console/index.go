@@ -77,6 +77,7 @@ type index struct {
 	next     uint64
 	ready    bool
 	changed  chan struct{} // closed when something was added
+	version  uint64        // how often something was added
 	labels   ceiling.Labels
 	events   map[uint64]event
 	byEvent  map[[3]string]uint64 // project, agent, id
@@ -128,6 +129,7 @@ func (x *index) follow(ctx context.Context, nc *nats.Conn, log *slog.Logger) err
 
 // wake tells those that wait that something changed. The caller holds mu.
 func (x *index) wake() {
+	x.version++
 	close(x.changed)
 	x.changed = make(chan struct{})
 }
@@ -495,12 +497,12 @@ func (x *index) openIncidents(may func(project string) bool) []incidentRow {
 	return out
 }
 
-// state says how far the index has come, and returns a channel that is closed when
-// something is added.
-func (x *index) state() (ready bool, changed <-chan struct{}) {
+// state says whether the index has read the whole ledger and in which version it is, and
+// returns a channel that is closed when the next version is there.
+func (x *index) state() (ready bool, version uint64, changed <-chan struct{}) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.ready, x.changed
+	return x.ready, x.version, x.changed
 }
 
 // await waits until the index has read a position, for so long at most.

@@ -106,8 +106,9 @@ type page struct {
 	Nav      string // the entry of the navigation that it belongs to
 	Live     bool   // it is fetched again when something changes
 	User     *User
-	Open     int  // open holds
-	Indexing bool // the ledger is not read to its end yet
+	Open     int    // open holds
+	Indexing bool   // the ledger is not read to its end yet
+	Version  uint64 // of the index, before anything was read from it
 	Data     any
 
 	c *Console
@@ -119,8 +120,8 @@ type page struct {
 
 func (c *Console) newPage(u *User) *page {
 	c.watch()
-	ready, _ := c.index.state()
-	return &page{User: u, Open: len(c.index.openHolds(u.May)), Indexing: !ready, c: c, kind: "other"}
+	ready, version, _ := c.index.state()
+	return &page{User: u, Version: version, Open: len(c.index.openHolds(u.May)), Indexing: !ready, c: c, kind: "other"}
 }
 
 // pageFor is newPage for a request: looks on it are recorded under its kind and its session.

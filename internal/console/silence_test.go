@@ -50,6 +50,7 @@ func TestASilenceHidesAlertsUntilItEndsAndChangesNoVerdict(t *testing.T) {
 		_, body := get(t, c, group)
 		return strings.Contains(body, "reads like an order")
 	})
+	b.run(t, chromedp.WaitNotPresent(chromedp.CSS("#silences form")))
 	// A form signs out too.
 	b.open(t, "/")
 	eval[bool](t, b, `document.querySelector("form.who").requestSubmit(), true`)
