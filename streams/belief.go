@@ -47,16 +47,16 @@ type Rollback struct {
 	Index int    `json:"index"`         // of the entry, from 0
 	Last  bool   `json:"last,omitzero"` // with it the rollback is through
 	Next  string `json:"next"`          // belief behind which the next entry begins
-	// Named is set once what says something of nobody in particular is through:
-	// what is about data subjects comes after it, one after the other. Of is whose
-	// belief Next is.
+	// Named is set once all beliefs without a data subject are rolled back. The beliefs of
+	// the data subjects follow, one data subject after the other. Of is the data subject of
+	// Next.
 	Named bool   `json:"named,omitzero"`
 	Of    Person `json:"of,omitzero"`
-	// Counts so far. Back are beliefs that stand as they stood; Out those that
-	// came in later and are hidden; Anew those that are stated anew because a
-	// newer belief took their place, which is final; Left those that stand in
-	// some respect stricter than they did, because the tables, or what was found
-	// since, do not let them go back.
+	// Counts so far. Back counts beliefs that are as they were at the restore point. Out
+	// counts later beliefs, which are hidden. Anew counts beliefs that are stated again
+	// under a new id, because a newer belief had replaced them, which is final. Left counts
+	// beliefs that stay stricter in some respect, because the transition tables or later
+	// findings do not let them go back.
 	Back int `json:"back"`
 	Out  int `json:"out"`
 	Anew int `json:"anew"`
@@ -118,7 +118,7 @@ const (
 	ScopeSession = "session"
 )
 
-// Namespace is where in its project a memory write is to hold.
+// Namespace returns the part of its project to which a memory write applies.
 func (m *Memory) Namespace() beliefs.Namespace {
 	switch m.Scope {
 	case ScopeSession:

@@ -307,11 +307,10 @@ type BeliefsEntry struct {
 	Run   string `json:"run"`
 	Index int    `json:"index"`         // of the chunk, from 0, over all projects of the partition
 	Last  bool   `json:"last,omitzero"` // with it the partition is through
-	// Next is the project and belief behind which the next chunk begins.
+	// Next is the project and the belief after which the next chunk begins.
 	Next [2]string `json:"next"`
-	// Named is set once what says something of nobody in particular is through:
-	// what is about data subjects comes after it, one after the other. Of is whose
-	// belief Next is.
+	// Named is set once all beliefs without a data subject are audited. The beliefs of the
+	// data subjects follow, one data subject after the other. Of is the data subject of Next.
 	Named   bool            `json:"named,omitzero"`
 	Of      Person          `json:"of,omitzero"`
 	Beliefs []AuditedBelief `json:"beliefs,omitzero"`

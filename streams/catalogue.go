@@ -27,8 +27,8 @@ type ApproveToolsArgs struct {
 	Command []string `json:"command,omitzero"`
 }
 
-// Binding names the catalogue together with the command that its server is started
-// with. Levels are accepted for it, and actions name it.
+// Binding identifies the catalogue together with the command that starts its server. Levels
+// are accepted for a binding, and actions name the binding.
 func (a *ApproveToolsArgs) Binding() string {
 	if len(a.Command) == 0 {
 		return a.Digest

@@ -28,13 +28,13 @@ func Marshal(v any) ([]byte, error) { return json.Marshal(v, codecOptions) }
 // about fields it does not know.
 func Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v, codecOptions) }
 
-// errVariant says that a name is a known one in other letters.
+// errVariant reports a name that is a variant of a known one.
 var errVariant = errors.New(
 	"a name differs from a known one only in letter case, dashes or underscores: write it as documented, once")
 
-// UnmarshalExact is Unmarshal, and refuses a body in which a name differs from a
-// known one only in letter case, dashes or underscores: a reader that does not
-// mind would see another value.
+// UnmarshalExact is like Unmarshal, but refuses a body in which a name differs from a known
+// one only in letter case, dashes or underscores. A reader that ignores such differences
+// would see another value.
 func UnmarshalExact(data []byte, v any, opts ...json.Options) error {
 	exact := json.JoinOptions(append([]json.Options{codecOptions}, opts...)...)
 	if err := json.Unmarshal(data, v, exact); err != nil {

@@ -78,15 +78,16 @@ const (
 	DoExpire  = "expire"
 )
 
-// CustodyValid is how long a statement may be used after it was issued: an old
-// one that somebody kept must not destroy what came later.
+// CustodyValid is how long a statement is accepted after it was issued. The limit keeps an
+// old statement from being replayed against later data.
 const CustodyValid = time.Hour
 
-// MaxOthers bounds how many others a statement names. Where there are more, all of
-// them are meant.
+// MaxOthers is how many data subjects Custody.Others may name. A statement that concerns
+// more names AllOthers.
 const MaxOthers = 1000
 
-// AllOthers stands for everybody in the project where it is alone in a list of others.
+// AllOthers, as the only element of Custody.Others, stands for all data subjects of the
+// project.
 const AllOthers = "*"
 
 // Custody is a parsed statement about a project's data.
@@ -96,16 +97,17 @@ type Custody struct {
 	ID      string // used once
 	Issued  time.Time
 	Reason  string
-	// DataSubject is whom within the project it is about; empty: all of it.
+	// DataSubject is the data subject that the statement is about. If it is empty, the
+	// statement is about the whole project.
 	DataSubject string
-	// Others are the data subjects of whom the entries say something too, rising.
+	// Others are the other data subjects that the entries also concern, in rising order.
 	Others []string
-	// Entries are the ledger sequences that are to be forgotten, rising.
+	// Entries are the ledger sequences of the entries to forget, in rising order.
 	Entries []uint64
 	// UpTo is the last ledger sequence that an order to forget a project, or to expire, covers.
-	// It is 0 in orders to forget of earlier versions, which cover all that stands before them.
+	// It is 0 in orders to forget of earlier versions, which cover all entries before them.
 	UpTo uint64
-	// Before is the time from which on an order to expire covers nothing.
+	// Before is the end of the time that an order to expire covers, exclusive.
 	Before time.Time
 	// Ranges are where in the ledger those entries stand. They may hold others between them.
 	Ranges []SeqRange
@@ -308,9 +310,9 @@ func (b *CustodyEntry) Custody() *Custody {
 	return &c
 }
 
-// Erasure is what an erased entry's body asks for: the project's entries to be
-// forgotten, rising. It is nil of every other body. The signature is not checked:
-// ingest did, before it wrote the entry.
+// Erasure returns the statement in an erased entry's body, which lists the project's entries
+// to forget. It returns nil for every other body. It does not check the signature, because
+// ingest checked it before it wrote the entry.
 func Erasure(body []byte) *Custody {
 	if c := Ordered(body); c != nil && c.DataSubject != "" && c.Do == DoForget {
 		return c
@@ -318,10 +320,10 @@ func Erasure(body []byte) *Custody {
 	return nil
 }
 
-// CustodyEntry is the ledger body of a statement that ingest accepted. From a
-// forgotten entry on, no stage holds anything that it derived from entries of
-// the project before it; from an erased entry on, every stage is in the state
-// that a fold of all others than those listed leads to.
+// CustodyEntry is the ledger body of a statement that ingest accepted. From a forgotten entry
+// on, no stage keeps anything that it derived from earlier entries of the project. From an
+// erased entry on, every stage has the state that results from folding all entries except
+// the listed ones.
 type CustodyEntry struct {
 	EntryHead
 	Do     string `json:"do"`
@@ -329,8 +331,8 @@ type CustodyEntry struct {
 	Note   string `json:"note"`
 }
 
-// DroppedEntry says that a stage has removed what it derived from a forgotten
-// project, from its state and from the files that held it.
+// DroppedEntry reports that a stage has removed everything that it derived from a forgotten
+// project, from its state and from its files.
 type DroppedEntry struct {
 	EntryHead
 	// Statement is the id of the statement that asked for it.

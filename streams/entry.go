@@ -130,9 +130,9 @@ const (
 	TypeCalibration Type = "calibration"
 )
 
-// Statement reports whether entries of this type are statements about a
-// project's data, or a stage's word on one. They hold nothing of anybody's
-// content and are never forgotten.
+// Statement reports whether entries of this type are statements about a project's data, or a
+// stage's report that it carried one out. They contain no content of users or agents and are
+// never forgotten.
 func (t Type) Statement() bool {
 	switch t {
 	case TypeForgotten, TypeErased, TypeLegalHold, TypeExpired, TypeDropped:
@@ -161,13 +161,13 @@ type Entry struct {
 	At   uint64
 	Salt [SaltSize]byte
 	Body []byte
-	// Decoded is what Body encodes, if the process that made the entry is this
-	// one; else nil. Several stages may hold it: nobody changes it.
+	// Decoded is the value that Body encodes, if this process made the entry, and else nil.
+	// Stages share the value, so it must not be modified.
 	Decoded any `json:"-"`
 }
 
-// Read is what the body of an entry encodes, as its maker in this process said it
-// or decoded. Several may hold it: nobody changes it.
+// Read returns the value that the body of an entry encodes. It returns Decoded if that is a
+// *T, and decodes Body otherwise. The value may be shared, so it must not be modified.
 func Read[T any](e *Entry) (*T, error) {
 	if b, ok := e.Decoded.(*T); ok {
 		return b, nil

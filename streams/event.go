@@ -89,22 +89,23 @@ type Memory struct {
 	Sensitivity beliefs.Sensitivity `json:"sensitivity,omitzero"`
 	ValidFrom   time.Time           `json:"valid_from,omitzero"`
 	ValidTo     time.Time           `json:"valid_to,omitzero"`
-	// Scope is where it is to hold: project, user or session. Without it, of the
-	// event's user if it names one, else of the project.
+	// Scope is where the memory applies: project, user or session. If it is empty, the
+	// memory applies to the event's user, or to the project if the event names no user.
 	Scope string `json:"scope,omitzero"`
-	// Triples are what the content states, as far as the writer takes it apart.
-	// A content that is a flat JSON object with a subject needs none.
+	// Triples are the statements of the content that the writer has extracted. Content that
+	// is a flat JSON object with a subject needs none.
 	Triples []beliefs.Triple `json:"triples,omitzero"`
-	// Home says that it is shared from another project.
+	// Home is set if the memory is shared from another project.
 	Home *beliefs.Home `json:"home,omitzero"`
-	// TTL is how long it may be served without being confirmed again, in
-	// seconds of ledger time; zero: as long as the policy says.
+	// TTL is how long the memory may be served without a new confirmation, in seconds of
+	// ledger time. If it is zero, the policy decides.
 	TTL   int64  `json:"ttl,omitzero"`
 	After uint64 `json:"after,omitzero"` // last acknowledged intake sequence
 }
 
-// Recall (kind recall) asks what of memory may enter a context: what is found by
-// query, key and filter, or, with candidates, what somebody else's store found.
+// Recall (kind recall) asks which memories may enter a context. Without candidates, they are
+// searched by query, key and filter. With candidates, the results of another store are
+// checked.
 type Recall struct {
 	Head
 	Query   string       `json:"query,omitzero"`
@@ -112,10 +113,10 @@ type Recall struct {
 	Filter  RecallFilter `json:"filter,omitzero"`
 	Purpose string       `json:"purpose,omitzero"` // extraction, planning (default), decision, explanation
 	Limit   int          `json:"limit,omitzero"`   // entries wanted, 1 to 100, default 10
-	// Offset is where in each content to begin, in bytes: the rest of a content
-	// that came in part.
+	// Offset is the byte at which each returned content begins. It serves to read the rest
+	// of a content of which an earlier recall returned a part.
 	Offset int `json:"offset,omitzero"`
-	// Candidates make it a question of the gate: nothing is searched for.
+	// Candidates are the contents to check. If there are any, nothing is searched.
 	Candidates []GateCandidate `json:"candidates,omitzero"`
 	// Spotlight asks for what nobody vouches for to come between markers that
 	// its content cannot forge.
@@ -123,7 +124,7 @@ type Recall struct {
 	After     uint64 `json:"after,omitzero"`
 }
 
-// RecallFilter narrows a recall; every field that is set has to fit.
+// RecallFilter narrows a recall. A belief must match every field that is set.
 type RecallFilter struct {
 	Kind     string         `json:"kind,omitzero"` // memory, or content: what was read
 	Agent    string         `json:"agent,omitzero"`
@@ -138,14 +139,15 @@ type RecallFilter struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// GateCandidate is what somebody else's store would bring into a context, by the
-// id of the belief or by its content. Content that nobody observed or remembered
-// here counts as external.
+// GateCandidate is a result of another store that may enter a context. It names a belief's id
+// or has the content itself. Content that was never observed or remembered in this project
+// counts as external.
 type GateCandidate struct {
 	ID      string `json:"id,omitzero"`      // of a belief
 	Content string `json:"content,omitzero"` // verbatim
 	Source  string `json:"source,omitzero"`
-	// Score is the store's own, 0 to 1; it is recorded, and trusted for nothing.
+	// Score is the other store's score, 0 to 1. It is recorded, and does not make the content
+	// trusted.
 	Score *float64 `json:"score,omitzero"`
 }
 
@@ -192,16 +194,15 @@ type Action struct {
 	Level         *beliefs.Level        `json:"level,omitzero"`      // may raise the policy's level, never lower it
 	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
 	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
-	// Sensitivity is of the data that it handles; that of the beliefs it cites
-	// raises it.
+	// Sensitivity is the sensitivity of the data that the action handles. Cited beliefs of
+	// a higher sensitivity raise it.
 	Sensitivity beliefs.Sensitivity `json:"sensitivity,omitzero"`
-	// Preconditions are what has to be so when it is carried out, as its proposer
-	// saw it. They are recorded; whoever carries it out checks them.
+	// Preconditions are conditions that, according to the proposer, must be true when the
+	// action is carried out. They are recorded. The host that carries it out checks them.
 	Preconditions []beliefs.Precondition `json:"preconditions,omitzero"`
 	Host          string                 `json:"host_verdict,omitzero"` // the host's own: allow, hold or deny
-	// Replaces is the id of a held proposal of the same agent that this one is
-	// an edit of. The hold is cancelled; nothing that was said of it carries
-	// over.
+	// Replaces is the id of a held proposal of the same agent, which this proposal edits.
+	// The hold is cancelled. No decision about that proposal applies to this one.
 	Replaces string `json:"replaces,omitzero"`
 	// After is the last intake sequence that was acknowledged to the host
 	// before the agent proposed this.
@@ -220,7 +221,7 @@ const MaxPreconditions = 16
 // StatusAnswer is the status of an outcome that is an answer of the agent.
 const StatusAnswer = "answer"
 
-// Outcome (kind out) is what came of an action, or an answer that was given.
+// Outcome (kind out) is the result of an action, or an answer of the agent.
 type Outcome struct {
 	Head
 	Action  string `json:"action,omitzero"` // id of the action

@@ -14,14 +14,13 @@ import (
 // is by shards.
 const Partitions = 16
 
-// SyntheticPrefix starts the name of every project whose events carry their
-// own virtual time (replays, probes). Nothing in such a project counts in
-// another, and no real project may use the prefix.
+// SyntheticPrefix starts the name of every project whose events carry their own virtual time
+// (replays, probes). Such a project does not affect other projects. No real project may use
+// the prefix.
 const SyntheticPrefix = "syn-"
 
-// SystemProject is the project under which the pipeline speaks for itself:
-// operator commands in the ledger, checkpoints on the live feed. No client can
-// speak for it.
+// SystemProject is the project of the pipeline's own messages: operator commands in the
+// ledger, checkpoints on the live feed. No client can publish under it.
 const SystemProject = "_"
 
 // ReplayAgent is the agent that recorded sessions are replayed as. Its

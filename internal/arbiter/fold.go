@@ -524,16 +524,16 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 	return nil, st.Put(proposalKey(p.Seq), p)
 }
 
-// assessment is a group's answer as it was written: one that names no verdict
-// must not be read as allow.
+// assessment is an assessment entry whose verdict may be missing. A missing verdict must
+// not be read as allow, the zero Verdict.
 type assessment struct {
 	streams.AssessmentEntry
 	Verdict *streams.Verdict `json:"verdict"`
 }
 
-// answer is the strictest of an assessment's verdict and of what its alerts ask for, with
-// a reason at least as strict. It counts as the group's judgement only under the wanted
-// digest. Its findings count under any.
+// answer joins the assessment's verdict with the verdicts of its alerts. The result has a
+// reason that is as strict as the verdict. It counts as the group's judgement only if the
+// group used the wanted digest. The findings count under any digest.
 func (a *assessment) answer(group, wanted string, on streams.Type) answer {
 	ans := answer{Group: group, Rests: joinRests(maxRests, nil, a.Rests)}
 	digest := streams.Clip(a.Digest, maxReasonText)

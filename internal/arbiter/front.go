@@ -79,19 +79,19 @@ type answered struct {
 	intake []uint64
 }
 
-// maxEarly is how many answers under its name a request keeps until it knows which
-// intake message it is.
+// maxEarly is how many answers to its name a request keeps until the server acknowledges
+// its intake message.
 const maxEarly = 64
 
 // waiter is a request that has no answer yet.
 type waiter struct {
 	answer chan streams.Entry
-	// intake is the request's message, zero until it was acknowledged, and early
-	// what came until then. Guarded by Front.mu.
+	// intake is the sequence of the request's intake message, or 0 until the server
+	// acknowledges it. early holds the answers that arrive before that. Front.mu guards both.
 	intake uint64
 	early  []answered
-	// recall is the entry of what it asked, once the arbiter in this process has
-	// read it from the ledger, and recallSeq its sequence. Guarded by Front.mu.
+	// recall is the ledger entry of the request, if it is a recall. It is nil until the
+	// arbiter in this process has read it. recallSeq is its sequence. Front.mu guards both.
 	recall    *streams.RecallEntry
 	recallSeq uint64
 }
@@ -340,8 +340,8 @@ func Show(r *streams.RecallEntry, v *streams.VerdictEntry) {
 	}
 }
 
-// acknowledged tells a request which intake message it is, and gives it its answer
-// if that has come already.
+// acknowledged sets the sequence of the request's intake message, and delivers its answer
+// if that has already arrived.
 func (f *Front) acknowledged(w *waiter, intake uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -352,8 +352,8 @@ func (f *Front) acknowledged(w *waiter, intake uint64) {
 	w.early = nil
 }
 
-// hear takes an answer under the request's name, and keeps it if it is to the
-// request itself. The caller holds Front.mu.
+// hear handles an answer to the request's name. It delivers the answer if it is to this
+// request's intake message. The caller holds Front.mu.
 func (w *waiter) hear(a answered) {
 	switch {
 	case w.intake == 0:

@@ -27,7 +27,7 @@ const (
 	maxStep       = 160 // bytes
 )
 
-// judge is the verdict that a set of facts amounts to, and the facts in their
+// judge returns the verdict of a set of facts, and the facts without duplicates in
 // canonical order, strictest first.
 func judge(facts ...[]streams.Reason) (streams.Verdict, []streams.Reason) {
 	all := slices.Concat(facts...)
@@ -40,16 +40,15 @@ func judge(facts ...[]streams.Reason) (streams.Verdict, []streams.Reason) {
 	return v, all
 }
 
-// joinReasons is the union of two sets of reasons, cut to the first n in
-// canonical order. A cut never drops a reason for one that is milder, so the
-// join of the verdicts is that of the whole.
+// joinReasons returns the first n reasons of the union of two sets, in canonical order.
+// The strictest reasons come first, so dropping the rest does not change the verdict.
 func joinReasons(n int, a, b []streams.Reason) []streams.Reason {
 	_, all := judge(a, b)
 	return all[:min(len(all), n):min(len(all), n)]
 }
 
-// compareReasons orders reasons: the strictest first, then by what they are.
-// Only reasons that say the same are equal.
+// compareReasons orders reasons by verdict, strictest first, and then by the other fields.
+// Two reasons are equal only if all their fields are.
 func compareReasons(a, b streams.Reason) int {
 	return cmp.Or(
 		-cmp.Compare(a.Verdict, b.Verdict),
@@ -64,24 +63,22 @@ func compareReasons(a, b streams.Reason) int {
 	)
 }
 
-// answer is what a group has said of a proposal: the join of all its
-// assessments.
+// answer is the join of all assessments of a proposal by one group.
 type answer struct {
 	Group string `json:"group"`
-	// Judged is set once it answered by what the policy wants it to judge by.
+	// Judged is set once the group answered under the digest that the policy wants.
 	Judged bool `json:"judged,omitzero"`
-	// Other is a digest that it answered by and that was not wanted; of several
-	// the first in byte order. Mute is set when it answered without a verdict or
-	// without a digest.
+	// Other is an unwanted digest that the group answered under; of several, the first
+	// in byte order. Mute is set if the group answered without a verdict or a digest.
 	Other   string           `json:"other,omitzero"`
 	Mute    bool             `json:"mute,omitzero"`
 	Verdict streams.Verdict  `json:"verdict"`
 	Reasons []streams.Reason `json:"reasons,omitzero"`
-	// Rests are what it found the arguments to lean on.
+	// Rests are the dependencies of the arguments that the group found.
 	Rests []streams.Rest `json:"rests,omitzero"`
 }
 
-// join is what two answers of one group amount to.
+// join returns the join of two answers of one group.
 func (a answer) join(b answer) answer {
 	other := a.Other
 	if other == "" || b.Other != "" && b.Other < other {

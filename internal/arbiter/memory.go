@@ -38,8 +38,8 @@ func openStanding(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) {
 	}
 }
 
-// signProcedure shows in a verdict that an approved hold on a skill is a
-// person's signature for exactly its bytes.
+// signProcedure marks the procedure in a verdict as signed by a person, if the person
+// approved its hold. The approval covers exactly the bytes of the procedure.
 func signProcedure(b *streams.BeliefRef, v *streams.VerdictEntry) {
 	if b.Procedure && v.Verdict == streams.Allow && v.Resolved != nil {
 		b.Axes = beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}

@@ -17,9 +17,9 @@ import (
 	"lazaret/streams"
 )
 
-// resolve decides on a signed resolution of a hold. It is obeyed, once, or it
-// leaves the hold as it was and an alert in the ledger. Everything that it is
-// judged by stands in the ledger: the keys, the policy, the hold, the time.
+// resolve decides on a signed resolution of a hold. It accepts a resolution at most once.
+// If it refuses one, the hold stays as it was and an alert is written to the ledger. The
+// keys, the policy, the hold and the time that it uses all come from the ledger.
 func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	r := new(streams.ResolutionEntry)
 	if err := streams.Unmarshal(e.Body, r); err != nil {
@@ -402,8 +402,9 @@ func counterKey(s *approval.Signed) []byte {
 	return stage.Key(keyCounter, s.Project, streams.Digest([]byte(s.Pin.Key)))
 }
 
-// counter is the highest counter of the signer's passkey that was obeyed in the project. An
-// authenticator counts for all projects; a fold sees one partition.
+// counter returns the highest signature counter of the signer's passkey that was accepted
+// in the project. The authenticator has one counter for all projects. The state has one per
+// project, since a fold sees only the projects of its own partition.
 func counter(st *stage.State, s *approval.Signed) (uint32, error) {
 	v, ok, err := st.Get(counterKey(s))
 	if err != nil || !ok || len(v) != 4 {

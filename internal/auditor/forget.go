@@ -137,9 +137,9 @@ func (a *Auditor) obey(e *streams.Entry) error {
 	return nil
 }
 
-// order judges a statement by what the log holds before it, and returns the projects that
-// are under legal hold. Statements are rare, so the log is read for each; an order to expire
-// stands in the ledger once for each partition and is judged once.
+// order checks a statement against the log before it, and returns the projects that are
+// under legal hold. Statements are rare, so it reads the log for each one. The ledger has an
+// order to expire once for each partition; order checks only the first.
 func (a *Auditor) order(e *streams.Entry) (*streams.Custody, map[string]bool, error) {
 	if e.Stage != streams.StageIngest {
 		return nil, nil, fmt.Errorf("stage %s wrote it", e.Stage)
@@ -254,8 +254,8 @@ func (a *Auditor) eraseListed(e *streams.Entry, c *streams.Custody) error {
 	return nil
 }
 
-// expire erases the payloads that an order to expire covers. In the other partitions the
-// order asks for the same.
+// expire erases the payloads that an order to expire covers, in all partitions. The ledger
+// has the order once for each partition; expire ignores the repeats.
 func (a *Auditor) expire(c *streams.Custody, held map[string]bool) error {
 	if c.ID == a.expired {
 		return nil
@@ -287,7 +287,7 @@ func (a *Auditor) expire(c *streams.Custody, held map[string]bool) error {
 	return nil
 }
 
-// dropSnapshots removes the log's snapshots: they hold the keys too.
+// dropSnapshots removes the log's snapshots, because they also contain the keys.
 func (a *Auditor) dropSnapshots() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 // incident. It is the same signed order, so it needs no other authority. It takes a
 // belief out of service at the entry that brings it in, and a revision entry follows.
 
-// maxStanding is how many quarantines hold in a project at once. Each new belief is
-// held against all of them.
+// maxStanding is how many quarantines may apply to later beliefs of a project at once. Each
+// new belief is compared with all of them.
 const maxStanding = 64
 
 // standingOrder is a quarantine that applies to later beliefs.

@@ -59,7 +59,8 @@ type record struct {
 	// Flag is why a person should review it.
 	Flag string `json:"flag,omitzero"`
 
-	// How often and when last it was read since, which is kept apart.
+	// again is how often the content was read again, and readAt when it was last read. The
+	// state stores both under a key of their own.
 	again  uint64
 	readAt time.Time
 }
@@ -76,11 +77,11 @@ func (f *Fold) influence(st *stage.State, project, belief, kind, agent, event st
 	return st.Set(stage.Key(keyImpact, project, belief, kind, agent, event), nil)
 }
 
-// previewLen is how much of what was read is kept in the state, in bytes. The
-// whole of it stands in the ledger.
+// previewLen is the number of bytes of observed content that a belief's record keeps. The
+// ledger has the full content.
 const previewLen = 240
 
-// beliefID names a belief after what it is about, the same in every process.
+// beliefID derives a belief's id from parts. Every process derives the same id.
 func beliefID(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return "b" + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:10]))

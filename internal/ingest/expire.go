@@ -11,10 +11,10 @@ import (
 	"lazaret/streams"
 )
 
-// An order to expire drops beliefs from what was read before its horizon, if nothing changed
-// them since, and nothing rests on them. Memories stay, and so do ids of events, and phrases
-// and carriers of foreign content: without them a repeat would count as new, and a foreign
-// sentence as the user's own.
+// An order to expire drops beliefs from content that was last read before its horizon, if
+// they are unchanged and nothing depends on them. Memories stay. Event ids stay, or a repeated
+// event would count as new. Phrases and carriers of foreign content stay, or a foreign
+// sentence would count as the user's own.
 
 // deadKey counts documents of the indexes whose beliefs have expired. An index cannot remove
 // a document, so the indexes are rebuilt once more documents are dead than alive.
@@ -86,9 +86,10 @@ func (f *Fold) expire(st *stage.State, body *streams.CustodyEntry) error {
 // indexed reports whether recalls find the belief.
 func (r *record) indexed() bool { return r.Memory || r.Ref.Kind == beliefs.Content }
 
-// outlives reports whether an unchanged belief from what was read before a horizon is kept:
-// it was read again since, its project is under legal hold, or something rests on it or on
-// the event that brought it in.
+// outlives reports whether an order to expire keeps an unchanged belief from observed
+// content. It keeps the belief if the content was read again at or after the horizon, if the
+// project or one of its data subjects is under legal hold, or if anything depends on the
+// belief or on its event.
 func (f *Fold) outlives(st *stage.State, project string, r *record, before time.Time,
 	held map[string]bool) (bool, error) {
 	if !r.last().Before(before) {
@@ -128,7 +129,7 @@ func hasKey(st *stage.State, prefix []byte) (found bool, err error) {
 	return found, err
 }
 
-// dropRead removes a belief from what was read, with its text.
+// dropRead removes a belief from observed content, and its text.
 func dropRead(st *stage.State, project string, r *record) error {
 	var sum [32]byte
 	if r.Ref.Kind == beliefs.Content {

@@ -117,8 +117,8 @@ func filterLabels(ev *streams.Recall) []text.Term {
 	return all
 }
 
-// fits reports whether a belief is what a recall's key and filter ask for, of
-// which an index knows hashes only.
+// fits reports whether a belief matches a recall's key and filter. The index has only
+// hashes of these fields, so its results must be checked.
 func fits(r *record, ev *streams.Recall) bool {
 	f := &ev.Filter
 	is := func(want, have string) bool { return want == "" || want == have }
@@ -128,12 +128,12 @@ func fits(r *record, ev *streams.Recall) bool {
 		(f.Since.IsZero() || !r.At.Before(f.Since)) && (f.Until.IsZero() || r.At.Before(f.Until))
 }
 
-// keptText is how much of what was read is kept in the state so that it can be
-// recalled, in bytes. The whole of it stands in the ledger.
+// keptText is the number of bytes of observed content that the state keeps for recalls. The
+// ledger has the full content.
 const keptText = 16 << 10
 
-// keepText keeps the text of what was read, where the belief's own record has
-// only its beginning.
+// keepText stores the text of observed content that is longer than previewLen. The belief's
+// own record has only the beginning of it.
 func keepText(st *stage.State, project, id, content string) error {
 	if len(content) <= previewLen {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// Lesson is advice for agents from a memory, for context or for a file that a person
-// reads over. It is a view of a belief, so that it stands and falls with it.
+// Lesson is advice for agents, taken from a memory. It is used as context, or in a file that
+// a person reviews. It is a view of a belief and is gone when the belief no longer qualifies.
 type Lesson struct {
 	Belief   string    `json:"belief"`
 	Text     string    `json:"text"`
@@ -28,15 +28,17 @@ var LessonCategories = []string{"lesson", "experience", "insight", "practice"}
 // Harvest selects the lessons.
 type Harvest struct {
 	Categories []string            // empty: LessonCategories
-	Age        time.Duration       // that a lesson has had support for
-	Ceiling    beliefs.Sensitivity // the highest that is harvested
+	Age        time.Duration       // how long a lesson must have had support
+	Ceiling    beliefs.Sensitivity // the highest sensitivity of a lesson
 }
 
-// Lessons are the memories that have become lessons: of a category, for the whole
-// project, admitted to a plan by the default context policy, which wants them supported,
-// clean, fresh and of normal retrieval, without a conflict or a flag, and supported for
-// some time. Content that was only read, inferred or imported is none, however often it
-// comes; a procedure is one if a person signed for it. The longest held come first.
+// Lessons returns the memories that qualify as lessons, those with the oldest support first.
+//
+// A lesson has one of the harvest's categories and belongs to the whole project. The default
+// context policy admits it to a plan: it is supported, clean, fresh and of normal retrieval.
+// It has no conflict and no flag, and has had support for at least the harvest's age.
+// Content that was only read, inferred or imported does not qualify, however often it is
+// repeated. A procedure qualifies only if a person signed it.
 func Lessons(items []Belief, now time.Time, h Harvest) []Lesson {
 	if len(h.Categories) == 0 {
 		h.Categories = LessonCategories
@@ -68,8 +70,8 @@ func Lessons(items []Belief, now time.Time, h Harvest) []Lesson {
 	return out
 }
 
-// support is since when a class that may support a belief does, and how many
-// sources of such a class there are.
+// support returns the time of the oldest supporting evidence and the number of its sources.
+// It counts only evidence of a class that may support a belief.
 func support(es beliefs.EvidenceSet) (since time.Time, sources int) {
 	from := make(map[string]bool)
 	for _, e := range es {

@@ -8,8 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of the kept messages of a session's user. They show when the agent writes down
-// the user's words.
+// Bounds of the user's messages that the state keeps for each session. A memory write is
+// compared with them to tell whether the agent writes down the user's words.
 const (
 	maxSaid     = 64      // messages, the latest
 	maxSaidText = 8 << 10 // bytes of each

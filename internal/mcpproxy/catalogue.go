@@ -404,8 +404,8 @@ func orNull(v jsontext.Value) string {
 	return string(v)
 }
 
-// proposalOf asks to accept a catalogue of a server that is started by a command.
-// binding names both.
+// proposalOf returns the action that asks a person to accept a server's catalogue. binding
+// identifies the catalogue and the command that starts the server.
 func proposalOf(server, instructions, digest string, tools []streams.Tool, command []string) (a *streams.Action,
 	binding string, err error) {
 	args := streams.ApproveToolsArgs{Server: server, Digest: digest, Tools: []streams.ApprovedTool{},
@@ -432,8 +432,8 @@ const (
 	maxCommandWord = 300 // bytes
 )
 
-// masked returns a command with digests in the place of secrets, so that another secret
-// is another command. The words beyond maxCommand become one digest.
+// masked returns a command in which digests replace the secrets. Commands with different
+// secrets therefore differ. One digest replaces all words after the first maxCommand.
 func masked(command []string) []string {
 	out := make([]string, 0, len(command))
 	secret := false
@@ -466,8 +466,8 @@ func secretName(name string) bool {
 		func(s string) bool { return strings.Contains(name, s) })
 }
 
-// propose asks whether the catalogue was accepted. A hold that has ended is
-// proposed anew, under the next id.
+// propose asks for a verdict on the catalogue. If the hold of an earlier proposal has ended,
+// propose makes a new proposal under the next id.
 func (c *catalogue) propose(ctx context.Context, wait time.Duration) {
 	id := c.action.ID
 	base := strings.SplitN(strings.TrimPrefix(id, "tools-"), "-", 2)[0]

@@ -186,10 +186,10 @@ func (s *stored) Data() []byte                              { return s.m.Data }
 
 // sitting is one consumer of a consumption.
 //
-// It pulls by itself. The pull consumers of nats.go take a stored message that has no
-// data and a Status header for a status of the server: a publisher could end them with
-// it, over and over. Here the server's messages are those under the inbox's own subject,
-// which no stored message has.
+// It sends its own pull requests and does not use the pull consumers of nats.go. Those
+// mistake a stored message with a Status header and no data for a status of the server, so a
+// publisher could end them again and again. Here a message is from the server if its subject
+// is that of the inbox, which no stored message has.
 type sitting struct {
 	cons  jetstream.Consumer
 	inbox string

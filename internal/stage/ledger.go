@@ -427,8 +427,8 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 	}
 }
 
-// standBy goes quiet in the partitions whose fence another process moved. The
-// entries that moved it are on their way to us.
+// standBy stops publishing in the partitions in which another process has published since.
+// This process has not read the other's entries yet; it receives them later.
 func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fences *[streams.Partitions]uint64) error {
 	var checked [streams.Partitions]bool
 	for _, e := range refused {
@@ -455,7 +455,7 @@ func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fen
 	return nil
 }
 
-// alarm is the earliest timer of a partition, as the fold last told it.
+// alarm is the earliest timer of a partition, as the fold last reported it.
 type alarm struct {
 	known bool // since the last step
 	at    time.Time
@@ -464,9 +464,9 @@ type alarm struct {
 	wrote time.Time // wall clock when this process last wrote its due entry
 }
 
-// timerRetry is how long a due entry may take to come back before another is
-// written: a stamp that lies before the timer, because the server's clock is
-// behind ours, does not count.
+// timerRetry is how long a stage waits for its due entry to take effect before it writes
+// another. A due entry has no effect if the server stamps it with a time before the timer,
+// because the server's clock is behind the stage's.
 const timerRetry = 250 * time.Millisecond
 
 // timer puts the due entry of a passed timer on the outbox. The wall clock only decides

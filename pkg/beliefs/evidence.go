@@ -103,9 +103,9 @@ func freshnessWeight(f Freshness) float64 {
 	return 0.6
 }
 
-// Net is what the evidence comes to, class by class: the strongest class that
-// says anything decides, and weaker ones cannot outvote it. Within that class
-// the greater strength decides; a tie is not net positive.
+// Net is the result of weighing support against contradiction. The strongest class that has
+// evidence decides, and weaker classes cannot outvote it. Within that class the relation of
+// greater strength wins. Equal strength is NetTied, which is not net positive.
 type Net uint8
 
 // The outcomes of Net.

@@ -89,7 +89,7 @@ var incidentMoves = map[IncidentEvent]struct {
 	IncidentClose: {[]IncidentState{IncidentOpen, IncidentQuarantined, IncidentRepaired}, IncidentClosed},
 }
 
-// IncidentError is an event that the life of an incident does not have.
+// IncidentError reports an event that the state of an incident does not permit.
 type IncidentError struct {
 	Incident string
 	State    IncidentState
@@ -106,8 +106,8 @@ func (e *IncidentError) Error() string {
 	return fmt.Sprintf("incident %s is %s: %q does not happen to it", e.Incident, e.State, e.Event)
 }
 
-// Bounds of an incident. What is beyond them is counted, and stands in the
-// ledger.
+// Bounds of an incident's record. The record counts the evidence beyond them, and the ledger
+// has all of it.
 const (
 	MaxIncidentEvidence = 32  // pieces that its record names, the first ones
 	MaxIncidentTitle    = 200 // bytes
@@ -131,8 +131,8 @@ type IncidentFinding struct {
 // alert. Only the ledger makes one.
 const FindingAlert = "alert"
 
-// IncidentScope says what an incident has touched: every field that is set has
-// to fit.
+// IncidentScope selects the beliefs that an incident has touched. A belief must match every
+// field that is set.
 type IncidentScope struct {
 	Beliefs []string  `json:"beliefs,omitzero"`
 	Agent   string    `json:"agent,omitzero"`
@@ -141,8 +141,8 @@ type IncidentScope struct {
 	Tool    string    `json:"tool,omitzero"`
 	Since   time.Time `json:"since,omitzero"` // when it came in, by ledger time
 	Until   time.Time `json:"until,omitzero"` // not in it
-	// Descendants takes out what derives from what is found, unless it has
-	// support of its own; All takes that out too.
+	// Descendants also quarantines beliefs that derive from the selected ones, unless they
+	// have support of their own. All quarantines those too.
 	Descendants bool `json:"descendants,omitzero"`
 	All         bool `json:"all,omitzero"`
 }
@@ -152,37 +152,36 @@ func (s *IncidentScope) Empty() bool {
 	return s == nil || len(s.Beliefs) == 0 && s.Agent+s.Session+s.Source+s.Tool == "" && s.Since.IsZero()
 }
 
-// IncidentReport counts what an incident did to what is believed.
+// IncidentReport counts the effects of an incident on beliefs.
 type IncidentReport struct {
-	// Found are the beliefs that were looked for, and Descendants those that
-	// derive from them.
+	// Found are the beliefs that the scope selects, and Descendants those that derive
+	// from them.
 	Found       int `json:"found"`
 	Descendants int `json:"descendants"`
-	// Quarantined were taken out of service; Served of them had been served to
-	// planners before.
+	// Quarantined are the beliefs that were quarantined. Served counts those of them that
+	// had been served to planners before.
 	Quarantined int `json:"quarantined"`
 	Served      int `json:"served"`
-	// Spared are beliefs that fit and kept standing, on evidence of a class that
-	// may support a belief and that does not come from what was found.
+	// Spared are matching beliefs that stayed in service. They have evidence of a class
+	// that may support a belief, and it does not come from the beliefs that were found.
 	Spared int `json:"spared"`
-	// Recovered are descendants that were taken out or flagged and came back at
-	// the repair, because they have such evidence by now.
+	// Recovered are descendants that were quarantined or flagged, and that the repair put
+	// back into service because they have such evidence now.
 	Recovered int `json:"recovered"`
-	// Collateral are descendants that are out of service and were served to
-	// planners before: nobody said that they are wrong.
+	// Collateral are descendants that are out of service and had been served to planners
+	// before. They were not themselves reported as wrong.
 	Collateral int `json:"collateral"`
 }
 
-// Incident is a case: from what made somebody look, over what was taken out of
-// service, to what came back. It is opened by a finding, a person or a service,
-// and closed by a person.
+// Incident is the record of an incident: its evidence, and how many beliefs were quarantined
+// and recovered. A finding, a person or a service opens an incident. A person closes it.
 type Incident struct {
 	ID       string        `json:"id"`
 	State    IncidentState `json:"state"`
 	Severity Severity      `json:"severity"`
 	Title    string        `json:"title"`
-	// Key says what findings belong together: while it is open, another one with
-	// the same key is evidence and opens none.
+	// Key groups findings. While the incident is open, a finding with the same key is
+	// added as evidence and opens no other incident.
 	Key string `json:"key,omitzero"`
 	// By opened it: sentinel for a finding, probe for a service, user for a
 	// person; Who is the rule or the name of the key.

@@ -30,9 +30,9 @@ func (s Standing) Confidence() float64 {
 	return min(max(s.Evidence.Strength(), MinConfidence), MaxConfidence)
 }
 
-// With returns the set with one more piece of evidence, within its bounds. A
-// second piece of the same source, relation and class changes nothing: copies
-// count once.
+// With returns the set with one more piece of evidence. It returns the set unchanged if that
+// has evidence of the same source and relation, and of the same or a stronger class, so that
+// copies count once. It keeps the first MaxEvidence pieces of each relation.
 func (s EvidenceSet) With(e Evidence) EvidenceSet {
 	for _, have := range s {
 		if have.Relation == e.Relation && have.Source == e.Source && !e.Quality.Stronger(have.Quality) {
@@ -56,8 +56,9 @@ func (s EvidenceSet) With(e Evidence) EvidenceSet {
 	return kept
 }
 
-// compareEvidence orders by relation, then the strongest class first, then the
-// oldest. Older evidence outlasts newer: a flood pushes nothing out.
+// compareEvidence orders evidence by relation, then by class, strongest first, then by time,
+// oldest first. With drops the last pieces, so that new evidence cannot displace older
+// evidence of the same or a stronger class.
 func compareEvidence(a, b Evidence) int {
 	if a.Relation != b.Relation {
 		return int(a.Relation) - int(b.Relation)
@@ -71,7 +72,7 @@ func compareEvidence(a, b Evidence) int {
 	return strings.Compare(a.Source, b.Source)
 }
 
-// make applies changes one after the other, skipping what is so already.
+// make applies changes in order. It skips a change whose value is already set.
 func (s Standing) make(by Authority, changes ...Change) (Standing, []Move, error) {
 	next := s
 	var moves []Move
@@ -90,11 +91,11 @@ func (s Standing) make(by Authority, changes ...Change) (Standing, []Move, error
 	return next, moves, nil
 }
 
-// Confirm is a person's (ByUser) or a verification run's (ByProbe) word that it
-// is so. e is that word as evidence. It makes a belief supported and served, and
-// fresh again. A person's word also clears a suspicion; what is quarantined or
-// blocked has to be cleared first, on purpose, and what a newer belief took the
-// place of stays superseded.
+// Confirm confirms a belief on behalf of a person (ByUser) or a verification run (ByProbe),
+// with e as the evidence. The belief becomes supported, served and fresh. A person's
+// confirmation also clears a suspicion. Confirm fails for a quarantined or blocked belief,
+// which must be cleared explicitly first. A belief that a newer one has replaced stays
+// superseded.
 func (s Standing) Confirm(e Evidence, by Authority) (Standing, []Move, error) {
 	if by != ByUser && by != ByProbe {
 		return s, nil, &TransitionError{Axis: AxisTruth, From: s.Axes.Truth.String(), To: Supported.String(), By: by,
@@ -127,9 +128,9 @@ func (s Standing) Confirm(e Evidence, by Authority) (Standing, []Move, error) {
 	return next, moves, nil
 }
 
-// Independent reports whether a piece of evidence would corroborate a belief: of
-// a class that may support one, stronger than all that supports it now, and
-// from a source that does not stand behind it already.
+// Independent reports whether a piece of evidence would corroborate a belief. Its class must
+// be one that may support a belief, and stronger than all present support. Its source must
+// not support the belief already.
 func (s Standing) Independent(e Evidence) bool {
 	if e.Relation != Supports || !e.Quality.MaySupport() || !e.Quality.Stronger(s.Quality()) {
 		return false

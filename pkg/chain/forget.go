@@ -62,11 +62,11 @@ func (l *Log) erase(ctx context.Context, ranges [][2][]byte) error {
 	}
 }
 
-// EraseEntries erases the payloads of single entries of the present ledger, by
-// their rising sequences, of one project: for what cannot be forgotten by
-// destroying a key, because others' payloads are under it too. Entries of the types
-// in kept, and of other projects, are left alone, and those that are not there are
-// passed over. It returns how many payloads there were.
+// EraseEntries erases the payloads of single entries of one project in the present ledger.
+// It is for payloads whose key must not be destroyed, because it also encrypts payloads that
+// stay. seqs are the ledger sequences, in rising order. EraseEntries ignores entries of the
+// types in kept, entries of other projects, and sequences without an entry. It returns the
+// number of payloads that it erased.
 //
 // Unlike DestroyKeys it leaves nothing in the store's files: what it erases was
 // encrypted under a key that goes on. Copies that Snapshot made have to be removed
@@ -116,9 +116,9 @@ func (l *Log) EraseEntries(ctx context.Context, seqs []uint64, project string, k
 	return n, l.erase(ctx, spans(gone))
 }
 
-// EraseUpTo erases the payloads of all entries up to a ledger sequence, of earlier ledgers
-// too, except those that spare reports. It returns how many payloads there were. The rest
-// is as with EraseEntries.
+// EraseUpTo erases the payloads of all entries up to a ledger sequence, including those of
+// earlier ledgers. It keeps those for which spare returns true. It returns the number of
+// payloads that it erased. Otherwise it is like EraseEntries.
 func (l *Log) EraseUpTo(ctx context.Context, seq uint64, spare func(leaf *Leaf) bool) (int, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()

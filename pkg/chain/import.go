@@ -116,8 +116,8 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 		if progress != nil {
 			progress(a.edge.size, view.Size)
 		}
-		// The root is compared at the end; until then the folder has another
-		// name and nobody opens it.
+		// The root is compared at the end. Until then the folder has a temporary name, so
+		// that it is not opened as a log.
 		if a.edge.size%(64*TileWidth) == 0 || a.edge.size == view.Size {
 			if err := a.commit(); err != nil {
 				return err
@@ -132,8 +132,8 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 	return nil
 }
 
-// FindSeq is the index of the leaf of a position in the present ledger, which
-// may be a gap that covers it. It returns ErrRange if there is none.
+// FindSeq returns the index of the leaf at a position of the present ledger. The leaf may be
+// a gap that covers the position. FindSeq returns ErrRange if there is no leaf.
 func (l *Log) FindSeq(at uint64) (int64, error) {
 	first, err := l.findMessage(position.Sequence(at))
 	i := int64(position.Index(at))
@@ -185,14 +185,12 @@ func (l *Log) findMessage(seq uint64) (int64, error) {
 	return first + int64(n), nil
 }
 
-// ErrDiffers says that an entry is not the one that the log has of its
-// sequence.
+// ErrDiffers reports that the ledger and the log have different entries at a sequence.
 var ErrDiffers = errors.New("the ledger has another entry than the log that was imported")
 
-// Fill holds entries of the ledger against leaves that were imported, and
-// keeps their payloads. It returns ErrDiffers at the first that is another
-// one, and keeps nothing then. Entries that the log has not chained yet are
-// left alone.
+// Fill compares entries of the ledger with imported leaves, and stores their payloads. If an
+// entry differs from its leaf, Fill returns ErrDiffers and stores nothing. It ignores entries
+// that the log has not chained yet.
 func (l *Log) Fill(entries []Entry) (err error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()

@@ -77,7 +77,7 @@ func (h *history) add(change []byte) {
 	h.changes++
 }
 
-// line is the extension line of a checkpoint that is signed now.
+// line returns the extension line of the next checkpoint.
 func (h *history) line() string {
 	if h.uncovered {
 		return ""
@@ -85,7 +85,8 @@ func (h *history) line() string {
 	return keptLine + strconv.FormatUint(h.changes, 10) + " " + base64.StdEncoding.EncodeToString(h.hash[:]) + "\n"
 }
 
-// kept is what a checkpoint commits to; false if it has no such line.
+// kept returns the number and the hash of the changes that a checkpoint commits to. ok is
+// false if the checkpoint has no such line.
 func (c *Checkpoint) kept() (changes uint64, hash tlog.Hash, ok bool) {
 	rest, ok := strings.CutPrefix(c.Extension, keptLine)
 	if !ok {
@@ -134,8 +135,9 @@ func (l *Log) record(key, value []byte) error {
 	return b.Commit(pebble.Sync)
 }
 
-// cover records the changes of a log that an earlier version wrote. A log whose count does
-// not agree with what it keeps stays as it is, so that a verification finds it.
+// cover records the checkpoints and handovers of a log that an earlier version wrote. If
+// their number differs from the log's counts, cover leaves the log uncovered, so that a
+// verification finds the difference.
 func (l *Log) cover() error {
 	old, err := readHistory(l.db)
 	if err != nil || !old.uncovered {

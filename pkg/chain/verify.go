@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Status is what a verification comes to.
+// Status is the result of a verification.
 type Status string
 
 // The outcomes.
@@ -35,29 +35,27 @@ const (
 // github.com/transparency-dev/formats/witness are quorums.
 type Quorum interface{ Satisfied(checkpoint []byte) bool }
 
-// VerifyOptions is what a verification is held against.
+// VerifyOptions configures a verification.
 type VerifyOptions struct {
-	// Verifiers are the keys that may sign checkpoints; nil leaves signatures
-	// unchecked, and the result incomplete. Keys that one of them handed over
-	// to need not be among them.
+	// Verifiers are the keys that may sign checkpoints. If nil, signatures are not checked
+	// and the result is incomplete. Keys that one of them handed over to may be left out.
 	Verifiers note.Verifiers
 	// Against are earlier checkpoints that the log must extend.
 	Against [][]byte
-	// Seen are checkpoints that were seen before, of this log or of others. Those
-	// that a key signed which signs this log are held against it like Against,
-	// whatever origin they name; the others are passed over. It needs Verifiers.
+	// Seen are checkpoints that were seen before, of this log or of others. A checkpoint
+	// that is signed by a key of this log is checked like those of Against, whatever origin
+	// it names. The others are ignored. Seen needs Verifiers.
 	Seen [][]byte
-	// Quorum, if set, is what witnesses must have cosigned. What lies behind
-	// the last checkpoint that satisfies it leaves the result incomplete; if
-	// there is none, the verification fails.
+	// Quorum, if set, is the quorum of witnesses that must have cosigned. If leaves follow
+	// the last checkpoint that satisfies it, the result is incomplete. If no checkpoint
+	// satisfies it, the verification fails.
 	Quorum Quorum
-	// From and To limit what is read to the leaves From <= i < To, widened to
-	// whole tiles; To 0 means the end. Of the others only the hashes of their
-	// tiles are used, and the result is incomplete.
+	// From and To limit the verification to the leaves From <= i < To, widened to whole
+	// tiles. To 0 means the end. Of the other leaves it uses only the hashes of their
+	// tiles, and the result is incomplete.
 	From, To int64
-	// Lawful, if set, is what lets a payload be forgotten: one that is gone and
-	// that it does not cover is a finding. Nil takes everything that is gone for
-	// lawful.
+	// Lawful, if set, decides which payloads may be missing. A missing payload that it does
+	// not cover is a finding. If nil, every payload may be missing.
 	Lawful *Lawful
 	// Payload, if set, is called with each payload that is good, from several
 	// goroutines and in no order. It must not keep its arguments.
@@ -66,13 +64,13 @@ type VerifyOptions struct {
 	Progress func(done, total int64)
 }
 
-// Lawful ties payloads that are gone to what the log itself says is to be forgotten.
+// Lawful connects missing payloads to the statements in the log that order their erasure.
 type Lawful struct {
-	// Statements are the types of the entries that say so, and Grounds the types of
-	// those that say whose word on it counts.
+	// Statements are the types of the entries that order an erasure. Grounds are the types
+	// of the entries that name the keys which may order one.
 	Statements, Grounds []string
-	// Judge reads all entries of these types, in the log's order, and rules. It is
-	// called once, if there is a statement or a payload is gone.
+	// Judge reads all entries of these types in the log's order. It is called once, if the
+	// log has a statement or a payload is missing.
 	Judge func(all iter.Seq[*Statement]) Ruling
 }
 
@@ -84,20 +82,21 @@ type Statement struct {
 	Err     error  // why it cannot be read; ErrNotHeld if it was taken from another log
 }
 
-// Ruling is what a judge says of a log.
+// Ruling is the result of Lawful.Judge.
 type Ruling struct {
-	// May reports whether the payload of a leaf may be gone that is kept under a key
-	// of this data subject: erased by itself, or with its key. Several goroutines
-	// call it. The data subject stands in no leaf, so whoever can write the log's
-	// files can choose it.
+	// May reports whether the payload of a leaf may be missing. The payload was encrypted
+	// under a key of the data subject. erased is set if the payload itself was erased, and
+	// not its key. Several goroutines call May. Leaves do not name the data subject, so
+	// subject is not authentic: the log's files can be changed to name another one.
 	May func(subject string, erased bool, leaf *Leaf) bool
 	// Bad are statements that do not count. Each is a finding.
 	Bad []Finding
-	// Skipped is what could not be judged. It leaves the verification incomplete.
+	// Skipped describes what Judge could not check. If it is not empty, the verification
+	// is incomplete.
 	Skipped []string
 }
 
-// Finding is what is wrong with a leaf.
+// Finding is a defect of a leaf.
 type Finding struct {
 	Index int64
 	Text  string

@@ -17,8 +17,9 @@ import (
 // MaxDelegation is how many grounds of delegation a policy may hold.
 const MaxDelegation = 64
 
-// delegationText is a ground on which an action that its level alone would hold
-// passes without a person. It is signed with the policy that it stands in.
+// delegationText is a ground of delegation as the policy file has it. If its condition is
+// met, an action that only its level would hold passes without a person. The signature of
+// the policy covers it.
 type delegationText struct {
 	Name string `yaml:"name"`
 	When string `yaml:"when"`

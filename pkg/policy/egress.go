@@ -274,8 +274,8 @@ var innerHosts, metaHosts = func() (inner, meta places) {
 	return inner, meta
 }()
 
-// inside unwraps an IPv4 address that a transition mechanism carries in an IPv6
-// one: who connects to the one may well reach the other.
+// inside returns the IPv4 address that a transition mechanism embeds in an IPv6 address. A
+// connection to the IPv6 address may reach the IPv4 address.
 func inside(a netip.Addr) netip.Addr {
 	if !a.Is6() {
 		return a

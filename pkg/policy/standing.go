@@ -92,9 +92,9 @@ func compileStanding(y *strictyaml.Document, texts []standingText) (s standings,
 	return s, nil
 }
 
-// Standing returns the standing permission that lets an action pass its level at
-// a time, or nil. It says nothing about what else speaks against the action. A
-// condition that fails is not met.
+// Standing returns the standing permission that lets an action pass its level at the time
+// now, or nil. Other reasons may still hold or deny the action. A condition whose evaluation
+// fails counts as not met.
 func (p *Policy) Standing(tool string, args []byte, project, agent string, now time.Time) *Standing {
 	if len(p.standing.list) == 0 || len(tool) > MaxTool {
 		return nil

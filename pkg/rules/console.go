@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// Console evaluates single expressions, on an event or on nothing. It is not
-// safe for concurrent use.
+// Console evaluates single expressions, with or without an event. It is not safe for
+// concurrent use.
 type Console struct {
 	set   *Set
 	ev    *Evaluator
@@ -26,9 +26,9 @@ type Console struct {
 	entry *streams.Entry // nil: no event is loaded
 }
 
-// Console is a console with the names of all packs; of two lists or macros of
-// one name that of the pack that comes first in the alphabet. It judges by one
-// group; "" is the first.
+// Console returns a console with the names of all packs. If several packs define a list or
+// macro of the same name, it uses that of the pack whose name sorts first. The console
+// evaluates events under one group. A group of "" means the first group.
 func (s *Set) Console(group string) (*Console, error) {
 	if group == "" && len(s.groups) > 0 {
 		group = s.Groups()[0]
@@ -66,8 +66,8 @@ func (s *Set) Console(group string) (*Console, error) {
 	return c, c.Load(nil)
 }
 
-// Load plays entries; expressions are then evaluated on the last one, of an
-// observation on its last block.
+// Load evaluates entries in order. Expressions are then evaluated on the last entry. If that
+// is an observation, they are evaluated on its last block.
 func (c *Console) Load(entries []*streams.Entry) error {
 	st := index.NewMemStore()
 	act, in := compiled.NewActivation(c.set.Vars), signals.NewInput()

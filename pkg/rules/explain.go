@@ -152,8 +152,8 @@ func (x *explainer) After(act *compiled.Activation, r *Rule, alerts []streams.Al
 	x.out = append(x.out, n)
 }
 
-// evaluate explains the evaluations of a rule. alerts are what they raised, in
-// their order.
+// evaluate explains the evaluations of a rule. alerts are the alerts that the evaluations
+// raised, in the order of the evaluations.
 func (n *Explanation) evaluate(
 	ev *Evaluator,
 	act *compiled.Activation,

@@ -33,16 +33,17 @@ func (ev *Evaluator) EvalPrepared(st index.Store, p *Prepared) (Result, error) {
 	return ev.judge(st, p.Entry, p.inputs, nil)
 }
 
-// Exhaustive is the same evaluator without its index: it evaluates every rule
-// of an entry's kind. It is what the index is measured against.
+// Exhaustive returns the same evaluator without its index. It evaluates every rule of an
+// entry's kind. The index is compared with it.
 func (ev *Evaluator) Exhaustive() *Evaluator {
 	c := *ev
 	c.exhaustive = true
 	return &c
 }
 
-// Text is what the entry says, of its first input: content, else what it
-// summarises, asks or answers. It is as foreign as the entry.
+// Text returns the text of the entry's first input: its content, or else the summary of its
+// decision, the query of its recall, or the name of its tool. The text is no more
+// trustworthy than the entry.
 func (p *Prepared) Text() string {
 	if len(p.inputs) == 0 {
 		return ""

@@ -148,8 +148,8 @@ func Check(src *Source) (*Draft, error) {
 	return c, nil
 }
 
-// CommonFile holds the names that every pack knows, and exceptionsFile the
-// exceptions.
+// CommonFile defines the names that every pack may use. ExceptionsFile has the exceptions,
+// and groupsFile the packs of each group.
 const (
 	CommonFile     = "common.yaml"
 	ExceptionsFile = "exceptions.yaml"

@@ -27,18 +27,18 @@ const (
 	Number  Kind = "number"  // eight digits or more, no separators
 )
 
-// Carrier is a token that can carry an attack from a document to an action. Two
-// that mean the same have the same Kind and Value.
+// Carrier is a token that can carry an attack from a document to an action. Carriers with the
+// same meaning have the same Kind and Value.
 type Carrier struct {
 	Kind  Kind   `json:"k"`
 	Value string `json:"v"`
-	// Via names the view in which it was found, as in [View]; empty for the
-	// content itself.
+	// Via names the view in which the carrier was found, as in [View]. It is empty if the
+	// carrier was found in the content itself.
 	Via string `json:"w,omitempty"`
 }
 
-// Bounds on the carriers of one content. The second keeps a flood of one kind
-// from displacing the others.
+// Bounds on the carriers of one content. maxPerKind keeps many carriers of one kind from
+// displacing those of other kinds.
 const (
 	maxCarriers = 128
 	maxPerKind  = 32

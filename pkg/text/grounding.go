@@ -94,8 +94,7 @@ func Grounding(answer string, sources []string) float64 {
 	return score / total
 }
 
-// cutText returns the first n bytes of s, or less so as not to end inside a
-// character.
+// cutText returns the first n bytes of s, or fewer if it would otherwise cut a character.
 func cutText(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -180,7 +179,7 @@ func (g *grounds) split(terms []term) {
 	}
 }
 
-// locate notes where a source has keys of the answer.
+// locate records the positions of the answer's keys in a source.
 func (g *grounds) locate(terms []term) {
 	g.found = g.found[:0]
 	for i, t := range terms {
@@ -196,8 +195,8 @@ func (g *grounds) locate(terms []term) {
 	}
 }
 
-// window is a stretch of a source: how often each term of a sentence stands
-// there, plain and negated.
+// window counts how often each term of a sentence occurs in a stretch of a source, plain and
+// negated.
 type window struct {
 	left, right int // of the hits
 	counts      [maxSentence][2]int32
@@ -205,8 +204,8 @@ type window struct {
 	hard        int // hard ones among them
 }
 
-// move makes the window that of the terms from, and before to, of the source.
-// Neither may be less than in the call before.
+// move sets the window to the source's terms from <= i < to. Neither bound may be lower than
+// in the previous call.
 func (w *window) move(hits []occurrence, s *sentence, from, to int32) {
 	for ; w.right < len(hits) && hits[w.right].pos < to; w.right++ {
 		w.change(hits[w.right], s, 1)

@@ -40,9 +40,9 @@ func Inert(s string) string {
 	return b.String()
 }
 
-// InertLine is [Inert] on one line: white space collapses to single spaces, and
-// what is longer than n characters ends in … after n-1 of them; n below 1 means
-// no limit.
+// InertLine returns [Inert] of s on one line. It replaces each run of white space with one
+// space. It cuts a text of more than n characters after n-1 of them and appends "…". If n is
+// below 1, there is no limit.
 func InertLine(s string, n int) string {
 	var b strings.Builder
 	count, cut := 0, 0 // characters written, and the length at which n-1 were

@@ -365,8 +365,8 @@ func decodeTags(raw string) string {
 	return b.String()
 }
 
-// decodeSelectors reads variation selectors as the bytes 0 to 255, the way in
-// which they are used to hide text behind an emoji.
+// decodeSelectors decodes text that is hidden in the variation selectors behind an emoji.
+// The selectors stand for the bytes 0 to 255.
 func decodeSelectors(raw string) string {
 	var b []byte
 	for _, r := range raw {

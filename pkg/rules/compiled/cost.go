@@ -13,8 +13,8 @@ const (
 	// CostLimit is what one expression may cost, in CEL's units: about one per
 	// operation, and one per ten bytes of text looked at.
 	CostLimit = 25_000_000
-	// maxSource is the longest text that the parser takes: an expression may have
-	// whole lists and macros written into it.
+	// maxSource is the longest text that the parser accepts. The definition of a list or
+	// macro may be longer than maxExpr.
 	maxSource = streams.MaxChunks * streams.ChunkSize
 	// maxExpr is the longest expression, in bytes.
 	maxExpr = 8 << 10

@@ -46,8 +46,8 @@ func (t *Vars) add(v *variable) {
 	t.List = append(t.List, v)
 }
 
-// nativeTypes are the structures that lists are made of, in the order in which
-// variables name them.
+// nativeTypes returns the struct types of the base variables and of the elements of their
+// lists, in the order of the variables.
 var nativeTypes = sync.OnceValue(func() []reflect.Type {
 	var out []reflect.Type
 	for _, v := range BaseVars().List {
@@ -165,8 +165,8 @@ type usage struct {
 	Vars map[string]bool
 }
 
-// Define adds a list or macro. Its name is a variable for the checker, and
-// its text stands for it in every expression.
+// Define adds a list or macro. The checker sees its name as a variable. Its expression
+// replaces the name in every expression of the scope.
 func (s *Scope) Define(name, src string, typ *cel.Type) error {
 	a, err := s.Check(src, typ)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Scope) Define(name, src string, typ *cel.Type) error {
 	return nil
 }
 
-// Clone is a scope of its own, to which a pack adds its names.
+// Clone returns a copy of the scope, to which a pack adds its names.
 func (s *Scope) Clone() *Scope {
 	return &Scope{Env: s.Env, Vars: s.Vars, Defs: maps.Clone(s.Defs), Used: s.Used}
 }

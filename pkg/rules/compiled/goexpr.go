@@ -228,9 +228,9 @@ func bound(b binder) *goExpr {
 	return out
 }
 
-// at reads a value of a type at an offset from the beginning of a structure.
-// Types and offsets are those that package reflect gives for the structure, so
-// that what is read is the field, and is kept alive by the structure.
+// at reads a value of type T at an offset from the beginning of a structure. T and the
+// offset must be those that package reflect reports for a field, so that at reads exactly
+// that field. rec keeps the structure alive.
 func at[T any](rec unsafe.Pointer, off uintptr) T { return *(*T)(unsafe.Add(rec, off)) }
 
 // input is a field of the input.

@@ -205,8 +205,9 @@ func (c *goCompiler) binary(fn string, x, y *goExpr) *goExpr {
 	return nil
 }
 
-// both is && and ||. The result that ends it is the same for CEL, whatever the
-// operand after it is. Where the first one has no value CEL looks at the second.
+// both returns x || y if or is true, and x && y if it is false. It does not evaluate y if x
+// alone decides the result; CEL then returns the same result for every y. If x has no value,
+// both has none, and CEL evaluates the expression in its place.
 func both(x, y FlagFunc, or bool) *goExpr {
 	return flagOf(func(a *Activation) (bool, bool) {
 		if v, ok := x(a); v == or || !ok {
@@ -216,7 +217,8 @@ func both(x, y FlagFunc, or bool) *goExpr {
 	})
 }
 
-// element is one of a list, which CEL says when it is not there.
+// element returns an element of a list. If the index is out of range, it has no value, and
+// CEL evaluates the expression and reports the error.
 func element[T any](list func(*Activation) ([]T, bool), i int64) func(*Activation) (T, bool) {
 	return func(a *Activation) (v T, ok bool) {
 		l, ok := list(a)

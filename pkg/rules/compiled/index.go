@@ -360,8 +360,8 @@ func (fi *fieldIndex) text(s string, t *Lookup) {
 	}
 }
 
-// ask is the predicate as a function. Where that cannot decide, it holds, and
-// the expression itself shows what is wrong.
+// ask returns the predicate as a function. The function returns true if it cannot decide.
+// The evaluation of the whole expression then returns the result or the error.
 func (p pred) ask(vars *Vars) func(*Activation) bool {
 	v := vars.List[p.v]
 	c := input
@@ -430,8 +430,8 @@ func size(v ref.Val) (int64, bool) {
 	return 0, false
 }
 
-// MatchedView names the first view that holds a text which the condition of a
-// number looks for, or carries a marker which it asks for. It is "" when neither does.
+// MatchedView returns the name of the first view that has a text or a marker which condition
+// number cond looks for. It returns "" if no view has one.
 func (x *Index) MatchedView(vars *Vars, cond int, in *signals.Input) (found string) {
 	var walk func(n *prefilter)
 	walk = func(n *prefilter) {

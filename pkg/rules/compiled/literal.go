@@ -48,13 +48,13 @@ type grams struct {
 	cut    uint // what shifts a window out of eight bytes
 	shift  uint // of a hash, to a slot
 	filter filter
-	// beside knows windows with the two bytes of their literals that stand before or
-	// behind them: of the windows that texts hold, words mostly, few stand in what is
-	// looked for. It is empty where a window has no two such bytes.
+	// beside has the hashes of windows together with the two bytes behind or before them in
+	// their literals. It rules out most windows of a text that occur in a literal by chance.
+	// It is empty if any window has no two such bytes.
 	beside filter
-	// slots is open addressing over known, in little memory, which stays in the
-	// caches near: the lowest bits number a window, from one, the others are of its
-	// hash. 0: free.
+	// slots is a hash table with open addressing over known, small enough for the CPU's
+	// caches. The lowest bits of a slot are the number of a window, from 1, and the others
+	// are bits of its hash. 0 means free.
 	slots  []uint32
 	number uint // bits of the number
 	known  []window
@@ -76,9 +76,8 @@ type place struct {
 
 const gramHash = 0x9E3779B97F4A7C15
 
-// filter says of most hashes that were not added to it that they were not: three
-// bits of one word stand for each, chosen by bits of the hash that do not choose
-// the word.
+// filter is a Bloom filter of hashes. Each hash sets three bits of one word. The bits of the
+// hash that choose them do not choose the word.
 type filter struct {
 	words []uint64
 	shift uint // of a hash, to a word
@@ -279,8 +278,8 @@ func joined(w string) (n int) {
 	return n
 }
 
-// inside reports whether what stands beside a window in a text lets a literal of
-// which it is a window stand there.
+// inside reports whether the window at a position of a text may be part of a literal, given
+// the two bytes behind it or before it. It may return true for a window that is not.
 func (g *grams) inside(s string, at int, h uint64) bool {
 	end := at + g.size
 	switch {

@@ -57,11 +57,10 @@ func (p pred) wanted() string {
 	return op + strconv.FormatFloat(p.than, 'g', -1, 64)
 }
 
-// Why says what keeps the condition of a number from being true: each of it is
-// enough.
+// Why returns the reasons why condition number cond is false. Each reason alone is enough.
 func (t *Lookup) Why(cond int) []string { return t.x.why(t, t.x.prefilters[cond]) }
 
-// why says what of a prefilter does not hold: facts of which each is enough.
+// why returns the reasons why a prefilter fails. Each reason alone is enough.
 func (x *Index) why(t *Lookup, n *prefilter) []string {
 	switch n.Op {
 	case OpNever:
@@ -85,8 +84,8 @@ func (x *Index) why(t *Lookup, n *prefilter) []string {
 	return nil
 }
 
-// whyNone says one fact against each of some alternatives; those that look at
-// the same in the same way share one.
+// whyNone returns one reason against each of several alternatives. Alternatives that test the
+// same value in the same way share a reason.
 func (x *Index) whyNone(t *Lookup, kids []*prefilter) []string {
 	var out []string
 	var groups [][]int32

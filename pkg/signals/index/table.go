@@ -196,8 +196,8 @@ func (t *Tables) Close() error {
 	return t.St.Set(t.metaKey(), t.Give(b))
 }
 
-// key is valid until the next call. All keys of a project begin alike, but for
-// table and generation.
+// key returns the store's key of k in a table and generation. It is valid until the next
+// call. All keys of a project share a prefix, apart from table and generation.
 func (t *Tables) key(id tableID, gen byte, k []byte) []byte {
 	if t.buf == nil {
 		t.buf = append(append(append(t.scratch[:0], 's', 0, 0), t.project...), 0)
@@ -208,8 +208,8 @@ func (t *Tables) key(id tableID, gen byte, k []byte) []byte {
 	return t.buf
 }
 
-// NameKey is the key of a text, hashed and numbered those of numbers, valid until the
-// next of them is made.
+// NameKey returns the key of a text. The result is valid until the next call of NameKey,
+// HashKey or NumberKey.
 func (t *Tables) NameKey(parts ...string) []byte {
 	t.Name = t.Name[:0]
 	for _, p := range parts {

@@ -41,8 +41,8 @@ var groups = map[string]int{
 	drawnSet: always,
 }
 
-// GroupOf is the group that a data set belongs to; unknown ones are small sets. It
-// is GroupCount or above for one that no validation leaves out.
+// GroupOf returns the group of a data set. Data sets that are not listed belong to the group
+// of the small sets. The group is GroupCount or above if no fold leaves the data set out.
 func GroupOf(dataset string) int {
 	if g, ok := groups[dataset]; ok {
 		return g

@@ -34,8 +34,8 @@ type Corpus struct {
 // New cuts texts into sentences to fit to.
 func New(texts []Text) *Corpus { return &Corpus{texts, sentences(texts), make(map[int]command.Model)} }
 
-// Score is the points that a text has by a model which has seen no text of its data
-// set. It is not for several goroutines.
+// Score returns the points of a text under a model that was fitted without the group of its
+// data set. It is not safe for concurrent use.
 func (c *Corpus) Score(dataset, text string) (points int, err error) {
 	group := min(GroupOf(dataset), GroupCount) // GroupCount leaves out none
 	m, ok := c.models[group]
