@@ -71,8 +71,8 @@ type PointEntry struct {
 	Signed *Signature `json:"signed"`
 }
 
-// RestoreEntry begins a rollback to a restore point. What it does to beliefs is
-// in the revision entries that follow; nothing is removed.
+// RestoreEntry begins a rollback to a restore point. The revision entries that follow have its
+// effects on beliefs. A rollback removes nothing.
 type RestoreEntry struct {
 	EntryHead
 	Point  string     `json:"point"`

@@ -16,14 +16,15 @@ import (
 // entry learns from it, and from what came before it in the ledger, all that a
 // stage may decide on.
 
-// EntryHead is what the bodies of all ingest entries have in common.
+// EntryHead has the fields that the bodies of all ingest entries have in common.
 type EntryHead struct {
 	ID      string `json:"id,omitzero"`
 	Agent   string `json:"agent,omitzero"`
 	Session string `json:"session,omitzero"`
 	User    string `json:"user,omitzero"`
-	// DataSubject is whom the entry says something of, beside User. What ingest
-	// writes of beliefs without an event names theirs: no such entry is of two.
+	// DataSubject is the data subject of the entry, besides User. An entry that ingest
+	// writes about beliefs without an event names the data subject of the beliefs. Such an
+	// entry never concerns two data subjects.
 	DataSubject string `json:"data_subject,omitzero"`
 	// Time is the event's time: the intake stream's stamp, never earlier than
 	// the event before it in the partition, or virtual time in synthetic
@@ -162,9 +163,9 @@ type RecallEntry struct {
 	ContextOnly    []RecallItem `json:"context_only,omitzero"`
 	Contradictions []RecallItem `json:"contradictions,omitzero"`
 	Refused        []Refusal    `json:"refused,omitzero"`
-	// Omitted counts what was found and is in no list, by channel, because there
-	// was more than the limit. What was only read is not judged any more once
-	// context_only is full, and counts there.
+	// Omitted counts, by channel, the results that are in no list because there were more
+	// than the limit. Once context_only is full, content that was only read is not judged
+	// any more and counts there.
 	Omitted map[string]int `json:"omitted,omitzero"`
 	// More is set where something was cut or omitted because the entry has no
 	// room for it. With a smaller limit each text has more room.

@@ -4,9 +4,9 @@
 //
 // Three streams exist. Clients publish events to LZ_INTAKE; the stages of the
 // pipeline add entries to LZ_LEDGER, each on a subject that it alone may
-// write; LZ_LIVE carries best-effort copies for people. What a client may say
-// is in event.go, what the pipeline says is in entry.go, and where both travel
-// is in subject.go and stream.go.
+// write; LZ_LIVE carries best-effort copies for people. The events of clients are
+// in event.go, the entries of the pipeline in entry.go, and their subjects and
+// streams in subject.go and stream.go.
 //
 // The package guarantees that a subject it builds parses back to the same
 // parts, that names which NATS or a file system could misread are refused

@@ -35,14 +35,14 @@ type Head struct {
 	ID string `json:"id"`
 	// Session groups the events of one run of the agent.
 	Session string `json:"session,omitzero"`
-	// User is the person of the project whom the event is about, where a host
-	// serves several. What is remembered of one is not served to another. Like
-	// the session it is the host's word.
+	// User is the person of the project whom the event is about, if a host serves several.
+	// Memories about one user are not served to another. Like the session, the user is
+	// stated by the host and not verified.
 	User string `json:"user,omitzero"`
-	// DataSubject is a pseudonym of the person whom the event says something of,
-	// by which it can be forgotten within the project (docs/forgetting.md); where
-	// it is empty, User is. It outlives what is forgotten, in statements and in
-	// the log: never a name, an address or anything else that tells who it is.
+	// DataSubject is a pseudonym of the person whom the event concerns. The event can be
+	// forgotten under it within the project (docs/forgetting.md). If it is empty, User is
+	// the data subject. It must not be a name, an address or anything else that identifies
+	// the person, because it stays in statements and in the log after the event is forgotten.
 	DataSubject string `json:"data_subject,omitzero"`
 	// Time is the event's own time. It is honoured in projects whose name
 	// starts with SyntheticPrefix, where it must not run backwards; everywhere

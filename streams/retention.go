@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Old entries may be removed from the ledger once all who need them have what
-// they make of them on disk. Whoever trims it first writes a trim entry into
-// every partition, on lz.ledger.<partition>.retention. Every stage answers with
-// a secured entry when its state can no longer fall behind what is to go. When
-// all have, one trimmed entry in partition 0 says up to where entries may be
-// gone, and only then they go. Of each subject the last entry stays, which is
-// its writer's fence, so that what is left does not tell by itself whether
-// something is missing: the entries of the retention stage in partition 0 do.
-// Messages there that are no such entries, or that cannot be true, are ignored.
+// Old entries may be removed from the ledger once every stage that needs them has stored its
+// results on disk. The retention stage first writes a trim entry into every partition, on
+// lz.ledger.<partition>.retention. Every stage answers with a secured entry when its state can
+// no longer fall behind the entries to remove. When all stages have answered, one trimmed
+// entry in partition 0 gives the position up to which entries may be missing. Only then are
+// they removed. The last entry of each subject stays, because it is its writer's fence. The
+// remaining entries therefore do not show whether others are missing; the entries of the
+// retention stage in partition 0 do. Messages on its subject that are not such entries, or
+// that cannot be true, are ignored.
 
 // Retention is the body of trim and trimmed entries.
 type Retention struct {

@@ -43,8 +43,8 @@ func (p *proposed) await(ctx context.Context, cl *client.Client, rep *client.Rep
 	return rep, nil
 }
 
-// The bounds of what a door keeps of held proposals. Whoever asks for a hold that is
-// not kept any more asks with the proposal again.
+// Bounds of the held proposals that a door keeps. A client that asks for a hold which is no
+// longer kept must send the proposal again.
 const (
 	maxHolds     = 4096
 	maxHoldBytes = 16 << 20

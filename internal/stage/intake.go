@@ -158,7 +158,7 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 	if err != nil {
 		return err
 	}
-	// What was purged from the intake is decided.
+	// Messages that were purged from the intake are decided.
 	err = Patiently(ctx, r.log, "the intake", func() error {
 		st, err := Stream(ctx, r.js, streams.IntakeStream)
 		if err == nil {

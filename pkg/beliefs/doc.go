@@ -4,7 +4,7 @@
 // The chain is Observation → Claim → EvidenceSet → Belief → Decision → Action
 // → Outcome → Revision. A belief has four independent axes (truth, retrieval,
 // security, freshness), each with a table of the moves that exist and of the
-// authorities that may make them. What is not in a table is an error.
+// authorities that may make them. A move that is not in its table is an error.
 //
 // Guaranteed, and proven by properties in the tests: content whose only
 // support is an external document, a model's inference or a synthetic probe is

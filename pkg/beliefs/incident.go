@@ -183,12 +183,12 @@ type Incident struct {
 	// Key groups findings. While the incident is open, a finding with the same key is
 	// added as evidence and opens no other incident.
 	Key string `json:"key,omitzero"`
-	// By opened it: sentinel for a finding, probe for a service, user for a
-	// person; Who is the rule or the name of the key.
+	// By is the authority that opened the incident: sentinel for a finding, probe for a
+	// service, user for a person. Who is the rule or the name of the key.
 	By     Authority `json:"by"`
 	Who    string    `json:"who"`
 	Opened time.Time `json:"opened"` // ledger time
-	// Evidence are the first findings, and Findings how many there are.
+	// Evidence has the first findings. Findings counts all of them.
 	Evidence []IncidentFinding `json:"evidence,omitzero"`
 	Findings uint64            `json:"findings"`
 	Report   IncidentReport    `json:"report,omitzero"`

@@ -13,13 +13,14 @@ type AsItWas struct {
 	Flag      string      `json:"flag,omitzero"`
 }
 
-// Back moves a belief to how it stood before, as far as the tables let a person
-// do that, and returns the moves and the axes that could not be moved all the
-// way. evidence is what it rested on then. What was found against it since stays
-// found: its security is never loosened, and what is not clean is not served
-// again. What a newer belief took the place of stays superseded. What stays
-// supported, because no move leads back from that, keeps the evidence that made
-// it so, and is context at most.
+// Back moves a belief back to its axes at an earlier time, as far as the tables let a person
+// do that. evidence is its evidence at that time. Back returns the moves, and the axes that
+// could not be moved all the way.
+//
+// Back never loosens the belief's security, and a belief that is not clean is not served
+// again. A belief that a newer one has replaced stays superseded. A belief that stays
+// supported, because no move leads back, keeps its supporting evidence and may only be
+// served as context.
 func (s Standing) Back(then Axes, evidence EvidenceSet) (Standing, []Move, []Axis) {
 	next := s
 	next.Evidence = evidence

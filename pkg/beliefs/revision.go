@@ -10,9 +10,8 @@ type Move struct {
 	Successor string `json:"successor,omitzero"` // of a superseded belief
 }
 
-// Revision is a change of how one belief stands: what moved, in whose name, who
-// that was, and on what evidence. What moved nothing is a revision too where
-// evidence came or a flag was set.
+// Revision is a change of one belief: its moves, the authority and its name, and the evidence.
+// A revision may have no moves and only add evidence or set a flag.
 type Revision struct {
 	Belief string    `json:"belief"`
 	Moves  []Move    `json:"moves,omitzero"`
@@ -21,7 +20,7 @@ type Revision struct {
 	// that acts when time passes.
 	Who string `json:"who,omitzero"`
 	Why string `json:"why,omitzero"`
-	// Evidence is what was added to the belief's own.
+	// Evidence is the evidence that the revision adds to the belief's own.
 	Evidence EvidenceSet `json:"evidence,omitzero"`
 	// Scope is what it may be used for from now on, where that is more.
 	Scope Scope `json:"scope,omitzero"`

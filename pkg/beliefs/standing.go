@@ -16,16 +16,15 @@ type Standing struct {
 	Scope    Scope
 }
 
-// MaxEvidence is how many pieces of evidence of one relation are kept: of each
-// source its best, the strongest classes first. What falls out is weaker than
-// all that is kept, so that it decides nothing.
+// MaxEvidence is how many pieces of evidence of one relation are kept: the best of each
+// source, the strongest classes first. No dropped piece is of a stronger class than a kept
+// one.
 const MaxEvidence = 16
 
 // Quality is the strongest class in support.
 func (s Standing) Quality() Quality { return s.Evidence.Strongest(Supports) }
 
-// Confidence is the strength of the support, held within the bounds of every
-// confidence.
+// Confidence is the strength of the support, limited to MinConfidence and MaxConfidence.
 func (s Standing) Confidence() float64 {
 	return min(max(s.Evidence.Strength(), MinConfidence), MaxConfidence)
 }

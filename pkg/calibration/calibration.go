@@ -50,8 +50,7 @@ type Forecast struct {
 	Success    bool
 }
 
-// Of quantises a confidence of 0 to 1. What lies outside is moved to the edge,
-// and what is no number counts as certain.
+// Of quantises a confidence of 0 to 1. A value outside of that is clamped. NaN counts as 1.
 func Of(confidence float64, success bool) Forecast {
 	c := uint16(Unit)
 	if confidence < 1 {

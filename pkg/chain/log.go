@@ -130,10 +130,10 @@ type Log struct {
 // a prefix of what was appended, with everything that Append returned for.
 func Open(dir string, o Options) (*Log, error) { return open(dir, o, cacheSize) }
 
-// cacheSize is how much Pebble keeps of what it read, in bytes. Who reads a log
-// from one end to the other reads nothing twice but the tables' indexes, and is
-// faster with room for those only: each block then has the memory of the one
-// before it, which the processor still holds.
+// cacheSize is the size of Pebble's block cache, in bytes. scanCacheSize is its size for
+// reading a log from end to end, which reads only the tables' indexes more than once. The
+// small cache is faster for that: each block reuses the memory of the block before it, which
+// is still in the processor's cache.
 const (
 	cacheSize     = 8 << 20
 	scanCacheSize = 64 << 10

@@ -172,15 +172,16 @@ func (v *vault) newest(r pebble.Reader, subject string) (k subjectKey, err error
 	return k, errors.Join(err, it.Error(), it.Close())
 }
 
-// DestroyKeys destroys every key that payloads of a data subject are encrypted
-// with, durably, and returns how many there were. What they encrypted is
-// ErrForgotten from then on, and every proof still stands. The wrapped keys are
-// gone from what the log reads; Pebble's files hold them until Erase.
+// DestroyKeys durably destroys every key that encrypts payloads of a data subject, and returns
+// the number of keys. Reading one of these payloads then fails with ErrForgotten. All proofs
+// stay valid. The log can no longer read the wrapped keys; Pebble's files hold them until
+// Erase.
 //
 // The payloads of the leaves in stay are kept, under a key of their own.
 //
-// Why it was done is not in the log: append an entry that says so, before it or
-// behind it, and give Verify the rule by which it covers what is gone (Lawful).
+// DestroyKeys does not record its reason in the log. Append an entry that states it, before or
+// after the call, and give Verify the rule by which that entry covers the missing payloads
+// (Lawful).
 func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()

@@ -212,10 +212,10 @@ func VerifyDir(ctx context.Context, dir string, o Options, v VerifyOptions) (rep
 	return rep, errors.Join(err, l.Close())
 }
 
-// Verify recomputes the log from what is on disk: every leaf, link, tree hash,
-// signature and payload commitment, and that no record is there which the log
-// does not have. What is wrong is in the report; an error says that it could not
-// go on (ctx, a range that the log does not have).
+// Verify recomputes the log from its files. It checks every leaf, link, tree hash, signature
+// and payload commitment, and that there are no records which do not belong to the log. The
+// report has the defects. An error means that the verification could not go on, because ctx
+// ended or the log does not have the range.
 func (l *Log) Verify(ctx context.Context, o VerifyOptions) (Report, error) {
 	snap := l.db.NewSnapshot()
 	defer snap.Close()

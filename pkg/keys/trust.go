@@ -202,8 +202,8 @@ func (r roleVerifiers) Verifier(name string, hash uint32) (note.Verifier, error)
 	return p.verifier, nil
 }
 
-// All is the keys that are trusted in any role, for note.Open. Whoever uses it
-// has to look at the roles of the key that signed, with Find.
+// All returns the keys that are trusted in any role, for note.Open. The caller must check the
+// roles of the key that signed, with Find.
 func (t *Trust) All() note.Verifiers { return allVerifiers{t} }
 
 type allVerifiers struct{ trust *Trust }

@@ -60,7 +60,7 @@ func (l *list) join(m list, behind uint32) error {
 
 var errBadRun = errors.New("a run of the index is damaged: remove the state folder, it is rebuilt from the ledger")
 
-// next takes the first list off a run's data. What it returns points into it.
+// next returns the first list of a run's data, and the rest. Both point into data.
 func next(data []byte) (l list, rest []byte, err error) {
 	if len(data) < 6 {
 		return l, nil, errBadRun

@@ -140,7 +140,7 @@ type part struct {
 	data  []byte
 }
 
-// lists looks terms up. What it returns is valid until sc is used again.
+// lists looks terms up. The result is valid until sc is used again.
 func (x *Index) lists(sc *scratch, count uint32, terms []text.Term) ([]found, error) {
 	out := make([]found, len(terms))
 	for i, t := range terms {

@@ -12,16 +12,15 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Bounds on what is read of one action's arguments. What lies beyond is said to
-// be unread, which holds where it matters.
+// Bounds on how much of one action's arguments is read. The rest is reported as unread, which
+// leads to a hold where it matters.
 const (
 	maxArgDepth  = 16
 	maxArgValues = 4096
 	maxWords     = 16384 // of command lines
 )
 
-// arguments is what the arguments of a call name: where it reaches and what it
-// touches.
+// arguments lists the destinations and resources that the arguments of a call name.
 type arguments struct {
 	destinations []destination
 	resources    []string // lower case, paths cleaned

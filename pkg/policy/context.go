@@ -29,9 +29,9 @@ const (
 // defaultPurpose is the key of what holds for purposes that are not named.
 const defaultPurpose = "default"
 
-// contextText is what a policy says of recalls for one purpose. What it leaves
-// out is as in the policy's default, and then as in beliefs.DefaultContext.
-// Privileged recalls are no matter of policy.
+// contextText is a policy's section on recalls for one purpose. For a field that is missing,
+// the policy's default applies, and then beliefs.DefaultContext. The policy does not apply to
+// privileged recalls.
 type contextText struct {
 	MaxAge      string `yaml:"max_age"`
 	Ceiling     string `yaml:"ceiling"`

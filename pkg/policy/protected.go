@@ -78,13 +78,12 @@ func (p *Policy) compileProtected(y *strictyaml.Document, texts []protectedText)
 	return nil
 }
 
-// maxResourceLen is the longest value that is compared, in bytes. That there was
-// a longer one is said.
+// maxResourceLen is the longest value that is compared, in bytes. A longer one is reported.
 const maxResourceLen = 64 << 10
 
-// cleanResource is the form in which resources are compared: normalised text
-// in lower case, back slashes as slashes, dots of paths resolved. What goes up
-// out of where it starts may end at the root, so it is taken from there.
+// cleanResource returns the form in which resources are compared: normalised text in lower
+// case, with slashes for back slashes and with the dots of paths resolved. A path that leads
+// up out of its starting folder may end at the root, so it is resolved from the root.
 func cleanResource(s string) string {
 	s = text.Normalize(s)
 	s = strings.ReplaceAll(s, `\\`, `\`)

@@ -43,15 +43,14 @@ type Evaluator struct {
 	observer   Observer
 }
 
-// Observer is told of each rule that an Evaluator evaluates, for metrics. It
-// cannot change what is decided. An evaluator that is used concurrently calls
-// it concurrently.
+// Observer is notified of each rule that an Evaluator evaluates, for metrics. It cannot change
+// the result. An evaluator that is used concurrently calls it concurrently.
 type Observer interface {
-	// Begin is called before a rule is evaluated on one input. What it returns
-	// is given to End: the time, if this evaluation is to be timed, or zero.
+	// Begin is called before a rule is evaluated on one input. It returns the current time
+	// if the evaluation is to be timed, and else zero. End receives that value.
 	Begin(r *Rule) time.Time
-	// End is called after it, with the alerts that it raised: those that have
-	// Error set are of a rule that failed, and counts as firing.
+	// End is called after the evaluation, with the alerts that it raised. An alert with
+	// Error set is of a rule that failed, which counts as firing.
 	End(r *Rule, began time.Time, alerts []streams.Alert)
 }
 

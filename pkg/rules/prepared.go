@@ -16,7 +16,7 @@ type Prepared struct {
 	inputs []*signals.Input
 }
 
-// Prepare reads an entry. What rules do not see becomes an empty Prepared.
+// Prepare reads an entry. An entry that rules do not see gives an empty Prepared.
 func Prepare(e *streams.Entry) (*Prepared, error) {
 	inputs, err := signals.Read(e)
 	if err != nil {

@@ -72,8 +72,8 @@ func charEnd(s string, i int) int {
 // A span covers the whole token that the carrier was read from: the host of an
 // address is marked with all of the address, a private key in PEM with all of
 // its body up to the end mark (16 KiB at most). Unlike the list in [Features]
-// it has every occurrence and no bound but the length of s. What is encoded is
-// not looked into.
+// it has every occurrence and no bound but the length of s. Encoded text is not
+// decoded.
 func CarrierSpans(s string, kinds ...Kind) []Span {
 	sc := newScratch()
 	defer sc.free()

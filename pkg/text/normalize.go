@@ -81,9 +81,8 @@ func plainASCII(s string) bool {
 	return true
 }
 
-// clean returns s in NFKC without invisible characters; case and white space
-// stay. What it dropped is counted in h. The result is s itself where nothing
-// had to change.
+// clean returns s in NFKC without invisible characters. It keeps case and white space. It
+// counts the dropped characters in h. If nothing had to change, the result is s itself.
 func (sc *scratch) clean(s string, h *Hidden) string {
 	if plainASCII(s) {
 		return s

@@ -16,9 +16,9 @@ import (
 //
 // Wherever a literal of eleven bytes or more stands, one of four neighbouring
 // windows of it, each of eight bytes, begins at a multiple of four: long knows
-// those windows and looks at every fourth position only. What is shorter has
-// windows of three to five bytes, at as many positions as its shortest literal
-// asks for.
+// those windows and looks at every fourth position only. Shorter literals have
+// windows of three to five bytes, at as many positions as the shortest literal
+// requires.
 //
 // An Aho–Corasick automaton of ten thousand literals has some 200,000 states
 // and misses the cache at every byte; see docs/decisions/0009.

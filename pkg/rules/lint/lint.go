@@ -72,8 +72,8 @@ type linter struct {
 	untold  bool            // some tests are not readable
 }
 
-// Run looks a rule set over. What keeps it from loading are findings too; an
-// error is a fault of this program.
+// Run checks a rule set. Problems that keep the set from loading are findings too. An error is
+// a fault of this program.
 func Run(src *rules.Source, now time.Time) ([]Finding, error) {
 	c, err := rules.Check(src)
 	if err != nil {
@@ -142,7 +142,7 @@ func (l *linter) note(id string, e *strictyaml.Error) {
 	l.out[len(l.out)-1].Level = LevelNote
 }
 
-// decode reads a file anew. What is wrong with it is known already.
+// decode reads a file again. It does not report problems, because Run already has them.
 func (l *linter) decode(name string, v any) *strictyaml.Document {
 	c := rules.Draft{Source: l.c.Source}
 	return c.Decode(name, v)

@@ -21,9 +21,9 @@ func Count(fs []Finding, level string) (n int) {
 	return n
 }
 
-// WriteFindings writes findings as text: the place, what is wrong, and the line
-// with a caret under the place. base is put before each file's name. What comes
-// from the files is made inert.
+// WriteFindings writes findings as text: the place, the message, and the line with a caret
+// under the place. It prefixes each file's name with base. It makes all text from the files
+// inert.
 func WriteFindings(w io.Writer, base string, fs []Finding) error {
 	for _, f := range fs {
 		place := path.Join(base, f.File)

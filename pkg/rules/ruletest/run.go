@@ -34,8 +34,8 @@ type testCase struct {
 	Messages []string         `yaml:"messages" doc:"Each is held by the message of some alert."`
 }
 
-// Wants is what a rule has to raise: a number of alerts, one kind of alert, or
-// a list of kinds. What an alert of a kind does not name does not matter.
+// Wants are the alerts that a rule must raise: a number of alerts, one kind of alert, or a
+// list of kinds. Only the fields that a kind names are compared.
 type Wants []want
 
 type want struct {

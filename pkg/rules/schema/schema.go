@@ -28,8 +28,8 @@ import (
 //
 //	# yaml-language-server: $schema=…/rules/schema/rules.json
 //
-// They say what a file may hold by its form. What expressions mean, and what
-// files say of one another, is for Lint.
+// The schemas describe the form of a file. Lint checks the meaning of expressions and the
+// references between files.
 func Schemas() map[string][]byte {
 	out := make(map[string][]byte)
 	for name, of := range map[string]struct {
