@@ -86,7 +86,7 @@ const CustodyValid = time.Hour
 // more names AllOthers.
 const MaxOthers = 1000
 
-// AllOthers, as the only element of Custody.Others, stands for all data subjects of the
+// AllOthers is the only element of Custody.Others where it stands for all data subjects of the
 // project.
 const AllOthers = "*"
 

@@ -193,7 +193,7 @@ func (x *Target) kill(t *testing.T, rnd *rand.Rand, i int) {
 	if _, err := c.Write([]byte(text)); err != nil {
 		t.Error(err)
 	}
-	c.(*net.TCPConn).SetLinger(0) // a reset, as of a process that is killed
+	_ = c.(*net.TCPConn).SetLinger(0) // a reset, as of a process that is killed
 	c.Close()
 }
 
