@@ -69,8 +69,7 @@ func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead,
 // looked records a privileged look. It changes no state.
 func (f *Fold) looked(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,
 	error) {
-	c.Hold = "look" // it is about the project, and the subject of a reply has a name
-	err := addressed(m, c)
+	err := addressed(m, c, "look")
 	if err == nil {
 		err = c.Look.Check()
 	}

@@ -13,7 +13,7 @@ import (
 // of its own. All that it is judged by is in the ledger before it.
 func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,
 	error) {
-	if err := addressed(m, c); err != nil {
+	if err := addressed(m, c, c.Hold); err != nil {
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeInvalid, Reason: err.Error()})
 	}
 	e := &streams.OrderEntry{EntryHead: head, Subject: c.Hold, Note: c.Order}

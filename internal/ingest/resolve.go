@@ -11,7 +11,7 @@ import (
 // whether it is obeyed; a forged one is recorded as evidence.
 func (f *Fold) resolution(st *stage.State, m *stage.Message, c *streams.Control,
 	head streams.EntryHead) (*stage.Admission, error) {
-	if err := addressed(m, c); err != nil {
+	if err := addressed(m, c, c.Hold); err != nil {
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeInvalid, Reason: err.Error()})
 	}
 	e := &streams.ResolutionEntry{EntryHead: head, Hold: c.Hold, Note: c.Note}
@@ -21,10 +21,11 @@ func (f *Fold) resolution(st *stage.State, m *stage.Message, c *streams.Control,
 	return admission(streams.TypeResolution, c.Project, e)
 }
 
-// addressed checks what a signed command is about and where it came in. Not only
-// the subject of a reply is made of it: the ids become keys and live subjects.
-func addressed(m *stage.Message, c *streams.Control) error {
-	if _, err := streams.ResolveSubject(c.Project, c.Hold); err != nil {
+// addressed checks the project and the id of a command, and the partition that it came in.
+// They become keys and live subjects. hold is the hold that the command is about, or the
+// kind of a command about the project: it is the last part of the reply's subject.
+func addressed(m *stage.Message, c *streams.Control, hold string) error {
+	if _, err := streams.ResolveSubject(c.Project, hold); err != nil {
 		return err
 	}
 	if err := streams.CheckID("id", c.ID); err != nil {

@@ -8,8 +8,7 @@ import (
 // silence records a silence of alerts, or the end of one. It changes no state.
 func (f *Fold) silence(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,
 	error) {
-	c.Hold = "silence" // it is about the project, and the subject of a reply has a name
-	err := addressed(m, c)
+	err := addressed(m, c, "silence")
 	if err == nil {
 		err = c.Silence.Check(head.Time)
 	}
