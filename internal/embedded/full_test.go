@@ -77,12 +77,23 @@ func TestPromiseC23ADiskFilledToTheLastByteIsTakenUpAgainWhenThereIsRoom(t *test
 				return p.NoRoom() == nil
 			})
 		}
+		// Observations come while the disk fills, so that the server is writing one.
+		first, begun := sync.Once{}, make(chan struct{})
+		var observing sync.WaitGroup
+		observing.Go(func() {
+			for i := 0; ; i++ {
+				obs := &streams.Observation{Head: streams.Head{ID: fmt.Sprint("o", n, "-", i), Session: "s"}, Tool: "web.fetch",
+					Content: page}
+				_, err := c.Observe(t.Context(), "web", obs)
+				first.Do(func() { close(begun) })
+				if err != nil {
+					return
+				}
+			}
+		})
+		<-begun
 		filler = fill(t, disk)
-		obs := &streams.Observation{Head: streams.Head{ID: fmt.Sprint("o", n), Session: "s"}, Tool: "web.fetch",
-			Content: page}
-		if _, err := c.Observe(t.Context(), "web", obs); err == nil {
-			t.Log("an observation found a free block")
-		}
+		observing.Wait()
 	}
 	natstest.Eventually(t, 10*time.Second, "a pipeline that refuses", func() bool { return p.NoRoom() != nil })
 	if err := os.Remove(filler); err != nil {
