@@ -179,7 +179,7 @@ func TestThePagesTellTheDemosAttackWithoutScript(t *testing.T) {
 	})
 }
 
-// What changes between a page and its connection to /events, or in a pause of that, is told.
+// A change between the rendering of a page and its connection to /events is told.
 func TestAPageHearsOfAChangeThatCameBeforeItsConnection(t *testing.T) {
 	attack(t)
 	_, version, _ := shared.c.index.state()

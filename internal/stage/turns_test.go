@@ -41,8 +41,8 @@ func briefly(ctx context.Context, cfg stage.Config) error {
 	return stage.RunIntake(ctx, cfg, &brief{}, nil)
 }
 
-// Projects of one partition take turns. Whatever their messages' sizes, and however often a process stops, loses its
-// state, or leaves its work to another one: each message is decided once, and a project's in their order.
+// Projects of one partition take turns. Each message is decided once, and the messages of a project are decided in
+// their order, with messages of all sizes, and with processes that stop, lose their state or are replaced.
 func TestTurnsDecideEachMessageOnceAndKeepTheOrderOfAProject(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -184,9 +184,9 @@ type Incident struct {
 	// added as evidence and opens no other incident.
 	Key string `json:"key,omitzero"`
 	// By is the authority that opened the incident: sentinel for a finding, probe for a
-	// service, user for a person. Who is the rule or the name of the key.
+	// service, user for a person.
 	By     Authority `json:"by"`
-	Who    string    `json:"who"`
+	Who    string    `json:"who"`    // the rule, or the name of the key, that opened it
 	Opened time.Time `json:"opened"` // ledger time
 	// Evidence has the first findings. Findings counts all of them.
 	Evidence []IncidentFinding `json:"evidence,omitzero"`
