@@ -157,14 +157,27 @@ func lintTable(*testing.T) string {
 	return table([]string{"lint", "level", "what it finds", "what to do"}, rows)
 }
 
+// functionList names the functions, in lines of at most 120 bytes.
 func functionList(*testing.T) string {
 	var b strings.Builder
+	line := 0
 	for _, f := range compiled.Functions() {
-		if !strings.Contains(f, "@") {
-			fmt.Fprintf(&b, "`%s` ", f)
+		if strings.Contains(f, "@") {
+			continue
 		}
+		switch f = code(f); {
+		case line == 0:
+		case line+1+len(f) > 120:
+			b.WriteByte('\n')
+			line = 0
+		default:
+			b.WriteByte(' ')
+			line++
+		}
+		b.WriteString(f)
+		line += len(f)
 	}
-	return strings.TrimSpace(b.String()) + "\n"
+	return b.String() + "\n"
 }
 
 // Every key that a file may have stands on the page.
