@@ -93,3 +93,27 @@ func TestBenchPipelineComparesBatchesWithSinglePublishes(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 }
+
+func TestBenchMCPComparesProxiedCallsWithDirectOnes(t *testing.T) {
+	long(t)
+	out, err := exec.Command(filepath.Join(bin, "lazaret"), "bench", "mcp", "--json", "--calls", "20", "--warm", "2",
+		"--no-sync").Output()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 2) { // 2: over a budget
+		t.Fatalf("%v\n%s", err, out)
+	}
+	type latencies struct {
+		Requests int   `json:"requests"`
+		P50      int64 `json:"p50_us"`
+	}
+	var rep struct {
+		Direct  latencies `json:"direct"`
+		Proxied latencies `json:"proxied"`
+		Added   int64     `json:"added_p50_us"`
+		Ratio   float64   `json:"last_to_first"`
+	}
+	if err := json.Unmarshal(out, &rep); err != nil || rep.Direct.Requests != 20 || rep.Proxied.Requests != 20 ||
+		rep.Added <= 0 || rep.Added != rep.Proxied.P50-rep.Direct.P50 || rep.Ratio <= 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

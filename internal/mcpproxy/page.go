@@ -40,10 +40,7 @@ func (p *Proxy) page(ctx context.Context, a *streams.Action, rep *client.Reply) 
 	}
 	hold := rep.Entry.Hold.ID
 	p.wg.Go(func() {
-		_, err := p.request(ctx, p.up, "elicitation/create", map[string]any{
-			"mode": "url", "elicitationId": hold, "url": strings.ReplaceAll(p.cfg.ApprovalURL, "{hold}", hold),
-			"message": fmt.Sprintf("%s waits for a person to approve hold %s.", a.Tool, hold),
-		})
+		_, err := p.request(ctx, p.up, "elicitation/create", p.pageOf(a, rep))
 		if err != nil && ctx.Err() == nil {
 			p.cfg.Log.Warn("the client did not show the approval page", "hold", hold, "err", err)
 		}
@@ -56,5 +53,14 @@ func (p *Proxy) page(ctx context.Context, a *streams.Action, rep *client.Reply) 
 		if err == nil {
 			p.send(p.up, &jsonrpc.Request{Method: "notifications/elicitation/complete", Params: body})
 		}
+	}
+}
+
+// pageOf is the question that has a client show the page of a hold.
+func (p *Proxy) pageOf(a *streams.Action, rep *client.Reply) map[string]any {
+	hold := rep.Entry.Hold.ID
+	return map[string]any{
+		"mode": "url", "elicitationId": hold, "url": strings.ReplaceAll(p.cfg.ApprovalURL, "{hold}", hold),
+		"message": fmt.Sprintf("%s waits for a person to approve hold %s.", a.Tool, hold),
 	}
 }

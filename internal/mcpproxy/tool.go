@@ -24,6 +24,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	var params struct {
 		Name      string         `json:"name"`
 		Arguments jsontext.Value `json:"arguments"`
+		inputs
 	}
 	if json.Unmarshal(r.Params, &params) != nil || params.Name == "" {
 		return fault(r.ID, jsonrpc.CodeInvalidParams, "tools/call needs a name and arguments")
@@ -43,18 +44,29 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	args = canonical(args)
 	key := callKey(params.Name, args)
 	held := p.take(key)
+	again, shown := p.answeredInput(params.inputs)
 	if held.id == "" {
-		held = proposed{client.NewID(), binding, p.host.LastAcknowledged()}
+		held = proposed{id: client.NewID(), catalogue: binding, after: p.host.LastAcknowledged()}
+	}
+	if !again {
+		held.inputs = params.inputs
+	}
+	wait, asks := p.cfg.Wait, p.takesInput(r.Params)
+	if asks && !shown {
+		wait = 0 // the client waits with the page, or has refused to show it
 	}
 	a := &streams.Action{Head: streams.Head{ID: held.id, Session: p.cfg.Session}, Tool: params.Name, Args: args,
 		Catalogue: held.catalogue, After: held.after}
-	rep, err := p.propose(ctx, a, p.cfg.Wait)
+	rep, err := p.propose(ctx, a, wait)
 	switch v := client.VerdictOf(rep, err); {
 	case ctx.Err() != nil:
 		p.withdraw(a, rep)
 		return nil
 	case v == streams.Hold && (err != nil || client.Open(rep)):
 		p.put(key, held) // the same call, made again, uses this proposal
+		if err == nil && asks && !again {
+			return p.askForInput(r.ID, a, rep)
+		}
 		return (&refusal{rep: rep, err: err, action: a.ID}).result(r.ID, params.Name)
 	case v != streams.Allow:
 		return (&refusal{rep: rep, action: a.ID}).result(r.ID, params.Name)
@@ -62,6 +74,14 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	p.mu.Lock()
 	c.passed = true
 	p.mu.Unlock()
+	if again {
+		passed, err := withInputs(r, held.inputs)
+		if err != nil {
+			p.report(a, rep, "skipped")
+			return fault(r.ID, jsonrpc.CodeInvalidParams, "the call cannot be passed on: "+err.Error())
+		}
+		r = passed
+	}
 	if err := p.down.Write(ctx, r); err != nil {
 		p.report(a, rep, "error")
 		return fault(r.ID, jsonrpc.CodeInternalError, "the server cannot be reached: "+err.Error())
@@ -137,6 +157,7 @@ func callKey(tool string, args jsontext.Value) string {
 type proposed struct {
 	id, catalogue string
 	after         uint64
+	inputs        // of the call as it is passed on
 }
 
 // take removes and returns the held proposal of the same call, if there is one, so that
@@ -272,7 +293,9 @@ func (f *refusal) result(id jsonrpc.ID, tool string) *jsonrpc.Response {
 	result := map[string]any{
 		"content": []map[string]string{{"type": "text", "text": b.String()}},
 		"isError": true,
-		"_meta":   map[string]any{MetaKey: meta},
+		// Every result has it since 2026-07-28. Clients of earlier versions ignore it.
+		"resultType": "complete",
+		"_meta":      map[string]any{MetaKey: meta},
 	}
 	body, err := json.Marshal(result)
 	if err != nil {

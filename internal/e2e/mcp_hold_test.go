@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"context"
+	"path"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"lazaret/internal/embedded"
+	"lazaret/internal/mcpproxy"
+	"lazaret/pkg/keys"
+)
+
+// TestAHeldCallGoesOnOnceItsPageWasShownAndItIsApproved holds a call of the stock client, by the
+// versions of the protocol that show a page: with a question of the server, and with a result that
+// requires input.
+func TestAHeldCallGoesOnOnceItsPageWasShownAndItIsApproved(t *testing.T) {
+	p := newApproving(t, embedded.Config{Policy: acceptAll()})
+	alice := p.key("alice", "", keys.RoleApprover)
+	p.activate()
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		for _, approves := range []bool{true, false} {
+			sent, shown := 0, 0
+			s := newServer()
+			addTool(s, "send_email", "Sends a mail.",
+				func(_ context.Context, r *mcp.CallToolRequest, in textArgs) (*mcp.CallToolResult, any, error) {
+					if sent++; r.Params.RequestState != "" || len(r.Params.InputResponses) > 0 {
+						t.Errorf("%s: the server got the proxy's answers: %+v", version, r.Params)
+					}
+					return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "sent " + in.Text}}}, nil, nil
+				})
+			wait := 20 * time.Second
+			if !approves {
+				wait = time.Second
+			}
+			x := p.proxy(s, mcpproxy.Config{Wait: wait, ApprovalURL: "https://lazaret.example/holds/demo/{hold}"},
+				&mcp.ClientOptions{
+					Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{
+						URL: &mcp.URLElicitationCapabilities{}}},
+					ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+						shown++
+						if !approves {
+							return &mcp.ElicitResult{Action: "decline"}, nil
+						}
+						h := p.hold(path.Base(r.Params.URL))
+						if rep := p.resolve(h.Verdict.Hold.ID, signed(t, statementOn(&h.Verdict), alice)); rep.Error != nil {
+							t.Errorf("%s: %+v", version, rep)
+						}
+						return &mcp.ElicitResult{Action: "accept"}, nil
+					},
+				}, version)
+			if got := x.session.InitializeResult().ProtocolVersion; got != version {
+				t.Fatalf("the client speaks %s, not %s", got, version)
+			}
+			x.tools()
+			text := version + " hello"
+			if !approves {
+				text += " again"
+			}
+			said, meta := x.call("send_email", text)
+			if approves && (said != "sent "+text || sent != 1 || shown != 1) {
+				t.Errorf("%s: shown %d times, sent %d times, and said: %q, %v", version, shown, sent, said, meta)
+			}
+			if !approves && (meta["verdict"] != "hold" || sent != 0 || shown != 1) {
+				t.Errorf("%s, declined: shown %d times, sent %d times, and said: %q, %v", version, shown, sent, said, meta)
+			}
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package mcpproxy
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"lazaret/client"
+	"lazaret/streams"
+)
+
+// Since 2026-07-28 a server asks a client nothing by itself. It answers a call with
+// input_required, and the client makes the call again with its answers (multi round-trip
+// requests, SEP-2322). The page of a hold is shown that way.
+
+// sinceInputs is the first version of the protocol in which calls may require input.
+const sinceInputs = "2026-07-28"
+
+// approvalInput is the id of the proxy's question in inputRequests.
+const approvalInput = "lazaret-approval"
+
+// inputs are the answers that a repeated call carries, and the state that it returns.
+type inputs struct {
+	Responses json.RawMessage `json:"inputResponses,omitempty"`
+	State     string          `json:"requestState,omitempty"`
+}
+
+// takesInput reports whether the client of a request can show a page in answer to
+// input_required, and a page is configured.
+func (p *Proxy) takesInput(params json.RawMessage) bool {
+	meta := metaOf(params)
+	var version string
+	var can struct {
+		Elicitation struct {
+			URL *struct{} `json:"url"`
+		} `json:"elicitation"`
+	}
+	return p.cfg.ApprovalURL != "" && json.Unmarshal(meta[mcp.MetaKeyProtocolVersion], &version) == nil &&
+		version >= sinceInputs && json.Unmarshal(meta[mcp.MetaKeyClientCapabilities], &can) == nil &&
+		can.Elicitation.URL != nil
+}
+
+// answeredInput reports whether a call answers the proxy's own question, and whether the
+// client showed the page.
+func (p *Proxy) answeredInput(in inputs) (own, shown bool) {
+	if !strings.HasPrefix(in.State, p.ids.prefix) {
+		return false, false
+	}
+	var said map[string]struct {
+		Action string `json:"action"`
+	}
+	return true, json.Unmarshal(in.Responses, &said) == nil && said[approvalInput].Action == "accept"
+}
+
+// askForInput is the answer to a held call that has the client show the hold's page.
+func (p *Proxy) askForInput(id jsonrpc.ID, a *streams.Action, rep *client.Reply) *jsonrpc.Response {
+	body, err := json.Marshal(map[string]any{
+		"resultType": "input_required",
+		"inputRequests": map[string]any{approvalInput: map[string]any{"method": "elicitation/create",
+			"params": p.pageOf(a, rep)}},
+		"requestState": p.ids.prefix + rep.Entry.Hold.ID,
+	})
+	if err != nil {
+		return fault(id, jsonrpc.CodeInternalError, "not carried out")
+	}
+	return &jsonrpc.Response{ID: id, Result: body}
+}
+
+// withInputs is a request with these answers and this state in the place of its own.
+func withInputs(r *jsonrpc.Request, in inputs) (*jsonrpc.Request, error) {
+	var params, mine map[string]json.RawMessage
+	body, err := json.Marshal(in)
+	if err == nil {
+		err = json.Unmarshal(body, &mine)
+	}
+	if err == nil {
+		err = json.Unmarshal(r.Params, &params)
+	}
+	if err != nil {
+		return nil, err
+	}
+	delete(params, "inputResponses")
+	delete(params, "requestState")
+	maps.Copy(params, mine)
+	out := *r
+	out.Params, err = json.Marshal(params)
+	return &out, err
+}
