@@ -11,30 +11,29 @@ import (
 	"lazaret/streams"
 )
 
-// PollInterval is how often Await asks although it has heard nothing: the live
-// feed is a best-effort copy, and the ledger is not.
+// PollInterval is how often Await asks again if it hears nothing from the live feed. The live feed
+// is best-effort, the ledger is reliable.
 const PollInterval = 15 * time.Second
 
-// Open says that a reply is a hold which still waits for a person. A hold that
-// expired or was withdrawn stays a hold and is not open.
+// Open reports whether a reply is a hold that still waits for a person. It is false for a hold that
+// expired or was withdrawn.
 func Open(rep *Reply) bool {
 	return rep != nil && rep.Verdict == streams.Hold && rep.Entry != nil && rep.Entry.Hold != nil
 }
 
-// Await waits until the hold of an action has ended, and returns the verdict
-// then: allow if a person approved it, deny if one rejected it, and a hold that
-// is not open (see Open) if it expired or was withdrawn. Pass the action as it
-// was proposed, with its id, and the reply. A reply that is no open hold is
-// returned as it is.
+// Await waits until the hold of an action ends, and returns the verdict then: allow if a person
+// approved it, deny if a person rejected it, and a hold that is not open (see Open) if it expired
+// or was withdrawn. a is the action as proposed, including its id, and rep is the reply to it. If
+// rep is not an open hold, Await returns it.
 //
-// The reply was read back from the ledger, never taken from the live
-// feed. When ctx ends first, the last reply comes with its error; the hold goes
-// on, and the same action, proposed again with its id, is answered by it.
+// The returned reply is read from the ledger, never from the live feed. If ctx ends first, Await
+// returns the last reply with the context's error. The hold continues, and proposing the same
+// action with the same id again returns its answer.
 func (c *Client) Await(ctx context.Context, a *streams.Action, rep *Reply) (*Reply, error) {
 	return c.await(ctx, streams.SvcDecide, "", a, rep)
 }
 
-// AwaitMemory is Await for a memory write.
+// AwaitMemory is like Await, for a memory write.
 func (c *Client) AwaitMemory(ctx context.Context, origin beliefs.Origin, m *streams.Memory, rep *Reply) (*Reply,
 	error) {
 	return c.await(ctx, streams.SvcRemember, origin, m, rep)
@@ -56,9 +55,9 @@ func (c *Client) await(ctx context.Context, svc streams.Service, origin beliefs.
 			err: err}
 	}
 	defer sub.Unsubscribe()
-	// The server knows of the subscription before it gets the next question:
-	// whatever ended the hold before that is in the answer, and whatever ends
-	// it later is heard. That is why there is no race with Decide.
+	// There is no race with Decide. The server knows of the subscription before it receives the
+	// next request. If the hold ended earlier, the answer says so. If it ends later, the
+	// subscription delivers it.
 	for {
 		again, err := c.ask(ctx, svc, origin, e)
 		switch {

@@ -1,22 +1,21 @@
-// Package client is the Go client of Lazaret. It is a convenience: everything
-// it does is one NATS publish or one NATS request, described in docs/protocol.md,
-// and any NATS client in any language can do the same (examples/clients).
+// Package client is the Go client of Lazaret. It is optional: every call is one NATS publish or one
+// NATS request, described in docs/protocol.md, and any NATS client in any language can do the same
+// (examples/clients).
 //
-// Another module requires it with a copy of this repository beside it: "require lazaret
-// v0.0.0" and "replace lazaret => ../lazaret". It imports no package that is internal.
+// To use it from another module, put a copy of this repository beside that module, and add "require
+// lazaret v0.0.0" and "replace lazaret => ../lazaret" to its go.mod. The package imports no
+// internal package.
 //
-// A host program around an agent uses it in three places: it publishes what
-// the agent is about to be shown (Observe) and shows it only after the call
-// returned; it asks before the agent writes to its memory (Remember) and
-// before it acts (Decide); and it treats every error as hold, which VerdictOf
-// does for it. What is held is waited for with Await.
+// A host program around an agent has three duties. It publishes content with Observe and shows it
+// to the agent only after the call returned. It asks before the agent writes to its memory
+// (Remember) and before the agent acts (Decide). It treats every error as hold; VerdictOf does
+// that. Await waits for the end of a hold.
 //
-// Events are sent again when it cannot be known whether they arrived, with the
-// same id and the same bytes, so that the pipeline counts them once. Proposals
-// that the client names itself carry the last sequence that the intake
-// acknowledged to it. Whoever names them, to ask again under the same id, sets
-// After too (LastAcknowledged) or leaves it out: with another one it would be
-// another proposal under a used id, and held.
+// If it is unknown whether an event arrived, the client sends it again with the same id and the
+// same bytes, so that the pipeline counts it once. A proposal without an id gets a new id and the
+// last acknowledged intake sequence (After). A caller that sets the id itself, to be able to ask
+// again, must send the same After each time: LastAcknowledged at the first call, or none. A
+// proposal with a used id and a different After counts as a different proposal and is held.
 package client
 
 import (
@@ -37,7 +36,7 @@ import (
 	"lazaret/streams"
 )
 
-// Client speaks for one agent of one project. It is safe for concurrent use.
+// Client acts for one agent of one project. It is safe for concurrent use.
 type Client struct {
 	js      jetstream.JetStream
 	nc      *nats.Conn
@@ -46,7 +45,7 @@ type Client struct {
 	retry   Retry
 	about   string
 
-	last atomic.Uint64 // the highest acknowledged intake sequence
+	last atomic.Uint64 // highest acknowledged intake sequence
 }
 
 // Option changes a client.
@@ -55,13 +54,13 @@ type Option func(*Client)
 // WithRetry replaces DefaultRetry.
 func WithRetry(r Retry) Option { return func(c *Client) { c.retry = r } }
 
-// About names a data subject in every event that names none: a pseudonym of the
-// person whom this client's agent serves, by which what is recorded of them can be
-// forgotten within the project (docs/forgetting.md). Never a name or an address.
+// About sets the data subject of every event that has none. dataSubject is a pseudonym of the
+// person whom the agent serves. The events can be forgotten under it within the project
+// (docs/forgetting.md). It must not be a name or an address.
 func About(dataSubject string) Option { return func(c *Client) { c.about = dataSubject } }
 
-// New returns a client over a connection whose credential speaks for the
-// agent. The connection stays the caller's to close.
+// New returns a client over a connection whose credential is for the agent. The caller closes the
+// connection.
 func New(nc *nats.Conn, project, agent string, opts ...Option) (*Client, error) {
 	if _, err := streams.IntakeSubject(project, agent, streams.KindAct, ""); err != nil {
 		return nil, err
@@ -82,8 +81,8 @@ func New(nc *nats.Conn, project, agent string, opts ...Option) (*Client, error) 
 	return c, nil
 }
 
-// NewID returns an identifier for an event. A caller that may have to send an
-// event again makes the id first and sends it with every try.
+// NewID returns a new event id. A caller that may have to send an event again makes the id first
+// and uses it for every try.
 func NewID() string { return nuid.Next() }
 
 // Reply is the answer to a proposal.
@@ -104,8 +103,8 @@ func (c *Client) Publish(ctx context.Context, kind streams.Kind, origin beliefs.
 	return c.PublishRaw(ctx, subject, body)
 }
 
-// PublishRaw is Publish for an event that was encoded before, such as one that an
-// earlier process could not send. The subject is one of streams.IntakeSubject.
+// PublishRaw is like Publish, for an event that is already encoded, such as one that an earlier
+// process could not send. Make the subject with streams.IntakeSubject.
 func (c *Client) PublishRaw(ctx context.Context, subject string, body []byte) (uint64, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -124,8 +123,8 @@ func (c *Client) PublishRaw(ctx context.Context, subject string, body []byte) (u
 	return seq, err
 }
 
-// Observe publishes what the agent is about to be shown. Show it only after
-// Observe returned without an error.
+// Observe publishes content that the agent is about to be shown. Show it only after Observe
+// returned without an error.
 func (c *Client) Observe(ctx context.Context, origin beliefs.Origin, o *streams.Observation) (uint64, error) {
 	return c.Publish(ctx, streams.KindObs, origin, o)
 }
@@ -142,22 +141,21 @@ func (c *Client) Remember(ctx context.Context, origin beliefs.Origin, m *streams
 	return c.ask(ctx, streams.SvcRemember, origin, m)
 }
 
-// Recall asks what of memory may enter the agent's context.
+// Recall asks which memories may enter the agent's context.
 func (c *Client) Recall(ctx context.Context, r *streams.Recall) (*Reply, error) {
 	c.after(&r.Head, &r.After)
 	return c.ask(ctx, streams.SvcRecall, "", r)
 }
 
-// Gate asks which candidates of another memory store may enter the agent's
-// context.
+// Gate asks which candidates of another memory store may enter the agent's context.
 func (c *Client) Gate(ctx context.Context, r *streams.Recall) (*Reply, error) {
 	c.after(&r.Head, &r.After)
 	return c.ask(ctx, streams.SvcGate, "", r)
 }
 
-// Executed reports what came of a released action: status is ok, error or
-// skipped. The digest is that of the verdict, so that an executor which carried
-// out something else is found out.
+// Executed reports the result of a released action. status is ok, error or skipped. The outcome has
+// the verdict's digest of the action, so that an executor which carried out a different action is
+// detected.
 func (c *Client) Executed(ctx context.Context, a *streams.Action, rep *Reply, status string) (uint64, error) {
 	o := &streams.Outcome{Head: streams.Head{Session: a.Session}, Action: a.ID, Status: status}
 	if rep != nil && rep.Entry != nil {
@@ -173,11 +171,11 @@ func (c *Client) Withdraw(ctx context.Context, session, id string) error {
 	return err
 }
 
-// LastAcknowledged is the highest intake sequence that was acknowledged to this
-// client; zero if none was.
+// LastAcknowledged returns the highest intake sequence that was acknowledged to this client, or
+// zero.
 func (c *Client) LastAcknowledged() uint64 { return c.last.Load() }
 
-// Connected reports whether the connection with NATS stands now.
+// Connected reports whether the client is connected to NATS now.
 func (c *Client) Connected() bool { return c.nc.IsConnected() }
 
 func (c *Client) acknowledged(seq uint64) {
@@ -189,8 +187,8 @@ func (c *Client) acknowledged(seq uint64) {
 	}
 }
 
-// after fills in what was acknowledged, for a proposal that is asked for the
-// first time for sure.
+// after sets *seq to the last acknowledged sequence if the proposal has no id. Such a proposal is
+// certainly sent for the first time.
 func (c *Client) after(h *streams.Head, seq *uint64) {
 	if h.ID == "" && *seq == 0 {
 		*seq = c.last.Load()
@@ -245,12 +243,12 @@ func (c *Client) ask(ctx context.Context, svc streams.Service, origin beliefs.Or
 	return rep, err
 }
 
-// asked sends a request and turns what NATS says into an Error.
+// asked sends a request. Its errors are of type *Error.
 func (c *Client) asked(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
 	return c.sent(ctx, message(ctx, subject, body))
 }
 
-// sent is asked with a message.
+// sent is like asked, for a message.
 func (c *Client) sent(ctx context.Context, request *nats.Msg) (*nats.Msg, error) {
 	subject := request.Subject
 	m, err := c.nc.RequestMsgWithContext(ctx, request)
@@ -260,7 +258,8 @@ func (c *Client) sent(ctx context.Context, request *nats.Msg) (*nats.Msg, error)
 			": is the pipeline running, and may this credential ask there?", err: err}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		e := &Error{Code: streams.CodeTimeout, Message: "no answer on " + subject, err: err}
-		// The server says so beside the request, and answers nothing.
+		// For a forbidden subject the server reports the violation on the connection and does not
+		// answer the request.
 		if last := c.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(),
 			strconv.Quote(subject)) {
 			e.Code, e.Message, e.forbidden = streams.CodeUnavailable, "this credential may not publish to "+subject, true
@@ -290,8 +289,8 @@ func (c *Client) request(ctx context.Context, subject string, body []byte) (*Rep
 	return rep, nil
 }
 
-// readReply reads an answer. One that names no verdict is none: the zero verdict
-// would allow.
+// readReply decodes an answer. An answer without a verdict or an error is refused, because the zero
+// Verdict is Allow.
 func readReply(data []byte) (*Reply, error) {
 	rep := new(Reply)
 	var said struct {

@@ -10,31 +10,31 @@ import (
 	"lazaret/streams"
 )
 
-// ErrHold is what every error of this package is: errors.Is(err, ErrHold) holds
-// for answers without a verdict, for silence and for a lost connection.
+// ErrHold matches every *Error of this package by errors.Is: an answer without a verdict, no
+// answer, a lost connection.
 var ErrHold = errors.New("no verdict: treat as hold")
 
-// Error is an answer without a verdict, or an event that was not acknowledged.
-// Callers must treat it as hold.
+// Error reports an answer without a verdict, or an event that was not acknowledged. Callers must
+// treat it as hold.
 type Error struct {
-	// Code is that of the answer, or LZ201 to LZ203 where there was none.
+	// Code is the code of the answer. If there was no answer, it is LZ201, LZ202 or LZ203.
 	Code    streams.Code
 	Message string
 
-	err       error // what NATS said, if it was NATS
-	answered  bool  // the pipeline said so itself
-	forbidden bool  // the credential may not ask there, now or later
+	err       error // the error of the NATS client, if any
+	answered  bool  // the pipeline answered with this error
+	forbidden bool  // the credential may not publish to the subject
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 
-// Is makes every Error an ErrHold.
+// Is reports whether target is ErrHold.
 func (e *Error) Is(target error) bool { return target == ErrHold }
 
 func (e *Error) Unwrap() error { return e.err }
 
-// Temporary says that the same event, under the same id, may fare better later:
-// its time ran out, the intake or the front was full, or nobody answered.
+// Temporary reports whether sending the same event again with the same id may succeed later: the
+// time ran out, the intake or the front was full, or nobody answered.
 func (e *Error) Temporary() bool {
 	if e.forbidden {
 		return false
@@ -46,14 +46,13 @@ func (e *Error) Temporary() bool {
 	return false
 }
 
-// again says that it is worth another try within the same call. When the front
-// has waited for a verdict in vain, this call has waited long enough.
+// again reports whether to try again within the same call. It is false if the front itself waited
+// in vain for a verdict, because that took long enough.
 func (e *Error) again() bool {
 	return e.Temporary() && !(e.answered && e.Code == streams.CodeTimeout)
 }
 
-// VerdictOf is what a call came to: the verdict of a reply, and hold for
-// everything that is none.
+// VerdictOf returns the verdict of a reply. It returns hold if there is an error or no verdict.
 func VerdictOf(rep *Reply, err error) streams.Verdict {
 	if err != nil || rep == nil || rep.Error != nil || rep.Entry == nil {
 		return streams.Hold
@@ -61,7 +60,7 @@ func VerdictOf(rep *Reply, err error) streams.Verdict {
 	return rep.Verdict
 }
 
-// refused turns the error of a publish into one with a code.
+// refused converts the error of a publish to an *Error. It returns context.Canceled unchanged.
 func refused(subject string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err

@@ -10,10 +10,10 @@ import (
 	"lazaret/streams"
 )
 
-// Submit is Observe that waits until the observation is in the ledger. One that was
-// rejected is an *Error with the code and the reason, and its session is held
-// (LZ306) until it is submitted again in valid form under the same id and origin, or
-// a session starts. The reply comes with such an error, too.
+// Submit is like Observe, but also waits until the observation is in the ledger. If the observation
+// is rejected, Submit returns the reply and an *Error with code and reason. The session is then
+// held (LZ306) until the observation is submitted again in valid form under the same id and origin,
+// or until a session starts.
 func (c *Client) Submit(ctx context.Context, origin beliefs.Origin, o *streams.Observation) (*streams.ObserveReply,
 	error) {
 	body, err := c.bodyOf(o)
@@ -23,7 +23,7 @@ func (c *Client) Submit(ctx context.Context, origin beliefs.Origin, o *streams.O
 	return c.SubmitRaw(ctx, origin, body)
 }
 
-// SubmitRaw is Submit for an observation that was encoded before.
+// SubmitRaw is like Submit, for an observation that is already encoded.
 func (c *Client) SubmitRaw(ctx context.Context, origin beliefs.Origin, body []byte) (*streams.ObserveReply, error) {
 	subject, err := streams.ServiceSubject(streams.SvcObserve, c.project, c.agent, origin)
 	if err != nil {
@@ -56,19 +56,18 @@ func (c *Client) SubmitRaw(ctx context.Context, origin beliefs.Origin, body []by
 	return rep, err
 }
 
-// Stored reports whether an answer to Submit says that the intake has the observation:
-// it is in the ledger, rejected or not, or on its way there. A proposal of its session
-// waits for it either way.
+// Stored reports whether a result of Submit shows that the intake has the observation: it is in the
+// ledger, rejected or not, or will be. A later proposal of the session waits for it in both cases.
 func Stored(rep *streams.ObserveReply, err error) bool {
 	return rep != nil && rep.IntakeSeq != 0 && (err == nil || rep.Seq != 0 ||
 		rep.Error != nil && rep.Error.Code == streams.CodeTimeout)
 }
 
-// ObserveAll publishes many observations of one origin as one message, a CloudEvents batch
-// ([streams.MaxBatch] at most), and waits until each is in the ledger. Each is judged and
-// recorded, or rejected, by itself: the replies are in the order of the observations, and
-// one that was rejected has its Error set. An error of ObserveAll itself is of all of them:
-// to send the same observations again under the same ids doubles none.
+// ObserveAll publishes up to [streams.MaxBatch] observations of one origin as one message, a
+// CloudEvents batch, and waits until each is in the ledger. Each observation is recorded or
+// rejected individually. The replies are in the order of the observations, and the reply to a
+// rejected one has its Error set. An error of ObserveAll concerns all observations. Sending the
+// same observations again with the same ids does not duplicate any.
 func (c *Client) ObserveAll(ctx context.Context, origin beliefs.Origin,
 	os ...*streams.Observation) ([]*streams.ObserveReply, error) {
 	subject, err := streams.ServiceSubject(streams.SvcObserve, c.project, c.agent, origin)
@@ -119,7 +118,7 @@ func (c *Client) ObserveAll(ctx context.Context, origin beliefs.Origin,
 	return rep.Results, err
 }
 
-// Rejected is an event of this agent that ingest refused.
+// Rejected is an event of this agent that ingest rejected.
 type Rejected struct {
 	ID      string       `json:"id"`
 	Session string       `json:"session"`
@@ -127,11 +126,11 @@ type Rejected struct {
 	Subject string       `json:"subject"`
 	Code    streams.Code `json:"code"`
 	Reason  string       `json:"reason"`
-	Unseen  bool         `json:"unseen"` // its session is held
+	Unseen  bool         `json:"unseen"` // the session is held because of it
 }
 
-// Rejections calls fn for every event of this agent that is rejected from now on,
-// until stop is called. The live feed is a best-effort copy: Submit reads the ledger.
+// Rejections calls fn for every later event of this agent that is rejected, until stop is called.
+// It uses the live feed, which is best-effort. Submit reads the ledger instead.
 func (c *Client) Rejections(fn func(Rejected)) (stop func() error, err error) {
 	subject, err := streams.LiveSubject(c.project, "rejected", c.agent)
 	if err != nil {
@@ -149,8 +148,8 @@ func (c *Client) Rejections(fn func(Rejected)) (stop func() error, err error) {
 	return sub.Unsubscribe, nil
 }
 
-// StartSession starts a session, which clears what it and the agent were held for
-// because of rejected observations; EndSession ends one.
+// StartSession starts a session. That ends the holds of the session and of the agent because of
+// rejected observations.
 func (c *Client) StartSession(ctx context.Context, session string) (uint64, error) {
 	return c.Publish(ctx, streams.KindSession, "", &streams.Session{Head: streams.Head{Session: session}, Phase: "start"})
 }

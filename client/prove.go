@@ -7,14 +7,13 @@ import (
 	"lazaret/streams"
 )
 
-// Prove asks for the proof that an entry of the project is in the audit log: by
-// the id of an event, or by a ledger sequence such as that of a Reply. The
-// reply's Proof is a C2SP tlog-proof. It shows nothing before it was checked with
-// the log's public key: chain.CheckProof does, and lazaret audit prove --check.
+// Prove asks for the proof that an entry of the project is in the audit log. The request names the
+// id of an event, or a ledger sequence such as Reply.Seq. The Proof in the reply is a C2SP
+// tlog-proof. It proves nothing until it is checked with the log's public key, by chain.CheckProof
+// or by lazaret audit prove --check.
 //
-// An entry is covered by a signed checkpoint within about a second; until then
-// the error's code is LZ501 or LZ502. Like every error of this package it is an
-// ErrHold, though nothing is held.
+// A signed checkpoint covers an entry after about a second. Until then the error code is LZ501 or
+// LZ502. Like every error of this package it matches ErrHold, although nothing is held.
 func (c *Client) Prove(ctx context.Context, r *streams.ProveRequest) (*streams.ProveReply, error) {
 	if err := r.Check(); err != nil {
 		return nil, &Error{Code: streams.CodeInvalid, Message: err.Error(), err: err}

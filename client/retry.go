@@ -9,26 +9,26 @@ import (
 	"lazaret/streams"
 )
 
-// Retry is how a call is tried again. What is sent again has the same id, so
-// that the pipeline counts it once and answers a proposal as it did before.
+// Retry says how a call is tried again. Every try sends the same id, so that the pipeline counts
+// the event once and gives a proposal the same answer.
 type Retry struct {
-	// Tries is how often an event is sent at most; below 2 it is sent once. Answers
-	// that a verdict is pending (LZ206) do not count: those go on as long as the
-	// call may last.
+	// Tries is the maximum number of tries. Values below 2 mean one try. Answers that a verdict is
+	// pending (LZ206) do not count; the call then goes on until its context ends.
 	Tries int
-	// First is the pause after the first try. It doubles, up to Most, and each
-	// pause is drawn from the upper half, so that many clients come back spread.
+	// First is the pause after the first try. The pause doubles after each try, up to Most. Each
+	// actual pause is random in the upper half of the value, so that many clients do not return at
+	// once.
 	First, Most time.Duration
-	// Each bounds one try, so that a lost answer leaves time for another; zero
-	// means the context's deadline alone.
+	// Each is the time limit of one try, so that a lost answer leaves time for another try. Zero
+	// means that only the context's deadline applies.
 	Each time.Duration
 }
 
-// DefaultRetry gives the front's own time-out (15 s) room to be heard.
+// DefaultRetry gives each try more time than the front's own time-out (15 s).
 var DefaultRetry = Retry{Tries: 4, First: 50 * time.Millisecond, Most: 2 * time.Second, Each: 16 * time.Second}
 
-// do calls f until it succeeds, fails for good, or the context ends; then the
-// last error that says something is returned.
+// do calls f until it succeeds, fails permanently, or ctx ends. It then returns the last
+// informative error.
 func (r Retry) do(ctx context.Context, f func(context.Context) error) error {
 	pause := r.First
 	for try := 1; ; try++ {
@@ -38,7 +38,7 @@ func (r Retry) do(ctx context.Context, f func(context.Context) error) error {
 			return err
 		}
 		if e.Code == streams.CodePending && r.Tries > 1 {
-			try-- // the policy takes its time; the call's own deadline ends this
+			try-- // pending verdicts do not count as tries
 		}
 		wait := pause
 		if wait > 1 {

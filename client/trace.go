@@ -10,9 +10,8 @@ import (
 
 type traceKey struct{}
 
-// WithTraceparent returns a context whose calls carry a W3C traceparent. It stands
-// in the entries of what they send, and their spans belong to its trace. One that is
-// not valid is left out.
+// WithTraceparent returns a context whose calls carry a W3C traceparent. The ledger entries of the
+// sent events record it, and their spans belong to its trace. An invalid traceparent is ignored.
 func WithTraceparent(ctx context.Context, traceparent string) context.Context {
 	return context.WithValue(ctx, traceKey{}, streams.Traceparent(traceparent))
 }

@@ -1,5 +1,5 @@
-// Package probes holds what the probes of `lazaret probe` hold fixed: the threat
-// model's scenarios and the policy under which corpora are played.
+// Package probes holds the fixed inputs of `lazaret probe`: the scenarios of the threat model and
+// the policy for corpora.
 package probes
 
 import (
@@ -16,17 +16,16 @@ var DetectionPolicy []byte
 //go:embed threats/*.yaml
 var threats embed.FS
 
-// Threats are the scenarios of `lazaret probe run`, a file each.
+// Threats returns the scenarios of `lazaret probe run`, one file each.
 func Threats() fs.FS {
 	sub, err := fs.Sub(threats, "threats")
 	if err != nil {
-		panic(err) // the name is a constant
+		panic(err) // cannot happen: the name is a constant
 	}
 	return sub
 }
 
-// Elsewhere lists the invariants that are no scenarios, with the tests that hold
-// them.
+// Elsewhere lists the invariants that have no scenario, with the tests that check them.
 //
 //go:embed elsewhere.yaml
 var Elsewhere []byte

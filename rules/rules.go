@@ -10,8 +10,8 @@ import (
 //go:embed groups.yaml common.yaml */*.yaml
 var files embed.FS
 
-// FS is the shipped rule set.
+// FS returns the shipped rule packs with their tests.
 func FS() fs.FS { return files }
 
-// Groups are the sentinel groups that the shipped policy requires.
+// Groups returns the sentinel groups that the shipped policy requires.
 func Groups() []string { return []string{"core"} }

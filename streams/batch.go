@@ -9,25 +9,25 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// BatchContentType is the content type of many events in one message. The message is a
-// CloudEvents JSON batch: an array of events in the JSON format. Each event has its id
-// and, as data, the body that a single message would have.
+// BatchContentType is the content type of a message with several events. Its body is a CloudEvents
+// JSON batch: an array of events in the JSON format. The data of each event is the body that a
+// message with this event alone would have.
 const BatchContentType = "application/cloudevents-batch+json"
 
-// HeaderContentType says what a message of the intake holds.
+// HeaderContentType is the header that gives the content type of an intake message.
 const HeaderContentType = "Content-Type"
 
-// MaxBatch bounds the events of a batch.
+// MaxBatch is the maximum number of events in a batch.
 const MaxBatch = 256
 
 // BatchEvent is one event of a batch.
 type BatchEvent struct {
 	ID   string
-	Data []byte // the body; the whole element if it is not an event
+	Data []byte // the event's body, or the whole element if the element is not an event
 	Bad  *RejectError
 }
 
-// IsBatch reports whether a message's headers say that it holds many events.
+// IsBatch reports whether a message with these headers is a batch of events.
 func IsBatch(h map[string][]string) bool {
 	for name, values := range h {
 		if strings.EqualFold(name, HeaderContentType) && len(values) > 0 {
@@ -38,8 +38,8 @@ func IsBatch(h map[string][]string) bool {
 	return false
 }
 
-// ParseBatch reads a batch. An element that is not an event is returned among the others
-// with its error. An error means that the whole message is not a batch.
+// ParseBatch reads a batch. Each element that is not a valid event is returned with Bad set.
+// ParseBatch returns an error if the message as a whole is not a batch of observations.
 func ParseBatch(kind Kind, body []byte) ([]BatchEvent, *RejectError) {
 	if kind != KindObs {
 		return nil, rejectf(CodeMalformed, "a batch may hold observations only: send %q events one by one",
@@ -86,7 +86,7 @@ func batchEvent(v []byte) BatchEvent {
 		if ValidID(e.ID) {
 			r.ID = e.ID
 		}
-		// The session that it names is held nevertheless.
+		// The session is recorded although the element is bad, so that it can be held as unseen.
 		if _, r.Session = peek(v); len(e.Data) > 0 {
 			_, r.Session = peek(e.Data)
 		}
@@ -113,7 +113,7 @@ func batchEvent(v []byte) BatchEvent {
 	return BatchEvent{ID: e.ID, Data: data}
 }
 
-// MarshalBatch writes events as one batch. Every event has its id set.
+// MarshalBatch writes events as one batch. Every event must have its id set.
 func MarshalBatch(events []Event) ([]byte, error) {
 	type cloudEvent struct {
 		SpecVersion string `json:"specversion"`

@@ -6,64 +6,62 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// Parent is something that a text derives from.
+// Parent is a belief or event that a text derives from.
 type Parent = beliefs.Parent
 
-// Tombstone is the memory of a value that was refused, as a later write meets
-// it.
+// Tombstone identifies an earlier refused value that a memory write repeats.
 type Tombstone struct {
-	Belief string    `json:"belief"` // that was refused
-	Event  string    `json:"event"`  // that wrote it
+	Belief string    `json:"belief"` // id of the refused belief
+	Event  string    `json:"event"`  // id of the event that wrote it
 	Agent  string    `json:"agent"`
 	Key    string    `json:"key,omitzero"`
-	Why    string    `json:"why"` // denied, quarantined, rejected
+	Why    string    `json:"why"` // why it was refused: denied, quarantined, rejected
 	At     time.Time `json:"at"`
-	// Exact is set where the two are the same once they are normalised or
-	// decoded; else they are Similarity alike, 0 to 1.
+	// Exact is set if the two texts are equal after normalization or decoding. Otherwise Similarity
+	// gives how similar they are, from 0 to 1.
 	Exact      bool    `json:"exact,omitzero"`
 	Similarity float64 `json:"similarity,omitzero"`
 }
 
-// RevisionsEntry is what changed of beliefs without an event that asks for it:
-// what the arbiter's verdict on a write led to, or the passing of time.
+// RevisionsEntry records changes of beliefs that no event asked for, for example because the
+// arbiter gave a verdict on a memory write or because time passed.
 type RevisionsEntry struct {
 	EntryHead
-	// Because is conflict, time, incident, restore or fallen.
+	// Because is the cause: conflict, time, incident, restore or fallen.
 	Because string `json:"because"`
-	// Aged is how many beliefs an entry because of time is about, those included
-	// that need no revision any more.
+	// Aged is the number of beliefs that an entry because of time covers, including those that no
+	// longer need a revision.
 	Aged      int                `json:"aged,omitzero"`
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
-	// Dependants are decisions and actions of the past that cite a belief which
-	// fell.
+	// Dependants are past decisions and actions that cite a belief which is no longer usable.
 	Dependants []beliefs.Dependant `json:"dependants,omitzero"`
-	// Rollback is set of the entries of a rollback: how far it has come.
+	// Rollback is the progress of a rollback. It is set in the entries that a rollback writes.
 	Rollback *Rollback `json:"rollback,omitzero"`
 }
 
-// Rollback is how far a rollback has come with an entry.
+// Rollback is the progress of a rollback after an entry.
 type Rollback struct {
 	Point string `json:"point"`
-	Index int    `json:"index"`         // of the entry, from 0
-	Last  bool   `json:"last,omitzero"` // with it the rollback is through
-	Next  string `json:"next"`          // belief behind which the next entry begins
+	Index int    `json:"index"`         // number of the entry within the rollback, from 0
+	Last  bool   `json:"last,omitzero"` // this is the rollback's last entry
+	Next  string `json:"next"`          // the next entry begins after this belief
 	// Named is set once all beliefs without a data subject are rolled back. The beliefs of
 	// the data subjects follow, one data subject after the other. Of is the data subject of
 	// Next.
 	Named bool   `json:"named,omitzero"`
 	Of    Person `json:"of,omitzero"`
-	// Counts so far. Back counts beliefs that are as they were at the restore point. Out
-	// counts later beliefs, which are hidden. Anew counts beliefs that are stated again
-	// under a new id, because a newer belief had replaced them, which is final. Left counts
-	// beliefs that stay stricter in some respect, because the transition tables or later
-	// findings do not let them go back.
+	// Back, Out, Anew and Left are totals so far. Back counts beliefs that are as they were at the
+	// restore point. Out counts later beliefs, which are hidden. Anew counts beliefs that are
+	// stated again under a new id, because a newer belief had superseded them and superseding is
+	// final. Left counts beliefs that stay stricter than they were, because the transition tables
+	// or later findings do not let them go back.
 	Back int `json:"back"`
 	Out  int `json:"out"`
 	Anew int `json:"anew"`
 	Left int `json:"left"`
 }
 
-// PointEntry is a restore point that somebody asked for.
+// PointEntry records a restore point that a signed order asked for.
 type PointEntry struct {
 	EntryHead
 	Point  string     `json:"point"`
@@ -76,42 +74,43 @@ type PointEntry struct {
 type RestoreEntry struct {
 	EntryHead
 	Point  string     `json:"point"`
-	Taken  time.Time  `json:"taken"` // when the point was
+	Taken  time.Time  `json:"taken"` // when the restore point was taken
 	Text   string     `json:"text,omitzero"`
 	Signed *Signature `json:"signed"`
-	// Before names the restore point that was taken before it.
+	// Before names the restore point that was taken just before the rollback.
 	Before string `json:"before,omitzero"`
 }
 
-// ConfirmationEntry is a signed word on a belief as it came in, and what it led
-// to. It is judged by what stands in the ledger before it.
+// ConfirmationEntry records a signed attestation of a belief and its result. The attestation is
+// judged by the ledger entries before it.
 type ConfirmationEntry struct {
 	EntryHead
 	Belief string `json:"belief"`
 	Note   string `json:"note"`          // clipped to MaxResolution
-	Size   int    `json:"size,omitzero"` // of the note, where it was clipped
-	// Decision and Signer are set once the signature was verified.
+	Size   int    `json:"size,omitzero"` // size of the note, if it was clipped
+	// Decision and Signer are set if the signature was verified.
 	Decision string `json:"decision,omitzero"`
 	Signer   string `json:"signer,omitzero"`
-	Key      string `json:"key,omitzero"` // the pinned key itself
-	// Check is the one that it failed, and Text why; then nothing changed.
+	Key      string `json:"key,omitzero"` // the pinned key that verified the signature
+	// Check names the check that the attestation failed, and Text gives the reason. If Check is
+	// set, nothing changed.
 	Check     string             `json:"check,omitzero"`
 	Text      string             `json:"text,omitzero"`
-	Nonce     string             `json:"nonce,omitzero"` // of a statement that counted
-	Until     time.Time          `json:"until,omitzero"` // of the nonce
+	Nonce     string             `json:"nonce,omitzero"` // nonce of an accepted attestation
+	Until     time.Time          `json:"until,omitzero"` // when the nonce expires
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
-	// Tombstone is set where the content must not be written again.
+	// Tombstone is set if the content must not be written again.
 	Tombstone bool `json:"tombstone,omitzero"`
 }
 
-// Channels of memory writes that have stricter defaults than others.
+// Channels of memory writes that have stricter defaults than ordinary writes.
 const (
-	ChannelCompaction = "compaction" // what a compaction leaves of a context
-	ChannelSkill      = "skill"      // a procedure that is to be carried out again
-	ChannelImport     = "import"     // what another store held
+	ChannelCompaction = "compaction" // the summary that a compaction makes of a context
+	ChannelSkill      = "skill"      // a procedure that the agent will carry out again
+	ChannelImport     = "import"     // content of another store
 )
 
-// The scopes that a memory write may name.
+// The scopes of a memory write.
 const (
 	ScopeProject = "project"
 	ScopeUser    = "user"
@@ -129,17 +128,16 @@ func (m *Memory) Namespace() beliefs.Namespace {
 	return beliefs.Namespace{User: m.User}
 }
 
-// Namespace is where in its project an event happens: what may be served to it
-// is what this sees.
+// Namespace returns the part of its project in which an event happens. Only beliefs that are
+// visible there may be served to it.
 func (h *EntryHead) Namespace() beliefs.Namespace {
 	return beliefs.Namespace{User: h.User, Session: h.Session}
 }
 
-// MaxTTL bounds the time to live that a write may ask for, in seconds.
+// MaxTTL is the longest time to live that a memory write may ask for, in seconds.
 const MaxTTL = 100 * 366 * 24 * 3600
 
-// checkStatement checks where a memory write is to hold, how long, and what it
-// states.
+// checkStatement checks the scope, time to live and triples of a memory write.
 func checkStatement(h *Head, m *Memory) error {
 	switch m.Scope {
 	case "", ScopeProject:

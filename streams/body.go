@@ -12,9 +12,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Bodies of ledger entries. Each is complete: a reader that starts at any
-// entry learns from it, and from what came before it in the ledger, all that a
-// stage may decide on.
+// Bodies of ledger entries. Each is complete: a stage decides on an entry from its body and from
+// earlier ledger entries alone.
 
 // EntryHead has the fields that the bodies of all ingest entries have in common.
 type EntryHead struct {
@@ -26,25 +25,25 @@ type EntryHead struct {
 	// writes about beliefs without an event names the data subject of the beliefs. Such an
 	// entry never concerns two data subjects.
 	DataSubject string `json:"data_subject,omitzero"`
-	// Time is the event's time: the intake stream's stamp, never earlier than
-	// the event before it in the partition, or virtual time in synthetic
-	// projects.
+	// Time is the event's time. It is the time stamp of the intake stream, or virtual time in
+	// synthetic projects. It never runs backwards within a partition.
 	Time   time.Time `json:"time"`
 	Intake uint64    `json:"intake"` // sequence in LZ_INTAKE
-	// Print and Print2 tell a repeat of the event from another one under its id.
+	// Print and Print2 are hashes of the event. They tell a repeat of the event from a different
+	// event with the same id.
 	Print  uint64 `json:"print,omitzero"`
 	Print2 uint64 `json:"print2,omitzero"`
 	// Trace is the traceparent that the event was sent with.
 	Trace string `json:"traceparent,omitzero"`
-	// Reuses is the id that the event was sent under, where another event had it
-	// before; ID is ingest's then.
+	// Reuses is the id that the event was sent with, if an earlier event had the same id. ID is
+	// then an id that ingest made.
 	Reuses string `json:"reuses,omitzero"`
 }
 
-// Common returns the head itself.
+// Common returns h itself. Every body that embeds EntryHead gets this method.
 func (h *EntryHead) Common() *EntryHead { return h }
 
-// Sent is the id that the event was sent under.
+// Sent returns the id that the event was sent with.
 func (h *EntryHead) Sent() string { return cmp.Or(h.Reuses, h.ID) }
 
 // BeliefRef is a belief as it stood when an entry was written.
@@ -67,14 +66,14 @@ type ObservationEntry struct {
 	Args   jsontext.Value `json:"args,omitzero"`
 	Blocks []BlockEntry   `json:"blocks,omitzero"`
 	Claims []ClaimEntry   `json:"claims,omitzero"`
-	// UserNamed says that the user's words in the session name where it came from.
+	// UserNamed is set if the user named the source of the observation in the session.
 	UserNamed bool `json:"user_named,omitzero"`
-	// Revisions are the beliefs that it corroborates or contradicts.
+	// Revisions are changes of beliefs that the observation corroborates or contradicts.
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 }
 
-// MemoryEntry is the body of a memory write: a candidate, hidden until the
-// arbiter's verdict.
+// MemoryEntry is the body of a memory write. The new belief is a candidate and stays hidden until
+// the arbiter's verdict.
 type MemoryEntry struct {
 	EntryHead
 	Origin      beliefs.Origin `json:"origin"`             // who wrote it
@@ -93,20 +92,21 @@ type MemoryEntry struct {
 	Belief      BeliefRef      `json:"belief"`
 	Repeats     uint64         `json:"repeats,omitzero"`
 	FirstSeen   time.Time      `json:"first_seen,omitzero"` // identical content, any key
-	// KeyHolder is who wrote the value that this write would replace.
+	// KeyHolder is the origin of the value that this write would replace.
 	KeyHolder beliefs.Origin `json:"key_holder,omitzero"`
 	Unseen    bool           `json:"unseen,omitzero"`
-	// UnseenBy is the first rejected observation that the session is held for.
+	// UnseenBy is the first rejected observation because of which the session is held.
 	UnseenBy *Unseen `json:"unseen_by,omitzero"`
 	Restored bool    `json:"restored,omitzero"`
-	// Parents are what it derives from: those that it declares, then those that
-	// were found by what it shares with them.
+	// Parents are the texts that the memory derives from: first those that the write declares, then
+	// those that ingest found because they share text or carriers with it.
 	Parents []Parent         `json:"parents,omitzero"`
 	Triples []beliefs.Triple `json:"triples,omitzero"`
-	// Stale and Expires are when it ceases to be fresh, and to be served.
+	// Stale and Expires are the times after which the memory is no longer fresh and no longer
+	// served.
 	Stale   time.Time `json:"stale,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
-	// StagedFor says why it is staged.
+	// StagedFor says why the write is staged.
 	StagedFor string `json:"staged_for,omitzero"`
 	// Tombstone is the refused value that it repeats.
 	Tombstone *Tombstone `json:"tombstone,omitzero"`
@@ -118,46 +118,44 @@ type MemoryEntry struct {
 type RecallItem struct {
 	BeliefRef
 	Content string `json:"content"`
-	// Score is how well it fits the query, 0 to 1: of a recall the share of the
-	// best BM25 score that any text could have, of the gate the other store's
-	// own. -1 says that there is none.
+	// Score is how well the belief matches the query, from 0 to 1. For a recall it is the share of
+	// the best possible BM25 score. For the gate it is the other store's score. -1 means no score.
 	Score float64 `json:"score"`
-	// Reason is why it is context only: the code of the context policy.
+	// Reason is the policy code that makes the item context only.
 	Reason string `json:"reason,omitzero"`
-	// Partial is set where only a part of the content is served, from the
-	// request's offset on. Size is that of the whole content, in bytes, and Digest
-	// its digest where it is a memory's.
+	// Partial is set if only a part of the content is served, beginning at the request's offset.
+	// Size is the size of the whole content in bytes. Digest is the digest of the whole content, if
+	// the item is a memory.
 	Partial bool   `json:"partial,omitzero"`
 	Size    int    `json:"size,omitzero"`
 	Digest  string `json:"digest,omitzero"`
-	// Unknown is set of content that nobody observed or remembered here.
+	// Unknown is set for content that was never observed or remembered in this project.
 	Unknown bool `json:"unknown,omitzero"`
-	// Effects says in an answer what was done to Content: mask, annotate,
-	// spotlight. The ledger keeps it as it was remembered.
+	// Effects lists what was done to Content in an answer: mask, annotate, spotlight. Content in
+	// the ledger is unchanged.
 	Effects []string `json:"effects,omitzero"`
 }
 
-// Refusal is a belief that a recall found and did not admit, and why.
+// Refusal is a belief that a recall found but did not admit, with the reason.
 type Refusal struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason"`
 	Text   string `json:"text,omitzero"`
 }
 
-// RecallEntry is the body of a recall: what was asked, and what the context
-// policy made of it.
+// RecallEntry is the body of a recall: the question and the context policy's answer.
 type RecallEntry struct {
 	EntryHead
 	Query     string       `json:"query,omitzero"`
 	Key       string       `json:"key,omitzero"`
 	Filter    RecallFilter `json:"filter,omitzero"`
-	Gate      int          `json:"gate,omitzero"` // how many candidates another store brought
+	Gate      int          `json:"gate,omitzero"` // number of candidates from another store
 	Purpose   string       `json:"purpose,omitzero"`
 	Limit     int          `json:"limit"`
-	Offset    int          `json:"offset,omitzero"` // where in each content the served part begins, in bytes
+	Offset    int          `json:"offset,omitzero"` // byte at which the served part of each content begins
 	Spotlight bool         `json:"spotlight,omitzero"`
-	// Privileged is set in a disclosure: everything that fits is admitted,
-	// whatever stands against it, to be looked at.
+	// Privileged is set in a disclosure. All matching beliefs are admitted for inspection,
+	// including those that are blocked.
 	Privileged     bool         `json:"privileged,omitzero"`
 	Admitted       []RecallItem `json:"admitted,omitzero"`
 	ContextOnly    []RecallItem `json:"context_only,omitzero"`
@@ -167,20 +165,20 @@ type RecallEntry struct {
 	// than the limit. Once context_only is full, content that was only read is not judged
 	// any more and counts there.
 	Omitted map[string]int `json:"omitted,omitzero"`
-	// More is set where something was cut or omitted because the entry has no
-	// room for it. With a smaller limit each text has more room.
+	// More is set if texts were cut or items omitted because the entry was full. A smaller limit
+	// leaves more room for each text.
 	More     bool    `json:"more,omitzero"`
 	Unseen   bool    `json:"unseen,omitzero"`
 	UnseenBy *Unseen `json:"unseen_by,omitzero"`
 	Restored bool    `json:"restored,omitzero"`
 }
 
-// DisclosureEntry is a privileged recall by somebody with a key that may, and
-// what it showed. It is for people and enters no context. With Look set it is a
-// privileged look instead, which nobody signed.
+// DisclosureEntry is the body of a privileged recall that an authorized key signed, and its result.
+// The result is for people and enters no context. If Look is set, the entry is an unsigned
+// privileged look instead.
 type DisclosureEntry struct {
 	RecallEntry
-	Text   string     `json:"text"` // why it was asked for
+	Text   string     `json:"text"` // the signer's reason
 	Signed *Signature `json:"signed"`
 	Look   *Look      `json:"look,omitzero"`
 }
@@ -198,38 +196,36 @@ type SessionEntry struct {
 	EntryHead
 	Phase  string `json:"phase"`
 	Prompt string `json:"prompt,omitzero"`
-	// Point names the restore point that was taken before it.
+	// Point names the restore point that was taken before the session started.
 	Point string `json:"point,omitzero"`
 }
 
-// DecisionEntry is the body of a decision, with the cited beliefs as they
-// stood.
+// DecisionEntry is the body of a decision, with the cited beliefs as they were then.
 type DecisionEntry struct {
 	EntryHead
 	Summary string      `json:"summary,omitzero"`
 	Beliefs []BeliefRef `json:"beliefs,omitzero"`
-	// CitesNone is the agent's word that it rests on nothing that is believed.
+	// CitesNone is the agent's statement that the decision depends on no belief.
 	CitesNone bool `json:"cites_none,omitzero"`
-	// Uncited says what is wrong with what it cites, where the policy wants that
-	// said.
+	// Uncited describes what is wrong with the citations, if the policy requires correct ones.
 	Uncited string `json:"uncited,omitzero"`
 }
 
-// Unseen is an observation that was rejected, so that no sentinel has judged what the
-// agent may have been shown.
+// Unseen is a rejected observation. The agent may have been shown its content although no sentinel
+// judged it.
 type Unseen struct {
-	ID     string         `json:"id,omitzero"` // as it was sent, as far as it could be read
+	ID     string         `json:"id,omitzero"` // the id as sent, if it could be read
 	Origin beliefs.Origin `json:"origin,omitzero"`
 	Intake uint64         `json:"intake"`
 	Code   Code           `json:"code"`
 	Reason string         `json:"reason"` // clipped
-	// Scope is what is held for it: UnseenSession or UnseenAgent. Entries of earlier
-	// versions do not say.
+	// Scope is what is held because of it: UnseenSession or UnseenAgent. Entries of earlier
+	// versions leave it empty.
 	Scope string `json:"scope,omitzero"`
 }
 
-// The scopes of Unseen: the session that a rejected observation names, or all sessions
-// of its agent, where it names none that can be read.
+// The values of Unseen.Scope. The session is held if the rejected observation names one that can be
+// read. Otherwise all sessions of the agent are held.
 const (
 	UnseenSession = "session"
 	UnseenAgent   = "agent"
@@ -240,42 +236,42 @@ type ActionEntry struct {
 	EntryHead
 	beliefs.Action
 	Args     jsontext.Value `json:"args,omitzero"`
-	Text     string         `json:"text,omitzero"` // the arguments' strings, one a line
+	Text     string         `json:"text,omitzero"` // the strings of the arguments, one per line
 	Features text.Features  `json:"features,omitzero"`
 	Beliefs  []BeliefRef    `json:"beliefs,omitzero"` // cited by it or by its decision
-	Matched  string         `json:"matched,omitzero"` // policy entry that gave the level; empty: none
+	Matched  string         `json:"matched,omitzero"` // policy entry that set the level; empty if none matched
 	Host     *Verdict       `json:"host_verdict,omitzero"`
-	Replaces string         `json:"replaces,omitzero"`  // id of a held proposal that this is an edit of
-	Unseen   bool           `json:"unseen,omitzero"`    // the session holds a rejected observation
-	UnseenBy *Unseen        `json:"unseen_by,omitzero"` // the first of them
-	Restored bool           `json:"restored,omitzero"`  // names an intake sequence from the future
-	// Annotations are the hints of the tool's catalogue entries that raise it.
+	Replaces string         `json:"replaces,omitzero"`  // id of a held proposal that this one edits
+	Unseen   bool           `json:"unseen,omitzero"`    // the session has a rejected observation
+	UnseenBy *Unseen        `json:"unseen_by,omitzero"` // the first rejected observation
+	Restored bool           `json:"restored,omitzero"`  // After is beyond the intake, which was restored
+	// Annotations are the catalogue's hints on the tool that raise the action's level.
 	Annotations jsontext.Value `json:"annotations,omitzero"`
-	// Intent is how it relates to what the user asked for in the session; nil where
-	// it does not.
+	// Intent relates the action to what the user asked for in the session. It is nil if there is no
+	// relation.
 	Intent *intent.Relation `json:"intent,omitzero"`
-	// Repeats is the id of an earlier proposal of the same call by the agent in which no rule
-	// found fault, in a session whose user had used nearly the same words.
+	// Repeats is the id of an earlier proposal of the same call by the agent. No rule had a finding
+	// on that proposal, and the user of its session had used nearly the same words.
 	Repeats string `json:"repeats,omitzero"`
-	// Catalogue is what the action says of where its tool is from, and Accepted the
-	// level that a person signed for the tool with that catalogue.
+	// Catalogue is where the host took the tool from, as the action states it. Accepted is the
+	// level that a person signed for the tool in that catalogue.
 	Catalogue string         `json:"catalogue,omitzero"`
 	Accepted  *beliefs.Level `json:"accepted,omitzero"`
-	// Shown is what the session was shown before; nil where the user said nothing in it.
+	// Shown summarizes what the session was shown before. It is nil if the user said nothing in the
+	// session.
 	Shown *Shown `json:"shown,omitzero"`
 }
 
-// Shown is what an agent was shown in a session, as far as it bears on whose will
-// an action is.
+// Shown summarizes what an agent was shown in a session, as far as it matters for whether the user
+// wants an action.
 type Shown struct {
-	Foreign int  `json:"foreign,omitzero"` // texts that came from neither the user nor the operator
-	Order   int  `json:"order,omitzero"`   // text.CommandScore of the one that reads most like an order
-	Unread  bool `json:"unread,omitzero"`  // one of them could not be read whole: an image, hidden or cut text
-	// Leans is set where an address or account in the arguments came from foreign
-	// content of the project, in any session, and never from the user.
+	Foreign int  `json:"foreign,omitzero"` // number of texts that came from neither the user nor the operator
+	Order   int  `json:"order,omitzero"`   // highest text.CommandScore of these texts
+	Unread  bool `json:"unread,omitzero"`  // one of these texts could not be read completely
+	// Leans is set if an address or account in the arguments came from foreign content of the
+	// project, in any session, and never from the user.
 	Leans bool `json:"leans,omitzero"`
-	// Marked is set where the arguments have words of a memory that is marked above
-	// internal.
+	// Marked is set if the arguments repeat words of a memory whose sensitivity is above internal.
 	Marked bool `json:"marked,omitzero"`
 }
 
@@ -285,29 +281,28 @@ type OutcomeEntry struct {
 	beliefs.Outcome
 	Content  string        `json:"content,omitzero"`
 	Features text.Features `json:"features,omitzero"`
-	// Sources are those that an answer named, and Grounding how far they support
-	// it, 0 to 1; nil when it named none.
+	// Sources are the sources that an answer names. Grounding is how far they support the answer,
+	// from 0 to 1. It is nil if the answer names no source.
 	Sources   []string `json:"sources,omitzero"`
 	Grounding *float64 `json:"grounding,omitzero"`
-	Missing   []string `json:"missing,omitzero"` // sources that nobody knows, or no longer
-	Unread    []string `json:"unread,omitzero"`  // beyond the bounds, as a whole or in part
+	Missing   []string `json:"missing,omitzero"` // sources that are unknown or were removed
+	Unread    []string `json:"unread,omitzero"`  // sources that were too large to compare completely
 }
 
-// The bounds of one chunk of a re-audit.
+// Limits of one chunk of a re-audit.
 const (
 	MaxAudited      = 256
-	MaxAuditedBytes = 256 << 10 // of the beliefs before the last, as they are encoded
+	MaxAuditedBytes = 256 << 10 // encoded size of all beliefs before the last
 )
 
-// BeliefsEntry is a chunk of a re-audit: live beliefs of one project, to be
-// judged by the rules that are in force at this entry. It is no proposal.
+// BeliefsEntry is a chunk of a re-audit: live beliefs of one project that the rules in force at
+// this entry judge again. It is not a proposal.
 type BeliefsEntry struct {
 	EntryHead
-	// Run names what started the re-audit: "rules " and a digest, or "schedule "
-	// and a time.
+	// Run identifies the re-audit by its cause: "rules " and a digest, or "schedule " and a time.
 	Run   string `json:"run"`
-	Index int    `json:"index"`         // of the chunk, from 0, over all projects of the partition
-	Last  bool   `json:"last,omitzero"` // with it the partition is through
+	Index int    `json:"index"`         // number of the chunk, from 0, over all projects of the partition
+	Last  bool   `json:"last,omitzero"` // this is the partition's last chunk
 	// Next is the project and the belief after which the next chunk begins.
 	Next [2]string `json:"next"`
 	// Named is set once all beliefs without a data subject are audited. The beliefs of the
@@ -317,7 +312,7 @@ type BeliefsEntry struct {
 	Beliefs []AuditedBelief `json:"beliefs,omitzero"`
 }
 
-// AuditedBelief is a belief as it stands when it is judged again.
+// AuditedBelief is a belief as it is at the time of a re-audit.
 type AuditedBelief struct {
 	BeliefRef
 	Agent     string         `json:"agent,omitzero"`
@@ -325,12 +320,12 @@ type AuditedBelief struct {
 	Tool      string         `json:"tool,omitzero"`
 	Category  string         `json:"category,omitzero"`
 	Channel   string         `json:"channel,omitzero"`
-	Writer    beliefs.Origin `json:"writer,omitzero"` // of a memory
+	Writer    beliefs.Origin `json:"writer,omitzero"` // origin of the write, if the belief is a memory
 	Inherited beliefs.Origin `json:"inherited,omitzero"`
 	Content   string         `json:"content"`
 	Features  text.Features  `json:"features,omitzero"`
-	// Partial is set when the text is not all there is: of what was read long
-	// ago only its beginning is kept.
+	// Partial is set if Content is not the whole text. Only the beginning of texts that were read
+	// long ago is kept.
 	Partial bool `json:"partial,omitzero"`
 }
 
@@ -343,11 +338,11 @@ type RejectedEntry struct {
 	Origin  beliefs.Origin `json:"origin,omitzero"`
 	Code    Code           `json:"code"`
 	Reason  string         `json:"reason"`
-	Unseen  bool           `json:"unseen"`           // its session now counts as unseen
+	Unseen  bool           `json:"unseen"`           // the session is now unseen
 	Raw     []byte         `json:"raw,omitzero"`     // base64
-	Headers string         `json:"headers,omitzero"` // the message's headers, a line each
-	// Size is that of the message's data, in bytes, where Raw is only its
-	// beginning; Digest is that of all of it.
+	Headers string         `json:"headers,omitzero"` // the message's headers, one per line
+	// Size is the size of the message's data in bytes, and Digest the digest of all of it. They are
+	// set if Raw is only the beginning of the data.
 	Size   int    `json:"size,omitzero"`
 	Digest string `json:"digest,omitzero"`
 }
@@ -356,13 +351,13 @@ type RejectedEntry struct {
 type RepeatEntry struct {
 	EntryHead
 	Kind  Kind   `json:"event_kind"`
-	First uint64 `json:"first"` // intake sequence of the first
-	// Differs is set when the repeat does not say what the first said. Earlier
-	// versions wrote it; such an event is now one of its own, see Reuses.
+	First uint64 `json:"first"` // intake sequence of the first event
+	// Differs is set in entries of earlier versions if the repeat differed from the first event.
+	// Such an event is now an event of its own, see EntryHead.Reuses.
 	Differs bool `json:"differs,omitzero"`
 }
 
-// AlertSubject is what an alert names.
+// AlertSubject is the object that an alert is about.
 type AlertSubject struct {
 	Kind string `json:"kind"` // action, belief, decision, session, source, memory, observation
 	ID   string `json:"id"`
@@ -382,49 +377,49 @@ type Alert struct {
 	Message    string         `json:"message"`
 	Events     []string       `json:"observed_event_ids,omitzero"`
 	Detail     map[string]any `json:"detail,omitzero"`
-	Effect     string         `json:"effect"` // alert, hold, deny, restrict, quarantine, mask, annotate, spotlight
+	Effect     string         `json:"effect"` // alert, hold, deny, restrict, quarantine, mask, annotate or spotlight
 	Mode       string         `json:"mode"`   // enforce or shadow
-	// Exception names the exception that takes the effect away.
+	// Exception names the rule exception that cancels the effect.
 	Exception string `json:"exception,omitzero"`
-	// Path leads from a proposal to what the finding rests on.
+	// Path leads from a proposal to the content that caused the finding.
 	Path  []string  `json:"path,omitzero"`
-	Error string    `json:"error,omitzero"` // the rule failed and its on_error applied
-	Count uint64    `json:"count"`          // how often so far, folded into one
+	Error string    `json:"error,omitzero"` // set if the rule failed and its on_error effect applied
+	Count uint64    `json:"count"`          // occurrences so far that this alert stands for
 	Time  time.Time `json:"time"`
 }
 
-// AlertsEntry is the body of a sentinel's findings on an entry that is no
-// proposal. Src names that entry.
+// AlertsEntry is the body of a sentinel's findings on an entry that is not a proposal. The entry's
+// Src is the position of the entry that was judged.
 type AlertsEntry struct {
 	Group  string  `json:"group"`
 	Digest string  `json:"digest"` // of the rule set
 	Alerts []Alert `json:"alerts"`
-	// Answers is set in the arbiter's alerts about a resolution: its id, and Intake
-	// to its sequence in the intake.
+	// Answers and Intake are set in the arbiter's alerts about a resolution. Answers is the
+	// resolution's id and Intake its sequence in the intake.
 	Answers string `json:"answers,omitzero"`
 	Intake  uint64 `json:"intake,omitzero"`
 }
 
-// AssessmentEntry is a group's one answer to a proposal. Src names the
-// proposal's entry.
+// AssessmentEntry is the one answer of a sentinel group to a proposal. The entry's Src is the
+// position of the proposal's entry.
 type AssessmentEntry struct {
 	Group   string  `json:"group"`
 	Digest  string  `json:"digest"`
 	Verdict Verdict `json:"verdict"`
 	Alerts  []Alert `json:"alerts,omitzero"`
-	// Rests are the untrusted contents that the group found an action's
-	// arguments to lean on, whether it objects or not.
+	// Rests is the untrusted content that the action's arguments depend on according to the group.
+	// It is set whether the group objects or not.
 	Rests []Rest `json:"rests,omitzero"`
 }
 
-// Rest is untrusted content that an action leans on by evidence: it was the
-// first to name a value of the arguments, or it asks for what the action does.
+// Rest is untrusted content that an action depends on. The content was the first to name a value of
+// the arguments, or it asks for what the action does.
 type Rest struct {
-	Agent       string `json:"agent,omitzero"` // who brought it in
-	Observation string `json:"observation"`    // event that brought it in
+	Agent       string `json:"agent,omitzero"` // agent that observed it
+	Observation string `json:"observation"`    // event that observed it
 	Belief      string `json:"belief,omitzero"`
 	Source      string `json:"source,omitzero"`
-	By          string `json:"by,omitzero"` // email, host, phrase and the like, or instruction
+	By          string `json:"by,omitzero"` // kind of the value (email, host, phrase, …), or instruction
 	Value       string `json:"value,omitzero"`
 }
 
@@ -437,39 +432,37 @@ type Reason struct {
 	Digest  string  `json:"digest,omitzero"`
 	Group   string  `json:"group,omitzero"`
 	Alert   string  `json:"alert,omitzero"`
-	// Path leads from the action to what it rests on: action, belief,
-	// observation, source.
+	// Path leads from the action to the content it depends on: action, belief, observation, source.
 	Path []string `json:"path,omitzero"`
-	// Entry is the ledger sequence of the finding, when it is older than the
-	// proposal.
+	// Entry is the ledger sequence of the finding, if it is older than the proposal.
 	Entry uint64 `json:"entry,omitzero"`
 }
 
-// HoldRef is a hold that a verdict opened.
+// HoldRef refers to a hold that a verdict opened.
 type HoldRef struct {
 	ID       string    `json:"id"`
 	Revision string    `json:"revision"`
 	Expires  time.Time `json:"expires"`
 }
 
-// TextEffect is what is done to a recalled text before it is handed out.
+// TextEffect is a change to a recalled text before it is returned.
 type TextEffect struct {
-	Belief  string   `json:"belief,omitzero"` // empty: every entry of the answer
-	Effects []string `json:"effects"`         // in the order in which they are applied
-	Note    string   `json:"note,omitzero"`   // what annotate puts before the text
-	Rules   []string `json:"rules,omitzero"`  // that asked for it, the first few by name
+	Belief  string   `json:"belief,omitzero"` // empty: every item of the answer
+	Effects []string `json:"effects"`         // in the order of application
+	Note    string   `json:"note,omitzero"`   // text that annotate puts before the content
+	Rules   []string `json:"rules,omitzero"`  // names of the first few rules that asked for it
 }
 
 // VerdictEntry is the arbiter's answer to a proposal.
 type VerdictEntry struct {
 	Proposal uint64 `json:"proposal"` // ledger sequence
-	// Intake is the intake message that is answered: the proposal, a repeat of it
-	// or the resolution of its hold. Also are the repeats that came before.
+	// Intake is the sequence of the intake message that is answered: the proposal, a repeat of it,
+	// or the resolution of its hold. Also lists the repeats that came before it.
 	Intake   uint64     `json:"intake,omitzero"`
 	Also     []uint64   `json:"also,omitzero"`
 	Type     Type       `json:"type"`
 	ID       string     `json:"id"`
-	Reuses   string     `json:"reuses,omitzero"` // the id that it was sent under, where another event had it before
+	Reuses   string     `json:"reuses,omitzero"` // id that the proposal was sent with, if an earlier event had it
 	Agent    string     `json:"agent"`
 	Session  string     `json:"session,omitzero"`
 	Tool     string     `json:"tool,omitzero"`
@@ -480,54 +473,53 @@ type VerdictEntry struct {
 	Policy   string     `json:"policy"` // digest
 	Rules    string     `json:"rules"`  // digest
 	Level    string     `json:"level,omitzero"`
-	Class    string     `json:"class,omitzero"`    // of an action: the policy entry that gave the level
-	Degraded []string   `json:"degraded,omitzero"` // what was missing
-	Learn    bool       `json:"learn,omitzero"`    // recorded, not enforced
-	Would    *Verdict   `json:"would,omitzero"`    // in learn mode: what it would have been
-	Belief   *BeliefRef `json:"belief,omitzero"`   // memory writes: as the verdict left it
-	// Texts are the effects on what a recall hands out. In learn mode they are
-	// recorded and not applied.
+	Class    string     `json:"class,omitzero"`    // for an action: the policy entry that set the level
+	Degraded []string   `json:"degraded,omitzero"` // sentinel groups that were silent
+	Learn    bool       `json:"learn,omitzero"`    // the verdict is recorded, not enforced
+	Would    *Verdict   `json:"would,omitzero"`    // in learn mode: the verdict that would have been enforced
+	Belief   *BeliefRef `json:"belief,omitzero"`   // for a memory write: the belief after the verdict
+	// Texts are the effects on the texts that a recall returns. In learn mode they are recorded but
+	// not applied.
 	Texts []TextEffect `json:"texts,omitzero"`
-	// Withheld are beliefs that a recall found and that are not what the ledger
-	// says of them. They are in no answer, also in learn mode.
+	// Withheld are beliefs that a recall found but whose content does not match the ledger. They
+	// are in no answer, not even in learn mode.
 	Withheld []Refusal `json:"withheld,omitzero"`
 	Digest   string    `json:"digest,omitzero"` // SHA-256 over the action's JCS
-	Again    bool      `json:"again,omitzero"`  // answers a proposal that was sent again
-	Late     bool      `json:"late,omitzero"`   // tightened after it was given
-	// Alert is raised when a finding came too late to stop anything, and when
-	// something was withheld.
+	Again    bool      `json:"again,omitzero"`  // answers a repeated proposal
+	Late     bool      `json:"late,omitzero"`   // tightens a verdict that was already given
+	// Alert is raised if a finding came too late to stop anything, or if beliefs were withheld.
 	Alert *Alert    `json:"alert,omitzero"`
 	Time  time.Time `json:"time"` // ledger time of the deciding input
 	// Resolved is set once a person has resolved the hold.
 	Resolved *Resolved `json:"resolved,omitzero"`
-	// Replaces is the hold that the proposal cancelled as its edit.
+	// Replaces is the hold that was cancelled because this proposal edits its action.
 	Replaces string `json:"replaces,omitzero"`
-	// Answers is the id of the resolution that this entry is the outcome of.
+	// Answers is the id of the resolution that caused this entry.
 	Answers string `json:"answers,omitzero"`
-	// Confidence is what the agent said of the action, 0 to 1.
+	// Confidence is the agent's stated confidence in the action, from 0 to 1.
 	Confidence *float64 `json:"confidence,omitzero"`
 }
 
-// CalibrationEntry is how an agent's confidence stood to the outcomes of its
-// actions of one class, as of the entry's input.
+// CalibrationEntry compares an agent's stated confidence with the outcomes of its actions of one
+// class, as of the entry's input.
 type CalibrationEntry struct {
 	Agent string    `json:"agent"`
-	Class string    `json:"class"` // policy entry that gave the actions' level
-	Total uint64    `json:"total"` // outcomes so far; the report is of the latest
+	Class string    `json:"class"` // policy entry that set the actions' level
+	Total uint64    `json:"total"` // outcomes so far; the report covers the latest of them
 	Was   bool      `json:"was_over_confident,omitzero"`
 	Time  time.Time `json:"time"`
-	Alert *Alert    `json:"alert,omitzero"` // raised when the class became over-confident
+	Alert *Alert    `json:"alert,omitzero"` // raised if the agent became over-confident in this class
 	calibration.Report
 }
 
-// DueEntry says that a timer of the arbiter passed.
+// DueEntry records that a timer of the arbiter expired.
 type DueEntry struct {
 	Until    time.Time `json:"until"`
-	Proposal uint64    `json:"proposal,omitzero"` // a deadline
-	Hold     string    `json:"hold,omitzero"`     // an expiry
-	Reaudit  bool      `json:"reaudit,omitzero"`  // the live beliefs are to be judged again
-	// Recheck is something with a new finding: the next open hold that depends on it, in
-	// the order of their ids after After, is checked again.
+	Proposal uint64    `json:"proposal,omitzero"` // proposal whose deadline passed
+	Hold     string    `json:"hold,omitzero"`     // hold that expires
+	Reaudit  bool      `json:"reaudit,omitzero"`  // a scheduled re-audit is due
+	// Recheck is a belief or source with a new finding. The next open hold that depends on it is
+	// checked again. Holds are taken in the order of their ids, beginning after After.
 	Recheck string `json:"recheck,omitzero"`
 	After   string `json:"after,omitzero"`
 }
@@ -540,31 +532,30 @@ type HoldStateEntry struct {
 	State    string    `json:"state"` // expired, approved, rejected, cancelled
 	Reason   Reason    `json:"reason"`
 	Time     time.Time `json:"time"`
-	ID       string    `json:"id,omitzero"` // of the proposal, as the agent named it
-	// Resolved is set where a person decided.
+	ID       string    `json:"id,omitzero"` // the proposal's id, as the agent sent it
+	// Resolved is set if a person decided.
 	Resolved *Resolved `json:"resolved,omitzero"`
 }
 
-// Resolved says who resolved a hold, and how.
+// Resolved records who resolved a hold, and how.
 type Resolved struct {
 	Hold     string    `json:"hold"`
-	Revision string    `json:"revision"` // as the signer saw it
+	Revision string    `json:"revision"` // the hold's revision that the signer saw
 	State    string    `json:"state"`    // approved, rejected
-	By       string    `json:"by"`       // name of the key
-	Key      string    `json:"key"`      // the pinned key itself
+	By       string    `json:"by"`       // name of the signing key
+	Key      string    `json:"key"`      // the pinned key that verified the signature
 	Reason   string    `json:"reason,omitzero"`
 	Entry    uint64    `json:"entry"` // ledger sequence of the signed resolution
 	Time     time.Time `json:"time"`
-	// Accepted is what was signed of a catalogue of tools.
+	// Accepted is the tool catalogue that the signer accepted.
 	Accepted *AcceptedTools `json:"accepted,omitzero"`
 }
 
-// AcceptedTools is a catalogue of tools that a person accepted, with the levels that
-// they signed for.
+// AcceptedTools is a tool catalogue that a person accepted, with the signed level of each tool.
 type AcceptedTools struct {
 	Server    string                   `json:"server"`
 	Catalogue string                   `json:"catalogue"` // ApproveToolsArgs.Binding
-	Levels    map[string]beliefs.Level `json:"levels"`    // by tool
+	Levels    map[string]beliefs.Level `json:"levels"`    // by tool name
 }
 
 // The states of a hold.
@@ -572,20 +563,19 @@ const (
 	HoldOpen      = "open"
 	HoldApproved  = "approved"
 	HoldRejected  = "rejected"
-	HoldExpired   = "expired"   // nobody decided: not denied
-	HoldCancelled = "cancelled" // withdrawn by the agent, or edited
-	HoldDenied    = "denied"    // tightened while it waited
+	HoldExpired   = "expired"   // nobody decided in time; the action is not denied
+	HoldCancelled = "cancelled" // withdrawn or edited by the agent
+	HoldDenied    = "denied"    // a later finding denied the action
 )
 
-// ResolutionEntry is the body of a signed resolution of a hold as it came in.
-// Nothing of it has been verified: the arbiter does, and answers with a verdict
-// or an alert.
+// ResolutionEntry is the body of a signed resolution of a hold, as received. Nothing in it is
+// verified yet. The arbiter verifies it and answers with a verdict or an alert.
 type ResolutionEntry struct {
 	EntryHead
 	Hold string `json:"hold"`
 	Note string `json:"note"`          // clipped to MaxResolution
-	Size int    `json:"size,omitzero"` // of the note, where it was clipped
+	Size int    `json:"size,omitzero"` // size of the note, if it was clipped
 }
 
-// MaxResolution is how much of a signed resolution the ledger takes, in bytes.
+// MaxResolution is the maximum size of a signed resolution in the ledger, in bytes.
 const MaxResolution = 40 << 10

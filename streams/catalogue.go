@@ -7,23 +7,23 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ApproveTools is the action by which a host asks a person to accept the tools
-// that a server offers. Its arguments are ApproveToolsArgs. Once it is allowed,
-// what the server offered is what its tools are compared with from then on.
+// ApproveTools is the action by which a host asks a person to accept the tools of a server. Its
+// arguments are ApproveToolsArgs. Once the action is allowed, later catalogues of the server are
+// compared with the accepted one.
 const ApproveTools = "mcp.approve_tools"
 
 // ApproveToolsArgs are the arguments of ApproveTools.
 type ApproveToolsArgs struct {
 	Server string `json:"server"`
-	// Digest is CatalogueDigest of the whole catalogue, as the last tools event
-	// of that server gave it.
+	// Digest is the CatalogueDigest of the whole catalogue, as the server's latest tools event gave
+	// it.
 	Digest string         `json:"digest"`
 	Tools  []ApprovedTool `json:"tools"`
-	// Instructions are those that the server gives with its tools, cut where they are long. Digest covers all of them.
+	// Instructions are the server's instructions on its tools, cut if they are long. Digest covers
+	// all of them.
 	Instructions string `json:"instructions,omitzero"`
-	// Command is the program and arguments that the host started the server with,
-	// secrets masked. A server that calls itself like another one, and is started by
-	// another command, is another server.
+	// Command is the program and arguments that the host started the server with, secrets masked. A
+	// server with the same name and another command is a different server.
 	Command []string `json:"command,omitzero"`
 }
 
@@ -43,12 +43,12 @@ type ApprovedTool struct {
 	Digest      string `json:"digest"` // of this tool alone
 }
 
-// Digest is over the whole tool, with its schema and annotations in canonical
-// form (RFC 8785), so that another order of keys is no other tool.
+// Digest returns the digest of the whole tool, including its schema and annotations in canonical
+// form (RFC 8785). The order of JSON keys does not matter.
 func (t Tool) Digest() string {
 	t.InputSchema, t.Annotations = canonical(t.InputSchema), canonical(t.Annotations)
 	b, err := Marshal(t)
-	if err != nil { // schemas are valid JSON wherever tools come from
+	if err != nil { // cannot happen: the schemas of parsed tools are valid JSON
 		b = []byte(t.Name + "\x00" + t.Description + "\x00" + string(t.InputSchema) + "\x00" + string(t.Annotations))
 	}
 	return Digest(b)
@@ -62,7 +62,8 @@ func canonical(v jsontext.Value) jsontext.Value {
 	return c
 }
 
-// CatalogueDigest is over all tools that a server offers, in no order, and over its instructions, if it gives any.
+// CatalogueDigest returns the digest of all tools that a server offers and of its instructions, if
+// any. The order of the tools does not matter.
 func CatalogueDigest(server, instructions string, tools []Tool) string {
 	lines := make([]string, len(tools))
 	for i, t := range tools {

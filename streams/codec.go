@@ -9,26 +9,24 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The codec is github.com/go-json-experiment/json. On a typical ledger entry it
-// decodes about 2.5 times as fast as the standard library and encodes as fast
-// (BenchmarkCodec), in portable Go; it refuses duplicate keys and invalid
-// UTF-8, so that two readers of one body cannot see two events; and it writes
-// the same value as the same bytes everywhere.
+// The codec is github.com/go-json-experiment/json. On a typical ledger entry it decodes about 2.5
+// times as fast as the standard library and encodes as fast (BenchmarkCodec), in portable Go. It
+// refuses duplicate keys and invalid UTF-8, so that all readers of a body see the same event. It
+// encodes equal values as equal bytes.
 
 var codecOptions = json.JoinOptions(
 	json.Deterministic(true),
 	jsontext.EscapeForHTML(false),
 )
 
-// Marshal writes v as JSON, the same bytes for the same value.
+// Marshal encodes v as JSON. Equal values give equal bytes.
 func Marshal(v any) ([]byte, error) { return json.Marshal(v, codecOptions) }
 
-// Unmarshal reads one JSON value into v. It is strict about JSON itself
-// (duplicate names, invalid UTF-8 and trailing bytes are errors) and tolerant
-// about fields it does not know.
+// Unmarshal decodes one JSON value into v. Duplicate names, invalid UTF-8 and trailing bytes are
+// errors. Unknown fields are ignored.
 func Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v, codecOptions) }
 
-// errVariant reports a name that is a variant of a known one.
+// errVariant reports a name that is a variant of a known name.
 var errVariant = errors.New(
 	"a name differs from a known one only in letter case, dashes or underscores: write it as documented, once")
 
@@ -50,8 +48,8 @@ func UnmarshalExact(data []byte, v any, opts ...json.Options) error {
 	return nil
 }
 
-// oddNames reports whether valid JSON has a name with anything but lower case
-// letters, digits, dashes and underscores.
+// oddNames reports whether valid JSON has a name with a character other than a lower case letter,
+// digit, dash or underscore.
 func oddNames(data []byte) bool {
 	for i := 0; i < len(data); i++ {
 		if data[i] != '"' {
@@ -79,7 +77,8 @@ func oddNames(data []byte) bool {
 	return false
 }
 
-// DescribeJSON turns a decoding error into one line that names the place.
+// DescribeJSON returns the message of a decoding error on one line, beginning with the place in the
+// document.
 func DescribeJSON(err error) string {
 	var sem *json.SemanticError
 	if errors.As(err, &sem) {

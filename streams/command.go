@@ -10,9 +10,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Operators' commands are C2SP signed notes published to lz.ctl.<partition>.
-// The note's text is line by line what is commanded, so that the signer can
-// read what is signed:
+// Operators' commands are C2SP signed notes that are published to lz.ctl.<partition>. The note's
+// text states the command line by line, so that the signer can read what is signed:
 //
 //	lazaret/command/v1
 //	do: activate-rules
@@ -21,28 +20,27 @@ import (
 //	id: 20261121T101500Z-rules
 //	issued: 2026-11-21T10:15:00Z
 //
-// A sixth line, "first: true", has it count only where nothing of its kind was ever in
-// force.
-// A bundle of rules or a policy travels before it in chunks; their digest is
-// what is signed.
+// With the additional line "first: true", the command has an effect only if no bundle of its kind
+// was ever in force. The bundle itself, a rule set or policy, is published before the command in
+// chunks. The signature covers its digest.
 
 // CommandHeader is the first line of every signed command.
 const CommandHeader = "lazaret/command/v1"
 
-// firstLine ends a command that counts only where nothing was in force before.
+// firstLine ends a command that has an effect only if nothing was in force before.
 const firstLine = "first: true"
 
-// EngineVersion is the version of the rule and policy languages that this
-// build speaks. A bundle made for a later one is refused.
+// EngineVersion is the version of the rule and policy languages that this build supports. Bundles
+// for a later version are refused.
 const EngineVersion = 1
 
 // The commands.
 const (
 	DoActivateRules  = "activate-rules"
 	DoActivatePolicy = "activate-policy"
-	// DoActivateTrust puts a trust file in force: who may resolve holds from
-	// that entry on. Whom operators' commands are taken from is not in it; that
-	// is each process's own file.
+	// DoActivateTrust puts a trust file in force: from that entry on, it says who may resolve
+	// holds. It does not say whose operator commands are accepted. That is configured in each
+	// process's own file.
 	DoActivateTrust = "activate-trust"
 )
 
@@ -53,12 +51,12 @@ type Command struct {
 	Engine int
 	ID     string
 	Issued time.Time
-	// First is set where it counts only if nothing of its kind was ever in force in
-	// the partition. The ledger decides, not who sends it.
+	// First makes the command count only if nothing of its kind was ever in force in the partition.
+	// The ledger decides that, not the sender.
 	First bool
 }
 
-// Text is the text that is signed.
+// Text returns the text that is signed.
 func (c Command) Text() string {
 	text := fmt.Sprintf("%s\ndo: %s\ndigest: %s\nengine: %d\nid: %s\nissued: %s\n",
 		CommandHeader, c.Do, c.Digest, c.Engine, c.ID, c.Issued.UTC().Format(time.RFC3339))
@@ -73,9 +71,8 @@ func (c Command) Sign(signers ...note.Signer) ([]byte, error) {
 	return note.Sign(&note.Note{Text: c.Text()}, signers...)
 }
 
-// OpenCommand verifies a signed command against the pinned keys and parses it.
-// signer is the name of the first pinned key that signed. An error is a
-// *RejectError.
+// OpenCommand verifies a signed command with the pinned keys and parses it. signer is the name of
+// the first pinned key that signed it. Every error is a *RejectError.
 func OpenCommand(msg []byte, pinned note.Verifiers) (c Command, signer string, err error) {
 	n, err := note.Open(msg, pinned)
 	if err != nil {
@@ -133,17 +130,17 @@ func parseCommand(text string) (c Command, err error) {
 	return c, nil
 }
 
-// Digest is the digest of a bundle as commands name it.
+// Digest returns the digest of a bundle in the form that commands use.
 func Digest(bundle []byte) string { return DigestOf(sha256.Sum256(bundle)) }
 
-// DigestOf is Digest of what has this SHA-256 sum.
+// DigestOf returns the digest of data with this SHA-256 sum, in the form of Digest.
 func DigestOf(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
 
-// Control is what travels on lz.ctl.<partition>: a chunk of a bundle, a signed
-// command, or, with Project set, a signed resolution of a hold.
+// Control is a message on lz.ctl.<partition>. It is a chunk of a bundle, a signed command or, if
+// Project is set, a statement, order or request about a project.
 type Control struct {
 	ID     string `json:"id"`
-	Digest string `json:"digest,omitzero"` // of the whole bundle
+	Digest string `json:"digest,omitzero"` // digest of the whole bundle
 	Index  int    `json:"index,omitzero"`
 	Count  int    `json:"count,omitzero"`
 	Chunk  []byte `json:"chunk,omitzero"`
@@ -151,17 +148,17 @@ type Control struct {
 
 	Custody string `json:"custody,omitzero"` // a signed statement about a project's data
 
-	Project string `json:"project,omitzero"` // of the hold or belief
-	Hold    string `json:"hold,omitzero"`    // that is to be resolved
-	Belief  string `json:"belief,omitzero"`  // that a signed word is about
+	Project string `json:"project,omitzero"` // project of the hold or belief
+	Hold    string `json:"hold,omitzero"`    // the hold to resolve
+	Belief  string `json:"belief,omitzero"`  // the belief that a signed attestation is about
 	Order   string `json:"order,omitzero"`   // a signed order, see approval.Order
 	Look    *Look  `json:"look,omitzero"`    // a privileged look at the project
-	// Silence keeps alerts of the project out of people's way.
+	// Silence keeps alerts of the project out of lists and notifications.
 	Silence *Silence `json:"silence,omitzero"`
 }
 
-// ControlProject is the project that a control message is about, or "" if it is about no single
-// one. It is not verified.
+// ControlProject returns the project that a control message is about. It returns "" if the message
+// is not about one project. The result is not verified.
 func ControlProject(body []byte) string {
 	var c Control
 	if Unmarshal(body, &c) != nil {
@@ -180,11 +177,11 @@ func ControlProject(body []byte) string {
 // ChunkSize is the size of a bundle's chunks, in bytes.
 const ChunkSize = 256 << 10
 
-// MaxChunks bounds a bundle to 16 MiB.
+// MaxChunks is the maximum number of chunks of a bundle. It limits a bundle to 16 MiB.
 const MaxChunks = 64
 
-// Controls cuts a bundle into chunks and ends with its signed command. The
-// result is to be published, in order, to every partition.
+// Controls cuts a bundle into chunks and appends its signed command. Publish the result, in order,
+// to every partition.
 func Controls(bundle, signed []byte) ([]Control, error) {
 	digest := Digest(bundle)
 	n := (len(bundle) + ChunkSize - 1) / ChunkSize
@@ -208,9 +205,9 @@ type ChunkEntry struct {
 	Chunk  []byte `json:"chunk"`
 }
 
-// ActivationEntry is the ledger body of a signed command that ingest accepted.
-// Each stage verifies the note again, assembles the chunks that precede it in
-// the partition, and switches at this entry.
+// ActivationEntry is the ledger body of a signed command that ingest accepted. Each stage verifies
+// the note again, assembles the preceding chunks of the partition, and switches to the bundle at
+// this entry.
 type ActivationEntry struct {
 	EntryHead
 	Do     string `json:"do"`

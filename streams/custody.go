@@ -9,10 +9,9 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// The operator of a project may have its data forgotten, and
-// may put it under a legal hold, which keeps it from being forgotten. Both are
-// C2SP signed notes of an operator that enter through lz.ctl.<partition> and
-// stand in the ledger:
+// The operator of a project may order that its data is forgotten, or put it under a legal hold,
+// which prevents that. Both orders are C2SP signed notes of an operator. They enter through
+// lz.ctl.<partition> and are recorded in the ledger:
 //
 //	lazaret/custody/v1
 //	do: forget
@@ -21,8 +20,9 @@ import (
 //	issued: 2026-11-21T10:15:00Z
 //	reason: request 17 of the data protection officer
 //
-// An order to forget a project names what it covers: the project's entries up to a ledger
-// sequence, and where in the ledger they stand. So it cannot be used on what came later.
+// An order to forget a project names the entries that it covers: the project's entries up to a
+// ledger sequence, and the ranges of the ledger that contain them. So the order cannot be used
+// against later entries.
 //
 //	lazaret/custody/v3
 //	do: forget
@@ -35,9 +35,9 @@ import (
 //
 // Earlier versions signed such orders without the last two lines.
 //
-// The same may be said of one data subject within a project. To forget one, the
-// statement lists the ledger entries that say something of them, and names the
-// others of whom those entries say something too:
+// A statement can also be about one data subject of a project. To forget a data subject, the
+// statement lists the ledger entries that concern it, and names the other data subjects that these
+// entries concern too:
 //
 //	lazaret/custody/v2
 //	do: forget
@@ -49,8 +49,8 @@ import (
 //	others: p-18,p-19
 //	entries: 12-15,19
 
-// An order to expire is about all projects that are under no legal hold. It names a time and a
-// ledger sequence: payloads of entries that are older than both may be destroyed.
+// An order to expire covers all projects that are under no legal hold. It names a time and a ledger
+// sequence. The payloads of entries that are older than both may be destroyed.
 //
 //	lazaret/custody/v4
 //	do: expire
@@ -61,8 +61,8 @@ import (
 //	before: 2026-08-23T10:15:00Z
 //	up-to: 4711
 
-// The first lines of statements: about a project, about a data subject within one, of orders
-// to forget a project, and of orders to expire.
+// The first lines of the kinds of statements: about a project, about a data subject, to forget a
+// project, to expire.
 const (
 	CustodyHeader       = "lazaret/custody/v1"
 	CustodyPersonHeader = "lazaret/custody/v2"
@@ -86,15 +86,15 @@ const CustodyValid = time.Hour
 // more names AllOthers.
 const MaxOthers = 1000
 
-// AllOthers is the only element of Custody.Others where it stands for all data subjects of the
-// project.
+// AllOthers is the only element of Custody.Others if the entries may concern every data subject of
+// the project.
 const AllOthers = "*"
 
 // Custody is a parsed statement about a project's data.
 type Custody struct {
 	Do      string
 	Project string
-	ID      string // used once
+	ID      string // may be used once
 	Issued  time.Time
 	Reason  string
 	// DataSubject is the data subject that the statement is about. If it is empty, the
@@ -109,11 +109,12 @@ type Custody struct {
 	UpTo uint64
 	// Before is the end of the time that an order to expire covers, exclusive.
 	Before time.Time
-	// Ranges are where in the ledger those entries stand. They may hold others between them.
+	// Ranges are the ranges of the ledger that contain the entries. They may contain other entries
+	// too.
 	Ranges []SeqRange
 }
 
-// lines are the statement's lines by name, in their order.
+// lines returns the names and values of the statement's lines, in their order.
 func (c *Custody) lines() [][2]string {
 	out := [][2]string{{"do", c.Do}, {"project", c.Project}}
 	if c.DataSubject != "" {
@@ -132,7 +133,7 @@ func (c *Custody) lines() [][2]string {
 	return out
 }
 
-// Text is the text that is signed.
+// Text returns the text that is signed.
 func (c Custody) Text() string {
 	var b strings.Builder
 	switch {
@@ -157,8 +158,8 @@ func (c Custody) Sign(signers ...note.Signer) ([]byte, error) {
 	return note.Sign(&note.Note{Text: c.Text()}, signers...)
 }
 
-// OpenCustody verifies a statement against the pinned keys and parses it.
-// signer is the name of the key that signed. An error is a *RejectError.
+// OpenCustody verifies a statement with the pinned keys and parses it. signer is the name of the
+// key that signed it. Every error is a *RejectError.
 func OpenCustody(msg []byte, pinned note.Verifiers) (c Custody, signer string, err error) {
 	n, err := note.Open(msg, pinned)
 	if err != nil {
@@ -179,7 +180,7 @@ func parseCustody(text string) (c Custody, err error) {
 			"it is no statement that begins with %q and has 6 lines, with %q and has 9, or with %q or %q and has 8",
 			CustodyHeader, CustodyPersonHeader, CustodyForgetHeader, CustodyExpireHeader)
 	}
-	switch lines[0] { // for lines
+	switch lines[0] { // lines[0] is the header
 	case CustodyPersonHeader:
 		c.DataSubject = "_"
 	case CustodyForgetHeader:
@@ -228,7 +229,7 @@ func parseCustody(text string) (c Custody, err error) {
 	return c, nil
 }
 
-// parsePerson reads what only a statement about a data subject has.
+// parsePerson reads the lines that only a statement about a data subject has.
 func (c *Custody) parsePerson(others, entries string) (err error) {
 	if err := CheckID("data-subject", c.DataSubject); err != nil {
 		return err
@@ -258,7 +259,7 @@ func (c *Custody) parsePerson(others, entries string) (err error) {
 	return nil
 }
 
-// parseProject reads what only an order to forget a project has.
+// parseProject reads the lines that only an order to forget a project has.
 func (c *Custody) parseProject(upTo, entries string) (err error) {
 	if c.UpTo, err = strconv.ParseUint(upTo, 10, 64); err != nil || c.UpTo == 0 {
 		return fmt.Errorf("up-to %q is no ledger sequence", clip(upTo))
@@ -273,7 +274,7 @@ func (c *Custody) parseProject(upTo, entries string) (err error) {
 	return err
 }
 
-// parseExpire reads what only an order to expire has.
+// parseExpire reads the lines that only an order to expire has.
 func (c *Custody) parseExpire(before, upTo string) (err error) {
 	if c.UpTo, err = strconv.ParseUint(upTo, 10, 64); err != nil || c.UpTo == 0 {
 		return fmt.Errorf("up-to %q is no ledger sequence", clip(upTo))
@@ -287,8 +288,8 @@ func (c *Custody) parseExpire(before, upTo string) (err error) {
 	return nil
 }
 
-// Ordered is what a custody entry's body orders, nil if it cannot be read. The signature is
-// not checked: ingest did, before it wrote the entry.
+// Ordered returns the statement in the body of a custody entry, or nil if it cannot be read. It
+// does not check the signature, because ingest checked it before it wrote the entry.
 func Ordered(body []byte) *Custody {
 	b := new(CustodyEntry)
 	if Unmarshal(body, b) != nil {
@@ -297,7 +298,8 @@ func Ordered(body []byte) *Custody {
 	return b.Custody()
 }
 
-// Custody is what the entry orders, nil if it cannot be read. The signature is not checked.
+// Custody returns the statement in the entry, or nil if it cannot be read. It does not check the
+// signature.
 func (b *CustodyEntry) Custody() *Custody {
 	text, _, ok := strings.Cut(b.Note, "\n\n")
 	if !ok {
@@ -335,6 +337,6 @@ type CustodyEntry struct {
 // project, from its state and from its files.
 type DroppedEntry struct {
 	EntryHead
-	// Statement is the id of the statement that asked for it.
+	// Statement is the id of the statement that ordered the removal.
 	Statement string `json:"statement"`
 }

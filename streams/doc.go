@@ -1,17 +1,14 @@
-// Package streams is Lazaret's wire contract: every subject, stream
-// definition, header, event and ledger entry that crosses NATS, with strict
-// constructors and parsers for each.
+// Package streams defines Lazaret's wire protocol: the subjects, stream names, headers, events and
+// ledger entries that are sent over NATS, with strict constructors and parsers.
 //
-// Three streams exist. Clients publish events to LZ_INTAKE; the stages of the
-// pipeline add entries to LZ_LEDGER, each on a subject that it alone may
-// write; LZ_LIVE carries best-effort copies for people. The events of clients are
-// in event.go, the entries of the pipeline in entry.go, and their subjects and
-// streams in subject.go and stream.go.
+// There are three streams. Clients publish events to LZ_INTAKE. The stages of the pipeline add
+// entries to LZ_LEDGER, each on a subject that only this stage may write. LZ_LIVE carries
+// best-effort copies for people. See event.go for the events of clients, entry.go for the entries
+// of the pipeline, and subject.go and stream.go for subjects and streams.
 //
-// The package guarantees that a subject it builds parses back to the same
-// parts, that names which NATS or a file system could misread are refused
-// rather than escaped, and that an event which parses is complete enough for
-// ingest to decide on. It does not check who sent it: that is what NATS
-// permissions are for (see internal/natsserver), and the subject that a
-// credential may publish to is the only source of project, agent and origin.
+// A subject that this package builds parses back to the same parts. Names that NATS or a file
+// system could misread are refused, not escaped. An event that parses is complete enough for ingest
+// to decide on it. The package does not check who sent an event. NATS permissions do that (see
+// internal/natsserver): the subject that a credential may publish to is the only source of project,
+// agent and origin.
 package streams

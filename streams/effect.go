@@ -4,38 +4,36 @@ import "slices"
 
 // The effects that an alert may ask for.
 const (
-	EffectAlert      = "alert" // says it only
+	EffectAlert      = "alert" // has no effect beyond the alert
 	EffectHold       = "hold"
 	EffectDeny       = "deny"
 	EffectRestrict   = "restrict"
 	EffectQuarantine = "quarantine"
-	// These change a recalled text before it is handed out, in this order.
-	EffectMask      = "mask"      // what leaks is taken out
-	EffectAnnotate  = "annotate"  // the alert's message is put before it
-	EffectSpotlight = "spotlight" // it is wrapped in markers as data
+	// The next three change a recalled text before it is returned, in this order.
+	EffectMask      = "mask"      // sensitive parts are removed
+	EffectAnnotate  = "annotate"  // the alert's message is put before the text
+	EffectSpotlight = "spotlight" // the text is wrapped in markers as data
 )
 
-// textEffects are the effects on text in the order in which they are applied:
-// the marker of the last is outermost, and its tag is that of all within.
+// textEffects are the effects on text in the order of application. The last one's marker is
+// outermost, and its tag covers everything inside.
 var textEffects = []string{EffectMask, EffectAnnotate, EffectSpotlight}
 
-// TextEffects lists the effects on text in the order in which they are applied.
+// TextEffects returns the effects on text in the order of application.
 func TextEffects() []string { return slices.Clone(textEffects) }
 
 // IsTextEffect reports whether an effect changes a text instead of a verdict.
 func IsTextEffect(effect string) bool { return slices.Contains(textEffects, effect) }
 
-// Asks is what the alert asks for of the verdict on an entry of a type; not
-// binding are alerts that say something only, those in shadow mode and those
-// that an exception takes the effect away from.
+// Asks returns the verdict that the alert asks for on an entry of the given type. binding is false
+// if the alert asks for nothing: its effect is alert, it is in shadow mode, or an exception cancels
+// its effect.
 //
-// It is the one reading of effects that rules, ingest and arbiter share, so
-// that a group's own verdict and what the arbiter makes of its alerts agree:
-// restrict is hold and quarantine is deny on every proposal, not only on a
-// memory write. An effect on text changes no verdict of a recall. On an action
-// or a memory write there is no text that anybody hands out: what was asked for
-// cannot be done, and that is hold, as is an effect that this version does not
-// know, which may be a stricter one.
+// Rules, ingest and arbiter all use this method, so that a group's verdict and the arbiter's
+// reading of its alerts agree. On every proposal, restrict means hold and quarantine means deny. An
+// effect on text does not change the verdict of a recall. An action or memory write has no text to
+// return, so an effect on text means hold there. An unknown effect may be a stricter one of a later
+// version and means hold too.
 func (a *Alert) Asks(on Type) (v Verdict, binding bool) {
 	if a.Mode == "shadow" || a.Exception != "" {
 		return Allow, false

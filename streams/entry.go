@@ -8,32 +8,30 @@ import (
 	"time"
 )
 
-// Headers of ledger entries and live copies. They hold what a reader needs to
-// route an entry without opening its body.
+// Headers of ledger entries and live copies. A reader can route an entry by them without decoding
+// its body.
 const (
 	HeaderType    = "Lz-Type"
 	HeaderProject = "Lz-Project"
 	HeaderSrc     = "Lz-Src"
 	HeaderAt      = "Lz-At"
 	HeaderSalt    = "Lz-Salt"
-	// HeaderCount is how many entries a frame has; other messages are without it.
+	// HeaderCount is the number of entries of a frame. Only frames have it.
 	HeaderCount = "Lz-Count"
-	// HeaderFormat is the ledger's format in which an entry is written; entries without it
-	// have format 1.
+	// HeaderFormat is the ledger format of the entry. Entries without it have format 1.
 	HeaderFormat = "Lz-Format"
-	// HeaderSeq is set on live copies only: the ledger position of the entry
-	// that the copy was made from.
+	// HeaderSeq is set on live copies only. It is the ledger sequence of the copied entry.
 	HeaderSeq = "Lz-Seq"
-	// HeaderCloudEventID is the CloudEvents binary mode's id.
+	// HeaderCloudEventID is the event id in the CloudEvents binary mode.
 	HeaderCloudEventID = "ce-id"
 )
 
-// LedgerFormat is the format of the entries that this version writes, the latest that it
-// reads: 1 has one entry in each message, 2 has frames, 3 has the inputs of a partition in the
-// order of each project only. A change that an earlier version would misread raises it.
+// LedgerFormat is the format of the entries that this version writes, and the latest that it reads.
+// Format 1 has one entry per message. Format 2 adds frames. Format 3 keeps the order of inputs
+// within each project only. A change that an earlier version would misread raises the format.
 const LedgerFormat = 3
 
-// LaterError says that a later version wrote what this one is to read.
+// LaterError reports data that a later version of lazaret wrote.
 type LaterError struct {
 	What       string
 	Have, Read int
@@ -44,7 +42,7 @@ func (e *LaterError) Error() string {
 		"that one, or one after it", e.What, e.Have, e.Read)
 }
 
-// checkFormat refuses a message that a later version wrote.
+// checkFormat returns an error for a message that a later version wrote.
 func checkFormat(subject string, h map[string][]string, seq uint64) error {
 	v := first(h, HeaderFormat)
 	if v == "" {
@@ -61,9 +59,9 @@ func checkFormat(subject string, h map[string][]string, seq uint64) error {
 	return nil
 }
 
-// SaltSize is the size of the random salt that every entry carries, in bytes.
-// The audit log commits to SHA-256(salt || body), so that a commitment tells
-// nothing about a short body once both are forgotten.
+// SaltSize is the size of the random salt of an entry, in bytes. The audit log commits to
+// SHA-256(salt || body). Once salt and body are forgotten, the commitment reveals nothing about the
+// body, even if it is short.
 const SaltSize = 16
 
 // Type is the type of a ledger entry.
@@ -71,7 +69,7 @@ type Type string
 
 // The types of ledger entries, by the stage that writes them.
 const (
-	// ingest
+	// Written by ingest.
 	TypeObservation Type = "observation"
 	TypeMemory      Type = "memory"
 	TypeRecall      Type = "recall"
@@ -85,48 +83,45 @@ const (
 	TypeChunk       Type = "chunk"
 	TypeActivation  Type = "activation"
 	TypeResolution  Type = "resolution"
-	TypeBelief      Type = "belief" // of a re-audit
-	// TypeConfirmation is a signed word on a belief, and TypeRevision what
-	// changed of beliefs without one.
+	TypeBelief      Type = "belief" // a chunk of a re-audit
+	// TypeConfirmation is a signed attestation of a belief. TypeRevision is a change of beliefs
+	// that no event asked for.
 	TypeConfirmation Type = "confirmation"
 	TypeRevision     Type = "revision"
-	// TypeIncident is what happens to an incident, and TypeOrder a signed order
-	// that was refused.
+	// TypeIncident is a change of an incident. TypeOrder is a signed order that was refused.
 	TypeIncident Type = "incident"
 	TypeOrder    Type = "order"
-	// TypePoint is a restore point that was asked for, and TypeRestore a rollback
-	// to one.
+	// TypePoint is a restore point that was asked for. TypeRestore is a rollback to one.
 	TypePoint   Type = "point"
 	TypeRestore Type = "restore"
-	// TypeDisclosure is a privileged recall, and what it showed, or a privileged look.
+	// TypeDisclosure is a privileged recall with its result, or a privileged look.
 	TypeDisclosure Type = "disclosure"
 	// TypeSilence begins or ends a silence of alerts.
 	TypeSilence Type = "silence"
-	// TypeForgotten and TypeLegalHold are statements about a project's data.
+	// TypeForgotten and TypeLegalHold are statements about the data of a project.
 	TypeForgotten Type = "forgotten"
 	TypeLegalHold Type = "legalhold"
-	// TypeErased is a statement that entries about one data subject of a project
-	// are to be forgotten, and lists them.
+	// TypeErased is a statement to forget the entries about one data subject. It lists the entries.
 	TypeErased Type = "erased"
-	// TypeExpired is a statement that payloads of entries up to a sequence, and what was derived
-	// from them, are too old to be kept. It stands in every partition.
+	// TypeExpired is a statement that the payloads of entries up to a sequence, and everything
+	// derived from them, are too old to be kept. It is written to every partition.
 	TypeExpired Type = "expired"
-	// TypeDropped is written by every stage that has forgotten.
+	// TypeDropped reports that a stage has forgotten. Every stage writes it.
 	TypeDropped Type = "dropped"
-	// TypeTrim announces that old entries are to go, and TypeTrimmed that they
-	// may be gone; whoever trims the ledger writes them (see Retention).
+	// TypeTrim announces that old entries will be removed. TypeTrimmed says that they may have been
+	// removed. The process that trims the ledger writes both (see Retention).
 	TypeTrim    Type = "trim"
 	TypeTrimmed Type = "trimmed"
 	// TypeSecured is every stage's answer to TypeTrim.
 	TypeSecured Type = "secured"
-	// sentinels
+	// Written by sentinels.
 	TypeAlerts     Type = "alerts"
 	TypeAssessment Type = "assessment"
-	// arbiter
+	// Written by the arbiter.
 	TypeVerdict   Type = "verdict"
 	TypeDue       Type = "due"
 	TypeHoldState Type = "holdstate"
-	// TypeCalibration is an agent's confidence held against what came of it.
+	// TypeCalibration compares an agent's confidence with the outcomes of its actions.
 	TypeCalibration Type = "calibration"
 )
 
@@ -144,17 +139,17 @@ func (t Type) Statement() bool {
 // Proposal reports whether an entry of this type waits for a verdict.
 func (t Type) Proposal() bool { return t == TypeAction || t == TypeMemory || t == TypeRecall }
 
-// Entry is one ledger entry as it travels.
+// Entry is one ledger entry.
 type Entry struct {
 	Seq       uint64    // sequence of the ledger message; 0 until published
-	Index     int       `json:",omitzero"` // in the frame that the message is, see FrameMsg
-	Time      time.Time // the stream's stamp; zero until published
+	Index     int       `json:",omitzero"` // index within the frame, see Frame
+	Time      time.Time // time stamp of the stream; zero until published
 	Partition int
 	Stage     string
 	Type      Type
 	Project   string
-	// Src is the input that this entry was made from: the position of an event in
-	// LZ_INTAKE for ingest, of an entry in LZ_LEDGER for every other stage.
+	// Src is the position of the input that this entry was made from: of an event in LZ_INTAKE for
+	// ingest, of an entry in LZ_LEDGER for every other stage.
 	Src uint64
 	// At is the ledger sequence up to which the writer had folded the
 	// partition when it decided. Only ingest, which reads two streams, sets it.
@@ -179,7 +174,7 @@ func Read[T any](e *Entry) (*T, error) {
 	return b, nil
 }
 
-// NewSalt draws a salt. Salts enter no decision.
+// NewSalt returns a random salt. No decision depends on salts.
 func NewSalt() (s [SaltSize]byte) {
 	rand.Read(s[:]) // never fails, see crypto/rand
 	return s
@@ -187,7 +182,7 @@ func NewSalt() (s [SaltSize]byte) {
 
 var ledgerFormat = strconv.Itoa(LedgerFormat)
 
-// Message is a message of the ledger: what NATS carries for one entry or a frame.
+// Message is a NATS message of the ledger, with one entry or a frame.
 type Message struct {
 	Subject string
 	Header  map[string][]string
@@ -208,9 +203,9 @@ func (e *Entry) Message() Message {
 	return Message{Subject: LedgerSubject(e.Partition, e.Stage), Header: h, Body: e.Body}
 }
 
-// ParseEntry reads an entry off a stored ledger message, or what the headers of a
-// frame say: see ParseEntries. The body is not opened. It fails only on messages that no
-// stage of ours wrote.
+// ParseEntry parses a stored ledger message as one entry. For a frame it returns the fields of the
+// frame's headers; see ParseEntries. It does not decode the body. It fails only for messages that
+// no stage of Lazaret wrote.
 func ParseEntry(subject string, h map[string][]string, body []byte, seq uint64, stamp time.Time) (Entry, error) {
 	e := Entry{Seq: seq, Time: stamp.UTC(), Body: body}
 	var err error
@@ -220,8 +215,8 @@ func ParseEntry(subject string, h map[string][]string, body []byte, seq uint64, 
 	if err := checkFormat(subject, h, seq); err != nil {
 		return e, err
 	}
-	// Checked before they are believed: whoever follows the ledger keeps them,
-	// and a group of somebody else's can write what it likes.
+	// Readers of the ledger store these values, and a foreign sentinel group can write any header.
+	// So they are checked first.
 	typ, project := first(h, HeaderType), first(h, HeaderProject)
 	if err := CheckID("header "+HeaderType, typ); err != nil {
 		return e, fmt.Errorf("ledger entry %d on %s: %w", seq, subject, err)

@@ -1,8 +1,7 @@
 package streams
 
-// Code is a stable error code: what a service answers and what a rejected
-// entry carries. The table below is the only place where they are defined;
-// docs/errors.md is generated from it.
+// Code is a stable error code, used in the answers of services and in rejected entries. The table
+// below is the only place where codes are defined. docs/errors.md is generated from it.
 type Code string
 
 // The codes. 1xx: the event itself; 2xx: the pipeline could not answer;
@@ -82,7 +81,7 @@ const (
 	CodeRequest   Code = "LZ604"
 )
 
-// CodeDoc says what a code means and what the one who gets it should do.
+// CodeDoc documents a code: its meaning, and what its recipient should do.
 type CodeDoc struct {
 	Code    Code   `json:"code"`
 	Title   string `json:"title"`
@@ -90,7 +89,7 @@ type CodeDoc struct {
 	Action  string `json:"action"`
 }
 
-// Codes is every code in order.
+// Codes lists every code in order.
 var Codes = []CodeDoc{
 	{CodeMalformed, "malformed body", "The body is not the JSON that its kind asks for.",
 		"Fix the body; the message names the place. Of an observation: the session is held (LZ306) until it is published " +

@@ -12,22 +12,21 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// Limits on one event. Larger content is split by its sender into several
-// events that share a call.
+// Limits of one event. The sender splits larger content into several events with the same call.
 const (
-	// DefaultMaxEvent is the size of the largest event body, in bytes, that
-	// ingest admits unless configured otherwise.
+	// DefaultMaxEvent is the maximum size of an event body, in bytes, unless configured otherwise.
 	DefaultMaxEvent = 1 << 20
-	// MaxBlocks is the number of content blocks in one observation.
+	// MaxBlocks is the maximum number of content blocks in an observation.
 	MaxBlocks = 256
-	// MaxRefs is the number of belief or parent ids that one event may cite.
+	// MaxRefs is the maximum number of belief ids or parent ids that an event may cite.
 	MaxRefs = 256
-	// MaxNameLen bounds tool names, keys, sources and other short strings, in bytes.
+	// MaxNameLen is the maximum length of tool names, keys, sources and other short strings, in
+	// bytes.
 	MaxNameLen = 1024
 )
 
-// Head is what every event has in common. Unknown JSON fields are tolerated
-// everywhere in events: a client newer than its server must not be cut off.
+// Head has the fields that all events have in common. Unknown JSON fields are ignored everywhere in
+// events, so that a client may be newer than its server.
 type Head struct {
 	// ID is the client's identifier of the event, unique within (project,
 	// agent). The same event published again is recorded as a repeat and has no
@@ -44,23 +43,23 @@ type Head struct {
 	// the data subject. It must not be a name, an address or anything else that identifies
 	// the person, because it stays in statements and in the log after the event is forgotten.
 	DataSubject string `json:"data_subject,omitzero"`
-	// Time is the event's own time. It is honoured in projects whose name
-	// starts with SyntheticPrefix, where it must not run backwards; everywhere
-	// else the server's stamp counts.
+	// Time is the event's own time. It is used only in projects whose name starts with
+	// SyntheticPrefix, where it must not run backwards. In all other projects the server's time
+	// stamp is used.
 	Time time.Time `json:"time,omitzero"`
 
-	// Stream and Seq are what an acknowledgement of JetStream holds. A client
-	// may name any subject as reply subject, somebody else's intake subject
-	// too, and then the server's answer lands there.
+	// Stream and Seq are fields of a JetStream acknowledgement. A client may name any subject as
+	// its reply subject, even an intake subject of someone else, and the server's acknowledgement
+	// then arrives there. These fields detect that.
 	Stream string `json:"stream,omitzero"`
 	Seq    uint64 `json:"seq,omitzero"`
 }
 
 func (h *Head) isReply() bool { return h.Stream != "" && h.Seq != 0 }
 
-// Block is one piece of content, as MCP and most model APIs deliver it.
+// Block is one piece of content, in the form that MCP and most model APIs use.
 type Block struct {
-	Type string `json:"type,omitzero"` // "text" unless stated; others are kept, not read
+	Type string `json:"type,omitzero"` // "text" if empty; other types are stored but not read
 	Text string `json:"text"`
 }
 
@@ -68,12 +67,11 @@ type Block struct {
 type Observation struct {
 	Head
 	Tool    string         `json:"tool,omitzero"`
-	Call    string         `json:"call,omitzero"`    // id of the tool call that this answers
-	Args    jsontext.Value `json:"args,omitzero"`    // the call's arguments
+	Call    string         `json:"call,omitzero"`    // id of the answered tool call
+	Args    jsontext.Value `json:"args,omitzero"`    // arguments of the call
 	Content string         `json:"content,omitzero"` // shorthand for one text block
 	Blocks  []Block        `json:"blocks,omitzero"`
-	// Source names where the content came from: a URL, a path, a sender.
-	// Empty means the tool itself.
+	// Source is where the content came from: a URL, a path, a sender. Empty means the tool itself.
 	Source string `json:"source,omitzero"`
 }
 
@@ -113,28 +111,27 @@ type Recall struct {
 	Filter  RecallFilter `json:"filter,omitzero"`
 	Purpose string       `json:"purpose,omitzero"` // extraction, planning (default), decision, explanation
 	Limit   int          `json:"limit,omitzero"`   // entries wanted, 1 to 100, default 10
-	// Offset is the byte at which each returned content begins. It serves to read the rest
-	// of a content of which an earlier recall returned a part.
+	// Offset is the byte at which each returned content begins. Use it to read the rest of a
+	// content that an earlier recall returned in part.
 	Offset int `json:"offset,omitzero"`
 	// Candidates are the contents to check. If there are any, nothing is searched.
 	Candidates []GateCandidate `json:"candidates,omitzero"`
-	// Spotlight asks for what nobody vouches for to come between markers that
-	// its content cannot forge.
+	// Spotlight asks to wrap untrusted contents in markers that the contents cannot forge.
 	Spotlight bool   `json:"spotlight,omitzero"`
 	After     uint64 `json:"after,omitzero"`
 }
 
 // RecallFilter narrows a recall. A belief must match every field that is set.
 type RecallFilter struct {
-	Kind     string         `json:"kind,omitzero"` // memory, or content: what was read
+	Kind     string         `json:"kind,omitzero"` // memory, or content for what was read
 	Agent    string         `json:"agent,omitzero"`
 	Session  string         `json:"session,omitzero"`
 	Origin   beliefs.Origin `json:"origin,omitzero"`
 	Category string         `json:"category,omitzero"`
 	Tool     string         `json:"tool,omitzero"`
 	Source   string         `json:"source,omitzero"`
-	// Since and Until bound when it was last confirmed, by ledger time; until is
-	// not in it.
+	// Since (inclusive) and Until (exclusive) bound the ledger time at which the belief was last
+	// confirmed.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 }
@@ -151,10 +148,10 @@ type GateCandidate struct {
 	Score *float64 `json:"score,omitzero"`
 }
 
-// MaxCandidates is how many candidates one question of the gate may name.
+// MaxCandidates is the maximum number of candidates in one request to the gate.
 const MaxCandidates = 100
 
-// Tool is one entry of a tool catalogue, in MCP's words.
+// Tool is one entry of a tool catalogue, with the field names of MCP.
 type Tool struct {
 	Name        string         `json:"name"`
 	Description string         `json:"description,omitzero"`
@@ -166,18 +163,18 @@ type Tool struct {
 type Tools struct {
 	Head
 	Server       string `json:"server,omitzero"`
-	Instructions string `json:"instructions,omitzero"` // what the server tells a model to do with its tools
+	Instructions string `json:"instructions,omitzero"` // the server's instructions to a model on its tools
 	Tools        []Tool `json:"tools"`
 }
 
-// Session (kind session) marks a session's start or end.
+// Session (kind session) marks the start or end of a session.
 type Session struct {
 	Head
-	Phase  string `json:"phase"` // start or end
+	Phase  string `json:"phase"` // "start" or "end"
 	Prompt string `json:"prompt,omitzero"`
 }
 
-// Decision (kind dec) is what the agent decided, and what it says it rests on.
+// Decision (kind dec) is what the agent decided, and the beliefs that it cites for it.
 type Decision struct {
 	Head
 	beliefs.Decision
@@ -190,7 +187,7 @@ type Action struct {
 	Args          jsontext.Value        `json:"args,omitzero"` // a JSON object
 	Decision      string                `json:"decision,omitzero"`
 	Beliefs       []string              `json:"beliefs,omitzero"`
-	Confidence    *float64              `json:"confidence,omitzero"` // the agent's own, 0 to 1
+	Confidence    *float64              `json:"confidence,omitzero"` // the agent's confidence, 0 to 1
 	Level         *beliefs.Level        `json:"level,omitzero"`      // may raise the policy's level, never lower it
 	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
 	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
@@ -200,38 +197,38 @@ type Action struct {
 	// Preconditions are conditions that, according to the proposer, must be true when the
 	// action is carried out. They are recorded. The host that carries it out checks them.
 	Preconditions []beliefs.Precondition `json:"preconditions,omitzero"`
-	Host          string                 `json:"host_verdict,omitzero"` // the host's own: allow, hold or deny
+	Host          string                 `json:"host_verdict,omitzero"` // the host's verdict: allow, hold or deny
 	// Replaces is the id of a held proposal of the same agent, which this proposal edits.
 	// The hold is cancelled. No decision about that proposal applies to this one.
 	Replaces string `json:"replaces,omitzero"`
-	// After is the last intake sequence that was acknowledged to the host
-	// before the agent proposed this.
+	// After is the last intake sequence that was acknowledged to the host before the agent proposed
+	// this action.
 	After uint64 `json:"after,omitzero"`
-	// Catalogue says where the host took the tool from: the ApproveToolsArgs.Binding
-	// of an accepted catalogue, or the name of a host's own tools, as claude-code.
+	// Catalogue is where the host took the tool from. It is the ApproveToolsArgs.Binding of an
+	// accepted catalogue, or the name of a host's own tools, such as claude-code.
 	Catalogue string `json:"catalogue,omitzero"`
 }
 
-// MaxCatalogue is the longest Action.Catalogue, in bytes.
+// MaxCatalogue is the maximum length of Action.Catalogue, in bytes.
 const MaxCatalogue = 128
 
-// MaxPreconditions is how many an action may name.
+// MaxPreconditions is the maximum number of preconditions of an action.
 const MaxPreconditions = 16
 
-// StatusAnswer is the status of an outcome that is an answer of the agent.
+// StatusAnswer is the status of an outcome that is the agent's answer.
 const StatusAnswer = "answer"
 
-// Outcome (kind out) is the result of an action, or an answer of the agent.
+// Outcome (kind out) is the result of an action, or the agent's answer.
 type Outcome struct {
 	Head
 	Action  string `json:"action,omitzero"` // id of the action
 	Status  string `json:"status,omitzero"` // ok, error, skipped, answer; cancelled withdraws a held proposal
 	Content string `json:"content,omitzero"`
-	// Sources are what an answer rests on: ids of the agent's observations and
-	// recalls, or of beliefs.
+	// Sources are the ids of the agent's observations and recalls, or of beliefs, on which an
+	// answer is based.
 	Sources []string `json:"sources,omitzero"`
-	// Digest is that of the action as its verdict gave it, echoed by the
-	// executor for what it carried out. Another one is an incident.
+	// Digest is the digest of the executed action, copied from its verdict by the executor. A
+	// different digest is an incident.
 	Digest string `json:"digest,omitzero"`
 }
 
@@ -240,8 +237,7 @@ type Outcome struct {
 type RejectError struct {
 	Code   Code
 	Reason string
-	// Session is the session that the event named, where that much of it
-	// could be read.
+	// Session is the session that the event names, if it could be read.
 	Session string
 	ID      string
 }
@@ -252,7 +248,7 @@ func rejectf(code Code, format string, args ...any) *RejectError {
 	return &RejectError{Code: code, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Event is a parsed intake event: one of the kinds' types.
+// Event is a parsed intake event. Its dynamic type is the type of its kind, such as *Observation.
 type Event interface {
 	head() *Head
 	isReply() bool
@@ -260,13 +256,12 @@ type Event interface {
 
 func (h *Head) head() *Head { return h }
 
-// HeadOf is the part that all events share.
+// HeadOf returns the fields that all events have in common.
 func HeadOf(e Event) *Head { return e.head() }
 
-// ParseEvent reads the body of an event of the given kind. ceID is the
-// CloudEvents id header, if there was one; a body that names another id is
-// refused. maxSize is in bytes; zero means DefaultMaxEvent. Every error is a
-// *RejectError.
+// ParseEvent parses the body of an event of the kind that a names. ceID is the CloudEvents id
+// header, if any. A body with a different id is refused. maxSize is in bytes; zero means
+// DefaultMaxEvent. Every error is a *RejectError.
 func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error) {
 	if maxSize <= 0 {
 		maxSize = DefaultMaxEvent
@@ -467,8 +462,8 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 	return nil
 }
 
-// checkHome checks what can be checked of where a memory is said to be shared from.
-// Whether that project believes it cannot: projects do not see each other.
+// checkHome checks the fields of the project that a memory is shared from. It cannot check whether
+// that project believes the memory, because projects do not see each other.
 func checkHome(a Address, h *beliefs.Home) error {
 	if h == nil {
 		return nil
@@ -519,7 +514,7 @@ func checkRecall(e *Recall) error {
 	return names(f.Agent, "agent", f.Session, "session", f.Category, "category", f.Tool, "tool", f.Source, "source")
 }
 
-// names checks pairs of value and field name.
+// names checks the lengths of values. Its arguments are pairs of value and field name.
 func names(pairs ...string) error {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if len(pairs[i]) > MaxNameLen {
@@ -541,8 +536,8 @@ func refs(field string, ids []string) error {
 	return nil
 }
 
-// peek reads id and session out of a body that does not parse as a whole, so
-// that its session can be marked unseen.
+// peek reads id and session from a body that does not parse, so that its session can be marked
+// unseen.
 func peek(body []byte) (id, session string) {
 	var h struct {
 		ID      string `json:"id"`
@@ -561,7 +556,7 @@ func peek(body []byte) (id, session string) {
 	return h.ID, h.Session
 }
 
-// scanString finds `"field" : "value"` in text that is not valid JSON.
+// scanString finds `"field" : "value"` in text that is not valid JSON, and returns the value.
 func scanString(body []byte, field string) string {
 	s := string(body[:min(len(body), 64<<10)])
 	_, rest, ok := strings.Cut(s, field)
@@ -579,7 +574,7 @@ func scanString(body []byte, field string) string {
 	return v
 }
 
-// Clip shortens s to at most n bytes and an ellipsis, at a rune's border.
+// Clip shortens s to at most n bytes, not inside a rune, and appends an ellipsis if it cut.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -11,37 +11,36 @@ import (
 	"lazaret/pkg/position"
 )
 
-// A frame is one ledger message that holds several entries of one stage. It is
-// stored and delivered as one message, so that its entries are in the ledger together or
-// not at all. Its headers are those of its last entry, but for the type, and how many it has. Its
-// body has for each entry a line and the entry's body:
+// A frame is one ledger message that holds several entries of one stage. Its entries are stored and
+// delivered together or not at all. Its headers are those of its last entry, except for the type
+// and the number of entries. Its body has a line and the entry's body for each entry:
 //
 //	<type> SP <src> SP <salt, hex> SP <length of the body, bytes> LF <body> LF
 //
-// All entries of a frame are of one project and have the same At. A message can only
-// be deleted as a whole, so what may have to be forgotten apart is never in one frame:
-// the writer puts entries together that name the same data subject and user.
+// All entries of a frame belong to one project and have the same At. A message can only be deleted
+// as a whole. Therefore the writer puts only entries with the same data subject and user into one
+// frame.
 
 // TypeFrame is the type of a ledger message that holds several entries.
 const TypeFrame Type = "frame"
 
 const (
-	// MaxFrame bounds the entries of a frame.
+	// MaxFrame is the maximum number of entries in a frame.
 	MaxFrame = 256
-	// MaxFrameBytes bounds the bodies of a frame's entries together.
+	// MaxFrameBytes is the maximum total size of the bodies in a frame.
 	MaxFrameBytes = 512 << 10
 )
 
-// Framed reports whether entries of this type may share a ledger message. Proposals, and
-// what is answered, listed or looked up by its ledger sequence alone, have a message each.
+// Framed reports whether entries of this type may share a ledger message. Other types have a
+// message each: proposals, and entries that are found by their ledger sequence alone.
 func (t Type) Framed() bool { return t == TypeObservation }
 
-// Position is the entry's position in the ledger; 0 until it is published. Src is one too, of an entry that a stage answers.
-// See package position.
+// Position returns the entry's position in the ledger, or 0 if it is not published. The Src of an
+// entry that answers another one is such a position. See package position.
 func (e *Entry) Position() uint64 { return position.At(e.Seq, e.Index) }
 
-// Frame returns entries of one stage and partition as one message on their stage's
-// subject: a single entry's own message, or a frame.
+// Frame returns entries of one stage and partition as one message: a frame, or the entry's own
+// message if there is only one.
 func Frame(entries []*Entry) Message {
 	last := entries[len(entries)-1]
 	m := last.Message()
@@ -66,14 +65,14 @@ func Frame(entries []*Entry) Message {
 	return m
 }
 
-// frameLine is at most how many bytes a frame adds to an entry's body.
+// frameLine returns an upper bound for the bytes that a frame adds to an entry's body.
 func frameLine(e *Entry) int { return len(e.Type) + 2*SaltSize + 2*20 + 5 }
 
 var errFrame = errors.New("not a frame of entries")
 
-// ParseEntries reads the entries off a stored ledger message: one, or those of a frame.
-// Bodies are not opened; they are parts of body. If it fails, one entry is returned with
-// what could be read of the message.
+// ParseEntries parses a stored ledger message: one entry, or the entries of a frame. It does not
+// decode their bodies, which share memory with body. On an error it returns one entry with the
+// fields that could be read.
 func ParseEntries(subject string, h map[string][]string, body []byte, seq uint64, stamp time.Time) ([]Entry, error) {
 	head, err := ParseEntry(subject, h, body, seq, stamp)
 	if err != nil || head.Type != TypeFrame {
@@ -125,7 +124,7 @@ func (e *Entry) part(b []byte) (p Entry, rest []byte, err error) {
 	if !p.Type.Framed() {
 		return p, nil, fmt.Errorf("type %q has a message of its own", clip(string(p.Type)))
 	}
-	p.Type = TypeObservation // the string is shared
+	p.Type = TypeObservation // shares the constant's string instead of allocating one
 	if p.Src, err = strconv.ParseUint(string(fields[1]), 10, 64); err != nil {
 		return p, nil, fmt.Errorf("source: %w", err)
 	}

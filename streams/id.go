@@ -2,12 +2,12 @@ package streams
 
 import "fmt"
 
-// MaxIDLen is the length of the longest identifier, in bytes.
+// MaxIDLen is the maximum length of an identifier, in bytes.
 const MaxIDLen = 64
 
-// ValidID reports whether s may stand as a token of a subject: one to 64
-// letters, digits, underscores or hyphens. Nothing else is ever escaped into
-// shape, because two spellings of one name would be two principals.
+// ValidID reports whether s may be a token of a subject: 1 to 64 letters, digits, underscores or
+// hyphens. Other names are refused and never escaped, because two spellings of one name would be
+// two principals.
 func ValidID(s string) bool {
 	if len(s) == 0 || len(s) > MaxIDLen {
 		return false
@@ -23,7 +23,7 @@ func ValidID(s string) bool {
 	return true
 }
 
-// CheckID returns an error that names what, when s is not a valid identifier.
+// CheckID returns an error that begins with what if s is not a valid identifier.
 func CheckID(what, s string) error {
 	if ValidID(s) {
 		return nil

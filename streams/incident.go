@@ -6,39 +6,38 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// Signature is who signed an order that was obeyed, and what.
+// Signature describes the signature of an accepted order.
 type Signature struct {
 	Signer string    `json:"signer"` // name of the key
 	Key    string    `json:"key"`    // the pinned key itself
-	Note   string    `json:"note"`   // the signed note, whole
+	Note   string    `json:"note"`   // the whole signed note
 	Nonce  string    `json:"nonce"`
-	Until  time.Time `json:"until"` // of the nonce
+	Until  time.Time `json:"until"` // when the nonce expires
 }
 
-// IncidentEntry is something that happened to an incident. It says how the
-// incident stands with it; what it did to beliefs is in the revision entries
-// that follow.
+// IncidentEntry records an event of an incident and the incident's state after it. Its effects on
+// beliefs are in the revision entries that follow.
 type IncidentEntry struct {
 	EntryHead
 	Event    beliefs.IncidentEvent `json:"event"`
 	Incident beliefs.Incident      `json:"incident"`
-	// Scope is what a quarantine looked for.
+	// Scope is the scope of a quarantine.
 	Scope *beliefs.IncidentScope `json:"scope,omitzero"`
-	Text  string                 `json:"text,omitzero"` // the signer's words
-	// Signed is set where a person or a service asked for it.
+	Text  string                 `json:"text,omitzero"` // text of the signer
+	// Signed is set if a person or a service ordered the change.
 	Signed *Signature `json:"signed,omitzero"`
 }
 
-// OrderEntry is a signed order that was refused, as it came in. Nothing changed
-// by it, and it is evidence.
+// OrderEntry records a signed order that was refused, as received. It changed nothing and is kept
+// as evidence.
 type OrderEntry struct {
 	EntryHead
-	Subject string `json:"subject"`       // what it said that it is about
+	Subject string `json:"subject"`       // what the order claims to be about
 	Note    string `json:"note"`          // clipped to MaxResolution
-	Size    int    `json:"size,omitzero"` // of the note, where it was clipped
-	// Do and Signer are set once the signature was verified.
+	Size    int    `json:"size,omitzero"` // size of the note, if it was clipped
+	// Do and Signer are set if the signature was verified.
 	Do     string `json:"do,omitzero"`
 	Signer string `json:"signer,omitzero"`
-	Check  string `json:"check"` // that it failed
-	Text   string `json:"text"`  // why
+	Check  string `json:"check"` // the check that the order failed
+	Text   string `json:"text"`  // the reason
 }

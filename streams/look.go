@@ -17,15 +17,15 @@ const MaxLookText = 256
 // sensitive than internal. The credential of the program that showed them vouches for it. It
 // changes no state of any stage.
 type Look struct {
-	By      string              `json:"by"`              // the person, as the program knows them
-	Login   string              `json:"login,omitzero"`  // which session of the person, as a hash
+	By      string              `json:"by"`              // the person's name in the program
+	Login   string              `json:"login,omitzero"`  // hash of the person's login session
 	Page    string              `json:"page"`            // kind of page or command
-	Path    string              `json:"path,omitzero"`   // the first page of that kind
-	Ceiling beliefs.Sensitivity `json:"ceiling"`         // the highest sensitivity that the person sees
-	Window  int                 `json:"window,omitzero"` // seconds for which one entry stands
+	Path    string              `json:"path,omitzero"`   // path of the first page of that kind
+	Ceiling beliefs.Sensitivity `json:"ceiling"`         // highest sensitivity that the person sees
+	Window  int                 `json:"window,omitzero"` // seconds that one entry covers
 }
 
-// Check returns why the look cannot be recorded, or nil.
+// Check returns an error if the look cannot be recorded.
 func (l *Look) Check() error {
 	if l.By == "" || l.Page == "" {
 		return fmt.Errorf("a look names the person and the page")
@@ -36,7 +36,8 @@ func (l *Look) Check() error {
 	return cmp.Or(checkLine("by", l.By), checkLine("login", l.Login), checkLine("page", l.Page), checkLine("path", l.Path))
 }
 
-// checkLine checks a short text that people read in the log.
+// checkLine returns an error if s is too long or has control characters. People read these texts in
+// the log.
 func checkLine(name, s string) error {
 	if len(s) > MaxLookText || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
 		return fmt.Errorf("%s %q is longer than %d bytes or holds control characters", name, clip(s), MaxLookText)

@@ -8,29 +8,29 @@ import (
 	"strings"
 )
 
-// Person is whom an entry or a belief says something of: the data subject that
-// its event named, and the user. The zero value is nobody in particular.
+// Person identifies whom an entry or a belief concerns: the data subject that its event names, and
+// the user. The zero value means no particular person.
 type Person struct {
 	DataSubject string `json:"data_subject,omitzero"`
 	User        string `json:"user,omitzero"`
 }
 
-// Of is whom an event says something of.
+// Of returns the person whom the event concerns.
 func (h *EntryHead) Of() Person { return Person{h.DataSubject, h.User} }
 
-// Is reports whether a pseudonym names the person.
+// Is reports whether the pseudonym subject is the person's data subject or user.
 func (p Person) Is(subject string) bool {
 	return subject != "" && (p.DataSubject == subject || p.User == subject)
 }
 
-// MaxSeqs bounds the list of entries in one statement, in bytes of its text. A
-// longer list takes several statements.
+// MaxSeqs is the maximum size of the list of entries in one statement, in bytes of text. A longer
+// list needs several statements.
 const MaxSeqs = 512 << 10
 
-// SeqRange is the ledger sequences from one to another, both included.
+// SeqRange is a range of ledger sequences, both ends included.
 type SeqRange struct{ From, To uint64 }
 
-// Ranges are rising ledger sequences as ranges, of which no two touch.
+// Ranges converts ascending ledger sequences to ranges. Adjacent sequences share a range.
 func Ranges(seqs []uint64) (out []SeqRange) {
 	for _, q := range seqs {
 		if n := len(out); n > 0 && out[n-1].To+1 == q {
@@ -57,8 +57,8 @@ func FormatRanges(rs []SeqRange) string {
 	return string(b)
 }
 
-// ParseRanges reads a list that FormatRanges wrote, in that one form: rising, no two
-// ranges that touch.
+// ParseRanges parses the output of FormatRanges. It accepts only that form: ascending ranges that
+// do not touch.
 func ParseRanges(s string) (out []SeqRange, err error) {
 	if len(s) > MaxSeqs {
 		return nil, fmt.Errorf("the list of entries has %d bytes, at most %d are admitted: make several statements", len(s),
@@ -85,7 +85,7 @@ func ParseRanges(s string) (out []SeqRange, err error) {
 	return out, nil
 }
 
-// Widen joins ranges that lie closest together until their text has at most that many bytes.
+// Widen merges the ranges with the smallest gaps until their text has at most limit bytes.
 func Widen(rs []SeqRange, limit int) []SeqRange {
 	for gap := uint64(2); len(FormatRanges(rs)) > limit; gap *= 2 {
 		var out []SeqRange
@@ -101,20 +101,20 @@ func Widen(rs []SeqRange, limit int) []SeqRange {
 	return rs
 }
 
-// InRanges reports whether a sequence is in one of rising ranges.
+// InRanges reports whether seq is in one of the ascending ranges.
 func InRanges(rs []SeqRange, seq uint64) bool {
 	i := sort.Search(len(rs), func(i int) bool { return rs[i].To >= seq })
 	return i < len(rs) && rs[i].From <= seq
 }
 
-// FormatSeqs writes rising ledger sequences as a list of ranges, "12-15,19".
+// FormatSeqs formats ascending ledger sequences as ranges, such as "12-15,19".
 func FormatSeqs(seqs []uint64) string { return FormatRanges(Ranges(seqs)) }
 
-// MaxListed bounds how many sequences a list may stand for: ranges are short, and
-// what they stand for is held in memory.
+// MaxListed is the maximum number of sequences that a list may expand to, because the expansion is
+// held in memory.
 const MaxListed = 1 << 20
 
-// ParseSeqs reads a list that FormatSeqs wrote.
+// ParseSeqs parses the output of FormatSeqs.
 func ParseSeqs(s string) (out []uint64, err error) {
 	rs, err := ParseRanges(s)
 	if err != nil {

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Codes by which a NATS server says that it has no room for a stream, whatever the stream's
-// own limits are.
+// Codes by which a NATS server reports that it has no room for a stream, regardless of the stream's
+// own limits.
 const (
-	apiAccountResources = 10002 // what lazaret up sets while its disk is nearly full
+	apiAccountResources = 10002 // lazaret up causes it while its disk is nearly full
 	apiResources        = 10023
 	apiStorage          = 10047
 )
 
-// RefusedText says why a stream refused an event, by the code and description of the
-// server's error.
+// RefusedText returns the reason why a stream refused an event, from the code and description of
+// the server's error.
 func RefusedText(code int, description string) string {
 	low := strings.ToLower(description)
 	if code == apiAccountResources || code == apiResources || code == apiStorage ||

@@ -17,19 +17,19 @@ import (
 
 // Retention is the body of trim and trimmed entries.
 type Retention struct {
-	// ID ties the answers to the announcement.
+	// ID connects the secured entries to their trim entry.
 	ID string `json:"id"`
-	// UpTo is the ledger sequence up to which entries are to go.
+	// UpTo is the last ledger sequence to remove.
 	UpTo uint64 `json:"up_to"`
-	// Trimmed is up to which they may be gone: in a trim entry because of
-	// earlier ones, in a trimmed entry UpTo.
+	// Trimmed is the last ledger sequence that may already be missing. In a trim entry it results
+	// from earlier trims. In a trimmed entry it equals UpTo.
 	Trimmed uint64 `json:"trimmed"`
-	// Before is the horizon: every entry up to UpTo is older.
+	// Before is later than the time of every entry up to UpTo.
 	Before time.Time `json:"before"`
 }
 
-// ReadRetention reads a trim or trimmed entry. It is an error if the entry is none,
-// or if it speaks of entries that come after it.
+// ReadRetention parses a trim or trimmed entry. It returns an error if e is a different entry, or
+// if it names sequences that are not before its own.
 func ReadRetention(e *Entry) (*Retention, error) {
 	if e.Stage != StageRetention || e.Type != TypeTrim && e.Type != TypeTrimmed {
 		return nil, fmt.Errorf("ledger entry %d of type %q is no trim entry", e.Seq, e.Type)
@@ -48,48 +48,50 @@ func ReadRetention(e *Entry) (*Retention, error) {
 	return r, nil
 }
 
-// SecuredEntry says that a stage's state in this partition is on disk.
+// SecuredEntry reports that a stage's state in this partition is on disk.
 type SecuredEntry struct {
-	// ID is that of the trim entry.
+	// ID is the id of the trim entry.
 	ID string `json:"id"`
-	// Folded is the ledger sequence up to which the state on disk holds what
-	// the stage makes of the ledger. It answers the trim entry if it is not
-	// below UpTo; ingest may say less first, and folds on by saying so.
+	// Folded is the ledger sequence up to which the state on disk has folded the ledger. The trim
+	// entry is answered once Folded is at least UpTo. Ingest may report less first; writing that
+	// entry makes it fold further.
 	Folded uint64 `json:"folded"`
 }
 
-// EraseSubject is where the process that runs nats-server is asked for what needs the server
-// to stop for some time: to remove deleted messages from the files of the streams, since
-// nats-server leaves them in the files of an encrypted stream, or to copy the data folder. Nobody answers on it where nats-server is a process of its own.
+// EraseSubject is the subject for requests that need nats-server to stop for a short time: to
+// remove deleted messages from the files of the streams, or to copy the data folder. nats-server
+// does not remove deleted messages from the files of an encrypted stream. The process that embeds
+// nats-server answers. Nobody answers if nats-server is a separate process.
 const EraseSubject = "lz.svc.erase"
 
-// EraseRequest starts an erasure, or asks for the result of one.
+// EraseRequest starts an erasure or a copy, or asks for the result of an earlier one.
 type EraseRequest struct {
-	// Run is the one that is asked for; empty: a new one is started.
+	// Run is the id of the earlier run. If it is empty, a new run starts.
 	Run string `json:"run,omitzero"`
-	// Copy asks for a copy of the data folder in the place of an erasure, Keys for one with
-	// keys and credentials.
+	// Copy asks for a copy of the data folder instead of an erasure. Keys includes keys and
+	// credentials in the copy.
 	Copy bool `json:"copy,omitzero"`
 	Keys bool `json:"keys,omitzero"`
 }
 
-// EraseReply answers it.
+// EraseReply is the answer to an EraseRequest.
 type EraseReply struct {
 	Run string `json:"run"`
-	// Done is set once it has ended. Until then the server is stopped for some time.
+	// Done is set once the run has ended. During the run the server stops for a while.
 	Done    bool     `json:"done,omitzero"`
 	Streams []Erased `json:"streams,omitzero"`
-	Dir     string   `json:"dir,omitzero"` // the copy
+	Dir     string   `json:"dir,omitzero"` // folder of the copy
 	Error   string   `json:"error,omitzero"`
 }
 
-// Erased says what was done to the files of a stream.
+// Erased reports the result for the files of one stream.
 type Erased struct {
 	Stream string `json:"stream"`
-	// Messages are the deleted messages that were still in the files.
+	// Messages is the number of deleted messages that were still in the files.
 	Messages int `json:"messages"`
-	// Files are the block files that were replaced.
+	// Files is the number of block files that were replaced.
 	Files int `json:"files"`
-	// Left says why the files may still hold deleted messages; empty: they hold none.
+	// Left is the reason why the files may still hold deleted messages. It is empty if they hold
+	// none.
 	Left string `json:"left,omitzero"`
 }

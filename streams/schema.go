@@ -10,20 +10,20 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// schemaFiles are generated from the Go types by `go generate ./streams`; a
-// test keeps them fresh.
+// schemaFiles are generated from the Go types by `go generate ./streams`. A test checks that they
+// are up to date.
 //
 //go:generate go test -run TestGeneratedFilesAreFresh -update .
 //go:embed schemas/*.json
 var schemaFiles embed.FS
 
-// SchemaJSON is the JSON Schema of a kind's events, as published.
+// SchemaJSON returns the published JSON Schema of events of kind k.
 func SchemaJSON(k Kind) ([]byte, error) {
 	return schemaFiles.ReadFile("schemas/" + string(k) + ".json")
 }
 
-// SchemaOf builds the JSON Schema of a type of this package, or of one made of them.
-// Unknown fields are tolerated.
+// SchemaOf returns the JSON Schema of a type of this package, or of a type that consists of such
+// types. The schema allows unknown fields.
 func SchemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	types := map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[jsontext.Value](): {}}
 	enums(t, types, make(map[reflect.Type]bool))
@@ -35,7 +35,7 @@ func SchemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// enums adds the schemas of enumerations, whose values travel as text, that t is made of.
+// enums adds to found the schemas of all enumerations in t. Enumerations are encoded as text.
 func enums(t reflect.Type, found map[reflect.Type]*jsonschema.Schema, seen map[reflect.Type]bool) {
 	if seen[t] {
 		return
@@ -66,8 +66,8 @@ func enums(t reflect.Type, found map[reflect.Type]*jsonschema.Schema, seen map[r
 	}
 }
 
-// Schema builds the JSON Schema of a kind's events from its Go type. Unknown
-// fields are tolerated, as ParseEvent tolerates them.
+// Schema returns the JSON Schema of events of kind k, made from the Go type. Like ParseEvent, it
+// allows unknown fields.
 func Schema(k Kind) (*jsonschema.Schema, error) {
 	e := newEvent(k)
 	if e == nil {
@@ -77,8 +77,8 @@ func Schema(k Kind) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema of %s: %w", k, err)
 	}
-	// A body may leave its id to the header ce-id, so nothing but what each
-	// kind cannot do without is required.
+	// The id is not required, because the header ce-id may give it. Only fields that a kind needs
+	// are required.
 	s.Required = map[Kind][]string{KindMem: {"content"}, KindTools: {"tools"}, KindSession: {"session", "phase"},
 		KindAct: {"tool"}}[k]
 	if id := s.Properties["id"]; id != nil {
@@ -87,7 +87,7 @@ func Schema(k Kind) (*jsonschema.Schema, error) {
 	if ses := s.Properties["session"]; ses != nil {
 		ses.Pattern = fmt.Sprintf(`^[A-Za-z0-9_-]{1,%d}$`, MaxIDLen)
 	}
-	// Fields of JetStream's acknowledgements alone are not ours.
+	// stream and seq are fields of JetStream acknowledgements and not part of an event.
 	delete(s.Properties, "stream")
 	delete(s.Properties, "seq")
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"
@@ -95,7 +95,7 @@ func Schema(k Kind) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// open lets unknown fields through, at every depth.
+// open makes a schema allow unknown fields at every depth.
 func open(s *jsonschema.Schema) {
 	if s == nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// MaxSilence is the longest time for which alerts are silenced at once.
+// MaxSilence is the longest duration of a silence.
 const MaxSilence = 90 * 24 * time.Hour
 
 // Silence keeps a rule's alerts in a project out of lists and notifications until it expires. It
@@ -15,15 +15,15 @@ const MaxSilence = 90 * 24 * time.Hour
 // program that sent it vouches for By.
 type Silence struct {
 	Rule    string    `json:"rule,omitzero"`
-	Agent   string    `json:"agent,omitzero"` // empty: of all agents
-	Owner   string    `json:"owner,omitzero"` // who may be asked
+	Agent   string    `json:"agent,omitzero"` // empty: all agents
+	Owner   string    `json:"owner,omitzero"` // person to ask about it
 	Reason  string    `json:"reason,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
-	By      string    `json:"by"`            // the person, as the program knows them
-	Ends    string    `json:"ends,omitzero"` // id of a silence that ends now; Rule to Expires are empty
+	By      string    `json:"by"`            // the person's name in the program
+	Ends    string    `json:"ends,omitzero"` // id of the silence that ends now; Rule to Expires are then empty
 }
 
-// Check returns why a silence cannot be recorded at a time, or nil.
+// Check returns an error if the silence cannot be recorded at the given time.
 func (s *Silence) Check(now time.Time) error {
 	if s.By == "" {
 		return errors.New("a silence names the person")
@@ -51,12 +51,12 @@ func (s *Silence) Check(now time.Time) error {
 	return cmp.Or(checkLine("owner", s.Owner), checkLine("reason", s.Reason), checkLine("by", s.By))
 }
 
-// Covers reports whether the silence is for an alert.
+// Covers reports whether the silence applies to alerts of the rule and agent.
 func (s *Silence) Covers(rule, agent string) bool {
 	return s.Rule == rule && (s.Agent == "" || s.Agent == agent)
 }
 
-// SilenceEntry is the body of a silence in the ledger. Its id names the silence.
+// SilenceEntry is the ledger body of a silence. The entry's id is the silence's id.
 type SilenceEntry struct {
 	EntryHead
 	Silence Silence `json:"silence"`

@@ -9,28 +9,26 @@ const (
 	LiveStream   = "LZ_LIVE"
 )
 
-// Limits of the streams, with the reason for each.
+// Limits of the streams.
 const (
-	// IntakePerSubject bounds what may wait on one stored subject, that is one
-	// kind and origin of one agent. The flooder is refused before anyone else.
-	// All that waits is decided in order, so that this, divided by what ingest
-	// decides in a second, is also what one flooded subject costs everybody
-	// else in time.
+	// IntakePerSubject is the maximum number of waiting messages on one stored subject, that is for
+	// one kind and origin of one agent. An agent that floods the intake is therefore refused before
+	// others are. Waiting messages are decided in order. One full subject delays everyone else by
+	// this number divided by the messages that ingest decides per second.
 	IntakePerSubject = 20_000
-	// IntakeBytes bounds what may wait altogether, in bytes.
+	// IntakeBytes is the maximum size of the intake, in bytes.
 	IntakeBytes = 8 << 30
-	// IntakeMsgSize is the largest message the stream takes: twice the default
-	// event limit, so that a somewhat oversized event leaves a rejected entry
-	// with its bytes instead of vanishing at the door.
+	// IntakeMsgSize is the maximum size of an intake message, in bytes. It is twice the default
+	// event limit, so that a moderately oversized event still gets a rejected entry with its bytes.
 	IntakeMsgSize = 2*DefaultMaxEvent + 64<<10
-	// LedgerMsgSize leaves room for a rejected event's bytes in base64, and for
-	// content with its features.
+	// LedgerMsgSize is the maximum size of a ledger message, in bytes. It leaves room for a
+	// rejected event's bytes in base64, and for content with its features.
 	LedgerMsgSize = 7 << 20
-	// MaxEntry is the size of the largest body of a ledger entry, in bytes: a
-	// message of the ledger less the room for its headers.
+	// MaxEntry is the maximum size of the body of a ledger entry, in bytes.
 	MaxEntry = LedgerMsgSize - 4<<10
-	// LiveAge is how long live copies are kept.
+	// LiveAge is the time for which live copies are kept.
 	LiveAge = 30 * 24 * time.Hour
-	// LiveBytes bounds the live feed, in bytes; old copies go first.
+	// LiveBytes is the maximum size of the live feed, in bytes. The oldest copies are removed
+	// first.
 	LiveBytes = 1 << 30
 )

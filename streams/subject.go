@@ -9,9 +9,8 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// Partitions is the number of partitions of a shard. It is fixed: a project's
-// partition is part of every subject that was ever stored, so growth beyond it
-// is by shards.
+// Partitions is the number of partitions of a shard. It cannot change, because the partition is
+// part of every stored subject. Larger installations use several shards.
 const Partitions = 16
 
 // SyntheticPrefix starts the name of every project whose events carry their own virtual time
@@ -23,11 +22,11 @@ const SyntheticPrefix = "syn-"
 // ledger, checkpoints on the live feed. No client can publish under it.
 const SystemProject = "_"
 
-// ReplayAgent is the agent that recorded sessions are replayed as. Its
-// credential reaches every synthetic project and no other.
+// ReplayAgent is the agent in replays of recorded sessions. Its credential is valid in every
+// synthetic project and in no other.
 const ReplayAgent = "replayed"
 
-// IsSynthetic reports whether project runs on virtual time.
+// IsSynthetic reports whether project uses virtual time.
 func IsSynthetic(project string) bool { return strings.HasPrefix(project, SyntheticPrefix) }
 
 // Kind is the kind of an intake event, a token of its subject.
@@ -42,8 +41,8 @@ const (
 	KindSession Kind = "session" // a session starts or ends
 	KindDec     Kind = "dec"     // a decision and the beliefs it cites
 	KindAct     Kind = "act"     // a proposed action
-	KindOut     Kind = "out"     // what came of an action
-	KindCtl     Kind = "ctl"     // a signed operator command; it has a subject of its own
+	KindOut     Kind = "out"     // the result of an action
+	KindCtl     Kind = "ctl"     // a signed operator command; uses ControlSubject
 )
 
 // Kinds lists the kinds that a client may publish, in the order of the docs.
@@ -64,7 +63,7 @@ func (k Kind) valid() bool {
 	return false
 }
 
-// Subject spaces. Everything Lazaret owns on a NATS account is below "lz.".
+// Prefixes of subjects. All subjects of Lazaret on a NATS account begin with "lz.".
 const (
 	IntakePrefix  = "lz.in."
 	ControlPrefix = "lz.ctl."
@@ -73,8 +72,8 @@ const (
 	servicePrefix = "lz.svc."
 )
 
-// IntakeSubject is the subject that a client publishes an event to:
-// lz.in.<project>.<agent>.<kind>, with .<origin> for kinds that have one.
+// IntakeSubject returns the subject to which a client publishes an event:
+// lz.in.<project>.<agent>.<kind>, followed by .<origin> if the kind has one.
 func IntakeSubject(project, agent string, kind Kind, origin beliefs.Origin) (string, error) {
 	if err := checkPrincipal(project, agent); err != nil {
 		return "", err
@@ -95,23 +94,23 @@ func IntakeSubject(project, agent string, kind Kind, origin beliefs.Origin) (str
 	return s, nil
 }
 
-// IntakeFilter matches what clients published to one partition.
+// IntakeFilter returns the filter for all events of clients in one partition.
 func IntakeFilter(partition int) string { return IntakePrefix + strconv.Itoa(partition) + ".>" }
 
-// Address is who and what a stored intake subject speaks for. It comes from
-// the credential that was allowed to publish there, never from a payload.
+// Address is the sender and kind of an event, from its stored intake subject. NATS permissions
+// allowed the sender's credential to publish there, so the address can be trusted. It never comes
+// from a payload.
 type Address struct {
 	Partition int
 	Project   string
 	Agent     string
 	Kind      Kind
-	Origin    beliefs.Origin // empty for kinds without one
+	Origin    beliefs.Origin // empty for kinds without an origin
 }
 
-// ParseIntake parses the subject under which the intake stream stored a
-// message. Subjects that a client could store but that name nothing known
-// return an error together with as much of the address as could be read, so
-// that a rejection can be laid at the right door.
+// ParseIntake parses a stored intake subject. For an unknown kind or an illegal name it returns an
+// error together with the parts of the address that could be read, so that the rejection can name
+// the sender.
 func ParseIntake(subject string) (Address, error) {
 	if rest, ok := strings.CutPrefix(subject, ControlPrefix); ok {
 		p, err := parsePartition(rest)
@@ -153,43 +152,42 @@ func ParseIntake(subject string) (Address, error) {
 	return a, nil
 }
 
-// PartitionOf is the partition that the server's subject transform,
-// {{partition(16,1)}}, gives to a project: FNV-1a over the token.
+// PartitionOf returns the partition that the server's subject transform, {{partition(16,1)}},
+// assigns to a project: FNV-1a over the name.
 func PartitionOf(project string) int {
 	h := fnv.New32a()
 	h.Write([]byte(project))
 	return int(h.Sum32() % Partitions)
 }
 
-// ControlSubject is where operators publish signed commands for a partition.
+// ControlSubject returns the subject to which operators publish signed commands for a partition.
 func ControlSubject(partition int) string { return ControlPrefix + strconv.Itoa(partition) }
 
-// Stage names as they stand in ledger subjects. A sentinel group's stage is
-// SentinelStage(group).
+// Stage names in ledger subjects. SentinelStage gives the stage name of a sentinel group.
 const (
 	StageIngest  = "ingest"
 	StageArbiter = "arbiter"
-	// StageRetention is no stage of the pipeline: under this name whoever trims
-	// the ledger says so in it.
+	// StageRetention is the name under which the process that trims the ledger writes its entries.
+	// It is not a stage of the pipeline.
 	StageRetention = "retention"
 	sentinelTag    = "sentinel-"
 )
 
-// SentinelStage is the stage name of a sentinel group.
+// SentinelStage returns the stage name of a sentinel group.
 func SentinelStage(group string) string { return sentinelTag + group }
 
-// SentinelGroup is the group whose stage this is, if it is a sentinel's.
+// SentinelGroup returns the group of a sentinel's stage. ok is false for other stages.
 func SentinelGroup(stage string) (string, bool) { return strings.CutPrefix(stage, sentinelTag) }
 
-// LedgerSubject is the literal subject that one stage writes in one partition.
+// LedgerSubject returns the subject that one stage writes to in one partition.
 func LedgerSubject(partition int, stage string) string {
 	return LedgerPrefix + strconv.Itoa(partition) + "." + stage
 }
 
-// LedgerFilter matches what every stage wrote in one partition.
+// LedgerFilter returns the filter for the entries of every stage in one partition.
 func LedgerFilter(partition int) string { return LedgerSubject(partition, "*") }
 
-// LedgerStageFilter matches what one stage wrote in every partition.
+// LedgerStageFilter returns the filter for the entries of one stage in every partition.
 func LedgerStageFilter(stage string) string { return LedgerPrefix + "*." + stage }
 
 // ParseLedger splits a ledger subject into partition and stage.
@@ -208,8 +206,8 @@ func ParseLedger(subject string) (partition int, stage string, err error) {
 	return partition, stage, nil
 }
 
-// LiveSubject is lz.live.<project>.<token...>. Tokens that are not identifiers
-// (a rule id with a dot, say) are an error.
+// LiveSubject returns lz.live.<project>.<token...>. It returns an error for a token that is not an
+// identifier, such as a rule id with a dot.
 func LiveSubject(project string, tokens ...string) (string, error) {
 	if err := CheckID("project", project); err != nil {
 		return "", err
@@ -222,7 +220,7 @@ func LiveSubject(project string, tokens ...string) (string, error) {
 	return LivePrefix + project + "." + strings.Join(tokens, "."), nil
 }
 
-// Service is the verb of a request subject.
+// Service is the name of a request service, a token of its subject.
 type Service string
 
 // The request services.
@@ -230,23 +228,23 @@ const (
 	SvcDecide   Service = "decide"
 	SvcRemember Service = "remember"
 	SvcRecall   Service = "recall"
-	SvcGate     Service = "gate"    // a recall with candidates
-	SvcResolve  Service = "resolve" // see ResolveSubject
-	SvcProve    Service = "prove"   // that an entry is in the audit log
+	SvcGate     Service = "gate"    // a recall with candidates of another store
+	SvcResolve  Service = "resolve" // a signed resolution, see ResolveSubject
+	SvcProve    Service = "prove"   // a proof that an entry is in the audit log
 	SvcObserve  Service = "observe" // an observation, answered once it is in the ledger
 )
 
-// QuerySubject is where operators ask a daemon about one partition's state:
-// lz.svc.query.<what>.<partition>.
+// QuerySubject returns the subject on which operators ask a daemon about the state of one
+// partition: lz.svc.query.<what>.<partition>.
 func QuerySubject(what string, partition int) string {
 	return servicePrefix + "query." + what + "." + strconv.Itoa(partition)
 }
 
-// StatusSubject is where operators ask every process of every stage how far it
-// has come. Each answers.
+// StatusSubject is the subject on which operators ask for the progress of every stage. Every
+// process answers.
 const StatusSubject = servicePrefix + "query.stages"
 
-// ResolveSubject is where a signed resolution of a hold goes.
+// ResolveSubject returns the subject for a signed resolution of a hold.
 func ResolveSubject(project, hold string) (string, error) {
 	if err := checkPrincipal(project, hold); err != nil {
 		return "", err
@@ -254,7 +252,7 @@ func ResolveSubject(project, hold string) (string, error) {
 	return servicePrefix + string(SvcResolve) + "." + project + "." + hold, nil
 }
 
-// ParseResolve splits a subject of ResolveSubject.
+// ParseResolve parses a subject that ResolveSubject made.
 func ParseResolve(subject string) (project, hold string, err error) {
 	rest, ok := strings.CutPrefix(subject, servicePrefix+string(SvcResolve)+".")
 	project, hold, two := strings.Cut(rest, ".")
@@ -264,9 +262,9 @@ func ParseResolve(subject string) (project, hold string, err error) {
 	return project, hold, checkPrincipal(project, hold)
 }
 
-// ServiceSubject is where a client asks: lz.svc.<service>.<project>.<agent>,
-// with .<origin> for remember and observe, because a credential is granted origins
-// one by one and a payload must not choose among them.
+// ServiceSubject returns the subject of a client's request: lz.svc.<service>.<project>.<agent>,
+// followed by .<origin> for remember and observe. The origin is in the subject because credentials
+// grant origins individually, and a payload must not choose among them.
 func ServiceSubject(svc Service, project, agent string, origin beliefs.Origin) (string, error) {
 	if err := checkPrincipal(project, agent); err != nil {
 		return "", err
@@ -283,7 +281,7 @@ func ServiceSubject(svc Service, project, agent string, origin beliefs.Origin) (
 
 func (svc Service) hasOrigin() bool { return svc == SvcRemember || svc == SvcObserve }
 
-// ServiceFilter is the subject that answers every client's requests to svc.
+// ServiceFilter returns the filter for all clients' requests to svc.
 func ServiceFilter(svc Service) string {
 	if svc.hasOrigin() {
 		return servicePrefix + string(svc) + ".*.*.*"
@@ -291,7 +289,8 @@ func ServiceFilter(svc Service) string {
 	return servicePrefix + string(svc) + ".*.*"
 }
 
-// ParseService returns whom a request subject speaks for.
+// ParseService parses the subject of a request and returns the service and the address of the
+// caller.
 func ParseService(subject string) (Service, Address, error) {
 	var a Address
 	rest, ok := strings.CutPrefix(subject, servicePrefix)
@@ -320,7 +319,7 @@ func ParseService(subject string) (Service, Address, error) {
 	case SvcObserve:
 		a.Kind = KindObs
 		want = 4
-	case SvcProve: // no event
+	case SvcProve: // not an event, so no kind
 	default:
 		return svc, a, fmt.Errorf("unknown service %q", tok[0])
 	}

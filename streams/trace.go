@@ -2,12 +2,12 @@ package streams
 
 import "encoding/hex"
 
-// HeaderTraceparent carries the W3C Trace Context of an event's sender. It is in
-// no body: the same event under another trace is still the same event.
+// HeaderTraceparent carries the W3C Trace Context of an event's sender. It is a header and not part
+// of the body, so that the same event with another trace is still a repeat.
 const HeaderTraceparent = "traceparent"
 
-// Traceparent returns s if it is a W3C traceparent of version 00, and "" otherwise:
-// receivers ignore one that is not.
+// Traceparent returns s if it is a valid W3C traceparent of version 00, and "" otherwise. Receivers
+// ignore invalid ones.
 func Traceparent(s string) string {
 	if trace, parent := ParseTraceparent(s); trace == nil || parent == nil {
 		return ""
@@ -15,8 +15,8 @@ func Traceparent(s string) string {
 	return s
 }
 
-// ParseTraceparent returns the trace id and the parent span id of a traceparent, or
-// nil if it is not valid.
+// ParseTraceparent returns the trace id and the parent span id of a traceparent. Both are nil if it
+// is not valid.
 func ParseTraceparent(s string) (trace, parent []byte) {
 	if len(s) != 55 || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
 		return nil, nil

@@ -2,9 +2,9 @@ package streams
 
 import "fmt"
 
-// Verdict is the answer to a proposal. Verdicts are ordered
-// Allow < Hold < Deny and are only ever joined, so that no order, duplicate or
-// redelivery of the parts of an answer can loosen it.
+// Verdict is the answer to a proposal. Verdicts are ordered Allow < Hold < Deny and are combined
+// only by Join. Therefore the order, repetition or redelivery of the parts of an answer cannot
+// loosen it.
 type Verdict uint8
 
 // The verdicts.

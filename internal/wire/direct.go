@@ -13,19 +13,20 @@ import (
 	"lazaret/streams"
 )
 
-// Reader reads the ledger by direct gets. It makes no consumer: a credential that may make
-// consumers can make the server deliver to other inboxes. Only one goroutine may use it.
+// Reader reads the ledger by direct gets. It makes no consumer, because a credential that may
+// create consumers can make the server deliver to inboxes of others. A Reader is not safe for
+// concurrent use.
 type Reader struct {
 	Conn   *nats.Conn
 	recent map[uint64]*streams.Entry
 	ring   []uint64
-	size   int // bytes of recent
+	size   int // bytes in recent
 }
 
 const (
-	batchEntries = 256     // entries of one direct get
-	batchBytes   = 4 << 20 //
-	keepRecent   = 4096    // entries that are kept for verdicts, which name their proposals
+	batchEntries = 256     // entries per direct get
+	batchBytes   = 4 << 20 // bytes per direct get
+	keepRecent   = 4096    // entries kept for verdicts, which refer to their proposals
 	keepBytes    = 32 << 20
 	readTimeout  = 10 * time.Second
 )
@@ -57,8 +58,8 @@ func (r *Reader) Last(ctx context.Context) (uint64, error) {
 	return info.State.Last, nil
 }
 
-// After reads the next entries after a sequence, or none if there are none yet. A message
-// that no stage of ours wrote is returned as an entry with its sequence only.
+// After returns the next entries after a sequence, or none if there are none yet. A message that no
+// stage of Lazaret wrote is returned as an entry with only its sequence set.
 func (r *Reader) After(ctx context.Context, seq uint64) ([]*streams.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -103,7 +104,7 @@ func (r *Reader) After(ctx context.Context, seq uint64) ([]*streams.Entry, error
 	}
 }
 
-// Read returns the entry at a position, or nil if it is gone.
+// Read returns the entry at a position, or nil if it was removed.
 func (r *Reader) Read(at uint64) (*streams.Entry, error) {
 	if e := r.recent[at]; e != nil {
 		return e, nil
@@ -127,7 +128,7 @@ func (r *Reader) Read(at uint64) (*streams.Entry, error) {
 	return &entries[i], nil
 }
 
-// ReadError is a failed read of the ledger, which may succeed later.
+// ReadError reports a failed read of the ledger. A later try may succeed.
 type ReadError struct{ error }
 
 func (r *Reader) keep(e *streams.Entry) {

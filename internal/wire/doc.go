@@ -1,6 +1,6 @@
-// Package wire carries the values of package streams over NATS: ledger entries as
-// messages, and the three streams as JetStream keeps them.
+// Package wire transports the values of package streams over NATS: ledger entries as messages, and
+// the definitions of the three JetStream streams.
 //
-// It imports streams and nats.go alone, so that streams and the packages under pkg know
-// nothing of NATS. Begin reading with [Msg] and [Definitions].
+// It is separate from package streams so that streams and the packages under pkg do not depend on
+// nats.go. Start reading with [Msg] and [Definitions].
 package wire

@@ -9,15 +9,15 @@ import (
 	"lazaret/streams"
 )
 
-// Msg returns entries of one stage and partition as one message of the ledger: a single
-// entry's own message, or a frame.
+// Msg returns entries of one stage and partition as one ledger message: a frame, or the entry's own
+// message if there is only one.
 func Msg(entries ...*streams.Entry) *nats.Msg {
 	m := streams.Frame(entries)
 	return &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Body}
 }
 
-// Entries reads the entries off a delivered message of the ledger. Errors are those of
-// [streams.ParseEntries]; a message that was not delivered by a consumer is one, too.
+// Entries parses a ledger message from a consumer. It fails as [streams.ParseEntries] does, and if
+// the message has no consumer metadata.
 func Entries(m jetstream.Msg) ([]streams.Entry, error) {
 	md, err := m.Metadata()
 	if err != nil {
@@ -26,13 +26,13 @@ func Entries(m jetstream.Msg) ([]streams.Entry, error) {
 	return streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
 }
 
-// RawEntries reads the entries off a message of the ledger that was got by its sequence.
+// RawEntries parses a ledger message that was fetched by its sequence.
 func RawEntries(m *jetstream.RawStreamMsg) ([]streams.Entry, error) {
 	return streams.ParseEntries(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
 }
 
-// RawEntry reads the one entry off a message of the ledger that was got by its sequence,
-// or the headers of a frame: see [streams.ParseEntry].
+// RawEntry parses a ledger message that was fetched by its sequence, as [streams.ParseEntry] does:
+// for a frame it returns the fields of the headers.
 func RawEntry(m *jetstream.RawStreamMsg) (streams.Entry, error) {
 	return streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
 }

@@ -12,25 +12,25 @@ import (
 	"lazaret/streams"
 )
 
-// Storage is what an installation chooses about the streams.
+// Storage has the settings of the streams that an installation chooses.
 type Storage struct {
-	// Replicas of each stream: 1 embedded, 3 on a cluster. Zero means 1.
+	// Replicas is the number of replicas of each stream: 1 embedded, 3 on a cluster. Zero means 1.
 	Replicas int
-	// LedgerBytes bounds the ledger, in bytes; when it is full, stages stop
-	// and publishers are refused. Zero means no bound but the disk.
+	// LedgerBytes is the maximum size of the ledger. When it is full, stages stop and publishers
+	// are refused. Zero means that only the disk limits it.
 	LedgerBytes int64
-	// IntakeBytes bounds the intake; when it is full, publishers are refused.
-	// Zero means the constant of that name.
+	// IntakeBytes is the maximum size of the intake. When it is full, publishers are refused. Zero
+	// means streams.IntakeBytes.
 	IntakeBytes int64
-	// IntakePerSubject bounds what waits on one stored subject. Zero means the
-	// constant of that name.
+	// IntakePerSubject is the maximum number of waiting messages on one stored subject. Zero means
+	// streams.IntakePerSubject.
 	IntakePerSubject int64
-	// LiveBytes bounds the live feed; old copies go first. Zero means the constant of
-	// that name.
+	// LiveBytes is the maximum size of the live feed. Old copies are removed first. Zero means
+	// streams.LiveBytes.
 	LiveBytes int64
 }
 
-// Definitions returns the three streams as Lazaret needs them.
+// Definitions returns the configurations of the three streams.
 func Definitions(s Storage) []jetstream.StreamConfig {
 	if s.Replicas == 0 {
 		s.Replicas = 1
@@ -69,8 +69,8 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 			Replicas:             s.Replicas,
 			AllowDirect:          true,
 			AllowAtomicPublish:   true,
-			// Event ids are the client's and scoped to (project, agent); the
-			// server's own deduplication is not, so nothing relies on it.
+			// The server's deduplication by message id is per stream. Event ids are unique only per
+			// project and agent, so nothing uses the server's deduplication.
 			Duplicates: time.Second,
 		},
 		{
@@ -104,9 +104,9 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 	}
 }
 
-// livePersist is how copies reach the disk. The ledger has what they are made
-// from, so that nobody's verdict waits for them to be synced; a stream with
-// replicas cannot be told so.
+// livePersist returns how the live feed is written to disk. It is asynchronous, because the ledger
+// has the originals and no verdict should wait for a sync of copies. A stream with replicas cannot
+// be asynchronous.
 func livePersist(replicas int) jetstream.PersistModeType {
 	if replicas > 1 {
 		return jetstream.DefaultPersistMode
@@ -114,9 +114,8 @@ func livePersist(replicas int) jetstream.PersistModeType {
 	return jetstream.AsyncPersistMode
 }
 
-// DriftError says that a stream exists with other settings than Lazaret
-// needs. Nothing was changed: a stream holds evidence, and whoever altered it
-// had a reason or should be found.
+// DriftError reports a stream whose settings differ from its definition. Ensure does not change
+// them, because the stream holds evidence and someone may have changed them for a reason.
 type DriftError struct {
 	Stream string
 	Diffs  []string // "setting: is X, want Y"
@@ -128,8 +127,8 @@ func (e *DriftError) Error() string {
 		e.Stream, strings.Join(e.Diffs, "; "))
 }
 
-// Ensure creates the streams that do not exist and compares those that do.
-// A difference is returned as a *DriftError and never mended silently.
+// Ensure creates the streams that do not exist and compares the existing ones with their
+// definitions. It returns a *DriftError for a difference and does not correct it.
 func Ensure(ctx context.Context, js jetstream.JetStream, s Storage) error {
 	var all []error
 	for _, want := range Definitions(s) {
@@ -150,9 +149,9 @@ func Ensure(ctx context.Context, js jetstream.JetStream, s Storage) error {
 	return errors.Join(all...)
 }
 
-// Check compares existing streams with their definitions and creates nothing.
-// Replicas and bounds are the operator's and are not compared, except that there
-// has to be one for each subject of the intake.
+// Check compares existing streams with their definitions and creates nothing. Replicas and limits
+// are chosen by the operator and are not compared, except that the intake must have a limit per
+// subject.
 func Check(ctx context.Context, js jetstream.JetStream) error {
 	var all []error
 	for _, want := range Definitions(Storage{}) {
@@ -173,8 +172,8 @@ func Check(ctx context.Context, js jetstream.JetStream) error {
 	return errors.Join(all...)
 }
 
-// Drift lists the settings in which a stream differs from what is wanted, in
-// a fixed order. Settings that Lazaret does not depend on are left alone.
+// Drift lists the settings that differ between two configurations, in a fixed order. It ignores
+// settings that Lazaret does not depend on.
 func Drift(got, want jetstream.StreamConfig) []string {
 	var d []string
 	cmp := func(name string, g, w any) {
