@@ -8,20 +8,20 @@ import (
 // Kind is the type of a carrier.
 type Kind string
 
-// The kinds of carriers, with the canonical form of their values.
+// The kinds of carriers. The comments describe the canonical form of their values.
 const (
 	Email   Kind = "email"   // lower case
-	URL     Kind = "url"     // scheme and host in lower case, no default port, no fragment
-	Host    Kind = "host"    // lower case, no trailing dot; also of every e-mail and URL
-	IP      Kind = "ip"      // as netip prints it; also of a URL that spells it in one number or in octal or hex
-	IBAN    Kind = "iban"    // upper case, no spaces, checksum verified
-	Card    Kind = "card"    // payment card, Luhn verified: first six and last four digits and a digest
+	URL     Kind = "url"     // scheme and host in lower case, without default port and fragment
+	Host    Kind = "host"    // lower case, no trailing dot; every e-mail address and URL also gives its host
+	IP      Kind = "ip"      // as netip prints it; also read from a URL that writes it as one number or in octal or hex
+	IBAN    Kind = "iban"    // upper case, no spaces; the checksum is verified
+	Card    Kind = "card"    // payment card with a valid Luhn digit: first six and last four digits, and a digest
 	Phone   Kind = "phone"   // + and digits
-	Path    Kind = "path"    // of a file, case kept, dots resolved
+	Path    Kind = "path"    // file path, case kept, dots resolved
 	Crypto  Kind = "crypto"  // address of a cryptocurrency
-	HexKey  Kind = "hexkey"  // 32, 40, 64 or 128 hex digits in lower case: a key or a digest
-	Secret  Kind = "secret"  // of a known shape (API key, JWT, private key): its first characters and a digest
-	Opaque  Kind = "opaque"  // mixed letters and digits, 20 or more: an identifier, perhaps a key
+	HexKey  Kind = "hexkey"  // a key or digest: 32, 40, 64 or 128 hex digits in lower case
+	Secret  Kind = "secret"  // API key, JWT, private key of a known form: its first characters and a digest
+	Opaque  Kind = "opaque"  // 20 or more mixed letters and digits: an identifier, perhaps a key
 	Handle  Kind = "handle"  // @name in lower case
 	Command Kind = "command" // shell command line, white space collapsed
 	Number  Kind = "number"  // eight digits or more, no separators
@@ -37,12 +37,12 @@ type Carrier struct {
 	Via string `json:"w,omitempty"`
 }
 
-// Bounds on the carriers of one content. maxPerKind keeps many carriers of one kind from
-// displacing those of other kinds.
+// Limits on the carriers of one content. With maxPerKind, many carriers of one kind cannot displace
+// those of other kinds.
 const (
 	maxCarriers = 128
 	maxPerKind  = 32
-	maxValue    = 256 // bytes; what is longer ends in a digest
+	maxValue    = 256 // bytes; the end of a longer value is replaced by a digest
 )
 
 // carrierSet keeps the first occurrence of each carrier.
@@ -84,7 +84,7 @@ func (cs *carrierSet) add(kind Kind, value, via string) {
 		cs.full = true
 		return
 	}
-	key.value = strings.Clone(value) // not a part of the content, which it would keep alive
+	key.value = strings.Clone(value) // a copy, so that the content can be freed
 	cs.seen[key] = struct{}{}
 	cs.count[kind]++
 	cs.found = append(cs.found, Carrier{Kind: kind, Value: key.value, Via: via})
@@ -97,9 +97,8 @@ func (cs *carrierSet) list() []Carrier {
 	return append([]Carrier(nil), cs.found...)
 }
 
-// masked is the canonical form of a value that should not be repeated in alerts
-// and indexes: equal values stay equal. It does not resist a search over few
-// possible values.
+// masked returns a canonical form for a value that must not be repeated in alerts and indexes.
+// Equal values have equal forms. The form does not protect values that an attacker can enumerate.
 func masked(value string, first, last int) string {
 	return value[:first] + "…" + value[len(value)-last:] + "#" + shortDigest(value)
 }

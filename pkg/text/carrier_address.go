@@ -13,7 +13,7 @@ func (sc *scanner) at(tok string) {
 	i := strings.LastIndexByte(tok, '@')
 	local, domain := tok[:i], strings.TrimRight(tok[i+1:], ".:-/_~+")
 	if j := strings.LastIndexAny(local, ":/@"); j >= 0 {
-		local = local[j+1:] // mailto:, or a path before it
+		local = local[j+1:] // drops mailto: or a path before the address
 	}
 	domain, _, _ = strings.Cut(domain, "/")
 	domain, _, _ = strings.Cut(domain, ":")
@@ -28,9 +28,9 @@ func (sc *scanner) at(tok string) {
 	}
 }
 
-// named adds an address, and beside it the ASCII one that it could be mistaken
-// for. The address itself comes first: a host that looks like a known one is
-// another host.
+// named adds an address. If the address contains look-alike characters, it also adds the ASCII
+// address that it could be mistaken for. The address itself comes first, because a host that looks
+// like a known one is a different host.
 func (sc *scanner) named(kind Kind, value string) {
 	sc.keep(kind, value)
 	for i := range len(value) {
@@ -63,7 +63,7 @@ func isDomain(s string) bool {
 				return false
 			}
 			label++
-			letters = letters && c == '-' // xn--
+			letters = letters && c == '-' // labels such as xn--p1ai
 		case c|0x20 >= 'a' && c|0x20 <= 'z' || c >= utf8.RuneSelf:
 			label++
 		default:
@@ -76,8 +76,8 @@ func isDomain(s string) bool {
 	return dots > 0 && label >= 2 && (letters || strings.HasPrefix(s[strings.LastIndexByte(s, '.')+1:], "xn--"))
 }
 
-// url reads the URL at start whose scheme has n bytes, and returns its end. A
-// URL may hold bytes that end other tokens.
+// url reads the URL that begins at start and whose scheme has n bytes, and returns its end. A URL
+// may contain bytes that end other tokens.
 func (sc *scanner) url(start, n int) int {
 	s := sc.s
 	scheme := strings.ToLower(s[start : start+n])
@@ -100,7 +100,7 @@ func (sc *scanner) url(start, n int) int {
 	}
 	sc.insideURL(rest+len(authority), end)
 	if scheme == "hxxp" || scheme == "hxxps" {
-		scheme = "http" + scheme[len("hxxp"):] // defanged
+		scheme = "http" + scheme[len("hxxp"):] // a defanged URL: hxxp
 	}
 	if scheme == "file" {
 		sc.path(tail)
@@ -135,7 +135,7 @@ func (sc *scanner) url(start, n int) int {
 	return end
 }
 
-// insideURL looks for encoded parts of the path and query of a URL.
+// insideURL looks for encoded parts in the path and query of a URL.
 func (sc *scanner) insideURL(i, end int) {
 	for i < end {
 		if tokenClass[sc.s[i]] == 0 {
@@ -156,7 +156,7 @@ func endsURL(c byte) bool {
 	return c <= ' ' || c == 0x7f || strings.IndexByte("\"'<>`\\|^{}", c) >= 0
 }
 
-// trimURL removes what belongs to the sentence around a URL.
+// trimURL removes punctuation at the end of a URL that belongs to the sentence around it.
 func trimURL(u string) string {
 	for u != "" {
 		switch u[len(u)-1] {
@@ -188,8 +188,8 @@ func splitPort(authority string) (host, port string) {
 	return authority, ""
 }
 
-// parseIP reads an address as a browser would: also one that is written as one
-// number, with fewer parts, or in octal or hexadecimal.
+// parseIP parses an IP address as a browser does. It also accepts an address that is written as one
+// number, with fewer than four parts, or in octal or hexadecimal.
 func parseIP(host string) (netip.Addr, bool) {
 	if host == "" || len(host) > 45 || host[0] < '0' || host[0] > '9' {
 		if strings.IndexByte(host, ':') < 0 {
@@ -209,7 +209,7 @@ func parseIP(host string) (netip.Addr, bool) {
 		if err != nil || strings.ContainsAny(p, "_oObB") && !strings.HasPrefix(p, "0x") {
 			return netip.Addr{}, false
 		}
-		left := 8 * (4 - i) // bits for this part if it is the last
+		left := 8 * (4 - i) // bits of this part if it is the last one
 		if i < len(parts)-1 {
 			left = 8
 		}
@@ -225,7 +225,7 @@ func parseIP(host string) (netip.Addr, bool) {
 	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}), true
 }
 
-// dotted reads a token with dots and without slashes: a host or a file name.
+// dotted reads a token with dots and without slashes: a host name or a file name.
 func (sc *scanner) dotted(tok string) {
 	tok = strings.Trim(tok, ".:-_~+")
 	host, _, _ := strings.Cut(tok, ":")
@@ -243,14 +243,13 @@ func (sc *scanner) dotted(tok string) {
 	}
 }
 
-// nextSentence reports whether a label is the first word of a sentence after a
-// full stop without a space.
+// nextSentence reports whether a label is the first word of the next sentence, after a full stop
+// without a space.
 func nextSentence(label string) bool {
 	return tokenClass[label[0]] == inUpper && tokenClass[label[1]] == inLower
 }
 
-// abbreviation reports whether s is letters with dots between, as in e.g or
-// a.m.
+// abbreviation reports whether s is single letters with dots between them, as in e.g or a.m.
 func abbreviation(s string) bool {
 	for i := range len(s) {
 		if i%2 == 1 && s[i] != '.' {
@@ -267,7 +266,7 @@ func (sc *scanner) path(tok string) {
 	if i := strings.IndexByte(tok, '/'); i > 0 && tok[0] != '.' && tok[0] != '~' {
 		host, _, _ := strings.Cut(tok[:i], ":")
 		if ip, ok := parseIP(host); ok && strings.Count(host, ".") == 3 {
-			sc.keep(IP, ip.String()) // a network, or an address with a path
+			sc.keep(IP, ip.String()) // a network, or an address followed by a path
 			return
 		}
 		last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
@@ -282,7 +281,7 @@ func (sc *scanner) path(tok string) {
 		return
 	}
 	if !anchored {
-		// "and/or", "3/4": a relative path needs a file name at its end.
+		// "and/or", "3/4": a relative path must end in a file name.
 		base := tok[strings.LastIndexByte(tok, '/')+1:]
 		dot := strings.LastIndexByte(base, '.')
 		if len(base) == len(tok) || dot < 0 || !fileEndings[strings.ToLower(base[dot+1:])] {
@@ -292,7 +291,7 @@ func (sc *scanner) path(tok string) {
 	sc.keep(Path, path.Clean(tok))
 }
 
-// windowsPath reads C:\ at start and returns its end; its back slashes may be
+// windowsPath reads a path such as C:\ at start and returns its end. The backslashes may be
 // doubled.
 func (sc *scanner) windowsPath(start, end int) int {
 	s := sc.s
@@ -314,9 +313,9 @@ func set(words string) map[string]bool {
 	return m
 }
 
-// topLevels are the top-level domains of more than two letters that are taken
-// for one without a scheme before the name. Those of two letters all are,
-// except where a file may end in them.
+// topLevels are the top-level domains with more than two letters that are recognized in a name
+// without a scheme. Every top-level domain of two letters is recognized, except those in
+// fileEndings.
 var topLevels = set(`
 com org net edu gov mil int info biz name pro aero coop museum arpa onion local internal localhost test example invalid lan corp
 app dev page cloud online site website store shop tech space xyz top club live life world today news blog wiki link click
@@ -326,9 +325,8 @@ rest bar fun win bid loan download stream host hosting press review science part
 academy art design photo video studio games bet casino poker health care clinic school university institute foundation ngo
 google amazon apple microsoft`)
 
-// fileEndings are endings by which a bare name is taken for a file. Some are
-// domains of countries too; those names are ambiguous and only count as hosts
-// in a URL.
+// fileEndings are endings that make a bare name a file name. Some are top-level domains of
+// countries too. Such names count as hosts only in a URL.
 var fileEndings = set(`
 txt md rst csv tsv json jsonl yaml yml toml ini cfg conf env log xml html htm css js mjs ts tsx jsx py ipynb go rs rb php pl lua
 java kt c h cc cpp hpp cs swift sh bash zsh ps1 bat cmd exe dll so dylib bin jar war apk deb rpm msi pkg dmg iso img

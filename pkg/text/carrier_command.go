@@ -2,9 +2,8 @@ package text
 
 import "strings"
 
-// verbs are shell commands, with the words one of which must follow where the
-// verb is also an English word or a name; "-" stands for an option, a path, a
-// URL or a variable.
+// verbs are shell commands. The value lists the words of which one must follow, because some verbs
+// are also English words or names. "-" stands for an option, a path, a URL or a variable.
 var verbs = map[string]string{
 	"curl": "-", "wget": "-", "fetch": "-", "nc": "-", "ncat": "-", "socat": "-", "ssh": "-", "scp": "-", "sftp": "-",
 	"rsync": "-",
@@ -29,8 +28,8 @@ var verbs = map[string]string{
 	"helm": "- install upgrade",
 }
 
-// verbShapes is a filter in front of the map: the lengths of the verbs by first
-// letter.
+// verbShapes has, for each first letter, the set of lengths of the verbs. It is a fast check before
+// the map lookup.
 var verbShapes = func() (t [256]uint16) {
 	for v := range verbs {
 		t[v[0]] |= 1 << len(v)
@@ -44,9 +43,8 @@ func maybeVerb(first byte, length int) bool {
 
 const maxCommand = 200 // bytes
 
-// command reads a shell command whose verb is s[start:end] and returns the end
-// of the verb: the arguments are read again for carriers of their own. It is 0
-// when there is no command.
+// command reads a shell command whose verb is s[start:end]. It returns the end of the verb, so that
+// the arguments are searched for carriers too, or 0 if there is no command.
 func (sc *scanner) command(start, end int) int {
 	follows, ok := verbs[sc.s[start:end]]
 	if !ok || end == len(sc.s) || sc.s[end] != ' ' {
@@ -89,9 +87,9 @@ func argument(word, follows string) bool {
 var proseAfter = set("and then to in for with the after before so it this that which when which will as " +
 	"because please or")
 
-// untilProse cuts a command where the sentence around it goes on: at a closing
-// quote if it was quoted, at the end of a sentence, or at a word that no
-// command has as an argument, outside quotes.
+// untilProse cuts a command where the surrounding sentence continues: at the closing quote if the
+// command is quoted, at the end of a sentence, or at a word outside quotes that is no argument of a
+// command.
 func untilProse(line string, quoted byte) string {
 	var quote byte
 	for i := 0; i < len(line); i++ {

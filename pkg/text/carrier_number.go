@@ -2,9 +2,8 @@ package text
 
 import "strings"
 
-// digits reads a token with digits in it: an address, an account, a card, a
-// phone number or a long number. It returns where to go on, and false when the
-// token is none of those.
+// digits reads a token with digits as an address, an account, a card, a phone number or a long
+// number. It returns where to continue, and false if the token is none of these.
 func (sc *scanner) digits(start, end int, mask uint16) (int, bool) {
 	s := sc.s
 	tok := s[start:end]
@@ -44,18 +43,18 @@ func ipv6(tok string) (string, bool) {
 		return "", false
 	}
 	if len(tok) < 6 && tok != "::1" && strings.IndexFunc(tok, func(r rune) bool { return r|0x20 >= 'a' }) < 0 {
-		return "", false // 3::4, a slice or a ratio
+		return "", false // 3::4 is a slice or a ratio
 	}
 	ip, ok := parseIP(tok)
 	return ip.String(), ok && ip.Is6()
 }
 
-// digitGroups is a number as people write it: groups of digits with one
-// separator between.
+// digitGroups is a number as people write it: groups of digits, with one separator between two
+// groups.
 type digitGroups struct {
 	digits []byte
-	ends   []int // of the groups, in digits
-	bytes  []int // of the groups, in the text
+	ends   []int // end of each group, as an index in digits
+	bytes  []int // end of each group, as a byte offset in the text
 	seps   []byte
 	plus   bool
 }
@@ -94,8 +93,8 @@ func readGroups(s string, i int) digitGroups {
 	return g
 }
 
-// number reads the number at start and returns its end, or start when it is
-// nothing to keep.
+// number reads the number at start and returns its end. It returns start if the number is not a
+// carrier.
 func (sc *scanner) number(start int) int {
 	s := sc.s
 	at := start
@@ -118,7 +117,7 @@ func (sc *scanner) number(start int) int {
 	if next, ok := sc.card(g); ok {
 		return next
 	}
-	if at < 2 || s[at-1] != ' ' || s[at-2] < '0' || s[at-2] > '9' { // not the middle of another number
+	if at < 2 || s[at-1] != ' ' || s[at-2] < '0' || s[at-2] > '9' { // not inside another number
 		if next, ok := sc.phone(g); ok {
 			return next
 		}
@@ -132,7 +131,7 @@ func (sc *scanner) card(g digitGroups) (int, bool) {
 			break
 		}
 		if i > 0 && g.ends[0] != 4 {
-			break // cards are grouped by fours, or 4-6-5
+			break // cards have groups of four digits, or groups of 4, 6 and 5
 		}
 		if n >= 13 && n <= 19 && cardPrefix(g.digits[:n]) && luhn(g.digits[:n]) {
 			sc.keep(Card, masked(string(g.digits[:n]), 6, 4))
@@ -142,8 +141,7 @@ func (sc *scanner) card(g digitGroups) (int, bool) {
 	return 0, false
 }
 
-// cardPrefix reports whether a number begins like those of the large networks
-// and has their length.
+// cardPrefix reports whether a number has the prefix and the length of a large card network.
 func cardPrefix(d []byte) bool {
 	two := int(d[0]-'0')*10 + int(d[1]-'0')
 	four := two*100 + int(d[2]-'0')*10 + int(d[3]-'0')
@@ -177,10 +175,10 @@ func luhn(d []byte) bool {
 	return sum%10 == 0
 }
 
-// phone accepts international numbers and the North American grouping, which
-// alone is not confused with dates, versions and amounts.
+// phone accepts international numbers and the North American grouping. Other national formats could
+// be dates, versions or amounts.
 func (sc *scanner) phone(g digitGroups) (int, bool) {
-	groups := func(sizes ...int) int { // the index of the last group, or -1
+	groups := func(sizes ...int) int { // returns the index of the last group, or -1
 		if len(g.ends) < len(sizes) {
 			return -1
 		}
@@ -231,8 +229,8 @@ func (sc *scanner) phone(g digitGroups) (int, bool) {
 
 const minNumber = 8
 
-// longNumber keeps one run of digits, or runs joined by hyphens, that is not a
-// date or a decimal fraction.
+// longNumber accepts one run of digits, or runs that hyphens join, unless it is a date or a decimal
+// fraction.
 func (sc *scanner) longNumber(start int, g digitGroups) int {
 	last := 0
 	for last < len(g.seps) && g.seps[last] == '-' && last+1 < len(g.ends) {
@@ -249,8 +247,7 @@ func (sc *scanner) longNumber(start int, g digitGroups) int {
 	return g.bytes[last]
 }
 
-// dateLike reports whether eight, twelve or fourteen digits are a day, perhaps
-// with a time.
+// dateLike reports whether 8, 12 or 14 digits are a date, perhaps with a time.
 func dateLike(d []byte) bool {
 	if len(d) != 8 && len(d) != 12 && len(d) != 14 {
 		return false
@@ -260,13 +257,13 @@ func dateLike(d []byte) bool {
 	return (century == 19 || century == 20) && month >= 1 && month <= 12 && day >= 1 && day <= 31
 }
 
-// ibanLengths has the length of an IBAN by country, from the registry of SWIFT.
+// ibanLengths gives the length of an IBAN for each country, from the SWIFT registry.
 const ibanLengths = "AD24AE23AL28AT20AZ28BA20BE16BG22BH22BI27BR29BY28CH21CR22CY28CZ24DE22DJ27DK18DO28EE20EG29ES24FI18" +
 	"FK18FO18FR27GB22GE22GI23GL18GR27GT28HN28HR21HU28IE22IL23IQ23IS26IT27JO30KW30KZ20LB28LC32LI21LT20LU20LV21LY25" +
 	"MC27MD24ME22MK19MN20MR27MT31MU30NI28NL18NO15OM23PK24PL28PS29PT25QA29RO24RS22RU33SA24SC31SD18SE24SI19SK24SM27" +
 	"SO23ST25SV28TL23TN24TR26UA29VA22VG24XK20YE30"
 
-// iban reads an account number at start, in groups or in one, and returns its
+// iban reads an account number at start, with or without spaces between groups, and returns its
 // end.
 func (sc *scanner) iban(start int) (int, bool) {
 	s := sc.s
@@ -306,7 +303,7 @@ func (sc *scanner) iban(start int) (int, bool) {
 	return i, true
 }
 
-// mod97 is the check of ISO 7064 on an IBAN.
+// mod97 verifies the checksum of an IBAN (ISO 7064).
 func mod97(value []byte) bool {
 	rem := 0
 	digit := func(c byte) {

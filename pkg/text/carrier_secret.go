@@ -11,7 +11,7 @@ const (
 	minOpaque = 20
 )
 
-// secretShape is how the issuers of API keys mark them.
+// secretShape is the prefix and length of an issuer's API keys.
 type secretShape struct {
 	prefix   string
 	min, max int // length of the whole key
@@ -27,8 +27,8 @@ var secretShapes = []secretShape{
 	{"sq0atp-", 24, 64}, {"AGE-SECRET-KEY-", 60, 90}, {"eyJ", 36, 4096},
 }
 
-// secretStart has the first bytes of the shapes, so that other tokens cost one
-// look.
+// secretStart marks the first bytes of all prefixes, so that most other tokens need one lookup
+// only.
 var secretStart = func() (t [256]bool) {
 	for _, s := range secretShapes {
 		t[s.prefix[0]] = true
@@ -36,7 +36,7 @@ var secretStart = func() (t [256]bool) {
 	return t
 }()
 
-// secret reads an API key, a JSON web token or the head of a private key.
+// secret reads an API key, a JSON Web Token or the header of a private key.
 func (sc *scanner) secret(tok string, start int) bool {
 	if strings.HasPrefix(tok, "-----BEGIN") {
 		return sc.pem(start)
@@ -53,12 +53,12 @@ func (sc *scanner) secret(tok string, start int) bool {
 			continue
 		}
 		sc.keep(Secret, masked(tok, len(s.prefix), 0))
-		return s.prefix != "eyJ" // its parts are base64, which is worth reading
+		return s.prefix != "eyJ" // the parts of a JWT are base64 and are decoded too
 	}
 	return false
 }
 
-// pem reads a private key in PEM form; its value covers the whole body.
+// pem reads a private key in PEM form. The carrier's value covers the whole body.
 func (sc *scanner) pem(start int) bool {
 	const limit = 16 << 10
 	s := sc.s[start:min(len(sc.s), start+limit)]
@@ -108,8 +108,8 @@ func (sc *scanner) opaque(tok string, mask uint16) bool {
 	return false
 }
 
-// scattered reports whether letters and digits alternate as they do in
-// generated identifiers and not in names such as ReportForQ3-2024.
+// scattered reports whether letters and digits alternate as often as in generated identifiers.
+// Names such as ReportForQ3-2024 have fewer changes.
 func scattered(tok string) bool {
 	changes := 0
 	for i := 1; i < len(tok); i++ {
@@ -122,7 +122,7 @@ func scattered(tok string) bool {
 
 const bech32Alphabet = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 
-// bech32 verifies a segwit address of BIP 173 or 350.
+// bech32 verifies a segwit address (BIP 173 or BIP 350).
 func bech32(tok string) bool {
 	tok = strings.ToLower(tok)
 	sep := strings.LastIndexByte(tok, '1')
@@ -158,8 +158,8 @@ func bech32(tok string) bool {
 
 const base58Alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
-// base58Check verifies an address of 25 bytes whose last four are the double
-// SHA-256 of the others.
+// base58Check verifies an address of 25 bytes. Its last four bytes are the double SHA-256 of the
+// others.
 func base58Check(tok string) bool {
 	var raw [25]byte
 	for i := range len(tok) {

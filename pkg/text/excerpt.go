@@ -1,13 +1,13 @@
 package text
 
-// Wording is the words of a text in their order, folded as in [Normalize], function
-// words included. It finds what two texts have word for word.
+// Wording is the sequence of all words of a text, folded as in [Normalize], function words
+// included. It finds passages that two texts share word for word.
 type Wording struct {
 	words   []uint64
-	content []bool // of each word: it is no function word
+	content []bool // for each word: it is not a function word
 }
 
-// maxWording is how much of a text [WordingOf] reads, in bytes.
+// maxWording is the part of a text that [WordingOf] reads, in bytes.
 const maxWording = 64 << 10
 
 // WordingOf returns the words of the first 64 KiB of a text.
@@ -21,7 +21,7 @@ func WordingOf(s string) Wording {
 		full, next := scanWord(normal, i)
 		if next == i {
 			if normal[i] == '\\' && i+1 < len(normal) && (normal[i+1] == 'n' || normal[i+1] == 'r' || normal[i+1] == 't') {
-				next++ // the escape of a line end in quoted JSON
+				next++ // an escaped line end in quoted JSON
 			}
 			i = next + 1
 			continue
@@ -36,9 +36,9 @@ func WordingOf(s string) Wording {
 // Len is the number of words.
 func (w Wording) Len() int { return len(w.words) }
 
-// Mark sets hit for the words of w that stand in another text in runs of at least so
-// many consecutive words, and reports whether there is such a run. hit has a place for
-// each word. It takes time in proportion to both texts.
+// Mark sets hit[i] if word i of w is part of a run of at least least consecutive words that in has
+// too. It reports whether there is such a run. hit must have one element per word of w. The time is
+// linear in both texts.
 func (w Wording) Mark(in Wording, least int, hit []bool) bool {
 	if least < 1 || len(w.words) < least || len(in.words) < least {
 		return false
@@ -62,9 +62,9 @@ func (w Wording) Mark(in Wording, least int, hit []bool) bool {
 	return found
 }
 
-// grams calls fn for each run of n words with a hash of them.
+// grams calls fn with the position and hash of each run of n words.
 func grams(words []uint64, n int, fn func(at int, hash uint64)) {
-	const base = 0x9e3779b97f4a7c15 // odd, so that it can be taken out of a sum again
+	const base = 0x9e3779b97f4a7c15 // odd, so that a term can be subtracted from the sum again
 	first, sum := uint64(1), uint64(0)
 	for range n - 1 {
 		first *= base
@@ -79,8 +79,8 @@ func grams(words []uint64, n int, fn func(at int, hash uint64)) {
 	}
 }
 
-// Phrases are the phrases, unsampled, of those words that are marked; of all words for
-// nil. A phrase of fewer than three content words is none.
+// Phrases returns all phrases of the words that hit marks, or of all words if hit is nil. Runs of
+// fewer than three content words give no phrase.
 func (w Wording) Phrases(hit []bool) (out []uint64) {
 	var run []uint64
 	end := func() {

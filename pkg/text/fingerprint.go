@@ -8,32 +8,31 @@ import (
 	"fmt"
 )
 
-// Fingerprint recognises one text again.
+// Fingerprint recognizes a text that is the same or almost the same.
 type Fingerprint struct {
-	Exact  Digest `json:"x"`          // of the normal form
-	Sketch Sketch `json:"k,omitzero"` // of its content words and their neighbours; zero for a text without words
+	Exact  Digest `json:"x"`          // of the normalized text
+	Sketch Sketch `json:"k,omitzero"` // of its content words and adjacent pairs; zero for a text without words
 }
 
-// Digest is the first 16 bytes of a SHA-256; its text form is hexadecimal.
+// Digest is the first 16 bytes of a SHA-256. Its text form is hexadecimal.
 type Digest [16]byte
 
-// Sketch is a min-hash of a text: the share of equal places in two of them
-// estimates how much of the words and word pairs the texts have in common. Its
-// text form is base64, 60 bytes, big-endian.
+// Sketch is a min-hash of a text. The share of equal elements of two sketches estimates the share
+// of words and word pairs that the texts have in common. Its text form is base64 of 60 bytes,
+// big-endian.
 type Sketch [sketchSize]uint16
 
 const (
 	bands      = 10
 	bandRows   = 3
 	sketchSize = bands * bandRows
-	nearPlaces = 14 // of 30 equal: an estimated similarity of 0.47
+	nearPlaces = 14 // equal elements of 30; an estimated similarity of 0.47
 )
 
-// Near reports whether one text of a, the content or what it decodes to, is the
-// same or almost the same as one of b: other case, spacing, look-alikes, order
-// of sentences, an exchanged word. It compares wording, so that two short texts
-// that differ only in an amount are near; compare carriers as well where that
-// matters.
+// Near reports whether a text of a (the content or a decoded part) is the same or almost the same
+// as a text of b. It tolerates differences in case, spacing, look-alikes, order of sentences, and a
+// replaced word. Two short texts that differ only in an amount are near too. Compare carriers as
+// well where that matters.
 func Near(a, b Features) bool {
 	for _, p := range a.Prints {
 		for _, q := range b.Prints {
@@ -45,10 +44,9 @@ func Near(a, b Features) bool {
 	return false
 }
 
-// Bands returns the keys under which all fingerprints of f are to be stored and
-// looked up. Two near texts share at least one with high probability (above
-// 0.98 where they have two thirds of their words and pairs in common), so a
-// lookup of each followed by [Near] finds the near-duplicates of a content.
+// Bands returns the index keys of all fingerprints of f. Two near texts share at least one key with
+// high probability: above 0.98 if they have two thirds of their words and pairs in common. To find
+// near-duplicates, look up each key and check the results with [Near].
 func (f Features) Bands() []uint64 {
 	keys := make([]uint64, 0, len(f.Prints)*bands)
 	for _, p := range f.Prints {
@@ -62,8 +60,8 @@ func (p Fingerprint) Near(q Fingerprint) bool {
 	return p.Exact == q.Exact || p.Sketch.equalPlaces(q.Sketch) >= nearPlaces
 }
 
-// Similarity estimates from 0 to 1 how many of the words and word pairs of the
-// two texts are common to both; 1 if they have the same normal form.
+// Similarity estimates the share of words and word pairs that the two texts have in common, from 0
+// to 1. It is 1 if they have the same normal form.
 func (p Fingerprint) Similarity(q Fingerprint) float64 {
 	if p.Exact == q.Exact {
 		return 1
@@ -71,9 +69,9 @@ func (p Fingerprint) Similarity(q Fingerprint) float64 {
 	return float64(p.Sketch.equalPlaces(q.Sketch)) / sketchSize
 }
 
-// Bands returns the index keys of the fingerprint: one of the exact digest
-// where the text has no words, else ten of 52 bits, the number of the band in
-// the highest four.
+// Bands returns the index keys of the fingerprint. A text with words has ten keys of 52 bits, with
+// the number of the band in the highest four bits. A text without words has one key, from the exact
+// digest.
 func (p Fingerprint) Bands() []uint64 {
 	if p.Sketch == (Sketch{}) {
 		return []uint64{binary.BigEndian.Uint64(p.Exact[:])&mask48 | 0xf<<48}
@@ -109,8 +107,8 @@ func newFingerprint(normal []byte, words []uint64) Fingerprint {
 	return p
 }
 
-// sketchKeys are odd multipliers; each product gives two of the thirty hash
-// functions, its upper and its lower half.
+// sketchKeys are odd multipliers. The upper and lower halves of each product give two of the thirty
+// hash functions.
 var sketchKeys = func() (k [sketchSize / 2]uint64) {
 	x := uint64(0x6c617a6172657431) // a fixed seed
 	for i := range k {
@@ -124,8 +122,8 @@ var sketchKeys = func() (k [sketchSize / 2]uint64) {
 	return k
 }()
 
-// sketch takes the words as a set and the pairs of neighbours as a set, so that
-// moving a sentence changes two pairs and no word.
+// sketch hashes the set of words and the set of pairs of adjacent words. Moving a sentence changes
+// only two pairs.
 func sketch(words []uint64) Sketch {
 	var out Sketch
 	if len(words) == 0 {

@@ -12,12 +12,12 @@ import (
 //go:embed folds.txt
 var foldsText string
 
-// folds maps a rune to the ASCII it reads as, in pages of 256 runes; a zero
-// entry means that the rune has no ASCII likeness.
+// folds maps a rune to the ASCII text that it looks like, in pages of 256 runes. Zero means that
+// the rune does not look like ASCII.
 var folds = loadFolds(foldsText)
 
 type foldTable struct {
-	pages   [0x200]*[256]uint16 // to 0x1FFFF, beyond which nothing folds
+	pages   [0x200]*[256]uint16 // up to U+1FFFF; later runes are not folded
 	targets []string
 }
 
@@ -55,7 +55,7 @@ func loadFolds(data string) *foldTable {
 	return t
 }
 
-// lower is the fold of a rune without an ASCII likeness.
+// lower returns the fold of a rune that does not look like ASCII.
 func lower(r rune) rune {
 	switch r {
 	case 'ς':

@@ -1,14 +1,14 @@
 //go:build ignore
 
-// Writes folds.txt from the confusables.txt of Unicode UTS #39:
+// This program writes folds.txt from the confusables.txt of Unicode UTS #39:
 //
 //	go run folds_gen.go -source confusables.txt -version 13.0.0
 //
-// It keeps what a reader of Latin text can be fooled by: characters whose
-// prototype is ASCII, from scripts that are written beside Latin. Letters of
-// Arabic, Hebrew, the Indic scripts and Han also have ASCII prototypes there
-// (alef is "l"); mapping them would only spoil text in those languages. It adds
-// Latin letters with diacritics and the decimal digits of every script.
+// It keeps characters that readers of Latin text can mistake: those with an ASCII prototype, from
+// scripts that are written together with Latin. In confusables.txt, letters of Arabic, Hebrew, the
+// Indic scripts and Han have ASCII prototypes too (alef is "l"). They are left out, because mapping
+// them would only damage text in those languages. The program adds Latin letters with diacritics
+// and the decimal digits of every script.
 package main
 
 import (
@@ -31,7 +31,7 @@ var besideLatin = []*unicode.RangeTable{
 	unicode.Georgian, unicode.Tifinagh,
 }
 
-// typography wins over UTS #39, which reads “ as two apostrophes and ß as beta.
+// typography overrides UTS #39, which reads “ as two apostrophes and ß as beta.
 var typography = map[rune]string{
 	'“': `"`, '”': `"`, '„': `"`, '‟': `"`, '″': `"`, '«': `"`, '»': `"`,
 	'‘': "'", '’': "'", '‚': "'", '‛': "'", '′': "'", 'ʼ': "'",
@@ -59,8 +59,8 @@ func main() {
 	for r, s := range typography {
 		folds[r] = s
 	}
-	// A lower-case letter without a likeness of its own takes its capital's, so
-	// that a change of case does not change what a word folds to.
+	// A lower-case letter without an own fold gets the fold of its capital, so that a change of
+	// case does not change a word's fold.
 	for r, s := range folds {
 		if l := unicode.ToLower(r); l != r && l > 0x7f {
 			if _, ok := folds[l]; !ok {
@@ -71,7 +71,7 @@ func main() {
 	byTarget := map[string][]rune{}
 	for r, s := range folds {
 		if norm.NFKC.String(string(r)) != string(r) || unicode.Is(unicode.M, r) {
-			continue // never seen after NFKC, or handled as a mark
+			continue // does not occur after NFKC, or is handled as a mark
 		}
 		byTarget[s] = append(byTarget[s], r)
 	}
@@ -99,7 +99,7 @@ func confusables(path string) map[rune]string {
 			continue
 		}
 		if to == "l" && unicode.IsUpper(from[0]) {
-			to = "i" // the prototype of capital I is l
+			to = "i" // UTS #39 gives l as the prototype of capital I
 		}
 		folds[from[0]] = strings.ToLower(to)
 	}
@@ -126,8 +126,8 @@ func digit(r rune) string {
 	for unicode.Is(unicode.Nd, zero-1) && r-zero < 9 {
 		zero--
 	}
-	// The ranges of Nd are runs of ten that start at a multiple known from the
-	// first of the run; adjacent runs (mathematical digits) fall to NFKC.
+	// The ranges of Nd are runs of ten digits, so the value follows from the distance to the first
+	// digit of the run. Adjacent runs (mathematical digits) do not remain after NFKC.
 	return strconv.Itoa(int(r-zero) % 10)
 }
 

@@ -7,59 +7,56 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of [Grounding], in bytes. An answer of an agent is a few KiB, a tool
-// result rarely above 64; the product of the two bounds the cost.
+// Limits of [Grounding], in bytes. An agent's answer has a few KiB, and a tool result rarely more
+// than 64 KiB. The product of the limits bounds the cost.
 const (
 	maxAnswer = 16 << 10
-	maxSource = 64 << 10 // of each: a bound on all together would let one source push out another
+	maxSource = 64 << 10 // per source; with a common limit one source could displace another
 )
 
-// How sentences are compared. The values were set by hand on the examples of
-// the tests, in English, German, French and Japanese; none is from the
-// literature.
+// Parameters of the comparison of sentences. They were set by hand on the examples of the tests, in
+// English, German, French and Japanese. None is from the literature.
 const (
 	maxSentence  = 48   // terms; a longer sentence is judged in parts
-	windowFactor = 4    // terms of the source that one term of a sentence may come from: an extract leaves that much out
-	minWindow    = 40   // terms, some three sentences
-	nearTerms    = 6    // terms between a figure and what it belongs to
-	negatedTerms = 3    // terms that a negation reaches
-	stemRunes    = 6    // approve, approved and approval are the same in these
-	noRecall     = 0.15 // of unrelated texts of one language
-	fullRecall   = 0.9  // a word that was exchanged is still a paraphrase
-	contradicted = 0.3  // at most, for a sentence against hard evidence
+	windowFactor = 4    // terms of the source per term of the sentence that a window covers; an extract skips that many
+	minWindow    = 40   // terms; about three sentences
+	nearTerms    = 6    // maximum distance in terms between a figure and a word that belongs to it
+	negatedTerms = 3    // terms that a negation affects
+	stemRunes    = 6    // approve, approved and approval have these runes in common
+	noRecall     = 0.15 // recall of unrelated texts of one language
+	fullRecall   = 0.9  // recall of a paraphrase with a replaced word
+	contradicted = 0.3  // maximum score of a sentence with hard evidence against it
 )
 
 // Weights of terms in the recall of a sentence.
 const (
-	weightShort = 1 // up to three letters: function words of any language, mostly
+	weightShort = 1 // up to three letters: in most languages a function word
 	weightWord  = 2
-	weightName  = 4 // capitalised inside a sentence
+	weightName  = 4 // capitalized inside a sentence
 	weightHard  = 4
 )
 
-// Grounding returns from 0 to 1 how far the wording of an answer is supported
-// by its sources: 1 for what stands in them, around 0.7 and more for a
-// paraphrase in mostly the same words, near 0 for something else. An empty
-// answer is 1, any other without a source 0.
+// Grounding returns how far the wording of an answer is supported by its sources, from 0 to 1. It
+// is 1 for text that the sources contain, about 0.7 or more for a paraphrase in mostly the same
+// words, and near 0 for unrelated text. An empty answer gives 1. Any other answer without sources
+// gives 0.
 //
-// Each sentence of the answer is held against every stretch of every source, of
-// four times its terms and 40 at least. Its score is the share of its
-// terms (content words by their stems, figures, names) that stand in the best
-// stretch. Two things are hard evidence, and put it to 0.3 at most: a figure,
-// or a part of an address or another carrier, that is not in the stretch near
-// other words of the sentence; and a negation of what the sentence of the source
-// with most of its terms says plainly, or the other way round. The score of the answer is the mean of its sentences by their
-// length in bytes; sentences without any terms ("It is.") count for nothing.
+// Each sentence of the answer is compared with every window of every source. A window has four
+// times the terms of the sentence, and at least 40. The score of the sentence is the share of its
+// terms (stems of content words, figures, names) that the best window has. Two kinds of hard
+// evidence limit the score to 0.3. The first is a figure, or a part of an address or another
+// carrier, that the window does not have near other words of the sentence. The second is a
+// contradiction: the sentence negates what the most similar sentence of the source states, or
+// states what that sentence negates. The score of the answer is the mean over its sentences,
+// weighted by their length in bytes. Sentences without terms ("It is.") do not count.
 //
-// The order of the sources is of no importance, and one more never lowers the
-// score. Of the answer 16 KiB are read, and the rest counts as unsupported; of
-// each source 64 KiB. The cost grows with the sources, and with those times the
-// sentences of the answer.
+// The order of the sources does not matter, and an additional source never lowers the score.
+// Grounding reads 16 KiB of the answer and counts the rest as unsupported. It reads 64 KiB of each
+// source. The cost grows with the size of the sources, and with that times the number of sentences.
 //
-// It compares words and knows no meaning: a synonym counts as missing, figures
-// that changed places or one sentence made of two sources are not seen for what
-// they are, and words of negation are known for a few languages. A high score
-// says that the words come from the sources, not that these are true.
+// Grounding compares words, not meaning. A synonym counts as missing. It does not detect swapped
+// figures or a sentence that joins two sources. It knows the negations of a few languages only. A
+// high score says that the words come from the sources, not that the sources are true.
 func Grounding(answer string, sources []string) float64 {
 	sc := newScratch()
 	defer sc.free()
@@ -86,7 +83,7 @@ func Grounding(answer string, sources []string) float64 {
 	total, score := float64(max(0, len(answer)-maxAnswer)), 0.0
 	for _, s := range g.sentences {
 		total += float64(s.bytes)
-		score += float64(float64(s.bytes) * s.best) // not fused, which some machines do
+		score += float64(float64(s.bytes) * s.best) // the conversion prevents a fused multiply-add
 	}
 	if total == 0 {
 		return 1
@@ -94,7 +91,7 @@ func Grounding(answer string, sources []string) float64 {
 	return score / total
 }
 
-// cutText returns the first n bytes of s, or fewer if it would otherwise cut a character.
+// cutText returns the first n bytes of s, or fewer so as not to cut a character.
 func cutText(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -105,37 +102,37 @@ func cutText(s string, n int) string {
 // grounds is the state of one call of [Grounding].
 type grounds struct {
 	sentences []sentence
-	ids       map[uint64]int32 // of the keys of the answer
-	slots     []int32          // by id, the place of a key in one sentence; -1 outside of support
-	found     []occurrence     // of those keys in one source, in order
-	all, hits []occurrence     // those of one sentence, by their place in it; hits are those that count
+	ids       map[uint64]int32 // ids of the keys of the answer
+	slots     []int32          // by id: index of the key in the current sentence; -1 outside of support
+	found     []occurrence     // occurrences of the answer's keys in the current source, in order
+	all, hits []occurrence     // occurrences of the current sentence's keys; hits are those that count
 }
 
-// sentence is one of the answer, or a part of a long one.
+// sentence is a sentence of the answer, or a part of a long one.
 type sentence struct {
 	bytes int
-	terms int      // not more than maxSentence
+	terms int      // at most maxSentence
 	want  []wanted // each key once
-	total int      // weight of all
-	best  float64  // score in the sources so far
+	total int      // total weight
+	best  float64  // best score in the sources so far
 }
 
 type wanted struct {
 	id             int32
 	weight         int
 	hard           bool
-	plain, negated bool // how the sentence says it; both is possible
-	negation       int  // which one of the sentence negates it
+	plain, negated bool // how the sentence uses the term; both can be true
+	negation       int  // number of the sentence's negation that affects it
 }
 
 type occurrence struct {
-	pos      int32 // in terms
+	pos      int32 // position in terms
 	id       int32
-	sentence int32 // of the source
+	sentence int32 // sentence number in the source
 	negated  bool
 }
 
-// split makes the sentences of the terms of an answer.
+// split divides the terms of an answer into sentences.
 func (g *grounds) split(terms []term) {
 	for len(terms) > 0 {
 		n := 1
@@ -179,7 +176,7 @@ func (g *grounds) split(terms []term) {
 	}
 }
 
-// locate records the positions of the answer's keys in a source.
+// locate sets g.found to the occurrences of the answer's keys in a source.
 func (g *grounds) locate(terms []term) {
 	g.found = g.found[:0]
 	for i, t := range terms {
@@ -195,17 +192,17 @@ func (g *grounds) locate(terms []term) {
 	}
 }
 
-// window counts how often each term of a sentence occurs in a stretch of a source, plain and
+// window counts how often each term of a sentence occurs in a window of a source, plain and
 // negated.
 type window struct {
-	left, right int // of the hits
+	left, right int // range of hits
 	counts      [maxSentence][2]int32
-	weight      int // of the terms that are there
-	hard        int // hard ones among them
+	weight      int // weight of the terms that occur
+	hard        int // number of hard terms that occur
 }
 
-// move sets the window to the source's terms from <= i < to. Neither bound may be lower than
-// in the previous call.
+// move sets the window to the source's terms from <= i < to. Both bounds must not decrease between
+// calls.
 func (w *window) move(hits []occurrence, s *sentence, from, to int32) {
 	for ; w.right < len(hits) && hits[w.right].pos < to; w.right++ {
 		w.change(hits[w.right], s, 1)
@@ -223,7 +220,7 @@ func (w *window) change(o occurrence, s *sentence, by int32) {
 	} else {
 		c[0] += by
 	}
-	sign := 0 // whether the term came or went
+	sign := 0 // +1 if the term came into the window, -1 if it left
 	switch after := c[0] + c[1]; {
 	case before == 0:
 		sign = 1
@@ -236,13 +233,12 @@ func (w *window) change(o occurrence, s *sentence, by int32) {
 	}
 }
 
-// contradicts reports whether the window negates what the sentence says
-// plainly, or the other way round. A negation of the sentence is in order if
-// any of its terms is negated here too: word order may put it before others. For
-// negations that only the window has, there is no telling which terms belong to
-// one; they count if they are more than those in common.
+// contradicts reports whether the window negates what the sentence states, or states what it
+// negates. A negation of the sentence is matched if any of its terms is negated in the window,
+// because word order may attach it to other terms. It is unknown which terms belong together in
+// negations that only the window has. They count if there are more of them than matched ones.
 func (w *window) contradicts(s *sentence) bool {
-	var agreed, opposed [maxSentence + 1]bool // by negation of the sentence
+	var agreed, opposed [maxSentence + 1]bool // by number of the sentence's negation
 	common, only := 0, 0
 	for k, want := range s.want {
 		switch c := w.counts[k]; {
@@ -265,8 +261,8 @@ func (w *window) contradicts(s *sentence) bool {
 	return only > common
 }
 
-// support raises the score of a sentence to that of the best window of the
-// source that was located last.
+// support raises the score of a sentence to that of the best window of the source that was located
+// last.
 func (g *grounds) support(s *sentence) {
 	if s.best == 1 {
 		return
@@ -289,9 +285,9 @@ func (g *grounds) support(s *sentence) {
 	s.best = max(s.best, best)
 }
 
-// contradicts reports whether the sentence of the source that has most of s
-// says the opposite. Other sentences use the same words of other things: only
-// one that has just as much can make up for it.
+// contradicts reports whether the most similar sentence of the source says the opposite of s. Less
+// similar sentences do not count, because they use the same words about other things. If several
+// are equally similar, one without a contradiction is enough.
 func (g *grounds) contradicts(s *sentence) bool {
 	most, opposite := 0, false
 	for i := 0; i < len(g.hits); {
@@ -309,8 +305,8 @@ func (g *grounds) contradicts(s *sentence) bool {
 	return opposite
 }
 
-// collect makes g.hits the occurrences of the terms of a sentence, without hard
-// ones that stand alone, and returns how many hard terms the sentence has.
+// collect sets g.hits to the occurrences of the terms of a sentence, without hard terms that have
+// no other term nearby. It returns the number of hard terms of the sentence.
 func (g *grounds) collect(s *sentence) (hard int) {
 	for k, w := range s.want {
 		g.slots[w.id] = int32(k)
@@ -336,7 +332,7 @@ func (g *grounds) collect(s *sentence) (hard int) {
 	return hard
 }
 
-// accompanied reports whether another term stands near the i-th occurrence.
+// accompanied reports whether another term occurs near the i-th occurrence.
 func accompanied(all []occurrence, i int) bool {
 	for j := i - 1; j >= 0 && all[i].pos-all[j].pos <= nearTerms; j-- {
 		if all[j].id != all[i].id {
@@ -351,16 +347,16 @@ func accompanied(all []occurrence, i int) bool {
 	return false
 }
 
-// term is a word of a text that says something, or a figure.
+// term is a content word or a figure of a text.
 type term struct {
-	exact, stem uint64 // keys: as written but for case, and as it is compared
-	start, end  int    // bytes in the clean text
+	exact, stem uint64 // keys: of the word in lower case, and of its stem
+	start, end  int    // byte range in the clean text
 	sentence    int
-	hard        bool // a figure, or a part of a carrier
-	name        bool // a capital inside a sentence
+	hard        bool // a figure or a part of a carrier
+	name        bool // capitalized inside a sentence
 	short       bool
 	negated     bool
-	negation    int // the number of the one that negates it
+	negation    int // number of the negation that affects it
 }
 
 func (t term) weight() int {
@@ -375,20 +371,20 @@ func (t term) weight() int {
 	return weightWord
 }
 
-// termReader reads the terms of one text after another.
+// termReader extracts the terms of a text. It is reused for several texts.
 type termReader struct {
 	sc       *scratch
 	s        string
 	terms    []term
 	sentence int
-	initial  bool // no word of the sentence was read yet
-	clause   int  // the first term of the clause
-	reach    int  // terms that the negation before still reaches
-	dangling bool // it has reached none yet
-	negated  int  // negations so far
+	initial  bool // at the first word of a sentence
+	clause   int  // index of the first term of the clause
+	reach    int  // terms that the last negation still affects
+	dangling bool // the last negation has affected no term yet
+	negated  int  // number of negations so far
 }
 
-// read replaces r.terms with those of a clean text.
+// read replaces r.terms with the terms of a clean text.
 func (r *termReader) read(sc *scratch, clean string) {
 	*r = termReader{sc: sc, s: clean, terms: r.terms[:0], initial: true}
 	for i := 0; i < len(clean); {
@@ -408,11 +404,11 @@ func (r *termReader) read(sc *scratch, clean string) {
 	r.endClause()
 }
 
-// harden makes hard what stands in carriers. A command has ordinary words in
-// it, and what is wrong in one shows in its other carriers.
+// harden marks terms inside carriers as hard. Commands are left out, because they contain ordinary
+// words, and their carriers are marked separately.
 func (r *termReader) harden(marks []Span) {
 	slices.SortFunc(marks, func(a, b Span) int { return a.Start - b.Start })
-	end, n := 0, 0 // the furthest end of the marks that begin before a term
+	end, n := 0, 0 // the furthest end of the marks that begin before the term
 	for i := range r.terms {
 		for ; n < len(marks) && marks[n].Start <= r.terms[i].start; n++ {
 			if marks[n].Kind != string(Command) {
@@ -435,8 +431,8 @@ func (r *termReader) add(t term) {
 	r.initial = false
 }
 
-// negation makes the next terms of the clause negated ones; two in a row are
-// none ("not without").
+// negation makes the next terms of the clause negated. Two negations in a row cancel each other
+// ("not without").
 func (r *termReader) negation() {
 	r.initial = false
 	if r.dangling {
@@ -447,8 +443,8 @@ func (r *termReader) negation() {
 	r.negated++
 }
 
-// endClause ends the reach of a negation; one with nothing after it negates
-// what is before it ("genehmigt wurde es nicht").
+// endClause ends the effect of a negation. A negation without terms after it affects the terms
+// before it ("genehmigt wurde es nicht").
 func (r *termReader) endClause() {
 	if r.dangling {
 		for i := max(r.clause, len(r.terms)-negatedTerms); i < len(r.terms); i++ {
@@ -464,7 +460,7 @@ func (r *termReader) endSentence() {
 	r.initial = true
 }
 
-// punctuation looks at c, which ends at byte next.
+// punctuation handles the character c, which ends before byte next.
 func (r *termReader) punctuation(c rune, next int) {
 	switch c {
 	case ',', ';', ':', '(', ')', '、':
@@ -478,7 +474,7 @@ func (r *termReader) punctuation(c rune, next int) {
 			r.endSentence()
 		}
 	case '\n':
-		// A line may be wrapped; an empty one and a bullet begin something new.
+		// A single line break may be line wrapping. An empty line or a bullet ends a sentence.
 		rest := strings.TrimLeft(r.s[next:], " \t\r")
 		if rest != "" && strings.IndexByte("\n-*#|>", rest[0]) >= 0 {
 			r.endSentence()
@@ -537,8 +533,8 @@ func dropApostrophes(word []byte) []byte {
 	return slices.DeleteFunc(word, func(c byte) bool { return c == '\'' })
 }
 
-// pairs reads a run of a script without spaces from byte i, in pairs of
-// characters that overlap: one alone is too common to tell texts apart.
+// pairs reads text of a script without spaces from byte i, as overlapping pairs of characters.
+// Single characters are too frequent to tell texts apart.
 func (r *termReader) pairs(i int) int {
 	start := i
 	prev, from := "", 0
@@ -571,8 +567,8 @@ func (r *termReader) pair(s string, start, end int) {
 	r.add(term{exact: key, stem: key, start: start, end: end})
 }
 
-// figure reads the number at byte i and returns its end. Numbers that people
-// write in different ways have one key.
+// figure reads the number at byte i and returns its end. Different notations of one number have the
+// same key.
 func (r *termReader) figure(i int) int {
 	start := i
 	for i < len(r.s) && (isDigit(r.s[i]) || strings.IndexByte(".,'", r.s[i]) >= 0 && i+1 < len(r.s) && isDigit(r.s[i+1])) {
@@ -589,9 +585,9 @@ func (r *termReader) figure(i int) int {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// plainFigure writes a number without separators of thousands, with a decimal
-// point, and without zeros that say nothing: 1,234.50 and 1.234,5 are 1234.5.
-// A point before three digits is a decimal one if there is no comma.
+// plainFigure returns a number in a common notation: no thousands separators, a decimal point, no
+// trailing zeros. 1,234.50 and 1.234,5 both become 1234.5. Without a comma, a point before three
+// digits is a decimal point.
 func plainFigure(s string) string {
 	point, comma := strings.LastIndexByte(s, '.'), strings.LastIndexByte(s, ',')
 	s = strings.ReplaceAll(s, "'", "")
@@ -603,7 +599,7 @@ func plainFigure(s string) string {
 	case comma >= 0:
 		s = strings.Replace(s, ",", ".", 1)
 	}
-	if strings.Count(s, ".") == 1 && strings.IndexByte(s, '.') >= len(s)-3 { // 1.50, and not 1.500
+	if strings.Count(s, ".") == 1 && strings.IndexByte(s, '.') >= len(s)-3 { // 1.50, but not 1.500
 		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
 	}
 	if trimmed := strings.TrimLeft(s, "0"); trimmed != "" && trimmed[0] != '.' {
@@ -612,8 +608,8 @@ func plainFigure(s string) string {
 	return "0" + strings.TrimLeft(s, "0")
 }
 
-// stem returns what a folded word has in common with its other forms, roughly:
-// it takes the commonest English endings off and keeps six characters.
+// stem returns an approximate stem of a folded word: it removes frequent English endings and keeps
+// six characters.
 func stem(word []byte) []byte {
 	w := withoutEnding(word)
 	at := 0
@@ -624,7 +620,7 @@ func stem(word []byte) []byte {
 	return w[:at]
 }
 
-// withoutEnding takes the commonest English endings off a folded word.
+// withoutEnding removes frequent English endings from a folded word.
 func withoutEnding(w []byte) []byte {
 	if n := len(w); n > 3 && w[n-1] == 's' && w[n-2] != 's' && w[n-2] != 'u' && w[n-2] != 'i' {
 		w = w[:n-1]
@@ -636,7 +632,7 @@ func withoutEnding(w []byte) []byte {
 		}
 		w = w[:n]
 		if w[n-1] == w[n-2] && w[n-1] != 'l' && w[n-1] != 's' {
-			w = w[:n-1] // planned
+			w = w[:n-1] // a doubled consonant, as in planned
 		}
 		break
 	}
@@ -644,12 +640,12 @@ func withoutEnding(w []byte) []byte {
 		w = w[:n-1]
 	}
 	if n := len(w); n > 3 && w[n-1] == 'i' {
-		w = w[:n-1] // companies, whose singular lost its y
+		w = w[:n-1] // companies: the singular ends in y
 	}
 	return w
 }
 
-// hashText is FNV-1a with the finish of scanWord, over a class and a text.
+// hashText returns the FNV-1a hash of class and s, mixed at the end as in scanWord.
 func hashText(class, s string) uint64 {
 	h := uint64(fnvOffset)
 	for _, part := range [2]string{class, s} {
@@ -662,8 +658,8 @@ func hashText(class, s string) uint64 {
 	return h ^ h>>32
 }
 
-// negations are folded and without apostrophes; of scripts without spaces, one
-// character or two.
+// negations are folded and have no apostrophes. Those of scripts without spaces have one or two
+// characters.
 var negations = foldedSet(`
 no not never none nobody nothing neither nor without cannot cant dont doesnt didnt isnt arent wasnt werent wont wouldnt couldnt
 shouldnt hasnt havent hadnt mustnt
@@ -671,13 +667,13 @@ nicht nichts kein keine keinen keinem keiner keines nie niemals niemand ohne nei
 pas jamais aucun aucune sans ningun ninguna ninguno nunca sin senza mai não nao sem niet geen nooit ikke aldrig inte
 не нет ни никогда без 不 没 沒 未 无 無 ない せん`)
 
-// clauseWords end the reach of a negation: "not on Monday but on Tuesday".
+// clauseWords end the effect of a negation, as in "not on Monday but on Tuesday".
 var clauseWords = foldedSet("but sondern sino mais но")
 
 func foldedSet(words string) map[string]bool { return set(Normalize(words)) }
 
-// numberWords are the numbers that are usually spelled out, without "one",
-// which seldom is a number.
+// numberWords are the numbers that people often write as words. "one" is left out because it is
+// rarely a number.
 var numberWords = map[string]string{
 	"zero": "0", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9",
 	"ten":    "10",

@@ -6,11 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Inert returns text from outside in a form that is safe to print on a
-// terminal: line breaks and tabs stay; every other control, format or invisible
-// character is shown as an escape such as \x1b or \u202e, and invalid UTF-8 as
-// \xff. The text can neither move the cursor nor change the order or colour of
-// what is printed around it.
+// Inert returns untrusted text in a form that is safe to print on a terminal. Line breaks and tabs
+// stay. Every other control, format or invisible character becomes an escape such as \x1b or
+// \u202e, and invalid UTF-8 becomes \xff. The result cannot move the cursor or change the order or
+// color of the text around it.
 func Inert(s string) string {
 	i := 0
 	for i < len(s) && (byteClass[s[i]] < controlByte) && s[i] != '\r' && s[i] != '\v' && s[i] != '\f' {
@@ -45,7 +44,7 @@ func Inert(s string) string {
 // below 1, there is no limit.
 func InertLine(s string, n int) string {
 	var b strings.Builder
-	count, cut := 0, 0 // characters written, and the length at which n-1 were
+	count, cut := 0, 0 // characters written, and the length of b when n-1 were written
 	space := true
 	for _, r := range Inert(s) {
 		if unicode.IsSpace(r) {
@@ -61,7 +60,7 @@ func InertLine(s string, n int) string {
 		}
 		if n >= 1 && count == n {
 			if r == ' ' {
-				continue // it may be the last
+				continue // this may be the last character
 			}
 			return strings.TrimRight(b.String()[:cut], " ") + "…"
 		}

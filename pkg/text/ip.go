@@ -2,8 +2,7 @@ package text
 
 import "net/netip"
 
-// ParseIP reads an address the way a resolver or a browser would, and so the
-// way in which a request that names it is sent: also one that is written as a
-// single number, with fewer than four parts, or in octal or hexadecimal.
-// IPv4 addresses within IPv6 ones are returned as IPv4, zones are dropped.
+// ParseIP parses an IP address as a resolver or a browser does, so that it finds where a request
+// would go. It also accepts an address that is written as one number, with fewer than four parts,
+// or in octal or hexadecimal. It returns IPv4-mapped IPv6 addresses as IPv4 and drops zones.
 func ParseIP(host string) (netip.Addr, bool) { return parseIP(host) }

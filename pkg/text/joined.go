@@ -2,21 +2,21 @@ package text
 
 import "strings"
 
-// A sentence can be written without its spaces: DeleteTheFile, delete-the-file, or
-// place.Send it. Names of programs and tools are written so too. Small words tell a
-// phrase from a name: names leave them out.
+// A sentence can be written without spaces: DeleteTheFile, delete-the-file, or place.Send it. Names
+// of programs and tools look the same. Small words distinguish a phrase from a name, because names
+// leave them out.
 
-// small are the words that phrases have and names seldom do.
+// small are words that are frequent in phrases and rare in names.
 var small = wordsOf("the this that these those my your our his her their its it them me him us you an please " +
 	"everything everyone anyone previous must")
 
-// linking are words that names of a few parts have too.
+// linking are words that also occur in names of a few parts.
 var linking = wordsOf("to for from into onto with and all any every of in on at as by or not now immediately " +
 	"without a i")
 
-// A name of a few parts is read as words if it sets instructions aside: ignoreInstructions,
-// disregard_system_prompt. One that acts on a thing is also a name of a tool, and is read as words
-// if the thing follows: deleteFile budget.xlsx.
+// A name of a few parts is read as words if it tells to ignore instructions: ignoreInstructions,
+// disregard_system_prompt. A name with an action verb and a noun may be a tool. It is read as words
+// only if an object follows: deleteFile budget.xlsx.
 var (
 	asideVerbs = wordsOf("ignore disregard forget override overrule bypass")
 	asideNouns = wordsOf("instruction instructions prompt prompts guardrails safeguards")
@@ -27,20 +27,21 @@ var (
 		"key keys token tokens code script command access contacts")
 )
 
-// Parts of a joined word from which it reads as a phrase with a linking word, and without.
+// Minimum number of parts of a joined word that is read as a phrase: with a linking word, and
+// without one.
 const (
 	linkedParts = 4
 	manyParts   = 6
 )
 
-// maxJoined is the length in bytes of the longest word that is looked at.
+// maxJoined is the maximum length of a joined word, in bytes. Longer words are not examined.
 const maxJoined = 400
 
-// joint reports whether c joins the parts of a word.
+// joint reports whether c is a separator inside a joined word.
 func joint(c byte) bool { return c == '_' || c == '-' || c == '.' || c == '+' }
 
-// wordEnd is where the joined word at the start of s ends: letters and digits, and
-// single joints between them.
+// wordEnd returns the length of the joined word at the start of s: letters and digits, with single
+// separators between them.
 func wordEnd(s string) int {
 	n := 0
 	for n < len(s) && (isAlnum(s[n]) || joint(s[n]) && n > 0 && isAlnum(s[n-1]) && n+1 < len(s) && isAlnum(s[n+1])) {
@@ -49,8 +50,8 @@ func wordEnd(s string) int {
 	return n
 }
 
-// spread adds the parts of a joined word to buf, with spaces between, if it reads as a
-// phrase. It reports whether it does. after is what follows the word.
+// spread reports whether a joined word reads as a phrase. If so, it appends the parts to buf with
+// spaces between them. after is the text that follows the word.
 func spread(buf []byte, w, after string) ([]byte, bool) {
 	if len(w) < 5 || len(w) > maxJoined {
 		return buf, false
@@ -80,7 +81,7 @@ func spread(buf []byte, w, after string) ([]byte, bool) {
 				if parts == 1 {
 					aside, acts = asideVerbs[string(lower)], actVerbs[string(lower)]
 				}
-				if string(lower) != "to" { // sendMoneyTo
+				if string(lower) != "to" { // as in sendMoneyTo
 					command = aside && asideNouns[string(lower)] || acts && actNouns[string(lower)]
 				}
 			}
@@ -95,7 +96,8 @@ func spread(buf []byte, w, after string) ([]byte, bool) {
 	return buf, true
 }
 
-// partsCamel reports whether a capital begins a part at byte i of w: theFile, HTMLFile.
+// partsCamel reports whether the capital at byte i of w begins a new part, as in theFile or
+// HTMLFile.
 func partsCamel(w string, i int) bool {
 	if tokenClass[w[i]]&inUpper == 0 {
 		return false
@@ -114,8 +116,8 @@ func asciiLower(buf []byte, s string) []byte {
 	return buf
 }
 
-// nameFollows reports whether a space or a colon and the name of a thing follow a word: that of
-// a file, an address or an account.
+// nameFollows reports whether after begins with an optional colon, a space and the name of a file,
+// an address or an account.
 func nameFollows(after string) bool {
 	after, colon := strings.CutPrefix(after, ":")
 	name, space := strings.CutPrefix(after, " ")
@@ -138,17 +140,17 @@ func nameFollows(after string) bool {
 	return digits >= 4
 }
 
-// isPhrase reports whether a joined word, a name in a document, reads as a phrase.
+// isPhrase reports whether a joined word, such as a name in a document, reads as a phrase.
 func isPhrase(w string) bool { return isCommand(w, "") }
 
-// isCommand is isPhrase for a word that a text follows.
+// isCommand is like isPhrase, for a word that is followed by the text after.
 func isCommand(w, after string) bool {
 	_, ok := spread(nil, w, after)
 	return ok && wordEnd(w) == len(w)
 }
 
-// beginsPhrase reports whether a joined word behind a full stop is a phrase of its own:
-// DeleteTheFile, but not The.File of Delete.The.File.
+// beginsPhrase reports whether a joined word after a full stop is a separate phrase, as
+// DeleteTheFile. The.File in Delete.The.File is not.
 func beginsPhrase(w string) bool {
 	if tokenClass[w[0]]&inUpper == 0 {
 		return false
@@ -160,8 +162,8 @@ func beginsPhrase(w string) bool {
 	return !small[strings.ToLower(w[:n])] && isPhrase(w)
 }
 
-// Bytes that part addresses and paths from what stands around them, and those that stand
-// in addresses and paths alone.
+// Classes of bytes: aroundAddress bytes separate addresses and paths from the text around them,
+// addressByte bytes occur only in addresses and paths.
 const (
 	otherByte = iota
 	aroundAddress
@@ -178,7 +180,7 @@ var addressClass = func() (t [256]uint8) {
 	return t
 }()
 
-// inAddress reports whether the word from i to end of s is part of an address or a path.
+// inAddress reports whether the word s[i:end] is part of an address or a path.
 func inAddress(s string, i, end int) bool {
 	for j := i - 1; j >= max(0, i-maxJoined) && addressClass[s[j]] != aroundAddress; j-- {
 		if addressClass[s[j]] == addressByte {
@@ -188,13 +190,13 @@ func inAddress(s string, i, end int) bool {
 	return end < len(s) && (addressClass[s[end]] == addressByte || strings.HasPrefix(s[end:], "://"))
 }
 
-// afterMark are words that do not follow the verb of an instruction: object.Delete is gone.
+// afterMark are words that do not follow the verb of an instruction, as in "object.Delete is gone".
 var afterMark = wordsOf("to is was are were be has had have can will may and or for in on of at as by if when which " +
 	"that's returns return does did do " +
 	"method methods function functions call calls class event events field api documentation s")
 
-// beginsSentence reports whether a sentence begins at byte i of s, behind a full stop
-// without a space: place.Send it.
+// beginsSentence reports whether a sentence begins at byte i of s, after a full stop without a
+// space: place.Send it.
 func beginsSentence(s string, i int) bool {
 	if i < 2 || tokenClass[s[i]]&inUpper == 0 || s[i-1] != '.' && s[i-1] != '!' && s[i-1] != '?' ||
 		byteClass[s[i-2]] == spaceByte {

@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// Traits are the facts about a kind of carrier that other packages ask for. A kind
-// that is not listed in traits has none.
+// Traits are the properties of a kind of carrier that other packages use. A kind that is not in
+// traits has none.
 type Traits struct {
-	// Distinctive: two texts hardly share such a value by chance, so that a shared one
-	// shows where a text came from.
+	// Distinctive is set if two texts rarely share a value by chance, so that a shared value shows
+	// where a text came from.
 	Distinctive bool
-	// ReachesOut: the value leads out of the project to somebody: an address, and not
-	// the number or path of a record that many requests name.
+	// ReachesOut is set if the value is an address of someone outside the project. Numbers and
+	// paths of records, which many requests name, do not reach out.
 	ReachesOut bool
-	// Personal: the value is a secret or somebody's personal data, and is masked in
-	// what is handed out.
+	// Personal is set if the value is a secret or personal data. It is masked in texts that are
+	// returned.
 	Personal bool
-	// Spaced: people write the value with spaces or dashes in it.
+	// Spaced is set if people write the value with spaces or dashes.
 	Spaced bool
-	// Pushed: a source may bring it up again and again to make it believed.
+	// Pushed is set if a source may repeat the value often to make it believed.
 	Pushed bool
 }
 
-// traits has a line for each kind that has any. A new kind adds its line here, and
-// its finder in a carrier_*.go.
+// traits has an entry for each kind with traits. To add a kind, add its entry here and its finder
+// in a carrier_*.go file.
 var traits = map[Kind]Traits{
 	Email:   {Distinctive: true, ReachesOut: true, Personal: true, Pushed: true},
 	URL:     {Distinctive: true, ReachesOut: true},
@@ -44,7 +44,7 @@ var traits = map[Kind]Traits{
 // Traits returns the traits of a kind.
 func (k Kind) Traits() Traits { return traits[k] }
 
-// KindsWith lists the kinds whose traits satisfy a condition, in order.
+// KindsWith returns the kinds whose traits satisfy has, in alphabetical order.
 func KindsWith(has func(Traits) bool) []Kind {
 	var out []Kind
 	for _, k := range slices.Sorted(maps.Keys(traits)) {

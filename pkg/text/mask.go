@@ -9,14 +9,13 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maskText stands where something was taken out. It has none of the bytes that
-// tokens are made of at its edges, so that it joins nothing into a new carrier.
+// maskText replaces removed text. Its first and last bytes cannot be part of a token, so that it
+// does not form a new carrier with the text around it.
 const maskText = "[masked]"
 
-// Mask replaces the spans of s, given in bytes of s, with [masked]. Spans that
-// overlap or touch become one; one that begins or ends inside a character takes
-// all of it; an empty one, or one that is not wholly within s, is ignored. Only
-// Start and End of a span are looked at.
+// Mask replaces the spans of s, given as byte offsets, with [masked]. Spans that overlap or touch
+// are merged. A span that begins or ends inside a character covers all of it. An empty span and a
+// span outside s are ignored. Only Start and End of a span are used.
 func Mask(s string, spans []Span) string {
 	cuts := make([]Span, 0, len(spans))
 	for _, c := range spans {
@@ -44,8 +43,8 @@ func Mask(s string, spans []Span) string {
 	return b.String()
 }
 
-// charStart returns the start of the character that byte i of s is inside of,
-// or i. Bytes that are not UTF-8 are characters of their own.
+// charStart returns the start of the character that contains byte i of s. Each byte that is not
+// valid UTF-8 counts as a character.
 func charStart(s string, i int) int {
 	for k := 1; k < utf8.UTFMax && k <= i && i < len(s); k++ {
 		if _, size := utf8.DecodeRuneInString(s[i-k:]); size > k {
@@ -64,16 +63,14 @@ func charEnd(s string, i int) int {
 	return start + size
 }
 
-// CarrierSpans returns where in s the carriers of the given kinds stand, all of
-// them without a kind, in order of Start; the Kind of a span is that of the
-// carrier. Offsets are bytes of s itself, also where the carrier is only seen
-// once hidden characters are gone.
+// CarrierSpans returns the positions in s of the carriers of the given kinds, or of all carriers if
+// no kind is given, in order of Start. The Kind of a span is the carrier's kind. Offsets are bytes
+// of s, even if a carrier is only visible after hidden characters are removed.
 //
-// A span covers the whole token that the carrier was read from: the host of an
-// address is marked with all of the address, a private key in PEM with all of
-// its body up to the end mark (16 KiB at most). Unlike the list in [Features]
-// it has every occurrence and no bound but the length of s. Encoded text is not
-// decoded.
+// A span covers the whole token that contains the carrier. The span of a host covers the whole
+// address, and the span of a private key in PEM covers its body up to the end mark (at most 16
+// KiB). Unlike the list in [Features], the result has every occurrence, without a limit. Encoded
+// text is not decoded.
 func CarrierSpans(s string, kinds ...Kind) []Span {
 	sc := newScratch()
 	defer sc.free()
@@ -92,9 +89,9 @@ func CarrierSpans(s string, kinds ...Kind) []Span {
 	})
 }
 
-// marks returns the places of the carriers of a clean text.
+// marks returns the positions of the carriers in a clean text.
 func (sc *scratch) marks(clean string) []Span {
-	sc.scanner.reset(clean, "", true) // as Analyze does, to find the same
+	sc.scanner.reset(clean, "", true) // as in Analyze, to find the same carriers
 	sc.scanner.marking = true
 	sc.scanner.scan(nil, Hidden{})
 	marks := sc.scanner.marks
@@ -102,17 +99,16 @@ func (sc *scratch) marks(clean string) []Span {
 	return marks
 }
 
-// stretch is a part of a clean text and of what it was made from.
+// stretch maps a part of a clean text to the part of the raw text that it was made from.
 type stretch struct {
 	clean, cleanEnd int
 	raw, rawEnd     int
-	same            bool // byte for byte
+	same            bool // the two parts have the same bytes
 }
 
-// align returns the clean form of s, and what came from where. It cleans one
-// character with its marks at a time, at the boundaries across which NFKC does
-// not change anything (UAX #15, section 9.1). Only a mark on an ASCII letter may
-// come out apart from it, which is no matter to carriers.
+// align returns the clean form of s and the mapping back to s. It cleans one character with its
+// marks at a time, at boundaries across which NFKC changes nothing (UAX #15, section 9.1). Only a
+// mark on an ASCII letter may be separated from it, which does not affect carriers.
 func (sc *scratch) align(s string) (string, []stretch) {
 	if plainASCII(s) {
 		return s, []stretch{{cleanEnd: len(s), rawEnd: len(s), same: true}}
@@ -141,8 +137,8 @@ func (sc *scratch) align(s string) (string, []stretch) {
 	return b.String(), out
 }
 
-// charRun returns where the character at byte i ends, with the marks and
-// invisible characters after it.
+// charRun returns the end of the character at byte i, including the marks and invisible characters
+// that follow it.
 func charRun(s string, i int) int {
 	for first := true; i < len(s); first = false {
 		c := s[i]

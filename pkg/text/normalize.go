@@ -7,23 +7,22 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxMarks is how many combining marks may stand on one character. Real
-// writing stacks at most three or four; more is decoration or an attack on the
-// reader.
+// maxMarks is the maximum number of combining marks that are kept on one character. Real scripts
+// use three or four at most. More are decoration or an attack on the reader.
 const maxMarks = 4
 
-// Hidden counts characters that a person does not see and a model reads.
-// Joiners and selectors where a script or an emoji needs them are not counted.
+// Hidden counts characters that a person does not see but a model reads. Joiners and selectors that
+// a script or an emoji needs are not counted.
 type Hidden struct {
 	ZeroWidth int `json:"z,omitzero"` // zero-width and other format characters
 	Bidi      int `json:"b,omitzero"` // embeddings, overrides and isolates
-	Tags      int `json:"t,omitzero"` // U+E0000 block outside flag emoji
-	Selectors int `json:"v,omitzero"` // variation selectors in runs, which can carry bytes
+	Tags      int `json:"t,omitzero"` // tag characters (U+E0000) outside flag emoji
+	Selectors int `json:"v,omitzero"` // consecutive variation selectors, which can encode bytes
 	Controls  int `json:"c,omitzero"` // C0 and C1 controls except white space
 	Marks     int `json:"m,omitzero"` // combining marks above four on one character
 }
 
-// Any reports whether something was hidden.
+// Any reports whether there are hidden characters.
 func (h Hidden) Any() bool { return h != Hidden{} }
 
 // atLeast raises each count to that of o.
@@ -32,13 +31,13 @@ func (h *Hidden) atLeast(o Hidden) {
 	h.Selectors, h.Controls, h.Marks = max(h.Selectors, o.Selectors), max(h.Controls, o.Controls), max(h.Marks, o.Marks)
 }
 
-// Normalize returns the form in which texts are compared: NFKC, without
-// characters that cannot be seen, with look-alikes of ASCII and Latin letters
-// with diacritics folded to ASCII, lower case, white space collapsed to single
-// spaces and trimmed. It is idempotent. Invalid UTF-8 becomes U+FFFD.
+// Normalize returns the form in which texts are compared: NFKC in lower case, without invisible
+// characters, with look-alikes of ASCII and Latin letters with diacritics folded to ASCII, with
+// white space collapsed to single spaces and trimmed. It is idempotent. Invalid UTF-8 becomes
+// U+FFFD.
 //
-// The result is for recognising, never for trusting: texts that differ only in
-// a look-alike have the same form.
+// Use the result for recognition only. Texts that differ only in a look-alike have the same form,
+// so equal forms do not make a text trusted.
 func Normalize(s string) string {
 	sc := newScratch()
 	defer sc.free()
@@ -46,12 +45,12 @@ func Normalize(s string) string {
 	return string(sc.fold(sc.clean(s, &h)))
 }
 
-// asciiClass tells apart, for one byte, what the fast paths need to know.
+// Classes of bytes for the fast paths.
 const (
 	plainByte   = iota
 	spaceByte   // \t \n \v \f \r and space
 	upperByte   // A-Z
-	controlByte // other C0, DEL
+	controlByte // other C0 controls, DEL
 	highByte    // ≥ 0x80
 )
 
@@ -71,7 +70,7 @@ var byteClass = func() (t [256]byte) {
 	return t
 }()
 
-// plainASCII reports whether s is its own clean form.
+// plainASCII reports whether clean would return s unchanged.
 func plainASCII(s string) bool {
 	for i := range len(s) {
 		if byteClass[s[i]] >= controlByte {
@@ -89,7 +88,7 @@ func (sc *scratch) clean(s string, h *Hidden) string {
 	}
 	out := sc.cleaned[:0]
 	run := sc.run[:0]
-	prev := rune(-1) // the last rune of the input, dropped or not
+	prev := rune(-1) // the last input rune, whether it was dropped or not
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c < utf8.RuneSelf {
@@ -113,7 +112,7 @@ func (sc *scratch) clean(s string, h *Hidden) string {
 			next, _ := utf8.DecodeRuneInString(s[i+size:])
 			h.count(r, prev, next)
 		} else if r == 0xfdfa || r == 0xfdfb {
-			// NFKC would make eleven bytes of one; these are left as they are.
+			// NFKC would expand one of these to eleven bytes. They are kept unchanged.
 			if len(run) > 0 {
 				out = appendNFKC(out, run, h)
 				run = run[:0]
@@ -135,8 +134,8 @@ func (sc *scratch) clean(s string, h *Hidden) string {
 	return string(out)
 }
 
-// controlLen is the length of the control at the start of s: one byte, or a
-// whole ANSI control sequence, which a terminal would swallow.
+// controlLen returns the length of the control at the start of s: one byte, or a whole ANSI control
+// sequence, which a terminal does not show.
 func controlLen(s string) int {
 	if s[0] != 0x1b || len(s) < 2 || s[1] != '[' {
 		return 1
@@ -152,8 +151,8 @@ func controlLen(s string) int {
 	return 1
 }
 
-// appendNFKC appends the NFKC form of run, which has no ASCII in it, and drops
-// what is invisible only after normalisation and what is stacked too high.
+// appendNFKC appends the NFKC form of run, which has no ASCII. It drops characters that are
+// invisible after normalization, and marks beyond maxMarks.
 func appendNFKC(out, run []byte, h *Hidden) []byte {
 	from := len(out)
 	if norm.NFKC.IsNormal(run) {
@@ -168,7 +167,7 @@ func appendNFKC(out, run []byte, h *Hidden) []byte {
 		case r < utf8.RuneSelf:
 			marks = 0
 		case invisible(r):
-			i += size // U+034F, which NFKC itself puts into long stacks
+			i += size // U+034F, which NFKC inserts in long stacks of marks
 			continue
 		case isMark(r):
 			if marks++; marks > maxMarks {
@@ -185,11 +184,11 @@ func appendNFKC(out, run []byte, h *Hidden) []byte {
 	return out[:w]
 }
 
-// fold returns the normal form of a clean text. It lives until the next call.
+// fold returns the normal form of a clean text. The result is valid until the next call.
 func (sc *scratch) fold(clean string) []byte {
 	out := sc.folded[:0]
-	space := true    // drops white space at the start
-	compose := false // a mark follows a letter that became lower case
+	space := true    // true drops white space at the start
+	compose := false // a mark follows a letter that was made lower case
 	lowered := false
 	for i := 0; i < len(clean); {
 		c := clean[i]
@@ -242,7 +241,7 @@ func appendFolded(out []byte, r rune) []byte {
 		return append(out, s...)
 	}
 	if isMark(r) && unicode.In(r, unicode.Mn, unicode.Me) && (len(out) == 0 || out[len(out)-1] < utf8.RuneSelf) {
-		return out // a diacritic on an ASCII base
+		return out // drops a diacritic on an ASCII letter
 	}
 	l := lower(r)
 	if l != r {
@@ -253,8 +252,8 @@ func appendFolded(out []byte, r rune) []byte {
 	return utf8.AppendRune(out, l)
 }
 
-// isMark reports whether r is a combining mark. Letters of the common scripts
-// are told by their range.
+// isMark reports whether r is a combining mark. The range checks exclude letters of the common
+// scripts quickly.
 func isMark(r rune) bool {
 	if r < 0x300 || r >= 0x370 && r < 0x483 || r >= 0x3041 && r < 0x3099 || r >= 0x30a0 && r < 0xa66f ||
 		r >= 0xac00 && r < 0xfb1e {
@@ -263,11 +262,11 @@ func isMark(r rune) bool {
 	return unicode.Is(unicode.M, r)
 }
 
-// invisible reports whether r has no glyph of its own in ordinary text.
+// invisible reports whether r has no glyph in ordinary text.
 func invisible(r rune) bool {
 	switch {
 	case r < 0xa0:
-		return r >= 0x80 && r != 0x85 // C1 controls, but not NEL
+		return r >= 0x80 && r != 0x85 // C1 controls except NEL
 	case r == 0xad, r == 0x34f, r == 0x115f, r == 0x1160, r == 0x17b4, r == 0x17b5,
 		r == 0x2800, r == 0x3164, r == 0xfeff, r == 0xffa0:
 		return true
@@ -287,9 +286,8 @@ const (
 	tagCancel = 0xe007f
 )
 
-// flagTags is the length of the tag sequence that makes the black flag before s
-// the flag of a region, and 0 if there is none: at most five letters, then
-// U+E007F.
+// flagTags returns the length of a tag sequence at the start of s that makes the black flag before
+// it a regional flag: at most five letters, then U+E007F. It returns 0 if there is none.
 func flagTags(s string) int {
 	for i, n := 0, 0; i < len(s) && n < 6; n++ {
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -310,8 +308,8 @@ func (h *Hidden) count(r, prev, next rune) {
 	case r < 0xa0:
 		h.Controls++
 	case r == 0x200c || r == 0x200d:
-		// Joiners belong between letters of the scripts that need them and
-		// between emoji, none of which are below U+0590.
+		// Joiners are normal between letters of scripts that need them and between emoji, all of
+		// which are at or above U+0590.
 		if prev < 0x590 || next < 0x590 || invisible(next) {
 			h.ZeroWidth++
 		}

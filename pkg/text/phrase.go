@@ -10,39 +10,37 @@ import (
 	"unicode/utf8"
 )
 
-// Phrases is a sample of the phrases of a content: hashes of three consecutive
-// content words each, in order of appearance, words such as "the" and "to" left
-// out. A text of few phrases is sampled whole; of a longer one, every Window
-// consecutive phrases have at least one in the sample, so that an extract of
-// Window+2 content words is always recognised.
+// Phrases is a sample of the phrases of a content, in order of appearance. A phrase is the hash of
+// three consecutive content words; words such as "the" and "to" are left out. A text with few
+// phrases is sampled completely. In a longer text, the sample has at least one of every Window
+// consecutive phrases, so that an extract of Window+2 content words is always recognized.
 type Phrases struct {
-	Window int     `json:"w,omitzero"` // 1: every phrase is kept
+	Window int     `json:"w,omitzero"` // 1: every phrase is in the sample
 	Hashes Uint48s `json:"h,omitempty"`
 }
 
-// Uint48s is a list of hashes of 48 bits. Its text form is base64, six bytes
-// each, little-endian.
+// Uint48s is a list of 48-bit hashes. Its text form is base64 of six bytes each, little-endian.
 type Uint48s []uint64
 
 const (
 	phraseWords  = 3
-	wholePhrases = 24   // up to here, all are kept
-	smallWindow  = 3    // every second phrase, and an extract of five content words is always recognised
-	maxPhrases   = 4096 // the window grows so that the sample of one text stays near half of this
+	wholePhrases = 24   // phrases up to which the sample is complete
+	smallWindow  = 3    // samples every second phrase on average; an extract of five content words is always recognized
+	maxPhrases   = 4096 // the window grows so that the sample of one text has about half of this
 	mask48       = 1<<48 - 1
 )
 
-// Overlap returns which part of the phrases of a also stand in b, from 0 to 1:
-// 1 for an extract of b, near 0 for unrelated texts. It is not symmetric: ask
-// for the share of what the agent wrote that came from what it had read.
+// Overlap returns the share of the phrases of a that occur in b, from 0 to 1. It is 1 for an
+// extract of b and near 0 for unrelated texts. It is not symmetric: to find how much of an agent's
+// text comes from what it read, pass the agent's text as a.
 func Overlap(a, b Features) float64 { return a.Phrases.In(b.Phrases) }
 
-// In returns which part of p is in q, from 0 to 1.
+// In returns the share of p's phrases that are in q, from 0 to 1.
 func (p Phrases) In(q Phrases) float64 {
 	mine := p.Hashes
 	if q.Window > p.Window {
-		// Thin p as q was thinned. A text that was sampled already keeps about
-		// one phrase in (Window+1)/2.
+		// Sample p as sparsely as q. A text that was sampled with a window keeps about one phrase
+		// in (Window+1)/2.
 		window := q.Window
 		if p.Window > 1 {
 			window = max(1, 2*q.Window/(p.Window+1))
@@ -65,11 +63,11 @@ func (p Phrases) In(q Phrases) float64 {
 	return float64(common) / float64(len(mine))
 }
 
-// phraseSet collects the phrases of a content and of what it decodes to.
+// phraseSet collects the phrases of a content and of its decoded parts.
 type phraseSet struct {
 	window int
 	hashes []uint64
-	all    []uint64 // the phrases of one text, before sampling
+	all    []uint64 // phrases of one text, before sampling
 	seen   map[uint64]struct{}
 	full   bool
 }
@@ -78,7 +76,7 @@ func (p *phraseSet) reset() {
 	p.window, p.full = 0, false
 	p.hashes = p.hashes[:0]
 	if p.seen == nil || len(p.seen) > 512 {
-		p.seen = map[uint64]struct{}{} // clearing costs by capacity
+		p.seen = map[uint64]struct{}{} // a new map, because clear takes time in proportion to the capacity
 	}
 	clear(p.seen)
 }
@@ -90,7 +88,7 @@ func (p *phraseSet) add(words []uint64) {
 	if len(p.all) > wholePhrases {
 		window = smallWindow
 		if 2*len(p.all)/(window+1) > maxPhrases/2 {
-			p.all = distinct(p.all) // filler that repeats must not thin out the rest
+			p.all = distinct(p.all) // repeated filler must not reduce the sample of the rest
 		}
 		for 2*len(p.all)/(window+1) > maxPhrases/2 {
 			window *= 2
@@ -134,8 +132,8 @@ func (p *phraseSet) list() Phrases {
 	return Phrases{Window: p.window, Hashes: append(Uint48s(nil), p.hashes...)}
 }
 
-// appendPhrases appends the phrases of a text; one of fewer than three content
-// words is a phrase by itself.
+// appendPhrases appends the phrases of a text. A text with fewer than three content words is one
+// phrase.
 func appendPhrases(out, words []uint64) []uint64 {
 	if len(words) == 0 {
 		return out
@@ -154,15 +152,15 @@ func appendPhrases(out, words []uint64) []uint64 {
 	return out
 }
 
-// join hashes an ordered pair.
+// join returns a hash of an ordered pair.
 func join(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xe7037ed1a0b428db)
 	return hi ^ lo ^ bits.RotateLeft64(a, 17)
 }
 
-// winnow appends the least hash of every window of consecutive hashes, each
-// position once; of fewer than a window, the least of all. The minimum is
-// searched again only when it leaves the window, once per window for hashes.
+// winnow appends the lowest hash of every window of consecutive hashes, each position once. If
+// there are fewer hashes than a window, it appends the lowest of all. It searches for the minimum
+// again only when the previous one leaves the window.
 func winnow(out, hashes []uint64, window int) []uint64 {
 	if window <= 1 || len(hashes) <= window {
 		if window > 1 && len(hashes) > 0 {
@@ -196,15 +194,15 @@ func winnow(out, hashes []uint64, window int) []uint64 {
 	return out
 }
 
-// words splits a normal text and returns the hashes of its content words and of
-// all words; where there are too few content words, the first is the second.
-// Both live until the next call.
+// words splits a normalized text and returns the hashes of its content words and of all words. If
+// there are too few content words, both results are all words. The results are valid until the next
+// call.
 func (sc *scratch) words(normal []byte) (content, all []uint64) {
 	content, all = sc.contentWords[:0], sc.allWords[:0]
 	for i := 0; i < len(normal); {
 		h, next := scanWord(normal, i)
 		if next == i {
-			// The escapes of line ends in quoted JSON separate words too.
+			// Escaped line ends in quoted JSON separate words too.
 			if normal[i] == '\\' && i+1 < len(normal) && (normal[i+1] == 'n' || normal[i+1] == 'r' || normal[i+1] == 't') {
 				next++
 			}
@@ -229,10 +227,9 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-// scanWord hashes the word that starts at byte i of a normal text and returns
-// where it ends; that is i when there is no word. A word is a run of letters,
-// digits and marks, with apostrophes left out; in scripts that are written
-// without spaces each character is one.
+// scanWord returns the hash and the end of the word at byte i of a normalized text. It returns i as
+// the end if there is no word. A word is a run of letters, digits and marks, without apostrophes.
+// In scripts without spaces each character is a word.
 func scanWord(normal []byte, i int) (uint64, int) {
 	h := uint64(fnvOffset)
 	start := i
@@ -268,7 +265,7 @@ func scanWord(normal []byte, i int) (uint64, int) {
 	return h ^ h>>32, i
 }
 
-// unspaced reports whether r is of a script that puts no spaces between words.
+// unspaced reports whether r belongs to a script that has no spaces between words.
 func unspaced(r rune) bool {
 	return r >= 0xe00 && (r <= 0xeff || r >= 0x1000 && r <= 0x109f || r >= 0x1780 && r <= 0x17ff ||
 		r >= 0x3040 && r <= 0x30ff || r >= 0x3400 && r <= 0x9fff || r >= 0xf900 && r <= 0xfaff ||
@@ -276,8 +273,8 @@ func unspaced(r rune) bool {
 		unicode.IsLetter(r)
 }
 
-// stopWords are function words, which make no phrase distinctive. Negations are
-// not among them.
+// stopWords are function words, which do not make a phrase distinctive. Negations are not among
+// them.
 var stopWords = newWordSet(`
 a about after all also am an and any are as at be because been before being but by can could did do
 does for from had has have he her here hers him his how i if in into is it its just may me might more
@@ -285,7 +282,7 @@ most must my of on once one only or other our ours out over own per she should s
 the their them then there these they this those through to too up us very was we were what when where
 which while who whom why will with would you your yours`)
 
-const maxStopWord = 7 // bytes; no stop word is longer
+const maxStopWord = 7 // bytes of the longest stop word
 
 // wordSet is a small open hash set.
 type wordSet [512]uint64

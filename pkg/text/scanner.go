@@ -2,9 +2,9 @@ package text
 
 import "strings"
 
-// scanner reads a clean text once and finds its carriers and encoded spans. A
-// token is a run of bytes that stand inside addresses, paths and numbers; most
-// are ordinary words and are passed over by the classes of their bytes alone.
+// scanner reads a clean text once and finds its carriers and encoded spans. A token is a run of
+// bytes that can occur in addresses, paths and numbers. Most tokens are ordinary words and are
+// skipped based on the classes of their bytes.
 type scanner struct {
 	s        string
 	via      string
@@ -12,16 +12,16 @@ type scanner struct {
 
 	out     *carrierSet
 	spans   []Span
-	perKind map[string]int // spans found
-	full    bool           // there were more
+	perKind map[string]int // number of spans found
+	full    bool           // more spans were found than are kept
 	regions [3]region      // url, html, escape
-	letters region         // single letters, one by one
+	letters region         // a run of single letters
 
-	marking bool   // note where carriers stand, not which they are
-	marks   []Span // those places; Kind is that of the carrier
+	marking bool   // record the positions of carriers, not their values
+	marks   []Span // these positions; Kind is the carrier's kind
 }
 
-// region is a stretch of text with encoded characters not far from each other.
+// region is a part of the text whose encoded characters are close to each other.
 type region struct {
 	start, end int
 	count      int
@@ -60,16 +60,16 @@ var tokenClass = func() (t [256]uint16) {
 }()
 
 const (
-	regionGap  = 128 // bytes between encoded characters of one region
-	regionEdge = 64  // bytes around it that give its words context
-	minSpaced  = 6   // letters in a row before they are taken for a spaced-out word
-	minEncoded = 16  // characters of base64 or hex
+	regionGap  = 128 // maximum distance in bytes between encoded characters of one region
+	regionEdge = 64  // bytes around a region that are decoded as context
+	minSpaced  = 6   // minimum number of single letters in a row for a spaced-out word
+	minEncoded = 16  // minimum number of characters of base64 or hex
 )
 
 func (sc *scanner) reset(s, via string, decoding bool) {
 	sc.s, sc.via, sc.decoding = s, via, decoding
 	sc.regions, sc.letters = [3]region{}, region{}
-	sc.spans = nil // the caller keeps them
+	sc.spans = nil // the previous slice belongs to the caller
 	sc.full = false
 	sc.marking, sc.marks = false, nil
 	if sc.perKind == nil {
@@ -78,10 +78,10 @@ func (sc *scanner) reset(s, via string, decoding bool) {
 	clear(sc.perKind)
 }
 
-// keep adds a carrier of the token that is being read.
+// keep adds a carrier at the position of the current token.
 func (sc *scanner) keep(kind Kind, value string) { sc.keepAt(kind, value, 0, 0) }
 
-// keepAt adds a carrier that has another place than its token.
+// keepAt adds a carrier at another position than its token.
 func (sc *scanner) keepAt(kind Kind, value string, start, end int) {
 	if sc.marking {
 		sc.marks = append(sc.marks, Span{Kind: string(kind), Start: start, End: end})
@@ -90,8 +90,8 @@ func (sc *scanner) keepAt(kind Kind, value string, start, end int) {
 	sc.out.add(kind, value, sc.via)
 }
 
-// place gives the marks from the n-th on that have no place yet the token
-// s[start:end], without the punctuation of the sentence around it.
+// place sets the position of the marks from index n on that have none: the token s[start:end],
+// without punctuation at its end.
 func (sc *scanner) place(n, start, end int) {
 	for end > start+1 && (sc.s[end-1] == '.' || sc.s[end-1] == ':') {
 		end--
@@ -119,8 +119,7 @@ func (sc *scanner) span(kind string, start, end int) {
 	}
 }
 
-// scan adds the carriers of the text to out and returns its encoded spans in
-// order of discovery.
+// scan adds the carriers of the text to out and returns its encoded spans in order of discovery.
 func (sc *scanner) scan(out *carrierSet, h Hidden) []Span {
 	sc.out = out
 	if sc.decoding && h.Tags > 0 {
@@ -170,7 +169,7 @@ func (sc *scanner) scan(out *carrierSet, h Hidden) []Span {
 	return sc.spans
 }
 
-// delimiter looks at a byte outside tokens and returns where to go on.
+// delimiter handles a byte outside tokens and returns where to continue.
 func (sc *scanner) delimiter(i int) int {
 	s := sc.s
 	switch s[i] {
@@ -190,7 +189,7 @@ func (sc *scanner) delimiter(i int) int {
 				return i + 6
 			}
 		case 'n', 'r', 't', '"', '/', '\\':
-			return i + 2 // JSON in a string
+			return i + 2 // a JSON escape inside a string
 		}
 	case '%':
 		if isHexPair(s, i+1) {
@@ -247,7 +246,7 @@ func (sc *scanner) closeRegion(kind int) {
 	for end < len(sc.s) && end-r.end < regionEdge && sc.s[end] != '\n' {
 		end++
 	}
-	// Whole words, or at least whole characters.
+	// Extend to whole words, or at least to whole characters.
 	if i := strings.IndexAny(sc.s[start:r.start], " \t"); i >= 0 && start > 0 && sc.s[start-1] > ' ' {
 		start += i + 1
 	}
@@ -263,7 +262,7 @@ func (sc *scanner) closeRegion(kind int) {
 	sc.span(regionKinds[kind], start, end)
 }
 
-// letter takes note of a token of one letter or digit.
+// letter records a token of one letter or digit.
 func (sc *scanner) letter(i int) {
 	r := &sc.letters
 	if r.count > 0 && i-r.end > 3 {
@@ -284,8 +283,8 @@ func (sc *scanner) closeLetters() {
 	}
 }
 
-// token examines the token s[start:end], which is not a plain word, and returns
-// where to go on: beyond the token if more was read.
+// token examines the token s[start:end], which is not a plain word. It returns where to continue,
+// which may be after the token.
 func (sc *scanner) token(start, end int, mask uint16) int {
 	s := sc.s
 	tok := s[start:end]
@@ -337,8 +336,8 @@ func (sc *scanner) token(start, end int, mask uint16) int {
 	return end
 }
 
-// spacedOut reports whether tok is single characters with one separator
-// between every two, as in i-g-n-o-r-e.
+// spacedOut reports whether tok is single characters with the same separator between them, as in
+// i-g-n-o-r-e.
 func spacedOut(tok string) bool {
 	sep := tok[1]
 	if isAlnum(sep) {
@@ -352,8 +351,8 @@ func spacedOut(tok string) bool {
 	return true
 }
 
-// plusForSpace reports whether tok is words with plus signs between, as in a
-// query: at least three.
+// plusForSpace reports whether tok is at least three words with plus signs between them, as in a
+// query.
 func plusForSpace(tok string) bool {
 	n := 0
 	for i := range len(tok) {
@@ -368,8 +367,8 @@ func plusForSpace(tok string) bool {
 	return n > 1
 }
 
-// encodedRun looks for base64 and hex in the token s[start:end]. A run that
-// goes on over wrapped lines is followed.
+// encodedRun looks for base64 and hex in the token s[start:end]. It follows a run over wrapped
+// lines.
 func (sc *scanner) encodedRun(start, end int) (int, bool) {
 	s := sc.s
 	found := false
@@ -399,7 +398,7 @@ func (sc *scanner) encodedRun(start, end int) (int, bool) {
 		if i == end {
 			to = wrappedEnd(s, from, i)
 		}
-		// A look at the beginning tells words and identifiers from text.
+		// Decoding the beginning is enough to exclude words and identifiers.
 		if decodeBase64(s[from:min(i, from+minEncoded)]) == "" && decodeBase64(s[from:min(i, from+4*minEncoded)]) == "" {
 			continue
 		}
@@ -416,10 +415,10 @@ func (sc *scanner) encodedRun(start, end int) (int, bool) {
 	return end, found
 }
 
-// minWrapped is the length of a line that may be one of a wrapped encoding.
+// minWrapped is the minimum length of a line in a wrapped encoding.
 const minWrapped = 60
 
-// wrappedEnd returns the end of a base64 text that is wrapped at lines.
+// wrappedEnd returns the end of a base64 text that continues over several lines.
 func wrappedEnd(s string, from, to int) int {
 	width := to - from
 	for width >= minWrapped {
@@ -446,7 +445,7 @@ func base64Byte(c byte) bool {
 	return isAlnum(c) || c == '+' || c == '/' || c == '-' || c == '_'
 }
 
-// mixed reports whether s has the look of base64: capitals or digits inside.
+// mixed reports whether s has capitals or digits after its first byte, as base64 does.
 func mixed(s string) bool {
 	classes := uint16(0)
 	for i := 1; i < len(s); i++ {

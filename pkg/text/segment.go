@@ -8,25 +8,24 @@ import (
 	"unicode/utf8"
 )
 
-// Segment is a stretch of a content that is read on its own: a string of a
-// JSON, YAML or Python document, a cell of a table, the text of an element, or
-// the plain text between those. A content without such notation is one segment.
+// Segment is a part of a content that is read separately: a string of a JSON, YAML or Python
+// document, a cell of a table, the text of an element, or the plain text between them. A content
+// without such notation is one segment.
 type Segment struct {
-	// Text is decoded and clean: escapes and character references are resolved,
-	// tags and invisible characters are gone, line breaks are kept.
+	// Text is decoded and clean: escapes and character references are resolved, tags and invisible
+	// characters are removed, line breaks are kept.
 	Text string
-	// Key names the member, column or element that the text is the value of.
+	// Key is the name of the member, column or element that contains the text.
 	Key string
-	// Record numbers objects, rows and elements. Segments that follow one another
-	// with one number belong to one record.
+	// Record is the number of an object, row or element. Adjacent segments with the same number
+	// belong to the same record.
 	Record int
 }
 
-// Segments cuts a content where its notation does. Notations inside one another
-// (JSON in a string of JSON) are followed to a depth of five. The reader is
-// lenient, because a model is: broken, truncated and embedded documents are
-// read as far as they go, and no text is left out. Time and size are linear in
-// the content.
+// Segments splits a content at its notation. Nested notations (JSON in a string of JSON) are
+// followed to a depth of five. The parser is lenient, as models are: it reads broken, truncated and
+// embedded documents as far as possible and leaves no text out. Time and size are linear in the
+// content.
 func Segments(content string) []Segment {
 	sc := newScratch()
 	defer sc.free()
@@ -36,21 +35,21 @@ func Segments(content string) []Segment {
 	return slices.Clone(g.segs)
 }
 
-// Bounds of a segmenter.
+// Limits of a segmenter.
 const (
 	maxNested   = 5
-	maxSegments = 4096 // beyond, texts share the last segment
+	maxSegments = 4096 // further texts are added to the last segment
 	maxTag      = 4096 // bytes of one tag
-	maxKey      = 64   // bytes; a longer key is a text
+	maxKey      = 64   // bytes; a longer key is treated as text
 )
 
-// segmenter cuts one clean text into segments.
+// segmenter splits one clean text into segments.
 type segmenter struct {
 	sc      *scratch
 	segs    []Segment
-	hidden  Hidden // characters that decoding brought out
+	hidden  Hidden // hidden characters that decoding revealed
 	record  int
-	decoded bool // a segment differs from the bytes that it stands for
+	decoded bool // a segment differs from the bytes that it was read from
 	rest    strings.Builder
 }
 
@@ -62,10 +61,10 @@ func (g *segmenter) run(sc *scratch, clean string) {
 	}
 }
 
-// plain reports whether the text is one segment and that is the text itself.
+// plain reports whether the whole text is one unchanged segment.
 func (g *segmenter) plain() bool { return !g.decoded && len(g.segs) <= 1 }
 
-// join is the text of all segments.
+// join returns the texts of all segments, one per line.
 func (g *segmenter) join() string {
 	n := 0
 	for i := range g.segs {
@@ -89,7 +88,7 @@ const (
 	recordBreak  = '\x1e'
 )
 
-// lines is what [View.Lines] holds of the segments.
+// lines returns the text for [View.Lines].
 func (g *segmenter) lines() string {
 	var out []byte
 	for i := range g.segs {
@@ -107,7 +106,7 @@ func (g *segmenter) lines() string {
 
 func (g *segmenter) add(s, key string, depth int) {
 	if depth > 0 {
-		s = g.sc.clean(s, &g.hidden) // decoding may have brought something out
+		s = g.sc.clean(s, &g.hidden) // decoding may have revealed hidden characters
 	}
 	if s = strings.TrimSpace(s); s == "" {
 		return
@@ -120,7 +119,7 @@ func (g *segmenter) add(s, key string, depth int) {
 	g.segs = append(g.segs, Segment{Text: s, Key: key, Record: g.record})
 }
 
-// Signs of notations.
+// Bits for the characters that a notation needs.
 const (
 	signQuote = 1 << iota
 	signTag
@@ -140,7 +139,7 @@ func signsOf(s string) (m uint8) {
 	return m
 }
 
-// read cuts a text in any notation.
+// read splits a text in any notation.
 func (g *segmenter) read(s, key string, depth int) {
 	m := signsOf(s)
 	if m == 0 || depth == maxNested {
@@ -154,7 +153,7 @@ func (g *segmenter) read(s, key string, depth int) {
 	g.text(s, key, m, depth)
 }
 
-// text cuts a text without quoted strings.
+// text splits a text without quoted strings.
 func (g *segmenter) text(s, key string, m uint8, depth int) {
 	if depth == maxNested {
 		g.add(s, key, depth)
@@ -181,13 +180,12 @@ func (g *segmenter) text(s, key string, m uint8, depth int) {
 	g.add(s, key, depth)
 }
 
-// literals cuts a text at the quoted strings that stand where a document has
-// them: after a brace, a comma or a colon, and before one. It reports whether
-// there is any.
+// literals splits a text at quoted strings in the positions that a document has them: after a
+// brace, comma or colon, and before one. It reports whether there is any.
 func (g *segmenter) literals(s, key string, depth int) bool {
 	from, found := 0, false
-	last := byte('{') // the last byte that is no space; at the start, as in a document
-	tag := false      // inside a tag, quotes are those of attributes
+	last := byte('{') // the last byte that is not a space; at the start, as after a brace
+	tag := false      // inside a tag, quotes belong to attributes
 	name := ""
 	document := strings.IndexByte("{[\"'", strings.TrimLeft(s, " \t\r\n\ufeff")[0]) >= 0
 	for i := 0; i < len(s); i++ {
@@ -239,21 +237,20 @@ func (g *segmenter) literals(s, key string, depth int) bool {
 	return found
 }
 
-// opensLiteral reports whether a quotation mark may open a string, by what
-// stands before it.
+// opensLiteral reports whether a quotation mark may open a string, given the byte before it.
 func opensLiteral(s string, i int, last byte) bool {
 	switch last {
 	case '{', '[', '(', ',', ':', '=', ';', '|':
 		return true
-	case '-': // an item of YAML
+	case '-': // a YAML list item
 		j := backOver(s, i) - 1
 		j = backOver(s, j)
 		return j == 0 || s[j-1] == '\n'
 	}
-	return i > 0 && s[i-1] == '\n' // a row of a table, a line of JSON lines
+	return i > 0 && s[i-1] == '\n' // a row of a table, or a line of JSON Lines
 }
 
-// backOver is where the spaces before byte i of s begin.
+// backOver returns the start of the spaces before byte i of s.
 func backOver(s string, i int) int {
 	for i > 0 && (s[i-1] == ' ' || s[i-1] == '\t') {
 		i--
@@ -261,8 +258,8 @@ func backOver(s string, i int) int {
 	return i
 }
 
-// literalEnd finds the quotation mark that closes the string at byte i, and
-// reports whether what follows it may follow a string.
+// literalEnd returns the position of the quotation mark that closes the string at byte i. It also
+// reports whether the text after it may follow a string.
 func literalEnd(s string, i int) (int, bool) {
 	q := s[i]
 	for j := i + 1; j < len(s); j++ {
@@ -271,7 +268,7 @@ func literalEnd(s string, i int) (int, bool) {
 			j++
 		case q:
 			if j+1 < len(s) && s[j+1] == q {
-				j++ // a quotation mark that is written twice stands for one
+				j++ // a doubled quotation mark stands for one
 				continue
 			}
 			return j, closesLiteral(s[j+1:])
@@ -293,7 +290,7 @@ func closesLiteral(after string) bool {
 	return true
 }
 
-// unquote resolves what stands between two quotation marks.
+// unquote decodes the text between two quotation marks.
 func unquote(raw string, q byte) string {
 	if strings.IndexByte(raw, q) >= 0 && strings.Contains(raw, string([]byte{q, q})) {
 		raw = strings.ReplaceAll(raw, string([]byte{q, q}), string([]byte{q}))
@@ -304,9 +301,8 @@ func unquote(raw string, q byte) string {
 	return raw
 }
 
-// between takes what stands between two strings: the notation's own signs,
-// numbers, and plain text. It returns the name of a member if it ends in one,
-// as in YAML.
+// between handles the text between two strings: punctuation, numbers and plain text. If it ends in
+// the name of a member, as in YAML, between returns the name.
 func (g *segmenter) between(s string, depth int) (name string) {
 	words, last := false, byte('"')
 	for i := 0; i < len(s); i++ {
@@ -348,14 +344,14 @@ func (g *segmenter) between(s string, depth int) (name string) {
 	return name
 }
 
-// constants are the words of documents that are no text.
+// constants are words of documents that are not text.
 var constants = map[string]bool{"true": true, "false": true, "null": true, "True": true, "False": true, "None": true,
 	"e": true, "E": true, "nan": true, "NaN": true}
 
 func asciiLetter(c byte) bool { return tokenClass[c]&inLetters != 0 }
 
-// bareEscapes reports whether a text that nobody quoted holds escapes: what was
-// a string once. A path of Windows has backslashes too.
+// bareEscapes reports whether an unquoted text contains escapes, so that it once was a string.
+// Windows paths contain backslashes too and do not count.
 func bareEscapes(s string) bool {
 	for i := strings.IndexByte(s, '\\'); i >= 0 && i+1 < len(s); {
 		switch s[i+1] {
@@ -368,7 +364,7 @@ func bareEscapes(s string) bool {
 				return true
 			}
 		case 'n', 'r', 't':
-			// \nDelete, .\ndelete and \n are line breaks, C:\new is a path.
+			// \nDelete, .\ndelete and \n are line breaks. C:\new is a path.
 			next := byte(' ')
 			if i+2 < len(s) {
 				next = s[i+2]
@@ -392,9 +388,9 @@ func bareEscapes(s string) bool {
 	return false
 }
 
-// table cuts a text with separated values into its cells: at least two lines
-// with one separator equally often, and three lines where it is only once. It
-// reports whether the text is one.
+// table splits a text with separated values into its cells and reports whether it is one. A table
+// has at least two lines with the same number of one separator, or three lines if each has one
+// separator only.
 func (g *segmenter) table(s string, depth int) bool {
 	body := strings.Trim(s, "\r\n")
 	for _, sep := range []byte{'\t', '|', ';', ','} {
@@ -437,25 +433,25 @@ func (g *segmenter) table(s string, depth int) bool {
 	return false
 }
 
-// shortLine is the length in bytes of a line that was broken on purpose: text
-// that is wrapped has longer ones.
+// shortLine is the maximum length in bytes of a line that was broken on purpose. Lines of wrapped
+// text are longer.
 const shortLine = 45
 
-// lines is the normal form of a clean text with the places kept where a clause
-// may begin: line breaks, unless a wrapped line goes on, list marks, dashes,
-// symbols, and capitals behind a full stop. Words that are a joined phrase are
-// parted. It lives until the next call of lines or fold.
+// lines returns the normal form of a clean text that keeps the places where a clause may begin:
+// line breaks (unless a wrapped line continues), list marks, dashes, symbols, and capitals after a
+// full stop. Joined phrases are split into words. The result is valid until the next call of lines
+// or fold.
 func (sc *scratch) lines(s string) []byte {
 	buf := sc.marked[:0]
 	changed := false
-	line := 0 // where the line began
+	line := 0 // start of the line
 	skip := skipMarks(s)
 	for i := skip; i < len(s); {
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(s[i:])
 			switch {
-			case r == utf8.RuneError: // half a character: whoever drops it reads one word
+			case r == utf8.RuneError: // half a character; a reader that drops it joins the word
 			case partsClauses(r):
 				buf, changed = append(buf, recordBreak), true
 			default:
@@ -507,14 +503,14 @@ func partsClauses(r rune) bool {
 	case r == '·', r == '«', r == '»', r == '¶':
 		return true
 	case r < 0x2010, r >= 0x3041 && r <= 0x9fff, r >= 0xac00 && r <= 0xd7a3:
-		return false // letters, mostly
+		return false // mostly letters
 	}
 	return unicode.In(r, unicode.Pd, unicode.Po, unicode.So, unicode.Sm)
 }
 
-// hasBreaks reports whether lines of a clean text may differ from its normal form.
+// hasBreaks reports whether the result of lines may differ from the normal form of s.
 func hasBreaks(s string) bool {
-	inside := false // a byte before stands in a word, or ends a sentence
+	inside := false // the previous byte is inside a word or ends a sentence
 	for i := range len(s) {
 		c := s[i]
 		switch byteClass[c] {
@@ -540,8 +536,8 @@ func hasBreaks(s string) bool {
 	return skipMarks(s) > 0
 }
 
-// appendWord adds what stands at byte i of s, a byte or a joined word, and returns where
-// it ends. parted says that a clause break is among it.
+// appendWord appends the byte or joined word at byte i of s and returns its end. parted is set if
+// it appended a clause break.
 func appendWord(buf []byte, s string, i int) (end int, to []byte, parted bool) {
 	c := s[i]
 	if !isAlnum(c) {
@@ -562,7 +558,7 @@ func appendWord(buf []byte, s string, i int) (end int, to []byte, parted bool) {
 		}
 		return end, spaced, parted
 	}
-	// A sentence may begin behind a full stop in the word.
+	// A sentence may begin after a full stop inside the word.
 	for k := i + 1; k < end; k++ {
 		if s[k-1] == '.' && beginsSentence(s, k) {
 			return k, append(buf, s[i:k]...), parted
@@ -571,14 +567,13 @@ func appendWord(buf []byte, s string, i int) (end int, to []byte, parted bool) {
 	return end, append(buf, s[i:end]...), parted
 }
 
-// continues reports whether a line goes on with what the line before began.
+// continues reports whether a line continues the previous one.
 func continues(s string) bool {
 	r, _ := utf8.DecodeRuneInString(s)
 	return unicode.IsLower(r)
 }
 
-// skipMarks is the length of the marks of lists, headings and quotations at the
-// start of a line.
+// skipMarks returns the length of list, heading and quotation marks at the start of a line.
 func skipMarks(s string) int {
 	i := 0
 	for i < len(s) {

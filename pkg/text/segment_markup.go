@@ -6,11 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// markup cuts a text with tags of HTML or XML. Elements that stand inside a
-// line join what is around them, all others part it; a text that only has some
-// tags in it is parted softly, by a line break. Comments and the values of
-// attributes that are more than a word are texts too. It reports whether there
-// is a tag.
+// markup splits a text with HTML or XML tags and reports whether there is a tag. Inline elements
+// join the text around them. All others split it. If the text is not a document but only contains
+// some tags, they split it by a line break only. Comments and attribute values of several words are
+// texts too.
 func (g *segmenter) markup(s, key string, depth int) bool {
 	document := strings.HasPrefix(strings.TrimLeft(s, " \t\r\n\ufeff"), "<")
 	var b strings.Builder
@@ -22,7 +21,7 @@ func (g *segmenter) markup(s, key string, depth int) bool {
 			b.Reset()
 		}
 	}
-	var aside []string // comments and attributes, after the text that they stand in
+	var aside []string // comments and attributes, which follow their surrounding text
 	for i := 0; i < len(s); {
 		at := strings.IndexByte(s[i:], '<')
 		if at < 0 {
@@ -64,7 +63,7 @@ func (g *segmenter) markup(s, key string, depth int) bool {
 	return true
 }
 
-// inner reads the text of an element, after its character references.
+// inner reads the text of an element, after decoding its character references.
 func (g *segmenter) inner(s, key string, depth int) {
 	if strings.IndexByte(s, '&') >= 0 {
 		s = html.UnescapeString(s)
@@ -72,16 +71,16 @@ func (g *segmenter) inner(s, key string, depth int) {
 	g.read(s, key, depth+1)
 }
 
-// tag is one piece of markup.
+// tag is a tag, comment or CDATA section.
 type tag struct {
 	size            int
 	name            string
 	inline, closing bool
 	plain           string   // text of a CDATA section
-	texts           []string // of a comment, or of attributes
+	texts           []string // the text of a comment, or attribute values
 }
 
-// inlineTags are the elements of HTML that do not part a line.
+// inlineTags are the HTML elements that do not split a line.
 var inlineTags = wordsOf("a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr " +
 	"q s samp small span strike strong sub sup time tt u var wbr")
 
@@ -93,7 +92,7 @@ func wordsOf(list string) map[string]bool {
 	return m
 }
 
-// readTag reads the markup at the start of s; its size is 0 if there is none.
+// readTag reads the tag at the start of s. Its size is 0 if there is none.
 func readTag(s string) (t tag) {
 	whole := func(open, end string) (string, bool) {
 		if !strings.HasPrefix(s, open) {
@@ -160,8 +159,8 @@ func notOfTag(r rune) bool {
 	return r >= utf8.RuneSelf || !isAlnum(byte(r)) && !strings.ContainsRune(":_-[", r)
 }
 
-// attributeTexts are the values of attributes that are more than a word; words
-// that belong to no attribute are text whole.
+// attributeTexts returns the attribute values of several words. If there is no attribute, it
+// returns the whole text.
 func attributeTexts(whole, attributes string) (out []string) {
 	if strings.IndexByte(attributes, '=') < 0 {
 		return []string{whole}

@@ -11,8 +11,8 @@ import (
 //	<<<lazaret-data 0123456789ab label>>>
 //	<<<lazaret-end 0123456789ab>>>
 //
-// Both begin with the same delimiter, which no content keeps: one that reads
-// as it is broken up.
+// Both begin with the same delimiter. The content between them cannot contain it: every text that
+// reads as the delimiter is broken up.
 const (
 	markBrackets = "<<<"
 	markWord     = "lazaret"
@@ -20,27 +20,24 @@ const (
 	openMark     = delimiter + "-data "
 	closeMark    = delimiter + "-end "
 	markTail     = ">>>"
-	brokenMark   = "·" + markWord // in the place of a delimiter in the content
+	brokenMark   = "·" + markWord // replaces a delimiter in the content
 
 	maxLabel = 80  // characters, the width of a terminal
-	maxNote  = 300 // characters, some three lines of it
+	maxNote  = 300 // characters; about three terminal lines
 )
 
-// Spotlight wraps text that nobody vouches for between two marker lines, so
-// that a model can be told that nothing between them is an instruction. The
-// idea is delimiting, from Hines et al., "Defending Against Indirect Prompt
-// Injection Attacks With Spotlighting" (2024).
+// Spotlight wraps untrusted text between two marker lines, so that a model can be told that nothing
+// between them is an instruction. The technique is delimiting, from Hines et al., "Defending
+// Against Indirect Prompt Injection Attacks With Spotlighting" (2024).
 //
-// The markers carry a tag, the first 12 hexadecimal digits of the SHA-256 of
-// the content between them. The paper draws a random one, to make it hard to
-// guess; here the same content must give the same text, and what makes a marker
-// unforgeable is that its delimiter is broken up wherever the content has it,
-// in look-alikes, in any case, with spaces or hidden characters inside. All
-// other content stays as it is, byte for byte. The label, which may come from
-// outside too, is reduced to one line of at most 80 characters without angle
+// The markers have a tag: the first 12 hexadecimal digits of the SHA-256 of the content. The paper
+// uses a random tag that is hard to guess. Here, equal contents must give equal results. Markers
+// cannot be forged because the delimiter is broken up in the content, also if it is written with
+// look-alikes, in other case, or with spaces or hidden characters. All other content is unchanged.
+// The label may be untrusted too. It is reduced to one line of at most 80 characters without angle
 // brackets.
 //
-// It marks and does not disarm: a model may still follow what it reads.
+// Spotlight marks text but does not make it harmless: a model may still follow it.
 func Spotlight(s, label string) string {
 	s = neutral(s)
 	tag := shortDigest(s)
@@ -51,10 +48,10 @@ func Spotlight(s, label string) string {
 	return openMark + tag + label + markTail + "\n" + s + "\n" + closeMark + tag + markTail
 }
 
-// Unspotlight takes apart what [Spotlight] made and returns the content as it
-// stands between the markers. It is not ok for anything else: markers of
-// another form, a tag that is not that of the content, a delimiter inside. The
-// tag has no key, so that ok says that the form is whole and not who made it.
+// Unspotlight parses the output of [Spotlight] and returns the content between the markers. ok is
+// false for any other text: markers of another form, a tag that does not match the content, a
+// delimiter in the content. The tag has no key, so ok says that the form is intact, not who made
+// it.
 func Unspotlight(s string) (content, label string, ok bool) {
 	first, rest, ok := strings.Cut(s, "\n")
 	last := strings.LastIndexByte(rest, '\n')
@@ -70,10 +67,9 @@ func Unspotlight(s string) (content, label string, ok bool) {
 	return content, label, true
 }
 
-// Annotate puts a note before a text, on a line of its own. The note is reduced
-// to one line of at most 300 characters without control or hidden characters,
-// and cannot hold a marker of [Spotlight]. Without a note the text stays as it
-// is.
+// Annotate puts a note before a text, on a separate line. The note is reduced to one line of at
+// most 300 characters without control or hidden characters, and cannot contain a marker of
+// [Spotlight]. If the note is empty, Annotate returns the text unchanged.
 func Annotate(s, note string) string {
 	note = neutral(InertLine(note, maxNote))
 	if note == "" {
@@ -94,13 +90,12 @@ func cleanLabel(label string) string {
 	}, Inert(label)), maxLabel)
 }
 
-// neutral breaks up every delimiter in s: each stretch of it that reads as one
-// becomes ·lazaret. The dot cannot be a part of a delimiter, nor, not being
-// ASCII, of a terminal's control sequence that would swallow it; so what stands
-// around it cannot make a new delimiter of it.
+// neutral breaks up every delimiter in s: each part that reads as one becomes ·lazaret. The dot
+// cannot be part of a delimiter. It is not ASCII, so it cannot be part of a terminal control
+// sequence either. Therefore the text around it cannot form a new delimiter.
 //
-// A model reads a control sequence as it is written, and [Normalize] without
-// it; there must be no delimiter either way.
+// A model reads a control sequence as written, and [Normalize] drops it. neutral breaks up the
+// delimiters of both readings.
 func neutral(s string) string {
 	if !strings.ContainsAny(s, "zZ") && plainASCII(s) {
 		return s
@@ -112,12 +107,12 @@ func neutral(s string) string {
 	return s
 }
 
-// breakDelimiters is one reading of neutral; skip is the length of the control
-// at the start of a text.
+// breakDelimiters breaks up the delimiters in one reading of s. skip returns the length of the
+// control at the start of a text.
 func breakDelimiters(s string, skip func(string) int) string {
 	var b strings.Builder
-	done := 0                      // bytes of s that are in b
-	matched, starts := 0, [3]int{} // bytes of the delimiter that were read, and where the last brackets stand
+	done := 0                      // bytes of s that were copied to b
+	matched, starts := 0, [3]int{} // bytes of the delimiter read so far, and offsets of the last brackets
 	for i := 0; i < len(s); {
 		from, seen := i, ""
 		if c := s[i]; byteClass[c] == controlByte {
@@ -155,9 +150,9 @@ func breakDelimiters(s string, skip func(string) int) string {
 	return b.String()
 }
 
-// step reads one more byte at offset at, after n bytes of the delimiter, and
-// returns how many of them it has then. starts are the offsets of the last
-// three brackets: of more than three in a row, the delimiter has the last.
+// step reads the byte c at offset at, after n bytes of the delimiter, and returns the new number of
+// matched bytes. starts has the offsets of the last three brackets. If there are more than three in
+// a row, the delimiter begins with the last three.
 func step(n int, c byte, at int, starts *[3]int) int {
 	switch {
 	case c == '<' && n <= len(markBrackets):
@@ -172,8 +167,8 @@ func step(n int, c byte, at int, starts *[3]int) int {
 	return 0
 }
 
-// seenAs returns what a character reads as, in lower case; nothing for white
-// space, marks and what is invisible.
+// seenAs returns the normal form of a character, or "" for white space, marks and invisible
+// characters.
 func seenAs(r rune) string {
 	if r >= utf8.RuneSelf && (invisible(r) || unicode.IsSpace(r)) {
 		return ""

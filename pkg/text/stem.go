@@ -2,28 +2,27 @@ package text
 
 import porter2 "github.com/kljensen/snowball/english"
 
-// A stem costs microseconds, and texts repeat their words: each scratch keeps the
-// stems that it made last.
+// Computing a stem takes microseconds and texts repeat words, so each scratch caches recent stems.
 const (
 	keptStems = 2048
-	maxStem   = 24 // bytes of a word that has a stem
+	maxStem   = 24 // maximum length in bytes of a word that is stemmed
 )
 
-// keptStem is the term of a word's stem.
+// keptStem is a cached word with the term of its stem.
 type keptStem struct {
 	word [maxStem]byte
 	n    int
 	term Term
 }
 
-// Stem is the term of words with an English stem, as [Terms] has it.
+// Stem returns the term of the words with this English stem, as [Terms] returns it.
 func Stem(stem string) Term {
 	h, _ := scanWord([]byte(stem), 0)
 	return Term(h & mask48)
 }
 
-// stem is the term of a folded word: of English letters by the Porter2 stemmer, of
-// others without the commonest English endings.
+// stem returns the term of a folded word. It uses the Porter2 stemmer for words of English letters,
+// and removes frequent English endings from others.
 func (sc *scratch) stem(word []byte, hash uint64) Term {
 	for _, c := range word {
 		if c < 'a' || c > 'z' {

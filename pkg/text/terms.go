@@ -1,16 +1,14 @@
 package text
 
-// Term is a word as a search sees it: the hash, 48 bits wide, of its folded
-// form's stem.
+// Term is a search term: the 48-bit hash of a word's stem.
 type Term uint64
 
-// maxTermText is how much of a text [Terms] reads, in bytes.
+// maxTermText is the part of a text that [Terms] reads, in bytes.
 const maxTermText = 64 << 10
 
-// Terms returns the words of a text in order, at most limit of them: folded as
-// in [Normalize], without function words and English endings. A word of letters
-// of a script that has no spaces is one character. Of more than 64 KiB the
-// beginning is read.
+// Terms returns the words of a text in order, at most limit: folded as in [Normalize], stemmed,
+// without function words. In scripts without spaces each character is a word. Terms reads the first
+// 64 KiB of the text.
 func Terms(s string, limit int) []Term {
 	sc := newScratch()
 	defer sc.free()
@@ -21,7 +19,7 @@ func Terms(s string, limit int) []Term {
 		full, next := scanWord(normal, i)
 		if next == i {
 			if normal[i] == '\\' && i+1 < len(normal) && (normal[i+1] == 'n' || normal[i+1] == 'r' || normal[i+1] == 't') {
-				next++ // the escape of a line end in quoted JSON
+				next++ // an escaped line end in quoted JSON
 			}
 			i = next + 1
 			continue
@@ -34,6 +32,6 @@ func Terms(s string, limit int) []Term {
 	return out
 }
 
-// Label is the term of a property that is no word of the text, as "agent" and
-// its name. No text has it as a word, but for chance.
+// Label returns the term of a property such as "agent" and its value. No word of a text has the
+// same term, except for hash collisions.
 func Label(name, value string) Term { return Term(hashText("\x00"+name+"\x00", value) & mask48) }

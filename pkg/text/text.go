@@ -1,32 +1,27 @@
-// Package text computes from a piece of content what the rest of the firewall
-// compares, indexes and matches: views, carriers, phrases and fingerprints.
+// Package text computes the features of a content that the other packages compare, index and match:
+// views, carriers, phrases and fingerprints.
 //
-// A segment is a stretch of the content that is read on its own: a string of a
-// document, a cell, the text of an element, with its escapes resolved. A view is
-// the content as a model would understand it with the disguise taken off:
-// normalised, or decoded. A carrier is a typed token that can take an
-// attack from a document to an action: an address, a host, a path, an account.
-// Phrases are hashed word n-grams that survive copying, extracting and
-// reordering. A fingerprint recognises the same and almost the same text.
+// A segment is a part of the content that is read separately, with its escapes resolved: a string
+// of a document, a cell, the text of an element. A view is the content as a model would understand
+// it, without disguise: normalized or decoded. A carrier is a typed token that can carry an attack
+// from a document to an action: an address, a host, a path, an account. Phrases are hashed word
+// n-grams. They survive copying, extracting and reordering. A fingerprint recognizes the same and
+// almost the same text.
 //
-// Beside them stand what a guard does with a text once it has an opinion: [Mask]
-// takes parts out, [Spotlight] and [Annotate] mark it, and [Grounding] measures
-// how far an answer is supported by what the agent had read.
+// The package also changes texts after a decision: [Mask] removes parts, [Spotlight] and [Annotate]
+// mark the text. [Grounding] measures how far an answer is supported by its sources.
 //
-// Guarantees: pure functions of their input and of [Version], the same on every
-// machine; time and memory grow linearly with the content, whatever the content
-// is; no input makes them panic. Where a bound cut something off, [Features]
-// says so in Partial, because an attacker may fill a bound on purpose.
+// All functions are pure functions of their input and of [Version], with the same results on every
+// machine. Time and memory are linear in the content. No input makes them panic. If a limit cut
+// something off, [Features] has Partial set, because an attacker may reach a limit on purpose.
 //
-// It gives no opinion: rules say whether a text is an injection or a
-// secret. Recognising is not trusting either: a match says
-// that two texts look alike, and only [VerbatimSpan] is strict enough to grant
-// anything.
+// The package does not judge: rules decide whether a text is an injection or a secret. A match says
+// that two texts look alike, not that either can be trusted. Only [VerbatimSpan] is strict enough
+// to grant anything.
 //
-// The normal form follows Unicode UAX #15 (NFKC) and UTS #39 (confusables).
-// Phrases are selected by winnowing (Schleimer, Wilkerson, Aiken: "Winnowing:
-// local algorithms for document fingerprinting", 2003); near-duplicates by
-// min-hash (Broder, 1997) with banding.
+// The normal form follows Unicode UAX #15 (NFKC) and UTS #39 (confusables). Phrases are selected by
+// winnowing (Schleimer, Wilkerson, Aiken: "Winnowing: local algorithms for document
+// fingerprinting", 2003). Near-duplicates are found by min-hash (Broder, 1997) with banding.
 package text
 
 import (
@@ -36,37 +31,35 @@ import (
 	"lazaret/pkg/text/command"
 )
 
-// Version changes whenever the same content would give other features. Features
-// of different versions are not comparable.
+// Version changes whenever the features of some content change. Features of different versions are
+// not comparable.
 const Version = 2
 
-// Features is what [Analyze] finds in one content. It is made to travel: its
-// JSON form is short and keeps nothing that [Features.Views] can compute again
-// at the cost of reading the content once.
+// Features is the result of [Analyze] for one content. It is stored in ledger entries, so its JSON
+// form is short. It leaves out what [Features.Views] can compute from the content.
 type Features struct {
 	Version  int           `json:"v"`
 	Hidden   Hidden        `json:"h,omitzero"`
-	Spans    []Span        `json:"s,omitempty"` // what to decode, in order of discovery
-	Carriers []Carrier     `json:"c,omitempty"` // in order of appearance, the content's own before those of decoded views
+	Spans    []Span        `json:"s,omitempty"` // encoded parts, in order of discovery
+	Carriers []Carrier     `json:"c,omitempty"` // in order of appearance; decoded views last
 	Phrases  Phrases       `json:"p,omitzero"`
 	Prints   []Fingerprint `json:"f,omitempty"` // of the content, then of decoded views with at least three words
-	Words    int           `json:"w,omitzero"`  // words in the content
-	Command  CommandScore  `json:"o,omitzero"`  // of the text or decoded view that reads most like an order
-	Partial  bool          `json:"x,omitzero"`  // a bound was reached: more spans, carriers or phrases than are kept
+	Words    int           `json:"w,omitzero"`  // number of words in the content
+	Command  CommandScore  `json:"o,omitzero"`  // the highest score of the text and its decoded views
+	Partial  bool          `json:"x,omitzero"`  // a limit was reached and something was left out
 }
 
-// CommandScore is how much a content reads like an order to its reader, by the linear
-// model of package [command]. Below minCommand points it is zero.
+// CommandScore says how much a content reads like an order to its reader, by the linear model of
+// package [command]. It is zero below minCommand points.
 type CommandScore struct {
-	Points int      `json:"p"`           // to 100
-	Words  []string `json:"w,omitempty"` // at most three that weigh most, heaviest first
+	Points int      `json:"p"`           // 0 to 100
+	Words  []string `json:"w,omitempty"` // at most three words with the highest weight, highest first
 }
 
-// minCommand is the least score that travels in an entry.
+// minCommand is the lowest score that is recorded.
 const minCommand = 25
 
-// HasHidden reports whether the content has characters that a person would not
-// see.
+// HasHidden reports whether the content has characters that a person does not see.
 func (f Features) HasHidden() bool { return f.Hidden.Any() }
 
 // Analyze computes the features of a content of any kind and encoding.
@@ -89,13 +82,12 @@ type analysis struct {
 	*scratch
 	f       *Features
 	budget  int // bytes that may still be decoded
-	spans   int // spans that may still be found
+	spans   int // number of spans that may still be found
 	partial bool
 }
 
-// explore adds the features of a text and of what it decodes to, and returns
-// the spans that were decoded. The text's own features come before those of
-// anything inside it. read says that the text is what a segmenter made.
+// explore adds the features of a text and of its decoded parts, and returns the decoded spans. The
+// text's own features come before those of its parts. read is set if a segmenter made the text.
 func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 	var h Hidden
 	clean := a.clean(raw, &h)
@@ -116,7 +108,7 @@ func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 			if depth == 0 {
 				a.f.Hidden.atLeast(g.hidden)
 			}
-			// It decodes all escapes and character references.
+			// The segmenter decodes all escapes and character references.
 			found = slices.DeleteFunc(found, func(s Span) bool { return s.Kind == encEscape || s.Kind == encHTML })
 			found = slices.Insert(found, 0, Span{Kind: encStrings})
 		}
@@ -129,7 +121,7 @@ func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 		}
 		inner, decoded := depth+1, joined
 		if s.Kind == encStrings {
-			inner = depth // of the size of the text itself, and never twice
+			inner = depth // as large as the text itself, and decoded only once
 		} else {
 			var cut bool
 			decoded, cut = s.decode(raw, clean, spanLimit(a.budget, depth))
@@ -150,7 +142,7 @@ func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 	return kept
 }
 
-// digest adds phrases and fingerprint of one clean text.
+// digest adds the phrases and fingerprint of one clean text.
 func (a *analysis) digest(clean string, own bool) {
 	normal := a.fold(clean)
 	content, all := a.words(normal)
@@ -164,19 +156,19 @@ func (a *analysis) digest(clean string, own bool) {
 }
 
 const (
-	minDecodedWords = 3 // below, a decoded view is too short to recognise by
+	minDecodedWords = 3 // shorter decoded views are too short to recognize
 	maxPrints       = 5
 )
 
-// scratch holds the buffers of one analysis. They are reused between calls;
-// nothing in a result points into them.
+// scratch holds the buffers of one analysis. They are reused between calls. Results do not refer to
+// them.
 type scratch struct {
 	cleaned, run, folded []byte
 	contentWords         []uint64
 	allWords             []uint64
 	scanner              scanner
 	segmenter            segmenter
-	marked               []byte // of lines
+	marked               []byte // buffer of lines
 	carriers             carrierSet
 	phrases              phraseSet
 	stems                *[keptStems]keptStem
@@ -186,8 +178,8 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 func newScratch() *scratch { return scratches.Get().(*scratch) }
 
-// maxKept is the buffer size above which a scratch is not kept: one large
-// content should not pin its memory.
+// maxKept is the maximum size of a scratch's buffers that is kept for reuse, so that one large
+// content does not hold memory.
 const maxKept = 256 << 10
 
 func (sc *scratch) free() {

@@ -6,13 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// VerbatimSpan reports whether text stands in within, word for word and from
-// word boundary to word boundary, with at least one word. Case, the amount of
-// white space and punctuation around text do not matter.
+// VerbatimSpan reports whether within contains text word for word, from word boundary to word
+// boundary. text must have at least one word. Case, the amount of white space, and punctuation
+// around text do not matter.
 //
-// Unlike views and fingerprints it may decide what counts as somebody's own
-// words, so it does not fold look-alikes, and text with characters that a
-// person does not see is never a span of anything. It says nothing of meaning:
+// The result may decide whether text counts as the user's own words. Therefore look-alikes are not
+// folded, and a text with hidden characters never matches. The result says nothing about meaning:
 // "pay him" is a span of "do not pay him".
 func VerbatimSpan(text, within string) bool {
 	sc := newScratch()
@@ -33,11 +32,10 @@ func VerbatimSpan(text, within string) bool {
 	return matchAtBoundaries(needle, hay)
 }
 
-// matchAtBoundaries is the search of Knuth, Morris and Pratt: an attacker
-// chooses both texts, and looking again after each occurrence that is not at
-// word boundaries would be quadratic.
+// matchAtBoundaries uses the Knuth-Morris-Pratt search. An attacker chooses both texts, and
+// restarting after each occurrence that is not at word boundaries would take quadratic time.
 func matchAtBoundaries(needle, hay string) bool {
-	border := make([]int32, len(needle)) // longest proper border of needle[:i+1]
+	border := make([]int32, len(needle)) // length of the longest proper border of needle[:i+1]
 	for i, k := 1, int32(0); i < len(needle); i++ {
 		for k > 0 && needle[i] != needle[k] {
 			k = border[k-1]
@@ -66,14 +64,14 @@ func matchAtBoundaries(needle, hay string) bool {
 	return false
 }
 
-// wordBoundary reports whether no word goes on across byte i of s.
+// wordBoundary reports whether byte i of s is a word boundary.
 func wordBoundary(s string, i int) bool {
 	before, _ := utf8.DecodeLastRuneInString(s[:i])
 	after, _ := utf8.DecodeRuneInString(s[i:])
 	return i == 0 || i == len(s) || notOfWord(before) || notOfWord(after)
 }
 
-// plain is the normal form without folding look-alikes.
+// plain returns the normal form of s without folding look-alikes.
 func (sc *scratch) plain(s string, h *Hidden) string {
 	return strings.ToLower(strings.Join(strings.Fields(sc.clean(s, h)), " "))
 }

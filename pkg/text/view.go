@@ -11,29 +11,28 @@ import (
 	"unicode/utf8"
 )
 
-// View is a content in another form, normalised as by [Normalize].
+// View is one form of a content, normalized as by [Normalize].
 type View struct {
-	// Name is "normalized" for the content itself and "decoded:KIND" for what
-	// was encoded in it, with inner encodings joined by plus signs as in
-	// "decoded:base64+url".
+	// Name is "normalized" for the content itself and "decoded:KIND" for a decoded part. Nested
+	// encodings are joined by plus signs, as in "decoded:base64+url".
 	Name string
 	Text string
-	// Lines is the text in which to look for sentences: its segments, decoded and
-	// normalised one by one. '\n' begins a clause, '\x1f' a segment, and '\x1e' a
-	// segment of another record. It is Text where nothing parts it, and empty in
-	// a view of decoded strings: the lines of these are in the view before.
+	// Lines is the text in which rules look for sentences: the segments, each decoded and
+	// normalized. '\n' begins a clause, '\x1f' a segment, and '\x1e' a segment of another record.
+	// It equals Text if there are no breaks. It is empty in the view of decoded strings, whose
+	// lines are in the view before it.
 	Lines string
 }
 
-// Span is a part of a clean text that decodes to something readable.
+// Span is an encoded part of a clean text.
 type Span struct {
 	Kind  string `json:"k"`           // base64, hex, url, html, escape, spaced, tags, selectors or strings
-	Start int    `json:"a,omitzero"`  // byte offsets in the clean text; both
-	End   int    `json:"b,omitzero"`  // zero where the whole text is decoded
-	In    []Span `json:"i,omitempty"` // spans of what it decodes to
+	Start int    `json:"a,omitzero"`  // byte offsets in the clean text;
+	End   int    `json:"b,omitzero"`  // both are zero if the whole text is decoded
+	In    []Span `json:"i,omitempty"` // spans in the decoded text
 }
 
-// The encodings that are looked for.
+// The kinds of encodings.
 const (
 	encBase64    = "base64"
 	encHex       = "hex"
@@ -43,22 +42,21 @@ const (
 	encSpaced    = "spaced" // i g n o r e
 	encTags      = "tags"   // Unicode tag characters
 	encSelectors = "selectors"
-	encStrings   = "strings" // all segments of the text, where one of them was escaped or marked up
+	encStrings   = "strings" // all segments of the text, if one of them was escaped or in markup
 )
 
-// Bounds of decoding. An encoding inside an encoding is followed, one inside
-// that is not.
+// Limits of decoding. An encoding inside another one is decoded, a third level is not.
 const (
 	maxDepth       = 2
 	maxSpans       = 24
-	maxPerEncoding = 4        // spans of one kind in one text, so that decoys of one do not hide another
-	maxDecoded     = 64 << 10 // bytes, of all views of a content together
+	maxPerEncoding = 4        // spans of one kind in one text, so that decoys of one kind cannot displace another
+	maxDecoded     = 64 << 10 // bytes, in all views of a content together
 )
 
 func decodeBudget(n int) int { return min(4*n, maxDecoded) }
 
-// spanLimit is how much of the budget one span may take: an outer one leaves
-// half to what it contains and to those after it.
+// spanLimit returns how much of the budget one span may use. An outer span leaves half for its
+// contents and for later spans.
 func spanLimit(budget, depth int) int {
 	if depth == 0 && budget > 8<<10 {
 		return budget / 2
@@ -66,9 +64,9 @@ func spanLimit(budget, depth int) int {
 	return budget
 }
 
-// Views returns the normalised content and everything that was found encoded in
-// it. content must be what f was computed from; with another one the result is
-// meaningless but bounded.
+// Views returns the normalized content and everything that was found encoded in it. content must be
+// the content that f was computed from. For any other content the result has no meaning but is
+// bounded.
 func (f Features) Views(content string) []View {
 	sc := newScratch()
 	defer sc.free()
@@ -122,8 +120,8 @@ func viewName(outer, kind string) string {
 	return outer + "+" + kind
 }
 
-// decode returns what the span holds, and whether that was cut to limit bytes;
-// "" when it holds nothing readable.
+// decode returns the decoded text of the span, or "" if it is not readable. cut reports whether it
+// was cut to limit bytes.
 func (s Span) decode(raw, clean string, limit int) (out string, cut bool) {
 	if s.Start < 0 || s.End < s.Start || s.End > len(clean) {
 		return "", false
@@ -156,7 +154,7 @@ func (s Span) decode(raw, clean string, limit int) (out string, cut bool) {
 	return out, false
 }
 
-// decodeBase64 accepts both alphabets, no padding and wrapped lines.
+// decodeBase64 accepts both alphabets, missing padding and wrapped lines.
 func decodeBase64(in string) string {
 	packed := make([]byte, 0, len(in))
 	for i := range len(in) {
@@ -189,7 +187,7 @@ func decodeHex(in string) string {
 	return readable(out)
 }
 
-// readable returns b as text, from UTF-16 too, or "" when it is not text.
+// readable returns b as text, or "" if it is not text. It also accepts UTF-16.
 func readable(b []byte) string {
 	if s := fromUTF16(b); s != "" {
 		b = []byte(s)
@@ -214,15 +212,14 @@ func readable(b []byte) string {
 			return ""
 		}
 	}
-	// Text is mostly letters; what decodes to punctuation by accident is not.
+	// Text is mostly letters. Bytes that happen to decode to punctuation are not text.
 	if 2*letters < utf8.RuneCount(b) {
 		return ""
 	}
 	return string(b)
 }
 
-// fromUTF16 decodes little-endian UTF-16 of ASCII text, the form that
-// PowerShell takes its encoded commands in.
+// fromUTF16 decodes ASCII text in little-endian UTF-16, the form of encoded PowerShell commands.
 func fromUTF16(b []byte) string {
 	if len(b) < 8 || len(b)%2 != 0 {
 		return ""
@@ -257,7 +254,7 @@ func isHexPair(s string, i int) bool {
 	return i+1 < len(s) && isHexDigit(s[i]) && isHexDigit(s[i+1])
 }
 
-// isHexRune reports whether s has eight hex digits of a character at byte i.
+// isHexRune reports whether s has the eight hex digits of a character at byte i.
 func isHexRune(s string, i int) bool {
 	return isHexPair(s, i) && s[i:i+2] == "00" && isHexPair(s, i+2) && isHexPair(s, i+4) && isHexPair(s, i+6)
 }
@@ -273,8 +270,8 @@ func unhex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// simpleEscapes are those of JSON, YAML and Python. Controls that stand for
-// nothing become a space.
+// simpleEscapes are the one-letter escapes of JSON, YAML and Python. Controls without a meaning
+// become a space.
 var simpleEscapes = [256]byte{'n': '\n', 'r': '\n', 't': '\t', 'v': '\n', 'f': '\n', 'N': '\n', 'L': '\n', 'P': '\n',
 	'\n': ' ', '_': ' ', ' ': ' ',
 	'a': ' ', 'b': ' ', 'e': ' ', '0': ' ', '"': '"', '\'': '\'', '\\': '\\', '/': '/'}
@@ -310,7 +307,8 @@ func decodeEscapes(in string) string {
 	return strings.ToValidUTF8(b.String(), "\ufffd")
 }
 
-// escapedRune reads \uXXXX, or two that are a surrogate pair, at the start of s.
+// escapedRune reads \uXXXX, or a surrogate pair of two, at the start of s. It returns the rune and
+// its length in bytes.
 func escapedRune(s string) (rune, int) {
 	n, _ := strconv.ParseUint(s[2:6], 16, 16)
 	r := rune(n)
@@ -327,9 +325,9 @@ func escapedRune(s string) (rune, int) {
 	return r, 6
 }
 
-// joinSpaced removes the separators of a text that is written with one between
-// every two letters. The first separator is taken for all; another one, or two
-// in a row, end a word.
+// joinSpaced removes the separators from a text with a separator between every two letters. The
+// first separator is taken as the one for the whole text. A different separator, or two in a row,
+// end a word.
 func joinSpaced(in string) string {
 	var sep byte
 	var b strings.Builder
@@ -354,7 +352,7 @@ func isAlnum(c byte) bool {
 	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
 }
 
-// decodeTags reads the ASCII text that tag characters spell.
+// decodeTags returns the ASCII text that tag characters encode.
 func decodeTags(raw string) string {
 	var b strings.Builder
 	for _, r := range raw {
