@@ -1,6 +1,7 @@
 package beliefs
 
-// Sensitivity is how far a belief may travel.
+// Sensitivity is how confidential data is. Only callers that may see this sensitivity are served
+// the data.
 type Sensitivity uint8
 
 // The values of Sensitivity.
@@ -27,7 +28,7 @@ func (s *Sensitivity) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Within reports whether s does not exceed a ceiling.
+// Within reports whether s is at most ceiling.
 func (s Sensitivity) Within(ceiling Sensitivity) bool { return s.rank() <= ceiling.rank() }
 
 func (s Sensitivity) rank() int {
@@ -42,12 +43,12 @@ func (s Sensitivity) rank() int {
 	return 3
 }
 
-// Scope is what a served belief may be used for.
+// Scope is the use that a served belief is allowed for.
 type Scope uint8
 
 // The values of Scope.
 const (
-	ContextOnly Scope = iota // may inform, must not steer
+	ContextOnly Scope = iota // may inform, must not cause actions
 	PlanningAllowed
 	ToolActionAllowed
 )
@@ -68,7 +69,7 @@ func (s *Scope) UnmarshalText(b []byte) error {
 	return err
 }
 
-// BlastRadius is how far an action reaches.
+// BlastRadius is the range of an action's effects.
 type BlastRadius uint8
 
 // The values of BlastRadius.
@@ -103,7 +104,7 @@ type Reversibility uint8
 const (
 	NoReversibility Reversibility = iota // not stated
 	Reversible
-	Compensable // can be made good, not undone
+	Compensable // can be compensated, but not undone
 	Irreversible
 )
 
@@ -123,7 +124,7 @@ func (r *Reversibility) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Level is a step of the trust ladder.
+// Level is a level of the trust ladder.
 type Level uint8
 
 // The values of Level.
@@ -152,15 +153,15 @@ func (l *Level) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Precondition is something that held when an action was proposed and must
-// still hold when it is released.
+// Precondition is a resource whose content must be the same when an action is released as when it
+// was proposed.
 type Precondition struct {
 	What   string `json:"what"`   // a resource
-	Digest string `json:"digest"` // its content as the proposer saw it
+	Digest string `json:"digest"` // digest of its content at the time of the proposal
 }
 
-// Contract is what an action declares about itself. A contract can ask for
-// more than its tool's floor, never for less.
+// Contract is what an action declares about itself. It can raise the level of the tool's policy,
+// never lower it.
 type Contract struct {
 	Level         Level          `json:"level"`
 	Blast         BlastRadius    `json:"blast_radius,omitzero"`
@@ -169,22 +170,22 @@ type Contract struct {
 	Preconditions []Precondition `json:"preconditions,omitzero"`
 }
 
-// Action is what an agent wants to do, as far as beliefs and levels go.
+// Action is a proposed action.
 type Action struct {
 	Tool string `json:"tool"`
 	Contract
-	// Decision is the id of the decision that it carries out; what that cites,
-	// the action rests on.
+	// Decision is the id of the decision that the action carries out. The action depends on the
+	// beliefs that the decision cites.
 	Decision   string   `json:"decision,omitzero"`
-	Confidence *float64 `json:"confidence,omitzero"` // the agent's own, 0 to 1
-	Effects    []string `json:"effects,omitzero"`    // read, write, egress, …, by the policy
+	Confidence *float64 `json:"confidence,omitzero"` // the agent's confidence, 0 to 1
+	Effects    []string `json:"effects,omitzero"`    // read, write, egress, …, as the policy says
 }
 
-// Outcome is what came of an action, as its executor says.
+// Outcome is the result of an action, as its executor reports it.
 type Outcome struct {
-	Action string `json:"action,omitzero"` // id
-	Status string `json:"status,omitzero"` // ok, error, skipped; answer; cancelled
-	Digest string `json:"digest,omitzero"` // of the action, as it was carried out
+	Action string `json:"action,omitzero"` // id of the action
+	Status string `json:"status,omitzero"` // ok, error, skipped, answer, cancelled
+	Digest string `json:"digest,omitzero"` // digest of the executed action
 }
 
 // The statuses of an outcome.
@@ -193,5 +194,5 @@ const (
 	OutcomeError = "error"
 )
 
-// Ran reports whether the action was carried out, with or without success.
+// Ran reports whether the action was executed, successfully or not.
 func (o *Outcome) Ran() bool { return o.Status == OutcomeOK || o.Status == OutcomeError }

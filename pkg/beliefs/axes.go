@@ -1,14 +1,14 @@
 package beliefs
 
-// Truth is what is held to be the case.
+// Truth is whether a belief is taken to be true.
 type Truth uint8
 
 // The values of Truth.
 const (
-	Unverified   Truth = iota // nobody stronger than its own source vouches for it
-	Supported                 // evidence of a class that may support it does
-	Contradicted              // evidence says otherwise
-	Superseded                // a named successor took its place
+	Unverified   Truth = iota // no evidence beyond its own source supports it
+	Supported                 // evidence of a sufficient class supports it
+	Contradicted              // evidence contradicts it
+	Superseded                // a named successor replaced it
 )
 
 var truthNames = enum{"truth", []string{"unverified", "supported", "contradicted", "superseded"}}
@@ -27,16 +27,16 @@ func (t *Truth) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Retrieval is whether a belief is served.
+// Retrieval is whether and to whom a belief is served.
 type Retrieval uint8
 
 // The values of Retrieval.
 const (
-	Hidden         Retrieval = iota // recorded, not served: a candidate
+	Hidden         Retrieval = iota // recorded but not served, as a candidate
 	Restricted                      // served as context only
 	Normal                          // served
-	PrivilegedOnly                  // served to audit only
-	Blocked                         // served to nobody; only a user unblocks
+	PrivilegedOnly                  // served only to audits
+	Blocked                         // never served; only a user can unblock it
 )
 
 var retrievalNames = enum{"retrieval", []string{"hidden", "restricted", "normal", "privileged_only", "blocked"}}
@@ -55,14 +55,14 @@ func (r *Retrieval) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Security is what the sentinels make of a belief.
+// Security is the security state of a belief, set by sentinels and people.
 type Security uint8
 
 // The values of Security.
 const (
 	Clean Security = iota
 	Suspicious
-	Quarantined // kept for review; only a user clears it
+	Quarantined // kept for review; only a user can clear it
 	Malicious   // final
 )
 
@@ -82,7 +82,7 @@ func (s *Security) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Freshness is how a belief stands in time.
+// Freshness is whether a belief is too old.
 type Freshness uint8
 
 // The values of Freshness.
@@ -108,8 +108,8 @@ func (f *Freshness) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Axes are the four independent standings of a belief. The zero value is a new
-// candidate: unverified, hidden, clean, fresh.
+// Axes are the four independent states of a belief. The zero value is a new candidate: unverified,
+// hidden, clean, fresh.
 type Axes struct {
 	Truth     Truth     `json:"truth"`
 	Retrieval Retrieval `json:"retrieval"`

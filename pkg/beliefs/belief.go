@@ -1,6 +1,6 @@
 package beliefs
 
-// Belief is a belief as it stood when an entry was written.
+// Belief is the state of a belief when an entry was written.
 type Belief struct {
 	ID          string      `json:"id"`
 	Found       bool        `json:"found"`
@@ -9,35 +9,36 @@ type Belief struct {
 	Axes        Axes        `json:"axes,omitzero"`
 	Sensitivity Sensitivity `json:"sensitivity,omitzero"`
 	Scope       Scope       `json:"scope,omitzero"`
-	Quality     Quality     `json:"quality,omitzero"` // strongest class in support
-	Origin      Origin      `json:"origin,omitzero"`  // weakest it was derived from
+	Quality     Quality     `json:"quality,omitzero"` // strongest class of supporting evidence
+	Origin      Origin      `json:"origin,omitzero"`  // weakest origin that it derives from
 	Confidence  float64     `json:"confidence"`
 	Source      string      `json:"source,omitzero"`
-	Observation string      `json:"observation,omitzero"` // event that introduced it
-	// Namespace is where in the project it holds; empty: in all of it.
+	Observation string      `json:"observation,omitzero"` // id of the event that introduced it
+	// Namespace is the part of the project in which the belief applies. Empty means the whole
+	// project.
 	Namespace Namespace `json:"namespace,omitzero"`
-	// Staged says that it waits for a person, or for independent evidence,
-	// before it may be more than context.
+	// Staged is set while the belief waits for a person or for independent evidence. Until then it
+	// is served as context only.
 	Staged bool `json:"staged,omitzero"`
-	// Procedure is set of what would be carried out again by whoever finds it: a
-	// skill. It is served once a person has signed for exactly its bytes.
+	// Procedure is set for content that an agent may carry out again, such as a skill. It is served
+	// only after a person signed its exact bytes.
 	Procedure bool `json:"procedure,omitzero"`
-	// Grade lets it be planned with though nobody vouches for it.
+	// Grade allows the belief to be used for planning although it is unverified.
 	Grade Grade `json:"grade,omitzero"`
-	// Home is where it was shared from, if it was.
+	// Home is the project that it was shared from, if any.
 	Home Home `json:"home,omitzero"`
 	// Class is its calibration class.
 	Class string `json:"class,omitzero"`
-	// Agent is whose event that was, and Via the decision that cites the
-	// belief; both only where an event refers to it.
+	// Agent is the agent that sent the introducing event. Via is the decision that cites the
+	// belief. Both are set only in references from events.
 	Agent string `json:"agent,omitzero"`
 	Via   string `json:"via,omitzero"`
 }
 
-// Class is the calibration class of a belief: those whose confidence is held
-// against what becomes of them together. It is what the claim is about and the
-// class of evidence that it began with, KIND/QUALITY, and the category of a
-// memory behind that. An agent names none of it but the category.
+// Class returns the calibration class of a belief. Beliefs of one class are calibrated together:
+// their confidence is compared with what happens to them later. The class is KIND/QUALITY of the
+// claim, followed by /CATEGORY for a memory with a category. The category is the only part that an
+// agent chooses.
 func Class(kind ClaimKind, quality Quality, category string) string {
 	s := kind.String() + "/" + quality.String()
 	if category != "" {
@@ -46,7 +47,7 @@ func Class(kind ClaimKind, quality Quality, category string) string {
 	return s
 }
 
-// Seal commits to what never changes of a belief with a content.
+// Seal returns the seal of the belief's identity and its content.
 func (b *Belief) Seal(contentDigest string) string {
 	i := Identity{Content: contentDigest, Kind: b.Kind, Key: b.Key, Origin: b.Origin, Source: b.Source,
 		Observation: b.Observation, Namespace: b.Namespace, Sensitivity: b.Sensitivity,
@@ -54,30 +55,30 @@ func (b *Belief) Seal(contentDigest string) string {
 	return i.Seal()
 }
 
-// Parent is something that a text derives from.
+// Parent is a belief or event that a text derives from.
 type Parent struct {
-	// ID is the event that brought it in, of Agent, or a belief.
+	// ID is the id of the belief, or of the event that Agent sent.
 	ID     string `json:"id"`
 	Agent  string `json:"agent,omitzero"`
 	Origin Origin `json:"origin,omitzero"`
-	// Declared is set where the writer named it. Otherwise Phrases of the
-	// text's own stand in it, the Share of them all that is, or the text
-	// carries the Carrier that it was the first to name.
+	// Declared is set if the writer named the parent. Otherwise the parent was found: Phrases is
+	// the number of the text's phrases that it contains and Share their share of all phrases, or
+	// Carrier is a carrier of the text that the parent was the first to name.
 	Declared bool    `json:"declared,omitzero"`
 	Phrases  int     `json:"phrases,omitzero"`
 	Share    float64 `json:"share,omitzero"` // 0 to 1
 	Carrier  string  `json:"carrier,omitzero"`
 }
 
-// Home is the project that a belief was shared from, by the word of whoever brought
-// it: nobody has looked there. It keeps the origin that it has there, to be shown;
-// here it is as untrusted as what comes from outside, whoever said it there.
+// Home is the project that a belief was shared from, according to the event that shared it. Nobody
+// verifies that. Origin is the belief's origin there and is for display only: here the belief is at
+// most as trusted as external content.
 type Home struct {
 	Project string `json:"project"`
-	Belief  string `json:"belief"` // its id there
-	Origin  Origin `json:"origin"` // that it has there
+	Belief  string `json:"belief"` // the belief's id there
+	Origin  Origin `json:"origin"` // the belief's origin there
 }
 
-// Shared is the origin that what is shared has where it arrives: that of its
-// home or of who brings it, the weaker, and never better than a document's.
+// Shared returns the origin of a shared belief in the receiving project: the weakest of its origin
+// at home, the writer's origin, and document.
 func (h *Home) Shared(writer Origin) Origin { return Weakest(writer, h.Origin, OriginDocument) }

@@ -9,51 +9,50 @@ import (
 type ContextPolicy struct {
 	// Purpose is extraction, planning, decision or explanation.
 	Purpose string
-	// MaxAge is how old a belief may be, by ledger time. Zero: no bound.
+	// MaxAge is the maximum age of a belief, by ledger time. Zero means no limit.
 	MaxAge time.Duration
 	// Ceiling is the highest sensitivity that is served.
 	Ceiling Sensitivity
-	// MaxExternal is how many entries of external origin may be among those
-	// admitted.
+	// MaxExternal is the maximum number of admitted entries of external origin.
 	MaxExternal int
-	// ContextOnly serves what is restricted or unverified in a channel of its
-	// own, as material to read and not to act on.
+	// ContextOnly serves restricted and unverified beliefs in a separate list, to be read but not
+	// acted on.
 	ContextOnly bool
-	// Privileged serves everything, for audit.
+	// Privileged serves every belief, for audits.
 	Privileged bool
-	// Conditions are the operator's own; each has to hold of what is served.
+	// Conditions are the operator's conditions. A served belief must meet all of them.
 	Conditions []Condition
 }
 
-// Condition is a condition of an operator's on what a recall serves.
+// Condition is an operator's condition on served beliefs.
 type Condition struct {
 	Name string // an identifier; it is the reason of a refusal
-	// ContextOnly lets what fails it be read in a channel of its own; otherwise
-	// it is refused.
+	// ContextOnly serves a belief that fails the condition as context only. Otherwise the belief is
+	// refused.
 	ContextOnly bool
-	// Holds evaluates it, deterministically. An error counts as failed and
-	// refuses: an operator who cannot say what he wants has not allowed it.
+	// Holds evaluates the condition. It must be deterministic. If it returns an error, the belief
+	// is refused.
 	Holds func(Subject) (bool, error)
 }
 
-// Subject is what a condition may look at beyond what the policy itself does.
+// Subject is the input of a condition.
 type Subject struct {
 	Candidate
 	Purpose string
 	Now     time.Time
-	// Agent and Session ask.
+	// Agent and Session are those of the recall.
 	Agent, Session string
 }
 
-// DefaultContext is the context policy unless a policy file says otherwise:
-// supported, normal, clean and fresh beliefs of the last 30 days, sensitivity
-// internal at most, no more than two of external origin.
+// DefaultContext returns the context policy that applies unless a policy file says otherwise:
+// supported, normal, clean and fresh beliefs of the last 30 days, with sensitivity internal at
+// most, and at most two of external origin.
 func DefaultContext(purpose string) ContextPolicy {
 	return ContextPolicy{Purpose: purpose, MaxAge: 30 * 24 * time.Hour, Ceiling: Internal, MaxExternal: 2,
 		ContextOnly: true}
 }
 
-// Candidate is what the policy looks at.
+// Candidate is a belief that a context policy judges.
 type Candidate struct {
 	Axes        Axes
 	Sensitivity Sensitivity
@@ -61,32 +60,32 @@ type Candidate struct {
 	At          time.Time // ledger time of its last confirmation
 	ValidFrom   time.Time // zero: always
 	ValidTo     time.Time // zero: for ever
-	// Read is set of what was read or said, and never asked to be remembered:
-	// it may inform and never be more, whoever said it.
+	// Read is set for content that was observed but never written as a memory. It may be served as
+	// context only, whoever said it.
 	Read bool
-	// Grade lets it be admitted for planning though it is unverified.
+	// Grade allows planning with the belief although it is unverified.
 	Grade Grade
 
-	// For conditions.
+	// The following fields are for conditions.
 	ID, Key, Category, Source string
-	Agent, Session            string // that introduced it
+	Agent, Session            string // of the event that introduced it
 	Quality                   Quality
 	Confidence                float64
-	Score                     float64 // of the query, 0 to 1; -1 for none
+	Score                     float64 // match with the query, 0 to 1; -1 means none
 }
 
-// Channel is where a candidate goes.
+// Channel is the list of an answer in which a candidate appears.
 type Channel uint8
 
 // The channels.
 const (
 	Refused Channel = iota
 	Admitted
-	AsContext     // to read, not to act on
-	Contradiction // surfaced as such, never among facts
+	AsContext     // may be read, not acted on
+	Contradiction // listed as a contradiction, never as a fact
 )
 
-// Ruling is what the policy says of one candidate.
+// Ruling is the policy's result for one candidate.
 type Ruling struct {
 	Channel Channel
 	Reason  string // stable code; empty when admitted
@@ -109,16 +108,16 @@ const (
 	ReasonInvalid     = "not_valid_now"
 	ReasonContradict  = "contradicted"
 	ReasonRead        = "not_remembered"
-	ReasonCondition   = "condition" // and, after a colon, its name
-	ReasonUnknown     = "unknown"   // an id that nobody knows
-	ReasonIntegrity   = "integrity" // it is not what the ledger says of it
+	ReasonCondition   = "condition" // followed by a colon and the condition's name
+	ReasonUnknown     = "unknown"   // the id is unknown
+	ReasonIntegrity   = "integrity" // the content does not match the ledger
 )
 
-// Asker is whom a recall is answered to.
+// Asker is the agent and session that a recall is for.
 type Asker struct{ Agent, Session string }
 
-// Judge rules on candidates in their order of rank, at ledger time now. Every
-// candidate gets a ruling: nothing is passed over in silence.
+// Judge rules on candidates in their ranked order, at ledger time now. It returns one ruling per
+// candidate.
 func (p ContextPolicy) Judge(now time.Time, by Asker, candidates []Candidate) []Ruling {
 	out := make([]Ruling, len(candidates))
 	external := 0
@@ -142,7 +141,7 @@ func (p ContextPolicy) judge(now time.Time, c Candidate) Ruling {
 	refuse := func(reason, format string, args ...any) Ruling {
 		return Ruling{Refused, reason, fmt.Sprintf(format, args...)}
 	}
-	// Beliefs that no channel serves.
+	// Beliefs that are in no list.
 	switch {
 	case c.Axes.Security != Clean:
 		return refuse(ReasonSecurity, "it is %s", c.Axes.Security)
@@ -185,8 +184,8 @@ func (p ContextPolicy) judge(now time.Time, c Candidate) Ruling {
 	return Ruling{Channel: Admitted}
 }
 
-// conditions holds what would be served against the operator's conditions. They
-// only ever tighten.
+// conditions applies the operator's conditions to a candidate that would be served. They can only
+// tighten the ruling.
 func (p ContextPolicy) conditions(s Subject, r Ruling) Ruling {
 	if p.Privileged {
 		return r

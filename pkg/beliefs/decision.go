@@ -6,22 +6,19 @@ import (
 	"time"
 )
 
-// Decision is what an agent decided, and what it says that it rests on. A
-// decision cites beliefs, or says that it cites none: an agent that looked
-// nothing up says so, rather than nothing.
+// Decision is what an agent decided, with the beliefs that it cites. A decision either cites
+// beliefs or states that it cites none. Thus an agent that looked nothing up says so explicitly.
 type Decision struct {
 	Summary string   `json:"summary,omitzero"`
-	Beliefs []string `json:"beliefs,omitzero"` // ids of what it cites
-	// CitesNone says that it rests on nothing that is believed.
+	Beliefs []string `json:"beliefs,omitzero"` // ids of the cited beliefs
+	// CitesNone states that the decision depends on no belief.
 	CitesNone bool `json:"cites_none,omitzero"`
 }
 
-// ErrUncited is of a decision that neither cites beliefs nor says that it cites
-// none.
+// ErrUncited reports a decision that neither cites beliefs nor sets CitesNone.
 var ErrUncited = errors.New("it cites no belief and does not say so: name beliefs, or set cites_none")
 
-// Check returns ErrUncited, or another error where the decision contradicts
-// itself.
+// Check returns ErrUncited, or another error if the decision contradicts itself.
 func (d *Decision) Check() error {
 	switch {
 	case d.CitesNone && len(d.Beliefs) > 0:
@@ -32,22 +29,21 @@ func (d *Decision) Check() error {
 	return nil
 }
 
-// Dependant is a decision or an action of the past that cites a belief which
-// fell since. Nothing that was done is undone by that: somebody has to look.
+// Dependant is a past decision or action that cites a belief which is no longer reliable. Nothing
+// is undone because of that. A person has to look at it.
 type Dependant struct {
-	Kind  string `json:"kind"` // decision, action
+	Kind  string `json:"kind"` // decision or action
 	ID    string `json:"id"`
 	Agent string `json:"agent"`
-	// Belief is the one that fell, Axes how it stands now, and Why what led to it.
+	// Belief is the id of that belief, Axes its state now, and Why the cause of the change.
 	Belief string    `json:"belief"`
 	Axes   Axes      `json:"axes"`
 	Why    string    `json:"why"`
 	At     time.Time `json:"at"` // ledger time
 }
 
-// Fell reports whether a belief that stood at one place and stands at another
-// ceased to be something to rest on: it was contradicted, superseded, or
-// quarantined in between.
+// Fell reports whether a change from one state to another made a belief unreliable: it became
+// contradicted, superseded, or quarantined.
 func Fell(from, to Axes) bool {
 	down := func(a Axes) bool { return a.Truth >= Contradicted || a.Security >= Quarantined }
 	return down(to) && (!down(from) || to.Truth > from.Truth && to.Truth >= Contradicted ||

@@ -1,21 +1,19 @@
-// Package beliefs is Lazaret's epistemic model: what was read, what is claimed
-// on the strength of it, and what may be believed, served and acted upon.
+// Package beliefs is Lazaret's model of knowledge: observed content, claims made from it, and which
+// claims may be believed, served and acted upon.
 //
-// The chain is Observation → Claim → EvidenceSet → Belief → Decision → Action
-// → Outcome → Revision. A belief has four independent axes (truth, retrieval,
-// security, freshness), each with a table of the moves that exist and of the
-// authorities that may make them. A move that is not in its table is an error.
+// The chain is Observation → Claim → EvidenceSet → Belief → Decision → Action → Outcome → Revision.
+// A belief has four independent axes (truth, retrieval, security, freshness). Each axis has a table
+// of the possible transitions and of the authorities that may make them. A transition that is not
+// in the table is an error.
 //
-// Guaranteed, and proven by properties in the tests: content whose only
-// support is an external document, a model's inference or a synthetic probe is
-// never supported, whoever asks, unless a person or a probe vouches for it;
-// sentinels and reflection never loosen; malicious is final; quarantine says
-// nothing about truth; a weaker class of evidence never outvotes a stronger
-// one, in whatever numbers.
+// Property tests verify these guarantees. Content that only an external document, a model's
+// inference or a synthetic probe supports never becomes supported, unless a person or a probe
+// confirms it. Sentinels and reflection never loosen. Malicious is final. Quarantine does not
+// affect truth. A weaker class of evidence never outvotes a stronger one, in any number.
 //
-// The package is pure: no I/O, no clock, no randomness. It does not know who
-// an authority is; callers authenticate one before they name it here.
+// The package is pure: no I/O, no clock, no randomness. It does not verify who an authority is.
+// Callers authenticate an authority before they pass it.
 //
-// The model follows the memory firewall of Lodestar 0.5; its tables and
-// adoption rule are facts taken from there, the admission authority is ours.
+// The model follows the memory firewall of Lodestar 0.5, including its tables and its adoption
+// rule. The authority admission was added here.
 package beliefs

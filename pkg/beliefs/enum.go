@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// enum is a small set of named values, the first of which is the zero value.
+// enum is a set of named values. The first is the zero value.
 type enum struct {
 	what  string
 	names []string

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Relation is how a piece of evidence bears on a claim.
+// Relation is how a piece of evidence relates to a claim.
 type Relation uint8
 
 // The relations.
 const (
 	Supports Relation = iota
 	Contradicts
-	Contextualizes // bears on it without speaking for or against
+	Contextualizes // relevant, but neither for nor against
 )
 
 var relationNames = enum{"relation", []string{"supports", "contradicts", "contextualizes"}}
@@ -36,26 +36,26 @@ type Evidence struct {
 	Observation string    `json:"observation"`
 	Relation    Relation  `json:"relation"`
 	Quality     Quality   `json:"quality"`
-	Source      string    `json:"source"` // identity; copies from one source count once
+	Source      string    `json:"source"` // identity of the source; a source counts once
 	Freshness   Freshness `json:"freshness"`
 	At          time.Time `json:"at"`
 }
 
-// EvidenceSet is all evidence that bears on one claim. Its answers do not
-// depend on its order.
+// EvidenceSet is all evidence that relates to one claim. The results of its methods do not depend
+// on its order.
 type EvidenceSet []Evidence
 
-// MaxConfidence and MinConfidence bound every confidence: nothing is certain,
-// and nothing that was recorded is worth nothing.
+// MaxConfidence and MinConfidence limit every confidence: nothing is certain, and nothing recorded
+// is worthless.
 const (
 	MaxConfidence = 0.95
 	MinConfidence = 0.10
-	// AdoptStrength is the strength from which evidence may make a belief
-	// supported, if its class may at all.
+	// AdoptStrength is the minimum strength of evidence that makes a belief supported, if its class
+	// allows that.
 	AdoptStrength = 0.7
 )
 
-// Strongest is the strongest class among the evidence with the relation.
+// Strongest returns the strongest class among the evidence with the given relation.
 func (s EvidenceSet) Strongest(r Relation) Quality {
 	var q Quality
 	for _, e := range s {
@@ -66,10 +66,10 @@ func (s EvidenceSet) Strongest(r Relation) Quality {
 	return q
 }
 
-// Strength is how much speaks for the claim, 0 to MaxConfidence: the noisy-or
-// over independent sources of quality weight × freshness weight (1 fresh, 0.5
-// stale, 0.6 expired), counting each source once with its best. It ranks and
-// is shown; it never promotes.
+// Strength returns the strength of the supporting evidence, from 0 to MaxConfidence. It is the
+// noisy-or over independent sources of quality weight × freshness weight (1 fresh, 0.5 stale, 0.6
+// expired), with the best evidence of each source. It is used for ranking and display and never
+// promotes a belief.
 func (s EvidenceSet) Strength() float64 { return s.strength(Supports) }
 
 func (s EvidenceSet) strength(r Relation) float64 {
@@ -79,8 +79,7 @@ func (s EvidenceSet) strength(r Relation) float64 {
 			best[e.Source] = max(best[e.Source], e.Quality.Weight()*freshnessWeight(e.Freshness))
 		}
 	}
-	// Floating point is not associative: a fixed order keeps the sum the same
-	// everywhere.
+	// Floating-point addition is not associative. A fixed order gives the same sum everywhere.
 	ws := make([]float64, 0, len(best))
 	for _, w := range best {
 		ws = append(ws, w)
@@ -116,7 +115,7 @@ const (
 	NetTied
 )
 
-// Net weighs support against contradiction.
+// Net compares support with contradiction. See type Net.
 func (s EvidenceSet) Net() Net {
 	sup, con := s.Strongest(Supports), s.Strongest(Contradicts)
 	switch {
@@ -142,23 +141,23 @@ func (s EvidenceSet) Net() Net {
 	return NetTied
 }
 
-// Adoption is how a new belief starts.
+// Adoption is the initial state of a new belief.
 type Adoption struct {
-	Adopted    bool // net positive
+	Adopted    bool // Net is NetPositive
 	Axes       Axes
 	Quality    Quality
 	Confidence float64
 	Scope      Scope
-	// Staged keeps it context at most, whatever its evidence, until somebody
-	// vouches for it; Procedure keeps it hidden until a person signs for it.
+	// Staged limits the belief to context until someone vouches for it. Procedure keeps it hidden
+	// until a person signs it.
 	Staged    bool `json:",omitzero"`
 	Procedure bool `json:",omitzero"`
 }
 
-// Adopt decides how a claim's evidence makes it a belief: supported only where
-// the gate is clear (the strongest class in support may support a belief) and
-// the strongest support weighs at least AdoptStrength on its own; else
-// unverified and restricted to context.
+// Adopt returns the initial state of a belief with this evidence. The belief is supported if the
+// evidence is net positive, the strongest supporting class may support a belief, and the support of
+// that class alone has at least AdoptStrength. Otherwise it is unverified and restricted to
+// context.
 func (s EvidenceSet) Adopt() Adoption {
 	a := Adoption{Quality: s.Strongest(Supports), Adopted: s.Net() == NetPositive}
 	a.Confidence = min(max(s.Strength(), MinConfidence), MaxConfidence)
@@ -177,10 +176,9 @@ func (s EvidenceSet) Adopt() Adoption {
 	return a
 }
 
-// Admit is how a verdict on a memory write leaves its candidate: by its
-// evidence when allowed, unless it is staged or a procedure; restricted and suspicious, waiting for a person, when
-// held; quarantined, kept for review, when denied. verdict is allow, hold or
-// deny; anything else counts as deny.
+// Admit returns the axes of a candidate after the verdict on its memory write. allow: by its
+// evidence, unless it is staged or a procedure. hold: restricted and suspicious, until a person
+// decides. deny and any other value: quarantined, kept for review.
 func (a Adoption) Admit(verdict string) Axes {
 	axes := Axes{Truth: a.Axes.Truth, Freshness: a.Axes.Freshness}
 	move := func(x Axis, to string) {

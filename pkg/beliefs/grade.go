@@ -1,20 +1,20 @@
 package beliefs
 
-// Grade is what lets an unverified belief be used for planning, though nobody
-// vouches for it. It is decided once, when the belief is made, and never makes it
-// supported. Nothing foreign has a grade except for what systems of record return.
+// Grade allows an unverified belief to be used for planning. It is set once, when the belief is
+// made, and never makes the belief supported. Of foreign content, only results of systems of record
+// have a grade.
 type Grade uint8
 
 // The values of Grade.
 const (
 	NoGrade Grade = iota
-	// Own is an agent's note from a session that held nothing foreign.
+	// Own is an agent's note from a session without foreign content.
 	Own
-	// Derived is an agent's note whose words are all the user's of that session,
-	// and none foreign.
+	// Derived is an agent's note whose words all come from the user's words in that session, and
+	// none from foreign content.
 	Derived
-	// Record is content of a tool that the policy names a system of record: fact,
-	// never instruction.
+	// Record is the content of a tool that the policy names a system of record. It is a fact, never
+	// an instruction.
 	Record
 )
 
@@ -34,8 +34,9 @@ func (g *Grade) UnmarshalText(b []byte) error {
 	return err
 }
 
-// plannable reports whether the grade lets a candidate be planned with: it is
-// unverified, restricted, clean and fresh as when it was made. Decisions need more.
+// plannable reports whether the grade allows planning with a candidate. The candidate must be
+// unverified, clean and fresh, and neither hidden nor blocked. The purpose decision does not use
+// grades.
 func (c *Candidate) plannable(purpose string) bool {
 	if c.Grade == NoGrade || purpose == "decision" {
 		return false

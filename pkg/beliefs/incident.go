@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// Severity is how much a finding or an incident weighs. The scale is that of
-// the sentinels' alerts.
+// Severity is the severity of a finding or an incident. The sentinels' alerts use the same scale.
 type Severity uint8
 
-// The values of Severity, the mildest first.
+// The values of Severity, lowest first.
 const (
 	Info Severity = iota
 	Low
@@ -35,18 +34,18 @@ func (s *Severity) UnmarshalText(b []byte) error {
 	return err
 }
 
-// ParseSeverity reads a severity's name.
+// ParseSeverity parses the name of a severity.
 func ParseSeverity(name string) (s Severity, err error) { return s, s.UnmarshalText([]byte(name)) }
 
-// IncidentState is a step of an incident's life.
+// IncidentState is the state of an incident.
 type IncidentState uint8
 
 // The values of IncidentState.
 const (
-	IncidentOpen        IncidentState = iota // somebody has to look at it
-	IncidentQuarantined                      // what it touched is out of service
-	IncidentRepaired                         // what stands without what was poisoned is back
-	IncidentClosed                           // final: another finding opens another incident
+	IncidentOpen        IncidentState = iota // somebody must look at it
+	IncidentQuarantined                      // affected beliefs are quarantined
+	IncidentRepaired                         // beliefs with independent support are back in service
+	IncidentClosed                           // final; a later finding opens another incident
 )
 
 var incidentStateNames = enum{"incident state", []string{"open", "quarantined", "repaired", "closed"}}
@@ -65,27 +64,27 @@ func (s *IncidentState) UnmarshalText(b []byte) error {
 	return err
 }
 
-// IncidentEvent is what happens to an incident. Each is an entry in the ledger.
+// IncidentEvent is an event of an incident. Each is an entry in the ledger.
 type IncidentEvent string
 
 // The events of an incident.
 const (
 	IncidentOpened   IncidentEvent = "opened"
-	IncidentEvidence IncidentEvent = "evidence"   // something more was found
-	IncidentContain  IncidentEvent = "quarantine" // beliefs were taken out of service
-	IncidentRepair   IncidentEvent = "repair"     // what stands by itself came back
+	IncidentEvidence IncidentEvent = "evidence"   // another finding was added
+	IncidentContain  IncidentEvent = "quarantine" // beliefs were quarantined
+	IncidentRepair   IncidentEvent = "repair"     // beliefs with independent support were restored
 	IncidentClose    IncidentEvent = "close"
 )
 
-// incidentMoves is the life of an incident: what an event makes of a state. What
-// is not in it does not happen.
+// incidentMoves maps an event to the states in which it is possible and the state that follows. All
+// other moves are errors.
 var incidentMoves = map[IncidentEvent]struct {
 	from []IncidentState
 	to   IncidentState
 }{
 	IncidentContain: {[]IncidentState{IncidentOpen, IncidentQuarantined, IncidentRepaired}, IncidentQuarantined},
 	IncidentRepair:  {[]IncidentState{IncidentQuarantined, IncidentRepaired}, IncidentRepaired},
-	// An incident may turn out to be none, and be closed as it was opened.
+	// An open incident can be closed without a quarantine, for example after a false alarm.
 	IncidentClose: {[]IncidentState{IncidentOpen, IncidentQuarantined, IncidentRepaired}, IncidentClosed},
 }
 
@@ -106,29 +105,29 @@ func (e *IncidentError) Error() string {
 	return fmt.Sprintf("incident %s is %s: %q does not happen to it", e.Incident, e.State, e.Event)
 }
 
-// Bounds of an incident's record. The record counts the evidence beyond them, and the ledger
-// has all of it.
+// Limits of an incident's record. The record counts the evidence beyond the limit. The ledger has
+// all of it.
 const (
-	MaxIncidentEvidence = 32  // pieces that its record names, the first ones
+	MaxIncidentEvidence = 32  // the record lists the first ones
 	MaxIncidentTitle    = 200 // bytes
 	MaxIncidentReport   = 500 // bytes
 )
 
 // IncidentFinding is one piece of an incident's evidence.
 type IncidentFinding struct {
-	// Kind is alert, or what a person or service names: belief, session, source,
-	// agent, action, observation, probe, note.
+	// Kind is alert, or the kind of what a person or service names: belief, session, source, agent,
+	// action, observation, probe, note.
 	Kind string `json:"kind"`
 	ID   string `json:"id"`
-	Rule string `json:"rule,omitzero"` // of an alert
+	Rule string `json:"rule,omitzero"` // the rule of an alert
 	Text string `json:"text,omitzero"`
 	// Entry is the ledger sequence of an alert's entry.
 	Entry uint64    `json:"entry,omitzero"`
 	At    time.Time `json:"at,omitzero"` // ledger time
 }
 
-// FindingAlert is the kind of a finding that is a sentinel's or the arbiter's
-// alert. Only the ledger makes one.
+// FindingAlert is the kind of a finding that is an alert of a sentinel or the arbiter. Only ledger
+// entries create such findings.
 const FindingAlert = "alert"
 
 // IncidentScope selects the beliefs that an incident has touched. A belief must match every
@@ -139,15 +138,15 @@ type IncidentScope struct {
 	Session string    `json:"session,omitzero"`
 	Source  string    `json:"source,omitzero"`
 	Tool    string    `json:"tool,omitzero"`
-	Since   time.Time `json:"since,omitzero"` // when it came in, by ledger time
-	Until   time.Time `json:"until,omitzero"` // not in it
+	Since   time.Time `json:"since,omitzero"` // earliest time at which it came in, by ledger time
+	Until   time.Time `json:"until,omitzero"` // latest such time, exclusive
 	// Descendants also quarantines beliefs that derive from the selected ones, unless they
 	// have support of their own. All quarantines those too.
 	Descendants bool `json:"descendants,omitzero"`
 	All         bool `json:"all,omitzero"`
 }
 
-// Empty reports whether a scope names nothing to look for.
+// Empty reports whether a scope selects nothing.
 func (s *IncidentScope) Empty() bool {
 	return s == nil || len(s.Beliefs) == 0 && s.Agent+s.Session+s.Source+s.Tool == "" && s.Since.IsZero()
 }
@@ -186,20 +185,20 @@ type Incident struct {
 	// By is the authority that opened the incident: sentinel for a finding, probe for a
 	// service, user for a person.
 	By     Authority `json:"by"`
-	Who    string    `json:"who"`    // the rule, or the name of the key, that opened it
+	Who    string    `json:"who"`    // name of the rule or key that opened it
 	Opened time.Time `json:"opened"` // ledger time
 	// Evidence has the first findings. Findings counts all of them.
 	Evidence []IncidentFinding `json:"evidence,omitzero"`
 	Findings uint64            `json:"findings"`
 	Report   IncidentReport    `json:"report,omitzero"`
-	// Closed, Closer and Outcome are set of a closed one: when, the key that
-	// signed, and its words.
+	// Closed, Closer and Outcome are set once the incident is closed: the time, the name of the
+	// signing key, and the signer's text.
 	Closed  time.Time `json:"closed,omitzero"`
 	Closer  string    `json:"closer,omitzero"`
 	Outcome string    `json:"outcome,omitzero"`
 }
 
-// With returns the incident with one more finding. A closed one takes none.
+// With returns the incident with one more finding. It returns an error if the incident is closed.
 func (i Incident) With(f IncidentFinding) (Incident, error) {
 	if i.State == IncidentClosed {
 		return i, &IncidentError{i.ID, i.State, IncidentEvidence}

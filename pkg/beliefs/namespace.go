@@ -5,31 +5,31 @@ import (
 	"strings"
 )
 
-// Namespace is where in a project a belief holds: in all of it (the zero
-// value), for one of its users, or in one session. It is hierarchical: whoever
-// asks sees what holds above him and nothing beside him.
+// Namespace is the part of a project in which a belief applies: the whole project (the zero value),
+// one of its users, or one session. A session sees the beliefs of its own namespace and of those
+// that contain it, but not of others beside it.
 //
-// User and session are the host's word, as sessions are elsewhere: the
-// credential says project and agent only.
+// The host states user and session, and nobody verifies them. The credential determines project and
+// agent only.
 type Namespace struct {
 	User    string
 	Session string
 }
 
-// Sees reports whether a question asked in n may be answered with what holds in
-// b: in the same place or above it.
+// Sees reports whether a request in n may be answered with a belief of b: b is the same as n or
+// contains it.
 func (n Namespace) Sees(b Namespace) bool {
 	return (b.User == "" || b.User == n.User) && (b.Session == "" || b.Session == n.Session)
 }
 
-// The words of the text form.
+// Parts of the text form.
 const (
 	inUser    = "user/"
 	inSession = "session/"
 )
 
-// String is the text form: empty for the whole project, else user/ID,
-// session/ID, or user/ID/session/ID.
+// String returns the text form: empty for the whole project, otherwise user/ID, session/ID, or
+// user/ID/session/ID.
 func (n Namespace) String() string {
 	s := ""
 	if n.User != "" {

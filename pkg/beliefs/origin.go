@@ -2,8 +2,8 @@ package beliefs
 
 import "slices"
 
-// Origin is who a piece of content comes from, as the wire names it. It is
-// read off the subject that a credential may publish to.
+// Origin is who or what a content comes from. It is a token of the subject that a credential may
+// publish to.
 type Origin string
 
 // The origins.
@@ -17,8 +17,7 @@ const (
 	OriginAgent    Origin = "agent" // the model itself
 )
 
-// origins in order of trust, most trusted first. Among external origins the
-// order only breaks ties.
+// origins lists the origins, most trusted first. Among external origins the order only breaks ties.
 var origins = []Origin{OriginSystem, OriginUser, OriginAgent, OriginTool, OriginDocument, OriginEmail, OriginWeb}
 
 // Origins lists all origins, most trusted first.
@@ -27,10 +26,9 @@ func Origins() []Origin { return slices.Clone(origins) }
 // Valid reports whether o is an origin.
 func (o Origin) Valid() bool { return slices.Contains(origins, o) }
 
-// External reports whether content of this origin was written by somebody
-// outside of the conversation between user, operator and model. The content
-// of a tool's result is external: the tool vouches for having fetched it, not
-// for what it says.
+// External reports whether content of this origin was written by someone outside the conversation
+// of user, operator and model. The content of a tool result is external: the tool confirms that it
+// fetched the content, not that the content is true.
 func (o Origin) External() bool {
 	switch o {
 	case OriginUser, OriginSystem, OriginAgent:
@@ -39,8 +37,8 @@ func (o Origin) External() bool {
 	return true
 }
 
-// Weakest is the least trusted of several origins; unknown ones are the
-// weakest. Without arguments it is empty.
+// Weakest returns the least trusted of the origins. An unknown origin is the weakest. Without
+// arguments it returns "".
 func Weakest(os ...Origin) Origin {
 	var w Origin
 	rank := -1
@@ -56,8 +54,8 @@ func Weakest(os ...Origin) Origin {
 	return w
 }
 
-// Quality is the class of a piece of evidence, strongest first. The gate looks at
-// the strongest class in support and never at numbers.
+// Quality is the class of a piece of evidence, strongest first. The gate uses the strongest
+// supporting class and never the number of pieces.
 type Quality uint8
 
 // The values of Quality.
@@ -88,8 +86,8 @@ func (q *Quality) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Weight is how much evidence of this class adds to strength, 0 to 1. Strength
-// ranks; it never promotes.
+// Weight returns how much evidence of this class adds to the strength, from 0 to 1. Strength is
+// used for ranking and never promotes a belief.
 func (q Quality) Weight() float64 {
 	switch q {
 	case DirectObservation:
@@ -106,8 +104,8 @@ func (q Quality) Weight() float64 {
 	return 0
 }
 
-// MaySupport reports whether evidence of this class alone can make a belief
-// supported: the no-self-promotion gate.
+// MaySupport reports whether evidence of this class alone can make a belief supported. This is the
+// gate against self-promotion.
 func (q Quality) MaySupport() bool {
 	return q == DirectObservation || q == HumanAssertion || q == ToolResult
 }
@@ -123,7 +121,7 @@ func (q Quality) rank() int {
 	return int(q)
 }
 
-// QualityOf is the class of what content of an origin says.
+// QualityOf returns the class of the content of an origin.
 func QualityOf(o Origin) Quality {
 	switch o {
 	case OriginUser, OriginSystem:
@@ -140,9 +138,9 @@ type ClaimKind uint8
 // The values of ClaimKind.
 const (
 	NoClaim     ClaimKind = iota
-	Envelope              // that a tool was called and returned
-	Content               // what the returned content says
-	MemoryClaim           // what somebody asked to be remembered
+	Envelope              // a tool was called and returned
+	Content               // the statements of the returned content
+	MemoryClaim           // content of a memory write
 )
 
 var claimKindNames = enum{"claim kind", []string{"", "envelope", "content", "memory"}}

@@ -2,7 +2,7 @@ package beliefs
 
 import "slices"
 
-// AsItWas is how a belief stood at a restore point, besides its axes.
+// AsItWas is the state of a belief at a restore point, except its axes.
 type AsItWas struct {
 	Evidence  EvidenceSet `json:"evidence,omitzero"`
 	Scope     Scope       `json:"scope,omitzero"`
@@ -46,14 +46,14 @@ func (s Standing) Back(then Axes, evidence EvidenceSet) (Standing, []Move, []Axi
 	to := then.Retrieval
 	switch {
 	case next.Axes.Security != Clean && (to == Normal || to == Restricted):
-		if to = s.Axes.Retrieval; to == Normal { // found out since: it may become less available, not more
+		if to = s.Axes.Retrieval; to == Normal { // suspicious since then: it may become less available, not more
 			to = Restricted
 		}
 	case to == Normal && next.Axes.Truth != Supported:
 		to = Restricted
 	}
 	move(AxisRetrieval, uint8(to))
-	if next.Axes.Retrieval == Normal && to != Normal { // no move leads there
+	if next.Axes.Retrieval == Normal && to != Normal { // no transition leads there
 		move(AxisRetrieval, uint8(Restricted))
 	}
 	if to != then.Retrieval {
@@ -69,8 +69,8 @@ func (s Standing) Back(then Axes, evidence EvidenceSet) (Standing, []Move, []Axi
 	return next, moves, slices.Compact(left)
 }
 
-// way is the shortest way between two values of an axis over moves that a person
-// may make without naming a successor; nil if there is none.
+// way returns the shortest path between two values of an axis, over transitions that a person may
+// make without naming a successor. It returns nil if there is none.
 func (a Axes) way(x Axis, to uint8) []uint8 {
 	from := a.get(x)
 	if from == to {

@@ -7,7 +7,7 @@ type Move struct {
 	Axis      Axis   `json:"axis"`
 	From      string `json:"from"`
 	To        string `json:"to"`
-	Successor string `json:"successor,omitzero"` // of a superseded belief
+	Successor string `json:"successor,omitzero"` // id of the belief that replaced it
 }
 
 // Revision is a change of one belief: its moves, the authority and its name, and the evidence.
@@ -22,20 +22,20 @@ type Revision struct {
 	Why string `json:"why,omitzero"`
 	// Evidence is the evidence that the revision adds to the belief's own.
 	Evidence EvidenceSet `json:"evidence,omitzero"`
-	// Scope is what it may be used for from now on, where that is more.
+	// Scope is the new scope, if it is wider than before.
 	Scope Scope `json:"scope,omitzero"`
-	// Other is the belief on the other side: what contradicts it, took its
-	// place, or is what it rested on.
+	// Other is the other belief involved: the one that contradicts it, replaced it, or is one that
+	// it depended on.
 	Other string `json:"other,omitzero"`
-	// Restored is set where a rollback put it back: what else of it is as it was.
+	// Restored is set by a rollback. It has the restored state other than the axes.
 	Restored *AsItWas `json:"restored,omitzero"`
-	// Anew is the belief that a rollback states this one anew in the place of,
-	// because a newer one had taken that one's place, which is final.
+	// Anew is the id of a superseded belief that a rollback restates as this one. The original
+	// cannot be restored because superseding is final.
 	Anew string    `json:"anew,omitzero"`
 	At   time.Time `json:"at"` // ledger time
 }
 
-// With returns the axes after a move that was checked when it was made.
+// With returns the axes after a move. It does not check the move again.
 func (a Axes) With(m Move) (Axes, error) {
 	to, err := m.Axis.values().parse(m.To)
 	if err != nil {

@@ -6,24 +6,23 @@ import (
 	"fmt"
 )
 
-// Identity is what of a belief never changes: what it says, and who said it.
+// Identity is the part of a belief that never changes: its content and who said it.
 type Identity struct {
-	Content     string // digest of exactly its bytes
+	Content     string // digest of the exact bytes
 	Kind        ClaimKind
 	Key         string
 	Origin      Origin
 	Source      string
-	Observation string // event that introduced it
+	Observation string // id of the event that introduced it
 	Namespace   Namespace
 	Sensitivity Sensitivity
 	Grade       Grade
 }
 
-// Seal commits to a belief's identity: 16 bytes of a SHA-256, in hex. Whoever
-// made it from the ledger's entry recognises by it what is served under the
-// belief's name, and that neither its words nor their origin are others.
+// Seal returns a commitment to a belief's identity: 16 bytes of a SHA-256, in hex. A seal made from
+// the ledger entry detects whether content or origin of a served belief were changed.
 //
-// How a belief stands is not in it: that changes, and every change is an entry.
+// The belief's axes are not part of it, because they change. Every change is a ledger entry.
 func (i *Identity) Seal() string {
 	d := sha256.New()
 	parts := []string{i.Content, i.Kind.String(), i.Key, string(i.Origin), i.Source, i.Observation, i.Namespace.String(),
@@ -32,7 +31,7 @@ func (i *Identity) Seal() string {
 		parts = append(parts, i.Grade.String())
 	}
 	for _, s := range parts {
-		fmt.Fprintf(d, "%d:%s", len(s), s) // no two identities read the same
+		fmt.Fprintf(d, "%d:%s", len(s), s) // length-prefixed, so that different identities have different encodings
 	}
 	return hex.EncodeToString(d.Sum(nil)[:16])
 }

@@ -6,25 +6,24 @@ import (
 	"strings"
 )
 
-// Standing is how a belief stands: its axes, the evidence behind it, and what it
-// may be used for. Its methods are the only ways in which new evidence or an
-// authority's word changes it. Each returns the moves that it made; on an error
-// nothing changed. The methods do not change their receiver.
+// Standing is the state of a belief: its axes, its evidence and its scope. Only its methods change
+// that state. Each returns the new state and the moves that it made. On an error nothing changes.
+// The methods do not modify their receiver.
 type Standing struct {
 	Axes     Axes
 	Evidence EvidenceSet
 	Scope    Scope
 }
 
-// MaxEvidence is how many pieces of evidence of one relation are kept: the best of each
-// source, the strongest classes first. No dropped piece is of a stronger class than a kept
-// one.
+// MaxEvidence is the maximum number of pieces of evidence that are kept for each relation: the best
+// of each source, strongest classes first. No dropped piece is of a stronger class than a kept one.
 const MaxEvidence = 16
 
-// Quality is the strongest class in support.
+// Quality returns the strongest class of supporting evidence.
 func (s Standing) Quality() Quality { return s.Evidence.Strongest(Supports) }
 
-// Confidence is the strength of the support, limited to MinConfidence and MaxConfidence.
+// Confidence returns the strength of the support, limited to the range from MinConfidence to
+// MaxConfidence.
 func (s Standing) Confidence() float64 {
 	return min(max(s.Evidence.Strength(), MinConfidence), MaxConfidence)
 }
@@ -139,11 +138,11 @@ func (s Standing) Independent(e Evidence) bool {
 	})
 }
 
-// Corroborate adds evidence. Where sources of at least that many different
-// identities support it independently (see Independent), an unverified and
-// clean belief becomes supported, in the name of auto_observation: the gate
-// stands above it. It does not become more available: that takes a person, or a
-// probe. Repetition, however often, is no corroboration.
+// Corroborate adds evidence. If at least the given number of different sources support an
+// unverified and clean belief with sufficient classes (see Independent), it becomes supported, by
+// the authority auto_observation and subject to the gate. Its scope then is at least
+// PlanningAllowed. Its retrieval does not change; only a person or a probe can change that.
+// Repetition of the same source is not corroboration.
 func (s Standing) Corroborate(e Evidence, sources int) (Standing, []Move) {
 	if !s.Independent(e) && !s.among(e) {
 		next := s
@@ -165,7 +164,8 @@ func (s Standing) Corroborate(e Evidence, sources int) (Standing, []Move) {
 	return done, moves
 }
 
-// among reports whether e is one more source of the class that vouches already.
+// among reports whether e comes from another source and is at least of the class of the present
+// support.
 func (s Standing) among(e Evidence) bool {
 	return e.Relation == Supports && e.Quality.MaySupport() && !s.Quality().Stronger(e.Quality) &&
 		!slices.ContainsFunc(s.Evidence, func(have Evidence) bool {
@@ -173,8 +173,8 @@ func (s Standing) among(e Evidence) bool {
 		})
 }
 
-// vouching is how many different sources of a class that may support it support
-// it.
+// vouching returns the number of different sources whose class may support a belief and that
+// support this one.
 func (s Standing) vouching() int {
 	var from []string
 	for _, e := range s.Evidence {
@@ -185,10 +185,9 @@ func (s Standing) vouching() int {
 	return len(from)
 }
 
-// Contradict adds evidence that it is not so. The belief becomes contradicted
-// where the evidence as a whole then speaks against it: a weaker class never
-// outvotes a stronger one, in whatever numbers, and a tie moves nothing. It acts
-// in a sentinel's name, which can only demote.
+// Contradict adds contradicting evidence. The belief becomes contradicted if the evidence as a
+// whole is then negative: a weaker class never outvotes a stronger one, in any number, and a tie
+// changes nothing. The authority is sentinel, which can only demote.
 func (s Standing) Contradict(e Evidence) (Standing, []Move) {
 	e.Relation = Contradicts
 	next := s
@@ -198,18 +197,17 @@ func (s Standing) Contradict(e Evidence) (Standing, []Move) {
 	}
 	done, moves, err := next.make(BySentinel, Change{Axis: AxisTruth, To: Contradicted.String()})
 	if err != nil {
-		return next, nil // superseded: there is nothing left to demote
+		return next, nil // it is superseded and cannot be demoted further
 	}
 	return done, moves
 }
 
-// Supersede lets a named successor take its place.
+// Supersede marks the belief as replaced by the named successor.
 func (s Standing) Supersede(successor string, by Authority) (Standing, []Move, error) {
 	return s.make(by, Change{Axis: AxisTruth, To: Superseded.String(), Successor: successor})
 }
 
-// Quarantine takes it out of service, kept for review. It says nothing of its
-// truth.
+// Quarantine takes the belief out of service and keeps it for review. It does not change its truth.
 func (s Standing) Quarantine(by Authority) (Standing, []Move, error) {
 	var changes []Change
 	if s.Axes.Security < Quarantined {
@@ -224,8 +222,8 @@ func (s Standing) Quarantine(by Authority) (Standing, []Move, error) {
 	return s.make(by, changes...)
 }
 
-// Clear is a person's word that a suspicion or a quarantine was unfounded. It is
-// then served as context at most, until somebody confirms it.
+// Clear removes a suspicion or a quarantine that a person found unfounded. Afterwards the belief is
+// served as context at most, until it is confirmed.
 func (s Standing) Clear(by Authority) (Standing, []Move, error) {
 	changes := []Change{{Axis: AxisSecurity, To: Clean.String()}}
 	if s.Axes.Retrieval == Hidden {
@@ -234,6 +232,6 @@ func (s Standing) Clear(by Authority) (Standing, []Move, error) {
 	return s.make(by, changes...)
 }
 
-// Set makes the one change that is asked for: what the other methods do not put
-// together, such as blocking, unblocking and naming something malicious.
+// Set makes a single change that has no method of its own, such as blocking, unblocking or marking
+// as malicious.
 func (s Standing) Set(c Change, by Authority) (Standing, []Move, error) { return s.make(by, c) }

@@ -45,17 +45,17 @@ func (a Axis) values() enum {
 	return freshnessNames
 }
 
-// Authority is in whose name a belief is changed. Callers authenticate it.
+// Authority is the authority in whose name a belief is changed. Callers authenticate it.
 type Authority uint8
 
 // The authorities.
 const (
-	ByUser            Authority = iota // a person, by signed confirmation
+	ByUser            Authority = iota // a person, by a signed attestation
 	ByPolicy                           // the operator's configuration
 	ByProbe                            // a verification run
-	BySentinel                         // a sentinel rule
+	BySentinel                         // a sentinel's rule
 	ByReflection                       // a deliberate review with confirming evidence
-	ByAutoObservation                  // narrow, logged promotion from a fresh observation
+	ByAutoObservation                  // a logged promotion by independent observations
 	ByAdmission                        // the arbiter's verdict on a memory write
 	BySystem                           // the passing of ledger time
 )
@@ -77,20 +77,20 @@ func (a *Authority) UnmarshalText(b []byte) error {
 	return err
 }
 
-// A move is one row of a transition table.
+// move is one row of a transition table.
 type move struct {
 	from, to uint8
 	by       []Authority
-	// gated authorities count only where the strongest support is of a class
-	// that may support a belief; this stands above the table.
+	// gated authorities may make the move only if the strongest supporting class may support a
+	// belief.
 	gated []Authority
-	// supported: only while the belief's truth is supported.
+	// supported allows the move only while the belief's truth is supported.
 	supported bool
-	// successor: a successor has to be named.
+	// successor requires the name of a successor.
 	successor bool
 }
 
-// transitions holds every move that exists, by axis.
+// transitions has every possible move, by axis.
 var transitions = [...][]move{
 	AxisTruth: {
 		{from: uint8(Unverified), to: uint8(Supported), by: []Authority{ByUser, ByProbe}, gated: []Authority{ByReflection,
@@ -132,14 +132,12 @@ var transitions = [...][]move{
 	},
 }
 
-// TransitionError is a move that the tables do not have, or not for that
-// authority.
+// TransitionError reports a move that does not exist, or that the authority may not make.
 type TransitionError struct {
 	Axis     Axis
 	From, To string
 	By       Authority
-	// Needed are the authorities that may make the move; none if it does not
-	// exist.
+	// Needed are the authorities that may make the move. It is empty if the move does not exist.
 	Needed []Authority
 	// Why says what else is missing: the gate, a successor, support.
 	Why string
@@ -160,18 +158,17 @@ func (e *TransitionError) Error() string {
 	return s + ": it takes " + strings.Join(names, " or ")
 }
 
-// Change is a wanted move on one axis.
+// Change is a requested move on one axis.
 type Change struct {
 	Axis Axis   `json:"axis"`
 	To   string `json:"to"`
-	// Successor is the id of the belief that takes the place of a superseded
-	// one.
+	// Successor is the id of the belief that replaces a superseded one.
 	Successor string `json:"successor,omitzero"`
 }
 
-// Check reports whether a belief that stands at axes, with quality as its
-// strongest support, may make a change in the name of an authority. A refusal
-// is a *TransitionError; a value that does not exist is another error.
+// Check returns an error if an authority may not make a change to a belief with these axes and this
+// strongest supporting class. A forbidden move is a *TransitionError. A value that does not exist
+// is another error.
 func Check(axes Axes, quality Quality, c Change, by Authority) error {
 	if c.Axis > AxisFreshness {
 		return fmt.Errorf("%v does not exist", c.Axis)
@@ -214,7 +211,7 @@ func orNone(q Quality) string {
 	return q.String()
 }
 
-// Apply returns the axes after a change. Only the named axis moves.
+// Apply returns the axes after a change. Only the named axis changes.
 func Apply(axes Axes, quality Quality, c Change, by Authority) (Axes, error) {
 	if err := Check(axes, quality, c, by); err != nil {
 		return axes, err
@@ -252,10 +249,9 @@ func (a *Axes) set(x Axis, v uint8) {
 	}
 }
 
-// Restrict makes a belief less available in a sentinel's name, as far as the
-// tables let it: restrict leaves it as context, quarantine takes it out of
-// service. It never loosens and never fails: a belief that stands at least as
-// strict stays as it is.
+// Restrict makes a belief less available, by the authority of a sentinel and as far as the tables
+// allow. The effect restrict leaves it as context, quarantine takes it out of service. Restrict
+// never loosens and never fails: a belief that is at least as strict does not change.
 func Restrict(axes Axes, quality Quality, effect string) Axes {
 	try := func(x Axis, to string) {
 		if next, err := Apply(axes, quality, Change{Axis: x, To: to}, BySentinel); err == nil {

@@ -2,14 +2,14 @@ package beliefs
 
 import "fmt"
 
-// Triple is a statement in three parts, supplied by whoever writes it: nothing
-// here reads sentences.
+// Triple is a statement in three parts. The writer supplies it; Lazaret does not extract triples
+// from sentences.
 type Triple struct {
 	Subject   string `json:"subject"`
 	Predicate string `json:"predicate"`
 	Object    string `json:"object"`
-	// Many says that the predicate may have several objects at once, so that
-	// another one is no contradiction.
+	// Many is set if the predicate may have several objects at once, so that a different object is
+	// not a contradiction.
 	Many bool `json:"many,omitzero"`
 }
 
@@ -19,7 +19,7 @@ const (
 	MaxTriplePart = 512 // bytes
 )
 
-// Check returns what is wrong with a triple, or nil.
+// Check returns an error if the triple is not valid.
 func (t Triple) Check() error {
 	for _, p := range [...][2]string{{"subject", t.Subject}, {"predicate", t.Predicate}, {"object", t.Object}} {
 		if p[1] == "" || len(p[1]) > MaxTriplePart {

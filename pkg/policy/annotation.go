@@ -9,25 +9,25 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// annotations are the hints of a Model Context Protocol tool about itself.
-// Hints are the tool's own word, so only those that admit harm are believed.
+// annotations are the hints that a Model Context Protocol tool gives about itself. The tool itself
+// states them, so only hints that say that the tool may do harm are used.
 type annotations struct {
 	ReadOnly    *bool `json:"readOnlyHint"`
 	Destructive *bool `json:"destructiveHint"`
 	OpenWorld   *bool `json:"openWorldHint"`
 }
 
-// RaiseByAnnotations lifts the class by what a tool says of itself, given as
-// the annotations object of its catalogue entry; empty says nothing.
+// RaiseByAnnotations raises the class by a tool's own annotations. raw is the annotations object of
+// the tool's catalogue entry, or empty.
 //
 //	destructiveHint: true   at least L4, with the effect delete
 //	readOnlyHint: false     at least L3, with the effect write
 //	openWorldHint: true     at least L2, with the effect egress; L4 if it also
 //	                        changes something (L3 so far)
 //
-// The opposite hints change nothing here; lazaret mcp review proposes levels by
-// them. Annotations that cannot be read count as destructive. A signed entry that
-// names the tool, or the level that a person accepted it at, stands against them.
+// The opposite hints change nothing here; lazaret mcp review uses them to propose levels.
+// Annotations that cannot be read count as destructive. Annotations do not raise the level if a
+// signed entry names the tool or a person accepted the tool at a level.
 func (c Class) RaiseByAnnotations(raw []byte) Class {
 	if len(raw) == 0 || c.explicit {
 		return c
@@ -53,7 +53,7 @@ func (c Class) RaiseByAnnotations(raw []byte) Class {
 	return c
 }
 
-// Hints are those annotations of a tool that can raise its level.
+// Hints are the annotations of a tool that can raise its level.
 type Hints uint8
 
 // The hints.
@@ -63,7 +63,7 @@ const (
 	HintOpenWorld                     // openWorldHint: true
 )
 
-// ReadHints reads the annotations object of a catalogue entry.
+// ReadHints reads the hints in the annotations object of a catalogue entry.
 func ReadHints(raw []byte) (h Hints) {
 	if len(raw) == 0 {
 		return 0
@@ -84,7 +84,8 @@ func ReadHints(raw []byte) (h Hints) {
 	return h
 }
 
-// Annotations is an annotations object that says just that; nil for nothing.
+// Annotations returns an annotations object with exactly these hints. It returns nil if there are
+// none.
 func (h Hints) Annotations() []byte {
 	var parts []string
 	for i, s := range []string{`"readOnlyHint":false`, `"destructiveHint":true`, `"openWorldHint":true`} {
@@ -98,10 +99,9 @@ func (h Hints) Annotations() []byte {
 	return []byte("{" + strings.Join(parts, ",") + "}")
 }
 
-// ToolNames are the normalised names under which a catalogue may list a tool
-// that is called by this name: the name itself, and what is left of it without
-// the namespaces in front, as hosts put them there: create_issue is what
-// mcp__github__create_issue calls.
+// ToolNames returns the normalized names under which a catalogue may list a tool: the name itself,
+// and the name without the namespaces that hosts put in front. mcp__github__create_issue calls
+// create_issue.
 func ToolNames(tool string) []string {
 	if len(tool) > MaxTool {
 		tool = tool[:MaxTool]
@@ -120,7 +120,7 @@ func because(hint string, value bool) string {
 	return fmt.Sprintf("the tool's annotations say %s: %t", hint, value)
 }
 
-// with adds an effect.
+// with returns the class with one more effect.
 func (c Class) with(effect string) Class {
 	var set effectSet
 	for i, name := range Effects {

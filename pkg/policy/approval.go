@@ -9,7 +9,7 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// approvalText says who may resolve a hold.
+// approvalText is the section on who may resolve a hold.
 type approvalText struct {
 	Role string `yaml:"role"`
 }
@@ -26,11 +26,11 @@ func compileApproval(y *strictyaml.Document, path []any, t *approvalText) (keys.
 	return r, nil
 }
 
-// Approver is the role of those who resolve holds for which no entry asks for
-// another, memory writes among them.
+// Approver returns the role that may resolve holds for which no entry requires another role. Holds
+// of memory writes are among them.
 func (p *Policy) Approver() keys.Role { return cmp.Or(p.approver, keys.RoleApprover) }
 
-// require adds a role to those that an approver needs.
+// require adds a role that the approver must have.
 func (c *Class) require(r keys.Role) {
 	if r != "" && !slices.Contains(c.Approvers, r) {
 		c.Approvers = append(c.Approvers, r)

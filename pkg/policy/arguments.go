@@ -12,42 +12,42 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Bounds on how much of one action's arguments is read. The rest is reported as unread, which
-// leads to a hold where it matters.
+// Limits on how much of an action's arguments is read. The rest is reported as unread, which causes
+// a hold if it matters.
 const (
 	maxArgDepth  = 16
 	maxArgValues = 4096
-	maxWords     = 16384 // of command lines
+	maxWords     = 16384 // in command lines
 )
 
 // arguments lists the destinations and resources that the arguments of a call name.
 type arguments struct {
 	destinations []destination
 	resources    []string // lower case, paths cleaned
-	unread       bool     // there is more than was looked at
+	unread       bool     // a limit was reached
 }
 
-// hostWords are the last words of the names of arguments that hold a host.
+// hostWords are the last words of names of arguments that contain a host.
 var hostWords = contentWords(strings.Fields(`host hostname server domain url uri endpoint address addr ip target
 	destination dest proxy webhook callback site link href remote upstream gateway hosts urls uris endpoints addresses ips
 	servers domains targets destinations recipient recipients to`))
 
-// partyWords are those of them that may as well hold an account, a number or a
-// person: a bare number under one of them is no address.
+// partyWords are the hostWords that may also name an account, a number or a person. A bare number
+// in such an argument is not an address.
 var partyWords = contentWords(strings.Fields("target destination dest targets destinations recipient recipients to"))
 
-// networkSchemes are those of URLs that name a host to connect to. A URL of
-// another scheme (note://, s3://) names something else, unless it has a port.
+// networkSchemes are the URL schemes that name a host to connect to. A URL with another scheme
+// (note://, s3://) does not, unless it has a port.
 var networkSchemes = contentWords(
 	strings.Fields(`http https ws wss ftp ftps sftp tftp scp ssh git rsync svn telnet tcp tcp4 tcp6 udp tls ssl unix
 	gopher gophers dict ldap ldaps smb smbs cifs nfs afp imap imaps pop3 pop3s smtp smtps rtsp rtmp rtmps mms sip sips irc ircs xmpp
 	redis rediss mongodb mysql mariadb postgres postgresql sqlserver oracle clickhouse cassandra amqp amqps mqtt mqtts nats kafka stomp
 	grpc grpcs socks socks4 socks4a socks5 socks5h proxy vnc rdp docker hdfs webhdfs dav davs feed view-source jar netdoc`))
 
-// networkURL reports whether a URL in the form of text.URL leads to a host.
+// networkURL reports whether a URL, in the form of text.URL, names a host to connect to.
 func networkURL(u string) bool {
 	scheme, _, _ := strings.Cut(u, "://")
-	for part := range strings.SplitSeq(scheme, "+") { // git+ssh
+	for part := range strings.SplitSeq(scheme, "+") { // as in git+ssh
 		if networkSchemes[part] {
 			return true
 		}
@@ -57,11 +57,11 @@ func networkURL(u string) bool {
 	return i >= 0 && i+1 < len(host) && strings.Trim(host[i+1:], "0123456789") == ""
 }
 
-// networkPrograms connect to what they are given, also to a bare number.
+// networkPrograms connect to the hosts in their arguments, which may be bare numbers.
 var networkPrograms = contentWords(strings.Fields("curl wget nc ncat netcat ssh scp sftp ftp tftp telnet ping ping6 " +
 	"fping nmap socat httpie http https xh aria2c lynx links w3m rsync git openssl traceroute nslookup dig host"))
 
-// connects reports whether a command line names such a program.
+// connects reports whether a command line contains one of the networkPrograms.
 func connects(command string) bool {
 	for w := range strings.FieldsFuncSeq(strings.ToLower(command), splitsCommand) {
 		if networkPrograms[w[strings.LastIndexByte(w, '/')+1:]] {
@@ -73,13 +73,13 @@ func connects(command string) bool {
 
 type argValue struct {
 	text  string
-	host  bool // stands under a name that is for hosts
-	party bool // or that may be for somebody else
+	host  bool // the argument's name is one for hosts
+	party bool // the argument may name a person or account instead
 }
 
-// readArguments takes apart the arguments of a call. content names arguments
-// that are read by their receiver and not acted on; commands says that all of
-// them may be acted on, as those of a shell are.
+// readArguments extracts destinations and resources from the arguments of a call. content has the
+// names of arguments that the receiver reads and that cause nothing. commands is set if every
+// argument may be executed, as for a shell.
 func readArguments(raw []byte, content map[string]bool, commands bool) (a arguments) {
 	if len(raw) == 0 {
 		return a
@@ -166,7 +166,7 @@ func (a *arguments) gather(values []argValue, commands bool) {
 		all.WriteByte('\n')
 		touches(v.text)
 		bare := v.text
-		if rest, ok := strings.CutPrefix(strings.ReplaceAll(v.text, `\`, "/"), "//"); ok { // //host/share
+		if rest, ok := strings.CutPrefix(strings.ReplaceAll(v.text, `\`, "/"), "//"); ok { // as in //host/share
 			bare, _, _ = strings.Cut(rest, "/")
 			if d, ok := destinationOf(bare); ok {
 				d.url = true
@@ -204,8 +204,7 @@ func (a *arguments) gather(values []argValue, commands bool) {
 	for _, c := range f.Carriers {
 		if c.Kind == text.Email {
 			host := c.Value[strings.LastIndexByte(c.Value, '@')+1:]
-			// The host counts as that of an address only where it stands
-			// nowhere else.
+			// The host counts as that of an e-mail address only if it occurs nowhere else.
 			if strings.Count(lower, host) <= strings.Count(lower, "@"+host) {
 				mail[host] = true
 			}
@@ -216,7 +215,7 @@ func (a *arguments) gather(values []argValue, commands bool) {
 			continue
 		}
 		if !networkURL(c.Value) {
-			// Its host counts only where it stands outside of the URL too.
+			// The URL's host counts only if it also occurs outside the URL.
 			if h := urlHost(c.Value); strings.Count(lower, h) <= strings.Count(lower, "://"+h) {
 				named[h] = true
 			}
@@ -239,7 +238,7 @@ func (a *arguments) gather(values []argValue, commands bool) {
 	}
 }
 
-// urlHost is the host of a URL in the form of text.URL.
+// urlHost returns the host of a URL in the form of text.URL.
 func urlHost(u string) string {
 	_, rest, _ := strings.Cut(u, "://")
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
@@ -248,7 +247,7 @@ func urlHost(u string) string {
 	return rest
 }
 
-// digitsOnly reports whether s is a number without any mark of an address.
+// digitsOnly reports whether s is a number without any separator of an address.
 func digitsOnly(s string) bool { return strings.Trim(strings.TrimSpace(s), "0123456789") == "" }
 
 func splitsCommand(r rune) bool {

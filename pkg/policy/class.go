@@ -9,34 +9,33 @@ import (
 	"lazaret/streams"
 )
 
-// Otherwise is the name of the entry that applies when no other does.
+// Otherwise is the name of the entry that applies if no other entry matches.
 const Otherwise = "otherwise"
 
-// Class is what a policy makes of an action.
+// Class is the result of classifying an action.
 type Class struct {
 	Level beliefs.Level
-	// Entry is the entry that gave the level, by name; of several the first in
-	// the alphabet. Empty when nothing matched.
+	// Entry is the name of the entry that set the level. If there are several, it is the first in
+	// alphabetical order. It is empty if no entry matched.
 	Entry string
-	// Effects, Blast and Reversibility are the union and the worst of all
-	// entries that matched. Effects is shared: it must not be changed.
+	// Effects is the union of the effects of all matching entries. Blast and Reversibility are the
+	// worst values among them. Effects is shared and must not be modified.
 	Effects       []string
 	Blast         beliefs.BlastRadius
 	Reversibility beliefs.Reversibility
-	// Floor is the least verdict. Reasons say why it is not allow, strictest
-	// entry first.
+	// Floor is the least strict verdict that the policy allows. Reasons explain why it is not
+	// allow, strictest entry first.
 	Floor   streams.Verdict
 	Reasons []streams.Reason
-	// Approvers are the roles that whoever releases it from a hold must have,
-	// all of them: those that the entries which matched ask for. Empty means
-	// Policy.Approver.
+	// Approvers are the roles that a person must have to release the action from a hold. All are
+	// required. They come from the matching entries. Empty means Policy.Approver.
 	Approvers []keys.Role
 
-	groups uint64 // whose assessment the entries ask for
-	// explicit is set where an entry names the tool, or a person accepted it at a
-	// level. Then no hint of a server raises it.
+	groups uint64 // sentinel groups that the entries require, as bits
+	// explicit is set if an entry names the tool or a person accepted the tool at a level. Then a
+	// server's hints do not raise the level.
 	explicit bool
-	// insists is set where more than the level asks for a hold.
+	// insists is set if something other than the level requires a hold.
 	insists bool
 }
 
@@ -46,9 +45,8 @@ func (c Class) Unmatched() bool { return c.Entry == "" }
 // Has reports whether the action has an effect.
 func (c Class) Has(effect string) bool { return slices.Contains(c.Effects, effect) }
 
-// Raise lifts the level to at least l, as when the agent declares its action
-// more serious than the policy does, and the floor with it. A level that is not
-// higher changes nothing.
+// Raise raises the level, and the floor with it, to at least l, for example because the agent
+// declared a higher level. It does nothing if the level is at least l already.
 func (c Class) Raise(l beliefs.Level) Class { return c.raise(l, "declared by the agent") }
 
 func (c Class) raise(l beliefs.Level, why string) Class {
@@ -66,31 +64,31 @@ func (c Class) raise(l beliefs.Level, why string) Class {
 	return c
 }
 
-// Call is an action as a policy classifies it.
+// Call is an action to classify.
 type Call struct {
 	Tool string
-	Args []byte // in JSON, empty for none; read when an entry with a condition is reached
+	Args []byte // JSON, or empty; decoded only if an entry has a condition
 
 	Project, Agent string
-	// Of names the catalogue that the host took the tool from. Entries with another
-	// of are not for the call.
+	// Of is the catalogue that the host took the tool from. Entries with a different value of of do
+	// not match.
 	Of string
-	// Accepted is the level that a person signed for the tool when they accepted its
-	// catalogue; nil where nobody did.
+	// Accepted is the level that a person signed for the tool when they accepted its catalogue, or
+	// nil.
 	Accepted *beliefs.Level
 }
 
-// Classify finds the level of a call of a tool that no catalogue is known of.
+// Classify returns the class of a call to a tool from an unknown catalogue.
 func (p *Policy) Classify(tool string, args []byte, project, agent string) Class {
 	return p.Class(Call{Tool: tool, Args: args, Project: project, Agent: agent})
 }
 
-// AcceptedEntry is what Class.Entry says of a level that a person signed for.
+// AcceptedEntry is the value of Class.Entry for a level that a person signed.
 const AcceptedEntry = "accepted"
 
-// Class finds the level of a call. Entries that name the tool are joined, and so
-// is the level that a person accepted it at. The words of its name and otherwise
-// decide only where neither a person nor an entry of the tool's own catalogue did.
+// Class returns the class of a call. It joins the entries that name the tool with the level at
+// which a person accepted the tool. Entries that match words of the name, and otherwise, count only
+// if neither a person nor an entry for the tool's own catalogue set the level.
 func (p *Policy) Class(k Call) Class {
 	if len(k.Tool) > MaxTool {
 		return unmatched(fmt.Sprintf("the tool's name has %d bytes, at most %d are looked at", len(k.Tool), MaxTool))
@@ -125,7 +123,7 @@ func (p *Policy) Class(k Call) Class {
 		}
 		byName := hits[i]&seenTool != 0
 		if settled && !byName && !e.anyTool {
-			if k.Accepted != nil && e.when == nil { // they say what it does, not how serious that is
+			if k.Accepted != nil && e.when == nil { // these say what the tool does, not how serious it is
 				effects |= e.effects
 				class.worse(e)
 			}
@@ -149,7 +147,7 @@ func (p *Policy) Class(k Call) Class {
 	return class
 }
 
-// settles reports whether an entry for tools of that catalogue names the tool.
+// settles reports whether an entry for the catalogue of names the tool.
 func (p *Policy) settles(hits []seen, of string, plain bool, c *call) bool {
 	if of == "" {
 		return false
@@ -166,7 +164,7 @@ func (p *Policy) settles(hits []seen, of string, plain bool, c *call) bool {
 	return false
 }
 
-// met reports whether an entry's condition holds. One that fails counts as met.
+// met reports whether an entry's condition is met. A condition that fails counts as met.
 func (e *entry) met(c *call) (bool, error) {
 	if e.when == nil {
 		return true, nil
@@ -175,7 +173,7 @@ func (e *entry) met(c *call) (bool, error) {
 	return met || err != nil, err
 }
 
-// accept sets the level that a person signed for.
+// accept sets the level that a person signed.
 func (c *Class) accept(l beliefs.Level) {
 	c.Level, c.Entry, c.Floor, c.explicit = l, AcceptedEntry, Floor(l), true
 	if c.Floor > streams.Allow {
@@ -184,7 +182,8 @@ func (c *Class) accept(l beliefs.Level) {
 	}
 }
 
-// join adds an entry that applies. failed is why its condition counts as met.
+// join adds a matching entry. failed is the error of a condition that therefore counts as met, or
+// nil.
 func (c *Class) join(e *entry, failed error) {
 	level, floor, reason := e.level, e.floor, e.reason
 	if failed != nil {
@@ -208,7 +207,7 @@ func (c *Class) join(e *entry, failed error) {
 	}
 }
 
-// worse takes over what an entry says of reach and of undoing.
+// worse takes the blast radius and reversibility of an entry if they are worse.
 func (c *Class) worse(e *entry) {
 	c.Blast, c.Reversibility = max(c.Blast, e.blast), max(c.Reversibility, e.reversibility)
 }

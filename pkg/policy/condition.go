@@ -17,25 +17,24 @@ import (
 )
 
 const (
-	// conditionCost is what one condition may cost to evaluate, in CEL's units:
-	// about one per operation and one per ten bytes of text compared.
+	// conditionCost is the cost limit of one evaluation, in CEL's units: about one per operation
+	// and one per ten bytes of compared text.
 	conditionCost = 20_000
-	// conditionSize is the longest condition, in bytes.
+	// conditionSize is the maximum length of a condition, in bytes.
 	conditionSize = 4 << 10
 )
 
-// Conditions see six variables.
+// The variables of conditions.
 const (
-	varTool    = "tool"    // string: the tool's name, as called
-	varWords   = "words"   // list(string): its words in lower case
-	varArgs    = "args"    // dyn: the arguments; an empty map when there are none
+	varTool    = "tool"    // string: the tool's name as called
+	varWords   = "words"   // list(string): the words of the name in lower case
+	varArgs    = "args"    // dyn: the arguments; an empty map if there are none
 	varProject = "project" // string
 	varAgent   = "agent"   // string
-	varShell   = "shell"   // string: the kind of the command line in args.command, as shellKind says
+	varShell   = "shell"   // string: the kind of the command line in args.command, see shellKind
 )
 
-// conditionEnv is the typed environment of conditions. Errors of it would be
-// errors of this file.
+// conditionEnv is the typed CEL environment of conditions. It fails only if this file has a fault.
 var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
 	base, err := types.NewRegistry()
 	if err != nil {
@@ -71,8 +70,8 @@ func compileCondition(src string) (cel.Program, error) {
 	return env.Program(ast, cel.CostLimit(conditionCost))
 }
 
-// call is what conditions are evaluated on. It decodes the arguments once, and
-// only when a condition is reached.
+// call holds the variables of conditions. It decodes the arguments once, when the first condition
+// is evaluated.
 type call struct {
 	tool, project, agent string
 	raw                  []byte // arguments
@@ -119,8 +118,8 @@ func (c *call) holds(p cel.Program) (bool, error) {
 	return met, nil
 }
 
-// orderedAdapter gives conditions JSON objects whose keys come in order, so
-// that what a comprehension costs before it ends is the same each time.
+// orderedAdapter makes conditions iterate over the keys of JSON objects in order, so that the cost
+// of a comprehension that ends early is deterministic.
 type orderedAdapter struct{ types.Adapter }
 
 func (a orderedAdapter) NativeToValue(v any) ref.Val {

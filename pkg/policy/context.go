@@ -10,7 +10,7 @@ import (
 	"lazaret/pkg/internal/strictyaml"
 )
 
-// The purposes that a recall may name. Another one is served like none.
+// The purposes of a recall. For any other purpose the default applies.
 const (
 	PurposeExtraction  = "extraction"
 	PurposePlanning    = "planning"
@@ -20,13 +20,13 @@ const (
 
 var purposes = []string{PurposeExtraction, PurposePlanning, PurposeDecision, PurposeExplanation}
 
-// Bounds of context policies.
+// Limits of context policies.
 const (
 	maxMaxAge      = 100 * 365 * 24 * time.Hour
 	maxMaxExternal = 1000
 )
 
-// defaultPurpose is the key of what holds for purposes that are not named.
+// defaultPurpose is the key of the section for all purposes without their own.
 const defaultPurpose = "default"
 
 // contextText is a policy's section on recalls for one purpose. For a field that is missing,
@@ -37,11 +37,11 @@ type contextText struct {
 	Ceiling     string `yaml:"ceiling"`
 	MaxExternal *int   `yaml:"max_external"`
 	ContextOnly *bool  `yaml:"context_only"`
-	// Conditions are CEL; those of default hold for every purpose.
+	// Conditions are CEL expressions. Those of the default section apply to every purpose.
 	Conditions []contextConditionText `yaml:"conditions"`
 }
 
-// Context is the context policy for recalls with a purpose, which may be empty.
+// Context returns the context policy for recalls with the given purpose, which may be empty.
 func (p *Policy) Context(purpose string) beliefs.ContextPolicy {
 	c, ok := p.contexts[purpose]
 	if !ok {

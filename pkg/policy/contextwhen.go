@@ -14,10 +14,10 @@ import (
 	"lazaret/streams"
 )
 
-// MaxConditions is how many conditions one purpose's context may have.
+// MaxConditions is the maximum number of conditions for one purpose.
 const MaxConditions = 32
 
-// contextConditionText is an operator's own condition on what a recall serves.
+// contextConditionText is an operator's condition on served beliefs.
 type contextConditionText struct {
 	Name    string `yaml:"name"`
 	Require string `yaml:"require"`
@@ -25,8 +25,8 @@ type contextConditionText struct {
 	Otherwise string `yaml:"otherwise"`
 }
 
-// The variables of context conditions, all of the belief but for those of the
-// recall. Times are ledger time; score is -1 where there is none.
+// contextVariables are the variables of context conditions. Times are ledger time. belief.score is
+// -1 if there is none.
 var contextVariables = map[string]*cel.Type{
 	"belief.id": cel.StringType, "belief.key": cel.StringType, "belief.category": cel.StringType,
 	"belief.source": cel.StringType,
@@ -47,7 +47,7 @@ var contextEnv = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(opts...)
 })
 
-// contextSubject are the variables' values. It implements cel.Activation.
+// contextSubject provides the values of the variables. It implements cel.Activation.
 type contextSubject struct{ *beliefs.Subject }
 
 func (contextSubject) Parent() cel.Activation { return nil }

@@ -2,14 +2,14 @@ package policy
 
 import "fmt"
 
-// decisionsText says what is done about decisions.
+// decisionsText is the section on decisions.
 type decisionsText struct {
-	// Uncited is what becomes of a decision that neither cites beliefs nor says
-	// that it cites none: allow, alert (the default) or reject.
+	// Uncited says how to treat a decision that neither cites beliefs nor sets cites_none: allow,
+	// alert (the default) or reject.
 	Uncited string `yaml:"uncited"`
 }
 
-// Uncited is what becomes of a decision that cites nothing and does not say so.
+// Uncited says how to treat a decision that neither cites beliefs nor sets cites_none.
 type Uncited uint8
 
 // The values of Uncited.
@@ -34,5 +34,5 @@ func compileDecisions(t *decisionsText) (Uncited, error) {
 	return UncitedAlert, fmt.Errorf("uncited is %q: use allow, alert or reject", t.Uncited)
 }
 
-// Uncited is what becomes of a decision that cites nothing and does not say so.
+// Uncited returns how to treat a decision that neither cites beliefs nor sets cites_none.
 func (p *Policy) Uncited() Uncited { return p.uncited }

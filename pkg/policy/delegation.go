@@ -14,12 +14,11 @@ import (
 	"lazaret/streams"
 )
 
-// MaxDelegation is how many grounds of delegation a policy may hold.
+// MaxDelegation is the maximum number of delegation grounds in a policy.
 const MaxDelegation = 64
 
-// delegationText is a ground of delegation as the policy file has it. If its condition is
-// met, an action that only its level would hold passes without a person. The signature of
-// the policy covers it.
+// delegationText is a delegation ground in the policy file. If its condition is met, an action that
+// only its level would hold is allowed without a person. The policy's signature covers it.
 type delegationText struct {
 	Name string `yaml:"name"`
 	When string `yaml:"when"`
@@ -30,19 +29,19 @@ type delegation struct {
 	when cel.Program
 }
 
-// Evidence is what the ledger shows of the session that an action comes from.
+// Evidence describes the session of an action, as recorded in the ledger.
 type Evidence struct {
-	User    bool // the user spoke in it
+	User    bool // the user spoke in the session
 	Asked   bool // the user's words ask for the act
 	Named   bool // the user named every address and account in the arguments
-	Values  int  // arguments, addresses and accounts that the user named
-	Foreign int  // texts that came from neither the user nor the operator
-	Order   int  // points, to 100, of the one that reads most like an order
-	Unread  bool // one of them could not be read whole: images, hidden or cut text
-	Leans   bool // an address or account in the arguments came from foreign content of the project, and not from the user
+	Values  int  // number of arguments, addresses and accounts that the user named
+	Foreign int  // number of texts that came from neither the user nor the operator
+	Order   int  // points (0 to 100) of the text that reads most like an order
+	Unread  bool // one of the texts could not be read completely
+	Leans   bool // an address or account in the arguments came from foreign content only
 }
 
-// delegationEnv is the typed environment of grounds.
+// delegationEnv is the typed CEL environment of delegation grounds.
 var delegationEnv = sync.OnceValues(func() (*cel.Env, error) {
 	env, err := conditionEnv()
 	if err != nil {
@@ -98,10 +97,9 @@ func compileDelegation(y *strictyaml.Document, texts []delegationText) ([]delega
 	return out, nil
 }
 
-// Delegated is the first ground on which an action passes the hold of its level,
-// and whether there is one. The level has to be L4 by the policy, and nothing but
-// the level may ask for a hold: no require of an entry, no failed condition, no
-// destination. A condition that fails is not met.
+// Delegated returns the first delegation ground that allows an action which its level would hold.
+// The policy's level must be L4, and nothing else may require a hold: no require of an entry, no
+// failed condition, no destination. A ground whose condition fails is not met.
 func (p *Policy) Delegated(k Call, c Class, ev Evidence) (ground string, ok bool) {
 	if len(p.delegated) == 0 || c.Level != beliefs.L4 || c.insists || k.Tool == streams.ApproveTools ||
 		len(k.Tool) > MaxTool {
@@ -129,7 +127,7 @@ func (p *Policy) Delegated(k Call, c Class, ev Evidence) (ground string, ok bool
 	return "", false
 }
 
-// String says what the evidence is, in the words of verdicts.
+// String describes the evidence for the text of a verdict.
 func (ev Evidence) String() string {
 	var parts []string
 	if ev.Asked {
@@ -144,7 +142,7 @@ func (ev Evidence) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// ShippedDelegation is the section delegation of the shipped policy, as text.
+// ShippedDelegation returns the text of the section delegation of the shipped policy.
 func ShippedDelegation() string {
 	_, text, _ := strings.Cut(string(Default), "\ndelegation:\n")
 	text, _, _ = strings.Cut(text, "\n\n")

@@ -2,20 +2,20 @@ package policy
 
 import "fmt"
 
-// The effects that an entry may name: what an action does, in the words of
-// rules over sequences of actions.
+// The effects that an entry may name. They say what an action does. Rules over sequences of actions
+// use the same names.
 const (
 	EffectRead    = "read"    // takes data in
 	EffectWrite   = "write"   // changes data
-	EffectEgress  = "egress"  // lets data out
+	EffectEgress  = "egress"  // sends data out
 	EffectDelete  = "delete"  // destroys data
-	EffectPay     = "pay"     // moves money, or commits to
-	EffectPublish = "publish" // shows data to an open circle
+	EffectPay     = "pay"     // moves or commits money
+	EffectPublish = "publish" // makes data public
 	EffectExec    = "exec"    // runs code
 	EffectSecret  = "secret"  // handles credentials or grants access
 )
 
-// Effects is every effect, in the order in which a Class lists them.
+// Effects lists every effect, in the order of Class.Effects.
 var Effects = [...]string{EffectRead, EffectWrite, EffectEgress, EffectDelete, EffectPay, EffectPublish, EffectExec,
 	EffectSecret}
 
@@ -30,7 +30,7 @@ func parseEffect(s string) (effectSet, error) {
 	return 0, fmt.Errorf("effect %q is unknown: use some of %v", s, Effects)
 }
 
-// effectNames holds the names of every set, so that none is made per call.
+// effectNames has the names of every set of effects, so that classification does not allocate.
 var effectNames = func() (out [1 << len(Effects)][]string) {
 	for set := range out {
 		for i, name := range Effects {

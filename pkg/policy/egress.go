@@ -14,10 +14,10 @@ import (
 	"lazaret/streams"
 )
 
-// maxEgressList bounds each of the lists of an egress policy.
+// maxEgressList is the maximum length of each list of the egress section.
 const maxEgressList = 4096
 
-// egressText is what a policy says of where actions may reach.
+// egressText is the section on the destinations of actions.
 type egressText struct {
 	Allow    *[]string `yaml:"allow"`
 	Deny     []string  `yaml:"deny"`
@@ -26,19 +26,18 @@ type egressText struct {
 	Content  *[]string `yaml:"content"`
 }
 
-// egress is where actions may reach. The zero value is not a policy: see
-// defaultEgress.
+// egress says which destinations actions may reach. Use defaultEgress instead of the zero value.
 type egress struct {
 	listed   bool // there is an allow-list
 	allow    places
 	deny     places
-	unlisted streams.Verdict // for what is not on the allow-list
-	private  streams.Verdict // for what is not public and not allowed by name
-	content  map[string]bool // last words of the names of arguments that are content
+	unlisted streams.Verdict // for destinations that are not on the allow-list
+	private  streams.Verdict // for destinations that are not public and not allowed by name
+	content  map[string]bool // last words of the names of content arguments
 }
 
-// DefaultContent names the arguments that are read by whoever receives them and
-// are no destinations, by the last word of their names.
+// DefaultContent lists arguments that their receiver reads and that are not destinations, by the
+// last word of their names.
 var DefaultContent = []string{
 	"body", "text", "html", "markdown", "message", "content", "contents", "subject", "description", "comment",
 	"note", "notes", "summary", "title", "prompt", "query", "question", "caption", "snippet",
@@ -106,9 +105,9 @@ func (p *Policy) compileEgress(y *strictyaml.Document, t *egressText) (err error
 
 // places is a set of hosts and networks.
 type places struct {
-	any      bool // the pattern *: every name, but no address
+	any      bool // the pattern *: every host name, but no address
 	hosts    map[string]bool
-	suffixes []string // of *.example.com: .example.com
+	suffixes []string // .example.com for *.example.com
 	nets     []netip.Prefix
 }
 
@@ -168,8 +167,8 @@ func (p *places) add(s string) error {
 	return nil
 }
 
-// plainHost reports whether s is a host name in the one form in which policies
-// have it: lower case ASCII, no dot at the end.
+// plainHost reports whether s is a host name in the form that policies use: lower case ASCII, no
+// trailing dot.
 func plainHost(s string) bool {
 	if s == "" || len(s) > 253 {
 		return false
@@ -189,7 +188,7 @@ func plainHost(s string) bool {
 
 func (p *places) hasHost(h string) bool { return p.any || p.namesHost(h) }
 
-// namesHost is hasHost without the pattern *.
+// namesHost is like hasHost, but ignores the pattern *.
 func (p *places) namesHost(h string) bool {
 	return p.hosts[h] || slices.ContainsFunc(p.suffixes, func(s string) bool { return strings.HasSuffix(h, s) })
 }
@@ -198,8 +197,8 @@ func (p *places) hasAddr(a netip.Addr) bool {
 	return slices.ContainsFunc(p.nets, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
-// within reports whether one of the networks has a and lies in block: whoever
-// opens a block has to name a part of it, a network around it is no permission.
+// within reports whether a network of the list contains a and is a part of block. A network that is
+// larger than the block does not open it.
 func (p *places) within(a netip.Addr, block netip.Prefix) bool {
 	return slices.ContainsFunc(p.nets, func(n netip.Prefix) bool {
 		return n.Contains(a) && n.Bits() >= block.Bits() && block.Contains(n.Addr())
@@ -210,13 +209,13 @@ func (p *places) within(a netip.Addr, block netip.Prefix) bool {
 type block struct {
 	net  netip.Prefix
 	what string
-	// meta marks those where machines ask for their own credentials.
+	// meta marks metadata services, from which machines get their credentials.
 	meta bool
 }
 
-// blocks are the networks that are denied unless a policy names a part of them,
-// narrower ones first. After the IANA special-purpose registries (RFC 6890),
-// without the ranges for documentation.
+// blocks are the networks that are denied unless the policy names a part of them, narrower ones
+// first. They are taken from the IANA special-purpose registries (RFC 6890), without the
+// documentation ranges.
 var blocks = func() (out []block) {
 	for _, b := range []struct {
 		net, what string
@@ -252,8 +251,8 @@ var blocks = func() (out []block) {
 	return out
 }()
 
-// innerHosts are the names that lead to such networks, or to whichever the name
-// itself says.
+// innerHosts are host names of non-public networks, and names that resolve to any address they
+// contain. metaHosts are host names of metadata services.
 var innerHosts, metaHosts = func() (inner, meta places) {
 	inner.hosts, meta.hosts = map[string]bool{}, map[string]bool{}
 	for _, h := range strings.Fields(
@@ -303,12 +302,12 @@ var (
 	teredo     = netip.MustParsePrefix("2001::/32")
 )
 
-// destination is somewhere that an action may reach.
+// destination is a host or address that an action may reach.
 type destination struct {
-	host string     // in the form of plainHost where it has one; empty for an address
-	addr netip.Addr // as written; IPv4 where it was mapped
-	mail bool       // the host of an e-mail address
-	url  bool       // of a URL, or of an argument that is for hosts
+	host string     // in the form of plainHost if possible; empty for an address
+	addr netip.Addr // as written, but IPv4-mapped addresses as IPv4
+	mail bool       // from an e-mail address
+	url  bool       // from a URL or an argument for hosts
 }
 
 func (d destination) String() string {
@@ -318,7 +317,7 @@ func (d destination) String() string {
 	return d.addr.String()
 }
 
-// destinationOf reads a host, an address, or either with a port.
+// destinationOf parses a host or an address, with or without a port.
 func destinationOf(s string) (d destination, ok bool) {
 	s = strings.ToLower(strings.TrimSpace(s))
 	if a, ok := text.ParseIP(s); ok {
@@ -347,26 +346,26 @@ func destinationOf(s string) (d destination, ok bool) {
 	if s == "" || len(s) > 253 || strings.ContainsAny(s, " \t\r\n/\\@?#\"'<>|;&()${}") {
 		return d, false
 	}
-	if a, ok := text.ParseIP(s); ok { // in full-width digits
+	if a, ok := text.ParseIP(s); ok { // the address was in full-width digits
 		return destination{addr: a}, true
 	}
 	return destination{host: s}, true
 }
 
-// reach is how closely the destinations of an action are looked at.
+// reach is how much of an action's arguments is checked for destinations.
 type reach uint8
 
 const (
-	reachMeta reach = iota // only whether a metadata service is named
-	reachURLs              // URLs and arguments that are for hosts
+	reachMeta reach = iota // metadata services only
+	reachURLs              // URLs and arguments for hosts
 	reachAll               // every address and name
 )
 
-// unknown reports whether the action may have any effect: the policy names none,
-// and the level allows for more than reading.
+// unknown reports whether the action may have any effect: the policy names none, and the level is
+// above L1.
 func (c *Class) unknown() bool { return len(c.Effects) == 0 && c.Level >= beliefs.L2 }
 
-// reachOf goes by what the action does.
+// reachOf returns the reach for the effects of an action.
 func reachOf(c *Class) reach {
 	switch {
 	case c.unknown(), c.Has(EffectEgress), c.Has(EffectPublish), c.Has(EffectExec):
@@ -377,7 +376,7 @@ func reachOf(c *Class) reach {
 	return reachMeta
 }
 
-// judge is what the policy makes of one destination.
+// judge returns the verdict on one destination, with the reason.
 func (g *egress) judge(d destination, r reach) (v streams.Verdict, why string) {
 	if g.deny.hasAddr(d.addr) || d.addr.IsValid() && g.deny.hasAddr(inside(d.addr)) ||
 		d.host != "" && g.deny.hasHost(d.host) {
@@ -397,7 +396,8 @@ func (g *egress) judge(d destination, r reach) (v streams.Verdict, why string) {
 	return g.unlisted, "it is not on the policy's allow-list"
 }
 
-// inner judges destinations that are not public.
+// inner returns the verdict on a destination that is not public, with the reason. It allows public
+// ones.
 func (g *egress) inner(d destination, r reach) (streams.Verdict, string) {
 	if d.host != "" {
 		switch {
@@ -418,7 +418,7 @@ func (g *egress) inner(d destination, r reach) (streams.Verdict, string) {
 				continue
 			}
 			if g.allow.within(a, b.net) {
-				break // of the narrowest block that it lies in
+				break // the narrowest block that contains the address decides
 			}
 			return g.private, "it is " + b.what
 		}
@@ -426,8 +426,8 @@ func (g *egress) inner(d destination, r reach) (streams.Verdict, string) {
 	return streams.Allow, ""
 }
 
-// AdmitsMetadata reports whether the policy lets actions reach the services that
-// hand out a machine's credentials.
+// AdmitsMetadata reports whether the policy allows actions to reach a metadata service, from which
+// machines get their credentials.
 func (p *Policy) AdmitsMetadata() bool {
 	for _, b := range blocks {
 		if v, _ := p.egress.judge(destination{addr: b.net.Addr(), url: true}, reachMeta); b.meta && b.net.IsSingleIP() &&

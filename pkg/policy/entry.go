@@ -12,35 +12,36 @@ import (
 type entry struct {
 	name          string
 	level         beliefs.Level
-	floor         streams.Verdict // of the level and of require
-	reason        streams.Reason  // when the floor is not allow
+	floor         streams.Verdict // join of the level's floor and require
+	reason        streams.Reason  // set if the floor is not allow
 	effects       effectSet
 	blast         beliefs.BlastRadius
 	reversibility beliefs.Reversibility
 	when          cel.Program // nil: always
-	groups        uint64      // that it asks the assessment of, by place in Policy.Groups
+	groups        uint64      // groups that the entry requires, as bits by index in Policy.Groups
 
-	text *entryText // as written; nil for otherwise
+	text *entryText // the source text; nil for otherwise
 
-	approver keys.Role // asked for by its approval; empty: the policy's
+	approver keys.Role // required role; empty: the policy's
 
 	needsObject bool
-	anyTool     bool   // has a condition only
-	of          string // only for tools of this catalogue; empty: of any
-	insists     bool   // require stands in it
+	anyTool     bool   // the entry has only a condition
+	of          string // catalogue that the tool must come from; empty: any
+	insists     bool   // the entry has require
 }
 
-// seen is in which ways a tool's name met an entry.
+// seen is the set of ways in which a tool's name matched an entry.
 type seen uint8
 
 const (
 	seenTool seen = 1 << iota
 	seenVerb
-	seenNoun // an ambiguous word that is not the first: enough to raise, not to admit
+	seenNoun // an ambiguous word after a governing word: it can raise the level, not allow the action
 	seenObject
 )
 
-// matches decides by the name alone. plain is toolName.plain.
+// matches reports whether the entry matches, given the parts that matched and whether the name is
+// plain (see toolName).
 func (e *entry) matches(s seen, plain bool) bool {
 	raises := e.floor > streams.Allow
 	switch {
@@ -54,14 +55,13 @@ func (e *entry) matches(s seen, plain bool) bool {
 	return s&seenNoun != 0 && raises
 }
 
-// index leads from words and names to entries, by their place in
-// Policy.entries.
+// index maps words and names to entries, as indexes in Policy.entries.
 type index struct {
-	verbs     map[string][]int // count wherever they stand
-	ambiguous map[string][]int // count by where they stand
+	verbs     map[string][]int // count at any position
+	ambiguous map[string][]int // count depending on their position
 	objects   map[string][]int
 	exact     map[string][]int     // whole names
-	byWord    map[string][]pattern // patterns whose first word is literal, by that word
+	byWord    map[string][]pattern // patterns with a literal first word, by that word
 	patterns  []pattern            // all others
 }
 
@@ -77,7 +77,7 @@ func newIndex() index {
 	}
 }
 
-// mark notes in hits what the name has of each entry.
+// mark records in hits, for each entry, which parts of the name match.
 func (x *index) mark(n *toolName, hits []seen) {
 	for _, w := range n.words {
 		text := n.text(w)

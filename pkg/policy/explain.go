@@ -7,11 +7,11 @@ import (
 	"lazaret/streams"
 )
 
-// Entry is an entry of a policy as people see it.
+// Entry describes an entry of a policy for people.
 type Entry struct {
 	Name          string                `json:"name"`
 	Level         beliefs.Level         `json:"level"`
-	Verdict       streams.Verdict       `json:"verdict"` // the least that it asks for
+	Verdict       streams.Verdict       `json:"verdict"` // the entry's floor
 	Effects       []string              `json:"effects,omitzero"`
 	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
 	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
@@ -32,8 +32,7 @@ func (e *entry) info() Entry {
 	return x
 }
 
-// Entries are the policy's entries, strictest first, and otherwise at the end
-// where there is one.
+// Entries returns the policy's entries, strictest first, with otherwise at the end if there is one.
 func (p *Policy) Entries() []Entry {
 	var out []Entry
 	for i := range p.entries {
@@ -45,27 +44,27 @@ func (p *Policy) Entries() []Entry {
 	return out
 }
 
-// Match is what an entry made of a call whose tool it names.
+// Match is the result of an entry for a call whose tool it names.
 type Match struct {
 	Entry   string          `json:"entry"`
 	Level   beliefs.Level   `json:"level"`
 	Verdict streams.Verdict `json:"verdict"`
-	Because string          `json:"because"`       // what of the name it met
-	When    string          `json:"when,omitzero"` // its condition
-	Met     bool            `json:"met"`           // it applies
+	Because string          `json:"because"`       // the part of the name that matched
+	When    string          `json:"when,omitzero"` // the entry's condition
+	Met     bool            `json:"met"`           // the entry applies
 	Error   string          `json:"error,omitzero"`
 }
 
-// Explanation is how a policy comes to what it makes of a call.
+// Explanation explains how a policy classified a call.
 type Explanation struct {
 	Tool    string   `json:"tool"`
 	Words   []string `json:"words"`
 	Matches []Match  `json:"matches"`
-	Class   Class    `json:"-"` // annotations and arguments included
+	Class   Class    `json:"-"` // with annotations and arguments applied
 }
 
-// Explain classifies a call the way the arbiter does, and says which entries
-// spoke and which did not although they name the tool.
+// Explain classifies a call as the arbiter does, and lists all entries that name the tool,
+// including those that do not apply.
 func (p *Policy) Explain(tool string, args, annotations []byte, project, agent string) Explanation {
 	x := Explanation{Tool: tool, Class: p.Guard(p.Classify(tool, args, project, agent).RaiseByAnnotations(annotations),
 		args)}
@@ -104,7 +103,7 @@ func (p *Policy) Explain(tool string, args, annotations []byte, project, agent s
 	return x
 }
 
-// because says what of a name an entry met, and what keeps it from applying.
+// because returns which part of a name an entry matched, or why the entry does not apply.
 func (e *entry) because(s seen, plain bool) string {
 	switch {
 	case e.anyTool:

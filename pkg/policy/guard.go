@@ -8,24 +8,22 @@ import (
 	"lazaret/streams"
 )
 
-// maxGuardReasons is how many destinations a verdict names.
+// maxGuardReasons is the maximum number of destinations in a verdict's reasons.
 const maxGuardReasons = 8
 
-// Guard joins into a class what the policy says of the call's arguments: where
-// it reaches and what it touches. It only tightens: the level stays, the floor
-// rises. args is as in Classify.
+// Guard joins the policy's verdict on the call's arguments to a class: its destinations and
+// resources. It only tightens: the level stays, the floor may rise. args is as in Classify.
 //
-// Which arguments are looked at goes by the action's effects. Those that
-// reach out (egress, publish, exec, or none known) are judged by every address
-// and name in them, those that only read by URLs and arguments that are for
-// hosts, all others by whether they name a metadata service. Arguments that are
-// content by the policy are left out, unless the action executes.
+// The action's effects determine which arguments are checked. For actions that send data out
+// (egress, publish, exec, or unknown effects) every address and name counts. For actions that only
+// read, URLs and arguments for hosts count. For all others only metadata services count. Arguments
+// that the policy names as content are skipped, unless the action executes code.
 func (p *Policy) Guard(c Class, args []byte) Class {
 	if len(args) == 0 && !p.egress.listed {
 		return c
 	}
 	if c.Level == beliefs.L0 && len(c.Effects) == 0 {
-		return c // a thought of a place reaches nowhere
+		return c // an action that only observes reaches nothing
 	}
 	r := reachOf(&c)
 	a := readArguments(args, p.egress.content, c.Has(EffectExec) || c.unknown())

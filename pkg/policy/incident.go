@@ -6,16 +6,15 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// incidentsText says when a finding opens an incident.
+// incidentsText is the section on which findings open an incident.
 type incidentsText struct {
-	// Severity is the least that does: medium, high or critical (the default),
-	// or never.
+	// Severity is the minimum severity: medium, high or critical (the default), or never.
 	Severity string `yaml:"severity"`
 }
 
-// incidents is compiled from it.
+// incidents is the compiled section.
 type incidents struct {
-	least beliefs.Severity // info: the default
+	least beliefs.Severity // info means the default
 	never bool
 }
 
@@ -33,8 +32,8 @@ func compileIncidents(t *incidentsText) (i incidents, err error) {
 	return i, nil
 }
 
-// Incidents is the least severity of a finding that opens an incident, or adds
-// to the one that is open for it; never says that none does.
+// Incidents returns the minimum severity of a finding that opens an incident or adds to an open
+// one. If never is set, no finding does.
 func (p *Policy) Incidents() (least beliefs.Severity, never bool) {
 	if p.incidents.least == beliefs.Info {
 		return beliefs.Critical, p.incidents.never

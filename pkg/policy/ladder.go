@@ -5,8 +5,8 @@ import (
 	"lazaret/streams"
 )
 
-// Floor is the least verdict for an action of a level: allow up to L3, hold at
-// L4, deny at L5 and for any level that does not exist.
+// Floor returns the floor for a level: allow up to L3, hold for L4, deny for L5 and for unknown
+// levels.
 func Floor(l beliefs.Level) streams.Verdict {
 	switch {
 	case l <= beliefs.L3:
@@ -18,7 +18,7 @@ func Floor(l beliefs.Level) streams.Verdict {
 	}
 }
 
-// meaning is what a level stands for, in the words of verdicts.
+// meaning describes a level in the text of a verdict.
 func meaning(l beliefs.Level) string {
 	switch l {
 	case beliefs.L0:

@@ -11,7 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of what a policy says of memory.
+// Limits of the section on memory.
 const (
 	MaxWritable   = 256
 	MaxPromotions = 64
@@ -21,7 +21,7 @@ const (
 	maxSources    = 16
 )
 
-// memoryText is a policy's text about memory writes.
+// memoryText is the section on memory writes.
 type memoryText struct {
 	Writable    []writableText    `yaml:"writable"`
 	Compaction  string            `yaml:"compaction"`
@@ -47,13 +47,13 @@ type promoteText struct {
 	Reason     string   `yaml:"reason"`
 }
 
-// The ways in which a policy may treat what a compaction leaves of a context.
+// The ways to treat the summary that a compaction makes of a context.
 const (
-	CompactionStage = "stage" // context at most, until a person confirms it: the default
-	CompactionHold  = "hold"  // waits for a person altogether
+	CompactionStage = "stage" // context only until a person confirms it; the default
+	CompactionHold  = "hold"  // held until a person decides
 )
 
-// memory is what a policy says of memory writes.
+// memory is the compiled section on memory writes.
 type memory struct {
 	writable   []writableText
 	compaction string
@@ -61,23 +61,22 @@ type memory struct {
 	expire     time.Duration
 	ttl        map[string]time.Duration
 	promotions []Promotion
-	index      index // of the promotions' tools; only exact names and patterns are in it
-	records    index // of the systems of record, in the same way
+	index      index // tools of the promotions; only exact names and patterns
+	records    index // systems of record; only exact names and patterns
 }
 
-// Promotion is a named way in which an unverified belief becomes supported
-// without a person: a fresh result of a tool that the operator vouches for says
-// the same, as triples. The belief stays as available as it was, and each use is
-// logged with its evidence.
+// Promotion is a rule by which an unverified belief becomes supported without a person: new results
+// of tools that the operator trusts state the same triples. Promotion does not change the belief's
+// retrieval. Each use is logged with its evidence.
 type Promotion struct {
 	Name       string
 	Owner      string
 	Reason     string
-	Sources    int // different tools that have to say it
+	Sources    int // number of different tools that must state it
 	categories []string
 }
 
-// For reports whether beliefs of a category may be promoted so.
+// For reports whether the promotion applies to beliefs of a category.
 func (p *Promotion) For(category string) bool {
 	return len(p.categories) == 0 || slices.Contains(p.categories, strings.ToLower(category))
 }
@@ -158,15 +157,15 @@ func (m *memory) compileRecords(y *strictyaml.Document, tools []string) error {
 	return nil
 }
 
-// Record reports whether a tool is a system of record: what it returns may be planned
-// with as fact. It is never an instruction.
+// Record reports whether a tool is a system of record. Its results may be used for planning as
+// facts, but never as instructions.
 func (p *Policy) Record(tool string) bool {
 	if len(tool) > MaxTool {
 		return false
 	}
 	name := parseName(tool, nil, nil)
 	if !name.plain {
-		return false // it may look like another tool's
+		return false // the name may imitate that of another tool
 	}
 	var hit [1]seen
 	p.memory.records.mark(&name, hit[:])
@@ -216,9 +215,8 @@ func (p *Policy) compilePromotions(y *strictyaml.Document, texts []promoteText) 
 	return nil
 }
 
-// Writable reports whether an agent may write memories of a category. A policy
-// that lists nothing lets every agent write every category; what fits no entry
-// of a list is staged.
+// Writable reports whether an agent may write memories of a category. If the policy lists nothing,
+// every agent may write every category. Writes that no entry of the list allows are staged.
 func (p *Policy) Writable(project, agent, category string) bool {
 	if len(p.memory.writable) == 0 {
 		return true
@@ -231,11 +229,11 @@ func (p *Policy) Writable(project, agent, category string) bool {
 	})
 }
 
-// Compaction is how what a compaction leaves of a context is treated.
+// Compaction returns how to treat the summary that a compaction makes of a context.
 func (p *Policy) Compaction() string { return p.memory.compaction }
 
-// Lifetime is how long a memory of a category is fresh, and how long it is
-// served, since it was last confirmed. Zero is without end.
+// Lifetime returns how long after its last confirmation a memory of a category is fresh, and how
+// long it is served. Zero means no limit.
 func (p *Policy) Lifetime(category string) (stale, expire time.Duration) {
 	stale, expire = p.memory.stale, p.memory.expire
 	if d, ok := p.memory.ttl[strings.ToLower(category)]; ok {
@@ -246,14 +244,14 @@ func (p *Policy) Lifetime(category string) (stale, expire time.Duration) {
 	return stale, expire
 }
 
-// Promotions are those by which the results of a tool vouch for beliefs.
+// Promotions returns the promotions that the results of a tool can contribute to.
 func (p *Policy) Promotions(tool string) []*Promotion {
 	if len(p.memory.promotions) == 0 || len(tool) > MaxTool {
 		return nil
 	}
 	name := parseName(tool, nil, nil)
 	if !name.plain {
-		return nil // it may look like another tool's
+		return nil // the name may imitate that of another tool
 	}
 	hits := make([]seen, len(p.memory.promotions))
 	p.memory.index.mark(&name, hits)
@@ -266,5 +264,5 @@ func (p *Policy) Promotions(tool string) []*Promotion {
 	return out
 }
 
-// PromotedBy is the class of the evidence that a promotion's tools give.
+// PromotedBy is the class of evidence from a promotion's tools.
 const PromotedBy = beliefs.ToolResult

@@ -1,34 +1,31 @@
 package policy
 
-// MaxTool is the longest tool name that is looked at, in bytes. A longer one
-// matches nothing.
+// MaxTool is the maximum length of a tool name, in bytes. A longer name matches no entry.
 const MaxTool = 256
 
-// toolName is a tool's name cut into words: at separators, where lower case
-// turns to upper (sendEmail), before the last capital of a run that lower case
-// follows (HTTPGet), and between letters and digits (oauth2).
+// toolName is a tool's name split into words: at separators, between lower and upper case
+// (sendEmail), before the last capital of a run that lower case follows (HTTPGet), and between
+// letters and digits (oauth2).
 type toolName struct {
 	norm  []byte // words in lower case, joined by '.'
 	words []word
-	// plain says that the name is ASCII. In another one a look-alike letter may
-	// hide a word, so its words may raise but not admit.
+	// plain is set if the name is ASCII. In other names a look-alike letter may hide a word, so
+	// their words may raise the level but not allow an action.
 	plain bool
 }
 
 type word struct {
-	from, to int32 // in norm
-	// noun says that a reading word or a preposition stands before this one,
-	// with no conjunction between: the order in get_order_status is none that
-	// is placed.
+	from, to int32 // range in norm
+	// noun is set if a governing word precedes this one without a conjunction between them. The
+	// word order in get_order_status is a noun and does not place an order.
 	noun bool
-	// head says that it is the first word, or the first behind a namespace: a
-	// '.', '/', ':' or double underscore.
+	// head is set for the first word, and for the first word after a namespace separator: '.', '/',
+	// ':' or a double underscore.
 	head bool
 }
 
-// governs are the words that make nouns of the ambiguous words after them.
-// They are part of the policy language: changing them changes what policies
-// mean.
+// governs are the words after which ambiguous words are nouns. They are part of the policy
+// language: changing them changes the meaning of policies.
 var governs = map[string]bool{
 	"get": true, "read": true, "list": true, "search": true, "find": true, "view": true, "show": true,
 	"lookup": true, "fetch": true, "query": true, "describe": true, "retrieve": true, "check": true,
@@ -36,10 +33,10 @@ var governs = map[string]bool{
 	"by": true, "of": true, "per": true, "for": true,
 }
 
-// conjunctions end that: the post in get_and_post is one.
+// conjunctions end the effect of a governing word: in get_and_post, post is a verb.
 var conjunctions = map[string]bool{"and": true, "or": true, "then": true, "to": true, "with": true}
 
-// parseName cuts a name, into the memory that norm and words have.
+// parseName splits a name. It uses norm and words as buffers.
 func parseName(name string, norm []byte, words []word) toolName {
 	n := toolName{norm: norm[:0], words: words[:0], plain: true}
 	noun, head := false, true
@@ -105,7 +102,7 @@ func classOf(c byte) charClass {
 	return separator
 }
 
-// boundary reports whether a word ends before name[i], i > 0.
+// boundary reports whether a word ends before name[i]. i must be at least 1.
 func boundary(name string, i int) bool {
 	prev, this := classOf(name[i-1]), classOf(name[i])
 	switch {
@@ -123,8 +120,8 @@ func boundary(name string, i int) bool {
 	return false
 }
 
-// matchPattern matches a normalised name against a normalised pattern: '*' is
-// any run of bytes, '?' is one byte.
+// matchPattern matches a normalized name against a normalized pattern. '*' matches any run of
+// bytes, '?' matches one byte.
 func matchPattern(pattern string, name []byte) bool {
 	p, s := 0, 0
 	star, mark := -1, 0

@@ -16,17 +16,17 @@ import (
 	"lazaret/streams"
 )
 
-// Defaults of the fields that a policy leaves out, and their bounds.
+// Defaults and limits of the fields of a policy.
 const (
-	DefaultDeadline     = 2 * time.Second // for sentinels' answers
+	DefaultDeadline     = 2 * time.Second // for the answers of sentinel groups
 	MinDeadline         = 10 * time.Millisecond
 	MaxDeadline         = 5 * time.Minute
-	DefaultHoldExpiry   = 24 * time.Hour // long enough for a person in another time zone
+	DefaultHoldExpiry   = 24 * time.Hour // enough for a person in another time zone
 	MinHoldExpiry       = time.Second
 	MaxHoldExpiry       = 30 * 24 * time.Hour
 	MinReaudit          = time.Second
 	MaxReaudit          = 366 * 24 * time.Hour
-	DefaultMaxOpenHolds = 20 // of one agent; more is a queue that nobody reads
+	DefaultMaxOpenHolds = 20 // per agent; people do not work through longer queues
 	MaxMaxOpenHolds     = 10_000
 	MaxMaxHoldRate      = 10_000
 	MaxGroups           = 64
@@ -36,16 +36,16 @@ const (
 // version is the version of policy documents.
 const version = 1
 
-// DefaultName is what errors call the shipped policy.
+// DefaultName is the name of the shipped policy in errors.
 const DefaultName = "default.yaml"
 
-// Default is the text of the shipped policy, with its profiles of well-known servers.
+// Default is the text of the shipped policy, including its profiles of well-known servers.
 var Default = func() []byte {
 	head, tail, _ := bytes.Cut(defaultText, []byte(profilesHere))
 	return slices.Concat(head, bytes.TrimLeft(profilesText, "\n"), tail)
 }()
 
-// profilesHere is where the profiles stand in the shipped policy.
+// profilesHere marks the position of the profiles in the shipped policy.
 const profilesHere = "# PROFILES\n"
 
 var (
@@ -55,57 +55,54 @@ var (
 	profilesText []byte
 )
 
-// Error is a fault in a policy's text, with file, line, column and the line.
+// Error is an error in a policy's text, with file, line, column and the text of the line.
 type Error = strictyaml.Error
 
-// External begins the digest of a group whose judgement comes from no rule set
-// of ours: what follows is the version that the operator signed for.
+// External begins the digest of a group that uses no rule set of Lazaret. The rest of the digest is
+// the version that the operator signed.
 const External = "external:"
 
 // Group is a sentinel group that must assess every proposal.
 type Group struct {
 	Name string
-	// Digest is what its assessments have to carry: External and a version.
-	// Empty means the digest of the rule set in force.
+	// Digest is the digest that the group's assessments must have: External and a version. Empty
+	// means the digest of the rule set in force.
 	Digest string
-	// Deadline is how long the arbiter waits for it; zero means as long as the
-	// policy says for the action's level.
+	// Deadline is how long the arbiter waits for the group. Zero means the policy's deadline for
+	// the action's level.
 	Deadline time.Duration
-	// OnDemand says that it only has to assess actions that an entry asks its
-	// assessment for.
+	// OnDemand limits the group to actions for which an entry requires it.
 	OnDemand bool
 }
 
-// Mode is whether verdicts bind.
+// Mode says whether verdicts are enforced.
 type Mode string
 
 // The modes.
 const (
 	Enforce Mode = "enforce"
-	Learn   Mode = "learn" // verdicts are recorded as what would have been
+	Learn   Mode = "learn" // verdicts are only recorded
 )
 
-// Policy is a compiled policy. It is safe for concurrent use; its fields must
-// not be changed.
+// Policy is a compiled policy. It is safe for concurrent use. Its fields must not be changed.
 type Policy struct {
 	Name   string
 	Mode   Mode
-	Digest string // of the text, as activations name it
-	// Groups must assess every proposal. It may be empty: then only the ladder,
-	// the host and the beliefs speak.
+	Digest string // digest of the text, as in activations
+	// Groups are the sentinel groups that must assess proposals. If it is empty, verdicts depend on
+	// the ladder, the host and the beliefs only.
 	Groups []Group
-	// OnSilent is the verdict when a group has not answered in time: Hold or
-	// Deny.
+	// OnSilent is the verdict if a group has not answered in time: Hold or Deny.
 	OnSilent   streams.Verdict
 	HoldExpiry time.Duration
-	// Reaudit is how often the live beliefs are judged again; zero: only when a
+	// Reaudit is the interval at which the live beliefs are judged again. Zero means only when a
 	// rule set is activated.
 	Reaudit time.Duration
-	// MaxOpenHolds is how many holds one agent may have open, at least 1. One
-	// more is denied.
+	// MaxOpenHolds is the maximum number of open holds of one agent, at least 1. A proposal beyond
+	// it is denied.
 	MaxOpenHolds int
-	// MaxHoldsPerMinute is how many holds one agent may open within a minute;
-	// zero is no bound. One more is denied.
+	// MaxHoldsPerMinute is the maximum number of holds that one agent may open within a minute.
+	// Zero means no limit. A proposal beyond it is denied.
 	MaxHoldsPerMinute int
 
 	egress    egress
@@ -113,7 +110,7 @@ type Policy struct {
 
 	deadlines [beliefs.L5 + 1]time.Duration
 	entries   []entry // strictest first, then by name
-	otherwise *entry  // nil: what matches nothing is denied
+	otherwise *entry  // nil: actions that match nothing are denied
 	index     index
 	contexts  map[string]beliefs.ContextPolicy // by purpose
 	approver  keys.Role                        // empty: keys.RoleApprover
@@ -128,19 +125,17 @@ type Policy struct {
 // Learn reports whether verdicts are only recorded.
 func (p *Policy) Learn() bool { return p.Mode == Learn }
 
-// Deadline is how long the arbiter waits for the sentinels' answers to an
-// action of a level.
+// Deadline returns how long the arbiter waits for the sentinels' answers to an action of a level.
 func (p *Policy) Deadline(l beliefs.Level) time.Duration {
 	return p.deadlines[min(int(l), len(p.deadlines)-1)]
 }
 
-// Wait is how long the arbiter waits for a group's answer to an action of a
-// level.
+// Wait returns how long the arbiter waits for a group's answer to an action of a level.
 func (p *Policy) Wait(g Group, l beliefs.Level) time.Duration {
 	return cmp.Or(g.Deadline, p.Deadline(l))
 }
 
-// Required are the groups that must assess an action of a class.
+// Required returns the groups that must assess an action of a class.
 func (p *Policy) Required(c Class) []Group {
 	out := make([]Group, 0, len(p.Groups))
 	for i, g := range p.Groups {
@@ -151,10 +146,10 @@ func (p *Policy) Required(c Class) []Group {
 	return out
 }
 
-// Always are the groups that must assess every proposal.
+// Always returns the groups that must assess every proposal.
 func (p *Policy) Always() []Group { return p.Required(Class{}) }
 
-// document is a policy's text.
+// document is the YAML form of a policy.
 type document struct {
 	Version      int                    `yaml:"version"`
 	Name         string                 `yaml:"name"`
@@ -180,7 +175,7 @@ type document struct {
 	Profiles     []profileText          `yaml:"profiles"`
 }
 
-// groupText is a group's text: its name, or a mapping.
+// groupText is the YAML form of a group: its name, or a mapping.
 type groupText struct {
 	Name     string
 	Digest   *string
@@ -206,8 +201,7 @@ func (t *groupText) UnmarshalYAML(unmarshal func(any) error) error {
 	return nil
 }
 
-// entryText is an entry's text: which calls it is for, and what it makes of
-// them.
+// entryText is the YAML form of an entry: which calls it matches, and their class.
 type entryText struct {
 	Name      string   `yaml:"name"`
 	Tools     []string `yaml:"tools"`
@@ -232,8 +226,8 @@ type outcomeText struct {
 	Approval *approvalText `yaml:"approval"`
 }
 
-// Compile reads a policy. name is what errors call it. An error is an *Error;
-// it names the first fault in the text.
+// Compile parses a policy. name is the document's name in errors. Every error is an *Error that
+// reports the first fault in the text.
 func Compile(name string, src []byte) (*Policy, error) {
 	y, err := strictyaml.Parse(name, src)
 	if err != nil {
@@ -289,7 +283,7 @@ func Compile(name string, src []byte) (*Policy, error) {
 	return p, nil
 }
 
-// settings checks everything but the entries.
+// settings checks and compiles everything but the entries.
 func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 	at := func(key string, format string, args ...any) error { return y.Errorf([]any{key}, format, args...) }
 	if doc.Version != version {
@@ -374,8 +368,8 @@ func compileGroup(y *strictyaml.Document, path []any, t groupText) (g Group, err
 		return g, y.Errorf(path, "%w", err)
 	}
 	if t.Digest != nil {
-		// Not just "external": a judge that was replaced must not go on under
-		// the signature that its predecessor got.
+		// A version is required, so that a replaced judge does not run under the signature for its
+		// predecessor.
 		version, ok := strings.CutPrefix(*t.Digest, External)
 		if !ok || !streams.ValidID(version) {
 			return g, y.Errorf(append(slices.Clip(path), "digest"), "digest of group %s is %q: write %s and a version of 1 to "+
@@ -440,14 +434,14 @@ func duration(s string, least, most time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// compileEntries fills entries and index. Entries are put into an order of
-// their own, so that the document's leaves no trace.
+// compileEntries sets entries and index. The order of the entries does not depend on the
+// document's.
 func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error {
 	if len(texts) > MaxEntries {
 		return y.Errorf([]any{"tools"}, "%d entries are too many, at most %d are possible", len(texts), MaxEntries)
 	}
 	names := make(map[string]bool)
-	order := make([]int, len(texts)) // places in texts
+	order := make([]int, len(texts)) // indexes in texts
 	compiled := make([]entry, len(texts))
 	for i := range texts {
 		t, path := &texts[i], []any{"tools", i}
@@ -511,7 +505,7 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 	return nil
 }
 
-// entryDemands reads whose assessment an entry asks for.
+// entryDemands compiles the groups that an entry requires.
 func (p *Policy) entryDemands(y *strictyaml.Document, path []any, e *entry, t *entryText) error {
 	for i, name := range t.Groups {
 		at := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Name == name })
@@ -577,8 +571,7 @@ func compileOutcome(y *strictyaml.Document, path []any, name string, t *outcomeT
 	return e, nil
 }
 
-// add enters an entry's words and patterns. place is where it stands in
-// Policy.entries.
+// add indexes an entry's words and patterns. place is the entry's index in Policy.entries.
 func (x *index) add(y *strictyaml.Document, path []any, t *entryText, place int) error {
 	for _, list := range []struct {
 		key   string
@@ -602,7 +595,7 @@ func (x *index) add(y *strictyaml.Document, path []any, t *entryText, place int)
 	return nil
 }
 
-// checkWord refuses what no word of a name can be.
+// checkWord returns an error if w cannot be one word of a name.
 func checkWord(w string) error {
 	n := parseName(w, nil, nil)
 	if len(n.words) != 1 || string(n.norm) != w || !n.plain || strings.ContainsAny(w, "*?") {

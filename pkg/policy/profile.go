@@ -10,11 +10,11 @@ import (
 	"lazaret/streams"
 )
 
-// MaxProfiles is how many profiles of servers a policy may hold.
+// MaxProfiles is the maximum number of server profiles in a policy.
 const MaxProfiles = 256
 
-// profileText describes the tools of a well-known MCP server. It is in force
-// nowhere: it is what lazaret mcp review proposes to a person.
+// profileText is the YAML form of a profile of a well-known MCP server. A profile has no effect by
+// itself: lazaret mcp review uses it to propose levels to a person.
 type profileText struct {
 	Name    string            `yaml:"name"`
 	Server  []string          `yaml:"server"`
@@ -28,11 +28,12 @@ type profileToolText struct {
 	Because string   `yaml:"because"`
 }
 
-// Profile is what a signed policy says of the tools of a well-known MCP server.
+// Profile gives the levels of the tools of a well-known MCP server. It is part of the signed
+// policy.
 type Profile struct {
 	Name string
-	// Servers are names by which it calls itself, and Commands words of which one
-	// stands in the command that it is started with: its package or image.
+	// Servers are names that the server gives itself. Commands are names of its package or image,
+	// of which one is in the command that starts it.
 	Servers, Commands []string
 
 	tools map[string]profiled
@@ -84,16 +85,16 @@ func compileProfiles(y *strictyaml.Document, texts []profileText) ([]Profile, er
 	return out, nil
 }
 
-// ProfileMatch is how well a profile fits a server.
+// ProfileMatch is a profile that matches a server.
 type ProfileMatch struct {
 	*Profile
-	// Known is set where the command that the host starts the server with names the
-	// profile's package. Else the fit rests on what the server says of itself.
+	// Known is set if the command that starts the server names the profile's package. Otherwise
+	// only the server's own name matches.
 	Known bool
 }
 
-// ProfileOf is the profile that fits a server: by the command that the host starts
-// it with, else by the name that it gives itself; nil where none does.
+// ProfileOf returns the profile that matches a server, or nil. It prefers a match of the command
+// that starts the server over a match of the server's own name.
 func (p *Policy) ProfileOf(server string, command []string) *ProfileMatch {
 	for i := range p.profiles {
 		if x := &p.profiles[i]; slices.ContainsFunc(command, x.starts) {
@@ -108,8 +109,8 @@ func (p *Policy) ProfileOf(server string, command []string) *ProfileMatch {
 	return nil
 }
 
-// starts reports whether a word of a command is one of the profile's packages or
-// images, with or without a version, or a path to one.
+// starts reports whether a word of a command is a package or image of the profile, with or without
+// a version, or a path to one.
 func (x *Profile) starts(word string) bool {
 	for _, c := range x.Commands {
 		if word == c || strings.HasPrefix(word, c+"@") || strings.HasPrefix(word, c+":") ||
@@ -120,10 +121,10 @@ func (x *Profile) starts(word string) bool {
 	return false
 }
 
-// Profiles are the policy's profiles of servers.
+// Profiles returns the policy's server profiles.
 func (p *Policy) Profiles() []Profile { return p.profiles }
 
-// Tool is what the profile says of a tool.
+// Tool returns the profile's level for a tool, and the reason for it.
 func (x *Profile) Tool(name string) (l beliefs.Level, because string, ok bool) {
 	t, ok := x.tools[name]
 	return t.level, t.because, ok

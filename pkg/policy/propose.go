@@ -99,7 +99,7 @@ func (x *Proposal) hints(t Offered, known bool) {
 	}
 }
 
-// schema raises a level by the arguments that a tool takes.
+// schema raises the level because of the arguments that a tool takes.
 func (x *Proposal) schema(schema []byte) {
 	for _, name := range argumentNames(schema) {
 		switch strings.ToLower(name) {
@@ -143,13 +143,13 @@ func argumentNames(schema []byte) []string {
 	return names
 }
 
-// readingWords begin descriptions of tools that read.
+// readingWords are first words in descriptions of tools that read.
 var readingWords = wordSet(
 	`get gets read reads list lists search searches find finds look looks lookup return returns show shows
 	retrieve retrieves fetch fetches query queries describe describes view views count counts check checks inspect inspects`)
 
-// describesReading reports whether a description begins with a word of reading and
-// names no word of changing in its first sentence.
+// describesReading reports whether the first sentence of a description begins with a reading word
+// and has no changing word.
 func describesReading(description string) bool {
 	sentence, _, _ := strings.Cut(strings.ToLower(description), ".")
 	words := strings.FieldsFunc(sentence, func(r rune) bool { return r < 'a' || r > 'z' })

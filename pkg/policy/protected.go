@@ -11,13 +11,13 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of protected resources.
+// Limits of protected resources.
 const (
 	maxProtected = 1024
-	maxResources = 256 // patterns of one
+	maxResources = 256 // patterns of one entry
 )
 
-// protectedText names resources that few actions may touch.
+// protectedText is the YAML form of an entry for protected resources.
 type protectedText struct {
 	Name      string   `yaml:"name"`
 	Resources []string `yaml:"resources"`
@@ -28,7 +28,7 @@ type protectedText struct {
 type protected struct {
 	name     string
 	patterns []string
-	effects  effectSet // 0: all
+	effects  effectSet // effects that the entry applies to; 0: all
 	require  streams.Verdict
 }
 
@@ -73,17 +73,18 @@ func (p *Policy) compileProtected(y *strictyaml.Document, texts []protectedText)
 		}
 		p.protected = append(p.protected, r)
 	}
-	// The document's order leaves no trace.
+	// The order in the document must not matter.
 	slices.SortFunc(p.protected, func(a, b protected) int { return strings.Compare(a.name, b.name) })
 	return nil
 }
 
-// maxResourceLen is the longest value that is compared, in bytes. A longer one is reported.
+// maxResourceLen is the maximum length of a value that is compared, in bytes. Longer values are
+// reported.
 const maxResourceLen = 64 << 10
 
-// cleanResource returns the form in which resources are compared: normalised text in lower
-// case, with slashes for back slashes and with the dots of paths resolved. A path that leads
-// up out of its starting folder may end at the root, so it is resolved from the root.
+// cleanResource returns the form in which resources are compared: normalized text with slashes
+// instead of backslashes and with the dots of paths resolved. A path that leads out of its starting
+// folder may end anywhere, so it is resolved from the root.
 func cleanResource(s string) string {
 	s = text.Normalize(s)
 	s = strings.ReplaceAll(s, `\\`, `\`)
@@ -105,7 +106,7 @@ func cleanResource(s string) string {
 	}
 }
 
-// matches reports which resource the protection covers, if one.
+// matches returns the first resource that a pattern matches, and whether there is one.
 func (r *protected) matches(resources []string, deletes bool) (string, bool) {
 	for _, s := range resources {
 		for _, p := range r.patterns {
@@ -116,7 +117,7 @@ func (r *protected) matches(resources []string, deletes bool) (string, bool) {
 			if ok && (dir == s || matchPattern(dir, []byte(s))) {
 				return s, true
 			}
-			// Deleting a folder deletes what is in it.
+			// Deleting a folder deletes its contents.
 			if literal := p[:strings.IndexAny(p+"*", "*?")]; deletes && strings.HasPrefix(s, "/") &&
 				(s == "/" && strings.HasPrefix(literal, "/") || strings.HasPrefix(literal, s+"/")) {
 				return s, true

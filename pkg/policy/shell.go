@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// The kinds of command lines, as conditions see them in the variable shell. Only
-// lines whose every program is in the lists, and in which nothing is substituted,
-// expanded or redirected, are anything but other.
+// The kinds of command lines, as in the variable shell of conditions. A line is look or build only
+// if all its programs are in the lists below and the shell substitutes, expands and redirects
+// nothing in it.
 const (
-	shellNone  = ""      // there is no argument command
-	shellLook  = "look"  // programs that look at files
-	shellBuild = "build" // and such that build, test and stage in the folder
+	shellNone  = ""      // no argument named command
+	shellLook  = "look"  // programs that only read files
+	shellBuild = "build" // also programs that build, test and stage in the folder
 	shellOther = "other"
 )
 
-const maxShell = 4 << 10 // bytes of a command line that is read
+const maxShell = 4 << 10 // maximum bytes of a command line; longer ones are other
 
 var (
 	lookers = wordSet(`cd pwd ls tree cat head tail wc stat file du df which date echo grep egrep rg sort uniq cut tr nl
 		basename dirname realpath diff cmp jq true`)
 	builders = wordSet(`mkdir touch cp mv make gofmt staticcheck tsc eslint prettier pytest ruff mypy black`)
-	// subcommands are the programs of which only these subcommands count.
+	// Programs of which only these subcommands are included.
 	lookersBy = map[string]map[string]bool{
 		"git": wordSet("status log diff show blame ls-files rev-parse describe shortlog"),
 	}
@@ -32,10 +32,11 @@ var (
 		"npm":   wordSet("test run"),
 		"npx":   wordSet("tsc eslint prettier vitest jest"),
 	}
-	// interpreters run scripts with these endings. A test runner runs as much.
+	// interpreters are programs that run scripts with the given ending. Test runners run arbitrary
+	// code too, so these are not worse.
 	interpreters = map[string]string{"python": ".py", "python3": ".py", "node": ".js"}
-	// sensitive are parts of words that hold credentials, or run or write what the
-	// program's name does not say.
+	// sensitive are parts of words that name credentials, or options that run or write something
+	// else.
 	sensitive = []string{".ssh", ".aws", ".gnupg", ".netrc", ".npmrc", ".pypirc", ".env", "id_rsa", "id_ed25519",
 		"credential", "secret",
 		"/etc/shadow", "--output", "--ext-diff", "--textconv", "--exec", "-exec", "-toolexec", "--upload-pack",
@@ -50,7 +51,7 @@ func wordSet(s string) map[string]bool {
 	return m
 }
 
-// shellKind is the kind of the command line in a call's arguments.
+// shellKind returns the kind of the command line in a call's arguments.
 func shellKind(args any) string {
 	m, _ := args.(map[string]any)
 	v, ok := m["command"]
@@ -86,15 +87,15 @@ func shellKind(args any) string {
 	return kind
 }
 
-// ownScript reports whether a word is a script in the folder.
+// ownScript reports whether a word is the path of a script in the folder.
 func ownScript(w, ending string) bool {
 	return strings.HasSuffix(w, ending) && !strings.HasPrefix(w, "-") && !strings.HasPrefix(w, "/") &&
 		!strings.HasPrefix(w, "~") && !strings.Contains(w, "..") && !strings.Contains(w, ":")
 }
 
-// splitCommand cuts a command line into its programs, at pipes and separators. It
-// fails on whatever a shell would expand, substitute, redirect or run aside, but
-// for 2>&1 and output that is thrown away.
+// splitCommand splits a command line into its programs, at pipes and separators. ok is false if a
+// shell would expand, substitute, redirect or run something in the background, except for 2>&1 and
+// discarded output.
 func splitCommand(line string) (programs [][]string, ok bool) {
 	var words []string
 	flush := func() bool {
@@ -134,7 +135,7 @@ func splitCommand(line string) (programs [][]string, ok bool) {
 	return programs, flush() || len(programs) > 0
 }
 
-// shellWord reads a word, with quotes, and how many bytes it takes.
+// shellWord reads a word, which may be quoted, and returns it and its length in s in bytes.
 func shellWord(s string) (word string, n int, ok bool) {
 	var b strings.Builder
 	for n < len(s) {

@@ -11,12 +11,11 @@ import (
 	"lazaret/streams"
 )
 
-// MaxStanding is how many standing permissions a policy may hold.
+// MaxStanding is the maximum number of standing permissions in a policy.
 const MaxStanding = 256
 
-// standingText is a standing permission: what would be held because of its
-// level alone is allowed, for named tools, until a date. It is signed with the
-// policy that it stands in.
+// standingText is the YAML form of a standing permission. It allows actions of named tools that
+// only their level would hold, until a date. The policy's signature covers it.
 type standingText struct {
 	Name     string   `yaml:"name"`
 	Tools    []string `yaml:"tools"`
@@ -42,7 +41,7 @@ type Standing struct {
 // standings are the standing permissions of a policy, in its order.
 type standings struct {
 	list  []Standing
-	index index // only exact names and patterns are in it
+	index index // only exact names and patterns
 }
 
 func compileStanding(y *strictyaml.Document, texts []standingText) (s standings, err error) {
@@ -101,7 +100,7 @@ func (p *Policy) Standing(tool string, args []byte, project, agent string, now t
 	}
 	name := parseName(tool, nil, nil)
 	if !name.plain {
-		return nil // it may look like another tool's
+		return nil // the name may imitate that of another tool
 	}
 	hits := make([]seen, len(p.standing.list))
 	p.standing.index.mark(&name, hits)
