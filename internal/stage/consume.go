@@ -107,16 +107,18 @@ func served(ctx context.Context, ask func() error) error {
 	return err
 }
 
-// Patiently repeats a question to the server that is not answered in time, until ctx ends.
-// A server under load may take longer than the client library waits. Each repetition is
-// logged; doing names what waits for the answer.
+// Patiently calls ask until it returns, or ctx ends. It calls again where the server did not answer
+// in time, as under load, and where the connection broke meanwhile. Each repetition is logged with
+// doing, the name of the task that waits for the answer.
 func Patiently(ctx context.Context, log *slog.Logger, doing string, ask func() error) error {
 	for {
 		err := ask()
-		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) || ctx.Err() != nil {
+		late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
+			errors.Is(err, nats.ErrDisconnected)
+		if !late || ctx.Err() != nil {
 			return err
 		}
-		log.Warn("the server does not answer in time, it is asked again", "for", doing, "err", err)
+		log.Warn("the server did not answer, it is asked again", "for", doing, "err", err)
 		if err := sleep(ctx, reopenEvery); err != nil {
 			return err
 		}

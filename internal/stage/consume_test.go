@@ -1,7 +1,9 @@
 package stage
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync/atomic"
@@ -146,4 +148,20 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+func TestAQuestionIsAskedAgainWhenNobodyAnswered(t *testing.T) {
+	asked := 0
+	answers := []error{nats.ErrTimeout, context.DeadlineExceeded, fmt.Errorf("reading: %w", nats.ErrDisconnected), nil}
+	err := Patiently(t.Context(), slog.New(slog.DiscardHandler), "a test", func() error {
+		asked++
+		return answers[asked-1]
+	})
+	if err != nil || asked != len(answers) {
+		t.Errorf("asked %d times, then: %v", asked, err)
+	}
+	refused := errors.New("refused")
+	if err := Patiently(t.Context(), slog.New(slog.DiscardHandler), "a test", func() error { return refused }); err != refused {
+		t.Errorf("another error came back as %v", err)
+	}
 }
