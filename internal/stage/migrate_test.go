@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,14 @@ import (
 	"lazaret/internal/wire"
 	"lazaret/streams"
 )
+
+// The end-to-end tests start a data folder of the format before the present one.
+func TestThePreviousFormatHasADataFolder(t *testing.T) {
+	fixture := fmt.Sprintf("../e2e/testdata/data-%d.tar.gz", stage.StateFormat-1)
+	if _, err := os.Stat(fixture); err != nil {
+		t.Errorf("%v: TestMakeADataFolder in internal/e2e makes it, with the previous version", err)
+	}
+}
 
 // State of an earlier format is folded anew while the ledger is whole, and migrated once it
 // was trimmed. State of a later version is refused.
