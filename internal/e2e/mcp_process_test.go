@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,13 +12,18 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/errgroup"
 
+	"lazaret/internal/bench"
 	"lazaret/internal/natstest"
+	"lazaret/streams"
 )
 
 // mcpServerName is the name under which the test's binary is an MCP server over standard
 // input and output.
 const mcpServerName = "test-mcp-server"
+
+const greatEnd = "THE END"
 
 type sizeArgs struct {
 	Bytes int    `json:"bytes"`
@@ -39,7 +45,7 @@ func serveMCP() {
 	add("read_note", func(context.Context, sizeArgs) (*mcp.CallToolResult, any, error) { return text("a note") })
 	add("read_great", func(_ context.Context, in sizeArgs) (*mcp.CallToolResult, any, error) {
 		line := "The minutes of a long meeting. "
-		return text(strings.Repeat(line, in.Bytes/len(line)))
+		return text(strings.Repeat(line, in.Bytes/len(line)) + greatEnd)
 	})
 	add("read_garbled", func(context.Context, sizeArgs) (*mcp.CallToolResult, any, error) {
 		os.Stdout.WriteString("loading the model: 40%\n{\"jsonrpc\":\n\xff\xfe\x00\n")
@@ -92,10 +98,23 @@ func bothDoors(t *testing.T, flags ...string) *doors {
 		[]string{"--", mcpCommand(t)})
 	d.logs["HTTP"] = start(t, "MCP at", "lazaret", over...)
 	command := exec.Command(filepath.Join(bin, "lazaret"), stdio...)
-	d.logs["stdio"] = &process{t: t}
+	d.logs["stdio"] = &process{t: t, cmd: command}
 	command.Stderr = d.logs["stdio"]
+	in, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { command.Wait() })
 	for door, transport := range map[string]mcp.Transport{
-		"stdio": &mcp.CommandTransport{Command: command},
+		// The transport for commands takes no line of more than 16 MiB.
+		"stdio": &mcp.IOTransport{Reader: out, Writer: in, MaxLineLength: -1},
 		"HTTP":  &mcp.StreamableClientTransport{Endpoint: "http://" + listen + "/tester/mcp"},
 	} {
 		c, err := mcp.NewClient(&mcp.Implementation{Name: "stock", Version: "1"}, nil).Connect(t.Context(), transport, nil)
@@ -219,4 +238,40 @@ func TestGarbageOfAServerIsSkippedAndItsCrashIsSaid(t *testing.T) {
 			`type == "outcome" && body.status == "error"`)
 		return strings.Count(out, `"status": "error"`) == 2
 	})
+}
+
+// TestGreatResultsComeThroughInBoundedMemory reads results of 20 MB over each transport, several
+// at once, and looks at the memory of the proxies.
+func TestGreatResultsComeThroughInBoundedMemory(t *testing.T) {
+	long(t)
+	d := bothDoors(t)
+	const size, calls, most = 20 << 20, 2, 600 << 20
+	for door, c := range d.sessions {
+		var all errgroup.Group
+		for range calls {
+			all.Go(func() error {
+				said, err := callOf(t, c, "read_great", sizeArgs{Bytes: size})
+				if err != nil || len(said) < size-100 || !strings.HasSuffix(said, greatEnd) {
+					return fmt.Errorf("it says %d bytes, %q, %w", len(said), streams.Clip(said, 300), err)
+				}
+				return nil
+			})
+		}
+		if err := all.Wait(); err != nil {
+			t.Errorf("%s: %v", door, err)
+		}
+		now, peak := bench.ResidentOf(d.logs[door].cmd.Process.Pid)
+		t.Logf("%s: %d MiB resident, %d at most", door, now>>20, peak>>20)
+		if peak > most {
+			t.Errorf("%s: %d MiB were resident", door, peak>>20)
+		}
+	}
+	var recorded struct{ Entries, Bytes int }
+	tally, _, _ := strings.Cut(must(t, d.data, "audit", "ls", "--last", "0", "--where",
+		`type == "observation" && body.tool == "read_great"`, "--tally",
+		`{"entries": len(entries), "bytes": sum(map(entries, .bytes))}`), "checked what was read")
+	decode(t, tally, &recorded)
+	if want := len(d.sessions) * calls; recorded.Entries < want*size/(128<<10) || recorded.Bytes < want*size {
+		t.Errorf("%d bytes are recorded in %d parts", recorded.Bytes, recorded.Entries)
+	}
 }

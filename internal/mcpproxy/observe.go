@@ -219,13 +219,14 @@ func (p *Proxy) publish(ctx context.Context, tool, call, source string, args jso
 	if len(args) > maxArgs {
 		args = nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.Publish)
-	defer cancel()
 	for _, part := range content.Divide(blocks) {
 		o := &streams.Observation{Head: streams.Head{ID: client.NewID(), Session: p.cfg.Session},
 			Tool: streams.Clip(tool, 500), Call: call,
 			Source: source, Args: jsontext.Value(args), Blocks: part}
-		if err := p.submit(ctx, o); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, p.cfg.Publish)
+		err := p.submit(ctx, o)
+		cancel()
+		if err != nil {
 			return err
 		}
 	}

@@ -85,6 +85,7 @@ type call struct {
 	cancel context.CancelFunc     // of a tools/call or tools/list
 	answer chan *jsonrpc.Response // of a tools/call
 	passed bool                   // it was passed to the server
+	size   int64                  // bytes of its answer, if the answer is large; guarded by the proxy's mu
 }
 
 // Run passes messages between a client and a server until either ends, and
@@ -209,6 +210,7 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	p.serving.Add(1)
 	p.wg.Go(func() {
 		defer p.serving.Done()
+		defer p.leave(c)
 		defer c.cancel()
 		resp := serve(ctx, c, r)
 		if p.done(r.ID) && ctx.Err() == nil && resp != nil {
@@ -324,6 +326,9 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 	if c == nil {
 		return // no request waits for it
 	}
+	if !p.enter(ctx, c, m) {
+		return
+	}
 	if c.answer != nil {
 		p.wg.Go(func() {
 			<-before
@@ -337,6 +342,7 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 	p.serving.Add(1)
 	p.wg.Go(func() {
 		defer p.serving.Done()
+		defer p.leave(c)
 		defer c.cancel()
 		m = p.shown(ctx, c, m)
 		<-before

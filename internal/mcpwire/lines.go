@@ -22,7 +22,7 @@ import (
 
 // MaxMessage bounds one message of a server, in bytes. A larger one is never held in
 // memory. The request that it answers gets an error.
-const MaxMessage = 16 << 20
+const MaxMessage = 32 << 20
 
 // terminate is how long a server may take to end after its input is closed, and again
 // after SIGTERM.

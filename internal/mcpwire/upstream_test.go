@@ -165,7 +165,7 @@ func TestALineThatIsNoMessageIsSkippedAndACrashIsNamed(t *testing.T) {
 }
 
 func TestAnAnswerThatIsTooLargeIsAnError(t *testing.T) {
-	const big = `head -c 17000000 /dev/zero | tr '\0' x; `
+	const big = `head -c 34000000 /dev/zero | tr '\0' x; `
 	for _, script := range []string{
 		`printf '{"jsonrpc":"2.0","id":7,"result":{"a":"'; ` + big + `echo '"}}'`,
 		`printf '{"result":{"a":"'; ` + big + `echo '"},"jsonrpc":"2.0","id":7}'`,
