@@ -156,35 +156,56 @@ export interface MemoryToolResult {
   error?: Error;
 }
 
+/** An observation or report that was not recorded. */
 export declare class LazaretError extends Error {
   /** LZ… (docs/errors.md); LZ203 where nobody answered. */
   code: string;
   problem?: { status: number; [key: string]: unknown };
 }
 
+/** A guarded tool did not run. */
 export declare class Refused extends Error {
   verdict: Verdict;
   answer: Answer;
 }
 
+/** Speaks for the agent that the token stands for. */
 export declare class Lazaret {
   constructor(options: Options);
+  /** Records what the model is about to be shown. Throws LazaretError: show nothing of it then. */
   observe(event: Observation): Promise<Recorded>;
+  /** Asks before the agent acts. Never throws: every failure is a hold. */
   decide(action: Action): Promise<Answer>;
+  /** Asks before the agent writes to its memory. */
   remember(memory: Memory): Promise<Answer>;
+  /** Asks what of memory may enter the context. */
   recall(query: string | Recall): Promise<Answer>;
+  /** Asks which candidates of another memory store may enter the context. */
   gate(candidates: (string | Candidate)[], more?: Omit<Recall, "query" | "key" | "filter">): Promise<Answer>;
-  /** wait: milliseconds to wait for a person when a write is held (0, at most 300,000). */
+  /**
+   * Carries out a call of Anthropic's memory tool.
+   * wait: milliseconds to wait for a person when a write is held (0, at most 300,000).
+   */
   memoryTool(input: object, options?: { session?: string; user?: string; wait?: number }): Promise<MemoryToolResult>;
+  /** Reports what came of an action; cancelled withdraws it. */
   outcome(answer: Answer, status: "ok" | "error" | "skipped" | "cancelled", content?: string): Promise<Recorded>;
+  /** Clears what was held for input that was not recorded. */
   startSession(session?: string): Promise<Recorded>;
+  /** The answer once the hold has ended, or the hold when the time is over (600,000 ms). */
   await(answer: Answer, options?: { timeout?: number; signal?: AbortSignal }): Promise<Answer>;
+  /** The tool, which asks before it runs and records its result before it returns it. It throws Refused. */
   guard<A extends unknown[], R>(tool: (...input: A) => R | Promise<R>, options?: GuardOptions<A, R>): (...input: A) => Promise<R>;
+  /** One call of a tool, as guard makes it. Adapters are built on it. */
   perform<R>(name: string, args: object, run: (answer: Answer) => R | Promise<R>, options?: PerformOptions<R>): Promise<R>;
+  /** Records what enters a prompt, once a session. */
   observeOnce(event: Observation): Promise<void>;
 }
 
+/** The text that tells a model why a call did not run, or why its result is withheld. */
 export declare function refusal(err: Error): string;
+/** Whether an error is Refused or LazaretError. */
 export declare function isRefusal(err: unknown): boolean;
+/** An id that the protocol allows for a text, such as a framework's name of a thread. */
 export declare function idOf(text: string | undefined): Promise<string | undefined>;
+/** A result as the model is shown it: a string as it is, all else as JSON. */
 export declare function textOf(result: unknown): string;
