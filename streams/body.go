@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/calibration"
-	"lazaret/pkg/intent"
 	"lazaret/pkg/text"
 )
 
@@ -52,127 +49,6 @@ type BeliefRef = beliefs.Belief
 // ClaimEntry is a claim that an event made, and the belief it became.
 type ClaimEntry = beliefs.Claim
 
-// BlockEntry is one content block with its text features.
-type BlockEntry struct {
-	Type     string        `json:"type,omitzero"`
-	Text     string        `json:"text"`
-	Features text.Features `json:"features,omitzero"`
-}
-
-// ObservationEntry is the body of an observation.
-type ObservationEntry struct {
-	EntryHead
-	beliefs.Observation
-	Args   jsontext.Value `json:"args,omitzero"`
-	Blocks []BlockEntry   `json:"blocks,omitzero"`
-	Claims []ClaimEntry   `json:"claims,omitzero"`
-	// UserNamed is set if the user named the source of the observation in the session.
-	UserNamed bool `json:"user_named,omitzero"`
-	// Revisions are changes of beliefs that the observation corroborates or contradicts.
-	Revisions []beliefs.Revision `json:"revisions,omitzero"`
-}
-
-// MemoryEntry is the body of a memory write. The new belief is a candidate and stays hidden until
-// the arbiter's verdict.
-type MemoryEntry struct {
-	EntryHead
-	Origin      beliefs.Origin `json:"origin"`             // who wrote it
-	Inherited   beliefs.Origin `json:"inherited,omitzero"` // weakest origin it derives from, when weaker
-	Via         string         `json:"via,omitzero"`       // the event that it inherits from
-	UserWord    bool           `json:"user_word,omitzero"` // verbatim from the user in this session
-	Key         string         `json:"key,omitzero"`
-	Content     string         `json:"content"`
-	Category    string         `json:"category,omitzero"`
-	Channel     string         `json:"channel,omitzero"`
-	DerivedFrom []string       `json:"derived_from,omitzero"`
-	Source      string         `json:"source,omitzero"`
-	ValidFrom   time.Time      `json:"valid_from,omitzero"`
-	ValidTo     time.Time      `json:"valid_to,omitzero"`
-	Features    text.Features  `json:"features,omitzero"`
-	Belief      BeliefRef      `json:"belief"`
-	Repeats     uint64         `json:"repeats,omitzero"`
-	FirstSeen   time.Time      `json:"first_seen,omitzero"` // identical content, any key
-	// KeyHolder is the origin of the value that this write would replace.
-	KeyHolder beliefs.Origin `json:"key_holder,omitzero"`
-	Unseen    bool           `json:"unseen,omitzero"`
-	// UnseenBy is the first rejected observation because of which the session is held.
-	UnseenBy *Unseen `json:"unseen_by,omitzero"`
-	Restored bool    `json:"restored,omitzero"`
-	// Parents are the texts that the memory derives from: first those that the write declares, then
-	// those that ingest found because they share text or carriers with it.
-	Parents []Parent         `json:"parents,omitzero"`
-	Triples []beliefs.Triple `json:"triples,omitzero"`
-	// Stale and Expires are the times after which the memory is no longer fresh and no longer
-	// served.
-	Stale   time.Time `json:"stale,omitzero"`
-	Expires time.Time `json:"expires,omitzero"`
-	// StagedFor says why the write is staged.
-	StagedFor string `json:"staged_for,omitzero"`
-	// Tombstone is the refused value that it repeats.
-	Tombstone *Tombstone `json:"tombstone,omitzero"`
-	// Point names the restore point that was taken before it.
-	Point string `json:"point,omitzero"`
-}
-
-// RecallItem is a belief that a recall found.
-type RecallItem struct {
-	BeliefRef
-	Content string `json:"content"`
-	// Score is how well the belief matches the query, from 0 to 1. For a recall it is the share of
-	// the best possible BM25 score. For the gate it is the other store's score. -1 means no score.
-	Score float64 `json:"score"`
-	// Reason is the policy code that makes the item context only.
-	Reason string `json:"reason,omitzero"`
-	// Partial is set if only a part of the content is served, beginning at the request's offset.
-	// Size is the size of the whole content in bytes. Digest is the digest of the whole content, if
-	// the item is a memory.
-	Partial bool   `json:"partial,omitzero"`
-	Size    int    `json:"size,omitzero"`
-	Digest  string `json:"digest,omitzero"`
-	// Unknown is set for content that was never observed or remembered in this project.
-	Unknown bool `json:"unknown,omitzero"`
-	// Effects lists what was done to Content in an answer: mask, annotate, spotlight. Content in
-	// the ledger is unchanged.
-	Effects []string `json:"effects,omitzero"`
-}
-
-// Refusal is a belief that a recall found but did not admit, with the reason.
-type Refusal struct {
-	ID     string `json:"id"`
-	Reason string `json:"reason"`
-	Text   string `json:"text,omitzero"`
-}
-
-// RecallEntry is the body of a recall: the question and the context policy's answer.
-type RecallEntry struct {
-	EntryHead
-	Query     string       `json:"query,omitzero"`
-	Key       string       `json:"key,omitzero"`
-	Filter    RecallFilter `json:"filter,omitzero"`
-	Gate      int          `json:"gate,omitzero"` // number of candidates from another store
-	Purpose   string       `json:"purpose,omitzero"`
-	Limit     int          `json:"limit"`
-	Offset    int          `json:"offset,omitzero"` // byte at which the served part of each content begins
-	Spotlight bool         `json:"spotlight,omitzero"`
-	// Privileged is set in a disclosure. All matching beliefs are admitted for inspection,
-	// including those that are blocked.
-	Privileged     bool         `json:"privileged,omitzero"`
-	Admitted       []RecallItem `json:"admitted,omitzero"`
-	ContextOnly    []RecallItem `json:"context_only,omitzero"`
-	Contradictions []RecallItem `json:"contradictions,omitzero"`
-	Refused        []Refusal    `json:"refused,omitzero"`
-	// Omitted counts, by channel, the results that are in no list because there were more
-	// than the limit. Once context_only is full, content that was only read is not judged
-	// any more and counts there.
-	Omitted map[string]int `json:"omitted,omitzero"`
-	// More is set if texts were cut or items omitted because the entry was full. A smaller limit
-	// leaves more room for each text.
-	More     bool    `json:"more,omitzero"`
-	Unseen   bool    `json:"unseen,omitzero"`
-	UnseenBy *Unseen `json:"unseen_by,omitzero"`
-	Restored bool    `json:"restored,omitzero"`
-}
-
 // DisclosureEntry is the body of a privileged recall that an authorized key signed, and its result.
 // The result is for people and enters no context. If Look is set, the entry is an unsigned
 // privileged look instead.
@@ -181,34 +57,6 @@ type DisclosureEntry struct {
 	Text   string     `json:"text"` // the signer's reason
 	Signed *Signature `json:"signed"`
 	Look   *Look      `json:"look,omitzero"`
-}
-
-// ToolsEntry is the body of a tool catalogue.
-type ToolsEntry struct {
-	EntryHead
-	Server       string `json:"server,omitzero"`
-	Instructions string `json:"instructions,omitzero"`
-	Tools        []Tool `json:"tools"`
-}
-
-// SessionEntry is the body of a session's start or end.
-type SessionEntry struct {
-	EntryHead
-	Phase  string `json:"phase"`
-	Prompt string `json:"prompt,omitzero"`
-	// Point names the restore point that was taken before the session started.
-	Point string `json:"point,omitzero"`
-}
-
-// DecisionEntry is the body of a decision, with the cited beliefs as they were then.
-type DecisionEntry struct {
-	EntryHead
-	Summary string      `json:"summary,omitzero"`
-	Beliefs []BeliefRef `json:"beliefs,omitzero"`
-	// CitesNone is the agent's statement that the decision depends on no belief.
-	CitesNone bool `json:"cites_none,omitzero"`
-	// Uncited describes what is wrong with the citations, if the policy requires correct ones.
-	Uncited string `json:"uncited,omitzero"`
 }
 
 // Unseen is a rejected observation. The agent may have been shown its content although no sentinel
@@ -230,64 +78,6 @@ const (
 	UnseenSession = "session"
 	UnseenAgent   = "agent"
 )
-
-// ActionEntry is the body of a proposed action.
-type ActionEntry struct {
-	EntryHead
-	beliefs.Action
-	Args     jsontext.Value `json:"args,omitzero"`
-	Text     string         `json:"text,omitzero"` // the strings of the arguments, one per line
-	Features text.Features  `json:"features,omitzero"`
-	Beliefs  []BeliefRef    `json:"beliefs,omitzero"` // cited by it or by its decision
-	Matched  string         `json:"matched,omitzero"` // policy entry that set the level; empty if none matched
-	Host     *Verdict       `json:"host_verdict,omitzero"`
-	Replaces string         `json:"replaces,omitzero"`  // id of a held proposal that this one edits
-	Unseen   bool           `json:"unseen,omitzero"`    // the session has a rejected observation
-	UnseenBy *Unseen        `json:"unseen_by,omitzero"` // the first rejected observation
-	Restored bool           `json:"restored,omitzero"`  // After is beyond the intake, which was restored
-	// Annotations are the catalogue's hints on the tool that raise the action's level.
-	Annotations jsontext.Value `json:"annotations,omitzero"`
-	// Intent relates the action to what the user asked for in the session. It is nil if there is no
-	// relation.
-	Intent *intent.Relation `json:"intent,omitzero"`
-	// Repeats is the id of an earlier proposal of the same call by the agent. No rule had a finding
-	// on that proposal, and the user of its session had used nearly the same words.
-	Repeats string `json:"repeats,omitzero"`
-	// Catalogue is where the host took the tool from, as the action states it. Accepted is the
-	// level that a person signed for the tool in that catalogue.
-	Catalogue string         `json:"catalogue,omitzero"`
-	Accepted  *beliefs.Level `json:"accepted,omitzero"`
-	// Shown summarizes what the session was shown before. It is nil if the user said nothing in the
-	// session.
-	Shown *Shown `json:"shown,omitzero"`
-}
-
-// Shown summarizes what an agent was shown in a session, as far as it matters for whether the user
-// wants an action.
-type Shown struct {
-	Foreign int  `json:"foreign,omitzero"` // number of texts that came from neither the user nor the operator
-	Order   int  `json:"order,omitzero"`   // highest text.CommandScore of these texts
-	Unread  bool `json:"unread,omitzero"`  // one of these texts could not be read completely
-	// Leans is set if an address or account in the arguments came from foreign content of the
-	// project, in any session, and never from the user.
-	Leans bool `json:"leans,omitzero"`
-	// Marked is set if the arguments repeat words of a memory whose sensitivity is above internal.
-	Marked bool `json:"marked,omitzero"`
-}
-
-// OutcomeEntry is the body of an outcome.
-type OutcomeEntry struct {
-	EntryHead
-	beliefs.Outcome
-	Content  string        `json:"content,omitzero"`
-	Features text.Features `json:"features,omitzero"`
-	// Sources are the sources that an answer names. Grounding is how far they support the answer,
-	// from 0 to 1. It is nil if the answer names no source.
-	Sources   []string `json:"sources,omitzero"`
-	Grounding *float64 `json:"grounding,omitzero"`
-	Missing   []string `json:"missing,omitzero"` // sources that are unknown or were removed
-	Unread    []string `json:"unread,omitzero"`  // sources that were too large to compare completely
-}
 
 // Limits of one chunk of a re-audit.
 const (

@@ -69,21 +69,13 @@ type Type string
 
 // The types of ledger entries, by the stage that writes them.
 const (
-	// Written by ingest.
-	TypeObservation Type = "observation"
-	TypeMemory      Type = "memory"
-	TypeRecall      Type = "recall"
-	TypeTools       Type = "tools"
-	TypeSession     Type = "session"
-	TypeDecision    Type = "decision"
-	TypeAction      Type = "action"
-	TypeOutcome     Type = "outcome"
-	TypeRejected    Type = "rejected"
-	TypeRepeat      Type = "repeat"
-	TypeChunk       Type = "chunk"
-	TypeActivation  Type = "activation"
-	TypeResolution  Type = "resolution"
-	TypeBelief      Type = "belief" // a chunk of a re-audit
+	// Written by ingest. The types of clients' events are in the files of their kinds.
+	TypeRejected   Type = "rejected"
+	TypeRepeat     Type = "repeat"
+	TypeChunk      Type = "chunk"
+	TypeActivation Type = "activation"
+	TypeResolution Type = "resolution"
+	TypeBelief     Type = "belief" // a chunk of a re-audit
 	// TypeConfirmation is a signed attestation of a belief. TypeRevision is a change of beliefs
 	// that no event asked for.
 	TypeConfirmation Type = "confirmation"
@@ -135,9 +127,6 @@ func (t Type) Statement() bool {
 	}
 	return false
 }
-
-// Proposal reports whether an entry of this type waits for a verdict.
-func (t Type) Proposal() bool { return t == TypeAction || t == TypeMemory || t == TypeRecall }
 
 // Entry is one ledger entry.
 type Entry struct {

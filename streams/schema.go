@@ -79,8 +79,7 @@ func Schema(k Kind) (*jsonschema.Schema, error) {
 	}
 	// The id is not required, because the header ce-id may give it. Only fields that a kind needs
 	// are required.
-	s.Required = map[Kind][]string{KindMem: {"content"}, KindTools: {"tools"}, KindSession: {"session", "phase"},
-		KindAct: {"tool"}}[k]
+	s.Required = k.About().Required
 	if id := s.Properties["id"]; id != nil {
 		id.Pattern = fmt.Sprintf(`^[A-Za-z0-9_-]{1,%d}$`, MaxIDLen)
 	}

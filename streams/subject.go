@@ -29,40 +29,6 @@ const ReplayAgent = "replayed"
 // IsSynthetic reports whether project uses virtual time.
 func IsSynthetic(project string) bool { return strings.HasPrefix(project, SyntheticPrefix) }
 
-// Kind is the kind of an intake event, a token of its subject.
-type Kind string
-
-// The kinds of intake events.
-const (
-	KindObs     Kind = "obs"     // what a tool, a document or a person said
-	KindMem     Kind = "mem"     // a memory write
-	KindRecall  Kind = "recall"  // a retrieval from memory
-	KindTools   Kind = "tools"   // a tool catalogue with schemas
-	KindSession Kind = "session" // a session starts or ends
-	KindDec     Kind = "dec"     // a decision and the beliefs it cites
-	KindAct     Kind = "act"     // a proposed action
-	KindOut     Kind = "out"     // the result of an action
-	KindCtl     Kind = "ctl"     // a signed operator command; uses ControlSubject
-)
-
-// Kinds lists the kinds that a client may publish, in the order of the docs.
-var Kinds = []Kind{KindObs, KindMem, KindRecall, KindTools, KindSession, KindDec, KindAct, KindOut}
-
-// HasOrigin reports whether events of kind k name their origin in the subject.
-func (k Kind) HasOrigin() bool { return k == KindObs || k == KindMem }
-
-// Proposal reports whether events of kind k wait for a verdict.
-func (k Kind) Proposal() bool { return k == KindAct || k == KindMem || k == KindRecall }
-
-func (k Kind) valid() bool {
-	for _, x := range Kinds {
-		if x == k {
-			return true
-		}
-	}
-	return false
-}
-
 // Prefixes of subjects. All subjects of Lazaret on a NATS account begin with "lz.".
 const (
 	IntakePrefix  = "lz.in."

@@ -6,6 +6,18 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	admits(streams.KindTools, (*Fold).catalogue)
+	writesIn(streams.TypeTools, (*Fold).applyTools)
+}
+
+// catalogue admits a catalogue as it is.
+func (f *Fold) catalogue(_ *stage.State, m *stage.Message, head streams.EntryHead,
+	ev *streams.Tools) (*stage.Admission, error) {
+	return admission(streams.TypeTools, m.Address.Project, &streams.ToolsEntry{EntryHead: head, Server: ev.Server,
+		Instructions: ev.Instructions, Tools: ev.Tools})
+}
+
 // applyTools notes the hints of a catalogue that raise a tool. They add up over
 // all catalogues of the project and are never taken back: a server that calls
 // its tool harmless the next day, or another that offers one of the same name,

@@ -14,6 +14,10 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	writesIn(streams.TypeConfirmation, (*Fold).applyConfirmation)
+}
+
 // revision is the digest of a belief's standing, which a statement on it signs: a
 // statement signed before a new finding does not count.
 func (r *record) revision() string {

@@ -11,6 +11,13 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	for _, t := range []streams.Type{streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold, streams.TypeExpired} {
+		writes(t, (*Fold).applyCustody)
+	}
+	writesIn(streams.TypeDropped, (*Fold).applyDropped)
+}
+
 // keyCustody begins the keys of statements about projects' data. They are no part of any
 // project's state, and outlive forgotten data. The next byte is zero, unlike in a
 // project's keys; the third says what a key holds.
@@ -205,7 +212,7 @@ func ofProject(k, v []byte, project string) (bool, error) {
 }
 
 // applyDropped folds ingest's answer that it dropped forgotten data.
-func applyDropped(st *stage.State, project string, b *streams.DroppedEntry) error {
+func (*Fold) applyDropped(st *stage.State, project string, b *streams.DroppedEntry) error {
 	key := eraseDropKey(project, b.Statement)
 	if _, ok, err := st.Get(key); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -119,7 +120,7 @@ func (h *house) probe(agent string, m *streams.Memory) (*streams.MemoryEntry, er
 		return nil, err
 	}
 	a := streams.Address{Project: "demo", Agent: agent, Kind: streams.KindMem, Origin: beliefs.OriginAgent}
-	ad, err := h.f.remember(h.st, a, streams.EntryHead{ID: m.ID, Agent: agent, Session: m.Session, Time: h.now,
+	ad, err := h.f.remember(h.st, &stage.Message{Address: a}, streams.EntryHead{ID: m.ID, Agent: agent, Session: m.Session, Time: h.now,
 		Intake: h.seq + 1}, ev.(*streams.Memory))
 	if err != nil {
 		return nil, err

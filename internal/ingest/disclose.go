@@ -7,6 +7,12 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	writesIn(streams.TypeDisclosure, func(f *Fold, st *stage.State, project string, b *streams.DisclosureEntry) error {
+		return f.useNonce(st, project, b.Signed.Nonce, b.Signed.Until, b.Time)
+	})
+}
+
 // disclose is a privileged recall: it shows every match, of every user and session and of
 // any standing, to the holder of a key that allows it. Its entry records the items shown.
 func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder,

@@ -104,26 +104,10 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	if is.first != 0 {
 		return admission(streams.TypeRepeat, a.Project, &streams.RepeatEntry{EntryHead: head, Kind: a.Kind, First: is.first})
 	}
-	switch ev := ev.(type) {
-	case *streams.Observation:
-		return f.observe(st, a, head, ev, ready.features)
-	case *streams.Memory:
-		return f.remember(st, a, head, ev)
-	case *streams.Recall:
-		return f.recall(st, a, head, ev)
-	case *streams.Tools:
-		return admission(streams.TypeTools, a.Project, &streams.ToolsEntry{EntryHead: head, Server: ev.Server,
-			Instructions: ev.Instructions, Tools: ev.Tools})
-	case *streams.Session:
-		return f.session(st, a, head, ev)
-	case *streams.Decision:
-		return f.decide(st, m, head, ev)
-	case *streams.Action:
-		return f.propose(st, a, head, ev)
-	case *streams.Outcome:
-		return f.outcome(st, a, head, ev)
+	if admit := admitters[a.Kind]; admit != nil {
+		return admit(f, st, m, head, ev)
 	}
-	return nil, fmt.Errorf("event type %T is not handled", ev)
+	return nil, fmt.Errorf("no file of ingest admits events of kind %q: register one with admits", a.Kind)
 }
 
 // Relevant implements stage.IntakeFold.
@@ -184,108 +168,8 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 	} else if due {
 		f.owes[st.Partition()], f.virtual[st.Partition()] = true, clockName(e.Project)
 	}
-	switch b := body.(type) {
-	case *streams.ObservationEntry:
-		return f.applyObservation(st, e.Project, b)
-	case *streams.MemoryEntry:
-		return f.applyMemory(st, e.Project, b)
-	case *streams.RecallEntry:
-		return f.applyRecall(st, e.Project, b)
-	case *streams.SessionEntry:
-		return f.applySession(st, e.Project, b)
-	case *streams.DecisionEntry:
-		return f.applyDecision(st, e.Project, b)
-	case *streams.ActionEntry:
-		return f.applyAction(st, e.Project, b)
-	case *streams.OutcomeEntry:
-		return f.applyOutcome(st, e.Project, b)
-	case *streams.ToolsEntry:
-		return f.applyTools(st, e.Project, b)
-	case *streams.RejectedEntry:
-		return f.applyRejected(st, e.Project, b)
-	case *streams.BeliefsEntry:
-		return f.applyReaudit(st, b)
-	case *streams.CustodyEntry:
-		return f.applyCustody(st, e, b)
-	case *streams.DroppedEntry:
-		return applyDropped(st, e.Project, b)
-	case *streams.ConfirmationEntry:
-		return f.applyConfirmation(st, e.Project, b)
-	case *streams.RevisionsEntry:
-		return f.applyRevisions(st, e.Project, b)
-	case *streams.IncidentEntry:
-		return f.applyIncident(st, e.Project, b)
-	case *streams.PointEntry:
-		return f.applyPoint(st, e.Project, b)
-	case *streams.RestoreEntry:
-		return f.applyRestore(st, e.Project, b)
-	case *streams.DisclosureEntry:
-		return f.useNonce(st, e.Project, b.Signed.Nonce, b.Signed.Until, b.Time)
-	case *streams.ChunkEntry:
-		return activation.Apply(st, e, f.pinned, f.log)
-	case *streams.ActivationEntry:
-		if err := activation.Apply(st, e, f.pinned, f.log); err != nil {
-			return err
-		}
-		if d, err := activation.Digest(st, streams.DoActivateRules); err != nil || b.Do != streams.DoActivateRules ||
-			d != b.Digest {
-			return err
-		}
-		return f.startReaudit(st, "rules "+b.Digest)
-	}
-	return nil
-}
-
-func newBody(t streams.Type) any {
-	switch t {
-	case streams.TypeObservation:
-		return new(streams.ObservationEntry)
-	case streams.TypeMemory:
-		return new(streams.MemoryEntry)
-	case streams.TypeRecall:
-		return new(streams.RecallEntry)
-	case streams.TypeTools:
-		return new(streams.ToolsEntry)
-	case streams.TypeSession:
-		return new(streams.SessionEntry)
-	case streams.TypeDecision:
-		return new(streams.DecisionEntry)
-	case streams.TypeAction:
-		return new(streams.ActionEntry)
-	case streams.TypeOutcome:
-		return new(streams.OutcomeEntry)
-	case streams.TypeRejected:
-		return new(streams.RejectedEntry)
-	case streams.TypeRepeat:
-		return new(streams.RepeatEntry)
-	case streams.TypeChunk:
-		return new(streams.ChunkEntry)
-	case streams.TypeActivation:
-		return new(streams.ActivationEntry)
-	case streams.TypeResolution:
-		return new(streams.ResolutionEntry)
-	case streams.TypeBelief:
-		return new(streams.BeliefsEntry)
-	case streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold, streams.TypeExpired:
-		return new(streams.CustodyEntry)
-	case streams.TypeDropped:
-		return new(streams.DroppedEntry)
-	case streams.TypeConfirmation:
-		return new(streams.ConfirmationEntry)
-	case streams.TypeRevision:
-		return new(streams.RevisionsEntry)
-	case streams.TypeIncident:
-		return new(streams.IncidentEntry)
-	case streams.TypeOrder:
-		return new(streams.OrderEntry)
-	case streams.TypePoint:
-		return new(streams.PointEntry)
-	case streams.TypeRestore:
-		return new(streams.RestoreEntry)
-	case streams.TypeDisclosure:
-		return new(streams.DisclosureEntry)
-	case streams.TypeSilence:
-		return new(streams.SilenceEntry)
+	if apply := own[e.Type].apply; apply != nil {
+		return apply(f, st, e, body)
 	}
 	return nil
 }
@@ -371,16 +255,14 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 	clock := clockKey(e.Project)
 	switch e.Type {
 	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold,
-		streams.TypeExpired, streams.TypeDropped, streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
+		streams.TypeExpired, streams.TypeDropped, streams.TypeIncident, streams.TypeOrder, streams.TypePoint,
+		streams.TypeRestore, streams.TypeDisclosure:
 		clock = clockKey(streams.SystemProject) // a person's order uses the partition's clock, never virtual time
 	}
 	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
 		return err
 	}
-	switch e.Type {
-	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution,
-		streams.TypeConfirmation, streams.TypeRevision, streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold,
-		streams.TypeExpired, streams.TypeDropped, streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
+	if !e.Type.Event() {
 		return nil // a rejected event may be sent again, corrected; the others have none
 	}
 	// The fingerprint is computed over the bytes that the client sent. Entries carry it so

@@ -12,6 +12,11 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	admits(streams.KindOut, (*Fold).outcome)
+	writesIn(streams.TypeOutcome, (*Fold).applyOutcome)
+}
+
 // Bounds of grounding. Sources beyond them count as unsupported, and the entry names
 // them.
 const (
@@ -28,8 +33,9 @@ const (
 
 // outcome records what came of an action, or an answer with how far the sources
 // that it names support it.
-func (f *Fold) outcome(st *stage.State, a streams.Address, head streams.EntryHead,
+func (f *Fold) outcome(st *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Outcome) (*stage.Admission, error) {
+	a := m.Address
 	e := &streams.OutcomeEntry{EntryHead: head, Outcome: beliefs.Outcome{Action: ev.Action, Status: ev.Status,
 		Digest: ev.Digest}, Content: ev.Content, Sources: ev.Sources}
 	if ev.Content != "" {

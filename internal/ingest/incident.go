@@ -14,6 +14,10 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	writesIn(streams.TypeIncident, (*Fold).applyIncident)
+}
+
 // An incident is opened by a serious finding, by a person, or by a service with a key.
 // Findings with the same key belong to one incident. A person's signed order decides its
 // effect on beliefs. The order is in force at its entry; the revisions follow. The record

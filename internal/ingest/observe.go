@@ -13,12 +13,17 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	admits(streams.KindObs, (*Fold).observe)
+	writesIn(streams.TypeObservation, (*Fold).applyObservation)
+}
+
 // observe turns an observation into claims: one about the envelope, that a
 // tool was called and returned, which the tool vouches for; and one for each
-// block of content, which nobody vouches for but its author. features are those of each
-// block.
-func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHead,
-	o *streams.Observation, features []text.Features) (*stage.Admission, error) {
+// block of content, which nobody vouches for but its author.
+func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead,
+	o *streams.Observation) (*stage.Admission, error) {
+	a := m.Address
 	e := &streams.ObservationEntry{EntryHead: head, Observation: beliefs.Observation{Origin: a.Origin, Tool: o.Tool,
 		Call: o.Call, Source: o.Source}, Args: o.Args}
 	if a.Origin.External() {
@@ -56,7 +61,7 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 			e.Blocks = append(e.Blocks, be)
 			continue
 		}
-		be.Features = features[i]
+		be.Features = f.prepared(m).features[i]
 		e.Blocks = append(e.Blocks, be)
 		from, of, src := a.Origin, quality, source
 		var parents []streams.Parent

@@ -9,6 +9,10 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	writes[streams.OrderEntry](streams.TypeOrder, nil)
+}
+
 // order records a signed order and its effects. A refused order is recorded under a type
 // of its own. All that it is judged by is in the ledger before it.
 func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,

@@ -10,6 +10,10 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	writesIn(streams.TypeRevision, (*Fold).applyRevisions)
+}
+
 // The ledger is owed an entry for changes without an event of their own: changes of other
 // beliefs by the verdict on a write, and aging. A verdict's changes are in force at once,
 // and their entry follows. Aging is stored at its entry; until then queries compute it

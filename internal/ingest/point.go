@@ -13,6 +13,10 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	writesIn(streams.TypePoint, (*Fold).applyPoint)
+}
+
 // A restore point marks a place in a project's history that its beliefs can be rolled back
 // to. After a point is taken, the fold saves how an older belief stood before it changes.
 // So a point costs only as much as changes after it. A signed order takes a point. The
@@ -150,8 +154,9 @@ func (f *Fold) thinPoints(st *stage.State, project string) error {
 }
 
 // session admits the start or end of a session. It takes a point before a start.
-func (f *Fold) session(st *stage.State, a streams.Address, head streams.EntryHead,
+func (f *Fold) session(st *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Session) (*stage.Admission, error) {
+	a := m.Address
 	e := &streams.SessionEntry{EntryHead: head, Phase: ev.Phase, Prompt: ev.Prompt}
 	if ev.Phase == "start" {
 		var err error

@@ -13,10 +13,16 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	admits(streams.KindAct, (*Fold).propose)
+	writesIn(streams.TypeAction, (*Fold).applyAction)
+}
+
 // propose admits an action, with the beliefs that it and its decision cite as
 // they stand now, and with the level that the policy in force gives its tool.
-func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHead,
+func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Action) (*stage.Admission, error) {
+	a := m.Address
 	e := &streams.ActionEntry{EntryHead: head, Args: ev.Args, Replaces: ev.Replaces,
 		Action: beliefs.Action{Tool: ev.Tool, Decision: ev.Decision, Confidence: ev.Confidence,
 			Contract: beliefs.Contract{Blast: ev.Blast, Reversibility: ev.Reversibility, Sensitivity: ev.Sensitivity,

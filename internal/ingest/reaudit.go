@@ -7,6 +7,10 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	writes(streams.TypeBelief, (*Fold).applyReaudit)
+}
+
 // A re-audit emits the live beliefs once more, so that the rules in force now
 // judge what older ones let pass. It starts at an entry: the activation of a
 // rule set, or the arbiter's word that one is due. How far it has come is part
@@ -155,7 +159,7 @@ func live(r *record) bool {
 		r.Ref.Axes.Security < beliefs.Quarantined && r.Ref.Axes.Retrieval != beliefs.Hidden
 }
 
-func (f *Fold) applyReaudit(st *stage.State, e *streams.BeliefsEntry) error {
+func (f *Fold) applyReaudit(st *stage.State, _ *streams.Entry, e *streams.BeliefsEntry) error {
 	run := new(reaudit)
 	ok, err := st.Load([]byte{keyReaudit}, run)
 	if err != nil || !ok {

@@ -13,6 +13,11 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	admits(streams.KindRecall, (*Fold).recall)
+	writesIn(streams.TypeRecall, (*Fold).applyRecall)
+}
+
 // Limits of a recall.
 const (
 	defaultLimit = 10
@@ -30,8 +35,9 @@ const (
 // recall finds memories and read texts by key, by filter and by rank, or takes the
 // results of another store, and applies the context policy to them. Withheld results are
 // reported with a reason. The arbiter answers, as for an action.
-func (f *Fold) recall(st *stage.State, a streams.Address, head streams.EntryHead,
+func (f *Fold) recall(st *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Recall) (*stage.Admission, error) {
+	a := m.Address
 	e := &streams.RecallEntry{EntryHead: head, Query: ev.Query, Key: ev.Key, Filter: ev.Filter, Gate: len(ev.Candidates),
 		Purpose: ev.Purpose,
 		Limit:   ev.Limit, Offset: ev.Offset, Spotlight: ev.Spotlight}

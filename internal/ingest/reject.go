@@ -14,6 +14,15 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	writesIn(streams.TypeRejected, (*Fold).applyRejected)
+	writes[streams.RepeatEntry](streams.TypeRepeat, nil)
+	writes(streams.TypeChunk, func(f *Fold, st *stage.State, e *streams.Entry, _ *streams.ChunkEntry) error {
+		return activation.Apply(st, e, f.pinned, f.log)
+	})
+	writes(streams.TypeActivation, (*Fold).applyActivation)
+}
+
 // Bounds of what a rejection repeats of its message, in bytes. The rest of it is
 // bounded by streams.IntakeMsgSize, so that a rejection always fits into the ledger.
 const (
@@ -197,4 +206,15 @@ func check(do string, bundle []byte) error {
 	}
 	_, err = rules.Compile(src)
 	return err
+}
+
+func (f *Fold) applyActivation(st *stage.State, e *streams.Entry, b *streams.ActivationEntry) error {
+	if err := activation.Apply(st, e, f.pinned, f.log); err != nil {
+		return err
+	}
+	if d, err := activation.Digest(st, streams.DoActivateRules); err != nil || b.Do != streams.DoActivateRules ||
+		d != b.Digest {
+		return err
+	}
+	return f.startReaudit(st, "rules "+b.Digest)
 }

@@ -12,11 +12,17 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	admits(streams.KindMem, (*Fold).remember)
+	writesIn(streams.TypeMemory, (*Fold).applyMemory)
+}
+
 // remember records a memory write as a candidate: hidden, until the sentinels
 // have seen it and the arbiter has answered. It is at most as trusted as the
 // weakest of what it was derived from.
-func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHead,
+func (f *Fold) remember(st *stage.State, msg *stage.Message, head streams.EntryHead,
 	m *streams.Memory) (*stage.Admission, error) {
+	a := msg.Address
 	e := &streams.MemoryEntry{EntryHead: head, Origin: a.Origin, Key: m.Key, Content: m.Content, Category: m.Category,
 		Channel:     m.Channel,
 		DerivedFrom: m.DerivedFrom, Source: m.Source, ValidFrom: m.ValidFrom, ValidTo: m.ValidTo}

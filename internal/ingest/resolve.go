@@ -7,6 +7,10 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	writes[streams.ResolutionEntry](streams.TypeResolution, nil)
+}
+
 // resolution records a signed resolution of a hold. The arbiter decides in the ledger
 // whether it is obeyed; a forged one is recorded as evidence.
 func (f *Fold) resolution(st *stage.State, m *stage.Message, c *streams.Control,

@@ -12,6 +12,10 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	writesIn(streams.TypeRestore, (*Fold).applyRestore)
+}
+
 // A rollback visits a project's beliefs once, in the order of their ids. Its entries have
 // at most maxOwed revisions each. A belief of before the point gets back its standing, as
 // far as the transition tables let a person do that. A later belief is hidden; it stays in

@@ -9,6 +9,13 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	admits(streams.KindSession, (*Fold).session)
+	writesIn(streams.TypeSession, (*Fold).applySession)
+	admits(streams.KindDec, (*Fold).decide)
+	writesIn(streams.TypeDecision, (*Fold).applyDecision)
+}
+
 // A session with input that no sentinel has judged is held until the same observation
 // is admitted, under the same id and origin, or until the session starts anew.
 

@@ -5,6 +5,10 @@ import (
 	"lazaret/streams"
 )
 
+func init() {
+	writes[streams.SilenceEntry](streams.TypeSilence, nil)
+}
+
 // silence records a silence of alerts, or the end of one. It changes no state.
 func (f *Fold) silence(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,
 	error) {

@@ -124,15 +124,6 @@ type traceHead struct {
 
 func eventName(agent, id string) string { return agent + "/" + id }
 
-// isEvent reports whether an entry of ingest's brings in an event under an id.
-func isEvent(t streams.Type) bool {
-	switch t {
-	case streams.TypeObservation, streams.TypeMemory, streams.TypeRecall, streams.TypeTools, streams.TypeSession, streams.TypeDecision, streams.TypeAction, streams.TypeOutcome:
-		return true
-	}
-	return false
-}
-
 // take reports whether an entry is newly found to be about the person.
 func (t *trace) take(e *streams.Entry) bool {
 	t.end = max(t.end, e.Seq)
@@ -142,7 +133,7 @@ func (t *trace) take(e *streams.Entry) bool {
 	var h traceHead
 	_ = streams.Unmarshal(e.Body, &h) // a body that is no JSON refers to nothing
 	ingest := e.Stage == streams.StageIngest
-	event := ingest && isEvent(e.Type)
+	event := ingest && e.Type.Event()
 	person := streams.Person{DataSubject: h.DataSubject, User: h.User}
 	if e.Type == streams.TypeRejected {
 		// A rejected event may have named somebody, too.
@@ -417,7 +408,7 @@ func (t *trace) quoted(e *streams.Entry, first bool) {
 		if who == "" || who == t.subject.Person || t.listed[e.Seq] || e.Stage != streams.StageIngest {
 			return
 		}
-		if isEvent(e.Type) {
+		if e.Type.Event() {
 			t.owner[eventName(h.Agent, h.ID)] = who
 		}
 		broughtIn(e, func(id string) { t.owner[id] = who })

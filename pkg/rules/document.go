@@ -1,5 +1,7 @@
 package rules
 
+import "lazaret/streams"
+
 // RuleDoc is a rule as it is written.
 type RuleDoc struct {
 	ID          string   `yaml:"id" is:"id,required" doc:"Names the rule, in alerts and in exceptions."`
@@ -67,18 +69,16 @@ var (
 	// textKinds are those with a text that somebody hands out: the arbiter what
 	// is recalled, and the agent's host an answer.
 	textKinds = []string{"recall", "outcome"}
-	Kinds     = []string{
-		"observation",
-		"memory",
-		"recall",
-		"tools",
-		"session",
-		"decision",
-		"action",
-		"outcome",
-		"belief",
-	}
 )
+
+// Kinds are the kinds of events that rules look at: those of clients, and beliefs that are
+// judged again.
+var Kinds = func() (out []string) {
+	for _, k := range streams.Kinds {
+		out = append(out, string(k.About().Type))
+	}
+	return append(out, kindBelief)
+}()
 
 // SignalDoc is a signal as a pack declares it: one of count, distinct and
 // sequence.

@@ -21,69 +21,44 @@ func NewInput() *Input {
 // Read turns an entry into inputs: one for each content block of an
 // observation, one for any other entry, none for entries that rules do not see.
 func Read(e *streams.Entry) ([]*Input, error) {
-	ins, err := readBody(e)
+	read := readers[e.Type]
+	if read == nil {
+		return nil, nil
+	}
+	ins, err := read(e)
 	for _, in := range ins {
 		in.Large = !in.bounded()
 	}
 	return ins, err
 }
 
-func readBody(e *streams.Entry) ([]*Input, error) {
-	switch e.Type {
-	case streams.TypeObservation:
-		return readObservation(e)
-	case streams.TypeMemory:
-		return readMemory(e)
-	case streams.TypeDecision:
-		d, err := streams.Read[streams.DecisionEntry](e)
+// readers read entries of each type.
+var readers = make(map[streams.Type]func(*streams.Entry) ([]*Input, error))
+
+// reads registers how entries of a type, with bodies of type B, are read.
+func reads[B any](t streams.Type, read func(*streams.Entry, *B) []*Input) {
+	readers[t] = func(e *streams.Entry) ([]*Input, error) {
+		b, err := streams.Read[B](e)
 		if err != nil {
 			return nil, err
 		}
-		in := head(e, &d.EntryHead)
-		in.Decision = Decision{Summary: d.Summary, Beliefs: cited(d.Beliefs)}
-		return []*Input{in}, nil
-	case streams.TypeAction:
-		return readAction(e)
-	case streams.TypeRecall:
-		return readRecall(e)
-	case streams.TypeOutcome:
-		return readOutcome(e)
-	case streams.TypeBelief:
-		b, err := streams.Read[streams.BeliefsEntry](e)
-		if err != nil {
-			return nil, err
-		}
-		var out []*Input
-		for i := range b.Beliefs {
-			out = append(out, audited(e, b, &b.Beliefs[i]))
-		}
-		return out, nil
-	case streams.TypeSession:
-		s, err := streams.Read[streams.SessionEntry](e)
-		if err != nil {
-			return nil, err
-		}
-		return []*Input{head(e, &s.EntryHead)}, nil
-	case streams.TypeTools:
-		t, err := streams.Read[streams.ToolsEntry](e)
-		if err != nil {
-			return nil, err
-		}
-		in := head(e, &t.EntryHead)
-		in.Tools.Server, in.Tools.digest = t.Server, streams.CatalogueDigest(t.Server, t.Instructions, t.Tools)
-		for i := range t.Tools {
-			in.Tools.Items = append(in.Tools.Items, toolInfo(&t.Tools[i]))
-		}
-		return []*Input{in}, nil
+		return read(e, b), nil
 	}
-	return nil, nil
 }
 
-func readObservation(e *streams.Entry) ([]*Input, error) {
-	o, err := streams.Read[streams.ObservationEntry](e)
-	if err != nil {
-		return nil, err
-	}
+func init() {
+	reads(streams.TypeObservation, readObservation)
+	reads(streams.TypeMemory, readMemory)
+	reads(streams.TypeDecision, readDecision)
+	reads(streams.TypeAction, readAction)
+	reads(streams.TypeRecall, readRecall)
+	reads(streams.TypeOutcome, readOutcome)
+	reads(streams.TypeBelief, readBeliefs)
+	reads(streams.TypeSession, readSession)
+	reads(streams.TypeTools, readTools)
+}
+
+func readObservation(e *streams.Entry, o *streams.ObservationEntry) []*Input {
 	var out []*Input
 	for i := range o.Blocks {
 		in := head(e, &o.EntryHead)
@@ -97,14 +72,10 @@ func readObservation(e *streams.Entry) ([]*Input, error) {
 		}
 		out = append(out, in)
 	}
-	return out, nil
+	return out
 }
 
-func readMemory(e *streams.Entry) ([]*Input, error) {
-	m, err := streams.Read[streams.MemoryEntry](e)
-	if err != nil {
-		return nil, err
-	}
+func readMemory(e *streams.Entry, m *streams.MemoryEntry) []*Input {
 	in := head(e, &m.EntryHead)
 	in.origin(m.Origin)
 	in.Event.Source, in.belief = m.Source, m.Belief.ID
@@ -128,14 +99,10 @@ func readMemory(e *streams.Entry) ([]*Input, error) {
 		Age:       age,
 		Belief:    belief(&m.Belief),
 	}
-	return []*Input{in}, nil
+	return []*Input{in}
 }
 
-func readAction(e *streams.Entry) ([]*Input, error) {
-	a, err := streams.Read[streams.ActionEntry](e)
-	if err != nil {
-		return nil, err
-	}
+func readAction(e *streams.Entry, a *streams.ActionEntry) []*Input {
 	in := head(e, &a.EntryHead)
 	in.Event.Tool = a.Tool
 	in.content(a.Text, a.Features)
@@ -174,14 +141,10 @@ func readAction(e *streams.Entry) ([]*Input, error) {
 		}
 	}
 	in.call.Values = intent.ReadValues(in.Action.Args)
-	return []*Input{in}, nil
+	return []*Input{in}
 }
 
-func readRecall(e *streams.Entry) ([]*Input, error) {
-	r, err := streams.Read[streams.RecallEntry](e)
-	if err != nil {
-		return nil, err
-	}
+func readRecall(e *streams.Entry, r *streams.RecallEntry) []*Input {
 	in := head(e, &r.EntryHead)
 	in.Recall = Recall{Query: r.Query, Key: r.Key, Purpose: r.Purpose, Admitted: int64(len(r.Admitted))}
 	wanted := askedFor(r.Query)
@@ -190,14 +153,10 @@ func readRecall(e *streams.Entry) ([]*Input, error) {
 			in.Recall.Items = append(in.Recall.Items, recalled(wanted, &items[i]))
 		}
 	}
-	return []*Input{in}, nil
+	return []*Input{in}
 }
 
-func readOutcome(e *streams.Entry) ([]*Input, error) {
-	o, err := streams.Read[streams.OutcomeEntry](e)
-	if err != nil {
-		return nil, err
-	}
+func readOutcome(e *streams.Entry, o *streams.OutcomeEntry) []*Input {
 	in := head(e, &o.EntryHead)
 	in.origin(beliefs.OriginAgent)
 	in.content(o.Content, o.Features)
@@ -208,7 +167,34 @@ func readOutcome(e *streams.Entry) ([]*Input, error) {
 	if o.Grounding != nil {
 		in.Outcome.Grounding = *o.Grounding
 	}
-	return []*Input{in}, nil
+	return []*Input{in}
+}
+
+func readDecision(e *streams.Entry, d *streams.DecisionEntry) []*Input {
+	in := head(e, &d.EntryHead)
+	in.Decision = Decision{Summary: d.Summary, Beliefs: cited(d.Beliefs)}
+	return []*Input{in}
+}
+
+func readBeliefs(e *streams.Entry, b *streams.BeliefsEntry) []*Input {
+	var out []*Input
+	for i := range b.Beliefs {
+		out = append(out, audited(e, b, &b.Beliefs[i]))
+	}
+	return out
+}
+
+func readSession(e *streams.Entry, s *streams.SessionEntry) []*Input {
+	return []*Input{head(e, &s.EntryHead)}
+}
+
+func readTools(e *streams.Entry, t *streams.ToolsEntry) []*Input {
+	in := head(e, &t.EntryHead)
+	in.Tools.Server, in.Tools.digest = t.Server, streams.CatalogueDigest(t.Server, t.Instructions, t.Tools)
+	for i := range t.Tools {
+		in.Tools.Items = append(in.Tools.Items, toolInfo(&t.Tools[i]))
+	}
+	return []*Input{in}
 }
 
 // audited is a belief that is judged again. Data about the moment of writing are missing.

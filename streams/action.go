@@ -1,0 +1,145 @@
+package streams
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/intent"
+	"lazaret/pkg/text"
+)
+
+// KindAct is the kind of a proposed action, and TypeAction the type of its entries.
+const (
+	KindAct    Kind = "act"
+	TypeAction Type = "action"
+)
+
+func init() {
+	register[Action](EventKind{
+		Kind: KindAct, Type: TypeAction, Order: 7,
+		Proposal: true,
+		Required: []string{"tool"},
+		Title:    "an action",
+		Fields: "`tool`, `args` (object), `decision`, `beliefs`, `confidence` (0 to 1), `level` (L0 to L5, " +
+			"raises only), `blast_radius`, `reversibility`, `sensitivity` (of its data; cited beliefs " +
+			"raise it), `preconditions` (`[{what, digest}]`, at most 16: recorded, for whoever carries it " +
+			"out), `host_verdict`, `replaces` (id of a held proposal that this is an edit of), `after`",
+	})
+}
+
+// Action (kind act) is an action that waits for a verdict.
+type Action struct {
+	Head
+	Tool          string                `json:"tool"`
+	Args          jsontext.Value        `json:"args,omitzero"` // a JSON object
+	Decision      string                `json:"decision,omitzero"`
+	Beliefs       []string              `json:"beliefs,omitzero"`
+	Confidence    *float64              `json:"confidence,omitzero"` // the agent's confidence, 0 to 1
+	Level         *beliefs.Level        `json:"level,omitzero"`      // may raise the policy's level, never lower it
+	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
+	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
+	// Sensitivity is the sensitivity of the data that the action handles. Cited beliefs of
+	// a higher sensitivity raise it.
+	Sensitivity beliefs.Sensitivity `json:"sensitivity,omitzero"`
+	// Preconditions are conditions that, according to the proposer, must be true when the
+	// action is carried out. They are recorded. The host that carries it out checks them.
+	Preconditions []beliefs.Precondition `json:"preconditions,omitzero"`
+	Host          string                 `json:"host_verdict,omitzero"` // the host's verdict: allow, hold or deny
+	// Replaces is the id of a held proposal of the same agent, which this proposal edits.
+	// The hold is cancelled. No decision about that proposal applies to this one.
+	Replaces string `json:"replaces,omitzero"`
+	// After is the last intake sequence that was acknowledged to the host before the agent proposed
+	// this action.
+	After uint64 `json:"after,omitzero"`
+	// Catalogue is where the host took the tool from. It is the ApproveToolsArgs.Binding of an
+	// accepted catalogue, or the name of a host's own tools, such as claude-code.
+	Catalogue string `json:"catalogue,omitzero"`
+}
+
+// MaxCatalogue is the maximum length of Action.Catalogue, in bytes.
+const MaxCatalogue = 128
+
+// MaxPreconditions is the maximum number of preconditions of an action.
+const MaxPreconditions = 16
+
+// Shown summarizes what an agent was shown in a session, as far as it matters for whether the user
+// wants an action.
+type Shown struct {
+	Foreign int  `json:"foreign,omitzero"` // number of texts that came from neither the user nor the operator
+	Order   int  `json:"order,omitzero"`   // highest text.CommandScore of these texts
+	Unread  bool `json:"unread,omitzero"`  // one of these texts could not be read completely
+	// Leans is set if an address or account in the arguments came from foreign content of the
+	// project, in any session, and never from the user.
+	Leans bool `json:"leans,omitzero"`
+	// Marked is set if the arguments repeat words of a memory whose sensitivity is above internal.
+	Marked bool `json:"marked,omitzero"`
+}
+
+func (e *Action) check(a Address) error {
+	if e.Tool == "" {
+		return rejectf(CodeInvalid, "an action needs a tool")
+	}
+	if len(e.Args) > 0 && e.Args.Kind() != '{' && e.Args.Kind() != 'n' {
+		return rejectf(CodeInvalid, "args must be a JSON object")
+	}
+	if c := e.Confidence; c != nil && !(*c >= 0 && *c <= 1) {
+		return rejectf(CodeInvalid, "confidence is %v, use 0 to 1", *c)
+	}
+	if e.Host != "" {
+		if _, err := ParseVerdict(e.Host); err != nil {
+			return rejectf(CodeInvalid, "host_verdict: %v", err)
+		}
+	}
+	if err := refs("beliefs", e.Beliefs); err != nil {
+		return err
+	}
+	if len(e.Preconditions) > MaxPreconditions {
+		return rejectf(CodeInvalid, "%d preconditions, at most %d are admitted", len(e.Preconditions), MaxPreconditions)
+	}
+	for _, p := range e.Preconditions {
+		if p.What == "" {
+			return rejectf(CodeInvalid, "a precondition needs what it is about")
+		}
+		if err := names(p.What, "precondition", p.Digest, "digest of a precondition"); err != nil {
+			return err
+		}
+	}
+	if len(e.Catalogue) > MaxCatalogue {
+		return rejectf(CodeInvalid, "catalogue has %d bytes, at most %d are admitted", len(e.Catalogue), MaxCatalogue)
+	}
+	if e.Replaces != "" && !ValidID(e.Replaces) {
+		return rejectf(CodeInvalid, "replaces: %v", CheckID("id", e.Replaces))
+	}
+	return names(e.Tool, "tool", e.Decision, "decision")
+}
+
+// ActionEntry is the body of a proposed action.
+type ActionEntry struct {
+	EntryHead
+	beliefs.Action
+	Args     jsontext.Value `json:"args,omitzero"`
+	Text     string         `json:"text,omitzero"` // the strings of the arguments, one per line
+	Features text.Features  `json:"features,omitzero"`
+	Beliefs  []BeliefRef    `json:"beliefs,omitzero"` // cited by it or by its decision
+	Matched  string         `json:"matched,omitzero"` // policy entry that set the level; empty if none matched
+	Host     *Verdict       `json:"host_verdict,omitzero"`
+	Replaces string         `json:"replaces,omitzero"`  // id of a held proposal that this one edits
+	Unseen   bool           `json:"unseen,omitzero"`    // the session has a rejected observation
+	UnseenBy *Unseen        `json:"unseen_by,omitzero"` // the first rejected observation
+	Restored bool           `json:"restored,omitzero"`  // After is beyond the intake, which was restored
+	// Annotations are the catalogue's hints on the tool that raise the action's level.
+	Annotations jsontext.Value `json:"annotations,omitzero"`
+	// Intent relates the action to what the user asked for in the session. It is nil if there is no
+	// relation.
+	Intent *intent.Relation `json:"intent,omitzero"`
+	// Repeats is the id of an earlier proposal of the same call by the agent. No rule had a finding
+	// on that proposal, and the user of its session had used nearly the same words.
+	Repeats string `json:"repeats,omitzero"`
+	// Catalogue is where the host took the tool from, as the action states it. Accepted is the
+	// level that a person signed for the tool in that catalogue.
+	Catalogue string         `json:"catalogue,omitzero"`
+	Accepted  *beliefs.Level `json:"accepted,omitzero"`
+	// Shown summarizes what the session was shown before. It is nil if the user said nothing in the
+	// session.
+	Shown *Shown `json:"shown,omitzero"`
+}

@@ -1,0 +1,133 @@
+package streams
+
+import (
+	"time"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+)
+
+// KindMem is the kind of a memory write, and TypeMemory the type of its entries.
+const (
+	KindMem    Kind = "mem"
+	TypeMemory Type = "memory"
+)
+
+func init() {
+	register[Memory](EventKind{
+		Kind: KindMem, Type: TypeMemory, Order: 2,
+		Origin:   true,
+		Proposal: true,
+		Required: []string{"content"},
+		Title:    "a memory write",
+		Fields: "`content`, `key`, `category`, `channel` (write, compaction, skill, import), `derived_from` " +
+			"(ids), `source`, `sensitivity` (public, internal, confidential, secret), `home` (`{project, " +
+			"belief, origin}`, of what is shared), `valid_from`, `valid_to`, `after`",
+	})
+}
+
+// Memory (kind mem) is a write to the agent's memory, or a proposal of one.
+type Memory struct {
+	Head
+	Key         string              `json:"key,omitzero"`
+	Content     string              `json:"content"`
+	Category    string              `json:"category,omitzero"`
+	Channel     string              `json:"channel,omitzero"`      // write (default), compaction, skill, import
+	DerivedFrom []string            `json:"derived_from,omitzero"` // ids of observations or beliefs
+	Source      string              `json:"source,omitzero"`
+	Sensitivity beliefs.Sensitivity `json:"sensitivity,omitzero"`
+	ValidFrom   time.Time           `json:"valid_from,omitzero"`
+	ValidTo     time.Time           `json:"valid_to,omitzero"`
+	// Scope is where the memory applies: project, user or session. If it is empty, the
+	// memory applies to the event's user, or to the project if the event names no user.
+	Scope string `json:"scope,omitzero"`
+	// Triples are the statements of the content that the writer has extracted. Content that
+	// is a flat JSON object with a subject needs none.
+	Triples []beliefs.Triple `json:"triples,omitzero"`
+	// Home is set if the memory is shared from another project.
+	Home *beliefs.Home `json:"home,omitzero"`
+	// TTL is how long the memory may be served without a new confirmation, in seconds of
+	// ledger time. If it is zero, the policy decides.
+	TTL   int64  `json:"ttl,omitzero"`
+	After uint64 `json:"after,omitzero"` // last acknowledged intake sequence
+}
+
+func (e *Memory) check(a Address) error {
+	if e.Content == "" {
+		return rejectf(CodeInvalid, "a memory write needs content")
+	}
+	if !e.ValidTo.IsZero() && e.ValidTo.Before(e.ValidFrom) {
+		return rejectf(CodeInvalid, "valid_to lies before valid_from")
+	}
+	if err := refs("derived_from", e.DerivedFrom); err != nil {
+		return err
+	}
+	if err := checkStatement(&e.Head, e); err != nil {
+		return err
+	}
+	if err := checkHome(a, e.Home); err != nil {
+		return err
+	}
+	return names(e.Key, "key", e.Category, "category", e.Channel, "channel", e.Source, "source")
+}
+
+// checkHome checks the fields of the project that a memory is shared from. It cannot check whether
+// that project believes the memory, because projects do not see each other.
+func checkHome(a Address, h *beliefs.Home) error {
+	if h == nil {
+		return nil
+	}
+	if h.Project == a.Project {
+		return rejectf(CodeInvalid,
+			"home: %s is the project that this is written to: name what it derives from in derived_from", clip(h.Project))
+	}
+	if err := checkPrincipal(h.Project, h.Belief); err != nil {
+		return rejectf(CodeInvalid, "home: %v", err)
+	}
+	if !h.Origin.Valid() {
+		return rejectf(CodeInvalid, "home: unknown origin %q: use one of %v", clip(string(h.Origin)), beliefs.Origins())
+	}
+	return nil
+}
+
+// MemoryEntry is the body of a memory write. The new belief is a candidate and stays hidden until
+// the arbiter's verdict.
+type MemoryEntry struct {
+	EntryHead
+	Origin      beliefs.Origin `json:"origin"`             // who wrote it
+	Inherited   beliefs.Origin `json:"inherited,omitzero"` // weakest origin it derives from, when weaker
+	Via         string         `json:"via,omitzero"`       // the event that it inherits from
+	UserWord    bool           `json:"user_word,omitzero"` // verbatim from the user in this session
+	Key         string         `json:"key,omitzero"`
+	Content     string         `json:"content"`
+	Category    string         `json:"category,omitzero"`
+	Channel     string         `json:"channel,omitzero"`
+	DerivedFrom []string       `json:"derived_from,omitzero"`
+	Source      string         `json:"source,omitzero"`
+	ValidFrom   time.Time      `json:"valid_from,omitzero"`
+	ValidTo     time.Time      `json:"valid_to,omitzero"`
+	Features    text.Features  `json:"features,omitzero"`
+	Belief      BeliefRef      `json:"belief"`
+	Repeats     uint64         `json:"repeats,omitzero"`
+	FirstSeen   time.Time      `json:"first_seen,omitzero"` // identical content, any key
+	// KeyHolder is the origin of the value that this write would replace.
+	KeyHolder beliefs.Origin `json:"key_holder,omitzero"`
+	Unseen    bool           `json:"unseen,omitzero"`
+	// UnseenBy is the first rejected observation because of which the session is held.
+	UnseenBy *Unseen `json:"unseen_by,omitzero"`
+	Restored bool    `json:"restored,omitzero"`
+	// Parents are the texts that the memory derives from: first those that the write declares, then
+	// those that ingest found because they share text or carriers with it.
+	Parents []Parent         `json:"parents,omitzero"`
+	Triples []beliefs.Triple `json:"triples,omitzero"`
+	// Stale and Expires are the times after which the memory is no longer fresh and no longer
+	// served.
+	Stale   time.Time `json:"stale,omitzero"`
+	Expires time.Time `json:"expires,omitzero"`
+	// StagedFor says why the write is staged.
+	StagedFor string `json:"staged_for,omitzero"`
+	// Tombstone is the refused value that it repeats.
+	Tombstone *Tombstone `json:"tombstone,omitzero"`
+	// Point names the restore point that was taken before it.
+	Point string `json:"point,omitzero"`
+}

@@ -1,0 +1,71 @@
+package streams
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+)
+
+// KindObs is the kind of what a tool, a document or a person said, and TypeObservation the type of its entries.
+const (
+	KindObs         Kind = "obs"
+	TypeObservation Type = "observation"
+)
+
+func init() {
+	register[Observation](EventKind{
+		Kind: KindObs, Type: TypeObservation, Order: 1,
+		Origin: true,
+		Title:  "what was read",
+		Fields: "`content` or `blocks` (`[{type, text}]`, at most 256), `tool`, `call`, `args`, `source`",
+	})
+}
+
+// Observation (kind obs) is something the agent was shown.
+type Observation struct {
+	Head
+	Tool    string         `json:"tool,omitzero"`
+	Call    string         `json:"call,omitzero"`    // id of the answered tool call
+	Args    jsontext.Value `json:"args,omitzero"`    // arguments of the call
+	Content string         `json:"content,omitzero"` // shorthand for one text block
+	Blocks  []Block        `json:"blocks,omitzero"`
+	// Source is where the content came from: a URL, a path, a sender. Empty means the tool itself.
+	Source string `json:"source,omitzero"`
+}
+
+// Block is one piece of content, in the form that MCP and most model APIs use.
+type Block struct {
+	Type string `json:"type,omitzero"` // "text" if empty; other types are stored but not read
+	Text string `json:"text"`
+}
+
+// BlockEntry is one content block with its text features.
+type BlockEntry struct {
+	Type     string        `json:"type,omitzero"`
+	Text     string        `json:"text"`
+	Features text.Features `json:"features,omitzero"`
+}
+
+func (e *Observation) check(Address) error {
+	if len(e.Blocks) > MaxBlocks {
+		return rejectf(CodeInvalid, "%d blocks, at most %d are admitted in one observation", len(e.Blocks), MaxBlocks)
+	}
+	if e.Content != "" && len(e.Blocks) > 0 {
+		return rejectf(CodeInvalid, "an observation has content or blocks, not both")
+	}
+	return names(e.Tool, "tool", e.Call, "call", e.Source, "source")
+}
+
+// ObservationEntry is the body of an observation.
+type ObservationEntry struct {
+	EntryHead
+	beliefs.Observation
+	Args   jsontext.Value `json:"args,omitzero"`
+	Blocks []BlockEntry   `json:"blocks,omitzero"`
+	Claims []ClaimEntry   `json:"claims,omitzero"`
+	// UserNamed is set if the user named the source of the observation in the session.
+	UserNamed bool `json:"user_named,omitzero"`
+	// Revisions are changes of beliefs that the observation corroborates or contradicts.
+	Revisions []beliefs.Revision `json:"revisions,omitzero"`
+}

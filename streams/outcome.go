@@ -1,0 +1,63 @@
+package streams
+
+import (
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+)
+
+// KindOut is the kind of the result of an action, and TypeOutcome the type of its entries.
+const (
+	KindOut     Kind = "out"
+	TypeOutcome Type = "outcome"
+)
+
+func init() {
+	register[Outcome](EventKind{
+		Kind: KindOut, Type: TypeOutcome, Order: 8,
+		Title: "an outcome or answer",
+		Fields: "`action`, `status` (ok, error, skipped; answer), `content`, `digest` (of the action, as its " +
+			"verdict gave it), and of an answer `sources` (ids)",
+	})
+}
+
+// Outcome (kind out) is the result of an action, or the agent's answer.
+type Outcome struct {
+	Head
+	Action  string `json:"action,omitzero"` // id of the action
+	Status  string `json:"status,omitzero"` // ok, error, skipped, answer; cancelled withdraws a held proposal
+	Content string `json:"content,omitzero"`
+	// Sources are the ids of the agent's observations and recalls, or of beliefs, on which an
+	// answer is based.
+	Sources []string `json:"sources,omitzero"`
+	// Digest is the digest of the executed action, copied from its verdict by the executor. A
+	// different digest is an incident.
+	Digest string `json:"digest,omitzero"`
+}
+
+// StatusAnswer is the status of an outcome that is the agent's answer.
+const StatusAnswer = "answer"
+
+func (e *Outcome) check(Address) error {
+	if len(e.Sources) > 0 && e.Status != StatusAnswer {
+		return rejectf(CodeInvalid, "sources are for an outcome of status %q, this one's is %q", StatusAnswer,
+			clip(e.Status))
+	}
+	if err := refs("sources", e.Sources); err != nil {
+		return err
+	}
+	return names(e.Action, "action", e.Status, "status", e.Digest, "digest")
+}
+
+// OutcomeEntry is the body of an outcome.
+type OutcomeEntry struct {
+	EntryHead
+	beliefs.Outcome
+	Content  string        `json:"content,omitzero"`
+	Features text.Features `json:"features,omitzero"`
+	// Sources are the sources that an answer names. Grounding is how far they support the answer,
+	// from 0 to 1. It is nil if the answer names no source.
+	Sources   []string `json:"sources,omitzero"`
+	Grounding *float64 `json:"grounding,omitzero"`
+	Missing   []string `json:"missing,omitzero"` // sources that are unknown or were removed
+	Unread    []string `json:"unread,omitzero"`  // sources that were too large to compare completely
+}

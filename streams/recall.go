@@ -1,0 +1,180 @@
+package streams
+
+import (
+	"time"
+
+	"lazaret/pkg/beliefs"
+)
+
+// KindRecall is the kind of a retrieval from memory, and TypeRecall the type of its entries.
+const (
+	KindRecall Kind = "recall"
+	TypeRecall Type = "recall"
+)
+
+func init() {
+	register[Recall](EventKind{
+		Kind: KindRecall, Type: TypeRecall, Order: 3,
+		Proposal: true,
+		Title:    "a retrieval",
+		Fields: "`query`, `key`, `filter` (`kind` memory or content, `agent`, `session`, `origin`, " +
+			"`category`, `tool`, `source`, `since`, `until`), at least one of them, or `candidates` (see " +
+			"Recalls); `purpose` (planning), `limit` (1 to 100, default 10), `offset`, `spotlight`, " +
+			"`after`",
+	})
+}
+
+// Recall (kind recall) asks which memories may enter a context. Without candidates, they are
+// searched by query, key and filter. With candidates, the results of another store are
+// checked.
+type Recall struct {
+	Head
+	Query   string       `json:"query,omitzero"`
+	Key     string       `json:"key,omitzero"`
+	Filter  RecallFilter `json:"filter,omitzero"`
+	Purpose string       `json:"purpose,omitzero"` // extraction, planning (default), decision, explanation
+	Limit   int          `json:"limit,omitzero"`   // entries wanted, 1 to 100, default 10
+	// Offset is the byte at which each returned content begins. Use it to read the rest of a
+	// content that an earlier recall returned in part.
+	Offset int `json:"offset,omitzero"`
+	// Candidates are the contents to check. If there are any, nothing is searched.
+	Candidates []GateCandidate `json:"candidates,omitzero"`
+	// Spotlight asks to wrap untrusted contents in markers that the contents cannot forge.
+	Spotlight bool   `json:"spotlight,omitzero"`
+	After     uint64 `json:"after,omitzero"`
+}
+
+// RecallFilter narrows a recall. A belief must match every field that is set.
+type RecallFilter struct {
+	Kind     string         `json:"kind,omitzero"` // memory, or content for what was read
+	Agent    string         `json:"agent,omitzero"`
+	Session  string         `json:"session,omitzero"`
+	Origin   beliefs.Origin `json:"origin,omitzero"`
+	Category string         `json:"category,omitzero"`
+	Tool     string         `json:"tool,omitzero"`
+	Source   string         `json:"source,omitzero"`
+	// Since (inclusive) and Until (exclusive) bound the ledger time at which the belief was last
+	// confirmed.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+// GateCandidate is a result of another store that may enter a context. It names a belief's id
+// or has the content itself. Content that was never observed or remembered in this project
+// counts as external.
+type GateCandidate struct {
+	ID      string `json:"id,omitzero"`      // of a belief
+	Content string `json:"content,omitzero"` // verbatim
+	Source  string `json:"source,omitzero"`
+	// Score is the other store's score, 0 to 1. It is recorded, and does not make the content
+	// trusted.
+	Score *float64 `json:"score,omitzero"`
+}
+
+// MaxCandidates is the maximum number of candidates in one request to the gate.
+const MaxCandidates = 100
+
+// RecallItem is a belief that a recall found.
+type RecallItem struct {
+	BeliefRef
+	Content string `json:"content"`
+	// Score is how well the belief matches the query, from 0 to 1. For a recall it is the share of
+	// the best possible BM25 score. For the gate it is the other store's score. -1 means no score.
+	Score float64 `json:"score"`
+	// Reason is the policy code that makes the item context only.
+	Reason string `json:"reason,omitzero"`
+	// Partial is set if only a part of the content is served, beginning at the request's offset.
+	// Size is the size of the whole content in bytes. Digest is the digest of the whole content, if
+	// the item is a memory.
+	Partial bool   `json:"partial,omitzero"`
+	Size    int    `json:"size,omitzero"`
+	Digest  string `json:"digest,omitzero"`
+	// Unknown is set for content that was never observed or remembered in this project.
+	Unknown bool `json:"unknown,omitzero"`
+	// Effects lists what was done to Content in an answer: mask, annotate, spotlight. Content in
+	// the ledger is unchanged.
+	Effects []string `json:"effects,omitzero"`
+}
+
+// Refusal is a belief that a recall found but did not admit, with the reason.
+type Refusal struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+	Text   string `json:"text,omitzero"`
+}
+
+func (e *Recall) check(Address) error {
+	if err := checkRecall(e); err != nil {
+		return err
+	}
+	if e.Limit < 0 || e.Limit > 100 {
+		return rejectf(CodeInvalid, "limit is %d, use 1 to 100", e.Limit)
+	}
+	if e.Offset < 0 || e.Offset > 0 && len(e.Candidates) > 0 {
+		return rejectf(CodeInvalid, "offset is %d, use 0 or more, and none with candidates", e.Offset)
+	}
+	return names(e.Key, "key", e.Purpose, "purpose")
+}
+
+func checkRecall(e *Recall) error {
+	asked := e.Query != "" || e.Key != "" || e.Filter != RecallFilter{}
+	switch {
+	case len(e.Candidates) > 0 && asked:
+		return rejectf(CodeInvalid, "a recall names candidates or asks by query, key and filter, not both")
+	case len(e.Candidates) == 0 && !asked:
+		return rejectf(CodeInvalid, "a recall needs a query, a key, a filter or candidates")
+	case len(e.Candidates) > MaxCandidates:
+		return rejectf(CodeInvalid, "%d candidates, at most %d are admitted", len(e.Candidates), MaxCandidates)
+	}
+	for i, c := range e.Candidates {
+		switch {
+		case (c.ID == "") == (c.Content == ""):
+			return rejectf(CodeInvalid, "candidate %d needs an id or a content, and not both", i)
+		case c.ID != "" && !ValidID(c.ID):
+			return rejectf(CodeInvalid, "candidate %d: %v", i, CheckID("id", clip(c.ID)))
+		case c.Score != nil && !(*c.Score >= 0 && *c.Score <= 1):
+			return rejectf(CodeInvalid, "candidate %d: score is %v, use 0 to 1", i, *c.Score)
+		}
+		if err := names(c.Source, "source"); err != nil {
+			return err
+		}
+	}
+	f := &e.Filter
+	if f.Origin != "" && !f.Origin.Valid() {
+		return rejectf(CodeInvalid, "filter: unknown origin %q: use one of %v", clip(string(f.Origin)), beliefs.Origins())
+	}
+	if f.Kind != "" && f.Kind != beliefs.MemoryClaim.String() && f.Kind != beliefs.Content.String() {
+		return rejectf(CodeInvalid, "filter: kind is %q, use memory or content", clip(f.Kind))
+	}
+	return names(f.Agent, "agent", f.Session, "session", f.Category, "category", f.Tool, "tool", f.Source, "source")
+}
+
+// RecallEntry is the body of a recall: the question and the context policy's answer.
+type RecallEntry struct {
+	EntryHead
+	Query     string       `json:"query,omitzero"`
+	Key       string       `json:"key,omitzero"`
+	Filter    RecallFilter `json:"filter,omitzero"`
+	Gate      int          `json:"gate,omitzero"` // number of candidates from another store
+	Purpose   string       `json:"purpose,omitzero"`
+	Limit     int          `json:"limit"`
+	Offset    int          `json:"offset,omitzero"` // byte at which the served part of each content begins
+	Spotlight bool         `json:"spotlight,omitzero"`
+	// Privileged is set in a disclosure. All matching beliefs are admitted for inspection,
+	// including those that are blocked.
+	Privileged     bool         `json:"privileged,omitzero"`
+	Admitted       []RecallItem `json:"admitted,omitzero"`
+	ContextOnly    []RecallItem `json:"context_only,omitzero"`
+	Contradictions []RecallItem `json:"contradictions,omitzero"`
+	Refused        []Refusal    `json:"refused,omitzero"`
+	// Omitted counts, by channel, the results that are in no list because there were more
+	// than the limit. Once context_only is full, content that was only read is not judged
+	// any more and counts there.
+	Omitted map[string]int `json:"omitted,omitzero"`
+	// More is set if texts were cut or items omitted because the entry was full. A smaller limit
+	// leaves more room for each text.
+	More     bool    `json:"more,omitzero"`
+	Unseen   bool    `json:"unseen,omitzero"`
+	UnseenBy *Unseen `json:"unseen_by,omitzero"`
+	Restored bool    `json:"restored,omitzero"`
+}
