@@ -40,16 +40,10 @@ func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.Act
 // party reports whether a carrier is a recipient or a destination that the user did not
 // name. The host of an e-mail address or URL does not count apart.
 func party(c text.Carrier, all []text.Carrier, named []string) bool {
-	switch c.Kind {
-	case text.Email, text.URL, text.IP, text.IBAN, text.Card, text.Phone, text.Crypto, text.Handle:
-	case text.Host:
-		if slices.ContainsFunc(all, func(o text.Carrier) bool {
-			return o.Kind == text.Email && strings.HasSuffix(o.Value, "@"+c.Value) ||
-				o.Kind == text.URL && strings.Contains(o.Value, c.Value)
-		}) {
-			return false
-		}
-	default:
+	if !c.Kind.Traits().ReachesOut || c.Kind == text.Host && slices.ContainsFunc(all, func(o text.Carrier) bool {
+		return o.Kind == text.Email && strings.HasSuffix(o.Value, "@"+c.Value) ||
+			o.Kind == text.URL && strings.Contains(o.Value, c.Value)
+	}) {
 		return false
 	}
 	return !slices.Contains(named, string(c.Kind)+":"+c.Value)

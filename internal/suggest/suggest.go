@@ -158,7 +158,7 @@ func (t *tool) action(a *streams.ActionEntry) {
 	}
 	unnamed := false
 	for _, c := range a.Features.Carriers {
-		if !outward[c.Kind] {
+		if !c.Kind.Traits().ReachesOut {
 			continue
 		}
 		v := string(c.Kind) + ":" + c.Value
@@ -171,11 +171,6 @@ func (t *tool) action(a *streams.ActionEntry) {
 		t.unnamed++
 	}
 }
-
-// outward are the carriers that say whom or where an action reaches.
-var outward = map[text.Kind]bool{text.Email: true, text.URL: true, text.Host: true, text.IP: true, text.IBAN: true,
-	text.Card:  true,
-	text.Phone: true, text.Crypto: true, text.Handle: true}
 
 // minSeen is how often a tool has to be seen before its behaviour says something.
 const minSeen = 3

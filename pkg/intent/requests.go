@@ -326,7 +326,7 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier)
 	c := ReadCall(tool, "")
 	c.Values = ReadValues(args)
 	parties := slices.DeleteFunc(slices.Clone(carriers), func(x text.Carrier) bool {
-		return x.Kind != text.Email && x.Kind != text.IBAN && x.Kind != text.Card && x.Kind != text.Crypto
+		return !x.Kind.Traits().Party
 	})
 	if r.Other = s.other(c, r, parties); reflect.ValueOf(r).Elem().IsZero() {
 		return nil

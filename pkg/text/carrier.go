@@ -18,7 +18,6 @@ const (
 	Card    Kind = "card"    // payment card with a valid Luhn digit: first six and last four digits, and a digest
 	Phone   Kind = "phone"   // + and digits
 	Path    Kind = "path"    // file path, case kept, dots resolved
-	Crypto  Kind = "crypto"  // address of a cryptocurrency
 	HexKey  Kind = "hexkey"  // a key or digest: 32, 40, 64 or 128 hex digits in lower case
 	Secret  Kind = "secret"  // API key, JWT, private key of a known form: its first characters and a digest
 	Opaque  Kind = "opaque"  // 20 or more mixed letters and digits: an identifier, perhaps a key

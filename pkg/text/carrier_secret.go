@@ -82,23 +82,12 @@ func (sc *scanner) opaque(tok string, mask uint16) bool {
 	tok = strings.Trim(tok, ".:-+")
 	if hexes := strings.TrimPrefix(tok, "0x"); len(hexes) >= 32 && isHex(hexes) {
 		value := strings.ToLower(hexes)
-		switch n := len(hexes); {
-		case n == 40 && len(tok) == 42:
-			sc.keep(Crypto, "0x"+value)
-		case n == 32, n == 40, n == 64, n == 128:
+		switch len(hexes) {
+		case 32, 40, 64, 128:
 			sc.keep(HexKey, value)
-		default:
-			return false
+			return true
 		}
-		return true
-	}
-	if len(tok) >= 42 && len(tok) <= 62 && bech32(tok) {
-		sc.keep(Crypto, strings.ToLower(tok))
-		return true
-	}
-	if len(tok) >= 26 && len(tok) <= 35 && base58Check(tok) {
-		sc.keep(Crypto, tok)
-		return true
+		return false
 	}
 	if mask&(inUpper|inLower|inDigit) == inUpper|inLower|inDigit && mask&^(inLetters|inDigit|inDash) == 0 &&
 		len(tok) <= maxValue && scattered(tok) {
@@ -118,67 +107,6 @@ func scattered(tok string) bool {
 		}
 	}
 	return 6*changes >= len(tok)
-}
-
-const bech32Alphabet = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
-
-// bech32 verifies a segwit address (BIP 173 or BIP 350).
-func bech32(tok string) bool {
-	tok = strings.ToLower(tok)
-	sep := strings.LastIndexByte(tok, '1')
-	if sep < 1 || tok[:sep] != "bc" && tok[:sep] != "tb" && tok[:sep] != "ltc" {
-		return false
-	}
-	chk := uint32(1)
-	step := func(v byte) {
-		top := chk >> 25
-		chk = chk&0x1ffffff<<5 ^ uint32(v)
-		for i, g := range [5]uint32{0x3b6a57b2, 0x26508e6d, 0x1ea119fa, 0x3d4233dd, 0x2a1462b3} {
-			if top>>i&1 == 1 {
-				chk ^= g
-			}
-		}
-	}
-	for i := range sep {
-		step(tok[i] >> 5)
-	}
-	step(0)
-	for i := range sep {
-		step(tok[i] & 31)
-	}
-	for i := sep + 1; i < len(tok); i++ {
-		v := strings.IndexByte(bech32Alphabet, tok[i])
-		if v < 0 {
-			return false
-		}
-		step(byte(v))
-	}
-	return chk == 1 || chk == 0x2bc830a3
-}
-
-const base58Alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-
-// base58Check verifies an address of 25 bytes. Its last four bytes are the double SHA-256 of the
-// others.
-func base58Check(tok string) bool {
-	var raw [25]byte
-	for i := range len(tok) {
-		carry := strings.IndexByte(base58Alphabet, tok[i])
-		if carry < 0 {
-			return false
-		}
-		for j := len(raw) - 1; j >= 0; j-- {
-			carry += int(raw[j]) * 58
-			raw[j] = byte(carry)
-			carry >>= 8
-		}
-		if carry != 0 {
-			return false
-		}
-	}
-	sum := sha256.Sum256(raw[:21])
-	sum = sha256.Sum256(sum[:])
-	return [4]byte(sum[:4]) == [4]byte(raw[21:])
 }
 
 func shortDigest(s string) string {

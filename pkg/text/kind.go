@@ -21,24 +21,41 @@ type Traits struct {
 	Spaced bool
 	// Pushed is set if a source may repeat the value often to make it believed.
 	Pushed bool
+	// Party is set if the value names one person or one account.
+	Party bool
 }
 
-// traits has an entry for each kind with traits. To add a kind, add its entry here and its finder
-// in a carrier_*.go file.
+// traits has an entry for each kind with traits that does not register itself.
 var traits = map[Kind]Traits{
-	Email:   {Distinctive: true, ReachesOut: true, Personal: true, Pushed: true},
+	Email:   {Distinctive: true, ReachesOut: true, Personal: true, Pushed: true, Party: true},
 	URL:     {Distinctive: true, ReachesOut: true},
 	Host:    {ReachesOut: true, Pushed: true},
 	IP:      {Distinctive: true, ReachesOut: true},
-	IBAN:    {Distinctive: true, ReachesOut: true, Personal: true, Spaced: true, Pushed: true},
-	Card:    {Distinctive: true, ReachesOut: true, Personal: true, Spaced: true},
+	IBAN:    {Distinctive: true, ReachesOut: true, Personal: true, Spaced: true, Pushed: true, Party: true},
+	Card:    {Distinctive: true, ReachesOut: true, Personal: true, Spaced: true, Party: true},
 	Phone:   {Distinctive: true, ReachesOut: true, Personal: true, Spaced: true},
-	Crypto:  {Distinctive: true, ReachesOut: true, Pushed: true},
 	HexKey:  {Distinctive: true, Personal: true},
 	Secret:  {Distinctive: true, Personal: true},
 	Opaque:  {Distinctive: true},
 	Handle:  {Distinctive: true, ReachesOut: true, Pushed: true},
 	Command: {Distinctive: true, Pushed: true},
+}
+
+// finder recognises carriers of a kind in single tokens.
+type finder struct {
+	kind Kind
+	min  int // bytes of the shortest token that can be one
+	find func(token string) (value string, ok bool)
+}
+
+var finders []finder
+
+// register adds a kind of carrier that is recognised in a token, as tokens are read in
+// scanner.token: find returns the canonical value. A kind registered so is one file;
+// kinds that several tokens make up have methods of scanner.
+func register(k Kind, t Traits, shortest int, find func(token string) (value string, ok bool)) {
+	traits[k] = t
+	finders = append(finders, finder{k, shortest, find})
 }
 
 // Traits returns the traits of a kind.

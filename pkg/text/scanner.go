@@ -318,6 +318,15 @@ func (sc *scanner) token(start, end int, mask uint16) int {
 		sc.span(encSpaced, start, end)
 		return end
 	}
+	for _, f := range finders {
+		if len(tok) < f.min {
+			continue
+		}
+		if value, ok := f.find(tok); ok {
+			sc.keep(f.kind, value)
+			return end
+		}
+	}
 	if len(tok) >= minOpaque && sc.opaque(tok, mask) {
 		return end
 	}
