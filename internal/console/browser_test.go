@@ -70,7 +70,9 @@ func newBrowser(t *testing.T) *browser {
 			}
 		case *runtime.EventConsoleAPICalled:
 			if ev.Type == runtime.ConsoleAPICalledTypeError {
-				b.complain = append(b.complain, fmt.Sprint(ev.Args))
+				for _, a := range ev.Args {
+					b.complain = append(b.complain, fmt.Sprintf("%s %s", a.Value, a.Description))
+				}
 			}
 		case *runtime.EventExceptionThrown:
 			b.complain = append(b.complain, fmt.Sprint(ev.ExceptionDetails))
@@ -127,13 +129,14 @@ func eval[T any](t *testing.T, b *browser, script string) T {
 	return v
 }
 
-// open opens a path and waits until scripts have run.
+// open opens a path and waits until scripts have run and the page's work is done.
 func (b *browser) open(t *testing.T, path string) {
 	t.Helper()
 	if strings.HasPrefix(path, "/") {
 		path = b.base + path
 	}
-	b.run(t, chromedp.Navigate(path), chromedp.WaitReady(chromedp.CSS("main")))
+	b.run(t, chromedp.Navigate(path), chromedp.WaitReady(chromedp.CSS("main")),
+		chromedp.WaitNotPresent(chromedp.CSS("#running")))
 }
 
 // axe returns what axe-core finds wrong with the page.

@@ -73,6 +73,7 @@ type Console struct {
 	pol     policyNow
 	set     rulesNow
 	judging chan struct{} // held while rule sets are compared
+	tasks   tasks
 	journal *journal
 	feeds   chan struct{}
 
@@ -269,8 +270,9 @@ func badRequest(format string, args ...any) error {
 func (c *Console) serve(w http.ResponseWriter, r *http.Request, h handler) {
 	u := c.user(r)
 	if u == nil {
-		if r.Header.Get("HX-Request") != "" {
+		if r.Header.Get("HX-Request") != "" { // a page that is open leaves, without an error on its console
 			w.Header().Set("HX-Redirect", "/login")
+			return
 		}
 		c.fail(w, r, http.StatusUnauthorized, "Sign in",
 			"Open the login link that the terminal printed, or make a new one: lazaret console login NAME.")
@@ -288,6 +290,9 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, h handler) {
 		c.cfg.Log.Warn("a page cannot be made", "path", r.URL.Path, "err", err)
 		c.fail(w, r, http.StatusServiceUnavailable, "The pipeline does not answer", err.Error())
 	default:
+		if p.Again {
+			w.Header().Set("Refresh", "1")
+		}
 		c.render(w, http.StatusOK, name, p)
 	}
 }
@@ -368,13 +373,21 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		shown = version
-		if c.user(r) == nil || !send("event: "+name+"\ndata: \n\n") {
+		pause := quiet
+		over := c.user(r) == nil
+		if over { // the page asks for its content, hears that the session is over, and leaves
+			name, pause = "change", beat
+		}
+		if !send("event: " + name + "\ndata: \n\n") {
 			return
 		}
 		select {
 		case <-r.Context().Done():
 			return
-		case <-time.After(quiet):
+		case <-time.After(pause):
+		}
+		if over {
+			return
 		}
 	}
 }

@@ -128,6 +128,16 @@ func visitor(t *testing.T, u User) *http.Client {
 	return c
 }
 
+// outcome gets a page until its work is done.
+func outcome(t *testing.T, c *http.Client, url string) (code int, body string) {
+	t.Helper()
+	await(t, "the outcome of "+url, func() bool {
+		code, body = get(t, c, url)
+		return !strings.Contains(body, `id="running"`)
+	})
+	return code, body
+}
+
 func get(t *testing.T, c *http.Client, url string) (int, string) {
 	t.Helper()
 	if strings.HasPrefix(url, "/") {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -34,6 +35,7 @@ type draftView struct {
 	Exception, Test string
 	Passed          bool
 	Failures        []string
+	Running         *task  // that runs the test
 	Why             string // there is no test
 	WhatIf          string // the page that judges the session with the exception
 }
@@ -98,7 +100,16 @@ func (c *Console) draftPage(r *http.Request, p *page) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "draft", v.try(r.Context(), bundle, known.Pack)
+	exception, test := v.Exception, v.Test
+	failures, running, err := perform(c, r, p, func(ctx context.Context, t *task) ([]string, error) {
+		t.say("The test runs.")
+		return try(ctx, bundle, known.Pack, exception, test)
+	})
+	if errors.Is(err, errTooLong) {
+		failures, err = []string{"The test takes too long here: run lazaret rules test."}, nil
+	}
+	v.Failures, v.Running, v.Passed = failures, running, err == nil && running == nil && len(failures) == 0
+	return "draft", err
 }
 
 func asYAML(v any) (string, error) {
@@ -106,35 +117,36 @@ func asYAML(v any) (string, error) {
 	return string(b), err
 }
 
-// try runs the drafted test on the rule set in force with the drafted exception.
-func (v *draftView) try(ctx context.Context, bundle []byte, pack string) error {
+// try runs a drafted test on a rule set with a drafted exception, and returns why it fails.
+func try(ctx context.Context, bundle []byte, pack, exception, test string) (failures []string, err error) {
 	src, err := rules.Open(bundle)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	files, err := addExceptions(src, v.Exception)
+	files, err := addExceptions(src, exception)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	name := pack + "/drafted.test.yaml"
-	files[name] = v.Test
+	files[name] = test
 	b, err := rules.PackFiles(files)
 	if err == nil {
 		src, err = rules.Open(b)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rep, err := ruletest.RunWith(ctx, src, ruletest.Options{Run: regexp.MustCompile("^" + regexp.QuoteMeta(name))})
 	if err != nil {
-		v.Failures = append(v.Failures, err.Error())
-		return ctx.Err()
+		return []string{err.Error()}, ctx.Err()
 	}
-	v.Passed = rep.Failed == 0 && rep.Passed == 1
 	for _, f := range rep.Failures {
-		v.Failures = append(v.Failures, f.Text)
+		failures = append(failures, f.Text)
 	}
-	return nil
+	if len(failures) == 0 && rep.Passed != 1 {
+		failures = append(failures, "the test did not run")
+	}
+	return failures, nil
 }
 
 // given are the events of a session up to the one at a position, as a test states them.

@@ -12,15 +12,15 @@ import (
 
 	"lazaret/internal/backtest"
 	"lazaret/pkg/position"
+	"lazaret/pkg/rules"
 	"lazaret/streams"
 )
 
 // Bounds of a comparison of rule sets.
 const (
-	maxJudged  = 20_000          // events
-	maxFlips   = 100             // that a page lists, of each kind of change
-	judgeTime  = 8 * time.Second // for reading and judging
-	leadOfView = 24 * time.Hour  // before a session, whose events build up signals
+	maxJudged  = 20_000         // events
+	maxFlips   = 100            // that a page lists, of each kind of change
+	leadOfView = 24 * time.Hour // before a session, whose events build up signals
 )
 
 // judged is a comparison of the rule set in force with another one.
@@ -36,6 +36,7 @@ type judged struct {
 	Kinds            []kindCount
 	Cut              bool   // more events were there than are judged
 	Why              string // it was not judged
+	Running          *task  // that judges
 }
 
 type flipRow struct {
@@ -46,46 +47,80 @@ type flipRow struct {
 // errFull ends the reading of a history.
 var errFull = errors.New("enough events were read")
 
-// judge compares the rule set in force with another one on the events of v's project. Only flips
-// for which in returns true are listed.
-func (c *Console) judge(ctx context.Context, p *page, v *judged, since, until time.Time,
-	in func(f *backtest.Flip) bool) error {
-	select {
-	case c.judging <- struct{}{}:
-		defer func() { <-c.judging }()
-	default:
-		return &failure{http.StatusServiceUnavailable, "Busy", "Another comparison runs already: try again in a moment."}
-	}
-	set, bundle, err := c.rules(ctx)
-	if err != nil {
+// judge compares the rule set in force with another one on the events of v's project, beside the request if
+// that takes long. Only flips for which in returns true are listed.
+func (c *Console) judge(r *http.Request, p *page, v *judged, since, until time.Time, in func(f *backtest.Flip) bool) error {
+	project, with, rule, draft := v.Project, v.With, v.Rule, v.Draft
+	done, running, err := perform(c, r, p, func(ctx context.Context, t *task) (*judgement, error) {
+		t.say("Another comparison runs first.")
+		select {
+		case c.judging <- struct{}{}:
+			defer func() { <-c.judging }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		t.say("The rule sets are compiled.")
+		set, bundle, err := c.rules(ctx)
+		if err != nil {
+			return nil, err
+		}
+		other, err := c.other(set, bundle, with, rule, draft)
+		if err != nil {
+			return nil, err
+		}
+		return c.compareRules(ctx, t, set, other, project, since, until)
+	})
+	switch v.Running = running; {
+	case errors.Is(err, errTooLong):
+		v.Why = "The comparison takes too long here: run lazaret rules backtest."
+		return nil
+	case err != nil || running != nil:
 		return err
 	}
-	other, err := c.other(set, bundle, v.With, v.Rule, v.Draft)
-	if err != nil {
-		return err
-	}
-	h := backtest.NewHistory()
-	err = backtest.Ledger(ctx, c.cfg.Conn, backtest.Span{Since: since, Project: v.Project}, func(e *streams.Entry) error {
+	v.Report, v.Cut = done.Report, done.cut
+	v.list(p, in)
+	return nil
+}
+
+// judgement is the outcome of a comparison.
+type judgement struct {
+	*backtest.Report
+	cut bool // more events were there
+}
+
+// compareRules judges the events of a project by two rule sets.
+func (c *Console) compareRules(ctx context.Context, t *task, set, other *rules.Set, project string,
+	since, until time.Time) (*judgement, error) {
+	j, h := new(judgement), backtest.NewHistory()
+	err := backtest.Ledger(ctx, c.cfg.Conn, backtest.Span{Since: since, Project: project}, func(e *streams.Entry) error {
 		if !until.IsZero() && e.Time.After(until) {
 			return errFull
 		}
 		if h.Entries == maxJudged {
-			v.Cut = true
+			j.cut = true
 			return errFull
+		}
+		if h.Entries%100 == 0 {
+			t.say(many(h.Entries, "event") + " of at most " + grouped(maxJudged) + " are read.")
 		}
 		return h.Add(e)
 	})
 	if err != nil && !errors.Is(err, errFull) {
-		return err
+		return nil, err
 	}
-	rep, err := backtest.Run(ctx, set, other, h, backtest.Options{Full: true, Samples: maxJudged, Workers: 1})
+	t.say(many(h.Entries, "event") + " are judged by both rule sets.")
+	j.Report, err = backtest.Run(ctx, set, other, h, backtest.Options{Full: true, Samples: maxJudged, Workers: 1})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.set.measured(rep)
-	v.Report = rep
+	c.set.measured(j.Report)
+	return j, nil
+}
+
+// list fills in the flips of the report that the user may see.
+func (v *judged) list(p *page, in func(f *backtest.Flip) bool) {
 	count := make(map[backtest.Change]int)
-	for _, f := range rep.Samples {
+	for _, f := range v.Report.Samples {
 		if !in(&f) {
 			continue
 		}
@@ -93,7 +128,7 @@ func (c *Console) judge(ctx context.Context, p *page, v *judged, since, until ti
 			continue
 		}
 		f.Message, f.Content = p.Say(v.Project, f.Message, f.Position), p.Say(v.Project, f.Content, f.Position)
-		v.Flips = append(v.Flips, flipRow{f, c.index.sessionOf(f.Position)})
+		v.Flips = append(v.Flips, flipRow{f, p.c.index.sessionOf(f.Position)})
 	}
 	slices.SortFunc(v.Flips, func(a, b flipRow) int { return position.Compare(a.Position, b.Position) })
 	for _, k := range []backtest.Change{backtest.NewlyHeld, backtest.Tightened, backtest.Loosened, backtest.NoLongerHeld,
@@ -102,18 +137,6 @@ func (c *Console) judge(ctx context.Context, p *page, v *judged, since, until ti
 			v.Kinds = append(v.Kinds, kindCount{strings.ReplaceAll(string(k), "_", " "), count[k]})
 		}
 	}
-	return nil
-}
-
-// judgeFor runs f within the time for a comparison, and keeps why it failed for the page.
-func (v *judged) judgeFor(ctx context.Context, f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, judgeTime)
-	defer cancel()
-	err := f(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		v.Why, err = "The comparison takes too long here: run lazaret rules backtest.", nil
-	}
-	return err
 }
 
 // ask reads from the address what is compared.
@@ -150,9 +173,7 @@ func (c *Console) backtestPage(r *http.Request, p *page) (string, error) {
 		return "", notFound("There is no project %s.", v.Project)
 	}
 	v.With = cmp.Or(v.With, withSame)
-	return "backtest", v.judgeFor(r.Context(), func(ctx context.Context) error {
-		return c.judge(ctx, p, v, since, time.Time{}, func(*backtest.Flip) bool { return true })
-	})
+	return "backtest", c.judge(r, p, v, since, time.Time{}, func(*backtest.Flip) bool { return true })
 }
 
 // whatIfPage judges the events of a session again, by another rule set. Events of the project from
@@ -172,9 +193,8 @@ func (c *Console) whatIfPage(r *http.Request, p *page) (string, error) {
 	for _, at := range s.positions {
 		of[at] = true
 	}
-	return "backtest", v.judgeFor(r.Context(), func(ctx context.Context) error {
-		return c.judge(ctx, p, v, s.First.Add(-leadOfView), s.Last, func(f *backtest.Flip) bool { return of[f.Position] })
-	})
+	return "backtest", c.judge(r, p, v, s.First.Add(-leadOfView), s.Last,
+		func(f *backtest.Flip) bool { return of[f.Position] })
 }
 
 // Choices are the rule sets to compare with.

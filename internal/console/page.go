@@ -105,6 +105,7 @@ type page struct {
 	Title    string
 	Nav      string // the entry of the navigation that it belongs to
 	Live     bool   // it is fetched again when something changes
+	Again    bool   // it is fetched again in a second: its work goes on
 	User     *User
 	Open     int    // open holds
 	Indexing bool   // the ledger is not read to its end yet

@@ -102,7 +102,7 @@ func TestRulesShowWhatTheyDidAndLeadToTheirAlerts(t *testing.T) {
 	for path, want := range map[string]int{"/backtest?with=nonsense&project=" + project: 400, "/rules?sort=x": 400,
 		"/backtest?with=without&rule=nope&project=" + project: 400, "/backtest?with=draft&draft=%3A&project=" + project: 400,
 		"/rules/nope": 404, "/whatif/" + project + "/nope": 404} {
-		if code, _ := get(t, c, path); code != want {
+		if code, _ := outcome(t, c, path); code != want {
 			t.Errorf("%s: %d", path, code)
 		}
 	}
@@ -122,7 +122,7 @@ func TestADraftedExceptionIsJudgedBesideThoseInForce(t *testing.T) {
 	draft := "exceptions:\n- id: letters\n  rules: [action-from-instruction]\n  when: action.tool == \"GmailSendEmail\"\n" +
 		"  owner: olga\n  reason: agreed\n  expires: \"2999-01-01\"\n"
 	c := visitor(t, viewer)
-	_, body := get(t, c, "/whatif/"+project+"/s1?with=draft&draft="+url.QueryEscape(draft))
+	_, body := outcome(t, c, "/whatif/"+project+"/s1?with=draft&draft="+url.QueryEscape(draft))
 	if !strings.Contains(body, "other alert") && !strings.Contains(body, "no longer held") {
 		t.Errorf("%s", body)
 	}

@@ -1,0 +1,128 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Bounds of work that takes longer than a page.
+const (
+	maxTasks = 16
+	taskTime = 30 * time.Second       // for the work
+	taskWait = 100 * time.Millisecond // a page waits so long for its work before it shows the progress
+	taskKept = time.Minute            // an outcome that nobody fetches
+)
+
+// task is work beside the requests that ask for it.
+type task struct {
+	Began time.Time
+
+	done chan struct{} // closed once out and err are set
+	out  any
+	err  error
+
+	mu    sync.Mutex
+	doing string // guarded by mu
+}
+
+// say notes how far the work is.
+func (t *task) say(s string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.doing = s
+}
+
+// Doing is how far the work is.
+func (t *task) Doing() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.doing
+}
+
+func (t *task) ended() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// tasks are the works of a console, by the session that asked and the address that it asked for.
+type tasks struct {
+	mu sync.Mutex
+	by map[[2]string]*task // guarded by mu
+}
+
+// find returns the task of a session and an address, and begins it if there is none.
+func (l *tasks) find(key [2]string, begin func(t *task)) (*task, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.by[key]; t != nil {
+		return t, nil
+	}
+	for k, t := range l.by {
+		if t.ended() && time.Since(t.Began) > taskTime+taskKept {
+			delete(l.by, k)
+		}
+	}
+	if len(l.by) >= maxTasks {
+		return nil, &failure{http.StatusServiceUnavailable, "Busy", "Too much is computed already: try again in a moment."}
+	}
+	if l.by == nil {
+		l.by = make(map[[2]string]*task)
+	}
+	t := &task{Began: time.Now(), done: make(chan struct{}), doing: "It begins."}
+	l.by[key] = t
+	begin(t)
+	return t, nil
+}
+
+func (l *tasks) drop(key [2]string, t *task) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.by[key] == t {
+		delete(l.by, key)
+	}
+}
+
+// perform returns the outcome of the work that a request asks for. If the work takes long, it goes on after
+// the request: running is its task, the page comes again, and the request that finds the outcome takes it.
+// The work must not use the request's page.
+func perform[T any](c *Console, r *http.Request, p *page, f func(ctx context.Context, t *task) (T, error)) (out T,
+	running *task, err error) {
+	key := [2]string{p.login, r.URL.RequestURI()}
+	t, err := c.tasks.find(key, func(t *task) {
+		c.wg.Go(func() {
+			defer close(t.done)
+			ctx, cancel := context.WithTimeout(c.ctx, taskTime)
+			defer cancel()
+			t.out, t.err = f(ctx, t)
+		})
+	})
+	if err != nil {
+		return out, nil, err
+	}
+	late := time.NewTimer(taskWait)
+	defer late.Stop()
+	select {
+	case <-t.done:
+	case <-late.C:
+		p.Again = true
+		return out, t, nil
+	case <-r.Context().Done():
+		return out, nil, r.Context().Err()
+	}
+	c.tasks.drop(key, t)
+	if errors.Is(t.err, context.DeadlineExceeded) && c.ctx.Err() == nil {
+		return out, nil, errTooLong
+	}
+	out, _ = t.out.(T)
+	return out, nil, t.err
+}
+
+// errTooLong says that a work did not end in its time.
+var errTooLong = errors.New("it takes too long here")
