@@ -66,6 +66,8 @@ type ObservationEntry struct {
 	Claims []ClaimEntry   `json:"claims,omitzero"`
 	// UserNamed is set if the user named the source of the observation in the session.
 	UserNamed bool `json:"user_named,omitzero"`
+	// Handed says that they leave it to that source what is to be done.
+	Handed bool `json:"handed,omitzero"`
 	// Revisions are changes of beliefs that the observation corroborates or contradicts.
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 }

@@ -29,13 +29,53 @@ func (f *Fold) userSaid(st *stage.State, project, agent, session string) (*inten
 	if err != nil {
 		return nil, err
 	}
-	said.Words = make([]uint32, len(v)/4)
-	for i := range said.Words {
-		said.Words[i] = binary.BigEndian.Uint32(v[4*i:])
+	said.Words = readWords(v)
+	if v, _, err = st.Get(requestsKey(project, agent, session)); err != nil {
+		return nil, err
 	}
-	v, _, err = st.Get(requestsKey(project, agent, session))
 	said.Requests = intent.ReadRequests(v)
+	v, _, err = st.Get(sourcesKey(project, agent, session))
+	said.Sources = readWords(v)
 	return said, err
+}
+
+func readWords(b []byte) []uint32 {
+	words := make([]uint32, len(b)/4)
+	for i := range words {
+		words[i] = binary.BigEndian.Uint32(b[4*i:])
+	}
+	return words
+}
+
+func wordBytes(words []uint32) []byte {
+	var b []byte
+	for _, h := range words {
+		b = binary.BigEndian.AppendUint32(b, h)
+	}
+	return b
+}
+
+// sourcesKey leads to what stands in the sources that the user named.
+func sourcesKey(project, agent, session string) []byte {
+	return stage.Key(keyIntent, project, agent, session, "", "sources")
+}
+
+// noteSource notes what stands in a source that the user named.
+func (f *Fold) noteSource(st *stage.State, project string, e *streams.ObservationEntry) error {
+	if !e.UserNamed || e.Session == "" {
+		return nil
+	}
+	said, err := f.userSaid(st, project, e.Agent, e.Session)
+	if err != nil {
+		return err
+	}
+	for _, b := range e.Blocks {
+		said.Read(cut(b.Text, maxSaidText), b.Features.Carriers, e.Handed)
+	}
+	if len(said.Sources) == 0 {
+		return nil
+	}
+	return st.Set(sourcesKey(project, e.Agent, e.Session), wordBytes(said.Sources))
 }
 
 func requestsKey(project, agent, session string) []byte {
@@ -60,11 +100,7 @@ func (f *Fold) noteIntent(st *stage.State, project string, e *streams.Observatio
 			said.Add(cut(b.Text, maxSaidText))
 		}
 	}
-	var v []byte
-	for _, h := range said.Words {
-		v = binary.BigEndian.AppendUint32(v, h)
-	}
-	if err := st.Set(stage.Key(keyIntent, project, e.Agent, e.Session, ""), v); err != nil {
+	if err := st.Set(stage.Key(keyIntent, project, e.Agent, e.Session, ""), wordBytes(said.Words)); err != nil {
 		return err
 	}
 	return st.Set(requestsKey(project, e.Agent, e.Session), said.AppendRequests(nil))
@@ -98,6 +134,9 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 		}
 	}
 	key := stage.Key(keyIntent, project, e.Agent, e.Session, e.Tool)
+	if said.HandsOver("", args) {
+		return st.Set(key, []byte{2})
+	}
 	if said.Named("", args) {
 		return st.Set(key, []byte{1})
 	}
@@ -157,20 +196,24 @@ func (f *Fold) lookedUp(st *stage.State, project string, v *streams.VerdictEntry
 	return st.Put(key, slices.Delete(waiting, i, i+1))
 }
 
-// userNamed reports whether the user named the source of an observation.
-func (f *Fold) userNamed(st *stage.State, a streams.Address, session string, o *streams.Observation) (bool, error) {
+// userNamed reports whether the user named the source of an observation, and whether they left
+// it to that source what is to be done.
+func (f *Fold) userNamed(st *stage.State, a streams.Address, session string, o *streams.Observation) (named, handed bool,
+	err error) {
 	said, err := f.userSaid(st, a.Project, a.Agent, session)
 	if err != nil || len(said.Words) == 0 {
-		return false, err
+		return false, false, err
 	}
-	if said.Named(o.Source, arguments(o.Args)) {
-		return true, nil
+	args := arguments(o.Args)
+	if said.HandsOver(o.Source, args) {
+		return true, true, nil
 	}
+	named = said.Named(o.Source, args)
 	if o.Tool == "" {
-		return false, nil
+		return named, false, nil
 	}
-	_, ok, err := st.Get(stage.Key(keyIntent, a.Project, a.Agent, session, o.Tool))
-	return ok, err
+	v, ok, err := st.Get(stage.Key(keyIntent, a.Project, a.Agent, session, o.Tool))
+	return named || ok, ok && v[0] == 2, err
 }
 
 // arguments returns the arguments of a call. There are none if they are not an object.

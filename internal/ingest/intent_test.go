@@ -106,3 +106,38 @@ func TestOnlyALookupThatWasCarriedOutAnswersARequest(t *testing.T) {
 		t.Errorf("an approved lookup does not count: %s", at)
 	}
 }
+
+// The entries of a source and of a call carry what the user left to that source. It ends with the
+// session, and is not there for a source that the user did not name.
+func TestPromiseAStepOfASourceCarriesThatTheUserLeftItToIt(t *testing.T) {
+	h := intentOf{newHouse(t, offline(t)), "s1"}
+	const steps = "1. Create a reminder: Hire the van\n2. Ask for a quote: Kit Marlow <kit@movers.example>\n"
+	h.observe(beliefs.OriginUser, "u1", "", "Please do what moving-day.md says, and tell the movers who are listed there.")
+	h.act("a1", "read_file", `{"path":"other.md"}`)
+	if e := h.observe(beliefs.OriginTool, "o1", "read_file", steps); e.UserNamed || e.Handed {
+		t.Errorf("the user did not name the other file: %+v", e)
+	}
+	remind := func(id string) (handed bool) {
+		e := h.act(id, "create_reminder", `{"title":"Hire the van"}`)
+		return e.Intent != nil && e.Intent.Handed
+	}
+	if remind("a2") {
+		t.Error("the step of a file that the user did not name is handed over")
+	}
+	h.act("a3", "read_file", `{"path":"moving-day.md"}`)
+	if e := h.observe(beliefs.OriginTool, "o2", "read_file", steps); !e.UserNamed || !e.Handed {
+		t.Errorf("the user left it to the file: %+v", e)
+	}
+	if !remind("a4") {
+		t.Error("a step of the file is not handed over")
+	}
+	e := h.act("a5", "send_email", `{"to":"kit@movers.example"}`)
+	if e.Intent == nil || !e.Intent.Deed || !slices.Contains(e.Intent.Listed, "email:kit@movers.example") {
+		t.Errorf("%+v", e.Intent)
+	}
+	h.say(streams.KindSession, "", &streams.Session{Head: h.head("x1"), Phase: "end"})
+	h.observe(beliefs.OriginUser, "u2", "", "Please do what moving-day.md says.")
+	if remind("a6") {
+		t.Error("a step of another session's file is handed over")
+	}
+}

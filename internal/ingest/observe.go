@@ -28,7 +28,7 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 		Call: o.Call, Source: o.Source}, Args: o.Args}
 	if a.Origin.External() {
 		var err error
-		if e.UserNamed, err = f.userNamed(st, a, head.Session, o); err != nil {
+		if e.UserNamed, e.Handed, err = f.userNamed(st, a, head.Session, o); err != nil {
 			return nil, err
 		}
 	}
@@ -139,6 +139,9 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 		return err
 	}
 	if err := f.noteIntent(st, project, e); err != nil {
+		return err
+	}
+	if err := f.noteSource(st, project, e); err != nil {
 		return err
 	}
 	if err := f.hear(st, project, e); err != nil {

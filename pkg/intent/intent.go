@@ -44,6 +44,16 @@ type Relation struct {
 	// Other is the path of an argument that names a single thing, where the user asked
 	// for such an act, and each time for another thing.
 	Other string `json:"other,omitzero"`
+	// Deed says that the user's words ask for what the tool does, by whatever medium and with
+	// whatever thing: a letter is sent to those whom the user wants told.
+	Deed bool `json:"deed,omitzero"`
+	// Listed are the carriers that stand in a field of a source that the user named, as
+	// kind:value.
+	Listed []string `json:"listed,omitzero"`
+	// Handed says that the user left it to a source what is to be done, and that it holds a
+	// value of the call. It is never set for payments, rights, deletions, locks, commands and
+	// approvals, and for receivers who stand only in a sentence of the source.
+	Handed bool `json:"handed,omitzero"`
 }
 
 // also are further acts of words that people use for several.
@@ -114,14 +124,20 @@ func appendDeeds(hs []uint32, fields []string) []uint32 {
 	for i, field := range fields {
 		w := strings.TrimRight(field, ".,;:!?)\"'")
 		w = strings.TrimLeft(w, "(\"'")
-		if deed := deeds[Stem(w)]; deed != "" && (!nouns[prev] || light[prev2]) {
-			next := ""
-			if i+1 < len(fields) {
-				next = strings.TrimRight(fields[i+1], ".,;:!?")
+		if !nouns[prev] || light[prev2] {
+			self := forUser(fields[i+1:])
+			stem := Stem(w)
+			for _, deed := range append(slices.Clip(means[stem]), deeds[stem]) {
+				if deed != "" && !(self && toSomebody[deed]) {
+					hs = append(hs, Hash(deed))
+				}
 			}
-			if act := acts[Stem(w)]; !receivers[next] || act != "act:send" && act != "act:grant" {
-				hs = append(hs, Hash(deed))
+			for _, deed := range vague[stem] {
+				if !(self && toSomebody[deed]) {
+					hs = append(hs, vaguely(deed))
+				}
 			}
+			hs = appendPhrases(hs, fields, i)
 		}
 		prev, prev2 = w, prev
 		if w == "" || strings.ContainsAny(field[len(field)-1:], ".;:!?") {
@@ -130,6 +146,20 @@ func appendDeeds(hs []uint32, fields []string) []uint32 {
 	}
 	return hs
 }
+
+// forUser reports whether words begin with the user as the one who is told or given something.
+func forUser(fields []string) bool {
+	next := func(i int) string {
+		if i >= len(fields) {
+			return ""
+		}
+		return strings.TrimRight(fields[i], ".,;:!?")
+	}
+	return receivers[next(0)] || (next(0) == "to" || next(0) == "back") && receivers[next(1)]
+}
+
+// toSomebody are deeds that are done to somebody. Done to the user, they change nothing.
+var toSomebody = map[string]bool{deeds["send"]: true, deeds["post"]: true, deeds["grant"]: true, deeds["invite"]: true}
 
 // Relate compares a call with the user's words. args are the arguments, and
 // carriers those of their text.
@@ -152,13 +182,14 @@ func Relate(words []uint32, tool string, args map[string]any, carriers []text.Ca
 			r.Carriers = append(r.Carriers, v)
 		}
 	}
-	named := c.topical(words) || r.Values != nil || r.Carriers != nil || Count(words, c.Deeds) > 0
+	r.Deed = c.deed(words)
+	named := c.topical(words) || r.Values != nil || r.Carriers != nil || r.Deed
 	if !named && c.changes() && understood(words) {
 		if i := slices.IndexFunc(c.Values, func(v Value) bool { return v.distinctive() }); i >= 0 {
 			r.Strange = cmp.Or(c.Values[i].Path, ".")
 		}
 	}
-	if !r.Asked && r.Closeness == 0 && r.Values == nil && r.Carriers == nil && r.Strange == "" {
+	if !r.Asked && !r.Deed && r.Closeness == 0 && r.Values == nil && r.Carriers == nil && r.Strange == "" {
 		return nil
 	}
 	return r
@@ -203,6 +234,11 @@ func (c *Call) asked(words []uint32, value bool) bool {
 		return act && value
 	}
 	return act && 2*things >= len(c.Things)
+}
+
+// deed reports whether words ask for a deed of the call, or may do so and name a thing of its name.
+func (c *Call) deed(words []uint32) bool {
+	return Count(words, c.Deeds) > 0 || Count(words, c.Vague) > 0 && Count(words, c.Things) > 0
 }
 
 // given is the word for an address that the user wrote in full, by what stands before the @.

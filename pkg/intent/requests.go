@@ -3,6 +3,7 @@ package intent
 import (
 	"cmp"
 	"encoding/binary"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ type Ask struct {
 type Said struct {
 	Words    []uint32
 	Requests []Ask
+	Sources  []uint32 // of the sources that the user named, see Read
 }
 
 // Add adds words of the user.
@@ -56,30 +58,68 @@ var (
 
 // requests cuts a text into requests.
 func requests(said string) (out []Ask) {
+	before := 0   // the first request of the sentence before
+	open := false // that sentence leaves the steps to a source which it does not name
 	for line := range strings.Lines(said) {
-		var part []string
-		flush := func() {
-			if r := request(part); r != nil {
-				out = append(out, *r)
+		for words := range sentences(strings.Fields(line)) {
+			from := len(out)
+			out = appendRequests(out, words)
+			var low []string
+			for _, w := range words {
+				low = append(low, text.Normalize(w))
 			}
-			part = nil
+			over := handsOver(low)
+			named := slices.ContainsFunc(out[from:], func(q Ask) bool { return len(q.Named) > 0 })
+			if over || open && pronouns[bare(low[0])] {
+				first := from
+				if !named {
+					first = before
+				}
+				for i := first; i < len(out); i++ {
+					out[i].Words = Distinct(append(out[i].Words, handed))
+				}
+			}
+			before, open = from, over && !named
 		}
-		prev := ""
-		for _, raw := range strings.Fields(line) {
-			w := text.Normalize(raw)
-			if deeds[Stem(bare(w))] != "" && (joins[prev] || strings.HasSuffix(prev, ",")) {
-				flush()
-			}
-			part = append(part, raw)
-			if end := strings.TrimRight(raw, "\"')"); end != "" && strings.ContainsAny(end[len(end)-1:], ".;!?") {
-				flush()
-				prev = ""
-				continue
-			}
-			prev = w
-		}
-		flush()
 	}
+	return out
+}
+
+// sentences yields the sentences of a line.
+func sentences(words []string) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		from := 0
+		for i, raw := range words {
+			end := strings.TrimRight(raw, "\"')")
+			if i+1 == len(words) || end != "" && strings.ContainsAny(end[len(end)-1:], ".;!?") {
+				if !yield(words[from : i+1]) {
+					return
+				}
+				from = i + 1
+			}
+		}
+	}
+}
+
+// appendRequests adds the requests of a sentence.
+func appendRequests(out []Ask, words []string) []Ask {
+	var part []string
+	flush := func() {
+		if r := request(part); r != nil {
+			out = append(out, *r)
+		}
+		part = nil
+	}
+	prev := ""
+	for _, raw := range words {
+		w := text.Normalize(raw)
+		if v := Stem(bare(w)); (deeds[v] != "" || means[v] != nil) && (joins[prev] || strings.HasSuffix(prev, ",")) {
+			flush()
+		}
+		part = append(part, raw)
+		prev = w
+	}
+	flush()
 	return out
 }
 
@@ -131,6 +171,9 @@ func request(raw []string) *Ask {
 	if len(r.Words) == 0 {
 		return nil
 	}
+	if toName(raw, fields) && !slices.ContainsFunc(fields, func(w string) bool { return further[bare(w)] }) {
+		r.Words = Distinct(append(r.Words, namedReceiver))
+	}
 	if receiver && !others {
 		r.Words = Distinct(append(r.Words, onlyReceiver))
 	}
@@ -142,6 +185,25 @@ func request(raw []string) *Ask {
 // onlyReceiver stands among the words of a request that gives the address of its receiver and
 // speaks of no other one.
 var onlyReceiver = Hash("\x00receiver")
+
+// namedReceiver stands among the words of a request that names its receiver: "send Lena the plan".
+var namedReceiver = Hash("\x00named receiver")
+
+// further are words for receivers besides one that a request names.
+var further = set("everyone everybody others other all each every both cc rest whoever them")
+
+// toName reports whether a name or an address follows a verb of sending, or "to".
+func toName(raw, fields []string) bool {
+	for i := range len(raw) - 1 {
+		w := bare(fields[i])
+		send := w == "to" || acts[Stem(w)] == "act:send" || slices.Contains(means[Stem(w)], deeds["send"])
+		next := bare(raw[i+1])
+		if send && (strings.Contains(next, "@") || proper(next) && !strings.ContainsAny(next, "/_.0123456789")) {
+			return true
+		}
+	}
+	return false
+}
 
 // names reports whether a word of the user names a single thing.
 func names(raw, fields []string, i int) bool {
@@ -188,7 +250,7 @@ func names(raw, fields []string, i int) bool {
 }
 
 // ends reports whether a phrase ends with a word.
-func ends(w string) bool { return strings.ContainsAny(w[len(w)-1:], ".,;:!?)") }
+func ends(w string) bool { return w != "" && strings.ContainsAny(w[len(w)-1:], ".,;:!?)") }
 
 // proper reports whether a word is written like a part of a name.
 func proper(w string) bool {
@@ -203,6 +265,9 @@ func proper(w string) bool {
 // guarded are deeds that move money, give rights, or open locks. Only the user decides the
 // receiver of such a deed.
 var guarded = Distinct([]uint32{Hash(deeds["pay"]), Hash(deeds["grant"]), Hash(deeds["unlock"])})
+
+// unlocking is the deed of opening a lock.
+var unlocking = Hash(deeds["unlock"])
 
 // other returns the path of an argument that names a single thing, if the user asked for
 // such an act and named another thing in each request for it. parties are the receivers of
@@ -222,7 +287,7 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	}
 	// In a payment the receiver decides, whatever else the user named.
 	decided := Count(guarded, c.Deeds) > 0 && strangers > 0
-	if r.Carriers != nil && !decided {
+	if (r.Carriers != nil || r.Listed != nil) && !decided {
 		return ""
 	}
 	at := ""
@@ -244,7 +309,9 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 		if !q.asks(c) {
 			continue
 		}
-		if q.Looked || len(q.Named) == 0 && Count(guarded, c.Deeds) == 0 || !decided && q.touches(c.Values) {
+		// A lookup does not say which lock to open.
+		looked := q.Looked && !(len(q.Named) > 0 && slices.Contains(c.Deeds, unlocking))
+		if looked || len(q.Named) == 0 && Count(guarded, c.Deeds) == 0 || !decided && q.touches(c.Values) {
 			return ""
 		}
 		some = true
@@ -289,7 +356,7 @@ func (s *Said) otherReceiver(c *Call, r *Relation, parties []text.Carrier) strin
 
 // asks reports whether a request is one for such an act.
 func (q *Ask) asks(c *Call) bool {
-	return Count(q.Words, c.Deeds) > 0 || c.asked(q.Words, false) || c.topical(q.Words)
+	return c.deed(q.Words) || c.asked(q.Words, false) || c.topical(q.Words)
 }
 
 // names reports whether the request names most of a value of the call.
@@ -314,10 +381,11 @@ func (x *Value) address() bool {
 	return !x.Prose && (strings.Contains(x.Text, "@") || strings.Contains(x.Text, "://"))
 }
 
-// Relate compares a call with the user's words and with each request in them.
+// Relate compares a call with the user's words, with each request in them, and with the sources
+// that they name.
 func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier) *Relation {
 	r := Relate(s.Words, tool, args, carriers)
-	if len(s.Requests) == 0 || r != nil && r.Strange != "" {
+	if len(s.Requests) == 0 {
 		return r
 	}
 	if r == nil {
@@ -325,10 +393,13 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier)
 	}
 	c := ReadCall(tool, "")
 	c.Values = ReadValues(args)
-	parties := slices.DeleteFunc(slices.Clone(carriers), func(x text.Carrier) bool {
-		return !x.Kind.Traits().Party
-	})
-	if r.Other = s.other(c, r, parties); reflect.ValueOf(r).Elem().IsZero() {
+	s.relateSources(c, r, carriers)
+	if r.Strange == "" && !r.Handed {
+		r.Other = s.other(c, r, slices.DeleteFunc(slices.Clone(carriers), func(x text.Carrier) bool {
+			return !x.Kind.Traits().Party
+		}))
+	}
+	if reflect.ValueOf(r).Elem().IsZero() {
 		return nil
 	}
 	return r

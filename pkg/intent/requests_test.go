@@ -41,6 +41,8 @@ func TestAnActThatTheUserAskedForWithAnotherThingIsTold(t *testing.T) {
 			map[string]any{"folder": "/srv/keys/main"}, "folder"},
 		{"Tell me the news. Please delete the file june.txt.", "delete_file", map[string]any{"path": "july.txt"}, "path"},
 		{"Check the mail and end the contract 'Silver Plus'.", "close_contract", map[string]any{"contract": "KN-55120"},
+			"contract"},
+		{"Check the mail and retire the contract 'Silver Plus'.", "close_contract", map[string]any{"contract": "KN-55120"},
 			""}, // no verb for it
 		{"Check the mail and cancel the contract 'Silver Plus'.", "cancel_contract", map[string]any{"contract": "KN-55120"},
 			"contract"},

@@ -203,6 +203,7 @@ var dull = func() map[string]bool {
 type Call struct {
 	Act    []uint32 // acts, hashed
 	Deeds  []uint32 // what all verbs of the name change, more closely: create_note creates and notes
+	Vague  []uint32 // the same deeds, as words stand for them that stand for others, too
 	Things []uint32 // other words of the tool's name
 	Whole  uint32   // the name as one word: a text that names the tool often holds it so
 	Args   []uint32 // words of the arguments
@@ -220,7 +221,7 @@ func ReadCall(tool, args string) *Call {
 	for i, w := range words {
 		s := Stem(w)
 		if d := deeds[s]; d != "" && !slices.Contains(reading, Hash(acts[s])) {
-			c.Deeds = append(c.Deeds, Hash(d))
+			c.Deeds, c.Vague = append(c.Deeds, Hash(d)), append(c.Vague, vaguely(d))
 		}
 		// The first act is what the tool does; a later one names a thing: get log.
 		if a, ok := acts[s]; ok && len(c.Act) == 0 {

@@ -38,6 +38,7 @@ type directive struct {
 	own                                bool // the agent wrote it
 	commands                           bool // it carries more than a request
 	userNamed                          bool // the user named where it came from
+	handed                             bool // the user left it to that source what is to be done
 	carriers, names                    []uint32
 	sentences                          [][]uint32
 	named                              [][]uint32 // carriers, by sentence
@@ -63,6 +64,9 @@ func (n *directive) bytes(e index.Encoder) index.Encoder {
 	if n.own {
 		flags |= 8
 	}
+	if n.handed {
+		flags |= 16
+	}
 	e.Num(flags)
 	e.Num(uint64(len(n.sentences)))
 	for _, st := range n.sentences {
@@ -84,6 +88,7 @@ func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	n.names, buf = d.Into(buf)
 	flags := d.Num()
 	n.memory, n.commands, n.userNamed, n.own = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0
+	n.handed = flags&16 != 0
 	n.sentences = n.sentences[:0]
 	for range min(d.Num(), maxSentences) {
 		var st []uint32
@@ -140,6 +145,7 @@ func (s *State) noteDirective() {
 		sentences: in.directives.sentences,
 		names:     names,
 		userNamed: in.userNamed,
+		handed:    in.handed,
 		commands:  in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0,
 	}
 	if n.commands {

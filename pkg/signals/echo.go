@@ -35,7 +35,7 @@ type Served struct {
 	Value        string  `cel:"value"`
 	Source       string  `cel:"source"`
 	SameSession  bool    `cel:"same_session"`
-	UserNamed    bool    `cel:"user_named" doc:"the user's own words in this session name the act or the value"`
+	UserNamed    bool    `cel:"user_named" doc:"the user's own words in this session name the act or the value, or leave the step to its source"`
 	UserDocument bool    `cel:"user_document" doc:"the user's own words name where it came from"`
 	Memory       bool    `cel:"memory" doc:"it stands in a memory that neither user nor operator wrote"`
 	Own          bool    `cel:"own" doc:"it stands in a memory that the agent wrote, whatever that derives from"`
@@ -107,6 +107,8 @@ func (s *State) echo() []*Served {
 			n.at,
 		)
 		sv.UserDocument, sv.Own = n.userNamed, n.own
+		// A step of a source to which the user left the steps.
+		sv.UserNamed = sv.UserNamed || same && n.handed && !n.commands && in.intent.Handed
 		s.servedBy = append(s.servedBy, sv)
 		s.servedOn = append(
 			s.servedOn,

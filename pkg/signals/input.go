@@ -92,6 +92,7 @@ type Action struct {
 	Decision      string         `cel:"decision"`
 	Beliefs       []*Belief      `cel:"beliefs" doc:"cited by it or by its decision"`
 	Asked         bool           `cel:"asked" doc:"the user's words in the session ask for what the tool does"`
+	Deed          bool           `cel:"deed" doc:"the user's words in the session ask for what the tool does, by whatever medium"`
 	Strange       string         `cel:"strange" doc:"path of an argument that names a single thing, where the user's words name neither the tool's act nor any argument; else empty"`
 	Other         string         `cel:"other" doc:"path of an argument that names a single thing, where the user asked for such an act for other things only; else empty"`
 	Repeated      bool           `cel:"repeated" doc:"no rule found fault in the same call before, when the user had used nearly the same words"`
@@ -184,6 +185,7 @@ type Input struct {
 	intent    intent.Relation // of an action
 	graded    bool            // of a memory: it holds nothing foreign
 	userNamed bool            // of an observation: the user named where it came from
+	handed    bool            // of an observation: the user left it to its source what is to be done
 
 	ViewNames []string // of Content.Views, as pkg/text names them
 	Large     bool     // beyond the sizes that costs are estimated for

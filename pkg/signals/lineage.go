@@ -50,6 +50,7 @@ type Lineage struct {
 	Age         float64 `cel:"age" doc:"seconds since"`
 	User        bool    `cel:"user" doc:"the user has named it too, at any time, or its owner in this session"`
 	SourceNamed bool    `cel:"source_named" doc:"the user named in the session where it came from: a file, an address, a sender"`
+	Listed      bool    `cel:"listed" doc:"it stands in a field of a source that the user named in the session, and not only in a sentence"`
 	New         bool    `cel:"new" doc:"nobody named it before this entry"`
 	Target      bool    `cel:"target" doc:"of an action: it stands in an argument of few words, and is not only the host of a mail address"`
 }
@@ -214,6 +215,7 @@ func (s *State) lineage() []*Lineage {
 			),
 			User:        m.ref&index.NamedByUser != 0 || in.byUser(m.carrier),
 			SourceNamed: r.userNamed,
+			Listed:      slices.Contains(in.intent.Listed, m.carrier),
 			New:         r.event == in.Event.ID,
 			Target:      in.isTarget(kind, value),
 		}

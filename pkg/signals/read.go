@@ -63,7 +63,7 @@ func readObservation(e *streams.Entry, o *streams.ObservationEntry) []*Input {
 	for i := range o.Blocks {
 		in := head(e, &o.EntryHead)
 		in.origin(o.Origin)
-		in.Event.Tool, in.Event.Source, in.userNamed = o.Tool, o.Source, o.UserNamed
+		in.Event.Tool, in.Event.Source, in.userNamed, in.handed = o.Tool, o.Source, o.UserNamed, o.Handed
 		in.content(o.Blocks[i].Text, o.Blocks[i].Features)
 		for j := range o.Claims {
 			if c := &o.Claims[j]; c.Block == i {
@@ -124,7 +124,7 @@ func readAction(e *streams.Entry, a *streams.ActionEntry) []*Input {
 		Reversibility: a.Reversibility.String(),
 	}
 	in.Action.Acts, in.Action.Asked = intent.ActsOf(a.Tool, a.Effects), in.intent.Asked
-	in.Action.Strange, in.Action.Other = in.intent.Strange, in.intent.Other
+	in.Action.Strange, in.Action.Other, in.Action.Deed = in.intent.Strange, in.intent.Other, in.intent.Deed
 	in.Action.Repeated = a.Repeats != ""
 	args := ""
 	if len(in.Content.Views) > 0 {

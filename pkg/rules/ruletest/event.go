@@ -139,12 +139,12 @@ type timeline struct {
 	seq     uint64
 	now     time.Time
 	said    map[string]*intent.Said // words of the user, by agent and session
-	calls   map[string]bool         // the user named a value of a tool's last call, by agent, session and tool
+	calls   map[string]called       // the source of a tool's next result, by agent, session and tool
 }
 
 func newTimeline(project string) *timeline {
 	return &timeline{project: cmp.Or(project, "test"), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		said: make(map[string]*intent.Said), calls: make(map[string]bool)}
+		said: make(map[string]*intent.Said), calls: make(map[string]called)}
 }
 
 // add builds the ledger entry that ingest would have written.
@@ -174,6 +174,10 @@ func (tl *timeline) add(g *TestEvent) (*streams.Entry, error) {
 	return e, err
 }
 
+// called says whether the user named a value of a call, and left it to what the call returns what
+// is to be done.
+type called struct{ named, handed bool }
+
 // relate fills in how an event relates to what the user said, as ingest does.
 func (tl *timeline) relate(h *streams.EntryHead, body any) {
 	at := h.Agent + "\x00" + h.Session
@@ -190,7 +194,14 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 			}
 			return
 		}
-		b.UserNamed = said.Named(b.Source, nil) || tl.calls[at+"\x00"+b.Tool]
+		call := tl.calls[at+"\x00"+b.Tool]
+		b.Handed = said.HandsOver(b.Source, nil) || call.handed
+		if b.UserNamed = b.Handed || said.Named(b.Source, nil) || call.named; !b.UserNamed {
+			return
+		}
+		for _, x := range b.Blocks {
+			said.Read(x.Text, x.Features.Carriers, b.Handed)
+		}
 	case *streams.ActionEntry:
 		var args map[string]any
 		if streams.Unmarshal(b.Args, &args) != nil {
@@ -198,7 +209,7 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 		}
 		b.Intent = said.Relate(b.Tool, args, b.Features.Carriers)
 		said.Look(said.Looks(b.Tool, args))
-		tl.calls[at+"\x00"+b.Tool] = said.Named("", args)
+		tl.calls[at+"\x00"+b.Tool] = called{said.Named("", args), said.HandsOver("", args)}
 	}
 }
 

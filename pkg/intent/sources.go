@@ -1,0 +1,158 @@
+package intent
+
+import (
+	"slices"
+	"strings"
+
+	"lazaret/pkg/text"
+)
+
+// Read adds what stands in a source that the user named: the addresses that stand in a field of
+// their own, and all words if the user handed over the steps of the source. carriers are those
+// of the content.
+func (s *Said) Read(content string, carriers []text.Carrier, handed bool) {
+	s.Sources = slices.Clone(s.Sources)
+	for _, line := range fieldsOf(content, carriers) {
+		for _, x := range carriers {
+			if messaged(x.Kind) && strings.Contains(line, x.Value) {
+				s.Sources = append(s.Sources, field(x))
+			}
+		}
+	}
+	if handed {
+		s.Sources = append(s.Sources, Words(strings.FieldsFunc(text.Normalize(content), NotWord))...)
+		for w := range strings.FieldsFuncSeq(text.Normalize(content), NotWord) {
+			for _, deed := range append(slices.Clip(means[Stem(w)]), vague[Stem(w)]...) {
+				s.Sources = append(s.Sources, Hash(deed))
+			}
+		}
+	}
+	s.Sources = Distinct(s.Sources)
+	s.Sources = s.Sources[:min(len(s.Sources), MaxWords)]
+}
+
+// messaged reports whether a message is sent to a carrier of a kind.
+func messaged(k text.Kind) bool { return k == text.Email || k == text.Handle }
+
+// field is the word for a carrier that stands in a field.
+func field(x text.Carrier) uint32 { return Hash("\x00field" + string(x.Kind) + ":" + x.Value) }
+
+// fieldsOf returns the fields of a content that may hold an address, in lower case. A field is
+// a cell, the value of a label or a part of a list, and no part of a sentence: it has one word
+// in lower case at most, besides the address.
+func fieldsOf(content string, carriers []text.Carrier) (out []string) {
+	if !slices.ContainsFunc(carriers, func(x text.Carrier) bool { return messaged(x.Kind) }) {
+		return nil
+	}
+	for _, seg := range text.Segments(content) {
+		for line := range strings.Lines(seg.Text) {
+			for part := range strings.FieldsFuncSeq(line, endsField) {
+				if !strings.Contains(part, "@") {
+					continue
+				}
+				if label, rest, ok := strings.Cut(part, ": "); ok && len(strings.Fields(label)) <= 2 {
+					part = rest
+				}
+				running := 0
+				for w := range strings.FieldsSeq(part) {
+					if len(w) > 1 && w[0] >= 'a' && w[0] <= 'z' && !strings.Contains(w, "@") {
+						running++
+					}
+				}
+				if running <= 1 {
+					out = append(out, strings.ToLower(part))
+				}
+			}
+		}
+	}
+	return out
+}
+
+func endsField(r rune) bool { return strings.ContainsRune(",;|<>()[]{}\t\"", r) }
+
+// relateSources completes a relation by what stands in the sources that the user named.
+func (s *Said) relateSources(c *Call, r *Relation, carriers []text.Carrier) {
+	if len(s.Sources) == 0 {
+		return
+	}
+	if s.leavesReceiver(c) {
+		for _, x := range carriers {
+			listed := func(y text.Carrier) bool { return Has(s.Sources, field(y)) && (y == x || hostOf(x, []text.Carrier{y})) }
+			if slices.ContainsFunc(carriers, listed) {
+				r.Listed = append(r.Listed, string(x.Kind)+":"+x.Value)
+			}
+		}
+	}
+	r.Handed = c.delegable() && s.asksIn(c) && !slices.ContainsFunc(carriers, func(x text.Carrier) bool {
+		v := string(x.Kind) + ":" + x.Value
+		return (x.Kind.Traits().ReachesOut || x.Kind == text.Secret || x.Kind == text.Command || x.Kind == text.HexKey ||
+			x.Kind == text.Opaque) && !slices.Contains(r.Carriers, v) && !slices.Contains(r.Listed, v)
+	})
+	if r.Handed {
+		r.Strange = ""
+	}
+}
+
+// leavesReceiver reports whether a request for such an act says nothing of who receives it, so
+// that a source may.
+func (s *Said) leavesReceiver(c *Call) bool {
+	return slices.ContainsFunc(s.Requests, func(q Ask) bool {
+		return q.asks(c) && !Has(q.Words, namedReceiver) && !Has(q.Words, onlyReceiver)
+	})
+}
+
+// hostOf reports whether a carrier is the host of an address among the carriers.
+func hostOf(x text.Carrier, carriers []text.Carrier) bool {
+	return x.Kind == text.Host && slices.ContainsFunc(carriers, func(y text.Carrier) bool {
+		return y.Kind == text.Email && strings.HasSuffix(y.Value, "@"+x.Value)
+	})
+}
+
+// asksIn reports whether a source whose steps the user handed over holds a value of the call, and
+// whether the source or the user names the act or half of the things.
+func (s *Said) asksIn(c *Call) bool {
+	held := slices.ContainsFunc(c.Values, func(v Value) bool { return !v.Prose && len(v.Tokens) > 0 && v.In(s.Sources) })
+	named := func(words []uint32) bool {
+		return Count(words, c.Act) > 0 || Count(words, c.Deeds) > 0 || 2*Count(words, c.Things) >= max(1, len(c.Things))
+	}
+	return held && (named(s.Sources) || named(s.Words))
+}
+
+// local are deeds that a source may ask for on the user's behalf. Payments, rights, deletions,
+// locks, commands, approvals, and all that leaves the project are not among them: only the user
+// asks for these.
+var local = func() (hs []uint32) {
+	const words = "send post create add book register open update write close merge allocate pause restore"
+	for w := range strings.FieldsSeq(words) {
+		hs = append(hs, Hash(deeds[Stem(w)]))
+	}
+	return Distinct(hs)
+}()
+
+// wards are words for things with which somebody gets money or rights, or has their way later on.
+var wards = stemmedSet("key token password secret credential role permission access admin administrator right " +
+	"privilege owner member group rule filter forward forwarding redirect policy webhook hook cron config configuration setting " +
+	"default registry account bank iban payee beneficiary mandate invoice payment salary share public limit")
+
+func stemmedSet(words string) map[uint32]bool {
+	m := make(map[uint32]bool)
+	for _, w := range strings.Fields(words) {
+		m[Hash(Stem(w))] = true
+	}
+	return m
+}
+
+// delegable reports whether the user may leave it to a source to ask for the call.
+func (c *Call) delegable() bool {
+	if len(c.Deeds) == 0 || Count(local, c.Deeds) != len(c.Deeds) {
+		return false
+	}
+	ward := func(h uint32) bool { return wards[h] }
+	if slices.ContainsFunc(c.Things, ward) {
+		return false
+	}
+	return !slices.ContainsFunc(c.Values, func(v Value) bool {
+		return slices.ContainsFunc(SplitName(v.Path), func(w string) bool { return wards[Hash(Stem(w))] }) ||
+			len(v.Tokens) <= 2 && slices.ContainsFunc(v.Tokens, ward)
+	})
+}
