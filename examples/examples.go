@@ -1,4 +1,3 @@
-// Package examples holds recorded sessions for the demo and the tour.
 package examples
 
 import _ "embed"

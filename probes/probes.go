@@ -1,5 +1,3 @@
-// Package probes holds the fixed inputs of `lazaret probe`: the scenarios of the threat model and
-// the policy for corpora.
 package probes
 
 import (

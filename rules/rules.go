@@ -1,5 +1,3 @@
-// Package rules holds the rule packs that Lazaret ships with, embedded into
-// the binaries. The engine is lazaret/pkg/rules.
 package rules
 
 import (

@@ -1,4 +1,3 @@
-// Command arbiter answers proposals: actions, memory writes and recalls.
 package main
 
 import "lazaret/internal/daemon"

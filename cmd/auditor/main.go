@@ -1,4 +1,3 @@
-// Command auditor keeps the ledger in a tamper-evident log.
 package main
 
 import "lazaret/internal/daemon"

@@ -1,6 +1,3 @@
-// Command lazaret-hook answers a coding agent's hooks, as `lazaret hook` does. It
-// is a program of its own because a host starts it for every call of a tool: it
-// links no server, no stage and no rule engine.
 package main
 
 import (

@@ -1,6 +1,3 @@
-// Command lazaret is the person's tool: it starts the pipeline, speaks for an
-// agent, shows what was read, believed, held and logged, and verifies the log.
-// Its commands are in internal/cli.
 package main
 
 import (

@@ -1,4 +1,3 @@
-// Command sentinels judges ledger entries by the rules of one sentinel group.
 package main
 
 import "lazaret/internal/daemon"

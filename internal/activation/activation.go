@@ -1,10 +1,3 @@
-// Package activation keeps which rule set and which policy are in force in a
-// partition: a part of every stage's fold.
-//
-// A bundle travels through the ledger in chunks, and a signed command after
-// them puts it in force at exactly that entry. Each stage verifies the
-// signature itself, so that a ledger writer who is not an operator cannot
-// change the rules of the others.
 package activation
 
 import (

@@ -1,5 +1,3 @@
-// Package cli is what the commands share: lists as tables or JSON, filters,
-// exit codes, and text from outside made safe to look at.
 package cli
 
 import (

@@ -1,5 +1,3 @@
-// Package content turns what a host is about to show an agent into blocks of
-// observations: the words of a JSON value, in events that the intake admits.
 package content
 
 import (

@@ -1,5 +1,3 @@
-// Package daemon holds the four daemons and their common parts: flags, logger, connections
-// and signals. Each daemon's fold is in a package of its own.
 package daemon
 
 import (

@@ -102,3 +102,25 @@ func TestArrowsPointOneWay(t *testing.T) {
 		t.Errorf("only %d packages were checked", checked)
 	}
 }
+
+// TestEveryPackageHasADocFile: the package comment stands in doc.go, where a reader looks.
+func TestEveryPackageHasADocFile(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}: {{join .GoFiles " "}}: {{.Doc}}`, "lazaret/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := 0
+	for line := range strings.Lines(string(out)) {
+		packages++
+		pkg, rest, _ := strings.Cut(line, ": ")
+		files, doc, _ := strings.Cut(rest, ":")
+		if !slices.Contains(strings.Fields(files), "doc.go") {
+			t.Errorf("%s has no doc.go: say there what it is for, what it may import and where to begin reading", pkg)
+		} else if strings.TrimSpace(doc) == "" {
+			t.Errorf("the doc.go of %s has no package comment", pkg)
+		}
+	}
+	if packages < 100 {
+		t.Errorf("only %d packages were checked", packages)
+	}
+}

@@ -1,10 +1,3 @@
-// Package embedded runs the whole pipeline in one process: nats-server,
-// ingest, the sentinel groups, the arbiter and the auditor. It is what
-// `lazaret up` and the tests start.
-//
-// Each stage has a connection and a credential of its own, the same as it has
-// when it runs as a daemon: one process is a matter of convenience, not of
-// trust.
 package embedded
 
 import (

@@ -1,6 +1,3 @@
-// Package fuzztest holds fuzz targets to what a parser of outside bytes owes:
-// it neither hangs nor allocates without bound. That it does not panic, Go's
-// fuzzer sees by itself.
 package fuzztest
 
 import (

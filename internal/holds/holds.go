@@ -1,5 +1,3 @@
-// Package holds is what people do with holds: list them with those that are alike, look one up, make sure that what
-// is shown is what is signed, and send a signed resolution. The command line and the console share it.
 package holds
 
 import (

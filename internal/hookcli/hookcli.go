@@ -1,6 +1,3 @@
-// Package hookcli is the command that answers a coding agent's hooks, in lazaret and as a
-// program of its own. A host starts it for each event and waits for it. So it imports
-// little: a NATS client, but not the server, the stages or the rules.
 package hookcli
 
 import (

@@ -1,12 +1,3 @@
-// Package ingest decides what an event is. It keeps read content apart from beliefs, turns
-// observations into claims with evidence and beliefs, admits proposals with all that the
-// sentinels need to judge them, and refuses malformed messages without losing a byte of
-// them.
-//
-// Every intake message leaves exactly one entry. Its sender is taken from the subject,
-// which the server lets only the sender's credential publish to. Nothing in a payload can
-// change the sender. Decisions are a function of the message and of the state, which is
-// itself a function of the ledger (see internal/stage).
 package ingest
 
 import (

@@ -1,4 +1,3 @@
-// Package lineage draws what a belief or an action comes from.
 package lineage
 
 import (

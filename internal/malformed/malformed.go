@@ -1,5 +1,3 @@
-// Package malformed tests HTTP servers with malformed requests and with clients that are
-// killed in the middle of a request, while another caller goes on.
 package malformed
 
 import (

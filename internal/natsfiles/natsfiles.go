@@ -1,6 +1,3 @@
-// Package natsfiles knows where a data folder keeps credentials and NATS
-// contexts, and what a credential says of itself. It is apart from the server
-// that makes them, so that a small client does not carry a server.
 package natsfiles
 
 import (

@@ -1,5 +1,3 @@
-// Package natstest starts a real nats-server inside a test, with Lazaret's
-// streams and without accounts. Tests of permissions use internal/natsserver.
 package natstest
 
 import (

@@ -1,6 +1,3 @@
-// Package order sends signed orders, on incidents for instance, and reads what
-// became of them. It is what the commands and the services that open incidents
-// share.
 package order
 
 import (

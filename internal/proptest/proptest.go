@@ -1,4 +1,3 @@
-// Package proptest runs the properties of the core on as many cases everywhere.
 package proptest
 
 import (

@@ -1,7 +1,3 @@
-// Package query lets operators ask a daemon about its state. A question goes
-// to lz.svc.query.<what>.<partition>, so that it reaches a process that works
-// on the partition, and is answered from the stage's own fold between two
-// batches.
 package query
 
 import (

@@ -1,7 +1,3 @@
-// Package suggest turns what a ledger says of an agent's actions into a policy for
-// a person to review. It names each tool that was used, with a level that it
-// proposes from the arguments, the hosts and the outcomes that were seen, and says
-// why. It puts nothing in force.
 package suggest
 
 import (

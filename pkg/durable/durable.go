@@ -1,5 +1,3 @@
-// Package durable writes files whole or not at all: after a crash a file is the old one
-// or the new one. It imports nothing of ours.
 package durable
 
 import (

@@ -1,5 +1,3 @@
-// Package private keeps files and folders for their owner: folders have mode 0700,
-// files 0600, whatever the umask of the process. It imports nothing of ours.
 package private
 
 import (

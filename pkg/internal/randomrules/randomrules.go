@@ -1,5 +1,3 @@
-// Package randomrules makes random conditions and entries for the tests of the
-// rule engine. The two meet often, because both are made of few words.
 package randomrules
 
 import (

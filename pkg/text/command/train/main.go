@@ -1,11 +1,3 @@
-// Command train fits the weights of package command to labelled texts and
-// validates them with whole data sets left out.
-//
-//	go run ./pkg/text/command/train -corpora DIR [-o pkg/text/command/weights.bin]
-//
-// It prints the share of distinct attack texts that are found at each share of
-// false positives. Each text is scored by weights that were fitted without its
-// group of data sets.
 package main
 
 import (
