@@ -34,13 +34,14 @@ func (e *Error) Is(target error) bool { return target == ErrHold }
 func (e *Error) Unwrap() error { return e.err }
 
 // Temporary reports whether sending the same event again with the same id may succeed later: the
-// time ran out, the intake or the front was full, or nobody answered.
+// time ran out, the intake, the agent's share of it or the front was full, or nobody answered.
 func (e *Error) Temporary() bool {
 	if e.forbidden {
 		return false
 	}
 	switch e.Code {
-	case streams.CodePending, streams.CodeTimeout, streams.CodeIntakeFull, streams.CodeUnavailable, streams.CodeShedding:
+	case streams.CodePending, streams.CodeTimeout, streams.CodeIntakeFull, streams.CodeUnavailable, streams.CodeShedding,
+		streams.CodeAgentFull:
 		return true
 	}
 	return false

@@ -132,7 +132,7 @@ type RejectedEntry struct {
 	Raw     []byte         `json:"raw,omitzero"`     // base64
 	Headers string         `json:"headers,omitzero"` // the message's headers, one per line
 	// Size is the size of the message's data in bytes, and Digest the digest of all of it. They are
-	// set if Raw is only the beginning of the data.
+	// set if Raw is only the beginning of the data, or left out.
 	Size   int    `json:"size,omitzero"`
 	Digest string `json:"digest,omitzero"`
 }

@@ -16,6 +16,7 @@ const (
 	CodeForeign     Code = "LZ107"
 	CodeUncited     Code = "LZ108"
 	CodeEntrySize   Code = "LZ109"
+	CodeAgentFull   Code = "LZ110"
 
 	CodeTimeout     Code = "LZ201"
 	CodeIntakeFull  Code = "LZ202"
@@ -113,6 +114,11 @@ var Codes = []CodeDoc{
 	{CodeEntrySize, "entry too large", "The event is within the size limit, but its ledger entry, with all that is " +
 		"derived from it, would exceed the largest message of the ledger.",
 		"Split the content over several events. Of an entry that a stage made without an event: report it, with the entry."},
+	{CodeAgentFull, "agent has too much waiting", "More bytes of the agent wait in the intake than one agent may have " +
+		"there (an eighth of it, or server init --intake-per-agent). The message was not kept; its rejection stands in " +
+		"the ledger.",
+		"Wait and send again with the same id. Of an observation: the session is held (LZ306) until then. Operators: find " +
+			"out why the agent sends so much."},
 	{CodeTimeout, "no verdict in time",
 		"The proposal is journaled, or may be, but its verdict was not ready within the request's time.",
 		"Treat as hold. Ask again with the same id: the same proposal is answered, not a second one."},

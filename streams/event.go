@@ -1,11 +1,14 @@
 package streams
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Limits of one event. The sender splits larger content into several events with the same call.
@@ -61,6 +64,9 @@ type RejectError struct {
 	// Session is the session that the event names, if it could be read.
 	Session string
 	ID      string
+	// Size and Digest are of the event's data, if the entry does not repeat them.
+	Size   int
+	Digest string
 }
 
 func (e *RejectError) Error() string { return string(e.Code) + ": " + e.Reason }
@@ -178,6 +184,36 @@ func refs(field string, ids []string) error {
 		}
 	}
 	return nil
+}
+
+// Peek reads id and session from an event without decoding the rest. It stops when it has both. A
+// value that is missing or not valid is empty.
+func Peek(body []byte) (id, session string) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(body))
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+		return "", ""
+	}
+	for id == "" || session == "" {
+		key, err := d.ReadToken()
+		if err != nil || key.Kind() != '"' {
+			break
+		}
+		into := map[string]*string{"id": &id, "session": &session}[key.String()]
+		if into == nil || d.PeekKind() != '"' {
+			if d.SkipValue() != nil {
+				break
+			}
+			continue
+		}
+		v, err := d.ReadToken()
+		if err != nil {
+			break
+		}
+		if s := v.String(); ValidID(s) {
+			*into = s
+		}
+	}
+	return id, session
 }
 
 // peek reads id and session from a body that does not parse, so that its session can be marked

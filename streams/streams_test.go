@@ -324,3 +324,20 @@ func TestBundlesTravelInChunks(t *testing.T) {
 		t.Error("an endless bundle was cut")
 	}
 }
+
+func TestPeekReadsTheEventsOwnIDAndSession(t *testing.T) {
+	for body, want := range map[string][2]string{
+		`{"id":"i","session":"s","content":"never read`:            {"i", "s"},
+		`{"args":{"id":"x","session":"y"},"session":"s","id":"i"}`: {"i", "s"},
+		`{"content":"\"session\":\"y\"","blocks":["id"],"id":"i"}`: {"i", ""},
+		`{"id":7,"session":"not a name","content":"x"}`:            {"", ""},
+		`{"id":"i","content":"cut`:                                 {"i", ""},
+		`["id","i"]`:                                               {"", ""},
+		``:                                                         {"", ""},
+		`{`:                                                        {"", ""},
+	} {
+		if id, session := streams.Peek([]byte(body)); id != want[0] || session != want[1] {
+			t.Errorf("%s: %q, %q, want %q", body, id, session, want)
+		}
+	}
+}

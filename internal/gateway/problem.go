@@ -45,7 +45,7 @@ var statuses = map[streams.Code]int{
 	streams.CodeTimeout: http.StatusGatewayTimeout, streams.CodePending: http.StatusGatewayTimeout,
 	streams.CodeIntakeFull: http.StatusServiceUnavailable, streams.CodeUnavailable: http.StatusServiceUnavailable,
 	streams.CodeShedding: http.StatusServiceUnavailable, streams.CodeReplySize: http.StatusUnprocessableEntity,
-	streams.CodeTaken: http.StatusConflict,
+	streams.CodeTaken: http.StatusConflict, streams.CodeAgentFull: http.StatusTooManyRequests,
 	streams.CodeToken: http.StatusUnauthorized, streams.CodeForbidden: http.StatusForbidden,
 	streams.CodeNotHere: http.StatusNotFound,
 }

@@ -135,7 +135,7 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 	if err := f.noteOrigin(st, project, e); err != nil {
 		return err
 	}
-	if err := f.nowSeen(st, project, e); err != nil {
+	if err := f.nowSeen(st, project, &e.EntryHead, e.Origin); err != nil {
 		return err
 	}
 	if err := f.noteIntent(st, project, e); err != nil {

@@ -16,7 +16,7 @@ import (
 
 func init() {
 	writesIn(streams.TypeRejected, (*Fold).applyRejected)
-	writes[streams.RepeatEntry](streams.TypeRepeat, nil)
+	writesIn(streams.TypeRepeat, (*Fold).applyRepeat)
 	writes(streams.TypeChunk, func(f *Fold, st *stage.State, e *streams.Entry, _ *streams.ChunkEntry) error {
 		return activation.Apply(st, e, f.pinned, f.log)
 	})
@@ -36,6 +36,21 @@ func (f *Fold) Reject(st *stage.State, m *stage.Message, why *streams.RejectErro
 		why.ID, why.Session = streams.HeadOf(h).ID, streams.HeadOf(h).Session
 	}
 	return f.reject(st, m, why)
+}
+
+// Shed implements stage.IntakeFold.
+func (*Fold) Shed(m *stage.Message, reason string) *streams.RejectError {
+	r := &streams.RejectError{Code: streams.CodeAgentFull, Reason: reason, Size: len(m.Data),
+		Digest: streams.Digest(m.Data)}
+	if m.Bad != nil {
+		r.ID, r.Session = m.Bad.ID, m.Bad.Session
+	} else {
+		r.ID, r.Session = streams.Peek(m.Data)
+	}
+	if id := m.Header.Get(streams.HeaderCloudEventID); streams.ValidID(id) {
+		r.ID = id
+	}
+	return r
 }
 
 // reject records a message that is no event. An error that is not a
@@ -67,6 +82,8 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 	}
 	if n := len(m.Data); n > streams.IntakeMsgSize { // of a stream that was altered
 		e.Raw, e.Size, e.Digest = m.Data[:streams.IntakeMsgSize], n, streams.Digest(m.Data)
+	} else if r.Digest != "" {
+		e.Size, e.Digest = r.Size, r.Digest
 	}
 	project := a.Project
 	if !streams.ValidID(project) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
@@ -24,6 +25,8 @@ func init() {
 type holes struct {
 	All  []streams.Unseen `json:"all,omitzero"`
 	More bool             `json:"more,omitzero"` // there are more than maxHoles, or an earlier version kept only a flag
+	// Last is the highest intake sequence of the observations that More stands for.
+	Last uint64 `json:"last,omitzero"`
 }
 
 const (
@@ -57,33 +60,63 @@ func (f *Fold) setUnseen(st *stage.State, project, agent, session string, u stre
 	if len(h.All) < maxHoles {
 		h.All = append(h.All, u)
 	} else {
-		h.More = true
+		h.More, h.Last = true, max(h.Last, u.Intake)
 	}
-	return st.Put(sessionKey(project, agent, session), &h)
+	return f.putHoles(st, sessionKey(project, agent, session), &h)
 }
 
-// nowSeen removes an admitted observation from the holes, if it was rejected before.
-func (f *Fold) nowSeen(st *stage.State, project string, e *streams.ObservationEntry) error {
-	for _, s := range []string{e.Session, ""} {
-		h, err := f.holes(st, project, e.Agent, s)
+// putHoles stores holes, or deletes them if there are none.
+func (f *Fold) putHoles(st *stage.State, key []byte, h *holes) error {
+	if len(h.All) == 0 && !h.More {
+		return st.Delete(key)
+	}
+	return st.Put(key, h)
+}
+
+// nowSeen removes an admitted observation from the holes, if it was rejected before. A
+// rejection of a message that came later stays: messages that are turned down pass others.
+func (f *Fold) nowSeen(st *stage.State, project string, head *streams.EntryHead, origin beliefs.Origin) error {
+	for _, s := range []string{head.Session, ""} {
+		h, err := f.holes(st, project, head.Agent, s)
 		if err != nil {
 			return err
 		}
 		n := len(h.All)
-		h.All = slices.DeleteFunc(h.All, func(u streams.Unseen) bool { return u.ID == e.Sent() && u.Origin == e.Origin })
-		switch {
-		case len(h.All) == n:
+		h.All = slices.DeleteFunc(h.All, func(u streams.Unseen) bool {
+			return u.ID == head.Sent() && u.Origin == origin && u.Intake < head.Intake
+		})
+		if len(h.All) == n {
 			continue
-		case len(h.All) == 0 && !h.More:
-			err = st.Delete(sessionKey(project, e.Agent, s))
-		default:
-			err = st.Put(sessionKey(project, e.Agent, s), &h)
 		}
-		if err != nil {
+		if err := f.putHoles(st, sessionKey(project, head.Agent, s), &h); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// applyRepeat removes an observation from the holes that was turned down and sent again, and
+// whose first copy was admitted.
+func (f *Fold) applyRepeat(st *stage.State, project string, e *streams.RepeatEntry) error {
+	if e.Kind != streams.KindObs {
+		return nil
+	}
+	origin, ok, err := f.originOf(st, project, e.Agent, e.ID)
+	if err != nil || !ok {
+		return err
+	}
+	return f.nowSeen(st, project, &e.EntryHead, origin)
+}
+
+// closeHoles removes the holes that came before an event of the session.
+func (f *Fold) closeHoles(st *stage.State, project, session string, e *streams.EntryHead) error {
+	h, err := f.holes(st, project, e.Agent, session)
+	if err != nil {
+		return err
+	}
+	h.All = slices.DeleteFunc(h.All, func(u streams.Unseen) bool { return u.Intake < e.Intake })
+	h.More = h.More && h.Last > e.Intake
+	return f.putHoles(st, sessionKey(project, e.Agent, session), &h)
 }
 
 // sessionState reports why all proposals of this session are suspect: unseen input, or a
@@ -113,9 +146,9 @@ func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.Ent
 }
 
 // applySession removes the state of a session when it starts or ends, so that a new
-// session starts clean. Holes without a session last until the agent starts any session.
+// session starts clean. Holes that came later stay. Holes without a session last until the agent starts any session.
 func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionEntry) error {
-	if err := st.Delete(sessionKey(project, e.Agent, e.Session)); err != nil {
+	if err := f.closeHoles(st, project, e.Session, &e.EntryHead); err != nil {
 		return err
 	}
 	if err := st.DropPrefix(stage.Key(keySaid, project, e.Agent, e.Session, "")); err != nil {
@@ -136,7 +169,7 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 	if err := st.Delete(heardKey(project, e.Agent, "")); err != nil {
 		return err
 	}
-	return st.Delete(sessionKey(project, e.Agent, ""))
+	return f.closeHoles(st, project, "", &e.EntryHead)
 }
 
 // decide records the beliefs that a decision depends on.

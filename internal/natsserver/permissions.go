@@ -125,7 +125,7 @@ func (r Role) permissions() (perms, error) {
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.rejected.*",
 			"lz.live.*.incident.>", "lz.live.*.rollback.*",
-			"$JS.API.STREAM.PURGE."+streams.IntakeStream)
+			"$JS.API.STREAM.PURGE."+streams.IntakeStream, "$JS.API.STREAM.MSG.DELETE."+streams.IntakeStream)
 	case RoleArbiter:
 		p.status()
 		p.read(streams.LedgerStream)

@@ -152,7 +152,7 @@ func TestNoLineWaitsForBatchesThatAreNotTaken(t *testing.T) {
 	s := &intakeStage{lines: make(map[lineKey]*line)}
 	s.active[0] = true
 	put := func(project string, n, size int, kind string) {
-		l := s.lineFor(lineKey{0, project})
+		l := s.lineFor(lineKey{project: project})
 		for range n {
 			m := &Message{Seq: uint64(s.queued + 1)}
 			m.Address.Kind = streams.Kind(kind)
@@ -170,7 +170,7 @@ func TestNoLineWaitsForBatchesThatAreNotTaken(t *testing.T) {
 		}
 		for _, q := range s.next(true) {
 			took[q.line.project]++
-			s.unqueue(q.line)
+			s.unqueue(q.line, 0)
 		}
 	}
 	if took["a"] != 5 || took["b"] != 5 || took["c"] == 0 {
@@ -183,7 +183,7 @@ func TestMessagesWaitForTheCommandsBeforeThem(t *testing.T) {
 	s := &intakeStage{lines: make(map[lineKey]*line)}
 	s.active[0] = true
 	put := func(project string, size int) {
-		l := s.lineFor(lineKey{0, project})
+		l := s.lineFor(lineKey{project: project})
 		l.queue = append(l.queue, &queued{msg: &Message{Seq: uint64(s.queued + 1)}, line: l, size: size})
 		s.queued++
 	}
@@ -197,7 +197,7 @@ func TestMessagesWaitForTheCommandsBeforeThem(t *testing.T) {
 	for s.queued > 0 {
 		for _, q := range s.next(true) {
 			order = append(order, q.msg.Seq)
-			s.unqueue(q.line)
+			s.unqueue(q.line, 0)
 		}
 	}
 	if want := []uint64{2, 1, 3, 4, 5, 6}; !slices.Equal(order, want) {

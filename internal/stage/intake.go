@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/wire"
 	"lazaret/pkg/position"
 	"lazaret/streams"
 )
@@ -51,6 +52,10 @@ type IntakeFold interface {
 	// Reject makes the entry of a message that is not admitted. The entry fits into
 	// the ledger whatever the message holds.
 	Reject(st *State, m *Message, why *streams.RejectError) (*Admission, error)
+	// Shed says of a message, or of an event of a batch, that it is turned down for a reason. The
+	// message's data and headers are dropped then, and Reject makes its entry from the answer.
+	// It depends on nothing but the message and the reason.
+	Shed(m *Message, reason string) *streams.RejectError
 	// Apply folds one entry into the state: an own one, of which neither
 	// sequence nor stamp may be used, or another stage's. decided is what
 	// Admit put into Admission.Decided if the entry was decided just now, and
@@ -110,19 +115,21 @@ type intakeStage struct {
 	known  uint64 // every entry up to here came in or was published here
 	// foreign are other stages' entries that wait for the next own entry, by
 	// partition, in ledger order.
-	foreign  [streams.Partitions][]*streams.Entry
-	noted    [streams.Partitions]uint64 // up to which those that wait are noted in the store
-	lines    map[lineKey]*line
-	turns    []*line // all lines, in the order in which they are served
-	queued   int     // messages
-	held     int     // bytes of messages that are queued
-	seen     uint64  // last intake sequence that came in, or that was purged before the start
-	active   [streams.Partitions]bool
-	owes     [streams.Partitions]bool               // possibly
-	progress [streams.Partitions]time.Time          // wall clock of the last own entry by others
-	trims    [streams.Partitions]*streams.Retention // announced and not answered
-	purged   uint64
-	purgedAt time.Time
+	foreign   [streams.Partitions][]*streams.Entry
+	noted     [streams.Partitions]uint64 // up to which those that wait are noted in the store
+	lines     map[lineKey]*line
+	turns     []*line // all lines, in the order in which they are served
+	queued    int     // messages
+	held      int     // bytes of messages that are queued
+	backlog   backlog
+	deletions deletions
+	seen      uint64 // last intake sequence that came in, or that was purged before the start
+	active    [streams.Partitions]bool
+	owes      [streams.Partitions]bool               // possibly
+	progress  [streams.Partitions]time.Time          // wall clock of the last own entry by others
+	trims     [streams.Partitions]*streams.Retention // announced and not answered
+	purged    uint64
+	purgedAt  time.Time
 	// purgeFailed waits for the next time instead of trying at once.
 	purgeFailed bool
 	blind       int // proposals to decide without foresee
@@ -142,7 +149,8 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 		return err
 	}
 	defer func() { err = errors.Join(ended(ctx, err), r.store.close()) }()
-	s := &intakeStage{runtime: r, fold: fold, lines: make(map[lineKey]*line)}
+	s := &intakeStage{runtime: r, fold: fold, lines: make(map[lineKey]*line),
+		deletions: deletions{nc: cfg.Conn, log: r.log, ready: make(chan struct{}, 1)}}
 	fold.Reset()
 	err = r.loadErasures(ctx, func(p int) (uint64, error) {
 		var m *jetstream.RawStreamMsg
@@ -163,6 +171,7 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 		st, err := Stream(ctx, r.js, streams.IntakeStream)
 		if err == nil {
 			s.seen = max(st.CachedInfo().State.FirstSeq, 1) - 1
+			s.backlog.most = wire.AgentBytes(&st.CachedInfo().Config)
 		}
 		return err
 	})
@@ -211,6 +220,7 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 		return err
 	}
 	defer s.in.close()
+	defer s.deletes(ctx)()
 	s.ready()
 	return s.loop(ctx, queries)
 }

@@ -40,7 +40,7 @@ func (s *intakeStage) work(ctx context.Context) error {
 	if !s.load(ctx, batch) {
 		return sleep(ctx, 200*time.Millisecond)
 	}
-	one := len(batch) == 1 && batch[0].msg.Address.Kind.Proposal()
+	one := len(batch) == 1 && batch[0].proposal()
 	s.store.early = one && batch[0].msg.Address.Kind == streams.KindRecall
 	if one && s.foresees() {
 		return s.foresee(ctx, batch)
@@ -225,7 +225,7 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 		if err := s.applyForeign(p, f.at); err != nil {
 			return err
 		}
-		out, err := s.fold.Admit(s.states[p], q.msg)
+		out, err := s.judge(p, q)
 		if err == nil {
 			out, err = s.fits(p, q.msg, out)
 		}
@@ -245,6 +245,14 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 		}
 	}
 	return nil
+}
+
+// judge asks the fold about a message, or has it reject one that is turned down.
+func (s *intakeStage) judge(p int, q *queued) (*Admission, error) {
+	if q.why != nil {
+		return s.fold.Reject(s.states[p], q.msg, q.why)
+	}
+	return s.fold.Admit(s.states[p], q.msg)
 }
 
 // fits returns what was made of a message, or its rejection if the ledger cannot
@@ -276,7 +284,12 @@ func (s *intakeStage) land(ctx context.Context, f *flight) error {
 		s.decided[e.Partition].add(e.Src)
 	}
 	for _, q := range f.batch {
-		s.unqueue(q.line)
+		s.unqueue(q.line, 0)
+	}
+	for _, q := range f.batch {
+		if q.weight > 0 && q.why != nil || q.weight >= bulky && s.queued > 0 {
+			s.deletions.add(q.msg.Seq)
+		}
 	}
 	s.settle()
 	return s.commitSealed()

@@ -59,10 +59,10 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 		}
 		c.src, c.folded = e.Src, max(c.folded, e.At)
 		s.decided[p].add(e.Src)
+		s.prune(p, e.Src)
 	}
 	c.own = seq
 	s.progress[p] = time.Now()
-	s.prune(p)
 	return nil
 }
 
@@ -288,7 +288,7 @@ func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 	var tail uint64
 	for _, q := range batch {
 		p := q.msg.Address.Partition
-		if asked[p] || !q.msg.Address.Kind.Proposal() {
+		if asked[p] || !q.proposal() {
 			continue
 		}
 		asked[p] = true

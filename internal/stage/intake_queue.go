@@ -19,15 +19,19 @@ type queued struct {
 	msg   *Message
 	since time.Time
 	line  *line
-	size  int  // bytes of the message
-	lean  bool // the message is held without its data
+	size  int  // bytes of the event
+	lean  bool // it is held without its data and headers
+	// weight is the size of the stored message of which this is the last event, or 0.
+	weight int
+	why    *streams.RejectError // it is to be rejected without its data; or nil
 }
 
 // lineKey names a line. Commands that concern no single project have a line of each
-// partition whose project is empty.
+// partition whose project is empty. Messages that are turned down have one of each, too.
 type lineKey struct {
 	partition int
 	project   string
+	shed      bool
 }
 
 // A line holds the queued messages of one project, in the order of the intake. Messages of
@@ -40,14 +44,14 @@ type line struct {
 
 // commands reports whether the line holds commands that concern a whole partition. A message
 // is not decided before such a command that came before it.
-func (l *line) commands() bool { return l.project == "" }
+func (l *line) commands() bool { return l.project == "" && !l.shed }
 
 // strays is the project of the line of messages whose subject names none.
 const strays = "?"
 
 // lineOf names the line of a message.
 func lineOf(m *Message) lineKey {
-	k := lineKey{m.Address.Partition, m.Address.Project}
+	k := lineKey{partition: m.Address.Partition, project: m.Address.Project}
 	switch {
 	case m.BadSubject != nil && k.project == "":
 		k.project = strays
@@ -124,25 +128,58 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	now := time.Now()
 	msg := &Message{Seq: seq, Time: md.Timestamp.UTC(), Subject: m.Subject(), Address: a, BadSubject: bad,
 		Header: m.Headers(), Data: m.Data()}
-	var l *line
+	weight := storedSize(msg)
+	var events []*queued
 	for _, e := range eventsOf(msg) {
-		if s.decided[a.Partition].has(e.Position()) {
-			continue
+		if !s.decided[a.Partition].has(e.Position()) {
+			events = append(events, &queued{since: now, size: storedSize(e), msg: e})
 		}
-		if l == nil {
-			l = s.lineFor(lineOf(msg))
+	}
+	if len(events) == 0 {
+		if weight >= bulky {
+			s.deletions.add(seq) // before a restart it was not deleted any more
 		}
-		q := &queued{since: now, line: l, size: len(e.Data), msg: e}
-		if s.held+q.size > intakeHeld && q.size > leanFrom {
-			q.lean, q.msg.Data = true, nil
-		} else {
-			s.held += q.size
-		}
-		l.queue = append(l.queue, q)
+		return nil
+	}
+	events[len(events)-1].weight = weight
+	if why := s.backlog.over(senderOf(msg), weight); why != "" && a.Kind != streams.KindCtl {
+		s.shed(events, why)
+	} else {
+		s.backlog.add(senderOf(msg), weight)
+		s.hold(events, s.lineFor(lineOf(msg)))
+	}
+	for _, q := range events {
+		q.line.queue = append(q.line.queue, q)
 		s.queued++
 	}
 	return nil
 }
+
+// storedSize is how many bytes of the intake a message takes, without what the server adds.
+func storedSize(m *Message) int {
+	n := len(m.Subject) + len(m.Data)
+	for k, vs := range m.Header {
+		for _, v := range vs {
+			n += len(k) + len(v) + 4
+		}
+	}
+	return n
+}
+
+// hold keeps the data of events while there is room.
+func (s *intakeStage) hold(events []*queued, l *line) {
+	for _, q := range events {
+		q.line = l
+		if s.held+q.size > intakeHeld && q.size > leanFrom {
+			q.leave()
+		} else {
+			s.held += q.size
+		}
+	}
+}
+
+// leave drops the message's data and headers.
+func (q *queued) leave() { q.lean, q.msg.Data, q.msg.Header = true, nil, nil }
 
 // lineFor returns the line with a name. A new one is served last.
 func (s *intakeStage) lineFor(k lineKey) *line {
@@ -177,23 +214,39 @@ func eventsOf(m *Message) []*Message {
 	return all
 }
 
-// unqueue takes the first message off a line.
-func (s *intakeStage) unqueue(l *line) {
-	q := l.queue[0]
-	l.queue = l.queue[1:]
-	l.flown = max(l.flown-1, 0)
+// unqueue takes a message off a line.
+func (s *intakeStage) unqueue(l *line, i int) {
+	q := l.queue[i]
+	if i == 0 {
+		l.queue = l.queue[1:]
+	} else {
+		l.queue = slices.Delete(l.queue, i, i+1)
+	}
+	if i < l.flown {
+		l.flown--
+	}
 	s.queued--
 	if !q.lean {
 		s.held -= q.size
 	}
+	if q.why == nil && q.weight > 0 {
+		s.backlog.remove(senderOf(q.msg), q.weight)
+	}
 }
 
-// prune takes messages off the lines of a partition that another process decided, or this
-// one before a restart.
-func (s *intakeStage) prune(p int) {
+// prune takes the message at a position off its line: another process decided it, or this one
+// before a restart. It need not be the first, since the other process may turn down others.
+func (s *intakeStage) prune(p int, at uint64) {
 	for _, l := range s.turns {
-		for l.partition == p && len(l.queue) > 0 && s.decided[p].has(l.queue[0].msg.Position()) {
-			s.unqueue(l)
+		if l.partition != p {
+			continue
+		}
+		i, ok := slices.BinarySearchFunc(l.queue, at, func(q *queued, at uint64) int {
+			return position.Compare(q.msg.Position(), at)
+		})
+		if ok {
+			s.unqueue(l, i)
+			return
 		}
 	}
 }
@@ -209,7 +262,7 @@ func (s *intakeStage) ground() {
 // the server does not answer, they wait.
 func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 	for _, q := range batch {
-		if !q.lean {
+		if !q.lean || q.why != nil {
 			continue
 		}
 		m, err := messageAt(ctx, s.js, streams.IntakeStream, q.msg.Seq)
@@ -221,7 +274,8 @@ func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 		if err == nil { // one that is gone is decided on as an empty one
 			whole := *q.msg
 			whole.Index, whole.Header, whole.Data = 0, m.Header, m.Data
-			q.msg.Data = eventsOf(&whole)[q.msg.Index].Data
+			e := eventsOf(&whole)[q.msg.Index]
+			q.msg.Data, q.msg.Header = e.Data, e.Header
 		}
 		q.lean = false
 		s.held += q.size
@@ -230,7 +284,8 @@ func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 }
 
 // undecided returns the lines that have undecided messages in partitions where this process is
-// active: those with commands, then the others in their turn. It drops empty lines.
+// active: those with commands, then the others in their turn, and none of messages that are
+// turned down. It drops empty lines.
 func (s *intakeStage) undecided() []*line {
 	var commands, others []*line
 	s.turns = slices.DeleteFunc(s.turns, func(l *line) bool {
@@ -238,7 +293,7 @@ func (s *intakeStage) undecided() []*line {
 			delete(s.lines, l.lineKey)
 			return true
 		}
-		if !s.active[l.partition] || l.flown == len(l.queue) {
+		if !s.active[l.partition] || l.flown == len(l.queue) || l.shed {
 			return false
 		}
 		if l.commands() {
@@ -251,9 +306,9 @@ func (s *intakeStage) undecided() []*line {
 	return append(commands, others...)
 }
 
-// next takes a batch off the lines, behind what is in flight: an equal share of messages and
-// bytes of each line, and at least one message of as many lines as the bytes allow. The first
-// line that got none is the first the next time.
+// next takes a batch off the lines, behind what is in flight: the messages that are turned down,
+// then an equal share of messages and bytes of each line, and at least one message of as many
+// lines as the bytes allow. The first line that got none is the first the next time.
 //
 // Commands of a partition come first, and messages behind a command that has to wait for
 // the next batch wait, too.
@@ -261,6 +316,7 @@ func (s *intakeStage) undecided() []*line {
 // With proposals false, a batch that would hold one is not taken: no line has had its turn.
 func (s *intakeStage) next(proposals bool) []*queued {
 	lines := s.undecided()
+	shed := s.sheds()
 	var batch []*queued
 	var fence [streams.Partitions]*queued // the first command that waits
 	var waiting *line                     // the first that got none
@@ -293,12 +349,12 @@ func (s *intakeStage) next(proposals bool) []*queued {
 			fence[l.partition] = heads[n]
 		}
 	}
-	if !proposals && slices.ContainsFunc(batch, func(q *queued) bool { return q.msg.Address.Kind.Proposal() }) {
-		return nil
+	if !proposals && slices.ContainsFunc(batch, (*queued).proposal) {
+		return shed
 	}
 	if waiting != nil {
 		i := slices.Index(s.turns, waiting)
 		s.turns = slices.Concat(s.turns[i:], s.turns[:i])
 	}
-	return batch
+	return append(shed, batch...)
 }

@@ -24,7 +24,7 @@ func (s *intakeStage) prepare(batch []*queued) {
 	var next atomic.Int64
 	work := func() {
 		for i := next.Add(1) - 1; i < int64(len(batch)); i = next.Add(1) - 1 {
-			if m := batch[i].msg; m.Prepared == nil {
+			if m := batch[i].msg; m.Prepared == nil && batch[i].why == nil {
 				m.Prepared = fold.Prepare(m)
 			}
 		}

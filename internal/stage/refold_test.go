@@ -37,6 +37,10 @@ func (*scribe) Relevant(e *streams.Entry) bool              { return e.Type == s
 func (*scribe) Owed(*stage.State) (*stage.Admission, error) { return nil, nil }
 func (*scribe) Wakes(*streams.Entry) bool                   { return false }
 
+func (*scribe) Shed(_ *stage.Message, reason string) *streams.RejectError {
+	return &streams.RejectError{Code: streams.CodeAgentFull, Reason: reason}
+}
+
 func (*scribe) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
 	if seqs, ok := strings.CutPrefix(string(m.Data), "erase "); ok {
 		list, err := streams.ParseSeqs(seqs)

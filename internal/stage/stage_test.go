@@ -54,6 +54,10 @@ func (*echo) Reject(_ *stage.State, m *stage.Message, why *streams.RejectError) 
 	return &stage.Admission{Output: *out}, nil
 }
 
+func (*echo) Shed(_ *stage.Message, reason string) *streams.RejectError {
+	return &streams.RejectError{Code: streams.CodeAgentFull, Reason: reason}
+}
+
 func (*echo) Apply(st *stage.State, e *streams.Entry, _ any) error {
 	key := "n"
 	if e.Type == streams.TypeAlerts {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +26,9 @@ type Storage struct {
 	// IntakePerSubject is the maximum number of waiting messages on one stored subject. Zero means
 	// streams.IntakePerSubject.
 	IntakePerSubject int64
+	// IntakePerAgent is the maximum size of the messages of one agent that wait for ingest. Zero
+	// means a share of the intake, see AgentBytes.
+	IntakePerAgent int64
 	// LiveBytes is the maximum size of the live feed. Old copies are removed first. Zero means
 	// streams.LiveBytes.
 	LiveBytes int64
@@ -47,9 +51,14 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 	if s.IntakePerSubject == 0 {
 		s.IntakePerSubject = streams.IntakePerSubject
 	}
+	var metadata map[string]string
+	if s.IntakePerAgent > 0 {
+		metadata = map[string]string{perAgent: strconv.FormatInt(s.IntakePerAgent, 10)}
+	}
 	return []jetstream.StreamConfig{
 		{
 			Name:        streams.IntakeStream,
+			Metadata:    metadata,
 			Description: "what clients published and ingest has not decided on yet",
 			// Clients publish without a partition; the transform inserts it.
 			// Control subjects do not match the transform and stay as they are.
@@ -102,6 +111,23 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 			PersistMode: livePersist(s.Replicas),
 		},
 	}
+}
+
+// perAgent is the key of Storage.IntakePerAgent in the intake's metadata.
+const perAgent = "lazaret.bytes-per-agent"
+
+// AgentBytes returns how many bytes of one agent's messages may wait in the intake: the number in
+// its metadata, or an eighth of its size. JetStream has no such limit; ingest rejects the rest.
+func AgentBytes(intake *jetstream.StreamConfig) int64 {
+	n, err := strconv.ParseInt(intake.Metadata[perAgent], 10, 64)
+	if err != nil || n <= 0 {
+		most := intake.MaxBytes
+		if most <= 0 {
+			most = streams.IntakeBytes
+		}
+		n = most / 8
+	}
+	return max(n, streams.LeastPerAgent)
 }
 
 // livePersist returns how the live feed is written to disk. It is asynchronous, because the ledger

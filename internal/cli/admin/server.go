@@ -293,6 +293,10 @@ part ("lazaret server part"), and keep the rest offline.`,
 			if r := cfg.Storage.Replicas; r < 1 || r > 5 || r%2 == 0 {
 				return fmt.Errorf("--replicas %d: use 1, 3 or 5", r)
 			}
+			if n := cfg.Storage.IntakePerAgent; n != 0 && n < streams.LeastPerAgent {
+				return fmt.Errorf("--intake-per-agent %d: use at least %d, two messages of the largest size", n,
+					streams.LeastPerAgent)
+			}
 			cfg.Data = a.Conn.Data
 			ctx, cancel := context.WithTimeout(cmd.Context(), wait)
 			defer cancel()
@@ -317,6 +321,8 @@ part ("lazaret server part"), and keep the rest offline.`,
 	f.Int64Var(&cfg.Storage.IntakePerSubject, "intake-per-subject", streams.IntakePerSubject,
 		"most that waits of one agent's messages of one kind and origin; what one flooded subject costs the others is "+
 			"this, divided by what ingest decides in a second")
+	f.Int64Var(&cfg.Storage.IntakePerAgent, "intake-per-agent", 0,
+		"most bytes of one agent that wait; ingest rejects what exceeds it (default an eighth of the intake)")
 	f.DurationVar(&wait, "wait", time.Minute, "how long the servers may take")
 	return c
 }

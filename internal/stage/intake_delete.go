@@ -1,0 +1,109 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"lazaret/streams"
+)
+
+const (
+	// bulky is the size from which a decided message is deleted from the intake by itself, if
+	// older ones are undecided: a purge stops at those.
+	bulky = 64 << 10
+	// mayDelete bounds the messages that wait to be deleted. The others are purged later.
+	mayDelete = 64 << 10
+	deleters  = 4
+)
+
+// deletions deletes decided messages from the intake while the stage goes on. It only frees
+// space: what is not deleted is purged once all older messages are decided.
+type deletions struct {
+	nc  *nats.Conn
+	log *slog.Logger
+
+	mu    sync.Mutex
+	seqs  []uint64 // guarded by mu
+	ready chan struct{}
+}
+
+// run deletes until ctx ends.
+func (d *deletions) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for range deleters {
+		wg.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-d.ready:
+				}
+				for seq, ok := d.next(); ok && ctx.Err() == nil; seq, ok = d.next() {
+					d.delete(ctx, seq)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (d *deletions) add(seq uint64) {
+	d.mu.Lock()
+	if len(d.seqs) < mayDelete {
+		d.seqs = append(d.seqs, seq)
+	}
+	d.mu.Unlock()
+	d.wake()
+}
+
+func (d *deletions) wake() {
+	select {
+	case d.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (d *deletions) next() (seq uint64, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.seqs) == 0 {
+		return 0, false
+	}
+	seq, d.seqs = d.seqs[0], d.seqs[1:]
+	if len(d.seqs) > 0 {
+		d.wake() // another deleter
+	}
+	return seq, true
+}
+
+// delete deletes a message, as a purge does without overwriting it. The message may be gone.
+// If the server does not answer, it is left alone until there is more to delete.
+func (d *deletions) delete(ctx context.Context, seq uint64) {
+	soon, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	req := fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq)
+	_, err := d.nc.RequestWithContext(soon, "$JS.API.STREAM.MSG.DELETE."+streams.IntakeStream, req)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	d.mu.Lock()
+	n := len(d.seqs) + 1
+	d.seqs = nil
+	d.mu.Unlock()
+	d.log.Warn("decided messages are not deleted from the intake, they are purged later", "messages", n, "err", err)
+}
+
+// deletes starts to delete. The returned function ends that.
+func (s *intakeStage) deletes(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.deletions.run(ctx)
+	}()
+	return func() { cancel(); <-ended }
+}

@@ -1,0 +1,67 @@
+package stage
+
+import (
+	"fmt"
+
+	"lazaret/streams"
+)
+
+// sender is an agent of a project.
+type sender struct{ project, agent string }
+
+func senderOf(m *Message) sender { return sender{m.Address.Project, m.Address.Agent} }
+
+// backlog is how many bytes of each agent's messages are queued. A message counts until its
+// last event is decided.
+type backlog struct {
+	most  int64 // of one agent
+	bytes map[sender]int64
+}
+
+// over says why a message does not fit into its agent's share of the intake, or returns "".
+// An agent with nothing queued has room for any message.
+func (b *backlog) over(a sender, size int) string {
+	n := b.bytes[a]
+	if n == 0 || n+int64(size) <= b.most {
+		return ""
+	}
+	return fmt.Sprintf("%d bytes of agent %s of project %s wait in the intake, and at most %d may: this message of %d "+
+		"bytes is not kept, publish it again later", n, a.agent, a.project, b.most, size)
+}
+
+func (b *backlog) add(a sender, size int) {
+	if b.bytes == nil {
+		b.bytes = make(map[sender]int64)
+	}
+	b.bytes[a] += int64(size)
+}
+
+func (b *backlog) remove(a sender, size int) {
+	if b.bytes[a] -= int64(size); b.bytes[a] <= 0 {
+		delete(b.bytes, a)
+	}
+}
+
+// shed turns the events of a message down: each is decided at once, as a rejection without
+// the message's data.
+func (s *intakeStage) shed(events []*queued, reason string) {
+	for _, q := range events {
+		q.why = s.fold.Shed(q.msg, reason)
+		q.line = s.lineFor(lineKey{partition: q.msg.Address.Partition, shed: true})
+		q.leave()
+	}
+}
+
+// proposal reports whether the event waits for the ledger's present tail.
+func (q *queued) proposal() bool { return q.why == nil && q.msg.Address.Kind.Proposal() }
+
+// sheds returns events to turn down, behind what is in flight.
+func (s *intakeStage) sheds() (batch []*queued) {
+	for p := range streams.Partitions {
+		if l := s.lines[lineKey{partition: p, shed: true}]; l != nil && s.active[p] {
+			heads := l.queue[l.flown:]
+			batch = append(batch, heads[:min(len(heads), intakeBatch-len(batch))]...)
+		}
+	}
+	return batch
+}
