@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -34,6 +35,7 @@ func compileSignal(
 	file string,
 	i int,
 	doc *SignalDoc,
+	places map[string]string, // of declared signals, by name
 	bad *Problems,
 ) *DeclaredSignal {
 	n := len(*bad)
@@ -48,8 +50,15 @@ func compileSignal(
 		at([]any{"name"}, "signal %q needs doc: what it means", doc.Name)
 	}
 	out := &DeclaredSignal{Declared: &signals.Declared{Name: "signal." + doc.Name, On: make(map[string]bool)}}
+	here := d.Errorf([]any{"signals", i, "name"}, "")
+	if place, ok := places[out.Name]; ok {
+		at([]any{"name"}, "there is a signal %s already, at %s. All packs share the names of signals: give one of the two "+
+			"another name", out.Name, place)
+		return nil
+	}
+	places[out.Name] = fmt.Sprintf("%s:%d:%d", file, here.Line, here.Column)
 	if s.Vars.Has(out.Name) {
-		at([]any{"name"}, "there is a signal %s already", out.Name)
+		at([]any{"name"}, "there is a signal %s already, which every pack has: give this one another name", out.Name)
 		return nil
 	}
 	compile := func(path []any, src string, want *cel.Type, required bool) *compiled.Expr {
@@ -119,7 +128,14 @@ func compileSignal(
 			kindsOf([]any{"sequence", "steps", j, "on"}, st.On)
 			when := compile([]any{"sequence", "steps", j, "when"}, st.When, cel.BoolType, true)
 			out.StepExprs = append(out.StepExprs, when)
-			out.Steps = append(out.Steps, signals.Step{On: st.On})
+			step := signals.Step{On: st.On}
+			switch path := []any{"sequence", "steps", j, "within"}; {
+			case st.Within != "" && j == 0:
+				at(path, "the first step follows no other: within belongs to a later one")
+			case st.Within != "":
+				step.Within = window(path, st.Within)
+			}
+			out.Steps = append(out.Steps, step)
 		}
 	default:
 		at([]any{"name"}, "signal %q needs one of count, distinct and sequence", doc.Name)

@@ -110,4 +110,6 @@ type seqDoc struct {
 type stepDoc struct {
 	On   []string `yaml:"on" is:"kind,required,some" doc:"Kinds of events that may be the step."`
 	When string   `yaml:"when" is:"required" doc:"Condition under which an event is the step: a boolean in CEL."`
+	// Within is empty for the first step.
+	Within string `yaml:"within" is:"duration" doc:"Longest time since the step before, such as 5m; any unless said."`
 }

@@ -79,6 +79,7 @@ type Draft struct {
 	Set      *Set
 	Problems Problems
 	FileOf   map[string]string // rule → file
+	signalAt map[string]string // declared signal → place
 	// written is the rules that there are, those that do not compile included.
 	written map[string]bool
 }
@@ -110,9 +111,10 @@ func Check(src *Source) (*Draft, error) {
 	}
 	vars := compiled.NewVars()
 	c := &Draft{
-		Source:  src,
-		FileOf:  make(map[string]string),
-		written: make(map[string]bool),
+		Source:   src,
+		FileOf:   make(map[string]string),
+		written:  make(map[string]bool),
+		signalAt: make(map[string]string),
 		Set: &Set{digest: src.digest, groups: make(map[string]*Evaluator), Vars: vars,
 			Scopes: make(
 				map[string]*compiled.Scope,
@@ -281,7 +283,7 @@ func (c *Draft) names(sc *compiled.Scope, d *strictyaml.Document, file string, p
 		todo = left
 	}
 	for i := range p.Signals {
-		if s := compileSignal(sc, d, file, i, &p.Signals[i], &c.Problems); s != nil {
+		if s := compileSignal(sc, d, file, i, &p.Signals[i], c.signalAt, &c.Problems); s != nil {
 			c.Set.Declared = append(c.Set.Declared, s)
 		}
 	}

@@ -52,8 +52,15 @@ type Declared struct {
 
 // Step is a step of a sequence.
 type Step struct {
-	On   []string // kinds of events that may be the step
-	When Expr
+	On     []string // kinds of events that may be the step
+	When   Expr
+	Within time.Duration // longest time since the step before; 0: any
+}
+
+// paced reports whether a step has to follow the one before in time. The chains of such a sequence
+// have the time of their last event, and lie under keys of their own.
+func (d *Declared) paced() bool {
+	return slices.ContainsFunc(d.Steps, func(s Step) bool { return s.Within > 0 })
 }
 
 // counted is the value of a declared signal that this input counted.
@@ -68,7 +75,11 @@ func (d *Declared) tableKey(s *State) (key []byte, ok bool) {
 	t := s.t
 	// The expression may read signals, which make keys of their own.
 	t.Text, ok = d.Key.AppendText(s.act, t.Text[:0])
-	t.Name = append(append(append(t.Name[:0], d.Name...), 0), t.Text...)
+	end := byte(0)
+	if d.paced() {
+		end = 1
+	}
+	t.Name = append(append(append(t.Name[:0], d.Name...), end), t.Text...)
 	return t.Name, ok
 }
 
@@ -116,9 +127,10 @@ func (d *Declared) Note(s *State) {
 }
 
 // chain is how far a sequence has come: the events of its first steps, and
-// when the first of them was.
+// when the first and the last of them were.
 type chain struct {
 	since  int64
+	last   int64 // of paced sequences only
 	n      int
 	events [MaxSteps][]byte
 }
@@ -151,11 +163,15 @@ func (d *Declared) noteStep(s *State) {
 	}
 	// Decoded values point into the old value; the new one is made elsewhere.
 	var memory [MaxSteps]chain
-	chains := memory[:len(d.Steps)]
+	chains, paced := memory[:len(d.Steps)], d.paced()
 	dc := index.Decoder(s.t.Get(tableSteps, k))
 	for i := range chains {
 		c := &chains[i]
-		c.since, c.n = int64(dc.Num()), int(min(dc.Num(), MaxSteps))
+		c.since = int64(dc.Num())
+		if paced {
+			c.last = int64(dc.Num())
+		}
+		c.n = int(min(dc.Num(), MaxSteps))
 		for j := range c.n {
 			c.events[j] = dc.Raw()
 		}
@@ -168,12 +184,15 @@ func (d *Declared) noteStep(s *State) {
 		}
 		c := chain{since: now}
 		if i > 0 {
-			if c = chains[i-1]; c.n == 0 || c.n == MaxSteps || now-c.since >= int64(d.Window) || c.has(id) {
+			within := int64(d.Steps[i].Within)
+			if c = chains[i-1]; c.n == 0 || c.n == MaxSteps || now-c.since >= int64(d.Window) || c.has(id) ||
+				within > 0 && now-c.last > within {
 				continue
 			}
 		}
 		c.events[c.n] = []byte(id)
 		c.n++
+		c.last = now
 		chains[i] = c
 		if i == len(d.Steps)-1 {
 			if s.done == nil {
@@ -190,6 +209,9 @@ func (d *Declared) noteStep(s *State) {
 	for i := range chains {
 		c := &chains[i]
 		e.Num(uint64(c.since))
+		if paced {
+			e.Num(uint64(c.last))
+		}
 		e.Num(uint64(c.n))
 		for _, ev := range c.events[:c.n] {
 			e.Bytes(ev)

@@ -216,6 +216,15 @@ func (d *Document) at(tk *token.Token, format string, args ...any) *Error {
 	return e
 }
 
+// quoting says what to do about a value that the parser takes for something else.
+func quoting(message string) string {
+	if strings.Contains(message, "value is not allowed in this context") {
+		return "; quote the whole of a value that begins with a quote or a bracket, or that has a colon before a space, or " +
+			"write >- and the value on the next lines"
+	}
+	return ""
+}
+
 func (d *Document) convert(err error) error {
 	var own *Error
 	if errors.As(err, &own) {
@@ -223,7 +232,7 @@ func (d *Document) convert(err error) error {
 	}
 	var at yaml.Error
 	if errors.As(err, &at) {
-		return d.at(at.GetToken(), "%s", at.GetMessage())
+		return d.at(at.GetToken(), "%s%s", at.GetMessage(), quoting(at.GetMessage()))
 	}
 	return d.whole("%v", err)
 }

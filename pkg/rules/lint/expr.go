@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
 
 	"lazaret/pkg/rules/compiled"
 )
@@ -155,6 +156,58 @@ func hasCapital(s string, regex bool) bool {
 		return slices.ContainsFunc(r.Sub, has)
 	}
 	return has(p)
+}
+
+// absent reports arguments of an action that an expression reads, and that neither it nor one that
+// holds before it asks for. A finding within an expanded macro is reported at the macro.
+func (l *linter) absent(at spot, x *compiled.Expr, before ...*compiled.Expr) {
+	if x == nil {
+		return
+	}
+	asked := make(map[string]bool)
+	for _, y := range append(before, x) {
+		if y == nil {
+			continue
+		}
+		ast.PreOrderVisit(y.AST.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+			if name, asks := argument(e); asks {
+				asked[name] = true
+			}
+		}))
+	}
+	ast.PreOrderVisit(x.AST.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		name, asks := argument(e)
+		if name != "" && !asks && !asked[name] && x.AST.SourceInfo().GetStartLocation(e.ID()).Line() > 0 {
+			l.add("absent-argument", at.at(x.AST, e.ID(), fmt.Sprintf("an action without the argument %q makes this an error: "+
+				"write '%s' in action.args && …", name, name)))
+		}
+	}))
+}
+
+// argument is the name of an action's argument that an expression reads, or asks for.
+func argument(e ast.Expr) (name string, asks bool) {
+	of, key := ast.Expr(nil), ast.Expr(nil)
+	switch e.Kind() {
+	case ast.SelectKind:
+		if s := e.AsSelect(); compiled.QualifiedName(s.Operand()) == "action.args" {
+			return s.FieldName(), s.IsTestOnly()
+		}
+		return "", false
+	case ast.CallKind:
+		switch args := e.AsCall().Args(); e.AsCall().FunctionName() {
+		case operators.Index:
+			of, key = args[0], args[1]
+		case operators.In:
+			key, of, asks = args[0], args[1], true
+		}
+	}
+	if of == nil || compiled.QualifiedName(of) != "action.args" {
+		return "", false
+	}
+	if names := compiled.Constants(key, nil); len(names) == 1 {
+		return names[0], asks
+	}
+	return "", false
 }
 
 // children are the direct parts of an expression that is no loop.

@@ -344,6 +344,8 @@ func (l *linter) signals() {
 			on := slices.Sorted(maps.Keys(s.On))
 			l.expr(at.under(form, "key"), s.KeyExpr, on)
 			l.expr(at.under(form, "value"), s.ValueExpr, on)
+			l.absent(at.under(form, "when"), s.WhenExpr)
+			l.absent(at.under(form, "value"), s.ValueExpr, s.WhenExpr)
 			if l.expr(at.under(form, "when"), s.WhenExpr, on); s.WhenExpr != nil {
 				l.never(at.under(form, "when"), s.WhenExpr, on, "the signal counts nothing")
 			}
@@ -451,6 +453,10 @@ func (l *linter) rule(at spot, r *rules.Rule, tested bool) {
 	l.expr(at.under("for_each"), r.ForEach, r.On)
 	l.expr(at.under("subject_id"), r.SubjectID, r.On)
 	l.expr(at.under("message"), r.Message, r.On)
+	l.absent(when, r.When)
+	l.absent(at.under("for_each"), r.ForEach)
+	l.absent(at.under("subject_id"), r.SubjectID, r.When)
+	l.absent(at.under("message"), r.Message, r.When)
 	l.common(when, r.When, r.On)
 	rd := compiled.NewPrefilterReader(l.c.Set.Vars)
 	n := r.Prefilter(rd)

@@ -173,6 +173,10 @@ func TestEachLintFindsItsFault(t *testing.T) {
 			"p/r.yaml:12:70", "b hides"},
 		{"capital-in-view", when("content.views.exists(v, v.contains('Wire'))"), "p/r.yaml:12:44", "has a capital"},
 		{"capital-in-view", when("content.views.exists(v, v.matches('^Wire [0-9]'))"), "p/r.yaml:12:43", "has a capital"},
+		{"absent-argument", when("action.args.path == '/etc'"), "p/r.yaml:12:21", "'path' in action.args"},
+		{"absent-argument", when("action.args['path'] == '/etc'"), "p/r.yaml:12:21", "'path' in action.args"},
+		{"absent-argument", rule("'m'", "string(action.args.path)"), "p/r.yaml:15:33", "'path' in action.args"},
+		{"absent-argument", pack("action.level > 0", "action.args.path == '/etc'"), "p/pack.yaml:13:24", ""},
 		{"foreign-field", when("(memory.key == 'a' || action.level > 2)"), "p/r.yaml:12:17", "memory.key"},
 		{"unread-file", [3]string{"exception.yaml", "", "exceptions: []\n"}, "exception.yaml:0:0",
 			"did you mean exceptions.yaml?"},
@@ -224,6 +228,51 @@ func TestAllFaultsOfAnExpressionAreFindings(t *testing.T) {
 	}
 	if s := strings.Join(at, " "); s != "compile:10:13 compile:10:23" {
 		t.Error(s)
+	}
+}
+
+func TestAnArgumentThatIsAskedForIsNoFault(t *testing.T) {
+	for _, x := range []string{"has(action.args.path) && action.args.path == '/etc'",
+		"'path' in action.args && action.args['path'] == '/etc'",
+		"(!has(action.args.path) || action.args.path == '/etc')"} {
+		files := maps.Clone(Clean)
+		files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "> 3\n", "> 3\n      && "+x+"\n", 1)
+		files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "'m'", "'path' in action.args ? string(action.args.path) : ''", 1)
+		for _, f := range lintOf(t, files) {
+			t.Errorf("%s: %+v", x, f)
+		}
+	}
+}
+
+func TestSignalsOfOneNameAreShownWithBothPlaces(t *testing.T) {
+	files := maps.Clone(Clean)
+	files["q/pack.yaml"] = strings.Replace(Clean["p/pack.yaml"], "name: p\n", "name: q\n", 1)
+	files["groups.yaml"] = "groups:\n  core: [p, q]\n"
+	fs := lintOf(t, files)
+	i := slices.IndexFunc(fs, func(f Finding) bool { return f.Rule == "compile" })
+	if i < 0 || fs[i].File != "q/pack.yaml" || fs[i].Line != 8 ||
+		!strings.Contains(fs[i].Message, "signal.calls already, at p/pack.yaml:8:11") {
+		t.Errorf("%+v", fs)
+	}
+	if fs := lintOf(t, map[string]string{"groups.yaml": "groups:\n  core: [p]\n",
+		"p/pack.yaml": "name: p\ntitle: T\nsignals:\n  - {name: echo, doc: d, count: {on: [action], key: event.agent, " +
+			"window: 1m}}\n"}); len(fs) == 0 || !strings.Contains(fs[0].Message, "which every pack has") {
+		t.Errorf("%+v", fs)
+	}
+}
+
+// A condition that is not quoted as YAML wants it is an error that says how to quote it.
+func TestAConditionThatIsNoYAMLIsShownHowToQuote(t *testing.T) {
+	for _, when := range []string{`'x' in action.acts`, `"x" == action.tool`, `action.tool == 'a: b'`,
+		`action.level > 2 ? true : false`, `!action.asked`, `[1] == [1]`} {
+		files := maps.Clone(Clean)
+		files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], ">-\n      macros.known\n      && signal.calls > 3", when, 1)
+		fs := lintOf(t, files)
+		if !slices.ContainsFunc(fs, func(f Finding) bool {
+			return f.Rule == "compile" && f.Line == 9 && strings.Contains(f.Message, "quote")
+		}) {
+			t.Errorf("%s: %+v", when, fs)
+		}
 	}
 }
 

@@ -45,6 +45,9 @@ var lints = []Info{
 		"Give the pack's list or macro, or the variable of the loop, a name of its own."},
 	{"capital-in-view", LevelWarning, "A text with a capital is searched in `content.views`, which are in lower case.",
 		"Write the literal in lower case."},
+	{"absent-argument", LevelWarning, "An argument is read that an action may not have.",
+		"Ask for it first: `has(action.args.path) && …`. An argument that is absent is an error, and the rule then has its " +
+			"`on_error` effect on every such action."},
 	{"foreign-field", LevelWarning, "An expression reads a field that no event of the rule's kinds has.",
 		"Correct `on` or the field: what an event does not have is empty, 0 or false."},
 	{"unread-file", LevelWarning, "Nothing reads a file of the set.", "Packs are folders with a pack.yaml, one level " +

@@ -196,3 +196,31 @@ func TestCoverageShowsWhatNoTestHasSeen(t *testing.T) {
 		t.Errorf("--run ran %d tests", rep.Passed)
 	}
 }
+
+// The second step lies within a minute of the latest first one, the third anywhere in the window.
+func TestAStepOfASequenceMayHaveToFollowInTime(t *testing.T) {
+	do := func(tool, after string) string {
+		return "      - {action: {tool: " + tool + "}, after: " + after + "}\n"
+	}
+	test := func(name, fires string, given ...string) string {
+		return "  - name: " + name + "\n    given:\n" + strings.Join(given, "") + "    " + fires + "\n"
+	}
+	rep := runTests(t, map[string]string{
+		"p/pack.yaml": "name: p\ntitle: T\nsignals:\n  - name: abc\n    doc: d\n    sequence:\n      key: event.agent\n" +
+			"      window: 1h\n      steps:\n        - {on: [action], when: action.tool == 'a'}\n" +
+			"        - {on: [action], when: action.tool == 'b', within: 1m}\n" +
+			"        - {on: [action], when: action.tool == 'c'}\n",
+		"p/r.yaml": head + "    on: [action]\n    effect: alert\n    when: signal.abc.size() == 3\n",
+		"p/r.test.yaml": "tests:\n" +
+			test("in time", "fires: {r1: 1}", do("a", "1s"), do("b", "1m"), do("c", "50m")) +
+			test("too late", "silent: [r1]", do("a", "1s"), do("b", "61s"), do("c", "1s")) +
+			test("of the latest", "fires: {r1: 1}", do("a", "1s"), do("a", "50s"), do("b", "50s"), do("c", "1s")) +
+			test("out of the window", "silent: [r1]", do("a", "1s"), do("b", "1m"), do("c", "59m")),
+	}, ruletest.Options{})
+	for _, f := range rep.Failures {
+		t.Errorf("%+v", f)
+	}
+	if rep.Passed != 4 {
+		t.Errorf("%d tests ran", rep.Passed)
+	}
+}
