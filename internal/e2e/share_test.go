@@ -15,6 +15,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/embedded"
+	"lazaret/internal/natstest"
 	"lazaret/internal/wire"
 	"lazaret/streams"
 )
@@ -146,7 +147,7 @@ func accountBulk(ctx context.Context, t *testing.T, b *bulk, js jetstream.JetStr
 }
 
 // One agent's messages near the size limit do not fill the intake: ingest turns down what exceeds the agent's share. The
-// other agents are not refused and have their verdicts. Each acknowledged message of the flood has one entry.
+// other agents are not refused, with pages of 200 KB, and have their verdicts. Each acknowledged message of the flood has one entry.
 func TestPromiseC21AFloodOfLargeMessagesFillsNobodysIntake(t *testing.T) {
 	long(t)
 	const (
@@ -176,7 +177,7 @@ func TestPromiseC21AFloodOfLargeMessagesFillsNobodysIntake(t *testing.T) {
 	for i := range asked {
 		c, project := clients[i%2], projects[i%2]
 		if _, err := c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: fmt.Sprint("o", i), Session: "s"},
-			Tool: "web.fetch", Content: fmt.Sprint("a page, ", i)}); err != nil {
+			Tool: "web.fetch", Content: strings.Repeat(fmt.Sprint("a page, ", i, ". "), 20_000)}); err != nil {
 			t.Errorf("%s, observation %d: %v", project, i, err)
 		}
 		began := time.Now()
@@ -200,5 +201,55 @@ func TestPromiseC21AFloodOfLargeMessagesFillsNobodysIntake(t *testing.T) {
 	}
 	if others := accountBulk(p.ctx, t, b, p.js, settle(p.ctx, t, p.op, p.js, 0)); others != asked {
 		t.Errorf("%d observations of the others, want %d", others, asked)
+	}
+}
+
+// Ingest is killed while a flood comes in. Each acknowledged message has one entry all the same, and the intake is empty
+// in the end: messages that were turned down and not deleted before the kill are deleted or purged later.
+func TestPromiseC21AKilledIngestTurnsEachMessageDownOnce(t *testing.T) {
+	long(t)
+	const killed = 5
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	f := &fleet{t: t, data: t.TempDir(), procs: make(map[string]*process), names: []string{"ingest"}}
+	srv, err := embedded.Start(ctx, embedded.Config{Data: f.data, Listen: "127.0.0.1:0", ServerOnly: true, NoSync: true,
+		Storage: wire.Storage{IntakeBytes: 128 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	f.start("ingest")
+	js, err := jetstream.New(connect(t, f.data, "operator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flooding, stop := context.WithCancel(ctx)
+	defer stop()
+	b, wait := floodBulk(flooding, t, (&pipeline{t: t, data: f.data}).agentOf("flood"), 900_000, 8)
+	for range killed {
+		from, _ := b.count()
+		natstest.Eventually(t, time.Minute, "more of the flood", func() bool { n, _ := b.count(); return n > from+40 })
+		f.procs["ingest"].kill()
+		f.start("ingest")
+	}
+	stop()
+	wait()
+	if b.odd != nil {
+		t.Errorf("the flood: %v", b.odd)
+	}
+	info := func(stream string) jetstream.StreamState {
+		st, err := js.Stream(ctx, stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.CachedInfo().State
+	}
+	natstest.Eventually(t, time.Minute, "all is decided", func() bool { return info(streams.IntakeStream).Msgs == 0 })
+	if others := accountBulk(ctx, t, b, js, info(streams.LedgerStream).LastSeq); others != 0 {
+		t.Errorf("%d observations of nobody", others)
 	}
 }
