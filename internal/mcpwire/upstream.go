@@ -208,7 +208,29 @@ func (u *upstream) post(m jsonrpc.Message) (*http.Response, error) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
+	if r, ok := m.(*jsonrpc.Request); ok {
+		repeatBody(req.Header, r)
+	}
 	return u.send(req)
+}
+
+// repeatBody sets the headers that a request has in versions without sessions (2026-07-28):
+// each request names its version, and the headers repeat parts of the body.
+func repeatBody(h http.Header, r *jsonrpc.Request) {
+	var p struct {
+		Meta struct {
+			Version string `json:"io.modelcontextprotocol/protocolVersion"`
+		} `json:"_meta"`
+	}
+	if json.Unmarshal(r.Params, &p) != nil || p.Meta.Version < "2026" {
+		return
+	}
+	h.Set(headerVersion, p.Meta.Version)
+	h.Set("Mcp-Method", r.Method)
+	switch r.Method {
+	case "tools/call", "prompts/get", "resources/read":
+		h.Set("Mcp-Name", nameOf(r.Params))
+	}
 }
 
 func (u *upstream) prepare(method string, body io.Reader) (*http.Request, error) {

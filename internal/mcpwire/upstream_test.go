@@ -116,6 +116,34 @@ func TestAHostHasTheFeaturesOfAServerAtAURL(t *testing.T) {
 	}
 }
 
+// A client over standard input and output may speak 2026-07-28 with a server at a URL.
+func TestAServerAtAURLIsReachedWithoutSessions(t *testing.T) {
+	far := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return newServer() },
+		&mcp.StreamableHTTPOptions{Stateless: true}))
+	defer far.Close()
+	u, err := ParseURL(far.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clientEnd, up := mcp.NewInMemoryTransports()
+	host, err := up.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	go pump(t.Context(), host, Remote{URL: u, Log: slog.New(slog.DiscardHandler)}.Dial())
+	s, err := mcp.NewClient(&mcp.Implementation{Name: "stock", Version: "1"}, nil).Connect(t.Context(), clientEnd, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if got := s.InitializeResult().ProtocolVersion; got != "2026-07-28" {
+		t.Errorf("they speak %s", got)
+	}
+	if got := call(t, s, &mcp.CallToolParams{Name: "echo", Arguments: echoArgs{"x"}}); got != "x" {
+		t.Errorf("echo: %q", got)
+	}
+}
+
 func TestARedirectIsNotFollowed(t *testing.T) {
 	reached := make(chan struct{}, 8)
 	far := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached <- struct{}{} }))
