@@ -71,22 +71,19 @@ func (x *exampleAgents) run(t *testing.T, c *exec.Cmd) {
 	}
 }
 
-func TestTheExamplesOfAdapters(t *testing.T) {
-	long(t)
-	const client = "../../clients/typescript"
-	dir := stockNode(t, filepath.Join(client, "test"), "fake-claude.mjs")
-	installPackage(t, client, filepath.Join(dir, "node_modules", "lazaret"))
+// runExamples runs the examples of the TypeScript client in a folder with their packages.
+func runExamples(t *testing.T, dir string, names []string) {
 	x := newExampleAgents(t)
-	for _, name := range []string{"langchain", "ai-sdk", "openai-agents", "claude-agent-sdk"} {
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			b, err := os.ReadFile(filepath.Join(client, "examples", name+".mjs"))
+			b, err := os.ReadFile(filepath.Join("../../clients/typescript/examples", name+".mjs"))
 			if err == nil {
-				err = os.WriteFile(filepath.Join(dir, name+".mjs"), b, 0o600)
+				err = os.WriteFile(filepath.Join(dir, "example-"+name+".mjs"), b, 0o600)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := exec.Command("node", name+".mjs")
+			c := exec.Command("node", "example-"+name+".mjs")
 			c.Dir, c.Env = dir, []string{"CLAUDE=" + filepath.Join(dir, "fake-claude.mjs")}
 			x.run(t, c)
 		})

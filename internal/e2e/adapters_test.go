@@ -14,7 +14,8 @@ import (
 )
 
 // Each program is an agent of a stock framework with a scripted model. It reads a
-// poisoned page, is stopped, and goes on once a person has approved the call.
+// poisoned page, is stopped, and goes on once a person has approved the call. The examples do
+// the same in fewer lines, and wait for the person.
 func TestAgentsOfStockFrameworksAreStoppedAndGoOnAfterApproval(t *testing.T) {
 	long(t)
 	const client = "../../clients/typescript"
@@ -40,6 +41,7 @@ func TestAgentsOfStockFrameworksAreStoppedAndGoOnAfterApproval(t *testing.T) {
 		})
 	}
 	up.interrupt()
+	t.Run("examples", func(t *testing.T) { runExamples(t, dir, programs) })
 }
 
 // installPackage copies the files that npm would publish.
