@@ -1,7 +1,6 @@
 package streams
 
 import (
-	"embed"
 	"encoding"
 	"fmt"
 	"reflect"
@@ -10,17 +9,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// schemaFiles are generated from the Go types by `go generate ./streams`. A test checks that they
-// are up to date.
+// The files in schemas are generated from the Go types. A test checks that they are up to date.
 //
 //go:generate go test -run TestGeneratedFilesAreFresh -update .
-//go:embed schemas/*.json
-var schemaFiles embed.FS
-
-// SchemaJSON returns the published JSON Schema of events of kind k.
-func SchemaJSON(k Kind) ([]byte, error) {
-	return schemaFiles.ReadFile("schemas/" + string(k) + ".json")
-}
 
 // SchemaOf returns the JSON Schema of a type of this package, or of a type that consists of such
 // types. The schema allows unknown fields.

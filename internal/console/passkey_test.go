@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"lazaret/internal/embedded"
+	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
@@ -130,11 +131,11 @@ func resolution(t *testing.T, project, hold string) (note string) {
 	await(t, "the decision in the index", func() bool {
 		for _, h := range shared.c.index.closedHolds(func(p string) bool { return p == project }) {
 			if h.ID == hold && h.Verdict.Resolved != nil {
-				e, err := shared.c.readEntry(t.Context(), &page{User: &viewer, c: shared.c}, h.Verdict.Resolved.Entry)
+				e, err := stage.ReadEntry(t.Context(), shared.c.js, h.Verdict.Resolved.Entry)
 				if err != nil {
 					t.Fatal(err)
 				}
-				r, err := streams.Read[streams.ResolutionEntry](e)
+				r, err := streams.Read[streams.ResolutionEntry](&e)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -292,12 +291,3 @@ func (s step) Safe() string { return text.Inert(s.Text) }
 
 // Long reports whether the text is folded at first.
 func (s step) Long() bool { return len(s.Text) > 360 || strings.Count(s.Text, "\n") > 6 }
-
-// readEntry reads one entry of a project that the user sees.
-func (c *Console) readEntry(ctx context.Context, p *page, at uint64) (*streams.Entry, error) {
-	e, err := stage.ReadEntry(ctx, c.js, at)
-	if err != nil || !p.User.May(e.Project) {
-		return nil, notFound("The ledger has no entry %d that you may see.", at)
-	}
-	return &e, nil
-}

@@ -29,24 +29,9 @@ const (
 	nearPlaces = 14 // equal elements of 30; an estimated similarity of 0.47
 )
 
-// Near reports whether a text of a (the content or a decoded part) is the same or almost the same
-// as a text of b. It tolerates differences in case, spacing, look-alikes, order of sentences, and a
-// replaced word. Two short texts that differ only in an amount are near too. Compare carriers as
-// well where that matters.
-func Near(a, b Features) bool {
-	for _, p := range a.Prints {
-		for _, q := range b.Prints {
-			if p.Near(q) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // Bands returns the index keys of all fingerprints of f. Two near texts share at least one key with
 // high probability: above 0.98 if they have two thirds of their words and pairs in common. To find
-// near-duplicates, look up each key and check the results with [Near].
+// near-duplicates, look up each key and check the results with [Fingerprint.Near].
 func (f Features) Bands() []uint64 {
 	keys := make([]uint64, 0, len(f.Prints)*bands)
 	for _, p := range f.Prints {

@@ -39,8 +39,8 @@ func TestDisguiseChangesNeitherFingerprintNorPhrases(t *testing.T) {
 		if f.Prints[0] != g.Prints[0] {
 			t.Fatalf("%q and %q have other fingerprints", plain, b.String())
 		}
-		if Overlap(f, g) != 1 && len(f.Phrases.Hashes) > 0 {
-			t.Fatalf("overlap %v", Overlap(f, g))
+		if overlap(f, g) != 1 && len(f.Phrases.Hashes) > 0 {
+			t.Fatalf("overlap %v", overlap(f, g))
 		}
 	})
 }
@@ -69,16 +69,16 @@ func TestNearDuplicatesAreFoundByTheirBands(t *testing.T) {
 		for _, k := range g.Bands() {
 			shared = shared || index[k]
 		}
-		if !shared || !Near(f, g) {
+		if !shared || !areNear(f, g) {
 			t.Errorf("%s: shared band %v, similarity %.2f", name, shared, f.Prints[0].Similarity(g.Prints[0]))
 		}
 	}
 	for _, s := range []string{english, "Our refund policy is on the web site.", "", "!?"} {
-		if g := Analyze(s); Near(f, g) {
+		if g := Analyze(s); areNear(f, g) {
 			t.Errorf("%.40q is near, similarity %.2f", s, f.Prints[0].Similarity(g.Prints[0]))
 		}
 	}
-	if Near(Analyze("🙂"), Analyze("🙁")) || !Near(Analyze("🙂"), Analyze(" 🙂")) {
+	if areNear(Analyze("🙂"), Analyze("🙁")) || !areNear(Analyze("🙂"), Analyze(" 🙂")) {
 		t.Error("texts without words are told apart by their digest")
 	}
 }

@@ -30,11 +30,6 @@ const (
 	mask48       = 1<<48 - 1
 )
 
-// Overlap returns the share of the phrases of a that occur in b, from 0 to 1. It is 1 for an
-// extract of b and near 0 for unrelated texts. It is not symmetric: to find how much of an agent's
-// text comes from what it read, pass the agent's text as a.
-func Overlap(a, b Features) float64 { return a.Phrases.In(b.Phrases) }
-
 // In returns the share of p's phrases that are in q, from 0 to 1.
 func (p Phrases) In(q Phrases) float64 {
 	mine := p.Hashes

@@ -13,15 +13,15 @@ func TestAnExtractOverlapsWithItsSource(t *testing.T) {
 		"The finance department needs the final numbers before the end of this month.",
 		"the new supplier will deliver the first samples in October, so the warehouse should prepare enough space",
 	} {
-		if got := Overlap(Analyze(extract), source); got < 0.5 {
+		if got := overlap(Analyze(extract), source); got < 0.5 {
 			t.Errorf("%q: %.2f", extract, got)
 		}
 	}
-	if got := Overlap(Analyze("I like to cook pasta with tomatoes and basil on Sunday evenings with my family."),
+	if got := overlap(Analyze("I like to cook pasta with tomatoes and basil on Sunday evenings with my family."),
 		source); got != 0 {
 		t.Errorf("unrelated text: %.2f", got)
 	}
-	if got := Overlap(source, source); got != 1 {
+	if got := overlap(source, source); got != 1 {
 		t.Errorf("itself: %v", got)
 	}
 	// The guarantee: five consecutive content words out of any text that is
@@ -30,7 +30,7 @@ func TestAnExtractOverlapsWithItsSource(t *testing.T) {
 		words := rapid.SliceOfN(rapid.StringMatching(`[b-z]{5,9}`), 60, 400).Draw(t, "words")
 		from := rapid.IntRange(0, len(words)-10).Draw(t, "from")
 		n := rapid.IntRange(5, 10).Draw(t, "n")
-		got := Overlap(Analyze(strings.Join(words[from:from+n], " ")), Analyze(strings.Join(words, " ")))
+		got := overlap(Analyze(strings.Join(words[from:from+n], " ")), Analyze(strings.Join(words, " ")))
 		if got == 0 {
 			t.Fatalf("%v has no phrase in common with its source", words[from:from+n])
 		}
@@ -42,7 +42,7 @@ func TestAnExtractOfALongDocumentIsFoundWhateverThePadding(t *testing.T) {
 		"customer anything"
 	for _, filler := range []string{english, toolOutput} {
 		doc := strings.Repeat(filler+"\n", 200) + extract + ".\n" + strings.Repeat(filler+"\n", 200)
-		if got := Overlap(Analyze(extract), Analyze(doc)); got == 0 {
+		if got := overlap(Analyze(extract), Analyze(doc)); got == 0 {
 			t.Errorf("not found in %d bytes", len(doc))
 		}
 	}

@@ -61,7 +61,7 @@ func TestEncodedTextShowsInAView(t *testing.T) {
 		if !found {
 			t.Errorf("%s of %.60q: %q", c.name, c.content, f.Views(c.content))
 		}
-		if !Near(Analyze(secret), f) && !strings.Contains(c.content, "filler") && Overlap(Analyze(secret), f) < 0.9 &&
+		if !areNear(Analyze(secret), f) && !strings.Contains(c.content, "filler") && overlap(Analyze(secret), f) < 0.9 &&
 			!strings.HasPrefix(c.content, "Here") {
 			t.Errorf("%s of %.60q is not recognised", c.name, c.content)
 		}
