@@ -196,7 +196,8 @@ func parseCustody(text string) (c Custody, err error) {
 		}
 		values[l[0]] = v
 	}
-	c.Do, c.Project, c.ID, c.Reason, c.DataSubject = values["do"], values["project"], values["id"], values["reason"], values["data-subject"]
+	c.Do, c.Project, c.ID = values["do"], values["project"], values["id"]
+	c.Reason, c.DataSubject = values["reason"], values["data-subject"]
 	if c.Issued, err = time.Parse(time.RFC3339, values["issued"]); err != nil {
 		return c, rejectf(CodeCommand, "issued %q is not an RFC 3339 time", clip(values["issued"]))
 	}

@@ -52,7 +52,8 @@ func (f *Fold) decisions(st *stage.State, e *streams.Entry, now time.Time) (*sta
 		a := alert(ruleFallen, severity, d.Kind, d.ID, d.Agent, streams.CodeFallen,
 			fmt.Sprintf("%s %s cites belief %s, which fell since: %s", d.Kind, d.ID, d.Belief, d.Why))
 		a.ID += "-" + d.Belief
-		a.Detail["belief"], a.Detail["truth"], a.Detail["security"] = d.Belief, d.Axes.Truth.String(), d.Axes.Security.String()
+		a.Detail["belief"], a.Detail["truth"] = d.Belief, d.Axes.Truth.String()
+		a.Detail["security"] = d.Axes.Security.String()
 		a.Path = []string{d.Kind + ":" + d.ID, "belief:" + d.Belief}
 		all = append(all, a)
 	}

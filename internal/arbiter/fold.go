@@ -379,7 +379,7 @@ func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.O
 		return nil, err
 	}
 	switch {
-	case ok && !r.Differs && v.Intake == r.First && v.Type == proposalType(r.Kind):
+	case ok && !r.Differs && v.Intake == r.First && v.Type == r.Kind.About().Type:
 	case ok || p != nil:
 		if v, err = f.taken(st, e, r); err != nil {
 			return nil, err
@@ -418,17 +418,6 @@ func waitingFor(st *stage.State, project, agent, id string) (*proposal, error) {
 	return p, nil
 }
 
-// proposalType is the type of the entry that a kind of proposal becomes.
-func proposalType(k streams.Kind) streams.Type {
-	switch k {
-	case streams.KindMem:
-		return streams.TypeMemory
-	case streams.KindRecall:
-		return streams.TypeRecall
-	}
-	return streams.TypeAction
-}
-
 // taken answers a proposal under an id that names another one, and reveals nothing of
 // that one.
 func (f *Fold) taken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) (*streams.VerdictEntry, error) {
@@ -436,7 +425,7 @@ func (f *Fold) taken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) 
 	if err != nil {
 		return nil, err
 	}
-	v := &streams.VerdictEntry{Proposal: e.Seq, Type: proposalType(r.Kind), ID: r.ID, Reuses: r.Reuses, Agent: r.Agent,
+	v := &streams.VerdictEntry{Proposal: e.Seq, Type: r.Kind.About().Type, ID: r.ID, Reuses: r.Reuses, Agent: r.Agent,
 		Session: r.Session,
 		Verdict: streams.Hold, Policy: digest, Reasons: []streams.Reason{{Code: streams.CodeTaken, Verdict: streams.Hold,
 			Text: "this id was used before for a different proposal; propose it under a new id"}}}
@@ -449,185 +438,11 @@ func (f *Fold) taken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) 
 
 // forgotten answers for a proposal whose verdict is no longer kept.
 func forgotten(e *streams.Entry, r *streams.RepeatEntry) *streams.VerdictEntry {
-	v := &streams.VerdictEntry{Proposal: e.Seq, Type: proposalType(r.Kind), ID: r.ID, Reuses: r.Reuses, Agent: r.Agent,
+	v := &streams.VerdictEntry{Proposal: e.Seq, Type: r.Kind.About().Type, ID: r.ID, Reuses: r.Reuses, Agent: r.Agent,
 		Session: r.Session,
 		Verdict: streams.Hold}
 	v.Reasons = []streams.Reason{{Code: streams.CodeForgotten, Verdict: streams.Hold,
 		Text: fmt.Sprintf("a verdict is kept for %d days, and none is kept for this id; propose it again under a new id",
 			int(KeepVerdict.Hours()/24))}}
 	return v
-}
-
-// fromSentinel folds a group's findings.
-func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now time.Time) (*stage.Output, error) {
-	switch e.Type {
-	case streams.TypeAlerts:
-		a := new(streams.AlertsEntry)
-		if err := streams.Unmarshal(e.Body, a); err != nil {
-			f.log.Error("unreadable alerts", "seq", e.Seq, "err", err)
-			return nil, nil
-		}
-		if err := f.noteOfferAlerts(st, e, group, a.Alerts, now); err != nil {
-			return nil, err
-		}
-		return nil, f.note(st, e, group, a.Alerts, "", true, now)
-	case streams.TypeAssessment:
-	default:
-		return nil, nil
-	}
-	a := new(assessment)
-	if err := streams.Unmarshal(e.Body, a); err != nil {
-		f.log.Error("unreadable assessment counts as silence", "seq", e.Seq, "group", group, "err", err)
-		return nil, nil
-	}
-	p := new(proposal)
-	ok, err := st.Load(proposalKey(e.Src), p)
-	if err != nil {
-		return nil, err
-	}
-	belief, memory := "", p.Type == streams.TypeMemory
-	if memory {
-		belief = p.Belief.ID
-	}
-	if err := f.note(st, e, group, a.Alerts, belief, memory, now); err != nil || !ok {
-		return nil, err
-	}
-	if a.Verdict == nil {
-		f.log.Error("assessment without a verdict counts as silence", "seq", e.Seq, "group", group)
-	}
-	said, more := hear(p.Answers, a.answer(group, p.wants(group), p.Type))
-	texts := p.takeTexts(a.Alerts)
-	if !more && !texts {
-		return nil, nil
-	}
-	p.Answers = said
-	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
-	if err != nil {
-		return nil, err
-	}
-	if p.Decided != nil {
-		return f.tighten(st, p, pol, more, texts, now)
-	}
-	until := p.waits()
-	if !until.After(now) {
-		return f.decide(st, p, pol, now)
-	}
-	if !until.Equal(p.Deadline) {
-		if err := f.dropTimer(st, p.Deadline, timerDeadline, seqKey(p.Seq)); err != nil {
-			return nil, err
-		}
-		p.Deadline = until
-		if err := f.addTimer(st, until, timerDeadline, seqKey(p.Seq)); err != nil {
-			return nil, err
-		}
-	}
-	return nil, st.Put(proposalKey(p.Seq), p)
-}
-
-// assessment is an assessment entry whose verdict may be missing. A missing verdict must
-// not be read as allow, the zero Verdict.
-type assessment struct {
-	streams.AssessmentEntry
-	Verdict *streams.Verdict `json:"verdict"`
-}
-
-// answer joins the assessment's verdict with the verdicts of its alerts. The result has a
-// reason that is as strict as the verdict. It counts as the group's judgement only if the
-// group used the wanted digest. The findings count under any digest.
-func (a *assessment) answer(group, wanted string, on streams.Type) answer {
-	ans := answer{Group: group, Rests: joinRests(maxRests, nil, a.Rests)}
-	digest := streams.Clip(a.Digest, maxReasonText)
-	switch {
-	case a.Verdict == nil || digest == "":
-		ans.Mute = true
-	case digest == wanted:
-		ans.Judged = true
-	default:
-		ans.Other = digest
-	}
-	if a.Verdict != nil {
-		ans.Verdict = *a.Verdict
-	}
-	said := streams.Allow
-	for _, al := range a.Alerts {
-		v, named := alertVerdict(&al, on)
-		if !named {
-			continue
-		}
-		said = said.Join(v)
-		ans.Reasons = append(ans.Reasons, alertReason(streams.CodeRule, v, group, al))
-	}
-	if ans.Verdict > said {
-		ans.Reasons = append(ans.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: ans.Verdict, Group: group,
-			Digest: digest,
-			Text:   "the group asks for " + ans.Verdict.String()})
-	}
-	ans.Verdict = ans.Verdict.Join(said)
-	return ans
-}
-
-func alertReason(code streams.Code, v streams.Verdict, group string, al streams.Alert) streams.Reason {
-	clip := func(s string) string { return streams.Clip(s, maxReasonText) }
-	r := streams.Reason{Code: code, Verdict: v, Text: clip(al.Message), Rule: clip(al.Rule), Digest: clip(al.RuleDigest),
-		Group: group, Alert: clip(al.ID)}
-	if al.Exception != "" {
-		r.Text = clip("exception " + al.Exception + " applies: " + r.Text)
-	}
-	for _, step := range al.Path[:min(len(al.Path), maxPath)] {
-		r.Path = append(r.Path, streams.Clip(step, maxStep))
-	}
-	return r
-}
-
-// wants is the digest that a group must judge by, empty if no policy requires the group.
-func (p *proposal) wants(group string) string {
-	for _, g := range p.Groups {
-		if g.Group == group {
-			return g.Digest
-		}
-	}
-	return ""
-}
-
-// answered reports whether a group has judged the proposal with the rules that
-// were in force when it was made, or under the version that the policy pins. A
-// group without either has not judged.
-func (p *proposal) answered(g required) bool {
-	for _, a := range p.Answers {
-		if a.Group == g.Group && a.Judged {
-			return true
-		}
-	}
-	return false
-}
-
-// waits is the last deadline of the groups that have not answered, or the zero time.
-func (p *proposal) waits() (until time.Time) {
-	for _, g := range p.Groups {
-		if g.Until.After(until) && !p.answered(g) {
-			until = g.Until
-		}
-	}
-	return until
-}
-
-// alertVerdict is the verdict that an alert asks for, and whether it becomes a reason.
-// Shadow alerts and text effects do not. An alert that asks for nothing, or has an
-// exception, does.
-func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named bool) {
-	v, binding := a.Asks(on)
-	switch {
-	case binding:
-		return v, true
-	case a.Mode == "shadow", streams.IsTextEffect(a.Effect):
-		return streams.Allow, false
-	}
-	return streams.Allow, true
-}
-
-// admitBelief gives a memory's candidate the standing that a verdict leaves it.
-func admitBelief(b *streams.BeliefRef, v streams.Verdict) {
-	ad := beliefs.EvidenceSet{{Observation: b.Observation, Quality: b.Quality, Source: b.Source}}.Adopt()
-	ad.Staged, ad.Procedure = b.Staged, b.Procedure
-	b.Axes = ad.Admit(v.String())
 }

@@ -2,7 +2,6 @@ package arbiter
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -69,15 +68,7 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 	fold := NewFold(pinned, cfg.Log)
 	if front.Service != nil {
 		ask := func(answer func(st *stage.State, req []byte) (any, error)) query.Handler {
-			return func(ctx context.Context, p int, req []byte) (any, error) {
-				// Only read once Ask has seen them written.
-				var v any
-				var failed error
-				if err := stage.Ask(ctx, queries, p, func(st *stage.State) { v, failed = answer(st, req) }); err != nil {
-					return nil, fmt.Errorf("the arbiter is busy: %w", err)
-				}
-				return v, failed
-			}
+			return stage.Answering(queries, "the arbiter", answer)
 		}
 		js, err := jetstream.New(cfg.Conn)
 		if err != nil {

@@ -30,8 +30,9 @@ type BeliefsReport struct {
 	// Phases are the phases of RecallMany's requests.
 	Phases []Phase `json:"phases_many,omitzero"`
 	// RecallCPU is the processor time of one of them, server and stages.
-	RecallCPU   float64      `json:"recall_cpu_us"`
-	MemoryBytes uint64       `json:"memory_bytes"`      // resident, of the whole pipeline, with all beliefs, Rest after the last work
+	RecallCPU float64 `json:"recall_cpu_us"`
+	// MemoryBytes is resident, of the whole pipeline, with all beliefs, Rest after the last work.
+	MemoryBytes uint64       `json:"memory_bytes"`
 	BusyBytes   uint64       `json:"memory_busy_bytes"` // right after it
 	PeakBytes   uint64       `json:"memory_peak_bytes,omitzero"`
 	Parts       *MemoryParts `json:"memory_parts,omitzero"`

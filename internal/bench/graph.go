@@ -30,7 +30,8 @@ func Graph(w io.Writer, title string, samples []Sample) error {
 	}
 	const mib = 1 << 20
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", graphWidth, 2*graphHeight)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n",
+		graphWidth, 2*graphHeight)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="#ffffff"/><title>%s</title>`+"\n", escape(title))
 	chart(&b, 0, title+": resident memory, MiB", samples,
 		[]curve{{"server and stages", "#1f5fa8", func(s Sample) float64 { return float64(s.RSS) / mib }}})
@@ -59,7 +60,8 @@ func chart(b *strings.Builder, top float64, title string, samples []Sample, curv
 	fmt.Fprintf(b, `<text x="%g" y="%g" font-weight="bold">%s</text>`+"\n", left, top+18, escape(title))
 	for i := range 5 {
 		v := mostY * float64(i) / 4
-		fmt.Fprintf(b, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#dddddd"/><text x="%g" y="%.1f" text-anchor="end">%s</text>`+"\n", left, right, y(v), y(v), left-6, y(v)+4, short(v))
+		fmt.Fprintf(b, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#dddddd"/>`+
+			`<text x="%g" y="%.1f" text-anchor="end">%s</text>`+"\n", left, right, y(v), y(v), left-6, y(v)+4, short(v))
 		v = mostX * float64(i) / 4
 		fmt.Fprintf(b, `<text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n", x(v), down+16, short(v))
 	}

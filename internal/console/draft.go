@@ -94,7 +94,8 @@ func (c *Console) draftPage(r *http.Request, p *page) (string, error) {
 		v.Why = err.Error()
 		return "draft", nil
 	}
-	v.Test, err = asYAML(yaml.MapSlice{{Key: "tests", Value: []yaml.MapSlice{{{Key: "name", Value: "the alert was wrong, " + id},
+	v.Test, err = asYAML(yaml.MapSlice{{Key: "tests", Value: []yaml.MapSlice{{
+		{Key: "name", Value: "the alert was wrong, " + id},
 		{Key: "given", Value: given}, {Key: "fires", Value: yaml.MapSlice{{Key: rule,
 			Value: yaml.MapSlice{{Key: "exception", Value: id}}}}}}}}})
 	if err != nil {
@@ -181,7 +182,8 @@ func (c *Console) given(ctx context.Context, p *page, project, session string, a
 			}
 			continue
 		}
-		out = append(out, yaml.MapSlice{{Key: "agent", Value: agent}, {Key: "session", Value: session}, {Key: key, Value: doc}})
+		out = append(out, yaml.MapSlice{{Key: "agent", Value: agent}, {Key: "session", Value: session},
+			{Key: key, Value: doc}})
 	}
 	slices.Reverse(out)
 	return out, nil

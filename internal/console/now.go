@@ -126,17 +126,7 @@ func (c *Console) nowPage(r *http.Request, p *page) (string, error) {
 }
 
 // State is that of a process in a word.
-func (v *nowView) State(p *status.Process) string {
-	switch {
-	case !p.Ready:
-		return "folding"
-	case p.Stage == status.StageAuditor:
-		return "chains"
-	case p.Active:
-		return "active"
-	}
-	return "stands by"
-}
+func (v *nowView) State(p *status.Process) string { return status.Word(p) }
 
 // Why is the reason that a hold is listed under.
 func why(h *arbiter.Hold) streams.Reason { return holds.TopReason(&h.Verdict) }

@@ -22,7 +22,8 @@ var pages = parsePages()
 func parsePages() map[string]*template.Template {
 	base := template.Must(template.New("").Funcs(funcs).ParseFS(pageFiles, "pages/layout.html"))
 	out := make(map[string]*template.Template)
-	for _, name := range []string{"now", "holds", "hold", "queue", "alerts", "draft", "sessions", "session", "beliefs", "belief",
+	for _, name := range []string{"now", "holds", "hold", "queue", "alerts", "draft", "sessions", "session",
+		"beliefs", "belief",
 		"quarantine", "tools", "catalogue", "rules", "rule", "backtest", "log",
 		"passkeys", "help", "message", "confirm"} {
 		out[name] = template.Must(template.Must(base.Clone()).ParseFS(pageFiles, "pages/"+name+".html"))

@@ -132,7 +132,8 @@ func (c *Console) silence(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		c.cfg.Log.Warn("a silence cannot be recorded", "err", err)
-		c.fail(w, r, http.StatusServiceUnavailable, "The pipeline does not answer", "The silence is not recorded: "+err.Error())
+		c.fail(w, r, http.StatusServiceUnavailable, "The pipeline does not answer",
+			"The silence is not recorded: "+err.Error())
 		return
 	}
 	c.index.awaitSilence(r, project, cmp.Or(s.Ends, id), s.Ends == "")

@@ -12,7 +12,8 @@ import (
 )
 
 func init() {
-	for _, t := range []streams.Type{streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold, streams.TypeExpired} {
+	for _, t := range []streams.Type{streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold,
+		streams.TypeExpired} {
 		writes(t, (*Fold).applyCustody)
 	}
 	writesIn(streams.TypeDropped, (*Fold).applyDropped)

@@ -245,8 +245,8 @@ const (
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
 	clock := clockKey(e.Project)
 	switch e.Type {
-	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold,
-		streams.TypeExpired, streams.TypeDropped, streams.TypeIncident, streams.TypeOrder, streams.TypePoint,
+	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeErased,
+		streams.TypeLegalHold, streams.TypeExpired, streams.TypeDropped, streams.TypeIncident, streams.TypeOrder, streams.TypePoint,
 		streams.TypeRestore, streams.TypeDisclosure:
 		clock = clockKey(streams.SystemProject) // a person's order uses the partition's clock, never virtual time
 	}

@@ -285,7 +285,8 @@ func (f *Fold) content(st *stage.State, project string, sum [32]byte) (s sightin
 	if err != nil || !ok || len(v) != 16 && len(v) != 17 {
 		return s, err
 	}
-	return sighting{time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC(), binary.BigEndian.Uint64(v[8:]), len(v) > 16}, nil
+	at := time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC()
+	return sighting{at, binary.BigEndian.Uint64(v[8:]), len(v) > 16}, nil
 }
 
 // noteContent counts a sighting of a content. foreign says that noteWords indexed it.

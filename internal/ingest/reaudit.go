@@ -61,7 +61,8 @@ func (f *Fold) Wakes(e *streams.Entry) bool {
 	owes := f.owes[e.Partition]
 	f.owes[e.Partition] = false
 	switch e.Type {
-	case streams.TypeActivation, streams.TypeBelief, streams.TypeRevision, streams.TypeIncident, streams.TypeRestore, streams.TypeForgotten, streams.TypeErased:
+	case streams.TypeActivation, streams.TypeBelief, streams.TypeRevision, streams.TypeIncident,
+		streams.TypeRestore, streams.TypeForgotten, streams.TypeErased:
 		return true
 	case streams.TypeDue:
 		return owes || reauditDue(e)

@@ -71,6 +71,21 @@ type Belief struct {
 	To   time.Time `json:"valid_to,omitzero"`
 }
 
+// AllBeliefs asks ingest for all beliefs of a project, page after page.
+func AllBeliefs(ctx context.Context, nc *nats.Conn, project string) (all []Belief, err error) {
+	req := BeliefsRequest{Project: project}
+	for {
+		var ans BeliefsAnswer
+		if err := query.Ask(ctx, nc, AskBeliefs, streams.PartitionOf(project), req, &ans); err != nil {
+			return nil, err
+		}
+		all = append(all, ans.Beliefs...)
+		if req.After = ans.Next; req.After == "" {
+			return all, nil
+		}
+	}
+}
+
 // ActiveAnswer says what is in force in a partition.
 type ActiveAnswer struct {
 	Rules  string `json:"rules"`
@@ -103,15 +118,7 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 	queries := make(chan stage.Query)
 	if svc != nil {
 		ask := func(h func(st *stage.State, req []byte) (any, error)) query.Handler {
-			return func(ctx context.Context, p int, req []byte) (any, error) {
-				// Only read once Ask has seen them written.
-				var v any
-				var failed error
-				if err := stage.Ask(ctx, queries, p, func(st *stage.State) { v, failed = h(st, req) }); err != nil {
-					return nil, fmt.Errorf("ingest is busy: %w", err)
-				}
-				return v, failed
-			}
+			return stage.Answering(queries, "ingest", h)
 		}
 		stop, err := query.Serve(svc, "lazaret-ingest", "What is believed", stage.PartitionList(cfg.Partitions),
 			map[string]query.Handler{

@@ -69,13 +69,15 @@ func SVG(g *ingest.Lineage) string {
 		right, bottom = max(right, p.x+width+margin), max(bottom, p.y+height+margin)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="lineage" font-family="sans-serif" font-size="11">`+"\n", right, bottom, right, bottom)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" `+
+		`role="img" aria-label="lineage" font-family="sans-serif" font-size="11">`+"\n", right, bottom, right, bottom)
 	b.WriteString(`<defs><marker id="a" markerWidth="8" markerHeight="8" refX="7" refY="3" orient="auto">` +
 		`<path d="M0,0 L7,3 L0,6 z" fill="#666"/></marker></defs>` + "\n")
 	for _, e := range g.Edges {
 		from, to := at[e.From], at[e.To]
 		x1, y1, x2, y2 := from.x+width, from.y+height/2, to.x, to.y+height/2
-		fmt.Fprintf(&b, `<path d="M%d,%d C%d,%d %d,%d %d,%d" fill="none" stroke="#666" marker-end="url(#a)"><title>%s</title></path>`+"\n",
+		fmt.Fprintf(&b, `<path d="M%d,%d C%d,%d %d,%d %d,%d" fill="none" stroke="#666" marker-end="url(#a)">`+
+			`<title>%s</title></path>`+"\n",
 			x1, y1, x1+gapX/2, y1, x2-gapX/2, y2, x2, y2, escape.Replace(e.How))
 	}
 	for i := range g.Nodes {

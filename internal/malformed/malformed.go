@@ -201,7 +201,8 @@ func Post(path, body string, header ...string) string {
 	for i := 0; i+1 < len(header); i += 2 {
 		h.WriteString(header[i] + ": " + header[i+1] + "\r\n")
 	}
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s",
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+		"%sContent-Length: %d\r\n\r\n%s",
 		path, h.String(), len(body), body)
 }
 

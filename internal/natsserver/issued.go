@@ -100,18 +100,7 @@ type register struct {
 }
 
 func readRegister(data string) (*register, error) {
-	r := new(register)
-	b, err := os.ReadFile(registerFile(data))
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	}
-	if err == nil {
-		err = streams.Unmarshal(b, r)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the list of credentials: %s: %w", registerFile(data), err)
-	}
-	return r, nil
+	return natsfiles.ReadList[register](registerFile(data), "credentials")
 }
 
 // changeRegister reads the register, changes it and writes it; one process at a time.

@@ -41,7 +41,8 @@ func Size(s wire.Storage, dir string, most int64) (wire.Storage, error) {
 		return s, err
 	}
 	if most > 0 && most < leastRoom {
-		return s, fmt.Errorf("the streams and the log may take %d MiB, and the streams need %d MiB: allow more (--max-disk)", most>>20, leastRoom>>20)
+		return s, fmt.Errorf("the streams and the log may take %d MiB, and the streams need %d MiB: allow more (--max-disk)",
+			most>>20, leastRoom>>20)
 	}
 	room := free - Reserve(all)
 	if most > 0 {

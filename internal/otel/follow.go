@@ -139,7 +139,8 @@ func (s *sender) resume(last uint64) error {
 		return fmt.Errorf("%s: %w: remove it to begin anew", s.State, err)
 	}
 	if p.Seq > last {
-		return fmt.Errorf("%s: %d entries were sent and the ledger has %d: it is another one, remove the file to begin anew", s.State, p.Seq, last)
+		return fmt.Errorf("%s: %d entries were sent and the ledger has %d: it is another one, remove the file to begin anew",
+			s.State, p.Seq, last)
 	}
 	s.seq, s.saved = p.Seq, p.Seq
 	for _, key := range p.Order {

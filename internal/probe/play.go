@@ -3,25 +3,18 @@ package probe
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
-	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/client"
-	"lazaret/internal/embedded"
 	"lazaret/internal/ingest"
-	"lazaret/internal/query"
 	"lazaret/internal/replay"
-	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -473,196 +466,4 @@ func (p *play) settle(ctx context.Context, project string) error {
 	return p.site.ledger.await(ctx, project, func(_ []streams.Entry, seq uint64) (bool, error) {
 		return seq >= rep.Seq, nil
 	})
-}
-
-// holdOf returns the verdict that opened the hold of a step.
-func (p *play) holdOf(id string) (*played, *streams.VerdictEntry, error) {
-	d := p.done[id]
-	if d == nil || d.rep == nil || d.rep.Entry == nil || d.rep.Entry.Hold == nil {
-		return d, nil, nil
-	}
-	return d, d.rep.Entry, nil
-}
-
-func (p *play) resolve(ctx context.Context, st *Step, d *played) error {
-	r := st.Resolve
-	held, v, err := p.holdOf(r.Hold)
-	if err != nil {
-		return err
-	}
-	if v == nil {
-		p.fail(st, "step %s is not held: there is nothing to resolve", r.Hold)
-		return nil
-	}
-	by := p.site.signers[r.By]
-	if by == nil {
-		return fmt.Errorf("nobody is called %q: use %s or %s", r.By, alice, mallory)
-	}
-	s := approval.Statement{Version: approval.Version, Project: held.project, Hold: v.Hold.ID, Revision: v.Hold.Revision,
-		Action:   v.Digest,
-		Decision: approval.Decision(r.Decision), Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second),
-		Nonce: approval.NewNonce()}
-	if r.Forge == "action" {
-		s.Action = "sha256:" + strings.Repeat("00", 32)
-	}
-	msg, err := p.sign(&s, by, r.Forge)
-	if err != nil {
-		return err
-	}
-	subject, err := streams.ResolveSubject(held.project, v.Hold.ID)
-	if err != nil {
-		return err
-	}
-	body, err := streams.Marshal(streams.ResolveRequest{Note: msg})
-	if err != nil {
-		return err
-	}
-	m, err := p.site.person.RequestWithContext(ctx, subject, body)
-	if err != nil {
-		return err
-	}
-	d.project, d.resolved = held.project, new(streams.ResolveReply)
-	return streams.Unmarshal(m.Data, d.resolved)
-}
-
-// sign signs a statement, or forges a signature in the given way.
-func (p *play) sign(s *approval.Statement, by note.Signer, forge string) (string, error) {
-	b, err := s.Sign(by)
-	if err != nil {
-		return "", err
-	}
-	msg := string(b)
-	switch forge {
-	case "", "action":
-	case "altered":
-		msg = strings.Replace(msg, `"decision":"reject"`, `"decision":"approve"`, 1)
-	case "name":
-		// Alice's name and key hash stand over another signer's signature.
-		of, err := s.Sign(p.site.signers[alice])
-		if err != nil {
-			return "", err
-		}
-		head, hers, err := cutSignature(string(of))
-		if err != nil {
-			return "", err
-		}
-		_, his, err := cutSignature(msg)
-		if err != nil {
-			return "", err
-		}
-		copy(his, hers[:4])
-		msg = head + base64.StdEncoding.EncodeToString(his) + "\n"
-	default:
-		return "", fmt.Errorf("forge is %q, use name, action or altered", forge)
-	}
-	return msg, nil
-}
-
-func cutSignature(msg string) (head string, raw []byte, err error) {
-	i := strings.LastIndexByte(msg, ' ') + 1
-	raw, err = base64.StdEncoding.DecodeString(strings.TrimSpace(msg[i:]))
-	if err == nil && len(raw) < 4 {
-		err = errors.New("the signature is too short")
-	}
-	return msg[:i], raw, err
-}
-
-func (p *play) await(ctx context.Context, st *Step) error {
-	held, v, err := p.holdOf(st.Await.Hold)
-	if err != nil {
-		return err
-	}
-	if v == nil {
-		p.fail(st, "step %s is not held: there is nothing to wait for", st.Await.Hold)
-		return nil
-	}
-	short, cancel := context.WithTimeout(ctx, awaitTime)
-	defer cancel()
-	err = p.site.ledger.await(short, held.project, func(entries []streams.Entry, _ uint64) (bool, error) {
-		for _, e := range entries {
-			var h streams.HoldStateEntry
-			if e.Type != streams.TypeHoldState {
-				continue
-			}
-			if err := streams.Unmarshal(e.Body, &h); err != nil {
-				return false, err
-			}
-			if h.Hold == v.Hold.ID {
-				if h.State != st.Await.State {
-					p.fail(st, "the hold is %s, want %s", h.State, st.Await.State)
-				}
-				return true, nil
-			}
-		}
-		return false, nil
-	})
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		p.fail(st, "the hold is still open after %s, want %s", awaitTime, st.Await.State)
-		return nil
-	}
-	return err
-}
-
-// activate publishes a signed policy and checks whether it is in force.
-func (p *play) activate(ctx context.Context, st *Step, d *played) error {
-	text, err := policyWith(p.Policy, st.Activate.Policy)
-	if err != nil {
-		return err
-	}
-	by := p.site.signers[st.Activate.By]
-	if st.Activate.By == "operator" {
-		by = p.site.operator
-	}
-	if by == nil {
-		return fmt.Errorf("nobody is called %q: use operator, %s or %s", st.Activate.By, alice, mallory)
-	}
-	if err := embedded.Activate(ctx, p.site.op, by, streams.DoActivatePolicy, text); err != nil {
-		return err
-	}
-	// The barrier follows the command through the same partition.
-	if err := p.settle(ctx, d.project); err != nil {
-		return err
-	}
-	var a ingest.ActiveAnswer
-	if err := query.Ask(ctx, p.site.op, ingest.AskActive, streams.PartitionOf(d.project), struct{}{}, &a); err != nil {
-		return err
-	}
-	in := a.Policy == streams.Digest(text)
-	d.inForce = &in
-	return nil
-}
-
-// look asks for the current standing of a belief.
-func (p *play) look(ctx context.Context, project, ref string) (*streams.BeliefRef, error) {
-	id, err := p.lookUp(ref)
-	if err != nil {
-		return nil, err
-	}
-	var ans ingest.BeliefsAnswer
-	if err := query.Ask(ctx, p.site.op, ingest.AskBeliefs, streams.PartitionOf(project),
-		ingest.BeliefsRequest{Project: project, ID: id}, &ans); err != nil {
-		return nil, err
-	}
-	if len(ans.Beliefs) != 1 {
-		return nil, fmt.Errorf("%d beliefs of id %s", len(ans.Beliefs), id)
-	}
-	return &ans.Beliefs[0].BeliefRef, nil
-}
-
-// hasItem reports whether a channel serves the belief that "$ID" names, or a belief with
-// this text in its content.
-func (p *play) hasItem(items []streams.RecallItem, want string) (bool, error) {
-	id := ""
-	if reference.MatchString(want) {
-		var err error
-		if id, err = p.lookUp(want); err != nil {
-			return false, err
-		}
-	}
-	return slices.ContainsFunc(items, func(x streams.RecallItem) bool {
-		if id != "" {
-			return x.ID == id
-		}
-		return strings.Contains(x.Content, want)
-	}), nil
 }

@@ -203,26 +203,11 @@ func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity
 	return out, err
 }
 
-// everything is all beliefs of a project.
-func (s *site) everything(ctx context.Context, project string) (all []ingest.Belief, err error) {
-	req := ingest.BeliefsRequest{Project: project}
-	for {
-		var ans ingest.BeliefsAnswer
-		if err := query.Ask(ctx, s.op, ingest.AskBeliefs, streams.PartitionOf(project), req, &ans); err != nil {
-			return nil, err
-		}
-		all = append(all, ans.Beliefs...)
-		if req.After = ans.Next; req.After == "" {
-			return all, nil
-		}
-	}
-}
-
 func (p *play) harvest(ctx context.Context, st *Step, d *played) error {
 	if err := p.settle(ctx, d.project); err != nil {
 		return err
 	}
-	all, err := p.site.everything(ctx, d.project)
+	all, err := ingest.AllBeliefs(ctx, p.site.op, d.project)
 	if err != nil {
 		return err
 	}
@@ -240,7 +225,7 @@ func (p *play) reflect(ctx context.Context, d *played) error {
 	if err := p.settle(ctx, d.project); err != nil {
 		return err
 	}
-	all, err := p.site.everything(ctx, d.project)
+	all, err := ingest.AllBeliefs(ctx, p.site.op, d.project)
 	if err != nil {
 		return err
 	}

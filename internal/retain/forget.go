@@ -249,7 +249,13 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 	if err := c.awaitAuditors(ctx, js, last); err != nil {
 		return nil, err
 	}
-	if err := c.deleteEntries(ctx, js, r, acks, writers); err != nil {
+	// Deleted are entries that the order covers, and those that other stages wrote because of
+	// them until they dropped what they derived.
+	covered := func(h header) bool {
+		return h.seq <= r.upTo || h.stage != streams.StageIngest && position.Sequence(h.src) <= r.upTo &&
+			(acks[h.stage] == 0 || h.seq < acks[h.stage])
+	}
+	if err := c.deleteWhere(ctx, js, r, writers, covered); err != nil {
 		return nil, err
 	}
 	if err := c.deleteLive(ctx, js, r); err != nil {
@@ -365,11 +371,10 @@ func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, proje
 // dropTimeout is how long a stage may take to drop what it derived.
 const dropTimeout = 2 * time.Minute
 
-// deleteEntries deletes the project's entries in the ledger: those that the order
-// covers, and those that other stages wrote because of them until they
-// dropped it. The last entry of a stage that has not is its fence, and stays.
-func (c *Config) deleteEntries(ctx context.Context, js jetstream.JetStream, r *Record, acks map[string]uint64,
-	writers []string) error {
+// deleteWhere deletes entries of the project in the ledger. The last entry of a stage is its
+// fence, and stays.
+func (c *Config) deleteWhere(ctx context.Context, js jetstream.JetStream, r *Record, writers []string,
+	deletes func(header) bool) error {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return err
@@ -379,9 +384,7 @@ func (c *Config) deleteEntries(ctx context.Context, js jetstream.JetStream, r *R
 	var gone []header
 	err = scan(ctx, js, streams.LedgerFilter(p), 1, func(h header) error {
 		fences[h.stage] = h.seq
-		late := h.stage != streams.StageIngest && position.Sequence(h.src) <= r.upTo && (acks[h.stage] == 0 ||
-			h.seq < acks[h.stage])
-		if h.project == r.Project && !kept(h.typ) && (h.seq <= r.upTo || late) {
+		if h.project == r.Project && !kept(h.typ) && deletes(h) {
 			gone = append(gone, h)
 		}
 		return nil

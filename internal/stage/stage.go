@@ -182,6 +182,20 @@ func Ask(ctx context.Context, queries chan<- Query, partition int, run func(st *
 	}
 }
 
+// Answering returns a handler of questions about a partition: answer reads its state between
+// two batches. name is the stage's, for the error that it is busy.
+func Answering(queries chan<- Query, name string,
+	answer func(st *State, req []byte) (any, error)) func(ctx context.Context, p int, req []byte) (any, error) {
+	return func(ctx context.Context, p int, req []byte) (any, error) {
+		var answered any // read once Ask has returned without an error
+		var failed error
+		if err := Ask(ctx, queries, p, func(st *State) { answered, failed = answer(st, req) }); err != nil {
+			return nil, fmt.Errorf("%s is busy: %w", name, err)
+		}
+		return answered, failed
+	}
+}
+
 // LiveCopy is a copy of body for lz.live.<project>.<tokens…>; none where the
 // tokens are no identifiers.
 func LiveCopy(body any, project string, tokens ...string) []Live {

@@ -2,7 +2,6 @@ package stage
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"lazaret/pkg/position"
 	"lazaret/pkg/private"
 	"lazaret/streams"
 )
@@ -497,152 +495,4 @@ func Key(space byte, parts ...string) []byte {
 		k = append(k, p...)
 	}
 	return k
-}
-
-func (s *store) get(key []byte) ([]byte, bool, error) {
-	s.work.Gets++
-	for _, l := range [...]*layer{&s.pending, &s.sealed, &s.committed, &s.known} {
-		if v, ok, known := l.get(key); known {
-			return v, ok, nil
-		}
-	}
-	if s.keys.absent(key) {
-		return nil, false, nil
-	}
-	v, c, err := s.db.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("reading stage state: %w", err)
-	}
-	out := append([]byte(nil), v...)
-	if s.known.bytes < 2*flushBytes {
-		s.known.put(string(key), change{v: out})
-	}
-	return out, true, c.Close()
-}
-
-func (s *store) scan(prefix []byte, fn func(key, value []byte) (bool, error)) error {
-	return s.scanFrom(prefix, prefix, fn)
-}
-
-func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) (err error) {
-	if err := s.flush(); err != nil {
-		return err
-	}
-	if s.view == nil {
-		s.view = s.db.NewIndexedBatch()
-		// Below pending lies sealed: what it deletes may be there.
-		if err := errors.Join(s.sealed.write(s.view, nil), s.pending.write(s.view, nil)); err != nil {
-			return err
-		}
-	}
-	it, err := s.lend(from, upperBound(prefix))
-	if err != nil {
-		return fmt.Errorf("scanning stage state: %w", err)
-	}
-	s.scanned = true
-	s.work.Scans++
-	defer func() {
-		n := it.Stats()
-		s.work.Steps += uint64(n.ForwardStepCount[pebble.InternalIterCall])
-		it.ResetStats()
-		if s.it == it {
-			s.lent = false
-		} else {
-			err = errors.Join(err, it.Close())
-		}
-	}()
-	for ok := it.First(); ok; ok = it.Next() {
-		more, err := fn(it.Key(), it.Value())
-		if err != nil || !more {
-			return err
-		}
-	}
-	return it.Error()
-}
-
-// lend returns the iterator over some keys, or another one where it is in use. It
-// is given back, or closed if it is not s.it any more.
-func (s *store) lend(from, to []byte) (*pebble.Iterator, error) {
-	if s.it != nil && !s.lent {
-		s.it.SetBounds(from, to)
-		s.lent = true
-		return s.it, nil
-	}
-	it, err := s.view.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	if err == nil && s.it == nil {
-		s.it, s.lent = it, true
-	}
-	return it, err
-}
-
-// upperBound is the first key after all keys with the prefix.
-func upperBound(prefix []byte) []byte {
-	end := append([]byte(nil), prefix...)
-	for i := len(end) - 1; i >= 0; i-- {
-		if end[i]++; end[i] != 0 {
-			return end[:i+1]
-		}
-	}
-	return nil
-}
-
-// cursor is how far a stage has come in one partition.
-type cursor struct {
-	folded uint64 // last ledger sequence that went into the state
-	own    uint64 // ledger sequence of the stage's last entry: the fence
-	src    uint64 // input that the stage's last entry names: a position, for a stage that reads the ledger
-}
-
-func cursorKey(p int) []byte { return []byte{spaceMeta, 'c', byte(p)} }
-
-func (s *store) cursors() (c [streams.Partitions]cursor, err error) {
-	for p := range c {
-		v, ok, err := s.get(cursorKey(p))
-		if err != nil {
-			return c, err
-		}
-		if !ok {
-			continue
-		}
-		if len(v) != 24 {
-			return c, fmt.Errorf("stage state: the cursor of partition %d is %d bytes, want 24: remove the state folder, it "+
-				"is rebuilt from the ledger", p, len(v))
-		}
-		c[p] = cursor{binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:]), binary.BigEndian.Uint64(v[16:])}
-	}
-	return c, nil
-}
-
-func (c cursor) bytes() []byte {
-	v := binary.BigEndian.AppendUint64(make([]byte, 0, 24), c.folded)
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(v, c.own), c.src)
-}
-
-// outboxKey sorts as positions do.
-func outboxKey(p int, src uint64) []byte {
-	k := binary.BigEndian.AppendUint64([]byte{spaceMeta, 'o', byte(p)}, position.Sequence(src))
-	if i := position.Index(src); i > 0 {
-		k = binary.BigEndian.AppendUint16(k, uint16(i))
-	}
-	return k
-}
-
-// quietLogger keeps Pebble's own chatter out of the stage's log; errors that
-// matter come back from the calls.
-type quietLogger struct{}
-
-func (quietLogger) Infof(string, ...any)  {}
-func (quietLogger) Errorf(string, ...any) {}
-func (quietLogger) Fatalf(format string, args ...any) {
-	panic(fmt.Sprintf("pebble: "+format, args...))
-}
-
-// discard drops the changes since the last commit.
-func (s *store) discard() error {
-	s.drops++
-	s.pending, s.sealed = layer{}, layer{}
-	return s.closeView()
 }

@@ -156,7 +156,8 @@ type order struct {
 // entries.
 func Derived(t streams.Type) bool {
 	switch t {
-	case streams.TypeAlerts, streams.TypeAssessment, streams.TypeVerdict, streams.TypeDue, streams.TypeHoldState, streams.TypeCalibration:
+	case streams.TypeAlerts, streams.TypeAssessment, streams.TypeVerdict, streams.TypeDue,
+		streams.TypeHoldState, streams.TypeCalibration:
 		return true
 	}
 	return false // ingest's

@@ -29,10 +29,11 @@ type Process struct {
 	Folded     uint64 `json:"folded"`     // ledger sequence up to which it has taken in everything
 	Entries    uint64 `json:"entries"`    // taken in since its start
 	Published  uint64 `json:"published"`  // added to the ledger since its start
-	Waiting    int64  `json:"waiting"`    // decided and not yet in the ledger; of ingest, messages of the intake that it holds
-	FenceLost  uint64 `json:"fence_lost"`
-	TakenOver  uint64 `json:"taken_over"`
-	Diverged   uint64 `json:"diverged"`
+	// Waiting is decided and not yet in the ledger; of ingest, messages of the intake that it holds.
+	Waiting   int64  `json:"waiting"`
+	FenceLost uint64 `json:"fence_lost"`
+	TakenOver uint64 `json:"taken_over"`
+	Diverged  uint64 `json:"diverged"`
 	// Counts are the entries that it added, by type, and verdicts by what they
 	// say (verdict.allow) and by the groups that had not answered
 	// (verdict.silent.core).
@@ -58,6 +59,19 @@ type Log struct {
 	// CheckpointAge is the time since the last checkpoint, in seconds, or -1 if
 	// this process has signed none. It grows while nothing comes in.
 	CheckpointAge float64 `json:"checkpoint_age_s"`
+}
+
+// Word returns the state of a process in a word or two.
+func Word(p *Process) string {
+	switch {
+	case !p.Ready:
+		return "folding"
+	case p.Stage == StageAuditor:
+		return "chains"
+	case p.Active:
+		return "active"
+	}
+	return "stands by"
 }
 
 // Serve answers for a process of a stage until stop is called. Partitions that

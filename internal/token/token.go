@@ -55,20 +55,7 @@ type list struct {
 	Tokens []*Token `json:"tokens"`
 }
 
-func read(data string) (*list, error) {
-	l := new(list)
-	b, err := os.ReadFile(ListFile(data))
-	if errors.Is(err, fs.ErrNotExist) {
-		return l, nil
-	}
-	if err == nil {
-		err = streams.Unmarshal(b, l)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the list of tokens: %s: %w", ListFile(data), err)
-	}
-	return l, nil
-}
+func read(data string) (*list, error) { return natsfiles.ReadList[list](ListFile(data), "tokens") }
 
 // List returns the tokens of a data folder in the order in which they were made.
 func List(data string) ([]*Token, error) {

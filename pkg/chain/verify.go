@@ -106,15 +106,17 @@ type Finding struct {
 // not -1; Problems spells out the first 20 findings, and Skipped what was not
 // checked.
 type Report struct {
-	Status      Status   `json:"status"`
-	Size        int64    `json:"size"` // leaves that were read and are good
-	Entries     int64    `json:"entries"`
-	Gaps        int64    `json:"gaps"`
-	Resets      int64    `json:"resets"`    // how often the ledger began anew
-	Payloads    int64    `json:"payloads"`  // that match their commitments
-	Forgotten   int64    `json:"forgotten"` // payloads that were erased or whose key was destroyed, lawfully if that was asked for
-	NotHeld     int64    `json:"not_held"`  // payloads of leaves that were taken from another log
-	Bytes       int64    `json:"bytes"`     // of leaves and payloads that were hashed
+	Status   Status `json:"status"`
+	Size     int64  `json:"size"` // leaves that were read and are good
+	Entries  int64  `json:"entries"`
+	Gaps     int64  `json:"gaps"`
+	Resets   int64  `json:"resets"`   // how often the ledger began anew
+	Payloads int64  `json:"payloads"` // that match their commitments
+	// Forgotten are payloads that were erased or whose key was destroyed, lawfully if that was
+	// asked for.
+	Forgotten   int64    `json:"forgotten"`
+	NotHeld     int64    `json:"not_held"` // payloads of leaves that were taken from another log
+	Bytes       int64    `json:"bytes"`    // of leaves and payloads that were hashed
 	Checkpoints int64    `json:"checkpoints"`
 	Handovers   int64    `json:"handovers"` // changes of the signing key
 	Signed      int64    `json:"signed"`    // leaves that the log's own last checkpoint covers

@@ -27,7 +27,8 @@ func (e *entry) info() Entry {
 	x := Entry{Name: e.name, Level: e.level, Verdict: e.floor, Effects: e.effects.names(), Blast: e.blast,
 		Reversibility: e.reversibility}
 	if t := e.text; t != nil {
-		x.Groups, x.Tools, x.Verbs, x.Ambiguous, x.Objects, x.When = t.Groups, t.Tools, t.Verbs, t.Ambiguous, t.Objects, t.When
+		x.Groups, x.Tools, x.Verbs = t.Groups, t.Tools, t.Verbs
+		x.Ambiguous, x.Objects, x.When = t.Ambiguous, t.Objects, t.When
 	}
 	return x
 }

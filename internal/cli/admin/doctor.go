@@ -292,7 +292,7 @@ func (c *checks) stages(s *status.Snapshot) {
 		if p.Waiting > 0 {
 			wait = fmt.Sprintf(", %d wait in it", p.Waiting)
 		}
-		c.add(p.Stage, err, "%s %s, partitions %s, %d entries behind%s%s", p.Process, stateText(p),
+		c.add(p.Stage, err, "%s %s, partitions %s, %d entries behind%s%s", p.Process, status.Word(p),
 			partitionsText(p.Partitions), p.Lag, in, wait)
 	}
 	for _, x := range s.Silent {

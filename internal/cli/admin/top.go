@@ -170,7 +170,7 @@ func printTop(w io.Writer, v *topView, url string) {
 			}
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%d\t%d\n", text.InertLine(p.Stage, 80),
-			text.InertLine(p.Process, 40), stateText(p), p.Lag, partitionsText(p.Behind), p.Waiting, per, p.Published,
+			text.InertLine(p.Process, 40), status.Word(p), p.Lag, partitionsText(p.Behind), p.Waiting, per, p.Published,
 			p.TakenOver, p.FenceLost)
 	}
 	for _, s := range v.Silent {
@@ -216,18 +216,6 @@ func ageText(s float64) string {
 		return "not signed by this process yet"
 	}
 	return time.Duration(s*float64(time.Second)).Round(100*time.Millisecond).String() + " ago"
-}
-
-func stateText(p *status.Process) string {
-	switch {
-	case !p.Ready:
-		return "folding"
-	case p.Stage == status.StageAuditor:
-		return "chains"
-	case p.Active:
-		return "active"
-	}
-	return "stands by"
 }
 
 func silentText(s status.Silent) string {

@@ -99,7 +99,8 @@ func proposeImport(a *verb.App, ctx context.Context, s *verb.Speaker, items []im
 	return rows, nil
 }
 
-func importOne(a *verb.App, ctx context.Context, cl *client.Client, session string, i imported.Item) (*importRow, error) {
+func importOne(a *verb.App, ctx context.Context, cl *client.Client, session string,
+	i imported.Item) (*importRow, error) {
 	ctx, cancel := a.Timeout(ctx)
 	defer cancel()
 	rep, err := cl.Remember(ctx, imported.Origin, i.Memory(session))

@@ -525,7 +525,8 @@ func printSeen(w io.Writer, r *verifyReport) {
 		fmt.Fprintf(w, "  it extends the %d leaves that this machine saw before\n", r.Seen)
 	}
 	if r.Decisions+r.DecisionsOpen > 0 {
-		fmt.Fprintf(w, "  %d decisions of people are signed as the arbiter says; of %d the note or the keys are not shown\n", r.Decisions, r.DecisionsOpen)
+		fmt.Fprintf(w, "  %d decisions of people are signed as the arbiter says; of %d the note or the keys are not shown\n",
+			r.Decisions, r.DecisionsOpen)
 	}
 	if len(r.RuleSets) > 0 {
 		fmt.Fprintf(w, "  rule sets that were in force: %s\n", strings.Join(r.RuleSets, ", "))

@@ -26,7 +26,7 @@ func beliefsCommand(a *verb.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var items []ingest.Belief
 			err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
-				items, err = allBeliefs(ctx, nc, project)
+				items, err = ingest.AllBeliefs(ctx, nc, project)
 				return err
 			})
 			if err != nil {
@@ -70,21 +70,4 @@ func printBeliefs(w io.Writer, f cli.ListFlags, items []ingest.Belief) error {
 			string(b.Origin),
 			fmt.Sprintf("%.2f", b.Confidence), fmt.Sprint(b.Count), b.Content}
 	})
-}
-
-// allBeliefs pages through a project's beliefs.
-func allBeliefs(ctx context.Context, nc *nats.Conn, project string) ([]ingest.Belief, error) {
-	var items []ingest.Belief
-	req := ingest.BeliefsRequest{Project: project}
-	for {
-		var ans ingest.BeliefsAnswer
-		if err := query.Ask(ctx, nc, ingest.AskBeliefs, streams.PartitionOf(project), req, &ans); err != nil {
-			return nil, err
-		}
-		items = append(items, ans.Beliefs...)
-		if ans.Next == "" {
-			return items, nil
-		}
-		req.After = ans.Next
-	}
 }

@@ -49,7 +49,7 @@ they come from, to be read over before it goes into a file such as AGENTS.md.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var items []ingest.Belief
 			err := viewer(a, cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
-				items, err = allBeliefs(ctx, nc, project)
+				items, err = ingest.AllBeliefs(ctx, nc, project)
 				return err
 			})
 			if err != nil {
@@ -115,7 +115,7 @@ With --every it goes on, and prints each proposal once, as a line of JSON with -
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			look := func() (found []ingest.Supersession, err error) {
 				err = viewer(a, cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-					items, err := allBeliefs(ctx, nc, project)
+					items, err := ingest.AllBeliefs(ctx, nc, project)
 					found = ingest.Reflect(items)
 					return err
 				})

@@ -48,7 +48,8 @@ a person of that project confirms it.`,
 				return err
 			}
 			if len(ans.Beliefs) == 0 {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no belief %s", home, verb.Quote(args[0], 64))}
+				return &cli.Exit{Code: cli.ExitNegative,
+					Text: fmt.Sprintf("project %s has no belief %s", home, verb.Quote(args[0], 64))}
 			}
 			b := &ans.Beliefs[0]
 			if x := b.Axes; !b.Memory || x.Truth != beliefs.Supported || x.Retrieval != beliefs.Normal ||

@@ -23,7 +23,7 @@ func worldCommand(a *verb.App) *cobra.Command {
 	values := func(cmd *cobra.Command, subject, key string) error {
 		var items []ingest.Belief
 		err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
-			items, err = allBeliefs(ctx, nc, project)
+			items, err = ingest.AllBeliefs(ctx, nc, project)
 			return err
 		})
 		if err != nil {

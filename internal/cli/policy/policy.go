@@ -39,7 +39,8 @@ func policyCommand(a *verb.App) *cobra.Command {
 			_, err := cmd.OutOrStdout().Write(policy.Default)
 			return err
 		}}
-	return verb.Group("policy", "The arbiter's policy", checkCommand(load), lsCommand(load), explainCommand(load), show, a.Activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load))
+	return verb.Group("policy", "The arbiter's policy", checkCommand(load), lsCommand(load), explainCommand(load),
+		show, a.Activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load))
 }
 
 // policyLoader reads the policy of a file, or the shipped policy if no file is given.

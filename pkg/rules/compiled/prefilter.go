@@ -370,19 +370,8 @@ var (
 
 // Of is what an expression needs to be true.
 func (r *PrefilterReader) Of(e ast.Expr, b binding) *prefilter {
-	switch e.Kind() {
-	case ast.LiteralKind:
-		if e.AsLiteral() == types.False {
-			return never
-		}
-		return unknown
-	case ast.IdentKind, ast.SelectKind:
-		return r.flag(e, b, true)
-	case ast.ComprehensionKind:
-		return r.loop(e.AsComprehension(), b, true)
-	case ast.CallKind:
-	default:
-		return unknown
+	if e.Kind() != ast.CallKind {
+		return r.operand(e, b, true)
 	}
 	c := e.AsCall()
 	args := c.Args()
@@ -431,21 +420,25 @@ func (r *PrefilterReader) Of(e ast.Expr, b binding) *prefilter {
 	return unknown
 }
 
-// not is what an expression needs to be false.
-func (r *PrefilterReader) not(e ast.Expr, b binding) *prefilter {
+// operand is what an expression without a call needs to have a truth value.
+func (r *PrefilterReader) operand(e ast.Expr, b binding, want bool) *prefilter {
 	switch e.Kind() {
 	case ast.LiteralKind:
-		if e.AsLiteral() == types.True {
+		if e.AsLiteral() == types.Bool(!want) {
 			return never
 		}
-		return unknown
 	case ast.IdentKind, ast.SelectKind:
-		return r.flag(e, b, false)
+		return r.flag(e, b, want)
 	case ast.ComprehensionKind:
-		return r.loop(e.AsComprehension(), b, false)
-	case ast.CallKind:
-	default:
-		return unknown
+		return r.loop(e.AsComprehension(), b, want)
+	}
+	return unknown
+}
+
+// not is what an expression needs to be false.
+func (r *PrefilterReader) not(e ast.Expr, b binding) *prefilter {
+	if e.Kind() != ast.CallKind {
+		return r.operand(e, b, false)
 	}
 	c := e.AsCall()
 	args := c.Args()

@@ -1,0 +1,175 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// LoadOptions are what a load publishes.
+type LoadOptions struct {
+	Events, Projects int
+	Size             int      // bytes of content of each; 0: 1 KiB
+	Batch            int      // observations of one message; 0 and 1: each has a message of its own
+	Subjects         []string // by project
+}
+
+// LoadReport is the result of a load.
+type LoadReport struct {
+	Seconds float64 `json:"seconds"` // from the first publish to the last acknowledgement
+	Refused int     `json:"refused"`
+}
+
+// PublishMany publishes observations as fast as they are acknowledged,
+// one connection for each subject, and sends again what is refused.
+func PublishMany(ctx context.Context, conns []*nats.Conn, o LoadOptions) (*LoadReport, error) {
+	bodies := make([][]byte, 512)
+	corpus := newCorpus(78)
+	for i := range bodies {
+		text := prose(corpus, cmp.Or(o.Size, eventSize))
+		b, err := streams.Marshal(&streams.Observation{Head: streams.Head{Session: fmt.Sprintf("b%d", i%64)},
+			Tool: "web.search", Source: "https://" + corpus.pick(corpus.hosts) + "/", Content: text})
+		if err != nil {
+			return nil, err
+		}
+		bodies[i] = b
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	rep := new(LoadReport)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	began := time.Now()
+	for p, nc := range conns {
+		n := o.Events / len(conns)
+		if p < o.Events%len(conns) {
+			n++
+		}
+		wg.Go(func() {
+			s := sender{nc: nc, subject: o.Subjects[p], prefix: fmt.Sprintf("p%d", p), batch: max(o.Batch, 1), bodies: bodies}
+			refused, err := s.publish(ctx, n, max(8192/len(conns), 256))
+			if err != nil {
+				cancel(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			rep.Refused += refused
+		})
+	}
+	wg.Wait()
+	rep.Seconds = time.Since(began).Seconds()
+	return rep, context.Cause(ctx)
+}
+
+// A sender publishes observations on one subject.
+type sender struct {
+	nc              *nats.Conn
+	subject, prefix string
+	batch           int // observations of one message
+	bodies          [][]byte
+}
+
+// message is the one that holds n observations from the first on.
+func (s *sender) message(first, n int) *nats.Msg {
+	m := nats.NewMsg(s.subject)
+	if s.batch == 1 {
+		m.Header.Set(streams.HeaderCloudEventID, fmt.Sprintf("%s-%d", s.prefix, first))
+		m.Data = s.bodies[first%len(s.bodies)]
+		return m
+	}
+	m.Header.Set(streams.HeaderContentType, streams.BatchContentType)
+	for i := first; i < first+n; i++ {
+		sep := byte(',')
+		if i == first {
+			sep = '['
+		}
+		m.Data = append(m.Data, sep)
+		m.Data = fmt.Appendf(m.Data, `{"specversion":"1.0","id":"%s-%d","source":"bench","type":"lazaret.event","data":`,
+			s.prefix, i)
+		m.Data = append(append(m.Data, s.bodies[i%len(s.bodies)]...), '}')
+	}
+	m.Data = append(m.Data, ']')
+	return m
+}
+
+// refusedPause is how long a sender waits that was refused. The intake holds some seconds
+// of work then, and each refusal costs the server about what a message does.
+const refusedPause = 100 * time.Millisecond
+
+// windowGrows is how many acknowledgements let one more message be unacknowledged, up to
+// the most.
+const windowGrows = 16
+
+// publish publishes observations and keeps at most inFlight of them unacknowledged.
+// Refused messages are sent again under their ids once the window has emptied; the
+// window is halved then, and grows again while nothing is refused.
+func (s *sender) publish(ctx context.Context, events, inFlight int) (refused int, err error) {
+	n := (events + s.batch - 1) / s.batch // messages
+	most, least := max(inFlight/s.batch, 4), max(64/s.batch, 1)
+	js, err := jetstream.New(s.nc, jetstream.WithPublishAsyncMaxPending(2*most))
+	if err != nil {
+		return 0, err
+	}
+	type sent struct {
+		i   int
+		ack jetstream.PubAckFuture
+	}
+	var open []sent
+	var again []int // refused
+	next, acked, window, full := 0, 0, most, false
+	publish := func(i int) error {
+		m := s.message(i*s.batch, min(s.batch, events-i*s.batch))
+		ack, err := js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute), jetstream.WithRetryAttempts(0))
+		if err == nil {
+			open = append(open, sent{i, ack})
+		}
+		return err
+	}
+	for next < n || len(open)+len(again) > 0 {
+		for !full && len(open) < window && (len(again) > 0 || next < n) {
+			i := next
+			if len(again) > 0 {
+				i, again = again[0], again[1:]
+			} else {
+				next++
+			}
+			if err := publish(i); err != nil {
+				return refused, err
+			}
+		}
+		first := open[0]
+		open = open[1:]
+		select {
+		case <-first.ack.Ok():
+			if acked++; acked%windowGrows == 0 {
+				window = min(window+1, most)
+			}
+		case err := <-first.ack.Err():
+			var api *jetstream.APIError
+			if !errors.As(err, &api) {
+				return refused, fmt.Errorf("publishing to %s: %w", s.subject, err)
+			}
+			refused++
+			full, again = true, append(again, first.i)
+		case <-ctx.Done():
+			return refused, ctx.Err()
+		}
+		if full && len(open) == 0 {
+			full, window = false, max(window/2, least)
+			select {
+			case <-ctx.Done():
+				return refused, ctx.Err()
+			case <-time.After(refusedPause):
+			}
+		}
+	}
+	return refused, nil
+}

@@ -1,0 +1,222 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/ingest"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/query"
+	"lazaret/internal/stage"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/policy"
+	"lazaret/pkg/rules"
+	"lazaret/streams"
+
+	shipped "lazaret/rules"
+)
+
+// activateFirst puts the shipped rules and policy in force in an installation
+// that has none. One that has its own keeps them.
+func (p *Pipeline) activateFirst(ctx context.Context) error {
+	nc, err := p.Server.Connect(natsserver.RoleOperator)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	return p.unlessFailed(ctx, func(ctx context.Context) error {
+		return activateFirst(ctx, nc, p.cfg, !p.cfg.ServerOnly)
+	})
+}
+
+// unlessFailed runs f until it returns or a stage fails. It returns the stage's error in
+// preference to f's.
+func (p *Pipeline) unlessFailed(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	select {
+	case err := <-done:
+		if p.Err() != nil {
+			return p.Err()
+		}
+		return err
+	case <-p.failed:
+		cancel()
+		<-done
+		return p.Err()
+	}
+}
+
+// activateFirst puts keys, rules and policy in force in the partitions whose ledger
+// never had any. It waits for that if stages run.
+func activateFirst(ctx context.Context, nc *nats.Conn, cfg Config, stages bool) error {
+	missing, err := neverActivated(ctx, nc, stages)
+	if err != nil {
+		return err
+	}
+	marker := activatedFile(cfg.Data)
+	if len(missing) > 0 {
+		if err := activateShipped(ctx, nc, cfg, missing, stages); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(marker, nil, 0o600)
+}
+
+// neverActivated are the partitions, by command, whose ledger has no activation. A
+// stage that runs has folded the ledger, and knows. Without one an installation
+// whose ledger has entries counts as activated. A trimmed ledger does not tell
+// what it had.
+func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string][]int, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	missing := make(map[string][]int)
+	if !stages {
+		last, err := stage.Tail(nc, nil)(ctx)
+		if err != nil || last > 0 {
+			return nil, err
+		}
+		for p := range streams.Partitions {
+			for _, do := range []string{streams.DoActivateTrust, streams.DoActivateRules, streams.DoActivatePolicy} {
+				missing[do] = append(missing[do], p)
+			}
+		}
+		return missing, nil
+	}
+	for p := range streams.Partitions {
+		var a ingest.ActiveAnswer
+		if err := query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &a); err != nil {
+			return nil, fmt.Errorf("what is in force in partition %d: %w", p, err)
+		}
+		for do, digest := range map[string]string{streams.DoActivateTrust: a.Trust, streams.DoActivateRules: a.Rules,
+			streams.DoActivatePolicy: a.Policy} {
+			if digest == "" {
+				missing[do] = append(missing[do], p)
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	trimmed, err := stage.Trimmed(ctx, js)
+	if err == nil && trimmed > 0 {
+		err = fmt.Errorf("the ledger was trimmed up to %d, and which keys, rules and policy were in force before "+
+			"cannot be known: "+
+			"restore ingest's state from a snapshot (lazaret state restore ingest), or activate them yourself", trimmed)
+	}
+	return missing, err
+}
+
+// activateShipped activates the first keys, rules and policy.
+func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map[string][]int, wait bool) error {
+	signer, err := keys.LoadSigner(OperatorKey(cfg.Data))
+	if err != nil {
+		return err
+	}
+	ruleBundle, policyText := cfg.Rules, cfg.Policy
+	if ruleBundle == nil {
+		if ruleBundle, err = rules.Pack(shipped.FS()); err != nil {
+			return err
+		}
+	}
+	if policyText == nil {
+		policyText = policy.Default
+	}
+	// Ingest would refuse a bad one without an error here.
+	if _, err := policy.Compile(policy.DefaultName, policyText); err != nil {
+		return err
+	}
+	src, err := rules.Open(ruleBundle)
+	if err != nil {
+		return err
+	}
+	if _, err := rules.Compile(src); err != nil {
+		return err
+	}
+	trustText, err := os.ReadFile(TrustFile(cfg.Data))
+	if err != nil {
+		return err
+	}
+	for _, b := range []struct {
+		do     string
+		bundle []byte
+	}{{streams.DoActivateTrust, trustText}, {streams.DoActivateRules, ruleBundle},
+		{streams.DoActivatePolicy, policyText}} {
+		if err := activateIn(ctx, nc, signer, b.do, b.bundle, missing[b.do], true); err != nil {
+			return err
+		}
+	}
+	if !wait {
+		return nil
+	}
+	return awaitFirst(ctx, nc)
+}
+
+// AwaitShipped waits until the shipped rules and policy are in force in every
+// partition.
+func AwaitShipped(ctx context.Context, nc *nats.Conn) error {
+	b, err := rules.Pack(shipped.FS())
+	if err != nil {
+		return err
+	}
+	return AwaitActive(ctx, nc, streams.Digest(b), streams.Digest(policy.Default))
+}
+
+// AwaitActive waits until ingest has put a rule set and a policy in force in
+// every partition. An empty digest is not waited for.
+func AwaitActive(ctx context.Context, nc *nats.Conn, rules, policy string) error {
+	return await(ctx, nc, ingest.ActiveAnswer{Rules: rules, Policy: policy})
+}
+
+// AwaitTrust is AwaitActive for the keys that may resolve holds.
+func AwaitTrust(ctx context.Context, nc *nats.Conn, trust string) error {
+	return await(ctx, nc, ingest.ActiveAnswer{Trust: trust})
+}
+
+// startTime bounds the wait for what was activated: a machine that is busy
+// compiles sixteen sets of rules before its partitions answer.
+const startTime = 2 * time.Minute
+
+// awaitFirst waits until any rules and policy are in force in every partition. Somebody
+// may have activated others meanwhile.
+func awaitFirst(ctx context.Context, nc *nats.Conn) error {
+	return await(ctx, nc, ingest.ActiveAnswer{Rules: anyDigest, Policy: anyDigest})
+}
+
+// anyDigest stands for any digest in force.
+const anyDigest = "any"
+
+func await(ctx context.Context, nc *nats.Conn, want ingest.ActiveAnswer) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	is := func(want, have string) bool { return want == "" || want == have || want == anyDigest && have != "" }
+	for p := range streams.Partitions {
+		for {
+			var a ingest.ActiveAnswer
+			err := query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &a)
+			if errors.Is(err, query.ErrNobody) {
+				return err
+			}
+			if err == nil && is(want.Rules, a.Rules) && is(want.Policy, a.Policy) && is(want.Trust, a.Trust) {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("partition %d has rules %q, policy %q and keys %q in force: %w", p, a.Rules, a.Policy, a.Trust,
+					errors.Join(err, ctx.Err()))
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}

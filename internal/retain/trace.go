@@ -1,0 +1,434 @@
+package retain
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/position"
+	"lazaret/streams"
+)
+
+// A trace finds the entries about a person in a partition.
+type trace struct {
+	subject Subject
+	before  uint64 // entries that name the pseudonym count below it; 0: all
+
+	listed map[uint64]bool   // sequences of messages, which go with all of their entries
+	taken  map[uint64]bool   // positions of entries
+	wanted map[uint64]bool   // proposals whose verdicts are listed
+	names  map[string]int    // ids that listed entries brought in, events' with their agent; in which round
+	bare   map[string]bareID // ids of events, without
+	own    map[string]bool   // events of others that have such an id, with their agent
+	others map[string]bool
+	also   map[uint64]AlsoForgotten
+	alone  map[uint64]bool   // entries that were made from those that name the pseudonym
+	owner  map[string]string // ids that entries about others brought in → whom those are about
+	end    uint64            // up to here it was followed
+	round  int               // each is followed by statements
+	pass   int               // over the partition
+}
+
+func newTrace(s Subject) *trace {
+	return &trace{subject: s, listed: make(map[uint64]bool), taken: make(map[uint64]bool), wanted: make(map[uint64]bool),
+		names: make(map[string]int), bare: make(map[string]bareID),
+		own: make(map[string]bool), others: make(map[string]bool), also: make(map[uint64]AlsoForgotten),
+		alone: make(map[uint64]bool), owner: make(map[string]string)}
+}
+
+// traceHead is what is read of every body.
+type traceHead struct {
+	ID          string `json:"id"`
+	Agent       string `json:"agent"`
+	User        string `json:"user"`
+	DataSubject string `json:"data_subject"`
+	Raw         []byte `json:"raw"`
+}
+
+func eventName(agent, id string) string { return agent + "/" + id }
+
+// take reports whether an entry is newly found to be about the person.
+func (t *trace) take(e *streams.Entry) bool {
+	t.end = max(t.end, e.Seq)
+	if e.Project != t.subject.Project || e.Type.Statement() || t.taken[e.Position()] {
+		return false
+	}
+	var h traceHead
+	_ = streams.Unmarshal(e.Body, &h) // a body that is no JSON refers to nothing
+	ingest := e.Stage == streams.StageIngest
+	event := ingest && e.Type.Event()
+	person := streams.Person{DataSubject: h.DataSubject, User: h.User}
+	if e.Type == streams.TypeRejected {
+		// A rejected event may have named somebody, too.
+		var r traceHead
+		if streams.Unmarshal(h.Raw, &r) == nil {
+			person = streams.Person{DataSubject: r.DataSubject, User: r.User}
+		}
+	}
+	direct := person.Is(t.subject.Person) && (t.before == 0 || e.Seq < t.before)
+	if e.Type == streams.TypeRejected && !direct && (t.before == 0 || e.Seq < t.before) {
+		direct = bytes.Contains(h.Raw, []byte(`"`+t.subject.Person+`"`))
+	}
+	why := ""
+	switch {
+	case direct:
+		why = "names the data subject"
+	case t.wanted[e.Seq]:
+		why = "was answered by a verdict that goes"
+	case !ingest && t.listed[position.Sequence(e.Src)] && e.Type != streams.TypeDue:
+		why = fmt.Sprintf("was made from entry %d", e.Src)
+	case ingest && (event || e.Type == streams.TypeRepeat || e.Type == streams.TypeRejected) && h.ID != "" &&
+		t.names[eventName(h.Agent, h.ID)] > 0 && (t.before == 0 || e.Seq < t.before):
+		why = "sends event " + h.ID + " again"
+	default:
+		why = t.refers(e, &h)
+	}
+	if why == "" && t.listed[e.Seq] {
+		why = fmt.Sprintf("is in one message of the ledger with what goes, %d", e.Seq)
+	}
+	if why == "" {
+		if _, ok := t.bare[h.ID]; ok && event {
+			t.own[eventName(h.Agent, h.ID)] = true
+		}
+		return false
+	}
+	t.listed[e.Seq], t.taken[e.Position()] = true, true
+	if direct || !ingest && t.alone[e.Src] {
+		t.alone[e.Position()] = true
+	}
+	if !direct {
+		name := cmp.Or(person.DataSubject, person.User)
+		t.also[e.Position()] = AlsoForgotten{Seq: e.Position(), Stage: e.Stage, Type: string(e.Type), ID: h.ID,
+			Person: name, Why: why}
+	}
+	for _, o := range []string{person.DataSubject, person.User} {
+		if o != "" && o != t.subject.Person {
+			t.others[o] = true
+		}
+	}
+	if event {
+		t.brought(eventName(h.Agent, h.ID))
+		if _, ok := t.bare[h.ID]; !ok {
+			t.bare[h.ID] = bareID{t.round, t.pass}
+		}
+	}
+	t.brings(e)
+	return true
+}
+
+// brought notes an id that a listed entry brought in.
+func (t *trace) brought(id string) {
+	if t.names[id] == 0 && id != "" {
+		t.names[id] = t.round
+	}
+}
+
+// brings notes the ids that a listed entry brought in, and the proposal that a
+// listed verdict answers.
+func (t *trace) brings(e *streams.Entry) {
+	broughtIn(e, t.brought)
+	switch e.Type {
+	case streams.TypeAssessment:
+		t.wanted[e.Src] = true
+	case streams.TypeVerdict, streams.TypeHoldState:
+		var b struct {
+			Proposal uint64 `json:"proposal"`
+		}
+		if streams.Unmarshal(e.Body, &b) == nil {
+			t.wanted[b.Proposal] = true
+		}
+	}
+}
+
+// broughtIn calls fn for the ids that an entry brings in, but for its own.
+func broughtIn(e *streams.Entry, fn func(id string)) {
+	switch e.Type {
+	case streams.TypeObservation:
+		b := new(streams.ObservationEntry)
+		if streams.Unmarshal(e.Body, b) == nil {
+			for i := range b.Claims {
+				fn(b.Claims[i].Belief.ID)
+			}
+		}
+	case streams.TypeMemory:
+		b := new(streams.MemoryEntry)
+		if streams.Unmarshal(e.Body, b) == nil {
+			fn(b.Belief.ID)
+		}
+	case streams.TypeRevision:
+		b := new(streams.RevisionsEntry)
+		if streams.Unmarshal(e.Body, b) == nil {
+			for i := range b.Revisions {
+				if b.Revisions[i].Anew != "" {
+					fn(b.Revisions[i].Belief)
+				}
+			}
+		}
+	case streams.TypeAlerts, streams.TypeAssessment:
+		b := new(streams.AlertsEntry)
+		if streams.Unmarshal(e.Body, b) == nil {
+			for i := range b.Alerts {
+				fn(b.Alerts[i].ID)
+			}
+		}
+	case streams.TypeVerdict, streams.TypeCalibration:
+		var b struct {
+			Alert *streams.Alert   `json:"alert"`
+			Hold  *streams.HoldRef `json:"hold"`
+		}
+		if streams.Unmarshal(e.Body, &b) == nil {
+			if b.Alert != nil {
+				fn(b.Alert.ID)
+			}
+			if b.Hold != nil {
+				fn(b.Hold.ID)
+			}
+		}
+	case streams.TypeHoldState:
+		b := new(streams.HoldStateEntry)
+		if streams.Unmarshal(e.Body, b) == nil {
+			fn(b.Hold)
+		}
+	}
+}
+
+// notIDs are fields that never hold the id of an event, belief, finding or hold.
+var notIDs = map[string]bool{"agent": true, "session": true, "user": true, "data_subject": true, "project": true,
+	"tool": true, "rule": true, "rule_digest": true,
+	"group": true, "digest": true, "type": true, "kind": true, "stage": true, "severity": true, "mode": true,
+	"origin": true, "event_kind": true, "status": true,
+	"verdict": true, "level": true, "code": true, "quality": true, "truth": true, "retrieval": true, "security": true,
+	"freshness": true, "sensitivity": true}
+
+// idLike is the least length of an id that is found within a longer text. The pipeline's
+// ids are longer.
+const idLike = 8
+
+// refers describes a reference to something that a listed entry introduced.
+func (t *trace) refers(e *streams.Entry, h *traceHead) (why string) {
+	if len(t.names) == 0 {
+		return ""
+	}
+	mentions(e, func(field, s string) bool {
+		if field == "" { // a number
+			if seq, err := strconv.ParseUint(s, 10, 64); err == nil && t.listed[position.Sequence(seq)] {
+				why = "names entry " + s
+			}
+		} else if t.isName(s, e, h) {
+			why = "names " + streams.Clip(s, 80)
+		}
+		return why == ""
+	})
+	return why
+}
+
+// mentions calls fn for what may be an id in an entry's body, until it returns
+// false: texts that name neither the entry itself nor what is no event, belief,
+// finding or hold; the words of a text that may be ids; names of members; and, with
+// no field, numbers of ledger entries.
+func mentions(e *streams.Entry, fn func(field, s string) bool) {
+	d := jsontext.NewDecoder(bytes.NewReader(e.Body))
+	var fields []string // of the objects that the decoder is in; empty for arrays
+	for {
+		tok, err := d.ReadToken()
+		if err != nil {
+			return
+		}
+		depth := d.StackDepth()
+		switch tok.Kind() {
+		case '{', '[':
+			fields = append(fields[:depth-1], "")
+			continue
+		case '}', ']':
+			fields = fields[:depth]
+			continue
+		}
+		if depth == 0 {
+			return // no object
+		}
+		if kind, n := d.StackIndex(depth); kind == '{' && n%2 == 1 { // a member's name
+			fields[depth-1] = tok.String()
+			if !fn("name", tok.String()) {
+				return
+			}
+			continue
+		}
+		name := ""
+		for i := depth - 1; i >= 0 && name == ""; i-- {
+			name = fields[i]
+		}
+		switch tok.Kind() {
+		case '0':
+			if (name == "proposal" || name == "entry") && !fn("", tok.String()) {
+				return
+			}
+		case '"':
+			s := tok.String()
+			if depth == 1 && name == "id" && e.Stage == streams.StageIngest || notIDs[name] {
+				continue
+			}
+			if !fn(name, s) {
+				return
+			}
+			for word := range strings.FieldsFuncSeq(s, notInID) {
+				if len(word) < len(s) && (len(word) >= idLike || name == "path") && !fn(name, word) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func notInID(r rune) bool {
+	return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' || r == '-')
+}
+
+// isName reports whether a text is an id that a listed entry introduced. Event ids belong
+// to their agent: the same id of another agent is another event.
+//
+// Entries behind the statement were decided without the listed ones, so that a name in
+// them refers to none of these, except in entries made from earlier ones.
+func (t *trace) isName(s string, e *streams.Entry, h *traceHead) bool {
+	late := t.before > 0 && e.Seq > t.before && (e.Stage == streams.StageIngest || position.Sequence(e.Src) > t.before)
+	counts := func(round int) bool { return round > 0 && (!late || round > 1) }
+	if counts(t.names[s]) || counts(t.names[eventName(h.Agent, s)]) {
+		return true
+	}
+	// The owner of an id is known after a full pass since it came up.
+	b, ok := t.bare[s]
+	return ok && counts(b.round) && t.pass >= b.pass+2 && !t.own[eventName(h.Agent, s)]
+}
+
+// bareID is when an event's id came up.
+type bareID struct{ round, pass int }
+
+// follow reads the partition until nothing more is found.
+func (t *trace) follow(ctx context.Context, js jetstream.JetStream) error {
+	filter := streams.LedgerFilter(streams.PartitionOf(t.subject.Project))
+	return t.passes(func(fn func(e *streams.Entry)) error {
+		return stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{filter}},
+			func(m jetstream.Msg, seq uint64, at time.Time) error {
+				if entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), seq, at); err == nil {
+					for i := range entries {
+						fn(&entries[i])
+					}
+				}
+				return nil
+			})
+	})
+}
+
+// quoted looks at an entry once all is listed: in a first pass for what brought in
+// ids about others, in a second for which of the listed ones name those.
+func (t *trace) quoted(e *streams.Entry, first bool) {
+	if e.Project != t.subject.Project || e.Type.Statement() {
+		return
+	}
+	var h traceHead
+	_ = streams.Unmarshal(e.Body, &h)
+	if first {
+		who := cmp.Or(h.DataSubject, h.User)
+		if who == "" || who == t.subject.Person || t.listed[e.Seq] || e.Stage != streams.StageIngest {
+			return
+		}
+		if e.Type.Event() {
+			t.owner[eventName(h.Agent, h.ID)] = who
+		}
+		broughtIn(e, func(id string) { t.owner[id] = who })
+		return
+	}
+	a, ok := t.also[e.Position()]
+	if !ok && !t.listed[e.Seq] {
+		return
+	}
+	found := make(map[string]bool)
+	mentions(e, func(_, s string) bool {
+		if who := cmp.Or(t.owner[s], t.owner[eventName(h.Agent, s)]); who != "" {
+			found[who], t.others[who] = true, true
+		}
+		return true
+	})
+	if a.Person != "" {
+		found[a.Person] = true
+	}
+	if !ok {
+		if len(found) == 0 {
+			return
+		}
+		a = AlsoForgotten{Seq: e.Position(), Stage: e.Stage, Type: string(e.Type), ID: h.ID, Why: "names the data subject"}
+	}
+	if a.Persons = slices.Sorted(maps.Keys(found)); len(a.Persons) > 0 || !t.alone[e.Position()] {
+		t.also[e.Position()] = a
+	} else {
+		delete(t.also, e.Position()) // it is about them alone
+	}
+}
+
+// passes takes all entries again and again, until nothing more is found.
+func (t *trace) passes(all func(fn func(e *streams.Entry)) error) error {
+	t.round++
+	for idle := 0; idle < 3; {
+		t.pass++
+		found := len(t.taken)
+		if err := all(func(e *streams.Entry) { t.take(e) }); err != nil || len(t.listed) == 0 {
+			return err
+		}
+		if idle++; len(t.taken) > found {
+			idle = 0
+		}
+	}
+	for _, first := range []bool{true, false} {
+		if err := all(func(e *streams.Entry) { t.quoted(e, first) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// statement are the parts of a statement's list, each short enough, and the others
+// whom it names.
+func (t *trace) statement(done map[uint64]bool) (parts [][]uint64, others []string) {
+	var seqs []uint64
+	for seq := range t.listed {
+		if !done[seq] {
+			seqs = append(seqs, seq)
+		}
+	}
+	slices.Sort(seqs)
+	for len(seqs) > 0 {
+		n := min(len(seqs), streams.MaxListed)
+		for len(streams.FormatSeqs(seqs[:n])) > streams.MaxSeqs/2 {
+			n /= 2
+		}
+		parts, seqs = append(parts, seqs[:n]), seqs[n:]
+	}
+	for o := range t.others {
+		others = append(others, o)
+	}
+	if sort.Strings(others); len(others) > streams.MaxOthers {
+		others = []string{streams.AllOthers}
+	}
+	return parts, others
+}
+
+func (t *trace) alsoForgotten() []AlsoForgotten {
+	out := make([]AlsoForgotten, 0, len(t.also))
+	for _, a := range t.also {
+		out = append(out, a)
+	}
+	slices.SortFunc(out, func(a, b AlsoForgotten) int {
+		return position.Compare(a.Seq, b.Seq)
+	})
+	return out
+}
