@@ -16,8 +16,9 @@ type toolName struct {
 
 type word struct {
 	from, to int32 // range in norm
-	// noun is set if a governing word precedes this one without a conjunction between them. The
-	// word order in get_order_status is a noun and does not place an order.
+	// noun is set if a governing word precedes this one without a conjunction between them, or if
+	// the name puts its reading verb last. The word order in get_order_status is a noun and does not
+	// place an order; neither do email in email.list and report in report_search.
 	noun bool
 	// head is set for the first word, and for the first word after a namespace separator: '.', '/',
 	// ':' or a double underscore.
@@ -30,7 +31,14 @@ var governs = map[string]bool{
 	"get": true, "read": true, "list": true, "search": true, "find": true, "view": true, "show": true,
 	"lookup": true, "fetch": true, "query": true, "describe": true, "retrieve": true, "check": true,
 	"inspect": true, "browse": true, "count": true, "track": true, "verify": true, "validate": true,
+	"extract": true, "peek": true, "transcribe": true,
 	"by": true, "of": true, "per": true, "for": true,
+}
+
+// lookups are the governing words that are hardly ever nouns themselves: in email_list, list may
+// be one, and email the verb.
+var lookups = map[string]bool{
+	"get": true, "read": true, "search": true, "find": true, "lookup": true, "fetch": true, "retrieve": true,
 }
 
 // conjunctions end the effect of a governing word: in get_and_post, post is a verb.
@@ -66,14 +74,37 @@ func parseName(name string, norm []byte, words []word) toolName {
 		}
 		w.to = int32(len(n.norm))
 		n.words = append(n.words, w)
-		switch text := n.norm[w.from:w.to]; {
+		switch text := n.text(w); {
 		case governs[string(text)]:
 			noun = true
 		case conjunctions[string(text)]:
 			noun = false
 		}
 	}
+	n.readLast()
 	return n
+}
+
+// readLast marks the words before a reading verb that the name puts last: the verb begins the last
+// segment of a namespace (email.list_threads), or is the last of several words (email_search).
+func (n *toolName) readLast() {
+	last := len(n.words) - 1
+	for last > 0 && !n.words[last].head {
+		last--
+	}
+	if last <= 0 || !governs[string(n.text(n.words[last]))] {
+		if last = len(n.words) - 1; last <= 0 || !lookups[string(n.text(n.words[last]))] {
+			return
+		}
+	}
+	for i := range last {
+		if conjunctions[string(n.text(n.words[i]))] {
+			return
+		}
+	}
+	for i := range last {
+		n.words[i].noun = true
+	}
 }
 
 func (n *toolName) text(w word) []byte { return n.norm[w.from:w.to] }

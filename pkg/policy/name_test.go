@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lazaret/internal/proptest"
+	"lazaret/pkg/beliefs"
 )
 
 func TestNamesAreCutIntoWords(t *testing.T) {
@@ -33,6 +34,26 @@ func TestNamesAreCutIntoWords(t *testing.T) {
 	} {
 		if n := parseName(c.name, nil, nil); string(n.norm) != c.want {
 			t.Errorf("%q became %q, want %q", c.name, n.norm, c.want)
+		}
+	}
+}
+
+func TestAReadingVerbAtTheEndMakesNounsOfTheWordsBefore(t *testing.T) {
+	p, err := Compile(DefaultName, Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]beliefs.Level{
+		"email.search": beliefs.L1, "email/read": beliefs.L1, "mcp__mail__list_threads": beliefs.L1, "note.get": beliefs.L1,
+		"email_search": beliefs.L1, "postGet": beliefs.L1, "drive.extract_text": beliefs.L1,
+		// The word at the end may be a noun, or there is more to do.
+		"email_list": beliefs.L4, "post_check": beliefs.L4, "post_and_get": beliefs.L4, "mail.post_and_read": beliefs.L4,
+		"email.list_and_post": beliefs.L4,
+		// Other words for sending, deleting and paying count wherever they stand.
+		"send.read": beliefs.L4, "delete_get": beliefs.L4, "mail.send": beliefs.L4, "pay/search": beliefs.L4, "get.email": beliefs.L1, "email.read_receipt_send": beliefs.L4,
+	} {
+		if c := p.Classify(name, nil, "p", "a"); c.Level != want {
+			t.Errorf("%s is %s by %s, want %s", name, c.Level, c.Entry, want)
 		}
 	}
 }
