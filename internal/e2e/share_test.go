@@ -146,8 +146,9 @@ func accountBulk(ctx context.Context, t *testing.T, b *bulk, js jetstream.JetStr
 	return others
 }
 
-// One agent's messages near the size limit do not fill the intake: ingest turns down what exceeds the agent's share. The
-// other agents are not refused, with pages of 200 KB, and have their verdicts. Each acknowledged message of the flood has one entry.
+// One agent's messages near the size limit do not fill the intake: ingest rejects what exceeds the agent's share. The
+// other agents are not refused, with pages of 200 KB, and have their verdicts. Each acknowledged message of the flood
+// has one entry.
 func TestPromiseC21AFloodOfLargeMessagesFillsNobodysIntake(t *testing.T) {
 	long(t)
 	const (

@@ -104,7 +104,7 @@ func TestABacklogIsWhatIsQueuedOfAnAgent(t *testing.T) {
 				}
 			},
 			"decides": func(t *rapid.T) {
-				for _, q := range s.next(true)[:] {
+				for _, q := range s.next(true) {
 					decide(q)
 					if q.why != nil {
 						sheds++
