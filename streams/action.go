@@ -110,6 +110,15 @@ func (e *Action) check(a Address) error {
 	if e.Replaces != "" && !ValidID(e.Replaces) {
 		return rejectf(CodeInvalid, "replaces: %v", CheckID("id", e.Replaces))
 	}
+	if e.Tool == RegisterPrompt {
+		args := new(RegisterPromptArgs)
+		if err := Unmarshal(e.Args, args); err != nil {
+			return rejectf(CodeInvalid, "args of %s: %v", e.Tool, err)
+		}
+		if err := args.Check(); err != nil {
+			return rejectf(CodeInvalid, "args of %s: %v", e.Tool, err)
+		}
+	}
 	return names(e.Tool, "tool", e.Decision, "decision")
 }
 

@@ -339,6 +339,8 @@ type Resolved struct {
 	Time     time.Time `json:"time"`
 	// Accepted is the tool catalogue that the signer accepted.
 	Accepted *AcceptedTools `json:"accepted,omitzero"`
+	// Prompt is what was signed of a prompt.
+	Prompt *ApprovedPrompt `json:"prompt,omitzero"`
 }
 
 // AcceptedTools is a tool catalogue that a person accepted, with the signed level of each tool.

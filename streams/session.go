@@ -17,8 +17,12 @@ func init() {
 // Session (kind session) marks the start or end of a session.
 type Session struct {
 	Head
-	Phase  string `json:"phase"` // "start" or "end"
-	Prompt string `json:"prompt,omitzero"`
+	Phase string `json:"phase"` // "start" or "end"
+	// Prompt names the version of the system prompt that the session runs: NAME@VERSION, or
+	// NAME for the latest. PromptDigest is the Digest of its text. A prompt that is not
+	// registered may be named in any way.
+	Prompt       string `json:"prompt,omitzero"`
+	PromptDigest string `json:"prompt_digest,omitzero"`
 }
 
 func (e *Session) check(a Address) error {
@@ -28,6 +32,9 @@ func (e *Session) check(a Address) error {
 	if e.Phase != "start" && e.Phase != "end" {
 		return rejectf(CodeInvalid, "phase is %q, use start or end", clip(e.Phase))
 	}
+	if e.PromptDigest != "" && !validDigest(e.PromptDigest) {
+		return rejectf(CodeInvalid, "prompt_digest is %q, use sha256: and 64 hex digits", clip(e.PromptDigest))
+	}
 	return nil
 }
 
@@ -36,6 +43,10 @@ type SessionEntry struct {
 	EntryHead
 	Phase  string `json:"phase"`
 	Prompt string `json:"prompt,omitzero"`
+	// PromptDigest is the digest of the prompt that the session runs, as its host says.
+	PromptDigest string `json:"prompt_digest,omitzero"`
+	// PromptDiffers says how that prompt differs from the registered one.
+	PromptDiffers string `json:"prompt_differs,omitzero"`
 	// Point names the restore point that was taken before the session started.
 	Point string `json:"point,omitzero"`
 }

@@ -201,7 +201,7 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 		if err != nil {
 			return nil, err
 		}
-		return f.reused(e, out, now)
+		return f.remarks(e, out, now)
 	}
 	return nil, nil
 }

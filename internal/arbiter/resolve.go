@@ -74,6 +74,9 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	if in.accepted, err = acceptedTools(h, s); err != nil {
 		return refuse(err)
 	}
+	if in.prompt, err = approvedPrompt(h, s); err != nil {
+		return refuse(err)
+	}
 	if s.Decision == approval.Approve {
 		if pol == nil {
 			return refuse(&approval.Error{Check: approval.CheckPolicy,
@@ -115,6 +118,7 @@ type resolution struct {
 	revised bool
 	// accepted are the levels that were signed for a catalogue of tools, or nil.
 	accepted *streams.AcceptedTools
+	prompt   *streams.ApprovedPrompt // nil: it is about no prompt
 }
 
 // call is the held action as a policy classifies it.
@@ -264,7 +268,7 @@ func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Sign
 	v.Verdict, v.Time, v.Late, v.Hold = verdict, now, false, nil
 	v.Reasons = append(slices.Clip(v.Reasons), why)
 	v.Resolved = &streams.Resolved{Hold: h.ID, Revision: h.Revision, State: state, By: s.Signer, Key: s.Pin.Key,
-		Reason: s.Reason, Entry: in.seq, Time: now, Accepted: in.accepted}
+		Reason: s.Reason, Entry: in.seq, Time: now, Accepted: in.accepted, Prompt: in.prompt}
 	said := &streams.HoldStateEntry{Hold: h.ID, Proposal: h.Proposal, Agent: h.Agent, ID: v.ID, State: state,
 		Reason: why, Time: now, Resolved: v.Resolved}
 	return f.conclude(st, in, h, stage.LiveCopy(said, h.Project, "hold", h.Agent, h.ID, state))

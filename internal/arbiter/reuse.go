@@ -13,14 +13,29 @@ import (
 // another one.
 const ruleReuse = "id-reused"
 
-// reused adds an alert for an event sent under another one's id. A proposal's comes with
-// its verdict.
-func (f *Fold) reused(e *streams.Entry, out *stage.Output, now time.Time) (*stage.Output, error) {
-	if e.Type.Proposal() || e.Type == streams.TypeRepeat || !bytes.Contains(e.Body, []byte(`"reuses":`)) {
+// remarks adds alerts for an event that was sent under another one's id, and for a session
+// that runs another prompt than the registered one. A proposal's come with its verdict.
+func (f *Fold) remarks(e *streams.Entry, out *stage.Output, now time.Time) (*stage.Output, error) {
+	reused := bytes.Contains(e.Body, []byte(`"reuses":`))
+	differs := e.Type == streams.TypeSession && bytes.Contains(e.Body, []byte(`"prompt_differs":`))
+	if e.Type.Proposal() || e.Type == streams.TypeRepeat || !reused && !differs {
 		return out, nil
 	}
+	var more []streams.Alert
 	h := new(streams.EntryHead)
-	if err := streams.Unmarshal(e.Body, h); err != nil || h.Reuses == "" {
+	if err := streams.Unmarshal(e.Body, h); err != nil {
+		return out, nil
+	}
+	if h.Reuses != "" {
+		more = append(more, reuseAlert(e.Position(), e.Project, string(e.Type), h, now))
+	}
+	if differs {
+		s := new(streams.SessionEntry)
+		if err := streams.Unmarshal(e.Body, s); err == nil && s.PromptDiffers != "" {
+			more = append(more, promptAlert(e.Position(), e.Project, s, now))
+		}
+	}
+	if len(more) == 0 {
 		return out, nil
 	}
 	body := &streams.AlertsEntry{Group: streams.StageArbiter}
@@ -34,9 +49,10 @@ func (f *Fold) reused(e *streams.Entry, out *stage.Output, now time.Time) (*stag
 		}
 		live = out.Live
 	}
-	a := reuseAlert(e.Position(), e.Project, string(e.Type), h, now)
-	body.Alerts = append(body.Alerts, a)
-	live = append(live, stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule)...)
+	body.Alerts = append(body.Alerts, more...)
+	for i := range more {
+		live = append(live, stage.LiveCopy(&more[i], e.Project, "alert", more[i].Severity, more[i].Rule)...)
+	}
 	return stage.NewOutput(streams.TypeAlerts, e.Project, body, live...)
 }
 

@@ -221,6 +221,7 @@ func (c *Console) routes() http.Handler {
 		"GET /rules/{rule}":                      c.rulePage,
 		"GET /backtest":                          c.backtestPage,
 		"GET /tools":                             c.toolsPage,
+		"GET /prompts":                           c.promptsPage,
 		"GET /tools/{project}/{entry}":           c.cataloguePage,
 		"GET /beliefs/{project}/{id}/quarantine": c.quarantinePage,
 		"GET /log":                               c.logPage,

@@ -100,6 +100,7 @@ type holdView struct {
 	Alike   int // open holds that are like it, itself too
 	Row     *holdRow
 	List    *catalogueView // of tools that it asks to accept
+	Prompt  *proposedPrompt
 }
 
 // findHold asks the arbiter for a hold, and waits a moment for the index to come to it.
@@ -147,6 +148,7 @@ func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
 			return "", err
 		}
 	}
+	v.Prompt = c.comparePrompt(r.Context(), p, h, body)
 	v.Quotes = c.quotes(r.Context(), p, h, body)
 	v.Drawing = c.drawPaths(p, h)
 	return "hold", nil

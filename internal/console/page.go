@@ -24,7 +24,7 @@ func parsePages() map[string]*template.Template {
 	out := make(map[string]*template.Template)
 	for _, name := range []string{"now", "holds", "hold", "queue", "alerts", "draft", "sessions", "session",
 		"beliefs", "belief",
-		"quarantine", "tools", "catalogue", "rules", "rule", "backtest", "log",
+		"quarantine", "tools", "prompts", "catalogue", "rules", "rule", "backtest", "log",
 		"passkeys", "help", "message", "confirm"} {
 		out[name] = template.Must(template.Must(base.Clone()).ParseFS(pageFiles, "pages/"+name+".html"))
 	}

@@ -212,6 +212,9 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	if v.Resolved != nil && v.Resolved.Accepted != nil && v.Verdict == streams.Allow {
 		return noteAccepted(st, e.Project, v.Resolved.Accepted)
 	}
+	if v.Resolved != nil && v.Resolved.Prompt != nil && v.Verdict == streams.Allow {
+		return notePrompt(st, e.Project, v)
+	}
 	if v.Type != streams.TypeMemory || v.Belief == nil || v.Again {
 		return nil
 	}

@@ -218,6 +218,7 @@ const (
 	keyShown    = 'F' // project, agent, session → summary of the foreign content that the session was shown
 	keyMarked   = 'S' // project, term → nothing: words of memories that are marked above internal
 	keyAccepted = 'H' // project, catalogue → levels at which a person accepted its tools
+	keyPrompt   = 'Y' // project, name → registered versions of the prompt, the latest last
 	keyNonce    = 'z' // project, nonce → time from which it may be forgotten
 	keyNonceEnd = 'Z' // time, key of the nonce → nothing
 	keyStated   = 'T' // project, digest of scope, subject and predicate, or of content → beliefs that state it

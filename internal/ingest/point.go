@@ -157,9 +157,13 @@ func (f *Fold) thinPoints(st *stage.State, project string) error {
 func (f *Fold) session(st *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Session) (*stage.Admission, error) {
 	a := m.Address
-	e := &streams.SessionEntry{EntryHead: head, Phase: ev.Phase, Prompt: ev.Prompt}
+	differs, err := promptDiffers(st, a.Project, ev.Prompt, ev.PromptDigest)
+	if err != nil {
+		return nil, err
+	}
+	e := &streams.SessionEntry{EntryHead: head, Phase: ev.Phase, Prompt: ev.Prompt, PromptDigest: ev.PromptDigest,
+		PromptDiffers: differs}
 	if ev.Phase == "start" {
-		var err error
 		if e.Point, err = f.autoPoint(st, a.Project, pointSession, head.Intake); err != nil {
 			return nil, err
 		}

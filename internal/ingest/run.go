@@ -125,7 +125,7 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 				AskBeliefs: ask(listBeliefs), AskActive: ask(active), AskBundle: ask(askBundle), AskLineage: ask(askLineage),
 				AskPinpoint:  ask(askPinpoint),
 				AskIncidents: ask(listIncidents), AskPoints: ask(listPoints), AskRollback: ask(tryRollback),
-				AskClasses: ask(listClasses),
+				AskClasses: ask(listClasses), AskPrompts: ask(listPrompts),
 			}, cfg.Log)
 		if err != nil {
 			return err

@@ -367,7 +367,7 @@ func readTool(raw json.RawMessage) (streams.Tool, error) {
 	switch {
 	case t.Name == "" || len(t.Name) > streams.MaxNameLen:
 		return streams.Tool{}, fmt.Errorf("the server offers a tool whose name has %d bytes", len(t.Name))
-	case t.Name == streams.ApproveTools:
+	case t.Name == streams.ApproveTools, t.Name == streams.RegisterPrompt:
 		return streams.Tool{}, fmt.Errorf("the server offers a tool named %s, which is the pipeline's own", t.Name)
 	}
 	out := streams.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Input, Annotations: t.Annotations}

@@ -119,7 +119,7 @@ func (s *Seen) tool(name string) *tool {
 	if t := s.tools[name]; t != nil {
 		return t
 	}
-	if name == streams.ApproveTools {
+	if name == streams.ApproveTools || name == streams.RegisterPrompt {
 		return nil // always a person's
 	}
 	if len(s.tools) == maxTools {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +26,7 @@ id, clears it too. Holds that are open stay open.`),
 
 func sessionPhaseCommand(a *verb.App, phase, short, long string) *cobra.Command {
 	var s verb.Speaker
-	var prompt string
+	var prompt, file string
 	c := &cobra.Command{
 		Use: phase + " [SESSION]", Short: short, Long: long, Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,6 +36,14 @@ func sessionPhaseCommand(a *verb.App, phase, short, long string) *cobra.Command 
 			if err := streams.CheckID("session", s.Session); err != nil {
 				return err
 			}
+			digest := ""
+			if file != "" {
+				b, err := os.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				digest = streams.Digest(b)
+			}
 			cl, done, err := a.Client(&s)
 			if err != nil {
 				return err
@@ -42,7 +51,7 @@ func sessionPhaseCommand(a *verb.App, phase, short, long string) *cobra.Command 
 			defer done()
 			ctx, cancel := a.Timeout(cmd.Context())
 			defer cancel()
-			ev := &streams.Session{Head: s.Head(), Phase: phase, Prompt: prompt}
+			ev := &streams.Session{Head: s.Head(), Phase: phase, Prompt: prompt, PromptDigest: digest}
 			seq, err := cl.Publish(ctx, streams.KindSession, "", ev)
 			if err != nil {
 				return err
@@ -56,6 +65,7 @@ func sessionPhaseCommand(a *verb.App, phase, short, long string) *cobra.Command 
 		},
 	}
 	s.Bind(c)
-	c.Flags().StringVar(&prompt, "prompt", "", "`VERSION` of the system prompt in use")
+	c.Flags().StringVar(&prompt, "prompt", "", "`VERSION` of the system prompt in use: NAME@2 of a registered one")
+	c.Flags().StringVar(&file, "prompt-file", "", "`FILE` with that prompt, whose digest is compared with the registered one")
 	return c
 }

@@ -1,0 +1,38 @@
+package arbiter
+
+import (
+	"fmt"
+	"time"
+
+	"lazaret/pkg/approval"
+	"lazaret/streams"
+)
+
+// rulePrompt is the rule of the alert about a session that runs another prompt than the
+// registered one.
+const rulePrompt = "prompt-differs"
+
+// approvedPrompt is the prompt that an approval registers; nil where the hold is on
+// something else.
+func approvedPrompt(h *hold, s *approval.Signed) (*streams.ApprovedPrompt, error) {
+	if h.Entry.Tool != streams.RegisterPrompt || h.Entry.Type != streams.TypeAction || s.Decision != approval.Approve {
+		return nil, nil
+	}
+	args := new(streams.RegisterPromptArgs)
+	err := streams.Unmarshal([]byte(h.Body), args)
+	if err == nil {
+		err = args.Check()
+	}
+	if err != nil {
+		return nil, &approval.Error{Check: approval.CheckAction, Text: fmt.Sprintf("it registers no prompt: %v", err)}
+	}
+	return &streams.ApprovedPrompt{Name: args.Name, Digest: args.Digest}, nil
+}
+
+func promptAlert(seq uint64, project string, s *streams.SessionEntry, now time.Time) streams.Alert {
+	return streams.Alert{ID: fmt.Sprintf("%s-%d", rulePrompt, seq), Rule: rulePrompt, Group: streams.StageArbiter,
+		Severity: "high", Subject: streams.AlertSubject{Kind: "session", ID: s.Session}, Project: project, Agent: s.Agent,
+		Session: s.Session, Message: "the session runs a prompt that nobody approved: " + s.PromptDiffers,
+		Events: []string{s.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
+		Detail: map[string]any{"prompt": s.Prompt, "digest": s.PromptDigest, "entry": fmt.Sprint(seq)}}
+}

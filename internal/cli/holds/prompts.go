@@ -1,0 +1,240 @@
+package holds
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/arbiter"
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+	"lazaret/internal/holds"
+	"lazaret/internal/ingest"
+	"lazaret/internal/query"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+func init() { Verbs.Add("", promptsCommand) }
+
+func promptsCommand(a *verb.App) *cobra.Command {
+	return verb.Group("prompts", "Prompts as versions that people signed for", promptsLsCommand(a), promptsShowCommand(a),
+		promptsDiffCommand(a), promptsAcceptCommand(a))
+}
+
+// projectFlag adds --project to a command on a project's prompts.
+func projectFlag(c *cobra.Command, project *string) *cobra.Command {
+	c.Flags().StringVar(project, "project", embedded.DefaultProject, "`PROJECT`")
+	return c
+}
+
+func promptsLsCommand(a *verb.App) *cobra.Command {
+	var f cli.ListFlags
+	var project string
+	c := &cobra.Command{Use: "ls [NAME]", Short: "List registered prompts, or the versions of one", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			var list []ingest.Prompt
+			err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+				list, err = holds.Prompts(ctx, nc, project, name)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			var rows []promptRow
+			for _, p := range list {
+				for _, v := range slices.Backward(p.Versions) {
+					rows = append(rows, promptRow{p.Name, v})
+				}
+			}
+			return cli.Print(cmd.OutOrStdout(), f, rows, []string{"PROMPT", "VERSION", "SIGNED BY", "TIME", "ENTRY", "DIGEST"},
+				func(r promptRow) []string {
+					return []string{r.Name, fmt.Sprint(r.Version), r.By, r.Time.Format(time.DateTime), fmt.Sprint(r.Entry), r.Digest}
+				})
+		}}
+	f.Bind(c.Flags())
+	return projectFlag(c, &project)
+}
+
+type promptRow struct {
+	Name string `json:"name"`
+	streams.PromptVersion
+}
+
+func promptsShowCommand(a *verb.App) *cobra.Command {
+	var project string
+	return projectFlag(&cobra.Command{Use: "show NAME[@VERSION]", Short: "Print the text of a registered prompt",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, said, err := readPrompt(a, cmd, project, args[0])
+			if err == nil {
+				_, err = io.WriteString(cmd.OutOrStdout(), said)
+			}
+			return err
+		}}, &project)
+}
+
+// readPrompt is a registered version's name and text.
+func readPrompt(a *verb.App, cmd *cobra.Command, project, which string) (title, said string, err error) {
+	name, version, err := streams.ParsePrompt(which)
+	if err != nil {
+		return "", "", err
+	}
+	err = a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+		v, err := holds.PromptVersion(ctx, nc, project, name, version)
+		if err != nil {
+			return err
+		}
+		title = fmt.Sprintf("%s@%d", name, v.Version)
+		said, err = holds.PromptText(ctx, nc, v)
+		return err
+	})
+	return title, said, err
+}
+
+func promptsDiffCommand(a *verb.App) *cobra.Command {
+	var project string
+	return projectFlag(&cobra.Command{
+		Use:     "diff NAME[@VERSION] FILE|NAME[@VERSION]",
+		Short:   "Compare a registered prompt with a file or with another version; exit 3 if they differ",
+		Example: "  lazaret prompts diff support support.md\n  lazaret prompts diff support@1 support@2",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			was, old, err := readPrompt(a, cmd, project, args[0])
+			if err != nil {
+				return err
+			}
+			title, next := args[1], ""
+			if b, ferr := os.ReadFile(args[1]); ferr == nil {
+				next = string(b)
+			} else if title, next, err = readPrompt(a, cmd, project, args[1]); err != nil {
+				return fmt.Errorf("%w, and as a file: %w", err, ferr)
+			}
+			d := holds.PromptDiff(was, old, title, next)
+			if d == "" {
+				fmt.Fprintln(cmd.OutOrStdout(), "they are equal")
+				return nil
+			}
+			fmt.Fprint(cmd.OutOrStdout(), d)
+			return &cli.Exit{Code: cli.ExitIncomplete}
+		}}, &project)
+}
+
+func promptsAcceptCommand(a *verb.App) *cobra.Command {
+	var o resolveOptions
+	var project, key string
+	var yes bool
+	c := &cobra.Command{
+		Use:   "accept [HOLD]",
+		Short: "Show a proposed prompt with its changes, and sign for it",
+		Long: `Show the changes that a proposed prompt makes to the latest registered version. With
+--yes, sign for it: the text becomes the next version. The signature covers the text.`,
+		Example: "  lazaret prompts accept\n  lazaret prompts accept --yes --key alice.key --reason \"reviewed\"",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Conn.Resolve()
+			nc, err := a.Conn.Connect(approverRole)
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			ctx, cancel := a.Timeout(cmd.Context())
+			defer cancel()
+			h, err := promptHold(ctx, nc, project, slices.Concat(args, []string{""})[0])
+			if err != nil {
+				return err
+			}
+			if err := holds.CheckShown(h); err != nil {
+				return err
+			}
+			p := holds.ProposedPrompt(h.Verdict.Tool, h.Body)
+			w := cmd.OutOrStdout()
+			var latest *streams.PromptVersion
+			var changes string
+			err = a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+				latest, changes, err = holds.Against(ctx, nc, h.Project, p.Name, p.Text)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(w, "hold %s: agent %s of project %s proposes prompt %s\n", h.ID, h.Agent, h.Project, p.Name)
+			if changes == "" {
+				changes = fmt.Sprintf("the text is that of version %d\n", latest.Version)
+			}
+			fmt.Fprint(w, changes)
+			if !yes {
+				fmt.Fprintln(w, "nothing was signed; --yes signs")
+				return nil
+			}
+			signer, err := keys.LoadSigner(key)
+			if err != nil {
+				return err
+			}
+			o.quiet = true
+			rep, err := o.resolve(ctx, w, nc, h, approval.Approve, signer)
+			switch {
+			case err != nil:
+				return err
+			case rep.Error != nil && rep.Error.Code == streams.CodeApproval:
+				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%s: %s", rep.Error.Code, text.InertLine(rep.Text, 600))}
+			case rep.Error != nil:
+				return fmt.Errorf("hold %s: %s: %s", h.ID, rep.Error.Code, text.InertLine(rep.Error.Message, 600))
+			case rep.State != streams.HoldApproved:
+				return &cli.Exit{Code: cli.ExitDeny, Text: "the hold is " + rep.State}
+			}
+			fmt.Fprintf(w, "REGISTERED  prompt %s, ledger entry %d\n", p.Name, rep.Seq)
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&key, "key", "", "the signer's private key `FILE` (default $"+keys.EnvKey+")")
+	f.BoolVar(&yes, "yes", false, "sign")
+	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long the signature is valid, at most 24h")
+	f.StringVar(&o.reason, "reason", "", "the reason, for the log")
+	return projectFlag(c, &project)
+}
+
+// promptHold is the named open hold on a prompt, or the only one of the project.
+func promptHold(ctx context.Context, nc *nats.Conn, project, id string) (*arbiter.Hold, error) {
+	if id == "" {
+		var open []arbiter.Hold
+		if err := query.Ask(ctx, nc, arbiter.AskHolds, streams.PartitionOf(project),
+			arbiter.HoldsRequest{Project: project, State: streams.HoldOpen}, &open); err != nil {
+			return nil, err
+		}
+		open = slices.DeleteFunc(open, func(h arbiter.Hold) bool { return h.Verdict.Tool != streams.RegisterPrompt })
+		if len(open) != 1 {
+			said := fmt.Sprintf("%d prompts of project %s wait to be accepted", len(open), project)
+			for _, h := range open {
+				said += fmt.Sprintf("\n  %s  agent %s", h.ID, h.Agent)
+			}
+			return nil, &cli.Exit{Code: cli.ExitNegative, Text: said}
+		}
+		id = open[0].ID
+	}
+	h, err := holds.Find(ctx, nc, project, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case holds.ProposedPrompt(h.Verdict.Tool, h.Body) == nil:
+		return nil, &cli.Exit{Code: cli.ExitNegative,
+			Text: fmt.Sprintf("hold %s is not about a prompt: see lazaret holds show %s", id, id)}
+	case h.State != streams.HoldOpen:
+		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", id, h.State)}
+	}
+	return h, nil
+}

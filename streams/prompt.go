@@ -1,0 +1,75 @@
+package streams
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// RegisterPrompt is the action that proposes the next version of a prompt. Its arguments
+// are RegisterPromptArgs. Once a person has approved it by a signature, the text is a
+// version of the prompt. A permission without a signature registers nothing.
+const RegisterPrompt = "prompts.register"
+
+// MaxPrompt is the longest text of a prompt, in bytes.
+const MaxPrompt = 64 << 10
+
+// RegisterPromptArgs are the arguments of RegisterPrompt.
+type RegisterPromptArgs struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"` // of the text
+	Text   string `json:"text"`
+}
+
+// Check reports whether the arguments name a prompt and have the digest of its text.
+func (a *RegisterPromptArgs) Check() error {
+	switch {
+	case !ValidID(a.Name):
+		return CheckID("name of the prompt", a.Name)
+	case a.Text == "" || len(a.Text) > MaxPrompt || !utf8.ValidString(a.Text):
+		return fmt.Errorf("the text of prompt %s has %d bytes: 1 to %d of UTF-8 are registered", a.Name, len(a.Text), MaxPrompt)
+	case a.Digest != Digest([]byte(a.Text)):
+		return fmt.Errorf("the text of prompt %s has digest %s, not %s", a.Name, Digest([]byte(a.Text)), clip(a.Digest))
+	}
+	return nil
+}
+
+// PromptVersion is a text of a prompt that a person approved by a signature.
+type PromptVersion struct {
+	Version int       `json:"version"` // 1, 2, 3 …
+	Digest  string    `json:"digest"`
+	By      string    `json:"by"`    // name of the key that signed
+	Hold    string    `json:"hold"`  // that was approved
+	Entry   uint64    `json:"entry"` // position of the proposal, which has the text
+	Time    time.Time `json:"time"`  // of the approval
+}
+
+// ApprovedPrompt is what was signed of a prompt.
+type ApprovedPrompt struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+}
+
+// ParsePrompt splits what a session says of its prompt: NAME@VERSION, or NAME, whose
+// version is 0.
+func ParsePrompt(s string) (name string, version int, err error) {
+	name, number, has := strings.Cut(s, "@")
+	if err := CheckID("name of the prompt", name); err != nil {
+		return "", 0, err
+	}
+	if !has {
+		return name, 0, nil
+	}
+	if version, err = strconv.Atoi(number); err != nil || version < 1 {
+		return "", 0, fmt.Errorf("version %q of prompt %s is no number from 1", clip(number), name)
+	}
+	return name, version, nil
+}
+
+// validDigest reports whether a text has the form of Digest.
+func validDigest(s string) bool {
+	hex, ok := strings.CutPrefix(s, "sha256:")
+	return ok && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""
+}
