@@ -92,6 +92,8 @@ type ConfirmationEntry struct {
 	Decision string `json:"decision,omitzero"`
 	Signer   string `json:"signer,omitzero"`
 	Key      string `json:"key,omitzero"` // the pinned key that verified the signature
+	// Counter is the count of signatures of the passkey that signed.
+	Counter uint32 `json:"counter,omitzero"`
 	// Check names the check that the attestation failed, and Text gives the reason. If Check is
 	// set, nothing changed.
 	Check     string             `json:"check,omitzero"`

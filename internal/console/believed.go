@@ -1,6 +1,8 @@
 package console
 
 import (
+	"cmp"
+	"context"
 	"html/template"
 	"net/http"
 	"slices"
@@ -59,27 +61,59 @@ func (p *page) believed(b *ingest.Belief) string {
 
 type beliefView struct {
 	ingest.Belief
+	Shown   string // the content, safe to look at
+	JSON    bool   // Shown is a JSON string, since the content has characters that cannot be shown
+	Unsafe  string // an attestation cannot be signed here
 	Drawing template.HTML
 	Graph   *ingest.Lineage
+}
+
+// Command is the command that attests by a key file.
+func (v *beliefView) Command(d string) string {
+	return "lazaret beliefs " + d + " " + v.ID + " --project " + v.Project + " --key FILE"
+}
+
+// findBelief asks ingest for a belief.
+func (c *Console) findBelief(ctx context.Context, project, id string) (*ingest.Belief, error) {
+	if cmp.Or(streams.CheckID("project", project), streams.CheckID("id", id)) != nil {
+		return nil, notFound("There is no such belief.")
+	}
+	var ans ingest.BeliefsAnswer
+	err := query.Ask(ctx, c.cfg.Conn, ingest.AskBeliefs, streams.PartitionOf(project),
+		ingest.BeliefsRequest{Project: project, ID: id}, &ans)
+	if err == nil && len(ans.Beliefs) == 0 {
+		err = notFound("There is no belief %s in project %s.", id, project)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &ans.Beliefs[0], nil
+}
+
+// show sets the content in a form that is safe to look at and that a page can compute the
+// digest from.
+func (v *beliefView) show(p *page) {
+	said := p.believed(&v.Belief)
+	if v.Shown, v.JSON = inertText(said); said != v.Content {
+		v.Unsafe = "You may not see the belief, so you cannot sign for it."
+	} else if streams.Digest([]byte(v.Content)) != v.Digest {
+		v.Unsafe = "The content is shown in part, so this page cannot compute its digest: sign with a key file."
+	}
+	v.Content = said
 }
 
 func (c *Console) beliefPage(r *http.Request, p *page) (string, error) {
 	project, id := r.PathValue("project"), r.PathValue("id")
 	p.Nav = "beliefs"
-	if streams.CheckID("project", project) != nil || streams.CheckID("id", id) != nil || !p.User.May(project) {
+	if !p.User.May(project) {
 		return "", notFound("There is no belief %s in project %s.", id, project)
 	}
-	var ans ingest.BeliefsAnswer
-	err := query.Ask(r.Context(), c.cfg.Conn, ingest.AskBeliefs, streams.PartitionOf(project),
-		ingest.BeliefsRequest{Project: project, ID: id}, &ans)
+	b, err := c.findBelief(r.Context(), project, id)
 	if err != nil {
 		return "", err
 	}
-	if len(ans.Beliefs) == 0 {
-		return "", notFound("There is no belief %s in project %s.", id, project)
-	}
-	v := &beliefView{Belief: ans.Beliefs[0], Graph: new(ingest.Lineage)}
-	v.Content = p.believed(&v.Belief)
+	v := &beliefView{Belief: *b, Graph: new(ingest.Lineage)}
+	v.show(p)
 	p.Title, p.Data = "Belief "+id, v
 	err = query.Ask(r.Context(), c.cfg.Conn, ingest.AskLineage, streams.PartitionOf(project),
 		ingest.LineageRequest{Project: project, ID: id, Up: true, Down: true}, v.Graph)

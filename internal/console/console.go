@@ -237,6 +237,7 @@ func (c *Console) routes() http.Handler {
 	mux.HandleFunc("POST /silences", c.silence)
 	mux.HandleFunc("POST /passkeys", c.serveJSON(c.register))
 	mux.HandleFunc("POST /holds/{project}/{id}", c.serveJSON(c.resolve))
+	mux.HandleFunc("POST /beliefs/{project}/{id}", c.serveJSON(c.attest))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, http.StatusNotFound, "Not found", "There is no such page.")
 	})

@@ -192,13 +192,20 @@ func (v *holdView) show(p *page, body string) {
 		v.Body, v.JSON = cli.EscapeJSON(string(js)), true
 		return
 	}
-	if v.Body = text.Inert(body); v.Body == body {
-		return
+	v.Body, v.JSON = inertText(body)
+}
+
+// inertText is a text that is safe to look at. With characters that cannot be shown it is a
+// JSON string, which has escapes for them.
+func inertText(s string) (shown string, asJSON bool) {
+	if shown = text.Inert(s); shown == s {
+		return s, false
 	}
-	// With characters that cannot be shown: as a JSON string, which has escapes for them.
-	if b, err := jsontext.AppendQuote(nil, body); err == nil {
-		v.Body, v.JSON = cli.EscapeJSON(string(b)), true
+	b, err := jsontext.AppendQuote(nil, s)
+	if err != nil {
+		return shown, false
 	}
+	return cli.EscapeJSON(string(b)), true
 }
 
 // quoted is a passage of what the agent read, with the sentence that asked for the action.

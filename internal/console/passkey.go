@@ -89,6 +89,15 @@ func (c *Console) resolve(w http.ResponseWriter, r *http.Request, u *User) (any,
 	if _, hidden := c.pageFor(r, u).say(project, bodyOf(h), h.Verdict.Proposal); hidden {
 		return nil, &failure{http.StatusForbidden, "Forbidden", "you may not see what is held, so you cannot decide on it"}
 	}
+	note, err := c.assemble(w, r)
+	if err != nil {
+		return nil, err
+	}
+	return holds.Send(r.Context(), c.cfg.Conn, project, id, note)
+}
+
+// assemble reads a decision that a pinned passkey signed, as a note.
+func (c *Console) assemble(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var d decision
 	if err := readJSON(w, r, &d); err != nil {
 		return nil, err
@@ -105,7 +114,28 @@ func (c *Console) resolve(w http.ResponseWriter, r *http.Request, u *User) (any,
 	if err != nil {
 		return nil, badRequest("%v", err)
 	}
-	return holds.Send(r.Context(), c.cfg.Conn, project, id, note)
+	return note, nil
+}
+
+// attest hands an attestation on a belief that a passkey signed to ingest. Nothing is
+// verified here.
+func (c *Console) attest(w http.ResponseWriter, r *http.Request, u *User) (any, error) {
+	project, id := r.PathValue("project"), r.PathValue("id")
+	if !u.Approver() || !u.May(project) {
+		return nil, &failure{http.StatusForbidden, "Forbidden", "you may not send attestations for this project"}
+	}
+	b, err := c.findBelief(r.Context(), project, id)
+	if err != nil {
+		return nil, err
+	}
+	if p := c.pageFor(r, u); p.believed(b) != b.Content {
+		return nil, &failure{http.StatusForbidden, "Forbidden", "you may not see the belief, so you cannot decide on it"}
+	}
+	note, err := c.assemble(w, r)
+	if err != nil {
+		return nil, err
+	}
+	return holds.Attest(r.Context(), c.cfg.Conn, project, id, note)
 }
 
 // registration begins or ends the registration of a passkey.

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"lazaret/internal/ingest"
-	"lazaret/internal/query"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -18,16 +16,7 @@ func TestTheBlastRadiusOfAQuarantineIsShownAndNothingIsTakenOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(q ingest.BeliefsRequest) []ingest.Belief {
-		t.Helper()
-		var ans ingest.BeliefsAnswer
-		q.Project = project
-		if err := query.Ask(t.Context(), shared.nc, ingest.AskBeliefs, streams.PartitionOf(project), q, &ans); err != nil {
-			t.Fatal(err)
-		}
-		return ans.Beliefs
-	}
-	first := ask(ingest.BeliefsRequest{})
+	first := beliefsOf(t, project)
 	if len(first) != 1 {
 		t.Fatalf("%d beliefs after %+v", len(first), root)
 	}
@@ -36,7 +25,7 @@ func TestTheBlastRadiusOfAQuarantineIsShownAndNothingIsTakenOut(t *testing.T) {
 		Key: "letters", Content: "Letters go to Basel", DerivedFrom: []string{id}}); err != nil {
 		t.Fatal(err)
 	}
-	all := ask(ingest.BeliefsRequest{})
+	all := beliefsOf(t, project)
 	c := visitor(t, viewer)
 	path := "/beliefs/" + project + "/" + id
 	if _, body := get(t, c, path); !strings.Contains(body, path+"/quarantine") {
@@ -54,7 +43,7 @@ func TestTheBlastRadiusOfAQuarantineIsShownAndNothingIsTakenOut(t *testing.T) {
 	if !strings.Contains(body, "2 beliefs of 2 would be taken out") {
 		t.Errorf("%s", body)
 	}
-	for _, b := range ask(ingest.BeliefsRequest{}) {
+	for _, b := range beliefsOf(t, project) {
 		if b.Axes.Security >= beliefs.Quarantined {
 			t.Errorf("the look took %s out", b.ID)
 		}

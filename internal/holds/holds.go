@@ -148,11 +148,21 @@ func CheckShown(h *arbiter.Hold) error {
 
 // Send asks for a hold to be resolved.
 func Send(ctx context.Context, nc *nats.Conn, project, hold string, signed []byte) (*streams.ResolveReply, error) {
-	subject, err := streams.ResolveSubject(project, hold)
+	return send(ctx, nc, project, hold, streams.ResolveRequest{Note: string(signed)})
+}
+
+// Attest sends a signed attestation on a belief.
+func Attest(ctx context.Context, nc *nats.Conn, project, belief string, signed []byte) (*streams.ResolveReply, error) {
+	return send(ctx, nc, project, belief, streams.ResolveRequest{Note: string(signed), Belief: true})
+}
+
+func send(ctx context.Context, nc *nats.Conn, project, name string, req streams.ResolveRequest) (*streams.ResolveReply,
+	error) {
+	subject, err := streams.ResolveSubject(project, name)
 	if err != nil {
 		return nil, err
 	}
-	body, err := streams.Marshal(streams.ResolveRequest{Note: string(signed)})
+	body, err := streams.Marshal(req)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +171,7 @@ func Send(ctx context.Context, nc *nats.Conn, project, hold string, signed []byt
 		return nil, fmt.Errorf("nobody answers on %s: is the pipeline running?", subject)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking %s: %w: it may be journaled, look at the hold before signing again", subject, err)
+		return nil, fmt.Errorf("asking %s: %w: it may be journaled, look at it before signing again", subject, err)
 	}
 	rep := new(streams.ResolveReply)
 	if err := streams.Unmarshal(m.Data, rep); err != nil {

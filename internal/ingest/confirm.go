@@ -85,7 +85,7 @@ func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.Confirm
 	if err != nil {
 		return err
 	}
-	e.Decision, e.Signer, e.Key = string(s.Decision), s.Signer, s.Pin.Key
+	e.Decision, e.Signer, e.Key, e.Counter = string(s.Decision), s.Signer, s.Pin.Key, s.Counter
 	r, err := f.belief(st, c.Project, c.Belief)
 	if err != nil {
 		return err
@@ -98,6 +98,9 @@ func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.Confirm
 		bc.Agent, bc.Belief, bc.Content, bc.Revision = r.Agent, r.Ref.ID, r.Digest, r.revision()
 	}
 	if _, bc.Used, err = st.Get(stage.Key(keyNonce, c.Project, s.Nonce)); err != nil {
+		return err
+	}
+	if bc.Counter, err = passkeyCount(st, c.Project, s.Pin.Key); err != nil {
 		return err
 	}
 	if err := s.Judge(&bc); err != nil {
@@ -162,6 +165,20 @@ func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.Confirm
 	return nil
 }
 
+func passkeyKey(project, key string) []byte {
+	return stage.Key(keyPasskey, project, streams.Digest([]byte(key)))
+}
+
+// passkeyCount is the highest counter of a passkey that attested a belief of the project. The
+// arbiter keeps that of resolutions: the authenticator's one counter grows within both.
+func passkeyCount(st *stage.State, project, key string) (uint32, error) {
+	v, ok, err := st.Get(passkeyKey(project, key))
+	if err != nil || !ok || len(v) != 4 {
+		return 0, err
+	}
+	return binary.BigEndian.Uint32(v), nil
+}
+
 // decideOn applies a statement to a belief's standing.
 func decideOn(s beliefs.Standing, d approval.Decision, successor string, word beliefs.Evidence,
 	by beliefs.Authority) (beliefs.Standing, []beliefs.Move, error) {
@@ -209,6 +226,11 @@ func (f *Fold) applyConfirmation(st *stage.State, project string, e *streams.Con
 	}
 	if err := f.useNonce(st, project, e.Nonce, e.Until, e.Time); err != nil {
 		return err
+	}
+	if e.Counter > 0 {
+		if err := st.Set(passkeyKey(project, e.Key), binary.BigEndian.AppendUint32(nil, e.Counter)); err != nil {
+			return err
+		}
 	}
 	for _, rv := range e.Revisions {
 		if err := f.revise(st, project, &rv); err != nil {

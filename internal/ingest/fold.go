@@ -219,6 +219,7 @@ const (
 	keyMarked   = 'S' // project, term → nothing: words of memories that are marked above internal
 	keyAccepted = 'H' // project, catalogue → levels at which a person accepted its tools
 	keyPrompt   = 'Y' // project, name → registered versions of the prompt, the latest last
+	keyPasskey  = 'g' // project, digest of a passkey → its highest counter in an attestation that was obeyed
 	keyNonce    = 'z' // project, nonce → time from which it may be forgotten
 	keyNonceEnd = 'Z' // time, key of the nonce → nothing
 	keyStated   = 'T' // project, digest of scope, subject and predicate, or of content → beliefs that state it

@@ -224,10 +224,8 @@ func Open(msg []byte, trust *keys.Trust) (*Signed, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Signer, s.Pin, s.Passkey, s.Counter = by.name, by.pin, by.assertion != nil, 0
-	if by.assertion != nil {
-		s.Counter = by.assertion.Counter()
-	}
+	s.Signer, s.Pin = by.name, by.pin
+	s.Passkey, s.Counter = by.count()
 	return s, nil
 }
 
@@ -241,12 +239,30 @@ func openStatement(msg []byte, trust *keys.Trust, into any, text func() (string,
 	return by, readStatement(signed, into, text)
 }
 
-// withoutPasskey refuses the signature of a passkey: its counter is kept of resolutions only.
+// withoutPasskey refuses the signature of a passkey: its counter is kept of resolutions and attestations only.
 func withoutPasskey(by signer, err error) (signer, error) {
 	if err == nil && by.assertion != nil {
-		err = refuse(CheckRole, "key %q is a passkey: it resolves holds and signs nothing else", by.name)
+		err = refuse(CheckRole, "key %q is a passkey: it resolves holds, attests beliefs and signs nothing else", by.name)
 	}
 	return by, err
+}
+
+// count says whether a passkey signed, and its count of signatures then.
+func (by *signer) count() (passkey bool, counter uint32) {
+	if by.assertion == nil {
+		return false, 0
+	}
+	return true, by.assertion.Counter()
+}
+
+// grown returns why a passkey's counter, which was at before when the last statement was
+// obeyed, forbids to obey this one, or nil. A passkey that does not count says 0.
+func grown(name string, passkey bool, counter, before uint32) error {
+	if passkey && (counter > 0 || before > 0) && counter <= before {
+		return refuse(CheckCounter, "the passkey %q counts %d signatures, and %d were counted before: it may have been copied",
+			name, counter, before)
+	}
+	return nil
 }
 
 // inTime returns why a statement with that expiry may not be obeyed at a ledger time, or
@@ -361,11 +377,11 @@ func (s *Signed) Judge(c *Case) error {
 		return refuse(CheckHold, "it is for hold %s of project %s", clip(s.Hold), clip(s.Project))
 	case c.Used:
 		return refuse(CheckReplayed, "its nonce was used before: each resolution counts once")
-	case s.Passkey && (s.Counter > 0 || c.Counter > 0) && s.Counter <= c.Counter:
-		return refuse(CheckCounter,
-			"the passkey %q counts %d signatures, and %d were counted before: it may have been copied", s.Signer, s.Counter,
-			c.Counter)
-	case !c.Open:
+	}
+	if err := grown(s.Signer, s.Passkey, s.Counter, c.Counter); err != nil {
+		return err
+	}
+	if !c.Open {
 		return refuse(CheckSettled, "the hold is %s", c.State)
 	}
 	if err := inTime(s.Expires, c.Now); err != nil {

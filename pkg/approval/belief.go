@@ -98,17 +98,21 @@ type SignedBelief struct {
 	BeliefStatement
 	Signer string   // name of the key
 	Pin    keys.Pin // what is pinned of it
+	// Passkey is set where a passkey signed, and Counter is its count of signatures then.
+	Passkey bool
+	Counter uint32
 }
 
 // OpenBelief verifies that msg is an attestation, signed by exactly one key, which is
 // pinned. It does not check yet what the key may do: see Judge. An error is an *Error.
 func OpenBelief(msg []byte, trust *keys.Trust) (*SignedBelief, error) {
 	s := new(SignedBelief)
-	by, err := withoutPasskey(openStatement(msg, trust, &s.BeliefStatement, s.Text))
+	by, err := openStatement(msg, trust, &s.BeliefStatement, s.Text)
 	if err != nil {
 		return nil, err
 	}
 	s.Signer, s.Pin = by.name, by.pin
+	s.Passkey, s.Counter = by.count()
 	return s, nil
 }
 
@@ -132,6 +136,8 @@ type BeliefCase struct {
 	Role     keys.Role // that a person's key must have
 	Now      time.Time // ledger time
 	Used     bool      // the nonce was used before
+	// Counter is the highest obeyed counter of the signer's passkey.
+	Counter uint32
 }
 
 // Judge returns why a verified attestation may not be obeyed, as an *Error, or nil.
@@ -141,6 +147,9 @@ func (s *SignedBelief) Judge(c *BeliefCase) error {
 		return refuse(CheckBelief, "it is for belief %s of project %s", clip(s.Belief), clip(s.Project))
 	case c.Used:
 		return refuse(CheckReplayed, "its nonce was used before: each word counts once")
+	}
+	if err := grown(s.Signer, s.Passkey, s.Counter, c.Counter); err != nil {
+		return err
 	}
 	if err := inTime(s.Expires, c.Now); err != nil {
 		return err

@@ -173,7 +173,7 @@ func TestAPasskeyReleasesWhatItSignedOnce(t *testing.T) {
 	}
 }
 
-func TestAPasskeyResolvesHoldsAndNothingElse(t *testing.T) {
+func TestAPasskeyResolvesHoldsAttestsBeliefsAndSignsNothingElse(t *testing.T) {
 	d := newDevice(t, "alice")
 	for _, role := range []keys.Role{keys.RoleOperator, keys.RoleAuditor, keys.RoleProbe} {
 		if err := new(keys.Trust).Add(keys.Pin{Key: d.pin, Roles: []keys.Role{role}}); err == nil {
@@ -336,5 +336,125 @@ func TestAnAssertionThatTheStandAloneVerifierRefusesReleasesNothing(t *testing.T
 		if pin, err := p.Pin("alice"); err == nil {
 			t.Errorf("a key of the form %q is pinned: %s", name, pin)
 		}
+	}
+}
+
+// belief is the belief that an attestation is held against, with what a fold keeps.
+type belief struct {
+	trust   *keys.Trust
+	used    map[string]bool
+	counter uint32
+}
+
+// attest opens and judges an attestation as ingest does.
+func (b *belief) attest(msg []byte) error {
+	s, err := approval.OpenBelief(msg, b.trust)
+	if err != nil {
+		return err
+	}
+	c := approval.BeliefCase{Project: "acme", Agent: "support", Belief: "b1", Content: "sha256:" + strings.Repeat("ab", 32),
+		Revision: "r1", Now: now, Used: b.used[s.Nonce], Counter: b.counter}
+	if err := s.Judge(&c); err != nil {
+		return err
+	}
+	b.used[s.Nonce], b.counter = true, s.Counter
+	return nil
+}
+
+func attestation() *approval.BeliefStatement {
+	return &approval.BeliefStatement{Version: approval.BeliefVersion, Project: "acme", Belief: "b1",
+		Content: "sha256:" + strings.Repeat("ab", 32), Revision: "r1", Decision: approval.Confirm, Expires: now.Add(time.Minute),
+		Nonce: approval.NewNonce()}
+}
+
+func TestTenThousandForgedReplayedAndMisboundAttestationsConfirmNothing(t *testing.T) {
+	d, other := newDevice(t, "alice"), newDevice(t, "alice")
+	other.key.Credential = d.key.Credential
+	b := &belief{trust: trusting(t, keys.Pin{Key: d.pin, Roles: []keys.Role{keys.RoleApprover}}), used: make(map[string]bool)}
+	line := func(s *approval.BeliefStatement) string {
+		t.Helper()
+		text, err := s.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	used := line(attestation())
+	assertion := d.sign(t, d.honest(used))
+	old, err := keys.AssembleNote(used, d.pin, assertion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.attest(old); err != nil {
+		t.Fatal(err)
+	}
+	d.counter = 1 << 20
+	confirmed, kinds := 0, make(map[approval.Check]int)
+	const n = 10_000
+	for i := range n {
+		s, by := attestation(), d
+		var msg []byte
+		change := func(*made) {}
+		switch i % 15 {
+		case 0:
+			s.Belief = "b2"
+		case 1:
+			s.Revision = "r2"
+		case 2:
+			s.Content = "sha256:" + strings.Repeat("cd", 32)
+		case 3:
+			s.Project = "other"
+		case 4:
+			s.Expires = now.Add(-time.Second)
+		case 5: // the old assertion under a new statement
+			if msg, err = keys.AssembleNote(line(s), d.pin, assertion); err != nil {
+				t.Fatal(err)
+			}
+		case 6:
+			msg = old
+		case 7:
+			by = other
+		case 8:
+			change = func(m *made) { m.origin = "https://evil.example" }
+		case 9:
+			change = func(m *made) { m.rp = "evil.example" }
+		case 10:
+			change = func(m *made) { m.flags = 0x01 }
+		case 11:
+			change = func(m *made) { m.kind = "webauthn.create" }
+		case 12:
+			change = func(m *made) { m.cross = true }
+		case 13: // a copy of the authenticator goes on counting from where it was copied
+			change = func(m *made) { m.counter = 1 }
+		case 14: // an approval of a hold
+			text := text(t, statement())
+			msg = d.note(t, text, d.honest(text))
+		}
+		if msg == nil {
+			m := d.honest(line(s))
+			change(&m)
+			if msg, err = keys.AssembleNote(line(s), d.pin, by.sign(t, m)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var refused *approval.Error
+		if err := b.attest(msg); err == nil {
+			confirmed++
+		} else if errors.As(err, &refused) {
+			kinds[refused.Check]++
+		}
+	}
+	for _, c := range []approval.Check{approval.CheckForm, approval.CheckSignature, approval.CheckBelief, approval.CheckReplayed,
+		approval.CheckCounter, approval.CheckExpired, approval.CheckContent, approval.CheckRevision} {
+		if kinds[c] == 0 {
+			t.Errorf("none was refused for %s: %v", c, kinds)
+		}
+	}
+	if confirmed != 0 {
+		t.Errorf("%d of %d were obeyed: %v", confirmed, n, kinds)
+	}
+	last := line(attestation())
+	if err := b.attest(d.note(t, last, d.honest(last))); err != nil {
+		t.Errorf("an honest one after them: %v", err)
 	}
 }

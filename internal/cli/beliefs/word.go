@@ -18,6 +18,7 @@ import (
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/embedded"
+	"lazaret/internal/holds"
 	"lazaret/internal/ingest"
 	"lazaret/internal/query"
 	"lazaret/pkg/approval"
@@ -56,20 +57,7 @@ func (w *word) say(ctx context.Context, nc *nats.Conn, signer note.Signer, d app
 	if err != nil {
 		return nil, err
 	}
-	subject, err := streams.ResolveSubject(w.project, b.ID)
-	if err != nil {
-		return nil, err
-	}
-	body, err := streams.Marshal(streams.ResolveRequest{Note: string(signed), Belief: true})
-	if err != nil {
-		return nil, err
-	}
-	m, err := nc.RequestWithContext(ctx, subject, body)
-	if err != nil {
-		return nil, fmt.Errorf("asking %s: %w: it may be journaled, look at the belief before signing again", subject, err)
-	}
-	rep := new(streams.ResolveReply)
-	return rep, streams.Unmarshal(m.Data, rep)
+	return holds.Attest(ctx, nc, w.project, b.ID, signed)
 }
 
 // wordCommand is a command that signs a decision on one belief.

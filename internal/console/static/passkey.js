@@ -1,6 +1,6 @@
-// Signs decisions on holds with a passkey. This script computes the signed text from what
-// the page shows: the digest of the action from its shown parts, then the statement, whose
-// SHA-256 is the challenge.
+// Signs decisions on holds and beliefs with a passkey. This script computes the signed text
+// from what the page shows: the digest of the action or content from its shown parts, then
+// the statement, whose SHA-256 is the challenge.
 "use strict";
 (() => {
   const bytes = (s) => new TextEncoder().encode(s);
@@ -55,49 +55,74 @@
     return () => new Date(Date.now() + offset + 10 * 60 * 1000).toISOString().replace(/\.\d+Z$/, "Z");
   };
 
+  // send signs a statement and sends it to the address of its hold or belief.
+  const send = async (form, path, statement, reason) => {
+    Object.assign(statement, { nonce: hex(crypto.getRandomValues(new Uint8Array(16))) });
+    if (reason) statement.reason = reason;
+    const answer = await post(path, await assertion(form, canonical(statement) + "\n"));
+    if (!answer.state) throw new Error(answer.text || (answer.error && answer.error.message) || "it was refused");
+    return answer;
+  };
+
   // decide signs a decision on the hold that root shows and d names, and sends it.
   const decide = async (form, root, d, decision, expires, reason, levels) => {
     const digest = await shown(root);
     if (digest !== d.digest) throw new Error(differs);
-    const statement = {
-      action: digest, decision, hold: d.hold, project: d.project, revision: d.revision, v: "lazaret/approval/v1",
-      nonce: hex(crypto.getRandomValues(new Uint8Array(16))), expires,
-    };
+    const statement = { action: digest, decision, expires, hold: d.hold, project: d.project, revision: d.revision, v: "lazaret/approval/v1" };
     if (levels) statement.levels = levels;
-    if (reason) statement.reason = reason;
-    const signed = await assertion(form, canonical(statement) + "\n");
-    const answer = await post("/holds/" + encodeURIComponent(d.project) + "/" + encodeURIComponent(d.hold), signed);
-    if (!answer.state) throw new Error(answer.text || (answer.error && answer.error.message) || "it was refused");
-    return answer;
+    return send(form, "/holds/" + encodeURIComponent(d.project) + "/" + encodeURIComponent(d.hold), statement, reason);
+  };
+
+  // content is the digest of the belief that the page shows.
+  const content = async () => {
+    const e = document.querySelector('[data-f="content"]');
+    return "sha256:" + hex(await sha256(e.dataset.json === "true" ? JSON.parse(e.textContent) : e.textContent));
+  };
+  // attest signs an attestation on the belief that the page shows and d names, and sends it.
+  const attest = async (form, d, decision, expires, reason) => {
+    if (await content() !== d.digest) throw new Error(differs);
+    const statement = { belief: d.belief, content: d.digest, decision, expires, project: d.project, revision: d.revision, v: "lazaret/belief/v1" };
+    return send(form, "/beliefs/" + encodeURIComponent(d.project) + "/" + encodeURIComponent(d.belief), statement, reason);
   };
   const enable = (form, on) => form.querySelectorAll("button").forEach((b) => { b.disabled = !on; });
 
-  const sign = document.getElementById("sign");
-  if (sign) {
-    const status = document.getElementById("signing");
-    const expires = clock(sign);
+  // single prepares a form that signs one statement: check fails where the page does not show what is signed.
+  const single = (form, status, check, decide, done) => {
+    const expires = clock(form);
     const say = (text, tone) => { status.textContent = text; status.className = "note " + (tone || ""); };
-    shown(document).then((digest) => {
-      if (digest !== sign.dataset.digest) throw new Error(differs);
+    check().then((digest) => {
+      if (digest !== form.dataset.digest) throw new Error(differs);
       status.textContent = "This page computed the digest of what it shows; it is the one that is signed.";
-      enable(sign, true);
+      enable(form, true);
     }).catch((e) => say(e.message, "bad"));
-    sign.addEventListener("submit", async (e) => {
+    form.addEventListener("submit", async (e) => {
       e.preventDefault();
-      enable(sign, false);
+      enable(form, false);
       try {
-        const chosen = e.submitter.value === "approve" ? [...sign.elements].filter((f) => f.dataset.tool !== undefined) : [];
-        const levels = chosen.length ? Object.fromEntries(chosen.map((f) => [f.dataset.tool, f.value])) : null;
         say("Your authenticator asks you.");
-        const answer = await decide(sign, document, sign.dataset, e.submitter.value, expires(), sign.elements.reason.value.trim(), levels);
-        say("The hold is " + answer.state + ", ledger entry " + answer.ledger_seq + ".", answer.state === "approved" ? "good" : "");
+        const answer = await decide(e.submitter.value, expires(), form.elements.reason.value.trim());
+        say(done(answer) + ", ledger entry " + answer.ledger_seq + ".", answer.state === "approved" || answer.state === "confirm" ? "good" : "");
         status.dataset.state = answer.state;
         status.dataset.seq = answer.ledger_seq;
       } catch (err) {
         say(err.message, "bad");
-        enable(sign, true);
+        enable(form, true);
       }
     });
+  };
+
+  const sign = document.getElementById("sign");
+  if (sign) {
+    single(sign, document.getElementById("signing"), () => shown(document), (decision, expires, reason) => {
+      const chosen = decision === "approve" ? [...sign.elements].filter((f) => f.dataset.tool !== undefined) : [];
+      const levels = chosen.length ? Object.fromEntries(chosen.map((f) => [f.dataset.tool, f.value])) : null;
+      return decide(sign, document, sign.dataset, decision, expires, reason, levels);
+    }, (answer) => "The hold is " + answer.state);
+  }
+  const belief = document.getElementById("attest");
+  if (belief) {
+    single(belief, document.getElementById("attesting"), content, (decision, expires, reason) =>
+      attest(belief, belief.dataset, decision, expires, reason), (answer) => "The attestation counts: " + answer.state);
   }
 
   // A queue signs hold after hold. It stops at the first refusal, of the person or of the arbiter.
