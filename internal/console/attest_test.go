@@ -27,8 +27,9 @@ func beliefsOf(t *testing.T, project string) []ingest.Belief {
 // attestations are the signed notes on beliefs of a project, as the ledger has them.
 func attestations(t *testing.T, project string) (notes []string) {
 	t.Helper()
-	list, err := (&wire.Reader{Conn: shared.nc}).After(t.Context(), 0)
-	for ; err == nil && len(list) > 0; list, err = (&wire.Reader{Conn: shared.nc}).After(t.Context(), list[len(list)-1].Seq) {
+	r := &wire.Reader{Conn: shared.nc}
+	list, err := r.After(t.Context(), 0)
+	for ; err == nil && len(list) > 0; list, err = r.After(t.Context(), list[len(list)-1].Seq) {
 		for _, e := range list {
 			if e.Type != streams.TypeConfirmation || e.Project != project {
 				continue
@@ -51,7 +52,8 @@ func TestABeliefIsAttestedWithAPasskey(t *testing.T) {
 	cl := keeper(t, project)
 	for _, m := range []*streams.Memory{
 		{Head: streams.Head{ID: "m1", Session: "s"}, Key: "office", Content: "The office moved to\u202e Basel in March"},
-		{Head: streams.Head{ID: "m2", Session: "s"}, Key: "vault", Content: "The code of the vault is 7741", Sensitivity: beliefs.Secret},
+		{Head: streams.Head{ID: "m2", Session: "s"}, Key: "vault", Content: "The code of the vault is 7741",
+			Sensitivity: beliefs.Secret},
 	} {
 		if _, err := cl.Remember(t.Context(), beliefs.OriginWeb, m); err != nil {
 			t.Fatal(err)
@@ -82,7 +84,8 @@ func TestABeliefIsAttestedWithAPasskey(t *testing.T) {
 		eval[bool](t, b, `document.querySelector("#attest input[name=reason]").value = "looked it up",
 			document.querySelector("#attest button[value=`+decision+`]").click(), true`)
 		b.run(t, chromedp.WaitReady(chromedp.CSS("#attesting[data-state], #attesting.bad")))
-		return eval[string](t, b, `document.querySelector("#attesting").dataset.state || document.querySelector("#attesting").textContent`)
+		return eval[string](t, b, `document.querySelector("#attesting").dataset.state ||
+			document.querySelector("#attesting").textContent`)
 	}
 	if s := press("confirm"); s != "confirm" {
 		t.Fatalf("the page says %q", s)
@@ -115,7 +118,8 @@ func TestABeliefIsAttestedWithAPasskey(t *testing.T) {
 	}
 	for _, u := range []User{viewer, {Name: "carl", Role: RoleApprover, Projects: []string{"elsewhere"}},
 		{Name: "ina", Role: RoleApprover, Ceiling: beliefs.Internal}} {
-		if code := post(t, visitor(t, u), "/beliefs/"+project+"/"+find("vault").ID, shared.c.URL(), "same-origin"); code != 403 {
+		if code := post(t, visitor(t, u), "/beliefs/"+project+"/"+find("vault").ID, shared.c.URL(),
+			"same-origin"); code != 403 {
 			t.Errorf("an attestation of %s: %d", u.Name, code)
 		}
 	}

@@ -70,7 +70,8 @@ func TestPagesAnswerIn200MillisecondsWith100000AlertsAnd1000OpenHolds(t *testing
 		each, agents = 10, 3
 	}
 	project, hold := attackAs(t, "load")
-	tools, list := offerTools(t, "loadtools", "load", "notes", tool("read_note", "Reads a note."), tool("delete_note", "Deletes one."))
+	tools, list := offerTools(t, "loadtools", "load", "notes", tool("read_note", "Reads a note."),
+		tool("delete_note", "Deletes one."))
 	// The arbiter holds as much as the index lists.
 	queue := url.Values{}
 	for i := range agents {
@@ -132,11 +133,13 @@ func TestPagesAnswerIn200MillisecondsWith100000AlertsAnd1000OpenHolds(t *testing
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/", "/holds", "/holds?q=tool7", "/holds?state=settled", "/alerts", "/alerts?severity=high&since=7d",
+	for _, path := range []string{"/", "/holds", "/holds?q=tool7", "/holds?state=settled", "/alerts",
+		"/alerts?severity=high&since=7d",
 		"/alerts?where=severity+%3D%3D+%22high%22+%26%26+rule+contains+%22rule-1%22",
 		"/alerts?rule=rule-3&tool=tool7", "/sessions", "/sessions?q=s39", "/beliefs", "/rules", "/rules?q=egress&sort=caught",
 		"/rules/action-from-instruction", "/log", "/alerts?rule=rule-3&tool=tool7&silenced=show", "/sessions/p3/s3", "/tools",
-		"/passkeys", "/help", "/prompts", "/holds/" + project + "/" + hold, "/holds/" + tools + "/" + list, "/queue?" + queue.Encode(),
+		"/passkeys", "/help", "/prompts", "/holds/" + project + "/" + hold, "/holds/" + tools + "/" + list,
+		"/queue?" + queue.Encode(),
 		draft, belief, belief + "/quarantine", fmt.Sprintf("/tools/%s/%d", tools, row.Latest().At),
 		"/log?project=" + project + "&entry=replayed/e1", "/log?kept=" + url.QueryEscape(head.Checkpoint),
 		"/log/proof?project=" + project + "&entry=replayed/e1", "/sessions/" + project + "/s1",

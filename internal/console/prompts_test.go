@@ -41,7 +41,8 @@ func noteOn(t *testing.T, project, id string, signer note.Signer, d approval.Dec
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := approval.Statement{Version: approval.Version, Project: project, Hold: id, Revision: h.Revision, Action: h.Verdict.Digest,
+	s := approval.Statement{Version: approval.Version, Project: project, Hold: id, Revision: h.Revision,
+		Action:   h.Verdict.Digest,
 		Decision: d, Expires: time.Now().UTC().Add(time.Minute).Truncate(time.Second), Nonce: approval.NewNonce()}
 	signed, err := s.Sign(signer)
 	if err != nil {
@@ -99,7 +100,8 @@ func TestAPromptIsRegisteredBySignaturesOnlyAndASessionThatRunsAnotherIsAnAlert(
 	const first, second = "Help politely.\nPromise nothing.\n", "Help politely.\nPromise refunds.\n"
 
 	hold := proposePrompt(t, cl, "p1", "support", first)
-	if rep := send(hold, noteOn(t, project, hold, stranger, approval.Approve)); rep.Check != string(approval.CheckUnpinned) {
+	if rep := send(hold, noteOn(t, project, hold, stranger,
+		approval.Approve)); rep.Check != string(approval.CheckUnpinned) {
 		t.Errorf("a forged signature: %+v", rep)
 	}
 	other := proposePrompt(t, cl, "p2", "support", second)
@@ -194,7 +196,8 @@ func TestAPromptIsRegisteredBySignaturesOnlyAndASessionThatRunsAnotherIsAnAlert(
 		"-Promise refunds.\n+Promise nothing.") {
 		t.Errorf("version 3 changes %q", s)
 	}
-	for _, path := range []string{"/prompts?project=" + project, "/prompts?project=" + project + "&name=support&version=2"} {
+	for _, path := range []string{"/prompts?project=" + project,
+		"/prompts?project=" + project + "&name=support&version=2"} {
 		b.open(t, path)
 		if bad := b.axe(t); bad != "" {
 			t.Errorf("%s: %s", path, bad)

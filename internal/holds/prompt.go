@@ -25,7 +25,8 @@ func Prompts(ctx context.Context, nc *nats.Conn, project, name string) (out []in
 }
 
 // PromptVersion finds a version of a prompt; 0 is the latest.
-func PromptVersion(ctx context.Context, nc *nats.Conn, project, name string, version int) (*streams.PromptVersion, error) {
+func PromptVersion(ctx context.Context, nc *nats.Conn, project, name string, version int) (*streams.PromptVersion,
+	error) {
 	list, err := Prompts(ctx, nc, project, name)
 	if err != nil {
 		return nil, err
@@ -86,8 +87,8 @@ func PromptDiff(oldName, old, newName, next string) string {
 }
 
 // Against compares a text with the latest registered version of a prompt.
-func Against(ctx context.Context, nc *nats.Conn, project, name, proposed string) (latest *streams.PromptVersion, changes string,
-	err error) {
+func Against(ctx context.Context, nc *nats.Conn, project, name, proposed string) (latest *streams.PromptVersion,
+	changes string, err error) {
 	list, err := Prompts(ctx, nc, project, name)
 	if err != nil {
 		return nil, "", err

@@ -66,6 +66,7 @@ func sessionPhaseCommand(a *verb.App, phase, short, long string) *cobra.Command 
 	}
 	s.Bind(c)
 	c.Flags().StringVar(&prompt, "prompt", "", "`VERSION` of the system prompt in use: NAME@2 of a registered one")
-	c.Flags().StringVar(&file, "prompt-file", "", "`FILE` with that prompt, whose digest is compared with the registered one")
+	c.Flags().StringVar(&file, "prompt-file", "",
+		"`FILE` with that prompt, whose digest is compared with the registered one")
 	return c
 }

@@ -40,7 +40,8 @@ func projectFlag(c *cobra.Command, project *string) *cobra.Command {
 func promptsLsCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
 	var project string
-	c := &cobra.Command{Use: "ls [NAME]", Short: "List registered prompts, or the versions of one", Args: cobra.MaximumNArgs(1),
+	c := &cobra.Command{Use: "ls [NAME]", Short: "List registered prompts, or the versions of one",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
 			if len(args) == 1 {
@@ -234,7 +235,8 @@ func promptHold(ctx context.Context, nc *nats.Conn, project, id string) (*arbite
 		return nil, &cli.Exit{Code: cli.ExitNegative,
 			Text: fmt.Sprintf("hold %s is not about a prompt: see lazaret holds show %s", id, id)}
 	case h.State != streams.HoldOpen:
-		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", id, h.State)}
+		return nil, &cli.Exit{Code: cli.ExitNegative,
+			Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", id, h.State)}
 	}
 	return h, nil
 }
