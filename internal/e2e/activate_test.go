@@ -4,7 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"lazaret/pkg/policy"
 )
 
 func TestUpRefusesAGroupThatTheRulesDoNotHave(t *testing.T) {
@@ -14,30 +18,38 @@ func TestUpRefusesAGroupThatTheRulesDoNotHave(t *testing.T) {
 	}
 }
 
+func putFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// putMine writes a pack of one rule, mine-only.
+func putMine(t *testing.T, dir string) {
+	t.Helper()
+	putFile(t, filepath.Join(dir, "mine/pack.yaml"), "name: mine\ntitle: Mine\n")
+	putFile(t, filepath.Join(dir, "mine/rules.yaml"), "rules:\n  - id: mine-only\n    title: Mine\n    severity: low\n"+
+		"    on: [action]\n    when: action.tool == 'x'\n    message: \"'x'\"\n    effect: hold\n    subject: action\n"+
+		"    on_error: hold\n")
+}
+
 func TestActivateShowsTheDifferenceAndKeepsWhatThePolicyRequires(t *testing.T) {
 	data := t.TempDir()
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", "127.0.0.1:0")
 	defer up.interrupt()
 	dir := t.TempDir()
-	put := func(name, text string) {
-		t.Helper()
-		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	put := func(name, text string) { putFile(t, filepath.Join(dir, name), text) }
 	refused := func(why string) {
 		t.Helper()
 		if out, code := command(t, data, "rules", "activate", dir); code != 2 || !strings.Contains(out, why) {
 			t.Errorf("exit %d, want 2 and %q:\n%s", code, why, out)
 		}
 	}
-	put("mine/pack.yaml", "name: mine\ntitle: Mine\n")
-	put("mine/rules.yaml", "rules:\n  - id: mine-only\n    title: Mine\n    severity: low\n    on: [action]\n"+
-		"    when: action.tool == 'x'\n    message: \"'x'\"\n    effect: hold\n    subject: action\n    on_error: hold\n")
+	putMine(t, dir)
 	test := func(fires string) {
 		put("mine/mine.test.yaml", "tests:\n  - name: x is held\n    given: [{action: {tool: x}}]\n    fires: {mine-only: "+
 			fires+"}\n"+
@@ -74,5 +86,51 @@ func TestActivateShowsTheDifferenceAndKeepsWhatThePolicyRequires(t *testing.T) {
 	if out, code := command(t, data, "rules", "activate", dir, "--yes"); code != 2 ||
 		!strings.Contains(out, "requires the groups core") {
 		t.Errorf("a set without a required group, with --yes: exit %d:\n%s", code, out)
+	}
+}
+
+// Activations come to the intake while 40,000 observations wait there. They are in force in the end, and the
+// commands say so.
+func TestActivationsWhileObservationsWaitSucceed(t *testing.T) {
+	long(t)
+	data, addr := t.TempDir(), freePort(t)
+	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--no-sync").interrupt()
+	srv := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--no-sync", "--server-only")
+	dir := t.TempDir()
+	putMine(t, dir)
+	putFile(t, filepath.Join(dir, "groups.yaml"), "extends: shipped\ngroups:\n  core: [mine]\n")
+	ours := filepath.Join(dir, "policy.yaml")
+	putFile(t, ours, "# ours\n"+string(policy.Default))
+
+	// Without ingest the command waits, and says for what.
+	in := start(t, "ready", "ingest", "--data", data)
+	in.signal(syscall.SIGSTOP)
+	act := start(t, "in force in 0 of 16 partitions", "lazaret", "policy", "activate", ours, "--data", data)
+	in.signal(syscall.SIGCONT)
+	<-act.done
+	if code := act.cmd.ProcessState.ExitCode(); code != 0 || !strings.Contains(act.output(), "in force: sha256:") {
+		t.Errorf("exit %d:\n%s", code, act.output())
+	}
+	in.interrupt()
+
+	// They wait when the pipeline starts, and again when it runs.
+	must(t, data, "agent", "add", "acme", "bot", "--origins", "web")
+	load := func(agent, creds string) {
+		t.Helper()
+		must(t, data, "bench", "load", "--server", "nats://"+addr, "--events", "40000", "--size", "256", "--batch", "64",
+			"--subjects", "lz.in."+agent+".obs.web", "--as", filepath.Join(data, "creds", creds))
+	}
+	load("demo.agent", "agent.creds")
+	srv.interrupt()
+	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--no-sync")
+	load("acme.bot", "acme.bot.creds")
+	putFile(t, ours, "# ours, again\n"+string(policy.Default))
+	for _, activate := range [][]string{{"policy", "activate", ours}, {"rules", "activate", dir}} {
+		began := time.Now()
+		if out := must(t, data, activate...); !strings.Contains(out, "in force: sha256:") {
+			t.Errorf("%v:\n%s", activate, out)
+		}
+		_, waiting, _ := strings.Cut(must(t, data, "doctor"), "intake ")
+		t.Logf("%s took %s; then wait%.40s", strings.Join(activate[:2], " "), time.Since(began), waiting)
 	}
 }

@@ -93,9 +93,11 @@ func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string
 		}
 		return missing, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
 	for p := range streams.Partitions {
-		var a ingest.ActiveAnswer
-		if err := query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &a); err != nil {
+		a, err := askActive(ctx, nc, p)
+		if err != nil {
 			return nil, fmt.Errorf("what is in force in partition %d: %w", p, err)
 		}
 		for do, digest := range map[string]string{streams.DoActivateTrust: a.Trust, streams.DoActivateRules: a.Rules,
@@ -196,14 +198,30 @@ func awaitFirst(ctx context.Context, nc *nats.Conn) error {
 // anyDigest stands for any digest in force.
 const anyDigest = "any"
 
+// askActive asks ingest what is in force in a partition. It asks again until ctx ends: while many
+// observations wait, ingest may not come to a question in time.
+func askActive(ctx context.Context, nc *nats.Conn, p int) (a ingest.ActiveAnswer, err error) {
+	for {
+		one, cancel := context.WithTimeout(ctx, query.Timeout)
+		err = query.Ask(one, nc, ingest.AskActive, p, struct{}{}, &a)
+		cancel()
+		if err == nil || ctx.Err() != nil || errors.Is(err, query.ErrNobody) {
+			return a, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
 func await(ctx context.Context, nc *nats.Conn, want ingest.ActiveAnswer) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	is := func(want, have string) bool { return want == "" || want == have || want == anyDigest && have != "" }
 	for p := range streams.Partitions {
 		for {
-			var a ingest.ActiveAnswer
-			err := query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &a)
+			a, err := askActive(ctx, nc, p)
 			if errors.Is(err, query.ErrNobody) {
 				return err
 			}
