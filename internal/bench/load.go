@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -20,6 +21,8 @@ type LoadOptions struct {
 	Size             int      // bytes of content of each; 0: 1 KiB
 	Batch            int      // observations of one message; 0 and 1: each has a message of its own
 	Subjects         []string // by project
+	PerSecond        float64  // observations, at most; 0: as fast as they are acknowledged
+	Distinct         bool     // no two observations have the same text
 }
 
 // LoadReport is the result of a load.
@@ -28,8 +31,8 @@ type LoadReport struct {
 	Refused int     `json:"refused"`
 }
 
-// PublishMany publishes observations as fast as they are acknowledged,
-// one connection for each subject, and sends again what is refused.
+// PublishMany publishes observations, one connection for each subject, and sends again those
+// that are refused.
 func PublishMany(ctx context.Context, conns []*nats.Conn, o LoadOptions) (*LoadReport, error) {
 	bodies := make([][]byte, 512)
 	corpus := newCorpus(78)
@@ -54,7 +57,14 @@ func PublishMany(ctx context.Context, conns []*nats.Conn, o LoadOptions) (*LoadR
 			n++
 		}
 		wg.Go(func() {
-			s := sender{nc: nc, subject: o.Subjects[p], prefix: fmt.Sprintf("p%d", p), batch: max(o.Batch, 1), bodies: bodies}
+			s := sender{nc: nc, subject: o.Subjects[p], prefix: fmt.Sprintf("p%d", p), batch: max(o.Batch, 1),
+				body: func(i int) []byte { return bodies[i%len(bodies)] }}
+			if o.PerSecond > 0 {
+				s.pause = time.Duration(float64(s.batch*len(conns)) / o.PerSecond * float64(time.Second))
+			}
+			if o.Distinct {
+				s.body = distinct(uint64(p), cmp.Or(o.Size, eventSize))
+			}
 			refused, err := s.publish(ctx, n, max(8192/len(conns), 256))
 			if err != nil {
 				cancel(err)
@@ -73,8 +83,23 @@ func PublishMany(ctx context.Context, conns []*nats.Conn, o LoadOptions) (*LoadR
 type sender struct {
 	nc              *nats.Conn
 	subject, prefix string
-	batch           int // observations of one message
-	bodies          [][]byte
+	batch           int                // observations of one message
+	body            func(i int) []byte // of observation i
+	pause           time.Duration      // from one message to the next, at least
+}
+
+// distinct makes the bodies of observations that have texts of their own.
+func distinct(project uint64, size int) func(i int) []byte {
+	corpus := newCorpus(project)
+	return func(i int) []byte {
+		corpus.r = rand.New(rand.NewPCG(project+1, uint64(i)))
+		b, err := streams.Marshal(&streams.Observation{Head: streams.Head{Session: fmt.Sprintf("s%d", i/64)},
+			Tool: "web.search", Source: "https://" + corpus.pick(corpus.hosts) + "/", Content: corpus.prose(size)})
+		if err != nil {
+			panic(err) // made here
+		}
+		return b
+	}
 }
 
 // message is the one that holds n observations from the first on.
@@ -82,7 +107,7 @@ func (s *sender) message(first, n int) *nats.Msg {
 	m := nats.NewMsg(s.subject)
 	if s.batch == 1 {
 		m.Header.Set(streams.HeaderCloudEventID, fmt.Sprintf("%s-%d", s.prefix, first))
-		m.Data = s.bodies[first%len(s.bodies)]
+		m.Data = s.body(first)
 		return m
 	}
 	m.Header.Set(streams.HeaderContentType, streams.BatchContentType)
@@ -94,7 +119,7 @@ func (s *sender) message(first, n int) *nats.Msg {
 		m.Data = append(m.Data, sep)
 		m.Data = fmt.Appendf(m.Data, `{"specversion":"1.0","id":"%s-%d","source":"bench","type":"lazaret.event","data":`,
 			s.prefix, i)
-		m.Data = append(append(m.Data, s.bodies[i%len(s.bodies)]...), '}')
+		m.Data = append(append(m.Data, s.body(i)...), '}')
 	}
 	m.Data = append(m.Data, ']')
 	return m
@@ -125,6 +150,7 @@ func (s *sender) publish(ctx context.Context, events, inFlight int) (refused int
 	var open []sent
 	var again []int // refused
 	next, acked, window, full := 0, 0, most, false
+	began := time.Now()
 	publish := func(i int) error {
 		m := s.message(i*s.batch, min(s.batch, events-i*s.batch))
 		ack, err := js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute), jetstream.WithRetryAttempts(0))
@@ -139,6 +165,7 @@ func (s *sender) publish(ctx context.Context, events, inFlight int) (refused int
 			if len(again) > 0 {
 				i, again = again[0], again[1:]
 			} else {
+				time.Sleep(time.Until(began.Add(time.Duration(next) * s.pause)))
 				next++
 			}
 			if err := publish(i); err != nil {

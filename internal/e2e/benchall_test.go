@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"lazaret/internal/bench"
+	"lazaret/streams"
 )
 
 func TestBenchAllPrintsOneTable(t *testing.T) {
@@ -38,6 +41,28 @@ func TestBenchAllPrintsOneTable(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &table); err != nil || code != 0 || table.NotRun["beliefs"] == "" ||
 		table.Machine == "" {
 		t.Errorf("what takes long: exit %d, %v\n%s", code, err, out)
+	}
+}
+
+// The days are short, so that a test sees nine of them.
+func TestASoakOfDaysHoldsWhatTheDocumentsSayOfTheDisk(t *testing.T) {
+	long(t)
+	out, code := command(t, t.TempDir(), "bench", "soak", "--days", "9", "--retention", "3", "--day", "4s", "--events",
+		"9000", "--every", "500ms", "--json")
+	var rep bench.SoakReport
+	if err := streams.Unmarshal([]byte(out), &rep); err != nil || code != 0 && code != 2 {
+		t.Fatalf("exit %d, %v: %s", code, err, out)
+	}
+	highest := uint64(0)
+	for _, s := range rep.Samples {
+		highest = max(highest, s.Streams)
+	}
+	if last := rep.Samples[len(rep.Samples)-1]; rep.Lost != 0 || last.Streams >= highest {
+		t.Errorf("%d lost; the streams have %d bytes in the end, and had %d at most", rep.Lost, last.Streams, highest)
+	}
+	lines := rep.Lines()
+	if disk := lines[len(lines)-1]; !strings.Contains(disk.What, "documented") || !disk.Pass {
+		t.Errorf("%+v", disk)
 	}
 }
 

@@ -95,7 +95,8 @@ func loadProcess(ctx context.Context, url string, o bench.LoadOptions, creds []s
 		return nil, err
 	}
 	c := exec.CommandContext(ctx, self, "bench", "load", "--server", url, "--events", fmt.Sprint(o.Events), "--size",
-		fmt.Sprint(o.Size), "--batch", fmt.Sprint(o.Batch),
+		fmt.Sprint(o.Size), "--batch", fmt.Sprint(o.Batch), "--per-second", fmt.Sprint(o.PerSecond),
+		fmt.Sprint("--distinct=", o.Distinct),
 		"--subjects", strings.Join(o.Subjects, ","), "--as", strings.Join(creds, ","))
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
@@ -146,6 +147,8 @@ func loadCommand(a *verb.App) *cobra.Command {
 	f.IntVar(&o.Events, "events", 0, "observations")
 	f.IntVar(&o.Size, "size", 0, "bytes of content of each; 0: 1 KiB")
 	f.IntVar(&o.Batch, "batch", 0, "observations of one message; 0: each has a message of its own")
+	f.Float64Var(&o.PerSecond, "per-second", 0, "observations a second, at most; 0: as fast as they are acknowledged")
+	f.BoolVar(&o.Distinct, "distinct", false, "give each observation a text of its own")
 	f.StringSliceVar(&o.Subjects, "subjects", nil, "where to, by connection")
 	f.StringSliceVar(&creds, "as", nil, "credentials, by connection")
 	return c

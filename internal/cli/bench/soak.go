@@ -44,17 +44,27 @@ what the pipeline has resident and what its files take. Memory is flat if the me
 of the last quarter of the observations is at most 1.2 times that of the second; the
 first fills caches. Figures of memory need Linux.
 
+With --days and --retention each observation has a text of its own, the observations are
+spread evenly over so many days of length --day, and lazaret up runs with that retention.
+Its trims and expiries have their own schedule, so that only the days are shorter. A day
+has to be longer than a trim takes. Exit 2 also when the disk at the end is more than 1.2
+times of the figure in docs/operations.md.
+
 --csv and --svg leave the samples and a graph of them; --graph draws the graph of an
 earlier --csv and measures nothing.`,
 		Example: "  lazaret bench soak --events 10000000 --size 256 --every 30s --csv soak.csv --svg docs/soak.svg\n  " +
+			"lazaret bench soak --days 90 --retention 7 --day 60s --events 900000 --every 10s\n  " +
 			"lazaret bench soak --graph soak.csv --size 256 --svg docs/soak.svg",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from != "" {
 				return drawSoak(from, svg, o.Size)
 			}
-			if o.Events < 1 || o.Projects < 1 || every <= 0 || o.Size < 1 {
-				return errors.New("--events, --projects and --size are at least 1, --every is positive")
+			if (o.Days == 0) != (o.Retention == 0) || o.Days < 0 || o.Days > 0 && o.Days <= o.Retention {
+				return errors.New("--days needs --retention, and more days than it")
+			}
+			if o.Day <= 0 || o.Events < 1 || o.Projects < 1 || every <= 0 || o.Size < 1 {
+				return errors.New("--events, --projects and --size are at least 1, --every and --day are positive")
 			}
 			data, err := os.MkdirTemp(dir, "lazaret-soak-")
 			if err != nil {
@@ -80,6 +90,9 @@ earlier --csv and measures nothing.`,
 	f.IntVar(&o.Projects, "projects", 4, "projects that they are spread over")
 	f.IntVar(&o.Size, "size", 1<<10, "bytes of content of an observation")
 	f.DurationVar(&every, "every", time.Second, "time between two samples")
+	f.IntVar(&o.Days, "days", 0, "spread the observations over so many simulated days; needs --retention")
+	f.IntVar(&o.Retention, "retention", 0, "simulated days after which the ledger is trimmed and payloads expire")
+	f.DurationVar(&o.Day, "day", 10*time.Second, "length of a simulated day, at least a second")
 	f.BoolVar(&sync, "sync", false, "acknowledge after data is on disk only")
 	f.StringVar(&csv, "csv", "", "write the samples to `FILE`")
 	f.StringVar(&svg, "svg", "", "write the graph to `FILE`")
@@ -147,12 +160,12 @@ func (p *upProcess) said() string {
 var upAt = regexp.MustCompile(`lazaret is up at (\S+?),?\s`)
 
 // startUp starts one and waits until it is up.
-func startUp(ctx context.Context, data string, sync bool) (*upProcess, error) {
+func startUp(ctx context.Context, data string, sync bool, more ...string) (*upProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"up", "--data", data, "--listen", "127.0.0.1:0"}
+	args := append([]string{"up", "--data", data, "--listen", "127.0.0.1:0"}, more...)
 	if !sync {
 		args = append(args, "--no-sync")
 	}
@@ -198,7 +211,13 @@ func (p *upProcess) stop() error {
 
 // soak loads a pipeline and samples it.
 func soak(ctx context.Context, data string, syncAlways bool, every time.Duration, o *bench.SoakReport) (err error) {
-	up, err := startUp(ctx, data, syncAlways)
+	lo := bench.LoadOptions{Events: o.Events, Projects: o.Projects, Size: o.Size}
+	var more []string
+	if o.Days > 0 {
+		more = []string{"--retention", (time.Duration(o.Retention) * o.Day).String()}
+		lo.Distinct, lo.PerSecond = true, float64(o.Events)/(float64(o.Days)*o.Day.Seconds())
+	}
+	up, err := startUp(ctx, data, syncAlways, more...)
 	if err != nil {
 		return err
 	}
@@ -207,7 +226,6 @@ func soak(ctx context.Context, data string, syncAlways bool, every time.Duration
 	if err != nil {
 		return err
 	}
-	lo := bench.LoadOptions{Events: o.Events, Projects: o.Projects, Size: o.Size}
 	var creds []string
 	for i := range o.Projects {
 		project := fmt.Sprint("soak", i)
