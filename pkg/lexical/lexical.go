@@ -10,35 +10,35 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Bounds.
+// Limits.
 const (
-	// MaxTerms is how many different terms of a document are kept, the first.
+	// MaxTerms is the maximum number of different terms that are indexed for a document. Later ones
+	// are ignored.
 	MaxTerms = 256
-	// MaxQuery is how many different terms a search looks for: those that the
-	// fewest documents have.
+	// MaxQuery is the maximum number of different terms that a search uses: those that the fewest
+	// documents have.
 	MaxQuery = 16
-	// MaxNear is the same of words that only mean something like them.
+	// MaxNear is the maximum number of synonyms that a search uses.
 	MaxNear = 16
-	// MaxPostings is how many documents count of those that have a term: the
-	// latest.
+	// MaxPostings is the maximum number of documents that count for a term: the latest.
 	MaxPostings = 1 << 16
 
-	segment   = 512 // documents, and buckets
+	segment   = 512 // documents in a segment, and number of buckets
 	fanout    = 8
 	maxLevel  = 3
-	large     = fanout * fanout // segments: from here on common terms lie apart
-	widest    = large * fanout  // segments of a run
-	common    = 64              // documents of a large run
+	large     = fanout * fanout // segments; in runs of this size or more, common terms have their own keys
+	widest    = large * fanout  // segments in the largest runs
+	common    = 64              // documents of a large run from which a term is common
 	maxImpact = 127
-	pivot     = 32 // words: the length of a document that is neither short nor long
+	pivot     = 32 // words; the assumed average length of documents
 	readTerms = 4096
 )
 
-// KV is the state that an index is kept in. Values and keys that are handed to
-// callbacks may be overwritten after they return.
+// KV is the state that stores an index. Keys and values that are passed to callbacks are valid only
+// during the call.
 type KV interface {
 	Get(key []byte) ([]byte, bool, error)
-	Give(key, value []byte) error // value is not changed afterwards
+	Give(key, value []byte) error // the caller does not modify value afterwards
 	Delete(key []byte) error
 	ScanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error
 }
@@ -47,21 +47,21 @@ type KV interface {
 type Index struct {
 	kv     KV
 	prefix []byte
-	memo   *Memo // may be nil
-	spared int   // lists of which a search did not look at every document
+	memo   *Memo // optional cache
+	spared int   // lists of which a search skipped documents
 }
 
-// Open returns the index below a prefix. Opening costs nothing, and an index
-// that nothing was added to is empty.
+// Open returns the index with a key prefix. It does not read the state. An index without documents
+// is empty.
 func Open(kv KV, prefix []byte) *Index { return &Index{kv: kv, prefix: slices.Clip(prefix)} }
 
-// The keys of an index, by the byte after its prefix.
+// The keys of an index, by the byte after the prefix.
 const (
 	keyCount   = 'n' // → number of documents
-	keyID      = 'd' // document → its id
-	keyForward = 'f' // slot → terms and weights of a document of the open segment
+	keyID      = 'd' // document → id
+	keyForward = 'f' // slot → terms and weights of a document in the open segment
 	keyRun     = 'r' // bucket, first segment → run
-	keyCommon  = 'c' // term, first segment → list of a term, which the run does not have
+	keyCommon  = 'c' // term, first segment → list of a common term, which the run then omits
 )
 
 func (x *Index) key(kind byte, parts ...uint64) []byte {
@@ -76,7 +76,7 @@ func (x *Index) key(kind byte, parts ...uint64) []byte {
 	return k
 }
 
-// Len is the number of documents.
+// Len returns the number of documents.
 func (x *Index) Len() (uint32, error) {
 	v, ok, err := x.kv.Get(x.key(keyCount))
 	if err != nil || !ok {
@@ -94,8 +94,8 @@ type posting struct {
 	impact uint8
 }
 
-// postings are the terms of a document in order, with their weights. Of terms
-// the first MaxTerms count, labels always.
+// postings returns the terms of a document in order, with their weights. It uses the first MaxTerms
+// words and all labels.
 func postings(words, labels []text.Term) []posting {
 	counted := make([]text.Term, 0, min(len(words), MaxTerms))
 	seen := make(map[text.Term]int, min(len(words), MaxTerms))
@@ -128,15 +128,15 @@ func postings(words, labels []text.Term) []posting {
 	return out
 }
 
-// impact is BM25's part of a posting that does not depend on the term: n
-// occurrences in a document of so many words, of maxImpact.
+// impact returns the part of a posting's BM25 weight that does not depend on the term, from 1 to
+// maxImpact. n is the number of occurrences, words the length of the document.
 func impact(n, words int) uint8 {
 	k := 300 + 900*words/pivot // k1·(1−b+b·words/pivot), in thousandths
 	return uint8(max(1, (1000*n*maxImpact+(1000*n+k)/2)/(1000*n+k)))
 }
 
-// rarity is log2((N+1)/(n+½)) in 1/1024ths, for a term that n of N documents
-// have: BM25's idf.
+// rarity returns the BM25 idf of a term that n of all documents have: log2((N+1)/(n+½)) in units of
+// 1/1024.
 func rarity(n, all uint32) uint32 {
 	num, den := 2*uint64(all)+2, 2*uint64(n)+1
 	if num <= den {
@@ -146,7 +146,7 @@ func rarity(n, all uint32) uint32 {
 	if den<<whole > num {
 		whole--
 	}
-	m := (num << 24) / (den << whole) // in [1, 2), in 2^-24
+	m := (num << 24) / (den << whole) // in [1, 2), in units of 2^-24
 	r := uint32(whole)
 	for range 10 {
 		m = m * m >> 24
@@ -159,11 +159,10 @@ func rarity(n, all uint32) uint32 {
 	return max(r, 1)
 }
 
-// Words are the terms of a text, to be added or looked for: the first readTerms.
+// Words returns the terms of a text for Add or Search, at most readTerms.
 func Words(s string) []text.Term { return text.Terms(s, readTerms) }
 
-// Add adds a document. Its id is what a search returns; labels are properties
-// to filter by.
+// Add adds a document. A search returns its id. Labels are properties to filter by.
 func (x *Index) Add(id string, words, labels []text.Term) error {
 	n, err := x.Len()
 	if err != nil {
@@ -204,10 +203,10 @@ func termAt(b []byte) text.Term {
 		b[4])<<8 | text.Term(b[5])
 }
 
-// bucketOf spreads terms; they are hashes.
+// bucketOf returns the bucket of a term. Terms are hashes, so they are spread evenly.
 func bucketOf(t text.Term) uint64 { return uint64(t) >> (48 - 9) }
 
-// forward calls fn for each document of the open segment with its postings.
+// forward calls fn for each document in the open segment, with its postings.
 func (x *Index) forward(count uint32, fn func(slot int, v []byte)) error {
 	slots := int(count % segment)
 	if slots == 0 {
@@ -233,9 +232,9 @@ func (x *Index) forward(count uint32, fn func(slot int, v []byte)) error {
 	})
 }
 
-// flush turns the open segment, which is full, into a run in each bucket.
+// flush turns the full open segment into one run per bucket.
 func (x *Index) flush(seg uint32) error {
-	// A posting in 64 bits: term, slot, weight.
+	// Each posting is 64 bits: term, slot, weight.
 	var all []uint64
 	err := x.forward(seg*segment+segment-1, func(slot int, v []byte) {
 		for ; len(v) > 0; v = v[7:] {
@@ -271,10 +270,9 @@ func (x *Index) flush(seg uint32) error {
 	return nil
 }
 
-// merge makes one run of those of a bucket that are due, while segment seg is
-// being filled. It is kept by the first of their segments, whether or not that
-// had anything of the bucket, so that it follows from the number of documents
-// which runs there are.
+// merge merges the runs of a bucket that are due while segment seg is filled. The new run is stored
+// under the first of the merged segments, even if that segment had no postings in the bucket. Thus
+// the number of documents determines which runs exist.
 func (x *Index) merge(bucket uint64, seg uint32) error {
 	width := uint32(1)
 	for range maxLevel {
@@ -287,8 +285,8 @@ func (x *Index) merge(bucket uint64, seg uint32) error {
 		return nil
 	}
 	begin := seg - width
-	// A look-up of each costs less than a scan, for which what is on its way into the
-	// state has to be put in order.
+	// Looking up each key is cheaper than a scan, because a scan must first sort the pending writes
+	// of the state.
 	firsts, _ := runsOf(bucket, seg*segment+uint32(bucket))
 	runs := make([]run, 0, len(firsts))
 	for _, first := range firsts {
@@ -335,16 +333,16 @@ func (x *Index) merge(bucket uint64, seg uint32) error {
 	return x.kv.Give(x.key(keyRun, bucket, uint64(begin)), rest)
 }
 
-// commonKey is where a large run has a term that many documents have.
+// commonKey returns the key of a common term's list in a large run.
 func (x *Index) commonKey(t text.Term, first uint32) []byte {
 	return binary.BigEndian.AppendUint32(appendTerm(x.key(keyCommon), t), first)
 }
 
-// commonOf adds the lists of a bucket that lie apart to runs, from segment begin
-// to before end.
+// commonOf appends to runs the separately stored lists of a bucket, from segment begin to before
+// end.
 func (x *Index) commonOf(bucket uint64, begin, end uint32, runs []run) ([]run, error) {
 	from := appendTerm(x.key(keyCommon), text.Term(bucket<<(48-9)))
-	// Terms of a bucket begin with its nine bits, of which a prefix has eight.
+	// The terms of a bucket share their first nine bits, but a prefix has whole bytes.
 	err := x.kv.ScanFrom(from[:len(from)-5], from, func(k, v []byte) (bool, error) {
 		if bucketOf(termAt(k[len(k)-10:])) != bucket {
 			return false, nil
@@ -354,16 +352,16 @@ func (x *Index) commonOf(bucket uint64, begin, end uint32, runs []run) ([]run, e
 		}
 		return true, nil
 	})
-	// By segment, since documents of a list are joined in that order.
+	// Lists of a term are joined in the order of segments.
 	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(a.first, b.first) })
 	return runs, err
 }
 
-// runsOf returns the first segments of the runs that a bucket has anything in, at
-// most, of an index with so many documents; and how many of them are large.
+// runsOf returns the first segments of the runs that a bucket may have when the index has count
+// documents, and how many of these runs are large.
 func runsOf(bucket uint64, count uint32) (firsts []uint32, larger int) {
 	seg := count / segment
-	merged := seg // what was merged by then, but for the segment before it
+	merged := seg // segments that are merged; the last one is merged later
 	if uint64(count%segment) <= bucket && seg > 0 {
 		merged--
 	}

@@ -2,23 +2,22 @@ package lexical
 
 import "encoding/binary"
 
-// Memo keeps the open segments of indexes that were searched or written to, a
-// hundred KiB each. Each of their keys was written once for every 512 documents that
-// there ever were, so that reading them again with each search costs as much as all
-// the rest of it.
+// Memo caches the open segments of indexes that were searched or written, about a hundred KiB each.
+// Without it, every search reads the up to 512 keys of the open segment, which takes as long as the
+// rest of the search.
 //
-// A memo holds what was read from the state, and stays true as long as only Add
-// changes the state. A caller that takes changes back or removes keys drops the memo.
+// A memo stays valid while only Add changes the state. A caller that rolls back changes or removes
+// keys must drop the memo.
 type Memo struct{ open map[string]*opened }
 
-// opened is a segment that is being filled.
+// opened is a cached open segment.
 type opened struct {
 	number uint32
-	slots  [][]byte // what there is of it, never changed
-	room   []byte   // they lie side by side: a search goes over all of them
+	slots  [][]byte // the cached documents; never modified
+	room   []byte   // the memory of slots, contiguous because a search reads all of them
 }
 
-// add takes a copy of what there is of a document.
+// add copies the postings of a document.
 func (o *opened) add(v []byte) {
 	if cap(o.room)-len(o.room) < len(v) {
 		o.room = make([]byte, 0, max(len(v), openedRoom))
@@ -28,23 +27,24 @@ func (o *opened) add(v []byte) {
 	o.slots = append(o.slots, o.room[n:len(o.room):len(o.room)])
 }
 
-// openedRoom is how many bytes are allocated at once.
+// openedRoom is the size of one allocation, in bytes.
 const openedRoom = 16 << 10
 
-// memoIndexes is how many segments are kept.
+// memoIndexes is the maximum number of cached segments.
 const memoIndexes = 64
 
 // NewMemo returns an empty memo.
 func NewMemo() *Memo { return &Memo{open: make(map[string]*opened)} }
 
-// With lets an index use a memo.
+// With makes the index use a memo, and returns the index.
 func (x *Index) With(m *Memo) *Index {
 	x.memo = m
 	return x
 }
 
-// added is told of a document's postings. It takes those that follow on what it has,
-// and a new segment only where there is room: what is searched comes first.
+// added records the postings of a new document if they follow the cached ones. It starts caching a
+// new segment only if the index is cached already or there is room, because searched indexes have
+// priority.
 func (m *Memo) added(x *Index, doc uint32, v []byte) {
 	number, slot := doc/segment, int(doc%segment)
 	o := m.open[string(x.prefix)]
@@ -56,7 +56,7 @@ func (m *Memo) added(x *Index, doc uint32, v []byte) {
 	}
 }
 
-// begin makes room for a segment of an index.
+// begin starts to cache a segment of an index. It may drop all other segments.
 func (m *Memo) begin(x *Index, number uint32) *opened {
 	if m.open[string(x.prefix)] == nil && len(m.open) >= memoIndexes {
 		clear(m.open)
@@ -66,7 +66,7 @@ func (m *Memo) begin(x *Index, number uint32) *opened {
 	return o
 }
 
-// opened is the open segment of an index with so many documents.
+// opened returns the open segment of an index with count documents.
 func (m *Memo) opened(x *Index, count uint32) ([][]byte, error) {
 	number, slots := count/segment, int(count%segment)
 	o := m.open[string(x.prefix)]

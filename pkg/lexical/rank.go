@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// chunk is how many documents are ranked together: so few that their scores stay
-// in the processor's nearest caches, wherever in the index their words are.
+// chunk is the number of documents that are ranked together. It is small, so that their scores stay
+// in the processor's first-level cache.
 const chunk = 1 << 12
 
-// scratch is what a search works in. It is reused.
+// scratch has the buffers of a search. It is reused.
 type scratch struct {
-	data    []byte // of lists
+	data    []byte // copied lists
 	terms   []term
-	scores  [chunk]uint32 // of a chunk's documents, zero between chunks
-	touched [chunk]uint16 // of a chunk: documents with a score
+	scores  [chunk]uint32 // scores of the chunk's documents; zero between chunks
+	touched [chunk]uint16 // documents of the chunk with a score
 	allowed [chunk / 64]uint64
-	// best are the best so far, scores above and documents below, a heap whose root
-	// is the worst: of those that are as good the latest is the best.
+	// best has the best documents so far: the score in the high bits, the document in the low bits.
+	// It is a heap whose root is the worst. Of equally good documents the latest is the best.
 	best []uint64
 }
 
@@ -28,20 +28,20 @@ type term struct {
 	docs    []uint32
 	impacts []uint8
 	weight  uint32
-	most    uint64 // that it can add to a score
-	at      int    // documents before the chunk
+	most    uint64 // maximum contribution to a score
+	at      int    // number of documents before the chunk
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// keep copies what a scan shows until the scratch is used again.
+// keep returns a copy of b. It is valid until the scratch is used again.
 func (sc *scratch) keep(b []byte) []byte {
 	at := len(sc.data)
 	sc.data = append(sc.data, b...)
 	return sc.data[at:len(sc.data):len(sc.data)]
 }
 
-// decode reads the list of a word, those that count of it.
+// decode reads the postings of a word, at most the latest MaxPostings.
 func (sc *scratch) decode(weight uint32, l *found) error {
 	if len(sc.terms) < cap(sc.terms) {
 		sc.terms = sc.terms[:len(sc.terms)+1]
@@ -103,13 +103,12 @@ func (sc *scratch) decode(weight uint32, l *found) error {
 	return nil
 }
 
-// rank leaves in best the documents that have the words in terms, rarest first, and
-// are allowed, best first. It returns for how many lists in a chunk it did not look
-// at every document.
+// rank sets best to the best documents that have words of terms, rarest first, and are allowed. It
+// returns how often it skipped documents of a list in a chunk.
 //
-// Once the words from one on cannot lift a document above the worst of the best so
-// far, they count for those that have an earlier word and are looked for in no others
-// (MaxScore, Turtle and Flood 1995). The answer is the same: scores only grow.
+// Words that together cannot lift a document above the worst of the best so far count only for
+// documents that also have an earlier word (MaxScore, Turtle and Flood 1995). This does not change
+// the result, because scores only grow.
 func (sc *scratch) rank(limit int, allowed []uint32, filtered bool) (spared int) {
 	sc.best = sc.best[:0]
 	rest := make([]uint64, len(sc.terms)+1)
@@ -117,7 +116,7 @@ func (sc *scratch) rank(limit int, allowed []uint32, filtered bool) (spared int)
 		rest[i] = rest[i+1] + sc.terms[i].most
 	}
 	for {
-		// The next chunk that has any of it.
+		// Find the next chunk that has any of the words.
 		first, any := uint32(0), false
 		for i := range sc.terms {
 			if t := &sc.terms[i]; t.at < len(t.docs) && (!any || t.docs[t.at] < first) {
@@ -158,7 +157,7 @@ func (sc *scratch) rank(limit int, allowed []uint32, filtered bool) (spared int)
 					break
 				}
 				if impacts[at] == 0 {
-					continue // a label that hashes like the word
+					continue // a label whose hash equals the word's
 				}
 				if filtered && sc.allowed[off/64]>>(off%64)&1 == 0 {
 					continue
@@ -184,7 +183,7 @@ func (sc *scratch) rank(limit int, allowed []uint32, filtered bool) (spared int)
 	return spared
 }
 
-// allow notes which documents of a chunk are allowed, and returns those behind it.
+// allow sets the allowed documents of a chunk and returns the documents after it.
 func (sc *scratch) allow(docs []uint32, first uint32) []uint32 {
 	clear(sc.allowed[:])
 	for len(docs) > 0 && docs[0] < first {
@@ -198,7 +197,7 @@ func (sc *scratch) allow(docs []uint32, first uint32) []uint32 {
 	return docs
 }
 
-// offer takes a document among the best if it is one of so many.
+// offer adds a document to the best if it is among the first limit of them.
 func (sc *scratch) offer(d uint64, limit int) {
 	switch h := sc.best; {
 	case len(h) < limit:
@@ -215,7 +214,7 @@ func (sc *scratch) offer(d uint64, limit int) {
 	}
 }
 
-// down puts a place of the heap right whose subtrees are.
+// down restores the heap at index i, whose subtrees are heaps.
 func (sc *scratch) down(i int) {
 	h := sc.best
 	for {

@@ -7,23 +7,23 @@ import (
 	"lazaret/pkg/text"
 )
 
-// run is what one bucket has of some consecutive segments: lists in the order of
-// their terms. first is the first segment. One that is common is a single list,
-// which the bucket's own run of these segments does not have.
+// run has the postings of one bucket for consecutive segments, as lists sorted by term. first is
+// the first segment. A common run is a single list that is stored separately and missing in the
+// bucket's own run.
 type run struct {
 	first  uint32
 	data   []byte
 	common bool
 }
 
-// term is the term of a common one.
+// term returns the term of a common run.
 func (r *run) term() text.Term { return termAt(r.data) }
 
-// list is the documents that have a term, in order. Its encoding is the term in
-// six bytes; as varints the number of documents and, if that is not one, the last of
-// them and the length in bytes of what follows; and for each document a varint, how
-// far it lies behind the one before it, and a byte, its weight. Documents are counted
-// from the run's first one, and the first lies behind zero.
+// list has the documents of one term, in order. Its encoding is the term in six bytes; as varints
+// the number of documents and, if there are several, the last document and the length in bytes of
+// the rest; and for each document a varint with the distance from the document before it, and a
+// byte with its weight. Documents are numbered from the first document of the run. The first
+// distance is from zero.
 type list struct {
 	term  text.Term
 	count uint32
@@ -46,7 +46,7 @@ func (l *list) encode(b []byte) []byte {
 	return append(b, l.data...)
 }
 
-// join appends a list whose documents are counted from a later one.
+// join appends a list whose documents are numbered from a later document: behind is the difference.
 func (l *list) join(m list, behind uint32) error {
 	first, n := binary.Uvarint(m.data)
 	if n <= 0 {
@@ -60,14 +60,14 @@ func (l *list) join(m list, behind uint32) error {
 
 var errBadRun = errors.New("a run of the index is damaged: remove the state folder, it is rebuilt from the ledger")
 
-// next returns the first list of a run's data, and the rest. Both point into data.
+// next returns the first list in a run's data, and the rest. Both share memory with data.
 func next(data []byte) (l list, rest []byte, err error) {
 	if len(data) < 6 {
 		return l, nil, errBadRun
 	}
 	l.term = termAt(data)
 	data = data[6:]
-	var v [3]uint64 // number, last, length
+	var v [3]uint64 // number of documents, last document, length
 	for i := range v {
 		x, n := binary.Uvarint(data)
 		if n <= 0 {
@@ -86,7 +86,7 @@ func next(data []byte) (l list, rest []byte, err error) {
 	return l, data[v[2]:], nil
 }
 
-// find looks a term up in a run.
+// find returns the list of a term in a run.
 func find(data []byte, t text.Term) (l list, ok bool, err error) {
 	for len(data) > 0 {
 		if l, data, err = next(data); err != nil {
@@ -99,9 +99,8 @@ func find(data []byte, t text.Term) (l list, ok bool, err error) {
 	return l, false, nil
 }
 
-// mergeRuns joins runs of one bucket, in the order of their segments, to one
-// that begins with a segment, and calls fn with its lists in the order of their
-// terms. fn must not keep them.
+// mergeRuns merges runs of one bucket, given in the order of their segments, into one that begins
+// at segment first. It calls fn with each list in the order of terms. fn must not retain the list.
 func mergeRuns(first uint32, runs []run, fn func(*list) error) error {
 	heads := make([]list, len(runs))
 	rests := make([][]byte, len(runs))

@@ -8,30 +8,30 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Query is what is looked for.
+// Query describes the documents to find.
 type Query struct {
-	// Words rank: a document that has more of them, and rarer ones, comes
-	// first. Without words the latest document comes first.
+	// Words rank the hits: documents with more and rarer words come first. Without words the latest
+	// documents come first.
 	Words []text.Term
-	// Near are words that mean something like one of Words. They rank with a third of
-	// the weight, and at most MaxNear of them, those that the fewest documents have.
+	// Near are synonyms of Words. They have a third of the weight. At most MaxNear of them are
+	// used, those that the fewest documents have.
 	Near []text.Term
-	// Labels filter: a document has to have all of them.
+	// Labels filter the hits: a document must have all of them.
 	Labels []text.Term
-	// Limit is how many hits there are at most.
+	// Limit is the maximum number of hits.
 	Limit int
 }
 
-// Hit is a document that was found; Index.ID says which.
+// Hit is a found document. Index.ID returns its id.
 type Hit struct {
 	doc uint32
-	// Score is of what a document that consists of the query's words would have
-	// at most, in thousandths; 0 without words.
+	// Score is the share of the highest score that a document could have for the query, in
+	// thousandths. It is 0 for a query without words.
 	Score uint32
 }
 
-// Search returns the documents that have a word of the query, if it has any, and
-// all its labels, best first; of those that are as good, the latest first.
+// Search returns the documents that have all labels of the query and, if it has words, at least one
+// of them. The best come first. Of equally good documents the latest come first.
 func (x *Index) Search(q Query) ([]Hit, error) {
 	count, err := x.Len()
 	if err != nil || count == 0 || q.Limit <= 0 {
@@ -39,7 +39,7 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	}
 	words, labels := distinct(q.Words), distinct(q.Labels)
 	if len(words) > 4*MaxQuery {
-		words = words[:4*MaxQuery] // in their order in the query
+		words = words[:4*MaxQuery] // keeps the query's first words
 	}
 	sc := scratches.Get().(*scratch)
 	defer scratches.Put(sc)
@@ -98,9 +98,8 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	return out, nil
 }
 
-// ID is the id of a document that a search of the same index found. It costs a
-// look-up, so that a search for many hits need not pay for those that nobody looks
-// at.
+// ID returns the id of a hit of this index. It is a separate lookup, so that a search for many hits
+// does not pay for those that the caller ignores.
 func (x *Index) ID(h Hit) (string, error) {
 	id, ok, err := x.kv.Get(x.IDKey(h))
 	if err != nil {
@@ -112,10 +111,10 @@ func (x *Index) ID(h Hit) (string, error) {
 	return string(id), nil
 }
 
-// IDKey is where the state has the id of a hit, for who reads many at once.
+// IDKey returns the state's key for the id of a hit, for callers that read many at once.
 func (x *Index) IDKey(h Hit) []byte { return x.key(keyID, uint64(h.doc)) }
 
-// distinct returns each of them once, in order.
+// distinct returns ts without repetitions, in order.
 func distinct(ts []text.Term) []text.Term {
 	seen := make(map[text.Term]bool, len(ts))
 	var out []text.Term
@@ -128,19 +127,19 @@ func distinct(ts []text.Term) []text.Term {
 	return out
 }
 
-// found is where a term stands: lists in the order of their documents.
+// found has the postings of a term, as lists in the order of their documents.
 type found struct {
 	count uint32
 	parts []part
 }
 
 type part struct {
-	base  uint32 // what documents are counted from
+	base  uint32 // documents are numbered from this one
 	count uint32
 	data  []byte
 }
 
-// lists looks terms up. The result is valid until sc is used again.
+// lists returns the postings of each term. The result is valid until sc is used again.
 func (x *Index) lists(sc *scratch, count uint32, terms []text.Term) ([]found, error) {
 	out := make([]found, len(terms))
 	for i, t := range terms {
@@ -149,7 +148,7 @@ func (x *Index) lists(sc *scratch, count uint32, terms []text.Term) ([]found, er
 			return nil, err
 		}
 	}
-	// Postings that are in no run yet.
+	// Postings of the open segment, which are in no run yet.
 	open := make([]list, len(terms))
 	err := x.forward(count, func(slot int, v []byte) {
 		for i, t := range terms {
@@ -167,9 +166,8 @@ func (x *Index) lists(sc *scratch, count uint32, terms []text.Term) ([]found, er
 	return out, err
 }
 
-// inRuns looks a term up in the runs of its bucket: in the large ones where it
-// lies apart, or else with the others, and in all smaller ones, which are read in
-// one go.
+// inRuns looks a term up in the runs of its bucket. In large runs it looks for the term's own key
+// first, and then in the bucket's list. It reads all smaller runs in one scan.
 func (x *Index) inRuns(sc *scratch, count uint32, t text.Term) (f found, err error) {
 	bucket := bucketOf(t)
 	firsts, larger := runsOf(bucket, count)
@@ -187,7 +185,7 @@ func (x *Index) inRuns(sc *scratch, count uint32, t text.Term) (f found, err err
 		}
 		return err
 	}
-	apart := 0 // of the large runs
+	apart := 0 // large runs in which the term has its own key
 	if larger > 0 {
 		prefix := x.commonKey(t, 0)
 		prefix = prefix[:len(prefix)-4]
@@ -227,7 +225,7 @@ func (x *Index) inRuns(sc *scratch, count uint32, t text.Term) (f found, err err
 		})
 }
 
-// findForward looks a term up in what is kept of a document of the open segment.
+// findForward looks a term up in the postings of a document in the open segment.
 func findForward(v []byte, t text.Term) (int, bool) {
 	low, high := 0, len(v)/7
 	for low < high {
@@ -263,7 +261,7 @@ func (sc *scratch) filter(lists []found) ([]uint32, error) {
 	return docs, nil
 }
 
-// intersect leaves in docs what is also in others. Both are in order.
+// intersect returns the elements of docs that are also in others. Both are sorted. It reuses docs.
 func intersect(docs, others []uint32) []uint32 {
 	in := docs[:0]
 	for _, doc := range others {

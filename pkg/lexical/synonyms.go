@@ -8,13 +8,13 @@ import (
 	"lazaret/pkg/text"
 )
 
-// synonyms are sets of English stems that mean the same in one of their commoner
-// senses, one set a line: from WordNet 3.1, whose licence is in synonyms.LICENSE.
+// synonyms has sets of English stems with the same meaning in one of their more frequent senses,
+// one set per line. The sets are from WordNet 3.1, whose license is in synonyms.LICENSE.
 //
 //go:embed synonyms.txt
 var synonyms string
 
-// thesaurus has the sets, and of each term which ones it is in.
+// thesaurus has the sets, and for each term the indexes of its sets.
 type thesaurus struct {
 	sets [][]text.Term
 	of   map[text.Term][]int32
@@ -34,8 +34,7 @@ var shipped = sync.OnceValue(func() *thesaurus {
 	return t
 })
 
-// Near are the terms that mean something like one of some words, in the order of the
-// words: what Query.Near takes.
+// Near returns the synonyms of words, in the order of words. Use it for Query.Near.
 func Near(words []text.Term) []text.Term {
 	t := shipped()
 	var out []text.Term

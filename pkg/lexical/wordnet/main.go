@@ -34,7 +34,7 @@ func run(dict string) error {
 	for _, part := range []string{"noun", "verb", "adj", "adv"} {
 		err := lines(filepath.Join(dict, "data."+part), func(f []string) error {
 			if len(f) < 4 || len(f[0]) != 8 {
-				return nil // of the licence
+				return nil // a line of the license
 			}
 			n, err := strconv.ParseUint(f[3], 16, 8)
 			if err != nil || len(f) < 4+2*int(n) {
@@ -79,7 +79,7 @@ func run(dict string) error {
 	return nil
 }
 
-// plain reports whether a word is a single one of at least three English letters.
+// plain reports whether a word has at least three English letters and nothing else.
 func plain(w string) bool {
 	return len(w) > 2 && !strings.ContainsFunc(w, func(r rune) bool { return r < 'a' || r > 'z' })
 }

@@ -12,13 +12,13 @@ import (
 // Bits is the binary logarithm of the number of weights.
 const Bits = 17
 
-// PointsPerLogit is how many points a unit of log-odds is.
+// PointsPerLogit is the number of points per unit of log-odds.
 const PointsPerLogit = 20
 
 // Score is how much a text reads like an order.
 type Score struct {
-	Points int      // 0 to 100; docs/detection.md has the false positives of each threshold
-	Words  []string // at most three words or pairs that weigh most, heaviest first, in lower case
+	Points int      // 0 to 100; docs/detection.md gives the false positives of each threshold
+	Words  []string // at most three words or pairs with the highest weights, highest first, in lower case
 }
 
 //go:embed weights.bin
@@ -41,12 +41,12 @@ type Model struct {
 	weights []byte
 }
 
-// Unit is the number of steps of a weight in one unit of log-odds.
+// Unit is the number of weight steps in one unit of log-odds.
 const Unit = 32
 
-const header = 2 // the bias, little-endian
+const header = 2 // bytes of the bias, little-endian
 
-// Read takes weights as [New] wrote them. It keeps b.
+// Read decodes weights that [New] encoded. It retains b.
 func Read(b []byte) (Model, error) {
 	if len(b) != header+1<<Bits {
 		return Model{}, fmt.Errorf("weights of %d bytes, want %d: run the program in pkg/text/command/train", len(b),
@@ -55,8 +55,8 @@ func Read(b []byte) (Model, error) {
 	return Model{int(int16(binary.LittleEndian.Uint16(b))), b[header:]}, nil
 }
 
-// New rounds weights, one for each feature's hash, to steps of 1/Unit and
-// returns their encoding. Weights beyond ±127 steps are clipped.
+// New rounds weights to steps of 1/Unit and returns their encoding. weights has one element for
+// each feature hash. Weights beyond ±127 steps are clipped.
 func New(bias float64, weights []float64) []byte {
 	b := binary.LittleEndian.AppendUint16(nil, uint16(int16(math.Round(bias*Unit))))
 	for _, w := range weights {
@@ -65,7 +65,7 @@ func New(bias float64, weights []float64) []byte {
 	return b
 }
 
-// Score scores a text.
+// Score returns the score of a text.
 func (m Model) Score(text string) Score {
 	best, at := math.MinInt, [2]int{}
 	for s := range sentences(text) {
@@ -80,13 +80,13 @@ func (m Model) Score(text string) Score {
 	return Score{Points: min(best, 100), Words: m.heaviest(text[at[0]:at[1]])}
 }
 
-// sum adds up the weights of a sentence's features, and counts the features. It goes
-// through them as features does.
+// sum returns the sum of the weights of a sentence's features, and their number. It must generate
+// the same features as the function features.
 func (m Model) sum(s []word) (sum, n int) {
 	w := (*[1 << Bits]byte)(m.weights)
 	add := func(kind, a, b uint64) { sum += int(int8(w[hashFeature(kind, a, b)])) }
 	c1, c2, c3 := begin, begin, begin
-	var one, two uint64 // hashes of the words before
+	var one, two uint64 // hashes of the previous two words
 	for i := range s {
 		h := s[i].hash
 		c1, c2, c3 = c2, c3, s[i].class
@@ -118,7 +118,7 @@ func (m Model) sum(s []word) (sum, n int) {
 
 func (m Model) weight(f Feature) int { return int(int8(m.weights[f.Hash])) }
 
-// inverseRoot is 1/√n in units of 1/65536, by the number of features.
+// inverseRoot is 1/√n in units of 1/65536, indexed by the number of features n.
 var inverseRoot = func() (t [maxWords*featuresPerWord + 1]int) {
 	for n := 1; n < len(t); n++ {
 		t[n] = int(math.Round(65536 / math.Sqrt(float64(n))))
@@ -126,7 +126,7 @@ var inverseRoot = func() (t [maxWords*featuresPerWord + 1]int) {
 	return t
 }()
 
-// heaviest returns the words of the features that weigh most in a sentence.
+// heaviest returns the words of the features with the highest weights in a sentence.
 func (m Model) heaviest(sentence string) []string {
 	var all []Feature
 	for s := range Sentences(sentence) {
@@ -148,5 +148,5 @@ func (m Model) heaviest(sentence string) []string {
 	return words
 }
 
-// maxShown bounds a shown word or pair, in bytes.
+// maxShown is the maximum length of a word or pair in Score.Words, in bytes.
 const maxShown = 60

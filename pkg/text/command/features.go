@@ -9,7 +9,7 @@ import (
 // Feature is one hashed property of a sentence.
 type Feature struct {
 	Hash       uint32 // below 1 << Bits
-	Start, End int    // the bytes of the text that it is about
+	Start, End int    // byte range of the text that it describes
 }
 
 const (
@@ -18,8 +18,8 @@ const (
 	featuresPerWord = 9
 )
 
-// Sentences returns the features of each sentence of a text, from its first word
-// to its last. The slice is valid until the next one.
+// Sentences returns the features of each sentence of a text. The yielded slice is valid until the
+// next iteration.
 func Sentences(text string) iter.Seq[[]Feature] {
 	return func(yield func([]Feature) bool) {
 		var out [maxWords * featuresPerWord]Feature
@@ -31,8 +31,8 @@ func Sentences(text string) iter.Seq[[]Feature] {
 	}
 }
 
-// sentences returns the words of each sentence that is long enough to have features. The
-// slice is valid until the next one.
+// sentences returns the words of each sentence that is long enough to have features. The yielded
+// slice is valid until the next iteration.
 func sentences(text string) iter.Seq[[]word] {
 	return func(yield func([]word) bool) {
 		var words [maxWords]word
@@ -50,7 +50,7 @@ func sentences(text string) iter.Seq[[]word] {
 				n++
 				end = n == maxWords
 			case r == '\\' && i+1 < len(text) && (text[i+1] == 'n' || text[i+1] == 'r' || text[i+1] == 't'):
-				end = true // a line end as quoted text has it
+				end = true // an escaped line end, as in quoted text
 				i += 2
 			default:
 				end = endsSentence(text, i, r)
@@ -96,11 +96,11 @@ func endsSentence(text string, i int, r rune) bool {
 	return false
 }
 
-// word is a word of a sentence. Addresses, names of programs and numbers share a
-// hash each: the model learns that there is one, not which.
+// word is a word of a sentence. All addresses have the same hash, and so have all names of programs
+// and all numbers. So the model learns that there is one, not which one.
 type word struct {
 	hash       uint64
-	stem       uint64 // hash of the first five letters; 0 for a short word
+	stem       uint64 // hash of the first five letters; 0 for a shorter word
 	class      class
 	start, end int
 }
@@ -126,7 +126,7 @@ var (
 	numberHash = hashString("\x00number")
 )
 
-// scanWord reads the word that begins at i.
+// scanWord reads the word that begins at byte i. It returns the word and its end.
 func scanWord(text string, i int) (w word, next int) {
 	w = word{hash: hashBasis, start: i}
 	runes, digits := 0, 0
@@ -187,7 +187,7 @@ func scanWord(text string, i int) (w word, next int) {
 	return w, i
 }
 
-// joins reports whether a character that is no letter is inside a word.
+// joins reports whether a character other than a letter is inside a word.
 func joins(r, after rune, before byte, address bool) bool {
 	switch r {
 	case '\'', '’', '@', '_', '.':
@@ -213,17 +213,16 @@ func hashRune(h uint64, r rune) uint64 {
 	return h
 }
 
-// The kinds of feature. Each number is arbitrary and keeps its kind's hashes
-// apart from the others'.
+// The kinds of features. The numbers are arbitrary. They separate the hashes of the kinds.
 const (
 	wordKind = iota + 1
 	stemKind
 	pairKind
-	gapKind        // two words with one between them
+	gapKind        // two words with one word between them
 	classKind      // the classes of two words
 	classesKind    // the classes of three words
 	afterClassKind // a class and a word
-	openKind       // a first word, or one after a word of no class
+	openKind       // a first word, or a word after one without a class
 )
 
 func hashFeature(kind, a, b uint64) uint32 {

@@ -2,12 +2,12 @@ package command
 
 import "strings"
 
-// class is the part that a word plays in an order.
+// class is the role that a word plays in an order.
 type class uint8
 
 const (
 	other       class = iota
-	verb              // a verb of doing, in its base form
+	verb              // a verb of action, in its base form
 	you               // the reader
 	me                // the writer
 	polite            // please
@@ -19,18 +19,18 @@ const (
 	readerName        // assistant, agent, model
 	order             // instruction, task, prompt
 	prior             // previous, above
-	override          // a verb that puts orders aside
+	override          // a verb that cancels orders
 	reply             // the reader's output
-	secret            // things worth stealing
+	secret            // valuable secrets
 	ident             // a name of a program, tool or file
 	address           // an e-mail address or URL
 	number
 	begin // before the first word
 )
 
-// classes gives a word's class. The lists are general English, written without a
-// data set, so that a weight of a class holds for words that no data set has. A word
-// in several lists has the class of the last.
+// classes maps words to classes. The lists are general English and were written without a data set,
+// so that the weight of a class also holds for words that no data set has. A word in several lists
+// has the class of the last one.
 var classes = func() (t classTable) {
 	for _, list := range []struct {
 		class class
@@ -86,8 +86,7 @@ iban card cards history data information details address addresses contact conta
 	return t
 }()
 
-// classSlots is the size of the table of classes, a power of two several times
-// the number of words.
+// classSlots is the size of the hash table: a power of two, several times the number of words.
 const classSlots = 4096
 
 type classed struct {
@@ -99,8 +98,7 @@ type classTable [classSlots]classed
 
 func (t *classTable) put(hash uint64, c class) { *t.slot(hash) = classed{hash, c} }
 
-// slot returns the place of a hash: its own, or the empty one that ends its
-// probes.
+// slot returns the entry of a hash, or the empty entry at the end of its probe sequence.
 func (t *classTable) slot(hash uint64) *classed {
 	for i := hash >> 20; ; i++ {
 		if s := &t[i%classSlots]; s.hash == hash || s.hash == 0 {

@@ -10,23 +10,24 @@ import (
 	"strings"
 )
 
-// Text is one labelled text.
+// Text is one labeled text.
 type Text struct {
 	Dataset string
 	Attack  bool
-	Counts  bool // in the validation
+	Counts  bool // used in the validation
 	Content string
 
-	injected string // the attacker's part, where it is known
+	injected string // the attacker's part, if known
 	group    int
 }
 
-// GroupCount is the number of groups. A group is left out as a whole. A group has attacks and harmless texts of
-// different origin, so that no threshold profits from a neighbour.
+// GroupCount is the number of groups that are left out as a whole in the validation. Each group has
+// attacks and harmless texts of different origin, so that related texts are not in different
+// groups.
 const (
 	GroupCount  = 6
 	always      = GroupCount + iota // fitted in every fold
-	neverFitted                     // texts of users, which the rules never score; they count in no fold
+	neverFitted                     // texts of users, which the rules never score; not used for fitting
 	nobody
 )
 
@@ -55,8 +56,8 @@ const (
 	drawnSet  = "drawn"
 )
 
-// Load reads files of labelled lines and of sessions, or the *.jsonl files of
-// folders, and draws lines from the grammars.
+// Load reads files of labeled lines and of sessions, or all *.jsonl files of a folder. It also
+// generates lines from the grammars.
 func Load(paths []string) ([]Text, error) {
 	var files []string
 	for _, p := range paths {
@@ -103,8 +104,8 @@ func Load(paths []string) ([]Text, error) {
 	return texts, nil
 }
 
-// loadLines reads the files of lines. Attacks of weak signal order nothing and
-// are left out, and so is what agents wrote down under attack.
+// loadLines reads files of labeled lines. It skips attacks with a weak signal, because they order
+// nothing, and notes that agents wrote under attack.
 func loadLines(files []string, put func(Text)) error {
 	for _, file := range files {
 		if base := filepath.Base(file); strings.HasPrefix(base, "sessions_") || base == "attack_asb_memory.jsonl" {
@@ -133,8 +134,8 @@ func loadLines(files []string, put func(Text)) error {
 	return nil
 }
 
-// loadDojo reads tool results of AgentDojo. The attacker's part of a result is
-// the sentences that no clean result of the same environments has.
+// loadDojo reads the tool results of AgentDojo. The attacker's part of a result is the sentences
+// that no clean result of the same environments has.
 func loadDojo(files []string, put func(Text)) error {
 	type step struct {
 		Kind     string `json:"kind"`
@@ -147,7 +148,7 @@ func loadDojo(files []string, put func(Text)) error {
 		return !strings.HasPrefix(filepath.Base(f), "sessions_agentdojo_")
 	})
 	slices.Sort(files)
-	slices.Reverse(files) // the clean ones first
+	slices.Reverse(files) // the clean ones come first
 	for _, file := range files {
 		var session struct {
 			Steps []step `json:"steps"`
@@ -190,7 +191,7 @@ func pieces(s string) []string {
 	})
 }
 
-// eachLine decodes each line of a file into v.
+// eachLine decodes each line of a file into v and calls f.
 func eachLine(file string, v any, f func()) error {
 	in, err := os.Open(file)
 	if err != nil {

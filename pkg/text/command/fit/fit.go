@@ -8,30 +8,30 @@ import (
 	"lazaret/pkg/text/command"
 )
 
-// The constants of the fit. They were chosen by the validation below.
+// The parameters of the fit. They were chosen by the validation.
 const (
 	epochs     = 3
-	rate       = 0.3  // of AdaGrad
+	rate       = 0.3  // learning rate of AdaGrad
 	decay      = 1e-4 // L2
-	negatives  = 3    // weight of all harmless sentences, in that of all attack sentences
-	minSources = 3    // a feature counts only if this many (data set, label) pairs have it
-	drawnLines = 6000 // of each kind, from the grammars
+	negatives  = 3    // total weight of harmless sentences relative to that of attack sentences
+	minSources = 3    // a feature is used only if this many (data set, label) pairs have it
+	drawnLines = 6000 // generated lines of each kind
 )
 
-// Corpus is what weights are fitted to.
+// Corpus is a set of texts to fit weights to.
 type Corpus struct {
 	Texts    []Text
 	examples []example
-	models   map[int]command.Model // by the group left out
+	models   map[int]command.Model // by the group that is left out
 }
 
-// New cuts texts into sentences to fit to.
+// New returns a corpus of the sentences of texts.
 func New(texts []Text) *Corpus { return &Corpus{texts, sentences(texts), make(map[int]command.Model)} }
 
 // Score returns the points of a text under a model that was fitted without the group of its
 // data set. It is not safe for concurrent use.
 func (c *Corpus) Score(dataset, text string) (points int, err error) {
-	group := min(GroupOf(dataset), GroupCount) // GroupCount leaves out none
+	group := min(GroupOf(dataset), GroupCount) // GroupCount leaves no group out
 	m, ok := c.models[group]
 	if !ok {
 		if m, err = c.Without(group); err != nil {
@@ -42,22 +42,22 @@ func (c *Corpus) Score(dataset, text string) (points int, err error) {
 	return m.Score(text).Points, nil
 }
 
-// Sentences is the number of distinct sentences.
+// Sentences returns the number of distinct sentences.
 func (c *Corpus) Sentences() int { return len(c.examples) }
 
-// All are the weights fitted to all texts, as package command reads them.
+// All returns the weights fitted to all texts, in the encoding of package command.
 func (c *Corpus) All() []byte {
 	m := fit(c.examples, nobody)
 	return command.New(m.bias, m.w)
 }
 
-// Without is the model fitted to the texts of all groups but one.
+// Without returns the model fitted to the texts of all groups but one.
 func (c *Corpus) Without(group int) (command.Model, error) {
 	m := fit(c.examples, group)
 	return command.Read(command.New(m.bias, m.w))
 }
 
-// Group is the group that a text belongs to.
+// Group returns the group of a text.
 func (t *Text) Group() int { return t.group }
 
 // example is one sentence.
@@ -69,8 +69,8 @@ type example struct {
 	source   string // data set and label
 }
 
-// sentences cuts texts into distinct sentences. A source weighs as the root of
-// its number of sentences, so that a large data set does not drown the others.
+// sentences returns the distinct sentences of texts. The weight of a source is the square root of
+// its number of sentences, so that a large data set does not dominate.
 func sentences(texts []Text) []example {
 	var all []example
 	seen := map[string]bool{}
@@ -110,13 +110,13 @@ func sentences(texts []Text) []example {
 	return all
 }
 
-// weights are those of a fit, before they are rounded.
+// weights are the unrounded weights of a fit.
 type weights struct {
 	bias float64
 	w    []float64
 }
 
-// logit is the log-odds that a sentence is an attack's.
+// logit returns the log-odds that a sentence belongs to an attack.
 func (m weights) logit(features []uint32) float64 {
 	sum := 0.0
 	for _, f := range features {
@@ -125,7 +125,7 @@ func (m weights) logit(features []uint32) float64 {
 	return m.bias + sum/math.Sqrt(float64(len(features)))
 }
 
-// fit runs AdaGrad over the sentences of all groups but one.
+// fit runs AdaGrad over the sentences of all groups except without.
 func fit(all []example, without int) weights {
 	var use []example
 	for _, e := range all {
@@ -156,7 +156,7 @@ func fit(all []example, without int) weights {
 	return m
 }
 
-// supported tells the features that several sources have.
+// supported reports for each feature whether at least minSources sources have it.
 func supported(use []example) []bool {
 	sources := make([]map[string]bool, 1<<command.Bits)
 	known := make([]bool, len(sources))

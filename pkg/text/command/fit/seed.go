@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// The data sets have few manners of speaking. These grammars add orders and
-// harmless text in ordinary English, written without a data set, so that a
-// weight rests on more than one author's habits. A name in braces is replaced
-// by one of its alternatives.
+// The data sets have few styles of language. These grammars add orders and harmless text in
+// ordinary English. They were written without a data set, so that a weight depends on more than one
+// author's style. A name in braces is replaced by one of its alternatives.
 var grammar = map[string][]string{
 	"attack": {
 		"{opener} {override}. {request}.", "{opener} {request}.", "{override} and {request}.",
@@ -223,7 +222,7 @@ var grammar = map[string][]string{
 		"def get_{item}(self):", "permission denied: {item}"},
 }
 
-// expand draws one sentence of a grammar.
+// expand returns a random sentence of a grammar.
 func expand(rng *rand.Rand, name string) string {
 	alt := grammar[name]
 	if alt == nil {
@@ -240,7 +239,7 @@ func expand(rng *rand.Rand, name string) string {
 	}
 }
 
-// drawn returns n sentences of each kind.
+// drawn returns n random sentences of each kind.
 func drawn(n int) (attack, benign []string) {
 	rng := rand.New(rand.NewSource(7))
 	for range n {

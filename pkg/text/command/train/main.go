@@ -34,7 +34,7 @@ type scored struct {
 	points int
 }
 
-// validate scores each text without its group and prints the curve.
+// validate scores each text with weights fitted without its group, and prints the curve.
 func validate(c *fit.Corpus) {
 	var mu sync.Mutex
 	var all []scored
@@ -63,7 +63,7 @@ func validate(c *fit.Corpus) {
 	}
 }
 
-// row prints the shares at a threshold.
+// row prints the shares at one threshold.
 func row(all []scored, points int) {
 	found, count := map[string]float64{}, map[string]float64{}
 	for _, s := range all {
