@@ -20,15 +20,15 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// Version begins every statement: no statement signed for another purpose can be read as
-// a resolution, and no resolution as anything else.
+// Version begins every statement. So a statement that was signed for another purpose cannot be used
+// as a resolution, and vice versa.
 const Version = "lazaret/approval/v1"
 
 // Limits.
 const (
 	MaxNote   = 32 << 10       // bytes of a signed resolution
-	MaxReason = 500            // bytes of the signer's own words
-	MaxLife   = 24 * time.Hour // how far off an expiry may lie
+	MaxReason = 500            // bytes of the signer's reason
+	MaxLife   = 24 * time.Hour // maximum time until the expiry
 	NonceSize = 16             // bytes
 )
 
@@ -43,12 +43,12 @@ const (
 
 // Statement is what is signed.
 type Statement struct {
-	Action   string    `json:"action"` // digest, see ActionDigest
+	Action   string    `json:"action"` // digest of the action, see ActionDigest
 	Decision Decision  `json:"decision"`
 	Expires  time.Time `json:"expires"` // whole seconds, UTC
 	Hold     string    `json:"hold"`
-	// Levels are those that the signer accepts tools at, L0 to L4, by their names;
-	// only of a hold on a list of tools. The others stay at what the policy says.
+	// Levels are the levels at which the signer accepts tools, L0 to L4, by tool name. It is set
+	// only for a hold on a tool catalogue. Tools that it does not name keep the policy's level.
 	Levels   map[string]string `json:"levels,omitzero"`
 	Nonce    string            `json:"nonce"` // hex
 	Project  string            `json:"project"`
@@ -57,14 +57,14 @@ type Statement struct {
 	Version  string            `json:"v"`
 }
 
-// NewNonce draws a nonce.
+// NewNonce returns a random nonce in hex.
 func NewNonce() string {
 	var b [NonceSize]byte
 	rand.Read(b[:]) // never fails, see crypto/rand
 	return hex.EncodeToString(b[:])
 }
 
-// Text is the text that is signed.
+// Text returns the text that is signed.
 func (s *Statement) Text() (string, error) {
 	if err := s.check(); err != nil {
 		return "", err
@@ -72,7 +72,7 @@ func (s *Statement) Text() (string, error) {
 	return canonical(s)
 }
 
-// canonical is the JCS form of a statement, on a line.
+// canonical returns the JCS form of a statement, followed by a line break.
 func canonical(statement any) (string, error) {
 	raw, err := json.Marshal(statement)
 	if err != nil {
@@ -100,7 +100,7 @@ func signStatement(of func() (string, error), signer note.Signer) ([]byte, error
 	return msg, err
 }
 
-// check reports whether the statement is complete and in its one form.
+// check returns an error if the statement is incomplete or not in its canonical form.
 func (s *Statement) check() error {
 	switch {
 	case s.Version != Version:
@@ -150,25 +150,25 @@ func isHex(s string, n int) bool {
 	})
 }
 
-// Check is one of the checks of a resolution. The alert about a refused one is named
-// after it.
+// Check is one of the checks of a resolution. The alert about a refused resolution is named after
+// the failed check.
 type Check string
 
-// The checks, in the order in which they are made.
+// The checks, in the order in which they run.
 const (
-	CheckForm      Check = "form"      // not a signed statement, or not its one encoding
+	CheckForm      Check = "form"      // not a signed statement, or not in its canonical encoding
 	CheckUnpinned  Check = "unpinned"  // signed by a key that is not pinned
 	CheckSignature Check = "signature" // forged or altered
-	CheckHold      Check = "hold"      // for another hold, or for one that there is not
-	CheckReplayed  Check = "replayed"  // used before
-	CheckCounter   Check = "counter"   // the passkey's counter did not grow: it was cloned, or the assertion is old
+	CheckHold      Check = "hold"      // for another hold, or for one that does not exist
+	CheckReplayed  Check = "replayed"  // the nonce was used before
+	CheckCounter   Check = "counter"   // the passkey's counter did not grow: it was cloned or the assertion is old
 	CheckSettled   Check = "settled"   // the hold is not open
-	CheckExpired   Check = "expired"   // signed for a time that is over, or too far off
-	CheckRole      Check = "role"      // the key lacks a role that the policy asks for
-	CheckSelf      Check = "self"      // the key is the requesting agent's own
+	CheckExpired   Check = "expired"   // expired, or the expiry is too far in the future
+	CheckRole      Check = "role"      // the key lacks a role that the policy requires
+	CheckSelf      Check = "self"      // the key belongs to the requesting agent
 	CheckAction    Check = "action"    // for another action
-	CheckRevision  Check = "revision"  // the hold was tightened since it was seen
-	CheckPolicy    Check = "policy"    // the policy in force does not let anybody approve it
+	CheckRevision  Check = "revision"  // the hold was tightened after the signer saw it
+	CheckPolicy    Check = "policy"    // the policy in force does not allow an approval
 )
 
 // Checks is every check, in order.
@@ -176,7 +176,7 @@ var Checks = []Check{CheckForm, CheckUnpinned, CheckSignature, CheckHold, CheckR
 	CheckExpired,
 	CheckRole, CheckSelf, CheckAction, CheckRevision, CheckPolicy}
 
-// Error says why a resolution is not obeyed.
+// Error is the reason why a resolution is refused.
 type Error struct {
 	Check Check
 	Text  string
@@ -184,7 +184,7 @@ type Error struct {
 
 func (e *Error) Error() string { return string(e.Check) + ": " + e.Text }
 
-// Is lets errors.Is find an Error by its check alone.
+// Is reports whether target is an *Error with the same check and either no text or the same text.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Check == e.Check && (t.Text == "" || t.Text == e.Text)
@@ -202,22 +202,21 @@ func clip(s string) string {
 	return s
 }
 
-// Signed is a statement whose signature was verified.
+// Signed is a statement with a verified signature.
 type Signed struct {
 	Statement
-	Signer string   // name of the key
-	Pin    keys.Pin // what is pinned of it
-	// Passkey is set where a passkey signed, and Counter is its count of signatures then.
+	Signer string   // name of the signing key
+	Pin    keys.Pin // the key's pin in the trust file
+	// Passkey is set if a passkey signed. Counter is then the passkey's signature counter.
 	Passkey bool
 	Counter uint32
 }
 
-// sigLine begins the line of a signature in a note.
+// sigLine begins a signature line in a note.
 const sigLine = "— "
 
-// Open verifies that msg is a statement, signed by exactly one key, which is
-// pinned. It says nothing yet about what the key may do: see Judge. An error is
-// an *Error.
+// Open verifies that msg is a statement signed by exactly one pinned key. It does not check what
+// the key may do: see Judge. Every error is an *Error.
 func Open(msg []byte, trust *keys.Trust) (*Signed, error) {
 	s := new(Signed)
 	by, err := openStatement(msg, trust, &s.Statement, s.Text)
@@ -229,8 +228,8 @@ func Open(msg []byte, trust *keys.Trust) (*Signed, error) {
 	return s, nil
 }
 
-// openStatement verifies that msg is a statement, signed by exactly one key, which is
-// pinned, and reads it. text returns into's signed text.
+// openStatement verifies that msg is a statement signed by exactly one pinned key, and decodes it
+// to into. text returns the canonical text of into.
 func openStatement(msg []byte, trust *keys.Trust, into any, text func() (string, error)) (signer, error) {
 	signed, by, err := openNote(msg, trust)
 	if err != nil {
@@ -265,8 +264,7 @@ func grown(name string, passkey bool, counter, before uint32) error {
 	return nil
 }
 
-// inTime returns why a statement with that expiry may not be obeyed at a ledger time, or
-// nil.
+// inTime returns an error if a statement with this expiry may not be accepted at ledger time now.
 func inTime(expires, now time.Time) error {
 	switch {
 	case !now.Before(expires):
@@ -281,11 +279,11 @@ func inTime(expires, now time.Time) error {
 type signer struct {
 	name      string
 	pin       keys.Pin
-	assertion *keys.Assertion // of a passkey
+	assertion *keys.Assertion // set for a passkey
 }
 
-// openNote verifies that msg is a note in its one encoding, signed by exactly
-// one key, which is pinned, and returns its text.
+// openNote verifies that msg is a note in its canonical encoding, signed by exactly one pinned key,
+// and returns its text.
 func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error) {
 	if len(msg) > MaxNote {
 		return "", by, refuse(CheckForm, "it has %d bytes, at most %d are taken", len(msg), MaxNote)
@@ -312,8 +310,8 @@ func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error)
 		return "", by, refuse(CheckForm, "it carries %d signatures, want one", len(n.Sigs)+len(n.UnverifiedSigs))
 	}
 	sig := n.Sigs[0]
-	// A note can be written in several ways that verify, base64 alone allows
-	// it. One of them counts.
+	// Several encodings of a note verify, for example because of base64. Only the canonical one is
+	// accepted.
 	raw, err := base64.StdEncoding.DecodeString(sig.Base64)
 	if err != nil || string(msg) != n.Text+"\n"+sigLine+sig.Name+" "+base64.StdEncoding.EncodeToString(raw)+"\n" {
 		return "", by, refuse(CheckForm, "it is not in its canonical encoding")
@@ -326,7 +324,7 @@ func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error)
 	by.pin = pin
 	p, _, err := keys.ParsePasskey(pin.Key)
 	if p != nil {
-		by.assertion, err = keys.ParseAssertion(raw[4:]) // after the hash of the key
+		by.assertion, err = keys.ParseAssertion(raw[4:]) // skips the hash of the key
 	}
 	if err != nil {
 		return "", by, refuse(CheckForm, "its assertion cannot be read: %v", err)
@@ -334,7 +332,7 @@ func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error)
 	return n.Text, by, nil
 }
 
-// readStatement reads a note's text into a statement, whose one form text returns.
+// readStatement decodes a note's text to a statement. text returns the statement's canonical text.
 func readStatement(signed string, into any, text func() (string, error)) error {
 	if err := json.Unmarshal([]byte(strings.TrimSuffix(signed, "\n")), into, json.RejectUnknownMembers(true),
 		jsontext.AllowDuplicateNames(false)); err != nil {
@@ -350,27 +348,26 @@ func readStatement(signed string, into any, text func() (string, error)) error {
 	return nil
 }
 
-// Case is the present state of the hold that a resolution is for.
+// Case is the current state of the hold that a resolution is for.
 type Case struct {
 	Project  string
-	Agent    string // that asked
+	Agent    string // the agent that made the proposal
 	Hold     string
 	Revision string
-	Action   string // digest
-	// Roles are those that the signer's key must have, all of them.
+	Action   string // digest of the action
+	// Roles are the roles that the signer's key must have. All are required.
 	Roles []keys.Role
 	Now   time.Time // ledger time
-	// Used tells whether the nonce was used before, and Open whether the hold waits for a
-	// decision. If not, State is its state.
+	// Used is set if the nonce was used before. Open is set if the hold waits for a decision. State
+	// is the hold's state if Open is not set.
 	Used  bool
 	Open  bool
 	State string
-	// Counter is the highest obeyed counter of the signer's passkey.
+	// Counter is the highest accepted counter of the signer's passkey.
 	Counter uint32
 }
 
-// Judge returns why a verified statement may not decide the case, as an *Error,
-// or nil.
+// Judge returns an *Error if a verified statement may not decide the case, or nil.
 func (s *Signed) Judge(c *Case) error {
 	switch {
 	case s.Project != c.Project || s.Hold != c.Hold || c.Hold == "":

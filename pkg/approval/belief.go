@@ -12,48 +12,48 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// BeliefVersion begins every signed statement on a belief.
+// BeliefVersion begins every signed attestation of a belief.
 const BeliefVersion = "lazaret/belief/v1"
 
-// The decisions on a belief. A verification run's key (role probe) may confirm;
-// everything else takes a person's (role approver).
+// The decisions on a belief. A key of a verification run (role probe) may confirm. All other
+// decisions need the key of a person (role approver).
 const (
-	Confirm      Decision = "confirm"        // it is so: believed and served
-	RejectBelief Decision = "reject"         // not wanted: quarantined, with a tombstone
+	Confirm      Decision = "confirm"        // true: believed and served
+	RejectBelief Decision = "reject"         // unwanted: quarantined, with a tombstone
 	Quarantine   Decision = "quarantine"     // out of service, for review
-	ClearBelief  Decision = "clear"          // the suspicion was unfounded: context, until confirmed
-	Block        Decision = "block"          // served to nobody
+	ClearBelief  Decision = "clear"          // the suspicion was unfounded: context only, until confirmed
+	Block        Decision = "block"          // never served
 	Unblock      Decision = "unblock"        // a candidate again
 	Malicious    Decision = "malicious"      // final
-	Supersede    Decision = "supersede"      // a named successor takes its place
-	Contradict   Decision = "contradict"     // it is not so
-	Restrict     Decision = "restrict"       // context at most
-	AuditOnly    Decision = "audit_only"     // served to audit only
-	EndAuditOnly Decision = "end_audit_only" // context again
+	Supersede    Decision = "supersede"      // replaced by a named successor
+	Contradict   Decision = "contradict"     // false
+	Restrict     Decision = "restrict"       // context only
+	AuditOnly    Decision = "audit_only"     // served only to audits
+	EndAuditOnly Decision = "end_audit_only" // context only again
 )
 
 var beliefDecisions = []Decision{Confirm, RejectBelief, Quarantine, ClearBelief, Block, Unblock, Malicious, Supersede,
 	Contradict, Restrict, AuditOnly, EndAuditOnly}
 
-// BeliefDecisions is every decision on a belief.
+// BeliefDecisions returns every decision on a belief.
 func BeliefDecisions() []Decision { return slices.Clone(beliefDecisions) }
 
-// BeliefStatement is a person's attestation on one belief, as it is signed: a decision on
-// exactly these bytes, in the state that the signer saw.
+// BeliefStatement is a person's attestation of one belief, as it is signed: a decision on these
+// exact bytes, in the state that the signer saw.
 type BeliefStatement struct {
 	Belief    string    `json:"belief"`
-	Content   string    `json:"content"` // digest of exactly its bytes
+	Content   string    `json:"content"` // digest of the exact bytes
 	Decision  Decision  `json:"decision"`
 	Expires   time.Time `json:"expires"` // whole seconds, UTC
 	Nonce     string    `json:"nonce"`   // hex
 	Project   string    `json:"project"`
 	Reason    string    `json:"reason,omitzero"`
 	Revision  string    `json:"revision"`
-	Successor string    `json:"successor,omitzero"` // of what is superseded
+	Successor string    `json:"successor,omitzero"` // id of the belief that replaces it
 	Version   string    `json:"v"`
 }
 
-// Text is the text that is signed.
+// Text returns the text that is signed.
 func (s *BeliefStatement) Text() (string, error) {
 	if err := s.check(); err != nil {
 		return "", err
@@ -93,18 +93,18 @@ func (s *BeliefStatement) check() error {
 	return nil
 }
 
-// SignedBelief is an attestation whose signature was verified.
+// SignedBelief is an attestation with a verified signature.
 type SignedBelief struct {
 	BeliefStatement
-	Signer string   // name of the key
-	Pin    keys.Pin // what is pinned of it
+	Signer string   // name of the signing key
+	Pin    keys.Pin // the key's pin in the trust file
 	// Passkey is set where a passkey signed, and Counter is its count of signatures then.
 	Passkey bool
 	Counter uint32
 }
 
-// OpenBelief verifies that msg is an attestation, signed by exactly one key, which is
-// pinned. It does not check yet what the key may do: see Judge. An error is an *Error.
+// OpenBelief verifies that msg is an attestation signed by exactly one pinned key. It does not
+// check what the key may do: see Judge. Every error is an *Error.
 func OpenBelief(msg []byte, trust *keys.Trust) (*SignedBelief, error) {
 	s := new(SignedBelief)
 	by, err := openStatement(msg, trust, &s.BeliefStatement, s.Text)
@@ -116,31 +116,30 @@ func OpenBelief(msg []byte, trust *keys.Trust) (*SignedBelief, error) {
 	return s, nil
 }
 
-// CheckBelief fails for an attestation that does not name the belief it came for, or
-// names an unknown one.
+// CheckBelief fails if the attestation names another belief than the request, or an unknown one.
 const CheckBelief Check = "belief"
 
-// CheckContent fails if it was signed for other bytes.
+// CheckContent fails if the attestation was signed for other bytes.
 const CheckContent Check = "content"
 
 // CheckMove fails if the belief's state does not allow the decision.
 const CheckMove Check = "move"
 
-// BeliefCase is the present state of the belief of an attestation.
+// BeliefCase is the current state of the belief that an attestation is for.
 type BeliefCase struct {
 	Project  string
-	Agent    string // that wrote it
-	Belief   string // empty: there is none
-	Content  string // digest
+	Agent    string // the agent that wrote it
+	Belief   string // empty: the belief does not exist
+	Content  string // digest of the content
 	Revision string
-	Role     keys.Role // that a person's key must have
+	Role     keys.Role // the role that a person's key must have
 	Now      time.Time // ledger time
 	Used     bool      // the nonce was used before
 	// Counter is the highest obeyed counter of the signer's passkey.
 	Counter uint32
 }
 
-// Judge returns why a verified attestation may not be obeyed, as an *Error, or nil.
+// Judge returns an *Error if a verified attestation may not be accepted, or nil.
 func (s *SignedBelief) Judge(c *BeliefCase) error {
 	switch {
 	case s.Project != c.Project || s.Belief != c.Belief || c.Belief == "":
@@ -168,7 +167,7 @@ func (s *SignedBelief) Judge(c *BeliefCase) error {
 	return nil
 }
 
-// Person reports whether a person who may attest holds the key.
+// Person reports whether the key belongs to a person who may attest: it has the role.
 func (s *SignedBelief) Person(role keys.Role) bool {
 	if role == "" {
 		role = keys.RoleApprover

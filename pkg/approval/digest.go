@@ -12,8 +12,8 @@ import (
 
 const digestPrefix = "sha256:"
 
-// ActionDigest binds a resolution to an action: SHA-256 over the JCS form (RFC 8785) of
-// the action and its agent.
+// ActionDigest returns the digest that binds a resolution to an action: the SHA-256 of the JCS form
+// (RFC 8785) of the action and its agent.
 func ActionDigest(project, agent, session, id, tool string, args jsontext.Value) (string, error) {
 	return digest(id, struct {
 		Project string         `json:"project"`
@@ -25,7 +25,7 @@ func ActionDigest(project, agent, session, id, tool string, args jsontext.Value)
 	}{project, agent, session, id, tool, args})
 }
 
-// MemoryDigest is ActionDigest for a memory write.
+// MemoryDigest is like ActionDigest, for a memory write.
 func MemoryDigest(project, agent, session, id, key, content string) (string, error) {
 	return digest(id, struct {
 		Project string `json:"project"`
@@ -44,8 +44,8 @@ func digest(id string, v any) (string, error) {
 	}
 	canon, err := jcs.Transform(raw)
 	if err != nil {
-		// Arguments that RFC 8785 cannot express (a number beyond a double)
-		// are bound by their bytes instead.
+		// Arguments that RFC 8785 cannot express, such as a number that does not fit a double, are
+		// hashed as they are.
 		canon = raw
 	}
 	sum := sha256.Sum256(canon)

@@ -19,21 +19,21 @@ const OrderVersion = "lazaret/order/v1"
 // Do is what an order asks for.
 type Do string
 
-// The orders on what a project believes.
+// The orders.
 const (
 	OpenIncident       Do = "incident-open"
 	AddEvidence        Do = "incident-evidence"
 	QuarantineIncident Do = "incident-quarantine"
 	RepairIncident     Do = "incident-repair"
 	CloseIncident      Do = "incident-close"
-	TakePoint          Do = "point"   // a restore point
-	Restore            Do = "restore" // to one
-	// Disclose is a privileged recall: all matches, in any state, for inspection and not
-	// for a context.
+	TakePoint          Do = "point"   // take a restore point
+	Restore            Do = "restore" // roll back to a restore point
+	// Disclose asks for a privileged recall: all matching beliefs in any state, for inspection
+	// only.
 	Disclose Do = "disclosure"
 )
 
-// orders lists the roles that may give an order, beside the policy's role for approvers.
+// orders lists the roles that may give an order, in addition to the policy's approver role.
 var orders = map[Do][]keys.Role{
 	OpenIncident:       {keys.RoleOperator, keys.RoleAuditor, keys.RoleProbe},
 	AddEvidence:        {keys.RoleOperator, keys.RoleAuditor, keys.RoleProbe},
@@ -45,30 +45,28 @@ var orders = map[Do][]keys.Role{
 	Disclose:           {keys.RoleAuditor},
 }
 
-// Order is a signed order on more than one belief: on an incident, or on a restore point.
-// Judge decides who may give it. The ledger has its effects.
+// Order is a signed order that affects more than one belief: on an incident, a restore point, or a
+// disclosure. Judge checks who may give it. Its effects are recorded in the ledger.
 type Order struct {
 	Do      Do        `json:"do"`
 	Expires time.Time `json:"expires"` // whole seconds, UTC
-	// Incident is the one that the order is on; of a new one its id, which
-	// IncidentID makes of the nonce.
+	// Incident is the id of the incident. For a new incident it is the IncidentID of the nonce.
 	Incident string `json:"incident,omitzero"`
-	// Key, Severity and Title are a new incident's.
+	// Key, Severity and Title are those of a new incident.
 	Key      string                    `json:"key,omitzero"`
 	Nonce    string                    `json:"nonce"`          // hex
 	Point    string                    `json:"point,omitzero"` // name of a restore point
 	Project  string                    `json:"project"`
 	Reason   string                    `json:"reason,omitzero"`
-	Recall   *Recall                   `json:"recall,omitzero"` // what is to be disclosed
-	Scope    *beliefs.IncidentScope    `json:"scope,omitzero"`  // of a quarantine
+	Recall   *Recall                   `json:"recall,omitzero"` // beliefs to disclose
+	Scope    *beliefs.IncidentScope    `json:"scope,omitzero"`  // beliefs to quarantine
 	Severity string                    `json:"severity,omitzero"`
 	Finding  []beliefs.IncidentFinding `json:"evidence,omitzero"`
 	Title    string                    `json:"title,omitzero"`
 	Version  string                    `json:"v"`
 }
 
-// Recall selects some of a project's beliefs: those with the ids, or those that fit query
-// and key.
+// Recall selects beliefs of a project: those with the given ids, or those that match query and key.
 type Recall struct {
 	Beliefs []string `json:"beliefs,omitzero"`
 	Key     string   `json:"key,omitzero"`
@@ -84,16 +82,16 @@ const (
 	MaxOrderKey      = 128 // bytes
 )
 
-// IncidentID is the id of an incident that an order with this nonce opens.
+// IncidentID returns the id of the incident that an order with this nonce opens.
 func IncidentID(nonce string) string { return "i" + nonce[:min(len(nonce), 16)] }
 
-// NewOrder is an order with a nonce, for the time that it may be used.
+// NewOrder returns an order with a new nonce that expires life after now.
 func NewOrder(do Do, project string, now time.Time, life time.Duration) *Order {
 	return &Order{Version: OrderVersion, Do: do, Project: project, Nonce: NewNonce(),
 		Expires: now.UTC().Add(life).Truncate(time.Second)}
 }
 
-// Subject is what the order is about: the name that its request is sent under.
+// Subject returns the name of the object of the order. The request is sent under it.
 func (o *Order) Subject() string {
 	if o.Do == Disclose {
 		return string(Disclose)
@@ -101,7 +99,7 @@ func (o *Order) Subject() string {
 	return o.Incident + o.Point
 }
 
-// Text is the text that is signed.
+// Text returns the text that is signed.
 func (o *Order) Text() (string, error) {
 	if err := o.check(); err != nil {
 		return "", err
@@ -157,7 +155,7 @@ func (o *Order) check() error {
 	return o.checkParts()
 }
 
-// checkParts checks that an order has what it needs, and nothing else.
+// checkParts checks that an order has exactly the fields that its kind needs.
 func (o *Order) checkParts() error {
 	only := func(have bool, on ...Do) error {
 		if have && !slices.Contains(on, o.Do) {
@@ -207,15 +205,15 @@ func (o *Order) checkParts() error {
 	return nil
 }
 
-// SignedOrder is an order whose signature was verified.
+// SignedOrder is an order with a verified signature.
 type SignedOrder struct {
 	Order
-	Signer string   // name of the key
-	Pin    keys.Pin // what is pinned of it
+	Signer string   // name of the signing key
+	Pin    keys.Pin // the key's pin in the trust file
 }
 
-// OpenOrder verifies that msg is an order, signed by exactly one key, which is pinned. It
-// does not check yet what the key may do: see Judge. An error is an *Error.
+// OpenOrder verifies that msg is an order signed by exactly one pinned key. It does not check what
+// the key may do: see Judge. Every error is an *Error.
 func OpenOrder(msg []byte, trust *keys.Trust) (*SignedOrder, error) {
 	s := new(SignedOrder)
 	by, err := withoutPasskey(openStatement(msg, trust, &s.Order, s.Text))
@@ -226,19 +224,18 @@ func OpenOrder(msg []byte, trust *keys.Trust) (*SignedOrder, error) {
 	return s, nil
 }
 
-// CheckOrder fails for an order for another project, or one that cannot be carried out
-// now.
+// CheckOrder fails if the order is for another project or cannot be carried out now.
 const CheckOrder Check = "order"
 
-// OrderCase is the state to judge an order in.
+// OrderCase is the state in which an order is judged.
 type OrderCase struct {
 	Project string
-	Role    keys.Role // that the policy asks of approvers; empty: keys.RoleApprover
+	Role    keys.Role // the policy's approver role; empty: keys.RoleApprover
 	Now     time.Time // ledger time
 	Used    bool      // the nonce was used before
 }
 
-// Judge returns why a verified order may not be obeyed, as an *Error, or nil.
+// Judge returns an *Error if a verified order may not be accepted, or nil.
 func (s *SignedOrder) Judge(c *OrderCase) error {
 	role := c.Role
 	if role == "" {
@@ -264,7 +261,7 @@ func (s *SignedOrder) Judge(c *OrderCase) error {
 	return nil
 }
 
-// By is the authority with which an order changes beliefs.
+// By returns the authority by which the order changes beliefs.
 func (s *SignedOrder) By(role keys.Role) beliefs.Authority {
 	if role == "" {
 		role = keys.RoleApprover

@@ -6,8 +6,8 @@ import (
 	"lazaret/streams"
 )
 
-// CheckVerdict says whether a verdict is about the proposal that an agent sent: its
-// type and id, and of actions and memory writes the digest.
+// CheckVerdict returns an error if a verdict is not about the proposal ev. It compares type and id,
+// and for actions and memory writes the digest.
 func CheckVerdict(v *streams.VerdictEntry, project, agent string, ev streams.Event) error {
 	var want streams.Type
 	var digest string
@@ -36,7 +36,7 @@ func CheckVerdict(v *streams.VerdictEntry, project, agent string, ev streams.Eve
 	if v.Type != want || v.ID != id && v.Reuses != id || v.Agent != agent {
 		return fmt.Errorf("the answer is to %s %s of agent %s, and not to %s %s", v.Type, v.ID, v.Agent, want, id)
 	}
-	// A verdict that is not kept any more has no digest, and is a hold.
+	// A verdict that was not retained has no digest and is a hold.
 	if v.Digest != digest && (v.Digest != "" || v.Verdict == streams.Allow && !v.Learn) {
 		return fmt.Errorf("the answer is to another %s under the id %s: its digest is %q, that of what was asked %q",
 			want, id, v.Digest, digest)

@@ -5,27 +5,27 @@ import (
 	"math/bits"
 )
 
-// Unit is a confidence of 1.
+// Unit represents a confidence of 1.
 const Unit = 10_000
 
 const (
-	// Bins of the expected calibration error.
+	// Bins is the number of bins of the expected calibration error.
 	Bins = 10
-	// MinForecasts is how many forecasts with an outcome it takes to judge.
+	// MinForecasts is the minimum number of forecasts with an outcome for a judgment.
 	MinForecasts = 20
-	// MaxGap is the smallest gap, in Units, that makes over-confident: 0.10.
+	// MaxGap is the smallest gap, in Units, that counts as over-confident: 0.10.
 	MaxGap = Unit / 10
-	// zSquared is 1.645², one-sided 5 %, in thousandths.
+	// zSquared is 1.645² in thousandths: one-sided 5 %.
 	zSquared = 2706
 )
 
-// Forecast is a confidence, 0 to Unit, and whether what it was about succeeded.
+// Forecast is a confidence from 0 to Unit, and whether the action succeeded.
 type Forecast struct {
 	Confidence uint16
 	Success    bool
 }
 
-// Of quantises a confidence of 0 to 1. A value outside of that is clamped. NaN counts as 1.
+// Of returns a forecast for a confidence from 0 to 1. Other values are clamped. NaN counts as 1.
 func Of(confidence float64, success bool) Forecast {
 	c := uint16(Unit)
 	if confidence < 1 {
@@ -34,7 +34,8 @@ func Of(confidence float64, success bool) Forecast {
 	return Forecast{c, success}
 }
 
-// Bin is one of the reliability diagram's, from Low on, below the next one's.
+// Bin is a bin of the reliability diagram: confidences from Low (inclusive) to the next bin's Low
+// (exclusive).
 type Bin struct {
 	Low        float64 `json:"low"`
 	N          int     `json:"n"`
@@ -42,20 +43,20 @@ type Bin struct {
 	Success    float64 `json:"success"`    // rate
 }
 
-// Report is how well forecasts are calibrated. All figures but N are 0 to 1, the
-// gap -1 to 1.
+// Report describes how well forecasts are calibrated. All values except N are from 0 to 1. The gap
+// is from -1 to 1.
 type Report struct {
 	N          int     `json:"n"`
 	Confidence float64 `json:"confidence"` // mean
 	Success    float64 `json:"success"`    // rate
-	Gap        float64 `json:"gap"`        // confidence less success
+	Gap        float64 `json:"gap"`        // confidence minus success
 	Brier      float64 `json:"brier"`
 	ECE        float64 `json:"ece"`
 	Over       bool    `json:"over_confident"`
-	Bins       []Bin   `json:"bins,omitzero"` // those with forecasts
+	Bins       []Bin   `json:"bins,omitzero"` // bins with forecasts
 }
 
-// Judge measures forecasts. Their order does not matter.
+// Judge returns the report on forecasts. Their order does not matter.
 func Judge(fs []Forecast) Report {
 	type sum struct{ n, conf, hits int64 }
 	var all sum
@@ -105,7 +106,7 @@ func Judge(fs []Forecast) Report {
 	return r
 }
 
-// significant is over²/spread > z², without dividing.
+// significant reports whether over²/spread > z², without a division.
 func significant(over, spread uint64) bool {
 	h, l := bits.Mul64(1000*over, over)
 	zh, zl := bits.Mul64(zSquared, spread)

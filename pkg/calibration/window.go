@@ -2,17 +2,16 @@ package calibration
 
 import "encoding/binary"
 
-// Keep is how many forecasts a Window holds: the latest count.
+// Keep is the maximum number of forecasts in a Window: the latest.
 const Keep = 200
 
-// Window is the latest forecasts of a class, oldest first. Its zero value holds
-// none.
+// Window has the latest forecasts of a class, oldest first. The zero value is empty.
 type Window struct {
-	Total     uint64 // that were ever added
+	Total     uint64 // number of forecasts that were ever added
 	Forecasts []Forecast
 }
 
-// Add appends a forecast; the oldest falls out when there are more than Keep.
+// Add appends a forecast. If there are more than Keep, it drops the oldest.
 func (w *Window) Add(f Forecast) {
 	w.Total++
 	w.Forecasts = append(w.Forecasts, f)
@@ -21,7 +20,7 @@ func (w *Window) Add(f Forecast) {
 	}
 }
 
-// MarshalBinary is the total in eight bytes and two for each forecast.
+// MarshalBinary encodes the total in eight bytes and each forecast in two.
 func (w *Window) MarshalBinary() ([]byte, error) {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+2*len(w.Forecasts)), w.Total)
 	for _, f := range w.Forecasts {
@@ -34,8 +33,7 @@ func (w *Window) MarshalBinary() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary reads what MarshalBinary wrote; anything else is an empty
-// window.
+// UnmarshalBinary decodes the output of MarshalBinary. Any other input gives an empty window.
 func (w *Window) UnmarshalBinary(b []byte) error {
 	*w = Window{}
 	if len(b) < 8 || len(b)%2 != 0 || len(b) > 8+2*Keep {

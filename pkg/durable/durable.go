@@ -8,7 +8,7 @@ import (
 	"runtime"
 )
 
-// WriteFile makes or replaces a file, and syncs the file and its folder.
+// WriteFile creates or replaces a file and syncs the file and its folder.
 func WriteFile(path string, data []byte, mode fs.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -24,8 +24,8 @@ func WriteFile(path string, data []byte, mode fs.FileMode) (err error) {
 	return SyncDir(filepath.Dir(path))
 }
 
-// Replace replaces a file and keeps its mode, or makes one that only its owner may read.
-// A symbolic link stays one.
+// Replace replaces a file and keeps its mode. A new file has mode 0600. If path is a symbolic link,
+// Replace replaces its target.
 func Replace(path string, data []byte) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -37,14 +37,14 @@ func Replace(path string, data []byte) error {
 	return WriteFile(path, data, mode)
 }
 
-// SyncDir syncs the names in a folder.
+// SyncDir syncs the entries of a folder.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	err = d.Sync()
-	if runtime.GOOS == "windows" { // folders cannot be synced there
+	if runtime.GOOS == "windows" { // Windows cannot sync folders
 		err = nil
 	}
 	return errors.Join(err, d.Close())

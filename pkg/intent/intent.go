@@ -9,31 +9,29 @@ import (
 	"lazaret/pkg/text"
 )
 
-// MaxWords is how many words of a session's user are kept.
+// MaxWords is the maximum number of words that are stored for a session's user.
 const MaxWords = 4000
 
-// Relation is how an action relates to the user's words. It travels in the
-// action's entry.
+// Relation is how an action relates to the user's words. It is part of the action's ledger entry.
 type Relation struct {
-	// Asked says that the user's words name the tool's act, and half of the things
-	// in its name.
+	// Asked is set if the user's words name the tool's act and at least half of the things in its
+	// name.
 	Asked bool `json:"asked,omitzero"`
-	// Closeness is how closely they name the tool, from 0; 100 and more is the tool
-	// itself, or its act with all of its things.
+	// Closeness is how closely the user's words name the tool. 0 means not at all. 100 or more
+	// means the tool itself, or its act with all of its things.
 	Closeness int `json:"closeness,omitzero"`
-	// Values are the paths of the arguments whose values the user's words hold,
-	// and Carriers the same of addresses and the like, as kind:value. An address
-	// counts as well if the user named its owner: all words before the @.
+	// Values are the paths of the arguments whose values occur in the user's words. Carriers are
+	// the named addresses and other carriers, as kind:value. An address also counts if the user
+	// named its owner, that is all words before the @.
 	Values   []string `json:"values,omitzero"`
 	Carriers []string `json:"carriers,omitzero"`
-	// Strange is the path of an argument that names a single thing, in a call that
-	// the user's words have nothing to do with: they name neither its act, nor any of
-	// its values, nor what its name is about. It is empty for a tool whose
-	// name does not say that it changes something, and where the words are not
-	// understood.
+	// Strange is the path of an argument that names a single thing, if the call is unrelated to the
+	// user's words: they name neither its act, nor any of its values, nor the things in its name.
+	// It is empty if the tool's name does not say that it changes something, or if the words are
+	// not understood.
 	Strange string `json:"strange,omitzero"`
-	// Other is the path of an argument that names a single thing, where the user asked
-	// for such an act, and each time for another thing.
+	// Other is the path of an argument that names a single thing, if the user asked for such an act
+	// and named a different thing each time.
 	Other string `json:"other,omitzero"`
 	// Deed says that the user's words ask for what the tool does, by whatever medium and with
 	// whatever thing: a letter is sent to those whom the user wants told.
@@ -47,7 +45,7 @@ type Relation struct {
 	Handed bool `json:"handed,omitzero"`
 }
 
-// also are further acts of words that people use for several.
+// also has additional acts of words that people use for several acts.
 var also = func() map[string][]string {
 	m := make(map[string][]string)
 	for word, classes := range map[string]string{
@@ -64,8 +62,8 @@ var also = func() map[string][]string {
 	return m
 }()
 
-// Say adds what the user said to the words of the session, and returns them. Both
-// are sorted and distinct; at most MaxWords are kept.
+// Say adds words of the user to the words of the session and returns the result, sorted and
+// distinct, with at most MaxWords words.
 func Say(words []uint32, said string) []uint32 {
 	f := text.Analyze(said)
 	fields := strings.Fields(text.Normalize(said))
@@ -89,14 +87,14 @@ func Say(words []uint32, said string) []uint32 {
 }
 
 var (
-	// nouns are words before which a word that may be a verb is none: the mail, my
-	// order, is new.
+	// nouns are words after which a possible verb is a noun: the mail, my order, is new.
 	nouns = set("the a an my your our their his her its this that these those any each every all some no which what is " +
 		"are was were of")
-	// light are verbs whose object says what is done: make a transfer.
+	// light are verbs whose object names the act: make a transfer.
 	light = set("make making do place process issue arrange create complete perform submit get need want have " +
 		"request start")
-	// receivers are told or given something: that is an answer, and sends nothing.
+	// receivers are words for the user. To tell or give something to the user is an answer, and
+	// sends nothing.
 	receivers = set("me us")
 )
 
@@ -108,8 +106,8 @@ func set(words string) map[string]bool {
 	return m
 }
 
-// appendDeeds adds what the words, in normal form, ask to be done: verbs, and nouns
-// after a light verb. Parts of addresses and file names ask for nothing.
+// appendDeeds appends the deeds that normalized words ask for: verbs, and nouns after a light verb.
+// Parts of addresses and file names do not count.
 func appendDeeds(hs []uint32, fields []string) []uint32 {
 	prev, prev2 := "", ""
 	for i, field := range fields {
@@ -152,8 +150,8 @@ func forUser(fields []string) bool {
 // toSomebody are deeds that are done to somebody. Done to the user, they change nothing.
 var toSomebody = map[string]bool{deeds["send"]: true, deeds["post"]: true, deeds["grant"]: true, deeds["invite"]: true}
 
-// Relate compares a call with the user's words. args are the arguments, and
-// carriers those of their text.
+// Relate compares a call with the user's words. args are the call's arguments, and carriers the
+// carriers in their text.
 func Relate(words []uint32, tool string, args map[string]any, carriers []text.Carrier) *Relation {
 	if len(words) == 0 {
 		return nil
@@ -186,14 +184,14 @@ func Relate(words []uint32, tool string, args map[string]any, carriers []text.Ca
 	return r
 }
 
-// function are words that nearly every English request has, and that texts in
-// other languages hardly have.
+// function are words that nearly every English request has and texts in other languages rarely
+// have.
 var function = Words(strings.Fields("the and to of is my what which for please me with all that from this it " +
 	"find check read write send book make create list show tell look fix help give add summarise summarize explain " +
 	"compare update"))
 
-// understood reports whether words are English, which is all that a relation is
-// computed for: the user of another language has not said that they did not ask.
+// understood reports whether words are English. Relations are computed only for English: it is
+// unknown whether a user of another language asked for an act.
 func understood(words []uint32) bool { return Count(words, function) >= 2 }
 
 // reading are acts that change nothing.
@@ -204,16 +202,16 @@ func (c *Call) changes() bool {
 	return len(c.Act) > 0 && !slices.ContainsFunc(c.Act, func(h uint32) bool { return slices.Contains(reading, h) })
 }
 
-// topical reports whether words name two things of the tool's name, also half of
-// several.
+// topical reports whether words name at least two things of the tool's name, or one if it has two,
+// or a mark or the whole name.
 func (c *Call) topical(words []uint32) bool {
 	n := Count(words, c.Things)
 	return n > 1 || n == 1 && len(c.Things) == 2 || Count(words, c.Marks) > 0 || Has(words, c.Whole)
 }
 
-// asked reports whether words name the call: the tool as a whole; its act and half
-// of the things in its name; all of the things, where it has no act; or the act
-// alone, where there are no things and the words name a value.
+// asked reports whether words name the call: the whole tool; its act and at least half of the
+// things in its name; all of the things, if the name has no act; or only the act, if the name has
+// no things and the words name a value.
 func (c *Call) asked(words []uint32, value bool) bool {
 	things, act := Count(words, c.Things), Count(words, c.Act) > 0
 	switch {
@@ -232,15 +230,16 @@ func (c *Call) deed(words []uint32) bool {
 	return Count(words, c.Deeds) > 0 || Count(words, c.Vague) > 0 && Count(words, c.Things) > 0
 }
 
-// given is the word for an address that the user wrote in full, by what stands before the @.
+// given returns the word that represents an address that the user wrote in full, based on the part
+// before the @.
 func given(address string) uint32 {
 	local, _, _ := strings.Cut(address, "@")
 	return Hash("\x00given" + strings.Join(SplitName(local), " "))
 }
 
-// owner reports whether words name whose mail address it is: all words of three
-// letters or more before the @, and at least one. If the user wrote an address of the same
-// owner in full, another one is not the owner's.
+// owner reports whether words name the owner of an e-mail address: all words of three letters or
+// more before the @, and at least one. If the user wrote an address of the same owner in full,
+// other addresses do not count as the owner's.
 func owner(words []uint32, address string) bool {
 	if Has(words, given(address)) {
 		return false
@@ -258,12 +257,12 @@ func owner(words []uint32, address string) bool {
 	return n > 0
 }
 
-// amounts are words of parameters that say how much is returned, and not what.
+// amounts are parameter names that say how much is returned, not what.
 var amounts = set("limit count max min size number num top page offset per days")
 
-// Named reports whether the user's words name where a content came from: its
-// source, or a value that was passed to the call that returned it. The value has to name a
-// single thing: a search for a word of the user's returns whatever holds that word.
+// Named reports whether the user's words name where a content came from: its source, or a value in
+// the arguments of the call that returned it. The value must name a single thing, because a search
+// for an ordinary word returns anything that contains the word.
 func (s *Said) Named(source string, args map[string]any) bool {
 	if len(s.Words) == 0 {
 		return false
@@ -275,8 +274,8 @@ func (s *Said) Named(source string, args map[string]any) bool {
 	return slices.ContainsFunc(values, s.names)
 }
 
-// names reports whether a value names a single thing that the user named: a name of two
-// words or more, a date, an address, a file, or a word that stands as a name in a request.
+// names reports whether the user named a value that identifies a single thing: a name of two words
+// or more, a date, an address, a file, or a word that is used as a name in a request.
 func (s *Said) names(v Value) bool {
 	if v.Prose || len(v.Tokens) == 0 || !v.In(s.Words) || slices.ContainsFunc(SplitName(v.Path), func(w string) bool {
 		return amounts[w]

@@ -11,17 +11,17 @@ import (
 	"lazaret/pkg/text"
 )
 
-// maxRequests bounds the requests of a session that are kept. Later ones replace earlier
-// ones.
+// maxRequests is the maximum number of requests of a session that are stored. Later ones replace
+// earlier ones.
 const maxRequests = 64
 
-// maxAsked bounds the words of a request that are kept.
+// maxAsked is the maximum number of words of a request that are stored.
 const maxAsked = 256
 
 // Ask is a request: a part of the user's words that asks for one thing. It is a sentence,
 // or the part of a sentence that begins at a further verb.
 type Ask struct {
-	Words []uint32 // in the form of Words, with deeds
+	Words []uint32 // as returned by Words, and deeds
 	// Named are the words of the request that name a single thing: proper names, addresses,
 	// files, numbers and quotations.
 	Named []uint32
@@ -37,7 +37,7 @@ type Said struct {
 	Sources  []uint32 // of the sources that the user named, see Read
 }
 
-// Add adds words of the user.
+// Add adds the requests and words of a text of the user.
 func (s *Said) Add(said string) {
 	s.Words = Say(s.Words, said)
 	s.Requests = append(s.Requests, requests(said)...)
@@ -45,18 +45,18 @@ func (s *Said) Add(said string) {
 }
 
 var (
-	joins = set("and then also or please afterwards finally") // a verb after one of these begins a request
-	// counted are words after which a number counts something and does not name a single
+	joins = set("and then also or please afterwards finally") // a verb after one of these words begins a new request
+	// counted are words after or before which a number counts something and does not name a single
 	// thing.
 	counted = set("of for under over than about at in on to by from with until between and or is are be the a an " +
 		"next last first top up least most x")
-	// more are words for receivers that a request does not name one by one.
+	// more are words for receivers whom a request does not name individually.
 	more = set("everyone everybody everyone's others other all each list team group both cc rest members participants " +
 		"attendees colleagues customers clients people staff them")
 	days = set("monday tuesday wednesday thursday friday saturday sunday")
 )
 
-// requests cuts a text into requests.
+// requests splits a text into requests.
 func requests(said string) (out []Ask) {
 	before := 0   // the first request of the sentence before
 	open := false // that sentence leaves the steps to a source which it does not name
@@ -126,7 +126,7 @@ func appendRequests(out []Ask, words []string) []Ask {
 // bare returns a word without the punctuation around it.
 func bare(w string) string { return strings.Trim(w, ".,;:!?()*\"'“”‘’`") }
 
-// request reads one request. It returns nil if the text has no words.
+// request parses one request. It returns nil if the text has no words.
 func request(raw []string) *Ask {
 	fields := make([]string, len(raw))
 	var words []string // without the parts of addresses
@@ -182,8 +182,8 @@ func request(raw []string) *Ask {
 	return r
 }
 
-// onlyReceiver stands among the words of a request that gives the address of its receiver and
-// speaks of no other one.
+// onlyReceiver is a marker among the words of a request that gives the address of its receiver and
+// mentions no other receiver.
 var onlyReceiver = Hash("\x00receiver")
 
 // namedReceiver stands among the words of a request that names its receiver: "send Lena the plan".
@@ -205,7 +205,7 @@ func toName(raw, fields []string) bool {
 	return false
 }
 
-// names reports whether a word of the user names a single thing.
+// names reports whether the i-th word names a single thing.
 func names(raw, fields []string, i int) bool {
 	w := bare(raw[i])
 	prev := ""
@@ -235,7 +235,7 @@ func names(raw, fields []string, i int) bool {
 		p := Stem(prev)
 		noun := acts[p] == "" || i > 1 && nouns[bare(fields[i-2])]
 		return !clock && noun && prev != "" && !counted[prev] && !dull[p] && !slices.Contains(months[:], p)
-	case strings.Contains(w, "-") && w[0] >= 'a': // such as: the package tidy-table
+	case strings.Contains(w, "-") && w[0] >= 'a': // such as the package tidy-table
 		return i > 1 && nouns[bare(fields[i-2])] && !nouns[prev] && !strings.HasSuffix(w, "s")
 	}
 	if i == 0 || !proper(raw[i]) {
@@ -249,10 +249,10 @@ func names(raw, fields []string, i int) bool {
 	return counted[next] || nouns[next] || joins[next]
 }
 
-// ends reports whether a phrase ends with a word.
+// ends reports whether punctuation after the word w ends a phrase.
 func ends(w string) bool { return w != "" && strings.ContainsAny(w[len(w)-1:], ".,;:!?)") }
 
-// proper reports whether a word is written like a part of a name.
+// proper reports whether a word is written like part of a proper name.
 func proper(w string) bool {
 	w = bare(w)
 	if len(w) < 2 || w[0] < 'A' || w[0] > 'Z' {
@@ -262,7 +262,7 @@ func proper(w string) bool {
 	return !slices.Contains(months[:], low) && !days[strings.ToLower(w)] && !dull[low] && acts[low] == ""
 }
 
-// guarded are deeds that move money, give rights, or open locks. Only the user decides the
+// guarded are deeds that move money, grant rights, or open locks. Only the user may choose the
 // receiver of such a deed.
 var guarded = Distinct([]uint32{Hash(deeds["pay"]), Hash(deeds["grant"]), Hash(deeds["unlock"])})
 
@@ -285,7 +285,8 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	if at := s.otherReceiver(c, r, parties); at != "" {
 		return at
 	}
-	// In a payment the receiver decides, whatever else the user named.
+	// For guarded deeds, a receiver that the user did not name decides, whatever else the user
+	// named.
 	decided := Count(guarded, c.Deeds) > 0 && strangers > 0
 	if (r.Carriers != nil || r.Listed != nil) && !decided {
 		return ""
@@ -322,9 +323,9 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	return at
 }
 
-// otherReceiver returns the path of an argument with the address of somebody whom the user did
-// not name, if each request for such an act gives the address that it is for. Nothing that
-// was read is asked for another one then.
+// otherReceiver returns the path of an argument with an e-mail address that the user did not name,
+// if every request for such an act gives its own receiver's address. In that case no content that
+// the agent reads should choose another receiver.
 func (s *Said) otherReceiver(c *Call, r *Relation, parties []text.Carrier) string {
 	for i := range c.Values {
 		v := &c.Values[i]
@@ -354,21 +355,20 @@ func (s *Said) otherReceiver(c *Call, r *Relation, parties []text.Carrier) strin
 	return ""
 }
 
-// asks reports whether a request is one for such an act.
+// asks reports whether a request asks for such a call.
 func (q *Ask) asks(c *Call) bool {
 	return c.deed(q.Words) || c.asked(q.Words, false) || c.topical(q.Words)
 }
 
-// names reports whether the request names most of a value of the call.
+// names reports whether the request names most words of a value of the call.
 func (q *Ask) names(values []Value) bool {
 	return slices.ContainsFunc(values, func(v Value) bool {
 		return !v.Prose && v.Date == nil && !v.address() && 2*Count(q.Named, v.telling()) > len(v.telling())
 	})
 }
 
-// touches reports whether the request names a part of a value, such as a name within a
-// title that the agent wrote. It must name most of a path, since the words of paths are
-// common.
+// touches reports whether the request names a part of a value, such as a name in a title that the
+// agent wrote. For a path it must name most words, because words in paths are common.
 func (q *Ask) touches(values []Value) bool {
 	return q.names(values) || slices.ContainsFunc(values, func(v Value) bool {
 		path := strings.ContainsAny(v.Text, "/.") && !strings.Contains(v.Text, " ")
@@ -405,8 +405,7 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier)
 	return r
 }
 
-// Looks returns the keys of the requests whose values a reading call passes on, without those
-// that are marked.
+// Looks returns the keys of the unmarked requests whose values a reading call passes on.
 func (s *Said) Looks(tool string, args map[string]any) (keys []uint32) {
 	if ReadCall(tool, "").changes() {
 		return nil

@@ -20,7 +20,7 @@ const (
 	FNVPrime = 16777619
 )
 
-// Hash is FNV-1a.
+// Hash returns the 32-bit FNV-1a hash of s.
 func Hash(s string) uint32 {
 	h := uint32(FNVBasis)
 	for i := range len(s) {
@@ -37,8 +37,8 @@ func NotWord(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r)
 }
 
-// Stem is a word without its English ending, by Porter's second algorithm, so
-// that "allocation" meets "allocate".
+// Stem returns a word without its English ending, by the Porter2 algorithm, so that "allocation"
+// and "allocate" have the same stem.
 func Stem(w string) string {
 	if len(w) < 3 || len(w) > 40 {
 		return w
@@ -52,14 +52,13 @@ func Stem(w string) string {
 	return s.root
 }
 
-// stems are the stems of the words that were met last. A Stem takes 5 µs, and
-// texts have few words.
+// stems caches recent stems. Computing a stem takes 5 µs, and texts have few different words.
 var stems [1 << 13]atomic.Pointer[stemmed]
 
 type stemmed struct{ word, root string }
 
-// SplitName cuts a name into lower-case words: sendEmail, send_email and
-// mail.SendEMail all hold send; FHIRManage holds fhir and manage.
+// SplitName splits a name into lower-case words: sendEmail, send_email and mail.SendEMail all
+// contain send; FHIRManage gives fhir and manage.
 func SplitName(name string) []string {
 	if words, ok := splitPlain(name); ok {
 		return words
@@ -87,7 +86,7 @@ func SplitName(name string) []string {
 	return words
 }
 
-// splitPlain is SplitName of a text without characters outside of ASCII.
+// splitPlain is SplitName for ASCII text.
 func splitPlain(name string) (words []string, ok bool) {
 	start, big := 0, false
 	flush := func(end int) {
@@ -120,9 +119,9 @@ func splitPlain(name string) (words []string, ok bool) {
 	return words, true
 }
 
-// acts are what tools do, in the words that tools and people have for it. Two
-// words of one line are the same act. Between two bars they are the same deed:
-// booking a room and adding a member are both acts of creating.
+// acts maps the stems of verbs for what tools do to acts. Words on one line have the same act.
+// deeds divides acts further: words between two bars have the same deed. Booking a room and adding
+// a member are both acts of creating, but different deeds.
 var acts, deeds = func() (acts, deeds map[string]string) {
 	acts, deeds = make(map[string]string), make(map[string]string)
 	for _, line := range []string{
@@ -169,8 +168,8 @@ var acts, deeds = func() (acts, deeds map[string]string) {
 	return acts, deeds
 }()
 
-// ActsOf is what a tool does: by the words of its name, whatever verb it has
-// for it, and by the effects that the policy declares.
+// ActsOf returns the acts of a tool: those that the words of its name stand for, and the effects
+// that the policy declares.
 func ActsOf(tool string, effects []string) []string {
 	out := slices.Clone(effects)
 	for _, w := range SplitName(tool) {
@@ -183,7 +182,7 @@ func ActsOf(tool string, effects []string) []string {
 	return out
 }
 
-// dull words say nothing about which tool or value is meant.
+// dull words do not tell which tool or value is meant.
 var dull = func() map[string]bool {
 	m := make(map[string]bool)
 	for _, w := range strings.Fields("the a an of to in on at for and or with by from is are be it this that as my your " +
@@ -198,23 +197,23 @@ var dull = func() map[string]bool {
 	return m
 }()
 
-// Call is what is compared of an action: the act of its tool, the things that
-// the tool's name and the arguments name.
+// Call has the properties of an action that are compared: the tool's act, and the things that its
+// name and arguments name.
 type Call struct {
 	Act    []uint32 // acts, hashed
-	Deeds  []uint32 // what all verbs of the name change, more closely: create_note creates and notes
+	Deeds  []uint32 // deeds of all verbs in the name that change something: create_note has two
 	Vague  []uint32 // the same deeds, as words stand for them that stand for others, too
 	Things []uint32 // other words of the tool's name
-	Whole  uint32   // the name as one word: a text that names the tool often holds it so
+	Whole  uint32   // the whole name as one word; texts that name the tool often contain it
 	Args   []uint32 // words of the arguments
-	Values []Value  // the arguments one by one
-	Marks  []uint32 // those of them with a digit: names and numbers of single things
+	Values []Value  // the individual arguments
+	Marks  []uint32 // words of the arguments with a digit: names and numbers of single things
 }
 
-// maxArgs is how many words of the arguments are compared.
+// maxArgs is the maximum number of words of the arguments that are compared.
 const maxArgs = 64
 
-// ReadCall reads a tool's name, and its arguments in normal form.
+// ReadCall parses a tool's name and its arguments in normalized form.
 func ReadCall(tool, args string) *Call {
 	c := &Call{Whole: Hash(Stem(WholeName(tool)))}
 	words := SplitName(tool)
@@ -223,7 +222,7 @@ func ReadCall(tool, args string) *Call {
 		if d := deeds[s]; d != "" && !slices.Contains(reading, Hash(acts[s])) {
 			c.Deeds, c.Vague = append(c.Deeds, Hash(d)), append(c.Vague, vaguely(d))
 		}
-		// The first act is what the tool does; a later one names a thing: get log.
+		// The first act is what the tool does. A later one names a thing: get log.
 		if a, ok := acts[s]; ok && len(c.Act) == 0 {
 			c.Act = append(c.Act, Hash(a))
 		} else if !dull[s] && !(i+1 < len(words) && state(w)) {
@@ -244,8 +243,8 @@ func ReadCall(tool, args string) *Call {
 	return c
 }
 
-// state reports whether a word before another word of a tool's name says in which state the
-// thing is: return_delivered_items, cancel_pending_order. People seldom say it.
+// state reports whether a word before another word of a tool's name describes the thing's state:
+// return_delivered_items, cancel_pending_order. People rarely mention it.
 func state(w string) bool {
 	return len(w) > 5 && strings.HasSuffix(w, "ed") || w == "pending" || w == "existing" || w == "current"
 }
@@ -256,8 +255,8 @@ func Distinct(hs []uint32) []uint32 {
 	return slices.Compact(hs)
 }
 
-// Words are the words of a sentence as calls are compared with them:
-// stems, and the acts that they name.
+// Words returns the hashes of a sentence's words in the form that calls are compared with: stems,
+// and the acts that they name.
 func Words(words []string) []uint32 {
 	var hs []uint32
 	for _, w := range words {
@@ -273,7 +272,7 @@ func Words(words []string) []uint32 {
 	return Distinct(hs)
 }
 
-// WholeName is a tool's name as one word.
+// WholeName returns a tool's name as one word.
 func WholeName(tool string) string {
 	return strings.Map(func(r rune) rune {
 		if NotWord(r) {
@@ -289,7 +288,7 @@ func Has(words []uint32, h uint32) bool {
 	return ok
 }
 
-// Count is how many of some hashes are among the words.
+// Count returns how many of the hashes in of are among words.
 func Count(words, of []uint32) (n int) {
 	for _, h := range of {
 		if Has(words, h) {
@@ -299,15 +298,15 @@ func Count(words, of []uint32) (n int) {
 	return n
 }
 
-// Request stands among the words of a sentence that asks for something in
-// so many words, and does not only begin with a verb.
+// Request is a marker among the words of a sentence that explicitly asks for something, rather than
+// only beginning with a verb.
 var Request = Hash("\x00request")
 
-// Asks reports whether a sentence asks for the call: it holds the tool's name
-// as one word; or the tool's act with half of the things that its name names, a
-// single mark of the arguments, or half of their words; or, without the act, at
-// least two of the things or most of the words. A sentence of another
-// session has to name the act and all of the things.
+// Asks reports whether a sentence asks for the call. It does if it has the tool's name as one word;
+// or the tool's act with half of the things in its name, a mark of the arguments, or half of their
+// words; or, without the act, at least two of the things or most of the words. If same is false,
+// the sentence is from another session and must name the act and all of the things, which are at
+// least two.
 func (c *Call) Asks(sentence []uint32, same bool) bool {
 	if Has(sentence, c.Whole) {
 		return true
@@ -327,8 +326,8 @@ func (c *Call) Asks(sentence []uint32, same bool) bool {
 	return things >= 2 && 2*things >= len(c.Things) || args >= 3 && 3*args >= 2*len(c.Args) && Has(sentence, Request)
 }
 
-// Strength is how closely words name the call. Somebody who names the tool
-// itself says more than any number of words.
+// Strength returns how closely words name the call. The tool's own name counts more than any number
+// of other words.
 func (c *Call) Strength(words []uint32) int {
 	things, act := Count(words, c.Things), Count(words, c.Act) > 0
 	n := things + 2*Count(words, c.Marks)
@@ -345,19 +344,19 @@ func (c *Call) Strength(words []uint32) int {
 type Value struct {
 	Path   string
 	Text   string
-	Tokens []uint32 // stems that say something, Distinct
-	Date   []uint32 // of an ISO date: year, month by name, and day
-	Marks  int      // tokens with a digit that name a single thing
-	marks  []uint32 // these
-	Prose  bool     // it is a text of its own, and no name of anything
+	Tokens []uint32 // stems of significant words, distinct
+	Date   []uint32 // for an ISO date: year, name of the month, day
+	Marks  int      // number of tokens with a digit that name a single thing
+	marks  []uint32 // these tokens
+	Prose  bool     // the value is a text, not the name of something
 }
 
 const (
 	maxValues   = 64
-	maxNameLike = 12 // words up to which a value may be the name of something
+	maxNameLike = 12 // maximum number of words of a name
 )
 
-// ReadValues are the leaves of a call's arguments, in the order of their paths.
+// ReadValues returns the leaf values of a call's arguments, ordered by path.
 func ReadValues(args map[string]any) []Value {
 	var out []Value
 	var walk func(path string, v any, depth int)
@@ -411,7 +410,7 @@ func readValue(path, s string) Value {
 	if len(norm) >= 10 && len(norm) <= 25 && isoDate(norm[:10]) {
 		m := int(norm[5]-'0')*10 + int(norm[6]-'0')
 		if m >= 1 && m <= 12 {
-			x.Marks = 0 // a date names no single thing
+			x.Marks = 0 // a date does not name a single thing
 			x.Date = []uint32{Hash(norm[:4]), Hash("\x00month" + monthNames[m-1]),
 				Hash("\x00day" + strings.TrimLeft(norm[8:10], "0"))}
 		}
@@ -419,8 +418,8 @@ func readValue(path, s string) Value {
 	return x
 }
 
-// telling are the words of it that tell it from others of its kind: those with a
-// number, or else all.
+// telling returns the words that distinguish the value from others of its kind: those with a
+// number, or all if there are none.
 func (x *Value) telling() []uint32 {
 	if x.Marks > 0 {
 		return x.marks
@@ -428,8 +427,8 @@ func (x *Value) telling() []uint32 {
 	return x.Tokens
 }
 
-// distinctive reports whether a value names a single thing: a name of two words or
-// more, or one with a number. Texts and dates do not.
+// distinctive reports whether a value names a single thing: a name of two words or more, or one
+// with a number. Prose and dates do not.
 func (x *Value) distinctive() bool {
 	return !x.Prose && x.Date == nil && (x.Marks > 0 || len(x.Tokens) > 1)
 }
@@ -445,8 +444,7 @@ func isoDate(s string) bool {
 
 var monthNames = [12]string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}
 
-// appendDate adds what a word says of a date: the month that it names, or the
-// day that it counts.
+// appendDate appends the hash of the month or day that a word names, if any.
 func appendDate(hs []uint32, w string) []uint32 {
 	if n := len(w); n == 0 {
 		return hs
@@ -468,7 +466,7 @@ func appendDate(hs []uint32, w string) []uint32 {
 	return hs
 }
 
-// months are the stems of the months' names.
+// months has the stems of the names of the months.
 var months = func() (t [12]string) {
 	for i, m := range strings.Fields(
 		"january february march april may june july august september october november december") {
@@ -477,7 +475,8 @@ var months = func() (t [12]string) {
 	return t
 }()
 
-// In reports whether words hold the value: all of a name's, or the date.
+// In reports whether words contain the value: all of its tokens, most of a longer name's, or its
+// date.
 func (x *Value) In(words []uint32) bool {
 	n := Count(words, x.Tokens)
 	if n == len(x.Tokens) {

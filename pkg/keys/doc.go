@@ -1,16 +1,13 @@
-// Package keys keeps the two sides of a signature: the private keys of people,
-// one file each, and the trust file in which an operator pins the public keys
-// that Lazaret obeys, each with the roles it is obeyed in.
+// Package keys handles both sides of a signature: private keys of people, one file each, and the
+// trust file, in which an operator pins the public keys that Lazaret accepts, each with its roles.
 //
-// Keys are Ed25519 in the text formats of golang.org/x/mod/sumdb/note, which
-// are those of C2SP signed notes: a private key is
-// PRIVATE+KEY+<name>+<hash>+<base64>, a public one <name>+<hash>+<base64>, and
-// a signed command is a note that any C2SP tool verifies.
+// Keys are Ed25519 keys in the text formats of golang.org/x/mod/sumdb/note, which are those of C2SP
+// signed notes. A private key is PRIVATE+KEY+<name>+<hash>+<base64>, a public one
+// <name>+<hash>+<base64>. A signed command is a note that any C2SP tool can verify.
 //
-// The package guarantees that a private key is never written over another
-// file, is readable by its owner only, and appears in no error; that a
-// signature counts only in the roles its key is pinned for; and that a trust
-// file is replaced as a whole or not at all. It does not encrypt private keys,
-// does not know when a signature was made, and does not revoke: a key that is
-// removed from the trust file ceases to count from the next load on.
+// A private key never overwrites a file, is readable by its owner only, and appears in no error. A
+// signature counts only in the roles for which its key is pinned. A trust file is replaced
+// atomically. The package does not encrypt private keys, does not know when a signature was made,
+// and has no revocation: a key that is removed from the trust file no longer counts after the next
+// load.
 package keys

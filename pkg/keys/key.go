@@ -18,36 +18,35 @@ import (
 	"lazaret/pkg/durable"
 )
 
-// EnvKey is the environment variable that holds a private key, as text, for
-// programs that are given no key file.
+// EnvKey is the environment variable for the text of a private key. Programs use it if they are
+// given no key file.
 const EnvKey = "LAZARET_KEY"
 
-// MaxName is the longest name of a key, in bytes.
+// MaxName is the maximum length of a key name, in bytes.
 const MaxName = 128
 
-// maxFile bounds what is read of a key file; a key is far shorter.
+// maxFile is the maximum number of bytes read from a key file. Keys are much shorter.
 const maxFile = 4 << 10
 
-// privatePrefix is how the text of every private key begins.
+// privatePrefix begins the text of every private key.
 const privatePrefix = "PRIVATE+KEY+"
 
 // algEd25519 is the algorithm byte of C2SP signed notes.
 const algEd25519 = 1
 
 var (
-	// ErrNoKey says that neither a key file nor the environment names a key.
+	// ErrNoKey reports that neither a key file nor the environment gives a key.
 	ErrNoKey = errors.New("no private key: pass --key FILE, or set " + EnvKey +
 		" to the key itself; make one with lazaret key gen")
-	// ErrOpenMode says that others than the owner may read or replace a file
-	// on which trust rests.
+	// ErrOpenMode reports that users other than the owner may read or write a private file.
 	ErrOpenMode = errors.New("file mode is too open")
-	// ErrBadKey says that a text is not a key in its format.
+	// ErrBadKey reports that a text is not a valid key.
 	ErrBadKey = errors.New("not an Ed25519 key in note format")
 )
 
-// Generate makes a key pair. name says whose it is and appears in every
-// signature: 1 to MaxName printable ASCII characters without space or '+'.
-// private is a secret; public is what goes into a trust file.
+// Generate makes a key pair. name identifies the owner and appears in every signature. It has 1 to
+// MaxName printable ASCII characters without space or '+'. private is secret. public goes into a
+// trust file.
 func Generate(name string) (private, public string, err error) {
 	if err := checkName(name); err != nil {
 		return "", "", err
@@ -67,13 +66,13 @@ func checkName(name string) error {
 	return nil
 }
 
-// Public is the public key that belongs to a private one.
+// Public returns the public key of a private key.
 func Public(private string) (string, error) {
 	signer, err := parsePrivate(private)
 	if err != nil {
 		return "", err
 	}
-	parts := strings.SplitN(private, "+", 5) // PRIVATE, KEY, name, hash, and base64 that may itself hold a '+'
+	parts := strings.SplitN(private, "+", 5) // PRIVATE, KEY, name, hash, and base64, which may contain '+'
 	seed, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
 	if err != nil || len(seed) != 1+ed25519.SeedSize || seed[0] != algEd25519 {
 		return "", ErrBadKey
@@ -85,8 +84,8 @@ func Public(private string) (string, error) {
 	return note.NewEd25519VerifierKey(signer.Name(), public)
 }
 
-// parsePrivate is note.NewSigner with our rules for names. Its errors never
-// hold any of the text.
+// parsePrivate is like note.NewSigner, and checks the name. Its errors never contain the text of
+// the key.
 func parsePrivate(private string) (note.Signer, error) {
 	signer, err := note.NewSigner(private)
 	if err != nil {
@@ -98,8 +97,8 @@ func parsePrivate(private string) (note.Signer, error) {
 	return signer, nil
 }
 
-// WritePrivate writes a private key to a new file, mode 0600, and syncs it. A
-// file that exists is never overwritten: the error is then fs.ErrExist.
+// WritePrivate writes a private key to a new file with mode 0600 and syncs it. It never overwrites
+// a file: if the file exists, the error is fs.ErrExist.
 func WritePrivate(path, private string) (err error) {
 	if _, err := parsePrivate(private); err != nil {
 		return fmt.Errorf("writing private key %s: %w", path, err)
@@ -114,7 +113,7 @@ func WritePrivate(path, private string) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(path) // it is ours: O_EXCL made it
+			_ = os.Remove(path) // this call created the file (O_EXCL)
 			err = fmt.Errorf("writing private key %s: %w", path, err)
 		}
 	}()
@@ -130,9 +129,9 @@ func WritePrivate(path, private string) (err error) {
 	return durable.SyncDir(filepath.Dir(path))
 }
 
-// LoadPrivate reads the text of a private key from path or, when path is
-// empty, from the environment variable EnvKey. A file that others than its
-// owner may read is refused with ErrOpenMode, a missing key is ErrNoKey.
+// LoadPrivate reads the text of a private key from path or, if path is empty, from the environment
+// variable EnvKey. It returns ErrOpenMode for a file that users other than its owner may read, and
+// ErrNoKey if there is no key.
 func LoadPrivate(path string) (string, error) {
 	if path == "" {
 		private := strings.TrimSpace(os.Getenv(EnvKey))
@@ -158,7 +157,7 @@ func LoadPrivate(path string) (string, error) {
 	return private, nil
 }
 
-// LoadSigner is LoadPrivate, ready to sign.
+// LoadSigner loads a private key like LoadPrivate and returns a signer.
 func LoadSigner(path string) (note.Signer, error) {
 	private, err := LoadPrivate(path)
 	if err != nil {
@@ -167,9 +166,9 @@ func LoadSigner(path string) (note.Signer, error) {
 	return parsePrivate(private)
 }
 
-// readGuarded reads a regular file whose mode has none of the bits of
-// forbidden. The mode is that of the opened file, so it cannot be exchanged
-// between the check and the read. Windows has no such modes and is not checked.
+// readGuarded reads a regular file whose mode has none of the forbidden bits. It checks the mode of
+// the opened file, so that the file cannot be replaced between check and read. The mode is not
+// checked on Windows, which has no such modes.
 func readGuarded(path string, forbidden fs.FileMode, remedy string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -25,14 +25,14 @@ const (
 	passkeyType = "lazaret/passkey/v1\n"
 )
 
-// Limits of passkeys and assertions, in bytes.
+// Limits of passkeys and assertions.
 const (
-	maxCredential = 1023 // WebAuthn's own
+	maxCredential = 1023 // bytes; the limit of WebAuthn
 	maxAssertion  = 8 << 10
 	maxOrigins    = 8
 )
 
-// Bytes are written in base64url without padding.
+// Bytes are binary data. Their text form is base64url without padding.
 type Bytes []byte
 
 // MarshalText implements encoding.TextMarshaler.
@@ -44,15 +44,15 @@ func (b *Bytes) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Passkey is the public half of a WebAuthn credential, and where it may be used.
+// Passkey is the public key of a WebAuthn credential, with the origins that may use it.
 type Passkey struct {
 	Credential Bytes    `json:"credential"`
-	Origins    []string `json:"origins"` // of the pages that may ask for a signature
-	Public     Bytes    `json:"public"`  // COSE_Key, as the authenticator gave it
-	RP         string   `json:"rp"`      // relying party id: the host of each origin, or a domain above it
+	Origins    []string `json:"origins"` // origins of the pages that may ask for a signature
+	Public     Bytes    `json:"public"`  // COSE_Key, as the authenticator returned it
+	RP         string   `json:"rp"`      // relying party id: the host of each origin or a parent domain
 }
 
-// Assertion is what an authenticator answered, as it is.
+// Assertion is the unchanged answer of an authenticator.
 type Assertion struct {
 	AuthData   Bytes `json:"auth_data"`
 	ClientData Bytes `json:"client_data"`
@@ -84,8 +84,8 @@ func (p *Passkey) check() error {
 	return nil
 }
 
-// knownKey reports whether a COSE_Key has one of the two forms that examples/verifier reads:
-// {1: 2, 3: -7, -1: 1, -2: X, -3: Y} and {1: 1, 3: -8, -1: 6, -2: X} in CTAP2 canonical CBOR.
+// knownKey reports whether a COSE_Key has one of the two forms that examples/verifier supports: {1:
+// 2, 3: -7, -1: 1, -2: X, -3: Y} and {1: 1, 3: -8, -1: 6, -2: X} in CTAP2 canonical CBOR.
 func knownKey(cose []byte) bool {
 	es256, eddsa := []byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 32}, []byte{0xa4, 1, 1, 3, 0x27, 0x20, 6, 0x21,
 		0x58, 32}
@@ -93,7 +93,7 @@ func knownKey(cose []byte) bool {
 		len(cose) == 42 && bytes.HasPrefix(cose, eddsa)
 }
 
-// Pin returns the key of a passkey, as a trust file holds it.
+// Pin returns the text of a passkey for a trust file.
 func (p *Passkey) Pin(name string) (string, error) {
 	if err := errors.Join(checkName(name), p.check()); err != nil {
 		return "", err
@@ -110,14 +110,14 @@ func (p *Passkey) data() ([]byte, error) {
 	return append([]byte{algPasskey}, append([]byte(passkeyType), b...)...), err
 }
 
-// keyHash is that of C2SP signed notes.
+// keyHash returns the key hash as defined for C2SP signed notes.
 func keyHash(name string, data []byte) uint32 {
 	h := sha256.Sum256(append([]byte(name+"\n"), data...))
 	return binary.BigEndian.Uint32(h[:])
 }
 
-// ParsePasskey reads a pinned key that is a passkey; nil without an error is a key of
-// another kind.
+// ParsePasskey parses a pinned key that is a passkey, and returns the passkey and its name. It
+// returns nil without an error for a key of another kind.
 func ParsePasskey(key string) (*Passkey, string, error) {
 	parts := strings.SplitN(key, "+", 3)
 	if len(parts) != 3 {
@@ -147,10 +147,10 @@ func ParsePasskey(key string) (*Passkey, string, error) {
 	return p, parts[0], nil
 }
 
-// Encode returns the assertion as the signature of a note.
+// Encode returns the assertion as a signature for a note.
 func (a *Assertion) Encode() ([]byte, error) { return json.Marshal(a, json.Deterministic(true)) }
 
-// ParseAssertion reads the signature of a note by a passkey, in its one encoding.
+// ParseAssertion parses a passkey's signature of a note. It accepts only the canonical encoding.
 func ParseAssertion(sig []byte) (*Assertion, error) {
 	if len(sig) > maxAssertion {
 		return nil, fmt.Errorf("an assertion of %d bytes, at most %d are taken", len(sig), maxAssertion)
@@ -165,7 +165,7 @@ func ParseAssertion(sig []byte) (*Assertion, error) {
 	return a, nil
 }
 
-// AssembleNote is a text with the signature of a passkey, as a C2SP signed note.
+// AssembleNote returns a C2SP signed note with a text and the signature of a passkey.
 func AssembleNote(text, key string, a *Assertion) ([]byte, error) {
 	v, isPasskey, err := newVerifier(key)
 	if err != nil || !isPasskey {
@@ -182,11 +182,11 @@ func AssembleNote(text, key string, a *Assertion) ([]byte, error) {
 	return []byte(text + "\n— " + v.Name() + " " + base64.StdEncoding.EncodeToString(raw) + "\n"), nil
 }
 
-// authHead is the length of the fixed part of authenticator data: the hash of the relying
-// party, flags and the counter of signatures.
+// authHead is the length of the fixed part of authenticator data: the hash of the relying party,
+// the flags and the signature counter.
 const authHead = 32 + 1 + 4
 
-// Counter is the authenticator's count of its signatures; 0 where it keeps none.
+// Counter returns the authenticator's signature counter, or 0 if it has none.
 func (a *Assertion) Counter() uint32 {
 	if len(a.AuthData) < authHead {
 		return 0
@@ -194,19 +194,19 @@ func (a *Assertion) Counter() uint32 {
 	return binary.BigEndian.Uint32(a.AuthData[33:])
 }
 
-// Challenge is what an authenticator signs for a note with this text, in the form in which
-// a browser reports it.
+// Challenge returns the challenge that an authenticator signs for a note with this text, in the
+// form in which a browser reports it.
 func Challenge(text []byte) string {
 	h := sha256.Sum256(text)
 	return base64.RawURLEncoding.EncodeToString(h[:])
 }
 
-// verify checks assertions; see Passkeys.
+// verify verifies assertions. Passkeys sets it.
 var verify atomic.Pointer[func(p *Passkey, challenge string, a *Assertion) error]
 
-// Passkeys sets what verifies assertions. Package passkey does, in its initialization, so
-// that a program that verifies none does not link what it needs. Without it no signature
-// of a passkey counts.
+// Passkeys sets the function that verifies assertions. Package passkey calls it during
+// initialization. So a program that verifies no assertions does not link that package's
+// dependencies. Without the function, no signature of a passkey is valid.
 func Passkeys(f func(p *Passkey, challenge string, a *Assertion) error) { verify.Store(&f) }
 
 // passkeyVerifier implements note.Verifier.
@@ -225,7 +225,7 @@ func (v *passkeyVerifier) Verify(msg, sig []byte) bool {
 	return err == nil && f != nil && (*f)(v.key, Challenge(msg), a) == nil
 }
 
-// newVerifier is note.NewVerifier, for passkeys too.
+// newVerifier is like note.NewVerifier, but also supports passkeys.
 func newVerifier(key string) (v note.Verifier, passkey bool, err error) {
 	p, name, err := ParsePasskey(key)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 // TrustFile is the usual name of a trust file.
 const TrustFile = "trust.yaml"
 
-// maxTrust bounds a trust file, in bytes.
+// maxTrust is the maximum size of a trust file, in bytes.
 const maxTrust = 1 << 20
 
-// Role is what a pinned key is obeyed in. Roles do not imply one another.
+// Role is what a pinned key may sign. No role includes another one.
 type Role string
 
 // The roles.
@@ -31,8 +31,8 @@ const (
 	RoleProbe    Role = "probe"    // signs results of planned tests
 )
 
-// ApproverPrefix begins a narrower approver's role, such as approver:finance. A
-// policy may ask for one; it does not imply approver, nor approver it.
+// ApproverPrefix begins the name of a narrower approver role, such as approver:finance. A policy
+// may require it. It does not include the role approver, and approver does not include it.
 const ApproverPrefix = RoleApprover + ":"
 
 // Valid reports whether a key may be pinned for r.
@@ -47,28 +47,28 @@ func (r Role) Approver() bool {
 	return ok && plainName(name)
 }
 
-// plainName reports whether s is an identifier as subjects have them.
+// plainName reports whether s is a valid identifier in subjects.
 func plainName(s string) bool {
 	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 	})
 }
 
-// Roles is every role but the narrower ones of approvers.
+// Roles lists every role except the narrower approver roles.
 var Roles = []Role{RoleOperator, RoleApprover, RoleAuditor, RoleProbe}
 
-// Pin is one key that is trusted, and in what.
+// Pin is a trusted key with its roles.
 type Pin struct {
-	Key   string `yaml:"key" json:"key"` // note verifier key, also of a passkey (see Passkey)
+	Key   string `yaml:"key" json:"key"` // note verifier key, or passkey (see Passkey)
 	Roles []Role `yaml:"roles" json:"roles"`
-	// Agent is whose key it is when an agent holds it: project/agent. Such a
-	// key never resolves a hold of that agent.
+	// Agent is the agent that holds the key, as project/agent, if an agent does. Such a key cannot
+	// resolve a hold of that agent.
 	Agent   string `yaml:"agent,omitempty" json:"agent,omitempty"`
 	Comment string `yaml:"comment,omitempty" json:"comment,omitempty"`
 }
 
-// Trust is the set of pinned keys. The zero value trusts nobody. It may be
-// read by many goroutines as long as none calls Add.
+// Trust is the set of pinned keys. The zero value trusts no key. Concurrent reads are safe as long
+// as no goroutine calls Add.
 type Trust struct {
 	pins []Pin
 	keys map[nameHash]pinned
@@ -82,10 +82,10 @@ type nameHash struct {
 type pinned struct {
 	verifier note.Verifier
 	roles    []Role
-	pin      int // in Trust.pins
+	pin      int // index in Trust.pins
 }
 
-// trustHead introduces a written trust file to whoever opens it.
+// trustHead is the comment at the start of a trust file.
 const trustHead = `# Public keys that Lazaret obeys, and the roles it obeys them in:
 # operator, approver, auditor, probe, and approver:NAME for policies that ask for
 # a narrower one. Approvers count once an operator has put this file in force:
@@ -93,8 +93,8 @@ const trustHead = `# Public keys that Lazaret obeys, and the roles it obeys them
 # Lazaret believes; keep it owned by the operator, mode 0600.
 `
 
-// LoadTrust reads a trust file. A file that its group or anyone may write is
-// refused with ErrOpenMode.
+// LoadTrust reads a trust file. It returns ErrOpenMode for a file that users other than its owner
+// may write.
 func LoadTrust(path string) (*Trust, error) {
 	b, err := readGuarded(path, 0o022, "chmod go-w", maxTrust)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,8 +106,8 @@ func LoadTrust(path string) (*Trust, error) {
 	return ParseTrust(path, b)
 }
 
-// ParseTrust reads the text of a trust file: a list of pins, strictly. name is
-// what errors call it.
+// ParseTrust parses the text of a trust file: a list of pins. Unknown fields are errors. name is
+// the file's name in errors.
 func ParseTrust(name string, src []byte) (*Trust, error) {
 	doc, err := strictyaml.Parse(name, src)
 	if err != nil {
@@ -126,9 +126,8 @@ func ParseTrust(name string, src []byte) (*Trust, error) {
 	return t, nil
 }
 
-// Add pins a key. Two keys may carry one name, as when a person changes keys;
-// a key that is pinned already, or that cannot be told from a pinned one by
-// name and hash, is refused.
+// Add pins a key. Two keys may have the same name, for example when a person changes keys. A key
+// that is pinned already, or that has the same name and hash as a pinned one, is refused.
 func (t *Trust) Add(p Pin) error {
 	p.Key = strings.TrimSpace(p.Key)
 	if strings.HasPrefix(p.Key, privatePrefix) {
@@ -176,7 +175,7 @@ func (t *Trust) Add(p Pin) error {
 	return nil
 }
 
-// Pins are the pinned keys in the order of the file.
+// Pins returns the pinned keys in the order of the file.
 func (t *Trust) Pins() []Pin {
 	out := slices.Clone(t.pins)
 	for i := range out {
@@ -185,8 +184,8 @@ func (t *Trust) Pins() []Pin {
 	return out
 }
 
-// Verifiers is the keys that are trusted in a role, for note.Open. To it every
-// other key is unknown, so that a note signed only by those does not open.
+// Verifiers returns the keys that have a role, for note.Open. Other keys are unknown to it, so that
+// a note signed only by those does not open.
 func (t *Trust) Verifiers(role Role) note.Verifiers { return roleVerifiers{t, role} }
 
 type roleVerifiers struct {
@@ -218,7 +217,7 @@ func (a allVerifiers) Verifier(name string, hash uint32) (note.Verifier, error) 
 	return p.verifier, nil
 }
 
-// Find returns the pin of a key.
+// Find returns the pin of the key with this name and hash.
 func (t *Trust) Find(name string, hash uint32) (Pin, bool) {
 	p, ok := t.keys[nameHash{name, hash}]
 	if !ok {
@@ -229,8 +228,8 @@ func (t *Trust) Find(name string, hash uint32) (Pin, bool) {
 	return pin, true
 }
 
-// Marshal is the trust file's text. Comments other than those of pins are not
-// kept.
+// Marshal returns the text of the trust file. Comments other than the Comment fields of pins are
+// lost.
 func (t *Trust) Marshal() ([]byte, error) {
 	pins := t.pins
 	if pins == nil {
@@ -243,8 +242,8 @@ func (t *Trust) Marshal() ([]byte, error) {
 	return append([]byte(trustHead), b...), nil
 }
 
-// Write replaces the trust file at path, mode 0600. After a crash the file is
-// the old one or the new one, never a mixture.
+// Write replaces the trust file at path, with mode 0600. After a crash the file has either the old
+// or the new content.
 func (t *Trust) Write(path string) (err error) {
 	b, err := t.Marshal()
 	if err != nil {

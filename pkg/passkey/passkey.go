@@ -15,10 +15,10 @@ import (
 
 func init() { keys.Passkeys(Verify) }
 
-// Algorithms are the COSE algorithms of keys that may be pinned, preferred ones first.
+// Algorithms are the COSE algorithms of supported keys, preferred ones first.
 var Algorithms = []webauthncose.COSEAlgorithmIdentifier{webauthncose.AlgES256, webauthncose.AlgEdDSA}
 
-// Verify returns why an assertion is no signature of the passkey over the challenge, or nil.
+// Verify returns an error if an assertion is not a signature of the challenge by the passkey.
 func Verify(p *keys.Passkey, challenge string, a *keys.Assertion) error {
 	id := base64.RawURLEncoding.EncodeToString(p.Credential)
 	car := protocol.CredentialAssertionResponse{
@@ -33,7 +33,7 @@ func Verify(p *keys.Passkey, challenge string, a *keys.Assertion) error {
 	if err != nil {
 		return explained(err)
 	}
-	// The library takes another spelling of an origin for the same one; browsers know one.
+	// The library accepts other spellings of an origin. Browsers use only one.
 	if o := parsed.Response.CollectedClientData.Origin; !slices.Contains(p.Origins, o) {
 		return fmt.Errorf("origin %q is not one of the pinned %q", o, p.Origins)
 	}
@@ -42,8 +42,8 @@ func Verify(p *keys.Passkey, challenge string, a *keys.Assertion) error {
 		protocol.SignaturePolicy{}))
 }
 
-// Register verifies a registration, as navigator.credentials.create returned it in JSON,
-// for a challenge that was given to the page. It returns the passkey to be pinned.
+// Register verifies a registration for the challenge that was given to the page, and returns the
+// passkey to pin. response is the JSON result of navigator.credentials.create.
 func Register(response []byte, challenge, rp, origin string) (*keys.Passkey, error) {
 	parsed, err := protocol.ParseCredentialCreationResponseBytes(response)
 	if err != nil {
@@ -67,7 +67,7 @@ func Register(response []byte, challenge, rp, origin string) (*keys.Passkey, err
 		RP: rp}, nil
 }
 
-// explained adds to the library's errors what they keep apart.
+// explained includes the details that the library's errors keep in separate fields.
 func explained(err error) error {
 	var e *protocol.Error
 	if errors.As(err, &e) && e.DevInfo != "" {

@@ -2,7 +2,7 @@ package position
 
 import "cmp"
 
-// Bits is how many bits of a position are the sequence.
+// Bits is the number of bits of a position that hold the sequence.
 const Bits = 44
 
 // At returns the position of the entry with this index in a message.
@@ -17,7 +17,7 @@ func Index(p uint64) int { return int(p >> Bits) }
 // Next returns the position of the entry after p in the same message.
 func Next(p uint64) uint64 { return p + 1<<Bits }
 
-// Compare orders positions as the ledger does.
+// Compare compares two positions in ledger order.
 func Compare(a, b uint64) int {
 	return cmp.Or(cmp.Compare(Sequence(a), Sequence(b)), cmp.Compare(a, b))
 }

@@ -20,17 +20,17 @@ const (
 	others fs.FileMode = 0o077
 )
 
-// FS makes the files and folders that are made through it private. Pebble asks for
-// 0666 and 0755.
+// FS returns a file system that makes all files and folders created through it private. Pebble
+// itself requests 0666 and 0755.
 func FS(fs vfs.FS) vfs.FS { return privateFS{fs} }
 
 type privateFS struct{ vfs.FS }
 
 func (p privateFS) Unwrap() vfs.FS { return p.FS }
 
-// own takes the rights of others from a file that was just opened to be written.
+// own removes the access rights of others from a file that was just opened for writing.
 func own(f vfs.File, err error) (vfs.File, error) {
-	if err != nil || f.Fd() == vfs.InvalidFd { // a file system in memory
+	if err != nil || f.Fd() == vfs.InvalidFd { // a file in memory
 		return f, err
 	}
 	if err := syscall.Fchmod(int(f.Fd()), uint32(File)); err != nil {
@@ -55,7 +55,7 @@ func (p privateFS) MkdirAll(dir string, perm fs.FileMode) error {
 	return p.FS.MkdirAll(dir, perm&^others)
 }
 
-// Lock makes the file of a lock, which holds nothing, in a folder of the owner's.
+// Lock creates a lock file, which is empty, and makes it private.
 func (p privateFS) Lock(name string) (io.Closer, error) {
 	l, err := p.FS.Lock(name)
 	if err == nil && vfs.Root(p.FS) == vfs.Default {
@@ -66,15 +66,15 @@ func (p privateFS) Lock(name string) (io.Closer, error) {
 	return l, err
 }
 
-// Tighten takes the rights of others from paths and all that lies below them. It
-// follows no symbolic links. A path that is not there is left out.
+// Tighten removes the access rights of others from paths and everything below them. It does not
+// follow symbolic links. It ignores paths that do not exist.
 func Tighten(paths ...string) error {
 	var errs []error
 	for _, p := range paths {
 		errs = append(errs, filepath.WalkDir(p, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
-				return nil // gone meanwhile
+				return nil // removed in the meantime
 			case err != nil:
 				return err
 			case !d.IsDir() && !d.Type().IsRegular():
@@ -86,7 +86,7 @@ func Tighten(paths ...string) error {
 	return errors.Join(errs...)
 }
 
-// One takes the rights of others from one file or folder, if it is there.
+// One removes the access rights of others from one file or folder, if it exists.
 func One(path string) error {
 	fi, err := os.Lstat(path)
 	if err == nil && fi.Mode().Type()&fs.ModeSymlink == 0 && fi.Mode().Perm()&others != 0 {
