@@ -174,7 +174,7 @@ func lexCEL(src string) (toks []celToken, ok bool) {
 	}
 }
 
-// singleQuoted writes a string in single quotes, if that changes nothing else in it.
+// singleQuoted returns a string literal in single quotes if its content need not change.
 func singleQuoted(lit string) string {
 	at := strings.IndexAny(lit, `"'`)
 	if lit[at] == '\'' || strings.Contains(lit[at:], `"""`) || strings.ContainsAny(lit, `'\`) {

@@ -15,13 +15,13 @@ import (
 	"lazaret/pkg/internal/strictyaml"
 )
 
-// ruleKeys is the order of a rule's keys. Other keys come after these.
+// ruleKeys is the order of a rule's keys. Other keys follow.
 var ruleKeys = []string{
 	"id", "title", "description", "severity", "status", "mode", "tags", "on", "for_each", "when",
 	"effect", "on_error", "subject", "subject_id", "message", "false_positives",
 }
 
-// celFields are the places of expressions; # is any index and * any name.
+// celFields are the paths of expressions. # is any index and * any name.
 var celFields = [][]string{
 	{"rules", "#", "for_each"},
 	{"rules", "#", "when"},
@@ -39,19 +39,18 @@ var celFields = [][]string{
 	{"signals", "#", "sequence", "steps", "#", "when"},
 }
 
-// errMeaning says that the formatted file would not mean what the file means.
+// errMeaning reports that the formatted file would have a different meaning.
 var errMeaning = errors.New("formatting it would change what it means; it is left as it is")
 
-// errUnstable says that the file has no form that formatting keeps.
+// errUnstable reports that formatting the formatted file would change it again.
 var errUnstable = errors.New("formatting it would change it each time; it is left as it is")
 
-// Format returns the canonical form of a rule, pack, groups or test file. name is
-// what errors call it.
+// Format returns the canonical form of a rule, pack, groups or test file. name is the file's name
+// in errors.
 //
-// Expressions that do not parse are left as they are, and reported, all of them,
-// together with the file formatted otherwise. A file that cannot be read, or is
-// written in a way that is not understood, comes back unchanged with the error.
-// Errors name file and line.
+// Expressions that do not parse are left unchanged. In that case Format returns the file, formatted
+// otherwise, and an error that lists all of them. If the file cannot be parsed or uses a notation
+// that is not supported, Format returns it unchanged with the error. Errors name file and line.
 func Format(name string, src []byte) ([]byte, error) {
 	out, err := format(name, src)
 	if bytes.Equal(out, src) {
@@ -114,7 +113,7 @@ func format(name string, src []byte) ([]byte, error) {
 	return out, errors.Join(bad...)
 }
 
-// Diff is what changes from a to b, as a unified diff; empty when nothing does.
+// Diff returns the changes from a to b as a unified diff. It is empty if there are none.
 func Diff(name string, a, b []byte) string {
 	return string(diff.Diff(name, a, name+" (formatted)", b))
 }
@@ -132,7 +131,7 @@ func matches(path []any, want []string) bool {
 	})
 }
 
-// walk calls f for the entries of a tree.
+// walk calls f for every entry of a tree.
 func walk(b *block, path []any, f func([]any, *entry)) {
 	for i, e := range b.items {
 		var step any = i
@@ -147,7 +146,7 @@ func walk(b *block, path []any, f func([]any, *entry)) {
 	}
 }
 
-// keyName is the key that is written so.
+// keyName returns the key that a text denotes, without quotes.
 func keyName(key string) string {
 	var name string
 	if strings.HasPrefix(key, `"`) || strings.HasPrefix(key, "'") {
@@ -158,7 +157,7 @@ func keyName(key string) string {
 	return key
 }
 
-// lookup is the value at a path of a decoded document.
+// lookup returns the value at a path of a decoded document.
 func lookup(v any, path []any) any {
 	for _, step := range path {
 		switch step := step.(type) {
@@ -176,7 +175,7 @@ func lookup(v any, path []any) any {
 	return v
 }
 
-// formatField lays out the entry's expression, if it is one.
+// formatField formats the entry's expression, if its path is one of an expression.
 func formatField(decoded any, path []any, e *entry) error {
 	if !isCEL(path) {
 		return nil
@@ -203,8 +202,8 @@ func formatField(decoded any, path []any, e *entry) error {
 	return nil
 }
 
-// scalar writes an expression: plain if it can be and in quotes if they need no
-// escapes, else folded.
+// scalar returns the lines of an expression as a YAML scalar: plain if possible, in quotes if it
+// needs no escapes, otherwise folded.
 func scalar(lines []string, comment string) *value {
 	v := &value{step: 2, comment: comment}
 	if len(lines) == 1 {
@@ -233,7 +232,7 @@ func scalar(lines []string, comment string) *value {
 	return v
 }
 
-// reads reports whether a scalar that is written so has this text.
+// reads reports whether a written scalar denotes the text.
 func reads(written, text string) bool {
 	if c := written[0]; c != '"' && c != '\'' {
 		if _, _, key := splitKey(written); key || isDash(written) || strings.ContainsRune("[]{}|>#&*!%@`,?", rune(c)) ||
@@ -246,7 +245,7 @@ func reads(written, text string) bool {
 	return yaml.Unmarshal([]byte("k: "+written+"\n"), &got) == nil && got["k"] == text
 }
 
-// tidy orders the keys of rules and lays comments where they are written.
+// tidy puts the keys of rules in order and moves comments to where they are written.
 func tidy(b *block, path []any) {
 	if b.kind == mapBlock && matches(path, []string{"rules", "#"}) {
 		rank := func(e *entry) int {
@@ -273,7 +272,7 @@ func tidy(b *block, path []any) {
 		for len(*first) > 0 && (*first)[0].text == "" {
 			*first = (*first)[1:]
 		}
-		// Nothing stands between a dash and what it begins.
+		// A comment cannot be between a dash and its value.
 		if b.kind == seqBlock {
 			e.head, *first = append(slices.Clip(e.head), *first...), nil
 			if e.child.kind == rawBlock {
@@ -285,7 +284,7 @@ func tidy(b *block, path []any) {
 
 type writer struct {
 	b     bytes.Buffer
-	blank bool // one is due before the next line
+	blank bool // a blank line is due before the next line
 }
 
 func (w *writer) line(indent int, text string) {
@@ -312,7 +311,7 @@ func (w *writer) remarks(list []remark, indent int) {
 
 func (w *writer) bytes() []byte { return w.b.Bytes() }
 
-// block writes a block whose lines begin at col.
+// block writes a block whose lines begin at column col.
 func (w *writer) block(b *block, col int) {
 	if b.kind == rawBlock {
 		w.remarks(b.head, col)
@@ -330,8 +329,8 @@ func (w *writer) block(b *block, col int) {
 	w.remarks(b.foot, col)
 }
 
-// entry writes an entry at col. prefix is what stands on its first line already:
-// the dashes of sequences.
+// entry writes an entry at column col. prefix is the text that precedes it on its first line: the
+// dashes of sequences.
 func (w *writer) entry(prefix string, kind blockKind, e *entry, col int) {
 	at := col - len(prefix)
 	if kind == mapBlock {
@@ -360,8 +359,8 @@ func (w *writer) entry(prefix string, kind blockKind, e *entry, col int) {
 	}
 }
 
-// value writes a value after prefix on a line that begins at column at, and its
-// further lines at base.
+// value writes a value after prefix, on a line that begins at column at. Its other lines begin at
+// column base.
 func (w *writer) value(prefix string, v *value, at, base int) {
 	for i, text := range v.lines {
 		if i == 0 {
@@ -378,8 +377,8 @@ func (w *writer) value(prefix string, v *value, at, base int) {
 	}
 }
 
-// same reports whether two decoded documents mean the same: expressions by their
-// syntax, all else by value.
+// same reports whether two decoded documents have the same meaning. Expressions are compared by
+// their syntax, everything else by value.
 func same(a, b any, path []any) bool {
 	switch x := a.(type) {
 	case map[string]any:

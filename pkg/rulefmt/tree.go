@@ -6,19 +6,18 @@ import (
 	"lazaret/pkg/internal/strictyaml"
 )
 
-// A file is read by lines into blocks, so that each comment and each way of
-// writing a scalar is still there when it is written again. The YAML library has
-// accepted the file before, and compares the two after.
+// A file is read line by line into blocks, which preserve comments and the notation of scalars. The
+// YAML library checks the file before, and compares the meaning after formatting.
 
 type blockKind int
 
 const (
-	rawBlock blockKind = iota // a scalar or flow collection on lines of its own
+	rawBlock blockKind = iota // a scalar or flow collection on its own lines
 	mapBlock
 	seqBlock
 )
 
-// remark is a comment, or a blank line when it has no text.
+// remark is a comment, or a blank line if text is empty.
 type remark struct {
 	indent int
 	text   string
@@ -26,17 +25,16 @@ type remark struct {
 
 type block struct {
 	kind  blockKind
-	head  []remark // of a rawBlock
-	value *value   // of a rawBlock
+	head  []remark // only for a rawBlock
+	value *value   // only for a rawBlock
 	items []*entry
 	foot  []remark // comments after the last item
 }
 
-// entry is an item of a mapping or sequence. It has a value or a child or, when
-// it is null, none.
+// entry is an item of a mapping or sequence. It has a value, a child, or neither if it is null.
 type entry struct {
 	head    []remark
-	key     string // as it is written; "" in a sequence
+	key     string // as written; "" in a sequence
 	comment string // after "key:", with the spaces before it
 	value   *value
 	child   *block
@@ -51,8 +49,8 @@ const (
 	blockValue
 )
 
-// value is a scalar or flow collection as it is written. lines[0] stands after
-// the key; the others are indented by step more than the key, and by extra.
+// value is a scalar or flow collection as written. lines[0] follows the key. The other lines are
+// indented by step relative to the key, and by extra.
 type value struct {
 	kind    valueKind
 	lines   []string
@@ -67,7 +65,7 @@ type reader struct {
 	pos   int
 }
 
-// fault is raised as a panic and becomes readTree's error.
+// fault is the value of a panic that readTree returns as its error.
 type fault struct{ err *strictyaml.Error }
 
 func (r *reader) fail(msg string) {
@@ -76,8 +74,9 @@ func (r *reader) fail(msg string) {
 	panic(fault{&strictyaml.Error{File: r.file, Line: at + 1, Column: indentOf(line) + 1, Msg: msg, Source: line}})
 }
 
-// readTree reads a file's lines. root is nil when there are only comments, which
-// are then in foot. before is what stands before a "---" that begins the file.
+// readTree parses the lines of a file. before are the remarks before a "---" that begins the file,
+// and dashes reports whether there is one. If there are only comments, root is nil and foot has
+// them.
 func readTree(file string, lines []string) (before []remark, dashes bool, root *block, foot []remark, err error) {
 	r := &reader{file: file, lines: lines}
 	defer func() {
@@ -111,7 +110,7 @@ func isBlank(line string) bool { return strings.Trim(line, " \t") == "" }
 
 func isComment(line string) bool { return strings.HasPrefix(strings.TrimLeft(line, " \t"), "#") }
 
-// indent is that of the line at pos, which has content; -1 after the last.
+// indent returns the indentation of the line at pos, which has content, or -1 after the last line.
 func (r *reader) indent() int {
 	if r.pos == len(r.lines) {
 		return -1
@@ -127,7 +126,7 @@ func (r *reader) indent() int {
 	return n
 }
 
-// remarks takes the comments and blank lines at pos.
+// remarks reads the comments and blank lines at pos.
 func (r *reader) remarks() []remark {
 	var out []remark
 	for ; r.pos < len(r.lines); r.pos++ {
@@ -148,8 +147,8 @@ func isDash(text string) bool {
 	return text == "-" || strings.HasPrefix(text, "- ") || strings.HasPrefix(text, "-\t")
 }
 
-// block reads the block whose first line is at pos and begins at col; parent is
-// where what holds it begins. It returns the remarks after it that are not its.
+// block reads the block whose first line is at pos and begins at column col. parent is the column
+// of the entry that contains it. It returns the remarks after the block that do not belong to it.
 func (r *reader) block(head []remark, col, parent int) (*block, []remark) {
 	text := r.lines[r.pos][col:]
 	b := new(block)
@@ -200,7 +199,7 @@ func (r *reader) block(head []remark, col, parent int) (*block, []remark) {
 	}
 }
 
-// item reads an item of a sequence whose dash is at col.
+// item reads an item of a sequence. Its dash is at column col.
 func (r *reader) item(e *entry, col int) []remark {
 	line := r.lines[r.pos]
 	rest := strings.TrimLeft(line[col+1:], " \t")
@@ -211,7 +210,7 @@ func (r *reader) item(e *entry, col int) []remark {
 		r.pos++
 		return r.below(e, col, col+1)
 	}
-	// The dash is only indentation for what follows it.
+	// The dash only indents the item that follows it.
 	at := len(line) - len(rest)
 	if strings.Contains(line[col+1:at], "\t") {
 		r.fail("a tab: indent with spaces")
@@ -226,7 +225,7 @@ func (r *reader) item(e *entry, col int) []remark {
 	return r.remarks()
 }
 
-// pair reads an entry of a mapping whose key is at col.
+// pair reads an entry of a mapping. Its key is at column col.
 func (r *reader) pair(e *entry, col int) []remark {
 	line := r.lines[r.pos]
 	var rest string
@@ -247,7 +246,7 @@ func (r *reader) pair(e *entry, col int) []remark {
 	return r.remarks()
 }
 
-// peekLine is the next line with content.
+// peekLine returns the index of the next line with content.
 func (r *reader) peekLine() int {
 	i := r.pos
 	for i < len(r.lines) && (isBlank(r.lines[i]) || isComment(r.lines[i])) {
@@ -264,8 +263,8 @@ func (r *reader) peek() int {
 	return indentOf(r.lines[i])
 }
 
-// below reads the child of an entry on the lines below it, if there is one at
-// column least or right of it.
+// below reads the child of an entry on the following lines, if there is one that begins at column
+// least or right of it.
 func (r *reader) below(e *entry, col, least int) []remark {
 	head := r.remarks()
 	if at := r.indent(); at >= least {
@@ -276,7 +275,8 @@ func (r *reader) below(e *entry, col, least int) []remark {
 	return head
 }
 
-// spaced is a comment after something else, tabs before it made a space.
+// spaced returns a comment that follows other text, with the spaces before it. Tabs become one
+// space.
 func spaced(s string) string {
 	text := strings.TrimLeft(s, " \t")
 	gap := s[:len(s)-len(text)]
@@ -316,7 +316,7 @@ func splitKey(text string) (key, rest string, ok bool) {
 	return "", "", false
 }
 
-// closing is where the quote q is closed in text from i on, or -1.
+// closing returns the index at which the quote q is closed in text, searching from i, or -1.
 func closing(text string, i int, q byte) int {
 	for ; i < len(text); i++ {
 		switch {
@@ -331,8 +331,8 @@ func closing(text string, i int, q byte) int {
 	return -1
 }
 
-// value reads the scalar or flow collection at pos from column at. parent is
-// where what holds it begins; own is set when it has lines of its own.
+// value reads the scalar or flow collection at pos from column at. parent is the column of the
+// entry that contains it. own is set if the value begins a line.
 func (r *reader) value(at, parent int, own bool) *value {
 	switch r.lines[r.pos][at] {
 	case '|', '>':
@@ -419,7 +419,7 @@ func (r *reader) quoted(at int) *value {
 	}
 }
 
-// end takes what stands after the last line of a value.
+// end reads the text after the last line of a value.
 func (r *reader) end(v *value, rest string) {
 	if !isBlank(rest) {
 		if !isComment(rest) {
@@ -462,12 +462,12 @@ func (r *reader) plain(at, parent int) *value {
 	}
 }
 
-// flow reads a collection in brackets. Line breaks stay where they are, spaces
-// between tokens become one or none.
+// flow reads a collection in brackets. Line breaks are kept. Spaces between tokens become one or
+// none.
 func (r *reader) flow(at int) *value {
 	v := &value{kind: flowValue, step: 2}
 	depth, quote := 0, byte(0)
-	prev := byte(' ') // the last character that is no space, ' ' where a token may begin
+	prev := byte(' ') // the last character that is not a space, or ' ' where a token may begin
 	text := r.lines[r.pos][at:]
 	for {
 		var b strings.Builder
@@ -542,7 +542,7 @@ func (r *reader) flow(at int) *value {
 			v.add(line, extra)
 		}
 		if prev != ',' && prev != ':' && prev != '[' && prev != '{' {
-			prev = '"' // a token goes on, or has ended
+			prev = '"' // inside or after a token
 		}
 		if r.pos++; r.pos == len(r.lines) {
 			r.fail("a bracket is not closed")

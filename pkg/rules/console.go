@@ -106,7 +106,7 @@ func (c *Console) Load(entries []*streams.Entry) error {
 	return nil
 }
 
-// Event names the event that expressions are evaluated on.
+// Event describes the loaded event.
 func (c *Console) Event() string {
 	if c.entry == nil {
 		return "no event"
@@ -118,7 +118,7 @@ func (c *Console) Event() string {
 	)
 }
 
-// Eval evaluates an expression. Its type and value are safe to print.
+// Eval evaluates an expression. The returned type and value are safe to print.
 func (c *Console) Eval(src string) (typ, value string, err error) {
 	a, err := c.scope.Check(src, nil)
 	if err != nil {
@@ -137,8 +137,8 @@ func (c *Console) Eval(src string) (typ, value string, err error) {
 	return a.OutputType().String(), s.String(), nil
 }
 
-// Cost is the highest cost of an expression within the bounds that inputs are
-// estimated by, and what it costs on the loaded event.
+// Cost returns the highest cost of an expression for inputs within the estimated bounds, and its
+// cost on the loaded event.
 func (c *Console) Cost(src string) (highest, here uint64, err error) {
 	a, err := c.scope.Check(src, nil)
 	if err != nil {
@@ -152,15 +152,15 @@ func (c *Console) Cost(src string) (highest, here uint64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	_, det, _ := p.Eval(c.act) // a failure has a cost too
+	_, det, _ := p.Eval(c.act) // a failed evaluation has a cost too
 	if n := det.ActualCost(); n != nil {
 		here = *n
 	}
 	return est.Max, here, nil
 }
 
-// Need says what the index reads off a condition: what has to hold for it to be
-// evaluated.
+// Need returns the prefilter of a condition as text: what must hold before the index lets the
+// condition be evaluated.
 func (c *Console) Need(src string) (string, error) {
 	x, err := c.scope.Compile(src, cel.BoolType)
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *Console) Need(src string) (string, error) {
 	return b.String(), nil
 }
 
-// Fields lists the names that begin with a prefix, those of packs included.
+// Fields lists the names that begin with a prefix, including those of packs.
 func (c *Console) Fields(prefix string) []compiled.Field {
 	var out []compiled.Field
 	for _, f := range compiled.Fields() {
@@ -202,8 +202,8 @@ func (c *Console) Signals() []Named {
 	return out
 }
 
-// Rule evaluates a rule's condition on the loaded event, whatever the index or
-// its mode say.
+// Rule evaluates a rule's condition on the loaded event, regardless of the index and the rule's
+// mode.
 func (c *Console) Rule(id string) (Explanation, error) {
 	r := c.set.Rule(id)
 	if r == nil {

@@ -15,7 +15,7 @@ import (
 
 // Limits of declared signals.
 const (
-	MaxCount  = 1024 // times or values kept under one key
+	MaxCount  = 1024 // occurrences or values stored under one key
 	maxWindow = 400 * 24 * time.Hour
 )
 

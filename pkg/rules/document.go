@@ -2,7 +2,7 @@ package rules
 
 import "lazaret/streams"
 
-// RuleDoc is a rule as it is written.
+// RuleDoc is the YAML form of a rule.
 type RuleDoc struct {
 	ID          string   `yaml:"id" is:"id,required" doc:"Names the rule, in alerts and in exceptions."`
 	Title       string   `yaml:"title" is:"required" doc:"What has happened when it fires, in one line."`
@@ -22,13 +22,13 @@ type RuleDoc struct {
 	FalsePos    string   `yaml:"false_positives" doc:"What it flags wrongly, for who sees the alert."`
 }
 
-// FileDoc is a rule file.
+// FileDoc is the YAML form of a rule file.
 type FileDoc struct {
 	Rules []RuleDoc `yaml:"rules" doc:"Rules, in any order: all are evaluated."`
 }
 
-// PackDoc is a pack's pack.yaml. common.yaml has the same lists, macros and
-// signals, and its names are known to every pack.
+// PackDoc is the YAML form of a pack's pack.yaml. common.yaml has the same lists, macros and
+// signals, which every pack may use.
 type PackDoc struct {
 	Name        string              `yaml:"name" is:"required" doc:"The name of the pack's folder."`
 	Title       string              `yaml:"title" doc:"What the pack is about, in one line."`
@@ -38,18 +38,19 @@ type PackDoc struct {
 	Signals     []SignalDoc         `yaml:"signals" doc:"Counts and sequences of events, which expressions call signal.<name>."`
 }
 
-// GroupsDoc is groups.yaml.
+// GroupsDoc is the YAML form of groups.yaml.
 type GroupsDoc struct {
 	Extends string              `yaml:"extends" doc:"Set to shipped, it puts the set on top of the shipped packs and groups."`
 	Groups  map[string][]string `yaml:"groups" is:"required,ids" doc:"The packs that each sentinel group judges by."`
 }
 
-// ExceptionsDoc is exceptions.yaml.
+// ExceptionsDoc is the YAML form of exceptions.yaml.
 type ExceptionsDoc struct {
 	Exceptions []exceptionDoc `yaml:"exceptions" doc:"Where rules do not apply."`
 }
 
-// exceptionDoc says where rules do not apply, who says so, why and until when.
+// exceptionDoc is the YAML form of an exception: the rules that it is for, its condition, owner,
+// reason and expiry.
 type exceptionDoc struct {
 	ID      string   `yaml:"id" is:"id,required" doc:"Names the exception in alerts."`
 	Rules   []string `yaml:"rules" is:"id,required,some" doc:"The rules that it is for."`
@@ -66,8 +67,8 @@ var (
 	Modes      = []string{"enforce", "shadow", "off"}
 	Effects    = []string{"alert", "hold", "deny", "restrict", "quarantine", "mask", "annotate", "spotlight"}
 	Subjects   = []string{"action", "belief", "decision", "session", "source", "memory", "observation", "tool"}
-	// textKinds are those with a text that somebody hands out: the arbiter what
-	// is recalled, and the agent's host an answer.
+	// textKinds are the kinds of events whose text is returned to someone: the arbiter returns
+	// recalled texts, and the agent's host returns answers.
 	textKinds = []string{"recall", "outcome"}
 )
 
@@ -80,8 +81,7 @@ var Kinds = func() (out []string) {
 	return append(out, kindBelief)
 }()
 
-// SignalDoc is a signal as a pack declares it: one of count, distinct and
-// sequence.
+// SignalDoc is the YAML form of a signal. It has exactly one of count, distinct and sequence.
 type SignalDoc struct {
 	Name     string    `yaml:"name" is:"id,required" doc:"Expressions call it signal.<name>."`
 	Doc      string    `yaml:"doc" is:"required" doc:"What it means."`

@@ -26,19 +26,19 @@ import (
 // tableAlerts counts repeated alerts.
 var tableAlerts = index.NewTable(8, "alerts", 50_000)
 
-// Evaluator judges entries by the rules of one sentinel group. It is safe for
-// concurrent use with different stores.
+// Evaluator evaluates the rules of one sentinel group on entries. It is safe for concurrent use
+// with different stores.
 type Evaluator struct {
 	Group    string
 	rules    []*Rule
 	vars     *compiled.Vars
 	declared []*DeclaredSignal
-	notedBy  map[string][]*DeclaredSignal // by kind of event
+	notedBy  map[string][]*DeclaredSignal // declared signals by kind of event
 	scopes   map[string]*compiled.Scope
 	byKind   map[string]*kindRules
-	trials   map[string]*sync.Pool // of *lookup, by kind
-	only     signals.Parts         // state that is kept
-	// exhaustive evaluates every rule, for tests of the index.
+	trials   map[string]*sync.Pool // pools of *work, by kind
+	only     signals.Parts         // parts of the state that are updated
+	// exhaustive makes it evaluate every rule. Tests compare the index with that.
 	exhaustive bool
 	observer   Observer
 }
@@ -46,19 +46,18 @@ type Evaluator struct {
 // Observer is notified of each rule that an Evaluator evaluates, for metrics. It cannot change
 // the result. An evaluator that is used concurrently calls it concurrently.
 type Observer interface {
-	// Begin is called before a rule is evaluated on one input. It returns the current time
-	// if the evaluation is to be timed, and else zero. End receives that value.
+	// Begin is called before a rule is evaluated on one input. It returns the current time if the
+	// evaluation is to be timed, and otherwise zero. End receives that value.
 	Begin(r *Rule) time.Time
-	// End is called after the evaluation, with the alerts that it raised. An alert with
-	// Error set is of a rule that failed, which counts as firing.
+	// End is called after the evaluation, with the alerts that it raised. An alert with Error set
+	// means that the rule failed, which counts as firing.
 	End(r *Rule, began time.Time, alerts []streams.Alert)
 }
 
-// Observe names the observer of an evaluator, before it is first used. Without
-// one, nothing is spent on it.
+// Observe sets the evaluator's observer. It must be called before the first evaluation.
 func (ev *Evaluator) Observe(o Observer) { ev.observer = o }
 
-// kindRules is the rules for one kind of event, by id, and the index over their
+// kindRules has the rules for one kind of event, ordered by id, and the index over their
 // conditions.
 type kindRules struct {
 	*compiled.Index
@@ -103,13 +102,12 @@ func (ev *Evaluator) index() {
 	}
 }
 
-// kindBelief is the kind of what is judged again.
+// kindBelief is the kind of a belief that is judged again.
 const kindBelief = string(streams.TypeBelief)
 
-// again reports whether a rule on memory writes applies to a belief that is
-// judged again: when it looks at the content, and at no signal. Signals are what
-// the project is like now, not what it was like when the memory was written; a
-// rule that wants them says on: [belief].
+// again reports whether a rule on memory writes also applies to beliefs that are judged again. It
+// does if the rule uses the content and no signal. Signals have the project's current state, not
+// that of the time when the memory was written. A rule that needs signals can list belief under on.
 func (r *Rule) again() bool {
 	if !slices.Contains(r.On, string(streams.TypeMemory)) {
 		return false
@@ -129,7 +127,7 @@ func (r *Rule) again() bool {
 	return content && !signal
 }
 
-// work is the scratch of one evaluation.
+// work has the buffers of one evaluation.
 type work struct {
 	trial  *compiled.Lookup
 	act    *compiled.Activation
@@ -137,35 +135,35 @@ type work struct {
 	sig    signals.State
 }
 
-// Result is the judgement of a group on one entry.
+// Result is the result of a group's evaluation of one entry.
 type Result struct {
-	// Alerts are what is to be published: of repeated ones those whose count
-	// is a power of two; on a proposal all.
+	// Alerts are the alerts to publish. On a proposal these are all. Otherwise a repeated alert is
+	// published only if its count is a power of two.
 	Alerts []streams.Alert
-	// Verdict is what the enforced rules ask for; it matters on proposals.
+	// Verdict is the verdict that the enforced rules ask for. It is used on proposals only.
 	Verdict streams.Verdict
-	// Dependencies are the untrusted contents that an action depends on by evidence.
+	// Dependencies is the untrusted content that an action depends on.
 	Dependencies []streams.Rest
 }
 
-// Eval folds one entry into the signals and judges it. It fails only if the
-// store does, or if the entry is not what its type says.
+// Eval updates the signals with an entry and evaluates the rules on it. It fails only if the store
+// fails or the entry's body does not match its type.
 func (ev *Evaluator) Eval(st index.Store, e *streams.Entry) (Result, error) {
 	return ev.Watch(st, e, nil)
 }
 
-// Watcher is shown every evaluation of a rule, for coverage, meters and
-// explanations. It must not change what it is shown.
+// Watcher receives every evaluation of a rule, for coverage, meters and explanations. It must not
+// modify its arguments.
 type Watcher interface {
 	// Before is called before a rule is evaluated on one input.
 	Before(*Rule)
-	// After is called after it, with the values that the rule saw and the alerts
-	// that it raised.
+	// After is called after the evaluation, with the values that the rule saw and the alerts that
+	// it raised.
 	After(*compiled.Activation, *Rule, []streams.Alert)
 }
 
-// inputWatcher is a Watcher that is also shown each input, before its rules, with
-// the rules that will be evaluated.
+// inputWatcher is a Watcher that also receives each input before its rules are evaluated, with the
+// rules that will be evaluated.
 type inputWatcher interface {
 	input(w *work, candidates []int32)
 }
@@ -179,7 +177,7 @@ func (ev *Evaluator) Watch(st index.Store, e *streams.Entry, w Watcher) (Result,
 	return ev.judge(st, e, inputs, w)
 }
 
-// judge is Eval of an entry that is read. watch may be nil.
+// judge is like Eval, for an entry that is already read. watch may be nil.
 func (ev *Evaluator) judge(st index.Store, e *streams.Entry, inputs []*signals.Input, watch Watcher) (Result, error) {
 	var res Result
 	pool := ev.trials[string(e.Type)]
@@ -212,7 +210,7 @@ func (ev *Evaluator) judge(st index.Store, e *streams.Entry, inputs []*signals.I
 			r := x.rules[i]
 			if in.Event.Kind == kindBelief && in.Memory.Belief.Kind != "memory" &&
 				!slices.Contains(r.On, kindBelief) {
-				continue // a rule on memory writes, and this was read and not written
+				continue // a rule on memory writes, but this belief was read, not written
 			}
 			if watch != nil {
 				watch.Before(r)
@@ -244,8 +242,7 @@ func (ev *Evaluator) judge(st index.Store, e *streams.Entry, inputs []*signals.I
 	return res, t.Close()
 }
 
-// idle reports whether nothing is judged by entries of a type and nothing kept of
-// them.
+// idle reports whether entries of a type have no rules and change no signals.
 func (ev *Evaluator) idle(t streams.Type) bool {
 	return ev.only == 0 && len(ev.declared) == 0 && len(ev.byKind[string(t)].rules) == 0
 }
@@ -261,7 +258,7 @@ func (ev *Evaluator) candidates(x *kindRules, w *work) []int32 {
 	return out
 }
 
-// try is fire, with the observer watching.
+// try is like fire, and calls the observer.
 func (ev *Evaluator) try(
 	r *Rule,
 	code compiled.FlagFunc,
@@ -277,8 +274,8 @@ func (ev *Evaluator) try(
 	return alerts
 }
 
-// fire evaluates one rule on one input. code is what is left of its condition
-// where the index found it; it may be nil.
+// fire evaluates one rule on one input. code is the part of the condition that the index has not
+// decided, or nil.
 func (ev *Evaluator) fire(
 	r *Rule,
 	code compiled.FlagFunc,
@@ -314,7 +311,7 @@ func (ev *Evaluator) fire(
 	return out
 }
 
-// decide evaluates a rule's condition and adds the alert, if there is one.
+// decide evaluates a rule's condition and appends the alert, if any.
 func (ev *Evaluator) decide(
 	r *Rule,
 	act *compiled.Activation,
@@ -331,8 +328,8 @@ func (ev *Evaluator) decide(
 	return out
 }
 
-// fireEach is fire for a rule whose list and condition are compiled to Go functions.
-// CEL evaluates the elements that these do not decide, and the texts of alerts.
+// fireEach is like fire, for a rule whose list and condition are compiled to Go functions. CEL
+// evaluates the elements that these functions cannot decide, and the texts of alerts.
 func (ev *Evaluator) fireEach(
 	r *Rule,
 	act *compiled.Activation,
@@ -393,8 +390,8 @@ func (ev *Evaluator) fired(r *Rule, act *compiled.Activation, e *streams.Entry) 
 	return a
 }
 
-// matchedView names the view in which a rule's text was found, when that is
-// not the content as it came.
+// matchedView returns the name of the view in which a rule's text was found, or "" if it is the
+// original content.
 func (ev *Evaluator) matchedView(r *Rule, in *signals.Input) string {
 	if len(in.ViewNames) < 2 && in.MarkedIn == "" {
 		return ""
@@ -407,8 +404,7 @@ func (ev *Evaluator) matchedView(r *Rule, in *signals.Input) string {
 	return x.MatchedView(ev.vars, i, in)
 }
 
-// failed is the alert of a rule that could not be evaluated: it counts as
-// firing.
+// failed returns the alert of a rule that could not be evaluated. Such a rule counts as firing.
 func (ev *Evaluator) failed(r *Rule, in *signals.Input, e *streams.Entry, err error) streams.Alert {
 	a := ev.alert(r, in, e)
 	a.Effect = r.OnError
@@ -437,7 +433,7 @@ func (ev *Evaluator) alert(r *Rule, in *signals.Input, e *streams.Entry) streams
 	}
 }
 
-// detail is what of the input explains an alert, in few words.
+// detail returns the parts of the input that explain an alert, in short form.
 func detail(in *signals.Input) map[string]any {
 	d := make(map[string]any)
 	if len(in.Content.Markers) > 0 {
@@ -458,11 +454,11 @@ func detail(in *signals.Input) map[string]any {
 	return d
 }
 
-// subject is what an alert names, unless the rule's subject_id says more.
+// subject returns the alert's subject, unless the rule has a subject_id.
 func subject(r *Rule, in *signals.Input) streams.AlertSubject {
 	s := streams.AlertSubject{Kind: r.Subject, ID: in.Event.ID}
 	if in.Event.Kind == kindBelief && (r.Subject == "memory" || r.Subject == "observation") {
-		// The write was answered long ago; what can still be acted on is the belief.
+		// The write was answered long ago. Only the belief can still be changed.
 		s.Kind = "belief"
 	}
 	switch s.Kind {
@@ -488,9 +484,9 @@ func alertID(e *streams.Entry, r *Rule, s streams.AlertSubject) string {
 	return "a" + hex.EncodeToString(sum[:8])
 }
 
-// countAlert counts an alert with those of the same rule on the same subject, and
-// reports whether it is to be published: repeated ones at powers of two, so
-// that their number grows with the logarithm of their cause.
+// countAlert increments the count of alerts by the same rule on the same subject. It reports
+// whether to publish the alert: repeated ones are published at powers of two, so that their number
+// grows logarithmically.
 func countAlert(t *index.Tables, a *streams.Alert) (publish bool) {
 	sum := sha256.Sum256([]byte(a.Rule + "\x00" + a.Subject.Kind + "\x00" + a.Subject.ID))
 	n := uint64(1)
@@ -503,13 +499,12 @@ func countAlert(t *index.Tables, a *streams.Alert) (publish bool) {
 	return bits.OnesCount64(n) == 1
 }
 
-// Heard takes in the verdict on an action: see signals.Heard.
+// Heard records the verdict on an action: see signals.Heard.
 func (ev *Evaluator) Heard(st index.Store, project string, v *streams.VerdictEntry) error {
 	return signals.Heard(st, project, v)
 }
 
-// Accept folds in that an action of tool streams.ApproveTools was allowed: see
-// signals.Accept.
+// Accept records that an action of tool streams.ApproveTools was allowed: see signals.Accept.
 func (ev *Evaluator) Accept(st index.Store, project, agent, id string) error {
 	if ev.only&signals.PartTools == 0 {
 		return nil

@@ -18,8 +18,8 @@ import (
 	"lazaret/streams"
 )
 
-// Explanation says what became of one rule on one input. All texts of it are
-// clipped and safe to print.
+// Explanation explains the result of one rule on one input. All its texts are clipped and safe to
+// print.
 type Explanation struct {
 	Rule  string `json:"rule"`
 	Title string `json:"title"`
@@ -27,30 +27,29 @@ type Explanation struct {
 	Line  int    `json:"line"`
 	Group string `json:"group"`
 	Mode  string `json:"mode"`
-	Block int    `json:"block"` // of an observation; else 0
-	// Outcome is fires, failed, false, or not evaluated. A failed rule counts
-	// as firing.
+	Block int    `json:"block"` // index of an observation's block, else 0
+	// Outcome is fires, failed, false, or not evaluated. A failed rule counts as firing.
 	Outcome string `json:"outcome"`
-	// Candidate is whether the index let the rule through; WhyNot says what
-	// kept it back: each of it is enough.
+	// Candidate is set if the index selected the rule for evaluation. Otherwise WhyNot has the
+	// reasons against it, each of which is sufficient.
 	Candidate bool     `json:"candidate"`
 	WhyNot    []string `json:"why_not,omitempty"`
-	// Evaluations is one, or one for each element of for_each.
+	// Evaluations has one element, or one for each element of for_each.
 	Evaluations []Evaluation `json:"evaluations,omitempty"`
-	// Error is why for_each could not be evaluated; the rule counts as firing.
+	// Error is the reason why for_each could not be evaluated. The rule then counts as firing.
 	Error string `json:"error,omitempty"`
 }
 
 // Evaluation is one evaluation of a rule's condition.
 type Evaluation struct {
-	Item       string             `json:"item,omitempty"` // of for_each
+	Item       string             `json:"item,omitempty"` // the element of for_each
 	Value      string             `json:"value"`          // true, false or an error
 	When       Part               `json:"when"`
 	Alert      *RaisedAlert       `json:"alert,omitempty"`
 	Exceptions []ExceptionOutcome `json:"exceptions,omitempty"`
 }
 
-// Part is a condition, or several joined by && or ||.
+// Part is a condition, or several that are joined by && or ||.
 type Part struct {
 	Op    string  `json:"op,omitempty"` // && or ||; empty for a condition
 	Text  string  `json:"text"`
@@ -65,19 +64,19 @@ type Named struct {
 	Value string `json:"value"`
 }
 
-// RaisedAlert is what of an alert matters to whoever asks why.
+// RaisedAlert has the parts of an alert that matter in an explanation.
 type RaisedAlert struct {
 	Severity  string `json:"severity"`
 	Effect    string `json:"effect"`
 	Subject   string `json:"subject"`
 	Message   string `json:"message"`
 	Exception string `json:"exception,omitempty"`
-	Verdict   string `json:"verdict"` // what it asks for, the mode and exceptions considered
+	Verdict   string `json:"verdict"` // the verdict that it asks for, considering mode and exceptions
 	View      string `json:"view,omitempty"`
 	Error     string `json:"error,omitempty"`
 }
 
-// ExceptionOutcome is whether an exception took a rule's effect away.
+// ExceptionOutcome says whether an exception canceled a rule's effect.
 type ExceptionOutcome struct {
 	ID      string `json:"id"`
 	Owner   string `json:"owner"`
@@ -86,8 +85,8 @@ type ExceptionOutcome struct {
 	Why     string `json:"why"`
 }
 
-// Explain is [Evaluator.Eval], and says of each rule on that kind of event what
-// became of it and why.
+// Explain is like [Evaluator.Eval], and explains the result of each rule on the entry's kind of
+// event.
 func (ev *Evaluator) Explain(st index.Store, e *streams.Entry) ([]Explanation, Result, error) {
 	x := &explainer{ev: ev, e: e, block: -1}
 	res, err := ev.Watch(st, e, x)
@@ -168,7 +167,7 @@ func (n *Explanation) evaluate(
 	}
 	sc := ev.scopes[r.Pack]
 	t, err := sc.Trace(r.When.Source, cel.EvalOptions(cel.OptExhaustiveEval))
-	if err != nil { // it compiled before
+	if err != nil { // cannot happen: it compiled before
 		n.Error = compiled.ClipInert(err.Error(), 2*compiled.ShowBytes)
 		return
 	}
@@ -237,8 +236,8 @@ func exceptionOutcomes(act *compiled.Activation, r *Rule, applied string) []Exce
 	return out
 }
 
-// explain evaluates all of a condition, what && and || would leave out
-// included, and splits it at them.
+// explain evaluates a condition completely, including operands that && and || short-circuit, and
+// splits it at these operators.
 func explain(t *compiled.Traced, act *compiled.TracedActivation, sc *compiled.Scope) Part {
 	v, det, err := t.Program.Eval(act)
 	state := det.State()
@@ -268,8 +267,7 @@ func explain(t *compiled.Traced, act *compiled.TracedActivation, sc *compiled.Sc
 	return p
 }
 
-// named lists the variables that an expression names, and those that its
-// macros do.
+// named returns the variables that an expression and its macros use.
 func named(e ast.Expr, act *compiled.TracedActivation, sc *compiled.Scope) []Named {
 	var out []Named
 	seen := make(map[string]bool)
@@ -302,7 +300,7 @@ func named(e ast.Expr, act *compiled.TracedActivation, sc *compiled.Scope) []Nam
 	return out
 }
 
-// settle sets the outcome.
+// settle sets Outcome.
 func (n *Explanation) settle() {
 	n.Outcome = "not evaluated"
 	if n.Error != "" {
@@ -323,7 +321,7 @@ func (n *Explanation) settle() {
 // Fires reports whether the rule raised an alert.
 func (n *Explanation) Fires() bool { return n.Outcome == "fires" || n.Outcome == "failed" }
 
-// String is the explanation for people, in some lines.
+// String returns the explanation for people, on several lines.
 func (n Explanation) String() string {
 	var b strings.Builder
 	state := n.Outcome

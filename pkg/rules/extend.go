@@ -13,14 +13,12 @@ import (
 	"lazaret/pkg/internal/strictyaml"
 )
 
-// Shipped is the value of extends in groups.yaml that puts a rule set on top
-// of the shipped one.
+// Shipped is the value of extends in groups.yaml that adds a rule set to the shipped one.
 const Shipped = "shipped"
 
-// PackDir is Pack of a folder. If its groups.yaml says extends: shipped, the
-// bundle holds the packs of shipped too, and each group judges by the packs
-// that either set names. The files common.yaml and packs of shipped cannot be
-// replaced; exceptions.yaml is the folder's.
+// PackDir packs a folder like Pack. If the folder's groups.yaml has extends: shipped, the bundle
+// also contains the shipped packs, and each group uses the packs that either set lists for it. The
+// shipped common.yaml and packs cannot be replaced. exceptions.yaml comes from the folder only.
 func PackDir(dir string, shipped fs.FS) ([]byte, error) {
 	if _, err := os.ReadDir(dir); err != nil {
 		return nil, err

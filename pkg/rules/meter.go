@@ -8,15 +8,15 @@ import (
 	"lazaret/streams"
 )
 
-// RuleCost is what one rule did and cost.
+// RuleCost counts the evaluations and alerts of one rule, and measures their time.
 type RuleCost struct {
-	Evaluated uint64 // how often its expression was evaluated
-	Fired     uint64 // how many alerts it raised, repeated ones included
+	Evaluated uint64 // evaluations of its expression
+	Fired     uint64 // alerts, including repeated ones
 	timed     uint64
 	spent     time.Duration
 }
 
-// PerEvaluation is what one evaluation costs, from a sample of them.
+// PerEvaluation returns the mean time of one evaluation, from a sample.
 func (c *RuleCost) PerEvaluation() time.Duration {
 	if c.timed == 0 {
 		return 0
@@ -24,15 +24,15 @@ func (c *RuleCost) PerEvaluation() time.Duration {
 	return c.spent / time.Duration(c.timed)
 }
 
-// Add adds another count of the same rule.
+// Add adds the counts of o, which must be of the same rule.
 func (c *RuleCost) Add(o *RuleCost) {
 	c.Evaluated, c.Fired, c.timed, c.spent = c.Evaluated+o.Evaluated, c.Fired+o.Fired, c.timed+o.timed, c.spent+o.spent
 }
 
-// sampleEvery is how many evaluations are made for one whose time is taken.
+// sampleEvery is the number of evaluations per timed evaluation.
 const sampleEvery = 16
 
-// Meter sees what rules do. It belongs to one goroutine.
+// Meter measures the cost of rules. It is not safe for concurrent use.
 type Meter struct {
 	Costs map[*Rule]*RuleCost
 
@@ -41,19 +41,18 @@ type Meter struct {
 	start  time.Time
 }
 
-// NewMeter returns a meter that has seen nothing.
+// NewMeter returns an empty meter.
 func NewMeter() *Meter { return &Meter{Costs: make(map[*Rule]*RuleCost)} }
 
-// Eval judges a prepared entry and returns the sentinels' verdict and every
-// alert, repeated ones too, which Evaluator.Eval would have folded. They are
-// good until the next call.
+// Eval evaluates a prepared entry and returns the verdict and every alert, including repeated ones,
+// which Evaluator.Eval would leave out. The alerts are valid until the next call.
 func (m *Meter) Eval(ev *Evaluator, st index.Store, p *Prepared) (streams.Verdict, []streams.Alert, error) {
 	m.alerts = m.alerts[:0]
 	res, err := ev.judge(st, p.Entry, p.inputs, m)
 	return res.Verdict, m.alerts, err
 }
 
-// Evaluations is how many rules were evaluated so far.
+// Evaluations returns the number of rule evaluations so far.
 func (m *Meter) Evaluations() (n uint64) {
 	for _, c := range m.Costs {
 		n += c.Evaluated

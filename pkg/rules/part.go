@@ -11,12 +11,12 @@ import (
 	"lazaret/streams"
 )
 
-// Rules lists the evaluator's rules by id.
+// Rules returns the evaluator's rules, ordered by id.
 func (ev *Evaluator) Rules() []*Rule { return ev.rules }
 
-// Part is an evaluator of some of the rules. It keeps only the state that those
-// read, and finds with them what the whole finds. (Reading a key keeps it from
-// falling out of a full table; there the two may differ.)
+// Part returns an evaluator for the rules that keep selects. It has only the state that these rules
+// read, and gives the same results for them as ev. (Reading a key keeps it from being evicted from
+// a full table. In that case results may differ.)
 func (ev *Evaluator) Part(keep func(*Rule) bool) *Evaluator {
 	p := &Evaluator{Group: ev.Group, vars: ev.vars, scopes: ev.scopes, exhaustive: ev.exhaustive}
 	names := make(map[string]bool)
@@ -43,12 +43,12 @@ func (ev *Evaluator) Part(keep func(*Rule) bool) *Evaluator {
 	return p
 }
 
-// Empty reports whether the evaluator has no rules to judge by.
+// Empty reports whether the evaluator has no rules.
 func (ev *Evaluator) Empty() bool { return len(ev.rules) == 0 }
 
-// Meaning is what a rule comes to: its own text with all lists and macros
-// written out, the signals that it reads and its exceptions. Rules of two sets
-// with one meaning find the same.
+// Meaning returns a text that determines a rule's behavior: the rule's own text with all lists and
+// macros expanded, the signals that it reads, and its exceptions. Rules of two sets with the same
+// meaning give the same results.
 func (ev *Evaluator) Meaning(r *Rule) string {
 	var b strings.Builder
 	b.WriteString(r.Digest)
@@ -78,8 +78,8 @@ func (ev *Evaluator) Meaning(r *Rule) string {
 	return streams.Digest([]byte(b.String()))
 }
 
-// Changed lists the rules of both evaluators that do not mean the same in both,
-// or are in one only, in order. Either may be nil.
+// Changed returns the sorted ids of the rules whose meaning differs between two evaluators, or that
+// only one of them has. Either may be nil.
 func Changed(a, b *Evaluator) []string {
 	meanings := func(ev *Evaluator) map[string]string {
 		m := make(map[string]string)

@@ -8,8 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// path leads from an action to what a rule's alert on it depends on, as far as
-// the rule asks for it.
+// path returns the path from an action to the content that caused a rule's alert, as far as the
+// rule asks for it.
 func (r *Rule) path(s *signals.State, a *streams.Alert) []string {
 	in := s.In
 	path := []string{"action:" + in.Event.ID}

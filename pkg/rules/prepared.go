@@ -8,15 +8,14 @@ import (
 	"lazaret/streams"
 )
 
-// Prepared is an entry that is read: what rules see of it is worked out, so
-// that it can be judged again and again without decoding it. One goroutine at a
-// time may judge it.
+// Prepared is a decoded entry with its rule inputs, so that it can be evaluated several times. It
+// is not safe for concurrent use.
 type Prepared struct {
 	Entry  *streams.Entry
 	inputs []*signals.Input
 }
 
-// Prepare reads an entry. An entry that rules do not see gives an empty Prepared.
+// Prepare decodes an entry. For an entry that rules do not see it returns an empty Prepared.
 func Prepare(e *streams.Entry) (*Prepared, error) {
 	inputs, err := signals.Read(e)
 	if err != nil {
@@ -25,10 +24,10 @@ func Prepare(e *streams.Entry) (*Prepared, error) {
 	return &Prepared{Entry: e, inputs: inputs}, nil
 }
 
-// Empty reports whether rules see nothing of the entry.
+// Empty reports whether rules do not see the entry.
 func (p *Prepared) Empty() bool { return len(p.inputs) == 0 }
 
-// EvalPrepared is Eval of an entry that is read.
+// EvalPrepared is like Eval, for a prepared entry.
 func (ev *Evaluator) EvalPrepared(st index.Store, p *Prepared) (Result, error) {
 	return ev.judge(st, p.Entry, p.inputs, nil)
 }

@@ -28,7 +28,7 @@ type Rule struct {
 	OnError  string
 	Mode     string
 	Subject  string
-	Digest   string // of its own text
+	Digest   string // digest of the rule's own text
 	File     string
 	FalsePos string
 
@@ -46,18 +46,18 @@ type Set struct {
 	groups     map[string]*Evaluator
 	Vars       *compiled.Vars
 	Declared   []*DeclaredSignal
-	Scopes     map[string]*compiled.Scope // by pack; "" is what all know
+	Scopes     map[string]*compiled.Scope // by pack; "" has the names that all packs know
 	Exceptions []*Exception
-	places     map[string]func(format string, args ...any) *strictyaml.Error // of exceptions
+	places     map[string]func(format string, args ...any) *strictyaml.Error // positions of exceptions
 }
 
-// Digest names the rule set.
+// Digest returns the digest of the rule set.
 func (s *Set) Digest() string { return s.digest }
 
-// Rules lists all rules by id.
+// Rules returns all rules, ordered by id.
 func (s *Set) Rules() []*Rule { return s.rules }
 
-// Rule is the rule of an id, or nil.
+// Rule returns the rule with an id, or nil.
 func (s *Set) Rule(id string) *Rule {
 	i, ok := slices.BinarySearchFunc(s.rules, id, func(r *Rule, id string) int { return strings.Compare(r.ID, id) })
 	if !ok {
@@ -66,26 +66,25 @@ func (s *Set) Rule(id string) *Rule {
 	return s.rules[i]
 }
 
-// Groups lists the sentinel groups in order.
+// Groups returns the names of the sentinel groups in alphabetical order.
 func (s *Set) Groups() []string { return slices.Sorted(maps.Keys(s.groups)) }
 
-// Group is the evaluator of a sentinel group, or nil if the set knows none of
-// that name.
+// Group returns the evaluator of a sentinel group, or nil if the set has no such group.
 func (s *Set) Group(name string) *Evaluator { return s.groups[name] }
 
-// Draft gathers a rule set.
+// Draft is a rule set that is being compiled, with the problems so far.
 type Draft struct {
 	Source   *Source
 	Set      *Set
 	Problems Problems
 	FileOf   map[string]string // rule → file
 	signalAt map[string]string // declared signal → place
-	// written is the rules that there are, those that do not compile included.
+	// written has the ids of all rules, including those that do not compile.
 	written map[string]bool
 }
 
-// Compile checks a rule set as a whole. Its error is Problems: everything that
-// is wrong, each with its place.
+// Compile checks and compiles a rule set. The error, if any, is of type Problems: everything that
+// is wrong, with its place.
 func Compile(src *Source) (*Set, error) {
 	c, err := Check(src)
 	if err != nil {
@@ -103,7 +102,7 @@ func Compile(src *Source) (*Set, error) {
 	return c.Set, nil
 }
 
-// Check is what can be compiled of a rule set, and what cannot.
+// Check compiles as much of a rule set as possible. The draft lists the problems.
 func Check(src *Source) (*Draft, error) {
 	env, err := compiled.BaseEnv()
 	if err != nil {
@@ -158,8 +157,8 @@ const (
 	groupsFile     = "groups.yaml"
 )
 
-// Decode reads a file of the set into v. It returns nil, and notes the problem, if the
-// file is missing or not of that form.
+// Decode decodes a file of the set to v. If the file is missing or invalid, it records the problem
+// and returns nil.
 func (c *Draft) Decode(name string, v any) *strictyaml.Document {
 	text, ok := c.Source.Files[name]
 	if !ok {
@@ -230,8 +229,8 @@ func (c *Draft) pack(pack string, sc *compiled.Scope) (rules []*Rule) {
 	return rules
 }
 
-// names adds lists, macros and signals to a scope. Macros may name others, in
-// any order but a circle.
+// names adds lists, macros and signals to a scope. Macros may use each other in any order, but not
+// in a cycle.
 func (c *Draft) names(sc *compiled.Scope, d *strictyaml.Document, file string, p *PackDoc) {
 	for _, name := range slices.Sorted(maps.Keys(p.Lists)) {
 		if !validName(name) {
@@ -327,7 +326,7 @@ func (c *Draft) groups(packs []string, byPack map[string][]*Rule) {
 	}
 }
 
-// compileRule checks one rule. It returns nil if anything is wrong with it.
+// compileRule checks and compiles one rule. It returns nil if it records a problem.
 func compileRule(sc *compiled.Scope, d *strictyaml.Document, name string, i int, rd *RuleDoc, bad *Problems) *Rule {
 	n := len(*bad)
 	place := func(field, format string, args ...any) *strictyaml.Error {

@@ -12,22 +12,22 @@ import (
 	"lazaret/streams"
 )
 
-// Source is the text of a rule set: groups.yaml, and a folder for each pack
-// with pack.yaml, rule files and tests.
+// Source has the texts of a rule set: groups.yaml, and for each pack a folder with pack.yaml, rule
+// files and tests.
 type Source struct {
 	Files  map[string]string
 	digest string
 }
 
-// MaxBundle is the largest bundle, in bytes.
+// MaxBundle is the maximum size of a bundle, in bytes.
 const MaxBundle = streams.MaxChunks * streams.ChunkSize
 
-// bundleFormat is the first field of a bundle.
+// bundleFormat is the value of the first field of a bundle.
 const bundleFormat = "lazaret/rules/v1"
 
 type bundle struct {
 	Format string `json:"format"`
-	Files  []file `json:"files"` // by name
+	Files  []file `json:"files"` // ordered by name
 }
 
 type file struct {
@@ -35,11 +35,10 @@ type file struct {
 	Text string `json:"text"`
 }
 
-// Pack collects a rule set's files into one bundle, the same bytes for the
-// same files. Only *.yaml files count.
+// Pack returns a bundle of a rule set's *.yaml files. The same files give the same bytes.
 func Pack(fsys fs.FS) ([]byte, error) { return PackWith(fsys, nil) }
 
-// PackWith is Pack with some files replaced or added.
+// PackWith is like Pack, with some files replaced or added.
 func PackWith(fsys fs.FS, replace map[string]string) ([]byte, error) {
 	b := bundle{Format: bundleFormat}
 	for name, text := range replace {
@@ -62,7 +61,7 @@ func PackWith(fsys fs.FS, replace map[string]string) ([]byte, error) {
 	return b.encode()
 }
 
-// PackFiles is Pack of files that are not in a file system, by name.
+// PackFiles is like Pack, for files given as a map from name to text.
 func PackFiles(files map[string]string) ([]byte, error) {
 	b := bundle{Format: bundleFormat}
 	for name, text := range files {
@@ -76,7 +75,7 @@ func (b bundle) encode() ([]byte, error) {
 	return streams.Marshal(b)
 }
 
-// Open reads a bundle.
+// Open parses a bundle.
 func Open(data []byte) (*Source, error) {
 	if len(data) > MaxBundle {
 		return nil, fmt.Errorf("the bundle is %d bytes, at most %d are possible", len(data), MaxBundle)
@@ -98,7 +97,8 @@ func Open(data []byte) (*Source, error) {
 	return s, nil
 }
 
-// Names lists the files of a pack, or of the root, in order.
+// Names returns the names of the files in a pack, or in the root, that end with suffix, in
+// alphabetical order.
 func (s *Source) Names(dir, suffix string) []string {
 	var out []string
 	for name := range s.Files {
@@ -110,10 +110,10 @@ func (s *Source) Names(dir, suffix string) []string {
 	return out
 }
 
-// Problems is everything that is wrong with a rule set.
+// Problems lists everything that is wrong with a rule set.
 type Problems []*strictyaml.Error
 
-// Error lists the problems, one a line.
+// Error returns the problems, one per line.
 func (p Problems) Error() string {
 	var b strings.Builder
 	for i, e := range p {
@@ -125,7 +125,7 @@ func (p Problems) Error() string {
 	return b.String()
 }
 
-// note adds an error; one without a place is laid at the file.
+// note appends an error. If the error has no position, its position is the file.
 func (p *Problems) note(file string, err error) {
 	var e *strictyaml.Error
 	if !errors.As(err, &e) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// Suggest names the known word that a wrong one is nearest to.
+// Suggest returns a hint with the known word that is most similar to s, or "".
 func Suggest(s string, known []string) string {
 	best, at := "", 3
 	for _, k := range known {
@@ -18,7 +18,7 @@ func Suggest(s string, known []string) string {
 	return fmt.Sprintf(" (did you mean %s?)", best)
 }
 
-// distance is the Levenshtein distance of two short words.
+// distance returns the Levenshtein distance of two short words.
 func distance(a, b string) int {
 	prev := make([]int, len(b)+1)
 	for j := range prev {

@@ -1,8 +1,8 @@
 package signals
 
-// The sizes under which costs are estimated. An input within them is evaluated
-// without counting, because the estimate is its proof; a larger one is counted
-// and ends at CostLimit.
+// Sizes on which cost estimates are based. For an input within them, the estimate proves that the
+// cost limit holds, and the cost is not counted. For a larger input the cost is counted and limited
+// to CostLimit.
 const (
 	BoundText  = 64 << 10 // bytes of a text
 	BoundValue = 1 << 10  // bytes of any other string
@@ -10,7 +10,7 @@ const (
 	BoundList  = 64       // elements of any other list
 )
 
-// bounded reports whether an input is within the sizes of the estimate.
+// bounded reports whether an input is within these sizes.
 func (in *Input) bounded() bool {
 	if len(in.Content.Text) > BoundText || len(in.Action.Text) > BoundText || len(in.Content.Views) > BoundViews ||
 		len(

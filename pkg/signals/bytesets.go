@@ -1,12 +1,12 @@
 package signals
 
-// trimmed are bytes around a word that are no part of it, and unusual bytes that only
+// trimmed and edges are bytes around a word that do not belong to it. unusual are bytes that only
 // unusual words have.
 var (
 	trimmed = byteSet(`.,;:!?"'()[]{}<>`)
 	edges   = byteSet(`.,;:!?"'()[]`)
 	unusual = byteSet("0123456789@./:_-=+")
-	// namesEnd is what may follow a proper name.
+	// namesEnd are bytes that may follow a proper name.
 	namesEnd = byteSet(`.,;:!?"'()[]{}`)
 )
 
@@ -20,7 +20,7 @@ func byteSet(s string) *bytes256 {
 	return t
 }
 
-// trim cuts bytes of a set off both ends.
+// trim removes bytes of the set from both ends.
 func (t *bytes256) trim(w string) string {
 	for len(w) > 0 && t[w[0]] {
 		w = w[1:]

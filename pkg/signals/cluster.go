@@ -33,7 +33,7 @@ func init() {
 	)
 }
 
-// tableClusters holds clusters of two contents or more.
+// tableClusters has the clusters of at least two contents.
 var tableClusters = index.NewTable(2, "clusters", 20_000)
 
 type cluster struct {
@@ -62,9 +62,9 @@ func readCluster(b []byte) *cluster {
 	}
 }
 
-// noteCluster puts the content into the cluster of the first fingerprint band
-// that is known, and makes all of its bands known. Of a content with few words
-// only the same one counts. A cluster of one is its origin and nothing else.
+// noteCluster adds the content to the cluster of its first known fingerprint band, and records all
+// of its bands. For a content with few words only exact repetitions count. A cluster with one
+// content is stored as its origin only.
 func (s *State) noteCluster() {
 	if !s.hasContent() {
 		return

@@ -11,43 +11,42 @@ import (
 	"lazaret/streams"
 )
 
-// tableCounts holds declared counts and distinct counts, and tableSteps declared
-// sequences. tableSwaps holds the sequences that an action went into, until its verdict.
+// tableCounts has declared counts and distinct counts, and tableSteps declared sequences.
+// tableSwaps has the sequences that an action changed, until its verdict.
 var (
 	tableCounts = index.NewTable(0, "counts", 20_000)
 	tableSteps  = index.NewTable(1, "sequences", 20_000)
 	tableSwaps  = index.NewTable(9, "swaps", 5_000)
 )
 
-// Activation gives an expression the values of its names.
+// Activation provides the values of the names in an expression.
 type Activation interface {
 	ResolveName(name string) (value any, ok bool)
 }
 
-// Expr is a compiled expression. It is evaluated with the activation of the State
-// that reads the signal.
+// Expr is a compiled expression. It is evaluated with the activation of the State.
 type Expr interface {
-	// IsTrue reports whether a condition holds. One that fails does not.
+	// IsTrue reports whether a condition is true. A condition that fails is not.
 	IsTrue(Activation) bool
-	// AppendText appends the value of a text; ok is false when it fails.
+	// AppendText appends the value of a text expression. ok is false if it fails.
 	AppendText(act Activation, buf []byte) (out []byte, ok bool)
 }
 
-// MaxSteps is how many steps a sequence has at most.
+// MaxSteps is the maximum number of steps of a sequence.
 const MaxSteps = 8
 
 // Declared is a signal that a pack declares: a count of events, a count of
 // distinct values among them, or a sequence of steps.
 type Declared struct {
 	Name     string
-	On       map[string]bool // kinds of events that it looks at
-	Key      Expr            // what is counted apart, a text
-	When     Expr            // of a count; nil: every event counts
-	Value    Expr            // of distinct values, a text
-	Window   time.Duration   // how far back it sees
-	Max      int             // how far it counts
+	On       map[string]bool // kinds of events that it uses
+	Key      Expr            // a text; events with different keys are counted separately
+	When     Expr            // condition of a count; nil: every event counts
+	Value    Expr            // a text, for distinct values
+	Window   time.Duration   // maximum age of counted events
+	Max      int             // maximum value
 	Distinct bool
-	Steps    []Step // of a sequence
+	Steps    []Step // steps of a sequence
 }
 
 // Step is a step of a sequence.
@@ -63,17 +62,16 @@ func (d *Declared) paced() bool {
 	return slices.ContainsFunc(d.Steps, func(s Step) bool { return s.Within > 0 })
 }
 
-// counted is the value of a declared signal that this input counted.
+// counted is the value of a declared signal that this input changed.
 type counted struct {
 	by *Declared
 	n  int64
 }
 
-// tableKey is the key of the signal's counts or steps, valid until the next key
-// is made.
+// tableKey returns the key of the signal's counts or steps. It is valid until the next key is made.
 func (d *Declared) tableKey(s *State) (key []byte, ok bool) {
 	t := s.t
-	// The expression may read signals, which make keys of their own.
+	// The expression may read signals, which make other keys.
 	t.Text, ok = d.Key.AppendText(s.act, t.Text[:0])
 	end := byte(0)
 	if d.paced() {
@@ -83,8 +81,8 @@ func (d *Declared) tableKey(s *State) (key []byte, ok bool) {
 	return t.Name, ok
 }
 
-// Note counts an event, or takes it as a step. A failed expression counts nothing: the
-// rules that read the signal have conditions of their own.
+// Note counts an event, or records it as a step. An event for which an expression fails does not
+// count. Rules that read the signal have their own handling of errors.
 func (d *Declared) Note(s *State) {
 	if !d.On[s.In.Event.Kind] {
 		return
@@ -144,8 +142,8 @@ func (c *chain) has(event string) bool {
 	return false
 }
 
-// noteStep takes an event as a step of a sequence. Each step stores the latest chain that
-// led to it, so that no number of events between the steps ends it.
+// noteStep records an event as a step of a sequence. Each step stores the latest chain that led to
+// it, so that other events between the steps do not end it.
 func (d *Declared) noteStep(s *State) {
 	var matched [MaxSteps]bool
 	some := false
@@ -161,7 +159,7 @@ func (d *Declared) noteStep(s *State) {
 	if !ok {
 		return
 	}
-	// Decoded values point into the old value; the new one is made elsewhere.
+	// Decoded values share memory with the old value. The new value is encoded elsewhere.
 	var memory [MaxSteps]chain
 	chains, paced := memory[:len(d.Steps)], d.paced()
 	dc := index.Decoder(s.t.Get(tableSteps, k))
@@ -177,7 +175,7 @@ func (d *Declared) noteStep(s *State) {
 		}
 	}
 	now, id := s.In.Event.Time.UnixNano(), s.In.Event.ID
-	// The last step first, so that one event is one step of a chain.
+	// In reverse order, so that one event is only one step of a chain.
 	for i := len(d.Steps) - 1; i >= 0; i-- {
 		if !matched[i] {
 			continue
@@ -223,7 +221,7 @@ func (d *Declared) noteStep(s *State) {
 	s.t.Put(tableSteps, k, s.t.Give(e))
 }
 
-// noteSequence keeps a sequence as it was before the action and as it is with it.
+// noteSequence records a sequence before and after the action.
 func (s *State) noteSequence(key, value []byte) {
 	e := index.Encoder(slices.Clone(s.swaps))
 	e.Bytes(key)
@@ -232,12 +230,12 @@ func (s *State) noteSequence(key, value []byte) {
 	s.swaps = e
 }
 
-// swapKey is the key of the sequences that an action went into.
+// swapKey returns the key of the sequences that an action changed.
 func swapKey(t *index.Tables, agent, session, id string) []byte {
 	return t.NameKey(agent, "\x00", session, "\x00", id)
 }
 
-// NoteSequences keeps the sequences that the action went into.
+// NoteSequences stores the sequences that the action changed.
 func (s *State) NoteSequences() {
 	if len(s.swaps) == 0 {
 		return
@@ -271,10 +269,9 @@ func (d *Declared) Read(s *State) any {
 	return n
 }
 
-// Heard takes in the verdict on an action. An action that is held was not carried
-// out, and is no step: the sequences that it went into are put back, unless
-// something else has gone into them since. When its hold is approved they are put
-// forward again.
+// Heard applies the verdict on an action. A held action was not executed and is not a step. So
+// Heard restores the sequences that the action changed, unless something else has changed them
+// since. If the hold is approved, Heard applies the action's steps again.
 func Heard(st index.Store, project string, v *streams.VerdictEntry) error {
 	t := index.Open(st, project)
 	at := slices.Clone(swapKey(t, v.Agent, v.Session, v.ID))

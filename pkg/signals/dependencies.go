@@ -7,13 +7,13 @@ import (
 	"lazaret/streams"
 )
 
-// maxDependencies is how many contents an action is reported to depend on.
+// maxDependencies is the maximum number of contents that an action is reported to depend on.
 const maxDependencies = 8
 
-// Dependencies are the untrusted contents that the action depends on by evidence, not by
-// having been read before it: those whose instruction it would carry out, and those that
-// first named a value of its arguments in the project. Those that the user accounts for
-// do not count.
+// Dependencies returns the untrusted content that the action depends on: content with an
+// instruction that the action would carry out, and content that was the first in the project to
+// name a value of the arguments. Content is not included just because it was read before. Content
+// that the user accounts for is not included either.
 func (s *State) Dependencies() []streams.Rest {
 	var out []streams.Rest
 	s.echo()

@@ -12,36 +12,36 @@ import (
 )
 
 const (
-	noteText  = 2 << 10 // bytes of a directive's text that are kept
-	planNames = 16      // identifiers up to which a document may be a plan
+	noteText  = 2 << 10 // bytes of a directive's text that are stored
+	planNames = 16      // maximum number of identifiers in a document that counts as a plan
 )
 
 var partDirectives = keep(orderDirectives, (*State).noteDirectives)
 
-// noteDirectives stores untrusted content and the model's own memories, since those steer
-// it again. Memories that hold nothing foreign are not stored.
+// noteDirectives stores untrusted content, and the model's own memories, because those influence it
+// again. It does not store memories without foreign content.
 func (s *State) noteDirectives() {
 	if s.hasForeignContent() || s.hasContent() && s.In.Event.Kind == "memory" && s.origin == "agent" && !s.In.graded {
 		s.noteDirective()
 	}
 }
 
-// tableNotes holds the directives of untrusted content.
+// tableNotes has the directives of untrusted content.
 var tableNotes = index.NewTable(3, "directives", 4_000)
 
-// directive is the stored part of an instruction.
+// directive is the stored form of an instruction.
 type directive struct {
-	sum                                []byte // of kind and text
+	sum                                []byte // hash of kind and text
 	event, source, text, agent, belief []byte
 	at                                 time.Time
-	memory                             bool // it was written to memory
+	memory                             bool // it is in a memory
 	own                                bool // the agent wrote it
-	commands                           bool // it carries more than a request
-	userNamed                          bool // the user named where it came from
+	commands                           bool // it has more than a request
+	userNamed                          bool // the user named its source
 	handed                             bool // the user left it to that source what is to be done
 	carriers, names                    []uint32
 	sentences                          [][]uint32
-	named                              [][]uint32 // carriers, by sentence
+	named                              [][]uint32 // carriers in each sentence
 }
 
 func (n *directive) bytes(e index.Encoder) index.Encoder {
@@ -78,8 +78,8 @@ func (n *directive) bytes(e index.Encoder) index.Encoder {
 	return e
 }
 
-// readDirective reads a record into n. It points into b, and its hashes into
-// the buffer, so that looking through many of them allocates nothing.
+// readDirective decodes a record to n. n shares memory with b, and its hashes are in buf, so that
+// reading many records allocates nothing.
 func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	d := index.Decoder(b)
 	n.sum, n.event, n.source, n.text, n.agent, n.belief = d.Raw(), d.Raw(), d.Raw(), d.Raw(), d.Raw(), d.Raw()
@@ -104,13 +104,13 @@ func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	return buf
 }
 
-// noteDirective keeps untrusted content that carries an instruction, under its
-// session, the words of its sentences and its carriers.
+// noteDirective stores untrusted content with an instruction, under its session, the words of its
+// sentences and its carriers.
 func (s *State) noteDirective() {
 	in := s.In
 	names := in.names
 	if len(in.Content.Markers) == 0 && len(in.directives.sentences) == 0 {
-		// A note that names a few tools is a plan, if it asks or not.
+		// Content that names a few tools counts as a plan, even if it does not ask for anything.
 		if in.Event.Origin != "document" && in.Event.Kind != "memory" || len(names) == 0 ||
 			len(names) > planNames && in.Event.Kind != "memory" {
 			return
@@ -118,7 +118,7 @@ func (s *State) noteDirective() {
 	}
 	own, mark := in.Event.Kind == "memory" && in.Memory.Origin == "agent", byte(0)
 	if own {
-		mark = 1 // the same text of somebody else is another note
+		mark = 1 // the same text by another author is a different note
 	}
 	buf := append(append(s.t.Text[:0], in.Event.Kind...), mark)
 	kind := len(buf)
@@ -149,15 +149,15 @@ func (s *State) noteDirective() {
 		commands:  in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0,
 	}
 	if n.commands {
-		n.text = text // other notes are compared by their words
+		n.text = text // other notes are compared by their words only
 	}
 	n.named = in.directives.carriers(in)
 	for _, cs := range n.named {
 		n.carriers = append(n.carriers, cs...)
 	}
 	n.carriers = distinct(n.carriers)
-	// The same text is one note, however often it is read. A number that another text has
-	// is skipped.
+	// The same text is stored once, however often it is read. Numbers that other texts have are
+	// skipped.
 	id := binary.BigEndian.Uint32(sum[8:])
 	for b := s.t.Get(tableNotes, s.t.NumberKey(id)); b != nil; b = s.t.Get(tableNotes, s.t.NumberKey(id)) {
 		if d := index.Decoder(b); string(d.Raw()) == string(n.sum) {
@@ -182,7 +182,7 @@ func (s *State) noteDirective() {
 	b.LinkAll(index.LinkWords, distinct(words), id)
 }
 
-// clipBytes cuts a text before the rune that goes beyond n bytes.
+// clipBytes cuts b to at most n bytes, not inside a rune.
 func clipBytes(b []byte, n int) []byte {
 	if len(b) <= n {
 		return b
@@ -193,7 +193,7 @@ func clipBytes(b []byte, n int) []byte {
 	return b[:n]
 }
 
-// noteHere adds a note to those of the session; the oldest falls out.
+// noteHere adds a note to those of the session. If there are too many, the oldest is dropped.
 func (s *State) noteHere(id uint32) {
 	k := s.sessionKey("n")
 	ids := s.t.Get(tableSessions, k)

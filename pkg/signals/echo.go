@@ -13,7 +13,7 @@ import (
 	"lazaret/streams"
 )
 
-// minValue is the length from which an argument is distinctive, in bytes.
+// minValue is the minimum length of a distinctive argument, in bytes.
 const minValue = 12
 
 func init() {
@@ -27,8 +27,7 @@ func init() {
 	}, (*State).echo)
 }
 
-// Served is an instruction in untrusted content that a pending action would
-// carry out.
+// Served is an instruction in untrusted content that a pending action would carry out.
 type Served struct {
 	Observation  string  `cel:"observation" doc:"event that carried the instruction"`
 	By           string  `cel:"by" doc:"tool, carrier or value: what both name"`
@@ -43,8 +42,8 @@ type Served struct {
 	Age          float64 `cel:"age" doc:"seconds since it was read"`
 }
 
-// echo finds the instructions that the action would carry out, by evidence and not by all
-// that was read.
+// echo returns the instructions that the action would carry out. It includes an instruction only if
+// there is evidence, not just because it was read.
 func (s *State) echo() []*Served {
 	if s.servedRead {
 		return s.servedBy
@@ -52,7 +51,7 @@ func (s *State) echo() []*Served {
 	s.servedRead = true
 	in := s.In
 	if in.call == nil {
-		return nil // no action
+		return nil // not an action
 	}
 	c := s.In.call
 	book := s.t.Index()
@@ -125,8 +124,8 @@ func (s *State) echo() []*Served {
 	return s.servedBy
 }
 
-// match is how the action serves one of the note's sentences. It prefers one that the
-// user does not account for.
+// match returns how the action carries out one of the note's sentences, or nil. It prefers a
+// sentence that the user does not account for.
 func (s *State) match(n *directive, same bool) (best *Served) {
 	in, c := s.In, s.In.call
 	for i, words := range n.sentences {
@@ -159,10 +158,9 @@ func (s *State) match(n *directive, same bool) (best *Served) {
 	return nil
 }
 
-// serves compares the action with one sentence that asks for something: carriers
-// that are its own, words of the sentence, and the values of the action's
-// arguments. A value that the user named, or that somebody inside named first, is
-// no evidence.
+// serves compares the action with one sentence that asks for something: its carriers and its words
+// with those of the action and with the values of the arguments. A value that the user named, or
+// that an inside source named first, is no evidence.
 func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	in, c := s.In, s.In.call
 	for i, v := range in.Content.Carriers {
@@ -194,7 +192,7 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	}
 	// The user asked for it if they named all of its values.
 	asked := in.intent.Asked || len(c.Values) > 1 && len(in.intent.Values) == len(c.Values)
-	named := asked && in.targetsNamed() // whom it reaches, too
+	named := asked && in.targetsNamed() // including the receivers
 	switch {
 	case strong != nil:
 		return &Served{By: "value", Value: streams.Clip(strong.Text, 120), UserNamed: named}
@@ -203,19 +201,19 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	case !asks:
 		return nil
 	}
-	// The user accounts for an action whose receivers they named, or whose values in the
-	// sentence they named, or that their own words name as closely.
+	// The user accounts for an action if they named its receivers or its values in the sentence, or
+	// if their own words name it as closely as the sentence does.
 	return &Served{By: "tool", Value: in.Action.Tool,
 		UserNamed: named || asked && (len(c.Values) > 0 && foreign == 0 || in.intent.Closeness >= c.Strength(words))}
 }
 
-// known reports whether a value is a carrier that somebody inside named first.
+// known reports whether a value is a carrier that an inside source named first.
 func (s *State) known(v *intent.Value) bool {
 	i := s.carrierOf(v)
 	return i >= 0 && s.inside(i)
 }
 
-// carrierOf returns the number of the carrier that a value of the action is, or -1.
+// carrierOf returns the index of the carrier that a value of the action is, or -1.
 func (s *State) carrierOf(v *intent.Value) int {
 	return slices.IndexFunc(s.In.Content.Carriers, func(c string) bool {
 		_, x, _ := strings.Cut(c, ":")
@@ -223,8 +221,8 @@ func (s *State) carrierOf(v *intent.Value) int {
 	})
 }
 
-// inside reports whether the user, the operator or the agent named a carrier of the
-// action before any outside content did.
+// inside reports whether the user, the operator or the agent named a carrier of the action before
+// any outside content did.
 func (s *State) inside(i int) bool {
 	m := &s.met()[i]
 	return m.ok && !(s.noted && m.ref&^index.NamedByUser == s.ownRef) && !s.originOfMet(m).external

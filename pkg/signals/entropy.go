@@ -12,10 +12,10 @@ func init() {
 	)
 }
 
-// entropy is the Shannon entropy of a text's bytes, over its first 64 KiB:
-// log2 n less the mean of log2 c over the n bytes, c being how often each is there.
+// entropy returns the Shannon entropy of the bytes of a text, over its first 64 KiB: log2 n minus
+// the mean of log2 c over the n bytes, where c is the number of occurrences of the byte.
 func entropy(s string) float64 {
-	// Two counts of each byte, so that one increment need not wait for the other.
+	// Two counters per byte value, so that consecutive increments need not wait for each other.
 	var n [2][256]int32
 	s = s[:min(len(s), BoundText)]
 	i := 0
@@ -38,12 +38,12 @@ func entropy(s string) float64 {
 	return max(0, math.Log2(float64(len(s)))-sum/float64(len(s)))
 }
 
-// timesLog is n log2 n.
+// timesLog returns n log2 n.
 func timesLog(n int) float64 {
 	if n < len(timesLogs) {
 		return timesLogs[n]
 	}
-	return float64(float64(n) * math.Log2(float64(n))) // not fused with what it is added to
+	return float64(float64(n) * math.Log2(float64(n))) // the conversion prevents a fused multiply-add
 }
 
 var timesLogs = func() (t [1024]float64) {

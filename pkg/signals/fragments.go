@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxJoined = 96 // length of a value that is put together, in bytes
-	maxPieces = 64 // of one content
+	maxJoined = 96 // maximum length of an assembled value, in bytes
+	maxPieces = 64 // maximum number of pieces of one content
 )
 
 var partPieces = keep(orderPieces, (*State).notePieces)
@@ -29,15 +29,15 @@ func init() {
 	}, (*State).fragments)
 }
 
-// Fragment is a value that was put together from pieces which came separately.
+// Fragment is a value that was assembled from pieces of different observations.
 type Fragment struct {
 	Value  string   `cel:"value"`
 	Pieces []string `cel:"pieces"`
 	Events []string `cel:"events" doc:"observations that brought the pieces"`
 }
 
-// oddFields are the words that may be unusual ones: all of a text that is not
-// ASCII.
+// oddFields returns the words that may be unusual. For a text that is not ASCII these are all
+// words.
 func oddFields(s string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		start, odd := 0, false
@@ -50,7 +50,7 @@ func oddFields(s string) iter.Seq[string] {
 				continue
 			}
 			if s[i] >= utf8.RuneSelf {
-				for w := range strings.FieldsSeq(s[start:]) { // other spaces may follow
+				for w := range strings.FieldsSeq(s[start:]) { // other kinds of spaces may follow
 					if !yield(w) {
 						return
 					}
@@ -62,26 +62,25 @@ func oddFields(s string) iter.Seq[string] {
 	}
 }
 
-// pieces are the unusual words of a content: candidate parts of a value.
+// pieces returns the unusual words of a content, which are candidates for parts of a value.
 func pieces(s string) []string {
 	s = streams.Clip(s, 16<<10)
 	var out []string
 	add := func(w string) (more bool) {
 		if w = trimmed.trim(w); len(w) >= index.MinPiece && len(w) <= index.MaxPiece && unusual.in(w) {
-			// Lower case may take more bytes, or fewer.
+			// Conversion to lower case may change the length.
 			if w = strings.ToLower(w); len(w) >= index.MinPiece && len(w) <= index.MaxPiece {
 				out = append(out, w)
 			}
 		}
 		return len(out) < maxPieces
 	}
-	// Words are cut at ASCII spaces here, and only those with something
-	// unusual in them are looked at again.
+	// Words are split at ASCII spaces here. Only words with unusual bytes are examined further.
 	start, odd := 0, false
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c >= utf8.RuneSelf:
-			// Other spaces may follow: begin again.
+			// Other kinds of spaces may follow, so start again.
 			out = nil
 			for w := range strings.FieldsSeq(s) {
 				if !add(w) {
@@ -104,9 +103,8 @@ func pieces(s string) []string {
 	return out
 }
 
-// notePieces stores the pieces. The index knows their possible lengths for a value's
-// beginning: where no piece is known, one look-up shows it instead of one for each
-// prefix.
+// notePieces stores the pieces. The index stores the possible lengths of pieces by their first
+// bytes, so that one lookup can rule out a piece at a position instead of one lookup per length.
 func (s *State) notePieces() {
 	if !s.hasForeignContent() {
 		return
@@ -123,7 +121,7 @@ func (s *State) notePieces() {
 	}
 }
 
-// pieceLengths are the lengths of the pieces that begin as v does.
+// pieceLengths returns the lengths of known pieces with which v may begin, as bits.
 func (s *State) pieceLengths(v string) uint64 {
 	if b := s.t.Index(); b != nil {
 		return b.Lengths(v)
@@ -131,7 +129,7 @@ func (s *State) pieceLengths(v string) uint64 {
 	return 0
 }
 
-// pieceFrom is the event that brought a piece.
+// pieceFrom returns the event that brought a piece.
 func (s *State) pieceFrom(v string) (event string, ok bool) {
 	b := s.t.Index()
 	if b == nil {
@@ -144,7 +142,7 @@ func (s *State) pieceFrom(v string) (event string, ok bool) {
 	return readOrigin(b.Origin(ref)).event, true
 }
 
-// values are the words of an action's arguments that may have been put together.
+// values returns the words of an action's arguments that may have been assembled from pieces.
 func values(s string) []string {
 	var out []string
 	for v := range oddFields(s) {
@@ -181,8 +179,8 @@ func (s *State) fragments() []*Fragment {
 	return out
 }
 
-// assemble cuts a value into pieces that are known, two to four of them, from
-// two observations at least.
+// assemble splits a value into two to four known pieces from at least two observations. It returns
+// nil if that is not possible.
 func (s *State) assemble(v string) *Fragment {
 	type way struct {
 		pieces, events []string

@@ -7,10 +7,10 @@ import (
 	"lazaret/pkg/text"
 )
 
-// The types that expressions see. A field's name in CEL is its cel tag. A field that an
-// entry lacks is the zero value, so that no rule fails for reading it.
+// The types that expressions use. A field's CEL name is its cel tag. A field that an entry lacks
+// has the zero value, so that reading it never fails.
 
-// Event is what all entries have in common.
+// Event has the fields that all entries have in common.
 type Event struct {
 	Kind      string    `cel:"kind" doc:"observation, memory, recall, tools, session, decision, action, outcome, or belief when one is judged again"`
 	ID        string    `cel:"id" doc:"the client's id of the event"`
@@ -26,7 +26,7 @@ type Event struct {
 	Size      int64     `cel:"size" doc:"of the content, bytes"`
 }
 
-// Content is what was read, written or answered.
+// Content is text that was read, written or answered.
 type Content struct {
 	Text      string   `cel:"text" doc:"verbatim"`
 	Views     []string `cel:"views" doc:"normalised, then decoded forms"`
@@ -38,7 +38,7 @@ type Content struct {
 	Kinds     []string `cel:"kinds" doc:"the kinds of its carriers: email, host, url, path, secret and the like"`
 }
 
-// Belief is a belief as it stood when an entry cited it.
+// Belief is the state of a belief when an entry cited it.
 type Belief struct {
 	ID          string  `cel:"id"`
 	Found       bool    `cel:"found"`
@@ -127,7 +127,7 @@ type Recalled struct {
 	Kinds      []string `cel:"kinds" doc:"the kinds of its carriers"`
 }
 
-// Outcome is what came of an action, or an answer of the agent.
+// Outcome is the result of an action, or the agent's answer.
 type Outcome struct {
 	Action    string  `cel:"action" doc:"id of the action"`
 	Status    string  `cel:"status"`
@@ -152,10 +152,10 @@ type ToolInfo struct {
 	Drift       bool     `cel:"drift" doc:"description or schema differ from the first catalogue of this server, or the last one that a person accepted"`
 	Shadows     string   `cel:"shadows" doc:"server that offered a tool of this name before; empty if none"`
 
-	print string // of description and schema
+	print string // hash of description and schema
 }
 
-// Input is what one evaluation sees.
+// Input is the input of one evaluation.
 type Input struct {
 	Event    Event
 	Content  Content
@@ -167,27 +167,27 @@ type Input struct {
 	Tools    Tools
 
 	features   text.Features
-	belief     string // that the content became
+	belief     string // the belief that the content became
 	directives directives
 
-	// Data that signals compare. Like views, they depend on the text alone.
-	names     []uint32        // identifiers, hashed
-	carried   []string        // carriers, and proper names as name:a b
-	carriedBy []uint64        // their hashes
+	// Data that signals compare. It depends on the text alone, like views.
+	names     []uint32        // hashed identifiers
+	carried   []string        // carriers, and proper names as "name:a b"
+	carriedBy []uint64        // hashes of carried
 	pieces    []string        // unusual words
-	piecesBy  []uint64        // their hashes
-	values    []string        // of an action: what may be put together from pieces
-	sample    []uint64        // of the phrases
-	pushes    []string        // what a source may push
-	targetsBy []uint64        // hashes of it and the source
-	carriers  []uint32        // hashes of Content.Carriers, as words are
-	call      *intent.Call    // of an action
-	intent    intent.Relation // of an action
-	graded    bool            // of a memory: it holds nothing foreign
-	userNamed bool            // of an observation: the user named where it came from
+	piecesBy  []uint64        // hashes of pieces
+	values    []string        // for an action: words that may have been assembled from pieces
+	sample    []uint64        // sample of the phrases
+	pushes    []string        // targets that a source may push
+	targetsBy []uint64        // hashes of each target with the source
+	carriers  []uint32        // hashes of Content.Carriers
+	call      *intent.Call    // for an action
+	intent    intent.Relation // for an action
+	graded    bool            // for a memory: it has no foreign content
+	userNamed bool            // for an observation: the user named its source
 	handed    bool            // of an observation: the user left it to its source what is to be done
 
-	ViewNames []string // of Content.Views, as pkg/text names them
-	Large     bool     // beyond the sizes that costs are estimated for
-	MarkedIn  string   // the first decoded view that carries a marker that no view before it had
+	ViewNames []string // names of Content.Views in pkg/text
+	Large     bool     // larger than the sizes that costs are estimated for
+	MarkedIn  string   // the first decoded view with a marker that no earlier view has
 }

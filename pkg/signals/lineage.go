@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	sampleOf  = 4  // one phrase in so many is kept
-	maxSample = 32 // of one content
+	sampleOf  = 4  // one phrase in this many is stored
+	maxSample = 32 // maximum number of stored phrases of one content
 )
 
 var (
@@ -36,8 +36,7 @@ func init() {
 	)
 }
 
-// Lineage says where a value of an action or memory was first met in the
-// project.
+// Lineage says where a value of an action or memory first occurred in the project.
 type Lineage struct {
 	Carried     string  `cel:"carried" doc:"email, host, url, path, iban and the like, or phrase"`
 	Value       string  `cel:"value"`
@@ -55,15 +54,15 @@ type Lineage struct {
 	Target      bool    `cel:"target" doc:"of an action: it stands in an argument of few words, and is not only the host of a mail address"`
 }
 
-// met is a carrier of the input that somebody named before or names now.
+// met is a carrier of the input and its first origin, if there is one.
 type met struct {
 	carrier string
 	ref     uint32
 	ok      bool
-	head    *origin // nil until asked for
+	head    *origin // nil until it is read
 }
 
-// originOfMet is its origin.
+// originOfMet returns the carrier's origin.
 func (s *State) originOfMet(m *met) *origin {
 	if m.head == nil {
 		m.head = s.originOf(m.ref)
@@ -101,7 +100,7 @@ func (s *State) noteCarriers() {
 	}
 }
 
-// met are the carriers of the input, with their origins.
+// met returns the carriers of the input with their origins.
 func (s *State) met() []met {
 	if s.metBy == nil {
 		for i, c := range s.In.carried {
@@ -112,10 +111,10 @@ func (s *State) met() []met {
 	return s.metBy
 }
 
-// maxProper is how many proper names of a content are kept.
+// maxProper is the maximum number of proper names that are stored for a content.
 const maxProper = 24
 
-// properNames are runs of two to four words with capitals, as name:a b.
+// properNames returns the runs of two to four capitalized words, as "name:a b".
 func properNames(text string) []string {
 	var out, run []string
 	add := func(words []string) {
@@ -128,7 +127,7 @@ func properNames(text string) []string {
 	flush := func() {
 		add(run)
 		if len(run) > 2 {
-			add(run[1:]) // the first word may only begin a sentence
+			add(run[1:]) // the first word may be capitalized because it begins a sentence
 		}
 		run = run[:0]
 	}
@@ -157,8 +156,8 @@ func properNames(text string) []string {
 	return out
 }
 
-// sampled are the phrases kept of a text: chosen by their own hash, so that an extract
-// keeps the same ones.
+// sampled returns the phrases of a text that are stored. They are chosen by their own hash, so that
+// an extract of the text has the same ones.
 func sampled(p text.Phrases) []uint64 {
 	var out []uint64
 	for _, h := range p.Hashes {
@@ -169,7 +168,7 @@ func sampled(p text.Phrases) []uint64 {
 	return out
 }
 
-// notePhrases stores which foreign content had a phrase first.
+// notePhrases stores the foreign content that first had each phrase.
 func (s *State) notePhrases() {
 	if !s.hasForeignContent() {
 		return
@@ -224,7 +223,7 @@ func (s *State) lineage() []*Lineage {
 		}
 		out = append(out, l)
 	}
-	// A phrase counts when one external content holds a third of what is said.
+	// A phrase is reported if one external content has a third of the input's phrases.
 	var hits map[string]int
 	var first map[string]*Lineage
 	mine := in.sample

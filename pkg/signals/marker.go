@@ -8,28 +8,27 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Markers are classes of instruction that a text has for its reader. They are derived
-// from the parts of an instruction to a model (ignore earlier instructions, take a role,
-// do this, tell nobody, remember it), over normalised and decoded views, and not from a
-// collection of attacks. Alone each of them is common in harmless text; rules combine
-// them.
+// Markers are classes of instructions that a text gives its reader. They are derived from the parts
+// of an instruction to a model (ignore earlier instructions, take a role, do this, tell nobody,
+// remember it), and not from a collection of attacks. They are found in normalized and decoded
+// views. Each class alone is frequent in harmless text. Rules combine them.
 //
-// One pass over the words of a view finds them: a pattern is a few classes of words that
-// follow one another in a sentence, so that the cost is linear in the text's length.
+// One pass over the words of a view finds them. A pattern is a few classes of words that follow
+// each other in a sentence, so that the cost is linear in the length of the text.
 
-// classes of words, as bits.
+// Classes of words, as bits.
 const (
-	wOverride uint32 = 1 << iota // puts aside
-	wRule                        // what is put aside
-	wPrior                       // which of it
-	wModel                       // the reader
+	wOverride uint32 = 1 << iota // verbs that set rules aside
+	wRule                        // what is set aside
+	wPrior                       // which rules: previous, above
+	wModel                       // names of the reader
 	wModal                       // must, should
 	wGreet                       // opens a message to somebody
 	wLead                        // comes before a request
-	wFill                        // may stand between lead and verb
-	wAct                         // what a request asks for
-	wLeak                        // gives away
-	wSecret                      // what is given away
+	wFill                        // may be between lead and verb
+	wAct                         // verbs of requests
+	wLeak                        // verbs of disclosure
+	wSecret                      // what is disclosed
 	wNot                         // do not, never, without
 	wTell                        // tell, mention
 	wPerson                      // user, anyone
@@ -42,12 +41,12 @@ const (
 	wMode                        // developer, admin: before "mode"
 	wFuture                      // future: before "sessions"
 	wSession                     // sessions, conversations
-	wSelf                        // who speaks
-	wAnswer                      // what the reader says
-	wShape                       // gives it a form
-	wFollow                      // does as it is told
+	wSelf                        // the speaker
+	wAnswer                      // the reader's output
+	wShape                       // verbs that give it a form
+	wFollow                      // verbs of obedience
 	wStrict                      // without exception
-	wMachine                     // a reader that is a program
+	wMachine                     // names of a reader that is a program
 	wAsk
 	wReply
 )
@@ -108,8 +107,8 @@ var wordClasses = func() map[string]uint32 {
 	return m
 }()
 
-// classLengths are how long words with classes are, as bits, by their first byte:
-// most words need not be looked up.
+// classLengths has, for each first byte, the lengths of the words with classes, as bits. Most other
+// words then need no lookup.
 var classLengths = func() (t [256]uint32) {
 	for w := range wordClasses {
 		t[w[0]] |= 1 << len(w)
@@ -148,8 +147,8 @@ var markerNames = []string{
 	"hidden",
 }
 
-// frames are pieces of chat templates: no document needs them, and a model
-// may take them for the end of a document.
+// frames are parts of chat templates. Documents do not need them, and a model may take them for the
+// end of a document.
 var frames = []string{
 	"<|im_start",
 	"<|im_end",
@@ -168,33 +167,33 @@ var frames = []string{
 }
 
 const (
-	// maxMarked is how much of a view is searched for markers, in bytes from
-	// its start and as much from its end.
+	// maxMarked is the number of bytes that are searched for markers at the start of a view, and
+	// again at its end.
 	maxMarked = 64 << 10
-	// maxSentences is how many sentences of a text are kept, and sentenceWords
-	// how many words of each.
+	// maxSentences is the maximum number of sentences that are stored for a text, and sentenceWords
+	// the maximum number of words of each.
 	maxSentences  = 24
 	sentenceWords = 48
 )
 
-// directives is what a text tells its reader to do.
+// directives are the instructions that a text gives its reader.
 type directives struct {
 	found     uint16     // markers, as bits
 	sentences [][]uint32 // hashed stems of the sentences that ask for something
-	said      []string   // the same sentences, in normal form, with what says more of them
+	said      []string   // the same sentences in normal form, with the sentences that belong to them
 }
 
-// markers lists the classes that any view carries, in a fixed order.
+// markers returns the classes found in any view, in a fixed order.
 func markers(views []text.View, hidden bool) []string {
 	var d directives
 	d.read(views, false)
 	return d.names(hidden)
 }
 
-// read adds what the views of a content say. Sentences are looked for in the
-// lines of a view. A document is also read as one text, across its segments, so
-// that notation hides nothing; sentences of that reading are not kept. read
-// returns the first decoded view that carries a marker that no view before it had.
+// read adds the markers and sentences of a content's views. It searches the lines of each view. It
+// also searches a document as one text, across its segments, so that notation cannot hide anything.
+// Sentences of that search are not stored. read returns the first decoded view with a marker that
+// no earlier view has.
 func (d *directives) read(views []text.View, keep bool) (markedIn string) {
 	for i, v := range views {
 		before := d.found
@@ -210,13 +209,13 @@ func (d *directives) read(views []text.View, keep bool) (markedIn string) {
 		case i > 0:
 			markedIn = v.Name
 		case len(views) > 1 && views[1].Lines == "":
-			markedIn = views[1].Name // its lines are in this one
+			markedIn = views[1].Name // that view has the lines
 		}
 	}
 	return markedIn
 }
 
-// carriers are the content's carriers in each of its sentences.
+// carriers returns the carriers of the content in each of its sentences.
 func (d *directives) carriers(in *Input) [][]uint32 {
 	out := make([][]uint32, len(d.said))
 	for i, said := range d.said {
@@ -256,14 +255,14 @@ func (d *directives) names(hidden bool) []string {
 	return out
 }
 
-// wordLists are lists for the words of one sentence. Longer ones than wordListMost are
-// not used again.
+// wordLists are reusable lists for the words of one sentence. Lists longer than wordListMost are
+// not reused.
 var wordLists = sync.Pool{New: func() any { return new([]string) }}
 
 const wordListMost = 2048
 
-// scan adds what one view says. With keep it also keeps the words of sentences
-// that ask for something.
+// scan adds the markers of one view. If keep is set, it also stores the words of sentences that ask
+// for something.
 func (d *directives) scan(view string, keep bool) {
 	if len(view) > 2*maxMarked {
 		d.scan(view[:maxMarked], keep)
@@ -283,7 +282,7 @@ func (d *directives) scan(view string, keep bool) {
 		s.words = *words
 		defer func() {
 			s.words = s.words[:cap(s.words)]
-			clear(s.words) // they point into the text
+			clear(s.words) // the words share memory with the text
 			if *words = s.words[:0]; cap(s.words) <= wordListMost {
 				wordLists.Put(words)
 			}
@@ -291,7 +290,7 @@ func (d *directives) scan(view string, keep bool) {
 	}
 	for i := 0; i < len(view); {
 		if view[i] == ' ' {
-			i++ // says nothing
+			i++ // a byte without meaning
 			continue
 		}
 		if !wordByte[view[i]] {
@@ -303,12 +302,12 @@ func (d *directives) scan(view string, keep bool) {
 		for i < len(view) && wordByte[view[i]] {
 			i++
 		}
-		// A dash inside a word parts it before an instruction: place--Delete the file.
+		// A double dash inside a word splits it before an instruction: place--Delete the file.
 		parted := false
 		if dash := strings.Index(view[start:i], "--"); dash > 0 && orders(view[start+dash+2:]) {
 			i, parted = start+dash, true
 		}
-		// An apostrophe or an underscore around a word is a mark, and a dash a dash.
+		// Apostrophes and underscores around a word are punctuation. A word of dashes is a dash.
 		w := strings.Trim(view[start:i], "'_")
 		if strings.Trim(w, "-") == "" {
 			w = ""
@@ -336,7 +335,8 @@ func (d *directives) scan(view string, keep bool) {
 	s.end()
 }
 
-// wordByte is what words are made of: letters, digits and what joins them.
+// wordByte reports whether a byte is part of a word: letters, digits and the characters that join
+// them.
 var wordByte = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c >= utf8.RuneSelf || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '\'' || c == '_' || c == '-'

@@ -18,7 +18,7 @@ func init() {
 		func(s *State) float64 { return s.keyHistory().rise(s) })
 }
 
-// tableKeys holds the history of memory keys.
+// tableKeys has the history of memory keys.
 var tableKeys = index.NewTable(5, "keys", 20_000)
 
 type keyRec struct {
@@ -27,7 +27,7 @@ type keyRec struct {
 	firstH    float64
 }
 
-// noteKey counts a write of the memory key.
+// noteKey counts a write to the memory key.
 func (s *State) noteKey() {
 	if s.In.Event.Kind != "memory" || s.In.Memory.Key == "" {
 		return

@@ -9,18 +9,19 @@ import (
 	"lazaret/streams"
 )
 
-// origin is the content that brought something into the project.
+// origin describes the content that first brought something into the project.
 type origin struct {
 	origin, event, src, session, agent, belief string
 	external                                   bool
-	userNamed                                  bool // the user named where it came from
+	userNamed                                  bool // the user named its source
 	at                                         time.Time
-	// These distinguish members of a cluster; cluster is the one that this founds.
+	// source, in and by distinguish the members of a cluster. cluster is the cluster that this
+	// content founds.
 	source, in, by uint32
 	cluster        uint64
 }
 
-// ownOrigin returns the ref of the input's own origin, which it records at first use.
+// ownOrigin returns the ref of the input's own origin. It stores the origin at the first call.
 func (s *State) ownOrigin(b *index.Index) uint32 {
 	if s.noted {
 		return s.ownRef
@@ -49,7 +50,7 @@ func (s *State) ownOrigin(b *index.Index) uint32 {
 	return s.ownRef
 }
 
-// member distinguishes the input from others of its cluster.
+// member returns hashes that distinguish the input from others in its cluster.
 func (s *State) member() (source, session, agent uint32) {
 	in := s.In
 	return hash32(
@@ -82,7 +83,7 @@ func readOrigin(b []byte) *origin {
 	return h
 }
 
-// originOf returns the origin that a ref leads to.
+// originOf returns the origin of a ref.
 func (s *State) originOf(ref uint32) *origin {
 	ref &^= index.NamedByUser
 	if s.lastOrigin == nil || s.lastRef != ref {

@@ -7,10 +7,10 @@ import (
 	"lazaret/pkg/text"
 )
 
-// asked are the stems of a query's words.
+// asked has the stems of a query's words.
 type asked struct {
-	stems []string // a query has few words, and a content has many
-	first [26]bool // letters that they begin with
+	stems []string // a slice, because queries have few words
+	first [26]bool // first letters of the stems
 }
 
 func askedFor(query string) (a asked) {
@@ -26,13 +26,14 @@ func askedFor(query string) (a asked) {
 	return a
 }
 
-// may reports whether a word may have one of the stems: each begins like its word.
+// may reports whether a word may have one of the stems. A stem has the same first letter as its
+// word.
 func (a *asked) may(w string) bool {
 	i := w[0] - 'a'
 	return i >= 26 || a.first[i]
 }
 
-// overlap is the share of a query's words that a content holds.
+// overlap returns the share of the query's words that a content has.
 func (a *asked) overlap(content string) float64 {
 	n := len(a.stems)
 	if n == 0 {

@@ -24,14 +24,14 @@ func init() {
 	}, (*State).pushes)
 }
 
-// Push is a target that one source brings up again and again.
+// Push is a target that one source mentions repeatedly.
 type Push struct {
 	Source string `cel:"source"`
 	Target string `cel:"target" doc:"a host, address, handle or name, as kind:value"`
 	Count  int64  `cel:"count" doc:"different contents in which it does"`
 }
 
-// findTargets returns what a source may push: hosts, addresses, handles and capitalized
+// findTargets returns the targets that a source may push: hosts, addresses, handles and capitalized
 // names.
 func (in *Input) findTargets() []string {
 	var out []string
@@ -43,7 +43,7 @@ func (in *Input) findTargets() []string {
 	prev := "."
 	for w := range strings.FieldsSeq(streams.Clip(in.Content.Text, 4<<10)) {
 		name := edges.trim(w)
-		// A capital at the beginning of a sentence says nothing.
+		// A capital at the beginning of a sentence does not make a name.
 		if len(name) > 2 && name[0] >= 'A' && name[0] <= 'Z' && !strings.ContainsAny(prev[len(prev)-1:], ".:!?") &&
 			len(out) < 24 {
 			out = append(out, "name:"+strings.ToLower(name))
@@ -68,7 +68,7 @@ func (s *State) notePushes() {
 	s.pushesRead = true
 	var h uint32
 	if ps := s.In.features.Prints; len(ps) > 0 {
-		h = binary.BigEndian.Uint32(ps[0].Exact[:]) // of the normal form
+		h = binary.BigEndian.Uint32(ps[0].Exact[:]) // digest of the normal form
 	} else {
 		h = hash32(text.Normalize(s.In.Content.Text))
 	}
@@ -96,12 +96,12 @@ func (s *State) push(target, contents int) {
 	}
 }
 
-// minPushes is the least number of contents in which a source pushes a target.
+// minPushes is the minimum number of contents in which a source pushes a target.
 const minPushes = 3
 
 func (s *State) pushes() []*Push {
 	if s.pushesRead {
-		return s.pushed // noted with the event itself
+		return s.pushed // recorded together with the event
 	}
 	s.pushesRead = true
 	b := s.t.Index()

@@ -11,15 +11,15 @@ import (
 	"lazaret/streams"
 )
 
-// NewInput returns the input of no event.
+// NewInput returns an input without an event.
 func NewInput() *Input {
 	in := new(Input)
 	in.Memory.Age, in.Memory.Belief, in.Action.Confidence, in.Outcome.Grounding = -1, new(Belief), -1, -1
 	return in
 }
 
-// Read turns an entry into inputs: one for each content block of an
-// observation, one for any other entry, none for entries that rules do not see.
+// Read converts an entry to inputs: one for each content block of an observation, one for any other
+// entry, none for entries that rules do not see.
 func Read(e *streams.Entry) ([]*Input, error) {
 	read := readers[e.Type]
 	if read == nil {
@@ -135,7 +135,7 @@ func readAction(e *streams.Entry, a *streams.ActionEntry) []*Input {
 		in.Action.Confidence = *a.Confidence
 	}
 	if len(a.Args) > 0 {
-		// Arguments are the agent's; what is no object is seen as text only.
+		// The agent chooses the arguments. If they are not an object, rules see them as text only.
 		if streams.Unmarshal(a.Args, &in.Action.Args) != nil {
 			in.Action.Args = nil
 		}
@@ -197,7 +197,8 @@ func readTools(e *streams.Entry, t *streams.ToolsEntry) []*Input {
 	return []*Input{in}
 }
 
-// audited is a belief that is judged again. Data about the moment of writing are missing.
+// audited returns the input for a belief that is judged again. It lacks the data about the time of
+// writing.
 func audited(e *streams.Entry, b *streams.BeliefsEntry, a *streams.AuditedBelief) *Input {
 	in := head(e, &streams.EntryHead{ID: a.Observation, Agent: a.Agent, Session: a.Session, Time: b.Time})
 	writer := a.Writer
@@ -264,7 +265,7 @@ func (in *Input) content(s string, f text.Features) {
 	in.Content.Markers = in.directives.names(in.Content.HasHidden)
 	in.sample = sampled(f.Phrases)
 	if len(views) > 1 && views[1].Lines == "" {
-		s = decoded(s) + "\n" + s // names and unusual words stand in its strings
+		s = decoded(s) + "\n" + s // its strings may have names and unusual words
 	}
 	in.carried = append(slices.Clip(in.Content.Carriers), properNames(s)...)
 	in.carriedBy = index.Hashes(in.carried)
@@ -284,7 +285,7 @@ func (in *Input) content(s string, f text.Features) {
 	in.piecesBy = index.Hashes(in.pieces)
 }
 
-// decoded is the text of a content's segments.
+// decoded returns the text of a content's segments.
 func decoded(s string) string {
 	var b strings.Builder
 	for _, seg := range text.Segments(s) {

@@ -20,7 +20,7 @@ func init() {
 	}, (*State).recalledExternal)
 }
 
-// noteRecall stores which memories were recalled in the session.
+// noteRecall stores the memories that were recalled in the session.
 func (s *State) noteRecall() {
 	if s.In.Event.Kind != "recall" {
 		return

@@ -6,7 +6,7 @@ import (
 	"lazaret/pkg/intent"
 )
 
-// polite words after please ask for nothing that a tool does.
+// polite words after "please" ask for nothing that a tool does.
 var polite = map[string]bool{
 	"note":    true,
 	"see":     true,
@@ -25,14 +25,14 @@ var polite = map[string]bool{
 	"enter":   true,
 }
 
-// never is the place of a word that has not occurred.
+// never is the position of a class of words that has not occurred.
 const never = -100
 
-// sentence is the state of one sentence: the last place of each class of words.
+// sentence is the state of one sentence: the last position of each class of words.
 type sentence struct {
 	d     *directives
-	n     int    // words so far
-	found uint16 // in this sentence
+	n     int    // number of words so far
+	found uint16 // markers in this sentence
 	words []string
 	// start is set where a clause begins.
 	start                                                                          bool
@@ -41,10 +41,10 @@ type sentence struct {
 	override, rule, prior, model, greet, leak, not, tell, call, keep, lead, future int
 	follow, strict, shape, act, cond, asked, reply, please                         int
 	open, self, asks                                                               bool
-	from                                                                           int // first word that is kept
-	after                                                                          int // sentences that still belong to the last request
-	// view is the text, at and till the sentence's bytes in it, and asksAt the start of
-	// the last kept one.
+	from                                                                           int // first stored word
+	after                                                                          int // sentences still to add
+	// view is the text. at and till are the byte range of the sentence, and asksAt is the start of
+	// the last stored sentence.
 	view             string
 	at, till, asksAt int
 }
@@ -61,7 +61,7 @@ func (s *sentence) begin() {
 
 func (s *sentence) punctuation(view string, i int) {
 	if view[i] != ' ' && view[i] != ',' && view[i] != '\n' && view[i] != '*' && view[i] != '_' {
-		s.act = never // a verb with nothing after it is a name: "order": 3
+		s.act = never // a verb without an object is a name: "order": 3
 	}
 	switch view[i] {
 	case '\n', '|', '-':
@@ -69,7 +69,7 @@ func (s *sentence) punctuation(view string, i int) {
 	case '\x1e', '\x1f':
 		s.end()
 	case '.', '!', '?':
-		// A dot inside a word ends nothing: shop.example, 3.5. One before an
+		// A dot inside a word does not end a sentence: shop.example, 3.5. A dot before an
 		// instruction does: place.Delete the file.
 		if i+1 >= len(view) || !wordByte[view[i+1]] || orders(view[i+1:]) {
 			s.end()
@@ -83,7 +83,7 @@ func (s *sentence) punctuation(view string, i int) {
 		}
 		s.start = true
 	case '"', '\'':
-		// The values of a record are sentences of their own.
+		// The values of a record are separate sentences.
 		if p := strings.TrimRight(view[max(0, i-3):i], " \\"); p != "" && (p[len(p)-1] == ',' || p[len(p)-1] == ':') {
 			s.end()
 		}
@@ -99,7 +99,7 @@ func (s *sentence) punctuation(view string, i int) {
 	}
 }
 
-// named are words that follow the verb of an instruction, and no method or host.
+// named are words that can follow the verb of an instruction, but not the name of a method or host.
 var named = map[string]bool{
 	"the":        true,
 	"all":        true,
@@ -124,8 +124,7 @@ var named = map[string]bool{
 	"files":      true,
 }
 
-// orders reports whether a text begins with a verb that asks for something and
-// what it is about.
+// orders reports whether a text begins with a request verb and the beginning of its object.
 func orders(s string) bool {
 	verb, rest := firstWord(s)
 	if wordClasses[verb]&wAct == 0 || rest == "" || rest[0] != ' ' {
@@ -135,7 +134,7 @@ func orders(s string) bool {
 	return named[object]
 }
 
-// firstWord cuts a text behind the word that it begins with.
+// firstWord splits a text after its first word.
 func firstWord(s string) (word, rest string) {
 	n := 0
 	for n < len(s) && wordByte[s[n]] {
@@ -144,7 +143,7 @@ func firstWord(s string) (word, rest string) {
 	return s[:n], s[n:]
 }
 
-// end closes the sentence, and keeps its words if it asks for something.
+// end closes the sentence, and stores its words if it asks for something.
 func (s *sentence) end() {
 	if !s.open {
 		return
@@ -180,16 +179,16 @@ func (s *sentence) mark(m int) {
 	s.found |= 1 << m
 }
 
-// beforeMark is how many words before the first mark of a sentence are kept.
+// beforeMark is the number of words before the first mark of a sentence that are stored.
 const beforeMark = 8
 
-// kept are the words of the sentence around what it asks for.
+// kept returns the hashes of the words around the request.
 func (s *sentence) kept() []uint32 {
 	from := min(s.from, len(s.words))
 	return sentenceHashes(s.words[from:min(len(s.words), from+sentenceWords)])
 }
 
-// word takes the next word. Windows are in words, within one sentence.
+// word processes the next word. Distances are in words, within one sentence.
 func (s *sentence) word(w string) {
 	if !s.open {
 		s.begin()
@@ -260,7 +259,7 @@ func (s *sentence) classified(c uint32, w string, n int) {
 	if c&wPrior != 0 {
 		if s.rule > s.override && n-s.override <= 10 && n-s.rule <= 3 && w != "all" && w != "any" && w != "every" &&
 			w != "your" {
-			s.mark(mOverride) // the instructions above
+			s.mark(mOverride) // as in "the instructions above"
 		}
 		s.prior = n
 	}
@@ -328,7 +327,7 @@ func (s *sentence) classified(c uint32, w string, n int) {
 	}
 }
 
-// more finds the markers that say how the reader has to answer or obey.
+// more finds the markers about how the reader must answer or obey.
 func (s *sentence) more(c uint32, w string, n int) {
 	if c&wSelf != 0 {
 		s.self = true
@@ -338,7 +337,7 @@ func (s *sentence) more(c uint32, w string, n int) {
 		s.last == "your" {
 		s.mark(mAnswer)
 	}
-	// A document that scripts its reader's answers: if asked, reply.
+	// The document prescribes the reader's answers: if asked, reply.
 	if c&wReply != 0 && s.asked > never && n > s.asked {
 		s.mark(mAnswer)
 	}
@@ -371,8 +370,8 @@ func (s *sentence) more(c uint32, w string, n int) {
 // notWithout reports whether the last negation was "without".
 func (s *sentence) notWithout() bool { return s.future == s.not }
 
-// requestBefore reports whether the words before a verb make it a request:
-// you must, i want you to, can you, make sure to.
+// requestBefore reports whether the words before a verb make it a request: you must, i want you to,
+// can you, make sure to.
 func (s *sentence) requestBefore() bool {
 	switch s.last {
 	case "you":

@@ -2,10 +2,10 @@ package signals
 
 import "lazaret/pkg/signals/index"
 
-// tableSessions holds the directives and the recalls of each session.
+// tableSessions has the directives and the recalls of each session.
 var tableSessions = index.NewTable(4, "sessions", 10_000)
 
-// sessionKey is the key of a session's directives (n) or recalls (r).
+// sessionKey returns the key of a session's directives (n) or recalls (r).
 func (s *State) sessionKey(kind string) []byte {
 	return s.t.NameKey(kind, s.In.Event.Agent, "\x00", s.In.Event.Session)
 }

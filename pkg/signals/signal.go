@@ -6,33 +6,33 @@ import (
 	"slices"
 )
 
-// Signal describes a signal to people: a name for state from earlier entries.
+// Signal describes a signal for people. A signal is a value that is computed from earlier entries.
 type Signal struct {
 	Name   string `json:"name"`
 	Doc    string `json:"doc"`
-	Key    string `json:"key"`    // what the state is kept by
+	Key    string `json:"key"`    // what the state is keyed by
 	Window string `json:"window"` // how far back it reaches
-	Bound  string `json:"bound"`  // how much is kept at most, for each project
-	Cost   string `json:"cost"`   // look-ups to read it
+	Bound  string `json:"bound"`  // maximum size for each project
+	Cost   string `json:"cost"`   // lookups to read it
 }
 
-// Definition is a signal with everything that the engine asks of it.
+// Definition is a signal with its implementation.
 type Definition struct {
 	Signal
 	Type reflect.Type
-	// Read returns a value of the type, or an error. The input has been noted.
+	// Read returns a value of the type, or an error. It is called after the input was recorded.
 	Read func(*State) any
 	// Evaluates reports whether reading it evaluates an expression.
 	Evaluates bool
 	parts     Parts // the state that it reads
 }
 
-// Registered are the signals that need more than counting, by name. A pack
-// declares the others itself.
+// Registered are the built-in signals, ordered by name. Packs can declare counts and sequences
+// themselves.
 var Registered []*Definition
 
-// register adds a signal. Each signal has a file that registers it with the state
-// that it reads; nothing else needs to know of it.
+// register adds a signal. needs is the state that it reads. Each signal registers itself in its own
+// file, and no other file refers to it.
 func register[T any](needs Parts, s Signal, read func(*State) T) {
 	d := &Definition{Signal: s, Type: reflect.TypeFor[T](), Read: func(s *State) any { return read(s) }, parts: needs}
 	i, _ := slices.BinarySearchFunc(
@@ -43,7 +43,7 @@ func register[T any](needs Parts, s Signal, read func(*State) T) {
 	Registered = slices.Insert(Registered, i, d)
 }
 
-// Signals lists the signals that every rule set knows.
+// Signals returns the signals that every rule set knows.
 func Signals() []Signal {
 	var out []Signal
 	for _, d := range Registered {
@@ -52,23 +52,23 @@ func Signals() []Signal {
 	return out
 }
 
-// Parts is a set of parts of the state.
+// Parts is a set of parts of the state, as bits.
 type Parts uint32
 
 // AllParts is the whole state.
 const AllParts = ^Parts(0)
 
-// fold keeps one part of the state.
+// fold updates one part of the state.
 type fold struct {
 	bit   Parts
 	order int
-	note  func(*State) // folds the input into the part
+	note  func(*State) // updates the part with the input
 }
 
-// folds are all of them, in the order in which they see an input.
+// folds are all folds, in the order in which they are called.
 var folds []fold
 
-// The order of folds. The first ones decide what an origin's record holds.
+// The order of folds. The first ones decide the contents of an origin's record.
 const (
 	orderClusters = iota
 	orderCarriers
@@ -82,7 +82,7 @@ const (
 	orderTools
 )
 
-// keep adds a part of the state.
+// keep registers a part of the state and the function that updates it.
 func keep(order int, note func(*State)) Parts {
 	f := fold{bit: 1 << len(folds), order: order, note: note}
 	i, _ := slices.BinarySearchFunc(folds, order, func(f fold, order int) int { return cmp.Compare(f.order, order) })
@@ -90,10 +90,10 @@ func keep(order int, note func(*State)) Parts {
 	return f.bit
 }
 
-// fieldParts are the fields of inputs that folds fill in.
+// fieldParts are fields of inputs that folds set.
 var fieldParts = make(map[string]Parts)
 
-// PartsOf returns the state that a name reads.
+// PartsOf returns the parts of the state that a name depends on.
 func PartsOf(name string) Parts {
 	for _, d := range Registered {
 		if d.Name == name {

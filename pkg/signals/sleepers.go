@@ -25,7 +25,7 @@ func init() {
 	}, (*State).sleepers)
 }
 
-// noteBeliefs keeps when memories were written and when actions cited them.
+// noteBeliefs records when memories were written and when actions cited them.
 func (s *State) noteBeliefs() {
 	switch s.In.Event.Kind {
 	case "memory":
@@ -37,11 +37,10 @@ func (s *State) noteBeliefs() {
 	}
 }
 
-// tableBeliefs holds when memories were written and first used.
+// tableBeliefs has the times at which memories were written and first used.
 var tableBeliefs = index.NewTable(6, "beliefs", 50_000)
 
-// Sleeper is a memory that comes to use for the first time long after it was
-// written.
+// Sleeper is a memory that is used for the first time long after it was written.
 type Sleeper struct {
 	Belief   string  `cel:"belief"`
 	Dormant  float64 `cel:"dormant" doc:"seconds between its writing and its first use"`
@@ -56,12 +55,12 @@ type beliefRec struct {
 	written time.Time
 	origin  string
 	extern  bool
-	graded  bool // it holds nothing foreign
+	graded  bool // it has no foreign content
 	own     bool // the agent wrote it
 	session string
-	used    time.Time // first recall or citation; zero when there was none
-	usedBy  string    // its session
-	// words are those of the memory, carriers included; known says that they were kept.
+	used    time.Time // first recall or citation; zero if there was none
+	usedBy  string    // session of the first use
+	// words are the hashes of the memory's words and carriers. known is set if they were stored.
 	words []uint32
 	known bool
 }
@@ -136,13 +135,13 @@ func (s *State) noteBelief() {
 	s.t.Put(tableBeliefs, s.t.NameKey(id), s.t.Give(r.bytes(s.t.Take())))
 }
 
-// sleepAfter is how long a memory has to have been unused to be a sleeper.
+// sleepAfter is the minimum time between writing and first use of a sleeper.
 const sleepAfter = 24 * time.Hour
 
-// sleepText is how much of a memory is compared with actions, in bytes.
+// sleepText is the part of a memory that is compared with actions, in bytes.
 const sleepText = 512
 
-// use notes the first use of a belief, and reports it if it came late.
+// use records the first use of a belief, and returns it as a sleeper if that use was late.
 func (s *State) use(id string) *Sleeper {
 	for i := range s.usedBy {
 		if u := &s.usedBy[i]; u.id == id {
@@ -178,8 +177,8 @@ func (s *State) firstUse(id string) *Sleeper {
 	return r.sleeper(id, s.In, r.used)
 }
 
-// sleeper is the memory if it comes from another session and was written more than
-// a day before.
+// sleeper returns the memory as a sleeper if it comes from another session and was written more
+// than a day before its use.
 func (r *beliefRec) sleeper(id string, in *Input, used time.Time) *Sleeper {
 	if r.session == in.Event.Session || used.Sub(r.written) < sleepAfter {
 		return nil
@@ -195,8 +194,8 @@ func (r *beliefRec) sleeper(id string, in *Input, used time.Time) *Sleeper {
 	}
 }
 
-// recalledSleeper is a memory recalled in this session, at any time, if the action shares
-// something with it that the user did not name.
+// recalledSleeper returns a memory that was recalled in this session as a sleeper, if it shares
+// something with the action that the user did not name.
 func (s *State) recalledSleeper(id string) *Sleeper {
 	b := s.t.Get(tableBeliefs, s.t.NameKey(id))
 	if b == nil {
@@ -209,10 +208,9 @@ func (s *State) recalledSleeper(id string) *Sleeper {
 	return r.sleeper(id, s.In, s.In.Event.Time)
 }
 
-// shares reports whether words hold an address that the user of the project never named, or
-// a value of the action that the user of the session did not name. For an action without
-// values, it reports whether they hold a thing of the tool's name and the user did not ask
-// for it.
+// shares reports whether words include an address that no user of the project named, or a value of
+// the action that the user of the session did not name. For an action without values, it reports
+// whether they include a thing in the tool's name although the user did not ask for the action.
 func (s *State) shares(words []uint32) bool {
 	in, c := s.In, s.In.call
 	for i, x := range in.Content.Carriers {
@@ -232,8 +230,7 @@ func (s *State) shares(words []uint32) bool {
 	return len(c.Values) == 0 && !in.intent.Asked && count(words, c.Things) > 0
 }
 
-// byUserBefore reports whether a user of the project named a carrier of the action, in any
-// session.
+// byUserBefore reports whether a user of the project named a carrier of the action, in any session.
 func (s *State) byUserBefore(i int) bool {
 	m := &s.met()[i]
 	return m.ok && (m.ref&index.NamedByUser != 0 || s.originOfMet(m).origin == string(beliefs.OriginUser))

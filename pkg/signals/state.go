@@ -8,18 +8,17 @@ import (
 	"lazaret/streams"
 )
 
-// State is the state of one project while one input is judged.
+// State is the state of one project during the evaluation of one input.
 type State struct {
 	t   *index.Tables
 	In  *Input
-	act Activation // of declared signals
-	// done holds the sequences that this input completes.
+	act Activation // for declared signals
+	// done has the sequences that this input completes.
 	done map[string][]string
-	// swaps are the sequences that it goes into, see NoteSequences.
+	// swaps has the sequences that this input changes, see NoteSequences.
 	swaps index.Encoder
 
-	// The input's own origin, the cluster that it founds, and the ref of its record once
-	// it has one.
+	// The input's own origin, the cluster that it founds, and the ref of its record if it has one.
 	origin string
 	extern bool
 	noted  bool
@@ -31,17 +30,17 @@ type State struct {
 	lastOrigin *origin
 	lastRef    uint32
 	servedBy   []*Served
-	servedOn   []streams.Rest // the contents behind servedBy
+	servedOn   []streams.Rest // the contents of servedBy
 	servedRead bool
 	pushed     []*Push
 	pushesRead bool
 	contents   []uint32 // scratch
 	usedBy     []used
-	counted    [4]counted // what declared signals made of this input
+	counted    [4]counted // values of declared signals that this input changed
 	counts     int
 	keyRec     keyRec
 	keyRead    bool
-	bits       float64 // the content's entropy, when measured
+	bits       float64 // the content's entropy, if it was computed
 	measured   bool
 }
 
@@ -76,12 +75,11 @@ func (s *State) hasContent() bool {
 	return (kind == "observation" || kind == "memory") && s.In.Content.Text != ""
 }
 
-// hasForeignContent reports whether it brings content from outside.
+// hasForeignContent reports whether the input brings external content.
 func (s *State) hasForeignContent() bool { return s.hasContent() && s.extern }
 
-// Note folds the input into the state. A group of sentinels keeps all state,
-// whether a rule reads it or not, so that a rule that is switched on later finds
-// it; only says which parts are kept.
+// Note updates the state with the input. only selects the parts. A sentinel group updates all
+// parts, even if no rule reads them, so that rules that are activated later have the state.
 func (s *State) Note(only Parts) {
 	s.begin()
 	for i := range folds {
@@ -94,5 +92,5 @@ func (s *State) Note(only Parts) {
 // NewState returns the state of a project for one input.
 func NewState(t *index.Tables, in *Input) State { return State{t: t, In: in} }
 
-// SetActivation sets the activation that declared signals are evaluated with.
+// SetActivation sets the activation for the expressions of declared signals.
 func (s *State) SetActivation(act Activation) { s.act = act }

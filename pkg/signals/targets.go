@@ -11,8 +11,8 @@ import (
 // byUser reports whether the user named a carrier of the action in the session.
 func (in *Input) byUser(carrier string) bool { return slices.Contains(in.intent.Carriers, carrier) }
 
-// isTarget reports whether a carrier of an action stands in an argument of few
-// words. The host of a mail address does not.
+// isTarget reports whether a carrier of an action is in a short argument. The host of a mail
+// address is not a target.
 func (in *Input) isTarget(kind, v string) bool {
 	if in.call == nil || kind == "host" && in.hostOfAddress("host:"+v) {
 		return false
@@ -24,7 +24,8 @@ func (in *Input) isTarget(kind, v string) bool {
 	})
 }
 
-// targets calls f with the place of each carrier by which the arguments reach somebody.
+// targets calls f with the index of each carrier by which the arguments reach someone, until f
+// returns false.
 func (in *Input) targets(f func(i int) bool) {
 	for i, c := range in.Content.Carriers {
 		kind, v, _ := strings.Cut(c, ":")
@@ -34,8 +35,7 @@ func (in *Input) targets(f func(i int) bool) {
 	}
 }
 
-// targetsNamed reports whether the user named everybody whom the action reaches,
-// and that it reaches somebody.
+// targetsNamed reports whether the action reaches someone and the user named everyone it reaches.
 func (in *Input) targetsNamed() bool {
 	some, all := false, true
 	in.targets(func(i int) bool {
@@ -45,8 +45,8 @@ func (in *Input) targetsNamed() bool {
 	return some && all
 }
 
-// elsewhere reports whether a sentence names receivers and the action has only others:
-// then the sentence does not ask for the action.
+// elsewhere reports whether a sentence names receivers and the action has only other ones. Then the
+// sentence does not ask for the action.
 func (in *Input) elsewhere(carriers []uint32) bool {
 	if len(carriers) == 0 {
 		return false
@@ -59,8 +59,7 @@ func (in *Input) elsewhere(carriers []uint32) bool {
 	return some && !shared
 }
 
-// hostOfAddress reports whether a carrier is but the host of a mail address that
-// the content holds.
+// hostOfAddress reports whether a carrier is only the host of a mail address in the content.
 func (in *Input) hostOfAddress(carrier string) bool {
 	host, ok := strings.CutPrefix(carrier, "host:")
 	return ok && slices.ContainsFunc(in.Content.Carriers, func(c string) bool {
@@ -68,11 +67,11 @@ func (in *Input) hostOfAddress(carrier string) bool {
 	})
 }
 
-// reaches reports whether a carrier leads out of the project to somebody: an
-// address, and not the number or path of a record that many requests name.
+// reaches reports whether a carrier is an address of someone outside the project. Numbers and paths
+// of records, which many requests name, are not.
 func reaches(carrier string) bool { return kindOf(carrier).Traits().ReachesOut }
 
-// kindOf returns the kind of a carrier that is written kind:value.
+// kindOf returns the kind of a carrier in the form kind:value.
 func kindOf(carrier string) text.Kind {
 	kind, _, _ := strings.Cut(carrier, ":")
 	return text.Kind(kind)

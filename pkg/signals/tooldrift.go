@@ -23,7 +23,7 @@ func init() {
 	fieldParts["tools.items"] = PartTools // drift and shadows
 }
 
-// noteCatalogues stores servers' catalogues and those that a person is asked to accept.
+// noteCatalogues stores the catalogues of servers, and those that a person is asked to accept.
 func (s *State) noteCatalogues() {
 	switch {
 	case s.In.Event.Kind == "tools":
@@ -34,11 +34,11 @@ func (s *State) noteCatalogues() {
 	}
 }
 
-// tableTools holds the tools of catalogues.
+// tableTools has the tools of catalogues.
 var tableTools = index.NewTable(7, "tools", 5_000)
 
-// noteTools compares a catalogue with the first one of its server, or with the
-// last one that a person accepted.
+// noteTools compares a catalogue with the first one of its server, or with the last one that a
+// person accepted.
 func (s *State) noteTools() {
 	for _, it := range s.In.Tools.Items {
 		it.Drift, it.Shadows = false, ""
@@ -48,7 +48,7 @@ func (s *State) noteTools() {
 		} else if string(base) != it.print {
 			it.Drift = true
 		}
-		// By the bare name: who offers it, and whether it drifted.
+		// Under the tool's name alone: which server offers it, and whether it drifted.
 		first := s.In.Tools.Server
 		if b := s.t.Get(tableTools, s.t.NameKey("\x01", it.Name)); b != nil {
 			d := index.Decoder(b)
@@ -73,14 +73,14 @@ func (s *State) toolDrift() bool {
 	return d.Num() == 1
 }
 
-// A tool is compared with what its server offered first, or with what a person
-// accepted later. These are the keys of tableTools besides those of noteTools.
+// A tool is compared with the first catalogue of its server, or with a later one that a person
+// accepted. These are additional prefixes of keys in tableTools.
 const (
-	keyOffered  = "\x02" // server → what it offers now
-	keyProposed = "\x03" // agent, proposal → what a person is asked to accept
+	keyOffered  = "\x02" // server → its current catalogue
+	keyProposed = "\x03" // agent, proposal → the catalogue that a person is asked to accept
 )
 
-// offer is the part of a catalogue that later ones are compared with.
+// offer has the parts of a catalogue that are compared.
 type offer struct {
 	server, digest string
 	names, prints  []string
@@ -110,7 +110,7 @@ func readOffer(b []byte) *offer {
 	return o
 }
 
-// noteOffer stores a server's present catalogue.
+// noteOffer stores a server's current catalogue.
 func (s *State) noteOffer() {
 	o := &offer{server: s.In.Tools.Server, digest: s.In.Tools.digest}
 	for _, it := range s.In.Tools.Items {
@@ -119,8 +119,8 @@ func (s *State) noteOffer() {
 	s.t.Put(tableTools, s.t.NameKey(keyOffered, o.server), o.bytes())
 }
 
-// noteProposed stores the catalogue that a person is asked to accept, if its server
-// offers it.
+// noteProposed stores the catalogue that a person is asked to accept, if it is the server's current
+// one.
 func (s *State) noteProposed() {
 	server, _ := s.In.Action.Args["server"].(string)
 	digest, _ := s.In.Action.Args["digest"].(string)
@@ -133,8 +133,8 @@ func (s *State) noteProposed() {
 // accepts reports whether an input proposes to accept a catalogue.
 func (s *State) accepts() bool { return s.In.Action.Tool == streams.ApproveTools }
 
-// Accept folds in that a person accepted a catalogue: the tools of its
-// server are compared with it from then on.
+// Accept records that a person accepted a catalogue. From then on the server's tools are compared
+// with it.
 func Accept(st index.Store, project, agent, id string) error {
 	t := index.Open(st, project)
 	accepted := readOffer(t.Get(tableTools, t.NameKey(keyProposed, agent, "\x00", id)))
@@ -152,7 +152,7 @@ func Accept(st index.Store, project, agent, id string) error {
 		var e index.Encoder
 		e.Str(accepted.server)
 		if p, ok := now[name]; ok && p != accepted.prints[i] {
-			e.Num(1) // it has changed again
+			e.Num(1) // it changed again
 		} else {
 			e.Num(0)
 		}

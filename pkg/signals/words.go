@@ -7,7 +7,7 @@ import (
 	"lazaret/pkg/intent"
 )
 
-// Words and calls are compared as in pkg/intent.
+// Words and calls are compared as in package intent.
 
 func hash32(s string) uint32                { return intent.Hash(s) }
 func notWord(r rune) bool                   { return intent.NotWord(r) }

@@ -11,7 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// Words are few, so that random rules and random events meet.
+// Words are few, so that random conditions often match random events.
 var Words = []string{
 	"alpha",
 	"Beta",
@@ -29,8 +29,8 @@ var Words = []string{
 	"tar\npassword",
 }
 
-// Expr returns a random condition of the kinds that the index reads, and of
-// those that it does not.
+// Expr returns a random condition. Some conditions are of kinds that the index supports and some
+// are not.
 func Expr(r *rand.Rand, depth int) string {
 	word := func() string { return fmt.Sprintf("%q", Words[r.IntN(len(Words))]) }
 	str := func() string {

@@ -10,24 +10,23 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Within is an error that knows its place in the text of a value: a line from
-// 1, and a column from 0 in characters. Errorf lays an error that wraps one at
-// that place of the file.
+// Within is an error that knows its position in the text of a value: the line from 1, and the
+// column from 0 in characters. If Errorf wraps such an error, it reports that position in the file.
 type Within interface {
 	error
 	Within() (line, column int)
 }
 
-// UnknownField is the cause of an error at a key that no field is for.
+// UnknownField is the cause of an error at a key without a matching field.
 type UnknownField struct {
 	Name  string
-	Known []string // what may stand there, in the order of the fields
+	Known []string // the known keys, in the order of the fields
 }
 
 func (e *UnknownField) Error() string { return "unknown field " + `"` + e.Name + `"` }
 
-// Unknown lists the keys that what v points to has no field for, in the order
-// of the file. The cause of each is an *UnknownField.
+// Unknown lists the keys in the document that have no field in the type of *v, in the order of the
+// file. The cause of each error is an *UnknownField.
 func (d *Document) Unknown(v any) []*Error {
 	var out []*Error
 	d.unknown(d.root, reflect.TypeOf(v), func(key ast.Node, known []string) {
@@ -49,7 +48,7 @@ func (d *Document) unknown(node ast.Node, t reflect.Type, found func(key ast.Nod
 	case reflect.Struct:
 		for _, m := range []string{"UnmarshalYAML", "UnmarshalText"} {
 			if _, ok := reflect.PointerTo(t).MethodByName(m); ok {
-				return // the type reads itself
+				return // the type decodes itself
 			}
 		}
 		fields := make(map[string]reflect.Type)
@@ -74,7 +73,7 @@ func (d *Document) unknown(node ast.Node, t reflect.Type, found func(key ast.Nod
 	}
 }
 
-// fieldsOf gathers the fields of a struct under their names in YAML.
+// fieldsOf adds the fields of a struct to fields, by their names in YAML.
 func fieldsOf(t reflect.Type, fields map[string]reflect.Type) (known []string) {
 	for f := range t.Fields() {
 		name, opts, _ := strings.Cut(f.Tag.Get("yaml"), ",")
@@ -109,11 +108,11 @@ func pairs(node ast.Node) []*ast.MappingValueNode {
 	return nil
 }
 
-// scalar is a value and how its text stands in the file.
+// scalar is a value and the position and style of its text in the file.
 type scalar struct {
 	value  []rune
-	style  byte // ' or " or | for a block; 0 for plain
-	line   int  // of its first character, or of its mark
+	style  byte // ' or ", | for a block, or 0 for plain
+	line   int  // position of its first character or of its | or >
 	column int
 }
 
@@ -142,9 +141,9 @@ func scalarOf(node ast.Node) (scalar, bool) {
 	return s, true
 }
 
-// place is where in the file a place within a scalar's value is. The value and
-// its text have the same characters in the same order, but for white space and
-// escapes, so both are gone through together. Where that fails it is false.
+// place returns the position in the file that corresponds to a position in a scalar's value. The
+// value and its text have the same characters in the same order, except for white space and
+// escapes, so place compares both in parallel. The last result is false if that fails.
 func (d *Document) place(s scalar, line, column int) (int, int, bool) {
 	target, ok := index(s.value, line, column)
 	if !ok {
@@ -209,7 +208,7 @@ func (d *Document) place(s scalar, line, column int) (int, int, bool) {
 	}
 }
 
-// escape is the length of an escape sequence.
+// escape returns the length of an escape sequence.
 func escape(text []rune) int {
 	if len(text) > 1 {
 		switch text[1] {
@@ -224,7 +223,7 @@ func escape(text []rune) int {
 	return 2
 }
 
-// index is the number of the character at a line from 1 and a column from 0.
+// index returns the index of the character at a line (from 1) and a column (from 0).
 func index(text []rune, line, column int) (int, bool) {
 	at := 0
 	for ; line > 1; line-- {
@@ -240,7 +239,7 @@ func index(text []rune, line, column int) (int, bool) {
 	return at + column, true
 }
 
-// within lays an error at a place in the value of a scalar.
+// within sets an error's position to a place in a scalar's value.
 func (d *Document) within(e *Error, s scalar, line, column int) {
 	if l, c, ok := d.place(s, line, column); ok {
 		e.Line, e.Column = l, c
@@ -248,8 +247,8 @@ func (d *Document) within(e *Error, s scalar, line, column int) {
 	}
 }
 
-// Within is the error at another place of the same value, by its line from 1
-// and column from 0. Where there is no such place it stays where it was.
+// Within returns the error with another position in the same value, given as line (from 1) and
+// column (from 0). If that position does not exist, the position is the start of the value.
 func (e *Error) Within(line, column int) *Error {
 	c := *e
 	if e.doc != nil {

@@ -14,30 +14,30 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// MaxSize is the largest document, in bytes.
+// MaxSize is the maximum size of a document, in bytes.
 const MaxSize = 1 << 20
 
-// maxNesting bounds flow collections within one another, and sequences that
-// begin on one line, so that the parser's recursion is bounded too.
+// maxNesting is the maximum depth of nested flow collections, and of sequences that begin on one
+// line. It bounds the parser's recursion.
 const maxNesting = 16
 
-// secretPrefix begins the text of private keys in C2SP note format. A line that
-// holds one is not shown: errors end up in logs.
+// secretPrefix begins the text of private keys in the C2SP note format. Errors do not show a line
+// with a private key, because errors end up in logs.
 const secretPrefix = "PRIVATE+KEY+"
 
-// Error is a fault at a place in a file.
+// Error is an error at a position in a file.
 type Error struct {
 	File         string
-	Line, Column int    // from 1; 0 when the fault is the file's as a whole
+	Line, Column int    // from 1; 0 if the error concerns the whole file
 	Msg          string // what is wrong and what to do
-	Source       string // the line, without its end
+	Source       string // the text of the line, without line break
 	cause        error
 
-	doc    *Document // of the value that it is about, nil when it is about none
+	doc    *Document // document and scalar of the value that the error is about, or nil
 	scalar scalar
 }
 
-// Unwrap is the error that was wrapped into Msg, if one was.
+// Unwrap returns the error that Msg wraps, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
 func (e *Error) Error() string {
@@ -51,10 +51,10 @@ func (e *Error) Error() string {
 type Document struct {
 	file string
 	src  []byte
-	root ast.Node // nil when the document is empty
+	root ast.Node // nil for an empty document
 }
 
-// Parse reads the syntax. file is what errors call it. An error is an *Error.
+// Parse parses the syntax of a document. file is its name in errors. Every error is an *Error.
 func Parse(file string, src []byte) (doc *Document, err error) {
 	doc = &Document{file: file, src: src}
 	if len(src) > MaxSize {
@@ -81,7 +81,7 @@ func Parse(file string, src []byte) (doc *Document, err error) {
 	return doc, nil
 }
 
-// checkTokens refuses what lies outside our part of YAML.
+// checkTokens returns an error for YAML features that are not supported.
 func (d *Document) checkTokens(tokens token.Tokens) error {
 	flow, entries, line := 0, 0, 0
 	for _, tk := range tokens {
@@ -113,11 +113,11 @@ func (d *Document) checkTokens(tokens token.Tokens) error {
 	return nil
 }
 
-// Empty reports whether the document holds nothing but comments.
+// Empty reports whether the document contains only comments.
 func (d *Document) Empty() bool { return d.root == nil }
 
-// Decode stores the document in what v points to; a key that v has no field
-// for is an error. An empty document leaves v as it is. An error is an *Error.
+// Decode decodes the document to *v. A key without a matching field is an error. An empty document
+// leaves *v unchanged. Every error is an *Error.
 func (d *Document) Decode(v any) (err error) {
 	if d.root == nil {
 		return nil
@@ -126,7 +126,7 @@ func (d *Document) Decode(v any) (err error) {
 	if err := yaml.NodeToValue(d.root, v, yaml.Strict()); err != nil {
 		var unknown *yaml.UnknownFieldError
 		if errors.As(err, &unknown) {
-			// The library names any of them, and this the first.
+			// The library reports an arbitrary unknown field. Report the first.
 			if all := d.Unknown(v); len(all) > 0 {
 				return all[0]
 			}
@@ -136,10 +136,9 @@ func (d *Document) Decode(v any) (err error) {
 	return nil
 }
 
-// Errorf is an error at the value that path leads to: field names and list
-// indexes from the root. Where the path ends early, the error is at the last
-// value that exists. A format with %w wraps its error; if that is a Within, the
-// error is at its place in the value.
+// Errorf returns an error at the value with the given path: field names and list indexes from the
+// root. If the path does not exist, the error is at the last value of the path that does. A format
+// with %w wraps its error. If that error is a Within, it determines the position in the value.
 func (d *Document) Errorf(path []any, format string, args ...any) *Error {
 	node := d.root
 	for _, step := range path {
@@ -187,8 +186,8 @@ func child(node ast.Node, step any) ast.Node {
 	return nil
 }
 
-// first is the token at which a node begins; a mapping's own token is its
-// first colon.
+// first returns the token at which a node begins. The token of a mapping node itself is its first
+// colon.
 func first(node ast.Node) *token.Token {
 	switch n := node.(type) {
 	case *ast.MappingNode:
@@ -237,8 +236,8 @@ func (d *Document) convert(err error) error {
 	return d.whole("%v", err)
 }
 
-// recovered turns a panic of the YAML library into an error: it is known to
-// panic on some malformed documents.
+// recovered converts a panic of the YAML library to an error. The library panics on some malformed
+// documents.
 func (d *Document) recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = d.whole("malformed YAML: %v", r)

@@ -15,21 +15,21 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// Activation gives expressions the values of their names, each computed when
-// it is first asked for.
+// Activation provides the values of the names in expressions. Each value is computed when it is
+// first used.
 type Activation struct {
 	Vars  *Vars
 	In    *signals.Input
 	sig   *signals.State
-	root  reflect.Value // of in
+	root  reflect.Value // reflect value of In
 	It    ref.Val
 	vals  []ref.Val
-	used  []int // values that are set
-	raws  []any // of signals, as Go has them
-	read  []int // those that are set
-	Large bool  // the input is larger than costs were estimated for
+	used  []int // indexes of the values that are set
+	raws  []any // values of signals as Go values
+	read  []int // indexes of the raws that are set
+	Large bool  // the input exceeds the sizes that costs were estimated for
 
-	// Of Go expressions: loops' variables, by depth, and the text that was measured last.
+	// State of Go expressions: the loop variables by depth, and the last measured text.
 	Loops   [maxNested + 1]loopVar
 	counted string
 	count   int64
@@ -40,7 +40,7 @@ func NewActivation(table *Vars) *Activation {
 	return &Activation{Vars: table, vals: make([]ref.Val, len(table.List)), raws: make([]any, len(table.List))}
 }
 
-// Reset turns to another input.
+// Reset sets another input.
 func (a *Activation) Reset(in *signals.Input, sig *signals.State) {
 	for _, i := range a.used {
 		a.vals[i] = nil
@@ -73,13 +73,13 @@ func (a *Activation) ResolveName(name string) (any, bool) {
 // Parent implements cel.Activation.
 func (a *Activation) Parent() cel.Activation { return nil }
 
-// native is a field of the input as Go has it.
+// native returns a field of the input as a Go value.
 func (a *Activation) native(i int) reflect.Value {
 	f := a.Vars.List[i].field
 	return a.root.Field(f[0]).Field(f[1])
 }
 
-// Value returns the value of a variable, by its number.
+// Value returns the value of the variable with index i.
 func (a *Activation) Value(i int) ref.Val {
 	if v := a.vals[i]; v != nil {
 		return v
@@ -97,7 +97,7 @@ func (a *Activation) Value(i int) ref.Val {
 	return v
 }
 
-// raw is the value of a signal: of its type, or an error.
+// raw returns the value of a signal: a value of its type, or an error.
 func (a *Activation) raw(i int) any {
 	if x := a.raws[i]; x != nil {
 		return x
@@ -117,7 +117,8 @@ func isError(x any) bool {
 	return is
 }
 
-// runes is the length of a text in runes. Many rules ask for the same one's.
+// runes returns the length of a text in runes. It caches the last result, because many rules
+// measure the same text.
 func (a *Activation) runes(s string) int64 {
 	if len(s) != len(a.counted) || unsafe.StringData(s) != unsafe.StringData(a.counted) {
 		a.counted, a.count = s, int64(utf8.RuneCountInString(s))
@@ -125,8 +126,9 @@ func (a *Activation) runes(s string) int64 {
 	return a.count
 }
 
-// Eval evaluates an expression: without counting its cost where the estimate
-// holds, and by its Go functions where that has a value; else up to CostLimit.
+// Eval evaluates an expression. If the estimate proves that the cost limit holds, it does not count
+// the cost, and uses the compiled Go functions if they give a value. Otherwise CEL evaluates the
+// expression up to CostLimit.
 func (x *Expr) Eval(a *Activation) (ref.Val, error) {
 	p := x.fast
 	if a.Large || x.Cost > CostLimit {
@@ -143,13 +145,13 @@ func (x *Expr) Eval(a *Activation) (ref.Val, error) {
 	return v, err
 }
 
-// IsTrue reports whether a condition holds. One that fails does not.
+// IsTrue reports whether a condition is true. A condition that fails is not.
 func (x *Expr) IsTrue(a *Activation) bool {
 	v, err := x.Eval(a)
 	return err == nil && v == types.True
 }
 
-// Text evaluates an expression that is a text.
+// Text evaluates an expression of type string. ok is false if it fails.
 func (x *Expr) Text(a *Activation) (string, bool) {
 	if x.joined != nil {
 		var buf [4]string
@@ -169,9 +171,9 @@ func (x *Expr) Text(a *Activation) (string, bool) {
 	return string(s), err == nil && ok
 }
 
-// joint is a part of a text that is put together: a field, or a constant.
+// joint is a part of a concatenation: a field, or a constant.
 type joint struct {
-	v    int // number of the variable; -1: a constant
+	v    int // index of the variable; -1: a constant
 	text string
 }
 
@@ -182,8 +184,8 @@ func (p *joint) of(a *Activation) string {
 	return a.native(p.v).String()
 }
 
-// joints takes an expression of fields and constants with + between them apart,
-// as the keys of most signals are; nil for any other.
+// joints splits a concatenation of fields and constants into its parts. Most keys of signals have
+// this form. It returns nil for other expressions.
 func joints(vars *Vars, e ast.Expr) []joint {
 	switch e.Kind() {
 	case ast.LiteralKind:

@@ -10,14 +10,14 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// Condition is when a rule fires: for the event, or for each element of a list.
+// Condition is the condition of a rule: on the event, or on each element of a list.
 type Condition struct {
 	When    *Expr
-	ForEach *Expr      // the list; nil: for the event
-	Each    *goForEach // both as Go functions, where both can be
+	ForEach *Expr      // the list; nil: the condition is on the event
+	Each    *goForEach // list and condition as Go functions, if both can be compiled
 }
 
-// NewCondition returns the condition of checked expressions. Either may be nil.
+// NewCondition returns the condition for checked expressions. Either may be nil.
 func NewCondition(vars *Vars, when, forEach *Expr) Condition {
 	c := Condition{When: when, ForEach: forEach}
 	if when != nil && forEach != nil && forEach.Cost <= CostLimit {
@@ -26,7 +26,7 @@ func NewCondition(vars *Vars, when, forEach *Expr) Condition {
 	return c
 }
 
-// Prefilter is what has to hold for the condition to be true, or to fail.
+// Prefilter returns what must hold for the condition to be true or to fail.
 func (c *Condition) Prefilter(rd *PrefilterReader) *prefilter {
 	n := rd.Of(c.When.AST.Expr(), nil)
 	if c.ForEach == nil {
@@ -41,8 +41,8 @@ func (c *Condition) Prefilter(rd *PrefilterReader) *prefilter {
 	return n
 }
 
-// Items is what the condition is evaluated for: the elements of its
-// for_each, or one null.
+// Items returns the values that the condition is evaluated for: the elements of for_each, or a
+// single null.
 func (c *Condition) Items(act *Activation) ([]ref.Val, error) {
 	if c.ForEach == nil {
 		return []ref.Val{types.NullValue}, nil
@@ -62,8 +62,8 @@ func (c *Condition) Items(act *Activation) ([]ref.Val, error) {
 	return out, nil
 }
 
-// remainder compiles the part of a condition that is undecided where its prefilter
-// holds, or nil.
+// remainder compiles the part of a condition that its prefilter does not decide. It returns nil if
+// that is not possible.
 func (c *Condition) remainder(rd *PrefilterReader) FlagFunc {
 	if c.ForEach != nil || c.When.goFlag == nil || c.When.Cost > CostLimit {
 		return nil
@@ -88,11 +88,12 @@ func (c *Condition) remainder(rd *PrefilterReader) FlagFunc {
 	return left
 }
 
-// Interpret leaves the condition to CEL, which tests compare with Go functions.
+// Interpret disables the Go functions, so that CEL evaluates the condition. Tests use it for
+// comparison.
 func (c *Condition) Interpret() { c.Each, c.When.goFlag = nil, nil }
 
-// EachHasGo reports whether the condition is asked of each element by Go functions.
+// EachHasGo reports whether Go functions evaluate the condition on the elements of a list.
 func (c *Condition) EachHasGo() bool { return c.Each != nil }
 
-// HasGo reports whether a condition is evaluated by Go functions.
+// HasGo reports whether Go functions evaluate the condition.
 func (x *Expr) HasGo() bool { return x.goFlag != nil }

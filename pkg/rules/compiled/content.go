@@ -7,11 +7,11 @@ import (
 	"lazaret/pkg/signals"
 )
 
-// The fields that hold the content of an event.
+// The fields that have the content of an event.
 const (
-	contentText  = iota // as it came
-	contentViews        // in other forms, of which the first is normal
-	contentArgs         // once more, of an action
+	contentText  = iota // the original content
+	contentViews        // the content's views; the first is the normal form
+	contentArgs         // the arguments of an action
 	contentFields
 )
 
@@ -21,18 +21,17 @@ var contentNames = [contentFields]string{
 	contentArgs:  "action.text",
 }
 
-// contentIndex is the literals that are looked for in an event's content. The
-// fields that hold it share a table, and what stands in several of them is read
-// once: an action's arguments are its text, and the normal form of most texts is
-// the text but for case and white space.
+// contentIndex indexes the literals to find in an event's content. The fields with the content
+// share one table, and text that is in several of them is scanned once: an action's arguments are
+// also its text, and the normal form of most texts differs only in case and white space.
 type contentIndex struct {
 	literals *literals
 	lits     []literal
 	byText   map[string]int
 }
 
-// add takes an atom, unless it is to be looked for in its own field: the text
-// may hold white space that its normal form does not.
+// add adds an atom and reports whether it did. It refuses a literal that must be searched in the
+// original text because its white space may differ in the normal form.
 func (c *contentIndex) add(name string, lit string, atom int32) bool {
 	f := slices.Index(contentNames[:], name)
 	if f < 0 || f != contentViews && !calm(lit) {
@@ -48,8 +47,7 @@ func (c *contentIndex) add(name string, lit string, atom int32) bool {
 	return true
 }
 
-// calm reports whether white space in a text in lower case stands between words
-// only, and is one space.
+// calm reports whether all white space in a lower-case text is single spaces between words.
 func calm(s string) bool {
 	for i := range len(s) {
 		switch {
@@ -63,10 +61,10 @@ func calm(s string) bool {
 
 func space(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
-// alike compares a text with its normal form. same says that they differ in case
-// and white space only; then breaks are the spaces of the view for which the text
-// has other white space. A calm literal that stands in such a text stands in the
-// view, and one that stands in the view with no break in it stands in the text.
+// alike compares a text with its normal form. same reports whether they differ in case and white
+// space only. The second result lists the spaces of the view for which the text has other white
+// space (breaks). A calm literal in such a text is also in the view. A literal in the view without
+// a break inside is also in the text.
 func alike(text, view string, breaks []int32) (same bool, _ []int32) {
 	i, j := 0, 0
 	for i < len(text) {
@@ -88,8 +86,8 @@ func alike(text, view string, breaks []int32) (same bool, _ []int32) {
 		switch {
 		case i == from:
 			return false, breaks
-		case from == 0 || i == len(text): // trimmed
-		case space(text[from-1]): // the view's space is the first of them
+		case from == 0 || i == len(text): // leading or trailing space, which the view does not have
+		case space(text[from-1]): // the first of several white space characters
 			breaks = append(breaks, int32(j-1))
 		case j < len(view) && view[j] == ' ':
 			breaks = append(breaks, int32(j))
@@ -101,7 +99,7 @@ func alike(text, view string, breaks []int32) (same bool, _ []int32) {
 	return j == len(view), breaks
 }
 
-// match finds the atoms that a content meets.
+// match finds the atoms that hold for a content.
 func (c *contentIndex) match(in *signals.Input, t *Lookup) {
 	text, views, args := in.Content.Text, in.Content.Views, in.Action.Text
 	if !is(text, args) {
@@ -132,13 +130,13 @@ func (c *contentIndex) match(in *signals.Input, t *Lookup) {
 	}
 }
 
-// is reports whether two texts are one in memory.
+// is reports whether two strings are the same memory.
 func is(s, t string) bool {
 	return len(s) == len(t) && unsafe.StringData(s) == unsafe.StringData(t)
 }
 
-// scan looks for literals in a text that stands in some of the fields, with t.breaks
-// where that of the content has other white space.
+// scan finds literals in a text that is the content of the fields in the bit set on. t.breaks are
+// the positions with other white space in the original content.
 func (t *Lookup) scan(c *contentIndex, s string, on int) {
 	skip := func(l *literal) bool {
 		for f, a := range l.atoms {
@@ -158,7 +156,7 @@ func (t *Lookup) scan(c *contentIndex, s string, on int) {
 	c.literals.scan(s, skip, hit)
 }
 
-// broken reports whether a break lies in a part of the view.
+// broken reports whether there is a break between start and end.
 func (t *Lookup) broken(start, end int) bool {
 	i, _ := slices.BinarySearch(t.breaks, int32(start))
 	return i < len(t.breaks) && t.breaks[i] < int32(end)

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// CostLimit is what one expression may cost, in CEL's units: about one per
-	// operation, and one per ten bytes of text looked at.
+	// CostLimit is the cost limit of one expression in CEL's units: about one per operation, and
+	// one per ten bytes of text.
 	CostLimit = 25_000_000
 	// maxSource is the longest text that the parser accepts. The definition of a list or
 	// macro may be longer than maxExpr.
 	maxSource = streams.MaxChunks * streams.ChunkSize
-	// maxExpr is the longest expression, in bytes.
+	// maxExpr is the maximum length of an expression, in bytes.
 	maxExpr = 8 << 10
 )
 
-// Dynamic reports whether an expression reads values whose size nothing
-// bounds, so that only counting can tell its cost.
+// Dynamic reports whether an expression reads values of unlimited size. Its cost is then known only
+// from counting during evaluation.
 func Dynamic(a *ast.AST) (found bool) {
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		switch QualifiedName(e) {
@@ -32,7 +32,7 @@ func Dynamic(a *ast.AST) (found bool) {
 	return found
 }
 
-// Sizes bounds the values of expressions for the estimate.
+// Sizes gives upper bounds for the sizes of values in cost estimates.
 type Sizes struct{}
 
 // EstimateSize implements cost.Estimator.

@@ -24,18 +24,18 @@ type variable struct {
 	Type   *cel.Type
 	GoType reflect.Type
 	Doc    string
-	// field is the path from Input; nil for signals.
+	// field is the index path in signals.Input; nil for signals.
 	field  []int
 	Signal *signals.Definition
 }
 
-// Vars is all names of a rule set, by number.
+// Vars are all names of a rule set, with indexes.
 type Vars struct {
 	List   []*variable
 	Number map[string]int
 }
 
-// Has reports whether there is a variable of a name.
+// Has reports whether there is a variable with this name.
 func (t *Vars) Has(name string) bool {
 	_, ok := t.Number[name]
 	return ok
@@ -62,7 +62,7 @@ var nativeTypes = sync.OnceValue(func() []reflect.Type {
 	return out
 })
 
-// BaseVars are the names that every rule set knows.
+// BaseVars returns the names that every rule set knows.
 var BaseVars = sync.OnceValue(func() *Vars {
 	t := &Vars{Number: make(map[string]int)}
 	in := reflect.TypeFor[signals.Input]()
@@ -114,8 +114,8 @@ func celType(t reflect.Type) *cel.Type {
 	return cel.StringType
 }
 
-// BaseEnv is the typed environment of all expressions. Names are qualified
-// variables and not fields of messages, so that reading one is one look-up.
+// BaseEnv returns the typed CEL environment of all expressions. Qualified names are variables and
+// not fields of messages, so that reading one takes a single lookup.
 var BaseEnv = sync.OnceValues(func() (*cel.Env, error) {
 	native := []any{ext.ParseStructTag("cel")}
 	for _, t := range nativeTypes() {
@@ -134,13 +134,13 @@ var BaseEnv = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(opts...)
 })
 
-// Scope is what the expressions of one pack may name: the environment, and the
-// lists and macros that are written into an expression before it is planned.
+// Scope has the names that expressions of one pack may use: the environment, and the lists and
+// macros, which are expanded before planning.
 type Scope struct {
 	Env  *cel.Env
 	Vars *Vars
 	Defs map[string]*cel.Ast // lists and macros, by name
-	Used *usage              // what expressions mention, while a rule set is compiled
+	Used *usage              // names that expressions used so far; set while a rule set is compiled
 }
 
 // NewScope returns a scope without lists and macros.
@@ -153,13 +153,13 @@ func NewScope(env *cel.Env, vars *Vars) *Scope {
 	}
 }
 
-// NewVars returns the names that every rule set knows, to be added to.
+// NewVars returns a copy of BaseVars, to which names can be added.
 func NewVars() *Vars {
 	base := BaseVars()
 	return &Vars{List: slices.Clone(base.List), Number: maps.Clone(base.Number)}
 }
 
-// usage is which lists, macros and variables expressions mention.
+// usage records the lists, macros and variables that expressions use.
 type usage struct {
 	Defs map[*cel.Ast]bool
 	Vars map[string]bool
@@ -184,7 +184,7 @@ func (s *Scope) Define(name, src string, typ *cel.Type) error {
 	return nil
 }
 
-// Clone returns a copy of the scope, to which a pack adds its names.
+// Clone returns a copy of the scope, to which a pack can add its names.
 func (s *Scope) Clone() *Scope {
 	return &Scope{Env: s.Env, Vars: s.Vars, Defs: maps.Clone(s.Defs), Used: s.Used}
 }
@@ -192,18 +192,17 @@ func (s *Scope) Clone() *Scope {
 // Expr is a compiled expression.
 type Expr struct {
 	Source string
-	AST    *ast.AST // with lists and macros written out
+	AST    *ast.AST // with lists and macros expanded
 	fast   cel.Program
-	// tracked counts its cost. It is planned at its first use.
+	// tracked returns the program that counts its cost. It is planned at its first use.
 	tracked func() (cel.Program, error)
-	Cost    uint64   // highest, within the bounds; over CostLimit when only counting can tell
-	joined  []joint  // a text that is put together of fields
-	goFlag  FlagFunc // of a condition, where it has a Go expression
-	goText  textFunc // of a text, where it has one
+	Cost    uint64   // upper bound of the cost; above CostLimit if the cost must be counted
+	joined  []joint  // parts of a concatenation of fields
+	goFlag  FlagFunc // the condition as a Go function, or nil
+	goText  textFunc // the text as a Go function, or nil
 }
 
-// Compile checks an expression and plans it. Its error shows the place with a
-// caret.
+// Compile checks and plans an expression. Its error marks the place with a caret.
 func (s *Scope) Compile(src string, want *cel.Type) (*Expr, error) {
 	if len(src) > maxExpr {
 		return nil, fmt.Errorf(
@@ -237,7 +236,7 @@ func (s *Scope) Compile(src string, want *cel.Type) (*Expr, error) {
 	return x, nil
 }
 
-// Check parses an expression, checks it, and writes out its lists and macros.
+// Check parses and checks an expression, and expands its lists and macros.
 func (s *Scope) Check(src string, want *cel.Type) (*cel.Ast, error) {
 	a, iss := s.Env.Compile(src)
 	if iss.Err() != nil {
@@ -261,7 +260,7 @@ func (s *Scope) Check(src string, want *cel.Type) (*cel.Ast, error) {
 	return a, nil
 }
 
-// QualifiedName is the dotted name that an expression is, or "".
+// QualifiedName returns the dotted name that an expression consists of, or "".
 func QualifiedName(e ast.Expr) string {
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -304,7 +303,7 @@ func (s *Scope) expand(a *ast.AST) {
 	}
 }
 
-// toVal is a Go value as CEL's.
+// toVal converts a Go value to a CEL value.
 func toVal(v reflect.Value) ref.Val {
 	switch v.Kind() {
 	case reflect.String:

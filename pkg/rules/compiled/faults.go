@@ -10,7 +10,7 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// costError puts the caret under the loop that costs most.
+// costError returns an error that marks the most expensive loop with a caret.
 func costError(src string, a *cel.Ast, c uint64) error {
 	rep := a.NativeRep()
 	var place int64
@@ -36,8 +36,7 @@ func costError(src string, a *cel.Ast, c uint64) error {
 	}
 }
 
-// planError finds the regular expression that an expression cannot be planned
-// for.
+// planError returns an error that marks the regular expression because of which planning failed.
 func planError(src string, a *cel.Ast, err error) error {
 	ast.PreOrderVisit(a.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "matches" {
@@ -54,20 +53,19 @@ func planError(src string, a *cel.Ast, err error) error {
 	return err
 }
 
-// Fault is something wrong at a place in an expression.
+// Fault is an error at a place in an expression.
 type Fault struct {
 	Msg          string
-	Line, Column int // from 1, and from 0
+	Line, Column int // the line from 1, the column from 0
 }
 
-// Faults is what is wrong with an expression. Its text shows each place with a
-// caret.
+// Faults are the errors in an expression. The error text marks each place with a caret.
 type Faults struct {
 	source string
 	All    []Fault
 }
 
-// Error shows each place with a caret.
+// Error returns the messages, with a caret at each place.
 func (e *Faults) Error() string {
 	var b strings.Builder
 	for i, f := range e.All {
@@ -80,7 +78,7 @@ func (e *Faults) Error() string {
 	return b.String()
 }
 
-// Within is the place of the first, so that the whole is laid there.
+// Within returns the place of the first fault.
 func (e *Faults) Within() (line, column int) { return e.All[0].Line, e.All[0].Column }
 
 func celError(src string, iss *cel.Issues) error {
@@ -94,13 +92,12 @@ func celError(src string, iss *cel.Issues) error {
 	return e
 }
 
-// foreignOps are operators of other languages, and what CEL has in their place.
+// foreignOps matches operators of other languages, and inCEL gives their CEL equivalents.
 var foreignOps = regexp.MustCompile(`^\s*(=|and|or|not)(?:[^=\w]|$)`)
 
 var inCEL = map[string]string{"=": "==", "and": "&&", "or": "||", "not": "!"}
 
-// foreignWord says what to write for an operator of another language that stands
-// at the place of a syntax error, or in the word before.
+// foreignWord returns a hint if a syntax error is at, or after, an operator of another language.
 func foreignWord(src string, x *cel.Error) string {
 	lines := strings.Split(src, "\n")
 	line, col := x.Location.Line(), x.Location.Column()
@@ -130,7 +127,7 @@ func caret(src string, line, col int) string {
 	return fmt.Sprintf("\n    %s\n    %s^", lines[line-1], strings.Repeat(" ", max(col, 0)))
 }
 
-// Constants are the texts that an expression stands for.
+// Constants returns the constant texts that an expression can stand for.
 func Constants(e ast.Expr, vars map[string][]string) []string {
 	switch e.Kind() {
 	case ast.LiteralKind:

@@ -14,7 +14,7 @@ type Field struct {
 	Doc  string `json:"doc,omitempty"`
 }
 
-// Fields lists the environment, generated from the types behind it.
+// Fields lists the names of the environment with their types, generated from the Go types.
 func Fields() []Field {
 	var out []Field
 	for _, v := range BaseVars().List {
@@ -38,8 +38,7 @@ func Fields() []Field {
 		Field{"it", "dyn", "the element of for_each"})
 }
 
-// Functions lists the functions that expressions may call, CEL's operators
-// left out.
+// Functions lists the functions that expressions may call, without CEL's operators.
 func Functions() []string {
 	env, err := BaseEnv()
 	if err != nil {
@@ -55,7 +54,7 @@ func Functions() []string {
 	return slices.Compact(out)
 }
 
-// TypeName returns the name that people read for a type.
+// TypeName returns the name of a type for people.
 func TypeName(t reflect.Type) string {
 	switch {
 	case t.Kind() == reflect.Pointer:

@@ -11,18 +11,17 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// goExpr is an expression compiled to Go functions that call one another. They read
-// values as Go has them, without CEL's boxing, lookup of names and choice of overloads
-// at each node. Only the part of the language that most conditions consist of is
-// compiled; CEL is the reference and evaluates the rest.
+// goExpr is an expression compiled to Go functions that call each other. They read Go values
+// directly, without CEL's boxing, name lookup and overload resolution. Only the part of the
+// language that most conditions use is compiled. CEL is the reference and evaluates all other
+// expressions.
 //
-// Each function reports whether it has a value. Where it has none, because CEL fails
-// or may fail, CEL evaluates the whole expression, so that a goExpr never decides on
-// an error. Both ignore operands that && and || short-circuit. A test compares both:
-// TestClosuresAreWhatEvaluationGives.
+// Each function reports whether it has a value. If CEL fails or may fail, the function has none,
+// and CEL evaluates the whole expression. So a goExpr never decides about an error. Both ignore
+// operands that && and || short-circuit. TestClosuresAreWhatEvaluationGives compares both.
 //
-// A goExpr does not count its cost. It is used where the estimate proves that the
-// limit holds. Explanations, coverage and the console always use CEL.
+// A goExpr does not count its cost. It is used only if the estimate proves that the cost limit
+// holds. Explanations, coverage and the console always use CEL.
 type goExpr struct {
 	typ    reflect.Type // string, int64, float64, bool, *T, []string or []*T
 	Flag   FlagFunc
@@ -32,15 +31,15 @@ type goExpr struct {
 	rec    recFunc
 	texts  textsFunc
 	Recs   recsFunc
-	isText bool   // a constant text
-	con    string // which
-	isNum  bool   // a constant integer
+	isText bool   // the expression is a constant text
+	con    string // the constant text
+	isNum  bool   // the expression is a constant integer
 	n      int64
 	list   []string // constant texts
 	nums   []int64  // constant integers
 }
 
-// FlagFunc is a compiled condition. It returns not ok where CEL has to decide.
+// FlagFunc is a compiled condition. ok is false if CEL must decide.
 type FlagFunc func(*Activation) (v, ok bool)
 
 type (
@@ -52,7 +51,7 @@ type (
 	recsFunc  func(*Activation) (v []unsafe.Pointer, ok bool)
 )
 
-// maxNested is how deep loops may be nested.
+// maxNested is the maximum depth of nested loops.
 const maxNested = 4
 
 // loopVar is the value of a loop's variable: a text or a structure.
@@ -69,30 +68,30 @@ var (
 	textsType = reflect.TypeFor[[]string]()
 )
 
-// Upper bounds on the cost of an expression over it, whose type CEL does not know, so
-// that it cannot estimate the cost. They are no less than what CEL counts.
+// Upper bounds for costs that CEL cannot estimate because it does not know the type of it. They are
+// not lower than the costs that CEL counts.
 const (
 	costNode = 100
-	costText = signals.BoundText / 5 // two texts, a unit for ten bytes
+	costText = signals.BoundText / 5 // two texts, one unit per ten bytes
 )
 
 // goCompiler compiles checked expressions to Go functions.
 type goCompiler struct {
 	vars  *Vars
-	it    reflect.Type // of the element of for_each; nil: none is known
+	it    reflect.Type // type of the element of for_each; nil: unknown
 	loops map[string]binder
 	depth int
-	cost  uint64 // upper bound, within the sizes of the estimate
-	times uint64 // how often the part that is read is evaluated
+	cost  uint64 // upper bound, for inputs within the estimated sizes
+	times uint64 // how often the current part is evaluated
 }
 
-// binder is a loop's variable: its place and its type.
+// binder is the slot and type of a loop variable.
 type binder struct {
 	slot int
 	typ  reflect.Type
 }
 
-// compileGo returns nil for an expression that only CEL evaluates.
+// compileGo compiles an expression. It returns nil if only CEL can evaluate it.
 func compileGo(vars *Vars, e ast.Expr) *goExpr {
 	c := goCompiler{vars: vars, times: 1}
 	return c.of(e)
@@ -104,14 +103,15 @@ type goForEach struct {
 	When *goExpr
 }
 
-// compileForEach is nil where CEL has to do it.
+// compileForEach compiles a list and a condition on its elements. It returns nil if only CEL can
+// evaluate them.
 func compileForEach(vars *Vars, list, when ast.Expr) *goForEach {
 	c := goCompiler{vars: vars, times: 1}
 	l := c.of(list)
 	if l == nil || l.Recs == nil {
 		return nil
 	}
-	c.it, c.cost = l.typ.Elem(), 0 // each element is evaluated for itself
+	c.it, c.cost = l.typ.Elem(), 0 // each element is evaluated separately
 	w := c.of(when)
 	if w == nil || w.Flag == nil || c.cost > CostLimit {
 		return nil
@@ -166,7 +166,7 @@ func constant(e ast.Expr) *goExpr {
 	return nil
 }
 
-// constants is a list of constant texts, or of constant integers.
+// constants compiles a list of constant texts, or of constant integers.
 func (c *goCompiler) constants(l ast.ListExpr) *goExpr {
 	out := &goExpr{}
 	c.spend(uint64(l.Size()))
@@ -195,7 +195,7 @@ func (c *goCompiler) constants(l ast.ListExpr) *goExpr {
 	return out
 }
 
-// name is a variable, a signal, or a loop's variable.
+// name compiles the name of a variable, signal or loop variable.
 func (c *goCompiler) name(name string) *goExpr {
 	if b, ok := c.loops[name]; ok {
 		return bound(b)
@@ -212,12 +212,12 @@ func (c *goCompiler) name(name string) *goExpr {
 		return input(v)
 	}
 	if v.Signal.Evaluates {
-		return nil // what it evaluates may need the variables of loops
+		return nil // its evaluation may need loop variables itself
 	}
 	return signal(i, v.GoType)
 }
 
-// bound is the value of a loop's variable.
+// bound returns the value of a loop variable.
 func bound(b binder) *goExpr {
 	slot, out := b.slot, &goExpr{typ: b.typ}
 	if b.typ == textType {
@@ -233,14 +233,14 @@ func bound(b binder) *goExpr {
 // that field. rec keeps the structure alive.
 func at[T any](rec unsafe.Pointer, off uintptr) T { return *(*T)(unsafe.Add(rec, off)) }
 
-// input is a field of the input.
+// input returns a field of the input.
 func input(v *variable) *goExpr {
 	t := reflect.TypeFor[signals.Input]().Field(v.field[0])
 	off := t.Offset + t.Type.Field(v.field[1]).Offset
 	return fieldOf(func(a *Activation) (unsafe.Pointer, bool) { return unsafe.Pointer(a.In), true }, off, v.GoType)
 }
 
-// member is a field of a structure by its name in CEL.
+// member returns a field of a structure by its CEL name.
 func (c *goCompiler) member(of *goExpr, name string) *goExpr {
 	if of == nil || of.rec == nil {
 		return nil
@@ -254,7 +254,7 @@ func (c *goCompiler) member(of *goExpr, name string) *goExpr {
 	return nil
 }
 
-// fieldOf is a field of a type at an offset in a structure.
+// fieldOf returns the field at an offset in a structure.
 func fieldOf(of recFunc, off uintptr, t reflect.Type) *goExpr {
 	out := &goExpr{typ: t}
 	switch {
@@ -291,7 +291,7 @@ func reading[T any](of recFunc, off uintptr) func(*Activation) (T, bool) {
 	}
 }
 
-// signal is a signal's value. A signal that fails has none.
+// signal returns the value of a signal. A signal that fails has no value.
 func signal(i int, t reflect.Type) *goExpr {
 	out := &goExpr{typ: t}
 	switch t {

@@ -40,7 +40,7 @@ func (c *goCompiler) call(e ast.CallExpr) *goExpr {
 	return nil
 }
 
-// format is a text with others and integers in it: %s, %d and %%.
+// format compiles a format string with the verbs %s, %d and %%.
 func (c *goCompiler) format(e ast.CallExpr) *goExpr {
 	f := c.of(e.Target())
 	if f == nil || !f.isText || len(e.Args()) != 1 || e.Args()[0].Kind() != ast.ListKind {
@@ -81,7 +81,7 @@ func (c *goCompiler) format(e ast.CallExpr) *goExpr {
 		}
 	}
 	if len(args) > 0 {
-		return nil // CEL may look at them
+		return nil // CEL may evaluate them
 	}
 	c.spend(costText)
 	return &goExpr{typ: textType, text: func(a *Activation) (string, bool) {
@@ -265,7 +265,7 @@ func chosen[T any](when FlagFunc, x, y func(*Activation) (T, bool)) func(*Activa
 	}
 }
 
-// texts2 is a predicate over two texts, of which the second is mostly constant.
+// texts2 returns a predicate over two texts. The second is usually constant.
 func texts2(x, y *goExpr, f func(s, t string) bool) *goExpr {
 	s, t := x.text, y.text
 	if y.isText {
@@ -303,7 +303,7 @@ func (c *goCompiler) equal(x, y *goExpr, want bool) *goExpr {
 	return nil
 }
 
-// two is a predicate over two values of one type.
+// two returns a predicate over two values of the same type.
 func two[T any](x, y func(*Activation) (T, bool), f func(v, w T) (bool, bool)) *goExpr {
 	return flagOf(func(a *Activation) (bool, bool) {
 		v, ok := x(a)
@@ -336,7 +336,7 @@ func (c *goCompiler) compared(fn string, x, y *goExpr) *goExpr {
 			x.real,
 			y.real,
 			func(v, w float64) (bool, bool) { return op(v, w), v == v && w == w },
-		) // CEL: a NaN has no order
+		) // in CEL, NaN has no order
 	case x.text != nil && y.text != nil:
 		c.spend(costText)
 		return texts2(x, y, ordered[string](fn))
@@ -356,8 +356,8 @@ func ordered[T int64 | float64 | string](fn string) func(v, w T) bool {
 	return func(v, w T) bool { return v >= w }
 }
 
-// arithmetic is of texts, and of integers that are far from overflowing: CEL
-// says what is wrong with others.
+// arithmetic compiles operations on texts, and on integers that cannot overflow. CEL reports the
+// error in all other cases.
 func (c *goCompiler) arithmetic(fn string, x, y *goExpr) *goExpr {
 	if fn == operators.Add && x.text != nil && y.text != nil {
 		c.spend(costText)
@@ -403,7 +403,7 @@ func (c *goCompiler) arithmetic(fn string, x, y *goExpr) *goExpr {
 	}}
 }
 
-// in looks a value up in a list.
+// in compiles the search for a value in a list.
 func (c *goCompiler) in(x, list *goExpr) *goExpr {
 	switch {
 	case x.text != nil && list.list != nil:

@@ -11,7 +11,7 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// loop is exists, all, or a filter of texts.
+// loop compiles exists, all, or a filter of texts.
 func (c *goCompiler) loop(e ast.ComprehensionExpr) *goExpr {
 	if e.HasIterVar2() || e.LoopStep().Kind() != ast.CallKind || e.Result().Kind() != ast.IdentKind ||
 		e.Result().AsIdent() != e.AccuVar() ||
@@ -20,8 +20,8 @@ func (c *goCompiler) loop(e ast.ComprehensionExpr) *goExpr {
 	}
 	step := e.LoopStep().AsCall()
 	accu := func(x ast.Expr) bool { return x.Kind() == ast.IdentKind && x.AsIdent() == e.AccuVar() }
-	var cond ast.Expr // of an element
-	var end bool      // what it ends the loop with
+	var cond ast.Expr // condition on an element
+	var end bool      // value of the condition that ends the loop
 	filter := false
 	switch args := step.Args(); {
 	case e.AccuInit().Kind() == ast.ListKind:
@@ -49,11 +49,11 @@ func (c *goCompiler) loop(e ast.ComprehensionExpr) *goExpr {
 		func(v *variable) bool { return v.Name == e.IterVar() || strings.HasPrefix(v.Name, e.IterVar()+".") },
 	) ||
 		e.IterVar() == "it" {
-		return nil // the checker knows which of the two is meant
+		return nil // the type checker knows which of the two it is
 	}
 	outer, times := c.loops, c.times
 	c.depth++
-	slot := c.depth // 0 is it
+	slot := c.depth // slot 0 is it
 	c.loops = make(map[string]binder, len(outer)+1)
 	for name, b := range outer {
 		c.loops[name] = b
@@ -123,7 +123,7 @@ func (c *goCompiler) loop(e ast.ComprehensionExpr) *goExpr {
 	})
 }
 
-// keeps reports whether an expression is the list so far and the element.
+// keeps reports whether x appends the element to the list so far.
 func keeps(x ast.Expr, accu func(ast.Expr) bool, element string) bool {
 	if x.Kind() != ast.CallKind || x.AsCall().FunctionName() != operators.Add {
 		return false

@@ -11,45 +11,45 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// Index finds the rules of one kind of event whose conditions an event can
-// meet. It is only ever an optimisation: what it leaves out would have been
-// false.
+// Index finds the rules of one kind of event whose conditions may be true for an event. It is an
+// optimization only: conditions that it leaves out would be false.
 type Index struct {
 	conds      []*Condition
 	prefilters []*prefilter // by rule
-	nodes      []node       // the same, one after another
-	begins     []int32      // of a rule's prefilter, in nodes
-	always     []int32      // rules without a condition to go by
-	// Remainders are the conditions as Go functions, without what the prefilters decide. They are
-	// made one after another, so that those of a rule lie together in memory.
+	nodes      []node       // the prefilters' nodes, one prefilter after another
+	begins     []int32      // start of each rule's prefilter in nodes
+	always     []int32      // rules that are always evaluated
+	// Remainders are the conditions as Go functions, without the parts that the prefilters decide.
+	// They are compiled in order, so that the functions of a rule are close to each other in
+	// memory.
 	Remainders []FlagFunc
-	// A rule is looked at when one of its atoms or predicates holds.
+	// A rule's prefilter is checked if one of these atoms or predicates holds.
 	byAtom [][]int32
 	byPred map[int32][]int32
-	eager  []int32 // predicates that rules are looked at by
+	eager  []int32 // predicates that lead to rules
 
 	atoms   []atom
 	preds   []pred
-	asks    []func(*Activation) bool // by predicate
+	asks    []func(*Activation) bool // functions that evaluate the predicates
 	fields  []*fieldIndex
-	content *contentIndex // nil when no literal is looked for there
+	content *contentIndex // nil if no literal is searched there
 }
 
-// fieldIndex is the atoms of one field.
+// fieldIndex has the atoms of one field.
 type fieldIndex struct {
 	f       field
 	value   *goExpr
 	isNum   map[int64]int32
 	isFlag  map[bool]int32
 	isText  map[string]int32
-	literal *literals // nil when no literal is looked for
+	literal *literals // nil if no literal is searched
 }
 
-// predCost is what a predicate counts, in atoms, when the condition to look at
-// a rule by is chosen: it is evaluated for every event.
+// predCost is the cost of a predicate, in atoms, when the atoms or predicates that lead to a rule
+// are chosen. A predicate is evaluated for every event.
 const predCost = 1000
 
-// NewIndex indexes conditions; a condition is then named by its place in the list.
+// NewIndex indexes conditions. Afterwards a condition is identified by its index in conds.
 func NewIndex(vars *Vars, conds []*Condition) *Index {
 	r := NewPrefilterReader(vars)
 	x := &Index{conds: conds, byPred: make(map[int32][]int32)}
@@ -94,7 +94,7 @@ func NewIndex(vars *Vars, conds []*Condition) *Index {
 	return x
 }
 
-// group puts atoms under their fields.
+// group sorts the atoms by field.
 func (x *Index) group(vars *Vars) {
 	byField := make(map[field]*fieldIndex)
 	lits := make(map[*fieldIndex][]literal)
@@ -148,8 +148,8 @@ func countUse(n *prefilter, use []int) {
 	}
 }
 
-// Access chooses atoms or predicates of which one holds whenever the prefilter
-// does: the rarest ones. A negative cost says that there are none.
+// Access chooses atoms or predicates of which at least one holds whenever the prefilter holds: the
+// rarest. A negative cost means that there are none.
 func Access(n *prefilter, use []int) ([]*prefilter, int) {
 	switch n.Op {
 	case OpNever:
@@ -182,21 +182,21 @@ func Access(n *prefilter, use []int) ([]*prefilter, int) {
 	return nil, -1
 }
 
-// Lookup is the scratch of one look-up. It is reused.
+// Lookup has the buffers of a lookup. It is reused.
 type Lookup struct {
 	x     *Index
 	act   *Activation
 	gen   uint32
-	atoms []uint32 // the lookup in which an atom was found to hold
-	preds []uint32 // twice the lookup, plus one if it holds
-	seen  []uint32 // the lookup in which a rule was looked at
+	atoms []uint32 // by atom: the last lookup in which it held
+	preds []uint32 // by predicate: twice the last lookup that evaluated it, plus one if it held
+	seen  []uint32 // by rule: the last lookup that checked it
 	found []int32  // atoms that hold
 	out   []int32
 
-	breaks []int32 // of the content, see alike
+	breaks []int32 // breaks of the content, see alike
 }
 
-// NewLookup returns the scratch memory for look-ups in an index.
+// NewLookup returns the buffers for lookups in an index.
 func NewLookup(x *Index) *Lookup {
 	return &Lookup{
 		x:     x,
@@ -206,7 +206,7 @@ func NewLookup(x *Index) *Lookup {
 	}
 }
 
-// Candidates lists the rules that may fire, in order.
+// Candidates returns the rules that may fire, in order.
 func (t *Lookup) Candidates(act *Activation) []int32 {
 	if t.gen++; t.gen >= 1<<30 {
 		clear(t.atoms)
@@ -235,7 +235,7 @@ func (t *Lookup) Candidates(act *Activation) []int32 {
 	return t.out
 }
 
-// met reports whether an atom is known to hold.
+// met reports whether an atom was found to hold.
 func (t *Lookup) met(a int32) bool { return t.atoms[a] == t.gen }
 
 func (t *Lookup) hit(a int32) {
@@ -256,11 +256,11 @@ func (t *Lookup) look(rules []int32) {
 	}
 }
 
-// node is a prefilter in one array, in which its kids follow it.
+// node is a part of a prefilter in an array. Its children follow it.
 type node struct {
 	op   prefilterOp
 	atom int32
-	end  int32 // behind its last kid
+	end  int32 // index after its last child
 }
 
 func flatten(out []node, n *prefilter) []node {
@@ -273,7 +273,7 @@ func flatten(out []node, n *prefilter) []node {
 	return out
 }
 
-// holds reports whether an event meets a prefilter.
+// holds reports whether a prefilter holds for an event.
 func (t *Lookup) holds(nodes []node, i int32) bool {
 	switch n := &nodes[i]; n.op {
 	case opAtom:
@@ -312,7 +312,7 @@ func (t *Lookup) pred(n int32) bool {
 	return ok
 }
 
-// match finds the atoms of a field that an event meets.
+// match finds the atoms of a field that hold for an event.
 func (fi *fieldIndex) match(act *Activation, t *Lookup) {
 	c := fi.value
 	switch {
@@ -394,7 +394,7 @@ func (p pred) ask(vars *Vars) func(*Activation) bool {
 	case is == nil && v.Signal == nil && p.size: // a map
 		return func(a *Activation) bool { return compare(float64(a.native(p.v).Len())) }
 	case is == nil:
-	case p.size && is.text != nil && op == ">" && than == 0: // runes are no fewer then
+	case p.size && is.text != nil && op == ">" && than == 0: // a text is non-empty in runes if it is in bytes
 		return size(func(a *Activation) (int, bool) { s, ok := is.text(a); return len(s), ok })
 	case p.size && is.text != nil:
 		return size(func(a *Activation) (int, bool) { s, ok := is.text(a); return int(a.runes(s)), ok })

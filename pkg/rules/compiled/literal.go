@@ -9,44 +9,42 @@ import (
 	"lazaret/pkg/intent"
 )
 
-// literals finds which of many literals stand in a text, ignoring ASCII case,
-// in one pass. A filter of a few KiB, which stays in the cache however many
-// literals there are, says of nearly every position that no literal is there, and
-// what is left is looked up and compared.
+// literals finds which of many literals are in a text, ignoring ASCII case, in one pass. A filter
+// of a few KiB, which fits into the cache for any number of literals, rules out a literal at nearly
+// every position. The remaining positions are looked up and compared.
 //
-// Wherever a literal of eleven bytes or more stands, one of four neighbouring
-// windows of it, each of eight bytes, begins at a multiple of four: long knows
-// those windows and looks at every fourth position only. Shorter literals have
-// windows of three to five bytes, at as many positions as the shortest literal
-// requires.
+// In a literal of eleven bytes or more, one of four adjacent windows of eight bytes begins at a
+// multiple of four, wherever the literal is in the text. The index long has these windows and is
+// checked at every fourth position only. Shorter literals have windows of three to five bytes,
+// which are checked at as many positions as the shortest literal requires.
 //
-// An Aho–Corasick automaton of ten thousand literals has some 200,000 states
-// and misses the cache at every byte; see docs/decisions/0009.
+// An Aho–Corasick automaton of ten thousand literals has about 200,000 states and misses the cache
+// at every byte. See docs/decisions/0009.
 type literals struct {
 	long, short, three grams
 	lits               []literal
-	marks              []mark // of each, where there are few
+	marks              []mark // one per literal, if there are few literals
 }
 
-// mark is a byte of a literal that texts seldom hold, and where in it that stands.
+// mark is a byte of a literal that is rare in texts, and its position in the literal.
 type mark struct {
 	b  byte
 	at int
 }
 
-// literal is a text that fields are searched for.
+// literal is a text to find in fields.
 type literal struct {
 	text  string               // lower case
-	atoms [contentFields]int32 // by field of the content; elsewhere the first
+	atoms [contentFields]int32 // atoms by field of the content; in other fields only the first is used
 }
 
 // grams is an index of windows of one size.
 type grams struct {
 	n      int
-	size   int  // of a window, in bytes
-	stride int  // windows that begin at its multiples are looked at
-	cut    uint // what shifts a window out of eight bytes
-	shift  uint // of a hash, to a slot
+	size   int  // size of a window in bytes
+	stride int  // windows that begin at multiples of it are checked
+	cut    uint // shift that extracts a window from eight bytes
+	shift  uint // shift from a hash to a slot
 	filter filter
 	// beside has the hashes of windows together with the two bytes behind or before them in
 	// their literals. It rules out most windows of a text that occur in a literal by chance.
@@ -56,22 +54,23 @@ type grams struct {
 	// caches. The lowest bits of a slot are the number of a window, from 1, and the others
 	// are bits of its hash. 0 means free.
 	slots  []uint32
-	number uint // bits of the number
+	number uint // bits of a slot for the window's number
 	known  []window
 	places []place
 }
 
-// window is half a cache line: most are of one literal only.
+// window is a known window. Most belong to one literal only, so the first place is stored inline.
+// The size is half a cache line.
 type window struct {
 	gram uint64
 	place
 }
 
-// place is where in a literal its window stands.
+// place is the position of a window in a literal.
 type place struct {
 	tail           uint64 // the literal's last bytes, up to eight
-	lit, off, size int32  // size 0: none
-	next           int32  // in places, plus one: another literal with the window
+	lit, off, size int32  // size 0: no place
+	next           int32  // index in places plus one: another literal with the same window
 }
 
 const gramHash = 0x9E3779B97F4A7C15
@@ -80,10 +79,10 @@ const gramHash = 0x9E3779B97F4A7C15
 // hash that choose them do not choose the word.
 type filter struct {
 	words []uint64
-	shift uint // of a hash, to a word
+	shift uint // shift from a hash to a word
 }
 
-// newFilter has eleven to twenty-one bits for each of n hashes, no less than 1 KiB.
+// newFilter returns a filter with 11 to 21 bits for each of n hashes, but at least 1 KiB.
 func newFilter(n int) filter {
 	width := uint(7)
 	for 64<<width < 11*n {
@@ -99,8 +98,8 @@ func (f *filter) passes(h uint64) bool {
 	return word>>(h>>20&63)&(word>>(h>>28&63))&(word>>(h>>36&63))&1 != 0
 }
 
-// besideHash is the hash of a window with two bytes, those behind it or those
-// before.
+// besideHash returns the hash of a window with two adjacent bytes: those after it if behind is set,
+// otherwise those before it.
 func besideHash(h uint64, a, b byte, behind bool) uint64 {
 	x := uint64(a)<<8 | uint64(b)
 	if behind {
@@ -126,7 +125,7 @@ func gramAt(s string, i, size int) (g uint64) {
 	return g
 }
 
-// newLiterals indexes literals of minLiteral bytes or more, in lower case.
+// newLiterals indexes lower-case literals of at least MinLiteral bytes.
 func newLiterals(lits []literal) *literals {
 	l := &literals{lits: lits}
 	if len(lits) <= fewLiterals {
@@ -163,10 +162,10 @@ func newLiterals(lits []literal) *literals {
 	return l
 }
 
-// fewLiterals is up to how many literals are looked for one by one.
+// fewLiterals is the number of literals up to which each is searched separately.
 const fewLiterals = 2
 
-// markOf is a literal's mark: punctuation, or else a digit. They have no case.
+// markOf returns a literal's mark: punctuation, or a digit if there is none. Marks have no case.
 func markOf(text string) (m mark, ok bool) {
 	for i := range len(text) {
 		switch c := text[i]; {
@@ -179,10 +178,9 @@ func markOf(text string) (m mark, ok bool) {
 	return m, ok
 }
 
-// newGrams indexes some literals by windows of a size. Each has as many
-// neighbouring windows as the stride is long: those that the fewest others share,
-// and among such ones those that join two words, which texts hold less often than
-// either.
+// newGrams indexes the literals some by windows of a size. Each literal has as many adjacent
+// windows as the stride. It chooses windows that the fewest other literals share, and among these
+// the ones that span two words, because such windows are rare in texts.
 func newGrams(lits []literal, some []int, size, stride int) grams {
 	g := grams{size: size, stride: stride, cut: uint(64 - 8*size)}
 	use, m := make(map[uint64]int), make(map[uint64][]place)
@@ -268,7 +266,8 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 	return g
 }
 
-// joined is how many bytes a window has at least of both words that it joins.
+// joined returns the minimum number of bytes that a window has of each of the two words that it
+// spans.
 func joined(w string) (n int) {
 	for i := range len(w) {
 		if c := w[i]; c < utf8.RuneSelf && intent.NotWord(rune(c)) {
@@ -292,7 +291,7 @@ func (g *grams) inside(s string, at int, h uint64) bool {
 		at >= 2 && g.beside.passes(besideHash(h, lowerByte[s[at-2]], lowerByte[s[at-1]], false))
 }
 
-// find looks up a window that the filter let through.
+// find looks up a window that passed the filter.
 func (g *grams) find(gram, h uint64) *place {
 	for i := h >> (g.shift & 63); ; i++ {
 		s := g.slots[i&uint64(len(g.slots)-1)]
@@ -307,12 +306,12 @@ func (g *grams) find(gram, h uint64) *place {
 	}
 }
 
-// scan calls hit for each literal in the text with where it begins, perhaps
-// repeatedly. skip says which need no second look.
+// scan calls hit for each literal in the text with its position, possibly several times. skip
+// reports whether a literal need not be compared again.
 //
-// The text is read eight bytes at a time, and windows are taken out of those and
-// the eight before by shifting: those that begin in the last four of the latter or
-// the first four of the former. Beyond both ends of the text stand zeros.
+// It reads the text eight bytes at a time. Windows are extracted by shifting from these eight bytes
+// and the eight before: those that begin in the last four bytes of the earlier half or the first
+// four of the later. The text is treated as surrounded by zeros.
 func (l *literals) scan(s string, skip func(*literal) bool, hit func(*literal, int)) {
 	if len(l.marks) == len(l.lits) && l.scanMarks(s, skip, hit) {
 		return
@@ -349,8 +348,8 @@ func (l *literals) scan(s string, skip func(*literal) bool, hit func(*literal, i
 	}
 }
 
-// scanMarks is scan for few literals. It gives up, and reports false, on a text
-// that holds more marks than texts do.
+// scanMarks is like scan, for few literals. It stops and returns false if the text has unusually
+// many marks.
 func (l *literals) scanMarks(s string, skip func(*literal) bool, hit func(*literal, int)) bool {
 	left := 16 + len(s)/64
 	for i, m := range l.marks {
@@ -375,8 +374,7 @@ func (l *literals) scanMarks(s string, skip func(*literal) bool, hit func(*liter
 	return true
 }
 
-// every looks at the windows, of five bytes at most, that begin at the eight
-// bytes from i-4 on.
+// every checks the windows, of at most five bytes, that begin at the eight bytes from i-4.
 func (l *literals) every(
 	g *grams,
 	s string,
@@ -397,17 +395,17 @@ func (l *literals) every(
 	}
 }
 
-// lowerEight is eight bytes as gramAt reads them, in lower case.
+// lowerEight is like eight, in lower case.
 func lowerEight(s string) uint64 {
 	x := eight(s)
 	const ones = 0x0101010101010101
 	low := x & (0x7f * ones)
-	// The high bit of each byte from A on, and of each after Z.
+	// Sets the high bit of each byte that is a capital letter.
 	capital := (low + (0x80-'A')*ones) &^ (low + (0x80-'Z'-1)*ones) &^ x & (0x80 * ones)
 	return x | capital>>2
 }
 
-// eight is eight bytes as gramAt reads them.
+// eight returns the first eight bytes of s as a big-endian integer, as gramAt reads them.
 func eight(s string) uint64 {
 	_ = s[7]
 	return uint64(
@@ -429,7 +427,7 @@ func eight(s string) uint64 {
 	)<<56
 }
 
-// look compares the literals that have a window which begins at a position.
+// look compares the literals with a window at position at.
 func (l *literals) look(g *grams, s string, at int, w, h uint64, skip func(*literal) bool, hit func(*literal, int)) {
 	if !g.inside(s, at, h) {
 		return
@@ -440,8 +438,8 @@ func (l *literals) look(g *grams, s string, at int, w, h uint64, skip func(*lite
 		if start < 0 || end > len(s) {
 			continue
 		}
-		// The literal's last bytes are at hand, the others in memory that nobody
-		// looked at for long.
+		// The last bytes of the literal are stored here. The others are in memory that is probably
+		// not cached.
 		if end >= 8 && (lowerEight(s[end-8:end])^p.tail)<<(64-8*min(p.size, 8)) != 0 {
 			continue
 		}
@@ -459,7 +457,7 @@ func (g *grams) after(p *place) *place {
 	return &g.places[p.next-1]
 }
 
-// lowerIs reports whether a text in lower case is another one as long.
+// lowerIs reports whether s in lower case equals lower, which has the same length.
 func lowerIs(s, lower string) bool {
 	for i := range len(s) {
 		if lowerByte[s[i]] != lower[i] {

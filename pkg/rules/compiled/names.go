@@ -7,7 +7,7 @@ import (
 	"cel.dev/cel-go/common/ast"
 )
 
-// Names adds every qualified name in an expression.
+// Names adds all qualified names in an expression to to.
 func (x *Expr) Names(to map[string]bool) {
 	ast.PreOrderVisit(x.AST.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if q := QualifiedName(e); q != "" {
@@ -16,8 +16,7 @@ func (x *Expr) Names(to map[string]bool) {
 	}))
 }
 
-// Render writes an expression in a form that is the same for the same
-// expression, and for no other.
+// Render writes an expression in a canonical form. Different expressions have different forms.
 func Render(b *strings.Builder, e ast.Expr) {
 	list := func(name string, es ...ast.Expr) {
 		fmt.Fprintf(b, "%s(", name)

@@ -12,14 +12,13 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// maxCases is how many combinations of values a condition is tried with.
+// maxCases is the maximum number of combinations of values that are tried.
 const maxCases = 1 << 14
 
-// Outcomes reports whether a condition can hold, and whether it can fail to, for
-// events of some kinds. It tries the values that make a difference: of what is
-// compared with constants these, what lies between them, and one that is none
-// of them; of anything else both truths. It never says that something cannot
-// be that can.
+// Outcomes reports whether a condition can be true, and whether it can be false, for events of some
+// kinds. It tries all values that make a difference: the constants that a term is compared with,
+// values between them, and a value that differs from all. Other parts may be true or false. It
+// never returns false for an outcome that is possible.
 func Outcomes(vars *Vars, a *ast.AST, on []string) (canHold, canFail bool) {
 	f := &folder{r: NewPrefilterReader(vars), ast: a, terms: make(map[string]int)}
 	p := f.prop(a.Expr())
@@ -59,7 +58,7 @@ func Outcomes(vars *Vars, a *ast.AST, on []string) (canHold, canFail bool) {
 	return canHold, canFail
 }
 
-// folder turns a condition into a proposition over terms.
+// folder converts a condition to a proposition over terms.
 type folder struct {
 	r       *PrefilterReader
 	ast     *ast.AST
@@ -67,18 +66,18 @@ type folder struct {
 	domains []domain
 }
 
-// domain is the values of a term that make a difference.
+// domain has the values of a term that make a difference.
 type domain struct {
 	name   string
-	consts []string  // canonical forms that it is compared with
-	nums   []float64 // likewise
+	consts []string  // canonical forms of constants that it is compared with
+	nums   []float64 // numbers that it is compared with
 	flag   bool
-	whole  bool // an integer
-	size   bool // no less than 0
+	whole  bool // the term is an integer
+	size   bool // the term is a size, at least 0
 	vals   []any
 }
 
-// prop is a proposition: its truth when the terms have these values.
+// prop is a proposition. It returns its truth for values of the terms.
 type prop func(vals []any) bool
 
 func (d *domain) values() []any {
@@ -90,7 +89,7 @@ func (d *domain) values() []any {
 		for _, c := range d.consts {
 			out = append(out, c)
 		}
-		out = append(out, nil) // any other
+		out = append(out, nil) // any other value
 	}
 	slices.Sort(d.nums)
 	var nums []float64
@@ -117,7 +116,7 @@ func (d *domain) values() []any {
 	return out
 }
 
-// term is the number of a term and its domain.
+// term returns the index of a term and its domain.
 func (f *folder) term(e ast.Expr) (int, *domain) {
 	t := f.r.term(e, nil)
 	d := domain{name: debug.ToDebugString(e)}
@@ -164,7 +163,7 @@ func (f *folder) prop(e ast.Expr) prop {
 	return func(vals []any) bool { return vals[i] == true }
 }
 
-// evaluate is the truth of an expression that names nothing outside of it.
+// evaluate returns the truth of an expression without free names.
 func (f *folder) evaluate(e ast.Expr) (value, ok bool) {
 	own := make(map[string]bool)
 	named := false
@@ -238,7 +237,7 @@ func (f *folder) call(c ast.CallExpr) prop {
 	return nil
 }
 
-// constant is a constant as a value of a domain.
+// constant converts a constant to a value of a domain.
 func (f *folder) constant(e ast.Expr) (any, bool) {
 	t := f.r.term(e, nil)
 	if t.kind != termConst {
@@ -264,11 +263,11 @@ func number(v ref.Val) (float64, bool) {
 	case types.Double:
 		n = float64(v)
 	}
-	return n, math.Abs(n) < 1<<53 // also not for what is no number
+	return n, math.Abs(n) < 1<<53 // false for NaN too
 }
 
-// equal is an equality of a term with a constant, or of two constants; nil for
-// any other.
+// equal converts an equality of a term and a constant, or of two constants. It returns nil for
+// others.
 func (f *folder) equal(x, y ast.Expr) prop {
 	a, okA := f.constant(x)
 	b, okB := f.constant(y)
@@ -294,7 +293,7 @@ func (f *folder) equal(x, y ast.Expr) prop {
 	return func(vals []any) bool { return vals[i] == b }
 }
 
-// compare is a comparison of a number with a constant.
+// compare converts a comparison of a number with a constant.
 func (f *folder) compare(op string, x, y ast.Expr) prop {
 	a, okA := f.constant(x)
 	b, okB := f.constant(y)

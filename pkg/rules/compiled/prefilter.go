@@ -12,19 +12,19 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// prefilter is a condition that must hold for an expression to be true. Where it does
-// not hold, the expression is false and not an error, so that it need not be evaluated.
+// prefilter is a condition that must hold for an expression to be true or to fail. If it does not
+// hold, the expression is false without an error and need not be evaluated.
 type prefilter struct {
 	Op   prefilterOp
-	atom int32 // an atom's or a predicate's number
+	atom int32 // index of the atom or predicate
 	kids []*prefilter
 }
 
 type prefilterOp byte
 
-// The operations. OpNever tells a linter that a condition can never hold.
+// The operations. A linter uses OpNever to report conditions that are never true.
 const (
-	opUnknown prefilterOp = iota // nothing is known: the expression has to be evaluated
+	opUnknown prefilterOp = iota // nothing is known: the expression must be evaluated
 	OpNever                      // the expression is never true
 	opAtom
 	opPred
@@ -81,35 +81,34 @@ func anyOf(ns ...*prefilter) *prefilter {
 	return out
 }
 
-// field is what an atom looks at: a variable, or each element of a list,
-// perhaps in lower case.
+// field is what an atom tests: a variable, or each element of a list, optionally in lower case.
 type field struct {
-	v     int // number of the variable
+	v     int // index of the variable
 	elem  bool
 	lower bool
 }
 
-// atom is a condition that one pass over an event decides: a field is a value,
-// or a text holds a literal.
+// atom is a condition that one pass over an event decides: a field has a value, or a text contains
+// a literal.
 type atom struct {
 	f       field
-	holds   bool   // the text holds value, in lower case; else the field is value
-	value   string // its canonical form
+	holds   bool   // the text contains literal; otherwise the field equals value
+	value   string // canonical form of the value
 	literal string
 }
 
-// pred is a comparison of a number, or a flag. It is evaluated only when a
-// rule's other conditions hold, and once.
+// pred is a test of a number or a flag. It is evaluated at most once per event, and only if the
+// other conditions of a rule hold.
 type pred struct {
 	v    int
-	size bool // of the size of the variable
-	flag bool // the variable is a flag, and want what it has to be
+	size bool // compares the size of the variable
+	flag bool // the variable is a flag that must equal want
 	want bool
 	op   string
 	than float64
 }
 
-// PrefilterReader reads the prefilters off expressions, and numbers atoms and predicates.
+// PrefilterReader derives prefilters from expressions, and numbers their atoms and predicates.
 type PrefilterReader struct {
 	vars  *Vars
 	Atoms []atom
@@ -118,7 +117,7 @@ type PrefilterReader struct {
 	byP   map[pred]int32
 }
 
-// NewPrefilterReader returns a reader that has numbered nothing.
+// NewPrefilterReader returns a reader without atoms and predicates.
 func NewPrefilterReader(vars *Vars) *PrefilterReader {
 	return &PrefilterReader{vars: vars, byA: make(map[atom]int32), byP: make(map[pred]int32)}
 }
@@ -143,7 +142,7 @@ func (r *PrefilterReader) pred(p pred) *prefilter {
 	return &prefilter{Op: opPred, atom: n}
 }
 
-// term is a value that an expression names.
+// term is a value that an expression refers to.
 type term struct {
 	kind  termKind
 	f     field
@@ -159,7 +158,7 @@ const (
 	termConst
 )
 
-// binding gives the variables of loops their terms.
+// binding maps loop variables to terms.
 type binding map[string]term
 
 func (b binding) with(name string, t term) binding {
@@ -180,7 +179,7 @@ func (r *PrefilterReader) term(e ast.Expr, b binding) term {
 		if t, ok := b[q]; ok {
 			return t
 		}
-		// A loop's variable may hide the first part of a name.
+		// A loop variable may shadow the first part of a qualified name.
 		if root, _, _ := strings.Cut(q, "."); root != "" {
 			if _, hidden := b[root]; hidden {
 				return term{}
@@ -231,11 +230,11 @@ func (r *PrefilterReader) isText(f field) bool {
 	return f.elem || k == types.StringKind
 }
 
-// lazy reports whether reading a variable costs look-ups.
+// lazy reports whether reading a variable needs lookups in the state.
 func (r *PrefilterReader) lazy(f field) bool { return r.vars.List[f.v].Signal != nil }
 
-// canonical is the form in which values are compared: numbers of either type
-// that are equal have one.
+// canonical returns the form in which values are compared. Equal numbers of different types have
+// the same form.
 func canonical(v ref.Val) (string, bool) {
 	switch v := v.(type) {
 	case types.String:
@@ -255,10 +254,10 @@ func canonical(v ref.Val) (string, bool) {
 	return "", false
 }
 
-// is is the prefilter that a field has a value.
+// is returns the prefilter for: a field has a value.
 func (r *PrefilterReader) is(t term, v ref.Val) *prefilter {
 	if t.kind == termConst {
-		// Two constants: a loop over a list of them.
+		// Two constants, as in a loop over a list of constants.
 		if t.value.Equal(v) == types.True {
 			return unknown
 		}
@@ -295,21 +294,21 @@ func (r *PrefilterReader) is(t term, v ref.Val) *prefilter {
 		return unknown
 	}
 	if s, isText := v.(types.String); isText && t.f.lower && lowerASCII(string(s)) != string(s) {
-		return never // the lower-case form of a text is no such value
+		return never // a text in lower case never has this value
 	}
 	return r.atom(atom{f: t.f, value: c})
 }
 
-// holds is the prefilter that a text holds a literal.
+// holds returns the prefilter for: a text contains a literal.
 func (r *PrefilterReader) holds(t term, lit string) *prefilter {
 	if t.kind != termField || !r.isText(t.f) || r.lazy(t.f) || len(lit) < MinLiteral {
 		return unknown
 	}
-	t.f.lower = false // texts are searched in lower case anyway
+	t.f.lower = false // texts are always searched in lower case
 	return r.atom(atom{f: t.f, holds: true, literal: lowerASCII(lit)})
 }
 
-// required is the prefilter that a text holds what a regular expression requires.
+// required returns the prefilter for: a text contains what a regular expression requires.
 func (r *PrefilterReader) required(t term, q *requirement) *prefilter {
 	if q == nil {
 		return unknown
@@ -321,7 +320,7 @@ func (r *PrefilterReader) required(t term, q *requirement) *prefilter {
 	for _, k := range append(q.all, q.some...) {
 		if len(q.all) > 0 && k.one != nil && shortest(k.one) < minJoined && q.rarest() != nil &&
 			shortest(q.rarest()) >= minJoined {
-			continue // words that short stand everywhere
+			continue // such short words are in most texts
 		}
 		ns = append(ns, r.required(t, k))
 	}
@@ -331,7 +330,7 @@ func (r *PrefilterReader) required(t term, q *requirement) *prefilter {
 	return anyOf(ns...)
 }
 
-// compare is the prefilter that a number compares.
+// compare returns the prefilter for a comparison of a number.
 func (r *PrefilterReader) compare(t term, op string, v ref.Val) *prefilter {
 	var than float64
 	switch v := v.(type) {
@@ -356,7 +355,8 @@ func (r *PrefilterReader) compare(t term, op string, v ref.Val) *prefilter {
 	return unknown
 }
 
-// mirrored and opposite turn comparisons around.
+// comparisons gives the symbol of each operator. mirrored exchanges the operands, opposite negates
+// the result.
 var (
 	comparisons = map[string]string{
 		operators.Less:          "<",
@@ -368,7 +368,7 @@ var (
 	opposite = map[string]string{"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 )
 
-// Of is what an expression needs to be true.
+// Of returns what must hold for an expression to be true or to fail.
 func (r *PrefilterReader) Of(e ast.Expr, b binding) *prefilter {
 	if e.Kind() != ast.CallKind {
 		return r.operand(e, b, true)
@@ -435,7 +435,7 @@ func (r *PrefilterReader) operand(e ast.Expr, b binding, want bool) *prefilter {
 	return unknown
 }
 
-// not is what an expression needs to be false.
+// not returns what must hold for an expression to be false or to fail.
 func (r *PrefilterReader) not(e ast.Expr, b binding) *prefilter {
 	if e.Kind() != ast.CallKind {
 		return r.operand(e, b, false)
@@ -452,7 +452,7 @@ func (r *PrefilterReader) not(e ast.Expr, b binding) *prefilter {
 	case operators.NotEquals:
 		return r.equals(args[0], args[1], b)
 	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
-		// Not so for a number that is none; only integers have an opposite.
+		// Only comparisons of integers have an opposite: all comparisons with NaN are false.
 		for _, a := range args {
 			if t := r.term(a, b); t.kind == termField && r.vars.List[t.f.v].Type.Kind() != types.IntKind {
 				return unknown
@@ -463,9 +463,8 @@ func (r *PrefilterReader) not(e ast.Expr, b binding) *prefilter {
 	return unknown
 }
 
-// decides reports whether an expression is true wherever its prefilter holds, and not
-// an error: equalities of fields and constants are, and what && and || make of
-// them.
+// decides reports whether an expression is true, without an error, whenever its prefilter holds.
+// That is so for equalities of fields and constants, and for combinations of these by && and ||.
 func (r *PrefilterReader) decides(e ast.Expr) bool {
 	switch e.Kind() {
 	case ast.IdentKind, ast.SelectKind:
@@ -503,7 +502,7 @@ func (r *PrefilterReader) decides(e ast.Expr) bool {
 	return false
 }
 
-// exact reports whether atoms decide that a term is a constant of a type.
+// exact reports whether atoms decide that a term equals a constant of a type.
 func (r *PrefilterReader) exact(t term, of ref.Type) bool {
 	if t.kind != termField || t.f.elem || r.lazy(t.f) {
 		return false
@@ -550,7 +549,7 @@ func (r *PrefilterReader) compared(op string, x, y ast.Expr, b binding) *prefilt
 	return r.compare(s, op, t.value)
 }
 
-// in reads "x in [constants]" and "constant in list".
+// in returns the prefilter for "x in [constants]" and "constant in list".
 func (r *PrefilterReader) in(x, list ast.Expr, b binding) *prefilter {
 	if list.Kind() == ast.ListKind {
 		s := r.term(x, b)

@@ -8,7 +8,8 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// loop reads exists, and all under a negation. want is the result that the loop must have.
+// loop returns the prefilter for exists, or for a negated all. want is the required result of the
+// loop.
 func (r *PrefilterReader) loop(c ast.ComprehensionExpr, b binding, want bool) *prefilter {
 	if c.HasIterVar2() || c.AccuInit().Kind() != ast.LiteralKind || c.Result().Kind() != ast.IdentKind ||
 		c.LoopStep().Kind() != ast.CallKind {

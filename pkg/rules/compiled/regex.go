@@ -9,27 +9,26 @@ import (
 )
 
 const (
-	// maxAlternatives is how many literals may stand for one expression.
+	// maxAlternatives is the maximum number of alternative literals for one expression.
 	maxAlternatives = 64
-	// MinLiteral is the shortest literal that is looked for, in bytes.
+	// MinLiteral is the minimum length of a searched literal, in bytes.
 	MinLiteral = 3
-	// minJoined is the shortest literal that is looked for beside others.
+	// minJoined is the minimum length of a literal that is searched in addition to others.
 	minJoined = 4
-	// maxClass is how many characters of a class are tried one by one.
+	// maxClass is the maximum number of characters of a class that are tried individually.
 	maxClass = 8
 )
 
-// requirement is what a text holds that a regular expression matches: one of
-// some literals, or what all of several requirements say, or one of several.
-// Exactly one of its fields is set.
+// requirement is what every text that matches a regular expression contains: one of several
+// literals, all of several requirements, or one of several requirements. Exactly one field is set.
 type requirement struct {
 	one  []string
 	all  []*requirement
 	some []*requirement
 }
 
-// requires reads off a regular expression what its matches hold, in lower case;
-// nil when that is nothing that helps.
+// requires returns what every match of a regular expression contains, in lower case. It returns nil
+// if that is not useful.
 func requires(expr string) *requirement {
 	re, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -38,12 +37,11 @@ func requires(expr string) *requirement {
 	return required(re.Simplify())
 }
 
-// RequiredLiterals returns literals one of which stands in every text that a
-// regular expression matches, in lower case; nil when there are none that help.
+// RequiredLiterals returns lower-case literals of which every match of a regular expression
+// contains at least one. It returns nil if there are no useful ones.
 func RequiredLiterals(expr string) []string { return requires(expr).rarest() }
 
-// rarest is the set of literals, of those that a requirement knows, that the
-// fewest texts hold one of.
+// rarest returns the set of the requirement's literals that is in the fewest texts.
 func (q *requirement) rarest() []string {
 	if q == nil {
 		return nil
@@ -77,7 +75,7 @@ func requireOne(set []string) *requirement {
 	return &requirement{one: set}
 }
 
-// useful is a set of literals that the index can look for, or nil.
+// useful returns set if the index can search for all its literals, and nil otherwise.
 func useful(set []string) []string {
 	if len(set) == 0 || len(set) > maxAlternatives {
 		return nil
@@ -91,14 +89,14 @@ func useful(set []string) []string {
 	return slices.Compact(set)
 }
 
-// required finds what each match of an expression holds.
+// required returns what every match of an expression contains.
 func required(re *syntax.Regexp) *requirement {
 	if q := requireOne(exact(re)); q != nil {
 		return q
 	}
 	switch re.Op {
 	case syntax.OpLiteral:
-		// Of one that has too many spellings as a whole, its parts.
+		// The whole literal has too many spellings, so use its parts.
 		if len(re.Rune) > 1 {
 			return requiredOfConcat(letters(re))
 		}
@@ -124,12 +122,11 @@ func required(re *syntax.Regexp) *requirement {
 	return nil
 }
 
-// requiredOfConcat is what all of the parts that stand one after another
-// require. Neighbours that match a few texts only are joined, because the parser
-// cuts common beginnings off alternatives.
+// requiredOfConcat returns what all parts of a concatenation require. It joins adjacent parts that
+// match only a few texts, because the parser factors out common prefixes of alternatives.
 func requiredOfConcat(subs []*syntax.Regexp) *requirement {
 	var found []*requirement
-	var best, run []string // of the neighbours that are being joined
+	var best, run []string // of the adjacent parts that are being joined
 	end := func() {
 		if q := requireOne(best); q != nil {
 			found = append(found, q)
@@ -185,9 +182,8 @@ func isEmptyWidth(op syntax.Op) bool {
 	return false
 }
 
-// better prefers the set that fewer texts hold one of: a byte more makes a
-// literal about half as frequent, and twice as many literals are met twice as
-// often.
+// better reports whether fewer texts contain a literal of a than of b. An additional byte makes a
+// literal about half as frequent, and twice as many literals are found twice as often.
 func better(a, b []string) bool { return b == nil || rarity(a) > rarity(b) }
 
 func rarity(set []string) float64 {
@@ -202,8 +198,8 @@ func shortest(set []string) int {
 	return n
 }
 
-// cross joins each of a with each of b; nil if one is missing or they become
-// too many.
+// cross returns all concatenations of an element of a and one of b. It returns nil if one set is
+// nil or there are too many.
 func cross(a, b []string) []string {
 	if a == nil || b == nil || len(a)*len(b) > maxAlternatives {
 		return nil
@@ -217,12 +213,12 @@ func cross(a, b []string) []string {
 	return out
 }
 
-// exact is the whole language of a small expression in lower case, or nil.
+// exact returns all texts that a small expression matches, in lower case, or nil.
 func exact(re *syntax.Regexp) []string {
 	switch re.Op {
 	case syntax.OpLiteral:
 		if slices.Contains(re.Rune, unicode.ReplacementChar) {
-			return nil // also matches bytes that are no UTF-8
+			return nil // it also matches invalid UTF-8
 		}
 		if re.Flags&syntax.FoldCase == 0 {
 			return []string{lowerASCII(string(re.Rune))}
@@ -283,9 +279,8 @@ func exact(re *syntax.Regexp) []string {
 	return nil
 }
 
-// spellings are the forms that a letter has where case is ignored, in lower
-// case. Some have partners outside of ASCII: K and the Kelvin sign, s and the
-// long s.
+// spellings returns the forms of a letter if case is ignored, in lower case. Some letters have
+// forms outside ASCII: k and the Kelvin sign, s and the long s.
 func spellings(r rune) []string {
 	out := []string{lowerASCII(string(r))}
 	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
@@ -296,7 +291,7 @@ func spellings(r rune) []string {
 	return out
 }
 
-// letters are the runes of a literal, one expression each.
+// letters returns one expression for each rune of a literal.
 func letters(re *syntax.Regexp) []*syntax.Regexp {
 	out := make([]*syntax.Regexp, len(re.Rune))
 	for i := range re.Rune {
@@ -305,7 +300,7 @@ func letters(re *syntax.Regexp) []*syntax.Regexp {
 	return out
 }
 
-// lowerASCII folds the letters A to Z and leaves every other byte alone.
+// lowerASCII converts the letters A to Z to lower case and leaves all other bytes unchanged.
 func lowerASCII(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {

@@ -15,17 +15,17 @@ import (
 	"lazaret/pkg/text"
 )
 
-// ShowBytes is how much of a value people are shown.
+// ShowBytes is the maximum length of a value shown to people, in bytes.
 const ShowBytes = 120
 
-// Show is a value in few bytes, safe to print: texts in an event are foreign.
+// Show returns a short form of a value that is safe to print. Texts in events are untrusted.
 func Show(v ref.Val) string {
 	s := &Printer{Max: ShowBytes}
 	s.Val(v)
 	return s.String()
 }
 
-// Printer writes values until it has enough.
+// Printer formats values up to a maximum length.
 type Printer struct {
 	b   strings.Builder
 	Max int
@@ -36,7 +36,7 @@ func (s *Printer) full() bool { return s.b.Len() > s.Max }
 // String returns the text so far, clipped and safe to print.
 func (s *Printer) String() string { return ClipInert(s.b.String(), s.Max) }
 
-// ClipInert cuts between characters and marks where it did.
+// ClipInert cuts a text to n bytes, between characters, marks the cut, and makes it safe to print.
 func ClipInert(s string, n int) string {
 	cut := false
 	if len(s) > n {
@@ -92,8 +92,7 @@ func (s *Printer) list(it traits.Iterator, f func(ref.Val)) {
 	s.b.WriteByte(']')
 }
 
-// native writes a structure by the names that expressions use, without what is
-// empty in it.
+// native writes a structure with the field names that expressions use, without empty fields.
 func (s *Printer) native(v reflect.Value) {
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
@@ -122,8 +121,7 @@ func (s *Printer) native(v reflect.Value) {
 	s.b.WriteByte('}')
 }
 
-// quote is strconv.Quote of what will be shown: the rest is cut off, and a
-// megabyte is not quoted first.
+// quote is strconv.Quote for the part of v that will be shown.
 func (s *Printer) quote(v string) {
 	if len(v) > s.Max {
 		v = v[:min(len(v), s.Max+utf8.UTFMax)]

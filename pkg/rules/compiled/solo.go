@@ -6,11 +6,11 @@ import (
 	"lazaret/pkg/signals"
 )
 
-// soloPrefilter is a condition's prefilter, decided for one event without an index.
+// soloPrefilter evaluates a condition's prefilter on one event without an index.
 type soloPrefilter struct {
 	prefilter *prefilter
 	atoms     []atom
-	asks      []func(*Activation) bool // predicates
+	asks      []func(*Activation) bool // functions that evaluate the predicates
 }
 
 func newSoloPrefilter(vars *Vars, x *Expr) *soloPrefilter {
@@ -26,7 +26,7 @@ func newSoloPrefilter(vars *Vars, x *Expr) *soloPrefilter {
 	return t
 }
 
-// meets reports whether the event may meet the condition.
+// meets reports whether the condition may be true for the event.
 func (t *soloPrefilter) meets(act *Activation) bool { return t.met(t.prefilter, act) }
 
 func (t *soloPrefilter) met(n *prefilter, act *Activation) bool {
@@ -54,7 +54,7 @@ func (t *soloPrefilter) met(n *prefilter, act *Activation) bool {
 	return true
 }
 
-// met decides an atom that is a value; of a literal it says that it may be there.
+// met reports whether an atom holds. For a literal it always returns true, which means possible.
 func (a *atom) met(act *Activation) bool {
 	if a.holds {
 		return true
@@ -81,19 +81,19 @@ func (a *atom) met(act *Activation) bool {
 	return !ok || c == a.value
 }
 
-// signalExpr is an expression as signals evaluate it.
+// signalExpr is an expression that package signals evaluates.
 type signalExpr struct {
 	*Expr
-	solo *soloPrefilter // decides most events without the expression; nil: there is none
+	solo *soloPrefilter // decides most events without the expression; may be nil
 }
 
-// IsTrue implements Expr.
+// IsTrue implements signals.Expr.
 func (x signalExpr) IsTrue(a signals.Activation) bool {
 	act := a.(*Activation)
 	return (x.solo == nil || x.goFlag != nil || x.solo.meets(act)) && x.Expr.IsTrue(act)
 }
 
-// AppendText implements Expr.
+// AppendText implements signals.Expr.
 func (x signalExpr) AppendText(a signals.Activation, buf []byte) ([]byte, bool) {
 	act := a.(*Activation)
 	if x.joined != nil {

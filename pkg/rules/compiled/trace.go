@@ -13,17 +13,16 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// Traced is an expression planned for people: lists and macros are variables
-// in it and not written out, so that every part has its place in what a person
-// wrote.
+// Traced is an expression planned for explanations. Lists and macros are variables in it and not
+// expanded, so that every part has a position in the source text.
 type Traced struct {
 	Source  []rune
 	AST     *ast.AST
 	Program cel.Program
-	pair    map[int]int // brackets outside of strings, by their offset
+	pair    map[int]int // matching brackets outside strings, by offset
 }
 
-// Trace plans an expression for people.
+// Trace plans an expression for explanations.
 func (s *Scope) Trace(src string, opts ...cel.ProgramOption) (*Traced, error) {
 	a, iss := s.Env.Compile(src)
 	if iss.Err() != nil {
@@ -38,10 +37,10 @@ func (s *Scope) Trace(src string, opts ...cel.ProgramOption) (*Traced, error) {
 	return t, nil
 }
 
-// TracedActivation is an activation that knows lists and macros.
+// TracedActivation is an activation that also has lists and macros.
 type TracedActivation struct {
 	*Activation
-	Defs func(name string) *Traced // of lists and macros
+	Defs func(name string) *Traced // returns lists and macros
 }
 
 // ResolveName implements cel.Activation.
@@ -60,7 +59,7 @@ func (a *TracedActivation) ResolveName(name string) (any, bool) {
 	return v, true
 }
 
-// Tracer plans the lists and macros of a scope when they are first met.
+// Tracer returns a function that plans a list or macro of the scope when it is first used.
 func (s *Scope) Tracer() func(string) *Traced {
 	known := make(map[string]*Traced)
 	return func(name string) *Traced {
@@ -69,15 +68,15 @@ func (s *Scope) Tracer() func(string) *Traced {
 		}
 		var t *Traced
 		if a := s.Defs[name]; a != nil {
-			t, _ = s.Trace(a.Source().Content()) // it compiled before
+			t, _ = s.Trace(a.Source().Content()) // cannot fail: it compiled before
 		}
 		known[name] = t
 		return t
 	}
 }
 
-// WatchOperands has seen called with every value that one of the operands gets.
-// EvalDetails would keep only the last one of a loop.
+// WatchOperands makes a program call seen with every value of the given operands. EvalDetails keeps
+// only the last value in a loop.
 func WatchOperands(ids map[int64]bool, seen func(id int64, v ref.Val)) cel.ProgramOption {
 	return cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		if !ids[i.ID()] {
@@ -111,8 +110,7 @@ func IsCall(e ast.Expr, fn string) bool {
 	return e.Kind() == ast.CallKind && e.AsCall().FunctionName() == fn
 }
 
-// Operands lists the operands of one && or ||, however deep the parser nested
-// it.
+// Operands returns the operands of an && or ||, including nested ones of the same operator.
 func Operands(e ast.Expr, op string) []ast.Expr {
 	if !IsCall(e, op) {
 		return []ast.Expr{e}
@@ -124,9 +122,9 @@ func Operands(e ast.Expr, op string) []ast.Expr {
 	return out
 }
 
-// Branches lists what decides an expression: the operands of its && and || that
-// are no && or || themselves, and the conditions of its ?:. An operand that
-// consists of others has been both true and false when they have.
+// Branches returns the parts that decide an expression: the operands of its && and || that are not
+// && or || themselves, and the conditions of its ?:. If all of these have been both true and false,
+// so have the operators that combine them.
 func Branches(e ast.Expr) []ast.Expr {
 	var out []ast.Expr
 	var walk func(e ast.Expr)
@@ -173,8 +171,8 @@ func Branches(e ast.Expr) []ast.Expr {
 	return out
 }
 
-// loopBody is what a person wrote into a loop, without what the macro made of
-// it.
+// loopBody returns the body of a loop as written in the source, without the code that the macro
+// added.
 func loopBody(c ast.ComprehensionExpr) ast.Expr {
 	step := c.LoopStep()
 	if step.Kind() != ast.CallKind {
@@ -194,8 +192,8 @@ func loopBody(c ast.ComprehensionExpr) ast.Expr {
 	return step
 }
 
-// Span is where an expression stands in its text. The syntax tree has only the
-// first token of each node, and that of an operator in its middle.
+// Span returns the range of an expression in its source text. The syntax tree has only the first
+// token of each node, which for an operator is in the middle.
 func (t *Traced) Span(e ast.Expr) (lo, hi int) {
 	lo, hi = len(t.Source), 0
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
@@ -229,7 +227,7 @@ func (t *Traced) Span(e ast.Expr) (lo, hi int) {
 	return lo, hi
 }
 
-// Text is an expression as it was written, on one line.
+// Text returns the source text of an expression on one line.
 func (t *Traced) Text(e ast.Expr) string {
 	lo, hi := t.Span(e)
 	return strings.Join(strings.Fields(string(t.Source[lo:hi])), " ")
@@ -237,7 +235,7 @@ func (t *Traced) Text(e ast.Expr) string {
 
 func wordRune(r rune) bool { return r == '_' || r == '.' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// pairs finds the partner of each bracket that is in no string.
+// pairs maps the offset of each bracket outside strings to the offset of its partner.
 func pairs(src []rune) map[int]int {
 	out := make(map[int]int)
 	var open []int

@@ -9,9 +9,9 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// This file says in words what the index knows of a rule.
+// This file describes prefilters and lookups in text.
 
-// maxWords is how many alternatives are spelled out.
+// maxWords is the maximum number of alternatives that are listed.
 const maxWords = 8
 
 func (f field) words(vars *Vars) string {
@@ -22,7 +22,7 @@ func (f field) words(vars *Vars) string {
 	return s
 }
 
-// wanted is the value that an atom wants, as it is written in CEL.
+// wanted returns the value that an atom tests for, in CEL notation.
 func (a atom) wanted() string {
 	switch {
 	case a.holds:
@@ -125,7 +125,7 @@ func unique(in []string) []string {
 	return out
 }
 
-// not says that none of some atoms of one field holds.
+// not returns the text that none of some atoms of one field holds.
 func (x *Index) not(act *Activation, atoms []int32) string {
 	a := x.atoms[atoms[0]]
 	name := a.f.words(act.Vars)
@@ -208,7 +208,7 @@ func (r *PrefilterReader) Words(b *strings.Builder, n *prefilter, depth int) {
 	}
 }
 
-// OutcomeText is a value of a condition in a word.
+// OutcomeText returns the value of a condition, or its error, as text.
 func OutcomeText(v ref.Val, err error) string {
 	if err != nil {
 		return "error: " + ClipInert(err.Error(), 2*ShowBytes)

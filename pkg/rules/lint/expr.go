@@ -13,7 +13,7 @@ import (
 	"lazaret/pkg/rules/compiled"
 )
 
-// expr looks at an expression of any kind.
+// expr checks an expression of any kind.
 func (l *linter) expr(at spot, x *compiled.Expr, on []string) {
 	if x != nil {
 		l.common(at, x, on)
@@ -21,7 +21,7 @@ func (l *linter) expr(at spot, x *compiled.Expr, on []string) {
 	}
 }
 
-// common is what is looked for in every expression.
+// common makes the checks that apply to every expression.
 func (l *linter) common(at spot, x *compiled.Expr, on []string) {
 	if x.Cost > lintCost && !compiled.Dynamic(x.AST) {
 		l.add("over-budget", at.errorf("the expression may cost %d, and half of the limit is %d", x.Cost, lintCost))
@@ -31,7 +31,7 @@ func (l *linter) common(at spot, x *compiled.Expr, on []string) {
 	l.foreign(at, x, on)
 }
 
-// never reports a condition that never holds.
+// never reports a condition that is never true.
 func (l *linter) never(at spot, x *compiled.Expr, on []string, so string) bool {
 	can, _ := compiled.Outcomes(l.c.Set.Vars, x.AST, on)
 	if can && compiled.NewPrefilterReader(l.c.Set.Vars).Of(x.AST.Expr(), nil).Op != compiled.OpNever {
@@ -41,7 +41,7 @@ func (l *linter) never(at spot, x *compiled.Expr, on []string, so string) bool {
 	return true
 }
 
-// foreign reports fields that no event of some kinds has.
+// foreign reports fields that no event of the given kinds has.
 func (l *linter) foreign(at spot, x *compiled.Expr, on []string) {
 	ast.PreOrderVisit(x.AST.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		q := compiled.QualifiedName(e)
@@ -69,8 +69,8 @@ func (l *linter) foreign(at spot, x *compiled.Expr, on []string) {
 	}))
 }
 
-// loops reports variables of loops that hide other names. A finding within an
-// expanded macro is reported at the macro.
+// loops reports loop variables that shadow other names. A finding inside an expanded macro is
+// reported at the macro.
 func (l *linter) loops(at spot, a *ast.AST) {
 	roots := map[string]bool{"it": true, "lists": true, "macros": true}
 	for name := range l.c.Set.Vars.Number {
@@ -106,7 +106,7 @@ func (l *linter) loops(at spot, a *ast.AST) {
 	walk(a.Expr(), nil)
 }
 
-// capitals reports literals with a capital that views are searched for: views are in lower case.
+// capitals reports literals with a capital that are searched in views. Views are in lower case.
 func (l *linter) capitals(at spot, a *ast.AST) {
 	var walk func(e ast.Expr, views []string)
 	walk = func(e ast.Expr, views []string) {
@@ -139,7 +139,8 @@ func (l *linter) capitals(at spot, a *ast.AST) {
 	walk(a.Expr(), nil)
 }
 
-// hasCapital reports whether a text, or a literal of a regular expression that minds case, has a capital.
+// hasCapital reports whether a text has a capital. For a regular expression, it reports whether a
+// case-sensitive literal in it has one.
 func hasCapital(s string, regex bool) bool {
 	if !regex {
 		return strings.ContainsFunc(s, unicode.IsUpper)
@@ -210,7 +211,7 @@ func argument(e ast.Expr) (name string, asks bool) {
 	return "", false
 }
 
-// children are the direct parts of an expression that is no loop.
+// children returns the direct operands of an expression that is not a loop.
 func children(e ast.Expr) (out []ast.Expr) {
 	switch e.Kind() {
 	case ast.CallKind:
@@ -234,11 +235,11 @@ func children(e ast.Expr) (out []ast.Expr) {
 	return out
 }
 
-// regexesOf lists the regular expressions of an expression, and reports the
-// large ones and those that every text is searched for. Where something else
-// keeps the expression from being evaluated, the latter are notes.
+// regexesOf returns the regular expressions of an expression. It reports large ones, and those that
+// every text must be searched for. The latter are notes if another part of the condition keeps it
+// from being evaluated for every event.
 func (l *linter) regexesOf(at spot, a *ast.AST, indexed bool) (out []string) {
-	lists := make(map[string][]string) // variable of a loop → constants
+	lists := make(map[string][]string) // loop variable → constants
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() == ast.ComprehensionKind && e.AsComprehension().IterRange().Kind() == ast.ListKind {
 			c := e.AsComprehension()

@@ -20,8 +20,7 @@ import (
 	"lazaret/streams"
 )
 
-// Levels of findings. An error is a fault: the set does not load, or a rule in
-// it guards nothing.
+// Levels of findings. An error means that the set does not load or that a rule has no effect.
 const (
 	LevelError   = "error"
 	LevelWarning = "warning"
@@ -33,26 +32,26 @@ type Finding struct {
 	Rule    string `json:"rule"` // id of the lint
 	Level   string `json:"level"`
 	File    string `json:"file"`
-	Line    int    `json:"line,omitempty"`   // from 1; 0 when it is about the file as a whole
+	Line    int    `json:"line,omitempty"`   // from 1; 0 if it concerns the whole file
 	Column  int    `json:"column,omitempty"` // from 1, in characters
 	Message string `json:"message"`
-	Source  string `json:"source,omitempty"` // the line
+	Source  string `json:"source,omitempty"` // text of the line
 }
 
-// All lists the lints.
+// All returns all lints.
 func All() []Info { return slices.Clone(lints) }
 
 const (
 	maxRegexProgram = 2000                // instructions
-	soon            = 30 * 24 * time.Hour // before an exception expires
+	soon            = 30 * 24 * time.Hour // time before an exception's expiry from which it is reported
 	lintCost        = compiled.CostLimit / 2
 )
 
-// tagForm is how a tag names a list that others know.
+// tagForm is the form of a tag that refers to a public list.
 var tagForm = regexp.MustCompile(`^(?:(?:owasp|atlas|arxiv)\.[a-z0-9]+(?:[.-][a-z0-9]+)*|cwe-[0-9]+)$`)
 
-// kindsOfRoot says which kinds of events fill the fields under a name. Those
-// that are not here are for all.
+// kindsOfRoot gives the kinds of events that have the fields below a name. Other names are
+// available for all kinds.
 var kindsOfRoot = map[string][]string{
 	"content":  {"observation", "memory", "action", "outcome"},
 	"memory":   {"memory"},
@@ -63,17 +62,17 @@ var kindsOfRoot = map[string][]string{
 	"tools":    {"tools"},
 }
 
-// linter gathers findings.
+// linter collects findings.
 type linter struct {
 	c       *rules.Draft
 	now     time.Time
 	out     []Finding
-	regexes map[string]bool // that were found in macros
-	untold  bool            // some tests are not readable
+	regexes map[string]bool // regular expressions found in macros
+	untold  bool            // some tests could not be read
 }
 
-// Run checks a rule set. Problems that keep the set from loading are findings too. An error is
-// a fault of this program.
+// Run checks a rule set. Problems that prevent the set from loading are findings too. An error
+// means a fault of this program.
 func Run(src *rules.Source, now time.Time) ([]Finding, error) {
 	c, err := rules.Check(src)
 	if err != nil {
@@ -89,7 +88,7 @@ func Run(src *rules.Source, now time.Time) ([]Finding, error) {
 	l.signals()
 	l.exceptions()
 	l.rules(fired)
-	if len(c.Problems) == 0 { // else what is missing may be what does not compile
+	if len(c.Problems) == 0 { // otherwise a missing test may be one that does not compile
 		l.unknownRules(named)
 		l.packs()
 	}
@@ -104,8 +103,7 @@ func Run(src *rules.Source, now time.Time) ([]Finding, error) {
 	return slices.Compact(l.out), nil
 }
 
-// problem turns a problem of Compile into findings, one for each fault of an
-// expression.
+// problem converts a problem of Compile to findings, one for each fault of an expression.
 func (l *linter) problem(p *strictyaml.Error) {
 	var fs *compiled.Faults
 	if !errors.As(p, &fs) {
@@ -136,19 +134,19 @@ func (l *linter) add(id string, e *strictyaml.Error) {
 	)
 }
 
-// note is add at the lowest level.
+// note is like add, at the lowest level.
 func (l *linter) note(id string, e *strictyaml.Error) {
 	l.add(id, e)
 	l.out[len(l.out)-1].Level = LevelNote
 }
 
-// decode reads a file again. It does not report problems, because Run already has them.
+// decode decodes a file again. It does not report problems, because Run already has them.
 func (l *linter) decode(name string, v any) *strictyaml.Document {
 	c := rules.Draft{Source: l.c.Source}
 	return c.Decode(name, v)
 }
 
-// spot is a value of a file.
+// spot is a value in a file.
 type spot struct {
 	d    *strictyaml.Document
 	path []any
@@ -160,20 +158,20 @@ func (s spot) errorf(format string, args ...any) *strictyaml.Error {
 	return s.d.Errorf(s.path, format, args...)
 }
 
-// at is a message about a part of the expression at a spot.
+// at returns an error about a part of the expression at the spot.
 func (s spot) at(a *ast.AST, id int64, msg string) *strictyaml.Error {
 	loc := a.SourceInfo().GetStartLocation(id)
 	return s.errorf("%w", &remark{msg, loc.Line(), loc.Column()})
 }
 
-// remark is a message about a place in an expression.
+// remark is a message about a position in an expression.
 type remark compiled.Fault
 
 func (r *remark) Error() string      { return r.Msg }
 func (r *remark) Within() (int, int) { return r.Line, r.Column }
 
-// tests reads the tests: how many want a rule to fire, and where rules are
-// named.
+// tests reads the tests. It returns the rules that some test expects to fire, and the positions at
+// which rules are named.
 func (l *linter) tests() (fired map[string]bool, named map[string][]spot) {
 	fired, named = make(map[string]bool), make(map[string][]spot)
 	for _, name := range slices.Sorted(maps.Keys(l.c.Source.Files)) {
@@ -220,7 +218,7 @@ func (l *linter) unknownRules(named map[string][]spot) {
 	}
 }
 
-// files finds files that nothing reads.
+// files reports files that are not used.
 func (l *linter) files() {
 	for _, name := range slices.Sorted(maps.Keys(l.c.Source.Files)) {
 		dir, why := path.Dir(name), ""
@@ -246,7 +244,7 @@ func (l *linter) files() {
 	}
 }
 
-// packs finds packs that no group judges by.
+// packs reports packs that are in no group.
 func (l *linter) packs() {
 	var g rules.GroupsDoc
 	l.decode("groups.yaml", &g)
@@ -262,7 +260,7 @@ func (l *linter) packs() {
 	}
 }
 
-// names looks at lists, macros and the names of signals.
+// names checks lists, macros and the names of signals.
 func (l *linter) names() {
 	common := l.c.Set.Scopes[""]
 	for _, pack := range slices.Sorted(maps.Keys(l.c.Set.Scopes)) {
@@ -312,7 +310,7 @@ func (l *linter) names() {
 	}
 }
 
-// signals looks at the expressions of signals.
+// signals checks the expressions of signals.
 func (l *linter) signals() {
 	byName := make(map[string]*rules.DeclaredSignal)
 	for _, s := range l.c.Set.Declared {
@@ -358,7 +356,7 @@ func (l *linter) signals() {
 	}
 }
 
-// exceptions looks at exceptions and their dates.
+// exceptions checks exceptions and their dates.
 func (l *linter) exceptions() {
 	if len(l.c.Set.Exceptions) == 0 {
 		return
@@ -401,7 +399,7 @@ func (l *linter) exceptions() {
 	}
 }
 
-// rules looks at each rule.
+// rules checks each rule.
 func (l *linter) rules(fired map[string]bool) {
 	for _, pack := range slices.Sorted(maps.Keys(l.c.Set.Scopes)) {
 		if pack == "" {

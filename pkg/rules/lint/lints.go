@@ -1,6 +1,6 @@
 package lint
 
-// Info is a lint: what it finds, and what to do about it.
+// Info describes a lint: what it finds, and what to do about it.
 type Info struct {
 	ID    string `json:"id"`
 	Level string `json:"level"`

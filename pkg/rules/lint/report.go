@@ -11,7 +11,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Count is how many findings have a level.
+// Count returns the number of findings with the given level.
 func Count(fs []Finding, level string) (n int) {
 	for _, f := range fs {
 		if f.Level == level {
@@ -120,13 +120,11 @@ type sarifRegion struct {
 	Snippet     sarifText `json:"snippet"`
 }
 
-// sarifBase names the folder of the rule set when it is no folder below the
-// working one.
+// sarifBase is the name of the rule set's folder if that folder is not below the working folder.
 const sarifBase = "RULES"
 
-// ToSARIF is findings as a SARIF log. base is the rule set's folder; its files
-// are named relative to it, and it relative to the working folder unless it is
-// an absolute path.
+// ToSARIF returns findings as a SARIF log. base is the rule set's folder. File names are relative
+// to it. base is relative to the working folder unless it is an absolute path.
 func ToSARIF(base string, fs []Finding) SARIF {
 	run := sarifRun{
 		ColumnKind: "unicodeCodePoints",

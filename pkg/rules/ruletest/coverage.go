@@ -18,20 +18,19 @@ import (
 	"lazaret/streams"
 )
 
-// Coverage is what of a rule set its tests have seen. Each rule has to fire and
-// to be evaluated without firing; each operand of && and || and each condition
-// of ?: has to be true and to be false.
+// Coverage says which parts of a rule set its tests cover. Each rule must fire, and must be
+// evaluated without firing. Each operand of && and || and each condition of ?: must be true and
+// must be false.
 type Coverage struct {
 	Goals   int     `json:"goals"`
 	Met     int     `json:"met"`
 	Percent float64 `json:"percent"`
-	// Rules are all rules that are not off, by id; Gaps are in the order of
-	// their place.
+	// Rules are all rules that are not off, ordered by id. Gaps are ordered by position.
 	Rules []RuleCoverage `json:"rules"`
 	Gaps  []Gap          `json:"uncovered,omitempty"`
 }
 
-// RuleCoverage is the part of one rule.
+// RuleCoverage is the coverage of one rule.
 type RuleCoverage struct {
 	Rule  string `json:"rule"`
 	Fired bool   `json:"fired"`
@@ -40,17 +39,17 @@ type RuleCoverage struct {
 	Met   int    `json:"met"`
 }
 
-// Gap is something that no test has seen.
+// Gap is a goal that no test meets.
 type Gap struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
-	Name   string `json:"name"` // the rule, or macros. and a name
+	Name   string `json:"name"` // the rule's id, or "macros." and a name
 	What   string `json:"what"`
-	Text   string `json:"text,omitempty"` // the operand as it is written
+	Text   string `json:"text,omitempty"` // source text of the operand
 }
 
-// String returns the gap on one line, after its place.
+// String returns the gap on one line, after its position.
 func (g Gap) String() string {
 	s := fmt.Sprintf("%s:%d:%d: %s: %s", g.File, g.Line, g.Column, g.Name, g.What)
 	if g.Text != "" {
@@ -59,12 +58,11 @@ func (g Gap) String() string {
 	return s
 }
 
-// coverage watches a test run.
+// coverage records a test run.
 type coverage struct {
 	set   *rules.Set
 	rules map[*rules.Rule]*ruleSeen
-	// macros are by their syntax tree, which packs share if they are of
-	// common.yaml.
+	// macros are keyed by syntax tree. Packs share the trees of macros in common.yaml.
 	macros map[*cel.Ast]*covered
 	defs   map[string]func(string) *compiled.Traced // by pack
 }
@@ -74,17 +72,17 @@ type ruleSeen struct {
 	fired, quiet bool
 }
 
-// covered is an expression, what its operands have been, and where it stands.
+// covered is an expression with the values that its operands had, and its position.
 type covered struct {
 	*compiled.Traced
 	name   string
 	file   string
-	places []position // of each rune
+	places []position // of each rune of the source
 	parts  []ast.Expr
-	seen   map[int64]*[2]bool // was false, was true
+	seen   map[int64]*[2]bool // had the value false, had the value true
 }
 
-// position is a place in a file, from 1.
+// position is a position in a file. Line and column count from 1.
 type position struct{ line, column int }
 
 func newCoverage(src *rules.Source, set *rules.Set) (*coverage, error) {
@@ -129,7 +127,7 @@ func newCoverage(src *rules.Source, set *rules.Set) (*coverage, error) {
 	return c, nil
 }
 
-// addMacros finds the macros of a pack, or of common.yaml for "".
+// addMacros adds the macros of a pack, or of common.yaml for "".
 func (c *coverage) addMacros(src *rules.Source, pack string) error {
 	file := rules.CommonFile
 	if pack != "" {
@@ -186,8 +184,8 @@ func cover(sc *compiled.Scope, name, expr, text, file string, at position) (*cov
 	return u, err
 }
 
-// watch plays events to every rule of a group, whatever the index says, and
-// notes what they see.
+// watch returns a function that evaluates every rule of a group on an event, regardless of the
+// index, and records the values.
 func (c *coverage) watch(ev *rules.Evaluator) func(*streams.Entry) error {
 	every, st := ev.Exhaustive(), index.NewMemStore()
 	return func(e *streams.Entry) error {
@@ -207,7 +205,7 @@ func (c *coverage) After(act *compiled.Activation, r *rules.Rule, alerts []strea
 	}
 	items, err := r.Items(act)
 	if err != nil {
-		return // an alert of its own, and the test fails
+		return // it raises an alert, and the test fails
 	}
 	for _, it := range items {
 		act.It = it
@@ -265,7 +263,7 @@ func (c *coverage) report() *Coverage {
 	return out
 }
 
-// report sets the goals of an expression's operands and returns their number.
+// report calls goal for each goal of the expression's operands and returns the number of goals.
 func (u *covered) report(goal func(bool, Gap) int) int {
 	for _, e := range u.parts {
 		lo, _ := u.Span(e)
@@ -277,9 +275,8 @@ func (u *covered) report(goal func(bool, Gap) int) int {
 	return 2 * len(u.parts)
 }
 
-// align finds the place in a file of each rune of a value that begins at a
-// place there. YAML folds, indents and quotes a value, and changes nothing
-// else in it.
+// align returns the position in a file of each rune of a value that begins at a position. YAML
+// folds, indents and quotes a value, but does not change it otherwise.
 func align(file []rune, at position, value []rune) []position {
 	line, col, i := 1, 1, 0
 	next := func() {

@@ -1,10 +1,9 @@
-// Package ruletest runs the tests that stand beside rules, and measures which parts
-// of the rules they cover.
+// Package ruletest runs the tests in a rule set, and measures which parts of the rules they cover.
 //
-// A test plays test events, written in YAML, to the rules of one sentinel group and
-// compares the alerts and verdicts with those that it names. [Events] reads such
-// events for other programs.
+// A test evaluates the rules of one sentinel group on test events, which are written in YAML, and
+// compares the alerts and verdicts with the expected ones. [Events] reads such events for other
+// programs.
 //
-// The package may import pkg/rules and what that imports. Begin reading with
-// event.go for the events and run.go for the tests.
+// The package may import pkg/rules and its dependencies. Start reading with event.go for the events
+// and run.go for the tests.
 package ruletest

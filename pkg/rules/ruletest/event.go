@@ -17,8 +17,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestEvent is one event, in the words of ledger entries, with what a test leaves
-// out filled in.
+// TestEvent is the YAML form of one event. It uses the names of ledger entries. Omitted fields get
+// defaults.
 type TestEvent struct {
 	After   string `yaml:"after" is:"duration" doc:"Time since the event before, such as 4m."`
 	ID      string `yaml:"id" is:"id" doc:"e and its number unless said."`
@@ -90,8 +90,8 @@ type decisionDoc struct {
 	Beliefs []beliefDoc `yaml:"beliefs"`
 }
 
-// beliefDoc is a cited belief: supported by a tool's result, at 0.7, unless
-// it says otherwise.
+// beliefDoc is the YAML form of a cited belief. By default it is supported by a tool result, with a
+// confidence of 0.7.
 type beliefDoc struct {
 	ID          string  `yaml:"id"`
 	Missing     bool    `yaml:"missing" doc:"The belief was not found."`
@@ -125,15 +125,15 @@ type actionDoc struct {
 	Reversibility string         `yaml:"reversibility"`
 }
 
-// outcomeDoc is what came of an action, or an answer of the agent.
+// outcomeDoc is the YAML form of an outcome: the result of an action, or the agent's answer.
 type outcomeDoc struct {
 	Action    string   `yaml:"action"`
-	Status    string   `yaml:"status"` // answer for one of the agent
+	Status    string   `yaml:"status"` // answer for an agent's answer
 	Text      string   `yaml:"text"`
-	Grounding *float64 `yaml:"grounding"` // default: it names no sources
+	Grounding *float64 `yaml:"grounding"` // omitted: the answer names no sources
 }
 
-// timeline turns test events into ledger entries, one after the other.
+// timeline converts test events to a sequence of ledger entries.
 type timeline struct {
 	project string
 	seq     uint64
@@ -147,7 +147,7 @@ func newTimeline(project string) *timeline {
 		said: make(map[string]*intent.Said), calls: make(map[string]called)}
 }
 
-// add builds the ledger entry that ingest would have written.
+// add returns the ledger entry that ingest would write for an event.
 func (tl *timeline) add(g *TestEvent) (*streams.Entry, error) {
 	if g.After != "" {
 		d, err := time.ParseDuration(g.After)
@@ -178,7 +178,7 @@ func (tl *timeline) add(g *TestEvent) (*streams.Entry, error) {
 // is to be done.
 type called struct{ named, handed bool }
 
-// relate fills in how an event relates to what the user said, as ingest does.
+// relate sets how an event relates to the user's words, as ingest does.
 func (tl *timeline) relate(h *streams.EntryHead, body any) {
 	at := h.Agent + "\x00" + h.Session
 	said := tl.said[at]
@@ -213,7 +213,7 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 	}
 }
 
-// hear gives the evaluator its own verdict on an action, as the arbiter would.
+// hear passes the evaluator's verdict on an action back to it, as the arbiter does.
 func (tl *timeline) hear(ev *rules.Evaluator, st index.Store, e *streams.Entry, verdict streams.Verdict) error {
 	if e.Type != streams.TypeAction || verdict == streams.Allow {
 		return nil
@@ -236,8 +236,7 @@ func (tl *timeline) hear(ev *rules.Evaluator, st index.Store, e *streams.Entry, 
 	)
 }
 
-// Events reads a file of test events, in the words of tests: a list, or a
-// document with the key given.
+// Events reads a file of test events: a list, or a document with the key given.
 func Events(name string, data []byte) ([]*streams.Entry, error) {
 	d, err := strictyaml.Parse(name, data)
 	if err != nil {
@@ -506,7 +505,7 @@ func (b *beliefDoc) ref() (streams.BeliefRef, error) {
 	)
 }
 
-// word reads a word that a test may leave out.
+// word parses an optional word.
 func word(s string, v interface{ UnmarshalText([]byte) error }) error {
 	if s == "" {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// TestDoc is a test file.
+// TestDoc is the YAML form of a test file.
 type TestDoc struct {
 	Tests []testCase `yaml:"tests" doc:"Tests of the pack's rules; each starts with nothing known."`
 }
@@ -95,7 +95,8 @@ func (w *want) String() string {
 	return b.String()
 }
 
-// Verdicts is the verdict on the last proposal, or a list of those on each.
+// Verdicts is the expected verdict on the last proposal, or a list with the verdict on each
+// proposal.
 type Verdicts struct {
 	each bool
 	all  []string
@@ -114,23 +115,23 @@ func (v *Verdicts) UnmarshalYAML(decode func(any) error) error {
 	return decode(&v.all[0])
 }
 
-// Options say which tests are run, and how.
+// Options selects tests and what to measure.
 type Options struct {
-	Run      *regexp.Regexp // tests whose file/name it matches; nil for all
-	Coverage bool           // find out what of the rules the tests see
+	Run      *regexp.Regexp // tests whose file/name matches; nil means all
+	Coverage bool           // measure the coverage
 }
 
-// Report is what a run of tests found.
+// Report is the result of a test run.
 type Report struct {
 	Passed   int       `json:"passed"`
 	Failed   int       `json:"failed"`
 	Failures []Failure `json:"failures,omitempty"`
-	// Fired counts, by rule, in how many tests it fired.
+	// Fired is the number of tests in which each rule fired.
 	Fired    map[string]int `json:"fired"`
 	Coverage *Coverage      `json:"coverage,omitempty"`
 }
 
-// Failure is one expectation of a test that was not met.
+// Failure is an expectation of a test that was not met.
 type Failure struct {
 	File string `json:"file"`
 	Line int    `json:"line"`
@@ -138,7 +139,7 @@ type Failure struct {
 	Text string `json:"text"`
 }
 
-// String returns the failure on one line, after its place.
+// String returns the failure on one line, after its position.
 func (f Failure) String() string { return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Test, f.Text) }
 
 // String lists the failures and counts the tests.
@@ -156,7 +157,7 @@ func Run(ctx context.Context, src *rules.Source) (Report, error) {
 	return RunWith(ctx, src, Options{})
 }
 
-// RunWith runs tests of a rule set.
+// RunWith runs the tests that the options select.
 func RunWith(ctx context.Context, src *rules.Source, o Options) (Report, error) {
 	rep := Report{Fired: make(map[string]int)}
 	set, err := rules.Compile(src)
@@ -191,7 +192,7 @@ func RunWith(ctx context.Context, src *rules.Source, o Options) (Report, error) 
 				rep.Fired[r]++
 			}
 			if err := ctx.Err(); err != nil {
-				return rep, err // what it failed then says nothing
+				return rep, err // ctx ended, so failures of this test have no meaning
 			}
 			if len(t.failures) == 0 {
 				rep.Passed++
@@ -210,7 +211,7 @@ func RunWith(ctx context.Context, src *rules.Source, o Options) (Report, error) 
 	return rep, nil
 }
 
-// testRun is one test as it runs.
+// testRun is the state of one running test.
 type testRun struct {
 	*testCase
 	doc      *strictyaml.Document
@@ -220,13 +221,13 @@ type testRun struct {
 	failures []Failure
 }
 
-// fail lays a failure at a place below the test.
+// fail records a failure at a path below the test.
 func (t *testRun) fail(path []any, format string, args ...any) {
 	e := t.doc.Errorf(append(slices.Clip(t.path), path...), format, args...)
 	t.failures = append(t.failures, Failure{e.File, e.Line, t.Name, e.Msg})
 }
 
-// run plays the events and compares. It returns the alerts by rule.
+// run evaluates the events and compares the results. It returns the alerts by rule.
 func (t *testRun) run(ctx context.Context) map[string][]streams.Alert {
 	group := cmp.Or(t.Group, t.set.Groups()[0])
 	ev := t.set.Group(group)
@@ -278,7 +279,7 @@ func (t *testRun) run(ctx context.Context) map[string][]streams.Alert {
 	return got
 }
 
-// checkNames finds rules that are none, or none of the group.
+// checkNames reports rules that do not exist or are not in the group.
 func (t *testRun) checkNames(ev *rules.Evaluator) {
 	var known []string
 	for _, r := range ev.Rules() {
@@ -361,7 +362,7 @@ func (t *testRun) compareVerdicts(gave []string) {
 	}
 }
 
-// describeAlerts says in one line what was raised instead.
+// describeAlerts describes on one line the alerts that were raised.
 func describeAlerts(as []streams.Alert) string {
 	var out []string
 	for _, a := range as[:min(len(as), 3)] {

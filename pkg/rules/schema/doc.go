@@ -1,5 +1,5 @@
-// Package schema writes the JSON Schemas of rule files, tests included, for editors.
+// Package schema generates the JSON Schemas of rule files and their tests, for editors.
 //
-// It reads them off the Go types that the files are decoded into: the yaml, doc and
-// is tags of pkg/rules and pkg/rules/ruletest, which it may import.
+// It derives them from the Go types that the files are decoded to: from the yaml, doc and is tags
+// in pkg/rules and pkg/rules/ruletest, which it may import.
 package schema

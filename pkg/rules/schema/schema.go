@@ -17,14 +17,11 @@ import (
 	"lazaret/streams"
 )
 
-// The schemas in rules/schema are written by a test, which also keeps them
-// current.
-//
+// A test writes the schemas in rules/schema and checks that they are up to date.
 //go:generate go test -run TestSchemasAreCurrent -update .
 
-// Schemas is a JSON Schema (draft 2020-12) of each kind of file in a rule set:
-// rules, pack, common, groups, exceptions and test. An editor can read it: a
-// file begins with
+// Schemas returns a JSON Schema (draft 2020-12) for each kind of file in a rule set: rules, pack,
+// common, groups, exceptions and test. To use one in an editor, begin a file with
 //
 //	# yaml-language-server: $schema=…/rules/schema/rules.json
 //
@@ -55,14 +52,14 @@ func Schemas() map[string][]byte {
 		s.Title = "Lazaret: " + of.title
 		b, err := json.MarshalIndent(s, "", "  ")
 		if err != nil {
-			panic(fmt.Sprintf("schema %s: %v", name, err)) // our own types: a test sees it
+			panic(fmt.Sprintf("schema %s: %v", name, err)) // impossible for our own types; a test checks it
 		}
 		out[name] = append(b, '\n')
 	}
 	return out
 }
 
-// NameFor is the name of the schema of a file in a rule set.
+// NameFor returns the name of the schema for a file in a rule set.
 func NameFor(file string) string {
 	switch base := file[strings.LastIndexByte(file, '/')+1:]; {
 	case strings.HasSuffix(base, ".test.yaml"):
@@ -82,8 +79,8 @@ const (
 	datePattern     = `^[0-9]{4}-[0-9]{2}-[0-9]{2}`
 )
 
-// schemaOf is the schema of a type: the names of its fields in YAML, their doc
-// tags, and what their is tags say of them.
+// schemaOf returns the schema of a type, from the YAML names of its fields, their doc tags, and
+// their is tags.
 func schemaOf(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[ruletest.Wants]():
@@ -151,7 +148,7 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[ruletest.TestEvent]():
 		s.OneOf = oneOf("observation", "memory", "recall", "tools", "phase", "decision", "action", "outcome")
 	case reflect.TypeFor[rules.RuleDoc]():
-		// Any effect but alert says what it does when the rule fails.
+		// A rule with an effect other than alert must have on_error.
 		alert := any("alert")
 		s.If = &jsonschema.Schema{
 			Properties: map[string]*jsonschema.Schema{"effect": {Not: &jsonschema.Schema{Const: &alert}}},
@@ -169,7 +166,7 @@ func oneOf(names ...string) (out []*jsonschema.Schema) {
 	return out
 }
 
-// restrict says what the texts or numbers of a schema are.
+// restrict adds the restriction that an is tag names to a schema.
 func restrict(s *jsonschema.Schema, is string) {
 	switch is {
 	case "some":
@@ -236,7 +233,7 @@ func restrict(s *jsonschema.Schema, is string) {
 	case "share":
 		least(0, 1)
 	default:
-		panic("rules: no such restriction: " + is) // our own tags: a test sees it
+		panic("rules: no such restriction: " + is) // impossible for our own tags; a test checks it
 	}
 }
 
@@ -247,7 +244,7 @@ func enum[T ~string](of []T) (out []any) {
 	return out
 }
 
-// texts is the values of an enumeration that travels as text.
+// texts returns the values of an enumeration with a text form.
 func texts[T interface {
 	~uint8
 	encoding.TextMarshaler

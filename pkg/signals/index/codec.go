@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 )
 
-// Encoder is the plain encoding of table values.
+// Encoder encodes table values.
 type Encoder []byte
 
 // Num appends a number.
@@ -16,7 +16,7 @@ func (e *Encoder) Str(s string) {
 	*e = append(*e, s...)
 }
 
-// Bytes appends some bytes.
+// Bytes appends a byte string.
 func (e *Encoder) Bytes(b []byte) {
 	e.Num(uint64(len(b)))
 	*e = append(*e, b...)
@@ -38,7 +38,7 @@ func (e *Encoder) Hashes(hs []uint32) {
 	}
 }
 
-// Decoder reads an Encoder's bytes; missing values read as zero.
+// Decoder decodes the output of Encoder. Missing values are zero.
 type Decoder []byte
 
 // Num reads a number.
@@ -64,7 +64,7 @@ func (d *Decoder) Str() string {
 	return s
 }
 
-// Raw is Str without a copy.
+// Raw is like Str, without a copy.
 func (d *Decoder) Raw() []byte {
 	n := d.Num()
 	if n > uint64(len(*d)) {
@@ -76,7 +76,7 @@ func (d *Decoder) Raw() []byte {
 	return b
 }
 
-// Into is Hashes at the end of a buffer.
+// Into is like Hashes, but appends to a buffer.
 func (d *Decoder) Into(buf []uint32) (hs, rest []uint32) {
 	n := d.Num()
 	if n > uint64(len(*d)/4) {

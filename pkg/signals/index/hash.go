@@ -5,23 +5,23 @@ import (
 	"encoding/binary"
 )
 
-// The lengths of a piece that a value may be put together from, in bytes.
+// The minimum and maximum length of a piece, in bytes. A value can be assembled from pieces.
 const (
 	MinPiece = 4
 	MaxPiece = 64
 )
 
-// Hash is the start of a SHA-256 of a carrier or piece, since attackers
-// may choose the texts.
+// Hash returns the first bytes of the SHA-256 of a carrier or piece. It is a cryptographic hash
+// because attackers may choose the texts.
 func Hash(v string) uint64 {
 	sum := sha256.Sum256([]byte(v))
 	return max(binary.BigEndian.Uint64(sum[:]), 1)
 }
 
-// PieceBit is the bit of a length, minPiece to maxPiece bytes.
+// PieceBit returns the bit that represents a length from MinPiece to MaxPiece.
 func PieceBit(n int) uint64 { return 1 << (n - MinPiece) }
 
-// Hashes are the hashes of some texts.
+// Hashes returns the Hash of each text.
 func Hashes(texts []string) []uint64 {
 	if len(texts) == 0 {
 		return nil

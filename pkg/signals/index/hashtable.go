@@ -4,23 +4,21 @@ import (
 	"slices"
 )
 
-// hashTable is a table from a hash to a ref: open addressing, a power of two of
-// slots.
+// hashTable maps a hash to a ref by open addressing. The number of slots is a power of two.
 type hashTable struct {
 	slots []hashSlot
 	count int
-	seen  uint32 // by warm, and of no meaning
+	seen  uint32 // written by prefetch; its value has no meaning
 }
 
-// hashSlot is a hash with its ref, together and in three parts, so that both lie in
-// twelve bytes. A hash of 0 is free.
+// hashSlot is a hash and its ref in twelve bytes. A hash of 0 means that the slot is free.
 type hashSlot struct{ high, low, ref uint32 }
 
 func (e *hashSlot) used() bool { return e.high|e.low != 0 }
 
 func (e *hashSlot) hash() uint64 { return uint64(e.high)<<32 | uint64(e.low) }
 
-// prefetch reads the slots of some keys, so that their cache misses overlap.
+// prefetch reads the slots of several keys, so that their cache misses overlap.
 func (t *hashTable) prefetch(hs []uint64) {
 	if t.count == 0 {
 		return
@@ -31,7 +29,7 @@ func (t *hashTable) prefetch(hs []uint64) {
 	}
 }
 
-// slot is the slot of a key, or a free one for it.
+// slot returns the slot of a key, or a free slot for it.
 func (t *hashTable) slot(h uint64) *hashSlot {
 	mask := len(t.slots) - 1
 	i := int(h*0x9e3779b97f4a7c15>>32) & mask
@@ -57,7 +55,7 @@ func (t *hashTable) put(h uint64, ref uint32) {
 	*at = ref
 }
 
-// at is the place of a key's ref. It adds a missing key.
+// at returns a pointer to the ref of a key. It adds a missing key.
 func (t *hashTable) at(h uint64) (ref *uint32, known bool) {
 	if 8*(t.count+1) > 7*len(t.slots) {
 		t.grow()

@@ -7,39 +7,37 @@ import (
 	"lazaret/pkg/intent"
 )
 
-// Index looks up, by hash, which content of a project was the first to bring a
-// phrase, a fingerprint band, a carrier or a piece. Each KiB of content brings about
-// two dozen of those, too many to be keys of the store. The store has one record for
-// each entry that brought something new; the Index is in memory and is rebuilt from
-// the records.
+// Index maps a hash to the content of a project that was the first to bring a phrase, a fingerprint
+// band, a carrier or a piece. Each KiB of content brings about two dozen of these, too many for
+// separate keys in the store. The store has one record for each entry that brought something new.
+// The Index is in memory and is rebuilt from the records.
 //
-// A record is a list of postings: an origin, which says whose content it was, and the
-// hashes that lead to it from then on. Each posting table has two generations, which
-// change between two records. Records that only dropped generations need are removed.
-// A hash that is found in the elder generation is written to the newest record again,
-// with its origin.
+// A record is a list of postings. A posting has an origin, which identifies the content, and the
+// hashes that map to it. Each posting table has two generations, which change only between records.
+// Records that no generation needs any more are removed. If a hash is found in the elder
+// generation, it is written to the newest record again, with its origin.
 type Index struct {
 	project  string
-	next     uint32 // number of the record that is being made
-	floor    uint32 // of the first one that is kept
+	next     uint32 // number of the current record
+	floor    uint32 // number of the first record in the store
 	tabs     [numPosts]postingTable
-	origins  []uint32  // where an origin begins in text, by ref
-	text     []byte    // origins, each with its length before it
-	kept     int       // origins after the last compaction
-	postings []posting // of the record that is being made
+	origins  []uint32  // offset of each origin in text, by ref
+	text     []byte    // origins, each after its length
+	kept     int       // number of origins after the last compaction
+	postings []posting // postings of the current record
 	links    [numLinks]links
-	runs     []run    // of the record that is being made
+	runs     []run    // runs of the current record
 	moving   []uint32 // scratch
 	keys     []uint64 // scratch
 	dirty    bool     // the generations changed
-	used     uint64   // when the index was opened last, as the cache counts
-	counted  int      // of the cache's size
+	used     uint64   // counter of the cache at the last open
+	counted  int      // bytes counted in the cache's size
 }
 
-// postID names a posting table.
+// postID identifies a posting table.
 type postID byte
 
-// The posting tables, by the kind of hash that leads to an origin.
+// The posting tables, by the kind of hash.
 const (
 	PostPhrases postID = iota
 	PostBands
@@ -50,23 +48,23 @@ const (
 
 var postNames = [numPosts]string{"phrases", "bands", "carriers", "pieces"}
 
-// postingTable is one table: hash → ref, the number of an origin.
+// postingTable maps a hash to a ref, the number of an origin.
 type postingTable struct {
 	young, elder hashTable
-	// stems map the first bytes of pieces to the lengths of the pieces that begin with
-	// them. A sieve rules out most texts that are no piece.
+	// stems map the first bytes of pieces to the lengths of the pieces that begin with them. A
+	// sieve rules out most texts that are not pieces.
 	youngStems, elderStems map[uint32]uint64
 	youngSieve, elderSieve sieve
 	generations
 }
 
-// generations are the records of two generations.
+// generations are the ranges of records of two generations.
 type generations struct {
 	from, since uint32 // first record of the elder and of the younger generation
-	lost        bool   // hashes have fallen out
+	lost        bool   // hashes were dropped
 }
 
-// generations are those of all tables, in the order in which they are kept.
+// generations returns those of all tables, in the order in which they are stored.
 func (b *Index) generations() []*generations {
 	var out []*generations
 	for i := range b.tabs {
@@ -81,13 +79,13 @@ func (b *Index) generations() []*generations {
 // posting is an origin and the hashes that lead to it.
 type posting struct {
 	Ref    uint32
-	of     uint32 // the ref that its origin was copied from, or ref
+	of     uint32 // the ref that its origin was copied from, or Ref itself
 	lists  [numLists][]uint64
 	pieces []string
 }
 
-// The lists of hashes of a posting. Carriers that the user named are a list of
-// their own, and a flag of the ref.
+// The lists of hashes of a posting. Carriers that the user named have their own list, and a flag in
+// the ref.
 const (
 	listPhrases = iota
 	listBands
@@ -96,25 +94,25 @@ const (
 	numLists
 )
 
-// NamedByUser is a flag of a ref: the user has named the carrier, too.
+// NamedByUser is a flag of a ref: the user named the carrier too.
 const NamedByUser = 1 << 31
 
-// MaxRef bounds the refs. As the ref of a copied origin it means none.
+// MaxRef is the upper bound of refs. As the ref of a copied origin it means none.
 const (
 	MaxRef     = 1 << 30
-	recordSize = 1 << 20 // no record is longer
+	recordSize = 1 << 20 // maximum number of postings in a record
 )
 
-// cache holds the indexes of a store that are in memory. They can be rebuilt from
-// the store at any time.
+// cache has the indexes of a store that are in memory. They can be rebuilt from the store at any
+// time.
 type cache struct {
 	indexes map[string]*Index
 	opens   uint64
 	size    int
 }
 
-// cacheSize is how many bytes of one store's indexes are kept in memory. A project
-// with full tables takes 5.6 MiB, and about 30 ms of CPU to load (BenchmarkReadBook).
+// cacheSize is the maximum size of the cached indexes of one store, in bytes. The index of a
+// project with full tables takes 5.6 MiB, and about 30 ms of CPU time to load (BenchmarkReadBook).
 const cacheSize = 32 << 20
 
 func recordKey(buf []byte, project string, n uint32) []byte {
@@ -124,7 +122,7 @@ func recordKey(buf []byte, project string, n uint32) []byte {
 
 func indexKey(buf []byte, project string) []byte { return append(append(buf, 'b'), project...) }
 
-// openIndex returns the index of a project.
+// openIndex returns the index of a project. It loads the index if that is not in memory.
 func openIndex(st Store, project string) (*Index, error) {
 	memo := st.Memo()
 	sh, ok := (*memo).(*cache)
@@ -237,7 +235,7 @@ func postOf(list int) postID {
 	return PostCarriers
 }
 
-// addOrigin keeps an origin and returns its ref.
+// addOrigin stores an origin and returns its ref.
 func (b *Index) addOrigin(head []byte) uint32 {
 	ref := uint32(len(b.origins))
 	b.origins = append(b.origins, uint32(len(b.text)))
@@ -245,7 +243,7 @@ func (b *Index) addOrigin(head []byte) uint32 {
 	return ref
 }
 
-// Origin returns the record that a ref leads to, valid until the index changes.
+// Origin returns the origin of a ref. The result is valid until the index changes.
 func (b *Index) Origin(ref uint32) []byte {
 	d := Decoder(b.text[b.origins[ref&^NamedByUser]:])
 	return d.Raw()
@@ -254,7 +252,7 @@ func (b *Index) Origin(ref uint32) []byte {
 // Prefetch loads the slots of hashes that will be looked up.
 func (b *Index) Prefetch(id postID, hs []uint64) { b.tabs[id].young.prefetch(hs) }
 
-// Get looks a hash up.
+// Get returns the ref of a hash.
 func (b *Index) Get(id postID, h uint64) (ref uint32, ok bool) {
 	p := &b.tabs[id]
 	if ref, ok = p.young.get(h); ok {
@@ -269,8 +267,8 @@ func (b *Index) Get(id postID, h uint64) (ref uint32, ok bool) {
 	return ref, ok
 }
 
-// Put maps a hash to an origin and returns the ref that it maps to: the origin's copy
-// in the current record.
+// Put maps a hash to an origin. It returns the new ref, which is that of the origin's copy in the
+// current record.
 func (b *Index) Put(id postID, h uint64, ref uint32) uint32 {
 	g := b.posting(ref)
 	ref = g.Ref | ref&NamedByUser
@@ -288,8 +286,8 @@ func (b *Index) Put(id postID, h uint64, ref uint32) uint32 {
 	return ref
 }
 
-// posting returns the posting of an origin in the current record. An origin of an
-// earlier record is copied, because that record may be dropped before this one.
+// posting returns the posting of an origin in the current record. It copies an origin of an earlier
+// record, because that record may be dropped before this one.
 func (b *Index) posting(ref uint32) *posting {
 	ref &^= NamedByUser
 	for i := len(b.postings) - 1; i >= 0; i-- {
@@ -300,11 +298,11 @@ func (b *Index) posting(ref uint32) *posting {
 	return b.NewPosting(b.Origin(ref), ref)
 }
 
-// NewPosting begins a posting. of is the ref of the copied origin, or MaxRef.
+// NewPosting adds a posting. of is the ref of the copied origin, or MaxRef.
 func (b *Index) NewPosting(head []byte, of uint32) *posting {
 	ref := b.addOrigin(head)
 	if n := len(b.postings); n < cap(b.postings) {
-		// Reuse the lists of an earlier record.
+		// Reuse the memory of the lists.
 		b.postings = b.postings[:n+1]
 		g := &b.postings[n]
 		for i := range g.lists {
@@ -321,7 +319,7 @@ func stemOf(s string) uint32 {
 	return uint32(s[0])<<24 | uint32(s[1])<<16 | uint32(s[2])<<8 | uint32(s[3])
 }
 
-// Piece looks a piece up, of minPiece bytes or more.
+// Piece returns the ref of a piece with at least MinPiece bytes.
 func (b *Index) Piece(s string, h uint64) (ref uint32, ok bool) {
 	p := &b.tabs[PostPieces]
 	if ref, ok = p.young.get(h); ok || p.elder.count == 0 {
@@ -333,7 +331,7 @@ func (b *Index) Piece(s string, h uint64) (ref uint32, ok bool) {
 	return ref, ok
 }
 
-// HasPieces reports whether any piece is known.
+// HasPieces reports whether there are any pieces.
 func (b *Index) HasPieces() bool {
 	return b.tabs[PostPieces].young.count+b.tabs[PostPieces].elder.count > 0
 }
@@ -365,7 +363,7 @@ func (p *postingTable) putPiece(young bool, s string, h uint64, ref uint32) {
 	(*stems)[stemOf(s)] |= PieceBit(len(s))
 }
 
-// Lengths are the possible lengths of pieces that v begins with.
+// Lengths returns the possible lengths of pieces with which v begins, as bits.
 func (b *Index) Lengths(v string) uint64 {
 	p := &b.tabs[PostPieces]
 	some := p.youngStems[stemOf(v)] | p.elderStems[stemOf(v)]
@@ -382,7 +380,8 @@ func (b *Index) Lengths(v string) uint64 {
 	return out
 }
 
-// turn ends the younger generations that are full, between two records.
+// turn starts a new generation in tables whose younger generation is full. It runs between two
+// records.
 func (b *Index) turn() {
 	turned := false
 	for i := range b.tabs {
@@ -401,14 +400,14 @@ func (b *Index) turn() {
 	b.compact()
 }
 
-// compact drops the origins that no hash leads to, once they may be half of all, and
-// renumbers the others. It does not change what is found, and runs between two records:
-// one table may fill up a thousand times while another keeps a hash of the first record.
+// compact removes the origins without hashes, once they may be half of all, and renumbers the
+// others. It does not change lookups. It is needed because one table may be filled many times while
+// another keeps a hash of the first record.
 func (b *Index) compact() {
 	if len(b.origins) < max(limits.Origins, 2*b.kept) {
 		return
 	}
-	// First a mark for each origin that is used, then its new number.
+	// The elements are first marks of used origins, then their new numbers.
 	refs := make([]uint32, len(b.origins))
 	gens := make([]*hashTable, 0, 2*numPosts)
 	for i := range b.tabs {
@@ -448,7 +447,7 @@ func (b *Index) compact() {
 	}
 }
 
-// span is the length of an origin in the text, with its length prefix.
+// span returns the length of an origin in the text, including its length prefix.
 func (b *Index) span(ref int) int {
 	end := len(b.text)
 	if ref+1 < len(b.origins) {
@@ -457,7 +456,7 @@ func (b *Index) span(ref int) int {
 	return end - int(b.origins[ref])
 }
 
-// close writes the new record.
+// close writes the current record.
 func (b *Index) close(t *Tables) error {
 	st := t.St
 	if b.dirty {
@@ -517,7 +516,7 @@ func (b *Index) close(t *Tables) error {
 	return err
 }
 
-// size is about how many bytes of memory the index takes.
+// size returns the approximate memory of the index, in bytes.
 func (b *Index) size() int {
 	n := cap(b.text) + 4*cap(b.origins)
 	for i := range b.tabs {
@@ -531,7 +530,7 @@ func (b *Index) size() int {
 	return n
 }
 
-// account updates an index's size after use, and evicts the least recently used ones if
+// account updates the size of the index in the cache, and evicts the least recently used indexes if
 // the cache is too large.
 func (b *Index) account(st Store) {
 	sh, ok := (*st.Memo()).(*cache)
@@ -553,6 +552,6 @@ func (b *Index) account(st Store) {
 	}
 	if len(b.origins) > MaxRef || len(b.text) > 1<<30 {
 		sh.size -= b.counted
-		delete(sh.indexes, b.project) // and numbers begin anew
+		delete(sh.indexes, b.project) // numbers begin anew
 	}
 }

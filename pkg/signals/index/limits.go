@@ -1,17 +1,18 @@
 package index
 
-// Limits bounds the tables of one project's index.
+// Limits are the maximum sizes of the tables in one project's index.
 type Limits struct {
-	// Postings is how many hashes a posting table holds. A record is never split, so
-	// that there may be those of one entry more.
+	// Postings is the maximum number of hashes in each posting table. It can be exceeded by those
+	// of one entry, because a record is never split.
 	Postings [numPosts]int
-	// Links is how many hashes a table of links holds, and AllLinks how many links.
+	// Links is the maximum number of hashes in each table of links, and AllLinks the maximum number
+	// of links.
 	Links    [numLinks]int
 	AllLinks int
-	// Lag is after how many records a table of links is written anew, so that a table
-	// that is seldom used keeps no others from being dropped.
+	// Lag is the number of records after which a table of links is rewritten, so that a rarely used
+	// table does not prevent old records from being removed.
 	Lag uint32
-	// Origins is how many origins there are at least before unused ones are dropped.
+	// Origins is the minimum number of origins before unused ones are removed.
 	Origins int
 }
 
@@ -23,25 +24,25 @@ var limits = Limits{
 	Origins:  1 << 15,
 }
 
-// SetLimits changes the limits of all indexes and returns the ones before. It is
-// for tests, which make tables turn soon.
+// SetLimits changes the limits of all indexes and returns the previous ones. Tests use it to start
+// new generations early.
 func SetLimits(l Limits) (before Limits) {
 	before, limits = limits, l
 	return before
 }
 
-// Usage is how far the index of one project is filled.
+// Usage is how full the index of one project is.
 type Usage struct {
-	Dropped   bool             // records were dropped
-	Compacted bool             // origins were dropped
-	Postings  [numPosts]int    // hashes of the younger generation
-	Links     [numLinks]int    // likewise
-	AllLinks  [numLinks]int    // links of the younger generation
+	Dropped   bool             // records were removed
+	Compacted bool             // origins were removed
+	Postings  [numPosts]int    // hashes in the younger generation
+	Links     [numLinks]int    // hashes in the younger generation
+	AllLinks  [numLinks]int    // links in the younger generation
 	Lag       [numLinks]uint32 // records since the table began; 0: it is empty
 	Turned    [numLinks]bool
 }
 
-// Usages returns how far the indexes of a store that are in memory are filled.
+// Usages returns the usage of a store's indexes that are in memory.
 func Usages(st Store) []Usage {
 	var out []Usage
 	c, ok := (*st.Memo()).(*cache)

@@ -4,16 +4,15 @@ import "encoding/binary"
 
 // Limits of the links of one hash.
 const (
-	MaxDirectives = 32 // directives that one session, word or carrier leads to
-	MaxDistinct   = 64 // contents, sources, sessions or agents that are told apart
+	MaxDirectives = 32 // directives found for one session, word or carrier
+	MaxDistinct   = 64 // contents, sources, sessions or agents that are counted separately
 )
 
-// Links map a hash to the numbers that were linked to it last: the words and carriers
-// of instructions to the directives that hold them, and a source with a target to the
-// contents in which the source names it. They are part of the Index, because one
-// content brings dozens.
+// Links map a hash to the numbers that were last linked to it: words and carriers of instructions
+// to the directives that have them, and a source with a target to the contents in which the source
+// names the target. They are part of the Index, because one content brings dozens.
 
-// LinkID names a table of links.
+// LinkID identifies a table of links.
 type LinkID byte
 
 // The tables of links.
@@ -26,17 +25,16 @@ const (
 
 var linkNames = [numLinks]string{"directive_words", "directive_targets", "pushes"}
 
-// linkMost is how many numbers of one hash count.
+// linkMost is the maximum number of links that are used per hash.
 var linkMost = [numLinks]int{MaxDirectives, MaxDirectives, MaxDistinct}
 
-// links is one table, in two generations as a posting table is.
+// links is one table with two generations, like a posting table.
 type links struct {
 	young, elder chains
 	generations
 }
 
-// chains lead from a hash to the last of its links, and from each to the one
-// before.
+// chains map a hash to its last link. Each link refers to the one before.
 type chains struct {
 	last  hashTable
 	links []link
@@ -44,7 +42,7 @@ type chains struct {
 
 type link struct {
 	to     uint32
-	before uint32 // number of the link before, plus one
+	before uint32 // index of the previous link, plus one
 }
 
 func (c *chains) add(h uint64, to uint32) {
@@ -58,7 +56,7 @@ func (c *chains) add(h uint64, to uint32) {
 	c.links = append(c.links, l)
 }
 
-// of appends up to most links of a hash, the last first.
+// of appends up to most links of a hash to buf, the last first.
 func (c *chains) of(h uint64, most int, buf []uint32) []uint32 {
 	i, ok := c.last.get(h)
 	if !ok {
@@ -77,14 +75,14 @@ func (c *chains) of(h uint64, most int, buf []uint32) []uint32 {
 
 func (c *chains) size() int { return 12*len(c.last.slots) + 8*cap(c.links) }
 
-// run is hashes of a record that are linked to one number.
+// run is a set of hashes in a record that are linked to one number.
 type run struct {
 	id LinkID
 	to uint32
 	hs []uint64
 }
 
-// LinkKey is the hash of a word or carrier as links have it.
+// LinkKey returns the key of a word or carrier in a table of links.
 func LinkKey(h uint32) uint64 { return 1<<32 | uint64(h) }
 
 // Link links a hash to a number.
@@ -93,7 +91,7 @@ func (b *Index) Link(id LinkID, h uint64, to uint32) {
 	b.addLink(id, h, to)
 }
 
-// LinkAll links some words or carriers to a number that is new to them.
+// LinkAll links words or carriers to a new number.
 func (b *Index) LinkAll(id LinkID, of []uint32, to uint32) {
 	b.keys = b.keys[:0]
 	for _, h := range of {
@@ -105,13 +103,13 @@ func (b *Index) LinkAll(id LinkID, of []uint32, to uint32) {
 	}
 }
 
-// Linked appends the links of a hash, the last first.
+// Linked appends the links of a hash to buf, the last first.
 func (b *Index) Linked(id LinkID, h uint64, buf []uint32) []uint32 {
 	b.moved(id, h)
 	return b.links[id].young.of(h, linkMost[id], buf)
 }
 
-// moved takes a hash that is used out of the elder generation.
+// moved moves a hash from the elder to the younger generation, because it is used.
 func (b *Index) moved(id LinkID, h uint64) {
 	p := &b.links[id]
 	if p.elder.last.count == 0 {
@@ -130,7 +128,8 @@ func (b *Index) copyLinks(id LinkID, from *chains, h uint64) {
 	}
 }
 
-// turnLinks ends the younger generations that are full, between two records.
+// turnLinks starts a new generation in tables whose younger generation is full. It runs between two
+// records.
 func (b *Index) turnLinks() (turned bool) {
 	for i := range b.links {
 		switch p := &b.links[i]; {
@@ -158,7 +157,7 @@ func (b *Index) turnLinks() (turned bool) {
 
 func (b *Index) addLink(id LinkID, h uint64, to uint32) {
 	b.links[id].young.add(h, to)
-	// Only the last run is added to: the order of a hash's links is that of runs.
+	// Only the last run can grow, because the order of runs is the order of a hash's links.
 	if n := len(b.runs); n > 0 && b.runs[n-1].id == id && b.runs[n-1].to == to {
 		r := &b.runs[n-1]
 		r.hs = append(r.hs, h)

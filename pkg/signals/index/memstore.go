@@ -6,27 +6,26 @@ import (
 	"slices"
 )
 
-// MemStore is a Store in memory, for tests, trials and back-tests. Keys and values lie
-// one after another in large pieces of memory, so that the garbage collector has no
-// pointers to follow.
+// MemStore is a Store in memory, for tests, trials and back-tests. Keys and values are stored
+// consecutively in large chunks, so that the garbage collector has no pointers to follow.
 //
 // The result of Get is valid until its key is written again.
 type MemStore struct {
 	seed   maphash.Seed
-	slots  []memSlot // open addressing, a power of two
-	used   int       // slots that are not free, dropped ones included
+	slots  []memSlot // hash table with open addressing; the size is a power of two
+	used   int       // slots that are not free, including dropped ones
 	chunks [][]byte
-	wasted int // bytes of chunks without references
+	wasted int // bytes in chunks that are no longer used
 	total  int
 	memo   any
 }
 
-// memSlot says where a key and its value lie: the value follows the key.
+// memSlot is the position of a key. The value follows the key.
 type memSlot struct {
 	hash  uint64
-	chunk int32 // plus one; 0: free, -1: dropped
+	chunk int32 // index plus one; 0: free, -1: dropped
 	pos   uint32
-	key   uint32 // sizes
+	key   uint32 // sizes in bytes
 	value uint32
 }
 
@@ -40,10 +39,10 @@ func NewMemStore() *MemStore {
 	return &MemStore{seed: maphash.MakeSeed(), slots: make([]memSlot, 256)}
 }
 
-// Size is what the keys and values take, in bytes.
+// Size returns the size of all keys and values, in bytes.
 func (m *MemStore) Size() int { return m.total - m.wasted }
 
-// find returns the slot of a key, or the first one where it may be put.
+// find returns the slot of a key, or the first slot where it may be put.
 func (m *MemStore) find(h uint64, k []byte) (slot *memSlot, found bool) {
 	mask := uint64(len(m.slots) - 1)
 	for i := h & mask; ; i = (i + 1) & mask {
@@ -116,7 +115,7 @@ func (m *MemStore) append(h uint64, k, v []byte) memSlot {
 	return s
 }
 
-// rehash makes room for more slots and forgets dropped ones.
+// rehash makes room for more slots and removes dropped ones.
 func (m *MemStore) rehash() {
 	live := 0
 	for i := range m.slots {
@@ -143,7 +142,7 @@ func (m *MemStore) rehash() {
 	}
 }
 
-// compact moves what is left into new memory.
+// compact copies all keys and values to new chunks.
 func (m *MemStore) compact() {
 	old := m.chunks
 	m.chunks, m.wasted, m.total = nil, 0, 0
@@ -179,7 +178,7 @@ func (m *MemStore) drop(of func(k []byte) bool) {
 
 func (m *MemStore) keyOf(s *memSlot) []byte { return m.chunks[s.chunk-1][s.pos : s.pos+s.key] }
 
-// Scan implements Store. It looks at all keys.
+// Scan implements Store. It examines all keys.
 func (m *MemStore) Scan(prefix []byte, fn func(key, value []byte) (bool, error)) error {
 	var found []*memSlot
 	for i := range m.slots {

@@ -1,9 +1,9 @@
 package index
 
-// sieve says which hashes may have been added to it. A text that hashes like a
-// piece costs a look-up and is none.
+// sieve is a filter of hashes. It may report hashes that were not added. In that case a lookup
+// finds nothing.
 type sieve struct {
-	bits []uint64 // sixteen or more for each
+	bits []uint64 // at least sixteen bits per hash
 	all  []uint32
 }
 

@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// Store is where signals are kept: a part of the caller's fold, one for each
-// partition. *stage.State is one.
+// Store is the state in which signals are stored. It is a part of the caller's fold, one for each
+// partition. *stage.State implements it.
 type Store interface {
 	Get(key []byte) (value []byte, ok bool, err error)
 	Set(key, value []byte) error
-	// DropPrefix removes every key that begins with prefix, and DropRange those
-	// from from to before to.
+	// DropPrefix removes every key that begins with prefix. DropRange removes the keys in [from,
+	// to).
 	DropPrefix(prefix []byte) error
 	DropRange(from, to []byte) error
 	// Scan calls fn for every key that begins with prefix, in order.
@@ -22,27 +22,26 @@ type Store interface {
 	Memo() *any
 }
 
-// tableID names a table of signals. A table is bounded for each project: its
-// keys live in two generations, and when the younger one has grown to half of
-// the bound the elder one is dropped and the younger one takes its place. A key
-// that is used moves into the younger one. Keys that fall out are thus among the
-// least recently used half, at the cost of one counter.
+// tableID identifies a table of signals. A table is bounded for each project. Its keys are in two
+// generations. When the younger generation reaches half of the bound, the elder one is dropped and
+// the younger one takes its place. A key that is used moves to the younger generation. So the
+// dropped keys are among the less recently used half, and this needs only one counter.
 type tableID byte
 
-// maxTables is how many tables there may be.
+// maxTables is the maximum number of tables.
 const maxTables = 16
 
-// tableOf are the registered tables, by their id.
+// tableOf has the registered tables, by id.
 var tableOf [maxTables]struct {
 	name  string
-	bound uint32 // keys of one project
+	bound uint32 // maximum number of keys of one project
 }
 
-// numTables is the highest id of a table, plus one.
+// numTables is the highest table id plus one.
 var numTables int
 
-// NewTable registers a table. The id is part of the keys in the store and stays
-// what it is; bound is how many keys of one project the table holds.
+// NewTable registers a table. The id is part of the keys in the store and must never change. bound
+// is the maximum number of keys of one project.
 func NewTable(id tableID, name string, bound uint32) tableID {
 	if tableOf[id].name != "" {
 		panic("signals: two tables have the id of " + name)
@@ -55,49 +54,49 @@ func NewTable(id tableID, name string, bound uint32) tableID {
 // tableMeta is the state of one table of one project.
 type tableMeta struct {
 	gen   byte
-	lost  bool // keys have fallen out
+	lost  bool // keys were dropped
 	count uint32
-	elder uint32 // keys of the elder generation
+	elder uint32 // number of keys in the elder generation
 }
 
-// Tables is the state of one project's signals during one evaluation.
+// Tables gives access to one project's signals during one evaluation.
 type Tables struct {
 	St      Store
 	project string
 	meta    [maxTables]tableMeta
 	opened  bool
 	dirty   bool
-	index   *Index // nil until something is looked up in it
-	Err     error  // the store's first; it ends the evaluation
+	index   *Index // nil until the first lookup
+	Err     error  // the first error of the store; it ends the evaluation
 	buf     []byte
-	scratch []byte // memory for buf
-	Name    []byte // memory for a key of a table
-	apart   []byte // and for one of none
-	value   []byte // memory for values, see take
+	scratch []byte // memory of buf
+	Name    []byte // memory for a key within a table
+	apart   []byte // memory for other keys
+	value   []byte // memory for values, see Take
 	Text    []byte // memory for a text
 	Words   []uint32
 	last    lookup
 }
 
-// lookup is the last Get, so that a Put after it need not look again.
+// lookup is the last Get, so that a following Put need not look up again.
 type lookup struct {
 	id    tableID
-	some  bool // there was one, and its key is in buf still
+	some  bool // there was a Get, and its key is still in buf
 	young bool // the key is in the younger generation
 }
 
 const metaSize = 10
 
-// metaKey is valid until it is called again.
+// metaKey returns a key that is valid until the next call.
 func (t *Tables) metaKey() []byte {
 	t.apart = append(append(t.apart[:0], 'm'), t.project...)
 	return t.apart
 }
 
-// Open reads nothing yet: the first look-up does.
+// Open returns the tables of a project. It reads nothing from the store before the first lookup.
 func Open(st Store, project string) *Tables { return &Tables{St: st, project: project} }
 
-// Reset is Open in memory that was used before.
+// Reset is like Open, but reuses memory.
 func (t *Tables) Reset(st Store, project string) {
 	*t = Tables{
 		St:      st,
@@ -111,7 +110,7 @@ func (t *Tables) Reset(st Store, project string) {
 	}
 }
 
-// open reads how far the tables are filled.
+// open reads the state of the generations.
 func (t *Tables) open() {
 	t.opened = true
 	if t.Err != nil {
@@ -140,17 +139,16 @@ func (t *Tables) open() {
 	}
 }
 
-// Take is memory to make a value in, and give says where it has grown to. Stores
-// copy what they are given.
+// Take returns an empty buffer for encoding a value. Stores copy the values that they are given.
 func (t *Tables) Take() []byte { return t.value[:0] }
 
-// Give says where the memory of Take has grown to, and returns the value.
+// Give returns v, and keeps its memory as the next buffer of Take.
 func (t *Tables) Give(v []byte) []byte {
 	t.value = v
 	return v
 }
 
-// Index is nil once the store has failed.
+// Index returns the index of the project. It is nil after an error of the store.
 func (t *Tables) Index() *Index {
 	if t.index == nil && t.Err == nil {
 		t.index, t.Err = openIndex(t.St, t.project)
@@ -161,7 +159,7 @@ func (t *Tables) Index() *Index {
 	return t.index
 }
 
-// Find looks a hash up in a posting table.
+// Find looks up a hash in a posting table.
 func (t *Tables) Find(id postID, h uint64) (ref uint32, ok bool) {
 	if b := t.Index(); b != nil {
 		return b.Get(id, h)
@@ -177,7 +175,7 @@ func (t *Tables) Close() error {
 		}
 	}
 	if t.Err != nil {
-		forgetIndex(t.St, t.project) // it may say what the store does not
+		forgetIndex(t.St, t.project) // it may differ from the store
 		return t.Err
 	}
 	if !t.dirty {
@@ -218,19 +216,19 @@ func (t *Tables) NameKey(parts ...string) []byte {
 	return t.Name
 }
 
-// HashKey is NameKey of a hash.
+// HashKey is like NameKey, for a hash.
 func (t *Tables) HashKey(h uint64) []byte {
 	t.Name = binary.BigEndian.AppendUint64(t.Name[:0], h)
 	return t.Name
 }
 
-// NumberKey is NameKey of a number.
+// NumberKey is like NameKey, for a number.
 func (t *Tables) NumberKey(h uint32) []byte {
 	t.Name = binary.BigEndian.AppendUint32(t.Name[:0], h)
 	return t.Name
 }
 
-// Get returns a value, or nil. It moves a key of the elder generation to the younger.
+// Get returns a value, or nil. It moves a key from the elder to the younger generation.
 func (t *Tables) Get(id tableID, k []byte) []byte {
 	if !t.opened {
 		t.open()
@@ -277,7 +275,7 @@ func (t *Tables) Put(id tableID, k, v []byte) {
 	t.set(id, k, v, ok)
 }
 
-// set is Put of a key. known says whether the younger generation has it.
+// set sets a value. known reports whether the younger generation has the key.
 func (t *Tables) set(id tableID, k, v []byte, known bool) {
 	if t.Err != nil {
 		return
@@ -298,7 +296,7 @@ func (t *Tables) set(id tableID, k, v []byte, known bool) {
 	t.Err = t.St.Set(t.key(id, m.gen, k), v)
 }
 
-// Partial names the tables out of which keys have fallen.
+// Partial returns the names of the tables from which keys were dropped.
 func (t *Tables) Partial() []string {
 	if !t.opened {
 		t.open()
@@ -324,6 +322,5 @@ func (t *Tables) Partial() []string {
 	return out
 }
 
-// Origin returns the record that a ref leads to. The ref comes from the index of
-// these tables.
+// Origin returns the origin of a ref from the index of these tables.
 func (t *Tables) Origin(ref uint32) []byte { return t.index.Origin(ref) }
