@@ -15,28 +15,27 @@ import (
 	"lazaret/pkg/position"
 )
 
-// appender is an append in the making: a batch, and what the log will be with
-// it.
+// appender is an append in progress: a batch, and the state of the log after it.
 type appender struct {
 	l    *Log
 	b    *pebble.Batch
 	edge edge
 	prev tlog.Hash
 	head Head
-	n    uint64 // which append it is
+	n    uint64 // number of the append
 
-	// The bundle of leaves that is being filled.
+	// bundle is the bundle of leaves that is being filled.
 	bundle []byte
-	first  int64 // its first index
+	first  int64 // index of its first leaf
 }
 
-// begin starts an append; the caller holds l.appending.
+// begin starts an append. The caller must hold l.appending.
 func (l *Log) begin(sizeHint int) *appender {
 	return &appender{l: l, b: l.db.NewBatchWithSize(sizeHint), edge: l.edge, prev: l.prev, head: l.tip,
 		bundle: l.buf[:0], first: l.edge.size}
 }
 
-// leaf adds a leaf and the hashes that it completes.
+// leaf adds a leaf and the hashes of the tree that it completes.
 func (a *appender) leaf(leaf *Leaf) error {
 	leaf.Index, leaf.Prev = a.edge.size, a.prev
 	at := len(a.bundle)
@@ -47,7 +46,7 @@ func (a *appender) leaf(leaf *Leaf) error {
 	return a.added(at)
 }
 
-// added accounts for a leaf whose bundle entry begins at that place.
+// added updates the state for the leaf whose bundle entry begins at offset at.
 func (a *appender) added(at int) error {
 	raw := a.bundle[at+2:]
 	binary.BigEndian.PutUint16(a.bundle[at:], uint16(len(raw)))
@@ -66,7 +65,7 @@ func (a *appender) added(at int) error {
 	return nil
 }
 
-// flush writes the bundle.
+// flush adds the bundle to the batch.
 func (a *appender) flush() error {
 	if len(a.bundle) > 0 {
 		k := indexKey(spaceLeaves, a.first)
@@ -74,12 +73,12 @@ func (a *appender) flush() error {
 			return err
 		}
 	}
-	a.l.buf = a.bundle[:0] // its room is used again
+	a.l.buf = a.bundle[:0] // the buffer is reused
 	a.bundle, a.first = a.l.buf, a.edge.size
 	return nil
 }
 
-// commit writes everything durably, or nothing.
+// commit writes the batch durably, or nothing of it.
 func (a *appender) commit() error {
 	wait, err := a.apply()
 	if err != nil {
@@ -88,8 +87,8 @@ func (a *appender) commit() error {
 	return wait()
 }
 
-// apply writes everything, or nothing; wait returns when it is on disk. The next
-// append comes after it on disk, too.
+// apply writes the batch, or nothing of it. wait returns once the batch is on disk. Later appends
+// are on disk after this one.
 func (a *appender) apply() (wait func() error, err error) {
 	l := a.l
 	if err := l.broken(); err != nil {
@@ -103,7 +102,7 @@ func (a *appender) apply() (wait func() error, err error) {
 		return nil, err
 	}
 	if err := l.db.ApplyNoSyncWait(a.b, pebble.Sync); err != nil {
-		// A key made for this batch may not be on disk.
+		// A key that was made for this batch may not be on disk.
 		clear(l.vault.keys)
 		return nil, fmt.Errorf("appending to the log: %w", err)
 	}
@@ -112,7 +111,7 @@ func (a *appender) apply() (wait func() error, err error) {
 	return a.wait, nil
 }
 
-// wait waits until what was applied is on disk.
+// wait waits until the batch is on disk.
 func (a *appender) wait() error {
 	l := a.l
 	err := errors.Join(a.b.SyncWait(), a.close())
@@ -130,7 +129,7 @@ func (a *appender) wait() error {
 	return nil
 }
 
-// close lets go of the batch.
+// close releases the batch.
 func (a *appender) close() error {
 	if a.b == nil {
 		return nil
@@ -140,7 +139,7 @@ func (a *appender) close() error {
 	return err
 }
 
-// broken is why nothing can be appended, or nil.
+// broken returns an error if nothing can be appended.
 func (l *Log) broken() error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -150,14 +149,12 @@ func (l *Log) broken() error {
 	return nil
 }
 
-// Append adds entries durably: they are synced to disk, all of them or none,
-// when it returns without an error. Entries up to the last sequence are
-// skipped, so that a follower may repeat itself; among the entries themselves
-// sequences must rise. Sequences that are missing in between become a gap
-// leaf.
+// Append adds entries durably: when it returns without an error, all of them are synced to disk. On
+// an error none is added. It skips entries up to the log's last sequence, so that a follower may
+// send entries again. The sequences of entries must rise. Missing sequences become a gap leaf.
 //
-// A batch costs one sync, so large ones are cheaper; their entries are hashed
-// and encrypted on all processors.
+// Each call costs one sync, so large batches are cheaper. Entries are hashed and encrypted on all
+// processors.
 func (l *Log) Append(entries []Entry) error {
 	wait, err := l.AppendNoWait(entries)
 	if err != nil {
@@ -166,11 +163,10 @@ func (l *Log) Append(entries []Entry) error {
 	return wait()
 }
 
-// AppendNoWait is Append that does not wait for the disk. The entries are
-// durable when wait has returned without an error, and no part of [Log.Head]
-// before that; wait has to be called. Entries that are appended meanwhile come
-// after them on disk as in the log, so that a caller may have several batches
-// on their way. If wait fails, the log has to be opened again.
+// AppendNoWait is like Append, but does not wait for the disk. The entries are durable, and part of
+// [Log.Head], when wait has returned without an error. The caller must call wait. It may append
+// further batches before that. They come later on disk, as in the log. If wait fails, the log must
+// be opened again.
 func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -201,7 +197,7 @@ func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 	}
 	a := l.begin(size)
 	fail := func(err error) (func() error, error) {
-		clear(l.vault.keys) // one that was made for this batch is not there
+		clear(l.vault.keys) // a key that was made for this batch was not written
 		return nil, errors.Join(err, a.close())
 	}
 	sealed, err := l.seal(a, entries)
@@ -234,8 +230,8 @@ func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 	return wait, nil
 }
 
-// follows reports whether an entry may come behind another one: in a message of its own
-// or as the next of the same.
+// follows reports whether an entry may come after another one: in a later message, or as the next
+// entry of the same message.
 func (e *Entry) follows(before *Entry) bool {
 	if position.Index(e.Seq) > 0 {
 		return e.Seq == position.Next(before.Seq)
@@ -251,8 +247,8 @@ func (l *Log) await(seq uint64) error {
 	return l.db.LogData([]byte{0}, pebble.Sync)
 }
 
-// settle waits until everything that was appended is on disk, and part of the
-// head. The caller holds l.appending.
+// settle waits until everything that was appended is on disk and part of the head. The caller must
+// hold l.appending.
 func (l *Log) settle() error {
 	l.mu.Lock()
 	done := l.synced == l.applied
@@ -274,17 +270,16 @@ func (l *Log) settle() error {
 	return nil
 }
 
-// sealed is an entry's payload, encrypted, and what its leaf commits to.
+// sealed is an entry's encrypted payload and the commitment of its leaf.
 type sealed struct {
 	commitment [32]byte
 	record     []byte
 }
 
-// sealAlone is up to how many entries are not worth a second processor.
+// sealAlone is the number of entries up to which one processor is faster than several.
 const sealAlone = 32
 
-// seal encrypts and hashes the payloads of entries that will follow each other
-// at the end of a.
+// seal encrypts and hashes the payloads of entries that will be appended to a.
 func (l *Log) seal(a *appender, entries []Entry) ([]sealed, error) {
 	l.vault.limit()
 	out := make([]sealed, len(entries))
@@ -294,7 +289,7 @@ func (l *Log) seal(a *appender, entries []Entry) ([]sealed, error) {
 	for i := range entries {
 		e := &entries[i]
 		if position.Index(e.Seq) == 0 && e.Seq != last+1 {
-			at++ // the gap's leaf
+			at++ // the leaf of the gap
 		}
 		index[i], last = at, position.Sequence(e.Seq)
 		at++
@@ -358,10 +353,9 @@ func subjectOf(e *Entry) string {
 	return e.Project
 }
 
-// NewEpoch says when the ledger was created that is followed from now on. The
-// first time it is only noted. Another time than the one noted means that the
-// ledger was created anew: that becomes a leaf (KindReset), its sequences begin
-// again, and NewEpoch returns true.
+// NewEpoch sets the time at which the followed ledger was created. The first call only records it.
+// If a later call has a different time, the ledger was created anew. Then NewEpoch adds a leaf
+// (KindReset), the ledger's sequences begin again, and NewEpoch returns true.
 func (l *Log) NewEpoch(created time.Time) (reset bool, err error) {
 	if created.IsZero() {
 		return false, errors.New("a ledger's time of creation cannot be zero")

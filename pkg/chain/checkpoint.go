@@ -14,10 +14,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Checkpoint signs the head, keeps the checkpoint and returns it: a C2SP signed note over
-// origin, size, root and the checkpoints kept before. It returns an error if the log was
-// opened without a signer. If the head was signed already, it returns the same checkpoint
-// with the cosignatures that were added since.
+// Checkpoint signs the head, stores the checkpoint and returns it: a C2SP signed note over origin,
+// size, root and the checkpoints stored before. It returns an error if the log was opened without a
+// signer. If the head was signed already, it returns that checkpoint, with the cosignatures that
+// were added since.
 func (l *Log) Checkpoint() ([]byte, error) {
 	l.signing.Lock()
 	defer l.signing.Unlock()
@@ -27,7 +27,7 @@ func (l *Log) Checkpoint() ([]byte, error) {
 	h := l.Head()
 	if cp, err := ParseCheckpoint(h.Checkpoint); err == nil && cp.Size == h.Size && cp.Root == h.Root &&
 		cp.by(l.opts.Signer) {
-		return h.Checkpoint, nil // it may have cosignatures by now
+		return h.Checkpoint, nil // it may have cosignatures
 	}
 	kept, err := readHistory(l.db)
 	if err != nil {
@@ -40,7 +40,7 @@ func (l *Log) Checkpoint() ([]byte, error) {
 	return cp, l.keep(h.Size, cp)
 }
 
-// keep stores a checkpoint of that size; the caller holds l.signing.
+// keep stores a checkpoint of a size. The caller must hold l.signing.
 func (l *Log) keep(size int64, cp []byte) error {
 	if err := l.record(key8(spaceCheckpoint, uint64(size)), cp); err != nil {
 		return fmt.Errorf("keeping a checkpoint of size %d: %w", size, err)
@@ -61,8 +61,8 @@ func (l *Log) keep(size int64, cp []byte) error {
 	return nil
 }
 
-// Cosigned keeps the signatures that others added to one of this log's own checkpoints. cp
-// is the whole note with these signatures. The caller must have verified them.
+// Cosigned stores cosignatures of one of this log's own checkpoints. cp is the whole note with the
+// cosignatures. The caller must have verified them.
 func (l *Log) Cosigned(cp []byte) error {
 	l.signing.Lock()
 	defer l.signing.Unlock()
@@ -90,11 +90,11 @@ type Checkpoint struct {
 	Origin    string
 	Size      int64
 	Root      tlog.Hash
-	Extension string // further lines, each with its line feed
-	Note      []byte // the note as it was signed
+	Extension string // extension lines, each with its line break
+	Note      []byte // the signed note
 }
 
-// ParseCheckpoint reads a checkpoint without looking at its signatures.
+// ParseCheckpoint parses a checkpoint without verifying its signatures.
 func ParseCheckpoint(b []byte) (c Checkpoint, err error) {
 	i := bytes.Index(b, []byte("\n\n"))
 	if i < 0 {
@@ -103,7 +103,7 @@ func ParseCheckpoint(b []byte) (c Checkpoint, err error) {
 	return parseCheckpoint(string(b[:i+1]), b)
 }
 
-// OpenCheckpoint reads a checkpoint that one of the verifiers' keys signed.
+// OpenCheckpoint parses a checkpoint and verifies that one of the verifiers' keys signed it.
 func OpenCheckpoint(b []byte, vs note.Verifiers) (c Checkpoint, err error) {
 	n, err := note.Open(b, vs)
 	if err != nil {
@@ -114,7 +114,7 @@ func OpenCheckpoint(b []byte, vs note.Verifiers) (c Checkpoint, err error) {
 
 func strict(n *note.Note, b []byte) (c Checkpoint, err error) {
 	for _, sig := range n.Sigs {
-		// Base64 has unused bits. They are zero in a stored record.
+		// Base64 has unused bits. They must be zero, so that the encoding is unique.
 		if _, err := base64.StdEncoding.Strict().DecodeString(sig.Base64); err != nil {
 			return c, fmt.Errorf("its signature by %s is not as it was written", sig.Name)
 		}
@@ -139,7 +139,7 @@ func parseCheckpoint(text string, b []byte) (c Checkpoint, err error) {
 	return c, nil
 }
 
-// parseSize reads a tree's size, which has only one spelling.
+// parseSize parses the size of a tree. It accepts only the canonical decimal form.
 func parseSize(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 || strconv.FormatInt(n, 10) != s {
@@ -165,7 +165,7 @@ func (c *Checkpoint) line(name string, hash uint32) bool {
 	return false
 }
 
-// keyID returns the name of a key as in signature lines.
+// keyID is the name and hash of a key, as in signature lines.
 type keyID struct {
 	name string
 	hash uint32
@@ -188,13 +188,13 @@ func (c *Checkpoint) signers() []keyID {
 // nextKey begins the extension line of a handover.
 const nextKey = "lazaret-next-key "
 
-// Handover changes the key that signs the log. The old key and the new key both sign the
-// head together with the new public key, and the log keeps this note. So a reader who
-// trusts the old key can follow to the new one. A checkpoint that only the old key signed
-// after the handover is invalid. vkey is the new public key and must belong to next.
+// Handover changes the key that signs the log. The old key and the new key both sign the head
+// together with the new public key, and the log stores this note. So a reader who trusts the old
+// key can follow to the new one. A checkpoint that only the old key signed after the handover is
+// invalid. vkey is the new public key and must belong to next.
 //
-// The note is kept beside the tree and not in it: replicas have their own keys and the
-// same tree.
+// The note is stored beside the tree, not in it, because replicas have the same tree but their own
+// keys.
 func (l *Log) Handover(next note.Signer, vkey string) ([]byte, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -245,8 +245,8 @@ func (l *Log) handovers() ([][]byte, error) {
 	return out, errors.Join(it.Error(), it.Close())
 }
 
-// keyring holds the keys that may sign a log's checkpoints, and the size from which a
-// replaced key may no longer sign.
+// keyring has the keys that may sign a log's checkpoints, and the sizes from which replaced keys
+// may no longer sign.
 type keyring struct {
 	trusted note.Verifiers
 	more    []note.Verifier
@@ -263,7 +263,7 @@ func (k *keyring) Verifier(name string, hash uint32) (note.Verifier, error) {
 	return k.trusted.Verifier(name, hash)
 }
 
-// handover adds the new key of a handover's note to the ring.
+// handover adds the new key in a handover's note to the keyring.
 func (k *keyring) handover(b []byte) (c Checkpoint, err error) {
 	n, err := note.Open(b, k)
 	if err != nil {
@@ -320,7 +320,7 @@ func Replaced(handover []byte, trusted note.Verifiers) (old []string, next strin
 	return old, KeyID(v.Name(), v.KeyHash()), nil
 }
 
-// open reads a checkpoint that was signed by a key which was valid at its size. It returns
+// open parses a checkpoint and verifies that a key signed it that was valid at its size. It returns
 // the keys of the ring that signed it.
 func (k *keyring) open(b []byte) (c Checkpoint, by []keyID, err error) {
 	n, err := note.Open(b, k)

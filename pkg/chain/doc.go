@@ -1,30 +1,28 @@
-// Package chain is a tamper-evident log on Pebble. Every entry becomes a leaf
-// that commits to a payload and to the leaf before it; all leaves form an
-// RFC 6962 Merkle tree; heads are signed as C2SP checkpoints. Whoever holds an
-// earlier checkpoint can tell any edit, deletion, reordering, truncation or
-// rewrite of what it covers, by anybody, with the log's own key too.
+// Package chain is a tamper-evident log on Pebble. Every entry becomes a leaf that commits to a
+// payload and to the leaf before it. All leaves form an RFC 6962 Merkle tree. Heads are signed as
+// C2SP checkpoints. A reader who has an earlier checkpoint can detect any edit, deletion,
+// reordering, truncation or rewrite of the leaves that it covers, even by someone with the log's
+// own key.
 //
-// Payloads are kept beside the leaves, encrypted under a key for each data
-// subject. A leaf commits to SHA-256(salt ‖ payload), so that destroying a key
-// forgets the payload and leaves every proof standing, and two logs of the same
-// entries have byte-identical trees whatever their keys.
+// Payloads are stored beside the leaves, encrypted under a key per data subject. A leaf commits to
+// SHA-256(salt ‖ payload). So destroying a key forgets the payloads but keeps every proof valid,
+// and two logs of the same entries have byte-identical trees, whatever their keys.
 //
-// It does not prevent tampering; it convicts. It cannot tell what was added
-// after the last checkpoint that anybody else holds.
+// The log does not prevent tampering. It proves it. It cannot detect changes to leaves after the
+// last checkpoint that someone else has.
 //
-// Log is the log itself: Append, Checkpoint, Verify. Source, View and Proof are
-// what others see of it: tiles (C2SP tlog-tiles), leaves and proofs of them
-// (tlog-proof), of this log, of one served over HTTP, or of one that Import
-// copies. Handover changes the signing key. Package witness has others vouch
-// for it.
+// Log is the log itself: Append, Checkpoint, Verify. Source, View and Proof are for readers: tiles
+// (C2SP tlog-tiles), leaves and their proofs (tlog-proof), of this log, of one served over HTTP, or
+// of one that Import copies. Handover changes the signing key. Package witness implements cosigning
+// by others.
 //
-// Appends take turns, and any number of goroutines read meanwhile; nobody may
-// use a log that was closed. The format is in FORMAT.md. The tree follows
-// RFC 6962; proofs are made and checked by golang.org/x/mod/sumdb/tlog, and
-// Tessera's client and fsck read what is served (TestTesseraReadsTheLog).
+// Appends are serialized. Any number of goroutines may read at the same time. A closed log must not
+// be used. The format is described in FORMAT.md. The tree follows RFC 6962. Proofs are made and
+// checked by golang.org/x/mod/sumdb/tlog. Tessera's client and fsck can read a served log
+// (TestTesseraReadsTheLog).
 //
-// Leaves, checkpoints, tiles and proofs of a version stay readable and mean the
-// same in all later ones; the store may change its version, and then says so
-// (ErrFormat). Exported names keep their meaning; options and reports may gain
-// fields, whose zero value is what was before.
+// All later versions can read the leaves, checkpoints, tiles and proofs of a version, with the same
+// meaning. The format of the store may change; opening a store of another version returns
+// ErrFormat. Exported names keep their meaning. Options and reports may gain fields, whose zero
+// value means the previous behavior.
 package chain

@@ -13,10 +13,9 @@ import (
 	"lazaret/pkg/position"
 )
 
-// eraser removes files that the store has done with. Unlike Pebble's own cleaner
-// it lets no log be used again: a recycled one keeps, behind what is written
-// over it, what it held before. Pebble asks the cleaner by a method that only
-// its archiving one has.
+// eraser removes files that the store no longer needs. Unlike Pebble's own cleaner it does not let
+// Pebble recycle log files: a recycled file still has its former contents after the new ones.
+// Pebble decides that by a method that only its archiving cleaner has.
 type eraser struct {
 	pebble.DeleteCleaner
 	noRecycling
@@ -24,19 +23,17 @@ type eraser struct {
 
 type noRecycling struct{ pebble.ArchiveCleaner }
 
-// eraseTimeout bounds how long the removal of files may take once nothing needs
-// them any more.
+// eraseTimeout is the maximum time for the removal of files after nothing needs them any more.
 const eraseTimeout = 30 * time.Second
 
-// Erase removes destroyed keys from the store's files: after it, no table and no
-// log holds one, not even wrapped. Copies that Snapshot made share the older
-// files and keep them; they have to be removed before. It is slow; appends and
-// readers go on meanwhile.
+// Erase removes destroyed keys from the store's files. Afterwards no table and no log file has one,
+// not even wrapped. Copies made by Snapshot share the older files and still have the keys. Remove
+// them first. Erase is slow, but appends and reads continue meanwhile.
 func (l *Log) Erase(ctx context.Context) error {
 	return l.erase(ctx, [][2][]byte{{{spaceKey}, {spaceKey + 1}}})
 }
 
-// erase compacts ranges of keys until no file holds what was written over in them.
+// erase compacts ranges of keys until no file has overwritten values in them.
 func (l *Log) erase(ctx context.Context, ranges [][2][]byte) error {
 	if err := l.db.Flush(); err != nil {
 		return fmt.Errorf("erasing what was destroyed: %w", err)
@@ -62,16 +59,16 @@ func (l *Log) erase(ctx context.Context, ranges [][2][]byte) error {
 	}
 }
 
-// EraseEntries erases the payloads of single entries of one project in the present ledger.
-// It is for payloads whose key must not be destroyed, because it also encrypts payloads that
-// stay. seqs are the ledger sequences, in rising order. EraseEntries ignores entries of the
-// types in kept, entries of other projects, and sequences without an entry. It returns the
-// number of payloads that it erased.
+// EraseEntries erases the payloads of single entries of one project in the current ledger. It is
+// for payloads whose key must not be destroyed, because the key also encrypts payloads that stay.
+// seqs are the ledger sequences, in ascending order. EraseEntries ignores entries of the types in
+// kept, entries of other projects, and sequences without an entry. It returns the number of
+// payloads that it erased.
 //
-// Unlike DestroyKeys it leaves nothing in the store's files: what it erases was
-// encrypted under a key that goes on. Copies that Snapshot made have to be removed
-// before. Every proof still stands. Why it was done is not in the log; give Verify
-// the rule by which an entry lists what is gone (Lawful.Listed).
+// Unlike DestroyKeys it leaves nothing in the store's files, because the key of the erased payloads
+// remains in use. Copies made by Snapshot must be removed first. All proofs stay valid. The log
+// does not record the reason. Pass Verify the rule by which a log entry lists the erased payloads
+// (Lawful).
 func (l *Log) EraseEntries(ctx context.Context, seqs []uint64, project string, kept []string) (int, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -96,7 +93,7 @@ func (l *Log) EraseEntries(ctx context.Context, seqs []uint64, project string, k
 		k := indexKey(spacePayload, i)
 		v, c, err := l.db.Get(k[:])
 		if errors.Is(err, pebble.ErrNotFound) {
-			continue // taken from another log, and never here
+			continue // taken from another log, without a payload
 		}
 		if err != nil {
 			return 0, fmt.Errorf("reading the payload of leaf %d: %w", i, err)
@@ -116,9 +113,9 @@ func (l *Log) EraseEntries(ctx context.Context, seqs []uint64, project string, k
 	return n, l.erase(ctx, spans(gone))
 }
 
-// EraseUpTo erases the payloads of all entries up to a ledger sequence, including those of
-// earlier ledgers. It keeps those for which spare returns true. It returns the number of
-// payloads that it erased. Otherwise it is like EraseEntries.
+// EraseUpTo erases the payloads of all entries up to a ledger sequence, including those of earlier
+// ledgers. It keeps those for which spare returns true. It returns the number of payloads that it
+// erased. Otherwise it is like EraseEntries.
 func (l *Log) EraseUpTo(ctx context.Context, seq uint64, spare func(leaf *Leaf) bool) (int, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -147,7 +144,7 @@ func (l *Log) EraseUpTo(ctx context.Context, seq uint64, spare func(leaf *Leaf) 
 		i, good := splitIndexKey(it.Key())
 		subject, _, box, serr := splitRecord(it.Value())
 		if !good || serr != nil || len(box) == 0 {
-			continue // erased before, or for a verification to report
+			continue // erased before, or damaged, which a verification reports
 		}
 		var leaf Leaf
 		if leaf, err = l.Leaf(i); err != nil || spare(&leaf) {
@@ -174,11 +171,11 @@ func (l *Log) EraseUpTo(ctx context.Context, seq uint64, spare func(leaf *Leaf) 
 	return n, l.erase(ctx, ranges)
 }
 
-// eraseBatch is how much EraseUpTo writes at once, in bytes.
+// eraseBatch is the size of one batch of EraseUpTo, in bytes.
 const eraseBatch = 1 << 20
 
-// LastBefore returns the sequence of the last entry of the present ledger that is older than
-// a time, or 0.
+// LastBefore returns the sequence of the last entry of the current ledger that is older than a
+// time, or 0.
 func (l *Log) LastBefore(t time.Time) (uint64, error) {
 	size := l.Head().Size
 	from, err := l.present(size)
@@ -200,11 +197,11 @@ func (l *Log) LastBefore(t time.Time) (uint64, error) {
 	return position.Sequence(leaf.Seq), err
 }
 
-// spanGap is how many leaves two payloads may lie apart and still be compacted
-// together: about as many as one table holds.
+// spanGap is the maximum number of leaves between two payloads that are compacted together: about
+// as many as one table has.
 const spanGap = 16 << 10
 
-// spans are the ranges of keys that rising leaves' payloads lie in.
+// spans returns the ranges of keys that contain the payloads of leaves in ascending order.
 func spans(leaves []int64) (out [][2][]byte) {
 	for i := 0; i < len(leaves); {
 		j := i
@@ -218,7 +215,7 @@ func spans(leaves []int64) (out [][2][]byte) {
 	return out
 }
 
-// present is the first leaf of the present ledger.
+// present returns the index of the first leaf of the current ledger.
 func (l *Log) present(size int64) (from int64, err error) {
 	if l.Head().Resets == 0 {
 		return 0, nil
@@ -232,15 +229,15 @@ func (l *Log) present(size int64) (from int64, err error) {
 	return from, err
 }
 
-// find calls fn for the entries among the leaves from <= i < to whose messages have one
-// of these rising ledger sequences. Between from and to sequences rise.
+// find calls fn for each entry among the leaves from <= i < to whose message has one of the
+// sequences. The sequences must be in ascending order, and must ascend in the leaves too.
 func (l *Log) find(seqs []uint64, from, to int64, fn func(i int64, leaf *Leaf)) error {
 	for _, seq := range seqs {
 		if from == to {
 			return nil
 		}
 		lo, hi := from, to
-		// Listed sequences are mostly close to each other.
+		// Most listed sequences are close to each other.
 		for step := int64(1); from+step < to; step *= 2 {
 			leaf, err := l.Leaf(from + step)
 			if err != nil {
@@ -265,7 +262,7 @@ func (l *Log) find(seqs []uint64, from, to int64, fn func(i int64, leaf *Leaf)) 
 			}
 		}
 		if lo == to {
-			return nil // the rest come later still
+			return nil // all other sequences come later
 		}
 		for from = lo; from < to; from++ { // all entries of the message
 			leaf, err := l.Leaf(from)

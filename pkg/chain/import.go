@@ -13,16 +13,15 @@ import (
 	"lazaret/pkg/position"
 )
 
-// ErrNotEmpty says that a log is there already.
+// ErrNotEmpty reports that the folder has a log already.
 var ErrNotEmpty = errors.New("the log is not empty")
 
-// Import makes a log in dir of the leaves of another one, up to that one's
-// last checkpoint, which a key of vs must have signed and, if quorum is set,
-// witnesses cosigned. Everything is checked before dir appears: each leaf, its
-// links and ledger sequences, and the root. Payloads are not taken; Fill
-// brings those that the ledger still has.
+// Import creates a log in dir from the leaves of another one, up to that log's last checkpoint. A
+// key of vs must have signed the checkpoint, and if quorum is set, witnesses must have cosigned it.
+// Import checks each leaf, its links and ledger sequences, and the root before dir appears. It does
+// not import payloads. Fill adds those that the ledger still has.
 //
-// dir must not hold a log. progress may be nil.
+// dir must not contain a log. progress may be nil.
 func Import(ctx context.Context, dir string, o Options, src Source, vs note.Verifiers, quorum Quorum,
 	progress func(done, total int64)) error {
 	fs := o.FS
@@ -51,7 +50,7 @@ func Import(ctx context.Context, dir string, o Options, src Source, vs note.Veri
 	if err = errors.Join(err, l.Close()); err != nil {
 		return errors.Join(err, fs.RemoveAll(tmp))
 	}
-	if err := fs.RemoveAll(dir); err != nil { // it may be there, and empty
+	if err := fs.RemoveAll(dir); err != nil { // it may exist and be empty
 		return err
 	}
 	if err := fs.Rename(tmp, dir); err != nil {
@@ -116,8 +115,8 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 		if progress != nil {
 			progress(a.edge.size, view.Size)
 		}
-		// The root is compared at the end. Until then the folder has a temporary name, so
-		// that it is not opened as a log.
+		// The root is compared at the end. Until then the folder has a temporary name, so that it
+		// is not opened as a log.
 		if a.edge.size%(64*TileWidth) == 0 || a.edge.size == view.Size {
 			if err := a.commit(); err != nil {
 				return err
@@ -132,8 +131,8 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 	return nil
 }
 
-// FindSeq returns the index of the leaf at a position of the present ledger. The leaf may be
-// a gap that covers the position. FindSeq returns ErrRange if there is no leaf.
+// FindSeq returns the index of the leaf at a position of the current ledger. The leaf may be a gap
+// that covers the position. FindSeq returns ErrRange if there is no leaf.
 func (l *Log) FindSeq(at uint64) (int64, error) {
 	first, err := l.findMessage(position.Sequence(at))
 	i := int64(position.Index(at))
@@ -150,7 +149,7 @@ func (l *Log) FindSeq(at uint64) (int64, error) {
 	return first + i, err
 }
 
-// findMessage is the index of the first leaf of a sequence of the present ledger.
+// findMessage returns the index of the first leaf of a sequence in the current ledger.
 func (l *Log) findMessage(seq uint64) (int64, error) {
 	h := l.Head()
 	if seq == 0 || seq > h.LastSeq {
@@ -158,7 +157,7 @@ func (l *Log) findMessage(seq uint64) (int64, error) {
 	}
 	first := int64(0)
 	if h.Resets > 0 {
-		// Sequences rise behind the last reset.
+		// Sequences ascend after the last reset.
 		err := l.Range(0, h.Size, func(i int64, leaf Leaf) error {
 			if leaf.Kind == KindReset {
 				first = i + 1
@@ -196,7 +195,7 @@ func (l *Log) Fill(entries []Entry) (err error) {
 	defer l.appending.Unlock()
 	defer func() {
 		if err != nil {
-			clear(l.vault.keys) // one that was made here is not on disk
+			clear(l.vault.keys) // a key that was made here was not written
 		}
 	}()
 	l.vault.limit()

@@ -23,12 +23,12 @@ import (
 // keptLine begins that extension line: <number of changes> SP <hash over them, base64>.
 const keptLine = "lazaret-kept "
 
-// history is how many checkpoints and handovers a log has, and which changes led to them.
+// history has the numbers of checkpoints and handovers of a log, and the changes that led to them.
 type history struct {
 	checkpoints, handovers uint64
 	changes                uint64
 	hash                   tlog.Hash
-	// uncovered: an earlier version wrote the log, and no changes are recorded.
+	// uncovered is set for a log of an earlier version, which has no record of changes.
 	uncovered bool
 }
 
@@ -71,7 +71,7 @@ func change(key, value []byte) []byte {
 	return append(bytes.Clone(key), sum[:]...)
 }
 
-// add accounts for a change.
+// add adds a change.
 func (h *history) add(change []byte) {
 	h.hash = sha256.Sum256(append(h.hash[:], change...))
 	h.changes++
@@ -101,8 +101,7 @@ func (c *Checkpoint) kept() (changes uint64, hash tlog.Hash, ok bool) {
 	return changes, tlog.Hash(b), err == nil
 }
 
-// record sets a checkpoint or handover and counts it if it is new; the caller
-// holds l.signing.
+// record sets a checkpoint or handover and counts it if it is new. The caller must hold l.signing.
 func (l *Log) record(key, value []byte) error {
 	h, err := readHistory(l.db)
 	if err != nil {
@@ -135,15 +134,15 @@ func (l *Log) record(key, value []byte) error {
 	return b.Commit(pebble.Sync)
 }
 
-// cover records the checkpoints and handovers of a log that an earlier version wrote. If
-// their number differs from the log's counts, cover leaves the log uncovered, so that a
-// verification finds the difference.
+// cover records the checkpoints and handovers of a log that an earlier version wrote. If their
+// number differs from the log's counts, cover leaves the log uncovered, so that a verification
+// finds the difference.
 func (l *Log) cover() error {
 	old, err := readHistory(l.db)
 	if err != nil || !old.uncovered {
-		return nil // a verification finds a record that cannot be read
+		return nil // a verification reports a record that cannot be read
 	}
-	const at = 1 << 16 // changes in a batch
+	const at = 1 << 16 // changes per batch
 	var h history
 	b := l.db.NewBatch()
 	defer func() { b.Close() }()
@@ -154,7 +153,7 @@ func (l *Log) cover() error {
 		}
 		for ok := it.First(); ok && err == nil; ok = it.Next() {
 			if len(it.Key()) != changeSize-sha256.Size {
-				break // a verification finds it; the counts differ now
+				break // a verification reports it, because the counts differ now
 			}
 			c := change(it.Key(), it.Value())
 			err = b.Set(key8(spaceKept, h.changes), c, nil)
@@ -182,7 +181,7 @@ func (l *Log) cover() error {
 	return b.Commit(pebble.Sync)
 }
 
-// recordKey is the key of a checkpoint's or handover's record.
+// recordKey is the key of the record of a checkpoint or handover.
 type recordKey [changeSize - sha256.Size]byte
 
 func (k recordKey) String() string {
@@ -193,8 +192,8 @@ func (k recordKey) String() string {
 	return fmt.Sprintf("the checkpoint of size %d", n)
 }
 
-// counted checks that the checkpoints and handovers that are there are those that were kept,
-// with the cosignatures that they had when a later checkpoint was signed.
+// counted checks that the checkpoints and handovers in the store are those that were recorded, with
+// the cosignatures that they had when a later checkpoint was signed.
 func (v *verification) counted(cps []signed, good []bool) {
 	end := max(v.want.Size-1, 0)
 	h, err := readHistory(v.snap)
@@ -204,7 +203,7 @@ func (v *verification) counted(cps []signed, good []bool) {
 	}
 	have := history{handovers: uint64(v.rep.Handovers), uncovered: h.uncovered}
 	claims := make(map[uint64][]int)
-	last := -1 // the log's own last checkpoint
+	last := -1 // index of the log's own last checkpoint
 	for i := range cps {
 		c := &cps[i]
 		if c.own {
@@ -226,7 +225,7 @@ func (v *verification) counted(cps []signed, good []bool) {
 			have.checkpoints, have.handovers, have.changes,
 			h.checkpoints, h.handovers, h.changes)
 	}
-	for _, n := range slices.Sorted(maps.Keys(claims)) { // they tell of changes that are not there
+	for _, n := range slices.Sorted(maps.Keys(claims)) { // they commit to changes that the log does not have
 		for _, i := range claims[n] {
 			v.otherHistory(&cps[i], n)
 		}
@@ -243,15 +242,15 @@ func (v *verification) counted(cps []signed, good []bool) {
 	}
 }
 
-// ours reports whether a key signed a checkpoint that signed one which the log keeps.
+// ours reports whether one of the checkpoint's keys also signed a checkpoint that the log has.
 func (v *verification) ours(c *signed, cps []signed) bool {
 	return slices.ContainsFunc(c.by, func(id keyID) bool {
 		return slices.ContainsFunc(cps, func(o signed) bool { return o.own && slices.Contains(o.by, id) })
 	})
 }
 
-// changes reads the changes, takes those claims away that agree with them, and returns the
-// hash that each record had last.
+// changes reads the changes. It removes the claims that agree with them, reports those that differ,
+// and returns the last hash of each record.
 func (v *verification) changes(h *history, cps []signed, claims map[uint64][]int) map[recordKey][sha256.Size]byte {
 	lastOf := make(map[recordKey][sha256.Size]byte)
 	agree := func() {
@@ -264,7 +263,7 @@ func (v *verification) changes(h *history, cps []signed, claims map[uint64][]int
 	}
 	agree()
 	if h.uncovered {
-		return lastOf // what is there is of an interrupted cover
+		return lastOf // the records are from an interrupted cover
 	}
 	v.each(spaceKept, func(k, b []byte) {
 		if len(b) != changeSize || !bytes.Equal(k, key8(spaceKept, h.changes)) {
@@ -279,7 +278,7 @@ func (v *verification) changes(h *history, cps []signed, claims map[uint64][]int
 	return lastOf
 }
 
-// otherHistory tells of a checkpoint that was signed after other changes than the log has.
+// otherHistory reports a checkpoint that was signed after other changes than the log has.
 func (v *verification) otherHistory(c *signed, changes uint64) {
 	if c.own || c.head {
 		v.bad(max(c.Size-1, 0), "%s of size %d was signed after %d changes of the kept checkpoints, and the log has "+
@@ -291,7 +290,7 @@ func (v *verification) otherHistory(c *signed, changes uint64) {
 		"restored or made anew", c.Size, c.what)
 }
 
-// unchanged checks that each checkpoint and handover is as it was last kept.
+// unchanged checks that each checkpoint and handover equals its last recorded value.
 func (v *verification) unchanged(lastOf map[recordKey][sha256.Size]byte) {
 	at := func(k recordKey) int64 {
 		if k[0] == spaceHandover {
@@ -302,7 +301,7 @@ func (v *verification) unchanged(lastOf map[recordKey][sha256.Size]byte) {
 	for _, space := range []byte{spaceHandover, spaceCheckpoint} {
 		v.each(space, func(k, b []byte) {
 			if len(k) != len(recordKey{}) {
-				return // it was found
+				return // reported elsewhere
 			}
 			key := recordKey(k)
 			want, ok := lastOf[key]

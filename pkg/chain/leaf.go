@@ -15,20 +15,20 @@ import (
 // Version is the version of the leaf format.
 const Version = 1
 
-// MaxLeaf is the size of the largest leaf, in bytes (C2SP tlog-tiles).
+// MaxLeaf is the maximum size of a leaf, in bytes (C2SP tlog-tiles).
 const MaxLeaf = 65535
 
-// MaxName is the length of the longest type and project in a leaf, in bytes.
+// MaxName is the maximum length of type and project in a leaf, in bytes.
 const MaxName = 1024
 
-// Kind is what a leaf stands for.
+// Kind is the kind of a leaf.
 type Kind uint8
 
 // The kinds of leaves.
 const (
 	KindEntry Kind = 1 // an entry of the ledger
-	KindGap   Kind = 2 // ledger sequences that never came: Seq is the first, Length how many
-	KindReset Kind = 3 // the ledger was created anew at Time: Seq is the last of the former one
+	KindGap   Kind = 2 // missing ledger sequences: Seq is the first, Length their number
+	KindReset Kind = 3 // the ledger was created anew at Time; Seq is the last sequence of the former one
 )
 
 func (k Kind) String() string {
@@ -51,17 +51,17 @@ type Leaf struct {
 	Time       time.Time
 	Type       string
 	Project    string
-	Length     uint64    // of the payload, bytes
+	Length     uint64    // size of the payload in bytes
 	Commitment [32]byte  // SHA-256(salt ‖ payload)
-	Prev       tlog.Hash // record hash of the leaf before; zero for the first
+	Prev       tlog.Hash // record hash of the previous leaf; zero for the first
 }
 
 const fixedLeaf = 1 + 1 + 8 + 8 + 8 + 8 + 32 + 32 + 2 + 2
 
-// ErrLeaf says that bytes are no leaf.
+// ErrLeaf reports bytes that are not a valid leaf.
 var ErrLeaf = errors.New("not a leaf")
 
-// AppendLeaf appends a leaf's encoding, as in FORMAT.md.
+// AppendLeaf appends the encoding of a leaf, as described in FORMAT.md.
 func AppendLeaf(b []byte, l *Leaf) ([]byte, error) {
 	if len(l.Type) > MaxName || len(l.Project) > MaxName {
 		return b, fmt.Errorf("leaf %d: type has %d bytes and project %d, at most %d are possible", l.Index, len(l.Type),
@@ -80,9 +80,10 @@ func AppendLeaf(b []byte, l *Leaf) ([]byte, error) {
 	return append(b, l.Project...), nil
 }
 
-// follows reports whether a leaf may come where next is due, and what is due after it:
-// a ledger sequence and, behind an entry, the index that the next entry of the same
-// message has. So what is due is the position of that entry with one added to the sequence.
+// follows reports whether a leaf may come next, and what is expected after it. The expected value
+// next is a position: its sequence is the next ledger sequence, and its index is that of the next
+// entry in the message before. So after an entry it is the position of that message's next entry,
+// with one added to the sequence.
 func (l *Leaf) follows(next uint64) (after uint64, ok bool) {
 	due, seq := position.Sequence(next), position.Sequence(l.Seq)
 	switch l.Kind {
@@ -95,15 +96,14 @@ func (l *Leaf) follows(next uint64) (after uint64, ok bool) {
 	return 1, seq == l.Seq && seq+1 == due && l.Length == 0
 }
 
-// DecodeLeaf reads a leaf's encoding. Only the encoding that AppendLeaf gives
-// is accepted.
+// DecodeLeaf decodes a leaf. It accepts only the encoding that AppendLeaf writes.
 func DecodeLeaf(b []byte) (l Leaf, err error) {
 	typ, project, err := l.scan(b)
 	l.Type, l.Project = string(typ), string(project)
 	return l, err
 }
 
-// scan reads all of a leaf's encoding but the two strings, which it cuts out.
+// scan decodes a leaf. It returns type and project as slices of b.
 func (l *Leaf) scan(b []byte) (typ, project []byte, err error) {
 	if len(b) < fixedLeaf {
 		return nil, nil, fmt.Errorf("%w: %d bytes, at least %d are needed", ErrLeaf, len(b), fixedLeaf)
@@ -147,7 +147,7 @@ func cutString(b []byte) (s, rest []byte, err error) {
 	return b[2 : 2+n], b[2+n:], nil
 }
 
-// Commit is the commitment to a payload.
+// Commit returns the commitment to a payload.
 func Commit(salt [16]byte, payload []byte) (c [32]byte) {
 	h := sha256.New()
 	h.Write(salt[:])

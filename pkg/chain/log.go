@@ -20,14 +20,14 @@ import (
 	"lazaret/pkg/private"
 )
 
-// The first byte of a key says what its record holds. Leaves and payloads each
-// rise, so that what is flushed lies beyond all that was flushed before, and
-// Pebble moves tables instead of rewriting them.
+// The first byte of a key gives the kind of its record. The keys of leaves and of payloads ascend.
+// So flushed records come after all records flushed before, and Pebble moves tables instead of
+// rewriting them.
 const (
 	spaceKept       = 'C' // number → change of a checkpoint or handover
 	spaceHash       = 'H' // tile level (from 1), index → hash of a full tile one level below
 	spaceKey        = 'K' // subject, generation → wrapped key
-	spaceLeaves     = 'L' // index → entry bundle of the leaves from there on
+	spaceLeaves     = 'L' // index → entry bundle of the leaves from this index
 	spaceMeta       = 'M' // → head
 	spaceCounts     = 'N' // → history
 	spacePayload    = 'P' // index → payload record
@@ -35,36 +35,36 @@ const (
 	spaceCheckpoint = 'S' // size → signed note
 )
 
-// TileWidth is how many leaves share a tile (C2SP tlog-tiles).
+// TileWidth is the number of leaves in a tile (C2SP tlog-tiles).
 const (
 	TileWidth  = 1 << TileHeight
 	TileHeight = 8
 )
 
-// HeadFile is the file beside the store that holds the last checkpoint. It
-// shows a store that lost its tail.
+// HeadFile is the name of the file beside the store with the last checkpoint. It helps to detect
+// that the store lost its last records.
 const HeadFile = "head"
 
-// Options is how a log is opened.
+// Options configures how a log is opened.
 type Options struct {
-	FS        vfs.FS      // nil: the operating system's
-	Signer    note.Signer // signs checkpoints; may be nil for a log that signs none
+	FS        vfs.FS      // nil: the file system of the operating system
+	Signer    note.Signer // signs checkpoints; nil for a log that signs none
 	Origin    string      // first line of checkpoints; empty: the signer's name
-	MasterKey []byte      // 32 bytes; a log that is read only opens without: payloads are ErrNoKey then
-	// ReadOnly opens a log that is there, and lets nothing be appended.
+	MasterKey []byte      // 32 bytes; a read-only log opens without it, and reading payloads then returns ErrNoKey
+	// ReadOnly opens an existing log and allows no appends.
 	ReadOnly bool
 }
 
-// ErrLocked says that another process has the log open.
+// ErrLocked reports that another process has the log open.
 var ErrLocked = errors.New("the log is open in another process")
 
-// ErrNoLog says that a folder holds no log, or none any more.
+// ErrNoLog reports that a folder has no log, or only the rest of one.
 var ErrNoLog = errors.New("there is no log in the folder")
 
-// ErrOrder says that an entry's sequence is not above the last one.
+// ErrOrder reports that an entry's sequence is not higher than the last one.
 var ErrOrder = errors.New("ledger sequences must rise")
 
-// ErrFormat says that a store was written in another version of the format.
+// ErrFormat reports that the store has another version of the format.
 var ErrFormat = errors.New("the store is of another format version")
 
 // Entry is one entry of the ledger.
@@ -78,22 +78,21 @@ type Entry struct {
 	Payload []byte
 }
 
-// Head is where a log stands.
+// Head is the state of a log.
 type Head struct {
-	Size     int64 // leaves
+	Size     int64 // number of leaves
 	Root     tlog.Hash
-	LastSeq  uint64 // in the present ledger; 0 before its first entry
+	LastSeq  uint64 // in the current ledger; 0 before its first entry
 	LastTime time.Time
 	Entries  int64
 	Gaps     int64
-	Resets   int64 // how often the ledger began anew
-	// Epoch is when the ledger was created that is being followed; zero if
-	// nobody said (see NewEpoch).
+	Resets   int64 // how often the ledger was created anew
+	// Epoch is when the followed ledger was created. It is zero if NewEpoch was not called.
 	Epoch time.Time
-	// Imported is how many leaves were taken from another log; their payloads
-	// may be missing.
+	// Imported is the number of leaves that were taken from another log. Their payloads may be
+	// missing.
 	Imported   int64
-	Checkpoint []byte // the last signed one, or nil
+	Checkpoint []byte // the last signed checkpoint, or nil
 }
 
 // Log is an open log.
@@ -105,35 +104,35 @@ type Log struct {
 	lock  *pebble.Lock
 	vault *vault
 
-	// Appends, imports and the destruction of keys take turns.
+	// appending serializes appends, imports and the destruction of keys.
 	appending sync.Mutex
-	edge      edge      // guarded by appending, as are the following
+	edge      edge      // guarded by appending, like the following fields
 	prev      tlog.Hash // record hash of the last leaf
-	tip       Head      // with what is not on disk yet; Checkpoint is not kept
-	applied   uint64    // appends so far
+	tip       Head      // includes appends that are not on disk yet; Checkpoint is not set
+	applied   uint64    // number of appends so far
 	hashes    []tlog.Hash
 	buf       []byte
 	boxes     [][]byte
 
-	// Signatures take turns.
+	// signing serializes signatures.
 	signing sync.Mutex
 
 	mu     sync.RWMutex
-	head   Head   // guarded by mu, as are the following
-	synced uint64 // which append that is the head of
-	failed error  // of a write that may or may not be on disk
+	head   Head   // guarded by mu, like the following fields
+	synced uint64 // number of the append whose head this is
+	failed error  // error of a write that may or may not be on disk
 }
 
-// Open opens the log in dir, or makes one unless it is opened to be read only.
-// Several processes cannot have one log open: the second gets ErrLocked. A store
-// of another version of the format is ErrFormat. After a crash what is opened is
-// a prefix of what was appended, with everything that Append returned for.
+// Open opens the log in dir, or creates one unless ReadOnly is set. Only one process can have a log
+// open. Others get ErrLocked. If the store has another version of the format, Open returns
+// ErrFormat. After a crash the opened log is a prefix of what was appended, including everything
+// for which Append returned.
 func Open(dir string, o Options) (*Log, error) { return open(dir, o, cacheSize) }
 
-// cacheSize is the size of Pebble's block cache, in bytes. scanCacheSize is its size for
-// reading a log from end to end, which reads only the tables' indexes more than once. The
-// small cache is faster for that: each block reuses the memory of the block before it, which
-// is still in the processor's cache.
+// cacheSize is the size of Pebble's block cache, in bytes. scanCacheSize is its size for reading a
+// log from end to end, which reads only the tables' indexes more than once. The small cache is
+// faster for that: each block reuses the memory of the block before it, which is still in the
+// processor's cache.
 const (
 	cacheSize     = 8 << 20
 	scanCacheSize = 64 << 10
@@ -157,7 +156,7 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 		if err := makeDir(o.FS, store); err != nil {
 			return nil, fmt.Errorf("making the log's folder: %w", err)
 		}
-		if system { // what an older version left
+		if system { // files of an older version
 			if err := private.Tighten(dir); err != nil {
 				return nil, fmt.Errorf("opening the log in %s: %w", dir, err)
 			}
@@ -181,15 +180,15 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 		MaxOpenFiles:                512, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{},
 		ErrorIfNotExists: o.ReadOnly,
 	}
-	// Corruption comes back as an error from the read that met it; by default
-	// Pebble ends the process.
+	// A corruption is returned as an error by the read that finds it. By default Pebble ends the
+	// process.
 	po.EventListener = &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
 	po.Cleaner = eraser{}
-	// Tables of leaves and of payloads hold nothing else: in one with the few
-	// records that are written again and again they would lie across all that
-	// follows, and be rewritten with it. Those few are compacted while they are
-	// small; the others are moved: they are larger than what Pebble adds to a
-	// compaction because it costs little, 25 times a table of the next level.
+	// Tables with leaves or payloads have no other records. Otherwise a few frequently written
+	// records would span the range of all following tables and cause them to be rewritten. The
+	// frequently written records are compacted while they are small. Tables of leaves and payloads
+	// are moved: they are larger than 25 times a table of the next level, up to which Pebble adds a
+	// table to a compaction.
 	po.Experimental.SpanPolicyFunc = func(start []byte) (pebble.SpanPolicy, []byte, error) {
 		for _, end := range []byte{spaceLeaves, spaceLeaves + 1, spacePayload, spacePayload + 1} {
 			if len(start) > 0 && start[0] < end {
@@ -201,8 +200,7 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 	po.TargetFileSizes[0], po.TargetFileSizes[1] = int64(memTableSize/2), int64(memTableSize/128)
 	po.L0CompactionFileThreshold = 64
 	for i := range po.Levels {
-		// Encrypted bytes and hashes do not compress, and are read in
-		// long runs.
+		// Encrypted bytes and hashes do not compress, and are read sequentially.
 		po.Levels[i].BlockSize = blockSize
 		po.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	}
@@ -220,18 +218,16 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 	return l, nil
 }
 
-// blockSize is what is read of a table at once, in bytes. Of a block whose
-// checksum is wrong Pebble tries whether one bit was flipped, which takes time
-// by the square of its size: 0.4 s for this one, 2 s for twice as much. Tests
-// that damage thousands of logs set a smaller one.
+// blockSize is the size of a block that is read from a table, in bytes. If the checksum of a block
+// is wrong, Pebble tests whether one bit was flipped, in time quadratic in the size: 0.4 s for this
+// size, 2 s for twice this size. Tests that damage thousands of logs set a smaller size.
 var blockSize = 32 << 10
 
-// memTableSize is how much is written to a table at once, in bytes. Tests that
-// look at what becomes of tables set a smaller one.
+// memTableSize is the size of the data that is written to a table at once, in bytes. Tests of
+// tables set a smaller size.
 var memTableSize uint64 = 32 << 20
 
-// quiet keeps Pebble's chatter out of the caller's output; errors come back
-// from the calls.
+// quiet discards Pebble's log messages. Errors are returned by the calls.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)  {}
@@ -244,7 +240,7 @@ func key8(space byte, n uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{space}, n)
 }
 
-// indexKey is the key of a bundle of leaves or of a payload.
+// indexKey returns the key of a bundle of leaves or of a payload.
 func indexKey(space byte, index int64) (k [9]byte) {
 	k[0] = space
 	binary.BigEndian.PutUint64(k[1:], uint64(index))
@@ -293,12 +289,12 @@ func (l *Log) load() error {
 	return errors.Join(it.Error(), it.Close())
 }
 
-// whole refuses a store that was emptied or cut: what is appended to it would be another
-// log's.
+// whole returns an error if the store was emptied or cut. Appending to such a store would create a
+// different log.
 func (l *Log) whole() error {
 	b, err := readFile(l.fs, filepath.Join(l.dir, HeadFile))
 	if err != nil {
-		return nil // nothing was signed yet, or that file is gone, which a verification finds
+		return nil // nothing was signed yet, or the file is missing, which a verification finds
 	}
 	if cp, err := ParseCheckpoint(b); err == nil && cp.Size > l.head.Size {
 		return fmt.Errorf("%w: its file %s tells of %d leaves, and the store holds %d: the store was emptied or cut; "+
@@ -307,8 +303,7 @@ func (l *Log) whole() error {
 	return nil
 }
 
-// storeVersion is the version of the store's format, metaSize the size of its
-// head record.
+// storeVersion is the version of the store's format. metaSize is the size of its head record.
 const (
 	storeVersion = 3
 	metaSize     = 1 + 8*8 + 4
@@ -353,7 +348,7 @@ func decodeMeta(b []byte, h *Head) error {
 	return nil
 }
 
-// nanos is the time of a ledger's creation as it is stored; the zero time is 0.
+// nanos returns the stored form of a ledger's creation time. The zero time is 0.
 func nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -368,15 +363,15 @@ func fromNanos(n int64) time.Time {
 	return time.Unix(0, n).UTC()
 }
 
-// Head is where the log stands.
+// Head returns the state of the log.
 func (l *Log) Head() Head {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.head
 }
 
-// makeDir makes a folder and those above it durably: a folder whose name is not
-// on disk is lost with all that was synced in it.
+// makeDir durably creates a folder and its parents. A folder whose entry is not on disk would be
+// lost with everything that was synced in it.
 func makeDir(fs vfs.FS, dir string) error {
 	var missing []string
 	for d := dir; ; d = fs.PathDir(d) {
@@ -389,8 +384,7 @@ func makeDir(fs vfs.FS, dir string) error {
 	if err := fs.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	// The names of folders that are there may not be on disk either, if a
-	// process died that made them.
+	// Entries of existing folders may not be on disk either, if the process that created them died.
 	for _, d := range append(missing, dir, fs.PathDir(dir)) {
 		if err := syncDir(fs, fs.PathDir(d)); err != nil {
 			return err
@@ -407,14 +401,14 @@ func syncDir(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// writeFile replaces a file, whole or not at all, durably.
+// writeFile replaces a file atomically and durably.
 func writeFile(fs vfs.FS, dir, name string, data []byte) error {
 	tmp := filepath.Join(dir, name+".tmp")
 	f, err := fs.Create(tmp, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
-	// A file system of Pebble's may change what it is given to write.
+	// A file system of Pebble may modify the slice that it writes.
 	if _, err := f.Write(bytes.Clone(data)); err != nil {
 		return errors.Join(err, f.Close())
 	}
@@ -436,13 +430,12 @@ func readFile(fs vfs.FS, path string) ([]byte, error) {
 	return b, errors.Join(err, f.Close())
 }
 
-// Snapshot makes a copy of the log in dir, which must not exist, that can be
-// opened while this one goes on. Files are linked, not copied. If the log has
-// a signer, what the copy holds is signed.
+// Snapshot copies the log to dir, which must not exist. The copy can be opened while this log is in
+// use. Files are linked, not copied. If the log has a signer, a checkpoint covers the whole copy.
 func (l *Log) Snapshot(dir string) error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
-	// Writes that are still on their way would be in the copy and in no checkpoint.
+	// Otherwise pending writes would be in the copy but in no checkpoint.
 	if err := l.settle(); err != nil {
 		return err
 	}
@@ -465,8 +458,7 @@ func (l *Log) Snapshot(dir string) error {
 	return l.db.Checkpoint(filepath.Join(dir, "store"), pebble.WithFlushedWAL())
 }
 
-// Close writes what is in memory to tables, so that the next one who opens the
-// log need not replay it, and closes the log.
+// Close flushes memory to tables, so that the next Open need not replay it, and closes the log.
 func (l *Log) Close() error {
 	var err error
 	if !l.opts.ReadOnly {

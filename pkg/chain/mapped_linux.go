@@ -25,7 +25,7 @@ func mapped(fs vfs.FS) vfs.FS {
 type mappedFS struct {
 	vfs.FS
 	mu   sync.Mutex
-	open map[string]*mapping // guarded by mu, by the file's name
+	open map[string]*mapping // by file name, guarded by mu
 }
 
 // mapping is a file that is mapped into memory. Pebble opens a table again for each run of
@@ -53,7 +53,7 @@ func (m *mappedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 		if err != nil {
 			return f, nil //nolint:nilerr // there may be no room left for it
 		}
-		_ = unix.Madvise(b, unix.MADV_SEQUENTIAL) // it is only slower without
+		_ = unix.Madvise(b, unix.MADV_SEQUENTIAL) // reading is only slower without it
 		x = &mapping{b: b}
 		m.open[name] = x
 	}
@@ -61,7 +61,7 @@ func (m *mappedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return &mappedFile{File: f, fs: m, name: name, mapping: x}, nil
 }
 
-// release lets go of a mapping.
+// release releases a mapping.
 func (m *mappedFS) release(name string, x *mapping) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +72,7 @@ func (m *mappedFS) release(name string, x *mapping) error {
 	return unix.Munmap(x.b)
 }
 
-// mappedFile is an open file that is mapped.
+// mappedFile is an open file that is mapped into memory.
 type mappedFile struct {
 	vfs.File
 	*mapping

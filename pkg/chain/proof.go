@@ -10,22 +10,21 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A Proof shows, to somebody who has only the log's public key, that a leaf is
-// in a log. Its text form is C2SP tlog-proof.
+// A Proof shows that a leaf is in a log. The verifier needs only the log's public key. Its text
+// form is C2SP tlog-proof.
 type Proof struct {
 	Leaf       Leaf
-	Raw        []byte // the leaf's encoding, which is what the tree holds
-	Checkpoint []byte // signed note, with cosignatures if there are any
-	// Salt and Payload prove the payload as well, where they were asked for.
-	// Payload is nil if not.
+	Raw        []byte // the leaf's encoding, which the tree commits to
+	Checkpoint []byte // signed note, perhaps with cosignatures
+	// Salt and Payload also prove the payload, if that was requested. Otherwise Payload is nil.
 	Salt    [16]byte
 	Payload []byte
 
 	hashes tlog.RecordProof
 }
 
-// Prove proves a leaf with the view's checkpoint; ErrRange if that does not cover
-// it.
+// Prove returns a proof of a leaf for the view's checkpoint. It returns ErrRange if the checkpoint
+// does not cover the leaf.
 func (v *View) Prove(i int64) (*Proof, error) {
 	raw, p, err := v.Leaf(i)
 	if err != nil {
@@ -38,9 +37,9 @@ func (v *View) Prove(i int64) (*Proof, error) {
 	return &Proof{Leaf: leaf, Raw: raw, Checkpoint: v.Note, hashes: p}, nil
 }
 
-// Prove proves a leaf with the log's own last signed checkpoint, and the
-// cosignatures that it has. It returns ErrNoCheckpoint if nothing was signed yet,
-// and ErrRange for a leaf that the checkpoint does not cover.
+// Prove returns a proof of a leaf for the log's own last signed checkpoint, with the cosignatures
+// that it has. It returns ErrNoCheckpoint if there is none, and ErrRange if it does not cover the
+// leaf.
 func (l *Log) Prove(i int64) (*Proof, error) {
 	h := l.Head()
 	if h.Checkpoint == nil {
@@ -71,11 +70,10 @@ func (l *Log) Prove(i int64) (*Proof, error) {
 // extraVersion is the version of a proof's extra data.
 const extraVersion = 1
 
-// ErrProof says that a text proves nothing.
+// ErrProof reports that a proof is invalid.
 var ErrProof = errors.New("the proof does not hold")
 
-// MarshalText gives the proof as C2SP tlog-proof. The extra data is described
-// in FORMAT.md.
+// MarshalText returns the proof as C2SP tlog-proof. FORMAT.md describes the extra data.
 func (p *Proof) MarshalText() ([]byte, error) {
 	extra := binary.BigEndian.AppendUint16([]byte{extraVersion}, uint16(len(p.Raw)))
 	extra = append(extra, p.Raw...)
@@ -89,10 +87,9 @@ func (p *Proof) MarshalText() ([]byte, error) {
 	return t.Marshal(), nil
 }
 
-// CheckProof reads a proof and checks all of it: that a trusted key signed the
-// checkpoint, that the leaf is in its tree and, if the proof has a payload,
-// that the leaf commits to it. quorum may be nil; otherwise the checkpoint
-// needs the witnesses' cosignatures too.
+// CheckProof parses and verifies a proof: a trusted key signed the checkpoint, the leaf is in its
+// tree and, if the proof has a payload, the leaf commits to it. If quorum is not nil, the
+// checkpoint must also have the witnesses' cosignatures.
 func CheckProof(text []byte, vs note.Verifiers, quorum Quorum) (*Proof, error) {
 	var t tproof.TLogProof
 	if err := t.Unmarshal(text); err != nil {

@@ -8,24 +8,25 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// ErrRange says that a leaf or tree does not exist.
+// ErrRange reports that a leaf or tree does not exist.
 var ErrRange = errors.New("beyond the log's end")
 
-// ErrNotHeld says that a leaf was taken from another log without its payload.
+// ErrNotHeld reports that a leaf was taken from another log without its payload.
 var ErrNotHeld = errors.New("the leaf was taken from another log, its payload is not held here")
 
-// bundles walks over the leaves of a log in order. It is made of the records
-// in which they were appended, and tells of any that does not join.
+// bundles iterates over the leaves of a log in order. It reads the records in which they were
+// appended, and reports records that do not continue each other.
 type bundles struct {
 	it   *pebble.Iterator
-	next int64  // index of the leaf that comes next
-	rest []byte // of the present record
+	next int64  // index of the next leaf
+	rest []byte // rest of the current record
 }
 
-// newBundles reads leaves from index from on, up to to at least.
+// newBundles returns an iterator over the leaves from index from. It covers at least the leaves
+// below to.
 func newBundles(r pebble.Reader, from, to int64) (*bundles, error) {
-	// The record that holds it is the last one of its tile that does not begin
-	// behind it. A record goes on to the end of its tile at most.
+	// The record with the leaf is the last one in its tile that does not begin after the leaf.
+	// Records do not cross tiles.
 	lower, upper := indexKey(spaceLeaves, from&^(TileWidth-1)), indexKey(spaceLeaves, (to+TileWidth-1)&^(TileWidth-1))
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower[:], UpperBound: upper[:]})
 	if err != nil {
@@ -50,8 +51,8 @@ func newBundles(r pebble.Reader, from, to int64) (*bundles, error) {
 	return b, nil
 }
 
-// read returns the next leaf's encoding, valid until the next call. It is nil
-// when there is none.
+// read returns the next leaf's encoding, which is valid until the next call. It returns nil after
+// the last leaf.
 func (b *bundles) read() (raw []byte, err error) {
 	if len(b.rest) == 0 {
 		k := indexKey(spaceLeaves, b.next)
@@ -77,7 +78,7 @@ func (b *bundles) read() (raw []byte, err error) {
 
 func (b *bundles) close() error { return b.it.Close() }
 
-// cutLeaf cuts a leaf off an entry bundle.
+// cutLeaf splits the first leaf off an entry bundle.
 func cutLeaf(b []byte) (raw, rest []byte, err error) {
 	if len(b) < 2 {
 		return nil, nil, fmt.Errorf("%w: a bundle of leaves ends early", ErrLeaf)
@@ -128,7 +129,7 @@ func (l *Log) rangeRaw(from, to int64, fn func(i int64, raw []byte) error) error
 	return errors.Join(err, b.close())
 }
 
-// Leaf reads a leaf.
+// Leaf returns a leaf.
 func (l *Log) Leaf(i int64) (leaf Leaf, err error) {
 	err = l.Range(i, i+1, func(_ int64, x Leaf) error {
 		leaf = x
@@ -137,8 +138,8 @@ func (l *Log) Leaf(i int64) (leaf Leaf, err error) {
 	return leaf, err
 }
 
-// Range calls fn for the leaves from <= i < to, in order, until it returns an
-// error. It returns ErrRange if the log does not have them all.
+// Range calls fn for the leaves from <= i < to in order, until fn returns an error. It returns
+// ErrRange if the log does not have all of them.
 func (l *Log) Range(from, to int64, fn func(i int64, leaf Leaf) error) error {
 	if size := l.Head().Size; from < 0 || to > size {
 		return fmt.Errorf("leaves %d to %d of %d: %w", from, to-1, size, ErrRange)
@@ -152,15 +153,15 @@ func (l *Log) Range(from, to int64, fn func(i int64, leaf Leaf) error) error {
 	})
 }
 
-// Payload reads an entry's payload and checks it against its leaf. It returns
-// ErrForgotten if its key was destroyed, and ErrNotHeld if it never was here.
+// Payload returns an entry's payload after checking it against its leaf. It returns ErrForgotten if
+// the key was destroyed, and ErrNotHeld if the payload was not imported.
 func (l *Log) Payload(i int64) ([]byte, error) {
 	_, p, err := l.Salted(i)
 	return p, err
 }
 
-// Salted is Payload with the entry's salt, which together with the leaf proves
-// the payload to somebody else.
+// Salted is like Payload, and also returns the entry's salt. Salt and leaf prove the payload to
+// others.
 func (l *Log) Salted(i int64) (salt [16]byte, payload []byte, err error) {
 	leaf, err := l.Leaf(i)
 	if err != nil {
@@ -204,7 +205,7 @@ func (l *Log) Salted(i int64) (salt [16]byte, payload []byte, err error) {
 	return salt, payload, nil
 }
 
-// Subject is the data subject under whose key a payload is kept.
+// Subject returns the data subject under whose key a payload is encrypted.
 func (l *Log) Subject(i int64) (string, error) {
 	k := indexKey(spacePayload, i)
 	rec, c, err := l.db.Get(k[:])

@@ -15,17 +15,16 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// A Source gives what C2SP tlog-tiles serves of a log: its last checkpoint,
-// tiles of hashes and bundles of leaves, all as they are stored. Nothing of it
-// is to be believed before it was held against a checkpoint that somebody
-// trusted signed. Payloads are not among it.
+// A Source provides what C2SP tlog-tiles serves of a log: its last checkpoint, tiles of hashes and
+// bundles of leaves, as they are stored. The data is untrusted until it is checked against a
+// checkpoint with a trusted signature. Payloads are not included.
 type Source interface {
 	ReadCheckpoint(ctx context.Context) ([]byte, error)
 	ReadTile(ctx context.Context, level int, n int64, width int) ([]byte, error)
 	ReadEntryBundle(ctx context.Context, n int64, width int) ([]byte, error)
 }
 
-// Source is the log as others see it.
+// Source returns a Source for the log.
 func (l *Log) Source() Source { return local{l} }
 
 type local struct{ l *Log }
@@ -45,12 +44,12 @@ func (s local) ReadEntryBundle(_ context.Context, n int64, width int) ([]byte, e
 	return s.l.EntryBundle(n, width)
 }
 
-// ErrNoCheckpoint says that a log has signed nothing yet.
+// ErrNoCheckpoint reports that a log has not signed a checkpoint yet.
 var ErrNoCheckpoint = errors.New("the log has no checkpoint yet")
 
-// NewHandler serves a source over HTTP in the layout of C2SP tlog-tiles:
-// GET checkpoint, tile/<L>/<N>[.p/<W>] and tile/entries/<N>[.p/<W>] below the
-// path that it is mounted at. It is read-only.
+// NewHandler returns a read-only HTTP handler for a source in the layout of C2SP tlog-tiles: GET
+// checkpoint, tile/<L>/<N>[.p/<W>] and tile/entries/<N>[.p/<W>] below the path that it is mounted
+// at.
 func NewHandler(src Source) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /checkpoint", func(w http.ResponseWriter, r *http.Request) {
@@ -84,19 +83,19 @@ func serve(w http.ResponseWriter, b []byte, contentType string, err error) {
 		http.Error(w, "the log cannot be read", http.StatusInternalServerError)
 	default:
 		w.Header().Set("Content-Type", contentType)
-		_, _ = w.Write(b) // the client may have gone
+		_, _ = w.Write(b) // the client may have disconnected
 	}
 }
 
 var errTilePath = errors.New("there is no such tile")
 
-// parseTilePath reads <L>/<N>[.p/<W>], where <L> may be "entries" (level -1).
+// parseTilePath parses <L>/<N>[.p/<W>]. <L> may be "entries" (level -1).
 func parseTilePath(p string) (level int, n int64, width int, err error) {
 	l, rest, ok := strings.Cut(p, "/")
 	if !ok {
 		return 0, 0, 0, errTilePath
 	}
-	// tlog reads the same paths with the height before the level.
+	// tlog parses the same paths, with the height before the level.
 	name := l
 	if l == "entries" {
 		name = "data"
@@ -118,8 +117,8 @@ func tilePath(level int, n int64, width int) string {
 	return "tile/" + p
 }
 
-// NewClient reads a log that is served in the layout of C2SP tlog-tiles under
-// a URL. client may be nil.
+// NewClient returns a Source for a log that is served below a URL in the layout of C2SP tlog-tiles.
+// client may be nil.
 func NewClient(prefix string, client *http.Client) (Source, error) {
 	u, err := url.Parse(prefix)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
@@ -136,7 +135,7 @@ type remote struct {
 	c *http.Client
 }
 
-// maxBundle is the size of the largest entry bundle.
+// maxBundle is the maximum size of an entry bundle, in bytes.
 const maxBundle = TileWidth * (2 + MaxLeaf)
 
 func (s remote) get(ctx context.Context, p string, limit int64) ([]byte, error) {
@@ -178,18 +177,18 @@ func (s remote) ReadEntryBundle(ctx context.Context, n int64, width int) ([]byte
 	return s.get(ctx, tilePath(-1, n, width), maxBundle)
 }
 
-// maxCheckpoint bounds what is read of a checkpoint, with its cosignatures.
+// maxCheckpoint is the maximum size of a checkpoint with its cosignatures, in bytes.
 const maxCheckpoint = 64 << 10
 
-// A View is a source at a checkpoint that was signed by somebody trusted.
-// A read returns leaves that are proven to be in that checkpoint's tree, or an error.
+// A View is a source with a checkpoint that a trusted key signed. Reads return only leaves that are
+// proven to be in that checkpoint's tree, or an error.
 type View struct {
 	Checkpoint
 	src Source
 	ctx context.Context
 }
 
-// NewView reads a source's checkpoint and checks its signature.
+// NewView reads a source's checkpoint and verifies its signature.
 func NewView(ctx context.Context, src Source, vs note.Verifiers) (*View, error) {
 	b, err := src.ReadCheckpoint(ctx)
 	if err != nil {
@@ -202,10 +201,10 @@ func NewView(ctx context.Context, src Source, vs note.Verifiers) (*View, error) 
 	return &View{Checkpoint: cp, src: src, ctx: ctx}, nil
 }
 
-// Height is part of tlog.TileReader.
+// Height implements tlog.TileReader.
 func (v *View) Height() int { return TileHeight }
 
-// ReadTiles is part of tlog.TileReader.
+// ReadTiles implements tlog.TileReader.
 func (v *View) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 	out := make([][]byte, len(tiles))
 	for i, t := range tiles {
@@ -221,16 +220,16 @@ func (v *View) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 	return out, nil
 }
 
-// SaveTiles is part of tlog.TileReader.
+// SaveTiles implements tlog.TileReader.
 func (v *View) SaveTiles([]tlog.Tile, [][]byte) {}
 
-// Hashes reads hashes of the tree, each proven to be in it.
+// Hashes returns a reader of hashes that are proven to be in the tree.
 func (v *View) Hashes() tlog.HashReader {
 	return tlog.TileHashReader(tlog.Tree{N: v.Size, Hash: v.Root}, v)
 }
 
-// Leaf reads a leaf and the proof that it is in the tree; ErrRange if the
-// checkpoint does not cover it.
+// Leaf returns a leaf and the proof that it is in the tree. It returns ErrRange if the checkpoint
+// does not cover it.
 func (v *View) Leaf(i int64) (raw []byte, proof tlog.RecordProof, err error) {
 	if i < 0 || i >= v.Size {
 		return nil, nil, fmt.Errorf("leaf %d of %d that the checkpoint covers: %w", i, v.Size, ErrRange)
@@ -257,7 +256,7 @@ func (v *View) Leaf(i int64) (raw []byte, proof tlog.RecordProof, err error) {
 	return raw, proof, nil
 }
 
-// Consistent proves that this log extends an earlier checkpoint of it.
+// Consistent returns the proof that this log extends an earlier checkpoint.
 func (v *View) Consistent(earlier Checkpoint) (tlog.TreeProof, error) {
 	if earlier.Origin != v.Origin {
 		return nil, fmt.Errorf("the checkpoints are of two logs, %q and %q", earlier.Origin, v.Origin)
@@ -279,9 +278,8 @@ func (v *View) Consistent(earlier Checkpoint) (tlog.TreeProof, error) {
 	return p, nil
 }
 
-// FirstDifference is the index of the first leaf in which two logs differ
-// among those that both have, or -1. Their tiles are compared, not what they
-// signed.
+// FirstDifference returns the index of the first leaf in which two logs differ, among the first
+// size leaves, or -1. It compares their tiles, not their checkpoints.
 func FirstDifference(ctx context.Context, a, b Source, size int64) (int64, error) {
 	same := func(level int, n int64, width int) (int, error) {
 		x, err := a.ReadTile(ctx, level, n, width)
@@ -303,7 +301,7 @@ func FirstDifference(ctx context.Context, a, b Source, size int64) (int64, error
 		}
 		return -1, nil
 	}
-	tile := size >> TileHeight // the partial one, if all full ones agree
+	tile := size >> TileHeight // the partial tile, if all full ones are equal
 	for full, n := size>>TileHeight, int64(0); n<<TileHeight < full; n++ {
 		i, err := same(1, n, int(min(full-n<<TileHeight, TileWidth)))
 		if err != nil {

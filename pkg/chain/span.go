@@ -11,28 +11,26 @@ import (
 	"lazaret/pkg/position"
 )
 
-// A Span is a range of a log's leaves, From <= index < To, with all that it
-// takes to tell, from the leaves alone, that they are what the log signed: the
-// right edge of the tree before them, and a signed checkpoint that ends with
-// them. A shard of a log that was exported is a span and its leaves.
+// A Span is a range of a log's leaves, From <= index < To, with the data that is needed to verify
+// them from the leaves alone: the right edge of the tree before them, and a signed checkpoint that
+// ends with them. An exported shard of a log is a span and its leaves.
 type Span struct {
 	From, To int64
-	Prev     tlog.Hash   // record hash of the leaf before; zero for From 0
-	Next     uint64      // ledger sequence that is due at From; within a message see Leaf.follows
-	Edge     []tlog.Hash // of the tree of From leaves, the largest subtree first
-	// Before is the checkpoint of size From, nil for From 0; After that of
-	// size To.
+	Prev     tlog.Hash   // record hash of the previous leaf; zero for From 0
+	Next     uint64      // expected ledger sequence at From; for the middle of a message see Leaf.follows
+	Edge     []tlog.Hash // of the tree of From leaves, largest subtree first
+	// Before is the checkpoint of size From, or nil for From 0. After is the checkpoint of size To.
 	Before, After []byte
-	// Handovers lead from keys that are trusted to those that signed.
+	// Handovers lead from trusted keys to the keys that signed.
 	Handovers [][]byte
-	// Later is a checkpoint of size To or above, and Consistency proves that
-	// its tree extends After's; both may be missing.
+	// Later is a checkpoint of size To or more. Consistency proves that its tree extends that of
+	// After. Both may be missing.
 	Later       []byte
 	Consistency tlog.TreeProof
 }
 
-// CheckpointAt is the largest checkpoint that the log keeps of at most that
-// size. ErrRange says that there is none.
+// CheckpointAt returns the largest checkpoint in the log whose size is at most size, or ErrRange if
+// there is none.
 func (l *Log) CheckpointAt(size int64) (Checkpoint, error) {
 	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceCheckpoint}, UpperBound: key8(spaceCheckpoint,
 		uint64(size)+1)})
@@ -50,8 +48,8 @@ func (l *Log) CheckpointAt(size int64) (Checkpoint, error) {
 	return ParseCheckpoint(v)
 }
 
-// Span describes the leaves from <= index < to. The log must keep a checkpoint
-// of size to, and one of size from unless that is 0 (CheckpointAt finds one).
+// Span returns the span of the leaves from <= index < to. The log must have a checkpoint of size
+// to, and one of size from unless from is 0 (see CheckpointAt).
 func (l *Log) Span(from, to int64) (*Span, error) {
 	if from < 0 || from >= to || to > l.Head().Size {
 		return nil, fmt.Errorf("leaves %d to %d of %d: %w", from, to-1, l.Head().Size, ErrRange)
@@ -127,8 +125,8 @@ type SpanReader struct {
 	buf   []byte
 }
 
-// OpenSigned reads a checkpoint that a trusted key signed, or one that such a
-// key handed over to.
+// OpenSigned parses a checkpoint that was signed by a trusted key or by a key that the handovers
+// lead to.
 func OpenSigned(cp []byte, trusted note.Verifiers, handovers [][]byte) (Checkpoint, error) {
 	ring := &keyring{trusted: trusted, retired: make(map[keyID]int64)}
 	for i, h := range handovers {
@@ -140,8 +138,8 @@ func OpenSigned(cp []byte, trusted note.Verifiers, handovers [][]byte) (Checkpoi
 	return c, err
 }
 
-// Read checks a span's signatures and its edge. The leaves are to be given to
-// Add, in order, and then Done says whether they are those of the checkpoint.
+// Read verifies a span's signatures and edge. Pass the leaves to Add in order. Then Done reports
+// whether they match the checkpoint.
 func (s *Span) Read(trusted note.Verifiers) (*SpanReader, error) {
 	r := &SpanReader{span: *s, prev: s.Prev, next: s.Next}
 	if s.From < 0 || s.From >= s.To {
@@ -207,8 +205,8 @@ func (r *SpanReader) consistent(later Checkpoint, p tlog.TreeProof) error {
 	return tlog.CheckTree(p, later.Size, later.Root, r.after.Size, r.after.Root)
 }
 
-// Add takes the next leaf. Its Index and Prev are what they have to be; whatever
-// else it says is held against the tree in the end.
+// Add adds the next leaf. It overwrites the leaf's Index and Prev with the expected values. The
+// other fields are verified by the tree's root at the end.
 func (r *SpanReader) Add(leaf Leaf) error {
 	if r.edge.size >= r.span.To {
 		return fmt.Errorf("more leaves than the %d of the span", r.span.To-r.span.From)
@@ -228,16 +226,16 @@ func (r *SpanReader) Add(leaf Leaf) error {
 	return nil
 }
 
-// Root is the root of the tree up to the last leaf that was added.
+// Root returns the root of the tree up to the last added leaf.
 func (r *SpanReader) Root() tlog.Hash { return r.edge.root() }
 
-// Size is how many leaves that tree has.
+// Size returns the number of leaves in that tree.
 func (r *SpanReader) Size() int64 { return r.edge.size }
 
-// Origin is the log's name.
+// Origin returns the log's name.
 func (r *SpanReader) Origin() string { return r.after.Origin }
 
-// Done reports whether the leaves are all there and those of the checkpoint.
+// Done returns an error unless all leaves were added and match the checkpoint.
 func (r *SpanReader) Done() error {
 	if r.edge.size != r.span.To {
 		return fmt.Errorf("leaves %d to %d are missing", r.edge.size, r.span.To-1)
@@ -248,7 +246,7 @@ func (r *SpanReader) Done() error {
 	return nil
 }
 
-// EdgeBytes and ParseEdge are a span's edge as bytes, for files.
+// EdgeBytes returns a span's edge as bytes, for files.
 func EdgeBytes(hs []tlog.Hash) []byte {
 	b := make([]byte, 0, len(hs)*tlog.HashSize)
 	for _, h := range hs {
@@ -257,7 +255,7 @@ func EdgeBytes(hs []tlog.Hash) []byte {
 	return b
 }
 
-// ParseEdge is the inverse of EdgeBytes.
+// ParseEdge parses the output of EdgeBytes.
 func ParseEdge(b []byte) ([]tlog.Hash, error) {
 	if len(b)%tlog.HashSize != 0 {
 		return nil, fmt.Errorf("%d bytes are no list of hashes", len(b))

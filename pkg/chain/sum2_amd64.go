@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// blocks2 hashes n blocks of 64 bytes each of two messages into their states.
+// blocks2 updates the states of two messages with n blocks of 64 bytes each.
 //
 //go:noescape
 func blocks2(a, b *[8]uint32, p, q *byte, n int, k *[64]uint32)
@@ -19,9 +19,9 @@ func hasSHA() bool
 
 var twoAtOnce = hasSHA() && cpu.X86.HasSSSE3 && cpu.X86.HasSSE41
 
-// sum2 is sha256.Sum256 of two messages. The processor's instructions for one
-// message wait for each other, so that a second one costs little: verification
-// spends half of its time on hashing.
+// sum2 computes sha256.Sum256 of two messages. Processor instructions for one message wait for each
+// other, so hashing a second message at the same time costs little. A verification spends half of
+// its time on hashing.
 func sum2(a, b []byte) (x, y [sha256.Size]byte) {
 	if !twoAtOnce {
 		return sha256.Sum256(a), sha256.Sum256(b)
@@ -40,7 +40,7 @@ func sum2(a, b []byte) (x, y [sha256.Size]byte) {
 	return x, y
 }
 
-// together hashes as many whole blocks as both have, and returns what is left.
+// together hashes as many whole blocks as both messages have, and returns the rest of both.
 func together(s, t *[8]uint32, p, q []byte) (restP, restQ []byte) {
 	n := min(len(p), len(q)) / sha256.BlockSize
 	if n > 0 {
@@ -49,14 +49,14 @@ func together(s, t *[8]uint32, p, q []byte) (restP, restQ []byte) {
 	return p[n*sha256.BlockSize:], q[n*sha256.BlockSize:]
 }
 
-// alone hashes all whole blocks of one, and returns what is left.
+// alone hashes all whole blocks of one message, and returns the rest.
 func alone(s *[8]uint32, p []byte) []byte {
 	nobody := initial
 	rest, _ := together(s, &nobody, p, p)
 	return rest
 }
 
-// end is the last part of a message of so many bytes, padded.
+// end returns the padded last part of a message of the given length.
 func end(buf *[2 * sha256.BlockSize]byte, rest []byte, length int) []byte {
 	n := copy(buf[:], rest)
 	buf[n] = 0x80

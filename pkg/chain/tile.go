@@ -10,9 +10,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Tile returns a tile's hashes, 32 bytes each, in the layout of C2SP
-// tlog-tiles: level 0 has the hashes of leaves, level n those of full tiles of
-// level n-1. width is 1 to TileWidth.
+// Tile returns a tile's hashes, 32 bytes each, in the layout of C2SP tlog-tiles. Level 0 has the
+// hashes of leaves, level n the hashes of full tiles of level n-1. width is from 1 to TileWidth.
 func (l *Log) Tile(level int, n int64, width int) ([]byte, error) {
 	if level < 0 || level > 7 || n < 0 || n > 1<<62>>(TileHeight*(level+1)) || width < 1 || width > TileWidth ||
 		l.Head().Size>>(TileHeight*level) < n<<TileHeight+int64(width) {
@@ -21,7 +20,7 @@ func (l *Log) Tile(level int, n int64, width int) ([]byte, error) {
 	return l.tile(l.db, level, n, width)
 }
 
-// tile reads a tile: level 0 is computed from leaves, the others are kept.
+// tile reads a tile. Level 0 is computed from the leaves. The other levels are stored.
 func (l *Log) tile(r pebble.Reader, level int, n int64, width int) ([]byte, error) {
 	from := n << TileHeight
 	out := make([]byte, 0, width*tlog.HashSize)
@@ -65,11 +64,11 @@ func (l *Log) tile(r pebble.Reader, level int, n int64, width int) ([]byte, erro
 	return out, nil
 }
 
-// EntryBundle returns the encoded leaves of a tile in the layout of C2SP
-// tlog-tiles: for each a length of 2 bytes, then the leaf.
+// EntryBundle returns the encoded leaves of a tile in the layout of C2SP tlog-tiles: for each leaf
+// its length in two bytes, then the leaf.
 func (l *Log) EntryBundle(n int64, width int) ([]byte, error) {
 	from, size := n<<TileHeight, l.Head().Size
-	// A number that is too large for the shift would name another bundle.
+	// A number that is too large for the shift would overflow to another bundle.
 	if n < 0 || n > size>>TileHeight || width < 1 || width > TileWidth || from+int64(width) > size {
 		return nil, fmt.Errorf("entry bundle %d, %d wide: %w", n, width, ErrRange)
 	}
@@ -81,7 +80,7 @@ func (l *Log) EntryBundle(n int64, width int) ([]byte, error) {
 	return out, err
 }
 
-// SplitBundle cuts an entry bundle into its leaves.
+// SplitBundle splits an entry bundle into its leaves.
 func SplitBundle(b []byte) ([][]byte, error) {
 	var out [][]byte
 	for len(b) > 0 {
@@ -101,7 +100,7 @@ func (l *Log) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	size := l.Head().Size
 	for i, x := range indexes {
 		t := tlog.TileForIndex(TileHeight, x)
-		// Neighbours are asked for together: the widest serves all.
+		// Adjacent hashes are requested together. The widest read serves all.
 		key := tlog.Tile{H: t.H, L: t.L, N: t.N}
 		data := read[key]
 		if len(data) < t.W*tlog.HashSize {
@@ -125,7 +124,7 @@ func (l *Log) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-// ProveInclusion proves that leaf i is in the tree of that size.
+// ProveInclusion returns a proof that leaf i is in the tree of the given size.
 func (l *Log) ProveInclusion(i, size int64) (tlog.RecordProof, error) {
 	if size > l.Head().Size || i < 0 || i >= size {
 		return nil, fmt.Errorf("leaf %d in a tree of %d: %w", i, size, ErrRange)
@@ -133,8 +132,7 @@ func (l *Log) ProveInclusion(i, size int64) (tlog.RecordProof, error) {
 	return tlog.ProveRecord(size, i, l)
 }
 
-// ProveConsistency proves that the tree of size old is a prefix of the one of
-// size size.
+// ProveConsistency returns a proof that the tree of size old is a prefix of the tree of size size.
 func (l *Log) ProveConsistency(old, size int64) (tlog.TreeProof, error) {
 	if size > l.Head().Size || old < 1 || old > size {
 		return nil, fmt.Errorf("trees of %d and %d: %w", old, size, ErrRange)
@@ -142,7 +140,7 @@ func (l *Log) ProveConsistency(old, size int64) (tlog.TreeProof, error) {
 	return tlog.ProveTree(size, old, l)
 }
 
-// Root is the hash of the tree of the first size leaves.
+// Root returns the hash of the tree of the first size leaves.
 func (l *Log) Root(size int64) (tlog.Hash, error) {
 	if size < 0 || size > l.Head().Size {
 		return tlog.Hash{}, fmt.Errorf("a tree of %d: %w", size, ErrRange)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// nodeHash is tlog.NodeHash, RFC 6962's, with one call of the hash function
-// instead of five: verification spends a tenth of its time here.
+// nodeHash is tlog.NodeHash (RFC 6962), with one call of the hash function instead of five. A
+// verification spends a tenth of its time here.
 func nodeHash(left, right tlog.Hash) tlog.Hash {
 	var b [1 + 2*tlog.HashSize]byte
 	b[0] = 1
@@ -39,8 +39,8 @@ func (e *edge) add(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
 	return out
 }
 
-// addTile adds the hash of a full tile of leaves; the size has to be a multiple
-// of TileWidth. out is as in add, for the levels from that of the tile up.
+// addTile adds the hash of a full tile of leaves. The size must be a multiple of TileWidth. out is
+// as in add, for the levels from that of the tile upward.
 func (e *edge) addTile(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
 	out = append(out, h)
 	level := TileHeight
@@ -53,10 +53,10 @@ func (e *edge) addTile(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
 	return out
 }
 
-// root is the tree's hash.
+// root returns the hash of the tree.
 func (e *edge) root() tlog.Hash {
 	if e.size == 0 {
-		h, _ := tlog.TreeHash(0, nil) // the hash of nothing reads no hashes
+		h, _ := tlog.TreeHash(0, nil) // the hash of the empty tree reads no hashes
 		return h
 	}
 	low := bits.TrailingZeros64(uint64(e.size))
@@ -69,7 +69,7 @@ func (e *edge) root() tlog.Hash {
 	return h
 }
 
-// loadEdge reads the right edge of a tree of that size.
+// loadEdge reads the right edge of the tree of the given size.
 func loadEdge(size int64, r tlog.HashReader) (e edge, err error) {
 	var idx []int64
 	var levels []int

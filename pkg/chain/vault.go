@@ -11,17 +11,17 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// vault encrypts payloads, each under the key of its data subject. Keys are
-// wrapped by the master key. A subject whose key was destroyed gets another one
-// of the next generation when something new is said about it.
+// vault encrypts payloads, each under a key of its data subject. These keys are wrapped by the
+// master key. If a subject's key was destroyed and there is a new payload for the subject, the
+// subject gets a key of the next generation.
 type vault struct {
 	master cipher.AEAD
-	epoch  [4]byte // drawn for each opening
+	epoch  [4]byte // random for each opening
 
 	keys map[string]subjectKey // guarded by Log.appending
 }
 
-// subjectKey is a key of a subject.
+// subjectKey is a key of a data subject.
 type subjectKey struct {
 	aead       cipher.AEAD
 	generation uint32 // from 1
@@ -29,18 +29,18 @@ type subjectKey struct {
 
 const maxCachedKeys = 4096
 
-// ErrForgotten says that a payload was erased, or its key destroyed.
+// ErrForgotten reports that a payload was erased, or its key destroyed.
 var ErrForgotten = errors.New("the payload was forgotten")
 
-// errErased says that a payload was erased by itself. The beginning of its record
-// is left, so that one that somebody removed does not pass for it.
+// errErased reports that a single payload was erased. The beginning of its record remains, so that
+// a record removed by an attacker is not taken for an erased one.
 var errErased = fmt.Errorf("it was erased: %w", ErrForgotten)
 
-// ErrNoKey says that a payload cannot be read because the log was opened without its
-// master key.
+// ErrNoKey reports that a payload cannot be read because the log was opened without its master key.
 var ErrNoKey = errors.New("the log was opened without the key that decrypts it")
 
-// newVault returns a vault. Without a master key it opens nothing, if that is allowed.
+// newVault returns a vault. If without is set, the master key may be missing. Such a vault opens no
+// payload.
 func newVault(master []byte, without bool) (*vault, error) {
 	if master == nil && without {
 		return new(vault), nil
@@ -65,7 +65,7 @@ func aead(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(b)
 }
 
-// subjectPrefix begins the keys of a subject's key records.
+// subjectPrefix returns the prefix of the keys of a subject's key records.
 func subjectPrefix(subject string) []byte {
 	return append(binary.BigEndian.AppendUint16([]byte{spaceKey}, uint16(len(subject))), subject...)
 }
@@ -74,12 +74,11 @@ func subjectRecord(subject string, generation uint32) []byte {
 	return binary.BigEndian.AppendUint32(subjectPrefix(subject), generation)
 }
 
-// errNoKey says that a subject never had a key.
+// errNoKey reports that a subject never had a key.
 var errNoKey = errors.New("there is no key for this data subject, nor a sign that it was destroyed")
 
-// open returns a subject's key. A key that was destroyed leaves an empty record
-// behind, so that a payload whose subject was altered does not pass for a
-// forgotten one.
+// open returns a subject's key. A destroyed key leaves an empty record, so that a payload whose
+// subject was altered is not taken for a forgotten one.
 func (v *vault) open(r pebble.Reader, subject string, generation uint32) (cipher.AEAD, error) {
 	k := subjectRecord(subject, generation)
 	wrapped, c, err := r.Get(k)
@@ -111,8 +110,7 @@ func (v *vault) unwrap(k, wrapped []byte, subject string) (cipher.AEAD, error) {
 	return aead(key)
 }
 
-// key returns the subject's key, making it if there is none. A new one is
-// written with the batch.
+// key returns the subject's key. If there is none, it creates one and writes it with the batch.
 func (v *vault) key(b *pebble.Batch, db *pebble.DB, subject string) (subjectKey, error) {
 	if k, ok := v.keys[subject]; ok {
 		return k, nil
@@ -130,7 +128,7 @@ func (v *vault) key(b *pebble.Batch, db *pebble.DB, subject string) (subjectKey,
 	return k, nil
 }
 
-// create makes a subject's key of a generation, and writes it with the batch.
+// create creates a subject's key of a generation and writes it with the batch.
 func (v *vault) create(b *pebble.Batch, subject string, generation uint32) (k subjectKey, err error) {
 	raw := make([]byte, 32)
 	rand.Read(raw)
@@ -145,17 +143,17 @@ func (v *vault) create(b *pebble.Batch, subject string, generation uint32) (k su
 	return k, err
 }
 
-// limit bounds the keys that are kept in memory. It is for between two batches: a
-// key that was made for a batch is nowhere else until that is applied, and a
-// second one of the same subject would replace it.
+// limit limits the number of cached keys. Call it only between two batches: until a batch is
+// applied, its new keys are only in this cache, and creating another key for the same subject would
+// overwrite them.
 func (v *vault) limit() {
 	if len(v.keys) >= maxCachedKeys {
 		clear(v.keys)
 	}
 }
 
-// newest returns the last generation of a subject's key, without the key where
-// that was destroyed or there is none.
+// newest returns the last generation of a subject's key. aead is nil if that key was destroyed or
+// does not exist.
 func (v *vault) newest(r pebble.Reader, subject string) (k subjectKey, err error) {
 	prefix := subjectPrefix(subject)
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix,
@@ -172,15 +170,14 @@ func (v *vault) newest(r pebble.Reader, subject string) (k subjectKey, err error
 	return k, errors.Join(err, it.Error(), it.Close())
 }
 
-// DestroyKeys durably destroys every key that encrypts payloads of a data subject, and returns
-// the number of keys. Reading one of these payloads then fails with ErrForgotten. All proofs
-// stay valid. The log can no longer read the wrapped keys; Pebble's files hold them until
-// Erase.
+// DestroyKeys durably destroys every key that encrypts payloads of a data subject, and returns the
+// number of keys. Reading one of these payloads then fails with ErrForgotten. All proofs stay
+// valid. The log can no longer read the wrapped keys, but Pebble's files contain them until Erase.
 //
-// The payloads of the leaves in stay are kept, under a key of their own.
+// The payloads of the leaves in stay are kept, under a new key of their own.
 //
 // DestroyKeys does not record its reason in the log. Append an entry that states it, before or
-// after the call, and give Verify the rule by which that entry covers the missing payloads
+// after the call, and pass Verify the rule by which that entry covers the missing payloads
 // (Lawful).
 func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	l.appending.Lock()
@@ -198,7 +195,7 @@ func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	n := 0
 	for g := uint32(1); g <= k.generation; g++ {
 		if alone && g == k.generation {
-			break // only what is kept is under it
+			break // only the kept payloads are under it
 		}
 		record := subjectRecord(subject, g)
 		v, c, err := l.db.Get(record)
@@ -221,14 +218,14 @@ func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	return n, nil
 }
 
-// rekey encrypts payloads of a subject anew, under the key that follows the newest. If the
-// newest has no others it changes nothing and returns true: DestroyKeys was interrupted
-// before the entry behind it was appended, and is called again.
+// rekey encrypts the payloads in stay under a new key. If the newest key has no other payloads, it
+// changes nothing and returns true. That happens if DestroyKeys was interrupted after rekey and is
+// called again.
 func (l *Log) rekey(b *pebble.Batch, subject string, newest subjectKey, stay []int64) (alone bool, err error) {
 	if len(stay) == 0 || newest.aead == nil {
 		return false, nil
 	}
-	under := 0 // payloads under the newest key
+	under := 0 // number of payloads under the newest key
 	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spacePayload}, UpperBound: []byte{spacePayload + 1}})
 	if err != nil {
 		return false, err
@@ -284,15 +281,13 @@ func (l *Log) rekey(b *pebble.Batch, subject string, newest subjectKey, stay []i
 	return false, nil
 }
 
-// A payload record is: length of the subject (2 bytes), subject, generation of
-// the key (4), nonce (12), AES-256-GCM of salt ‖ payload with the leaf's index
-// as additional data.
+// A payload record is: length of the subject (2 bytes), subject, generation of the key (4), nonce
+// (12), AES-256-GCM of salt ‖ payload with the leaf's index as additional data.
 //
-// The nonce is drawn anew for each opening of the log (4 bytes) and counts by
-// the index (8): a crash can make an index be written twice, but never under
-// one nonce.
+// The nonce has a random part for each opening of the log (4 bytes) and the index (8). After a
+// crash an index may be written twice, but never with the same nonce.
 //
-// draft appends one that is not encrypted yet, with room for what is added then.
+// draft appends a record that is not encrypted yet, with room for the authentication tag.
 func (v *vault) draft(dst []byte, k subjectKey, subject string, index int64, salt [16]byte, payload []byte) ([]byte,
 	draft) {
 	from := len(dst)
@@ -308,7 +303,7 @@ func (v *vault) draft(dst []byte, k subjectKey, subject string, index int64, sal
 	return dst, draft{record: dst[from:], at: at, plain: plain}
 }
 
-// draft is a payload record with salt ‖ payload from at to plain.
+// draft is an unencrypted payload record. salt ‖ payload is record[at:plain].
 type draft struct {
 	record    []byte
 	at, plain int
@@ -316,18 +311,18 @@ type draft struct {
 
 func (d *draft) salted() []byte { return d.record[d.at:d.plain] }
 
-// seal encrypts it.
+// seal encrypts the record.
 func (d *draft) seal(k subjectKey) []byte {
 	r, at := d.record, d.at
 	return k.aead.Seal(r[:at], r[at-12:at], r[at:d.plain], r[at-8:at])
 }
 
-// recordSize is the size of a payload record.
+// recordSize returns the size of a payload record.
 func recordSize(subject string, payload int) int {
 	return 2 + len(subject) + 4 + 12 + 16 + payload + 16
 }
 
-// splitRecord cuts a payload record.
+// splitRecord splits a payload record into its parts.
 func splitRecord(rec []byte) (subject []byte, generation uint32, box []byte, err error) {
 	if len(rec) < 2 {
 		return nil, 0, nil, errors.New("the payload record is cut short")
@@ -341,8 +336,8 @@ func splitRecord(rec []byte) (subject []byte, generation uint32, box []byte, err
 
 var errAltered = errors.New("the payload record was altered: it does not decrypt")
 
-// unseal opens what splitRecord cut off, into dst, and returns salt ‖ payload.
-// ad is the leaf's index.
+// unseal decrypts a box from splitRecord, appends the result to dst and returns salt ‖ payload. ad
+// is the leaf's index.
 func unseal(dst []byte, a cipher.AEAD, ad, box []byte) ([]byte, error) {
 	if len(box) < 12 {
 		return nil, errAltered

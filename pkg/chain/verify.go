@@ -28,10 +28,10 @@ type Status string
 const (
 	Verified   Status = "verified"
 	Failed     Status = "failed"
-	Incomplete Status = "incomplete" // nothing wrong was found, but not all was checked
+	Incomplete Status = "incomplete" // no defect was found, but not everything was checked
 )
 
-// A Quorum says whether enough witnesses cosigned a checkpoint. The groups of
+// A Quorum reports whether enough witnesses cosigned a checkpoint. The groups of
 // github.com/transparency-dev/formats/witness are quorums.
 type Quorum interface{ Satisfied(checkpoint []byte) bool }
 
@@ -57,10 +57,10 @@ type VerifyOptions struct {
 	// Lawful, if set, decides which payloads may be missing. A missing payload that it does
 	// not cover is a finding. If nil, every payload may be missing.
 	Lawful *Lawful
-	// Payload, if set, is called with each payload that is good, from several
-	// goroutines and in no order. It must not keep its arguments.
+	// Payload, if set, is called with each valid payload, from several goroutines and in no order.
+	// It must not retain its arguments.
 	Payload func(leaf *Leaf, payload []byte)
-	// Progress, if set, is called now and then, from several goroutines.
+	// Progress, if set, is called from time to time, from several goroutines.
 	Progress func(done, total int64)
 }
 
@@ -77,9 +77,9 @@ type Lawful struct {
 // Statement is an entry that Lawful.Judge reads.
 type Statement struct {
 	Leaf
-	First   int64  // the first leaf of the leaf's ledger
-	Payload []byte // held against its commitment
-	Err     error  // why it cannot be read; ErrNotHeld if it was taken from another log
+	First   int64  // index of the first leaf of the same ledger
+	Payload []byte // checked against its commitment
+	Err     error  // why Payload cannot be read; ErrNotHeld if it was taken from another log
 }
 
 // Ruling is the result of Lawful.Judge.
@@ -102,9 +102,8 @@ type Finding struct {
 	Text  string
 }
 
-// Report is what a verification found. Status is Failed exactly if FirstBad is
-// not -1; Problems spells out the first 20 findings, and Skipped what was not
-// checked.
+// Report is the result of a verification. Status is Failed exactly if FirstBad is not -1. Problems
+// has the first 20 findings. Skipped lists what was not checked.
 type Report struct {
 	Status   Status `json:"status"`
 	Size     int64  `json:"size"` // leaves that were read and are good
@@ -119,37 +118,37 @@ type Report struct {
 	Bytes       int64    `json:"bytes"`    // of leaves and payloads that were hashed
 	Checkpoints int64    `json:"checkpoints"`
 	Handovers   int64    `json:"handovers"` // changes of the signing key
-	Signed      int64    `json:"signed"`    // leaves that the log's own last checkpoint covers
-	Witnessed   int64    `json:"witnessed"` // leaves that a checkpoint with the quorum covers
-	Seen        int64    `json:"seen"`      // leaves that one of VerifyOptions.Seen covers
+	Signed      int64    `json:"signed"`    // leaves covered by the log's own last checkpoint
+	Witnessed   int64    `json:"witnessed"` // leaves covered by a checkpoint with the quorum
+	Seen        int64    `json:"seen"`      // leaves covered by one of VerifyOptions.Seen
 	LastSeq     uint64   `json:"last_seq"`
 	Root        string   `json:"root"`      // base64
-	FirstBad    int64    `json:"first_bad"` // lowest leaf index that is wrong, -1 if none
+	FirstBad    int64    `json:"first_bad"` // lowest index of a bad leaf, -1 if none
 	Problems    []string `json:"problems,omitempty"`
 	Skipped     []string `json:"skipped,omitempty"`
 }
 
-// maxProblems bounds how many problems are spelled out.
+// maxProblems is the maximum number of findings in Problems.
 const maxProblems = 20
 
-// verification is a report in the making.
+// verification is a verification in progress.
 type verification struct {
 	log  *Log
 	snap *pebble.Snapshot
 	o    VerifyOptions
 	ring *keyring
-	want Head // as the head record says
+	want Head // according to the head record
 
-	ruling func() Ruling // of o.Lawful, made when it is first asked for
+	ruling func() Ruling // result of o.Lawful.Judge, computed at the first call
 
-	stated atomic.Bool // a statement was met
+	stated atomic.Bool // a statement was found
 
 	mu          sync.Mutex
-	rep         Report              // guarded by mu, as are the following
-	time, epoch time.Time           // of the last leaf and reset
-	used        map[string]struct{} // key records that payloads name
-	done        int64               // leaves, for Progress
-	sealed      int64               // payloads that were not read for want of a key
+	rep         Report              // guarded by mu, like the following fields
+	time, epoch time.Time           // of the last leaf and of the last reset
+	used        map[string]struct{} // key records that payloads refer to
+	done        int64               // leaves so far, for Progress
+	sealed      int64               // payloads that were not read because the key is missing
 }
 
 func (v *verification) bad(index int64, format string, args ...any) {
@@ -179,10 +178,9 @@ func (v *verification) report() Report {
 	return v.rep
 }
 
-// VerifyDir opens the log in dir for reading and verifies it. Files that were
-// altered so that the log does not open are a failed verification, not an
-// error; an error says that nothing could be verified (ErrLocked, a wrong
-// master key length, ctx).
+// VerifyDir opens the log in dir read-only and verifies it. If the files were altered so that the
+// log does not open, the verification fails without an error. An error means that nothing could be
+// verified (ErrLocked, a wrong master key length, ctx).
 func VerifyDir(ctx context.Context, dir string, o Options, v VerifyOptions) (rep Report, err error) {
 	o.ReadOnly = true
 	if _, err := newVault(o.MasterKey, true); err != nil {
@@ -193,7 +191,7 @@ func VerifyDir(ctx context.Context, dir string, o Options, v VerifyOptions) (rep
 		ver.bad(0, "the log does not open: %v", err)
 		return ver.report()
 	}
-	// Pebble panics on some damage of its own files.
+	// Pebble panics on some damage of its files.
 	defer func() {
 		if r := recover(); r != nil {
 			rep, err = broken(r), nil
@@ -259,17 +257,17 @@ func (l *Log) Verify(ctx context.Context, o VerifyOptions) (Report, error) {
 	return v.report(), nil
 }
 
-// signed is a checkpoint that is held against the tree.
+// signed is a checkpoint that is compared with the tree.
 type signed struct {
 	what string
-	own  bool // by this log, kept with it
+	own  bool // of this log, from its store
 	head bool // from the head file
-	seen bool // of VerifyOptions.Seen
+	seen bool // from VerifyOptions.Seen
 	by   []keyID
 	Checkpoint
 }
 
-// checkpoints collects all checkpoints: kept, in the head file, and given.
+// checkpoints collects all checkpoints: from the store, from the head file, and from the options.
 func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 	if v.o.Verifiers == nil {
 		v.skip("signatures of checkpoints: no keys were given")
@@ -295,7 +293,7 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 			v.bad(0, "a checkpoint's key has %d bytes", len(k))
 			return
 		}
-		// Size stands for the key here, until the note was read.
+		// Until the note is read, Size is the size in the record's key.
 		kept = append(kept, signed{what: "a checkpoint", own: true,
 			Checkpoint: Checkpoint{Size: int64(binary.BigEndian.Uint64(k[1:])), Note: b}})
 	})
@@ -320,7 +318,7 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 	}
 	v.counted(kept, good)
 	for i := range kept {
-		// The store has a checkpoint before the head file has it.
+		// A checkpoint is written to the store before it is written to the head file.
 		if h := &kept[i]; h.head && good[i] && !slices.ContainsFunc(kept, func(c signed) bool {
 			return c.own && c.Size == h.Size
 		}) {
@@ -348,7 +346,7 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 	return out, nil
 }
 
-// openAll reads checkpoints and checks their signatures.
+// openAll parses checkpoints and verifies their signatures.
 func (v *verification) openAll(ctx context.Context, cps []signed) (good []bool, err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -365,8 +363,8 @@ func (v *verification) openAll(ctx context.Context, cps []signed) (good []bool, 
 	return good, g.Wait()
 }
 
-// ofThisLog are the checkpoints of VerifyOptions.Seen that a key signed which
-// signed what the log keeps.
+// ofThisLog returns the checkpoints of VerifyOptions.Seen that were signed by a key of one of the
+// log's own checkpoints.
 func (v *verification) ofThisLog(kept []signed) (out []signed) {
 	if v.o.Verifiers == nil {
 		return nil
@@ -380,7 +378,7 @@ func (v *verification) ofThisLog(kept []signed) (out []signed) {
 	for _, b := range v.o.Seen {
 		n, err := note.Open(b, v.ring)
 		if err != nil {
-			continue // by a key that is not known here
+			continue // signed by an unknown key
 		}
 		if slices.ContainsFunc(n.Sigs, func(s note.Signature) bool { return own[keyID{s.Name, s.Hash}] }) {
 			out = append(out, signed{what: "a checkpoint that was seen before", seen: true, Checkpoint: Checkpoint{Note: b}})
@@ -389,7 +387,7 @@ func (v *verification) ofThisLog(kept []signed) (out []signed) {
 	return out
 }
 
-// open reads a checkpoint's note and checks its signature.
+// open parses a checkpoint's note and verifies its signature.
 func (v *verification) open(s *signed) bool {
 	key := s.Size
 	var err error
@@ -418,7 +416,7 @@ func (v *verification) each(space byte, fn func(k, b []byte)) {
 	var last []byte
 	for ok := it.First(); ok; ok = it.Next() {
 		k := bytes.Clone(it.Key())
-		if bytes.Compare(k, last) <= 0 { // tables changed places
+		if bytes.Compare(k, last) <= 0 { // tables were swapped
 			v.bad(0, "record %x follows record %x", k, last)
 		}
 		last = k
@@ -429,10 +427,10 @@ func (v *verification) each(space byte, fn func(k, b []byte)) {
 	}
 }
 
-// keys checks that every key record opens and that payloads name it.
+// keys checks that every key record can be opened and that a payload refers to it.
 func (v *verification) keys() {
 	if v.rep.FirstBad >= 0 || v.log.vault.master == nil {
-		return // payloads behind that place were not read
+		return // payloads after that leaf were not read
 	}
 	v.each(spaceKey, func(k, b []byte) {
 		if _, ok := v.used[string(k[1:])]; !ok {
@@ -449,7 +447,7 @@ func (v *verification) keys() {
 	})
 }
 
-// strangers looks for records that no log has.
+// strangers reports records that do not belong to a log.
 func (v *verification) strangers() {
 	spaces := []byte{spaceKept, spaceLeaves, spacePayload, spaceHash, spaceKey, spaceMeta, spaceCounts, spaceHandover,
 		spaceCheckpoint}
@@ -458,7 +456,7 @@ func (v *verification) strangers() {
 	for _, s := range append(slices.Sorted(slices.Values(spaces)), end) {
 		upper := []byte{s}
 		switch s {
-		case spaceLeaves, spacePayload: // read from the first index on
+		case spaceLeaves, spacePayload: // the leaves and payloads are read from the first index
 			first := indexKey(s, 0)
 			upper = first[:]
 		case end:
@@ -482,7 +480,7 @@ func (v *verification) strangers() {
 	}
 }
 
-// heads holds what was recomputed against what was claimed.
+// heads compares the recomputed values with the claimed ones.
 func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool) {
 	want := v.want
 	if whole && v.rep.FirstBad < 0 && (want.Entries != v.rep.Entries || want.Gaps != v.rep.Gaps ||
@@ -494,8 +492,7 @@ func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool
 		!v.epoch.IsZero() && !want.Epoch.Equal(v.epoch)) {
 		v.bad(want.Size-1, "the head record tells of a last entry at %s and a ledger of %s", want.LastTime, want.Epoch)
 	}
-	// Leaves that could not be read end the walk; the checkpoints behind that
-	// place say nothing more.
+	// If a leaf could not be read, verification stopped there. Later checkpoints are not compared.
 	stopped := whole && v.rep.FirstBad >= 0 && v.rep.Size < want.Size
 	for _, c := range cps {
 		root, ok := roots[c.Size]

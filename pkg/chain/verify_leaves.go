@@ -20,31 +20,30 @@ import (
 	"lazaret/pkg/position"
 )
 
-// unitTiles is how many tiles one worker checks at a time.
+// unitTiles is the number of tiles that one worker checks at a time.
 const unitTiles = 16
 
-// unit is what checking some tiles gave.
+// unit is the result of checking some tiles.
 type unit struct {
-	from, to int64 // leaves that were read
+	from, to int64 // range of the leaves that were read
 	entries  int64
 	gaps     int64
 	resets   int64
 
-	first Leaf      // with prev
+	first Leaf      // with Prev
 	last  tlog.Hash // record hash of the last leaf
-	next  uint64    // ledger sequence that is due after it
+	next  uint64    // expected ledger sequence after it
 	seq   uint64    // last ledger sequence
 	time  time.Time // of the last leaf
 	epoch time.Time // of the last reset; zero if there is none
 
-	tiles []tlog.Hash // hashes of the full ones
-	// at are the right edges below a tile, at the sizes that checkpoints have,
-	// and at the end.
+	tiles []tlog.Hash // hashes of the full tiles
+	// at has the right edges below a tile, at the sizes of checkpoints and at the end.
 	at map[int64]*[TileHeight]tlog.Hash
 }
 
-// leaves reads leaves and payloads, and returns the tree's root at each
-// checkpoint's size that it reached.
+// leaves checks leaves and payloads. It returns the root of the tree at the size of each checkpoint
+// that it reached.
 func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, cps []signed) (map[int64]tlog.Hash,
 	error) {
 	sizes := make(map[int64]bool)
@@ -58,7 +57,7 @@ func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, c
 	for i := range units {
 		lo := from + int64(i)*width
 		hi := min(lo+width, to)
-		// The last worker sees to it that nothing follows.
+		// The last worker checks that no leaves follow.
 		last := i == len(units)-1 && whole
 		g.Go(func() error { return v.unit(gctx, &units[i], lo, hi, last, sizes) })
 	}
@@ -73,7 +72,7 @@ func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, c
 	return roots, nil
 }
 
-// join puts the units together: links, ledger sequences, the tree above the
+// join combines the units: it checks links and ledger sequences, and computes the tree above the
 // tiles.
 func (v *verification) join(units []unit, roots map[int64]tlog.Hash) {
 	var e edge
@@ -158,8 +157,8 @@ func (v *verification) linked(u *unit, prev tlog.Hash, next uint64) bool {
 	return true
 }
 
-// joinRange holds some tiles against the hashes that the log keeps of them,
-// and those against the last checkpoint and the ones that were given.
+// joinRange compares tiles with their hashes in the log, and these hashes with the last checkpoint
+// and the given ones.
 func (v *verification) joinRange(units []unit, from, to int64, cps []signed, roots map[int64]tlog.Hash) error {
 	for i := range units {
 		u := &units[i]
@@ -203,14 +202,13 @@ func (v *verification) joinRange(units []unit, from, to int64, cps []signed, roo
 	return nil
 }
 
-// tileHash names a hash above the tiles.
+// tileHash identifies a hash above the tiles.
 type tileHash struct {
 	level int // from 1
 	n     int64
 }
 
-// hashes reads the hashes above the tiles. They are few: one in TileWidth
-// leaves.
+// hashes reads the hashes above the tiles. There is one for TileWidth leaves.
 func (v *verification) hashes() map[tileHash]tlog.Hash {
 	have := make(map[tileHash]tlog.Hash)
 	v.each(spaceHash, func(k, b []byte) {
@@ -223,13 +221,13 @@ func (v *verification) hashes() map[tileHash]tlog.Hash {
 	return have
 }
 
-// records walks over the records of a space.
+// records iterates over the records of a space.
 type records struct {
 	it *pebble.Iterator
-	ok bool // it stands on a record
+	ok bool // the iterator is at a record
 }
 
-// records of the leaves lo <= i < hi, or of all from lo on.
+// records returns the records of the leaves lo <= i < hi, or of all leaves from lo if rest is set.
 func (v *verification) records(space byte, lo, hi int64, rest bool) (*records, error) {
 	lower, upper := indexKey(space, lo), indexKey(space, (hi+TileWidth-1)&^(TileWidth-1))
 	o := &pebble.IterOptions{LowerBound: lower[:], UpperBound: upper[:]}
@@ -243,7 +241,7 @@ func (v *verification) records(space byte, lo, hi int64, rest bool) (*records, e
 	return &records{it: it, ok: it.First()}, nil
 }
 
-// on reports whether the record is that of a leaf.
+// on reports whether the current record is that of a leaf.
 func (r *records) on(space byte, index int64) bool {
 	k := indexKey(space, index)
 	return r.ok && bytes.Equal(r.it.Key(), k[:])
@@ -251,7 +249,7 @@ func (r *records) on(space byte, index int64) bool {
 
 func (r *records) next() { r.ok = r.it.Next() }
 
-// unit reads the leaves lo <= i < hi and their payloads.
+// unit checks the leaves lo <= i < hi and their payloads.
 func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, last bool, sizes map[int64]bool) error {
 	u.from, u.to = lo, lo
 	defer func() {
@@ -315,36 +313,36 @@ func (v *verification) progress(n int64) {
 	v.o.Progress(done, v.want.Size)
 }
 
-// worker checks tiles one after the other.
+// worker checks tiles one after another.
 type worker struct {
 	v       *verification
 	u       *unit
-	bundles *records // of leaves
-	boxes   *records // of payloads
+	bundles *records // records of leaves
+	boxes   *records // records of payloads
 	sizes   map[int64]bool
 	keys    map[string]opened
 
 	leaves [TileWidth]Leaf
 	text   []byte  // a leaf with its RFC 6962 prefix
-	ad     [8]byte // what a payload is bound to besides
+	ad     [8]byte // additional data of a payload's encryption
 
-	// Payloads that were decrypted, and are hashed two at once.
+	// Decrypted payloads, which are hashed in pairs.
 	held  [2]*Leaf
 	plain [2][]byte // salt ‖ payload
 	holds int
 
 	payloads, forgotten, notHeld, bytes int64
-	sealed                              int64 // payloads that were not read for want of a key
+	sealed                              int64 // payloads that were not read because the key is missing
 }
 
-// opened is a subject's key, or why there is none.
+// opened is a subject's key, or the reason why there is none.
 type opened struct {
 	aead cipher.AEAD
 	err  error
 }
 
-// tile checks n leaves from at on, and reports whether they are good. Payloads
-// do not count for that.
+// tile checks n leaves from index at, and reports whether they are valid. The result does not
+// depend on payloads.
 func (w *worker) tile(at int64, n int) bool {
 	var e edge
 	for i := 0; i < n; {
@@ -401,7 +399,7 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 	if index == u.from {
 		u.first = *leaf
 		if u.next = leaf.Seq; leaf.Kind == KindReset || position.Index(leaf.Seq) > 0 {
-			u.next++ // whether it follows the leaf before it is seen when units are joined
+			u.next++ // join checks whether it follows the leaf before
 		}
 	} else if leaf.Prev != u.last {
 		return errors.New("it does not follow the leaf before it")
@@ -444,7 +442,7 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 	return nil
 }
 
-// payload checks that a payload is what its leaf commits to.
+// payload checks that a leaf commits to its payload.
 func (w *worker) payload(leaf *Leaf) {
 	there := w.boxes.on(spacePayload, leaf.Index)
 	if leaf.Kind != KindEntry {
@@ -490,7 +488,7 @@ func (w *worker) payload(leaf *Leaf) {
 	w.boxes.next()
 }
 
-// lawful reports whether the payload that the iterator stands on may be gone.
+// lawful reports whether the current payload may be missing.
 func (w *worker) lawful(leaf *Leaf, erased bool) bool {
 	if w.v.o.Lawful == nil {
 		return true
@@ -503,8 +501,8 @@ func (w *worker) lawful(leaf *Leaf, erased bool) bool {
 	return err == nil && w.v.ruling().May(string(subject), erased, leaf)
 }
 
-// judge has the log's statements judged, also those in leaves that are not verified
-// because only others are.
+// judge passes the log's statements to Lawful.Judge, including those in leaves outside the verified
+// range.
 func (v *verification) judge() Ruling {
 	r := v.o.Lawful.Judge(func(yield func(*Statement) bool) {
 		first := int64(0)
@@ -528,21 +526,21 @@ func (v *verification) judge() Ruling {
 			v.bad(0, "looking for what is to be forgotten: %v", err)
 		}
 	})
-	// Before the payloads that are gone because of them.
+	// Report these before the payloads that are missing because of them.
 	for _, f := range r.Bad {
 		v.bad(f.Index, "%s", f.Text)
 	}
 	return r
 }
 
-// statements has statements judged although no payload may be gone.
+// statements judges the log's statements even if no payload is missing.
 func (v *verification) statements(whole bool) {
 	if v.o.Lawful != nil && v.log.vault.master != nil && (!whole || v.stated.Load()) {
 		v.rep.Skipped = append(v.rep.Skipped, v.ruling().Skipped...)
 	}
 }
 
-// open decrypts the payload that the iterator stands on, and holds it.
+// open decrypts the current payload and keeps it for commitments.
 func (w *worker) open(leaf *Leaf) error {
 	rec, err := w.boxes.it.ValueAndErr()
 	if err != nil {
@@ -574,8 +572,7 @@ func (w *worker) open(leaf *Leaf) error {
 	return nil
 }
 
-// commitments checks that the payloads that are held are what their leaves commit
-// to.
+// commitments checks that the leaves commit to the decrypted payloads.
 func (w *worker) commitments() {
 	var sums [2][sha256.Size]byte
 	if w.holds == 2 {

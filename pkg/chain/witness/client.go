@@ -21,24 +21,22 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// Client asks the witnesses of a policy to cosign. It may be used by several
-// goroutines.
+// Client asks the witnesses of a policy for cosignatures. It is safe for concurrent use.
 type Client struct {
-	HTTP *http.Client // nil: one with a timeout of 10 s
+	HTTP *http.Client // nil: a client with a timeout of 10 s
 
 	mu   sync.Mutex
-	seen map[string]int64 // guarded by mu: the last size that a witness cosigned, by URL
+	seen map[string]int64 // last size that each witness cosigned, by URL; guarded by mu
 }
 
-// A Prover proves that a log's tree extends an earlier one of it.
-// *chain.Log is one.
+// A Prover proves that a log's tree extends an earlier one. *chain.Log implements it.
 type Prover interface {
 	ProveConsistency(old, size int64) (tlog.TreeProof, error)
 }
 
-// Cosign asks each witness of the policy that has a URL to cosign a checkpoint,
-// all at once, and returns it with the cosignatures it got. The error tells of
-// the witnesses that did not; the checkpoint is good all the same.
+// Cosign concurrently asks each witness of the policy that has a URL to cosign a checkpoint. It
+// returns the checkpoint with the cosignatures that it received. The error lists the witnesses that
+// did not cosign; the returned checkpoint is valid nevertheless.
 func (c *Client) Cosign(ctx context.Context, p *Policy, log Prover, checkpoint []byte) ([]byte, error) {
 	cp, err := chain.ParseCheckpoint(checkpoint)
 	if err != nil {
@@ -82,10 +80,10 @@ func contains(names []string, name string) bool {
 	return false
 }
 
-// ErrForked says that a witness knows another tree of the log than this one.
+// ErrForked reports that a witness has cosigned a tree that this log does not extend.
 var ErrForked = errors.New("it has cosigned a tree that this log does not extend")
 
-// ask asks a witness, from the size that it cosigned last.
+// ask asks a witness, starting from the size that it last cosigned.
 func (c *Client) ask(ctx context.Context, w Witness, log Prover, cp chain.Checkpoint) ([]byte, error) {
 	c.mu.Lock()
 	old := min(c.seen[w.URL], cp.Size)
@@ -113,8 +111,7 @@ func (c *Client) ask(ctx context.Context, w Witness, log Prover, cp chain.Checkp
 	return nil, errors.New("the size that it cosigned last keeps changing")
 }
 
-// post makes one request. It returns the cosignature, or the size that the
-// witness cosigned last.
+// post makes one request. It returns the cosignature, or the size that the witness last cosigned.
 func (c *Client) post(ctx context.Context, w Witness, log Prover, cp chain.Checkpoint, old int64) (line []byte,
 	size int64, err error) {
 	var proof tlog.TreeProof
@@ -169,7 +166,7 @@ func (c *Client) post(ctx context.Context, w Witness, log Prover, cp chain.Check
 
 var defaultClient = &http.Client{Timeout: 10 * time.Second}
 
-// cosignature finds the line of a witness's key in its answer, and checks it.
+// cosignature finds and verifies the line of a witness's key in its answer.
 func cosignature(cp, answer []byte, key note.Verifier) ([]byte, error) {
 	for l := range bytes.Lines(answer) {
 		name, b64, ok := strings.Cut(strings.TrimPrefix(strings.TrimSuffix(string(l), "\n"), "— "), " ")

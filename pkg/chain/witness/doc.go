@@ -1,13 +1,11 @@
-// Package witness has others vouch for a log: a witness remembers the last
-// checkpoint of each log that it saw, and cosigns a later one only if that
-// extends it. Somebody who rewrites a log, with all its keys, cannot have the
-// rewriting cosigned.
+// Package witness lets others confirm a log. A witness stores the last checkpoint of each log that
+// it saw, and cosigns a later one only if that extends it. So someone who rewrites a log, even with
+// all its keys, cannot get the rewritten log cosigned.
 //
-// It speaks C2SP tlog-witness, with Ed25519 cosignatures (tlog-cosignature) and
-// policies in the format of tlog-policy, so that the witness may be anybody's,
-// and this one may serve anybody's log.
+// The package implements C2SP tlog-witness, with Ed25519 cosignatures (tlog-cosignature) and
+// policies in the format of tlog-policy. It works with other witnesses, and its witness works with
+// other logs.
 //
-// A witness promises that it never cosigned two trees of a log of which one
-// does not extend the other. It does not look into leaves, and it says nothing
-// of what lies behind its last cosignature.
+// A witness guarantees that it never cosigns two trees of a log of which neither extends the other.
+// It does not inspect leaves, and makes no statement about leaves after its last cosignature.
 package witness

@@ -12,33 +12,33 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// A Policy says which witnesses there are and how many of them have to cosign
-// a checkpoint. It is a chain.Quorum.
+// A Policy lists witnesses and says how many of them must cosign a checkpoint. It implements
+// chain.Quorum.
 type Policy struct {
 	group     fwitness.Group
-	Logs      []note.Verifier // may be none
+	Logs      []note.Verifier // may be empty
 	Witnesses []Witness
 }
 
 // Witness is one witness of a policy.
 type Witness struct {
-	Name string // in the policy
+	Name string // name in the policy
 	Key  note.Verifier
-	URL  string // submission prefix; empty: none was given
+	URL  string // submission prefix; empty: none
 }
 
-// nowhere stands in for the URL of a witness that has none.
+// nowhere is the URL of a witness without one.
 const nowhere = "http://witness.invalid"
 
-// ParsePolicy reads a policy in the format of C2SP tlog-policy:
+// ParsePolicy parses a policy in the format of C2SP tlog-policy:
 //
 //	log <vkey> [<url>]
 //	witness <name> <vkey> [<url>]
 //	group <name> any|all|<k> <member>...
 //	quorum <name>|none
 //
-// Keys of witnesses are of signature type 4 (Ed25519 cosignatures); those of
-// type 1 are taken for the same key as a cosigner's.
+// Witness keys have signature type 4 (Ed25519 cosignatures). A key of type 1 is treated as the same
+// key of type 4.
 func ParsePolicy(b []byte) (*Policy, error) {
 	p := new(Policy)
 	var text bytes.Buffer
@@ -77,9 +77,9 @@ func ParsePolicy(b []byte) (*Policy, error) {
 			} else {
 				f = append(f, nowhere)
 			}
-			// One key under two names would count twice.
+			// A key with two names would count twice.
 			_, key, _ := strings.Cut(f[2], "+")
-			_, key, _ = strings.Cut(key, "+") // base64 may hold a '+' itself
+			_, key, _ = strings.Cut(key, "+") // base64 may contain '+'
 			raw, _ := base64.StdEncoding.DecodeString(key)
 			if len(raw) < 2 || slices.Contains(used, string(raw[1:])) {
 				return nil, fail("the key of witness %q is another one's too", f[1])
@@ -104,8 +104,7 @@ func ParsePolicy(b []byte) (*Policy, error) {
 			}
 		}
 		fmt.Fprintln(&text, strings.Join(f, " "))
-		// The library reports unknown and malformed lines; it does not
-		// know this one.
+		// The library reports unknown and malformed lines. It does not know this one.
 		if _, err := fwitness.ParsePolicy(append(bytes.Clone(text.Bytes()), "quorum none\n"...)); err != nil {
 			return nil, fail("%v", err)
 		}
@@ -124,7 +123,7 @@ func ParsePolicy(b []byte) (*Policy, error) {
 // Satisfied reports whether enough witnesses cosigned a checkpoint.
 func (p *Policy) Satisfied(checkpoint []byte) bool { return p.group.Satisfied(checkpoint) }
 
-// Cosigned are the names of the witnesses that cosigned a checkpoint.
+// Cosigned returns the names of the witnesses that cosigned a checkpoint.
 func (p *Policy) Cosigned(checkpoint []byte) []string {
 	var out []string
 	for _, w := range p.Witnesses {

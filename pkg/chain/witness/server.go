@@ -21,26 +21,27 @@ import (
 	"lazaret/pkg/durable"
 )
 
-// Server is a witness. It is an http.Handler for POST add-checkpoint (C2SP
-// tlog-witness), below the path that it is mounted at.
+// Server is a witness. It is an http.Handler for POST add-checkpoint (C2SP tlog-witness), below the
+// path that it is mounted at.
 type Server struct {
 	signer *fnote.Signer
 	logs   map[string][]note.Verifier // by origin
 
-	mu  sync.Mutex // one update at a time: what is compared is what is replaced
+	mu  sync.Mutex // serializes updates, so that the compared checkpoint is the replaced one
 	dir string
 }
 
-// maxRequest bounds a request: 63 hashes and a checkpoint with signatures.
+// maxRequest is the maximum size of a request, in bytes: 63 hashes and a checkpoint with
+// signatures.
 const maxRequest = 64 << 10
 
-// maxProof is how many hashes a consistency proof may have.
+// maxProof is the maximum number of hashes in a consistency proof.
 const maxProof = 63
 
-// NewServer makes a witness that cosigns with key, a private key in the text
-// format of signed notes, for the logs of these keys; a log's origin is its
-// key's name. dir holds what it saw, one file a log, and must outlive it: a
-// witness that forgot could be shown a rewritten log.
+// NewServer returns a witness that cosigns with key, a private key in the text format of signed
+// notes. logs are the keys of the logs that it cosigns. A log's origin is the name of its key. dir
+// stores the last checkpoints, one file per log. It must persist: a witness without it would cosign
+// a rewritten log.
 func NewServer(key, dir string, logs []note.Verifier) (*Server, error) {
 	signer, err := fnote.NewSignerForCosignatureV1(key)
 	if err != nil {
@@ -59,8 +60,7 @@ func NewServer(key, dir string, logs []note.Verifier) (*Server, error) {
 	return s, nil
 }
 
-// CosignerKey is the key of a witness, as policies have it, for the plain
-// Ed25519 public key of the same name.
+// CosignerKey returns the cosigner key for policies that corresponds to a plain Ed25519 public key.
 func CosignerKey(vkey string) (string, error) { return fnote.VKeyToCosignatureV1(vkey) }
 
 // ServeHTTP implements http.Handler.
@@ -94,14 +94,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the witness cannot keep what it saw", http.StatusInternalServerError)
 	default:
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write(sig) // the client may have gone
+		_, _ = w.Write(sig) // the client may have disconnected
 	}
 }
 
-// refusal is why a witness does not cosign.
+// refusal is the reason why a witness does not cosign.
 type refusal struct {
 	code int
-	size int64 // of the last checkpoint it cosigned, with StatusConflict
+	size int64 // for StatusConflict: size of the last checkpoint it cosigned
 	text string
 }
 
@@ -111,7 +111,7 @@ func refuse(code int, format string, args ...any) error {
 	return &refusal{code: code, size: -1, text: fmt.Sprintf(format, args...)}
 }
 
-// Add judges a request's body and returns the cosignature's line.
+// Add handles the body of a request and returns the line of the cosignature.
 func (s *Server) Add(body []byte) ([]byte, error) {
 	old, proof, msg, err := parseRequest(body)
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *Server) Add(body []byte) ([]byte, error) {
 				cp.Size, old)
 		}
 	}
-	// Only the log's own signature is kept and cosigned with.
+	// Only the log's own signature is stored and cosigned.
 	own, err := note.Sign(&note.Note{Text: n.Text, Sigs: n.Sigs}, s.signer)
 	if err != nil {
 		return nil, err
@@ -174,12 +174,12 @@ func (s *Server) Add(body []byte) ([]byte, error) {
 	return append(bytes.TrimSuffix(lines[len(lines)-1], []byte("\n")), '\n'), nil
 }
 
-// file is where the last checkpoint of a log is kept.
+// file returns the name of the file with the last checkpoint of a log.
 func (s *Server) file(origin string) string {
 	return filepath.Join(s.dir, base64.RawURLEncoding.EncodeToString([]byte(origin)))
 }
 
-// last is the last checkpoint that was cosigned, of size 0 if there is none.
+// last returns the last cosigned checkpoint, or one of size 0 if there is none.
 func (s *Server) last(origin string) (chain.Checkpoint, error) {
 	b, err := os.ReadFile(s.file(origin))
 	if errors.Is(err, os.ErrNotExist) {
@@ -188,7 +188,7 @@ func (s *Server) last(origin string) (chain.Checkpoint, error) {
 	if err != nil {
 		return chain.Checkpoint{}, err
 	}
-	// A file that was damaged is not "nothing seen yet".
+	// A damaged file is an error, not an empty state.
 	cp, err := chain.OpenCheckpoint(b, note.VerifierList(s.signer.Verifier()))
 	if err != nil {
 		return cp, fmt.Errorf("what was cosigned last of %q cannot be read: %w", origin, err)
@@ -200,7 +200,7 @@ func (s *Server) keep(origin string, cp []byte) error {
 	return durable.WriteFile(s.file(origin), cp, 0o600)
 }
 
-// parseRequest reads an add-checkpoint request.
+// parseRequest parses an add-checkpoint request.
 func parseRequest(b []byte) (old int64, proof tlog.TreeProof, cp []byte, err error) {
 	line, rest, ok := bytes.Cut(b, []byte("\n"))
 	size, isOld := strings.CutPrefix(string(line), "old ")
