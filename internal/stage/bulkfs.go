@@ -8,16 +8,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// bulkFS lets a database write its table files in large pieces, and read them so when it
-// reads whole tables to merge them. Pebble does either block by block, 4 KiB, and those
-// system calls were a third of the cost of merging. Other files, the log among them, pass
-// unchanged.
+// bulkFS makes a database write its table files in large pieces, and read them in large pieces when
+// it merges whole tables. Pebble itself uses blocks of 4 KiB, and these system calls were a third
+// of the cost of merging. Other files, including the log, are not affected.
 //
-// Unsynced writes may be lost with the process, and not only with the machine. Pebble
-// syncs a table before it names it anywhere.
+// Unsynced writes may be lost when the process dies, not only when the machine does. Pebble syncs a
+// table before it refers to it.
 type bulkFS struct{ vfs.FS }
 
-// bulk is the size of a piece.
+// bulk is the size of a piece, in bytes.
 const bulk = 64 << 10
 
 var bulks = sync.Pool{New: func() any { return new([bulk]byte) }}
@@ -40,10 +39,10 @@ func (b bulkFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return &bulkReader{File: f}, nil
 }
 
-// bulkWriter writes a file in pieces. After an error nothing more is written.
+// bulkWriter writes a file in pieces. After an error it writes nothing more.
 type bulkWriter struct {
 	vfs.File
-	buf *[bulk]byte // nil while there is nothing in it
+	buf *[bulk]byte // nil if empty
 	n   int
 	err error
 }
@@ -78,7 +77,7 @@ func (w *bulkWriter) free() {
 	}
 }
 
-// Sync and the like write the buffer to the file first.
+// Sync, SyncData, SyncTo and Stat first write the buffer to the file.
 func (w *bulkWriter) Sync() error {
 	if err := w.flush(); err != nil {
 		return err
@@ -107,7 +106,7 @@ func (w *bulkWriter) Stat() (vfs.FileInfo, error) {
 	return w.File.Stat()
 }
 
-// Close writes the buffer, and closes the file.
+// Close writes the buffer and closes the file.
 func (w *bulkWriter) Close() error {
 	err := w.flush()
 	if e := w.File.Close(); err == nil {
@@ -116,14 +115,14 @@ func (w *bulkWriter) Close() error {
 	return err
 }
 
-// bulkReader reads a file in pieces as long as it is read from front to back.
+// bulkReader reads a file in pieces while it is read sequentially.
 type bulkReader struct {
 	vfs.File
 	mu    sync.Mutex
-	buf   *[bulk]byte // nil before anything was read twice in a row
-	begin int64       // of what is in it
+	buf   *[bulk]byte // nil until two reads were sequential
+	begin int64       // file offset of buf
 	n     int
-	next  int64 // behind what was asked for last
+	next  int64 // offset after the last read
 }
 
 func (r *bulkReader) ReadAt(p []byte, off int64) (int, error) {

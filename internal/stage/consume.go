@@ -16,21 +16,20 @@ import (
 	"lazaret/streams"
 )
 
-// How fast a reader finds out that nothing reaches it any more, and how it begins
-// anew. The ordered consumer of nats.go takes 30 s to miss a server that died with
-// its consumer and then waits 10 s for each answer of a cluster that has no leader
-// yet; meanwhile no verdict is given.
+// Limits for detecting that a reader no longer receives messages, and for starting a new one. The
+// ordered consumer of nats.go needs 30 s to notice that a server died with its consumer, and then
+// waits 10 s for each answer of a cluster without a leader. Meanwhile no verdict would be given.
 const (
-	readAhead      = 2048                   // messages that a reader asks for at once
-	readAheadBytes = 32 << 20               // and their bytes, unless one alone has more
-	pullLives      = 30 * time.Second       // a request for them
-	heartbeat      = time.Second            // of an idle consumer; when none comes for twice as long it is lost
-	quietFor       = 3 * time.Second        // after which an idle consumer is asked what it has sent, each time
-	startMost      = 10 * time.Second       // for a server whose API nobody serves yet
-	reopenFirst    = time.Second            // for the answer to the first try
-	reopenMost     = 10 * time.Second       // for the answer to any
+	readAhead      = 2048                   // messages that a reader requests at once
+	readAheadBytes = 32 << 20               // their maximum size in bytes, unless a single message is larger
+	pullLives      = 30 * time.Second       // lifetime of a request
+	heartbeat      = time.Second            // of an idle consumer; if none comes for twice as long, it is lost
+	quietFor       = 3 * time.Second        // time after which an idle consumer is asked how much it sent
+	startMost      = 10 * time.Second       // time to wait for a server that does not serve its API yet
+	reopenFirst    = time.Second            // time to wait for the answer to the first try
+	reopenMost     = 10 * time.Second       // maximum time to wait for an answer
 	reopenEvery    = 200 * time.Millisecond // between two tries
-	consumerLives  = time.Minute            // without anybody who asks for messages
+	consumerLives  = time.Minute            // lifetime of a consumer without requests
 )
 
 var (
@@ -39,27 +38,27 @@ var (
 	errReconnect = errors.New("the connection was made anew")
 )
 
-// consumption calls take for each message of a stream from a sequence on, from one
-// goroutine at a time, in order and without a gap, until it is stopped. Nothing is
-// acknowledged and nothing is redelivered. If its consumer is gone, or a message was
-// lost, it begins another consumer at the same place.
+// consumption calls take for each message of a stream from a sequence on, until it is stopped. The
+// calls are sequential, in order and without gaps. Messages are neither acknowledged nor
+// redelivered. If its consumer is lost, or a message was lost, it starts another consumer at the
+// same sequence.
 type consumption struct {
 	js      jetstream.JetStream
 	stream  string
 	filters []string
-	headers bool      // without the messages' data
-	since   time.Time // if set, where to begin as long as next is 0
+	headers bool      // omit the messages' data
+	since   time.Time // if set, the start while next is 0
 	take    func(jetstream.Msg)
 	log     *slog.Logger
 
-	next   uint64 // sequence to go on with; owned by the consumer's goroutine while there is one
+	next   uint64 // next sequence; owned by the consumer's goroutine while there is one
 	ctx    context.Context
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
 
-// consume begins to read stream from sequence from (at least 1), only subjects that
-// match filters if there are any.
+// consume starts to read a stream from sequence from (at least 1). If there are filters, it reads
+// only the subjects that match one of them.
 func consume(ctx context.Context, js jetstream.JetStream, stream string, filters []string, from uint64,
 	log *slog.Logger, take func(jetstream.Msg)) (*consumption, error) {
 	c := &consumption{js: js, stream: stream, filters: filters, take: take, log: log, next: max(from, 1)}
@@ -78,7 +77,7 @@ func (c *consumption) start(ctx context.Context) error {
 	return nil
 }
 
-// Stream looks a stream up, as soon as the server's API is served.
+// Stream returns a stream. It waits until the server serves its API.
 func Stream(ctx context.Context, js jetstream.JetStream, name string) (st jetstream.Stream, err error) {
 	err = served(ctx, func() (err error) { st, err = js.Stream(ctx, name); return err })
 	if err != nil {
@@ -87,10 +86,9 @@ func Stream(ctx context.Context, js jetstream.JetStream, name string) (st jetstr
 	return st, nil
 }
 
-// served repeats ask while no server answers: a server that starts, or takes up changed
-// accounts, has no subscriber on the subjects of its API for a moment. It then serves the
-// API before it has recovered its streams, so that a stream which is not found after such
-// a moment is asked for again, too.
+// served repeats ask while no server answers. A server that starts, or applies changed accounts,
+// has no subscriber on its API subjects for a moment. After that it serves the API before it has
+// recovered its streams. So served also repeats ask if a stream is not found after such a moment.
 func served(ctx context.Context, ask func() error) error {
 	err := ask()
 	starts := errors.Is(err, nats.ErrNoResponders)
@@ -107,9 +105,9 @@ func served(ctx context.Context, ask func() error) error {
 	return err
 }
 
-// Patiently calls ask until it returns, or ctx ends. It calls again where the server did not answer
-// in time, as under load, and where the connection broke meanwhile. Each repetition is logged with
-// doing, the name of the task that waits for the answer.
+// Patiently calls ask until it succeeds, fails permanently or ctx ends. It repeats a call that timed
+// out, as happens under load, and one whose connection broke. Each repetition is logged. doing
+// describes the purpose of the request.
 func Patiently(ctx context.Context, log *slog.Logger, doing string, ask func() error) error {
 	for {
 		err := ask()
@@ -125,7 +123,7 @@ func Patiently(ctx context.Context, log *slog.Logger, doing string, ask func() e
 	}
 }
 
-// stop ends it. take is not called any more when it returns.
+// stop ends the consumption. After it returns, take is not called any more.
 func (c *consumption) stop() {
 	c.cancel()
 	<-c.ended
@@ -166,15 +164,15 @@ func (c *consumption) keep(s *sitting) {
 	}
 }
 
-// remove deletes an unused consumer; the server removes it later if this fails.
+// remove deletes an unused consumer. If that fails, the server removes it later.
 func (c *consumption) remove(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), reopenMost)
 	defer cancel()
 	_ = c.js.DeleteConsumer(ctx, c.stream, name)
 }
 
-// stored is a message as its stream stored it. Nothing is acknowledged, so only
-// what is overridden here may be called.
+// stored is a message as stored in its stream. Only the methods overridden here may be called,
+// because nothing is acknowledged.
 type stored struct {
 	jetstream.Msg
 	m  *nats.Msg
@@ -188,28 +186,28 @@ func (s *stored) Data() []byte                              { return s.m.Data }
 
 // sitting is one consumer of a consumption.
 //
-// It sends its own pull requests and does not use the pull consumers of nats.go. Those
-// mistake a stored message with a Status header and no data for a status of the server, so a
-// publisher could end them again and again. Here a message is from the server if its subject
-// is that of the inbox, which no stored message has.
+// It sends its own pull requests and does not use the pull consumers of nats.go. Those mistake a
+// stored message that has a Status header and no data for a status message of the server, so a
+// publisher could end them repeatedly. Here a message is from the server if its subject is the
+// inbox, which no stored message has as its subject.
 type sitting struct {
 	cons  jetstream.Consumer
 	inbox string
 	sub   *nats.Subscription
-	lost  chan error    // why it is lost
-	came  atomic.Uint64 // messages that arrived, which the server numbers
-	heard atomic.Int64  // when anything arrived, in Unix nanoseconds
+	lost  chan error    // receives the reason when it is lost
+	came  atomic.Uint64 // number of received messages, to compare with the server's numbering
+	heard atomic.Int64  // time of the last arrival, in Unix nanoseconds
 
 	mu   sync.Mutex // held while take is called
 	over bool       // guarded by mu
-	want int        // guarded by mu; messages of the request that is open
+	want int        // messages still expected from the open request; guarded by mu
 }
 
 func (c *consumption) open(ctx context.Context) (*sitting, error) {
 	nc := c.js.Conn()
 	s := &sitting{lost: make(chan error, 1), inbox: nc.NewInbox()}
-	// A start below the first sequence would silently skip what was trimmed;
-	// whether that is lawful is the caller's to say, who checks it first.
+	// If the start is below the stream's first sequence, trimmed messages are skipped silently. The
+	// caller must check first whether that is allowed.
 	cfg := jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: c.next, HeadersOnly: c.headers,
 		AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: consumerLives, Replicas: 1, MemoryStorage: true,
@@ -228,7 +226,7 @@ func (c *consumption) open(ctx context.Context) (*sitting, error) {
 	}
 	s.heard.Store(time.Now().UnixNano())
 	if s.sub, err = nc.Subscribe(s.inbox, func(m *nats.Msg) { c.arrived(s, m) }); err == nil {
-		// One request at a time bounds what may wait here.
+		// There is only one request at a time, which limits the pending messages.
 		err = s.sub.SetPendingLimits(-1, -1)
 	}
 	s.mu.Lock()
@@ -246,12 +244,12 @@ func (c *consumption) open(ctx context.Context) (*sitting, error) {
 	return s, nil
 }
 
-// pull asks for the next n messages, of at most so many bytes in all; 0 is no bound.
-// Guarded by mu.
+// pull requests the next n messages with at most the given total size in bytes; 0 means no limit.
+// The caller must hold mu.
 func (c *consumption) pull(s *sitting, n, bytes int) error {
 	s.want = n
 	req := struct {
-		Expires   int64 `json:"expires"` // nanoseconds, as is Heartbeat
+		Expires   int64 `json:"expires"` // nanoseconds, like Heartbeat
 		Batch     int   `json:"batch"`
 		MaxBytes  int   `json:"max_bytes,omitzero"`
 		Heartbeat int64 `json:"idle_heartbeat"`
@@ -264,7 +262,7 @@ func (c *consumption) pull(s *sitting, n, bytes int) error {
 	return c.js.Conn().PublishRequest(subject, s.inbox, body)
 }
 
-// arrived takes a message, or a word of the server's.
+// arrived handles a message, or a status of the server.
 func (c *consumption) arrived(s *sitting, m *nats.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,7 +299,7 @@ func (c *consumption) arrived(s *sitting, m *nats.Msg) {
 	}
 }
 
-// taken hands a message over. Guarded by s.mu.
+// taken passes a message to take. The caller must hold s.mu.
 func (c *consumption) taken(s *sitting, m *nats.Msg) error {
 	md, err := m.Metadata()
 	if err != nil {
@@ -327,16 +325,16 @@ func (s *sitting) lose(err error) {
 	}
 }
 
-// until waits until the consumer is lost and returns why, or nil when ctx ends. A gap
-// shows in the number of the next message, or, if none comes, in the number of sent
-// messages.
+// until waits until the consumer is lost and returns the reason, or nil when ctx ends. A lost
+// message is detected by the number of the next message or, if none comes, by the number of
+// messages that the server sent.
 func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 	quiet := time.NewTicker(quietFor)
 	defer quiet.Stop()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	var before uint64 // messages at the last tick
-	short := false    // more had been sent at the last tick
+	var before uint64 // number of messages at the last tick
+	short := false    // at the last tick the server had sent more
 	for {
 		select {
 		case <-ctx.Done():
@@ -368,7 +366,7 @@ func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 			return err
 		case err != nil || info.Delivered.Consumer <= before:
 			short = false
-		case short: // twice: it is not in transit
+		case short: // twice in a row, so the messages are not in transit
 			return errGap
 		default:
 			short = true
@@ -376,7 +374,7 @@ func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 	}
 }
 
-// deaf reports whether nothing came although something should have.
+// deaf reports whether nothing arrived although something should have.
 func (s *sitting) deaf() bool {
 	if !s.mu.TryLock() {
 		return false // the stage has no room
@@ -388,9 +386,9 @@ func (s *sitting) deaf() bool {
 	return time.Since(time.Unix(0, s.heard.Load())) > 2*heartbeat+heartbeat/2
 }
 
-// end returns when take is not called any more.
+// end stops the consumer. After it returns, take is not called any more.
 func (s *sitting) end() {
-	_ = s.sub.Unsubscribe() // the connection may have gone first
+	_ = s.sub.Unsubscribe() // the connection may be closed already
 	s.mu.Lock()
 	s.over = true
 	s.mu.Unlock()

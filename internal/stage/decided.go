@@ -8,15 +8,15 @@ import (
 	"lazaret/pkg/position"
 )
 
-// decided says which inputs of a partition ingest has decided: those up to a position, and
-// some behind it that passed others.
+// decided is the set of a partition's inputs that ingest has decided: all up to a position, and
+// some later ones that were decided before others.
 //
-// It is a fold of the ledger, since every entry names its input. Inputs that were purged from
-// the intake are decided, so that a fold from the beginning keeps few.
+// It is a fold of the ledger, because every entry names its input. Inputs that were purged from the
+// intake are decided, so a fold from the beginning keeps few positions.
 type decided struct {
-	low   uint64   // a position of the intake up to which every input is decided
-	done  []uint64 // decided positions behind it, in order
-	dirty bool     // since it was last stored
+	low   uint64   // every input up to this intake position is decided
+	done  []uint64 // later decided positions, in order
+	dirty bool     // changed since it was last stored
 }
 
 // has reports whether an input is decided.
@@ -28,7 +28,7 @@ func (d *decided) has(p uint64) bool {
 	return ok
 }
 
-// add notes a decided input.
+// add adds a decided input.
 func (d *decided) add(p uint64) {
 	if position.Compare(p, d.low) <= 0 {
 		return
@@ -47,7 +47,7 @@ func (d *decided) settle(before uint64) {
 	}
 }
 
-// last is the last decided position.
+// last returns the last decided position.
 func (d *decided) last() uint64 {
 	if n := len(d.done); n > 0 {
 		return d.done[n-1]
@@ -65,8 +65,9 @@ func (d *decided) bytes() []byte {
 	return b
 }
 
-// loadDecided reads what is stored of a partition. A state of an earlier version has nothing:
-// that version decided in the order of the intake, up to the input that its last entry names.
+// loadDecided loads the decided inputs of a partition. A state of an earlier version has none,
+// because that version decided inputs in order. There, all inputs up to the one that its last entry
+// names are decided.
 func (s *store) loadDecided(p int, src uint64) (d decided, err error) {
 	v, ok, err := s.get(decidedKey(p))
 	if err != nil || !ok {

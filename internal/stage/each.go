@@ -9,24 +9,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Span is a part of a stream, up to its present end.
+// Span is a part of a stream, up to its current end.
 type Span struct {
 	Stream  string
-	Filters []string  // subjects, at least one
-	From    uint64    // first sequence; 0 is the stream's first
-	To      uint64    // last sequence, if that comes before the end; 0 is the end
-	Since   time.Time // in place of From
-	Headers bool      // without the messages' data
+	Filters []string  // subjects; at least one
+	From    uint64    // first sequence; 0 means the stream's first
+	To      uint64    // last sequence if before the end; 0 means the end
+	Since   time.Time // replaces From
+	Headers bool      // omit the messages' data
 }
 
 // eachPatience is how long Each waits for an existing message.
 const eachPatience = 10 * time.Second
 
-// Each calls fn for the messages of a span, in order, and returns at its end.
+// Each calls fn for the messages of a span in order, and returns at its end.
 func Each(ctx context.Context, js jetstream.JetStream, s Span, fn func(m jetstream.Msg, seq uint64,
 	at time.Time) error) error {
-	// The leader knows the last message: the consumer may be with a replica that lags,
-	// and would pass over messages that it does not have yet.
+	// Ask the leader for the last message. The consumer may be on a lagging replica, which would
+	// skip messages that it does not have yet.
 	last := uint64(0)
 	for _, f := range s.Filters {
 		m, err := LastOn(ctx, js, s.Stream, f)

@@ -14,38 +14,38 @@ import (
 	"lazaret/streams"
 )
 
-// Feed reads the tail of the ledger once for all stages of a process: one consumer, one
-// delivery and one parsed entry in the place of one each.
+// Feed reads new ledger entries once for all stages of a process, so that there is one consumer,
+// one delivery and one parsed entry instead of one per stage.
 //
-// It delays no stage. A stage begins with a consumer of its own and joins once both have
-// read the same entry, by sequence, salt and stamp. One that falls too far behind is
-// released, goes on with a consumer of its own from where it was, and joins again when it
-// has caught up. So each stage sees the ledger's order without a gap, whatever the feed
-// or the others do.
+// It does not delay any stage. A stage starts with its own consumer and joins the feed once both
+// have read the same entry, compared by sequence, salt and time stamp. A stage that falls too far
+// behind is released: it continues with its own consumer, and joins again when it has caught up. So
+// each stage sees the ledger in order and without gaps, independently of the feed and the other
+// stages.
 //
-// A nil Feed is none: every stage reads for itself.
+// With a nil Feed every stage reads for itself.
 type Feed struct {
 	log *slog.Logger
 	c   *consumption
 
 	mu     sync.Mutex
-	recent []*arrival      // guarded by mu; what was read last, newest last
-	bytes  int             // guarded by mu; of the bodies in it
-	taps   []*ledgerReader // guarded by mu; those who have joined
-	made   []made          // guarded by mu; what this process publishes, in order
-	cuts   int             // guarded by mu; how often one was let go
+	recent []*arrival      // the last messages, newest last; guarded by mu
+	bytes  int             // size of their bodies; guarded by mu
+	taps   []*ledgerReader // readers that have joined; guarded by mu
+	made   []made          // entries that this process publishes, in order; guarded by mu
+	cuts   int             // number of released readers so far; guarded by mu
 	closed bool            // guarded by mu
 }
 
 const (
-	// feedRecent is how many messages are kept for stages that join: a stage that is no
-	// further behind catches up without a pause in the load.
+	// feedRecent is the number of messages that are stored for stages that join. A stage that is at
+	// most that far behind can catch up even under constant load.
 	feedRecent      = 512
-	feedRecentBytes = 4 << 20 // of their bodies; twice as many for a while
+	feedRecentBytes = 4 << 20 // bytes of their bodies; up to twice as many at times
 )
 
-// OpenFeed starts to read the ledger's tail. The connection has to be allowed to
-// read the ledger, and nothing else.
+// OpenFeed starts to read the end of the ledger. The connection needs permission to read the ledger
+// only.
 func OpenFeed(ctx context.Context, nc *nats.Conn, log *slog.Logger) (*Feed, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -56,26 +56,26 @@ func OpenFeed(ctx context.Context, nc *nats.Conn, log *slog.Logger) (*Feed, erro
 		return nil, err
 	}
 	f := &Feed{log: log}
-	// From the last entry on: a stage that has read it can join at once.
+	// Start at the last entry, so that a stage that has read it can join at once.
 	if f.c, err = consume(ctx, js, streams.LedgerStream, nil, st.CachedInfo().State.LastSeq, log, f.take); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// made is an entry that this process publishes, with what its body encodes.
+// made is an entry that this process publishes, with the decoded body.
 type made struct {
 	salt    [streams.SaltSize]byte
 	body    []byte
 	decoded any
 }
 
-// mostMade is how many of them are remembered until they are read back.
+// mostMade is the maximum number of entries that are remembered until they are read back.
 const mostMade = 4 * batchMaxMsgs
 
-// announce stores the decoded bodies of entries that are about to be published, so that
-// no stage in this process decodes them. It does not matter whether they get into the
-// ledger: an entry that is read back is matched by its salt and its body, byte for byte.
+// announce stores the decoded bodies of entries that are about to be published, so that no stage in
+// this process decodes them. Entries that do not get into the ledger do no harm: an entry that is
+// read back is matched by its salt and its exact body.
 func (f *Feed) announce(entries []*streams.Entry, decoded func(i int) any) {
 	if f == nil {
 		return
@@ -90,12 +90,12 @@ func (f *Feed) announce(entries []*streams.Entry, decoded func(i int) any) {
 	f.unmake(len(f.made) - mostMade)
 }
 
-// know gives an entry what its body encodes, if it was announced. Entries come
-// back in the order in which they were published, so that those before it never
-// will. Guarded by mu.
+// know sets the decoded body of an entry if it was announced. Entries are read back in the order in
+// which they were published, so earlier announced entries will not come any more. The caller must
+// hold mu.
 func (f *Feed) know(e *streams.Entry) {
 	if e.Stage != streams.StageIngest {
-		return // the others announce nothing
+		return // other stages announce nothing
 	}
 	i := slices.IndexFunc(f.made, func(m made) bool { return m.salt == e.Salt })
 	if i < 0 {
@@ -107,7 +107,7 @@ func (f *Feed) know(e *streams.Entry) {
 	f.unmake(i + 1)
 }
 
-// unmake forgets the first n of what was announced. Guarded by mu.
+// unmake drops the first n announced entries. The caller must hold mu.
 func (f *Feed) unmake(n int) {
 	if n > 0 {
 		clear(f.made[:n])
@@ -115,8 +115,8 @@ func (f *Feed) unmake(n int) {
 	}
 }
 
-// take hands a message to all who have joined. Called by the consumer's
-// goroutine, in ledger order.
+// take passes a message to all readers that have joined. The consumer's goroutine calls it in
+// ledger order.
 func (f *Feed) take(m jetstream.Msg) {
 	a := arrive(m, f.log)
 	if a == nil {
@@ -128,7 +128,7 @@ func (f *Feed) take(m jetstream.Msg) {
 		f.know(&a.entries[i])
 	}
 	if t := a.first().Type; t == streams.TypeForgotten || t == streams.TypeErased {
-		f.forgetRecent(len(f.recent)) // what is forgotten is nowhere
+		f.forgetRecent(len(f.recent)) // forgotten content must not stay in memory
 		f.unmake(len(f.made))
 	}
 	f.remember(a)
@@ -141,7 +141,7 @@ func (f *Feed) take(m jetstream.Msg) {
 	})
 }
 
-// remember adds to what was read last. Guarded by mu.
+// remember adds a message to recent. The caller must hold mu.
 func (f *Feed) remember(a *arrival) {
 	f.recent = append(f.recent, a)
 	f.bytes += a.size()
@@ -157,7 +157,7 @@ func (f *Feed) remember(a *arrival) {
 	}
 }
 
-// forgetRecent drops the first n of what was read last. Guarded by mu.
+// forgetRecent drops the n oldest messages of recent. The caller must hold mu.
 func (f *Feed) forgetRecent(n int) {
 	for _, a := range f.recent[:n] {
 		f.bytes -= a.size()
@@ -165,7 +165,8 @@ func (f *Feed) forgetRecent(n int) {
 	f.recent = slices.Delete(f.recent, 0, n)
 }
 
-// offer hands an arrival to the stage if there is room. Guarded by Feed.mu.
+// offer passes a message to the stage and reports whether there was room. The caller must hold
+// Feed.mu.
 func (r *ledgerReader) offer(a *arrival) bool {
 	if !r.wants(a) {
 		return true
@@ -185,8 +186,8 @@ func (r *ledgerReader) offer(a *arrival) bool {
 	}
 }
 
-// join hands what a reader has not read yet to it, and all that comes from then
-// on. It does not if both have not read the same entry or if too much waits for
+// join passes to a reader the recent messages that it has not read yet, and all later ones. It
+// returns false if reader and feed have not read a common message, or if too many messages wait for
 // the reader's stage.
 func (f *Feed) join(r *ledgerReader) bool {
 	f.mu.Lock()
@@ -195,7 +196,8 @@ func (f *Feed) join(r *ledgerReader) bool {
 		return false
 	}
 	bySeq := func(a, b *arrival) int { return cmp.Compare(a.first().Seq, b.first().Seq) }
-	// The last that both have read: the reader's, or the feed's if that is behind.
+	// Find the last message that both have read: the reader's last one, or the feed's if that is
+	// earlier.
 	last, newest := r.trail[len(r.trail)-1], f.recent[len(f.recent)-1]
 	at, found := len(f.recent)-1, false
 	if newest.first().Seq < last.first().Seq {
@@ -209,7 +211,7 @@ func (f *Feed) join(r *ledgerReader) bool {
 	if !found {
 		return false
 	}
-	// Half of its room is left, so that it is not let go at once.
+	// Leave half of its room free, so that it is not released at once.
 	more, size := f.recent[at+1:], r.held.Load()
 	for _, a := range more {
 		size += int64(a.size())
@@ -224,14 +226,14 @@ func (f *Feed) join(r *ledgerReader) bool {
 	return false
 }
 
-// release makes a reader go on by itself. Guarded by mu.
+// release makes a reader continue with its own consumer. The caller must hold mu.
 func (f *Feed) release(r *ledgerReader) {
 	f.cuts++
 	f.log.Debug("a stage has fallen behind the feed", "at", r.next)
-	r.cut <- struct{}{} // it has joined once since the last time, so there is room
+	r.cut <- struct{}{} // does not block: the reader joined once since the last send
 }
 
-// leave ends what join began, if it did.
+// leave removes a reader that has joined.
 func (f *Feed) leave(r *ledgerReader) {
 	if f == nil {
 		return
@@ -241,7 +243,7 @@ func (f *Feed) leave(r *ledgerReader) {
 	f.taps = slices.DeleteFunc(f.taps, func(t *ledgerReader) bool { return t == r })
 }
 
-// Close stops the feed. Its readers go on with consumers of their own.
+// Close stops the feed. Its readers continue with their own consumers.
 func (f *Feed) Close() {
 	if f == nil {
 		return

@@ -11,26 +11,22 @@ import (
 	"lazaret/streams"
 )
 
-// Follower takes ledger entries of every partition, in ledger order, and adds
-// none of its own.
+// Follower receives the ledger entries of all partitions in ledger order. It adds none itself.
 type Follower interface {
-	// Next is the ledger sequence to begin or go on with.
+	// Next returns the ledger sequence at which to start or continue.
 	Next() uint64
-	// Take takes a batch, durably before it returns, unless more is to come: then
-	// it may still be on its way, and is there once Next is above it. The batch is
-	// empty when nothing came for a while.
+	// Take stores a batch. If more is false, the batch must be durable when Take returns. Otherwise
+	// it may still be in progress, and is durable once Next is above it. The batch is empty if
+	// nothing arrived for a while.
 	Take(entries []streams.Entry, more bool) error
 }
 
-// followEvery is the shortest time between two batches. Nobody waits for a
-// follower, and its syncs slow down those of the streams that a verdict waits
-// for.
+// followEvery is the minimum time between two batches. No verdict waits for a follower, but its
+// syncs slow down the streams that verdicts wait for.
 const followEvery = 20 * time.Millisecond
 
-// Follow feeds a follower until ctx ends, and returns nil then. ready is
-// called once, when the follower has everything that was there at the start.
-//
-// feed and stats may be nil.
+// Follow passes ledger entries to a follower until ctx ends, and then returns nil. It calls ready
+// once, when the follower has all entries that existed at the start. feed and stats may be nil.
 func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch int, log *slog.Logger, stats *Stats,
 	ready func()) error {
 	if stats == nil {
@@ -75,7 +71,7 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 		case <-ctx.Done():
 			return nil
 		case m := <-rd.msgs:
-			// Messages of a short time are taken together: each batch is a sync.
+			// Collect messages for a short time, because each batch costs a sync.
 			if err := sleep(ctx, followEvery-time.Since(took)); err != nil {
 				return nil
 			}
@@ -89,11 +85,11 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 				return err
 			}
 			if m.err != nil {
-				// A follower takes it like the rest; its empty type shows that no stage
-				// wrote it.
+				// A follower stores foreign messages too. Their empty type shows that no stage
+				// wrote them.
 				log.Error("foreign message in the ledger", "err", m.err)
 			}
-			entries = append(entries, m.entries...) // all of a message, or the follower could not go on
+			entries = append(entries, m.entries...) // whole messages only, to be able to continue
 		}
 		if err := f.Take(entries, len(rd.msgs) > 0); err != nil {
 			return err

@@ -10,18 +10,18 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// OfProject reports whether a key that Key made, of a space and identifiers the
-// first of which is a project, belongs to that project.
+// OfProject reports whether a key belongs to a project. The key must come from Key, and if it has
+// identifiers, the first must be a project.
 func OfProject(key []byte, project string) bool {
 	if len(key) < 1 || key[0] >= 0x80 {
-		return false // those spaces belong to no project
+		return false // these spaces belong to no project
 	}
 	rest, ok := bytes.CutPrefix(key[1:], []byte(project))
 	return ok && (len(rest) == 0 || rest[0] == 0)
 }
 
-// Drop removes every key of the partition that drop says so of, and returns how
-// many there were. It reads the partition's whole state.
+// Drop removes every key of the partition for which drop returns true, and returns their number. It
+// reads the whole state of the partition.
 func (st *State) Drop(drop func(key, value []byte) (bool, error)) (int, error) {
 	var gone [][]byte
 	err := st.Scan(nil, func(k, v []byte) (bool, error) {
@@ -43,20 +43,19 @@ func (st *State) Drop(drop func(key, value []byte) (bool, error)) (int, error) {
 	return len(gone), nil
 }
 
-// eraseKey says that the state was told to forget something and its files have
-// not been written anew since. It is committed together with the fold, so that
-// a crash in between only delays it.
+// eraseKey marks a state that must forget something and whose files were not rewritten since. It is
+// committed together with the fold, so that a crash only delays the rewriting.
 var eraseKey = []byte{spaceMeta, 'x'}
 
-// erase asks for the files to be written anew with the next commit.
+// erase requests that the next commit rewrites the files.
 func (r *runtime) erase() error {
 	r.erasing = true
 	return r.store.set(eraseKey, nil)
 }
 
-// erased rewrites the files, if that was asked for: deleted values stay in a
-// log-structured store's logs and tables, and in recycled ones, until they happen to be
-// overwritten. Only live keys are copied.
+// erased rewrites the files if that was requested. Deleted values stay in the logs and tables of a
+// log-structured store, also in recycled ones, until they are overwritten. Only live keys are
+// copied.
 func (s *store) erased() error {
 	if _, ok, err := s.get(eraseKey); err != nil || !ok {
 		return err
@@ -91,7 +90,7 @@ func (s *store) erased() error {
 	if err := s.fs.RemoveAll(old); err != nil {
 		return err
 	}
-	// Of these two renames a crash can show the first alone: see settleFolders.
+	// After a crash only the first of these renames may be visible: see settleFolders.
 	if err := errors.Join(s.fs.Rename(s.dir, old), s.fs.Rename(fresh, s.dir)); err != nil {
 		return fmt.Errorf("writing the state anew: %w", err)
 	}
@@ -108,13 +107,13 @@ func (s *store) erased() error {
 	return errors.Join(s.sync(), s.snapshot())
 }
 
-// The folders of a store that is being written anew.
+// Suffixes of the folders of a store that is being rewritten.
 const (
 	newSuffix = ".new"
 	oldSuffix = ".old"
 )
 
-// settleFolders ends what a crash interrupted: either folder is whole.
+// settleFolders completes an interrupted rewriting. Each of the folders is complete.
 func settleFolders(dir string, fs vfs.FS) error {
 	there := func(d string) bool { _, err := fs.Stat(d); return err == nil }
 	if there(dir + oldSuffix) {
@@ -138,7 +137,7 @@ func syncDir(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// copyLive copies all keys but the one that asks for it.
+// copyLive copies all keys except eraseKey.
 func copyLive(to, from *pebble.DB) error {
 	it, err := from.NewIter(nil)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 // allOfLedger matches every entry.
 const allOfLedger = "lz.ledger.>"
 
-// HoleError says that the ledger lacks entries without a reason in it. A stage does not
-// fold over them: its decisions would not follow from the ledger.
+// HoleError reports that ledger entries are missing without a reason in the ledger. A stage does
+// not continue without them, because its decisions would not follow from the ledger.
 type HoleError struct {
-	From, To uint64 // sequences
+	From, To uint64 // range of the missing sequences
 	Stage    string
 }
 
@@ -33,28 +33,28 @@ func (e *HoleError) Error() string {
 		streams.LedgerStream, e.From, e.To, e.Stage, streams.CodeHole)
 }
 
-// forgettings hold the ledger's statements about entries that may be gone. They are read
-// when a hole is met: a fold that begins anew meets the hole before the statement.
+// forgettings has the ledger's statements about entries that may have been removed. They are read
+// when a hole is found, because a fold from the beginning reaches the hole before the statement.
 type forgettings struct {
-	read    uint64              // the last message of ingest's that was read
-	listed  map[uint64]struct{} // sequences that erased entries list
-	ordered []ordered           // forgotten projects
+	read    uint64              // last ingest message that was read
+	listed  map[uint64]struct{} // sequences listed in erased entries
+	ordered []ordered           // orders to forget projects
 }
 
 // ordered is an order to forget a project.
 type ordered struct {
-	at     uint64 // its entry
+	at     uint64 // sequence of its entry
 	upTo   uint64 // 0 in an order of an earlier version, which names no sequences
 	ranges []streams.SeqRange
-	late   time.Time // until then other stages write derived entries
+	late   time.Time // until then, other stages may write derived entries
 }
 
-// explains reports whether the entry of a sequence may be gone because of an order.
-// before is when the entry before it was written.
+// explains reports whether the entry with a sequence may have been removed because of the order.
+// before is the time of the entry before it.
 //
-// An order names the sequences of the project's entries. Entries that other stages derive
-// from them go, too; they have later sequences and come soon. An order of an earlier
-// version names no sequences, and explains every missing entry before it.
+// An order names the sequences of the project's entries. Entries that other stages derive from them
+// are removed too. They have later sequences and come soon after. An order of an earlier version
+// names no sequences and explains every missing entry before it.
 func (o *ordered) explains(seq uint64, before time.Time) bool {
 	late := !before.After(o.late)
 	if o.upTo == 0 {
@@ -91,7 +91,7 @@ func (f *forgettings) follow(ctx context.Context, js jetstream.JetStream) error 
 	return nil
 }
 
-// add folds a statement.
+// add adds a statement.
 func (f *forgettings) add(e *streams.Entry) {
 	if e.Type == streams.TypeForgotten {
 		o := ordered{at: e.Seq, late: e.Time.Add(statement.LateFor)}
@@ -110,8 +110,8 @@ func (f *forgettings) add(e *streams.Entry) {
 	}
 }
 
-// explain returns the first sequence of a range that no statement explains, or 0. before
-// is when the entry before the range was written.
+// explain returns the first sequence of a range that no statement explains, or 0. before is the
+// time of the entry before the range.
 func (f *forgettings) explain(from, to uint64, before time.Time) uint64 {
 	for seq := from; seq <= to; seq++ {
 		_, ok := f.listed[seq]
@@ -124,13 +124,13 @@ func (f *forgettings) explain(from, to uint64, before time.Time) uint64 {
 
 // following is how far a stage has read the ledger.
 type following struct {
-	next uint64    // sequence that is due
-	at   time.Time // stamp of the last message; zero if none was read
+	next uint64    // next expected sequence
+	at   time.Time // time stamp of the last message; zero if none was read
 }
 
-// follows makes sure that an arrival follows the one before it, or that what lies between
-// was forgotten. It waits while the server cannot be asked. A stage of some partitions does
-// not read the others', so that its guard counts instead.
+// follows returns an error unless a message directly follows the one before it, or the entries
+// between them were forgotten. If the server does not answer, it waits. A stage that reads only
+// some partitions relies on guard instead.
 func (r *runtime) follows(ctx context.Context, a *arrival) error {
 	if err := later(a, r.cfg.Name); err != nil {
 		return err
@@ -155,17 +155,17 @@ func (r *runtime) follows(ctx context.Context, a *arrival) error {
 	return nil
 }
 
-// errPassedOver says that the server left out an entry that it has.
+// errPassedOver reports that the server skipped an entry that it has.
 var errPassedOver = errors.New("the server passed over an entry of the ledger")
 
-// refusal reports whether an error says that the ledger that was read has a hole.
+// refusal reports whether an error means that the ledger has a hole.
 func refusal(err error) bool {
 	var h *HoleError
 	_, trimmed := asTrimmed(err)
 	return trimmed || errors.As(err, &h) || errors.Is(err, errPassedOver)
 }
 
-// hole finds out why the ledger lacks entries, and refuses them if nothing says so.
+// hole determines why ledger entries are missing, and returns an error if nothing explains it.
 func (r *runtime) hole(ctx context.Context, from, to uint64, before time.Time) error {
 	if before.IsZero() && from > 1 {
 		m, err := messageAt(ctx, r.js, streams.LedgerStream, from-1)
@@ -199,8 +199,9 @@ func (r *runtime) hole(ctx context.Context, from, to uint64, before time.Time) e
 	return &HoleError{From: seq, To: to, Stage: r.cfg.Name}
 }
 
-// ending is the last sequence that the stage's partitions have, once it is sure that the
-// ledger, which says that it ends at last, lacks nothing there that a reader would not meet.
+// ending returns the last ledger sequence of the stage's partitions. It first checks that no
+// entries are missing up to last, the reported end of the ledger, where a reader would not notice
+// it.
 func (r *runtime) ending(ctx context.Context, from, last uint64) (uint64, error) {
 	if !r.all() {
 		if err := r.holds(ctx, from, last); err != nil {
@@ -225,8 +226,8 @@ func (r *runtime) ending(ctx context.Context, from, last uint64) (uint64, error)
 	return there, r.hole(ctx, max(from, there+1), last, at)
 }
 
-// holds makes sure that the ledger has all entries from one sequence up to another, but for
-// those that were forgotten. They are counted, and read only if some are missing.
+// holds returns an error unless the ledger has all entries in a range, except forgotten ones. It
+// counts the entries, and reads them only if some are missing.
 func (r *runtime) holds(ctx context.Context, from, to uint64) error {
 	if from > to {
 		return nil

@@ -13,108 +13,106 @@ import (
 	"lazaret/streams"
 )
 
-// Message is one event of the intake: a message as the stream stored it, or an event of
-// a batch.
+// Message is one event of the intake: a stored message, or an event of a batch.
 type Message struct {
-	Seq     uint64    // of the message
-	Index   int       // in the batch that the message is
-	Time    time.Time // the stream's stamp
+	Seq     uint64    // sequence of the message
+	Index   int       // index in the batch, if the message is one
+	Time    time.Time // time stamp of the stream
 	Subject string
 	Address streams.Address
-	// BadSubject is why the subject does not parse, or nil. The partition
-	// always does: the server wrote it.
+	// BadSubject is the error of parsing the subject, or nil. The partition is always valid because
+	// the server wrote it.
 	BadSubject error
-	// Bad is why a batch, or an element of one, is invalid; or nil.
+	// Bad is the reason why a batch, or an element of one, is invalid, or nil.
 	Bad    *streams.RejectError
 	Header nats.Header
 	Data   []byte
-	// Prepared is what the fold's Prepare returned, or nil if it was not asked.
+	// Prepared is the result of the fold's Prepare, or nil if it was not called.
 	Prepared any
 }
 
-// Position tells the event from all others of the intake, see package position.
+// Position returns the position of the event in the intake, see package position.
 func (m *Message) Position() uint64 { return position.At(m.Seq, m.Index) }
 
-// IntakeFold is ingest: it decides on what the intake holds, knowing what the
-// ledger holds.
+// IntakeFold is the logic of ingest: it decides on intake messages, with the ledger as its state.
 //
-// Its state is a fold over the ledger in the order in which ingest saw it: an
-// entry of another stage comes before one of ingest's own exactly if its
-// sequence is not above the own entry's At. That order stands in the ledger,
-// so every process arrives at the same state.
+// Its state is a fold over the ledger in the order in which ingest saw the entries: an entry of
+// another stage comes before an own entry exactly if its sequence is not above the own entry's At.
+// That order is recorded in the ledger, so every process arrives at the same state.
 //
 // The methods are called from one goroutine and must be deterministic.
 type IntakeFold interface {
-	// Admit decides on one message and returns what the ledger is to say of
-	// it: never nil, since every message leaves an entry. It must not change
-	// the state; Apply does, with the entry that Admit returned.
+	// Admit decides on one message and returns the entry for it. It never returns nil without an
+	// error, because every message gets an entry. It must not change the state. Apply does that,
+	// with the entry that Admit returned.
 	Admit(st *State, m *Message) (*Admission, error)
-	// Reject makes the entry of a message that is not admitted. The entry fits into
-	// the ledger whatever the message holds.
+	// Reject returns the entry for a message that is rejected. The entry fits into the ledger,
+	// whatever the message contains.
 	Reject(st *State, m *Message, why *streams.RejectError) (*Admission, error)
 	// Shed says of a message, or of an event of a batch, that it is turned down for a reason. The
 	// message's data and headers are dropped then, and Reject makes its entry from the answer.
 	// It depends on nothing but the message and the reason.
 	Shed(m *Message, reason string) *streams.RejectError
-	// Apply folds one entry into the state: an own one, of which neither
-	// sequence nor stamp may be used, or another stage's. decided is what
-	// Admit put into Admission.Decided if the entry was decided just now, and
-	// nil if it was read from the ledger.
+	// Apply folds one entry into the state. It may be an own entry, whose sequence and time stamp
+	// must not be used, or another stage's. decided is Admission.Decided if the entry was decided
+	// just now, and nil if it was read from the ledger.
 	Apply(st *State, e *streams.Entry, decided any) error
-	// Relevant reports whether another stage's entry means anything to Apply.
+	// Relevant reports whether Apply uses an entry of another stage.
 	Relevant(e *streams.Entry) bool
-	// Owed returns an entry that the ledger is owed though no message asks for
-	// it, or nil. Like Admit it must not change the state. Applying the entry
-	// has to bring the fold closer to owing nothing.
+	// Owed returns an entry that must be added to the ledger although no message asks for it, or
+	// nil. Like Admit it must not change the state. Applying such entries must eventually leave
+	// none.
 	Owed(st *State) (*Admission, error)
-	// Wakes reports whether an entry may be a reason to owe one.
+	// Wakes reports whether an entry may cause Owed to return one.
 	Wakes(e *streams.Entry) bool
-	// Reset drops whatever the fold holds outside of State.
+	// Reset drops everything that the fold stores outside State.
 	Reset()
 }
 
-// Admission is what ingest makes of one message.
+// Admission is ingest's decision on one message.
 type Admission struct {
 	Output
-	// Together groups entries that may share a ledger message: those with the same text.
-	// Empty: the entry has its own message. Entries that may have to be forgotten apart
-	// must not share one.
+	// Together groups entries that may share a ledger message: those with the same text. If it is
+	// empty, the entry has its own message. Entries that may have to be forgotten separately must
+	// not share one.
 	Together string
-	Decided  any // the value that Body encodes
+	Decided  any // the decoded Body
 }
 
 const (
-	// intakeQueue bounds the messages held in memory. It is above streams.IntakePerSubject:
-	// behind the messages of one full subject those of other projects are read.
+	// intakeQueue is the maximum number of messages in memory. It is higher than
+	// streams.IntakePerSubject, so that messages of other projects are read behind those of one
+	// full subject.
 	intakeQueue = 32 << 10
 	intakeBatch = 500 // messages decided at once
-	// intakeBatchBytes is how many bytes of messages are decided at once, unless one
-	// alone has more. A message of another project waits for at most so many in each turn.
+	// intakeBatchBytes is the maximum size of the messages decided at once, unless a single message
+	// is larger. It also limits how long messages of other projects wait for their turn.
 	intakeBatchBytes = 1 << 20
-	// intakeHeld bounds the bytes of messages held in memory. Beyond it, messages above
-	// leanFrom are held without their data, which is read again for the decision.
+	// intakeHeld is the maximum size of the messages in memory, in bytes. Beyond it, messages
+	// larger than leanFrom are stored without their data, which is read again for the decision.
 	intakeHeld   = 32 << 20
 	leanFrom     = 2 << 10
 	purgeEvery   = 2 * time.Second
 	purgeAtLeast = 1 // messages
-	// purgeBacklog is how many messages are purged sooner than that: a subject may hold
-	// streams.IntakePerSubject, and decided messages must not make it refuse new ones.
+	// purgeBacklog is the number of messages after which a purge happens earlier. A subject may
+	// hold streams.IntakePerSubject messages, and decided messages must not make it refuse new
+	// ones.
 	purgeBacklog = streams.IntakePerSubject / 8
 )
 
 // intakeStage is the loop of an IntakeFold.
 //
-// All fields are owned by the loop. Between two batches the state holds what
-// the ledger is known to hold and nothing else.
+// All fields are owned by the loop. Between two batches, the state contains exactly the entries
+// that are known to be in the ledger.
 type intakeStage struct {
 	*runtime
 	fold   IntakeFold
 	in     *reader
 	ledger *ledgerReader
-	read   uint64 // last ledger sequence that came in
-	known  uint64 // every entry up to here came in or was published here
-	// foreign are other stages' entries that wait for the next own entry, by
-	// partition, in ledger order.
+	read   uint64 // last ledger sequence that was read
+	known  uint64 // every entry up to here was read or published by this process
+	// foreign are entries of other stages that wait for the next own entry, by partition, in ledger
+	// order.
 	foreign   [streams.Partitions][]*streams.Entry
 	noted     [streams.Partitions]uint64 // up to which those that wait are noted in the store
 	lines     map[lineKey]*line
@@ -130,15 +128,15 @@ type intakeStage struct {
 	trims     [streams.Partitions]*streams.Retention // announced and not answered
 	purged    uint64
 	purgedAt  time.Time
-	// purgeFailed waits for the next time instead of trying at once.
+	// purgeFailed delays the next purge instead of trying again at once.
 	purgeFailed bool
-	blind       int // proposals to decide without foresee
+	blind       int // number of proposals to decide without speculation
 }
 
-// RunIntake runs ingest until ctx ends or the state or a stream is found
-// unusable. It returns nil when ctx ended.
+// RunIntake runs ingest until ctx ends, or until the state or a stream is found unusable. It
+// returns nil when ctx ended.
 //
-// queries, if not nil, are answered between batches.
+// If queries is not nil, it answers queries between batches.
 func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan Query) error {
 	return runs(cfg, func(cfg Config) error { return runIntake(ctx, cfg, fold, queries) })
 }
@@ -197,7 +195,7 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 		}
 		return err
 	}
-	// Nothing is published over a hole that was made during the fold.
+	// Check again for holes that appeared during the fold, before anything is published.
 	err = Patiently(ctx, r.log, "what was trimmed", func() error { return s.guard(ctx, s.read) })
 	if err != nil {
 		return ended(ctx, err)
@@ -240,8 +238,7 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 	tick := time.NewTicker(idleTick)
 	defer tick.Stop()
 	for {
-		// While messages are queued that this process is to decide on, nothing
-		// else is waited for.
+		// Do not wait for other events while messages are queued that this process must decide.
 		var onward <-chan struct{}
 		if s.waits() {
 			onward = closed
@@ -297,7 +294,7 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 	}
 }
 
-// again ends the loop if a partition is to be folded anew.
+// again ends the loop if a partition must be refolded.
 func (s *intakeStage) again() error {
 	if !s.refolding {
 		return nil

@@ -11,8 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// work decides on what is queued in the partitions where this process is
-// active.
+// work decides queued messages in the partitions in which this process is active.
 func (s *intakeStage) work(ctx context.Context) error {
 	now := time.Now()
 	active := false
@@ -57,21 +56,21 @@ func (s *intakeStage) work(ctx context.Context) error {
 	return s.again()
 }
 
-// mistaken is how many proposals are not decided ahead after one that was in vain.
+// mistaken is the number of proposals that are decided without speculation after a failed one.
 const mistaken = 16
 
-// foresees reports whether to decide a proposal before it is known that the ledger ends
-// where it was read to. Under load that is mostly in vain.
+// foresees reports whether to decide a proposal speculatively, before the end of the ledger is
+// known. Under load, speculation mostly fails.
 func (s *intakeStage) foresees() bool {
 	s.blind = max(s.blind-1, 0)
-	// The end of a part of the ledger is unknown, and an empty one has no sequence to
+	// The end is unknown if only some partitions are read. An empty ledger has no sequence to
 	// expect.
 	return s.blind == 0 && s.known > 0 && s.all()
 }
 
-// foresee decides a proposal on the entries read so far, and publishes on the condition
-// that the ledger ends there: a barrier without asking for the tail first. If the ledger
-// has more, the decision is dropped, and the proposal is decided again behind it.
+// foresee decides a proposal with the entries read so far, and publishes the decision on the
+// condition that the ledger ends there. That avoids asking for the end of the ledger first. If the
+// ledger has more entries, the decision is dropped and made again after reading them.
 func (s *intakeStage) foresee(ctx context.Context, batch []*queued) error {
 	s.stats.Foreseen.Add(1)
 	f := s.flight()
@@ -89,21 +88,21 @@ func (s *intakeStage) foresee(ctx context.Context, batch []*queued) error {
 type flight struct {
 	entries []*streams.Entry
 	outs    []*Admission
-	at      uint64                               // what the ledger was read up to
-	end     uint64                               // where it has to end for the only entry to be added; 0: anywhere
-	held    [streams.Partitions][]*streams.Entry // foreign entries before it
-	batch   []*queued                            // the messages
-	size    int                                  // bytes of those messages
+	at      uint64                               // last ledger sequence that was read before
+	end     uint64                               // required last sequence of the ledger before the only entry; 0: any
+	held    [streams.Partitions][]*streams.Entry // waiting entries of other stages before it
+	batch   []*queued                            // its messages
+	size    int                                  // size of its messages in bytes
 	fences  [streams.Partitions]uint64
-	n       int // entries that are in the ledger for certain
+	n       int // number of entries that are certainly in the ledger
 	err     error
 }
 
-// aheadMost is how many batches are decided before the ledger is read again.
+// aheadMost is the maximum number of batches that are decided before the ledger is read again.
 const aheadMost = 8
 
-// decide admits a batch, publishes the entries and commits. The next batch is decided on
-// top of it meanwhile. If the fence was lost, both are dropped.
+// decide admits a batch, publishes its entries and commits. Meanwhile it decides the next batch on
+// top of it. If the fence was lost, it drops both.
 func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 	f := s.flight()
 	if err := s.admit(f, batch); err != nil {
@@ -112,7 +111,7 @@ func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 	return s.fly(ctx, f)
 }
 
-// fly is decide for an admitted batch.
+// fly is like decide, for an admitted batch.
 func (s *intakeStage) fly(ctx context.Context, f *flight) error {
 	for ahead := 0; len(f.entries) > 0; ahead++ {
 		for p, c := range s.cursors {
@@ -140,12 +139,11 @@ func (s *intakeStage) fly(ctx context.Context, f *flight) error {
 		}
 		f = next
 	}
-	// With nothing in flight the files may be written anew.
+	// Nothing is being published now, so the files may be rewritten.
 	return s.commit()
 }
 
-// gather puts the entries of each partition together, in their order, so that they can
-// share messages.
+// gather groups the entries by partition, keeping their order, so that they can share messages.
 func (f *flight) gather() {
 	type decided struct {
 		e   *streams.Entry
@@ -161,9 +159,9 @@ func (f *flight) gather() {
 	}
 }
 
-// ahead decides on queued and arriving messages until a flight landed, up to the first
-// proposal: that one waits for the ledger's present tail. All that has arrived is queued
-// before each batch, so that a proposal has its turn in the next one.
+// ahead decides queued and arriving messages while a batch is being published, up to the first
+// proposal, which needs the current end of the ledger. Everything that has arrived is queued before
+// each batch, so that a proposal gets its turn in the next batch.
 func (s *intakeStage) ahead(ctx context.Context, f, next *flight, landed <-chan struct{}) error {
 	for !s.erasing && !s.refolding && len(next.entries) < intakeBatch && next.size < intakeBatchBytes {
 		if err := s.drainIntake(); err != nil {
@@ -201,7 +199,7 @@ func (s *intakeStage) ahead(ctx context.Context, f, next *flight, landed <-chan 
 	return nil
 }
 
-// publish adds the entries to the ledger and returns as publisher.publish does.
+// publish adds the entries to the ledger and returns the result of publisher.publish.
 func (f *flight) publish(ctx context.Context, pub *publisher) (int, error) {
 	if f.end == 0 || len(f.entries) != 1 {
 		return pub.publish(ctx, f.entries, func(i int) string { return f.outs[i].Together }, &f.fences)
@@ -214,13 +212,13 @@ func (f *flight) publish(ctx context.Context, pub *publisher) (int, error) {
 
 func (s *intakeStage) flight() *flight { return &flight{at: s.read, held: s.foreign} }
 
-// admit decides on messages and applies what it decides.
+// admit decides messages and applies the decisions.
 func (s *intakeStage) admit(f *flight, batch []*queued) error {
 	s.prepare(batch)
 	for _, q := range batch {
 		p := q.msg.Address.Partition
 		if !s.active[p] || s.decided[p].has(q.msg.Position()) {
-			continue // another process came first while the barrier was folded
+			continue // another process decided it in the meantime
 		}
 		if err := s.applyForeign(p, f.at); err != nil {
 			return err
@@ -241,7 +239,7 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 		f.batch, f.size = append(f.batch, q), f.size+q.size
 		q.line.flown++
 		if s.refolding {
-			return nil // the rest is decided on once that is done
+			return nil // the rest is decided after that
 		}
 	}
 	return nil
@@ -255,8 +253,7 @@ func (s *intakeStage) judge(p int, q *queued) (*Admission, error) {
 	return s.fold.Admit(s.states[p], q.msg)
 }
 
-// fits returns what was made of a message, or its rejection if the ledger cannot
-// take that.
+// fits returns the decision on a message or, if its entry is too large for the ledger, a rejection.
 func (s *intakeStage) fits(p int, m *Message, out *Admission) (*Admission, error) {
 	why := tooLarge(&out.Output)
 	if why == nil {
@@ -295,9 +292,9 @@ func (s *intakeStage) land(ctx context.Context, f *flight) error {
 	return s.commitSealed()
 }
 
-// forget drops what was applied since the last commit.
+// forget drops everything that was applied since the last commit.
 func (s *intakeStage) forget() error {
-	s.refolding = false // the mark was among them, or is committed and found again
+	s.refolding = false // the mark was dropped too, or is committed and will be found again
 	if err := s.store.discard(); err != nil {
 		return err
 	}
@@ -305,12 +302,12 @@ func (s *intakeStage) forget() error {
 	return nil
 }
 
-// undo drops what was applied of a batch of which the first n entries are in the ledger
-// for certain.
+// undo drops everything that was applied of a batch. Its first n entries are certainly in the
+// ledger.
 func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
 	held [streams.Partitions][]*streams.Entry, err error) error {
-	// The applied entries are not, or not for certain, in the ledger: drop them. Entries
-	// that are come back through the reader.
+	// It is not certain that the applied entries are in the ledger, so drop them. Those that are in
+	// the ledger will be read again.
 	s.foreign, s.cursors = held, s.saved
 	s.ground()
 	if err := s.forget(); err != nil {
@@ -337,8 +334,8 @@ func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
 	return s.settleOwn(ctx, entries[:n])
 }
 
-// settleOwn folds the ledger up to its last own entry, and stands by in the partitions
-// where another process wrote that.
+// settleOwn folds the ledger up to its last own entry. It becomes stand-by in partitions where
+// another process wrote that entry.
 func (s *intakeStage) settleOwn(ctx context.Context, ours []*streams.Entry) error {
 	var tail uint64
 	for _, p := range s.cfg.Partitions {

@@ -13,7 +13,7 @@ import (
 	"lazaret/streams"
 )
 
-// fromLedger takes in one ledger message.
+// fromLedger handles one ledger message.
 func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 	if err := s.follows(ctx, a); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 		return nil
 	}
 	if seq <= c.own {
-		return nil // published here
+		return nil // published by this process
 	}
 	// Another process of this stage wrote it, or this one before a restart.
 	for i := range entries {
@@ -68,7 +68,7 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 
 func (s *intakeStage) apply(e *streams.Entry, decided any) error {
 	if e.Type == streams.TypeSecured && e.Stage == s.cfg.Name {
-		return s.answered(e) // the fold has no part in it
+		return s.answered(e) // the fold does not use it
 	}
 	if s.without(e) {
 		return nil
@@ -147,8 +147,8 @@ func (s *intakeStage) foldTo(ctx context.Context, seq uint64) error {
 	return s.commitFolded()
 }
 
-// commitFolded commits all partitions as folded up to the reader. Foreign entries that
-// wait are noted.
+// commitFolded commits all partitions as folded up to the last read entry. It records waiting
+// entries of other stages in the store.
 func (s *intakeStage) commitFolded() error {
 	s.settle()
 	for _, p := range s.cfg.Partitions {
@@ -160,8 +160,8 @@ func (s *intakeStage) commitFolded() error {
 	return s.commit()
 }
 
-// settle raises the position up to which every input of a partition is decided: to before the
-// first one that is queued, or to the last that came in.
+// settle raises the position up to which every input of a partition is decided: to the position
+// before the first queued message, or to the last message that was read.
 func (s *intakeStage) settle() {
 	heads := s.heads()
 	for _, p := range s.cfg.Partitions {
@@ -173,14 +173,14 @@ func (s *intakeStage) settle() {
 	}
 }
 
-// waitingKey notes a message with foreign entries that wait for the next own entry. A
-// partition may be quiet for long: without the note its cursor would stay before them,
-// and a start would reread the entries of other partitions since.
+// waitingKey is the key that records a message with entries of other stages that wait for the next
+// own entry. Without it, the cursor of a quiet partition would stay before these entries, and a
+// restart would have to reread all later entries of other partitions.
 func waitingKey(p int, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{spaceMeta, 'h', byte(p)}, seq)
 }
 
-// note notes the waiting entries of a partition.
+// note records the waiting entries of a partition.
 func (s *intakeStage) note(p int) error {
 	f := s.foreign[p]
 	for i := len(f) - 1; i >= 0 && f[i].Seq > s.noted[p]; i-- {
@@ -194,7 +194,7 @@ func (s *intakeStage) note(p int) error {
 	return nil
 }
 
-// loadWaiting reads the entries that waited when the state was committed.
+// loadWaiting reads the entries that were waiting when the state was committed.
 func (s *intakeStage) loadWaiting(ctx context.Context) error {
 	for _, p := range s.cfg.Partitions {
 		var waiting []uint64
@@ -209,7 +209,7 @@ func (s *intakeStage) loadWaiting(ctx context.Context) error {
 			s.noted[p] = max(s.noted[p], seq)
 			m, err := messageAt(ctx, s.js, streams.LedgerStream, seq)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				err = s.hole(ctx, seq, seq, time.Time{}) // forgotten, or it is an error
+				err = s.hole(ctx, seq, seq, time.Time{}) // it was forgotten; otherwise this returns an error
 				if err == nil {
 					err = s.store.delete(waitingKey(p, seq))
 				}
@@ -235,7 +235,7 @@ func (s *intakeStage) loadWaiting(ctx context.Context) error {
 	return nil
 }
 
-// takenIn is the ledger sequence up to which a partition's state holds every entry.
+// takenIn returns the ledger sequence up to which a partition's state has every entry.
 func (s *intakeStage) takenIn(p int) uint64 {
 	if f := s.foreign[p]; len(f) > 0 {
 		return min(s.saved[p].folded, f[0].Seq-1)
@@ -246,9 +246,8 @@ func (s *intakeStage) takenIn(p int) uint64 {
 // answerTail is how long a query waits for the sequence at which the ledger ends.
 const answerTail = time.Second
 
-// answer runs a query on the state as it would be if the next own entry were decided now,
-// and discards that state. It folds the ledger to its end first, so that the answer
-// reflects every published verdict.
+// answer runs a query on the state that the next own entry would be decided with, and discards that
+// state. It folds the ledger to its end first, so that the answer reflects every published verdict.
 func (s *intakeStage) answer(ctx context.Context, q Query) error {
 	short, cancel := context.WithTimeout(ctx, answerTail)
 	tail, err := s.tail(short, q.Partition)
@@ -281,8 +280,8 @@ func (s *intakeStage) answer(ctx context.Context, q Query) error {
 	return nil
 }
 
-// barrier folds the ledger to its present tail in the partitions of the batch that hold a
-// proposal: a proposal's entry must know all alerts published so far.
+// barrier folds the ledger to its current end in the partitions of the batch that have a proposal,
+// because a proposal must be decided with all alerts published so far.
 func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 	var asked [streams.Partitions]bool
 	var tail uint64
@@ -303,19 +302,19 @@ func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 	return s.foldTo(ctx, tail)
 }
 
-// tail is the sequence up to which the ledger has to be read to know all entries of a
-// partition; 0 if they are known.
+// tail returns the sequence up to which the ledger must be read to know all entries of a partition,
+// or 0 if they are known.
 func (s *intakeStage) tail(ctx context.Context, p int) (uint64, error) {
 	m, err := lastOn(ctx, s.js, streams.LedgerFilter(p))
-	// An own last entry proves nothing about the entries before it: it may have been
-	// decided before they were read.
+	// If the last entry is an own one, earlier entries may still be unread, because it may have
+	// been decided before they were read.
 	if err != nil || m == nil || m.Sequence == s.cursors[p].own && s.read+1 >= m.Sequence {
 		return 0, err
 	}
 	return m.Sequence, nil
 }
 
-// knows notes an own entry: it extends known if it follows directly.
+// knows records an own entry. It extends known if the entry directly follows.
 func (s *intakeStage) knows(seq uint64) {
 	if seq == s.known+1 {
 		s.known = seq

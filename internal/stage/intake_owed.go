@@ -8,10 +8,10 @@ import (
 	"lazaret/streams"
 )
 
-// owed adds at most one entry in each partition that no message asks for, one at a time
-// and between batches, so that messages do not wait for many. Such an entry names the
-// input of the entry before it and moves no cursor. The remaining debt is in the state, a
-// fold of the ledger, so that another process neither skips nor repeats one.
+// owed adds entries that no message asks for, at most one per partition and call, so that messages
+// need not wait for many. Such an entry names the input of the entry before it and moves no cursor.
+// The remaining work is part of the state, a fold of the ledger, so that another process neither
+// skips nor repeats an entry.
 func (s *intakeStage) owed(ctx context.Context) error {
 	for _, p := range s.cfg.Partitions {
 		if s.trims[p] != nil && (s.active[p] || time.Since(s.progress[p]) > s.cfg.Takeover) {
@@ -39,23 +39,23 @@ func (s *intakeStage) owedIn(ctx context.Context, p int) error {
 		return fmt.Errorf("stage %s, partition %d: %w", s.cfg.Name, p, err)
 	}
 	if out != nil && tooLarge(&out.Output) != nil {
-		// The debt stays in the state, and messages go on.
+		// The pending work stays in the state, and messages continue.
 		s.stats.Oversized.Add(1)
 		s.log.Error("an entry that the ledger is owed does not fit into it", "type", out.Type, "partition", p, "bytes",
 			len(out.Body), "code", streams.CodeEntrySize)
 		out = nil
 	}
 	if out == nil {
-		// Other stages' entries are folded with an own one and not before.
+		// Other stages' entries are folded only together with an own entry.
 		s.foreign, s.owes[p] = held, false
 		return s.forget()
 	}
 	return s.add(ctx, p, out, at, held)
 }
 
-// secure answers a trim entry: it says how far the state is on disk. Other
-// stages' entries are folded with an own one and not before, so that this may
-// not be far enough; the entry that says so takes the fold to the ledger's end.
+// secure answers a trim entry with the sequence up to which the state is on disk. Other stages'
+// entries are folded only together with an own entry, so this may not be far enough. In that case
+// the answer itself makes the fold reach the ledger's end.
 func (s *intakeStage) secure(ctx context.Context, p int) error {
 	s.syncing = true
 	if err := s.commitFolded(); err != nil {
@@ -72,7 +72,7 @@ func (s *intakeStage) secure(ctx context.Context, p int) error {
 	return s.add(ctx, p, &Admission{Output: *out}, at, held)
 }
 
-// answered notes an own entry that says how far the state is on disk.
+// answered records an own secured entry.
 func (s *intakeStage) answered(e *streams.Entry) error {
 	b := new(streams.SecuredEntry)
 	if err := streams.Unmarshal(e.Body, b); err != nil {

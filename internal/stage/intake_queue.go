@@ -34,22 +34,22 @@ type lineKey struct {
 	shed      bool
 }
 
-// A line holds the queued messages of one project, in the order of the intake. Messages of
-// a line are decided in their order; lines take turns.
+// A line has the queued messages of one project, in the order of the intake. Messages of a line are
+// decided in order. Lines take turns.
 type line struct {
 	lineKey
 	queue []*queued
-	flown int // messages at its head that are decided and not known to be in the ledger
+	flown int // leading messages that are decided and not known to be in the ledger
 }
 
-// commands reports whether the line holds commands that concern a whole partition. A message
-// is not decided before such a command that came before it.
+// commands reports whether the line has commands that concern a whole partition. A message is not
+// decided before such a command that arrived earlier.
 func (l *line) commands() bool { return l.project == "" && !l.shed }
 
-// strays is the project of the line of messages whose subject names none.
+// strays is the project of the line for messages whose subject has no valid project.
 const strays = "?"
 
-// lineOf names the line of a message.
+// lineOf returns the key of a message's line.
 func lineOf(m *Message) lineKey {
 	k := lineKey{partition: m.Address.Partition, project: m.Address.Project}
 	switch {
@@ -61,13 +61,12 @@ func lineOf(m *Message) lineKey {
 	return k
 }
 
-// waits reports whether messages are queued in a partition where this process is
-// active.
+// waits reports whether messages are queued in a partition in which this process is active.
 func (s *intakeStage) waits() bool {
 	return slices.ContainsFunc(s.turns, func(l *line) bool { return s.active[l.partition] && len(l.queue) > 0 })
 }
 
-// heads are the oldest queued messages by partition.
+// heads returns the oldest queued message of each partition.
 func (s *intakeStage) heads() (heads [streams.Partitions]*queued) {
 	for _, l := range s.turns {
 		if len(l.queue) == 0 {
@@ -82,7 +81,7 @@ func (s *intakeStage) heads() (heads [streams.Partitions]*queued) {
 
 func before(a, b *queued) bool { return position.Compare(a.msg.Position(), b.msg.Position()) < 0 }
 
-// arriving are messages, if there is room for some.
+// arriving returns the channel of new messages, or nil if the queue is full.
 func (s *intakeStage) arriving() <-chan jetstream.Msg {
 	if s.queued >= intakeQueue {
 		return nil
@@ -90,7 +89,7 @@ func (s *intakeStage) arriving() <-chan jetstream.Msg {
 	return s.in.msgs
 }
 
-// take queues a message and those that have arrived after it.
+// take queues a message and all that have arrived after it.
 func (s *intakeStage) take(m jetstream.Msg) error {
 	for {
 		if err := s.enqueue(m); err != nil {
@@ -121,7 +120,7 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	}
 	a, bad := streams.ParseIntake(m.Subject())
 	seq := md.Sequence.Stream
-	defer func() { s.seen = seq }() // once its events are queued
+	defer func() { s.seen = seq }() // after its events are queued
 	if !s.mine[a.Partition] || seq < position.Sequence(s.decided[a.Partition].low) {
 		return nil
 	}
@@ -181,7 +180,7 @@ func (s *intakeStage) hold(events []*queued, l *line) {
 // leave drops the message's data and headers.
 func (q *queued) leave() { q.lean, q.msg.Data, q.msg.Header = true, nil, nil }
 
-// lineFor returns the line with a name. A new one is served last.
+// lineFor returns the line with a key. A new line gets the last turn.
 func (s *intakeStage) lineFor(k lineKey) *line {
 	l := s.lines[k]
 	if l == nil {
@@ -192,7 +191,7 @@ func (s *intakeStage) lineFor(k lineKey) *line {
 	return l
 }
 
-// eventsOf are the events of a message: itself, or those of the batch that it is.
+// eventsOf returns the events of a message: the events of a batch, or the message itself.
 func eventsOf(m *Message) []*Message {
 	if m.BadSubject != nil || m.Address.Kind == streams.KindCtl || !streams.IsBatch(m.Header) {
 		return []*Message{m}
@@ -251,15 +250,15 @@ func (s *intakeStage) prune(p int, at uint64) {
 	}
 }
 
-// ground all flights: nothing that is queued is decided.
+// ground marks all queued messages as undecided.
 func (s *intakeStage) ground() {
 	for _, l := range s.turns {
 		l.flown = 0
 	}
 }
 
-// load reads the data of messages held without. It reports whether all have theirs; if
-// the server does not answer, they wait.
+// load reads the data of messages that were queued without it. It reports whether all messages have
+// their data. If the server does not answer, they wait.
 func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 	for _, q := range batch {
 		if !q.lean || q.why != nil {
@@ -271,7 +270,7 @@ func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 			s.log.Warn("a message waits for the intake", "seq", q.msg.Seq, "err", err)
 			return false
 		}
-		if err == nil { // one that is gone is decided on as an empty one
+		if err == nil { // a removed message is decided as an empty one
 			whole := *q.msg
 			whole.Index, whole.Header, whole.Data = 0, m.Header, m.Data
 			e := eventsOf(&whole)[q.msg.Index]
@@ -310,16 +309,17 @@ func (s *intakeStage) undecided() []*line {
 // then an equal share of messages and bytes of each line, and at least one message of as many
 // lines as the bytes allow. The first line that got none is the first the next time.
 //
-// Commands of a partition come first, and messages behind a command that has to wait for
-// the next batch wait, too.
+// Commands of a partition come first. Messages behind a command that must wait for the next batch
+// wait too.
 //
-// With proposals false, a batch that would hold one is not taken: no line has had its turn.
+// If proposals is false and the batch would contain a proposal, next returns no batch, and no line
+// uses its turn.
 func (s *intakeStage) next(proposals bool) []*queued {
 	lines := s.undecided()
 	shed := s.sheds()
 	var batch []*queued
 	var fence [streams.Partitions]*queued // the first command that waits
-	var waiting *line                     // the first that got none
+	var waiting *line                     // the first line that got none
 	size := 0
 	for _, l := range lines {
 		heads := l.queue[l.flown:]

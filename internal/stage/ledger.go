@@ -14,22 +14,21 @@ import (
 	"lazaret/streams"
 )
 
-// LedgerFold is a stage whose input is the ledger itself.
+// LedgerFold is the logic of a stage whose input is the ledger.
 //
-// Its methods are called from one goroutine, for each partition in ledger
-// order. They must be deterministic: the same entries give the same outputs on
-// every machine. An error that they return is the program's own (the state
-// cannot be read, say) and stops the stage; bad input is theirs to handle.
+// Its methods are called from one goroutine, for each partition in ledger order. They must be
+// deterministic: the same entries give the same outputs on every machine. A returned error means a
+// fault of the program, such as a state that cannot be read, and stops the stage. They must handle
+// bad input without an error.
 type LedgerFold interface {
-	// Step folds one entry, own ones included, into the partition's state and
-	// returns what the stage has to add because of it, or nil.
+	// Step folds one entry, which may be an own one, into the partition's state. It returns the
+	// entry that the stage must add because of it, or nil.
 	Step(st *State, e *streams.Entry) (*Output, error)
-	// Timer returns when the partition's earliest timer is due, and the entry
-	// that says so; ok is false when there is none. Folds without timers
-	// return false.
+	// Timer returns the time of the partition's earliest timer and the entry that reports it. ok is
+	// false if there is none. Folds without timers always return false.
 	Timer(st *State) (at time.Time, due *Output, ok bool, err error)
-	// Reset drops whatever the fold holds outside of State. It is called
-	// before the first Step.
+	// Reset drops everything that the fold stores outside State. It is called before the first
+	// Step.
 	Reset()
 }
 
@@ -38,13 +37,11 @@ type pending struct {
 	entry  *streams.Entry
 	live   []Live
 	note   any
-	since  time.Time // wall clock; drives take-over only
-	stored bool      // the outbox in Pebble has it
+	since  time.Time // wall clock; used for takeover only
+	stored bool      // it is in Pebble's outbox
 }
 
-// ledgerStage is the loop of a LedgerFold.
-//
-// All fields are owned by the loop.
+// ledgerStage is the loop of a LedgerFold. All fields are owned by the loop.
 type ledgerStage struct {
 	*runtime
 	fold   LedgerFold
@@ -54,10 +51,10 @@ type ledgerStage struct {
 	spoke  bool // something was published, or is about to be
 }
 
-// RunLedger runs a stage that reads the ledger, until ctx ends or the state or
-// the stream is found unusable. It returns nil when ctx ended.
+// RunLedger runs a stage that reads the ledger, until ctx ends, or until the state or the stream is
+// found unusable. It returns nil when ctx ended.
 //
-// queries, if not nil, are answered between batches.
+// If queries is not nil, it answers queries between batches.
 func RunLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan Query) error {
 	return runs(cfg, func(cfg Config) error { return runLedger(ctx, cfg, fold, queries) })
 }
@@ -73,7 +70,7 @@ func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 		s.active[p] = !r.cfg.Standby
 	}
 	fold.Reset()
-	// The ledger says what was said already; the cache may lag behind it.
+	// The ledger shows which outputs were published. The cache may lag behind it.
 	var own [streams.Partitions]*streams.Entry
 	for _, p := range r.cfg.Partitions {
 		err := Patiently(ctx, r.log, "its last entry", func() (err error) {
@@ -112,8 +109,8 @@ func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 	return s.loop(ctx, rd, last, queries)
 }
 
-// lastOwn is the last entry of a stage in a partition, or nil. Its sequence is that of
-// the last message there, which holds the fence, though it may be no entry.
+// lastOwn returns the last entry of a stage in a partition, or nil. Its sequence is that of the
+// last message on the stage's subject, which is the fence even if that message is not an entry.
 func lastOwn(ctx context.Context, js jetstream.JetStream, p int, name string) (*streams.Entry, error) {
 	subject := streams.LedgerSubject(p, name)
 	m, err := lastOn(ctx, js, subject)
@@ -175,7 +172,8 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			}
 		}
 		if read > 0 {
-			// One reader serves all partitions: those without messages have come as far.
+			// One reader serves all partitions, so those without messages are folded up to here
+			// too.
 			for _, p := range s.cfg.Partitions {
 				s.cursors[p].folded = max(s.cursors[p].folded, read)
 			}
@@ -185,8 +183,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			}
 		}
 		if s.erasing || s.syncing {
-			// A stage's answer about dropped or synced state follows the commit that
-			// drops or syncs it.
+			// A stage reports dropped or synced state only after the commit that drops or syncs it.
 			if err := s.commit(); err != nil {
 				return err
 			}
@@ -201,8 +198,8 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			}
 			return err
 		}
-		// The cache may lag behind the ledger, so commits can wait: entries lost with a
-		// process are folded again.
+		// Commits can wait because the cache may lag behind the ledger: entries that a crash loses
+		// are folded again.
 		if dirty += len(buf); dirty >= commitEvery || dirty > 0 && ticked {
 			if err := s.commit(); err != nil {
 				return err
@@ -272,7 +269,7 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 	s.stats.Entries.Add(1)
 	s.alarms[e.Partition].known = false
 	if out == nil || position.Compare(e.Position(), c.src) <= 0 || s.decided(e) {
-		return nil // nothing to say, or said already
+		return nil // nothing to add, or added already
 	}
 	if out, err = s.fitting(out, e.Position()); err != nil {
 		return err
@@ -284,12 +281,11 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 	return nil
 }
 
-// decided reports whether the output for an entry was decided before the partition was
-// refolded: it is in the ledger, or waits in the outbox.
+// decided reports whether the output for an entry was decided before the partition was refolded. It
+// is then in the ledger or in the outbox.
 func (s *ledgerStage) decided(e *streams.Entry) bool { return e.Seq < s.erasures[e.Partition].upTo }
 
-// forget drops the outbox entries of a forgotten project, or those derived from erased
-// entries.
+// forget drops the outbox entries of a forgotten project, or those derived from erased entries.
 func (s *ledgerStage) forget(e *streams.Entry) error {
 	gone := func(*streams.Entry) bool { return true }
 	if e.Type == streams.TypeErased {
@@ -316,7 +312,7 @@ func (s *ledgerStage) forget(e *streams.Entry) error {
 	return nil
 }
 
-// confirm notes an own entry that came back from the ledger, and drops it from the
+// confirm handles an own entry that was read back from the ledger: it removes the entry from the
 // outbox.
 func (s *ledgerStage) confirm(e *streams.Entry) error {
 	c := &s.cursors[e.Partition]
@@ -352,8 +348,8 @@ func (s *ledgerStage) pop(partition int) error {
 	return nil
 }
 
-// flush publishes the outboxes of the partitions where this process is active, and takes
-// over those where work has lain undone for too long.
+// flush publishes the outboxes of the partitions in which this process is active. It takes over
+// partitions in which an output has waited too long.
 func (s *ledgerStage) flush(ctx context.Context) error {
 	now := time.Now()
 	var batch []*streams.Entry
@@ -385,7 +381,7 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 		return nil
 	}
 	if !s.spoke {
-		// Nothing is published over a hole that was made during the fold.
+		// Check again for holes that appeared during the fold, before anything is published.
 		if err := s.guard(ctx, s.oldest()); err != nil {
 			if refusal(err) {
 				return err
@@ -419,7 +415,7 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
-		// The server is away or the ledger is full. The outbox keeps the entries, and the
+		// The server is unavailable or the ledger is full. The outbox keeps the entries, and the
 		// next flush tries again.
 		s.stats.refused(err)
 		s.log.Warn("entries wait for the ledger", "waiting", len(batch)-n, "err", err)
@@ -427,8 +423,8 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 	}
 }
 
-// standBy stops publishing in the partitions in which another process has published since.
-// This process has not read the other's entries yet; it receives them later.
+// standBy stops publishing in the partitions in which another process has published since. This
+// process reads the other's entries later.
 func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fences *[streams.Partitions]uint64) error {
 	var checked [streams.Partitions]bool
 	for _, e := range refused {
@@ -443,7 +439,7 @@ func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fen
 			return sleep(ctx, 200*time.Millisecond)
 		}
 		if m == nil || m.Sequence == fences[p] {
-			continue // refused with the others of its batch
+			continue // refused together with others of its batch
 		}
 		s.active[p] = false
 		s.stats.FenceLost.Add(1)
@@ -457,24 +453,24 @@ func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fen
 
 // alarm is the earliest timer of a partition, as the fold last reported it.
 type alarm struct {
-	known bool // since the last step
+	known bool // valid since the last step
 	at    time.Time
-	due   *Output   // nil: none
-	past  time.Time // wall clock when it was first found to have passed
-	wrote time.Time // wall clock when this process last wrote its due entry
+	due   *Output   // nil: no timer
+	past  time.Time // wall clock time when it was first found to be due
+	wrote time.Time // wall clock time when this process last wrote its due entry
 }
 
-// timerRetry is how long a stage waits for its due entry to take effect before it writes
-// another. A due entry has no effect if the server stamps it with a time before the timer,
-// because the server's clock is behind the stage's.
+// timerRetry is how long a stage waits for its due entry to take effect before it writes another. A
+// due entry has no effect if the server's time stamp is before the timer, because the server's
+// clock is behind the stage's.
 const timerRetry = 250 * time.Millisecond
 
-// timer puts the due entry of a passed timer on the outbox. The wall clock only decides
-// when the entry is written; its effect is decided when it is read back, by ledger time.
+// timer puts the due entry of an expired timer into the outbox. The wall clock decides only when
+// the entry is written. Ledger time decides its effect when it is read back.
 //
-// A process that refolds checks no timer before it has read all inputs that were
-// answered. Its due entry would name an earlier input than the entry before it. A later
-// refold would then take later answers for missing and publish them twice.
+// A process that refolds checks no timer before it has read all inputs that were answered.
+// Otherwise its due entry would name an earlier input than the entry before it, and a later refold
+// would take later answers for missing and publish them again.
 func (s *ledgerStage) timer(p int, now time.Time) error {
 	if s.cursors[p].folded < max(position.Sequence(s.cursors[p].src), s.erasures[p].upTo) {
 		return nil
@@ -511,7 +507,7 @@ func (s *ledgerStage) timer(p int, now time.Time) error {
 		return nil
 	}
 	a.wrote = now
-	// It names the last input; within a frame, none earlier than the answered one.
+	// It names the last input; within a frame, not an earlier one than the last answered.
 	src := position.Later(s.cursors[p].folded, s.cursors[p].src)
 	due, err := s.fitting(a.due, src)
 	if err != nil {
@@ -524,8 +520,8 @@ func (s *ledgerStage) timer(p int, now time.Time) error {
 	return nil
 }
 
-// commit makes state, cursors and outbox durable together. A crash would lose the outbox
-// if it were committed after the cursor.
+// commit makes state, cursors and outbox durable together. If the outbox were committed after the
+// cursor, a crash could lose it.
 func (s *ledgerStage) commit() error {
 	for _, p := range s.cfg.Partitions {
 		for _, b := range s.outbox[p] {
@@ -555,7 +551,7 @@ func (s *ledgerStage) loadOutbox() error {
 			if position.Compare(e.Src, s.cursors[p].src) <= 0 {
 				return true, s.store.delete(outboxKey(p, e.Src))
 			}
-			// An earlier version may have decided on an entry that does not fit.
+			// An earlier version may have decided on an entry that is too large.
 			out, err := s.fitting(&Output{Type: e.Type, Project: e.Project, Body: e.Body}, e.Src)
 			if err != nil {
 				return false, err

@@ -13,18 +13,18 @@ import (
 	"lazaret/streams"
 )
 
-// arrival is a message of the ledger as it was read. Several stages may hold
-// the same one: nobody changes it, nor what its entry points to.
+// arrival is a ledger message as it was read. Several stages may share it, so it must not be
+// modified, nor anything that its entries refer to.
 type arrival struct {
-	entries []streams.Entry // at least one, with what could be read of it
-	err     error           // why they are not entries of ours, or nil
+	entries []streams.Entry // at least one, with the fields that could be read
+	err     error           // set if the message is not from a stage of Lazaret
 }
 
-// first is the message's first entry: sequence, stamp, partition and stage are the same
-// for all.
+// first returns the message's first entry. Sequence, time stamp, partition and stage are the same
+// for all entries of a message.
 func (a *arrival) first() *streams.Entry { return &a.entries[0] }
 
-// size is the size of the entries' bodies.
+// size returns the total size of the entries' bodies.
 func (a *arrival) size() (n int) {
 	for i := range a.entries {
 		n += len(a.entries[i].Body)
@@ -32,7 +32,7 @@ func (a *arrival) size() (n int) {
 	return n
 }
 
-// arrive reads a ledger message, nil if the server did not say which one it is.
+// arrive parses a ledger message. It returns nil if the message has no metadata.
 func arrive(m jetstream.Msg, log *slog.Logger) *arrival {
 	md, err := m.Metadata()
 	if err != nil {
@@ -50,9 +50,9 @@ func (a *arrival) same(b *arrival) bool {
 	return a.err == nil && b.err == nil && x.Seq == y.Seq && x.Salt == y.Salt && x.Time.Equal(y.Time)
 }
 
-// ledgerReader delivers the ledger's messages in order, from a sequence on. It
-// has a consumer of its own until it has come as far as the process's feed, if
-// there is one, and again whenever its stage falls too far behind it.
+// ledgerReader delivers the ledger's messages in order, from a sequence on. It uses its own
+// consumer until it has caught up with the process's feed, if there is one, and again whenever its
+// stage falls too far behind the feed.
 type ledgerReader struct {
 	msgs chan *arrival
 	done chan struct{}
@@ -62,26 +62,26 @@ type ledgerReader struct {
 	filters []string
 	nc      *nats.Conn
 	log     *slog.Logger
-	cut     chan struct{} // the feed has let go of this reader
+	cut     chan struct{} // the feed has released this reader
 	ended   chan struct{}
 
 	held atomic.Int64  // bytes of bodies that wait for the stage
-	room chan struct{} // some were taken
+	room chan struct{} // signals that messages were taken
 
-	// Owned by the delivering side: the own consumer's goroutine or, guarded by Feed.mu,
-	// the feed.
-	next  uint64     // sequence to go on with
-	trail []*arrival // read last over its own consumer, newest last
+	// Owned by the delivering side: the own consumer's goroutine or, guarded by Feed.mu, the feed.
+	next  uint64     // next sequence
+	trail []*arrival // last messages from the own consumer, newest last
 }
 
-// trailMost is how many entries a reader may be ahead of the feed and join it.
+// trailMost is how many entries a reader may be ahead of the feed and still join it.
 const trailMost = 32
 
-// ledgerAhead is how many messages a reader holds for its stage: more than the
-// batches that ingest decides before it looks at the ledger again.
+// ledgerAhead is the maximum number of messages that a reader buffers for its stage. It is more
+// than the batches that ingest decides before it reads the ledger again.
 const ledgerAhead = 8192
 
-// ledgerAheadBytes is how many bytes of bodies it holds, unless one message has more.
+// ledgerAheadBytes is the maximum size of the buffered bodies in bytes, unless a single message is
+// larger.
 const ledgerAheadBytes = 24 << 20
 
 // full reports whether there is no room for the bytes of a message.
@@ -90,7 +90,7 @@ func (r *ledgerReader) full(a *arrival) bool {
 	return held > 0 && held+int64(a.size()) > ledgerAheadBytes
 }
 
-// took makes room for others in the place of a message that the stage took.
+// took frees the room of a message that the stage took.
 func (r *ledgerReader) took(a *arrival) {
 	r.held.Add(-int64(a.size()))
 	select {
@@ -99,9 +99,9 @@ func (r *ledgerReader) took(a *arrival) {
 	}
 }
 
-// openLedgerReader starts to read the ledger from a sequence on: of one stage if
-// only is set, and only subjects that match filters if there are any; such a
-// reader stays alone.
+// openLedgerReader starts to read the ledger from a sequence on. If only is set, it reads the
+// entries of that stage. If there are filters, it reads only subjects that match one of them, and
+// the reader never joins the feed.
 func openLedgerReader(ctx context.Context, nc *nats.Conn, feed *Feed, filters []string, only string, from uint64,
 	log *slog.Logger) (*ledgerReader, error) {
 	switch {
@@ -121,8 +121,8 @@ func openLedgerReader(ctx context.Context, nc *nats.Conn, feed *Feed, filters []
 	return r, nil
 }
 
-// own reads over a consumer of its own. joined is closed when the feed has taken
-// over; the consumer delivers nothing any more then.
+// own starts to read with an own consumer. joined is closed when the feed has taken over. The
+// consumer then delivers nothing more.
 func (r *ledgerReader) own(ctx context.Context) (c *consumption, joined chan struct{}, err error) {
 	js, err := jetstream.New(r.nc)
 	if err != nil {
@@ -207,13 +207,13 @@ func (r *ledgerReader) keep(c *consumption, joined chan struct{}) {
 
 func (r *ledgerReader) wants(a *arrival) bool { return r.only == "" || r.only == a.first().Stage }
 
-// close stops the reader. Messages that it still holds are dropped.
+// close stops the reader and drops buffered messages.
 func (r *ledgerReader) close() {
 	close(r.done)
 	<-r.ended
 }
 
-// drain appends what is there already to buf, up to its capacity.
+// drain appends buffered messages to buf, up to its capacity.
 func (r *ledgerReader) drain(buf []*arrival) []*arrival {
 	for len(buf) < cap(buf) {
 		select {

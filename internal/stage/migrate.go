@@ -24,18 +24,18 @@ var formatKey = []byte{spaceMeta, 'f'}
 // A Migration turns a partition's state of one format into the next format. It may run
 // again on a state that an interrupted run left.
 type Migration struct {
-	// Exact says that the result equals the fold of the ledger. Otherwise a ledger that was
-	// not trimmed is folded anew.
+	// Exact is set if the result equals a fold of the ledger. If it is not set and the ledger was
+	// not trimmed, the ledger is refolded instead.
 	Exact bool
-	Do    func(st *State) error // nil: there is nothing to do
+	Do    func(st *State) error // nil: nothing to do
 }
 
-// migrations are those of the state that all stages keep, by the format that they begin
-// with. A stage's own migrations run before them.
+// migrations are those of the state that all stages have, by their starting format. A stage's own
+// migrations run before them.
 var migrations = map[int]Migration{
 	10: {Exact: true}, // except for ingest
-	11: {Exact: true}, // waiting entries are stored since then; there are none, and the cursor lies before them
-	12: {Exact: true}, // ingest's sightings say since then that a content is foreign, and are read without
+	11: {Exact: true}, // since then, waiting entries are stored; before, the cursor was before them
+	12: {Exact: true}, // since then, ingest's sightings record whether a content is foreign; old ones can be read
 	13: {Exact: true}, // see loadDecided
 }
 
@@ -56,7 +56,7 @@ func later(a *arrival, own string) error {
 // checkLedger refuses a ledger that a later version has written to.
 func checkLedger(ctx context.Context, js jetstream.JetStream, own string) error {
 	for _, s := range []string{streams.StageIngest, streams.StageArbiter, own} {
-		if s == "" { // a follower, which writes nothing
+		if s == "" { // a follower writes no entries
 			continue
 		}
 		m, err := lastOn(ctx, js, streams.LedgerStageFilter(s))
@@ -94,7 +94,7 @@ func (s *store) readFormat() (int, error) {
 	return int(v[0]), nil
 }
 
-// openState opens the state and migrates it to the present format.
+// openState opens the state and migrates it to the current format.
 func (r *runtime) openState(ctx context.Context) (err error) {
 	cfg := &r.cfg
 	r.store, err = openStore(cfg.Dir, cfg.FS, cfg.Key)
@@ -154,9 +154,9 @@ func (r *runtime) openState(ctx context.Context) (err error) {
 	return errors.Join(r.store.set(formatKey, []byte{stateFormat}), r.store.commit(), r.store.flush())
 }
 
-// anewIfUnsealed begins with an empty state if the existing one was written before state
-// was sealed, and if the ledger is whole. Nothing of the old state is trusted. err is the
-// error with which the state did not open.
+// anewIfUnsealed starts with an empty state if the existing one was written before states were
+// sealed, and if no ledger entries are missing. It does not use the old state. err is the error of
+// opening the state.
 func (r *runtime) anewIfUnsealed(ctx context.Context, err error) error {
 	fs := r.cfg.FS
 	if fs == nil {
@@ -207,7 +207,7 @@ func unsealed(fs vfs.FS, dir string) (bool, error) {
 	return false, nil
 }
 
-// beginAnew deletes a state that can be folded again from the ledger.
+// beginAnew deletes a state that can be refolded from the ledger.
 func (r *runtime) beginAnew(from int) (err error) {
 	r.log.Warn("the state is of an earlier version, and is folded from the ledger anew", "format", from, "to", stateFormat)
 	if err := errors.Join(r.store.dropSnapshot(), r.store.close(), r.store.fs.RemoveAll(r.cfg.Dir)); err != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// layer is a set of changes, or of known values, on top of the database. Its ranges are
-// deleted before its entries apply.
+// layer is a set of changes, or of cached values, on top of the database. Its ranges are deleted
+// before its entries are applied.
 type layer struct {
 	entries map[string]change
 	ranges  []span
 	bytes   int
-	grown   int // the most that entries ever held: roughly the cost of emptying it
+	grown   int // maximum size of entries so far, which determines the cost of clearing it
 }
 
 type change struct {
-	v       []byte // never changed in place
+	v       []byte // never modified in place
 	deleted bool
 }
 
@@ -29,12 +29,12 @@ type span struct{ from, to []byte }
 
 func (r span) holds(k string) bool { return k >= string(r.from) && (r.to == nil || k < string(r.to)) }
 
-// entryOverhead is roughly the memory that an entry takes besides its bytes.
+// entryOverhead is the approximate memory of an entry in addition to its bytes.
 const entryOverhead = 96
 
 func (l *layer) empty() bool { return len(l.entries) == 0 && len(l.ranges) == 0 }
 
-// get looks up a key. known says that the layer has the answer.
+// get looks up a key. known reports whether the layer determines the result.
 func (l *layer) get(key []byte) (v []byte, ok, known bool) {
 	if e, is := l.entries[string(key)]; is {
 		return e.v, !e.deleted, true
@@ -60,9 +60,8 @@ func (l *layer) put(key string, e change) {
 	l.grown = max(l.grown, len(l.entries))
 }
 
-// emptied returns an empty layer. It keeps the map of this one unless the map has grown
-// far beyond its last size: to grow a new map for each batch costs more than to empty this
-// one.
+// emptied returns an empty layer. It reuses the map unless the map is much larger than its last
+// use: growing a new map for each batch costs more than clearing this one.
 func (l *layer) emptied() layer {
 	if l.grown > spareLeast && l.grown > 8*len(l.entries) {
 		return layer{}
@@ -85,7 +84,7 @@ func (l *layer) drop(r span) {
 	l.ranges = append(l.ranges, r)
 }
 
-// add puts a younger layer on top, and returns an empty one in its place.
+// add applies the changes of a younger layer, and returns an empty layer to replace it.
 func (l *layer) add(younger *layer) layer {
 	if l.empty() {
 		*l = *younger
@@ -100,12 +99,12 @@ func (l *layer) add(younger *layer) layer {
 	return younger.emptied()
 }
 
-// size estimates the bytes of the changes in a batch.
+// size estimates the size of the changes in a batch, in bytes.
 func (l *layer) size() int { return l.bytes - (entryOverhead-16)*len(l.entries) + 64*len(l.ranges) }
 
-// write puts the changes into a batch in key order, so that the database inserts
-// neighbours one after another. keys may be nil. With keys, deletions of keys that the
-// database never had are left out.
+// write adds the changes to a batch in key order, so that the database inserts adjacent keys one
+// after another. keys may be nil. If it is not, deletions of keys that the database never had are
+// left out.
 func (l *layer) write(b *pebble.Batch, keys *knowledge) error {
 	for _, r := range l.ranges {
 		if err := b.DeleteRange(r.from, r.to, nil); err != nil {
@@ -123,7 +122,7 @@ func (l *layer) write(b *pebble.Batch, keys *knowledge) error {
 		}
 	}
 	slices.SortFunc(sorted, func(a, b entry) int { return strings.Compare(a.k, b.k) })
-	var key []byte // the batch copies it
+	var key []byte // reused, because the batch copies it
 	for i := range sorted {
 		key = append(key[:0], sorted[i].k...)
 		var err error
@@ -139,32 +138,31 @@ func (l *layer) write(b *pebble.Batch, keys *knowledge) error {
 	return nil
 }
 
-// knowledge says which keys are not in the database: most look-ups of a fold ask for new
-// keys. It is a Bloom filter of every key that was ever written. For an existing database
-// it is made in the background from a snapshot. Until then it excludes no key.
+// knowledge is the set of keys that may be in the database. Most lookups of a fold are for new
+// keys, and need not read files. It is a Bloom filter of every key that was ever written. For an
+// existing database it is built in the background from a snapshot. Until then it excludes no key.
 type knowledge struct {
-	now  *filter    // nil: nothing is known
-	next *filter    // in the making: keys of the snapshot and of later writes
+	now  *filter    // nil: no key is excluded
+	next *filter    // being built: keys of the snapshot and of later writes
 	made <-chan int // receives the number of keys in the snapshot
 	stop chan struct{}
 	wg   sync.WaitGroup
 }
 
-// filter is a Bloom filter: four bits for each key, in one cache line. Two goroutines may
-// set bits at once; reads come after both.
+// filter is a Bloom filter with four bits per key, in one cache line. Two goroutines may set bits
+// concurrently. Reads must come after both.
 type filter struct {
-	lines [][8]uint64 // a power of two
-	keys  int         // new keys, as far as the filter can tell
+	lines [][8]uint64 // the number is a power of two
+	keys  int         // approximate number of different keys
 }
 
 const (
-	// A new filter has room for filterKeys keys, with filterBits bits for each. Of a hundred
-	// absent keys it reports about one as possibly present.
+	// A new filter has room for filterKeys keys with filterBits bits each. It reports about one of
+	// a hundred absent keys as possibly present.
 	filterKeys = 1 << 18
 	filterBits = 12
-	// filterLines bounds a filter to 32 MiB. With more than 22 million keys it has fewer
-	// bits for each key. At 45 million it reports one of twelve absent keys as possibly
-	// present.
+	// filterLines limits a filter to 32 MiB. With more than 22 million keys it has fewer bits per
+	// key. With 45 million keys it reports one of twelve absent keys as possibly present.
 	filterLines = 32 << 20 / 64
 )
 
@@ -178,7 +176,7 @@ func newFilter(keys int) *filter {
 
 func (f *filter) room() int { return len(f.lines) * 512 / filterBits }
 
-// add sets a key's bits. fresh says that at least one of them was not set before.
+// add sets a key's bits. fresh reports whether at least one of them was not set before.
 func (f *filter) add(key uint64) (fresh bool) {
 	line := &f.lines[int(key>>36)&(len(f.lines)-1)]
 	for range 4 {
@@ -203,9 +201,9 @@ func (f *filter) may(key uint64) bool {
 	return true
 }
 
-// learnAfter is the delay between the opening of a store and the making of its filter.
-// That reads all keys, which would delay the first verdict after a start. Look-ups go to
-// the files until then. Tests do not wait.
+// learnAfter is the delay between opening a store and building its filter. Building reads all keys,
+// which would delay the first verdict after a start. Until then lookups read files. Tests set no
+// delay.
 var learnAfter = 10 * time.Second
 
 // learn starts to fill a filter with the keys of the database after a delay.
@@ -223,7 +221,7 @@ func (k *knowledge) learn(db *pebble.DB, keys int, after time.Duration) {
 		}
 		it, err := snap.NewIter(nil)
 		if err != nil {
-			return // and nothing is known
+			return // the filter is not used
 		}
 		defer it.Close()
 		fresh := 0
@@ -255,8 +253,8 @@ func (k *knowledge) wrote(key string) {
 	}
 }
 
-// turn puts a finished filter into use. When the current filter is full, it starts to make
-// a larger one.
+// turn starts to use a finished filter. When the current filter is full, turn starts to build a
+// larger one.
 func (k *knowledge) turn(db *pebble.DB) {
 	if k.next != nil {
 		select {
@@ -268,11 +266,11 @@ func (k *knowledge) turn(db *pebble.DB) {
 		}
 	}
 	if k.now != nil && k.now.keys > k.now.room() && len(k.now.lines) < filterLines {
-		k.learn(db, 4*k.now.room(), 0) // it reads all keys, so it does not run at each doubling
+		k.learn(db, 4*k.now.room(), 0) // four times as large, because building reads all keys
 	}
 }
 
-// absent reports whether a key is known not to be in the database.
+// absent reports whether a key is certainly not in the database.
 func (k *knowledge) absent(key []byte) bool { return k.now != nil && !k.now.may(xxhash.Sum64(key)) }
 
 func (k *knowledge) close() {

@@ -6,16 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// Preparer is an [IntakeFold] that does a part of Admit's work before it: the part that
-// follows from the message alone.
+// Preparer is an [IntakeFold] that can do a part of Admit's work in advance: the part that depends
+// on the message alone.
 type Preparer interface {
-	// Prepare returns what Admit finds in Message.Prepared. It is called for several
-	// messages at once, and depends on nothing but the message.
+	// Prepare returns the value for Message.Prepared, which Admit uses. It is called concurrently
+	// and must depend only on the message.
 	Prepare(m *Message) any
 }
 
-// prepare has the fold prepare a batch on all processors. A message alone is left to
-// Admit, which needs no help to be as fast.
+// prepare calls the fold's Prepare for a batch on all processors. It skips a batch of one message,
+// for which Admit alone is as fast.
 func (s *intakeStage) prepare(batch []*queued) {
 	fold, ok := s.fold.(Preparer)
 	if !ok || len(batch) < 2 {

@@ -15,19 +15,18 @@ import (
 	"lazaret/streams"
 )
 
-// Entries that may share a message go in frames under backlog. Few entries have a message
-// each, for readers that read the ledger message by message. The other messages go in
-// atomic batches. Such a batch costs the server a file of its own, about as much as a
-// dozen single publishes with sync_always, so that it pays off for many messages only.
+// Under backlog, entries that may share a message are published in frames. If there are few
+// entries, each has its own message, for readers that read the ledger message by message. The other
+// messages are published in atomic batches. Such a batch costs the server a file, about as much as
+// a dozen single publishes with sync_always, so it is used for many messages only.
 const (
-	frameFrom     = 16      // entries that share a message at least
-	batchFrom     = 12      // messages that wait before a batch is used
+	frameFrom     = 16      // minimum number of entries in a frame
+	batchFrom     = 12      // minimum number of waiting messages for a batch
 	batchMaxMsgs  = 500     // the server's limit is 1,000
-	batchMaxBytes = 4 << 20 // of bodies
+	batchMaxBytes = 4 << 20 // size of the bodies
 
-	// A server that dies, or a cluster without a leader, never answers, and a stage does
-	// nothing else meanwhile. Asking again is safe: a published entry is recognised by
-	// its salt.
+	// A server that dies, or a cluster without a leader, never answers, and a stage cannot continue
+	// meanwhile. Asking again is safe, because a published entry is recognized by its salt.
 	ackTimeout = 3 * time.Second
 	askTries   = 4
 
@@ -38,34 +37,33 @@ const (
 // pubAck is the server's acknowledgement of a publish or a batch.
 type pubAck struct {
 	Sequence uint64              `json:"seq"`
-	Count    int                 `json:"count"` // of a batch
+	Count    int                 `json:"count"` // messages in the batch
 	Error    *jetstream.APIError `json:"error"`
 }
 
-// errFenced says that another process of the same stage added an entry first.
+// errFenced reports that another process of the same stage added an entry first.
 var errFenced = errors.New("another process of this stage holds the fence")
 
-// errUnmoved is an errFenced although the ledger shows the expected fence.
+// errUnmoved is an errFenced although the fence in the ledger is the expected one.
 var errUnmoved = fmt.Errorf("%w, or something else was expected in vain", errFenced)
 
-// errBehind says that the ledger holds entries that the decision did not know.
+// errBehind reports that the ledger has entries that the decision did not use.
 var errBehind = errors.New("the ledger holds more than what was known")
 
-// publisher adds entries to the ledger, each fenced with the sequence of the
-// stage's last entry in its partition.
+// publisher adds entries to the ledger. Each publish is fenced with the sequence of the stage's
+// last entry in its partition.
 type publisher struct {
 	nc    *nats.Conn
 	js    jetstream.JetStream
 	stage string
 }
 
-// publish adds entries in order, sets their sequences, and advances fences,
-// which holds the stage's last ledger sequence by partition. It returns how
-// many entries are in the ledger for certain; with errFenced the rest are not,
-// with any other error the next one may be.
+// publish adds entries in order, sets their sequences, and advances fences, the stage's last ledger
+// sequences by partition. It returns the number of entries that are certainly in the ledger. If the
+// error is errFenced, the others are certainly not. For any other error, the next one may be.
 //
-// together says which entries may share a message: those with the same text, unless it is
-// empty. It may be nil.
+// together groups entries that may share a message: those with the same text, unless it is empty.
+// It may be nil.
 func (p *publisher) publish(ctx context.Context, entries []*streams.Entry, together func(i int) string,
 	fences *[streams.Partitions]uint64) (int, error) {
 	done := 0
@@ -88,10 +86,10 @@ func (p *publisher) publish(ctx context.Context, entries []*streams.Entry, toget
 	return done, nil
 }
 
-// A frame is the entries of one message.
+// A frame is the list of entries of one message.
 type frame []*streams.Entry
 
-// frames cuts entries into messages.
+// frames groups entries into messages.
 func frames(entries []*streams.Entry, together func(i int) string) []frame {
 	all := make([]frame, 0, len(entries))
 	for from := 0; from < len(entries); {
@@ -110,7 +108,7 @@ func frames(entries []*streams.Entry, together func(i int) string) []frame {
 	return all
 }
 
-// run is how many entries from the first on may share a message.
+// run returns how many entries from the first on may share a message.
 func run(entries []*streams.Entry, together func(i int) string) int {
 	first, key, size := entries[0], together(0), len(entries[0].Body)
 	if key == "" || !first.Type.Framed() {
@@ -128,7 +126,7 @@ func run(entries []*streams.Entry, together func(i int) string) int {
 	return len(entries)
 }
 
-// batchLen is how many messages are published at once.
+// batchLen returns how many messages to publish at once.
 func batchLen(all []frame) int {
 	if len(all) < batchFrom {
 		return 1
@@ -145,8 +143,8 @@ func batchLen(all []frame) int {
 	return len(all)
 }
 
-// atEnd publishes one entry, if the ledger ends with the sequence end then. Otherwise the
-// entry is not in the ledger, and it returns errBehind.
+// atEnd publishes one entry on the condition that the ledger ends with sequence end. If it does
+// not, it returns errBehind and the entry is not in the ledger.
 func (p *publisher) atEnd(ctx context.Context, e *streams.Entry, fences *[streams.Partitions]uint64, end uint64) error {
 	m := wire.Msg(e)
 	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(end, 10)}
@@ -172,8 +170,8 @@ func (p *publisher) batch(ctx context.Context, all []frame, fences *[streams.Par
 	var fenced [streams.Partitions]bool
 	for i, f := range all {
 		e, m := f[0], wire.Msg(f...)
-		// The server accepts the expectation on the first message of each
-		// subject in a batch only; it holds for the batch as a whole.
+		// In a batch the server accepts the expected sequence only on the first message of each
+		// subject. It applies to the whole batch.
 		if !fenced[e.Partition] {
 			fenced[e.Partition] = true
 			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(fences[e.Partition], 10)}
@@ -199,7 +197,7 @@ func (p *publisher) batch(ctx context.Context, all []frame, fences *[streams.Par
 	return nil
 }
 
-// number gives messages consecutive sequences ending at last.
+// number sets consecutive sequences that end at last.
 func number(all []frame, last uint64, fences *[streams.Partitions]uint64) {
 	seq := last - uint64(len(all))
 	for _, f := range all {
@@ -210,12 +208,11 @@ func number(all []frame, last uint64, fences *[streams.Partitions]uint64) {
 	}
 }
 
-// settle finds out, after a failed publish, whether the entries are in the
-// ledger after all: an acknowledgement can be lost, and then the same publish
-// again fails on the fence that it moved itself.
+// settle determines, after a failed publish, whether the entries are in the ledger nevertheless. An
+// acknowledgement can be lost, and the same publish then fails at the fence that it moved itself.
 func (p *publisher) settle(ctx context.Context, all []frame, fences *[streams.Partitions]uint64, cause error) error {
 	final := all[len(all)-1]
-	last := final[len(final)-1] // whose salt and source a frame's headers have
+	last := final[len(final)-1] // a frame's headers have its salt and source
 	raw, err := lastOn(ctx, p.js, streams.LedgerSubject(last.Partition, p.stage))
 	if err != nil {
 		return errors.Join(cause, err)
@@ -223,7 +220,7 @@ func (p *publisher) settle(ctx context.Context, all []frame, fences *[streams.Pa
 	if raw != nil {
 		got, err := wire.RawEntry(raw)
 		if err == nil && got.Salt == last.Salt && got.Src == last.Src {
-			// Entries of one publish are stored together or not at all.
+			// The entries of one publish are stored together or not at all.
 			number(all, raw.Sequence, fences)
 			return nil
 		}
@@ -235,8 +232,8 @@ func (p *publisher) settle(ctx context.Context, all []frame, fences *[streams.Pa
 			streams.LedgerSubject(last.Partition, p.stage), fences[last.Partition])
 	}
 	if isFenceError(cause) {
-		// Of a batch over several partitions, another one's fence moved; or a
-		// publish of ours is still in flight on the server.
+		// In a batch over several partitions, the fence of another partition moved, or an own
+		// publish is still being processed by the server.
 		return errUnmoved
 	}
 	return cause
@@ -264,14 +261,12 @@ func isFenceError(err error) bool {
 	return errors.As(err, &api) && (api.ErrorCode == errCodeWrongLastSeq || api.ErrorCode == errCodeWrongLastSeqConst)
 }
 
-// lastOn returns the last message on a ledger subject, which may hold
-// wildcards, or nil.
+// lastOn returns the last message on a ledger subject, which may have wildcards, or nil.
 func lastOn(ctx context.Context, js jetstream.JetStream, subject string) (*jetstream.RawStreamMsg, error) {
 	return LastOn(ctx, js, streams.LedgerStream, subject)
 }
 
-// LastOn returns the last message of a stream on a subject, which may hold
-// wildcards, or nil.
+// LastOn returns the last message of a stream on a subject, which may have wildcards, or nil.
 func LastOn(ctx context.Context, js jetstream.JetStream, stream, subject string) (*jetstream.RawStreamMsg, error) {
 	m, err := message(ctx, js, stream, struct {
 		Last string `json:"last_by_subj"`
@@ -297,9 +292,8 @@ func messageAt(ctx context.Context, js jetstream.JetStream, stream string, seq u
 	return m, nil
 }
 
-// EntryAt reads the ledger entry at a position. A missing entry is
-// jetstream.ErrMsgNotFound. A message that no stage wrote is returned as a follower takes
-// it.
+// EntryAt returns the ledger entry at a position, or the error jetstream.ErrMsgNotFound. A message
+// that no stage wrote is returned with the fields that could be read.
 func EntryAt(ctx context.Context, js jetstream.JetStream, at uint64) (streams.Entry, error) {
 	e, err := ReadEntry(ctx, js, at)
 	if err != nil && e.Seq > 0 {
@@ -308,8 +302,8 @@ func EntryAt(ctx context.Context, js jetstream.JetStream, at uint64) (streams.En
 	return e, err
 }
 
-// message returns the message of a stream that a request names, or nil. It asks
-// the stream's leader: a direct get may be answered by a replica that lags.
+// message returns the message of a stream that a request selects, or nil. It asks the stream's
+// leader, because a direct get may be answered by a lagging replica.
 func message(ctx context.Context, js jetstream.JetStream, stream string, request any) (*jetstream.RawStreamMsg, error) {
 	req, err := streams.Marshal(request)
 	if err != nil {
@@ -359,8 +353,8 @@ func ask(ctx context.Context, nc *nats.Conn, subject string, req []byte) (*jetst
 		return nil, errors.New("empty answer")
 	}
 	var h nats.Header
-	if len(resp.Message.Header) > 0 { // copies for people have none
-		// A foreign publisher may send malformed headers: the message then has none.
+	if len(resp.Message.Header) > 0 { // live copies have none
+		// Malformed headers of a foreign publisher are treated as missing.
 		h, _ = nats.DecodeHeadersMsg(resp.Message.Header)
 	}
 	return &jetstream.RawStreamMsg{Subject: resp.Message.Subject, Sequence: resp.Message.Seq, Header: h,

@@ -14,8 +14,8 @@ type reader struct {
 	c    *consumption
 }
 
-// openReader starts to read stream from sequence from (at least 1), only
-// subjects that match filters if there are any.
+// openReader starts to read a stream from sequence from (at least 1). If there are filters, it
+// reads only the subjects that match one of them.
 func openReader(ctx context.Context, js jetstream.JetStream, stream string, filters []string, from uint64,
 	log *slog.Logger) (*reader, error) {
 	r := &reader{msgs: make(chan jetstream.Msg, readAhead), done: make(chan struct{})}
@@ -29,7 +29,7 @@ func openReader(ctx context.Context, js jetstream.JetStream, stream string, filt
 	return r, err
 }
 
-// close stops the reader. Messages that it still holds are dropped.
+// close stops the reader and drops buffered messages.
 func (r *reader) close() {
 	close(r.done)
 	r.c.stop()

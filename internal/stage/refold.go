@@ -13,36 +13,36 @@ import (
 	"lazaret/streams"
 )
 
-// An erased entry lists entries that are to be forgotten. Their effects on a state can be
-// removed only by folding the partition anew without them: counts, clusters, first
-// origins and comparisons do not record their inputs. So the state of the partition is
-// removed, its files are rewritten, and the stage starts without state, but passes over
-// the listed entries. Its decisions before the statement stay.
+// An erased entry lists entries that must be forgotten. Counts, clusters, first origins and
+// comparisons do not record their inputs, so the effects of the listed entries can be removed only
+// by folding the partition again without them. Therefore the state of the partition is removed, its
+// files are rewritten, and the stage starts without state and skips the listed entries. Its
+// decisions before the statement stay.
 //
-// A later fold of a ledger without those entries gives the same state, since it folds the
-// same entries.
+// A later fold of a ledger without those entries gives the same state, because it folds the same
+// entries.
 
-// errRefold ends a stage's loop so that it starts anew.
+// errRefold ends a stage's loop so that it starts again.
 var errRefold = errors.New("a partition is folded anew")
 
-// Keys in the store's own space. refoldKey says that the partition's state is to be
-// removed; it is committed with the fold of what came before. withoutKey is the
-// ledger sequence up to which statements hold from the beginning of the fold on.
+// Keys in the store's own space. refoldKey marks a partition whose state must be removed. It is
+// committed with the fold of the entries before. withoutKey has the ledger sequence up to which
+// statements apply from the beginning of the fold.
 func refoldKey(p int) []byte  { return []byte{spaceMeta, 'r', byte(p)} }
 func withoutKey(p int) []byte { return []byte{spaceMeta, 'w', byte(p)} }
 
-// erasures are the entries that a partition's fold passes over.
+// erasures are the entries that a partition's fold skips.
 type erasures struct {
-	upTo uint64            // statements up to here
+	upTo uint64            // statements up to this sequence apply
 	gone map[uint64]string // ledger sequence → project
 }
 
-// without reports whether an entry is passed over.
+// without reports whether an entry is skipped.
 func (r *runtime) without(e *streams.Entry) bool {
 	return r.erasures[e.Partition].gone[e.Seq] == e.Project && e.Project != "" && !e.Type.Statement()
 }
 
-// runs repeats a stage's loop while it ends to refold.
+// runs repeats a stage's loop as long as it ends with errRefold.
 func runs(cfg Config, run func(cfg Config) error) error {
 	ready := cfg.Ready
 	cfg.Ready = func() {
@@ -63,10 +63,9 @@ func runs(cfg Config, run func(cfg Config) error) error {
 	}
 }
 
-// loadErasures removes the state of partitions that are to be folded anew, and finds the
-// entries that each passes over. said returns, for a partition without state, the
-// sequence up to which the stage has decided; statements up to there hold from the
-// beginning.
+// loadErasures removes the state of partitions that must be refolded, and loads the entries that
+// each partition skips. For a partition without state, said returns the sequence up to which the
+// stage has decided. Statements up to there apply from the beginning.
 func (r *runtime) loadErasures(ctx context.Context, said func(p int) (uint64, error)) error {
 	var scan bool
 	wiped := false
@@ -131,8 +130,8 @@ func (r *runtime) loadErasures(ctx context.Context, said func(p int) (uint64, er
 	return r.scanErasures(ctx)
 }
 
-// scanErasures reads the statements that hold from the beginning of a fold on. Later
-// ones are met by the fold.
+// scanErasures reads the statements that apply from the beginning of a fold. Later ones are read by
+// the fold.
 func (r *runtime) scanErasures(ctx context.Context) error {
 	var filters []string
 	last := uint64(0)
@@ -163,7 +162,7 @@ func (r *runtime) scanErasures(ctx context.Context) error {
 	return nil
 }
 
-// addErasure adds what a statement lists.
+// addErasure adds the entries that a statement lists.
 func (r *runtime) addErasure(e *streams.Entry) {
 	c := streams.Erasure(e.Body)
 	if c == nil {
@@ -180,15 +179,15 @@ func (r *runtime) addErasure(e *streams.Entry) {
 	}
 }
 
-// refolds reports whether an entry is a statement that requires a refold which has not
-// been made. A seq of 0 is that of an entry decided just now.
+// refolds reports whether an entry is a statement that requires a refold which has not happened
+// yet. An entry that was decided just now has Seq 0.
 func (r *runtime) refolds(e *streams.Entry) bool {
 	return e.Type == streams.TypeErased && e.Stage == streams.StageIngest && (e.Seq == 0 ||
 		e.Seq > r.erasures[e.Partition].upTo) && streams.Erasure(e.Body) != nil
 }
 
-// refold asks for the partition's state to be folded anew; it is committed with
-// what was folded before.
+// refold marks the partition for a refold. The mark is committed with the fold of the entries
+// before.
 func (r *runtime) refold(e *streams.Entry) error {
 	r.refolding = true
 	return r.store.set(refoldKey(e.Partition), binary.BigEndian.AppendUint64(nil, e.Seq))

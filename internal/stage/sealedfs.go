@@ -19,28 +19,26 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// sealedFS encrypts and authenticates the files of one database, tables and manifests,
-// with AES-256-GCM. The key is not stored in the folder. A writer to the folder can
-// destroy a state, but cannot change, add or leave out a value.
+// sealedFS encrypts and authenticates the files of one database, tables and manifests, with
+// AES-256-GCM. The key is not in the folder. A user who can write to the folder can destroy a
+// state, but cannot change, add or omit a value.
 //
-// The database runs without a write-ahead log. Its manifest lists its tables, and each
-// table is added after those before it. So each prefix of a manifest is the database as it
-// was at an earlier time, cursors included. A stage that opens such a prefix folds the
-// rest of the ledger again.
+// The database has no write-ahead log. Its manifest lists its tables, in the order in which they
+// were added. So each prefix of a manifest is the database at an earlier time, including cursors. A
+// stage that opens such a prefix folds the rest of the ledger again.
 //
-// A file begins with a header: magic, the id of the database, a salt. Each file has its
-// own key, derived from the header and the file's name, so that no file can replace
-// another one of this or another database. A table is a sequence of blocks of sealedBlock
-// bytes. A manifest is a sequence of records with their lengths. The nonce of a block or
-// record is its number.
+// A file begins with a header: magic, the id of the database, a salt. Each file has its own key,
+// derived from the header and the file's name, so that no file can replace another one of this or
+// another database. A table is a sequence of blocks of sealedBlock bytes. A manifest is a sequence
+// of records with their lengths. The nonce of a block or record is its number.
 //
-// Pebble's options, lock and markers hold nothing of the state and stay in plaintext.
+// Pebble's options, lock and markers contain no state and stay in plaintext.
 type sealedFS struct {
 	vfs.FS
 	key []byte
 
 	mu sync.Mutex
-	id []byte // of the database, nil until a file was opened or created; guarded by mu
+	id []byte // id of the database; nil until a file was opened or created; guarded by mu
 }
 
 const (
@@ -48,14 +46,14 @@ const (
 	sealedID     = 16
 	sealedHeader = len(sealedMagic) + sealedID + 16
 	sealedTag    = 16
-	sealedBlock  = 4096 // plaintext of a table's block
+	sealedBlock  = 4096 // plaintext bytes of a table's block
 	sealedCipher = sealedBlock + sealedTag
-	// maxRecord bounds a record of a manifest. The record that lists all tables of a large
-	// state is written in pieces of 32 KiB.
+	// maxRecord is the maximum size of a manifest record, in bytes. The record that lists all
+	// tables of a large state is written in pieces of 32 KiB.
 	maxRecord = 64 << 20
 )
 
-// ErrSealed says that a file of the state was not written by this stage.
+// ErrSealed reports a file of the state that this stage did not write.
 var ErrSealed = errors.New("it was not sealed with this stage's state key, or was changed since")
 
 func sealedErr(name string) error {
@@ -70,8 +68,8 @@ const (
 	sealedNot sealedKind = iota
 	sealedTable
 	sealedManifest
-	sealedLog     // logs that Pebble creates and leaves empty
-	sealedForeign // files that this program does not write
+	sealedLog     // logs, which Pebble creates and leaves empty
+	sealedForeign // files that this program never writes
 )
 
 func sealedKindOf(name string) sealedKind {
@@ -129,7 +127,7 @@ func (s *sealedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 		return f, err
 	}
 	if kind == sealedLog {
-		return emptyFile{f}, nil // another program may have written into it
+		return emptyFile{f}, nil // another program may have written to it
 	}
 	header := make([]byte, sealedHeader)
 	if n, err := f.ReadAt(header, 0); n < len(header) {
@@ -155,7 +153,7 @@ func (s *sealedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return &r, nil
 }
 
-// OpenReadWrite implements vfs.FS. Pebble writes no sealed file twice.
+// OpenReadWrite implements vfs.FS. It refuses sealed files, which Pebble writes only once.
 func (s *sealedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	if sealedKindOf(name) != sealedNot {
 		return nil, fmt.Errorf("%s: a sealed file is written once", name)
@@ -163,7 +161,7 @@ func (s *sealedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...v
 	return s.FS.OpenReadWrite(name, c, opts...)
 }
 
-// ReuseForWrite implements vfs.FS. No file is used again.
+// ReuseForWrite implements vfs.FS. It does not reuse the old file.
 func (s *sealedFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := s.Remove(oldname); err != nil {
 		return nil, err
@@ -171,7 +169,7 @@ func (s *sealedFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategor
 	return s.Create(newname, c)
 }
 
-// Stat implements vfs.FS. The size is that of the plaintext.
+// Stat implements vfs.FS. It returns the size of the plaintext.
 func (s *sealedFS) Stat(name string) (vfs.FileInfo, error) {
 	fi, err := s.FS.Stat(name)
 	if err != nil || sealedKindOf(name) != sealedTable {
@@ -209,7 +207,7 @@ type sealedInfo struct{ vfs.FileInfo }
 
 func (i sealedInfo) Size() int64 { return sealedSize(i.FileInfo.Size()) }
 
-// sealedSize returns the plaintext length of a table's file of this length.
+// sealedSize returns the plaintext length of a table from the length of its file.
 func sealedSize(file int64) int64 {
 	body := max(0, file-int64(sealedHeader))
 	return max(0, body-(body+sealedCipher-1)/sealedCipher*sealedTag)
@@ -220,11 +218,11 @@ type sealedWriter struct {
 	vfs.File
 	aead cipher.AEAD
 	kind sealedKind
-	n    int64  // blocks or records written
-	size int64  // of the plaintext
-	buf  []byte // of a table: plaintext that does not fill a block yet
+	n    int64  // number of blocks or records written
+	size int64  // size of the plaintext
+	buf  []byte // for a table: plaintext of the incomplete block
 	out  []byte // scratch
-	sync bool   // the last block is to be synced when it is written
+	sync bool   // sync when the last block is written
 	err  error  // after an error nothing more is written
 }
 
@@ -263,7 +261,7 @@ func (w *sealedWriter) put() error {
 	return w.err
 }
 
-// Sync implements vfs.File. Close syncs the bytes that do not fill a block yet.
+// Sync implements vfs.File. If there is an incomplete block, Close syncs the file instead.
 func (w *sealedWriter) Sync() error {
 	if w.err != nil || len(w.buf) > 0 {
 		w.sync = true
@@ -304,9 +302,8 @@ func (w *sealedWriter) Close() error {
 	return errors.Join(w.err, w.File.Close())
 }
 
-// ReadSealed calls f with the name and plaintext of each table below a folder of a stage's
-// state or snapshots. Checks of erasure use it. Files that disappear meanwhile are
-// skipped.
+// ReadSealed calls f with the name and plaintext of each table below a folder of a stage's state or
+// snapshots. Checks of erasure use it. It skips files that disappear in the meantime.
 func ReadSealed(dir string, key []byte, f func(file string, content []byte)) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && sealedKindOf(path) != sealedTable {
@@ -386,8 +383,8 @@ func (r *sealedReader) Stat() (vfs.FileInfo, error) {
 	return sealedInfo{fi}, nil
 }
 
-// manifestReader reads a manifest from front to back. It ends before the first incomplete
-// record, which a crash can leave.
+// manifestReader reads a manifest sequentially. It ends before the first incomplete record, which a
+// crash can leave.
 type manifestReader struct {
 	sealedReader
 	at   int64 // offset of the next record

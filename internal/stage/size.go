@@ -8,12 +8,12 @@ import (
 	"lazaret/streams"
 )
 
-// An entry that exceeds the largest message can never be published, and a stage that
-// tried would not go on. Folds bound what they write, and every entry is checked before
-// it is published, so that no input can stop a partition.
+// An entry that exceeds the maximum message size can never be published, and a stage that tried
+// would be stuck. Folds limit what they write, and every entry is checked before it is published,
+// so that no input can stop a partition.
 
-// checkPayload reports that a server does not take the ledger's largest message. A
-// connection that no server has answered yet has no limit, and passes.
+// checkPayload returns an error if the server does not accept the ledger's largest message. A
+// connection that is not established yet has no limit and passes.
 func checkPayload(nc *nats.Conn) error {
 	if have := nc.MaxPayload(); have > 0 && have < streams.LedgerMsgSize {
 		return fmt.Errorf("the server takes messages of at most %d bytes, and ledger entries have up to %d: set "+
@@ -22,7 +22,7 @@ func checkPayload(nc *nats.Conn) error {
 	return nil
 }
 
-// tooLarge says why an output cannot be published, or nil.
+// tooLarge returns the reason why an output cannot be published, or nil.
 func tooLarge(out *Output) *streams.RejectError {
 	if len(out.Body) <= streams.MaxEntry {
 		return nil
@@ -33,8 +33,8 @@ func tooLarge(out *Output) *streams.RejectError {
 			out.Type, len(out.Body), streams.MaxEntry)}
 }
 
-// fitting returns an output of a LedgerFold, or the rejection that replaces it in the
-// ledger. The arbiter counts a sentinel's rejected answer as silence.
+// fitting returns an output of a LedgerFold or, if it is too large, a rejection that replaces it.
+// The arbiter treats a sentinel's rejected answer as silence.
 func (r *runtime) fitting(out *Output, src uint64) (*Output, error) {
 	if out == nil {
 		return nil, nil

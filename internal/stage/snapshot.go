@@ -16,16 +16,16 @@ import (
 	"lazaret/streams"
 )
 
-// Once the ledger is trimmed, a stage's state cannot be folded from it alone. So every
-// process of a stage leaves a snapshot beside its state when it secures it, before
-// entries are removed. The snapshot and the rest of the ledger restore the state, on this
-// machine or on another one.
+// After the ledger is trimmed, a stage's state cannot be folded from the ledger alone. Therefore
+// every process of a stage makes a snapshot beside its state when it secures the state, before
+// entries are removed. The snapshot and the rest of the ledger restore the state, on this or
+// another machine.
 
-// SnapshotDir is where a stage leaves the snapshot of the state in dir.
+// SnapshotDir returns the folder of the snapshot of the state in dir.
 func SnapshotDir(dir string) string { return dir + ".snapshot" }
 
-// snapshot replaces the snapshot beside the state. Tables are linked, not
-// copied. After a crash in between there may be none until the next.
+// snapshot replaces the snapshot beside the state. Tables are linked, not copied. After a crash
+// there may be no snapshot until the next one.
 func (s *store) snapshot() error {
 	to := SnapshotDir(s.dir)
 	fresh := to + newSuffix
@@ -41,24 +41,25 @@ func (s *store) snapshot() error {
 	return syncDir(s.fs, filepath.Dir(s.dir))
 }
 
-// hasSnapshot reports whether there is one.
+// hasSnapshot reports whether there is a snapshot.
 func (s *store) hasSnapshot() bool {
 	_, err := s.fs.Stat(SnapshotDir(s.dir))
 	return err == nil
 }
 
-// dropSnapshot removes the snapshot and what an interrupted one left.
+// dropSnapshot removes the snapshot, and the remains of an interrupted one.
 func (s *store) dropSnapshot() error {
 	to := SnapshotDir(s.dir)
 	return errors.Join(s.fs.RemoveAll(to), s.fs.RemoveAll(to+newSuffix))
 }
 
-// Restore makes a stage's state of a snapshot. The state's folder must not hold
-// anything folded. key is the stage's state key. nc, with a credential that may read the ledger, tells whether the
-// snapshot is late enough; with nil that shows when the stage starts.
+// Restore creates a stage's state from a snapshot. The state's folder must not contain folded
+// state. key is the stage's state key. nc is a connection that may read the ledger. It is used to
+// check whether the snapshot is recent enough. If nc is nil, this is only checked when the stage
+// starts.
 func Restore(ctx context.Context, nc *nats.Conn, key []byte, snapshot, dir string) (folded uint64, err error) {
 	if _, err := os.Stat(dir); err == nil {
-		// A stage that had to stay silent leaves one that is empty.
+		// A stage that could not start leaves an empty state.
 		cs, err := foldedIn(dir, key)
 		if err != nil {
 			return 0, err
@@ -111,7 +112,7 @@ func Restore(ctx context.Context, nc *nats.Conn, key []byte, snapshot, dir strin
 	return folded, syncDir(vfs.Default, filepath.Dir(dir))
 }
 
-// foldedIn are the cursors of the state in a folder.
+// foldedIn returns the cursors of the state in a folder.
 func foldedIn(dir string, key []byte) (cs [streams.Partitions]cursor, err error) {
 	s, err := openStore(dir, nil, key)
 	if err != nil {
@@ -121,7 +122,7 @@ func foldedIn(dir string, key []byte) (cs [streams.Partitions]cursor, err error)
 	return cs, errors.Join(err, s.close())
 }
 
-// copyFolder copies the files of a folder, which has none below it.
+// copyFolder copies the files of a folder without subfolders.
 func copyFolder(from, to string) error {
 	es, err := os.ReadDir(from)
 	if err != nil {

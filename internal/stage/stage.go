@@ -20,77 +20,75 @@ import (
 
 // Defaults of Config.
 const (
-	// DefaultTakeover is how long work may lie undone before a stand-by does
-	// it. Shorter than the shortest verdict deadline, so that a dead sentinel
-	// costs a delay and not a hold.
+	// DefaultTakeover is how long an input may wait before a stand-by handles it. It is shorter
+	// than the shortest verdict deadline, so that a dead sentinel causes a delay and not a hold.
 	DefaultTakeover = time.Second
-	// commitEvery bounds how many inputs a stage folds between commits.
+	// commitEvery is the maximum number of inputs that a stage folds between commits.
 	commitEvery = 512
-	// idleTick is how often an idle stage looks at timers and at stand-by work.
+	// idleTick is how often an idle stage checks timers and stand-by work.
 	idleTick = 20 * time.Millisecond
-	// keepEvery is after how many entries the state is written to files: about as many are
-	// folded again after a kill.
+	// keepEvery is the number of entries after which the state is written to files. About as many
+	// are folded again after a kill.
 	keepEvery = 4096
 )
 
-// Config is what every stage needs to run.
+// Config configures a stage.
 type Config struct {
-	Name       string     // the stage's name, as in its ledger subject
+	Name       string     // the stage's name in its ledger subject
 	Conn       *nats.Conn // with the stage's credential
 	Dir        string     // folder of the Pebble cache
-	Key        []byte     // seals the cache; nil leaves it in the clear, for tests
+	Key        []byte     // key that seals the cache; nil, for tests: plaintext
 	Partitions []int      // partitions to work on; empty: all
-	Standby    bool       // start silent
+	Standby    bool       // start without publishing
 	Takeover   time.Duration
 	Log        *slog.Logger
-	// Migrations are the stage's own, by the format that they begin with.
+	// Migrations are the stage's own migrations, by their starting format.
 	Migrations map[int]Migration
-	// Feed, if set, is what the stages of this process read the ledger's tail
-	// from together.
+	// Feed, if set, reads the end of the ledger once for all stages of the process.
 	Feed *Feed
 	// FS replaces the operating system's file system in tests.
 	FS vfs.FS
-	// Ready is called once, when the stage has folded all that was in the
-	// ledger when it started.
+	// Ready is called once, when the stage has folded all entries that were in the ledger when it
+	// started.
 	Ready func()
-	// Stats, when set, is kept up to date for health checks and metrics.
+	// Stats, if set, is kept up to date for health checks and metrics.
 	Stats *Stats
-	// Published, when set, is told of each entry that this process added to
-	// the ledger, from the stage's loop, with what the fold said in Note or
-	// Decided; that is nil for an entry that was decided before a restart. It
-	// is for metrics: an entry whose acknowledgement was lost may be left out.
+	// Published, if set, is called from the stage's loop for each entry that this process added to
+	// the ledger. note is Output.Note or Admission.Decided, or nil for an entry that was decided
+	// before a restart. It is for metrics: it may not be called for an entry whose acknowledgement
+	// was lost.
 	Published func(e *streams.Entry, note any)
 }
 
-// Stats are a stage's own figures. All fields are safe to read while it runs.
+// Stats are a stage's own counters. All fields are safe to read while it runs.
 type Stats struct {
-	Ready     atomic.Bool   // all that was in the ledger at the start is folded
-	Folded    atomic.Uint64 // ledger sequence up to which everything was taken in
-	Entries   atomic.Uint64 // taken in by this process
-	Published atomic.Uint64 // entries
-	Waiting   atomic.Int64  // decided, not yet in the ledger
-	Active    atomic.Bool   // publishing in at least one partition
-	Diverged  atomic.Uint64 // own entries that differ from what this process would have written
-	FenceLost atomic.Uint64 // partitions where another process had come first
-	TakenOver atomic.Uint64 // partitions where work had lain undone
-	Ahead     atomic.Uint64 // batches decided while the one before was on its way
-	Foreseen  atomic.Uint64 // proposals decided before the ledger's tail was known
-	InVain    atomic.Uint64 // of those, decided again because there was more to know
-	Oversized atomic.Uint64 // entries that did not fit into the ledger and were rejected
-	Ignored   atomic.Uint64 // messages in the ledger that no stage of ours wrote, or that cannot be true
-	// Signed is the size of the log that an auditor's last checkpoint covers,
-	// Leaves the log's own, Gaps the sequences that the ledger skipped, and
-	// SignedAt when it was signed, in Unix nanoseconds.
+	Ready     atomic.Bool   // everything in the ledger at the start is folded
+	Folded    atomic.Uint64 // ledger sequence up to which everything was folded
+	Entries   atomic.Uint64 // entries read by this process
+	Published atomic.Uint64 // entries published by this process
+	Waiting   atomic.Int64  // entries that are decided but not in the ledger yet
+	Active    atomic.Bool   // this process publishes in at least one partition
+	Diverged  atomic.Uint64 // own entries that differ from this process's decision
+	FenceLost atomic.Uint64 // partitions in which another process published first
+	TakenOver atomic.Uint64 // partitions taken over because inputs had waited
+	Ahead     atomic.Uint64 // batches decided while the previous one was being published
+	Foreseen  atomic.Uint64 // proposals decided speculatively, before the ledger's end was known
+	InVain    atomic.Uint64 // speculative decisions that were dropped and made again
+	Oversized atomic.Uint64 // entries that were too large for the ledger and were rejected
+	Ignored   atomic.Uint64 // messages in the ledger that no stage of Lazaret wrote, or that cannot be true
+	// For an auditor: Signed is the size of the log that its last checkpoint covers, Leaves the
+	// size of the log, Gaps the number of missing ledger sequences, and SignedAt the time of the
+	// checkpoint in Unix nanoseconds.
 	Signed, Leaves, Gaps, SignedAt atomic.Int64
 
 	mu     sync.Mutex
 	counts map[string]uint64 // guarded by mu
-	owes   time.Time         // guarded by mu; zero if it owes nothing
+	owes   time.Time         // zero if no entry is due; guarded by mu
 	why    string            // guarded by mu
 }
 
-// Owes says for how long the stage has owed an entry: it has read an input, has added no
-// entry since, and is to add one. why is the obstacle, if it is known.
+// Owes returns for how long the stage has had to add an entry: it has read an input, must add an
+// entry for it, and has added none since. why is the obstacle, if known.
 func (s *Stats) Owes() (since time.Duration, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +98,7 @@ func (s *Stats) Owes() (since time.Duration, why string) {
 	return time.Since(s.owes), s.why
 }
 
-// owed notes since when an input waits for its entry; zero if none does.
+// owed records since when an input waits for its entry; zero if none does.
 func (s *Stats) owed(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,14 +107,14 @@ func (s *Stats) owed(since time.Time) {
 	}
 }
 
-// refused notes why an entry could not be added.
+// refused records why an entry could not be added.
 func (s *Stats) refused(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.why = err.Error()
 }
 
-// A Counted note names further counts of its entry besides its type.
+// A Counted note names counters of its entry in addition to its type.
 type Counted interface{ CountedAs() []string }
 
 func (s *Stats) count(e *streams.Entry, note any) {
@@ -133,7 +131,7 @@ func (s *Stats) count(e *streams.Entry, note any) {
 	}
 }
 
-// Counts are the entries that this process added to the ledger, by type and, for
+// Counts returns the numbers of entries that this process added to the ledger, by type and, for
 // verdicts, by result and by missing groups.
 func (s *Stats) Counts() map[string]uint64 {
 	s.mu.Lock()
@@ -141,25 +139,25 @@ func (s *Stats) Counts() map[string]uint64 {
 	return maps.Clone(s.counts)
 }
 
-// Output is what a stage adds to the ledger because of one input.
+// Output is an entry that a stage adds to the ledger because of one input.
 type Output struct {
 	Type    streams.Type
 	Project string
 	Body    []byte
-	// Live are copies to publish once the entry is in the ledger.
+	// Live are copies to publish after the entry is in the ledger.
 	Live []Live
-	// Note is for Config.Published, and for nothing that is decided.
+	// Note is passed to Config.Published. It must not influence decisions.
 	Note any
 }
 
 // Live is a best-effort copy for the live feed.
 type Live struct {
 	Subject string
-	Body    []byte // nil: the entry's own
+	Body    []byte // nil: the entry's own body
 }
 
-// Query reads a partition's state between two batches. Run must not write, and
-// must be quick: the stage waits for it.
+// Query reads a partition's state between two batches. Run must not write, and must be fast because
+// the stage waits for it.
 type Query struct {
 	Partition int
 	Run       func(st *State)
@@ -196,8 +194,8 @@ func Answering(queries chan<- Query, name string,
 	}
 }
 
-// LiveCopy is a copy of body for lz.live.<project>.<tokens…>; none where the
-// tokens are no identifiers.
+// LiveCopy returns a copy of body for lz.live.<project>.<tokens…>, or none if a token is not an
+// identifier.
 func LiveCopy(body any, project string, tokens ...string) []Live {
 	subject, err := streams.LiveSubject(project, tokens...)
 	if err != nil {
@@ -210,8 +208,8 @@ func LiveCopy(body any, project string, tokens ...string) []Live {
 	return []Live{{Subject: subject, Body: b}}
 }
 
-// OwnCopy is a copy of the entry's own body for lz.live.<project>.<tokens…>; none
-// where the tokens are no identifiers.
+// OwnCopy returns a copy of the entry's own body for lz.live.<project>.<tokens…>, or none if a
+// token is not an identifier.
 func OwnCopy(project string, tokens ...string) []Live {
 	subject, err := streams.LiveSubject(project, tokens...)
 	if err != nil {
@@ -220,7 +218,7 @@ func OwnCopy(project string, tokens ...string) []Live {
 	return []Live{{Subject: subject}}
 }
 
-// NewOutput encodes a body as what a stage adds to the ledger.
+// NewOutput returns an output with an encoded body.
 func NewOutput(t streams.Type, project string, body any, live ...Live) (*Output, error) {
 	b, err := streams.Marshal(body)
 	if err != nil {
@@ -237,22 +235,22 @@ type runtime struct {
 	states  [streams.Partitions]*State
 	pub     *publisher
 	cursors [streams.Partitions]cursor
-	saved   [streams.Partitions]cursor  // as Pebble has them
-	decided [streams.Partitions]decided // inputs of ingest; unused by other stages
+	saved   [streams.Partitions]cursor  // as in Pebble
+	decided [streams.Partitions]decided // decided inputs of ingest; unused by other stages
 	mine    [streams.Partitions]bool
-	erasing bool   // the next commit writes the files anew
+	erasing bool   // the next commit rewrites the files
 	syncing bool   // the next commit is synced
 	kept    uint64 // Stats.Entries when the state was last written to files
-	// refolding says that a partition is to be folded anew. erasures are the entries that
-	// each fold passes over.
+	// refolding is set if a partition must be refolded. erasures are the entries that each fold
+	// skips.
 	refolding bool
 	erasures  [streams.Partitions]erasures
-	// whole is how far the ledger had been read at the last successful guard, and guarded
-	// is when that was.
+	// whole is the ledger sequence that had been read at the last successful guard. guarded is the
+	// time of that guard.
 	whole   uint64
 	guarded time.Time
 	marks   marks
-	moved   time.Time // wall clock of the last entry that was added
+	moved   time.Time // wall clock time of the last added entry
 	due     following
 	forgets forgettings
 	stats   *Stats
@@ -303,7 +301,7 @@ func newRuntime(ctx context.Context, cfg Config) (*runtime, error) {
 	return r, nil
 }
 
-// ended drops the error of a stage that was told to end.
+// ended returns nil instead of the error of a stage whose context ended.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
@@ -313,7 +311,7 @@ func ended(ctx context.Context, err error) error {
 
 func (r *runtime) all() bool { return !slices.Contains(r.mine[:], false) }
 
-// ledgerFilters are the subjects of the stage's partitions; none means all.
+// ledgerFilters returns the subjects of the stage's partitions. None means all.
 func (r *runtime) ledgerFilters() []string {
 	if r.all() {
 		return nil
@@ -325,7 +323,7 @@ func (r *runtime) ledgerFilters() []string {
 	return f
 }
 
-// oldest is the lowest folded sequence of the stage's partitions.
+// oldest returns the lowest folded sequence of the stage's partitions.
 func (r *runtime) oldest() uint64 {
 	low := ^uint64(0)
 	for _, p := range r.cfg.Partitions {
@@ -334,8 +332,8 @@ func (r *runtime) oldest() uint64 {
 	return low
 }
 
-// openLedger starts to read the ledger where the state ends, and returns the
-// last sequence that it held for the stage's partitions.
+// openLedger starts to read the ledger where the state ends. It returns the last sequence that the
+// ledger had for the stage's partitions.
 func (r *runtime) openLedger(ctx context.Context) (rd *ledgerReader, last uint64, err error) {
 	err = Patiently(ctx, r.log, "the ledger", func() error {
 		rd, last, err = r.openLedgerOnce(ctx)
@@ -364,13 +362,13 @@ func (r *runtime) openLedgerOnce(ctx context.Context) (*ledgerReader, uint64, er
 	if last, err = r.ending(ctx, from, last); err != nil {
 		return nil, 0, err
 	}
-	// All up to here is in the state already.
+	// The state has everything up to here.
 	r.stats.Folded.Store(from - 1)
 	rd, err := openLedgerReader(ctx, r.cfg.Conn, r.cfg.Feed, r.ledgerFilters(), "", from, r.log)
 	return rd, last, err
 }
 
-// lastOf is the last ledger sequence of partitions.
+// lastOf returns the last ledger sequence of partitions.
 func lastOf(ctx context.Context, js jetstream.JetStream, partitions []int) (last uint64, err error) {
 	for _, p := range partitions {
 		m, err := lastOn(ctx, js, streams.LedgerFilter(p))
@@ -384,9 +382,8 @@ func lastOf(ctx context.Context, js jetstream.JetStream, partitions []int) (last
 	return last, nil
 }
 
-// Tail returns a function that asks for the last ledger sequence of the
-// partitions that a stage works on; none means all. A stage is behind by what
-// lies between this and Stats.Folded.
+// Tail returns a function that returns the last ledger sequence of a stage's partitions; none means
+// all. The difference to Stats.Folded is how far the stage is behind.
 func Tail(nc *nats.Conn, partitions []int) func(ctx context.Context) (uint64, error) {
 	return func(ctx context.Context) (uint64, error) {
 		js, err := jetstream.New(nc)
@@ -404,12 +401,12 @@ func Tail(nc *nats.Conn, partitions []int) func(ctx context.Context) (uint64, er
 	}
 }
 
-// TrimmedError says that a reader's cursor lies before the first message that
-// its stream still has. Folding on would fold over a hole.
+// TrimmedError reports that a reader's cursor is before the first message that its stream still
+// has. Folding on would skip the missing entries.
 type TrimmedError struct {
 	Stream      string
 	From, First uint64
-	Stage       string // whose reader it is, if it is a stage's
+	Stage       string // the stage of the reader, if it is a stage
 }
 
 func (e *TrimmedError) Error() string {
@@ -426,8 +423,8 @@ func asTrimmed(err error) (*TrimmedError, bool) {
 	return t, errors.As(err, &t)
 }
 
-// RecreatedError says that a stream ends before a sequence that was read from
-// it once, so it is not the stream that it was.
+// RecreatedError reports that a stream ends before a sequence that was once read from it. So it is
+// not the same stream.
 type RecreatedError struct {
 	Stream     string
 	Last, Seen uint64
@@ -447,21 +444,20 @@ func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from
 	if s.LastSeq+1 < from {
 		return 0, &RecreatedError{stream, s.LastSeq, from - 1}
 	}
-	// An empty stream that had messages begins after its last.
+	// An empty stream that had messages begins after its last message.
 	if s.FirstSeq > from && stream == streams.LedgerStream {
 		return 0, &TrimmedError{Stream: stream, From: from, First: s.FirstSeq}
 	}
 	return s.LastSeq, nil
 }
 
-// entries are the entries of the message that arrived, and whether they are for this
-// stage. Messages that no stage of ours wrote are reported and skipped: they must not
-// stop a partition.
+// entries returns the entries of a message, and whether they are for this stage. Messages that no
+// stage of Lazaret wrote are reported and skipped, so that they cannot stop a partition.
 func (r *runtime) entries(a *arrival) ([]streams.Entry, bool) {
 	if a.err != nil {
 		r.ignore(a.err)
 		if e := a.first(); e.Stage == r.cfg.Name && r.mine[e.Partition] {
-			// It moved the fence all the same.
+			// It moved the fence nevertheless.
 			c := &r.cursors[e.Partition]
 			c.own = max(c.own, e.Seq)
 		}
@@ -470,8 +466,8 @@ func (r *runtime) entries(a *arrival) ([]streams.Entry, bool) {
 	return a.entries, r.mine[a.first().Partition]
 }
 
-// owing records since when the oldest input waits for its entry, or since the last added
-// entry if that is later; zero if none waits.
+// owing records since when the oldest input waits for its entry, or the time of the last added
+// entry if that is later. Zero means that none waits.
 func (r *runtime) owing(oldest time.Time) {
 	if !oldest.IsZero() && r.moved.After(oldest) {
 		oldest = r.moved
@@ -505,7 +501,7 @@ func (r *runtime) live(e *streams.Entry, live []Live) {
 	}
 }
 
-// commit makes state and cursors durable as one.
+// commit commits state and cursors together.
 func (r *runtime) commit() error {
 	for _, p := range r.cfg.Partitions {
 		if r.cursors[p] == r.saved[p] {
@@ -541,9 +537,9 @@ func (r *runtime) commit() error {
 	return r.keep()
 }
 
-// keep writes the state to files once many entries were folded since the last time, so that
-// what a kill takes with the memtable is bounded by their number. A state that hardly grows
-// never fills a memtable: it would lose all of its fold.
+// keep writes the state to files after many entries. So the number of entries in the memtable,
+// which a kill loses, is limited. A state that hardly grows would never fill a memtable and would
+// lose its whole fold.
 func (r *runtime) keep() error {
 	n := r.stats.Entries.Load()
 	if n-r.kept < keepEvery {
@@ -559,7 +555,7 @@ func (r *runtime) keep() error {
 	return nil
 }
 
-// commitSealed is commit of what was sealed; what is pending stays so.
+// commitSealed is like commit, for the sealed changes only.
 func (r *runtime) commitSealed() error {
 	for _, p := range r.cfg.Partitions {
 		if r.cursors[p] != r.saved[p] {
@@ -585,7 +581,7 @@ func (r *runtime) ready() {
 	}
 }
 
-// PartitionList is the partitions that a stage works on: those named, or all.
+// PartitionList returns the partitions that a stage works on: ps, or all if ps is empty.
 func PartitionList(ps []int) []int {
 	if len(ps) > 0 {
 		return ps

@@ -17,63 +17,62 @@ import (
 	"lazaret/streams"
 )
 
-// The first byte of a key says what it holds.
+// The first byte of a key gives the kind of its record.
 const (
 	spaceMeta = 0x00 // cursors, outbox
-	spaceFold = 0x01 // the fold's own, by partition
+	spaceFold = 0x01 // the fold's own state, by partition
 )
 
-// store is the cache of a fold: a Pebble database, and four layers over it. pending are
-// the changes that are not committed yet and may be discarded; sealed are those before
-// them whose entries are being published. committed are those that were committed and go
-// into the database together, once they are many or old enough: most of them are
-// overwritten before. A lost process loses them, and the next one folds them again. known
-// are values that went into the database or came out of it lately.
+// store is the cache of a fold: a Pebble database with four layers over it. pending has the changes
+// that are not committed yet and may be discarded. sealed has earlier changes whose entries are
+// being published. committed has committed changes, which are written to the database together once
+// they are many or old enough, because most of them are overwritten soon. If the process dies, they
+// are lost and folded again. known has values that were recently written to the database or read
+// from it.
 //
-// Scans go over the database with view on top, by an iterator that is kept while nothing
-// changes: a search of an index makes a dozen scans, and opening an iterator costs more
-// than what most of them read.
+// Scans use the database with view on top, by an iterator that is kept while nothing changes: a
+// search in an index makes a dozen scans, and opening an iterator costs more than most of them.
 //
-// Owned by the stage's loop.
+// It is owned by the stage's loop.
 type store struct {
 	db        *pebble.DB
 	dir       string
 	fs        vfs.FS
-	key       []byte // of its files; nil: they are in the clear
-	format    int    // of what is in it
+	key       []byte // key of the files; nil: plaintext
+	format    int    // format of the state
 	pending   layer
 	sealed    layer
 	committed layer
 	known     layer
-	spare     layer // empty: a map for the next changes
+	spare     layer // empty; its map is reused for the next changes
 	keys      knowledge
-	view      *pebble.Batch // sealed and pending for scans; nil until there is one
+	view      *pebble.Batch // sealed and pending, for scans; nil until the first scan
 	it        *pebble.Iterator
-	lent      bool // it is in use
-	scanned   bool // since the last flush
-	early     bool // what is scanned for is something that somebody waits for
+	lent      bool // the iterator is in use
+	scanned   bool // there was a scan since the last flush
+	early     bool // a caller waits for the results of scans
 	flushed   time.Time
 	work      Work
-	drops     int // how often changes were discarded; what State remembers is void then
+	drops     int // number of discards; values that State remembers are invalid after one
 }
 
 const (
-	// flushBytes is how much is committed before it goes into the database, and
-	// about how much known may hold beside that.
+	// flushBytes is the size of committed changes that are written to the database together, and
+	// the approximate size of known in addition.
 	flushBytes = 3 << 20
-	// memTable is the size of the database's own. A batch that it counts for half of
-	// that becomes a file by itself, and many small files are compacted over and over:
-	// it counts about 1.7 times what flushBytes does, and another batch may come on top.
+	// memTable is the size of the database's memtable. A batch that it counts as more than half of
+	// that becomes a separate file, and many small files are compacted repeatedly. It counts about
+	// 1.7 times what flushBytes does, and another batch may be added.
 	memTable = 16 << 20
-	// flushAfter is how long something committed may stay out of it.
+	// flushAfter is the maximum time before a commit is written to the database.
 	flushAfter = time.Second
-	// flushEarly bounds the bytes that are flushed at once where recalls are decided:
-	// their scans ask for it, and a caller may wait for the next one.
+	// flushEarly is the maximum size of changes that are flushed at once while recalls are decided.
+	// Their scans need a flush, and a caller may wait for the next one.
 	flushEarly = 64 << 10
 )
 
-// openStore opens the cache in dir. fs is nil for the operating system's. The files are
-// sealed with key; without one they are in the clear.
+// openStore opens the cache in dir. If fs is nil, it uses the file system of the operating system.
+// The files are sealed with key, or in plaintext if key is nil.
 func openStore(dir string, fs vfs.FS, key []byte) (*store, error) {
 	if fs == nil {
 		fs = vfs.Default
@@ -81,7 +80,7 @@ func openStore(dir string, fs vfs.FS, key []byte) (*store, error) {
 	if err := settleFolders(dir, fs); err != nil {
 		return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
 	}
-	if fs == vfs.Default { // what an older version left
+	if fs == vfs.Default { // files of an older version
 		if err := private.Tighten(dir); err != nil {
 			return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
 		}
@@ -100,31 +99,31 @@ func openStore(dir string, fs vfs.FS, key []byte) (*store, error) {
 	return s, nil
 }
 
-// cacheBytes is how much of what lies in files all stores of a process keep in
-// memory. It fills as it is needed, and without cgo it lies in Go's own heap, where
-// garbage collection lets it count twice. Pebble takes the memtables off it: of each
-// of a pipeline's three stores the one that is written to, and one that is on its way
-// to a file or kept for the next. Without them there would be no cache at all.
+// cacheBytes is the memory in which all stores of a process cache file contents. It is allocated as
+// needed. Without cgo it is part of Go's heap, where garbage collection may need twice the memory.
+// Pebble subtracts memtables from it: for each of the three stores of a pipeline, the current one
+// and one that is being flushed or kept for reuse. Without adding them, there would be no cache
+// left.
 const cacheBytes = 40<<20 + 3*2*memTable
 
-// blockCache is shared by the stages of a process: they are never all at the same
-// kind of work.
+// blockCache is shared by the stages of a process, because they are not all busy with the same kind
+// of work at once.
 var blockCache = sync.OnceValue(func() *pebble.Cache { return pebble.NewCache(cacheBytes) })
 
-// mergeAt is twice how many layers of new files there are before they are merged into
-// the old ones. Most keys are hashes: each merge writes all of the level below anew,
-// however little comes in. With Pebble's 4 what half a million beliefs need was written
-// seven times, with 16 three times. 32 saves another sixth, but reads look into more
-// files then: recalls among a million beliefs took 0.4 ms longer.
+// mergeAt is twice the number of layers of new files that exist before they are merged into the old
+// ones. Most keys are hashes, so each merge rewrites the whole next level, however little is added.
+// With Pebble's default of 4, the data of half a million beliefs was written seven times, with 16
+// three times. 32 saves another sixth, but reads then use more files: recalls among a million
+// beliefs took 0.4 ms longer.
 const mergeAt = 16
 
-// format is the last with blocks whose keys lie row by row. Those by column that came
-// after it are read as fast, but of the cost of merging files they added a third.
+// format is the last format with row-oriented blocks. Reading the later column-oriented blocks is
+// equally fast, but merging files costs a third more with them.
 const format = pebble.FormatFlushableIngestExcises
 
-// openPebble opens a store's files. There is no write-ahead log: what a kill takes
-// with the memtable is folded again from the ledger, and every prefix of what was
-// written is the state at an earlier time.
+// openPebble opens a store's files. There is no write-ahead log: entries whose state was only in
+// the memtable are folded again from the ledger. Every prefix of the written data is the state at
+// an earlier time.
 func openPebble(dir string, fs vfs.FS, key []byte) (*pebble.DB, error) {
 	fs = private.FS(fs)
 	if key != nil {
@@ -143,9 +142,9 @@ func openPebble(dir string, fs vfs.FS, key []byte) (*pebble.DB, error) {
 		FormatMajorVersion:          format,
 		Logger:                      quietLogger{},
 	}
-	// Filters tell which level has a key. That no level has it is known already, so
-	// that the last one, where nearly all keys are, needs none: they would take half
-	// of the cache. The last one is compressed, but not what will be merged into it soon.
+	// Filters tell which level has a key. The set of absent keys is known already (see knowledge),
+	// so the last level, which has nearly all keys, needs no filter. It would use half of the
+	// cache. The last level is compressed. The others are not, because they will be merged soon.
 	last := len(o.Levels) - 1
 	for i := range last {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
@@ -174,7 +173,7 @@ func (s *store) checkFormat() (err error) {
 	}
 	var keys uint64
 	for _, l := range s.db.Metrics().Levels {
-		keys += uint64(l.TablesSize) // an upper bound: no key takes less than a byte
+		keys += uint64(l.TablesSize) // an upper bound: every key takes at least one byte
 	}
 	s.keys.learn(s.db, max(filterKeys, int(keys/32)), learnAfter)
 	return nil
@@ -186,28 +185,28 @@ func (s *store) close() error {
 	return errors.Join(err, s.db.Flush(), s.db.Close())
 }
 
-// commit makes the pending changes part of the cache. It does not sync: the
-// ledger is the durable thing.
+// commit makes the pending changes part of the cache. It does not sync, because the ledger is
+// durable.
 func (s *store) commit() error {
 	s.join(&s.sealed)
 	s.join(&s.pending)
 	return s.joined()
 }
 
-// seal begins a new set of pending changes on top of those that there are.
+// seal moves the pending changes to sealed. Later changes are pending on top of them.
 func (s *store) seal() {
 	s.keep(s.sealed.add(&s.pending))
 	s.pending = layer{}
 }
 
-// keep keeps the map of an empty layer for the next changes.
+// keep keeps the map of an empty layer for reuse.
 func (s *store) keep(l layer) {
 	if l.entries != nil {
 		s.spare = l
 	}
 }
 
-// change adds to the pending changes.
+// change adds a pending change.
 func (s *store) change(key []byte, c change) {
 	if s.pending.entries == nil {
 		s.pending.entries, s.pending.grown, s.spare = s.spare.entries, s.spare.grown, layer{}
@@ -215,13 +214,13 @@ func (s *store) change(key []byte, c change) {
 	s.pending.put(string(key), c)
 }
 
-// commitSealed is commit of what was sealed.
+// commitSealed is like commit, for the sealed changes only.
 func (s *store) commitSealed() error {
 	s.join(&s.sealed)
 	return s.joined()
 }
 
-// join adds changes to what is committed.
+// join adds changes to committed.
 func (s *store) join(l *layer) {
 	if l.empty() {
 		return
@@ -245,8 +244,8 @@ func (s *store) joined() error {
 	return s.flush()
 }
 
-// settle flushes what was committed a while ago. An idle stage calls it now and
-// then, so that its cache does not lag for longer than it was busy.
+// settle flushes changes that were committed a while ago. An idle stage calls it from time to time,
+// so that its cache does not lag.
 func (s *store) settle() error {
 	if s.committed.empty() || time.Since(s.flushed) < flushAfter {
 		return nil
@@ -254,7 +253,7 @@ func (s *store) settle() error {
 	return s.flush()
 }
 
-// flush puts what was committed into the database.
+// flush writes the committed changes to the database.
 func (s *store) flush() error {
 	s.flushed, s.scanned = time.Now(), false
 	if s.committed.empty() {
@@ -291,8 +290,8 @@ func (s *store) closeView() error {
 	return err
 }
 
-// closeIter lets go of the iterator: what it goes over has changed. One that is in
-// use is closed by who uses it.
+// closeIter closes the iterator because its data has changed. An iterator in use is closed by its
+// user.
 func (s *store) closeIter() error {
 	it, lent := s.it, s.lent
 	s.it, s.lent = nil, false
@@ -302,47 +301,47 @@ func (s *store) closeIter() error {
 	return it.Close()
 }
 
-// State is the part of the cache that belongs to a fold in one partition. Its
-// methods see the fold's own uncommitted changes. Values that Get and Scan
-// return must not be kept or changed after the next call.
+// State is the part of the cache that belongs to a fold in one partition. Its methods see the
+// fold's own uncommitted changes. Values from Get and Scan must not be kept or modified after the
+// next call.
 type State struct {
 	s         kv
 	partition int
 	key       []byte // scratch
 	hot       map[string]hot
-	drops     int // of the store, when hot was filled
+	drops     int // the store's drops when hot was filled
 	memo      any
-	memoDrops int // of the store, when memo was given away
+	memoDrops int // the store's drops when memo was returned
 }
 
-// hot is what State remembers of a key that GetHot was asked for.
+// hot is the cached result of GetHot for a key.
 type hot struct {
 	value []byte
 	ok    bool
 }
 
-// Work is what was asked of a store since it was opened. Steps are those of
-// scans, over what was deleted and is not compacted away yet too: a scan that
-// looks at one key may take thousands.
+// Work counts the operations on a store since it was opened. Steps are the steps of scans. They
+// include steps over deleted records that are not compacted yet, so that a scan of one key may take
+// thousands.
 type Work struct {
 	Gets, Sets, Deletes, Scans, Steps, Bytes uint64
 }
 
-// Sub is the work since an earlier one.
+// Sub returns the work since v.
 func (w Work) Sub(v Work) Work {
 	return Work{w.Gets - v.Gets, w.Sets - v.Sets, w.Deletes - v.Deletes, w.Scans - v.Scans, w.Steps - v.Steps,
 		w.Bytes - v.Bytes}
 }
 
-// kv is what a state is kept in, uncommitted changes included.
+// kv stores a state, including uncommitted changes.
 type kv interface {
 	get(key []byte) ([]byte, bool, error)
-	set(key, value []byte) error // value is not changed afterwards
+	set(key, value []byte) error // the caller does not modify value afterwards
 	delete(key []byte) error
 	deleteRange(from, to []byte) error
 	scan(prefix []byte, fn func(key, value []byte) (bool, error)) error
 	scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error
-	// discards counts how often changes were taken back.
+	// discards returns how often changes were discarded.
 	discards() int
 }
 
@@ -375,7 +374,7 @@ func (s *store) deleteRange(from, to []byte) error {
 	return errors.Join(s.closeIter(), s.view.DeleteRange(from, to, nil))
 }
 
-// Partition is the partition whose state this is.
+// Partition returns the partition of the state.
 func (st *State) Partition() int { return st.partition }
 
 func (st *State) full(key []byte) []byte {
@@ -388,8 +387,8 @@ func (st *State) Get(key []byte) ([]byte, bool, error) {
 	return st.s.get(st.full(key))
 }
 
-// GetHot is Get for one of the few keys that every entry asks for: it is
-// remembered until it changes.
+// GetHot is like Get, for the few keys that every entry reads. It caches the result until it
+// changes.
 func (st *State) GetHot(key []byte) ([]byte, bool, error) {
 	if n := st.s.discards(); st.hot == nil || st.drops != n {
 		st.hot, st.drops = make(map[string]hot), n
@@ -404,8 +403,8 @@ func (st *State) GetHot(key []byte) ([]byte, bool, error) {
 	return v, ok, err
 }
 
-// Memo holds derived data of the fold. It is emptied when changes are discarded or Drop
-// removes keys.
+// Memo returns a place for derived data of the fold. It is emptied when changes are discarded or
+// Drop removes keys.
 func (st *State) Memo() *any {
 	if n := st.s.discards(); st.memoDrops != n {
 		st.memo, st.memoDrops = nil, n
@@ -413,12 +412,12 @@ func (st *State) Memo() *any {
 	return &st.memo
 }
 
-// Set gives key a value.
+// Set sets the value of key.
 func (st *State) Set(key, value []byte) error { return st.Give(key, bytes.Clone(value)) }
 
-// Give is Set without a copy. The caller must not change the value afterwards.
+// Give is like Set without a copy. The caller must not modify the value afterwards.
 func (st *State) Give(key, value []byte) error {
-	value = slices.Clip(value) // an append to what Get returns must not write here
+	value = slices.Clip(value) // an append to the result of Get must not write to it
 	if _, ok := st.hot[string(key)]; ok {
 		st.hot[string(key)] = hot{value, true}
 	}
@@ -438,20 +437,20 @@ func (st *State) DropPrefix(prefix []byte) error {
 	return st.s.deleteRange(from, upperBound(from))
 }
 
-// DropRange removes every key from from to before to.
+// DropRange removes the keys in [from, to).
 func (st *State) DropRange(from, to []byte) error {
 	clear(st.hot)
 	low := bytes.Clone(st.full(from))
 	return st.s.deleteRange(low, bytes.Clone(st.full(to)))
 }
 
-// Scan calls fn for every key with the prefix, in byte order, until fn returns
-// false. Keys are given without the partition's own prefix.
+// Scan calls fn for every key with the prefix, in byte order, until fn returns false. Keys do not
+// include the partition's own prefix.
 func (st *State) Scan(prefix []byte, fn func(key, value []byte) (more bool, err error)) error {
 	return st.s.scan(append([]byte(nil), st.full(prefix)...), func(k, v []byte) (bool, error) { return fn(k[2:], v) })
 }
 
-// ScanFrom is Scan of the keys with the prefix that are not below from.
+// ScanFrom is like Scan, for the keys with the prefix that are not below from.
 func (st *State) ScanFrom(prefix, from []byte, fn func(key, value []byte) (more bool, err error)) error {
 	low := append([]byte(nil), st.full(from)...)
 	return st.s.scanFrom(append([]byte(nil), st.full(prefix)...), low, func(k, v []byte) (bool, error) {
@@ -468,7 +467,7 @@ func (st *State) Put(key []byte, v any) error {
 	return st.Give(key, b)
 }
 
-// Load reads a value that Put stored, and reports whether there is one.
+// Load decodes a value that Put stored, and reports whether there is one.
 func (st *State) Load(key []byte, v any) (bool, error) {
 	b, ok, err := st.Get(key)
 	if err != nil || !ok {
@@ -480,8 +479,8 @@ func (st *State) Load(key []byte, v any) (bool, error) {
 	return true, nil
 }
 
-// Key joins a space's byte and identifiers, which cannot hold a zero byte,
-// into a key. Fold state begins with the byte that says what it holds.
+// Key joins the byte of a space and identifiers, which must not contain a zero byte, to a key. The
+// first byte of a key of fold state gives the kind of its record.
 func Key(space byte, parts ...string) []byte {
 	n := 1
 	for _, p := range parts {

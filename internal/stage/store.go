@@ -45,7 +45,7 @@ func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, 
 	}
 	if s.view == nil {
 		s.view = s.db.NewIndexedBatch()
-		// Below pending lies sealed: what it deletes may be there.
+		// pending is on top of sealed and may delete keys that sealed sets.
 		if err := errors.Join(s.sealed.write(s.view, nil), s.pending.write(s.view, nil)); err != nil {
 			return err
 		}
@@ -75,8 +75,8 @@ func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, 
 	return it.Error()
 }
 
-// lend returns the iterator over some keys, or another one where it is in use. It
-// is given back, or closed if it is not s.it any more.
+// lend returns an iterator over a range of keys: the cached one or, if that is in use, a new one.
+// The caller returns it, or closes it if it is not s.it any more.
 func (s *store) lend(from, to []byte) (*pebble.Iterator, error) {
 	if s.it != nil && !s.lent {
 		s.it.SetBounds(from, to)
@@ -90,7 +90,7 @@ func (s *store) lend(from, to []byte) (*pebble.Iterator, error) {
 	return it, err
 }
 
-// upperBound is the first key after all keys with the prefix.
+// upperBound returns the first key after all keys with the prefix.
 func upperBound(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; i >= 0; i-- {
@@ -101,11 +101,11 @@ func upperBound(prefix []byte) []byte {
 	return nil
 }
 
-// cursor is how far a stage has come in one partition.
+// cursor is the progress of a stage in one partition.
 type cursor struct {
-	folded uint64 // last ledger sequence that went into the state
-	own    uint64 // ledger sequence of the stage's last entry: the fence
-	src    uint64 // input that the stage's last entry names: a position, for a stage that reads the ledger
+	folded uint64 // last ledger sequence that was folded into the state
+	own    uint64 // ledger sequence of the stage's last entry, which is the fence
+	src    uint64 // input of the stage's last entry; a position, for a stage that reads the ledger
 }
 
 func cursorKey(p int) []byte { return []byte{spaceMeta, 'c', byte(p)} }
@@ -133,7 +133,7 @@ func (c cursor) bytes() []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(v, c.own), c.src)
 }
 
-// outboxKey sorts as positions do.
+// outboxKey returns a key that sorts in the order of positions.
 func outboxKey(p int, src uint64) []byte {
 	k := binary.BigEndian.AppendUint64([]byte{spaceMeta, 'o', byte(p)}, position.Sequence(src))
 	if i := position.Index(src); i > 0 {
@@ -142,8 +142,7 @@ func outboxKey(p int, src uint64) []byte {
 	return k
 }
 
-// quietLogger keeps Pebble's own chatter out of the stage's log; errors that
-// matter come back from the calls.
+// quietLogger discards Pebble's log messages. Errors are returned by the calls.
 type quietLogger struct{}
 
 func (quietLogger) Infof(string, ...any)  {}

@@ -13,9 +13,9 @@ import (
 	"lazaret/streams"
 )
 
-// TailStage calls fn, from one goroutine and in ledger order, for every entry
-// that a stage adds in any partition from now on, until stop is called. When
-// it returns, an entry published after it is seen for certain. feed may be nil.
+// TailStage calls fn, from one goroutine and in ledger order, for every entry that a stage adds in
+// any partition from now on, until stop is called. Entries that are published after TailStage
+// returns are certainly seen. feed may be nil.
 func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log *slog.Logger,
 	fn func(streams.Entry)) (stop func(), err error) {
 	js, err := jetstream.New(nc)
@@ -52,7 +52,7 @@ func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log
 	return func() { rd.close(); <-done }, nil
 }
 
-// ReadEntry reads the ledger entry at a position.
+// ReadEntry returns the ledger entry at a position.
 func ReadEntry(ctx context.Context, js jetstream.JetStream, at uint64) (streams.Entry, error) {
 	m, err := messageAt(ctx, js, streams.LedgerStream, position.Sequence(at))
 	if err != nil {

@@ -10,14 +10,15 @@ import (
 	"lazaret/streams"
 )
 
-// marks hold what the retention stage announced in partition 0 about removed entries.
-// Messages that are no entries of it, or that cannot be true, are ignored.
+// marks has the announcements of the retention stage in partition 0 about removed entries. It
+// ignores messages that are not valid announcements or that cannot be true.
 type marks struct {
-	seq     uint64 // the last message that was read
-	trimmed uint64 // entries up to here may be gone
+	seq     uint64 // last message that was read
+	trimmed uint64 // entries up to here may have been removed
 }
 
-// read reads the new announcements. ignored, if not nil, gets the error of each ignored one.
+// read reads the new announcements. If ignored is not nil, it is called with the error of each
+// ignored message.
 func (m *marks) read(ctx context.Context, js jetstream.JetStream, ignored func(error)) error {
 	subject := streams.LedgerSubject(0, streams.StageRetention)
 	return Each(ctx, js, Span{Stream: streams.LedgerStream, Filters: []string{subject}, From: m.seq + 1},
@@ -38,16 +39,16 @@ func (m *marks) read(ctx context.Context, js jetstream.JetStream, ignored func(e
 		})
 }
 
-// Trimmed is the ledger sequence up to which entries may have been removed because they
-// were old, or 0. The stream does not show it: the last entry of each subject stays.
+// Trimmed returns the ledger sequence up to which old entries may have been removed, or 0. The
+// stream itself does not show it, because the last entry of each subject stays.
 func Trimmed(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 	var m marks
 	err := m.read(ctx, js, nil)
 	return m.trimmed, err
 }
 
-// Hole is Trimmed if an entry from a sequence on up to there is gone, and else 0. Trimmed
-// alone says only that entries may be gone.
+// Hole returns Trimmed if an entry from sequence from up to there is missing, and 0 otherwise.
+// Trimmed alone says only that entries may be missing.
 func Hole(ctx context.Context, js jetstream.JetStream, from uint64) (uint64, error) {
 	trimmed, err := Trimmed(ctx, js)
 	if err != nil || trimmed < from {
@@ -60,7 +61,7 @@ func Hole(ctx context.Context, js jetstream.JetStream, from uint64) (uint64, err
 	return trimmed, nil
 }
 
-// missing reports whether the ledger lacks an entry from one sequence up to another.
+// missing reports whether the ledger lacks an entry in a range.
 func missing(ctx context.Context, js jetstream.JetStream, from, to uint64) (bool, error) {
 	st, err := Stream(ctx, js, streams.LedgerStream)
 	if err != nil {
@@ -69,7 +70,8 @@ func missing(ctx context.Context, js jetstream.JetStream, from, to uint64) (bool
 	if st.CachedInfo().State.FirstSeq > from {
 		return true, nil
 	}
-	// The entries behind are counted first: what is added meanwhile makes it more.
+	// Count the later entries first. Entries that are added meanwhile can then only increase the
+	// second count.
 	behind, err := pendingFrom(ctx, js, to+1)
 	if err != nil {
 		return false, err
@@ -78,7 +80,7 @@ func missing(ctx context.Context, js jetstream.JetStream, from, to uint64) (bool
 	return all < behind+(to-from+1), err
 }
 
-// pendingFrom is how many entries the ledger has from a sequence on.
+// pendingFrom returns the number of entries in the ledger from a sequence on.
 func pendingFrom(ctx context.Context, js jetstream.JetStream, seq uint64) (uint64, error) {
 	c, err := js.CreateConsumer(ctx, streams.LedgerStream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq, HeadersOnly: true,
@@ -87,21 +89,21 @@ func pendingFrom(ctx context.Context, js jetstream.JetStream, seq uint64) (uint6
 		return 0, fmt.Errorf("counting the entries of %s from %d on: %w", streams.LedgerStream, seq, err)
 	}
 	n := c.CachedInfo().NumPending
-	// The server removes it if this fails.
+	// If this fails, the server removes it later.
 	_ = js.DeleteConsumer(ctx, streams.LedgerStream, c.CachedInfo().Name)
 	return n, nil
 }
 
-// guardEvery is how often a running stage checks for a hole in what it reads.
+// guardEvery is how often a running stage checks for removed entries.
 const guardEvery = 5 * time.Second
 
-// guard makes sure that nothing was trimmed that this process had not read before, and
-// notes how far it has read. A process that refolds, or that was cut off, may have read
-// over a hole that was made in the meantime: the reader does not show it.
+// guard returns an error if entries were trimmed that this process had not read before, and records
+// how far it has read. A process that refolds, or that was disconnected, may have read across
+// entries that were removed in the meantime. The reader does not notice that.
 //
-// Everything read before the last successful guard was whole, so no entry after that may be
-// gone. guard counts them in the ledger, since the holder of the retention credential can
-// announce anything.
+// Everything that was read before the last successful guard was complete, so no entry after that
+// may be missing. guard counts the entries in the ledger, because the holder of the retention
+// credential can announce anything.
 func (r *runtime) guard(ctx context.Context, read uint64) error {
 	if err := r.marks.read(ctx, r.js, r.ignore); err != nil {
 		return err
@@ -125,13 +127,13 @@ func (r *runtime) guard(ctx context.Context, read uint64) error {
 	return nil
 }
 
-// ignore reports a message of another party that is no entry of ours.
+// ignore reports a message that no stage of Lazaret wrote.
 func (r *runtime) ignore(err error) {
 	r.stats.Ignored.Add(1)
 	r.log.Error("foreign message in the ledger, ignored", "err", err)
 }
 
-// guardDue is guard once it is due. An error of the server is logged only.
+// guardDue calls guard if it is due. It only logs errors of the server.
 func (r *runtime) guardDue(ctx context.Context, read uint64) error {
 	if time.Since(r.guarded) < guardEvery {
 		return nil
@@ -156,7 +158,7 @@ func (s *store) sync() error {
 	return nil
 }
 
-// trimOf is the announcement in a trim entry, or nil if it is none.
+// trimOf returns the announcement in a trim entry, or nil.
 func (r *runtime) trimOf(e *streams.Entry) *streams.Retention {
 	if e.Type != streams.TypeTrim || e.Stage != streams.StageRetention {
 		return nil
@@ -166,11 +168,11 @@ func (r *runtime) trimOf(e *streams.Entry) *streams.Retention {
 		r.ignore(err)
 		return nil
 	}
-	r.guarded = time.Time{} // the guard is due
+	r.guarded = time.Time{} // the guard is due now
 	return b
 }
 
-// secured is the entry that says that the state is on disk.
+// secured returns the entry that reports that the state is on disk.
 func secured(id string, folded uint64) (*Output, error) {
 	return NewOutput(streams.TypeSecured, streams.SystemProject, &streams.SecuredEntry{ID: id, Folded: folded})
 }

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// warmers is how many look-ups are made at once: a look-up mostly waits for files.
+// warmers is the number of concurrent lookups, which mostly wait for files.
 const warmers = 4
 
-// Warm calls fn for 0 to n-1, several at once, and returns when all have returned. get is
-// like Get of the state; what it reads is kept, so that the Gets that follow do not read
-// files one by one. fn must do nothing else with the state. Warm is an optimisation only:
-// a failed look-up is repeated by the Get, which returns its error.
+// Warm calls fn for 0 to n-1 concurrently, and returns when all calls have returned. get is like
+// State.Get. The values that it reads are cached, so that later Gets need not read files one by
+// one. fn must not use the state otherwise. Warm is only an optimization: a failed lookup is
+// repeated by the later Get, which returns its error.
 func (st *State) Warm(n int, fn func(i int, get func(key []byte) (value []byte, ok bool))) {
 	s, ok := st.s.(*store)
 	if !ok || n < 2 {
@@ -49,8 +49,8 @@ func (st *State) Warm(n int, fn func(i int, get func(key []byte) (value []byte, 
 	}
 }
 
-// peek is get without a trace: it may be called from several goroutines while the
-// loop waits for them. fresh says that the value comes out of the database.
+// peek is like get, but changes nothing. It may be called from several goroutines while the loop
+// waits for them. fresh reports whether the value comes from the database.
 func (s *store) peek(key []byte) (v []byte, ok, fresh bool) {
 	for _, l := range [...]*layer{&s.pending, &s.sealed, &s.committed, &s.known} {
 		if v, ok, known := l.get(key); known {
