@@ -18,10 +18,9 @@ func (f *Fold) catalogue(_ *stage.State, m *stage.Message, head streams.EntryHea
 		Instructions: ev.Instructions, Tools: ev.Tools})
 }
 
-// applyTools notes the hints of a catalogue that raise a tool. They add up over
-// all catalogues of the project and are never taken back: a server that calls
-// its tool harmless the next day, or another that offers one of the same name,
-// lowers nothing.
+// applyTools stores the hints of a catalogue that raise a tool's level. They add up over all
+// catalogues of the project and are never removed. So a server that later calls its tool harmless,
+// or another server with a tool of the same name, lowers nothing.
 func (f *Fold) applyTools(st *stage.State, project string, e *streams.ToolsEntry) error {
 	for _, t := range e.Tools {
 		h := policy.ReadHints(t.Annotations)
@@ -43,8 +42,7 @@ func (f *Fold) applyTools(st *stage.State, project string, e *streams.ToolsEntry
 	return nil
 }
 
-// annotations are the hints that raise a tool as it is called, as an
-// annotations object.
+// annotations returns the hints that raise the level of a called tool, as an annotations object.
 func (f *Fold) annotations(st *stage.State, project, tool string) ([]byte, error) {
 	var all policy.Hints
 	for _, name := range policy.ToolNames(tool) {

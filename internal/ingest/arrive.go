@@ -74,7 +74,7 @@ func endStanding(st *stage.State, project, incident string) error {
 	return st.Put(standingKey(project), all)
 }
 
-// looksFor reports whether a belief is what a scope names.
+// looksFor reports whether a belief matches a scope.
 func looksFor(s *beliefs.IncidentScope, r *record) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	if !is(s.Agent, r.Agent) || !is(s.Session, r.Session) || !is(s.Source, r.Ref.Source) || !is(s.Tool, r.Tool) {
@@ -104,7 +104,7 @@ func (f *Fold) arrived(st *stage.State, project string, r *record, at time.Time)
 		}
 		_, moves, err := r.standing().Quarantine(beliefs.ByUser)
 		if err != nil || len(moves) == 0 {
-			return nil // it is out already
+			return nil // it is out of service already
 		}
 		inc, err := f.incident(st, project, o.Incident)
 		if err != nil || inc == nil {
@@ -138,8 +138,9 @@ func (f *Fold) arrived(st *stage.State, project string, r *record, at time.Time)
 	return nil
 }
 
-// derivesFrom names what a belief derives from of what an incident took out of
-// service; nothing if it has support of its own, as at the order itself.
+// derivesFrom returns the belief from which a new belief derives and that an incident took out of
+// service. It returns "" if there is none, or if the new belief has independent support, as at the
+// order itself.
 func (f *Fold) derivesFrom(st *stage.State, project string, o *standingOrder, r *record) (from string, err error) {
 	sources, events := map[string]bool{}, map[string]bool{}
 	for _, p := range r.Parents {

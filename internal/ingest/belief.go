@@ -11,52 +11,52 @@ import (
 	"lazaret/streams"
 )
 
-// record is a belief as it is kept in the state.
+// record is the stored form of a belief.
 type record struct {
 	Ref     streams.BeliefRef `json:"ref"`
-	Content string            `json:"content,omitzero"` // clipped for what was read; whole for memories
+	Content string            `json:"content,omitzero"` // clipped for read content; complete for memories
 	Agent   string            `json:"agent,omitzero"`
 	Session string            `json:"session,omitzero"`
 	Tool    string            `json:"tool,omitzero"`
-	// DataSubject is the person that it is about, and About the user, if that is not the
-	// user of its namespace.
+	// DataSubject is the person that it concerns. About is the user that it concerns, if that is
+	// not the user of its namespace.
 	DataSubject string `json:"data_subject,omitzero"`
 	About       string `json:"about,omitzero"`
-	// Adopted is the standing that its evidence gives; a memory gets it by the arbiter's
+	// Adopted is the state that follows from its evidence. A memory gets it by the arbiter's
 	// verdict.
 	Adopted beliefs.Adoption `json:"adopted"`
-	At      time.Time        `json:"at"` // event time of its last confirmation, but for what was read again
+	At      time.Time        `json:"at"` // event time of the last confirmation, not counting repeated readings
 	From    time.Time        `json:"valid_from,omitzero"`
 	To      time.Time        `json:"valid_to,omitzero"`
 	Intake  uint64           `json:"intake"`
-	Count   uint64           `json:"count"` // how often it was read, but for again
+	Count   uint64           `json:"count"` // how often it was read, not counting again
 	Memory  bool             `json:"memory,omitzero"`
-	// Of a memory, for those who judge it again.
+	// The following fields of a memory are for judging it again.
 	Writer    beliefs.Origin `json:"writer,omitzero"`
 	Inherited beliefs.Origin `json:"inherited,omitzero"`
 	Category  string         `json:"category,omitzero"`
 	Channel   string         `json:"channel,omitzero"`
-	// Evidence supports or contradicts it, within bounds.
+	// Evidence is its supporting and contradicting evidence, at most beliefs.MaxEvidence of each.
 	Evidence beliefs.EvidenceSet `json:"evidence,omitzero"`
-	Parents  []streams.Parent    `json:"parents,omitzero"` // of a memory: what it derives from
+	Parents  []streams.Parent    `json:"parents,omitzero"` // texts that a memory derives from
 	Triples  []beliefs.Triple    `json:"triples,omitzero"`
-	Digest   string              `json:"digest,omitzero"` // SHA-256 of the content, whole
-	Print    string              `json:"print,omitzero"`  // of a memory: digest of its normal form
-	// Seal commits to its identity, as its entry had it.
+	Digest   string              `json:"digest,omitzero"` // SHA-256 of the whole content
+	Print    string              `json:"print,omitzero"`  // for a memory: digest of its normalized content
+	// Seal commits to its identity, as in its entry.
 	Seal string `json:"seal,omitzero"`
-	// Stale and Expires are when it ceases to be fresh, and to be served.
+	// Stale and Expires are the times after which it is no longer fresh and no longer served.
 	Stale   time.Time `json:"stale,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
-	Since   time.Time `json:"since,omitzero"` // what both are counted from
-	// StagedFor says why it waits, while it does.
+	Since   time.Time `json:"since,omitzero"` // start of both periods
+	// StagedFor says why it is staged, while it is.
 	StagedFor string `json:"staged_for,omitzero"`
 	// Signed is the name of the key that confirmed it.
 	Signed string `json:"signed,omitzero"`
-	// Conflicts are beliefs that contradict it, of the same subject and predicate;
-	// Successor is the one that superseded it.
+	// Conflicts are beliefs with the same subject and predicate that contradict it. Successor is
+	// the belief that superseded it.
 	Conflicts []string `json:"conflicts,omitzero"`
 	Successor string   `json:"successor,omitzero"`
-	// Flag is why a person should review it.
+	// Flag is the reason why a person should review it.
 	Flag string `json:"flag,omitzero"`
 
 	// again is how often the content was read again, and readAt when it was last read. The
@@ -65,14 +65,14 @@ type record struct {
 	readAt time.Time
 }
 
-// Kinds of influence, in the index by keyImpact.
+// Kinds of influence in the index keyImpact.
 const (
 	impactMemory   = "memory"   // derives from it
 	impactDecision = "decision" // cites it
-	impactAction   = "action"   // cites it, itself or by its decision
+	impactAction   = "action"   // cites it directly or by its decision
 )
 
-// influence notes what a belief influenced.
+// influence records that a belief influenced an event.
 func (f *Fold) influence(st *stage.State, project, belief, kind, agent, event string) error {
 	return st.Set(stage.Key(keyImpact, project, belief, kind, agent, event), nil)
 }
@@ -99,14 +99,14 @@ func (f *Fold) belief(st *stage.State, project, id string) (*record, error) {
 	return r, again(st, project, r)
 }
 
-// cited returns the reference that an event stores of the belief.
+// cited returns the reference to the belief for an event's entry.
 func (r *record) cited() streams.BeliefRef {
 	b := r.Ref
 	b.Agent = r.Agent
 	return b
 }
 
-// cite looks up the beliefs that an event names, as they stand at its time.
+// cite returns references to the beliefs that an event names, as they are at its time.
 func (f *Fold) cite(st *stage.State, project string, ids []string, now time.Time) ([]streams.BeliefRef, error) {
 	var out []streams.BeliefRef
 	done := make(map[string]bool, len(ids))
@@ -130,8 +130,7 @@ func (f *Fold) cite(st *stage.State, project string, ids []string, now time.Time
 	return out, nil
 }
 
-// applyAlerts lets a sentinel's findings restrict the beliefs that they name.
-// Nothing that a sentinel says can loosen one.
+// applyAlerts restricts the beliefs that a sentinel's alerts name. No alert can loosen one.
 func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 	var a struct {
 		Alerts []streams.Alert `json:"alerts"`
@@ -171,8 +170,8 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 	return nil
 }
 
-// applyArbiterAlerts lets the arbiter's own findings open incidents. Its answers to
-// signed statements and orders are no findings.
+// applyArbiterAlerts lets the arbiter's own findings open incidents. Its answers to signed
+// statements and orders are not findings.
 func (f *Fold) applyArbiterAlerts(st *stage.State, e *streams.Entry) error {
 	a := new(streams.AlertsEntry)
 	if err := streams.Unmarshal(e.Body, a); err != nil {
@@ -226,10 +225,10 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		return f.verdictOnSigned(st, e.Project, r, v)
 	}
 	next := r.Adopted.Admit(v.Verdict.String())
-	// A person's resolution of the hold clears it, unless something else was found since.
+	// A person's resolution of the hold clears it, unless there was another finding since.
 	resolved := v.Resolved != nil && r.Ref.Axes == r.Adopted.Admit(streams.Hold.String())
 	if !resolved && r.Ref.Axes != (beliefs.Axes{}) {
-		// Findings and decisions of the meantime stay.
+		// Keep the effects of later findings and decisions.
 		next = stricter(next, r.Ref.Axes)
 	}
 	next.Freshness = r.Ref.Axes.Freshness
@@ -320,7 +319,7 @@ func (f *Fold) takeKey(st *stage.State, project string, r *record, at time.Time)
 	return st.Set(key, []byte(r.Ref.ID))
 }
 
-// nameKey is the state key of a memory key's holder, one for each place.
+// nameKey returns the state key for the holder of a memory key in a namespace.
 func nameKey(project string, in beliefs.Namespace, key string) []byte {
 	if in == (beliefs.Namespace{}) {
 		return stage.Key(keyName, project, key)
@@ -328,7 +327,7 @@ func nameKey(project string, in beliefs.Namespace, key string) []byte {
 	return stage.Key(keyName, project, key, in.String())
 }
 
-// stricter is axis by axis the less trusting of two.
+// stricter returns, for each axis, the less trusting of two values.
 func stricter(a, b beliefs.Axes) beliefs.Axes {
 	a.Security, a.Freshness = max(a.Security, b.Security), max(a.Freshness, b.Freshness)
 	if reach(b.Retrieval) > reach(a.Retrieval) {
@@ -346,7 +345,7 @@ func stricter(a, b beliefs.Axes) beliefs.Axes {
 	return a
 }
 
-// reach is how far a belief is from being served.
+// reach returns how far a belief is from being served. 0 means served.
 func reach(r beliefs.Retrieval) int {
 	switch r {
 	case beliefs.Normal:

@@ -41,8 +41,8 @@ func (f *Fold) forecast(st *stage.State, project string, r *record, rv *beliefs.
 	return nil
 }
 
-// AskClasses asks how the confidence of a project's beliefs stands to what became
-// of them.
+// AskClasses is the query for the calibration of a project's beliefs: how their confidence compares
+// with what happened to them later.
 const AskClasses = "classes"
 
 // ClassesRequest asks for the calibration classes of one project.
@@ -50,15 +50,15 @@ type ClassesRequest struct {
 	Project string `json:"project"`
 }
 
-// ClassReport is how the beliefs of one class are calibrated: those that were
-// confirmed or contradicted, the latest calibration.Keep.
+// ClassReport is the calibration of one class: of its latest calibration.Keep beliefs that were
+// confirmed or contradicted.
 type ClassReport struct {
 	Class string `json:"class"`
-	Total uint64 `json:"total"` // that ever were
+	Total uint64 `json:"total"` // number of beliefs that were ever confirmed or contradicted
 	calibration.Report
 }
 
-// ClassesAnswer has them, in the order of their names.
+// ClassesAnswer lists the classes in alphabetical order.
 type ClassesAnswer struct {
 	Classes []ClassReport `json:"classes"`
 }

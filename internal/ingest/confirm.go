@@ -18,8 +18,8 @@ func init() {
 	writesIn(streams.TypeConfirmation, (*Fold).applyConfirmation)
 }
 
-// revision is the digest of a belief's standing, which a statement on it signs: a
-// statement signed before a new finding does not count.
+// revision returns the digest of a belief's state. An attestation signs it, so that one signed
+// before a new finding does not count.
 func (r *record) revision() string {
 	b, err := streams.Marshal(struct {
 		Axes      beliefs.Axes
@@ -35,13 +35,13 @@ func (r *record) revision() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// standing is how the belief stands, for the model.
+// standing returns the state of the belief in the form of package beliefs.
 func (r *record) standing() beliefs.Standing {
 	return beliefs.Standing{Axes: r.Ref.Axes, Evidence: r.Evidence, Scope: r.Ref.Scope}
 }
 
-// confirmation records a signed statement on a belief and its effects. A forged one is
-// recorded too, as evidence. All that it is judged by is in the ledger before it.
+// confirmation records a signed attestation of a belief and its effects. A forged one is recorded
+// too, as evidence. It is judged only by earlier ledger entries.
 func (f *Fold) confirmation(st *stage.State, m *stage.Message, c *streams.Control,
 	head streams.EntryHead) (*stage.Admission, error) {
 	invalid := func(err error) (*stage.Admission, error) {
@@ -70,8 +70,8 @@ func (f *Fold) confirmation(st *stage.State, m *stage.Message, c *streams.Contro
 	return admission(streams.TypeConfirmation, c.Project, e)
 }
 
-// judgeWord verifies a statement and works out its effects. An *approval.Error says why
-// it is not obeyed.
+// judgeWord verifies an attestation and computes its effects. It returns an *approval.Error if the
+// attestation is refused.
 func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.ConfirmationEntry) error {
 	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
 	if err != nil {
@@ -133,7 +133,7 @@ func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.Confirm
 	}
 	if err == nil && unsigned && s.Decision != approval.Confirm && next.Axes.Security == beliefs.Clean &&
 		next.Axes.Retrieval == beliefs.Restricted {
-		// That a suspicion was unfounded is no approval of a procedure.
+		// Clearing a suspicion does not approve a procedure.
 		var more []beliefs.Move
 		next, more, err = next.Set(beliefs.Change{Axis: beliefs.AxisRetrieval, To: beliefs.Hidden.String()}, by)
 		moves = append(moves, more...)
@@ -179,7 +179,7 @@ func passkeyCount(st *stage.State, project, key string) (uint32, error) {
 	return binary.BigEndian.Uint32(v), nil
 }
 
-// decideOn applies a statement to a belief's standing.
+// decideOn applies an attestation to a belief's state.
 func decideOn(s beliefs.Standing, d approval.Decision, successor string, word beliefs.Evidence,
 	by beliefs.Authority) (beliefs.Standing, []beliefs.Move, error) {
 	set := func(x beliefs.Axis, to string) (beliefs.Standing, []beliefs.Move, error) {
@@ -272,8 +272,7 @@ func (f *Fold) applyConfirmation(st *stage.State, project string, e *streams.Con
 	return f.settle(st, project, r.Ref.ID, e.Time)
 }
 
-// keep writes a belief's record, and before that how it stood, where that may be
-// gone back to.
+// keep stores a belief's record. Before that, it saves the old state if a restore point needs it.
 func (f *Fold) keep(st *stage.State, project string, r *record) error {
 	if err := f.noteBefore(st, project, r); err != nil {
 		return err
@@ -284,8 +283,8 @@ func (f *Fold) keep(st *stage.State, project string, r *record) error {
 	return putRecord(st, project, r)
 }
 
-// useNonce notes that a word counted. It is forgotten once the statement has
-// expired and would be refused for that.
+// useNonce records that an attestation was accepted. The record is removed once the attestation has
+// expired, because it would be refused for that.
 func (f *Fold) useNonce(st *stage.State, project, nonce string, until, now time.Time) error {
 	stamp := func(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
 	key := stage.Key(keyNonce, project, nonce)

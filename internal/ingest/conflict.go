@@ -16,14 +16,14 @@ import (
 	"lazaret/streams"
 )
 
-// Memories are compared by scope, subject and predicate, as their writers state them, and
-// as a whole by content. A different object contradicts. The same object from a stronger
-// and independent source corroborates. Both sides stay; the model decides which loses, by
-// the class of the evidence. Nothing is compared across scopes.
+// Memories are compared by scope, subject and predicate, as their writers state them, and as a
+// whole by content. A different object contradicts. The same object from a stronger and independent
+// source corroborates. Both beliefs stay. Package beliefs decides which one loses, by the class of
+// the evidence. Beliefs in different scopes are never compared.
 
-// maxStated bounds how many beliefs are kept of one scope, subject and
-// predicate, or of one content: those of the strongest classes, and of those the
-// oldest, so that a flood of weak ones keeps no strong one out.
+// maxStated is the maximum number of beliefs that are stored for one scope, subject and predicate,
+// or for one content. Stronger classes take precedence, and within a class older beliefs, so that a
+// flood of weak ones cannot displace a strong one.
 const maxStated = 32
 
 // stated is a belief that states an object.
@@ -34,21 +34,20 @@ type stated struct {
 	Class  beliefs.Quality `json:"c"`
 }
 
-// stateKey is what statements of one scope, subject and predicate are kept
-// under.
+// stateKey returns the key for the beliefs with one scope, subject and predicate.
 func stateKey(project string, in beliefs.Namespace, subject, predicate string) []byte {
 	sum := sha256.Sum256([]byte(in.String() + "\x00" + text.Normalize(subject) + "\x00" + text.Normalize(predicate)))
 	return append(stage.Key(keyStated, project, "t"), sum[:16]...)
 }
 
-// sameKey is what beliefs of one content in one scope are kept under. print is
-// the digest of the content once normalised.
+// sameKey returns the key for the beliefs with one content in one scope. print is the digest of the
+// normalized content.
 func sameKey(project string, in beliefs.Namespace, print string) []byte {
 	return stage.Key(keyStated, project, "c"+in.String(), print)
 }
 
-// flatTriples reads a content that is a flat JSON object with a subject: each
-// other member that is a string, a number or a boolean is a predicate of it.
+// flatTriples returns the triples of a content that is a flat JSON object with a subject. Every
+// other member with a string, number or boolean value gives a triple.
 func flatTriples(content string) []beliefs.Triple {
 	content = strings.TrimSpace(content)
 	if len(content) == 0 || content[0] != '{' || len(content) > 16<<10 {
@@ -114,8 +113,7 @@ func (f *Fold) settle(st *stage.State, project, id string, at time.Time) error {
 	return f.owe(st, project, "conflict", log, at)
 }
 
-// meet compares one statement of a belief with those that are kept under its
-// key, and keeps it.
+// meet compares one statement of a belief with the others under its key, and stores it.
 func (f *Fold) meet(st *stage.State, project, id string, key []byte, t beliefs.Triple, at time.Time,
 	do func(beliefs.Revision) error) error {
 	var all []stated
@@ -165,18 +163,18 @@ func (f *Fold) meet(st *stage.State, project, id string, key []byte, t beliefs.T
 	return st.Put(key, all[:min(len(all), maxStated)])
 }
 
-// word is what a belief says, as evidence for or against another.
+// word returns the belief as evidence for or against another one.
 func (r *record) word(at time.Time) beliefs.Evidence {
 	return beliefs.Evidence{Observation: r.Ref.Observation, Quality: r.Ref.Quality, Source: r.Ref.Source, At: at}
 }
 
-// corroborate lets two beliefs that state the same support each other: the
-// weaker gains by the stronger if that is independent of it.
+// corroborate lets two beliefs that state the same support each other. The weaker one gains if the
+// stronger one is independent of it.
 func corroborate(mine, other *record, at time.Time, do func(beliefs.Revision) error) error {
 	for _, p := range [2][2]*record{{mine, other}, {other, mine}} {
 		r, by := p[0], p[1]
 		if by.Ref.Axes.Truth != beliefs.Supported {
-			continue // nobody vouches for it either
+			continue // it is not supported either
 		}
 		e := by.word(at)
 		s := r.standing()
@@ -193,7 +191,7 @@ func corroborate(mine, other *record, at time.Time, do func(beliefs.Revision) er
 	return nil
 }
 
-// contradict lets two beliefs that state different things count against each other. A
+// contradict records two beliefs that state different things as evidence against each other. A
 // user's new statement supersedes the same user's earlier one.
 func (f *Fold) contradict(st *stage.State, project string, mine, other *record, t beliefs.Triple, at time.Time,
 	do func(beliefs.Revision) error) error {
@@ -213,11 +211,11 @@ func (f *Fold) contradict(st *stage.State, project string, mine, other *record, 
 				Why: "said anew: " + why, Other: mine.Ref.ID, At: at})
 		}
 	}
-	a, b := *mine, *other // as they stood before either fell
+	a, b := *mine, *other // their state before either changes
 	for _, p := range [2][2]*record{{&a, &b}, {&b, &a}} {
 		r, by := p[0], p[1]
 		if by.Ref.Axes.Truth == beliefs.Contradicted {
-			continue // it lost already
+			continue // it is contradicted already
 		}
 		e := by.word(at)
 		e.Relation = beliefs.Contradicts
@@ -230,13 +228,13 @@ func (f *Fold) contradict(st *stage.State, project string, mine, other *record, 
 	return nil
 }
 
-// ownWord reports whether a belief is what the user said, over the user's
-// credential or word for word.
+// ownWord reports whether a belief is a statement of the user: it came with the user's credential
+// or is verbatim from the user.
 func (r *record) ownWord() bool {
 	return r.Ref.Origin == beliefs.OriginUser && r.Ref.Quality == beliefs.HumanAssertion
 }
 
-// fell flags what derives from a belief that fell.
+// fell flags the beliefs that derive from a contradicted belief.
 func (f *Fold) fell(st *stage.State, project, id, other string, at time.Time, do func(beliefs.Revision) error) error {
 	flags, err := f.flagDependants(st, project, id, fmt.Sprintf("it derives from %s, which %s speaks against", id,
 		other), at)
@@ -248,8 +246,8 @@ func (f *Fold) fell(st *stage.State, project, id, other string, at time.Time, do
 	return err
 }
 
-// vouched are the revisions that an observation causes: of memories that say what the
-// user just said, and of those that a tool which the policy names confirms.
+// vouched returns the revisions that an observation causes: of memories that say what the user just
+// said, and of memories that a tool named by the policy confirms.
 func (f *Fold) vouched(st *stage.State, a streams.Address, pol *policy.Policy,
 	e *streams.ObservationEntry) ([]beliefs.Revision, error) {
 	var out []beliefs.Revision

@@ -15,13 +15,13 @@ type touched struct {
 	Back bool         `json:"back,omitzero"` // recovered
 }
 
-// served reports whether a planner would have been given the belief before the incident.
+// served reports whether the belief was served for planning before the incident.
 func (t *touched) served() bool {
 	return t.Was.Truth == beliefs.Supported && t.Was.Retrieval == beliefs.Normal && t.Was.Security == beliefs.Clean &&
 		t.Was.Freshness == beliefs.Fresh
 }
 
-// contained is what a quarantine does to one belief.
+// contained is the effect of a quarantine on one belief.
 type contained struct {
 	record *record
 	touched
@@ -92,7 +92,7 @@ func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope
 				beliefs.BySystem)
 		}
 		if err != nil || len(moves) == 0 {
-			continue // it already stands at least as strictly
+			continue // it is at least as strict already
 		}
 		x.rev = beliefs.Revision{Belief: b.ID, Moves: moves, By: beliefs.ByUser, Other: b.From}
 		if !x.Out {
@@ -103,16 +103,16 @@ func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope
 	return c, nil
 }
 
-// back is a belief that a repair brings back.
+// back is a belief that a repair restores.
 type back struct {
 	id  string
 	was touched
 	rev beliefs.Revision
 }
 
-// rederive returns the descendants of an incident's beliefs that are supported without it.
-// They have other evidence of a class that may support a belief, or an untouched belief
-// states the same. They return to their earlier standing and no further.
+// rederive returns the descendants of an incident's beliefs that are supported independently of it.
+// They have other evidence of a class that may support a belief, or an untouched belief states the
+// same. They return to their earlier state at most.
 func (f *Fold) rederive(st *stage.State, project, incident string) ([]back, error) {
 	rows := map[string]*touched{}
 	var order []string
@@ -171,8 +171,8 @@ func (f *Fold) rederive(st *stage.State, project, incident string) ([]back, erro
 	return out, nil
 }
 
-// wayBack returns the changes that lead a belief back to its earlier standing, as far as
-// the incident moved it.
+// wayBack returns the changes that lead a belief back to its earlier state, as far as the incident
+// changed it.
 func (t *touched) wayBack(now beliefs.Axes) (out []beliefs.Change) {
 	if t.Out && now.Security == beliefs.Quarantined && t.Was.Security == beliefs.Clean {
 		out = append(out, beliefs.Change{Axis: beliefs.AxisSecurity, To: beliefs.Clean.String()})

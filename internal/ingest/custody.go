@@ -19,29 +19,29 @@ func init() {
 	writesIn(streams.TypeDropped, (*Fold).applyDropped)
 }
 
-// keyCustody begins the keys of statements about projects' data. They are no part of any
-// project's state, and outlive forgotten data. The next byte is zero, unlike in a
-// project's keys; the third says what a key holds.
+// keyCustody begins the keys of statements about projects' data. They are not part of a project's
+// state, and outlive forgotten data. The next byte is zero, unlike in a project's keys. The third
+// byte gives the kind of record.
 const keyCustody = 0xB0
 
 func legalHoldKey(project string) []byte { return append([]byte{keyCustody, 0, 'h'}, project...) }
 func statementKey(id string) []byte      { return append([]byte{keyCustody, 0, 's'}, id...) }
 func dropKey(project string) []byte      { return append([]byte{keyCustody, 0, 'd'}, project...) }
 
-// Of a data subject within a project, behind the project's name; of statements
-// about one there may be several that are to be answered.
+// Keys for a data subject within a project add the subject or statement id after the project.
+// Several statements about one data subject can be pending.
 func personHoldKey(project, subject string) []byte {
 	return append(append(legalHoldKey(project), 0), subject...)
 }
 func eraseDropKey(project, id string) []byte { return append(append(dropKey(project), 0), id...) }
 
-// trimKey says that the ledger was trimmed, or is about to be.
+// trimKey records that the ledger was trimmed, or will be.
 var trimKey = []byte{keyCustody, 0, 't'}
 
 func noteTrim(st *stage.State) error { return st.Set(trimKey, nil) }
 
-// custody decides on a signed statement about a project's data. A refused statement is
-// recorded as a rejected command.
+// custody decides a signed statement about a project's data. A refused statement is recorded as a
+// rejected command.
 func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 	head streams.EntryHead) (*stage.Admission, error) {
 	refuse := func(code streams.Code, format string, args ...any) (*stage.Admission, error) {
@@ -51,7 +51,7 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 	if err != nil {
 		return f.reject(st, m, err)
 	}
-	// Verifiers of the log judge by the keys that are in force in it.
+	// Verifiers of the log use the keys that are in force in the log.
 	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
 	if err != nil {
 		return nil, err
@@ -117,9 +117,9 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 	return admission(typ, s.Project, &streams.CustodyEntry{EntryHead: head, Do: s.Do, Signer: signer, Note: c.Custody})
 }
 
-// heldFrom is the statement of the legal hold that a statement meets, if any, and
-// of whom that is. A project is not forgotten while somebody in it is held, nor are
-// entries that say something of somebody who is.
+// heldFrom returns the statement of the legal hold that prevents a statement, if any, and the
+// person or project under hold. A project cannot be forgotten while one of its data subjects is
+// under legal hold, nor can entries that concern such a data subject.
 func (f *Fold) heldFrom(st *stage.State, s *streams.Custody) (held, by string, err error) {
 	project := "project " + s.Project
 	person := func(subject string) string { return "data subject " + subject + " of " + project }
@@ -173,7 +173,7 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 	case b.Do == streams.DoRelease:
 		return st.Delete(hold)
 	case e.Type == streams.TypeErased:
-		// The runtime folds the partition anew, without what it lists.
+		// The runtime refolds the partition without the listed entries.
 		return st.Set(eraseDropKey(e.Project, b.ID), []byte(b.ID))
 	}
 	if _, err := st.Drop(func(k, v []byte) (bool, error) { return ofProject(k, v, e.Project) }); err != nil {
@@ -183,21 +183,21 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 	if err := st.Set(dropKey(e.Project), []byte(b.ID)); err != nil {
 		return err
 	}
-	// The position of a running re-audit is gone. One begins even if none was running, so
-	// that a fold of the remaining ledger comes to the same state.
+	// The position of a running re-audit is lost. A re-audit starts even if none was running, so
+	// that a fold of the remaining ledger gives the same state.
 	return f.startReaudit(st, "forgotten "+b.ID)
 }
 
 // ofProject reports whether a record was derived from a project's events.
 func ofProject(k, v []byte, project string) (bool, error) {
 	switch {
-	case len(k) == 0 || k[0] == keyCursor: // a group may be called like a project
+	case len(k) == 0 || k[0] == keyCursor: // a group may have the name of a project
 		return false, nil
 	case k[0] == keyDecided:
-		// The last decided proposals of all projects: a fold of the remaining ledger does
-		// not meet the forgotten ones.
+		// These are the last decided proposals of all projects. A fold of the remaining ledger does
+		// not see the forgotten ones.
 		return true, nil
-	case k[0] == keyNonceEnd && len(k) > 9: // behind a time, another key
+	case k[0] == keyNonceEnd && len(k) > 9: // a time, followed by another key
 		return stage.OfProject(k[9:], project), nil
 	case k[0] == keyOwed && len(v) > 8:
 		var o struct {
@@ -212,7 +212,7 @@ func ofProject(k, v []byte, project string) (bool, error) {
 	return stage.OfProject(k, project), nil
 }
 
-// applyDropped folds ingest's answer that it dropped forgotten data.
+// applyDropped folds ingest's report that it dropped forgotten data.
 func (*Fold) applyDropped(st *stage.State, project string, b *streams.DroppedEntry) error {
 	key := eraseDropKey(project, b.Statement)
 	if _, ok, err := st.Get(key); err != nil {
@@ -223,7 +223,7 @@ func (*Fold) applyDropped(st *stage.State, project string, b *streams.DroppedEnt
 	return st.Delete(key)
 }
 
-// owedDrop returns ingest's answer that it has dropped forgotten data.
+// owedDrop returns ingest's report that it has dropped forgotten data, or nil.
 func (f *Fold) owedDrop(st *stage.State) (*stage.Admission, error) {
 	var project, id string
 	prefix := dropKey("")

@@ -13,54 +13,52 @@ import (
 	"lazaret/streams"
 )
 
-// This file finds the undeclared parents of a text: of a memory that the agent wrote
-// after reading a page, or of a user's message that is a paste of one.
+// This file finds the undeclared parents of a text, for example of a memory that the agent wrote
+// after reading a page, or of a user's message that was pasted from one.
 //
-// Of all external content of a project, an index keeps a sample of its phrases and its
-// distinctive carriers, and of each agent's latest readings all phrases. It also keeps
-// the other words of the user and the operator, which count as theirs for good: a page
-// that echoes the user does not make his words external.
+// For all external content of a project, an index stores a sample of its phrases and its
+// distinctive carriers. For the latest readings of each agent it stores all phrases. It also stores
+// the phrases of the user and the operator. These stay their own: a page that repeats the user's
+// words does not make them external.
 //
-// It compares wording. A complete paraphrase is not found; it is the model's inference
-// then, which supports nothing either.
+// The comparison is by wording. It does not find a complete paraphrase. Such a text counts as the
+// model's inference, which supports nothing either.
 
-// Bounds of the index and of a look-up.
+// Limits of the index and of a lookup.
 const (
-	// sampleLeast phrases of a content are indexed, and one in sampleOf of a
-	// longer one, at most sampleMost. Those with the least hash, so that an
-	// extract has the same ones.
+	// Of a content, at least sampleLeast phrases are indexed, one in sampleOf of a longer one, and
+	// at most sampleMost. They are those with the lowest hashes, so that an extract has the same
+	// ones.
 	sampleLeast = 12
 	sampleOf    = 4
 	sampleMost  = 256
-	// lookedDocs is how many of the contents that an index hit names are
-	// compared phrase by phrase, and lookedBack how many of the agent's latest
-	// readings are in any case.
+	// lookedDocs is the maximum number of contents from index hits that are compared phrase by
+	// phrase. lookedBack is the number of the agent's latest readings that are always compared.
 	lookedDocs = 8
 	lookedBack = 32
-	// maxFound bounds the undeclared parents of a text.
+	// maxFound is the maximum number of undeclared parents of a text.
 	maxFound = 8
 )
 
-// How much a text must share to count as derived. Little is enough for an agent's text:
-// it is at most as trusted as its source. A text over the user's credential must be a
-// paste.
+// How much a text must share to count as derived. For an agent's text little is enough, because it
+// is at most as trusted as its source. A text with the user's credential must be a paste.
 const (
-	// agentPhrases is how many phrases of three content words each make an
-	// agent's text derived, however long it is; shortShare of a text of few
-	// phrases, and longShare with at least two.
+	// An agent's text is derived if it shares agentPhrases phrases of three content words each,
+	// whatever its length. Otherwise it needs two shared phrases and shortShare of the phrases of a
+	// short text, or longShare of those of a longer one.
 	agentPhrases = 3
 	shortText    = 4
 	shortShare   = 0.5
 	longShare    = 0.3
-	// A user's text is a paste if pastePhrases stand in external content, or
-	// half of it and leastPaste at least.
+	// A user's text is a paste if external content has pastePhrases of its phrases, or half of them
+	// and at least leastPaste.
 	pastePhrases = 8
 	leastPaste   = 4
-	wholePaste   = 2 // where all of it stands there
+	wholePaste   = 2 // if external content has all of it
 	pasteShare   = 0.5
 )
 
-// phraseKey is a key of a table of phrases.
+// phraseKey returns the key of a phrase in a table.
 func phraseKey(space byte, project string, h uint64) []byte {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], h)
@@ -71,7 +69,7 @@ func carrierKey(space byte, project, c string) []byte {
 	return stage.Key(space, project, "c"+c)
 }
 
-// distinctive returns the carriers of a text that two texts hardly share by chance.
+// distinctive returns the carriers of a text that two texts rarely share by chance.
 func distinctive(f *text.Features) []string {
 	var out []string
 	for _, c := range f.Carriers {
@@ -82,20 +80,20 @@ func distinctive(f *text.Features) []string {
 	return out
 }
 
-// sample are the phrases of a content that are indexed.
+// sample returns the phrases of a content that are indexed.
 func sample(p text.Phrases) []uint64 {
 	k := min(max(sampleLeast, len(p.Hashes)/sampleOf), sampleMost)
 	if len(p.Hashes) <= k {
 		return p.Hashes
 	}
-	// The hashes were chosen for being small; mixed once more they are even.
+	// The hashes were selected for low values. Mixing them makes the selection uniform.
 	mix := func(h uint64) uint64 { return (h * 0x9e3779b97f4a7c15) >> 16 }
 	hs := slices.Clone(p.Hashes)
 	slices.SortFunc(hs, func(a, b uint64) int { return cmp.Compare(mix(a), mix(b)) })
 	return hs[:k]
 }
 
-// origin of an indexed content, as it is kept.
+// brought is the origin of an indexed content.
 type brought struct {
 	agent, id string
 	origin    beliefs.Origin
@@ -105,12 +103,13 @@ func (b brought) bytes() []byte {
 	return []byte(b.agent + "\x00" + b.id + "\x00" + string(b.origin))
 }
 
-// Tables of phrases and carriers name it by a number: a content has a dozen of them.
+// broughtKey returns the key of the n-th origin. Tables of phrases and carriers refer to an origin
+// by its number, because one content has a dozen of them.
 func broughtKey(project string, n uint64) []byte {
 	return stage.Key(keyBrought, project, string(binary.BigEndian.AppendUint64([]byte{'#'}, n)))
 }
 
-// number keeps who brought a content in, and returns the value that stands for it.
+// number stores an origin, and returns the value that refers to it.
 func (b brought) number(st *stage.State, project string) ([]byte, error) {
 	counter := stage.Key(keyBrought, project, "")
 	v, _, err := st.Get(counter)
@@ -124,7 +123,7 @@ func (b brought) number(st *stage.State, project string) ([]byte, error) {
 	return binary.AppendUvarint(nil, n), st.Set(counter, binary.AppendUvarint(nil, n+1))
 }
 
-// whoBrought is who brought in what a table has a value for.
+// whoBrought returns the origin that a value in a table refers to.
 func whoBrought(st *stage.State, project string, v []byte) (brought, error) {
 	n, _ := binary.Uvarint(v)
 	v, ok, err := st.Get(broughtKey(project, n))
@@ -141,7 +140,7 @@ func readBrought(v []byte) brought {
 	return brought{agent, id, beliefs.Origin(origin)}
 }
 
-// noteExternal indexes what a content from outside brings into the project.
+// noteExternal indexes the phrases and carriers of external content.
 func (f *Fold) noteExternal(st *stage.State, project string, by brought, ft *text.Features) error {
 	phrases, carriers := sample(ft.Phrases), distinctive(ft)
 	if len(phrases)+len(carriers) == 0 {
@@ -164,8 +163,8 @@ func (f *Fold) noteExternal(st *stage.State, project string, by brought, ft *tex
 	return nil
 }
 
-// indexed reports whether what a content brings is in the index: the agent may have
-// written the same before, which is not foreign.
+// indexed reports whether all phrases and carriers of a content are in the index of external
+// content. That may be false for a known content, because the agent may have written it before.
 func (f *Fold) indexed(st *stage.State, project string, ft *text.Features) (bool, error) {
 	for _, h := range sample(ft.Phrases) {
 		if _, ok, err := st.Get(phraseKey(keyForeign, project, h)); err != nil || !ok {
@@ -180,8 +179,8 @@ func (f *Fold) indexed(st *stage.State, project string, ft *text.Features) (bool
 	return true, nil
 }
 
-// noteOwn keeps the user's or operator's own words, but for those that came
-// from outside first.
+// noteOwn stores phrases and carriers of the user or operator, except those that external content
+// had first.
 func (f *Fold) noteOwn(st *stage.State, project, agent, content string, ft *text.Features) error {
 	phrases, err := f.ownPhrases(st, project, agent, content, ft)
 	if err != nil {
@@ -205,7 +204,7 @@ func (f *Fold) noteOwn(st *stage.State, project, agent, content string, ft *text
 	return nil
 }
 
-// notePhrases keeps all phrases of a reading, as long as the reading itself.
+// notePhrases stores all phrases of a reading, for as long as the reading itself is stored.
 func (f *Fold) notePhrases(st *stage.State, project string, by brought, fts []*text.Features) error {
 	v := append(by.bytes(), 0)
 	n := len(v)
@@ -222,19 +221,19 @@ func (f *Fold) notePhrases(st *stage.State, project string, by brought, fts []*t
 	return st.Give(stage.Key(keyPhrases, project, by.agent, by.id), v)
 }
 
-// derivation is what a text turned out to share with external content.
+// derivation is what a text shares with external content.
 type derivation struct {
 	parents []streams.Parent
-	phrases int     // of the text that stand in external content, all together
-	share   float64 // of all its phrases
-	carried bool    // it carries what external content was the first to name
-	excerpt bool    // half of its words or more stand in readings, in runs
+	phrases int     // number of the text's phrases that are in external content
+	share   float64 // share of all its phrases
+	carried bool    // it has a carrier that external content named first
+	excerpt bool    // readings have at least half of its words, in runs
 }
 
-// any reports whether there is anything in common at all.
+// any reports whether the text shares anything at all.
 func (d *derivation) any() bool { return d.phrases > 0 || d.carried || d.excerpt }
 
-// written reports whether what an agent wrote derives from it.
+// written reports whether a text that an agent wrote is derived.
 func (d *derivation) written(ft *text.Features) bool {
 	n := len(ft.Phrases.Hashes)
 	switch {
@@ -248,13 +247,13 @@ func (d *derivation) written(ft *text.Features) bool {
 	return d.phrases >= 2 && d.share >= longShare
 }
 
-// pasted reports whether what came over the user's credential is a paste of it.
+// pasted reports whether a text with the user's credential is a paste.
 func (d *derivation) pasted() bool {
 	return d.excerpt || d.phrases >= pastePhrases || d.phrases >= leastPaste && d.share >= pasteShare ||
 		d.phrases >= wholePaste && d.share >= 1
 }
 
-// weakest is the least trusted origin among the parents.
+// weakest returns the least trusted origin of the parents and o.
 func (d *derivation) weakest(o beliefs.Origin) beliefs.Origin {
 	for _, p := range d.parents {
 		o = beliefs.Weakest(o, p.Origin)
@@ -262,13 +261,13 @@ func (d *derivation) weakest(o beliefs.Origin) beliefs.Origin {
 	return o
 }
 
-// derive looks a text up in what the project read from outside. Parents are in
-// the order of how much they share.
+// derive compares a text with the external content of a project. The parents are ordered by how
+// much they share.
 //
-// The words of content are compared with readings too if it is not empty.
+// If content is not empty, its words are also compared with readings.
 func (f *Fold) derive(st *stage.State, project, agent, content string, ft *text.Features) (*derivation, error) {
 	d := new(derivation)
-	open := make(map[uint64]bool, len(ft.Phrases.Hashes)) // phrases that are not the user's own; true once met
+	open := make(map[uint64]bool, len(ft.Phrases.Hashes)) // phrases that are not the user's own; true once found
 	hits := make(map[brought]int)
 	for _, h := range ft.Phrases.Hashes {
 		if _, ok, err := st.Get(phraseKey(keyOwn, project, h)); err != nil {
@@ -352,8 +351,8 @@ func (f *Fold) derive(st *stage.State, project, agent, content string, ft *text.
 	return d, f.carriedIn(st, project, ft, d)
 }
 
-// carriedIn adds to a derivation the carriers that external content named and
-// the user did not.
+// carriedIn adds to a derivation the carriers that external content named first and the user did
+// not name.
 func (f *Fold) carriedIn(st *stage.State, project string, ft *text.Features, d *derivation) error {
 	for _, c := range distinctive(ft) {
 		if _, ok, err := st.Get(carrierKey(keyOwn, project, c)); err != nil {
@@ -384,7 +383,7 @@ func (f *Fold) carriedIn(st *stage.State, project string, ft *text.Features, d *
 	return nil
 }
 
-// common counts the wanted phrases that stand in a reading, and marks them.
+// common counts the wanted phrases that a reading has, and marks them.
 func (f *Fold) common(st *stage.State, project, agent, id string, want map[uint64]bool) (by brought, n int, err error) {
 	v, ok, err := st.Get(stage.Key(keyPhrases, project, agent, id))
 	if err != nil || !ok {
@@ -410,7 +409,7 @@ func (f *Fold) common(st *stage.State, project, agent, id string, want map[uint6
 	return by, n, nil
 }
 
-// latest calls fn for the last events that an agent read, the latest first.
+// latest calls fn for the last events that an agent read, latest first.
 func (f *Fold) latest(st *stage.State, project, agent string, most uint64, fn func(id string) error) error {
 	v, ok, err := st.Get(stage.Key(keyReadings, project, agent, ""))
 	if err != nil || !ok || len(v) != 8 {

@@ -13,8 +13,8 @@ func init() {
 	})
 }
 
-// disclose is a privileged recall: it shows every match, of every user and session and of
-// any standing, to the holder of a key that allows it. Its entry records the items shown.
+// disclose makes a privileged recall. It returns every matching belief, of every user and session
+// and in any state, to the holder of a key that allows it. The entry records the items shown.
 func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder,
 	signed *streams.Signature) (*stage.Admission, error) {
 	e := &streams.DisclosureEntry{Text: s.Reason, Signed: signed,
@@ -67,7 +67,7 @@ func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead,
 		return nil, err
 	}
 	for i := range e.Admitted {
-		e.Admitted[i].Scope = beliefs.ContextOnly // to look at
+		e.Admitted[i].Scope = beliefs.ContextOnly // for inspection only
 	}
 	return admission(streams.TypeDisclosure, project, e)
 }

@@ -18,7 +18,7 @@ import (
 // new id and is judged like any other, and the arbiter raises an alert. So a host whose
 // counter restarts loses no event.
 
-// fingerprint tells a repeat from another event under the same id.
+// fingerprint tells a repeat from another event with the same id.
 type fingerprint struct{ hi, lo uint64 }
 
 // printOf returns the fingerprint of a message: 128 bits of SHA-256. So no writer of two
@@ -44,7 +44,7 @@ func earlierPrint(a streams.Address, body []byte) fingerprint {
 type known struct {
 	intake uint64 // 0: there is no event
 	print  fingerprint
-	origin beliefs.Origin // of an observation
+	origin beliefs.Origin // for an observation
 }
 
 const printMark = 0 // before the low half of a fingerprint; no origin begins with this byte
@@ -147,7 +147,7 @@ func ownID(id string, intake uint64, n int) string {
 	return id[:min(len(id), streams.MaxIDLen-len(tag))] + tag
 }
 
-// noteEvent keeps the id of an event.
+// noteEvent stores the id of an event.
 func (f *Fold) noteEvent(st *stage.State, project string, h *streams.EntryHead) error {
 	k := known{intake: h.Intake, print: fingerprint{h.Print, h.Print2}}
 	if err := st.Set(eventKey(project, h.Agent, h.ID), k.bytes()); err != nil || h.Reuses == "" {
@@ -161,7 +161,7 @@ func (f *Fold) noteEvent(st *stage.State, project string, h *streams.EntryHead) 
 	return st.Put(othersKey(project, h.Agent, h.Reuses), ids[max(0, len(ids)-maxOthers):])
 }
 
-// noteOrigin keeps the origin of an observation with its id.
+// noteOrigin stores the origin of an observation with its id.
 func (f *Fold) noteOrigin(st *stage.State, project string, e *streams.ObservationEntry) error {
 	k, err := f.known(st, project, e.Agent, e.ID)
 	if err != nil {

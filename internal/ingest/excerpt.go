@@ -5,33 +5,32 @@ import (
 	"lazaret/pkg/text"
 )
 
-// This file finds excerpts: runs of words of a text that stand word for word in a
-// foreign reading. A few words of a long reading have too few phrases to be found in
-// the index, and the phrases of a reading are sampled. So the words themselves are
-// compared, of what comes over the user's credential and of what the agent writes down
-// as the user's words.
+// This file finds excerpts: runs of words that a text has word for word from a foreign reading. A
+// few words of a long reading have too few phrases to be found in the index, and the phrases of a
+// reading are sampled. Therefore the words themselves are compared, for texts with the user's
+// credential and for texts that the agent writes as the user's words.
 
 // Bounds of the search for excerpts.
 const (
-	// leastExcerpt words in a row are an excerpt; excerptShare of a text makes all of
-	// it one.
+	// leastExcerpt words in a row are an excerpt. If excerpts are excerptShare of a text, the whole
+	// text counts as an excerpt.
 	leastExcerpt = 8
 	excerptShare = 0.5
-	// maxExcerptText bounds the readings that are compared word for word, in bytes.
-	// Readings with a phrase of the text come first.
+	// maxExcerptText is the maximum size of the readings that are compared word for word, in bytes.
+	// Readings that share a phrase with the text come first.
 	maxExcerptText = 256 << 10
 )
 
-// excerpted is the part of a text that stands word for word in foreign readings and is
-// not the user's own.
+// excerpted is the part of a text that foreign readings have word for word and that is not the
+// user's own.
 type excerpted struct {
-	hit  []bool // of each word
+	hit  []bool // for each word
 	from []brought
-	all  bool // it is so much that the text is an excerpt
+	all  bool // the whole text counts as an excerpt
 }
 
-// excerptOf compares a text with the foreign readings that an index named and with
-// those that the agent still has.
+// excerptOf compares a text with the foreign readings that an index hit names, and with the agent's
+// stored readings.
 func (f *Fold) excerptOf(st *stage.State, project, agent, content string, ft *text.Features,
 	named []brought) (*excerpted, error) {
 	_, any, err := st.Get(stage.Key(keyBrought, project, ""))
@@ -87,11 +86,11 @@ func (f *Fold) excerptOf(st *stage.State, project, agent, content string, ft *te
 			return nil, err
 		}
 	}
-	var rest []brought // of the latest, without a phrase of the text
+	var rest []brought // latest readings without a phrase of the text
 	err = f.latest(st, project, agent, keptReadings, func(id string) error {
 		by, n, err := f.common(st, project, agent, id, phrases)
 		if err != nil || by.id == "" {
-			return err // nothing foreign
+			return err // it has nothing foreign
 		}
 		if n > 0 {
 			return compare(by)
@@ -120,7 +119,7 @@ func (f *Fold) excerptOf(st *stage.State, project, agent, content string, ft *te
 	return x, nil
 }
 
-// ownWords reports whether at least half of the phrases of some words are the user's or
+// ownWords reports whether at least half of the phrases of the marked words are the user's or
 // operator's own.
 func (f *Fold) ownWords(st *stage.State, project string, w text.Wording, hit []bool) (bool, error) {
 	phrases := w.Phrases(hit)
@@ -135,11 +134,12 @@ func (f *Fold) ownWords(st *stage.State, project string, w text.Wording, hit []b
 	return len(phrases) > 0 && 2*own >= len(phrases), nil
 }
 
-// maxOwn bounds the phrases of one text that are kept as the user's own beside its sample.
+// maxOwn is the maximum number of phrases of one text that are stored as the user's own, in
+// addition to its sample.
 const maxOwn = 1024
 
-// ownPhrases are the phrases of a text that become the user's own: all of them, but for
-// those of excerpts.
+// ownPhrases returns the phrases of a text that become the user's own: all except those of
+// excerpts.
 func (f *Fold) ownPhrases(st *stage.State, project, agent, content string, ft *text.Features) ([]uint64, error) {
 	w := text.WordingOf(content)
 	all := w.Phrases(nil)

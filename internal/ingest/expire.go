@@ -26,7 +26,7 @@ func (f *Fold) expire(st *stage.State, body *streams.CustodyEntry) error {
 	if c == nil || c.Do != streams.DoExpire {
 		return nil
 	}
-	var old [][2]string // project and id
+	var old [][2]string // project and id of each belief
 	alive, dead := uint64(0), uint64(0)
 	err := st.Scan([]byte{keyBelief}, func(k, v []byte) (bool, error) {
 		project, id, _ := strings.Cut(string(k[1:]), "\x00")
@@ -45,7 +45,7 @@ func (f *Fold) expire(st *stage.State, body *streams.CustodyEntry) error {
 	if err != nil {
 		return err
 	}
-	held := make(map[string]bool) // projects under legal hold, and others that were looked up
+	held := make(map[string]bool) // whether a project is under legal hold, for projects that were looked up
 	for _, x := range old {
 		r, err := f.belief(st, x[0], x[1])
 		if err != nil || r == nil {

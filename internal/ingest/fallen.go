@@ -8,8 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// noteFall finds the past decisions and actions that cite a falling belief, and queues an
-// entry that names them. next is about to be written.
+// noteFall finds the past decisions and actions that cite a belief which is no longer reliable, and
+// queues an entry that names them. next is the new record.
 func (f *Fold) noteFall(st *stage.State, project string, next *record) error {
 	now := next.Ref.Axes
 	if now.Truth < beliefs.Contradicted && now.Security < beliefs.Quarantined {

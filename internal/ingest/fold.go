@@ -17,9 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// Fold is ingest's fold. Create it with New.
-//
-// All fields are owned by the stage's loop.
+// Fold is ingest's fold. Create it with New. All fields are owned by the stage's loop.
 type Fold struct {
 	maxSize  int
 	log      *slog.Logger
@@ -27,14 +25,14 @@ type Fold struct {
 	policies *activation.Cache[*policy.Policy]
 	trust    *activation.Cache[*keys.Trust]
 
-	// owes is set by Apply when an entry is pending for the ledger; Wakes reads it. dues and
-	// virtual are caches. virtual is the clock of virtual time on which something is due.
+	// Apply sets owes when an entry is pending, and Wakes reads it. dues and virtual are caches.
+	// virtual is the clock of virtual time on which something is due.
 	owes    [streams.Partitions]bool
 	dues    dues
 	virtual [streams.Partitions]string
 }
 
-// Config is what ingest needs besides its streams.
+// Config configures ingest.
 type Config struct {
 	MaxEvent int            // bytes; zero: streams.DefaultMaxEvent
 	Pinned   note.Verifiers // keys that may sign operator commands
@@ -145,7 +143,7 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		}
 	}
 	if d, ok := body.(*streams.DisclosureEntry); ok && d.Look != nil {
-		return nil // not even the clock moves
+		return nil // the clock does not move either
 	}
 	if e.Type == streams.TypeSilence {
 		return nil

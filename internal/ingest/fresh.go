@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// lifetime returns until when a write is fresh, and until when it is served: by its own
-// TTL, and at most as long as the policy gives its category.
+// lifetime returns the times until which a write is fresh and is served. Its own TTL applies, and
+// at most the policy's for its category.
 func lifetime(pol *policy.Policy, m *streams.Memory, now time.Time) (stale, expires time.Time) {
 	var fresh, served time.Duration
 	if pol != nil {
@@ -43,8 +43,8 @@ func (f *Fold) renew(st *stage.State, project string, r *record, now time.Time) 
 	return f.noteDue(st, project, r)
 }
 
-// axesAt is a belief's standing at a time. An expired belief counts as expired even
-// before the entry that says so.
+// axesAt returns a belief's axes at a time. A belief counts as stale or expired even before the
+// entry that says so.
 func (r *record) axesAt(now time.Time) beliefs.Axes {
 	a := r.Ref.Axes
 	switch {
@@ -62,8 +62,7 @@ func dueKey(project string, at time.Time, belief string) []byte {
 	return append(append(append(k, project...), 0), belief...)
 }
 
-// clockName tells the clocks of a partition apart: that of a project of virtual
-// time is its own.
+// clockName returns the name of a project's clock. A project with virtual time has its own clock.
 func clockName(project string) string {
 	if streams.IsSynthetic(project) {
 		return project
@@ -71,7 +70,7 @@ func clockName(project string) string {
 	return ""
 }
 
-// noteDue notes when a belief ages.
+// noteDue stores the times at which a belief becomes stale and expires.
 func (f *Fold) noteDue(st *stage.State, project string, r *record) error {
 	for _, at := range []time.Time{r.Stale, r.Expires} {
 		if at.IsZero() {
@@ -85,13 +84,12 @@ func (f *Fold) noteDue(st *stage.State, project string, r *record) error {
 	return nil
 }
 
-// dues remembers when the next belief ages, by clock. It is a cache of the
-// state.
-type dues [streams.Partitions]map[string]time.Time // zero: nothing does
+// dues caches, by clock, when the next belief becomes stale or expires.
+type dues [streams.Partitions]map[string]time.Time // zero time: none does
 
 func (d *dues) forget(p int, clock string) { delete(d[p], clock) }
 
-// ages reports whether a belief on the clock of a project has come of age.
+// ages reports whether a belief on the clock of a project has become stale or expired.
 func (f *Fold) ages(st *stage.State, project string, now time.Time) (bool, error) {
 	clock := clockName(project)
 	if f.dues[st.Partition()] == nil {
@@ -111,8 +109,8 @@ func (f *Fold) ages(st *stage.State, project string, now time.Time) (bool, error
 	return !at.IsZero() && !now.Before(at), nil
 }
 
-// scanDue calls fn for what came of age on a project's clock by a time, the
-// earliest first.
+// scanDue calls fn for the beliefs that became stale or expired on a clock by a time, earliest
+// first.
 func (f *Fold) scanDue(st *stage.State, clock string, now time.Time,
 	fn func(key []byte, project, belief string) (more bool, err error)) error {
 	prefix := stage.Key(keyDue, clock, "")
@@ -126,9 +124,9 @@ func (f *Fold) scanDue(st *stage.State, clock string, now time.Time,
 	})
 }
 
-// aged is what time does to the beliefs of one project that came of age, at most
-// as many as fit into an entry; nil if none did. An entry without revisions
-// clears away what was confirmed or called off in the meantime.
+// aged returns the revisions of beliefs of one project that became stale or expired, at most as
+// many as fit into an entry, or nil. An entry without revisions removes times that no longer apply
+// because of a confirmation.
 func (f *Fold) aged(st *stage.State) (*owed, error) {
 	for _, clock := range f.agedClocks(st.Partition()) {
 		now, err := f.clock(st, clock)
@@ -189,9 +187,9 @@ func (f *Fold) aged(st *stage.State) (*owed, error) {
 	return nil, nil
 }
 
-// agedClocks are the clocks that Apply found something due on. After a restart
-// the partition's own is looked at; that of a project of virtual time stands
-// still until its next event.
+// agedClocks returns the clocks on which Apply found something due. After a restart only the
+// partition's own clock is checked. A clock of virtual time does not move before its project's next
+// event.
 func (f *Fold) agedClocks(p int) []string {
 	clocks := []string{""}
 	if c := f.virtual[p]; c != "" {
@@ -200,8 +198,7 @@ func (f *Fold) agedClocks(p int) []string {
 	return clocks
 }
 
-// dropDue forgets what came of age in a project by an entry's time, as far as
-// that entry went.
+// dropDue removes the due times of a project that an entry covers.
 func (f *Fold) dropDue(st *stage.State, project string, e *streams.RevisionsEntry) error {
 	clock := clockName(project)
 	var gone [][]byte
@@ -219,7 +216,7 @@ func (f *Fold) dropDue(st *stage.State, project string, e *streams.RevisionsEntr
 				of = r.of()
 			}
 			if of != e.Of() {
-				return true, nil // its entry comes later
+				return true, nil // another entry covers it
 			}
 		}
 		gone = append(gone, append([]byte(nil), k...))

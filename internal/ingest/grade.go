@@ -19,16 +19,16 @@ import (
 // keeps whether its user or operator has spoken, and where the first foreign content came
 // in. A grade never makes a belief supported.
 
-// Bounds of grading. A note beyond them has no grade.
+// Limits of grading. A note that exceeds them has no grade.
 const (
 	maxGraded   = 4 << 10   // bytes of a note
 	maxWalked   = 512 << 10 // bytes of foreign content that a note is compared with
-	nearWords   = 4         // most content words between the two words of a pair
-	negates     = 3         // content words after a negation that count as negated
-	orderPoints = 70        // command.Score from which a text counts as an order
+	nearWords   = 4         // maximum content words between the two words of a pair
+	negates     = 3         // content words after a negation that are negated
+	orderPoints = 70        // minimum command.Score of an order
 )
 
-// heard is what the state keeps of a session's context.
+// heard is the stored summary of a session's context.
 type heard struct {
 	spoken  bool   // the user or the operator has spoken
 	foreign bool   // foreign content came in
@@ -60,8 +60,8 @@ func (h heard) bytes() []byte {
 	return binary.BigEndian.AppendUint64(v, h.reading)
 }
 
-// noteHeard stores what an event brought into its session. It runs before the event itself
-// is stored as a reading.
+// noteHeard records what an event brought into its session. It must be called before the event
+// itself is stored as a reading.
 func (f *Fold) noteHeard(st *stage.State, project string, e *streams.EntryHead, spoken, foreign bool) error {
 	if !spoken && !foreign {
 		return nil
@@ -114,7 +114,7 @@ func trusted(b *streams.BeliefRef) bool {
 		b.Grade == beliefs.Derived
 }
 
-// hearRecall stores what a recall brought into a session.
+// hearRecall records what a recall brought into a session.
 func (f *Fold) hearRecall(st *stage.State, project string, e *streams.RecallEntry) error {
 	for _, items := range [][]streams.RecallItem{e.Admitted, e.ContextOnly, e.Contradictions} {
 		for i := range items {
@@ -143,7 +143,7 @@ func (f *Fold) gradeNote(st *stage.State, a streams.Address, m *streams.Memory, 
 	}
 	here, err := f.heard(st, a.Project, a.Agent, e.Session)
 	if err != nil || !here.spoken {
-		return beliefs.NoGrade, err // nothing is known of what the agent saw
+		return beliefs.NoGrade, err // it is unknown what the agent saw
 	}
 	anywhere, err := f.heard(st, a.Project, a.Agent, "")
 	if err != nil {
@@ -179,8 +179,8 @@ func grade(ok bool, g beliefs.Grade) beliefs.Grade {
 	return beliefs.NoGrade
 }
 
-// trustedParent reports whether a declared parent holds nothing foreign, as far as the
-// state still has the parent.
+// trustedParent reports whether a declared parent has nothing foreign, as far as the state still
+// has the parent.
 func (f *Fold) trustedParent(st *stage.State, a streams.Address, id string) (bool, error) {
 	all, err := others(st, a.Project, a.Agent, id)
 	if err != nil || len(all) > 0 {
@@ -196,8 +196,7 @@ func (f *Fold) trustedParent(st *stage.State, a streams.Address, id string) (boo
 	return f.plainReading(st, a.Project, a.Agent, id)
 }
 
-// plainReading reports whether an event that the agent read is kept and holds no
-// foreign phrases.
+// plainReading reports whether an event that the agent read is stored and has no foreign phrases.
 func (f *Fold) plainReading(st *stage.State, project, agent, id string) (bool, error) {
 	if _, ok, err := st.Get(stage.Key(keyReading, project, agent, id)); err != nil || !ok {
 		return false, err
@@ -362,14 +361,14 @@ func (n *agentNote) addressed(said []string) bool {
 	return !slices.ContainsFunc(n.carriers, func(c string) bool { return !named[c] })
 }
 
-// reasons reports whether a note states rather than directs: it does not read like an
-// order, and it names no address and no tool that nobody mentioned.
+// reasons reports whether a note states something rather than gives an order: it does not read like
+// an order, and it names no address and no tool that nobody mentioned.
 func (n *agentNote) reasons(content string) bool {
 	return len(n.carriers) == 0 && !n.names && command.Of(content).Points < orderPoints
 }
 
-// unnamed reports whether a text holds an identifier, such as send_money or SendMoney,
-// that none of the other texts holds.
+// unnamed reports whether a text has an identifier, such as send_money or SendMoney, that none of
+// the other texts has.
 func unnamed(s string, others []string) bool {
 	for _, w := range identifiers(s) {
 		if !slices.ContainsFunc(others, func(o string) bool { return text.VerbatimSpan(w, o) }) {
@@ -461,8 +460,7 @@ func extracted(words, sentence []text.Term) bool {
 	return false
 }
 
-// apart reports whether the foreign content of a note's session holds none of the note's
-// words.
+// apart reports whether the foreign content of a note's session has none of the note's words.
 func (f *Fold) apart(st *stage.State, project, agent string, h heard, n *agentNote) (bool, error) {
 	end, err := count(st, stage.Key(keyReadings, project, agent, ""))
 	if err != nil || end-h.reading > keptReadings {

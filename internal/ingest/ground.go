@@ -17,22 +17,20 @@ func init() {
 	writesIn(streams.TypeOutcome, (*Fold).applyOutcome)
 }
 
-// Bounds of grounding. Sources beyond them count as unsupported, and the entry names
-// them.
+// Limits of grounding. Sources that exceed them count as unsupported, and the entry names them.
 const (
-	// maxSources and maxSourceBytes bound what one answer is held against.
+	// maxSources and maxSourceBytes limit the sources that one answer is compared with.
 	maxSources     = 16
 	maxSourceBytes = 256 << 10
-	// maxReading is what is kept of one event that was read: as much as
-	// text.Grounding reads of a source.
+	// maxReading is the part of one read event that is stored: as much as text.Grounding reads of a
+	// source.
 	maxReading = 64 << 10
-	// keptReadings is how many such events are kept of each agent, the latest.
-	// By agent, so that nobody can push out what another one rests on.
+	// keptReadings is the number of latest read events that are stored for each agent. The limit is
+	// per agent, so that no agent can displace what another agent depends on.
 	keptReadings = 256
 )
 
-// outcome records what came of an action, or an answer with how far the sources
-// that it names support it.
+// outcome records the result of an action, or an answer with how far its named sources support it.
 func (f *Fold) outcome(st *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Outcome) (*stage.Admission, error) {
 	a := m.Address
@@ -57,18 +55,18 @@ func (f *Fold) outcome(st *stage.State, m *stage.Message, head streams.EntryHead
 	return admission(streams.TypeOutcome, a.Project, e)
 }
 
-// sources gathers the texts that an answer names.
+// sources collects the texts that an answer names.
 type sources struct {
 	f  *Fold
 	st *stage.State
 	a  streams.Address
 
 	texts           []string
-	left            int // bytes
+	left            int // bytes that may still be read
 	missing, unread []string
 }
 
-// take adds the text of a source, as far as the bounds let it.
+// take adds the text of a source, as far as the limits allow.
 func (s *sources) take(id string) error {
 	if len(s.texts) == maxSources || s.left == 0 {
 		s.unread = append(s.unread, id)
@@ -94,9 +92,8 @@ func (s *sources) take(id string) error {
 	return nil
 }
 
-// sourceText is what is kept of the text behind an id, and whether that is all
-// of it: of a belief of the project, or of an observation or recall of the
-// agent, whose ids are its own.
+// sourceText returns the stored text for an id, and whether it is complete. The id names a belief
+// of the project, or an observation or recall of the agent.
 func (f *Fold) sourceText(st *stage.State, a streams.Address, id string) (string, bool, error) {
 	r, err := f.belief(st, a.Project, id)
 	if err != nil {
@@ -112,12 +109,12 @@ func (f *Fold) sourceText(st *stage.State, a streams.Address, id string) (string
 	return f.beliefText(st, a.Project, r)
 }
 
-// beliefText is what is kept of a belief's text, and whether that is all of it.
+// beliefText returns the stored text of a belief, and whether it is complete.
 func (f *Fold) beliefText(st *stage.State, project string, r *record) (string, bool, error) {
 	if r.Memory || len(r.Content) <= previewLen {
 		return r.Content, true, nil
 	}
-	// Of what was read, the belief has the beginning only.
+	// For read content, the record has the beginning only.
 	if t, ok, err := st.Get(stage.Key(keyText, project, r.Ref.ID)); err != nil {
 		return "", false, err
 	} else if ok {
@@ -139,7 +136,7 @@ func (f *Fold) beliefText(st *stage.State, project string, r *record) (string, b
 // reading is the text of an event that the agent read, by block.
 type reading struct {
 	Texts []string
-	Cut   bool // behind the last of them
+	Cut   bool // the last text was cut, or texts after it were left out
 }
 
 func (f *Fold) reading(st *stage.State, project, agent, id string) (*reading, error) {
@@ -150,8 +147,8 @@ func (f *Fold) reading(st *stage.State, project, agent, id string) (*reading, er
 	return readReading(v)
 }
 
-// noteReading keeps what an event showed the agent, and drops the oldest of
-// those that are kept.
+// noteReading stores the texts that an event showed the agent, and removes the oldest reading if
+// there are too many.
 func (f *Fold) noteReading(st *stage.State, project string, h *streams.EntryHead, texts []string) error {
 	rd := reading{}
 	left := maxReading
@@ -205,14 +202,13 @@ func (f *Fold) noteReading(st *stage.State, project string, h *streams.EntryHead
 	return st.Give(stage.Key(keyReading, project, h.Agent, h.ID), rd.short())
 }
 
-// readingSlot is the key of the n-th event that an agent read.
+// readingSlot returns the key of the n-th event that an agent read.
 func readingSlot(project, agent string, n uint64) []byte {
 	return stage.Key(keyReadings, project, agent,
 		string(binary.BigEndian.AppendUint16([]byte{'#'}, uint16(n%keptReadings))))
 }
 
-// applyOutcome keeps what an executor reports of a call as something that the agent
-// read.
+// applyOutcome stores the executor's report on a call as a text that the agent read.
 func (f *Fold) applyOutcome(st *stage.State, project string, e *streams.OutcomeEntry) error {
 	if !e.Ran() || e.Content == "" {
 		return nil
@@ -223,7 +219,7 @@ func (f *Fold) applyOutcome(st *stage.State, project string, e *streams.OutcomeE
 	return f.noteReading(st, project, &e.EntryHead, []string{e.Content})
 }
 
-// applyRecall keeps what a recall found as something that the agent read.
+// applyRecall stores the texts that a recall found as texts that the agent read.
 func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEntry) error {
 	var texts []string
 	var foreign []*text.Features
@@ -254,8 +250,7 @@ func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEnt
 	return f.notePhrases(st, project, brought{e.Agent, e.ID, weakest}, foreign)
 }
 
-// cut returns the first n bytes of s, or less so as not to end inside a
-// character.
+// cut returns the first n bytes of s, or fewer so as not to cut a character.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -17,10 +17,10 @@ func init() {
 	writesIn(streams.TypeIncident, (*Fold).applyIncident)
 }
 
-// An incident is opened by a serious finding, by a person, or by a service with a key.
-// Findings with the same key belong to one incident. A person's signed order decides its
-// effect on beliefs. The order is in force at its entry; the revisions follow. The record
-// of an incident is a fold of the ledger.
+// An incident is opened by a serious finding, by a person, or by a service with a key. Findings
+// with the same key belong to one incident. A person's signed order decides its effect on beliefs.
+// The order takes effect at its entry, and the revisions follow. The record of an incident is a
+// fold of the ledger.
 
 // becauseIncident is the reason of revisions that an incident causes.
 const becauseIncident = "incident"
@@ -50,9 +50,9 @@ func (f *Fold) openCase(st *stage.State, project, key string) (*beliefs.Incident
 	return f.incident(st, project, string(id))
 }
 
-// findings opens an incident for each finding that the policy calls serious, or adds the
-// finding to the open incident with its key. The change is in force at once. The ledger
-// gets an entry for the first finding, and then whenever the count is a power of two.
+// findings opens an incident for each finding that the policy calls serious, or adds the finding to
+// the open incident with its key. The change takes effect at once. The ledger gets an entry for the
+// first finding, and then whenever the count is a power of two.
 func (f *Fold) findings(st *stage.State, e *streams.Entry, alerts []streams.Alert) error {
 	least, none := beliefs.Critical, false
 	looked := false

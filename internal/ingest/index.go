@@ -23,19 +23,19 @@ const (
 	classExternal = '2'
 )
 
-// shelf is the part of a class that one index holds.
+// shelf identifies one index: a class of origin, and memories or read content.
 type shelf struct {
 	class  byte
-	memory bool // memories, else what was read
+	memory bool // memories; otherwise read content
 }
 
-// shelves are all there are, in order of trust.
+// shelves lists all indexes, in order of trust.
 var shelves = []shelf{{classOwn, true}, {classOwn, false}, {classAgent, true}, {classAgent, false},
 	{classExternal, true}, {classExternal, false}}
 
 func shelfOf(r *record) shelf { return shelf{classOf(r.Ref.Origin), r.Memory} }
 
-// key is the byte that stands for a shelf in the keys of its index.
+// key returns the byte for a shelf in the keys of its index.
 func (s shelf) key() byte {
 	if s.memory {
 		return s.class
@@ -53,8 +53,8 @@ func classOf(o beliefs.Origin) byte {
 	return classExternal
 }
 
-// index is the index of one shelf of what holds at a place of a project: in all
-// of it for the empty one.
+// index returns an index of the beliefs in one place of a project. The empty place is the whole
+// project.
 func index(st *stage.State, project, place string, s shelf) *lexical.Index {
 	memo, ok := (*st.Memo()).(*lexical.Memo)
 	if !ok {
@@ -64,7 +64,7 @@ func index(st *stage.State, project, place string, s shelf) *lexical.Index {
 	return lexical.Open(st, append(stage.Key(keyIndex, project, place, ""), s.key())).With(memo)
 }
 
-// labels are what a belief can be filtered by.
+// labels returns the properties by which a belief can be filtered.
 func labels(r *record, sum [32]byte) []text.Term {
 	all := []text.Term{text.Label("sum", hex.EncodeToString(sum[:])), text.Label("kind", r.Ref.Kind.String()),
 		text.Label("origin", string(r.Ref.Origin)),
@@ -78,8 +78,8 @@ func labels(r *record, sum [32]byte) []text.Term {
 	return all
 }
 
-// indexBelief lets a new belief be found by its key, its content, and what it is
-// labelled with. sum is the SHA-256 sum of the content.
+// indexBelief adds a belief to its index, by its key, its content and its labels. sum is the
+// SHA-256 sum of the content.
 func indexBelief(st *stage.State, project string, r *record, content string, sum [sha256.Size]byte) error {
 	words := lexical.Words(r.Ref.Key)
 	words = append(words, lexical.Words(content)...)
@@ -91,8 +91,8 @@ func indexBelief(st *stage.State, project string, r *record, content string, sum
 	return index(st, project, placeOf(r), shelfOf(r)).Add(r.Ref.ID, words, labels(r, sum))
 }
 
-// placesOf are the places of a project where something is believed: all of it
-// first, then its users and sessions.
+// placesOf returns the places of a project that have beliefs: the whole project first, then its
+// users and sessions.
 func placesOf(st *stage.State, project string) ([]string, error) {
 	out := []string{""}
 	prefix := stage.Key(keyPlace, project, "")
@@ -103,7 +103,7 @@ func placesOf(st *stage.State, project string) ([]string, error) {
 	return out, err
 }
 
-// filterLabels are the labels that a recall's key and filter ask for.
+// filterLabels returns the labels for a recall's key and filter.
 func filterLabels(ev *streams.Recall) []text.Term {
 	var all []text.Term
 	f := &ev.Filter

@@ -6,13 +6,13 @@ import (
 	"lazaret/streams"
 )
 
-// intact reports whether a belief's words and origin are those of its entry, as far as
-// the state has them: of a text read long ago only the beginning. Write access to the
-// state includes the seal; the arbiter checks a second one, which it makes from the
-// ledger in another process.
+// intact reports whether content and origin of a belief match its entry, as far as the state has
+// them: of texts that were read long ago it has only the beginning. Someone who can write to the
+// state can also write the seal. Therefore the arbiter checks a second seal, which it makes from
+// the ledger in another process.
 func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) {
 	if r.Seal == "" {
-		return true, nil // from before seals
+		return true, nil // from a version without seals
 	}
 	if r.Ref.Seal(r.Digest) != r.Seal {
 		return false, nil
@@ -28,8 +28,8 @@ func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) 
 	return streams.Digest([]byte(content)) == r.Digest, nil
 }
 
-// keepIntact moves beliefs that differ from their entries from a list of served items to
-// the refused ones. A privileged recall shows them with that reason.
+// keepIntact moves beliefs that do not match their entries from a list of served items to the
+// refused ones. A privileged recall shows them with that reason.
 func (f *Fold) keepIntact(st *stage.State, project string, e *streams.RecallEntry, list *[]streams.RecallItem,
 	by map[string]*match) error {
 	kept := (*list)[:0]

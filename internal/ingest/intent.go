@@ -82,8 +82,8 @@ func requestsKey(project, agent, session string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "requests")
 }
 
-// noteIntent adds what the user said to the words of the session. Text that they pasted
-// from elsewhere does not count.
+// noteIntent adds the user's words to the words of the session. Text that the user pasted does not
+// count.
 func (f *Fold) noteIntent(st *stage.State, project string, e *streams.ObservationEntry) error {
 	if e.Origin != beliefs.OriginUser || e.Session == "" {
 		return nil
@@ -169,8 +169,8 @@ func noteLook(st *stage.State, project string, e *streams.ActionEntry, keys []ui
 	return st.Put(key, waiting[max(0, len(waiting)-maxLooks):])
 }
 
-// lookedUp marks the requests that an allowed call looks up. A call that is held was not
-// carried out, and says nothing.
+// lookedUp marks the requests that an allowed call looks up. A held call was not executed and marks
+// nothing.
 func (f *Fold) lookedUp(st *stage.State, project string, v *streams.VerdictEntry) error {
 	if v.Type != streams.TypeAction || v.Verdict != streams.Allow || v.Session == "" {
 		return nil

@@ -9,27 +9,26 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// Lesson is advice for agents, taken from a memory. It is used as context, or in a file that
-// a person reviews. It is a view of a belief and is gone when the belief no longer qualifies.
+// Lesson is advice for agents, taken from a memory. It is used as context, or in a file that a
+// person reviews. It is a view of a belief and disappears when the belief no longer qualifies.
 type Lesson struct {
 	Belief   string    `json:"belief"`
 	Text     string    `json:"text"`
 	Category string    `json:"category"`
 	Origin   string    `json:"origin"`
-	Sources  int       `json:"sources"` // different ones that support it
-	Since    time.Time `json:"since"`   // since when it has support
+	Sources  int       `json:"sources"` // number of different supporting sources
+	Since    time.Time `json:"since"`   // time of the oldest support
 	Signed   string    `json:"signed,omitzero"`
 }
 
-// LessonCategories are the categories of memories that are lessons, unless a
-// harvest names others.
+// LessonCategories are the categories of memories that are lessons, unless a harvest names others.
 var LessonCategories = []string{"lesson", "experience", "insight", "practice"}
 
-// Harvest selects the lessons.
+// Harvest selects lessons.
 type Harvest struct {
 	Categories []string            // empty: LessonCategories
-	Age        time.Duration       // how long a lesson must have had support
-	Ceiling    beliefs.Sensitivity // the highest sensitivity of a lesson
+	Age        time.Duration       // minimum time since the oldest support
+	Ceiling    beliefs.Sensitivity // highest sensitivity of a lesson
 }
 
 // Lessons returns the memories that qualify as lessons, those with the oldest support first.

@@ -13,68 +13,66 @@ import (
 	"lazaret/streams"
 )
 
-// AskLineage asks what a belief comes from and what it influenced.
+// AskLineage is the query for what a belief derives from and what it influenced.
 const AskLineage = "lineage"
 
-// Bounds of a lineage. Lineage.Cut says when they apply.
+// Limits of a lineage. Lineage.Cut says whether they were reached.
 const (
 	maxLineage      = 2000 // nodes
-	maxLineageSteps = 32   // from the belief
+	maxLineageSteps = 32   // steps from the belief
 )
 
-// LineageRequest asks for the lineage of a belief, or, with an agent, of an event.
+// LineageRequest asks for the lineage of a belief or, if Agent is set, of an event.
 type LineageRequest struct {
 	Project string `json:"project"`
 	ID      string `json:"id"`
 	Agent   string `json:"agent,omitzero"`
-	Up      bool   `json:"up,omitzero"`   // what it comes from
-	Down    bool   `json:"down,omitzero"` // what it influenced
+	Up      bool   `json:"up,omitzero"`   // include what it derives from
+	Down    bool   `json:"down,omitzero"` // include what it influenced
 }
 
-// Lineage is a graph whose edges lead from what came first to what came of it.
+// Lineage is a graph. Its edges lead from a cause to its effect.
 type Lineage struct {
-	Nodes []LineageNode `json:"nodes"` // the one asked for first, then by step
+	Nodes []LineageNode `json:"nodes"` // the requested node first, then by step
 	Edges []LineageEdge `json:"edges"`
-	// Cut is set where there is more than the bounds allow.
+	// Cut is set if the limits were reached.
 	Cut bool `json:"cut,omitzero"`
 }
 
 // The kinds of nodes.
 const (
 	NodeSource   = "source"
-	NodeEvent    = "event" // that brought something in
+	NodeEvent    = "event" // that introduced something
 	NodeBelief   = "belief"
 	NodeDecision = "decision"
 	NodeAction   = "action"
 )
 
-// LineageNode is a step on the way from a source to an action. Its id is that of
-// the belief; of an event, decision or action it is agent/id, of a source its
-// name.
+// LineageNode is a node between a source and an action. The id of a belief is its id, the id of an
+// event, decision or action is agent/id, and the id of a source is its name.
 type LineageNode struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"`
-	Step int    `json:"step"` // negative: before the one asked for
+	Step int    `json:"step"` // distance from the requested node; negative for causes
 	// Belief is the belief's reference; nil for other nodes and for unknown ids.
 	Belief  *streams.BeliefRef `json:"belief,omitzero"`
-	Content string             `json:"content,omitzero"` // its beginning
+	Content string             `json:"content,omitzero"` // beginning of the content
 }
 
-// LineageEdge says how one thing came of another.
+// LineageEdge says how one node resulted from another.
 type LineageEdge struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 	How  string `json:"how"`
 }
 
-// lineage gathers a graph, breadth first, in an order that the state alone
-// decides.
+// lineage builds a graph breadth first, in an order that depends on the state only.
 type lineage struct {
 	f       *Fold
 	st      *stage.State
 	project string
 	g       Lineage
-	at      map[string]int // node → its place
+	at      map[string]int // node → index
 	edges   map[LineageEdge]bool
 }
 
@@ -112,7 +110,7 @@ func (l *lineage) beliefNode(id string, step int) (LineageNode, *record, error) 
 	return n, r, err
 }
 
-// parentNode is what a text derives from, as a node.
+// parentNode returns the node of a text's parent.
 func (l *lineage) parentNode(p streams.Parent, step int) (LineageNode, error) {
 	if p.Agent == "" {
 		n, _, err := l.beliefNode(p.ID, step)
@@ -121,7 +119,7 @@ func (l *lineage) parentNode(p streams.Parent, step int) (LineageNode, error) {
 	return LineageNode{ID: parentKey(p), Kind: NodeEvent, Step: step}, nil
 }
 
-// above adds what a node comes from.
+// above adds the causes of a node.
 func (l *lineage) above(n LineageNode) error {
 	up := func(m LineageNode, how string) {
 		l.node(m)
@@ -129,7 +127,7 @@ func (l *lineage) above(n LineageNode) error {
 	}
 	switch n.Kind {
 	case NodeEvent:
-		// The contents that the event brought in know its source.
+		// The contents that the event introduced have its source.
 		ids, err := broughtBy(l.st, l.project, n.ID)
 		if err != nil {
 			return err
@@ -177,7 +175,7 @@ func (l *lineage) above(n LineageNode) error {
 	return nil
 }
 
-// below adds what came of a node.
+// below adds the effects of a node.
 func (l *lineage) below(n LineageNode) error {
 	down := func(m LineageNode, how string) {
 		l.node(m)
@@ -232,8 +230,8 @@ func (l *lineage) below(n LineageNode) error {
 	return nil
 }
 
-// influenced calls fn for what a belief, or an event by its agent and id,
-// influenced, in the order of the state.
+// influenced calls fn for everything that a belief, or an event given as agent/id, influenced, in
+// the order of the state.
 func influenced(st *stage.State, project, id string, fn func(kind, agent, event string) error) error {
 	prefix := stage.Key(keyImpact, project, id, "")
 	return st.Scan(prefix, func(k, _ []byte) (bool, error) {
@@ -245,13 +243,13 @@ func influenced(st *stage.State, project, id string, fn func(kind, agent, event 
 	})
 }
 
-// broughtBy are the beliefs that an event, named agent/id, brought in.
+// broughtBy returns the beliefs that an event, given as agent/id, introduced.
 func broughtBy(st *stage.State, project, event string) ([]string, error) {
 	return labelled(st, project, text.Label("event", event))
 }
 
-// labelled are the beliefs of a project, wherever in it they hold, that have all
-// of the labels: of each shelf at most the latest lexical.MaxPostings.
+// labelled returns the beliefs of a project, in all its places, that have all labels: from each
+// index at most the latest lexical.MaxPostings.
 func labelled(st *stage.State, project string, labels ...text.Term) ([]string, error) {
 	var out []string
 	places, err := placesOf(st, project)
@@ -278,7 +276,7 @@ func labelled(st *stage.State, project string, labels ...text.Term) ([]string, e
 	return slices.Compact(out), nil
 }
 
-// trace makes the graph of a lineage.
+// trace builds the graph of a lineage.
 func (f *Fold) trace(st *stage.State, q *LineageRequest) (*Lineage, error) {
 	l := &lineage{f: f, st: st, project: q.Project, at: map[string]int{}, edges: map[LineageEdge]bool{}}
 	start, _, err := l.beliefNode(q.ID, 0)

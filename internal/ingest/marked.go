@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	maxMarkedText = 32 << 10 // bytes of a text that are looked at; an action with more carries what is marked
-	minCode       = 4        // characters of a word with a digit that is kept by itself
+	maxMarkedText = 32 << 10 // bytes of a text that are compared; an action with more counts as carrying marked words
+	minCode       = 4        // minimum characters of a word with a digit that is stored alone
 )
 
-// noteMarked keeps the words of a memory that is marked above internal.
+// noteMarked stores the words of a memory whose sensitivity is above internal.
 func noteMarked(st *stage.State, project string, e *streams.MemoryEntry) error {
 	if e.Belief.Sensitivity.Within(beliefs.Internal) {
 		return nil
 	}
 	terms := markedTerms(e.Content, &e.Features)
 	if whole := text.Terms(e.Content, 2); len(whole) == 1 {
-		terms = append(terms, whole[0]) // the word is all that it says
+		terms = append(terms, whole[0]) // it is the memory's only word
 	}
 	for _, t := range terms {
 		if err := st.Set(markedKey(project, t), nil); err != nil {
@@ -33,9 +33,9 @@ func noteMarked(st *stage.State, project string, e *streams.MemoryEntry) error {
 	return nil
 }
 
-// carriesMarked reports whether the arguments of an action have words of a memory that is
-// marked above internal: two adjacent ones, a word with digits, or the only one.
-// Arguments too large to read whole count if the project has any.
+// carriesMarked reports whether the arguments of an action have words of a memory whose sensitivity
+// is above internal: two adjacent words, a word with digits, or the memory's only word. It returns
+// true for arguments that are too large to compare if the project has any such memory.
 func carriesMarked(st *stage.State, project string, e *streams.ActionEntry) (found bool, err error) {
 	if len(e.Text) > maxMarkedText || e.Features.Partial {
 		err := st.Scan(stage.Key(keyMarked, project, ""), func(_, _ []byte) (bool, error) {
@@ -52,8 +52,8 @@ func carriesMarked(st *stage.State, project string, e *streams.ActionEntry) (fou
 	return false, nil
 }
 
-// markedTerms are the pairs of adjacent words of a text and of what is encoded in
-// it, function words left out, and its words with digits.
+// markedTerms returns the pairs of adjacent words of a text and its decoded views, without function
+// words, and its words with digits.
 func markedTerms(s string, f *text.Features) (out []text.Term) {
 	for _, v := range f.Views(s) {
 		terms := text.Terms(v.Text, maxMarkedText)

@@ -9,7 +9,7 @@ import (
 	"lazaret/internal/stage"
 )
 
-// migrations are ingest's own migrations, by the format that they begin with.
+// migrations are ingest's own migrations, by their starting format.
 var migrations = map[int]stage.Migration{
 	10: {Do: reindex}, // words are stemmed since format 11
 }

@@ -18,9 +18,9 @@ func init() {
 	writesIn(streams.TypeObservation, (*Fold).applyObservation)
 }
 
-// observe turns an observation into claims: one about the envelope, that a
-// tool was called and returned, which the tool vouches for; and one for each
-// block of content, which nobody vouches for but its author.
+// observe turns an observation into claims. One is about the envelope: that a tool was called and
+// returned. The tool is the evidence for it. The others are about the blocks of content, one each.
+// Only the author of the content is evidence for those.
 func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead,
 	o *streams.Observation) (*stage.Admission, error) {
 	a := m.Address
@@ -71,7 +71,7 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 				return nil, err
 			}
 			if d.pasted() {
-				// The user vouches only for having pasted.
+				// The user only confirms having pasted it.
 				parents = d.parents
 				from = d.weakest(a.Origin)
 				of, src = beliefs.QualityOf(from), "paste:"+source
@@ -93,9 +93,9 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 	return admission(streams.TypeObservation, a.Project, e)
 }
 
-// contentClaim is the claim that a block's content makes. The belief behind it
-// is the same for the same words from the same kind of origin in one project;
-// reading it again is noted and changes nothing.
+// contentClaim returns the claim that a block's content makes. In one project, the same words from
+// the same kind of origin always give the same belief. Reading them again is recorded and changes
+// nothing.
 func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.EntryHead, from beliefs.Origin,
 	q beliefs.Quality, source, content string, block int) (streams.ClaimEntry, error) {
 	sum := sha256.Sum256([]byte(content))
@@ -105,8 +105,8 @@ func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.Ent
 		id = beliefID("content", a.Project, q.String(), string(sum[:]), in.String())
 	}
 	if head.DataSubject != "" {
-		// The same words about another person are another belief: one of them may
-		// have to be forgotten.
+		// The same words about another person are a different belief, because one of them may have
+		// to be forgotten.
 		id = beliefID("content", a.Project, q.String(), string(sum[:]), in.String(), head.DataSubject)
 	}
 	seen, err := f.content(st, a.Project, sum)
@@ -208,7 +208,7 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 	return nil
 }
 
-// contentSums are the SHA-256 sums of the blocks that claims are about, by block.
+// contentSums returns the SHA-256 sums of the blocks that claims are about, by block.
 func contentSums(e *streams.ObservationEntry) [][sha256.Size]byte {
 	sums := make([][sha256.Size]byte, len(e.Blocks))
 	for i := range e.Claims {
@@ -219,7 +219,7 @@ func contentSums(e *streams.ObservationEntry) [][sha256.Size]byte {
 	return sums
 }
 
-// noteWords keeps whose words an observation holds.
+// noteWords records whose words an observation has.
 func (f *Fold) noteWords(st *stage.State, project string, e *streams.ObservationEntry,
 	sums [][sha256.Size]byte) error {
 	var foreign []*text.Features
@@ -266,12 +266,12 @@ func (f *Fold) noteWords(st *stage.State, project string, e *streams.Observation
 	return f.notePhrases(st, project, brought{e.Agent, e.ID, weakest}, foreign)
 }
 
-// sighting is when and how often a content was met in a project.
+// sighting is when and how often a content was found in a project.
 type sighting struct {
 	first time.Time
 	count uint64
-	// foreign says that it came from outside, so that all it brings is in the index. States
-	// from before this was kept do not have it.
+	// foreign is set if it came from outside, so that its phrases and carriers are in the index.
+	// States of earlier versions do not have it.
 	foreign bool
 }
 
@@ -279,7 +279,8 @@ func contentKey(project string, sum [32]byte) []byte {
 	return append(stage.Key(keyContent, project, ""), sum[:16]...)
 }
 
-// content reads a sighting: 16 bytes, and one more if it is foreign.
+// content returns the sighting of a content. Its encoding has 16 bytes, and one more if it is
+// foreign.
 func (f *Fold) content(st *stage.State, project string, sum [32]byte) (s sighting, err error) {
 	v, ok, err := st.Get(contentKey(project, sum))
 	if err != nil || !ok || len(v) != 16 && len(v) != 17 {
@@ -289,7 +290,7 @@ func (f *Fold) content(st *stage.State, project string, sum [32]byte) (s sightin
 	return sighting{at, binary.BigEndian.Uint64(v[8:]), len(v) > 16}, nil
 }
 
-// noteContent counts a sighting of a content. foreign says that noteWords indexed it.
+// noteContent counts a sighting of a content. foreign must be set if noteWords indexed it.
 func (f *Fold) noteContent(st *stage.State, project string, sum [32]byte, now time.Time, foreign bool) error {
 	s, err := f.content(st, project, sum)
 	if err != nil {

@@ -5,11 +5,11 @@ import (
 	"lazaret/streams"
 )
 
-// Replay folds recorded entries as ingest does, to find past beliefs from the log alone.
-// Entries come in ledger order; those of other stages are folded with the next own entry
-// that knew them.
+// Replay folds recorded entries as ingest does, to reconstruct past beliefs from the log alone.
+// Entries must be added in ledger order. Those of other stages are folded with the next own entry
+// whose At covers them.
 //
-// Signed bundles are left out: they change later decisions, not recorded ones.
+// Signed bundles are skipped, because they affect only later decisions, which are recorded.
 type Replay struct {
 	fold    *Fold
 	state   *stage.Offline
@@ -25,7 +25,7 @@ func NewReplay() (*Replay, error) {
 	return &Replay{fold: New(Config{}), state: s}, nil
 }
 
-// Close throws the state away.
+// Close discards the state.
 func (r *Replay) Close() error { return r.state.Close() }
 
 // Add folds one entry.
@@ -60,7 +60,7 @@ func (r *Replay) flush(p int, at uint64) error {
 	return nil
 }
 
-// Beliefs is what is believed in a project after all that was added.
+// Beliefs returns the beliefs of a project after all added entries.
 func (r *Replay) Beliefs(project string) ([]Belief, error) {
 	p := streams.PartitionOf(project)
 	if err := r.flush(p, ^uint64(0)); err != nil {

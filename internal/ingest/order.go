@@ -13,8 +13,8 @@ func init() {
 	writes[streams.OrderEntry](streams.TypeOrder, nil)
 }
 
-// order records a signed order and its effects. A refused order is recorded under a type
-// of its own. All that it is judged by is in the ledger before it.
+// order records a signed order and its effects. A refused order is recorded under a different type.
+// It is judged only by earlier ledger entries.
 func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,
 	error) {
 	if err := addressed(m, c, c.Hold); err != nil {
@@ -33,8 +33,8 @@ func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head
 	return a, err
 }
 
-// obey verifies an order and works out what it leads to. An *approval.Error says
-// why it is not obeyed; e is told as much of it as is known by then.
+// obey verifies an order and computes its effects. It returns an *approval.Error if the order is
+// refused, and sets the fields of e that are known by then.
 func (f *Fold) obey(st *stage.State, c *streams.Control, head streams.EntryHead,
 	e *streams.OrderEntry) (*stage.Admission, error) {
 	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)

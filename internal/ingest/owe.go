@@ -14,36 +14,35 @@ func init() {
 	writesIn(streams.TypeRevision, (*Fold).applyRevisions)
 }
 
-// The ledger is owed an entry for changes without an event of their own: changes of other
-// beliefs by the verdict on a write, and aging. A verdict's changes are in force at once,
-// and their entry follows. Aging is stored at its entry; until then queries compute it
-// from their own time.
+// Some changes have no event of their own and need an additional entry: changes of other beliefs by
+// the verdict on a write, and aging. The changes of a verdict take effect at once, and their entry
+// follows. Aging is stored by its entry. Until then queries compute it from their own time.
 
-// Why an entry of revisions was written.
+// Reasons of an entry with revisions.
 const (
 	becauseConflict = "conflict"
 	becauseTime     = "time"
 	becauseFallen   = "fallen"
 )
 
-// maxOwed is how many revisions one entry holds.
+// maxOwed is the maximum number of revisions in one entry.
 const maxOwed = 256
 
-// owed is a part of the stored queue.
+// owed is a part of the stored queue of pending revisions.
 type owed struct {
 	Because   string             `json:"because"`
 	Project   string             `json:"project"`
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 	At        time.Time          `json:"at"`
-	// Of is the person whom the beliefs are about.
+	// Of is the person that the beliefs concern.
 	Of streams.Person `json:"of,omitzero"`
-	// Aged is how many of them came of age.
+	// Aged is the number of beliefs that became stale or expired.
 	Aged int `json:"aged,omitzero"`
-	// Dependants are the decisions and actions that cite a belief that fell.
+	// Dependants are decisions and actions that cite a belief which is no longer reliable.
 	Dependants []beliefs.Dependant `json:"dependants,omitzero"`
 }
 
-// owe queues revisions that are in force for the ledger.
+// owe queues revisions that have taken effect, for entries in the ledger.
 func (f *Fold) owe(st *stage.State, project, because string, all []beliefs.Revision, at time.Time) error {
 	parts, of, err := f.byPerson(st, project, all)
 	if err != nil {
@@ -89,7 +88,7 @@ func (f *Fold) oldestOwed(st *stage.State) (o *owed, key []byte, err error) {
 	return o, key, err
 }
 
-// revisions makes the next entry of revisions that the ledger is owed, or nil.
+// revisions returns the next pending entry of revisions, or nil.
 func (f *Fold) revisions(st *stage.State) (*stage.Admission, error) {
 	o, _, err := f.oldestOwed(st)
 	if err != nil {
@@ -115,7 +114,7 @@ func (f *Fold) applyRevisions(st *stage.State, project string, e *streams.Revisi
 		return f.applyRollback(st, project, e)
 	}
 	if e.Because != becauseTime {
-		// It is the oldest, unless its queued part was forgotten.
+		// It is the oldest part, unless that was forgotten.
 		var key []byte
 		err := st.Scan([]byte{keyOwed, '#'}, func(k, v []byte) (bool, error) {
 			o := new(owed)

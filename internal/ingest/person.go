@@ -8,11 +8,11 @@ import (
 	"lazaret/streams"
 )
 
-// A person may be forgotten within a project, by the entries about them
-// (internal/retain). So an entry about beliefs without an event never concerns two
-// persons, nor a person and the project at large.
+// A person may be forgotten within a project, by the entries that concern them (internal/retain).
+// So an entry about beliefs without an event never concerns two persons, nor both a person and the
+// project as a whole.
 
-// of is the person that a belief is about.
+// of returns the person that a belief concerns.
 func (r *record) of() streams.Person {
 	p := streams.Person{DataSubject: r.DataSubject, User: r.About}
 	if p.User == "" {
@@ -21,7 +21,7 @@ func (r *record) of() streams.Person {
 	return p
 }
 
-// about notes the person named by the event that brought a belief in.
+// about sets the person from the head of the event that introduced a belief.
 func (r *record) about(h *streams.EntryHead) {
 	r.DataSubject = h.DataSubject
 	if h.User != r.Ref.Namespace.User {
@@ -29,7 +29,7 @@ func (r *record) about(h *streams.EntryHead) {
 	}
 }
 
-// named is an entry's head that names a person.
+// named returns an entry's head with a person.
 func named(h streams.EntryHead, p streams.Person) streams.EntryHead {
 	h.DataSubject, h.User = p.DataSubject, p.User
 	return h
@@ -39,7 +39,7 @@ func personKey(project string, p streams.Person, belief string) []byte {
 	return stage.Key(keyPerson, project, p.DataSubject, p.User, belief)
 }
 
-// notePerson puts a new belief among those of the person that it is about.
+// notePerson adds a new belief to the index of beliefs by person.
 func notePerson(st *stage.State, project string, r *record) error {
 	if p := r.of(); p != (streams.Person{}) {
 		return st.Set(personKey(project, p, r.Ref.ID), nil)
@@ -47,19 +47,19 @@ func notePerson(st *stage.State, project string, r *record) error {
 	return nil
 }
 
-// walk is a place on the way through the beliefs of a partition or a project:
-// first all of them, to look at those about nobody in particular, in the order of
-// their ids; then those about persons, one person after the other. Those that were
-// made before persons were told apart are met in the first round.
+// walk is a position in an iteration over the beliefs of a partition or a project. The first pass
+// visits all beliefs in the order of their ids, for those that concern no particular person. The
+// second pass visits the beliefs of one person after another. Beliefs from before persons were
+// indexed are handled in the first pass.
 type walk struct {
 	project, belief string
 	named           bool
 	of              streams.Person
 }
 
-// walkBeliefs goes on behind a place. A record that the other round meets is given
-// as nil. project limits it; empty: all of the partition. With more false it ends
-// before that record.
+// walkBeliefs continues an iteration after a position. r is nil for a record that the other pass
+// handles. project limits the iteration; empty means the whole partition. If fn returns false for
+// more, the iteration ends before that record.
 func walkBeliefs(st *stage.State, project string, from walk, fn func(at walk, r *record) (more bool, err error)) error {
 	ended := false
 	step := func(at walk, v []byte) (bool, error) {
@@ -87,7 +87,7 @@ func walkBeliefs(st *stage.State, project string, from walk, fn func(at walk, r 
 			low = prefix
 		}
 		if from.belief != "" {
-			low = append(stage.Key(keyBelief, from.project, from.belief), 0) // behind it
+			low = append(stage.Key(keyBelief, from.project, from.belief), 0) // after it
 		}
 		err := st.ScanFrom(prefix, low, func(k, v []byte) (bool, error) {
 			p, id, _ := bytes.Cut(k[1:], []byte{0})
@@ -121,8 +121,8 @@ func walkBeliefs(st *stage.State, project string, from walk, fn func(at walk, r 
 	})
 }
 
-// byPerson takes revisions apart by whom their beliefs are about, each part in its
-// order, in the order in which persons come up.
+// byPerson groups revisions by the person that their beliefs concern. It keeps the order within a
+// group, and orders the groups by first occurrence.
 func (f *Fold) byPerson(st *stage.State, project string, all []beliefs.Revision) (parts [][]beliefs.Revision,
 	of []streams.Person, err error) {
 	at := make(map[streams.Person]int)

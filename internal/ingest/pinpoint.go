@@ -9,14 +9,15 @@ import (
 	"lazaret/streams"
 )
 
-// AskPinpoint asks which beliefs an incident has touched.
+// AskPinpoint is the query for the beliefs that an incident affects.
 const AskPinpoint = "pinpoint"
 
-// maxPinpoint bounds the beliefs that one question finds.
+// maxPinpoint is the maximum number of beliefs in one answer.
 const maxPinpoint = 10_000
 
-// PinpointRequest selects beliefs. Agent, Session, Source, Tool and the times must match where
-// they are set. Beliefs names candidates; the four names add all beliefs that match.
+// PinpointRequest selects beliefs. They must match Agent, Session, Source, Tool and the times, if
+// set. Beliefs are candidates by id. If Agent, Session, Source or Tool is set, all matching beliefs
+// are candidates too.
 type PinpointRequest struct {
 	Project string   `json:"project"`
 	Beliefs []string `json:"beliefs,omitzero"`
@@ -24,30 +25,30 @@ type PinpointRequest struct {
 	Session string   `json:"session,omitzero"`
 	Source  string   `json:"source,omitzero"`
 	Tool    string   `json:"tool,omitzero"`
-	// Since and Until bound when it came in, by ledger time; until is not in it.
+	// Since (inclusive) and Until (exclusive) bound the ledger time at which a belief came in.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	// Descendants adds what derives from what is found, over any number of steps.
+	// Descendants adds beliefs that derive from the found ones, over any number of steps.
 	Descendants bool `json:"descendants,omitzero"`
 }
 
-// Pinpointed are the beliefs that an incident has touched.
+// Pinpointed is the answer: the beliefs that an incident affects.
 type Pinpointed struct {
 	Beliefs []PinpointedBelief `json:"beliefs"`
-	Cut     bool               `json:"cut,omitzero"` // there is more
+	Cut     bool               `json:"cut,omitzero"` // there are more
 }
 
-// PinpointedBelief is one of them.
+// PinpointedBelief is a belief that an incident affects.
 type PinpointedBelief struct {
 	Belief
 	// From is the belief that a descendant derives from.
 	From string `json:"from,omitzero"`
-	// Stands names the support of a class that may support a belief that does
-	// not come from what is looked for; then it need not fall with it.
+	// Stands names independent support of a class that may support a belief. A belief with such
+	// support need not be quarantined.
 	Stands string `json:"stands,omitzero"`
 }
 
-// came is when a belief came in.
+// came returns the time at which a belief came in.
 func (r *record) came() time.Time {
 	at := r.At
 	for _, e := range r.Evidence {
@@ -58,7 +59,7 @@ func (r *record) came() time.Time {
 	return at
 }
 
-// pinpoint finds what fits, and what derives from it.
+// pinpoint returns the matching beliefs, and those that derive from them.
 func (f *Fold) pinpoint(st *stage.State, q *PinpointRequest) (*Pinpointed, error) {
 	out := &Pinpointed{Beliefs: []PinpointedBelief{}}
 	found := q.Beliefs
@@ -142,7 +143,7 @@ func (f *Fold) pinpoint(st *stage.State, q *PinpointRequest) (*Pinpointed, error
 	return out, nil
 }
 
-// view is a belief as operators see it.
+// view returns a belief in the form for operators.
 func view(project string, r *record) Belief {
 	return Belief{BeliefRef: r.Ref, Project: project, Agent: r.Agent, Session: r.Session, Tool: r.Tool,
 		Content: r.Content, Adopted: r.Adopted,

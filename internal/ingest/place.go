@@ -5,11 +5,11 @@ import (
 	"lazaret/streams"
 )
 
-// placeOf is where in its project a belief holds: empty for all of it.
+// placeOf returns the place of a belief within its project. Empty means the whole project.
 func placeOf(r *record) string { return r.Ref.Namespace.String() }
 
-// placesSeen are the places whose beliefs an event may be answered with: its own and
-// those above it. Beliefs of other places are not even reported as refused.
+// placesSeen returns the places whose beliefs may answer an event: its own namespace and those that
+// contain it. Beliefs of other places are not even reported as refused.
 func placesSeen(h streams.EntryHead) []string {
 	in := h.Namespace()
 	var out []string

@@ -17,14 +17,14 @@ func init() {
 	writesIn(streams.TypePoint, (*Fold).applyPoint)
 }
 
-// A restore point marks a place in a project's history that its beliefs can be rolled back
-// to. After a point is taken, the fold saves how an older belief stood before it changes.
-// So a point costs only as much as changes after it. A signed order takes a point. The
-// fold also takes points automatically: before a session starts, before a compaction
-// summary, and before a run of external writes.
+// A restore point marks a time in a project's history to which its beliefs can be rolled back.
+// After a point is taken, the fold saves the state of an older belief before it changes. So a point
+// costs only as much as later changes. A signed order takes a point. The fold also takes points
+// automatically: before a session starts, before a compaction summary, and before a run of external
+// writes.
 //
-// An automatic point is only taken if a belief came into service or changed since the last
-// point. Refused content changes nothing, so a flood of it displaces no point.
+// An automatic point is only taken if a belief came into service or changed since the last point.
+// Refused content changes nothing, so a flood of it displaces no point.
 
 // Bounds on the points of a project.
 const (
@@ -205,7 +205,7 @@ func (f *Fold) noteBatch(st *stage.State, project string, e *streams.MemoryEntry
 	return st.Set(stage.Key(keyBatch, project), []byte(batch))
 }
 
-// asItWas is how a belief stood at a point.
+// asItWas is the state of a belief at a point.
 type asItWas struct {
 	Axes beliefs.Axes `json:"axes"`
 	beliefs.AsItWas
@@ -218,7 +218,7 @@ func (r *record) asItWas() *asItWas {
 		StagedFor: r.StagedFor, Signed: r.Signed, Flag: r.Flag}, r.Successor}
 }
 
-// restore puts back all that a point saved of a belief, except for its axes.
+// restore sets all fields that a point saved of a belief, except for its axes.
 func (r *record) restore(was *beliefs.AsItWas) {
 	r.Evidence, r.Ref.Scope, r.Conflicts = was.Evidence, was.Scope, was.Conflicts
 	r.Ref.Staged, r.StagedFor, r.Signed, r.Flag = was.Staged, was.StagedFor, was.Signed, was.Flag
@@ -228,8 +228,8 @@ func (r *record) restore(was *beliefs.AsItWas) {
 
 func beforePrefix(project, belief string) []byte { return stage.Key(keyBefore, project, belief, "") }
 
-// noteBefore saves how a belief stands before it changes, if the belief existed at the
-// latest point. It also notes that something changed since that point.
+// noteBefore saves the state of a belief before it changes, if the belief existed at the latest
+// point. It also records that something changed since that point.
 func (f *Fold) noteBefore(st *stage.State, project string, next *record) error {
 	number, intake, ok, err := f.latestPoint(st, project)
 	if err != nil {
@@ -256,9 +256,8 @@ func (f *Fold) noteBefore(st *stage.State, project string, next *record) error {
 	return st.Set(stage.Key(keyMoved, project), nil)
 }
 
-// addBefore saves how a belief stands for a point, unless that is saved already. It
-// deletes saved standings that no remaining point needs. One saved standing serves all
-// points back to the previous one.
+// addBefore saves the state of a belief for a point, unless that is saved already. It deletes saved
+// states that no remaining point needs. One saved state serves all points back to the previous one.
 func (f *Fold) addBefore(st *stage.State, project string, old *record, number uint64) error {
 	prefix := beforePrefix(project, old.Ref.ID)
 	var have []uint64
@@ -292,7 +291,7 @@ func (f *Fold) addBefore(st *stage.State, project string, old *record, number ui
 	return st.Put(numbered(prefix, number), old.asItWas())
 }
 
-// before returns how a belief stood at a point, or nil if it has not changed since.
+// before returns the state of a belief at a point, or nil if it has not changed since.
 func (f *Fold) before(st *stage.State, project, belief string, number uint64) (was *asItWas, err error) {
 	prefix := beforePrefix(project, belief)
 	err = st.ScanFrom(prefix, numbered(bytes.Clone(prefix), number), func(_, v []byte) (bool, error) {

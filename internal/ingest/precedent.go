@@ -10,9 +10,9 @@ import (
 	"lazaret/streams"
 )
 
-// This file finds precedents. A precedent of a call is an earlier proposal of the same
-// call by the same agent, in which no rule found fault, in a session whose user used
-// similar words. A memory that reports such a call is no new evidence against it.
+// This file finds precedents. A precedent of a call is an earlier proposal of the same call by the
+// same agent, on which no rule had a finding, in a session whose user used similar words. A memory
+// that reports such a call is no new evidence against it.
 
 // Bounds of precedents.
 const (
@@ -24,7 +24,7 @@ const (
 const (
 	callRecord = "c" // id → digest of the call, sketch of the user's words
 	callSlot   = "n" // slot → id; without a slot the number of calls
-	callPassed = "p" // digest → id of the call in which no rule found fault
+	callPassed = "p" // digest → id of the call on which no rule had a finding
 )
 
 func callKey(project, agent, kind, id string) []byte {
@@ -157,8 +157,8 @@ func (f *Fold) dropCall(st *stage.State, project, agent, id string) error {
 // digestLen is the length of a digest as text.
 const digestLen = len("sha256:") + 64
 
-// judged makes a call a precedent if no rule found fault in it. A fault in any proposal of
-// the call, at any time, removes the precedent.
+// judged makes a call a precedent if no rule had a finding on it. A later finding on any proposal
+// of the call removes the precedent.
 func (f *Fold) judged(st *stage.State, project string, v *streams.VerdictEntry) error {
 	if v.Type != streams.TypeAction || v.Again {
 		return nil

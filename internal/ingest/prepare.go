@@ -6,8 +6,8 @@ import (
 	"lazaret/streams"
 )
 
-// prepared is what follows from a message alone: the event, or why there is none, and the
-// features of an observation's texts.
+// prepared is the result of Prepare, which depends on a message alone: the event, or the error of
+// parsing it, and the features of an observation's texts.
 type prepared struct {
 	event    streams.Event
 	err      error
@@ -33,7 +33,7 @@ func (f *Fold) Prepare(m *stage.Message) any {
 	return p
 }
 
-// prepared returns what Prepare made of a message. It does that now if nobody has.
+// prepared returns the result of Prepare for a message. It calls Prepare if that has not happened.
 func (f *Fold) prepared(m *stage.Message) *prepared {
 	if p, ok := m.Prepared.(*prepared); ok {
 		return p
@@ -42,7 +42,7 @@ func (f *Fold) prepared(m *stage.Message) *prepared {
 	return p
 }
 
-// blocksOf are the blocks of an observation, or its content as the only one.
+// blocksOf returns the blocks of an observation, or its content as a single block.
 func blocksOf(o *streams.Observation) []streams.Block {
 	if o.Content != "" {
 		return []streams.Block{{Text: o.Content}}

@@ -18,8 +18,8 @@ func init() {
 	writesIn(streams.TypeAction, (*Fold).applyAction)
 }
 
-// propose admits an action, with the beliefs that it and its decision cite as
-// they stand now, and with the level that the policy in force gives its tool.
+// propose admits an action, with the current state of the beliefs that it and its decision cite,
+// and with the level that the policy in force gives its tool.
 func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Action) (*stage.Admission, error) {
 	a := m.Address
@@ -44,7 +44,7 @@ func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead
 			cited = []string{ev.Decision}
 		}
 		ids = append(ids, cited...)
-		// The id may stand for several decisions: all are cited.
+		// Several decisions may have this id: all are cited.
 		all, err := others(st, a.Project, a.Agent, ev.Decision)
 		if err != nil {
 			return nil, err
@@ -67,7 +67,7 @@ func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead
 	}
 	for _, b := range e.Beliefs {
 		if !b.Sensitivity.Within(e.Sensitivity) {
-			e.Sensitivity = b.Sensitivity // what it rests on may be in what it does
+			e.Sensitivity = b.Sensitivity // the action may contain data that it depends on
 		}
 	}
 	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
@@ -92,7 +92,7 @@ func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead
 		e.Effects = c.Effects
 		e.Blast, e.Reversibility = max(e.Blast, c.Blast), max(e.Reversibility, c.Reversibility)
 	} else {
-		e.Level = beliefs.L4 // unknown is not harmless
+		e.Level = beliefs.L4 // an unknown tool is not harmless
 	}
 	if ev.Host != "" {
 		v, err := streams.ParseVerdict(ev.Host)
@@ -117,7 +117,7 @@ func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead
 	return admission(streams.TypeAction, a.Project, e)
 }
 
-// applyAction notes what its beliefs influenced, and what the user named of it.
+// applyAction records the influence of the action's beliefs, and the values that the user named.
 func (f *Fold) applyAction(st *stage.State, project string, e *streams.ActionEntry) error {
 	if err := f.noteCall(st, project, e); err != nil {
 		return err
@@ -136,12 +136,11 @@ func (f *Fold) applyAction(st *stage.State, project string, e *streams.ActionEnt
 	return nil
 }
 
-// maxArgDepth bounds how deep arguments are read; what lies deeper stays in
-// Args.
+// maxArgDepth is the depth to which arguments are read. Deeper values are only in Args.
 const maxArgDepth = 16
 
-// argText is the arguments' strings and numbers, one a line, in the order of
-// their keys.
+// argText returns the strings and numbers of the arguments, one per line, in the order of their
+// keys.
 func argText(args []byte) string {
 	if len(args) == 0 {
 		return ""

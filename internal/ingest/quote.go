@@ -8,7 +8,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// maxFrame bounds the words before a quotation that attribute it to the user.
+// maxFrame is the maximum number of words before a quotation that attribute it to the user.
 const maxFrame = 8
 
 // quotes reports whether a note is a whole message of the user, alone or after words that

@@ -11,13 +11,12 @@ func init() {
 	writes(streams.TypeBelief, (*Fold).applyReaudit)
 }
 
-// A re-audit emits the live beliefs once more, so that the rules in force now
-// judge what older ones let pass. It starts at an entry: the activation of a
-// rule set, or the arbiter's word that one is due. How far it has come is part
-// of the fold, moved by its own entries, so that it goes on after a crash where
-// the ledger ends; another start begins it anew.
+// A re-audit emits the live beliefs again, so that the rules in force judge beliefs that older
+// rules accepted. It starts at an entry: the activation of a rule set, or the arbiter's entry that
+// one is due. Its progress is part of the fold and advanced by its own entries, so that it
+// continues after a crash. Another start begins it anew.
 
-// reaudit is how far one has come.
+// reaudit is the progress of a re-audit.
 type reaudit struct {
 	Run   string    `json:"run"`
 	Index int       `json:"index"`
@@ -27,11 +26,11 @@ type reaudit struct {
 	Of    streams.Person `json:"of,omitzero"`
 }
 
-// maxLooked is how many records one chunk looks at: with many that are not
-// live, a chunk may be empty.
+// maxLooked is the maximum number of records that one chunk examines. If many are not live, a chunk
+// may be empty.
 const maxLooked = 4096
 
-// startReaudit begins a re-audit, unless nothing is believed.
+// startReaudit starts a re-audit, unless there are no beliefs.
 func (f *Fold) startReaudit(st *stage.State, run string) error {
 	any := false
 	if err := st.Scan([]byte{keyBelief}, func(_, _ []byte) (bool, error) {
@@ -70,8 +69,8 @@ func (f *Fold) Wakes(e *streams.Entry) bool {
 	return owes
 }
 
-// Owed implements stage.IntakeFold: it makes the next entry of revisions, or the
-// next chunk of a re-audit that is not through.
+// Owed implements stage.IntakeFold. It returns the next pending entry: a report on dropped data, an
+// entry of an incident, a rollback or revisions, or a chunk of a re-audit.
 func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 	if ad, err := f.owedDrop(st); ad != nil || err != nil {
 		return ad, err
@@ -97,8 +96,8 @@ func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 	}
 	looked, size := 0, 0
 	err = walkBeliefs(st, "", from, func(at walk, r *record) (bool, error) {
-		// A chunk is of one project and one person, and its bounds leave room for a
-		// belief of any size.
+		// A chunk concerns one project and one person. Its limits leave room for a belief of any
+		// size.
 		if len(e.Beliefs) > 0 && (at.project != e.Next[0] || at.named != e.Named || r != nil && at.of != e.Of) ||
 			len(e.Beliefs) == streams.MaxAudited || size >= streams.MaxAuditedBytes || looked == maxLooked {
 			e.Last = false
@@ -136,7 +135,7 @@ func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 	return admission(streams.TypeBelief, project, e)
 }
 
-// audited is a belief as it is judged again, and its size in an entry, in bytes.
+// audited returns a belief in the form for a re-audit, and its size in an entry, in bytes.
 func (f *Fold) audited(st *stage.State, project string, r *record) (b streams.AuditedBelief, size int, err error) {
 	b = streams.AuditedBelief{BeliefRef: r.Ref, Agent: r.Agent, Session: r.Session, Tool: r.Tool, Category: r.Category,
 		Channel: r.Channel,

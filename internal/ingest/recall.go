@@ -21,20 +21,20 @@ func init() {
 // Limits of a recall.
 const (
 	defaultLimit = 10
-	// lookedLimit bounds how many of each index's best hits a recall looks at;
-	// minLooked is the least, so that what is refused does not hide what is not.
+	// lookedLimit is the maximum number of best hits of each index that a recall examines.
+	// minLooked is the minimum, so that refused beliefs do not hide others.
 	lookedLimit = 200
 	minLooked   = 50
-	// refusedLimit bounds how many refusals it reports.
+	// refusedLimit is the maximum number of reported refusals.
 	refusedLimit = 20
-	// maxServed is how much of one text that was read is served, in bytes.
-	// Memories come whole where there is room (see recallBytes).
+	// maxServed is the part of one read text that is served, in bytes. Memories are served
+	// completely if there is room (see recallBytes).
 	maxServed = 4 << 10
 )
 
-// recall finds memories and read texts by key, by filter and by rank, or takes the
-// results of another store, and applies the context policy to them. Withheld results are
-// reported with a reason. The arbiter answers, as for an action.
+// recall finds memories and read texts by key, by filter and by rank, or takes the results of
+// another store, and applies the context policy to them. Withheld results are reported with a
+// reason. The arbiter answers a recall like an action.
 func (f *Fold) recall(st *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Recall) (*stage.Admission, error) {
 	a := m.Address
@@ -82,8 +82,8 @@ type match struct {
 	*record
 	score   float64
 	unknown bool // never observed or remembered here
-	missing bool // an id that is unknown, or that the asker may not see
-	brought bool // by its content, in the request
+	missing bool // the id is unknown, or the caller may not see it
+	brought bool // found by the content in the request
 }
 
 func (m *match) candidate() beliefs.Candidate {
@@ -94,8 +94,8 @@ func (m *match) candidate() beliefs.Candidate {
 		Quality: m.Ref.Quality, Confidence: m.Ref.Confidence, Score: m.score}
 }
 
-// reads is a matching read text that is not looked up yet. Read texts inform and never
-// steer, so the rest need no look-up once no more of them will be served.
+// reads is a matching read text that is not loaded yet. Read texts are context only, so no more
+// need to be loaded once enough are served.
 type reads struct {
 	in    *lexical.Index
 	hit   lexical.Hit
@@ -103,7 +103,7 @@ type reads struct {
 	ask   *streams.Recall
 }
 
-// look looks it up; nil is something that does not fit after all.
+// look loads a read text. It returns nil if the text does not match after all.
 func (f *Fold) look(st *stage.State, project string, r reads) (*match, error) {
 	id, err := r.in.ID(r.hit)
 	if err != nil {
@@ -116,7 +116,7 @@ func (f *Fold) look(st *stage.State, project string, r reads) (*match, error) {
 	return &match{record: rec, score: r.score}, nil
 }
 
-// warm reads the beliefs of hits ahead, several at once.
+// warm preloads the beliefs of hits concurrently.
 func warm(st *stage.State, project string, hits []reads) {
 	st.Warm(len(hits), func(i int, get func(key []byte) ([]byte, bool)) {
 		if id, ok := get(hits[i].in.IDKey(hits[i].hit)); ok {
@@ -125,9 +125,8 @@ func warm(st *stage.State, project string, hits []reads) {
 	})
 }
 
-// serve rules on found, in the order of trust, and then on read, by rank, until as much
-// of it is served as may be, and fills the entry's channels. Context-only items come in
-// the order of their rank.
+// serve rules on found, in the order of trust, and then on read, by rank, until enough is served,
+// and fills the entry's lists. Context-only items are ordered by rank.
 func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, pol beliefs.ContextPolicy,
 	found []match, read []reads) error {
 	asker := beliefs.Asker{Agent: e.Agent, Session: e.Session}
@@ -212,7 +211,7 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 	return f.serveTexts(st, project, e, by)
 }
 
-// serveTexts reads the texts of served items only, and drops items without room.
+// serveTexts loads the texts of served items only, and drops items for which there is no room.
 func (f *Fold) serveTexts(st *stage.State, project string, e *streams.RecallEntry, by map[string]*match) error {
 	// The last items are dropped first.
 	lists := []*[]streams.RecallItem{&e.Admitted, &e.Contradictions, &e.ContextOnly}
@@ -250,7 +249,7 @@ func (f *Fold) serveTexts(st *stage.State, project string, e *streams.RecallEntr
 	return nil
 }
 
-// serving is an item with what may be served of its text.
+// serving returns an item with the part of its text that may be served.
 func (f *Fold) serving(st *stage.State, project string, it streams.RecallItem, m *match, offset int) (*serving, error) {
 	if m.unknown || m.Memory {
 		s := &serving{item: it, text: after(m.Content, offset), size: len(m.Content), brought: m.brought}
@@ -272,7 +271,7 @@ func (f *Fold) serving(st *stage.State, project string, it streams.RecallItem, m
 	return s, nil
 }
 
-// omit counts what a recall found and is in no list.
+// omit counts results that are in no list.
 func omit(e *streams.RecallEntry, channel string, n int) {
 	if e.Omitted == nil {
 		e.Omitted = map[string]int{}
@@ -288,7 +287,7 @@ func (f *Fold) search(st *stage.State, project string, places []string, ev *stre
 		lookedLimit)}
 	q.Near = lexical.Near(q.Words)
 	if ev.Query != "" && len(q.Words) == 0 {
-		return nil, nil, nil // nothing but function words: they fit everything and nothing
+		return nil, nil, nil // only function words, which match everything
 	}
 	for _, s := range shelves {
 		var in []match
@@ -325,8 +324,8 @@ func (f *Fold) search(st *stage.State, project string, places []string, ev *stre
 	return found, read, nil
 }
 
-// candidates looks up the results of another store. Content that a belief here has is
-// judged by that belief; other content counts as external.
+// candidates looks up the results of another store. Content that is a belief here is judged by that
+// belief. Other content counts as external.
 func (f *Fold) candidates(st *stage.State, a streams.Address, head streams.EntryHead,
 	cs []streams.GateCandidate) ([]match, error) {
 	var out []match
@@ -357,13 +356,13 @@ func (f *Fold) candidates(st *stage.State, a streams.Address, head streams.Entry
 			out = append(out, m)
 		}
 	}
-	// In the order of trust; within a class as the store ranked them.
+	// In the order of trust; within a class, as the store ranked them.
 	slices.SortStableFunc(out, func(a, b match) int { return cmp.Compare(classOf(a.Ref.Origin), classOf(b.Ref.Origin)) })
 	return out, nil
 }
 
-// byContent is the belief with a content: one that a sentinel or a person found
-// something against, or else the one that is trusted most.
+// byContent returns the belief with a content. If there are several, it prefers one with a finding
+// by a sentinel or a person, and otherwise the most trusted one.
 func (f *Fold) byContent(st *stage.State, project string, head streams.EntryHead, content string) (best *record,
 	err error) {
 	sum := sha256.Sum256([]byte(content))
@@ -399,8 +398,8 @@ func (f *Fold) byContent(st *stage.State, project string, head streams.EntryHead
 	return best, nil
 }
 
-// unknown is a record for content that nobody observed or remembered here. It is
-// in no state; its id commits to the content.
+// unknown returns a record for content that was never observed or remembered here. It is not
+// stored. Its id commits to the content.
 func unknown(a streams.Address, head streams.EntryHead, c streams.GateCandidate) *record {
 	sum := sha256.Sum256([]byte(c.Content))
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: beliefs.ExternalDocument, Source: c.Source,

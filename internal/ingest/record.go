@@ -14,9 +14,9 @@ import (
 	"lazaret/streams"
 )
 
-// Nearly all beliefs were read once and have not changed. Their records would say the
-// same two or three times, as evidence, adoption and standing, so such a record has a
-// short form. Records with other content are JSON.
+// Nearly all beliefs were read once and have not changed. Their records would have the same values
+// two or three times, as evidence, adoption and state. Such a record has a short form. All other
+// records are JSON.
 
 const (
 	shortRecord  = 0x01 // first byte; JSON begins with a brace
@@ -26,7 +26,7 @@ const (
 var errBadRecord = errors.New(
 	"a record of what was read is damaged: remove the state folder, it is rebuilt from the ledger")
 
-// adopt fills in what follows from the other fields of a new record.
+// adopt sets the fields that follow from the other fields of a new record.
 func (r *record) adopt() {
 	r.Evidence = beliefs.EvidenceSet{{Observation: r.Ref.Observation, Quality: r.Ref.Quality, Source: r.Ref.Source,
 		At: r.At}}
@@ -34,8 +34,8 @@ func (r *record) adopt() {
 		Scope: r.Ref.Scope}
 }
 
-// plain reports whether the short form says all of a record. It does not depend
-// on where an empty list or the zone of a time came from.
+// plain reports whether the short form can represent a record. The result does not depend on
+// whether an empty list is nil or in which zone a time is.
 func (r *record) plain() bool {
 	ref := &r.Ref
 	if r.Memory || ref.Home != (beliefs.Home{}) || ref.Grade != beliefs.NoGrade || ref.Staged || ref.Procedure ||
@@ -70,8 +70,8 @@ func (r *record) plain() bool {
 		ref.Class == beliefs.Class(ref.Kind, ref.Quality, ""))
 }
 
-// sealSize is the size of a belief's seal, and shortHead that of what stands
-// before the strings of a short record, in bytes.
+// sealSize is the size of a belief's seal. shortHead is the size of the part before the strings of
+// a short record. Both are in bytes.
 const (
 	sealSize  = 16
 	shortHead = 66 + sealSize
@@ -83,13 +83,13 @@ const (
 	shortClassed = 2
 )
 
-// isHex reports whether s is n bytes in the one way that this program writes hex.
+// isHex reports whether s is n bytes in lower-case hex.
 func isHex(s string, n int) bool {
 	b, err := hex.DecodeString(s)
 	return err == nil && len(b) == n && hex.EncodeToString(b) == s
 }
 
-// putRecord keeps a belief's record.
+// putRecord stores a belief's record.
 func putRecord(st *stage.State, project string, r *record) error {
 	key := stage.Key(keyBelief, project, r.Ref.ID)
 	if !r.plain() {
@@ -127,7 +127,7 @@ func putRecord(st *stage.State, project string, r *record) error {
 	return st.Give(key, b)
 }
 
-// readRecord reads what putRecord kept of a belief.
+// readRecord decodes a record that putRecord stored.
 func readRecord(id string, v []byte, r *record) error {
 	if len(v) == 0 || v[0] != shortRecord {
 		if err := streams.Unmarshal(v, r); err != nil {
@@ -151,7 +151,7 @@ func readRecord(id string, v []byte, r *record) error {
 	if v[65]&shortClassed != 0 {
 		r.Ref.Class = beliefs.Class(r.Ref.Kind, r.Ref.Quality, "")
 	}
-	text := string(v[shortHead:]) // one copy, of which the fields are parts
+	text := string(v[shortHead:]) // one copy, which the fields share
 	var origin string
 	for _, s := range [...]*string{&origin, &r.Ref.Source, &r.Ref.Observation, &r.Ref.Namespace.User,
 		&r.Ref.Namespace.Session, &r.Agent, &r.Session, &r.Tool, &r.Content} {
@@ -166,8 +166,8 @@ func readRecord(id string, v []byte, r *record) error {
 	return nil
 }
 
-// noteAgain counts that what is believed was read once more. The count is a key of
-// its own, so that the record need not be written for it.
+// noteAgain counts that the content of a belief was read again. The count has its own key, so that
+// the record need not be written.
 func (f *Fold) noteAgain(st *stage.State, project, id string, at time.Time) error {
 	key := stage.Key(keyAgain, project, id)
 	v, ok, err := st.Get(key)
@@ -182,7 +182,7 @@ func (f *Fold) noteAgain(st *stage.State, project, id string, at time.Time) erro
 	return st.Set(key, binary.BigEndian.AppendUint64(b, uint64(at.UnixNano())))
 }
 
-// again adds to a record how often it was read since it was made.
+// again sets in a record how often its content was read again.
 func again(st *stage.State, project string, r *record) error {
 	if r.Memory {
 		return nil
@@ -195,7 +195,7 @@ func again(st *stage.State, project string, r *record) error {
 	return nil
 }
 
-// times is how often it was read, and last when it was confirmed last.
+// times returns how often it was read. last returns the time of its last confirmation.
 func (r *record) times() uint64 { return r.Count + r.again }
 
 func (r *record) last() time.Time {
@@ -205,7 +205,7 @@ func (r *record) last() time.Time {
 	return r.At
 }
 
-// short is how a reading is kept.
+// short returns the stored form of a reading.
 func (rd *reading) short() []byte {
 	n := 8
 	for _, t := range rd.Texts {

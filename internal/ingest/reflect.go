@@ -10,33 +10,33 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Supersession is a proposal of reflection: of two supported beliefs that state
-// different things of one subject and predicate, one may be out of date. It is
-// for a person to sign or to leave; nothing acts on it.
+// Supersession is a proposal of reflection: if two supported beliefs state different objects for
+// one subject and predicate, one may be out of date. A person may sign it. Nothing acts on it
+// automatically.
 type Supersession struct {
-	Belief    string `json:"belief"` // whose place would be taken
+	Belief    string `json:"belief"` // the belief to be superseded
 	Says      string `json:"says"`
 	Successor string `json:"successor"`
 	Instead   string `json:"instead"`
 	Subject   string `json:"subject"`
 	Predicate string `json:"predicate"`
 	Namespace string `json:"namespace,omitzero"`
-	// Because is why it is this one's place and not the other's: class,
-	// sources or later.
+	// Because is the reason why this belief and not the other is out of date: class, sources or
+	// later.
 	Because string `json:"because"`
 }
 
 // The reasons of a supersession.
 const (
-	BecauseClass   = "class"   // the successor rests on a stronger class of evidence
-	BecauseSources = "sources" // on more sources of the same class
-	BecauseLater   = "later"   // it was confirmed later, with as much behind it
+	BecauseClass   = "class"   // the successor has evidence of a stronger class
+	BecauseSources = "sources" // it has more sources of the same class
+	BecauseLater   = "later"   // it was confirmed later, with equal evidence
 )
 
-// Reflect derives supersessions from the beliefs of a project: pairs that are both
-// supported and clean, neither superseded, in one scope, with different objects of a
-// predicate that has one. Contradicted, unverified and quarantined beliefs are not
-// proposed. It changes nothing, and its result does not depend on the order of items.
+// Reflect derives supersessions from the beliefs of a project: from pairs that are both supported
+// and clean, not superseded, in the same scope, and with different objects for a predicate with a
+// single object. It ignores contradicted, unverified and quarantined beliefs. It changes nothing,
+// and its result does not depend on the order of items.
 func Reflect(items []Belief) []Supersession {
 	type statement struct {
 		b      *Belief
@@ -59,7 +59,7 @@ func Reflect(items []Belief) []Supersession {
 	}
 	out := []Supersession{}
 	for _, all := range by {
-		// The best is proposed in the place of each that states something else.
+		// Propose the best as the successor of each one with a different object.
 		slices.SortFunc(all, func(x, y statement) int { return better(x.b, y.b) })
 		best := all[0]
 		for _, s := range all[1:] {
@@ -78,7 +78,7 @@ func Reflect(items []Belief) []Supersession {
 	return out
 }
 
-// better sorts the belief first that has more behind it.
+// better sorts the belief with the stronger evidence first.
 func better(x, y *Belief) int {
 	_, nx := support(x.Evidence)
 	_, ny := support(y.Evidence)
@@ -103,7 +103,7 @@ func because(best, other *Belief) string {
 	return BecauseLater
 }
 
-// String is a line for people.
+// String returns the proposal on one line, for people.
 func (s Supersession) String() string {
 	return fmt.Sprintf("%s %s: %q (%s) instead of %q (%s), %s", s.Subject, s.Predicate, s.Instead, s.Successor, s.Says,
 		s.Belief, s.Because)

@@ -23,8 +23,8 @@ func init() {
 	writes(streams.TypeActivation, (*Fold).applyActivation)
 }
 
-// Bounds of what a rejection repeats of its message, in bytes. The rest of it is
-// bounded by streams.IntakeMsgSize, so that a rejection always fits into the ledger.
+// Limits on what a rejection repeats of its message, in bytes. streams.IntakeMsgSize limits the
+// rest, so that a rejection always fits into the ledger.
 const (
 	maxReason  = 2 << 10
 	maxHeaders = 64 << 10 // as JSON
@@ -53,8 +53,8 @@ func (*Fold) Shed(m *stage.Message, reason string) *streams.RejectError {
 	return r
 }
 
-// reject records a message that is no event. An error that is not a
-// *streams.RejectError is the program's own and is returned.
+// reject records a message that is not a valid event. If cause is not a *streams.RejectError, it is
+// a fault of the program, and reject returns it.
 func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Admission, error) {
 	var r *streams.RejectError
 	if !errors.As(cause, &r) {
@@ -65,22 +65,21 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 	if err != nil {
 		return nil, err
 	}
-	// Headers and subjects are bytes; an entry that cannot be encoded would stop
-	// the partition.
+	// Headers and subjects can have any bytes. An entry that cannot be encoded would stop the
+	// partition.
 	valid := func(s string) string { return streams.Clip(strings.ToValidUTF8(s, "\uFFFD"), maxReason) }
 	e := &streams.RejectedEntry{
 		EntryHead: streams.EntryHead{ID: valid(r.ID), Agent: valid(a.Agent), Session: valid(r.Session), Time: now,
 			Intake: m.Seq},
 		Subject: valid(m.Subject), Kind: streams.Kind(valid(string(a.Kind))), Origin: a.Origin, Code: r.Code,
 		Reason: valid(r.Reason),
-		// Only an observation that the agent may have been shown leaves a hole
-		// in what the sentinels have seen. An acknowledgement of NATS was
-		// shown to nobody.
+		// Only an observation that the agent may have been shown makes the session unseen.
+		// Acknowledgements of NATS are shown to nobody.
 		Unseen:  a.Kind == streams.KindObs && r.Code != streams.CodeForeign,
 		Raw:     m.Data,
 		Headers: excerpt(headerLines(m), maxHeaders),
 	}
-	if n := len(m.Data); n > streams.IntakeMsgSize { // of a stream that was altered
+	if n := len(m.Data); n > streams.IntakeMsgSize { // possible only if the stream's limits were changed
 		e.Raw, e.Size, e.Digest = m.Data[:streams.IntakeMsgSize], n, streams.Digest(m.Data)
 	} else if r.Digest != "" {
 		e.Size, e.Digest = r.Size, r.Digest
@@ -95,14 +94,15 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 		copied := &liveRejected{e.EntryHead, e.Subject, e.Code, e.Reason, e.Unseen}
 		live = stage.LiveCopy(copied, project, "rejected")
 		if a.Kind != streams.KindCtl {
-			// An agent may hear of its own.
+			// The agent may read rejections of its own events.
 			live = append(live, stage.LiveCopy(copied, project, "rejected", e.Agent)...)
 		}
 	}
 	return admission(streams.TypeRejected, project, e, live...)
 }
 
-// liveRejected is the live copy of a rejection, without the unjudged bytes.
+// liveRejected is the live copy of a rejection. It does not have the message's bytes, which no
+// sentinel judged.
 type liveRejected struct {
 	streams.EntryHead
 	Subject string       `json:"subject"`
@@ -126,7 +126,7 @@ func (f *Fold) applyRejected(st *stage.State, project string, e *streams.Rejecte
 	if !e.Unseen || project == streams.SystemProject {
 		return nil
 	}
-	// Without a session the hole may be in any of the agent's sessions.
+	// Without a session, any session of the agent may have been shown the observation.
 	u := streams.Unseen{ID: e.ID, Origin: e.Origin, Intake: e.Intake, Code: e.Code, Reason: streams.Clip(e.Reason,
 		maxHoleReason)}
 	if !streams.ValidID(u.ID) {
@@ -135,8 +135,7 @@ func (f *Fold) applyRejected(st *stage.State, project string, e *streams.Rejecte
 	return f.setUnseen(st, project, e.Agent, e.Session, u)
 }
 
-// control admits what came on a control subject: a chunk of a bundle, or a
-// signed command.
+// control admits a message on a control subject, such as a chunk of a bundle or a signed command.
 func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, error) {
 	c := new(streams.Control)
 	if err := streams.Unmarshal(m.Data, c); err != nil {
@@ -207,7 +206,7 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 		Digest: cmd.Digest, Engine: cmd.Engine, Signer: signer, Note: c.Note})
 }
 
-// check compiles a bundle the way the stages will, before it is put in force.
+// check compiles a bundle as the stages will, before it is put in force.
 func check(do string, bundle []byte) error {
 	switch do {
 	case streams.DoActivatePolicy:

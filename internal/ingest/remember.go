@@ -17,9 +17,9 @@ func init() {
 	writesIn(streams.TypeMemory, (*Fold).applyMemory)
 }
 
-// remember records a memory write as a candidate: hidden, until the sentinels
-// have seen it and the arbiter has answered. It is at most as trusted as the
-// weakest of what it was derived from.
+// remember records a memory write as a candidate. It stays hidden until the sentinels have judged
+// it and the arbiter has answered. It is at most as trusted as the weakest text that it derives
+// from.
 func (f *Fold) remember(st *stage.State, msg *stage.Message, head streams.EntryHead,
 	m *streams.Memory) (*stage.Admission, error) {
 	a := msg.Address
@@ -97,10 +97,9 @@ func (f *Fold) remember(st *stage.State, msg *stage.Message, head streams.EntryH
 	return admission(streams.TypeMemory, a.Project, e)
 }
 
-// lineage finds what a write derives from, declared or not, and returns the
-// origin that it has by that: its writer's, or a weaker one that it inherits. An
-// agent that repeats word for word what the user said in the session speaks for
-// the user. shares says that anything in the text is foreign, however little.
+// lineage finds the declared and undeclared parents of a write, and returns its origin: that of its
+// writer, or a weaker one that it inherits. A text that repeats the user's words of the session
+// verbatim has the user's origin. shares is set if any part of the text is foreign, however small.
 func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e *streams.MemoryEntry) (
 	weakest beliefs.Origin, shares bool, err error,
 ) {
@@ -123,7 +122,7 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 			}
 			inherit(p)
 		}
-		if len(all) == maxOthers { // and those before them
+		if len(all) == maxOthers { // and earlier ones that were dropped
 			inherit(streams.Parent{ID: id, Origin: beliefs.OriginWeb, Declared: true})
 		}
 	}
@@ -136,7 +135,7 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 			return "", false, err
 		}
 		if !e.UserWord {
-			content = "" // enough that its phrases are compared
+			content = "" // comparing its phrases is enough
 		}
 	}
 	d, err := f.derive(st, a.Project, a.Agent, content, &e.Features)
@@ -164,8 +163,7 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 	return weakest, true, nil
 }
 
-// staged says why a write is context at most until somebody vouches for it, or
-// nothing.
+// staged returns the reason why a write is context only until someone vouches for it, or "".
 func staged(pol *policy.Policy, a streams.Address, m *streams.Memory, origin beliefs.Origin) string {
 	switch {
 	case m.Home != nil:
@@ -199,8 +197,8 @@ func (f *Fold) parent(st *stage.State, a streams.Address, id string) (streams.Pa
 	return p, err
 }
 
-// parentKey is the key of a parent's influence: a belief's id, or an event's id behind
-// its agent.
+// parentKey returns the key of a parent in the index of influence: a belief's id, or an event as
+// agent/id.
 func parentKey(p streams.Parent) string {
 	if p.Agent == "" {
 		return p.ID
@@ -208,7 +206,7 @@ func parentKey(p streams.Parent) string {
 	return p.Agent + "/" + p.ID
 }
 
-// keyHolder is the origin of the value that a memory key holds now.
+// keyHolder returns the origin of the current value of a memory key.
 func (f *Fold) keyHolder(st *stage.State, project string, in beliefs.Namespace, key string) (beliefs.Origin, error) {
 	id, ok, err := st.Get(nameKey(project, in, key))
 	if err != nil || !ok {
@@ -271,8 +269,7 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	return f.arrived(st, project, r, e.Time)
 }
 
-// noteMemoryWords keeps whose words a write holds: it is read again in later
-// sessions.
+// noteMemoryWords records whose words a write has, because later sessions read it.
 func (f *Fold) noteMemoryWords(st *stage.State, project string, e *streams.MemoryEntry) error {
 	switch from := e.Belief.Origin; {
 	case from.External():

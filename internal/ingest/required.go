@@ -10,16 +10,15 @@ import (
 	"lazaret/streams"
 )
 
-// A policy may require a sentinel group only once the group keeps up: otherwise every
-// proposal from then on would wait for a group that is still reading old entries, and be
-// held for its silence. A group has come as far as the input of its last entry. The
-// proposals to answer are those with a verdict.
+// A policy may require a sentinel group only if the group keeps up. Otherwise every later proposal
+// would wait for a group that is still reading old entries, and be held for its silence. A group's
+// progress is the input of its last entry. It is compared with the proposals that have a verdict.
 
-// maxBehind is how many decided proposals of a partition a group may have left
-// unanswered when a policy makes it required.
+// maxBehind is the maximum number of decided proposals of a partition that a group may not have
+// answered when a policy makes it required.
 const maxBehind = 16
 
-// noteCursor notes how far a group has come.
+// noteCursor stores the progress of a group.
 func noteCursor(st *stage.State, group string, e *streams.Entry) error {
 	key := stage.Key(keyCursor, group)
 	v, ok, err := st.GetHot(key)
@@ -29,15 +28,15 @@ func noteCursor(st *stage.State, group string, e *streams.Entry) error {
 	return st.Set(key, binary.BigEndian.AppendUint64(nil, e.Src))
 }
 
-// noteDecided notes that a proposal has a verdict. The last maxBehind of the
-// partition are kept, in ledger order.
+// noteDecided records that a proposal has a verdict. The last maxBehind proposals of the partition
+// are stored, in ledger order.
 func noteDecided(st *stage.State, proposal uint64) error {
 	v, _, err := st.GetHot([]byte{keyDecided})
 	if err != nil {
 		return err
 	}
 	if n := len(v); n >= 8 && binary.BigEndian.Uint64(v[n-8:]) >= proposal {
-		return nil // of an earlier one, or again
+		return nil // an earlier one, or a repetition
 	}
 	if len(v) >= 8*maxBehind {
 		v = v[8:]
@@ -45,7 +44,7 @@ func noteDecided(st *stage.State, proposal uint64) error {
 	return st.Set([]byte{keyDecided}, binary.BigEndian.AppendUint64(append([]byte(nil), v...), proposal))
 }
 
-// behind says why a policy may not be put in force yet, or nil.
+// behind returns the reason why a policy cannot be put in force yet, or nil.
 func (f *Fold) behind(st *stage.State, bundle []byte) (*streams.RejectError, error) {
 	next, err := policy.Compile("policy", bundle)
 	if err != nil {

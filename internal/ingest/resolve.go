@@ -11,8 +11,8 @@ func init() {
 	writes[streams.ResolutionEntry](streams.TypeResolution, nil)
 }
 
-// resolution records a signed resolution of a hold. The arbiter decides in the ledger
-// whether it is obeyed; a forged one is recorded as evidence.
+// resolution records a signed resolution of a hold. The arbiter decides whether to accept it. A
+// forged one is recorded as evidence.
 func (f *Fold) resolution(st *stage.State, m *stage.Message, c *streams.Control,
 	head streams.EntryHead) (*stage.Admission, error) {
 	if err := addressed(m, c, c.Hold); err != nil {

@@ -11,19 +11,18 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of what one change looks at.
+// Limits of the effects of one change.
 const (
-	// maxDependants is how many beliefs are flagged when one that they derive
-	// from falls.
+	// maxDependants is the maximum number of beliefs that are flagged because a belief that they
+	// derive from is no longer reliable.
 	maxDependants = 1000
-	// maxDepth is how far, over beliefs that derive from those.
+	// maxDepth is the maximum number of steps of derivation that are followed.
 	maxDepth = 8
-	// maxConflicts is how many beliefs a record names that say otherwise.
+	// maxConflicts is the maximum number of conflicting beliefs in a record.
 	maxConflicts = 16
 )
 
-// revise makes a revision part of its belief's record. Its moves were checked
-// when it was decided on.
+// revise applies a revision to its belief's record. Its moves were checked when it was decided.
 func (f *Fold) revise(st *stage.State, project string, rv *beliefs.Revision) error {
 	if rv.Anew != "" {
 		return f.stateAnew(st, project, rv)
@@ -72,14 +71,14 @@ func (f *Fold) revise(st *stage.State, project string, rv *beliefs.Revision) err
 // Authors of revisions that no person, rule or policy makes.
 const (
 	whoConflict = "contradiction" // of triples
-	whoLineage  = "lineage"       // what it derives from fell
+	whoLineage  = "lineage"       // a belief that it derives from is no longer reliable
 	whoTime     = "time"
 	whoCorrob   = "corroboration"
 )
 
-// flagDependants are the revisions that flag what derives from a belief, over
-// any number of steps: they are stale until somebody confirms them. Their truth
-// is not touched: they may have other support.
+// flagDependants returns revisions that flag the beliefs that derive from a belief, over several
+// steps. Flagged beliefs are stale until they are confirmed. Their truth does not change, because
+// they may have other support.
 func (f *Fold) flagDependants(st *stage.State, project, belief, why string, at time.Time) ([]beliefs.Revision, error) {
 	var out []beliefs.Revision
 	seen := map[string]bool{belief: true}
@@ -113,8 +112,8 @@ func (f *Fold) flagDependants(st *stage.State, project, belief, why string, at t
 	return out, nil
 }
 
-// children are the memories that derive from a belief, or from the event that
-// brought it in, and were not seen before.
+// children returns the memories that derive from a belief, or from the event that introduced it,
+// and are not in seen.
 func (f *Fold) children(st *stage.State, project, id string, seen map[string]bool) (out []string, err error) {
 	under := []string{id}
 	r, err := f.belief(st, project, id)

@@ -16,11 +16,11 @@ func init() {
 	writesIn(streams.TypeRestore, (*Fold).applyRestore)
 }
 
-// A rollback visits a project's beliefs once, in the order of their ids. Its entries have
-// at most maxOwed revisions each. A belief of before the point gets back its standing, as
-// far as the transition tables let a person do that. A later belief is hidden; it stays in
-// the ledger for review. The progress of a rollback is part of the fold and is advanced by
-// the rollback's own entries, like that of a re-audit.
+// A rollback visits a project's beliefs once, in the order of their ids. Its entries have at most
+// maxOwed revisions each. A belief from before the point gets its old state back, as far as the
+// transition tables allow a person to do that. A later belief is hidden and stays in the ledger for
+// review. The progress of a rollback is part of the fold and is advanced by the rollback's own
+// entries, like that of a re-audit.
 
 const (
 	becauseRestore = "restore"
@@ -36,7 +36,7 @@ type rolling struct {
 	streams.Rollback
 	Number uint64 `json:"number"` // of the point
 	Intake uint64 `json:"intake"` // the point's intake sequence
-	Until  uint64 `json:"until"`  // beliefs from this intake sequence on are left alone
+	Until  uint64 `json:"until"`  // beliefs from this intake sequence on are not changed
 	By     string `json:"by"`
 	Order  string `json:"order"` // id of the order
 }
@@ -94,7 +94,7 @@ func (f *Fold) applyRestore(st *stage.State, project string, e *streams.RestoreE
 		f.log.Error("rollback to a point that nobody knows", "point", e.Point)
 		return nil
 	}
-	// This point allows the rollback to be undone.
+	// This point allows undoing the rollback.
 	if err := f.takePoint(st, project, &Point{Name: e.Before, Why: pointRestore, By: e.Signed.Signer, At: e.Time,
 		Intake: e.Intake - 1}); err != nil {
 		return err
@@ -212,7 +212,7 @@ func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record,
 		anew := rv
 		anew.Belief, anew.Anew, anew.Moves = beliefID("anew", project, r.Ref.ID, run.Order), r.Ref.ID, nil
 		anew.Restored = &was.AsItWas
-		// The moves lead from the standing of a candidate to the old standing.
+		// The moves lead from the state of a candidate to the old state.
 		for _, x := range []struct {
 			axis     beliefs.Axis
 			from, to string
@@ -232,7 +232,7 @@ func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record,
 	return out, nil
 }
 
-// same reports whether two standings are equal.
+// same reports whether two states are equal.
 func (a *asItWas) same(b *asItWas) bool {
 	x, errX := streams.Marshal(a)
 	y, errY := streams.Marshal(b)
@@ -256,8 +256,7 @@ func (f *Fold) applyRollback(st *stage.State, project string, e *streams.Revisio
 	return st.Put(stage.Key(keyRollback, project), run)
 }
 
-// stateAnew makes a new belief that repeats a superseded one and has the standing that it
-// had.
+// stateAnew creates a new belief that repeats a superseded one and has its old state.
 func (f *Fold) stateAnew(st *stage.State, project string, rv *beliefs.Revision) error {
 	r, err := f.belief(st, project, rv.Anew)
 	if err != nil {

@@ -7,19 +7,18 @@ import (
 	"lazaret/streams"
 )
 
-// An entry of a recall repeats texts that are in the ledger already, so that sentinels
-// judge exactly the texts that the agent receives. These constants bound the size of the
-// texts.
+// The entry of a recall repeats texts that are in the ledger already, so that sentinels judge
+// exactly the texts that the agent receives. These constants limit the size of the texts.
 const (
-	// recallBytes bounds the encoded items of one recall. Candidates that a gate sends with
-	// its request come on top.
+	// recallBytes is the maximum size of the encoded items of one recall. Candidates that a gate
+	// sends with its request are not counted.
 	recallBytes = 64 << 10
-	// leastServed is the smallest part of a text that is worth serving, in bytes.
+	// leastServed is the minimum size of a served part of a text, in bytes.
 	leastServed = 256
 )
 
-// jsonLen returns an upper bound of the size of a text as JSON, in bytes, without its
-// quotes. It counts at most the given maximum.
+// jsonLen returns an upper bound of the size of a text as JSON, in bytes, without its quotes. It is
+// at most most.
 func jsonLen(s string, most int) int {
 	n := 0
 	for i := 0; i < len(s) && n < most; i++ {
@@ -28,7 +27,7 @@ func jsonLen(s string, most int) int {
 	return min(n, most)
 }
 
-// encoded returns how many bytes a byte of a text takes in JSON.
+// encoded returns how many bytes a byte of a text needs in JSON.
 func encoded(b byte) int {
 	switch {
 	case b == '"', b == '\\', b == '\n', b == '\r', b == '\t':

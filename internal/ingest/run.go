@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// The questions that ingest answers.
+// The queries that ingest answers.
 const (
 	AskBeliefs = "beliefs"
 	AskActive  = "active"
@@ -27,18 +27,18 @@ const (
 // BeliefsRequest asks for beliefs of one project, in the order of their ids.
 type BeliefsRequest struct {
 	Project string `json:"project"`
-	ID      string `json:"id,omitzero"`    // this one
-	After   string `json:"after,omitzero"` // those behind this id
-	Limit   int    `json:"limit,omitzero"` // at most 1,000
+	ID      string `json:"id,omitzero"`    // only this belief
+	After   string `json:"after,omitzero"` // only beliefs after this id
+	Limit   int    `json:"limit,omitzero"` // maximum number; at most 1,000
 }
 
-// BeliefsAnswer is a page of beliefs; Next is where the following one begins.
+// BeliefsAnswer is a page of beliefs. Next is the id after which the following page begins.
 type BeliefsAnswer struct {
 	Beliefs []Belief `json:"beliefs"`
 	Next    string   `json:"next,omitzero"`
 }
 
-// Belief is a belief as operators see it.
+// Belief is a belief in the form for operators.
 type Belief struct {
 	streams.BeliefRef
 	Project string           `json:"project"`
@@ -50,10 +50,10 @@ type Belief struct {
 	At      time.Time        `json:"at"`
 	Count   uint64           `json:"count"`
 	Memory  bool             `json:"memory"`
-	// Category is what a memory's writer called it.
+	// Category is the category that a memory's writer gave it.
 	Category string `json:"category,omitzero"`
-	// Digest is of the whole content, and Revision of how it stands: what a
-	// signed word on the belief names.
+	// Digest is the digest of the whole content, and Revision the digest of its state. An
+	// attestation of the belief names both.
 	Digest    string              `json:"digest,omitzero"`
 	Revision  string              `json:"revision"`
 	Evidence  beliefs.EvidenceSet `json:"evidence,omitzero"`
@@ -66,7 +66,7 @@ type Belief struct {
 	Signed    string              `json:"signed,omitzero"`
 	Stale     time.Time           `json:"stale,omitzero"`
 	Expires   time.Time           `json:"expires,omitzero"`
-	// From and To are since when and until when it holds, by the writer's word.
+	// From and To are the period in which it is valid, as stated by the writer.
 	From time.Time `json:"valid_from,omitzero"`
 	To   time.Time `json:"valid_to,omitzero"`
 }
@@ -86,15 +86,15 @@ func AllBeliefs(ctx context.Context, nc *nats.Conn, project string) (all []Belie
 	}
 }
 
-// ActiveAnswer says what is in force in a partition.
+// ActiveAnswer has the digests of what is in force in a partition.
 type ActiveAnswer struct {
 	Rules  string `json:"rules"`
 	Policy string `json:"policy"`
 	Trust  string `json:"trust"`
 }
 
-// BundleRequest asks for a part of the bundle that is in force for a command,
-// such as streams.DoActivateRules. A part has at most streams.ChunkSize bytes.
+// BundleRequest asks for a part of the bundle that is in force for a command, such as
+// streams.DoActivateRules. A part has at most streams.ChunkSize bytes.
 type BundleRequest struct {
 	Do     string `json:"do"`
 	Offset int    `json:"offset"`
@@ -102,13 +102,12 @@ type BundleRequest struct {
 
 // BundleAnswer is a part of a bundle.
 type BundleAnswer struct {
-	Digest string `json:"digest"` // of the whole bundle; empty if nothing is in force
-	Size   int    `json:"size"`   // of the whole bundle, in bytes
+	Digest string `json:"digest"` // digest of the whole bundle; empty if nothing is in force
+	Size   int    `json:"size"`   // size of the whole bundle in bytes
 	Part   []byte `json:"part"`
 }
 
-// Run runs ingest until ctx ends. svc may be nil: then it answers no
-// questions.
+// Run runs ingest until ctx ends. If svc is nil, it answers no queries.
 func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) error {
 	cfg.Name, cfg.Migrations = streams.StageIngest, migrations
 	if cfg.Log == nil {

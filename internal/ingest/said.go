@@ -8,10 +8,10 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of the user's messages that the state keeps for each session. A memory write is
-// compared with them to tell whether the agent writes down the user's words.
+// Limits of the user's messages that are stored for each session. A memory write is compared with
+// them to detect that the agent writes the user's words.
 const (
-	maxSaid     = 64      // messages, the latest
+	maxSaid     = 64      // latest messages
 	maxSaidText = 8 << 10 // bytes of each
 )
 
@@ -19,7 +19,7 @@ func saidKey(project, agent, session string, n uint64) []byte {
 	return append(stage.Key(keySaid, project, agent, session, "#"), byte(n%maxSaid))
 }
 
-// noteSaid keeps what the user said in a session.
+// noteSaid stores a message of the user in a session.
 func (f *Fold) noteSaid(st *stage.State, project string, h *streams.EntryHead, s string) error {
 	if h.Session == "" {
 		return nil
@@ -39,8 +39,7 @@ func (f *Fold) noteSaid(st *stage.State, project string, h *streams.EntryHead, s
 	return st.Set(counter, binary.BigEndian.AppendUint64(nil, n+1))
 }
 
-// saidByUser reports whether a text is a verbatim span of what the user said in
-// the session.
+// saidByUser reports whether a text is a verbatim span of a message of the user in the session.
 func (f *Fold) saidByUser(st *stage.State, a streams.Address, session, content string) (bool, error) {
 	if session == "" || len(content) > maxSaidText {
 		return false, nil

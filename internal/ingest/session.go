@@ -17,20 +17,19 @@ func init() {
 	writesIn(streams.TypeDecision, (*Fold).applyDecision)
 }
 
-// A session with input that no sentinel has judged is held until the same observation
-// is admitted, under the same id and origin, or until the session starts anew.
+// A session that an unjudged observation may have been shown to is held until the same observation
+// is admitted, with the same id and origin, or until the session starts anew.
 
-// holes are the rejected observations of a session, or of the agent if the session is
-// empty.
+// holes are the rejected observations of a session, or of the agent if the session is empty.
 type holes struct {
 	All  []streams.Unseen `json:"all,omitzero"`
-	More bool             `json:"more,omitzero"` // there are more than maxHoles, or an earlier version kept only a flag
+	More bool             `json:"more,omitzero"` // more than maxHoles, or only a flag of an earlier version
 	// Last is the highest intake sequence of the observations that More stands for.
 	Last uint64 `json:"last,omitzero"`
 }
 
 const (
-	maxHoles      = 16  // of a session, known by their ids
+	maxHoles      = 16  // of a session, identified by their ids
 	maxHoleReason = 300 // bytes
 )
 
@@ -43,15 +42,15 @@ func (f *Fold) holes(st *stage.State, project, agent, session string) (h holes, 
 	if err != nil || !ok {
 		return h, err
 	}
-	if len(v) == 1 { // an earlier version kept only a flag
+	if len(v) == 1 { // an earlier version stored only a flag
 		h.More = v[0] != 0
 		return h, nil
 	}
 	return h, streams.Unmarshal(v, &h)
 }
 
-// setUnseen marks a session as holding input that no sentinel has judged. Without a
-// session it marks the agent as a whole.
+// setUnseen records a rejected observation in a session. Without a session it records it for the
+// agent as a whole.
 func (f *Fold) setUnseen(st *stage.State, project, agent, session string, u streams.Unseen) error {
 	h, err := f.holes(st, project, agent, session)
 	if err != nil {
@@ -119,8 +118,8 @@ func (f *Fold) closeHoles(st *stage.State, project, session string, e *streams.E
 	return f.putHoles(st, sessionKey(project, e.Agent, session), &h)
 }
 
-// sessionState reports why all proposals of this session are suspect: unseen input, or a
-// claimed acknowledgement of a sequence that this intake never gave out.
+// sessionState returns why all proposals of this session are suspect: a rejected observation, or a
+// claimed acknowledgement of a sequence that this intake has not reached.
 func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.EntryHead,
 	after uint64) (unseen *streams.Unseen, restored bool, err error) {
 	for _, s := range []string{head.Session, ""} {
@@ -172,7 +171,7 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 	return f.closeHoles(st, project, "", &e.EntryHead)
 }
 
-// decide records the beliefs that a decision depends on.
+// decide records a decision and the beliefs that it cites.
 func (f *Fold) decide(st *stage.State, m *stage.Message, head streams.EntryHead,
 	d *streams.Decision) (*stage.Admission, error) {
 	project := m.Address.Project

@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// noteShown counts what an observation shows to its session and that neither the
-// user nor the operator wrote.
+// noteShown counts the texts that an observation shows to its session and that neither the user nor
+// the operator wrote.
 func (f *Fold) noteShown(st *stage.State, project string, e *streams.ObservationEntry) error {
 	own := e.Origin == beliefs.OriginUser || e.Origin == beliefs.OriginSystem
 	var shown streams.Shown
@@ -35,8 +35,8 @@ func add(s *streams.Shown, f *text.Features) {
 	s.Unread = s.Unread || f.HasHidden() || f.Partial
 }
 
-// addShown adds to what a session was shown. Without a session nothing is kept: an
-// action without one has no evidence either.
+// addShown adds to the summary of what a session was shown. It stores nothing without a session,
+// because an action without a session has no such evidence either.
 func addShown(st *stage.State, project string, h *streams.EntryHead, more streams.Shown) error {
 	if h.Session == "" || more.Foreign == 0 {
 		return nil
@@ -63,8 +63,8 @@ func shownTo(st *stage.State, project string, h *streams.EntryHead) (s streams.S
 	return streams.Shown{Foreign: int(n), Order: int(v[0]), Unread: v[1] == 1}, nil
 }
 
-// shown returns what the session of an action was shown, and whether its arguments lean
-// on foreign content of the project. It is nil if the user said nothing in the session:
+// shown returns what the session of an action was shown, and whether its arguments come from
+// foreign content of the project. It returns nil if the user said nothing in the session, because
 // there is no intent to compare with.
 func (f *Fold) shown(st *stage.State, project string, e *streams.ActionEntry) (*streams.Shown, error) {
 	said, err := f.userSaid(st, project, e.Agent, e.Session)
@@ -90,13 +90,13 @@ func (f *Fold) shown(st *stage.State, project string, e *streams.ActionEntry) (*
 	return &s, err
 }
 
-// noteAccepted keeps the levels that a person signed for with a catalogue of tools.
-// Signing again for the same catalogue replaces them.
+// noteAccepted stores the levels that a person signed for a catalogue of tools. A later signature
+// for the same catalogue replaces them.
 func noteAccepted(st *stage.State, project string, a *streams.AcceptedTools) error {
 	return st.Put(stage.Key(keyAccepted, project, a.Catalogue), a.Levels)
 }
 
-// accepted is the level that a person accepted a tool of a catalogue at, or nil.
+// accepted returns the level at which a person accepted a tool of a catalogue, or nil.
 func accepted(st *stage.State, project, catalogue, tool string) (*beliefs.Level, error) {
 	if catalogue == "" {
 		return nil, nil

@@ -10,29 +10,29 @@ import (
 	"lazaret/streams"
 )
 
-// A value that was refused, quarantined or rejected leaves a tombstone. A repetition is
-// recognised under another key, in another session, by another agent, and in almost the
-// same words, encoded or not. The arbiter decides what follows.
+// A value that was denied, quarantined or rejected leaves a tombstone. A repetition is recognized
+// under another key, in another session, by another agent, in almost the same words, or encoded.
+// The arbiter decides what to do about it.
 
-// tomb is a tombstone as it is kept.
+// tomb is a tombstone as it is stored.
 type tomb struct {
 	Of     streams.Tombstone  `json:"of"`
 	Prints []text.Fingerprint `json:"prints"`
 }
 
-// Why a value was refused.
+// Reasons why a value was refused.
 const (
 	buriedDenied      = "denied"      // by the verdict on the write
 	buriedQuarantined = "quarantined" // by a sentinel's finding
-	buriedRejected    = "rejected"    // by a person's signed word
+	buriedRejected    = "rejected"    // by a person's signed attestation
 )
 
 const (
-	// maxGraves is how many tombstones share one band of the index, the latest:
-	// so many refused values that are alike need no more to be recognised.
+	// maxGraves is the maximum number of tombstones for one band of the index, the latest. More
+	// similar values are not needed to recognize another one.
 	maxGraves = 16
-	// shortPrint is the number of words below which two texts have to be the
-	// same once normalised: with fewer, one word more or less is another value.
+	// shortPrint is the number of words below which two texts must be equal after normalization. In
+	// shorter texts, one different word means another value.
 	shortPrint = 6
 )
 
@@ -46,7 +46,7 @@ func exactKey(project string, d text.Digest) []byte {
 
 func tombKey(project, belief string) []byte { return stage.Key(keyTomb, project, belief) }
 
-// bury leaves a tombstone for a belief's content.
+// bury adds a tombstone for a belief's content.
 func (f *Fold) bury(st *stage.State, project string, r *record, why string, at time.Time) error {
 	if _, ok, err := st.Get(tombKey(project, r.Ref.ID)); err != nil || ok {
 		return err
@@ -109,8 +109,7 @@ func (f *Fold) exhume(st *stage.State, project, belief string) error {
 	return st.Delete(tombKey(project, belief))
 }
 
-// recognise finds the refused value that a text repeats, the most similar one,
-// or nil.
+// recognise returns the refused value that a text repeats: the most similar one, or nil.
 func (f *Fold) recognise(st *stage.State, project string, ft *text.Features) (*streams.Tombstone, error) {
 	load := func(id string) (*tomb, error) {
 		t := new(tomb)

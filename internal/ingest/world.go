@@ -9,17 +9,16 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// WorldValue is a current value of one subject and key, or a withheld one. The world
-// model is a view of the beliefs: those that the default context policy admits to
-// decisions are current, and all other stated values are shown with the reason why they
-// are not.
+// WorldValue is a current or withheld value of one subject and key. The world model is a view of
+// the beliefs. Values that the default context policy admits for decisions are current. All others
+// are listed with the reason why they are not.
 type WorldValue struct {
-	Subject string `json:"subject,omitzero"` // empty for a memory with a key and no triples
+	Subject string `json:"subject,omitzero"` // empty for a memory with a key and without triples
 	Key     string `json:"key"`              // the predicate, or the memory's key
 	Value   string `json:"value"`
 	Current bool   `json:"current"`
-	// Withheld is why it is not current: the code of the context policy, or
-	// "older" where a later value took its place.
+	// Withheld is the reason why it is not current: the code of the context policy, or "older" if a
+	// later value replaced it.
 	Withheld  string    `json:"withheld,omitzero"`
 	Belief    string    `json:"belief"`
 	Origin    string    `json:"origin"`
@@ -27,8 +26,8 @@ type WorldValue struct {
 	At        time.Time `json:"at"`
 }
 
-// World returns the values of memories by subject and key, at a ledger time: of each,
-// first the current ones, then the withheld ones, the latest first.
+// World returns the values of memories at a ledger time, by subject and key. Current values come
+// first, then withheld ones, latest first.
 func World(items []Belief, now time.Time) []WorldValue {
 	pol := beliefs.DefaultContext("decision")
 	pol.ContextOnly = false
