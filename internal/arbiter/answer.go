@@ -8,7 +8,7 @@ import (
 	"lazaret/streams"
 )
 
-// fromSentinel folds a group's findings.
+// fromSentinel folds an entry of a sentinel group.
 func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now time.Time) (*stage.Output, error) {
 	switch e.Type {
 	case streams.TypeAlerts:
@@ -74,16 +74,16 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 	return nil, st.Put(proposalKey(p.Seq), p)
 }
 
-// assessment is an assessment entry whose verdict may be missing. A missing verdict must
-// not be read as allow, the zero Verdict.
+// assessment is an assessment entry whose verdict may be missing. The pointer distinguishes a
+// missing verdict from allow, the zero Verdict.
 type assessment struct {
 	streams.AssessmentEntry
 	Verdict *streams.Verdict `json:"verdict"`
 }
 
-// answer joins the assessment's verdict with the verdicts of its alerts. The result has a
-// reason that is as strict as the verdict. It counts as the group's judgement only if the
-// group used the wanted digest. The findings count under any digest.
+// answer joins the assessment's verdict with the verdicts of its alerts. At least one reason of the
+// result is as strict as its verdict. The result counts as the group's judgement only if the digest
+// is wanted. Its reasons count under any digest.
 func (a *assessment) answer(group, wanted string, on streams.Type) answer {
 	ans := answer{Group: group, Rests: joinRests(maxRests, nil, a.Rests)}
 	digest := streams.Clip(a.Digest, maxReasonText)
@@ -129,7 +129,8 @@ func alertReason(code streams.Code, v streams.Verdict, group string, al streams.
 	return r
 }
 
-// wants is the digest that a group must judge by, empty if no policy requires the group.
+// wants returns the digest that the group's assessment must name, or an empty string if no policy
+// requires the group.
 func (p *proposal) wants(group string) string {
 	for _, g := range p.Groups {
 		if g.Group == group {
@@ -139,9 +140,8 @@ func (p *proposal) wants(group string) string {
 	return ""
 }
 
-// answered reports whether a group has judged the proposal with the rules that
-// were in force when it was made, or under the version that the policy pins. A
-// group without either has not judged.
+// answered reports whether g has assessed the proposal under the digest that is required: that of
+// the rules in force when it was proposed, or the version that the policy pins.
 func (p *proposal) answered(g required) bool {
 	for _, a := range p.Answers {
 		if a.Group == g.Group && a.Judged {
@@ -151,7 +151,7 @@ func (p *proposal) answered(g required) bool {
 	return false
 }
 
-// waits is the last deadline of the groups that have not answered, or the zero time.
+// waits returns the last deadline of the groups that have not answered, or the zero time.
 func (p *proposal) waits() (until time.Time) {
 	for _, g := range p.Groups {
 		if g.Until.After(until) && !p.answered(g) {
@@ -161,9 +161,9 @@ func (p *proposal) waits() (until time.Time) {
 	return until
 }
 
-// alertVerdict is the verdict that an alert asks for, and whether it becomes a reason.
-// Shadow alerts and text effects do not. An alert that asks for nothing, or has an
-// exception, does.
+// alertVerdict returns the verdict that an alert asks for, and whether the alert becomes a reason.
+// Shadow alerts and text effects do not become reasons. Alerts that ask for nothing, and alerts
+// with an exception, become allow reasons.
 func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named bool) {
 	v, binding := a.Asks(on)
 	switch {
@@ -175,7 +175,7 @@ func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named b
 	return streams.Allow, true
 }
 
-// admitBelief gives a memory's candidate the standing that a verdict leaves it.
+// admitBelief sets the axes of a memory write's belief according to the verdict.
 func admitBelief(b *streams.BeliefRef, v streams.Verdict) {
 	ad := beliefs.EvidenceSet{{Observation: b.Observation, Quality: b.Quality, Source: b.Source}}.Adopt()
 	ad.Staged, ad.Procedure = b.Staged, b.Procedure

@@ -15,31 +15,31 @@ import (
 	"lazaret/streams"
 )
 
-// This file finds earlier alerts that apply to a proposal: alerts on beliefs that it or
-// its decision cites, on beliefs recalled in its session, on untrusted content in its
-// arguments, and on the ancestors of these. It does not matter when or where any of it
-// was ingested. Content that its session merely read does not count.
+// This file finds earlier alerts that apply to a proposal. These are alerts on the beliefs that the
+// proposal or its decision cites, on the beliefs recalled in its session, on untrusted content in
+// its arguments, and on the ancestors of all these. When and where they were ingested makes no
+// difference. Content that the session only read does not count.
 //
-// All tables are bounded. The oldest entry is evicted. An alert that asks for nothing
-// never evicts one that asks for a hold. A sentinel's restriction of a belief stays in
-// ingest's own record, which every later action that cites the belief carries.
+// All tables are bounded, and the oldest entry is evicted first. Findings that ask for nothing
+// never evict findings that ask for a hold. If a sentinel restricts a belief, ingest records the
+// restriction with the belief, and every later action that cites the belief carries it.
 const (
-	maxAlerted  = 20_000  // subjects with findings that ask for nothing, of a project
-	maxBinding  = 200_000 // subjects with findings that ask for something
-	maxFindings = 8       // of a subject
-	maxSessions = 10_000  // sessions with recalls, of a project
-	maxRecalled = 128     // beliefs recalled in a session
-	maxParents  = 50_000  // beliefs that derive from something, of a project
-	maxFrom     = 16      // of a belief
-	maxBearing  = 32      // reasons of a proposal
-	maxSteps    = 32      // ancestors that are looked at for one of its rests
+	maxAlerted  = 20_000  // subjects with findings that ask for nothing, per project
+	maxBinding  = 200_000 // subjects with findings that ask for a hold or a deny, per project
+	maxFindings = 8       // per subject
+	maxSessions = 10_000  // sessions with recalls, per project
+	maxRecalled = 128     // beliefs recalled, per session
+	maxParents  = 50_000  // beliefs that derive from other beliefs, per project
+	maxFrom     = 16      // parents, per belief
+	maxBearing  = 32      // reasons, per proposal
+	maxSteps    = 32      // ancestors examined, per dependency
 )
 
-// How a proposal depends on something.
+// The ways in which a proposal depends on something (rest.Rel).
 const (
 	relCited    = "cited"
 	relDecision = "decision"
-	relFound    = "found" // a recall would bring it into the context
+	relFound    = "found" // a recall would return the belief
 	relRecalled = "recalled"
 	relArgument = "argument"
 )
@@ -49,10 +49,10 @@ type rest struct {
 	Rel         string `json:"rel"`
 	Decision    string `json:"decision,omitzero"`
 	Belief      string `json:"belief,omitzero"`
-	Agent       string `json:"agent,omitzero"` // whose event the observation is
+	Agent       string `json:"agent,omitzero"` // the agent that sent the observation
 	Observation string `json:"observation,omitzero"`
 	Source      string `json:"source,omitzero"`
-	Value       string `json:"value,omitzero"` // of the arguments
+	Value       string `json:"value,omitzero"` // the value in the arguments
 }
 
 func ref(b streams.BeliefRef) rest {
@@ -67,7 +67,7 @@ func (p *proposal) rest(rel string, b streams.BeliefRef, decision string) {
 	}
 }
 
-// pathTo is the path from the proposal to the origin of a rest.
+// pathTo returns the path from the proposal to the origin of r.
 func (p *proposal) pathTo(r rest) []string {
 	path := []string{string(p.Type) + ":" + p.ID}
 	for _, step := range [][2]string{{"decision", r.Decision}, {"belief", r.Belief}, {"observation", r.Observation},
@@ -79,15 +79,16 @@ func (p *proposal) pathTo(r rest) []string {
 	return path
 }
 
-// finding is an alert, kept under a subject.
+// finding is an alert, stored under a subject.
 type finding struct {
-	Agent  string         `json:"agent,omitzero"` // whose events it saw
+	Agent  string         `json:"agent,omitzero"` // the agent whose events the alert is about
 	Reason streams.Reason `json:"reason"`
 }
 
-// note stores a group's findings for later actions that depend on their subjects. belief
-// is the candidate of the memory write that they are about. reading is set when they are
-// about content read or written, and not about a proposal that depends on it.
+// note stores a group's findings, so that they apply to later actions that depend on the same
+// subjects. belief is the belief that the assessed memory write would create; it is empty for other
+// entries. reading is true if the findings are about content that was read or written, and false if
+// they are about a proposal that depends on such content.
 func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert, belief string,
 	reading bool, now time.Time) error {
 	for _, al := range alerts {
@@ -122,8 +123,7 @@ func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []st
 	return nil
 }
 
-// subject is a key under which findings are stored. An id that is no legal name is
-// hashed.
+// subject returns a key under which findings are stored. An invalid id is replaced by its hash.
 func subject(kind byte, id string) string {
 	if !streams.ValidID(id) {
 		sum := sha256.Sum256([]byte(id))
@@ -135,11 +135,11 @@ func subject(kind byte, id string) string {
 func beliefSubject(id string) string { return subject('b', id) }
 func eventSubject(id string) string  { return subject('e', id) }
 
-// A source is a URL or a sender, and in what the sentinels keep of it clipped.
+// sourceSubject clips the source (a URL or a sender) as the sentinels do.
 func sourceSubject(id string) string { return subject('s', streams.Clip(id, 120)) }
 
-// noteFinding stores a finding under a subject. If the finding asks for something, open
-// holds that depend on the subject are checked again.
+// noteFinding stores a finding under a subject. If the finding asks for a hold or a deny, the open
+// holds that depend on the subject are rechecked.
 func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, now time.Time) error {
 	var fs []finding
 	known, err := st.Load(stage.Key(keyAlerted, project, under), &fs)
@@ -147,8 +147,8 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 		return err
 	}
 	was := binds(fs)
-	// The strictest findings are kept, in whatever order they come. Of equal findings of
-	// one rule the first written is kept.
+	// The strictest findings are kept, independent of their order. Of equal findings of one rule,
+	// the one with the lowest ledger sequence is kept.
 	for i, x := range fs {
 		if x.Agent == fd.Agent && x.Reason.Group == fd.Reason.Group && x.Reason.Rule == fd.Reason.Rule &&
 			x.Reason.Verdict == fd.Reason.Verdict {
@@ -177,17 +177,17 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 		return keepRaw(st, keyBinding, keyAlerted, project, under, known && was, maxBinding, b, nil)
 	}
 	return keepRaw(st, keyAlerted, keyAlerted, project, under, known, maxAlerted, b, func(old []byte) bool {
-		// Findings that have become binding are in the other order too.
+		// Findings that bind are also in the eviction order of keyBinding.
 		var fs []finding
 		return streams.Unmarshal(old, &fs) == nil && binds(fs)
 	})
 }
 
-// binds reports whether findings ask for something. The strictest comes first.
+// binds reports whether any finding asks for a hold or a deny. fs is sorted, strictest first.
 func binds(fs []finding) bool { return len(fs) > 0 && fs[0].Reason.Verdict > streams.Allow }
 
-// keep stores a value in a table that holds limit keys per project. One key more evicts
-// the oldest.
+// keep stores a value in a table that holds at most limit keys per project. A new key beyond the
+// limit evicts the oldest.
 func keep(st *stage.State, table byte, project, key string, known bool, limit uint64, v any) error {
 	b, err := streams.Marshal(v)
 	if err != nil {
@@ -196,8 +196,8 @@ func keep(st *stage.State, table byte, project, key string, known bool, limit ui
 	return keepRaw(st, table, table, project, key, known, limit, b, nil)
 }
 
-// keepRaw stores a value in a table with an eviction order of its own. Nobody may change
-// v afterwards. spare, if not nil, can exempt a value from eviction.
+// keepRaw stores v in a table, with order as the table's eviction order. The caller must not change
+// v afterwards. If spare is not nil, keys for whose value it returns true are not evicted.
 func keepRaw(st *stage.State, order, table byte, project, key string, known bool, limit uint64, v []byte,
 	spare func(old []byte) bool) error {
 	if !known {
@@ -240,9 +240,9 @@ func keepRaw(st *stage.State, order, table byte, project, key string, known bool
 	return st.Give(stage.Key(table, project, key), v)
 }
 
-// served records the beliefs that an allowed recall brought into its session, the latest
-// maxRecalled. Every recall writes the list, so it holds only the strings of its rests,
-// and present ones are copied unchanged.
+// served records the beliefs that an allowed recall returned to its session. It keeps the latest
+// maxRecalled. The list is rewritten at every recall. To make that cheap, it contains only the
+// strings of the rests, and the existing bytes are copied unchanged.
 func served(st *stage.State, p *proposal) error {
 	key := p.Agent + "\x00" + p.Session
 	have, _, err := st.Get(stage.Key(keyRecalled, p.Project, key))
@@ -255,7 +255,7 @@ func served(st *stage.State, p *proposal) error {
 			more = append(more, r)
 		}
 	}
-	var ends []int // the end of each rest in have
+	var ends []int // the offset at which each rest in have ends
 	for at := 0; at < len(have); ends = append(ends, at) {
 		fs, n, err := nextServed(have[at:])
 		if err != nil {
@@ -284,7 +284,7 @@ func served(st *stage.State, p *proposal) error {
 	return keepRaw(st, keyRecalled, keyRecalled, p.Project, key, len(ends) > 0, maxSessions, b, nil)
 }
 
-// servedTo is the list of a proposal's session.
+// servedTo returns the recalled beliefs of the proposal's session.
 func servedTo(st *stage.State, p *proposal) ([]rest, error) {
 	v, _, err := st.Get(stage.Key(keyRecalled, p.Project, p.Agent+"\x00"+p.Session))
 	if err != nil {
@@ -305,7 +305,7 @@ func servedTo(st *stage.State, p *proposal) ([]rest, error) {
 	return out, nil
 }
 
-// fields are the stored fields of a relRecalled rest.
+// fields returns the fields of a relRecalled rest that are stored.
 func (r *rest) fields() [5]*string {
 	return [...]*string{&r.Decision, &r.Belief, &r.Agent, &r.Observation, &r.Source}
 }
@@ -313,7 +313,7 @@ func (r *rest) fields() [5]*string {
 // servedBelief is the index of the belief in fields.
 const servedBelief = 1
 
-// nextServed decodes the first rest of a list: its fields and its length.
+// nextServed decodes the first rest of a list. It returns the rest's fields and its encoded length.
 func nextServed(v []byte) (fs [5][]byte, n int, err error) {
 	for i := range fs {
 		size, m := binary.Uvarint(v[n:])
@@ -328,7 +328,7 @@ func nextServed(v []byte) (fs [5][]byte, n int, err error) {
 	return fs, n, nil
 }
 
-// parents is what a memory's candidate derives from.
+// parents records which beliefs a memory write derives from.
 type parents struct {
 	Agent string   `json:"agent"`
 	Event string   `json:"event"`
@@ -344,7 +344,7 @@ func (f *Fold) derive(st *stage.State, p *proposal, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	// A hold that cites it depends on these now, too.
+	// Open holds that cite the belief now depend on its parents too.
 	if err := f.touch(st, p.Project, beliefSubject(p.Belief.ID), now); err != nil {
 		return err
 	}
@@ -352,9 +352,9 @@ func (f *Fold) derive(st *stage.State, p *proposal, now time.Time) error {
 		parents{p.Agent, p.ID, p.From[:min(len(p.From), maxFrom)]})
 }
 
-// bearing returns the reasons from earlier findings on a proposal's dependencies. A
-// finding can hold a proposal, never deny it. A finding on a belief that an action cites,
-// or that a recall finds, applies at every level. Other findings do not hold actions at L0 and L1.
+// bearing returns the reasons that earlier findings on a proposal's dependencies give. Such a
+// reason can hold a proposal, and never denies it. A finding on a belief that an action cites, or
+// that a recall finds, applies at every level. Other findings do not hold actions at L0 and L1.
 func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
 	rests := p.leans()
 	if p.Type == streams.TypeAction {
@@ -370,19 +370,19 @@ func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Allow reasons that a group's answer already gives are dropped.
+		// Allow reasons that a group's answer already contains are dropped.
 		rs = slices.DeleteFunc(rs, func(r streams.Reason) bool { return r.Verdict == streams.Allow && p.said(r) })
 		out = joinReasons(maxBearing, out, rs)
 	}
 	return out, nil
 }
 
-// leans returns the dependencies that a proposal declares and those that groups found.
+// leans returns the dependencies that the proposal declares and those that groups found.
 func (p *proposal) leans() []rest {
 	rests := slices.Clone(p.Rests)
 	for _, a := range p.Answers {
 		for _, r := range a.Rests {
-			// One of several values from the same content is enough.
+			// One value per observation is enough.
 			if !slices.ContainsFunc(rests, func(x rest) bool {
 				return x.Rel == relArgument && x.Agent == r.Agent && x.Observation == r.Observation
 			}) {
@@ -393,7 +393,7 @@ func (p *proposal) leans() []rest {
 	return rests
 }
 
-// said reports whether a group's answer holds the alert behind a reason.
+// said reports whether a group's answer contains the alert that r is about.
 func (p *proposal) said(r streams.Reason) bool {
 	return slices.ContainsFunc(p.Answers, func(a answer) bool {
 		return a.Group == r.Group && slices.ContainsFunc(a.Reasons, func(x streams.Reason) bool {
@@ -405,10 +405,10 @@ func (p *proposal) said(r streams.Reason) bool {
 // step is one ancestor of a rest.
 type step struct {
 	id, agent string
-	path      []string // from the rest on
+	path      []string // from the rest to this ancestor
 }
 
-// findings returns the reasons from one rest and its ancestors.
+// findings returns the reasons that r and its ancestors give.
 func (p *proposal) findings(st *stage.State, r rest) ([]streams.Reason, error) {
 	var out []streams.Reason
 	look := func(under, agent string, path []string, named bool) error {
@@ -418,10 +418,10 @@ func (p *proposal) findings(st *stage.State, r rest) ([]streams.Reason, error) {
 		}
 		for _, fd := range fs {
 			if agent != "" && fd.Agent != "" && fd.Agent != agent {
-				continue // another agent's event of the same name
+				continue // an event with the same id, of another agent
 			}
 			if r.Rel != relCited && strings.HasPrefix(fd.Reason.Rule, fellRule) {
-				continue // the context policy judges what a recall finds
+				continue // for recalls the context policy handles fallen beliefs
 			}
 			out = append(out, p.because(r, fd.Reason, path, named))
 		}
@@ -431,10 +431,10 @@ func (p *proposal) findings(st *stage.State, r rest) ([]streams.Reason, error) {
 	return out, err
 }
 
-// sourceOf is the source name that findings are stored under.
+// sourceOf returns the source as it is named in the keys of findings.
 func sourceOf(r rest) string { return strings.TrimPrefix(r.Source, "tool:") }
 
-// because turns a finding into a reason of this proposal.
+// because converts a finding to a reason against this proposal.
 func (p *proposal) because(r rest, found streams.Reason, path []string, named bool) streams.Reason {
 	found.Verdict, found.Path = min(found.Verdict, streams.Hold), path
 	direct := named && (r.Rel == relCited || r.Rel == relFound)

@@ -10,17 +10,18 @@ import (
 	"lazaret/streams"
 )
 
-// keyRate leads from project and agent to the times at which its last actions
-// were held, eight bytes each, oldest first.
+// keyRate maps a project and an agent to the times at which its last actions were held, eight bytes
+// each, oldest first.
 const keyRate = 'q'
 
-// An agent may have allHolds times the policy's bound of open holds in all. The bound
-// itself is for one tool in one session.
+// allHolds limits the open holds of an agent to allHolds times Policy.MaxOpenHolds. MaxOpenHolds
+// itself applies to one tool in one session.
 const allHolds = 10
 
-// overBudget denies a hold if the agent has too many open ones of one tool in one
-// session, far too many in all, or had too many within the last minute. The first bound
-// is per session, so that a session does not use up that of others.
+// overBudget returns a deny reason instead of a hold if the agent has too many open holds of one
+// tool in one session, too many in all, or had too many actions held within the last minute. It
+// returns nil if there is room. The first bound is per session, so that one session does not use up
+// the budget of another.
 func overBudget(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.Reason, error) {
 	if pol == nil {
 		return nil, nil
@@ -55,7 +56,7 @@ func overBudget(st *stage.State, p *proposal, pol *policy.Policy, now time.Time)
 			pol.MaxHoldsPerMinute)}, nil
 }
 
-// recentHolds are the times of the last minute's holds by ledger time.
+// recentHolds returns the times of the holds of the last minute, in ledger time.
 func recentHolds(st *stage.State, p *proposal, now time.Time) ([]byte, error) {
 	v, _, err := st.Get(stage.Key(keyRate, p.Project, p.Agent))
 	if err != nil {
@@ -68,7 +69,7 @@ func recentHolds(st *stage.State, p *proposal, now time.Time) ([]byte, error) {
 	return append([]byte(nil), v...), nil
 }
 
-// noteHold records the time of an action's hold, up to the policy's limit per minute.
+// noteHold records the time at which an action was held. It keeps at most MaxHoldsPerMinute times.
 func noteHold(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) error {
 	if pol == nil || pol.MaxHoldsPerMinute == 0 || p.Type != streams.TypeAction {
 		return nil

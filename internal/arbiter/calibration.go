@@ -9,20 +9,19 @@ import (
 	"lazaret/streams"
 )
 
-// The arbiter compares an agent's confidence in its actions with their outcomes, class by
-// class. A class is an agent and the policy entry that its actions fall under. The agent
-// can choose neither. The actions above L1 of an over-confident class are held. No class
-// gets looser treatment.
+// The arbiter compares an agent's confidence in its actions with their outcomes, separately for
+// each class. A class is an agent and a policy entry that classifies its actions. The agent can
+// choose neither. Actions above L1 of an over-confident class are held. Calibration never makes a
+// verdict milder.
 //
-// After every calibrateEvery outcomes of a class, the result is written to the ledger. It
-// takes effect when it is read back. Outcomes trigger it and not time, so that a replay
-// gives the same result.
+// After every calibrateEvery outcomes of a class, the result is written to the ledger, and it takes
+// effect when the arbiter reads it back. Outcomes trigger this, not time, so that a replay gives
+// the same result.
 
 const (
-	// calibrateEvery is the number of outcomes of a class after which its calibration is
-	// computed.
+	// calibrateEvery is the number of outcomes of a class between two calibrations.
 	calibrateEvery = 10
-	// maxClasses bounds the classes of a project. The oldest is dropped.
+	// maxClasses limits the classes per project. The oldest is evicted.
 	maxClasses = 4096
 
 	ruleOver = "over-confident"
@@ -30,8 +29,7 @@ const (
 
 func classKey(agent, class string) string { return agent + "\x00" + class }
 
-// forecast counts the first outcome of a released action. Synthetic projects do not
-// count.
+// forecast counts the first outcome of a released action. Synthetic projects are ignored.
 func (f *Fold) forecast(st *stage.State, e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry,
 	now time.Time) (*stage.Output, error) {
 	if v.Confidence == nil || v.Class == "" || streams.IsSynthetic(e.Project) {
@@ -86,7 +84,7 @@ func overText(c *streams.CalibrationEntry) string {
 		"said %.0f%%", c.N, c.Agent, c.Class, 100*c.Success, 100*c.Confidence)
 }
 
-// calibrated puts a computation in force.
+// calibrated stores a calibration, which then takes effect.
 func (f *Fold) calibrated(st *stage.State, e *streams.Entry) error {
 	c := new(streams.CalibrationEntry)
 	if err := streams.Unmarshal(e.Body, c); err != nil {
@@ -101,7 +99,7 @@ func (f *Fold) calibrated(st *stage.State, e *streams.Entry) error {
 	return keep(st, keyCalib, e.Project, key, known, maxClasses, c)
 }
 
-// overConfident adds the reason against an action of an over-confident class.
+// overConfident adds a reason to an action of an over-confident class.
 func overConfident(st *stage.State, p *proposal) error {
 	if p.Class == "" {
 		return nil
@@ -111,7 +109,7 @@ func overConfident(st *stage.State, p *proposal) error {
 	if err != nil || !ok || !c.Over {
 		return err
 	}
-	v := streams.Allow // observations and suggestions are allowed, with the reason
+	v := streams.Allow // at L0 and L1 the reason is shown and the action is allowed
 	if p.Weighty {
 		v = streams.Hold
 	}
@@ -119,12 +117,12 @@ func overConfident(st *stage.State, p *proposal) error {
 	return nil
 }
 
-// CalibrationRequest asks for the classes of a partition.
+// CalibrationRequest asks for the calibrations in a partition.
 type CalibrationRequest struct {
 	Project string `json:"project,omitzero"` // empty: all projects
 }
 
-// Calibration is the last computation of a class.
+// Calibration is the last calibration of a class.
 type Calibration struct {
 	Project string `json:"project"`
 	streams.CalibrationEntry

@@ -9,14 +9,14 @@ import (
 	"lazaret/streams"
 )
 
-// The rules of the arbiter's alerts about decisions.
+// Rules of the arbiter's alerts about decisions.
 const (
-	ruleUncited = "decision-cites-nothing" // and does not say so
+	ruleUncited = "decision-cites-nothing" // and does not declare that it rests on nothing
 	ruleFallen  = "decision-on-fallen-belief"
 )
 
-// decisions alerts on a decision that cites nothing, and on past decisions and actions
-// that cite a belief which fell since. Ingest found these. No verdict changes.
+// decisions alerts on a decision that cites nothing, and on earlier decisions and actions that cite
+// a belief which has fallen since. Ingest determines both. No verdict changes.
 func (f *Fold) decisions(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	var b struct {
 		streams.EntryHead

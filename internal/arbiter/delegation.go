@@ -11,9 +11,10 @@ import (
 	"lazaret/streams"
 )
 
-// delegated says on which ground of the signed policy an action passes the hold of
-// its level; empty where there is none. An action that the agent declares L4 is held, and
-// so is one that carries, cites or declares data above internal.
+// delegated returns the ground in the signed policy on which an action is released although its
+// level alone would hold it. It returns an empty string if there is none. An action that the agent
+// declares L4 is not released, and neither is one that carries, cites or declares data above
+// internal.
 func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.ActionEntry) string {
 	if a.Shown == nil || a.Shown.Marked || !a.Sensitivity.Within(beliefs.Internal) {
 		return ""
@@ -37,8 +38,8 @@ func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.Act
 	return fmt.Sprintf("delegated by %s: %s", ground, ev)
 }
 
-// party reports whether a carrier is a recipient or a destination that the user did not
-// name. The host of an e-mail address or URL does not count apart.
+// party reports whether a carrier is a recipient or a destination that the user did not name. The
+// host of an e-mail address or URL among the carriers does not count separately.
 func party(c text.Carrier, all []text.Carrier, named []string) bool {
 	if !c.Kind.Traits().ReachesOut || c.Kind == text.Host && slices.ContainsFunc(all, func(o text.Carrier) bool {
 		return o.Kind == text.Email && strings.HasSuffix(o.Value, "@"+c.Value) ||
@@ -49,8 +50,8 @@ func party(c text.Carrier, all []text.Carrier, named []string) bool {
 	return !slices.Contains(named, string(c.Kind)+":"+c.Value)
 }
 
-// delegate lets an action pass that is held because of its level alone, on the
-// ground that the signed policy gives. Any other reason against it holds it.
+// delegate allows an action that is held only because of its level, if p.Delegated gives a ground.
+// Any other hold reason keeps it held.
 func delegate(p *proposal, v *streams.VerdictEntry) {
 	if p.Delegated == "" || v.Verdict != streams.Hold || p.Withdrawn || !byLevelAlone(v) {
 		return
@@ -60,7 +61,7 @@ func delegate(p *proposal, v *streams.VerdictEntry) {
 		Text: streams.Clip(p.Delegated, maxReasonText)})
 }
 
-// byLevelAlone reports whether nothing but the level speaks against an action.
+// byLevelAlone reports whether every hold or deny reason is the floor of the action's level.
 func byLevelAlone(v *streams.VerdictEntry) bool {
 	return !slices.ContainsFunc(v.Reasons, func(r streams.Reason) bool {
 		return r.Verdict > streams.Allow && r.Code != streams.CodeFloor

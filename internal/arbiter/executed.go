@@ -8,18 +8,17 @@ import (
 	"lazaret/streams"
 )
 
-// The rules of the arbiter's alerts about what executors report.
+// Rules of the arbiter's alerts about the reports of executors.
 const (
-	ruleMismatch   = "outcome-mismatch"   // another action than the one that was released
-	ruleUnreleased = "outcome-unreleased" // an action that was not released
-	ruleRepeated   = "outcome-repeated"   // an action that was carried out before
+	ruleMismatch   = "outcome-mismatch"   // a different action than the released one was carried out
+	ruleUnreleased = "outcome-unreleased" // an action without a release was carried out
+	ruleRepeated   = "outcome-repeated"   // an action was carried out a second time
 )
 
-// executed compares an executor's report with the verdict on the action that it
-// names. An execution without a release, of something other than what was
-// released, or a second one of the same release is an incident: an alert in the
-// ledger, and one on the incident subject. Nothing is undone, and no verdict
-// changes.
+// executed compares an executor's report with the verdict on the action that it names. There is an
+// incident if the action was not released, if the report's digest differs from the released action,
+// or if the action was carried out before. An incident is an alert in the ledger and on the
+// incident subject. No verdict changes.
 func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	o := new(streams.OutcomeEntry)
 	if err := streams.Unmarshal(e.Body, o); err != nil {
@@ -27,7 +26,7 @@ func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stag
 		return nil, nil
 	}
 	if !streams.ValidID(o.Action) {
-		return nil, nil // an answer, or an action of somebody who asks for no verdicts
+		return nil, nil // an answer, or an action that was never proposed
 	}
 	v := new(streams.VerdictEntry)
 	known, err := st.Load(stage.Key(keyVerdict, e.Project, o.Agent, o.Action), v)
@@ -50,7 +49,8 @@ func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stag
 	return nil, nil
 }
 
-// ranOnce notes that what was released ran. A release is good for one execution.
+// ranOnce records that a released action was carried out. A release allows one execution; a second
+// one is an incident.
 func (f *Fold) ranOnce(st *stage.State, e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry,
 	now time.Time) (*stage.Output, error) {
 	key := stage.Key(keyRan, e.Project, o.Agent, o.Action)
@@ -61,8 +61,8 @@ func (f *Fold) ranOnce(st *stage.State, e *streams.Entry, o *streams.OutcomeEntr
 	if before {
 		return f.incident(e, o, v, ruleRepeated, "action %s was carried out again, and it was released once", now)
 	}
-	// The verdict is forgotten KeepVerdict after its hold's expiry, which is less
-	// than KeepVerdict away. The mark is kept for longer.
+	// The verdict is removed KeepVerdict after its hold expires, and the hold expires within
+	// KeepVerdict. The mark must outlive the verdict.
 	if err := f.forgetAt(st, now.Add(2*KeepVerdict), key); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (f *Fold) ranOnce(st *stage.State, e *streams.Entry, o *streams.OutcomeEntr
 	return f.forecast(st, e, o, v, now)
 }
 
-// incident is an alert of the arbiter's own.
+// incident returns an alert of the arbiter about an executor's report.
 func (f *Fold) incident(e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry, rule, format string,
 	now time.Time) (*stage.Output, error) {
 	a := streams.Alert{

@@ -11,19 +11,19 @@ import (
 	"lazaret/streams"
 )
 
-// fellRule begins the rules of the findings on beliefs that fell; the axis ends them.
+// fellRule is the prefix of the rules of findings on fallen beliefs. The axis follows.
 const fellRule = "belief-fell-"
 
-// noteRevisions stores how revised beliefs fell, by an attestation or a contradiction. It
-// drops earlier findings on each axis that moved. The findings apply to all that cites
-// the belief or derives from it, open holds included.
+// noteRevisions stores findings on beliefs that fell through an attestation or a contradiction. On
+// each axis that moved, it drops the earlier finding. The findings apply to every proposal that
+// cites the belief or a belief derived from it, including open holds.
 func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry, now time.Time) error {
 	var b struct {
 		Check     string             `json:"check"`
 		Revisions []beliefs.Revision `json:"revisions"`
 	}
 	if err := streams.Unmarshal(e.Body, &b); err != nil || b.Check != "" {
-		return nil // its own fold says so
+		return nil // the entry's own fold logs the error
 	}
 	for _, rv := range b.Revisions {
 		for _, m := range rv.Moves {
@@ -44,8 +44,8 @@ func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry, now time.Time) e
 	return nil
 }
 
-// fellSince returns the reasons against a held memory from parents that fell since it was
-// proposed. Its own entry has the earlier falls.
+// fellSince returns the reasons against a held memory write because of parents that fell after it
+// was proposed. Earlier falls are in its own entry.
 func (p *proposal) fellSince(st *stage.State, h *hold) ([]streams.Reason, error) {
 	var out []streams.Reason
 	for _, id := range h.From {
@@ -61,7 +61,7 @@ func (p *proposal) fellSince(st *stage.State, h *hold) ([]streams.Reason, error)
 	return out, nil
 }
 
-// fell reports whether a move's new state holds actions that cite the belief.
+// fell reports whether a belief in the move's new state holds the actions that cite it.
 func fell(m beliefs.Move) bool {
 	switch m.To {
 	case beliefs.Contradicted.String(), beliefs.Superseded.String(), beliefs.Blocked.String(), beliefs.Hidden.String(),
@@ -71,7 +71,7 @@ func fell(m beliefs.Move) bool {
 	return false
 }
 
-// dropFinding removes a rule's finding.
+// dropFinding removes a rule's finding from a subject.
 func dropFinding(st *stage.State, project, under, rule string) error {
 	var fs []finding
 	key := stage.Key(keyAlerted, project, under)

@@ -20,9 +20,9 @@ import (
 
 // Fold is the arbiter's fold of the ledger. Create it with NewFold.
 //
-// All fields are owned by the stage's loop.
+// The stage's loop owns all fields.
 type Fold struct {
-	// Metrics, if set before the fold is used, counts what it says.
+	// Metrics counts verdicts and holds if it is set before the fold is used.
 	Metrics *metrics.Arbiter
 
 	log      *slog.Logger
@@ -31,13 +31,13 @@ type Fold struct {
 	trust    *activation.Cache[*keys.Trust]
 	timers   [streams.Partitions]timers
 	pruned   [streams.Partitions]pruning
-	counted  [streams.Partitions]bool // the metrics know the holds of the state
-	// recalled, if not nil, receives each recall read from the ledger. It serves answers;
-	// no decision depends on it.
+	counted  [streams.Partitions]bool // the metrics include the open holds of the state
+	// recalled, if not nil, receives each recall that is read from the ledger. The front uses it to
+	// build replies. No decision depends on it.
 	recalled func(project string, seq uint64, r *streams.RecallEntry)
 }
 
-// NewFold returns an arbiter's fold that obeys policies signed by pinned keys.
+// NewFold returns an arbiter's fold. It accepts policies that one of the pinned keys signed.
 func NewFold(pinned note.Verifiers, log *slog.Logger) *Fold {
 	return &Fold{log: log, pinned: pinned, policies: activation.NewCache(func(b []byte) (*policy.Policy, error) {
 		return policy.Compile("policy", b)
@@ -51,73 +51,71 @@ func (f *Fold) Reset() {
 	f.timers, f.pruned = [streams.Partitions]timers{}, [streams.Partitions]pruning{}
 }
 
-// proposal is a proposal's record in the state.
+// proposal is a proposal as stored in the state.
 type proposal struct {
 	Seq      uint64       `json:"seq"`
 	Stamp    time.Time    `json:"stamp,omitzero"` // of the entry; for metrics only
 	Type     streams.Type `json:"type"`
 	Project  string       `json:"project"`
 	ID       string       `json:"id"`
-	Reuses   string       `json:"reuses,omitzero"` // the id that it was sent under, where another event had it before
+	Reuses   string       `json:"reuses,omitzero"` // the id that it was sent under, if another event had that id
 	Agent    string       `json:"agent"`
 	Intake   uint64       `json:"intake,omitzero"` // sequence in the intake
-	Also     []uint64     `json:"also,omitzero"`   // of its repeats while it was open
+	Also     []uint64     `json:"also,omitzero"`   // intake sequences of repeats that came while it was open
 	Session  string       `json:"session,omitzero"`
 	Tool     string       `json:"tool,omitzero"`
 	Summary  string       `json:"summary,omitzero"`
 	Level    string       `json:"level,omitzero"`
 	Digest   string       `json:"digest,omitzero"`
 	Deadline time.Time    `json:"deadline"`
-	// Reasons are the facts that no group brought: floor, host, session, dependencies;
-	// once decided also the silent groups.
+	// Reasons are the reasons that no group gave: floor, host, session, dependencies. After the
+	// decision they include the silent groups.
 	Reasons []streams.Reason   `json:"reasons,omitzero"`
 	Belief  *streams.BeliefRef `json:"belief,omitzero"`
-	From    []string           `json:"from,omitzero"`    // memory writes: what they derive from
+	From    []string           `json:"from,omitzero"`    // for memory writes: the beliefs that they derive from
 	Rests   []rest             `json:"rests,omitzero"`   // the dependencies that it declares
-	Weighty bool               `json:"weighty,omitzero"` // above L1: session taint may hold it
+	Weighty bool               `json:"weighty,omitzero"` // above L1: the session's untrusted content may hold it
 	Groups  []required         `json:"groups"`
 	Policy  string             `json:"policy"`
 	Rules   string             `json:"rules"`
 	Answers []answer           `json:"answers,omitzero"`
-	// Items are the beliefs that a recall found, and Texts what the groups want
-	// done to them.
+	// Items are the beliefs that a recall found. Texts are the effects on them that groups ask for.
 	Items []string   `json:"items,omitzero"`
 	Texts []textWish `json:"texts,omitzero"`
-	// Decided is set once a verdict was given; the record stays to let a late
-	// assessment tighten it.
+	// Decided is set when a verdict was given. The record is kept so that a late assessment can
+	// make the verdict stricter.
 	Decided  *streams.Verdict `json:"decided,omitzero"`
-	Revision string           `json:"revision,omitzero"` // of the reasons against it
+	Revision string           `json:"revision,omitzero"` // digest of the hold and deny reasons, see revision
 	Hold     string           `json:"hold,omitzero"`
-	Used     bool             `json:"used,omitzero"` // its outcome came in
-	// Body is what a person would release: an action's arguments or a memory's
-	// content, whole.
+	Used     bool             `json:"used,omitzero"` // an outcome of the action was reported
+	// Body is the content that an approver would release, uncut: an action's arguments or a
+	// memory's content.
 	Body string `json:"body,omitzero"`
-	// Hints are the annotations of the tool that is called.
+	// Hints are the annotations of the called tool.
 	Hints string `json:"hints,omitzero"`
-	// Of is where its host took the tool from, and Accepted the level that a person
-	// accepted it at.
+	// Of names the source from which the host took the tool. Accepted is the level at which a
+	// person accepted the tool.
 	Of       string         `json:"of,omitzero"`
 	Accepted *beliefs.Level `json:"accepted,omitzero"`
-	// Delegated says why its level alone does not hold it; empty where it does.
+	// Delegated says why the action's level alone does not hold it. It is empty if the level does.
 	Delegated string `json:"delegated,omitzero"`
-	// Catalogue is the ledger entry of the tools that are to be accepted.
+	// Catalogue is the ledger sequence of the tools that the action asks to accept.
 	Catalogue uint64 `json:"catalogue,omitzero"`
-	// Class is the policy entry that gave an action's level, and Confidence what
-	// the agent said of it.
+	// Class is the policy entry that determined the action's level. Confidence is the agent's
+	// stated confidence.
 	Class      string   `json:"class,omitzero"`
 	Confidence *float64 `json:"confidence,omitzero"`
-	// Withheld are beliefs that a recall found and that are not what the ledger
-	// says of them.
+	// Withheld are recalled beliefs that differ from their ledger entries.
 	Withheld []streams.Refusal `json:"withheld,omitzero"`
-	// Withdrawn is set when the agent took it back before it was decided.
+	// Withdrawn is set when the agent withdrew the proposal before it was decided.
 	Withdrawn bool `json:"withdrawn,omitzero"`
 }
 
-// required is a group that the policy wants an answer of.
+// required is a group whose assessment the policy requires.
 type required struct {
 	Group  string    `json:"group"`
-	Digest string    `json:"digest"` // what its answer has to carry
-	Until  time.Time `json:"until"`  // silent from then on
+	Digest string    `json:"digest"` // the rule set or version that its answer must name
+	Until  time.Time `json:"until"`  // the group's deadline; it counts as silent afterwards
 }
 
 // hold is an open or settled hold.
@@ -131,49 +129,49 @@ type hold struct {
 	Opened   time.Time            `json:"opened"`
 	Expires  time.Time            `json:"expires"`
 	Entry    streams.VerdictEntry `json:"entry"`
-	// While it is open: the held body, its dependencies, and the reasons for it that do
-	// not come from a sentinel.
+	// Body is the held content, Hints are the tool's annotations, and Rests are the dependencies.
+	// They are stored only while the hold is open.
 	Body  string `json:"body,omitzero"`
 	Hints string `json:"hints,omitzero"`
 	Rests []rest `json:"rests,omitzero"`
 	// Of and Accepted are as in proposal.
 	Of       string         `json:"of,omitzero"`
 	Accepted *beliefs.Level `json:"accepted,omitzero"`
-	// From is what a held memory derives from.
+	// From are the beliefs that a held memory write derives from.
 	From []string `json:"from,omitzero"`
-	// Under are the subjects under which it is indexed, sorted.
+	// Under are the subjects under which the hold is indexed, sorted.
 	Under []string `json:"under,omitzero"`
-	// Catalogue is the ledger entry of the tools that are to be accepted.
+	// Catalogue is the ledger sequence of the tools that the action asks to accept.
 	Catalogue uint64 `json:"catalogue,omitzero"`
 }
 
-// The keys of the state, by their first byte.
+// The keys of the state. The first byte identifies the table.
 const (
 	keyClock    = 'c' // → ledger time
 	keyProposal = 'p' // seq → proposal
 	keyTimer    = 't' // time, kind, seq or hold → nothing
 	keyHold     = 'h' // project, hold → hold
-	keyOpen     = 'n' // project, agent → number of open holds; with session and tool: of those that are alike
+	keyOpen     = 'n' // project, agent → number of open holds; with session and tool: those of that tool
 	keyVerdict  = 'v' // project, agent, id → verdict entry
 	keyWaiting  = 'w' // project, agent, id → proposal seq
-	keyForget   = 'g' // time, key → nothing: what is to be removed then
+	keyForget   = 'g' // time, key → nothing: the key is removed at that time
 	keyAlerted  = 'A' // project, subject → findings
-	keyBinding  = 'B' // no key of its own: the order of subjects whose findings ask for something
+	keyBinding  = 'B' // no values; the eviction order of subjects whose findings bind
 	keyRecalled = 'S' // project, agent and session → beliefs
-	keyParents  = 'F' // project, belief → what it derives from
+	keyParents  = 'F' // project, belief → beliefs that it derives from
 	keyRing     = 'R' // table, project, number → key: the order in which a table was filled
-	keyFilled   = 'Q' // table, project → how many keys it ever had
-	keyNonce    = 'x' // project, nonce → nothing: resolutions that counted
-	keyCounter  = 'k' // project, key → the highest counter of a passkey that was obeyed
-	keyRefused  = 'f' // project, hold or "-", check → how often
+	keyFilled   = 'Q' // table, project → number of keys ever added
+	keyNonce    = 'x' // project, nonce → nothing: accepted resolutions
+	keyCounter  = 'k' // project, key → the highest accepted counter of a passkey
+	keyRefused  = 'f' // project, hold or "-", check → number of refusals
 	keyForecast = 'K' // project, agent, class → calibration.Window
 	keyCalib    = 'C' // project, agent, class → the last calibration entry
-	keySeal     = 'E' // project, belief → seal of a memory's identity, by its entry
-	keyReaudit  = 'r' // → when the next re-audit is due
-	keyRan      = 'X' // project, agent, id → nothing: a released action that was carried out
-	keyLeaning  = 'L' // project, subject, hold → nothing: the open holds that depend on a subject
-	keyTouched  = 'U' // project, subject → touched: those are being checked again
-	keyOffer    = 'T' // project, "s" and ledger sequence, or "d", agent, server and digest → offer
+	keySeal     = 'E' // project, belief → seal of a memory's identity, from its ledger entry
+	keyReaudit  = 'r' // → time of the next re-audit
+	keyRan      = 'X' // project, agent, id → nothing: the released action was carried out
+	keyLeaning  = 'L' // project, subject, hold → nothing: the open hold depends on the subject
+	keyTouched  = 'U' // project, subject → touched: the subject's holds are being rechecked
+	keyOffer    = 'T' // project, "s" and ledger sequence, or "d" and a digest of agent, server and catalogue → offer
 )
 
 // Step implements stage.LedgerFold.
@@ -249,8 +247,8 @@ func (f *Fold) fromIngest(st *stage.State, e *streams.Entry, now time.Time) (*st
 	return nil, nil
 }
 
-// clock is ledger time: the stream's stamp, never earlier than what was
-// decided before.
+// clock returns the ledger time: the stream's timestamp, but never earlier than a previous ledger
+// time.
 func (f *Fold) clock(st *stage.State, stamp time.Time) (time.Time, error) {
 	v, ok, err := st.GetHot([]byte{keyClock})
 	if err != nil {
@@ -266,7 +264,7 @@ func (f *Fold) clock(st *stage.State, stamp time.Time) (time.Time, error) {
 	return time.Unix(0, now).UTC(), nil
 }
 
-// propose opens a question.
+// propose stores a new proposal and decides it at once if it waits for no group.
 func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	p := &proposal{Seq: e.Seq, Stamp: e.Time, Type: e.Type, Project: e.Project}
 	pol, polDigest, err := f.policies.Active(st, streams.DoActivatePolicy)
@@ -345,8 +343,8 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 }
 
 func (f *Fold) unreadable(e *streams.Entry, err error) (*stage.Output, error) {
-	// Only ingest writes these; a body that does not decode is a defect of
-	// ours, and the proposal behind it is never answered allow.
+	// Only ingest writes these entries, so an undecodable body is a bug. The proposal gets no
+	// verdict, so it is never allowed.
 	f.log.Error("unreadable proposal, its caller will time out", "seq", e.Seq, "type", e.Type, "err", err)
 	return nil, nil
 }
@@ -355,8 +353,8 @@ func (p *proposal) reason(code streams.Code, v streams.Verdict, format string, a
 	p.Reasons = append(p.Reasons, streams.Reason{Code: code, Verdict: v, Text: fmt.Sprintf(format, args...)})
 }
 
-// again answers a proposal that was sent a second time with the verdict of
-// the first, so that a caller who lost an answer can ask for it.
+// again answers a proposal that was sent a second time with the verdict on the first. A caller that
+// lost a reply can so ask for it.
 func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	r := new(streams.RepeatEntry)
 	if err := streams.Unmarshal(e.Body, r); err != nil {
@@ -391,11 +389,11 @@ func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.O
 	return stage.NewOutput(streams.TypeVerdict, e.Project, v, verdictLive(e.Project, v)...)
 }
 
-// maxAlso bounds the repeats of an open proposal that its verdict answers. Further
-// callers must ask again.
+// maxAlso limits the repeats of an open proposal that its verdict also answers. Further callers
+// must ask again.
 const maxAlso = 64
 
-// alsoAnswer lets the verdict on an open proposal answer a repeat of it.
+// alsoAnswer adds a repeat that the verdict on this open proposal will also answer.
 func (p *proposal) alsoAnswer(st *stage.State, intake uint64) error {
 	if len(p.Also) >= maxAlso {
 		return nil
@@ -404,7 +402,7 @@ func (p *proposal) alsoAnswer(st *stage.State, intake uint64) error {
 	return st.Put(proposalKey(p.Seq), p)
 }
 
-// waitingFor is the open proposal of an id, or nil.
+// waitingFor returns the open proposal with an id, or nil.
 func waitingFor(st *stage.State, project, agent, id string) (*proposal, error) {
 	seq, ok, err := st.Get(stage.Key(keyWaiting, project, agent, id))
 	if err != nil || !ok {
@@ -418,8 +416,8 @@ func waitingFor(st *stage.State, project, agent, id string) (*proposal, error) {
 	return p, nil
 }
 
-// taken answers a proposal under an id that names another one, and reveals nothing of
-// that one.
+// taken answers a proposal whose id belongs to a different proposal. The answer reveals nothing
+// about that one.
 func (f *Fold) taken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) (*streams.VerdictEntry, error) {
 	pol, digest, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {
@@ -436,7 +434,7 @@ func (f *Fold) taken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) 
 	return v, nil
 }
 
-// forgotten answers for a proposal whose verdict is no longer kept.
+// forgotten answers for a proposal whose verdict is no longer stored.
 func forgotten(e *streams.Entry, r *streams.RepeatEntry) *streams.VerdictEntry {
 	v := &streams.VerdictEntry{Proposal: e.Seq, Type: r.Kind.About().Type, ID: r.ID, Reuses: r.Reuses, Agent: r.Agent,
 		Session: r.Session,

@@ -23,40 +23,39 @@ import (
 
 // Limits of the front.
 const (
-	// DefaultAnswerTimeout is how long a request waits for its verdict: longer
-	// than the deadlines of most policies, so that silence is answered by the
-	// arbiter. Where a policy waits longer (up to five minutes) the answer is
-	// that the verdict is pending, and until when: a client that waited for
-	// minutes without a word could not tell it from a dead pipeline.
+	// DefaultAnswerTimeout is how long a request waits for its verdict. It is longer than the
+	// deadlines of most policies, so that the arbiter's verdict on silent groups arrives in time.
+	// If a policy waits longer (up to five minutes), the reply says that the verdict is pending and
+	// until when. A client could not tell a longer wait from a dead pipeline.
 	DefaultAnswerTimeout = 15 * time.Second
 	// MaxWaiting is how many requests may wait at once.
 	MaxWaiting = 4096
 )
 
-// FrontConfig is what the request services need.
+// FrontConfig configures the request services.
 type FrontConfig struct {
-	// Intake publishes events on behalf of callers and reads verdicts.
+	// Intake publishes events for callers and reads verdicts.
 	Intake *nats.Conn
-	// Service answers requests. Its credential may publish to inboxes and
-	// nothing else, so that no reply subject can make it a deputy.
+	// Service answers requests. Its credential may publish to inboxes only, so that a forged reply
+	// subject cannot reach any other subject.
 	Service *nats.Conn
 	Feed    *stage.Feed   // as in stage.Config
 	Timeout time.Duration // zero: DefaultAnswerTimeout
-	MaxSize int           // of an event; zero: streams.DefaultMaxEvent
+	MaxSize int           // maximum size of an event in bytes; zero: streams.DefaultMaxEvent
 	Version string
 	Log     *slog.Logger
-	// Pending is the time until which a proposal without a verdict waits for its groups.
-	// ok is false if it does not wait or the time is unknown. nil: never known. intake is
-	// the message by which it was asked.
+	// Pending returns the time until which an undecided proposal waits for its groups. ok is false
+	// if the proposal does not wait or the time is unknown. intake is the sequence of the request's
+	// intake message. A nil Pending means that the time is always unknown.
 	Pending func(ctx context.Context, project, agent, id string, intake uint64) (until time.Time, ok bool)
 }
 
-// pendingWait bounds a call of Pending.
+// pendingWait limits a call of Pending.
 const pendingWait = time.Second
 
-// Front turns requests into proposals and verdicts into replies. Its state may be lost: a
-// verdict is read from the ledger before it is sent, and asking again with the same id
-// gives the same answer.
+// Front converts requests to proposals and verdicts to replies. Its state may be lost: it reads
+// each verdict from the ledger before it sends it, and a request with the same id gets the same
+// reply.
 type Front struct {
 	cfg  FrontConfig
 	js   jetstream.JetStream
@@ -69,8 +68,8 @@ type Front struct {
 	admitted admissions
 }
 
-// caller names a proposal the way its client does. Several proposals may have one
-// name. A signed resolution has only an id, which the front makes.
+// caller identifies a proposal as its client does. Several proposals may share one identity. A
+// signed resolution has only an id, which the front generates.
 type caller struct{ project, agent, id string }
 
 // answered is an entry of the arbiter and the intake messages that it answers.
@@ -79,24 +78,24 @@ type answered struct {
 	intake []uint64
 }
 
-// maxEarly is how many answers to its name a request keeps until the server acknowledges
-// its intake message.
+// maxEarly limits the answers that a request stores before the server acknowledges its intake
+// message.
 const maxEarly = 64
 
-// waiter is a request that has no answer yet.
+// waiter is a request that waits for its answer.
 type waiter struct {
 	answer chan streams.Entry
-	// intake is the sequence of the request's intake message, or 0 until the server
-	// acknowledges it. early holds the answers that arrive before that. Front.mu guards both.
+	// intake is the sequence of the request's intake message. It is 0 until the server acknowledges
+	// the message. early holds the answers that arrive before that. Front.mu guards both.
 	intake uint64
 	early  []answered
-	// recall is the ledger entry of the request, if it is a recall. It is nil until the
-	// arbiter in this process has read it. recallSeq is its sequence. Front.mu guards both.
+	// recall is the ledger entry of a recall request, and recallSeq is its sequence. recall is nil
+	// until the arbiter in this process has read the entry. Front.mu guards both.
 	recall    *streams.RecallEntry
 	recallSeq uint64
 }
 
-// StartFront serves requests until Close. It returns once it is subscribed.
+// StartFront serves requests until Close. It returns when it is subscribed.
 func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = DefaultAnswerTimeout
@@ -157,14 +156,14 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 	return f, nil
 }
 
-// Close stops serving. Requests that wait are answered with an error by their
-// clients' time-outs; their proposals stay in the ledger.
+// Close stops serving. Waiting requests get no reply, and their clients time out. Their proposals
+// stay in the ledger.
 func (f *Front) Close() { f.stop() }
 
 func (f *Front) serve(r micro.Request) {
 	began := time.Now()
-	// Replying over a connection that may only publish to inboxes is the real
-	// protection; this check makes the reason visible.
+	// The real protection is the connection, which may publish to inboxes only. This check makes
+	// the reason visible.
 	if !strings.HasPrefix(r.Reply(), "_INBOX") {
 		f.cfg.Log.Warn("request with a foreign reply subject dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
 		return
@@ -177,11 +176,11 @@ func (f *Front) serve(r micro.Request) {
 	}
 }
 
-// replyHeaders is the room that a reply leaves for its headers, in bytes.
+// replyHeaders is the space reserved for the headers of a reply, in bytes.
 const replyHeaders = 16 << 10
 
-// encode is a reply as JSON, or in its place an error that fits into a message of
-// most bytes.
+// encode returns a reply as JSON. If the reply does not fit into a message of most bytes, it
+// returns an error reply instead.
 func encode(rep *streams.Reply, most int) (*streams.Reply, []byte) {
 	body, err := streams.Marshal(rep)
 	if err == nil && len(body) <= most-replyHeaders {
@@ -200,7 +199,7 @@ func encode(rep *streams.Reply, most int) (*streams.Reply, []byte) {
 	return why, body
 }
 
-// maxFailure bounds the text of an error, in bytes; it travels in a header, too.
+// maxFailure limits the text of an error, in bytes. The text is also sent in a header.
 const maxFailure = 2 << 10
 
 func fail(code streams.Code, err error) *streams.Reply {
@@ -255,7 +254,7 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	return rep
 }
 
-// verdictOn waits for the verdict on a proposal, or for its rejection.
+// verdictOn waits for the verdict on a proposal or for its rejection.
 func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter, a streams.Address,
 	ev streams.Event) *streams.Reply {
 	made := f.admitted.ask(seq)
@@ -279,7 +278,7 @@ func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter
 	}
 }
 
-// forwarded are the headers of a request that go with its event.
+// forwarded returns the request headers that are copied to the event.
 func forwarded(h micro.Headers) nats.Header {
 	out := make(nats.Header)
 	if id := h.Get(streams.HeaderCloudEventID); id != "" {
@@ -291,8 +290,8 @@ func forwarded(h micro.Headers) nats.Header {
 	return out
 }
 
-// unanswered says why a proposal has no verdict yet: its groups have time left,
-// or something is amiss.
+// unanswered says why a proposal has no verdict yet: either its groups have time left, or the
+// time-out has passed.
 func (f *Front) unanswered(who caller, intake uint64) *streams.Reply {
 	if f.cfg.Pending != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), pendingWait)
@@ -306,7 +305,7 @@ func (f *Front) unanswered(who caller, intake uint64) *streams.Reply {
 	return fail(streams.CodeTimeout, fmt.Errorf("no verdict within %v", f.cfg.Timeout))
 }
 
-// reply is the answer to an event that a verdict's entry gives.
+// reply converts a verdict's entry to the reply to an event.
 func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter, a streams.Address,
 	ev streams.Event) *streams.Reply {
 	v := new(streams.VerdictEntry)
@@ -329,7 +328,8 @@ func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter, a streams
 	return rep
 }
 
-// Show changes a recall to what its verdict lets the agent see of it.
+// Show applies the verdict to a recall: it removes withheld beliefs and applies text effects and
+// spotlighting. The result is what the agent receives.
 func Show(r *streams.RecallEntry, v *streams.VerdictEntry) {
 	dropWithheld(r, v.Withheld)
 	if !v.Learn {
@@ -340,8 +340,8 @@ func Show(r *streams.RecallEntry, v *streams.VerdictEntry) {
 	}
 }
 
-// acknowledged sets the sequence of the request's intake message, and delivers its answer
-// if that has already arrived.
+// acknowledged sets the sequence of the request's intake message. If its answer has already
+// arrived, it delivers the answer.
 func (f *Front) acknowledged(w *waiter, intake uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -352,8 +352,7 @@ func (f *Front) acknowledged(w *waiter, intake uint64) {
 	w.early = nil
 }
 
-// hear handles an answer to the request's name. It delivers the answer if it is to this
-// request's intake message. The caller holds Front.mu.
+// hear delivers an answer if it answers this request's intake message. The caller holds Front.mu.
 func (w *waiter) hear(a answered) {
 	switch {
 	case w.intake == 0:
@@ -363,13 +362,13 @@ func (w *waiter) hear(a answered) {
 	case slices.Contains(a.intake, w.intake):
 		select {
 		case w.answer <- a.entry:
-		default: // has its answer
+		default: // already answered
 		}
 	}
 }
 
-// recalled hands the entry of a recall, as the arbiter read it, to the request that waits
-// for its verdict, so that it need not be read again.
+// recalled gives the entry of a recall, as the arbiter read it, to the request that waits for its
+// verdict. The front need not read the entry again.
 func (f *Front) recalled(project string, seq uint64, r *streams.RecallEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -380,19 +379,19 @@ func (f *Front) recalled(project string, seq uint64, r *streams.RecallEntry) {
 	}
 }
 
-// recallOf is a recall's entry, from memory or from the ledger.
+// recallOf returns a recall's entry, from memory or from the ledger.
 func (f *Front) recallOf(ctx context.Context, w *waiter, seq uint64) (*streams.RecallEntry, error) {
 	f.mu.Lock()
 	r, at := w.recall, w.recallSeq
 	f.mu.Unlock()
 	if r != nil && at == seq {
-		own := *r // the stages of this process hold it too
+		own := *r // the stages of this process share the original
 		own.Admitted, own.ContextOnly, own.Contradictions = slices.Clone(r.Admitted), slices.Clone(
 			r.ContextOnly), slices.Clone(r.Contradictions)
 		own.Refused = slices.Clip(r.Refused)
 		return &own, nil
 	}
-	// Asked again, or the arbiter that read it is another process.
+	// This is a repeat, or the arbiter runs in another process.
 	e, err := stage.ReadEntry(ctx, f.js, seq)
 	if err != nil {
 		return nil, err
@@ -404,8 +403,8 @@ func (f *Front) recallOf(ctx context.Context, w *waiter, seq uint64) (*streams.R
 	return r, nil
 }
 
-// deliver hands an entry to the requests that it answers. Called by the tail's
-// goroutine, in ledger order.
+// deliver passes an entry to the requests that it answers. The tail's goroutine calls it, in ledger
+// order.
 func (f *Front) deliver(e streams.Entry) {
 	if e.Type != streams.TypeVerdict && e.Type != streams.TypeAlerts {
 		return
@@ -428,7 +427,7 @@ func (f *Front) deliver(e streams.Entry) {
 		f.cfg.Log.Error("unreadable entry of the arbiter", "seq", e.Seq, "err", err)
 		return
 	}
-	who := caller{e.Project, v.Agent, cmp.Or(v.Reuses, v.ID)} // as it was sent
+	who := caller{e.Project, v.Agent, cmp.Or(v.Reuses, v.ID)} // under the id that the caller sent
 	if v.Answers != "" {
 		who = caller{id: v.Answers}
 	}

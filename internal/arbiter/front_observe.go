@@ -17,19 +17,19 @@ import (
 	"lazaret/streams"
 )
 
-// admissions holds ingest's results for messages that requests wait for, by intake
-// sequence. Observations wait for any entry. Proposals and resolutions wait only for a
-// rejection; otherwise the arbiter answers them.
+// admissions passes ingest's results to the requests that wait for them, by intake sequence.
+// Observations wait for any result. Proposals and resolutions wait only for a rejection; otherwise
+// the arbiter answers them.
 type admissions struct {
 	mu      sync.Mutex
-	waiting int                                     // requests to observe
-	others  int                                     // proposals and resolutions
-	heard   map[uint64]*streams.ObserveReply        // results not asked for yet
-	order   []uint64                                // of heard
-	asked   map[uint64]chan<- *streams.ObserveReply // by requests that know their sequence
+	waiting int                                     // number of requests to observe
+	others  int                                     // number of proposals and resolutions
+	heard   map[uint64]*streams.ObserveReply        // results that no request has asked for yet
+	order   []uint64                                // the keys of heard, oldest first
+	asked   map[uint64]chan<- *streams.ObserveReply // requests that know their sequence
 }
 
-// maxHeard bounds heard.
+// maxHeard limits heard.
 const maxHeard = 2*MaxWaiting + 4*streams.MaxBatch
 
 // tail follows ingest's entries.
@@ -61,7 +61,8 @@ func (a *admissions) take(e streams.Entry) {
 	}
 }
 
-// enter says that a message is about to be published; leave ends it.
+// enter registers a message that is about to be published. It returns false if MaxWaiting messages
+// wait. leave ends the registration.
 func (a *admissions) enter() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,7 +87,7 @@ func (a *admissions) leave(seq uint64) {
 	a.left(seq)
 }
 
-// left forgets a request. The caller holds mu.
+// left removes a request. The caller holds mu.
 func (a *admissions) left(seq uint64) {
 	delete(a.asked, seq)
 	if a.waiting+a.others == 0 {
@@ -95,8 +96,8 @@ func (a *admissions) left(seq uint64) {
 	}
 }
 
-// proposed says that a proposal or a resolution is about to be published. Their number
-// is bounded by Front.await.
+// proposed registers a proposal or a resolution that is about to be published. Front.await limits
+// their number.
 func (a *admissions) proposed() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,8 +111,8 @@ func (a *admissions) answered(seq uint64) {
 	a.left(seq)
 }
 
-// ask returns the channel for ingest's result for a message. For proposals and
-// resolutions perhaps only a rejection comes.
+// ask returns the channel for ingest's result for a message. For proposals and resolutions possibly
+// only a rejection arrives.
 func (a *admissions) ask(seq uint64) <-chan *streams.ObserveReply {
 	c := make(chan *streams.ObserveReply, 1)
 	a.mu.Lock()
@@ -135,8 +136,8 @@ func (a *admissions) of(ctx context.Context, seq uint64) (*streams.ObserveReply,
 	}
 }
 
-// observe answers a request to publish an observation once its entry is in the
-// ledger, so that its sender hears whether it was rejected.
+// observe answers a request to publish an observation. It replies when the observation's entry is
+// in the ledger, so the sender learns whether it was rejected.
 func (f *Front) observe(r micro.Request) {
 	if !strings.HasPrefix(r.Reply(), "_INBOX") {
 		f.cfg.Log.Warn("request with a foreign reply subject dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
@@ -172,14 +173,13 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
 	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
 	defer cancel()
 	m := &nats.Msg{Subject: subject, Data: r.Data(), Header: forwarded(r.Headers())}
-	events := 0 // of a batch
+	events := 0 // in the batch
 	if streams.IsBatch(nats.Header(r.Headers())) {
 		batch, _ := streams.ParseBatch(a.Kind, r.Data())
 		events = len(batch)
 		m.Header.Set(streams.HeaderContentType, streams.BatchContentType)
 	}
-	// Malformed content is published, too: it may have been shown, and the ledger records
-	// it.
+	// Malformed content is published too. The agent may have seen it, so the ledger records it.
 	ack, err := f.js.PublishMsg(ctx, m)
 	if err != nil {
 		var api *jetstream.APIError
@@ -221,7 +221,7 @@ func (f *Front) observedAll(ctx context.Context, seq uint64, events int) *stream
 	return all
 }
 
-// admittedReply is the reply that an entry of ingest gives.
+// admittedReply converts an entry of ingest to a reply.
 func admittedReply(e *streams.Entry) *streams.ObserveReply {
 	rep := &streams.ObserveReply{IntakeSeq: position.Sequence(e.Src), Index: position.Index(e.Src), Seq: e.Position(),
 		Repeat: e.Type == streams.TypeRepeat}

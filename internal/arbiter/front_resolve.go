@@ -14,9 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// addResolve serves lz.svc.resolve.<project>.<hold>: it puts a signed resolution
-// into the intake and answers with what the ledger says became of it. It checks
-// nothing that the arbiter's fold checks.
+// addResolve serves lz.svc.resolve.<project>.<hold>. It publishes a signed resolution to the intake
+// and replies with the result from the ledger. The checks are made by the arbiter's fold, not here.
 func (f *Front) addResolve(svc micro.Service) error {
 	err := svc.AddEndpoint(string(streams.SvcResolve), micro.HandlerFunc(func(r micro.Request) { go f.serveResolve(r) }),
 		micro.WithEndpointSubject(streams.ServiceFilter(streams.SvcResolve)))
@@ -112,7 +111,7 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	}
 }
 
-// readOutcome reads off an entry of the arbiter what became of a resolution.
+// readOutcome sets the result of a resolution in rep from an entry of the arbiter.
 func readOutcome(rep *streams.ResolveReply, e streams.Entry) error {
 	rep.Seq, rep.Entry = e.Seq, e.Src
 	if e.Type == streams.TypeAlerts {

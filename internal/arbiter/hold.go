@@ -32,7 +32,7 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 	if err := st.Put(stage.Key(keyHold, p.Project, h.ID), h); err != nil {
 		return err
 	}
-	// A memory's own entry does not say what fell since it was written.
+	// The proposal's own entry does not name parents that fell after it was written.
 	fell, err := p.fellSince(st, h)
 	if err != nil || len(fell) == 0 {
 		return err
@@ -40,7 +40,7 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 	return f.touch(st, p.Project, holdSubject(h.ID), now)
 }
 
-// closeHold settles an open hold; closing a settled one does nothing.
+// closeHold settles an open hold. It does nothing if the hold is settled already.
 func (f *Fold) closeHold(st *stage.State, project, id, state string, now time.Time) error {
 	h := new(hold)
 	key := stage.Key(keyHold, project, id)
@@ -70,7 +70,7 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string, now time.Ti
 	return st.Put(key, h)
 }
 
-// countHold tells the metrics of a hold, unless it is of a synthetic project.
+// countHold updates the number of open holds in the metrics. Synthetic projects are ignored.
 func (f *Fold) countHold(project string, by int) {
 	if !streams.IsSynthetic(project) {
 		f.Metrics.Holds(by)
@@ -79,8 +79,8 @@ func (f *Fold) countHold(project string, by int) {
 
 func agentKey(project, agent string) []byte { return stage.Key(keyOpen, project, agent) }
 
-// alikeKey counts the open holds of one tool in one session. Tool names are arbitrary, so
-// the key has only their digest.
+// alikeKey is the key of the number of open holds of one tool in one session. Tool names are
+// arbitrary, so the key contains a digest.
 func alikeKey(project, agent, session, tool string) []byte {
 	return stage.Key(keyOpen, project, agent, session, streams.Digest([]byte(tool)))
 }
@@ -93,7 +93,7 @@ func openHolds(st *stage.State, key []byte) (int, error) {
 	return int(binary.BigEndian.Uint64(v)), nil
 }
 
-// addOpenHolds counts holds that were opened, or closed with a negative number.
+// addOpenHolds adds by to the numbers of open holds. by is negative for closed holds.
 func addOpenHolds(st *stage.State, project, agent, session, tool string, by int) error {
 	for _, key := range [][]byte{agentKey(project, agent), alikeKey(project, agent, session, tool)} {
 		n, err := openHolds(st, key)
@@ -112,8 +112,8 @@ func addOpenHolds(st *stage.State, project, agent, session, tool string, by int)
 	return nil
 }
 
-// keepForLate stores a decided proposal for as long as something late may
-// tighten it.
+// keepForLate stores a decided proposal for keepLate, so that a late assessment can make its
+// verdict stricter.
 func (f *Fold) keepForLate(st *stage.State, p *proposal, now time.Time) error {
 	key := proposalKey(p.Seq)
 	if err := f.forgetAt(st, now.Add(keepLate), key); err != nil {
@@ -122,7 +122,7 @@ func (f *Fold) keepForLate(st *stage.State, p *proposal, now time.Time) error {
 	return st.Put(key, p)
 }
 
-// due acts on a passed timer, if ledger time agrees that it has.
+// due handles an expired timer. It does nothing if ledger time has not reached the timer yet.
 func (f *Fold) due(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	d := new(streams.DueEntry)
 	if err := streams.Unmarshal(e.Body, d); err != nil {
@@ -130,7 +130,7 @@ func (f *Fold) due(st *stage.State, e *streams.Entry, now time.Time) (*stage.Out
 		return nil, nil
 	}
 	if now.Before(d.Until) {
-		return nil, nil // the server's clock is behind; it will be written again
+		return nil, nil // the server's clock is behind; the due entry will be written again
 	}
 	if d.Reaudit {
 		return nil, f.nextReaudit(st, now)

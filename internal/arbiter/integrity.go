@@ -9,19 +9,19 @@ import (
 	"lazaret/streams"
 )
 
-// ruleIntegrity is the rule of the arbiter's alert about a belief that is not
-// what the ledger says.
+// ruleIntegrity is the rule of the arbiter's alert about a belief that differs from its ledger
+// entry.
 const ruleIntegrity = "belief-integrity"
 
 func sealKey(project, belief string) []byte { return stage.Key(keySeal, project, belief) }
 
-// noteSeal stores the seal of a memory write's belief from its ledger entry. Another
+// noteSeal stores the seal of a memory write's belief, computed from its ledger entry. A different
 // process serves the belief.
 func noteSeal(st *stage.State, project string, m *streams.MemoryEntry) error {
 	return st.Set(sealKey(project, m.Belief.ID), []byte(m.Belief.Seal(streams.Digest([]byte(m.Content)))))
 }
 
-// moveSeals gives beliefs that a rollback restates the seals of the originals.
+// moveSeals gives each belief that a rollback restated the seal of the original.
 func moveSeals(st *stage.State, project string, all []beliefs.Revision) error {
 	for _, rv := range all {
 		if rv.Anew == "" {
@@ -40,8 +40,8 @@ func moveSeals(st *stage.State, project string, all []beliefs.Revision) error {
 	return nil
 }
 
-// checkSeals withholds recalled beliefs that differ from their ledger entry, and those
-// that ingest refused for integrity.
+// checkSeals withholds recalled beliefs that differ from their ledger entry, and beliefs that
+// ingest refused for integrity.
 func checkSeals(st *stage.State, p *proposal, r *streams.RecallEntry) error {
 	for _, x := range r.Refused {
 		if x.Reason == beliefs.ReasonIntegrity {
@@ -56,7 +56,7 @@ func checkSeals(st *stage.State, p *proposal, r *streams.RecallEntry) error {
 		if err != nil {
 			return err
 		}
-		digest := it.Digest // ingest has compared it with the whole content
+		digest := it.Digest // ingest has compared the digest with the whole content
 		if !it.Partial || digest == "" {
 			digest = streams.Digest([]byte(it.Content))
 		}
@@ -68,7 +68,7 @@ func checkSeals(st *stage.State, p *proposal, r *streams.RecallEntry) error {
 	return nil
 }
 
-// withhold lists the withheld beliefs in a verdict and raises an alert.
+// withhold lists the withheld beliefs in a verdict and adds an alert.
 func (p *proposal) withhold(v *streams.VerdictEntry, now time.Time) {
 	if v.Withheld = p.Withheld; len(v.Withheld) == 0 {
 		return
@@ -83,7 +83,7 @@ func (p *proposal) withhold(v *streams.VerdictEntry, now time.Time) {
 		Detail: map[string]any{"code": string(streams.CodeIntegrity), "beliefs": len(v.Withheld)}}
 }
 
-// dropWithheld takes what is withheld out of an answer.
+// dropWithheld removes the withheld beliefs from a recall's reply.
 func dropWithheld(r *streams.RecallEntry, withheld []streams.Refusal) {
 	if len(withheld) == 0 {
 		return

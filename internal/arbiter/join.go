@@ -7,27 +7,26 @@ import (
 	"lazaret/streams"
 )
 
-// This file is the algebra of verdicts. It knows no state, no clock and no policy: a
-// verdict is a function of the set of facts about a proposal. A fact is a reason with the
-// least verdict that it asks for: a floor, the host's verdict, a finding, a silence, a
-// rejected observation.
+// This file defines how verdicts are combined. It uses no state, no clock and no policy: a verdict
+// is a function of the set of reasons for a proposal. A reason names the least verdict that it asks
+// for. It may come from a floor, the host's verdict, a finding, a silent group or a rejected
+// observation.
 //
-// Verdicts with their reasons form a bounded join semilattice, and so do the answers of a
-// group. Joining is commutative, associative and idempotent, so that order, repetition,
-// redelivery and earlier grouping of facts do not matter. A join is never milder than its
-// parts.
+// Verdicts with their reasons form a bounded join semilattice, and so do the answers of a group.
+// Joining is commutative, associative and idempotent. The order of reasons, repeats, redelivery and
+// earlier grouping therefore make no difference. A join is never milder than its parts.
 
-// Limits on what a verdict repeats of a group's answer. A group may be anybody's program,
-// and a verdict too large for the ledger would stop the partition.
+// Limits on the parts of a group's answer that a verdict repeats. A group may be any program, and a
+// verdict that is too large for the ledger would stop the partition.
 const (
-	maxReasons    = 32  // of one answer
-	maxRests      = 16  // of one answer
+	maxReasons    = 32  // per answer
+	maxRests      = 16  // per answer
 	maxReasonText = 500 // bytes
 	maxPath       = 8   // steps
 	maxStep       = 160 // bytes
 )
 
-// judge returns the verdict of a set of facts, and the facts without duplicates in
+// judge returns the verdict of a set of reasons. It also returns the reasons without duplicates in
 // canonical order, strictest first.
 func judge(facts ...[]streams.Reason) (streams.Verdict, []streams.Reason) {
 	all := slices.Concat(facts...)
@@ -40,15 +39,15 @@ func judge(facts ...[]streams.Reason) (streams.Verdict, []streams.Reason) {
 	return v, all
 }
 
-// joinReasons returns the first n reasons of the union of two sets, in canonical order.
-// The strictest reasons come first, so dropping the rest does not change the verdict.
+// joinReasons returns the first n reasons of the union of two sets, in canonical order. The
+// strictest reasons come first, so dropping the rest does not change the verdict.
 func joinReasons(n int, a, b []streams.Reason) []streams.Reason {
 	_, all := judge(a, b)
 	return all[:min(len(all), n):min(len(all), n)]
 }
 
-// compareReasons orders reasons by verdict, strictest first, and then by the other fields.
-// Two reasons are equal only if all their fields are.
+// compareReasons orders reasons by verdict, strictest first, and then by the other fields. It
+// returns 0 only if all fields are equal.
 func compareReasons(a, b streams.Reason) int {
 	return cmp.Or(
 		-cmp.Compare(a.Verdict, b.Verdict),
@@ -63,18 +62,19 @@ func compareReasons(a, b streams.Reason) int {
 	)
 }
 
-// answer is the join of all assessments of a proposal by one group.
+// answer is the join of one group's assessments of a proposal.
 type answer struct {
 	Group string `json:"group"`
-	// Judged is set once the group answered under the digest that the policy wants.
+	// Judged is set when the group has answered under the digest that the policy requires.
 	Judged bool `json:"judged,omitzero"`
-	// Other is an unwanted digest that the group answered under; of several, the first
-	// in byte order. Mute is set if the group answered without a verdict or a digest.
+	// Other is a digest under which the group answered and that the policy does not require. If
+	// there are several, it is the first in byte order. Mute is set if the group answered without a
+	// verdict or without a digest.
 	Other   string           `json:"other,omitzero"`
 	Mute    bool             `json:"mute,omitzero"`
 	Verdict streams.Verdict  `json:"verdict"`
 	Reasons []streams.Reason `json:"reasons,omitzero"`
-	// Rests are the dependencies of the arguments that the group found.
+	// Rests are dependencies of the arguments that the group found.
 	Rests []streams.Rest `json:"rests,omitzero"`
 }
 
@@ -89,8 +89,7 @@ func (a answer) join(b answer) answer {
 		Rests: joinRests(maxRests, a.Rests, b.Rests)}
 }
 
-// joinRests is the union of what two answers say the arguments lean on, cut to
-// the first n.
+// joinRests returns the first n dependencies of the union of two sets.
 func joinRests(n int, a, b []streams.Rest) []streams.Rest {
 	all := slices.Concat(a, b)
 	for i := range all {
@@ -117,8 +116,7 @@ func (a answer) equal(b answer) bool {
 		slices.Equal(a.Rests, b.Rests)
 }
 
-// hear joins an answer into what the groups have said, in the order of their
-// names, and reports whether it says more than they did.
+// hear joins an answer into said, which is sorted by group. It reports whether said changed.
 func hear(said []answer, a answer) ([]answer, bool) {
 	i, ok := slices.BinarySearchFunc(said, a.Group, func(x answer, g string) int { return cmp.Compare(x.Group, g) })
 	if !ok {

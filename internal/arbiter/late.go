@@ -11,19 +11,19 @@ import (
 	"lazaret/streams"
 )
 
-// lateRule names the arbiter's own alert.
+// lateRule is the rule of the arbiter's alert about a late finding.
 const lateRule = "late-finding"
 
-// tighten lets a late assessment make a verdict stricter or add effects on recalled
-// texts. It never makes anything milder, and writes nothing if nothing changes.
+// tighten lets a late assessment make a verdict stricter or add effects on recalled texts. It never
+// makes anything milder, and it writes nothing if nothing changes.
 //
-// A pending allow becomes a hold or a deny, a hold a deny, and an open hold with a new
-// reason gets another revision, so that nobody approves unseen reasons. An action that
-// ran or a recall that was served cannot be undone: an alert says so.
+// An allow becomes a hold or a deny, and a hold becomes a deny. An open hold with a new reason gets
+// another revision, so that nobody approves reasons that they have not seen. An action that was
+// carried out or a recall that was served cannot be undone; an alert reports it.
 func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, texts bool,
 	now time.Time) (*stage.Output, error) {
 	if more {
-		// Findings may apply to dependencies that this adds.
+		// The assessment may add dependencies, and findings may apply to these.
 		rests, err := f.bearing(st, p)
 		if err != nil {
 			return nil, err
@@ -58,9 +58,9 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 	}
 	allowed := *p.Decided == streams.Allow
 	if rev == was {
-		verdict = *p.Decided // only texts: what a person or a standing permission released stays released
+		verdict = *p.Decided // only text effects changed: a released proposal stays released
 	}
-	// Reasons that a person or a timer added in between are kept.
+	// Keep the reasons that a person or a timer added in the meantime.
 	_, reasons = judge(v.Reasons, reasons)
 	v.Verdict, v.Reasons, v.Time, v.Late, v.Alert, v.Texts = p.Decided.Join(
 		verdict), reasons, now, true, nil, textEffects(p.Texts)
@@ -112,7 +112,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 	return f.output(p, v, append(verdictLive(p.Project, v), live...))
 }
 
-// reviseHold lets an open hold show what has come to it.
+// reviseHold stores the new revision and verdict entry in an open hold.
 func (f *Fold) reviseHold(st *stage.State, project string, v *streams.VerdictEntry) error {
 	h := new(hold)
 	key := stage.Key(keyHold, project, v.Hold.ID)
@@ -123,7 +123,8 @@ func (f *Fold) reviseHold(st *stage.State, project string, v *streams.VerdictEnt
 	return st.Put(key, h)
 }
 
-// lateAlert says that the subject of a late finding already ran or was served.
+// lateAlert returns an alert that a late finding is about an action that was already carried out,
+// or a recall that was already served.
 func lateAlert(p *proposal, v *streams.VerdictEntry, now time.Time) *streams.Alert {
 	sum := sha256.Sum256(fmt.Appendf(nil, "late\x00%s\x00%d\x00%s", p.Project, p.Seq, p.Revision))
 	done := "was carried out"
@@ -138,7 +139,7 @@ func lateAlert(p *proposal, v *streams.VerdictEntry, now time.Time) *streams.Ale
 		Events: []string{p.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now}
 }
 
-// used notes that an action was carried out, as its outcome says.
+// used marks an action as carried out when its outcome is reported.
 func (f *Fold) used(st *stage.State, e *streams.Entry) error {
 	var o struct {
 		Agent  string `json:"agent"`

@@ -10,26 +10,27 @@ import (
 
 // This file revises an open hold when something that it depends on falls.
 //
-// An index leads from beliefs and events to the open holds that depend on them. A new
-// finding on one of these sets a timer for the finding's subject, at once due. Each due
-// entry has the next hold of the subject checked again, so that no entry does the work
-// of many. A hold with new reasons gets another revision in an entry of the arbiter.
+// An index maps beliefs and events to the open holds that depend on them. A new finding on one of
+// these sets a timer for the finding's subject, which is due at once. Each due entry rechecks the
+// next hold of the subject, so that the work is spread over many entries. A hold with new reasons
+// gets another revision in an entry of the arbiter.
 //
-// Findings on sources, on what a session recalled, and beyond maxLeans subjects of one
-// hold are not followed here. A release is checked against them.
+// Three kinds of findings are not followed here: those on sources, those on beliefs that a session
+// recalled, and those on subjects beyond the first maxLeans of a hold. They are checked when the
+// hold is released.
 
-// maxLeans bounds the subjects under which one hold is indexed.
+// maxLeans limits the subjects under which one hold is indexed.
 const maxLeans = 256
 
-// touched is a subject with a new finding whose holds are being checked.
+// touched is a subject with a new finding. Its holds are being rechecked.
 type touched struct {
-	At    time.Time `json:"at"`             // of the timer
-	After string    `json:"after,omitzero"` // the last hold that was checked
+	At    time.Time `json:"at"`             // the time of the timer
+	After string    `json:"after,omitzero"` // the last hold that was rechecked
 }
 
-// walk visits the subjects whose findings apply to a dependent of r, in order: those that
-// r names, then their ancestors. agent, if not empty, owns the event that a subject
-// names.
+// walk calls visit for each subject whose findings apply to a proposal that depends on r: first the
+// subjects that r names, then their ancestors. under is the subject's key. agent, if not empty, is
+// the agent whose event the subject names. named is true for the belief that r itself names.
 func walk(st *stage.State, project, self string, r rest, base []string, visit func(under, agent string, path []string,
 	named bool) error) error {
 	if r.Belief != "" {
@@ -86,18 +87,18 @@ func walk(st *stage.State, project, self string, r rest, base []string, visit fu
 	return nil
 }
 
-// holdSubject is the subject of a hold itself.
+// holdSubject returns the subject of a hold itself.
 func holdSubject(id string) string { return subject('h', id) }
 
-// offerSubject is the subject of a catalogue of tools.
+// offerSubject returns the subject of a catalogue of tools.
 func offerSubject(seq uint64) string { return subject('t', offerKey(seq)) }
 
 func leaningKey(project, under, hold string) []byte {
 	return stage.Key(keyLeaning, project, under, hold)
 }
 
-// index notes under which subjects an open hold is found, in place of those that were
-// noted before. The caller stores the hold.
+// index stores the subjects under which an open hold is found, and replaces the earlier ones. The
+// caller stores the hold.
 func (h *hold) index(st *stage.State) error {
 	now := []string{holdSubject(h.ID)}
 	if h.Catalogue != 0 {
@@ -133,7 +134,7 @@ func (h *hold) index(st *stage.State) error {
 	return nil
 }
 
-// unindex removes the hold from the index, but for the subjects in keep.
+// unindex removes the hold from the index, except under the subjects in keep, which is sorted.
 func (h *hold) unindex(st *stage.State, keep []string) error {
 	for _, under := range h.Under {
 		if _, kept := slices.BinarySearch(keep, under); kept {
@@ -147,7 +148,8 @@ func (h *hold) unindex(st *stage.State, keep []string) error {
 	return nil
 }
 
-// leaning are the first holds of the index under a subject, at most two, after a hold.
+// leaning returns the next one or two holds that are indexed under a subject, in order of their
+// ids, starting behind the id after.
 func leaning(st *stage.State, project, under, after string) (ids []string, err error) {
 	prefix := leaningKey(project, under, "")
 	err = st.ScanFrom(prefix, leaningKey(project, under, after), func(k, _ []byte) (bool, error) {
@@ -159,8 +161,8 @@ func leaning(st *stage.State, project, under, after string) (ids []string, err e
 	return ids, err
 }
 
-// touch has the open holds that depend on a subject checked again, at once and one
-// after the other.
+// touch starts a recheck of the open holds that depend on a subject. The recheck begins at once and
+// handles one hold per due entry.
 func (f *Fold) touch(st *stage.State, project, under string, now time.Time) error {
 	ids, err := leaning(st, project, under, "")
 	if err != nil || len(ids) == 0 {
@@ -174,7 +176,7 @@ func (f *Fold) touch(st *stage.State, project, under string, now time.Time) erro
 	if !ok {
 		t.At = now
 	}
-	t.After = "" // holds checked so far do not have this finding
+	t.After = "" // the holds rechecked so far do not have this finding
 	if err := f.addTimer(st, t.At, timerRecheck, []byte(project+"\x00"+under)); err != nil {
 		return err
 	}
@@ -182,7 +184,7 @@ func (f *Fold) touch(st *stage.State, project, under string, now time.Time) erro
 	return st.Put(key, t)
 }
 
-// recheckDue is the due entry of a touched subject.
+// recheckDue fills in the due entry of a touched subject.
 func recheckDue(st *stage.State, project, under string, due *streams.DueEntry) error {
 	t := new(touched)
 	_, err := st.Load(stage.Key(keyTouched, project, under), t)
@@ -190,12 +192,12 @@ func recheckDue(st *stage.State, project, under string, due *streams.DueEntry) e
 	return err
 }
 
-// rechecked checks the next open hold that depends on a touched subject.
+// rechecked rechecks the next open hold that depends on a touched subject.
 func (f *Fold) rechecked(st *stage.State, project string, d *streams.DueEntry, now time.Time) (*stage.Output, error) {
 	t, key := new(touched), stage.Key(keyTouched, project, d.Recheck)
 	ok, err := st.Load(key, t)
 	if err != nil || ok && (!t.At.Equal(d.Until) || t.After != d.After) {
-		return nil, err // written twice
+		return nil, err // a repeated due entry
 	}
 	ids, err := leaning(st, project, d.Recheck, d.After)
 	if err != nil {
@@ -221,8 +223,8 @@ func (f *Fold) rechecked(st *stage.State, project string, d *streams.DueEntry, n
 	return f.reviseOpen(st, project, ids[0], now)
 }
 
-// reviseOpen gives an open hold another revision if new reasons speak against it. It
-// denies an action that the policy now denies.
+// reviseOpen gives an open hold another revision if there are new reasons against it. It denies an
+// action if a new reason asks for deny.
 func (f *Fold) reviseOpen(st *stage.State, project, id string, now time.Time) (*stage.Output, error) {
 	h := new(hold)
 	ok, err := st.Load(stage.Key(keyHold, project, id), h)
@@ -233,7 +235,7 @@ func (f *Fold) reviseOpen(st *stage.State, project, id string, now time.Time) (*
 	if err != nil || pol == nil {
 		return nil, err
 	}
-	// Its beliefs may have more origins than when the hold was indexed.
+	// The hold's beliefs may have gained parents since the hold was indexed.
 	if err := h.index(st); err != nil {
 		return nil, err
 	}

@@ -9,11 +9,10 @@ import (
 	"lazaret/streams"
 )
 
-// openStanding notes what a memory write itself says against it, before any
-// sentinel was asked: that it repeats what was refused, that it is a procedure
-// nobody signed for, and why it is staged.
+// openStanding adds the reasons that a memory write itself gives, before any sentinel group
+// assesses it: it repeats refused content, it is an unsigned procedure, or it is staged.
 func openStanding(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) {
-	// The user and the operator may say what a page was refused for saying.
+	// The user and the operator may write content that was refused from a page.
 	weak := m.Belief.Origin != beliefs.OriginUser && m.Belief.Origin != beliefs.OriginSystem
 	if t := m.Tombstone; t != nil && weak {
 		v, how := streams.Deny, "says the same as"
@@ -38,8 +37,8 @@ func openStanding(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) {
 	}
 }
 
-// signProcedure marks the procedure in a verdict as signed by a person, if the person
-// approved its hold. The approval covers exactly the bytes of the procedure.
+// signProcedure marks the procedure in a verdict as signed by a person if the person approved its
+// hold. The approval covers exactly the bytes of the procedure.
 func signProcedure(b *streams.BeliefRef, v *streams.VerdictEntry) {
 	if b.Procedure && v.Verdict == streams.Allow && v.Resolved != nil {
 		b.Axes = beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}

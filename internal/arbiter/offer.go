@@ -14,15 +14,15 @@ import (
 	"lazaret/streams"
 )
 
-// maxOffers bounds the keys of the catalogues of tools that are known of a project.
+// maxOffers limits the stored keys of catalogues of tools per project.
 const maxOffers = 2000
 
-// maxShownTools bounds the ledger entry of a catalogue that an answer repeats, in bytes.
+// maxShownTools limits the ledger entry of a catalogue that an answer repeats, in bytes.
 const maxShownTools = 512 << 10
 
-// offer is a catalogue of tools and the alerts on it.
+// offer is a catalogue of tools and the alerts about it.
 type offer struct {
-	Seq    uint64           `json:"seq"` // of its entry
+	Seq    uint64           `json:"seq"` // ledger sequence of the catalogue's entry
 	Server string           `json:"server"`
 	Digest string           `json:"digest"`
 	Tools  int              `json:"tools"`
@@ -31,13 +31,13 @@ type offer struct {
 
 func offerKey(seq uint64) string { return fmt.Sprint("s", seq) }
 
-// offerPointer is the key of the latest entry of a catalogue.
+// offerPointer returns the key under which the latest entry of a catalogue is stored.
 func offerPointer(agent, server, digest string) string {
 	return "d" + streams.Digest([]byte(agent+"\x00"+server+"\x00"+digest))
 }
 
-// noteOffer stores which entry holds a catalogue of tools, so that its approver sees it
-// whole.
+// noteOffer stores which ledger entry contains a catalogue of tools, so that an approver can see
+// the whole catalogue.
 func (f *Fold) noteOffer(st *stage.State, e *streams.Entry) error {
 	t := new(streams.ToolsEntry)
 	if err := streams.Unmarshal(e.Body, t); err != nil {
@@ -57,7 +57,7 @@ func (f *Fold) noteOffer(st *stage.State, e *streams.Entry) error {
 	return keep(st, keyOffer, e.Project, pointer, known, maxOffers, e.Seq)
 }
 
-// noteOfferAlerts keeps the alerts on a catalogue of tools.
+// noteOfferAlerts stores the alerts about a catalogue of tools.
 func (f *Fold) noteOfferAlerts(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert,
 	now time.Time) error {
 	o := new(offer)
@@ -71,7 +71,7 @@ func (f *Fold) noteOfferAlerts(st *stage.State, e *streams.Entry, group string, 
 		if _, named := alertVerdict(&al, streams.TypeAction); !named {
 			continue
 		}
-		v := streams.Hold // nobody accepts a list without having seen its alerts
+		v := streams.Hold // the approver must see every alert, whatever it asks for
 		if al.Exception != "" {
 			v = streams.Allow
 		}
@@ -88,8 +88,8 @@ func (f *Fold) noteOfferAlerts(st *stage.State, e *streams.Entry, group string, 
 	return st.Put(key, o)
 }
 
-// catalogueOf is the ledger entry of the catalogue that an action asks to accept; 0
-// where its agent recorded none such.
+// catalogueOf returns the ledger sequence of the catalogue that an action asks to accept. It
+// returns 0 if the agent did not record that catalogue.
 func catalogueOf(st *stage.State, project string, a *streams.ActionEntry) (seq uint64, err error) {
 	var args streams.ApproveToolsArgs
 	if a.Tool != streams.ApproveTools || streams.Unmarshal(a.Args, &args) != nil {
@@ -100,13 +100,13 @@ func catalogueOf(st *stage.State, project string, a *streams.ActionEntry) (seq u
 		return 0, err
 	}
 	if _, ok, err = st.Get(stage.Key(keyOffer, project, offerKey(seq))); err != nil || !ok {
-		return 0, err // others have pushed it out
+		return 0, err // other offers evicted it
 	}
 	return seq, nil
 }
 
-// offered is what a person who is asked to accept a catalogue has to know of it. It
-// is not asked where a standing permission accepts the catalogue.
+// offered returns the reasons to show to a person who is asked to accept a catalogue: what the
+// catalogue is, and its alerts. It is not called if a standing permission accepts the catalogue.
 func (p *proposal) offered(st *stage.State) ([]streams.Reason, error) {
 	if p.Tool != streams.ApproveTools || p.Type != streams.TypeAction {
 		return nil, nil
@@ -118,7 +118,7 @@ func (p *proposal) offered(st *stage.State) ([]streams.Reason, error) {
 	}
 	o := new(offer)
 	if ok, err := st.Load(stage.Key(keyOffer, p.Project, offerKey(p.Catalogue)), o); err != nil || !ok {
-		return nil, err // pushed out since, and its alerts are among the hold's reasons
+		return nil, err // evicted since; its alerts are among the hold's reasons
 	}
 	why.Entry = o.Seq
 	why.Text = streams.Clip(fmt.Sprintf("server %q offers a list of %d tools that a person has to accept", o.Server,
@@ -126,7 +126,8 @@ func (p *proposal) offered(st *stage.State) ([]streams.Reason, error) {
 	return append([]streams.Reason{why}, o.Alerts...), nil
 }
 
-// showTools adds to a hold of a catalogue the tools as the ledger has them.
+// showTools adds the tools to a hold of a catalogue, as they are in the ledger. If it cannot, it
+// sets h.Missing.
 func showTools(ctx context.Context, js jetstream.JetStream, h *Hold) error {
 	if h.Catalogue == 0 {
 		return nil
@@ -152,8 +153,8 @@ func showTools(ctx context.Context, js jetstream.JetStream, h *Hold) error {
 	return nil
 }
 
-// acceptedTools are the levels that a statement signs for the tools of a held
-// catalogue; nil where it names none.
+// acceptedTools returns the levels that a statement signs for the tools of a held catalogue, or nil
+// if it names none.
 func acceptedTools(h *hold, s *approval.Signed) (*streams.AcceptedTools, error) {
 	if len(s.Levels) == 0 {
 		return nil, nil

@@ -11,14 +11,14 @@ import (
 	"lazaret/streams"
 )
 
-// The rules of the arbiter's alerts about signed orders: one that was obeyed,
-// and one that was refused, with the check that failed at its end.
+// Rules of the arbiter's alerts about signed orders. orderRule reports an accepted order.
+// refusedOrder is the prefix for a refused order; the failed check follows.
 const (
 	orderRule    = "order"
 	refusedOrder = "order-"
 )
 
-// obeyed is what every entry that an order led to says of it.
+// obeyed are the fields that every entry made from an order has.
 type obeyed struct {
 	streams.EntryHead
 	Event    string `json:"event"`
@@ -30,8 +30,8 @@ type obeyed struct {
 	Signed *streams.Signature `json:"signed"`
 }
 
-// ordered reports ingest's result for a signed order as an alert. It judges nothing. An
-// event without an order gives no alert.
+// ordered reports ingest's result for a signed order as an alert. It makes no decision of its own.
+// An event without an order gives no alert.
 func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	a := streams.Alert{Rule: orderRule, Group: streams.StageArbiter, Severity: "info", Project: e.Project,
 		Effect: "alert", Mode: "enforce", Count: 1, Time: now,
@@ -44,7 +44,7 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 			f.log.Error("unreadable order", "seq", e.Seq, "err", err)
 			return nil, nil
 		}
-		// Made-up names must not make the state grow.
+		// Invented subjects must not make the state grow.
 		n, err := count(st, stage.Key(keyRefused, e.Project, "-", refusedOrder+o.Check))
 		if err != nil {
 			return nil, err
@@ -84,7 +84,7 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		Answers: id, Intake: intake}, live...)
 }
 
-// readOrder reads off the alert about an order what became of it.
+// readOrder sets an order's result in rep from its alert.
 func readOrder(rep *streams.ResolveReply, a *streams.Alert) {
 	rep.Text = a.Message
 	if check, refused := strings.CutPrefix(a.Rule, refusedOrder); refused {

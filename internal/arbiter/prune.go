@@ -7,43 +7,42 @@ import (
 	"lazaret/internal/stage"
 )
 
-// How long the arbiter keeps records, in ledger time, so that a replay forgets the same
-// at the same entry. The ledger keeps all of it; these limits are about the arbiter's own
-// answers.
+// How long the arbiter keeps records, in ledger time. Ledger time makes a replay forget the same
+// records at the same entry. The ledger itself keeps everything; the limits are only about the
+// arbiter's own answers.
 //
-// Tables that affect later actions are not here: findings, recalls and derivations are
-// bounded by number and not by age (bearing.go), since an alert on an old belief still
-// counts.
+// Findings, recalls and derivations affect later actions. They are limited by number, not by age
+// (see bearing.go), because an alert on an old belief still counts.
 const (
-	// keepLate is how long a decided proposal is kept so that a late assessment
-	// can still tighten it.
+	// keepLate is how long a decided proposal is kept so that a late assessment can make its
+	// verdict stricter.
 	keepLate = 10 * time.Minute
-	// KeepVerdict is how long a verdict can be asked for again by its id, and
-	// an outcome held against it: from the verdict on, or from the end of its
-	// hold. Longer than a hold may stay open.
+	// KeepVerdict is how long a verdict can be asked for by its id and outcomes are compared with
+	// it. It starts at the verdict, or at the end of its hold. It is longer than a hold may stay
+	// open.
 	KeepVerdict = 31 * 24 * time.Hour
-	// KeepHold is how long a hold that ended is listed.
+	// KeepHold is how long a settled hold is listed.
 	KeepHold = 31 * 24 * time.Hour
 
-	// pruneSlack lets expired records gather, so that not every entry scans for a few.
+	// pruneSlack delays the removal of expired records, so that one scan removes many.
 	pruneSlack = 10 * time.Second
-	// pruneMost bounds what one entry removes.
+	// pruneMost limits the records that are removed at one entry.
 	pruneMost = 256
 )
 
-// pruning caches the position of a partition's removal queue.
+// pruning caches the position in a partition's removal queue.
 //
-// The queue is in the state, ordered by time. Removed keys slow down a scan for the first
-// one until they are compacted away, so its place is remembered.
+// The queue is in the state, ordered by time. Removed keys slow down a scan for the first key until
+// they are compacted, so the position of the first key is cached.
 type pruning struct {
 	known bool
-	from  []byte // no key of the queue lies before it
-	head  int64  // time of the first one, or noHead
+	from  []byte // no key of the queue is before this one
+	head  int64  // time of the first key, or noHead
 }
 
 const noHead = int64(^uint64(0) >> 1)
 
-// forgetAt lets a key of the state be removed at a time.
+// forgetAt schedules the removal of a key of the state.
 func (f *Fold) forgetAt(st *stage.State, at time.Time, key []byte) error {
 	q := &f.pruned[st.Partition()]
 	k := append(append([]byte{keyForget}, timeKey(at)...), key...)
@@ -54,7 +53,7 @@ func (f *Fold) forgetAt(st *stage.State, at time.Time, key []byte) error {
 	return st.Set(k, nil)
 }
 
-// prune removes expired keys, at most pruneMost, oldest first.
+// prune removes expired keys, oldest first, at most pruneMost.
 func (f *Fold) prune(st *stage.State, now time.Time) error {
 	q := &f.pruned[st.Partition()]
 	if q.known && q.head > now.Add(-pruneSlack).UnixNano() {

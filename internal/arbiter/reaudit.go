@@ -8,10 +8,10 @@ import (
 	"lazaret/streams"
 )
 
-// The arbiter only says when a re-audit is due, by an entry, as it does with
-// every other timer; ingest folds that entry and emits the beliefs.
+// The arbiter only writes an entry when a re-audit is due, as with every other timer. Ingest folds
+// that entry and emits the beliefs.
 
-// scheduleReaudit fits the timer of the next re-audit to the policy in force.
+// scheduleReaudit adapts the timer of the next re-audit to the policy in force.
 func (f *Fold) scheduleReaudit(st *stage.State, now time.Time) error {
 	at, err := f.reauditAt(st)
 	if err != nil {
@@ -22,13 +22,13 @@ func (f *Fold) scheduleReaudit(st *stage.State, now time.Time) error {
 		return err
 	}
 	if every > 0 && !at.IsZero() && !at.After(now.Add(every)) {
-		return nil // an activation does not put it off
+		return nil // an activation does not postpone it
 	}
 	return f.nextReaudit(st, now)
 }
 
-// nextReaudit sets the timer anew, counted from now: what was missed while
-// nothing ran is made up for once.
+// nextReaudit sets the timer again, counted from now. Several re-audits that were missed during a
+// downtime are replaced by one.
 func (f *Fold) nextReaudit(st *stage.State, now time.Time) error {
 	at, err := f.reauditAt(st)
 	if err != nil {
@@ -59,7 +59,7 @@ func (f *Fold) reauditEvery(st *stage.State) (time.Duration, error) {
 	return pol.Reaudit, nil
 }
 
-// reauditAt is when the next one is due, or the zero time.
+// reauditAt returns the time of the next re-audit, or the zero time.
 func (f *Fold) reauditAt(st *stage.State) (time.Time, error) {
 	v, ok, err := st.Get([]byte{keyReaudit})
 	if err != nil || !ok || len(v) != 8 {

@@ -17,9 +17,9 @@ import (
 	"lazaret/streams"
 )
 
-// resolve decides on a signed resolution of a hold. It accepts a resolution at most once.
-// If it refuses one, the hold stays as it was and an alert is written to the ledger. The
-// keys, the policy, the hold and the time that it uses all come from the ledger.
+// resolve handles a signed resolution of a hold. It accepts a resolution at most once. If it
+// refuses one, the hold stays open and an alert is written to the ledger. The keys, the policy, the
+// hold and the time that it uses all come from the ledger.
 func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	r := new(streams.ResolutionEntry)
 	if err := streams.Unmarshal(e.Body, r); err != nil {
@@ -60,7 +60,7 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		Now:  now,
 		Open: h.State == streams.HoldOpen && h.Entry.Verdict == streams.Hold, State: h.State, Roles: approvers(pol, h)}
 	if c.Open && !now.Before(h.Expires) {
-		c.Open, c.State = false, streams.HoldExpired // its due entry is on the way
+		c.Open, c.State = false, streams.HoldExpired // its due entry has not arrived yet
 	}
 	if _, c.Used, err = st.Get(nonceKey(s)); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		}
 		switch v := strictest(fresh); {
 		case v == streams.Deny:
-			// Nothing releases a deny. The hold has become one.
+			// A deny cannot be released. The hold becomes a deny.
 			return f.denyHeld(st, in, h, fresh, now)
 		case len(fresh) > 0:
 			if err := f.revise(st, h, fresh); err != nil {
@@ -105,29 +105,29 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	return f.settle(st, in, h, s, now)
 }
 
-// resolution is one that is being judged.
+// resolution is a resolution that is being judged.
 type resolution struct {
-	seq     uint64 // of its entry
+	seq     uint64 // ledger sequence of its entry
 	id      string
 	intake  uint64
 	project string
-	named   string // the hold that it was sent for
+	named   string // the hold named in its subject
 	hold    *hold
 	signer  string
 	trust   string // digest of the keys in force
 	revised bool
-	// accepted are the levels that were signed for a catalogue of tools, or nil.
+	// accepted are the signed levels of a catalogue's tools, or nil.
 	accepted *streams.AcceptedTools
 	prompt   *streams.ApprovedPrompt // nil: it is about no prompt
 }
 
-// call is the held action as a policy classifies it.
+// call returns the held action as a policy classifies it.
 func (h *hold) call() policy.Call {
 	return policy.Call{Tool: h.Entry.Tool, Args: []byte(h.Body), Project: h.Project, Agent: h.Agent, Of: h.Of,
 		Accepted: h.Accepted}
 }
 
-// approvers are the roles that resolve a hold under a policy.
+// approvers returns the roles that may resolve a hold under a policy.
 func approvers(pol *policy.Policy, h *hold) []keys.Role {
 	if pol == nil {
 		return nil
@@ -140,8 +140,8 @@ func approvers(pol *policy.Policy, h *hold) []keys.Role {
 	return []keys.Role{pol.Approver()}
 }
 
-// upToDate adds to an open hold what has come to speak against it. Its revision is
-// then the one that holds show gives.
+// upToDate adds new reasons to an open hold before its resolution is judged. The hold's revision is
+// then the one that "holds show" prints.
 func (f *Fold) upToDate(st *stage.State, in *resolution, pol *policy.Policy) error {
 	h := in.hold
 	if pol == nil || h.State != streams.HoldOpen {
@@ -155,8 +155,7 @@ func (f *Fold) upToDate(st *stage.State, in *resolution, pol *policy.Policy) err
 	return f.revise(st, h, fresh)
 }
 
-// recheck returns the reasons against a hold, as its dependencies stand now, that its
-// approver has not seen.
+// recheck returns the current reasons against a hold that its approver has not seen.
 func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.Reason, error) {
 	var fresh []streams.Reason
 	add := func(r streams.Reason) {
@@ -217,8 +216,8 @@ func strictest(reasons []streams.Reason) (v streams.Verdict) {
 	return v
 }
 
-// revise adds reasons to an open hold. They change its revision, so that an earlier
-// signature does not release it.
+// revise adds reasons to an open hold. Its revision changes, so that an earlier signature does not
+// release it.
 func (f *Fold) revise(st *stage.State, h *hold, fresh []streams.Reason) error {
 	h.Entry.Reasons = append(slices.Clip(h.Entry.Reasons), fresh...)
 	h.Revision = revision(h.Entry.Reasons)
@@ -231,12 +230,12 @@ func (f *Fold) revise(st *stage.State, h *hold, fresh []streams.Reason) error {
 	return f.remember(st, h)
 }
 
-// remember makes a hold's verdict the one that repeats of its proposal get.
+// remember stores a hold's verdict as the answer to repeats of its proposal.
 func (f *Fold) remember(st *stage.State, h *hold) error {
 	return st.Put(stage.Key(keyVerdict, h.Project, h.Agent, h.Entry.ID), &h.Entry)
 }
 
-// denyHeld turns a held proposal into a denied one.
+// denyHeld denies a held proposal.
 func (f *Fold) denyHeld(st *stage.State, in *resolution, h *hold, fresh []streams.Reason,
 	now time.Time) (*stage.Output, error) {
 	if err := f.closeHold(st, h.Project, h.ID, streams.HoldDenied, now); err != nil {
@@ -249,8 +248,8 @@ func (f *Fold) denyHeld(st *stage.State, in *resolution, h *hold, fresh []stream
 	return f.conclude(st, in, h, live)
 }
 
-// settle obeys a resolution: the hold ends, and its proposal has a verdict that
-// a person gave.
+// settle applies an accepted resolution: it closes the hold and gives the proposal the verdict that
+// the signer decided.
 func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Signed, now time.Time) (*stage.Output,
 	error) {
 	state, code, verdict, did := streams.HoldApproved, streams.CodeApproved, streams.Allow, "approved"
@@ -274,8 +273,8 @@ func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Sign
 	return f.conclude(st, in, h, stage.LiveCopy(said, h.Project, "hold", h.Agent, h.ID, state))
 }
 
-// conclude stores the final verdict of a hold, and returns it. in is nil where nobody
-// sent a resolution.
+// conclude stores the final verdict of a hold and returns its output. in is nil if no resolution
+// caused it.
 func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.Live) (*stage.Output, error) {
 	v := &h.Entry
 	v.Again = false
@@ -288,7 +287,7 @@ func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.L
 	if err := f.remember(st, h); err != nil {
 		return nil, err
 	}
-	// The record of the hold says how it ended.
+	// The stored hold shows how it ended.
 	kept := new(hold)
 	key := stage.Key(keyHold, h.Project, h.ID)
 	if ok, err := st.Load(key, kept); err != nil || !ok {
@@ -298,7 +297,7 @@ func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.L
 	if err := st.Put(key, kept); err != nil {
 		return nil, err
 	}
-	// Late assessments go on from what was decided.
+	// Late assessments start from the final verdict.
 	p := new(proposal)
 	ok, err := st.Load(proposalKey(h.Proposal), p)
 	if err != nil {
@@ -318,12 +317,12 @@ func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.L
 	return stage.NewOutput(streams.TypeVerdict, h.Project, &out, append(verdictLive(h.Project, &out), live...)...)
 }
 
-// approvalRule begins the names of the alerts about refused resolutions; the
-// check that failed ends them.
+// approvalRule is the prefix of the rules of alerts about refused resolutions. The failed check
+// follows.
 const approvalRule = "approval-"
 
-// refuse leaves the hold and raises an alert that names the check. Every one is
-// in the ledger; of the live copies those at powers of two.
+// refuse keeps the hold open and returns an alert that names the failed check. The ledger gets
+// every such alert. The live feed gets those whose count is a power of two.
 func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Time) (*stage.Output, error) {
 	var r *approval.Error
 	if !errors.As(cause, &r) {
@@ -332,7 +331,7 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 	h := in.hold
 	bucket := h.ID
 	if bucket == "" {
-		bucket = "-" // made-up holds must not make the state grow
+		bucket = "-" // invented holds must not make the state grow
 	}
 	counter := stage.Key(keyRefused, in.project, bucket, string(r.Check))
 	n, err := count(st, counter)
@@ -372,7 +371,7 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 		Answers: in.id, Intake: in.intake}, live...)
 }
 
-// count counts one more under a key.
+// count increments the counter under a key and returns its new value.
 func count(st *stage.State, key []byte) (uint64, error) {
 	v, ok, err := st.Get(key)
 	if err != nil {
@@ -387,8 +386,8 @@ func count(st *stage.State, key []byte) (uint64, error) {
 
 func nonceKey(s *approval.Signed) []byte { return stage.Key(keyNonce, s.Project, s.Nonce) }
 
-// useNonce notes that a resolution counted. It is forgotten once the statement
-// has expired and would be refused for that.
+// useNonce records the nonce of an accepted resolution. The nonce is removed when the statement
+// expires, because an expired statement is refused anyway.
 func (f *Fold) useNonce(st *stage.State, s *approval.Signed) error {
 	key := nonceKey(s)
 	if err := f.forgetAt(st, s.Expires, key); err != nil {
@@ -406,9 +405,9 @@ func counterKey(s *approval.Signed) []byte {
 	return stage.Key(keyCounter, s.Project, streams.Digest([]byte(s.Pin.Key)))
 }
 
-// counter returns the highest signature counter of the signer's passkey that was accepted
-// in the project. The authenticator has one counter for all projects. The state has one per
-// project, since a fold sees only the projects of its own partition.
+// counter returns the highest accepted signature counter of the signer's passkey in the project. An
+// authenticator has one counter for all projects. The state has one counter per project, because a
+// fold sees only the projects of its own partition.
 func counter(st *stage.State, s *approval.Signed) (uint32, error) {
 	v, ok, err := st.Get(counterKey(s))
 	if err != nil || !ok || len(v) != 4 {

@@ -9,8 +9,7 @@ import (
 	"lazaret/streams"
 )
 
-// ruleReuse is the rule of the alert about an event that was sent under the id of
-// another one.
+// ruleReuse is the rule of the alert about an event that was sent under another event's id.
 const ruleReuse = "id-reused"
 
 // remarks adds alerts for an event that was sent under another one's id, and for a session

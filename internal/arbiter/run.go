@@ -17,20 +17,20 @@ import (
 	"lazaret/streams"
 )
 
-// The questions that the arbiter answers.
+// Names of the questions that the arbiter answers.
 const (
 	AskHolds       = "holds"
 	AskCalibration = "calibration"
 )
 
-// HoldsRequest asks for the holds of a partition.
+// HoldsRequest asks for the holds in a partition.
 type HoldsRequest struct {
 	Project string `json:"project,omitzero"`
 	State   string `json:"state,omitzero"` // see streams.HoldOpen; empty: all
-	ID      string `json:"id,omitzero"`    // this one, with its body
+	ID      string `json:"id,omitzero"`    // only this hold, with its body
 }
 
-// Hold is a hold as people see it.
+// Hold is a hold as shown to people.
 type Hold struct {
 	ID       string               `json:"id"`
 	Revision string               `json:"revision"`
@@ -40,25 +40,25 @@ type Hold struct {
 	Opened   time.Time            `json:"opened"`
 	Expires  time.Time            `json:"expires"`
 	Verdict  streams.VerdictEntry `json:"verdict"`
-	// Body is what is held, whole, where one open hold is asked for.
+	// Body is the whole held content. It is set if the request names one open hold.
 	Body string `json:"body,omitzero"`
-	// Approvers are the roles that a signer needs under the policy in force,
-	// where one hold is asked for.
+	// Approvers are the roles that a signer needs under the policy in force. They are set if the
+	// request names one hold.
 	Approvers []keys.Role `json:"approvers,omitzero"`
-	// Catalogue is the ledger entry of the tools that the held action asks to
-	// accept. Where one hold is asked for, Tools and Instructions are the server's,
-	// or Missing says why they are not shown.
+	// Catalogue is the ledger sequence of the tools that the held action asks to accept. If the
+	// request names one hold, Tools and Instructions are the server's, or Missing says why they are
+	// not shown.
 	Catalogue    uint64         `json:"catalogue,omitzero"`
 	Tools        []streams.Tool `json:"tools,omitzero"`
 	Instructions string         `json:"instructions,omitzero"`
 	Missing      string         `json:"missing,omitzero"`
 }
 
-// maxHolds bounds an answer.
+// maxHolds limits the holds in an answer.
 const maxHolds = 1000
 
-// Run runs the arbiter's fold until ctx ends, and, if front has connections,
-// the request services. m may be nil.
+// Run runs the arbiter's fold until ctx ends. If front has connections, Run also runs the request
+// services. m may be nil.
 func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front FrontConfig, m *metrics.Process) error {
 	cfg.Name = streams.StageArbiter
 	if cfg.Log == nil {
@@ -112,8 +112,7 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 	return stage.RunLedger(ctx, cfg, fold, queries)
 }
 
-// showing adds to the answer about one hold what the ledger has of it and the state
-// has not.
+// showing adds to an answer about one hold the parts that are in the ledger and not in the state.
 func showing(js jetstream.JetStream, list query.Handler) query.Handler {
 	return func(ctx context.Context, p int, req []byte) (any, error) {
 		v, err := list(ctx, p, req)
@@ -124,8 +123,8 @@ func showing(js jetstream.JetStream, list query.Handler) query.Handler {
 	}
 }
 
-// waitsUntil is how long the open proposal that came as an intake message, or was
-// repeated by it, waits for its groups.
+// waitsUntil returns how long the open proposal with this id waits for its groups. intake is the
+// sequence of the proposal or of a repeat.
 func waitsUntil(st *stage.State, project, agent, id string, intake uint64) (until time.Time, ok bool, err error) {
 	p, err := waitingFor(st, project, agent, id)
 	if err != nil {
@@ -139,15 +138,15 @@ func waitsUntil(st *stage.State, project, agent, id string, intake uint64) (unti
 	return p.waits(), true, nil
 }
 
-// asked reports whether a proposal came as an intake message, or was repeated by it.
+// asked reports whether intake is the sequence of the proposal or of one of its repeats.
 func (p *proposal) asked(intake uint64) bool {
 	return p.Intake == intake || slices.Contains(p.Also, intake)
 }
 
-// maxWaitingLooked bounds the open proposals of an agent that one question looks at.
+// maxWaitingLooked limits the open proposals of an agent that one question examines.
 const maxWaitingLooked = 1000
 
-// waitingReused is the open proposal that was sent under the id of another event, or nil.
+// waitingReused returns the open proposal that was sent under another event's id, or nil.
 func waitingReused(st *stage.State, project, agent, id string, intake uint64) (found *proposal, err error) {
 	n := 0
 	prefix := stage.Key(keyWaiting, project, agent, "")
@@ -204,8 +203,8 @@ func (f *Fold) listHolds(st *stage.State, req []byte) (any, error) {
 	return out, err
 }
 
-// showFresh shows an open hold with what has come to speak against it, under the
-// revision that its release will want signed.
+// showFresh adds the new reasons against an open hold to x, and sets the revision that a release
+// must sign.
 func (f *Fold) showFresh(st *stage.State, x *Hold, h *hold, pol *policy.Policy) error {
 	fresh, err := f.recheck(st, h, pol)
 	if err != nil || len(fresh) == 0 || strictest(fresh) == streams.Deny {

@@ -8,9 +8,9 @@ import (
 	"lazaret/streams"
 )
 
-// stands lets an action pass that is held because of its level alone, where the
-// signed policy has a standing permission for it. Any other reason against
-// it holds it as before: a finding, a silence, a belief, the host.
+// stands allows an action that is held only because of its level, if the signed policy has a
+// standing permission for it. Any other reason keeps it held: a finding, a silent group, a belief
+// or the host.
 func stands(p *proposal, pol *policy.Policy, v *streams.VerdictEntry, now time.Time) {
 	if pol == nil || p.Type != streams.TypeAction || v.Verdict != streams.Hold || p.Withdrawn {
 		return

@@ -10,10 +10,10 @@ import (
 	"lazaret/streams"
 )
 
-// textWish holds the effects that groups ask for on one recalled text, or on all when
-// Belief is empty. Wishes of all groups are united and never withdrawn. The verdict's
-// entry holds them, and the front applies them to the texts of the recall's entry. Both
-// are in the ledger, which so shows the texts that the agent received.
+// textWish holds the effects that groups ask for on one recalled text, or on all texts if Belief is
+// empty. The wishes of all groups are united and never withdrawn. The verdict's entry contains
+// them, and the front applies them to the texts of the recall's entry. Both entries are in the
+// ledger, so it shows which texts the agent received.
 type textWish struct {
 	Belief  string    `json:"belief,omitzero"`
 	Effects []string  `json:"effects"`
@@ -21,13 +21,13 @@ type textWish struct {
 	Rules   []string  `json:"rules,omitzero"`
 }
 
-// message is an alert's message for annotate.
+// message is the message of an alert with the effect annotate.
 type message struct {
 	Rank int    `json:"rank"` // of its severity
 	Text string `json:"text"`
 }
 
-// Limits on the words kept of a wish. A group may be a third party's program.
+// Limits on the texts in a wish. A group may be a third party's program.
 const (
 	maxNotes     = 3
 	maxNote      = 300 // bytes
@@ -36,9 +36,9 @@ const (
 
 var severityRank = []string{"info", "low", "medium", "high", "critical"}
 
-// takeTexts unites the text effects that a group's alerts ask for with earlier ones, and
-// reports whether there are more now. An alert that names no item of the recall applies
-// to all of them: a failed rule cannot name one.
+// takeTexts unites the text effects that a group's alerts ask for with earlier ones. It reports
+// whether that added any. An alert that names no item of the recall applies to all items, because a
+// failed rule cannot name one.
 func (p *proposal) takeTexts(alerts []streams.Alert) (more bool) {
 	if p.Type != streams.TypeRecall {
 		return false
@@ -70,8 +70,7 @@ func (p *proposal) wish(w textWish) (more bool) {
 	return p.Texts[i].unite(w)
 }
 
-// unite is commutative and associative, so that the order in which groups
-// answer is of no matter.
+// unite is commutative and associative, so the order in which groups answer makes no difference.
 func (w *textWish) unite(o textWish) (more bool) {
 	had := len(w.Effects)
 	all := append(slices.Clone(w.Effects), o.Effects...)
@@ -87,8 +86,8 @@ func (w *textWish) unite(o textWish) (more bool) {
 	return len(w.Effects) > had
 }
 
-// textEffects is how a verdict's entry says it. Where a text is masked, no note
-// may say what was taken out.
+// textEffects converts wishes to the form in a verdict's entry. If any text is masked, the notes
+// are masked too, so that they do not reveal the masked content.
 func textEffects(ws []textWish) []streams.TextEffect {
 	var out []streams.TextEffect
 	masked := slices.ContainsFunc(ws, func(w textWish) bool { return slices.Contains(w.Effects, streams.EffectMask) })
@@ -106,7 +105,7 @@ func textEffects(ws []textWish) []streams.TextEffect {
 	return out
 }
 
-// recalled yields every entry that a recall would hand out.
+// recalled yields every item that a recall would return.
 func recalled(r *streams.RecallEntry) iter.Seq[*streams.RecallItem] {
 	return func(yield func(*streams.RecallItem) bool) {
 		for _, items := range [][]streams.RecallItem{r.Admitted, r.ContextOnly, r.Contradictions} {
@@ -119,8 +118,8 @@ func recalled(r *streams.RecallEntry) iter.Seq[*streams.RecallItem] {
 	}
 }
 
-// applyTexts applies a verdict's effects to the texts of an answer: mask, then annotate,
-// then spotlight, each at most once.
+// applyTexts applies a verdict's effects to the texts of a reply: mask, then annotate, then
+// spotlight, each at most once.
 func applyTexts(r *streams.RecallEntry, texts []streams.TextEffect) {
 	if len(texts) == 0 {
 		return
@@ -153,9 +152,9 @@ func applyTexts(r *streams.RecallEntry, texts []streams.TextEffect) {
 	}
 }
 
-// spotlight marks texts that nobody vouches for, as the caller asked: all context-only
-// and contradicted ones, and admitted ones of external origin. Texts that a rule marked
-// stay as they are.
+// spotlight marks untrusted texts if the caller asked for it: all context-only and contradicted
+// texts, and admitted texts of external origin. Texts that a rule has spotlighted already stay as
+// they are.
 func spotlight(r *streams.RecallEntry) {
 	wrap := func(items []streams.RecallItem, all bool) {
 		for i := range items {
@@ -171,12 +170,11 @@ func spotlight(r *streams.RecallEntry) {
 	wrap(r.Contradictions, true)
 }
 
-// leaking are the kinds of carriers whose value is a secret or somebody's
-// personal data.
+// leaking are the kinds of carriers whose value is a secret or personal data.
 var leaking = text.KindsWith(func(t text.Traits) bool { return t.Personal })
 
-// mask removes secrets and personal data from a text. The extent of one that is only
-// encoded in the text is unknown, and then nothing of the text is left.
+// mask removes secrets and personal data from a text. If the text contains such a value only in
+// encoded form, its extent is unknown, and the whole text is masked.
 func mask(s string) string {
 	s = text.Mask(s, text.CarrierSpans(s, leaking...))
 	for _, c := range text.Analyze(s).Carriers {

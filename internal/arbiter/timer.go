@@ -10,22 +10,23 @@ import (
 	"lazaret/streams"
 )
 
-// The kinds of timers, in the order in which they fire at one instant.
+// The kinds of timers, in the order in which they fire at the same instant.
 const (
-	timerDeadline = 'd' // a group is silent
+	timerDeadline = 'd' // a group's deadline
 	timerExpiry   = 'e' // a hold expires
-	timerReaudit  = 'r' // the live beliefs are to be judged again
-	timerRecheck  = 's' // open holds depend on something with a new finding
+	timerReaudit  = 'r' // a re-audit of the live beliefs is due
+	timerRecheck  = 's' // a subject has a new finding, and its open holds are rechecked
 )
 
-// timers are a partition's timers in memory, earliest first. They are read once from the
-// state: a scan for the first one would step over all keys deleted since the last
-// compaction, so that each verdict would make the next one slower.
+// timers are a partition's timers in memory, earliest first. They are read once from the state. A
+// scan for the first timer would step over all keys deleted since the last compaction, so each
+// verdict would make the next one slower.
 type timers struct {
 	known bool
 	live  map[string]bool
-	order keyHeap // of live keys, and of some that are dropped
-	// first is the earliest one, while nothing was added or dropped.
+	order keyHeap // live keys and some dropped ones
+	// at, due and project describe the earliest timer. fresh is set until a timer is added or
+	// dropped.
 	fresh   bool
 	at      time.Time
 	due     *streams.DueEntry
@@ -54,7 +55,7 @@ func (t *timers) load(st *stage.State) error {
 	return st.Scan([]byte{keyTimer}, func(k, _ []byte) (bool, error) {
 		if len(k) >= 10 {
 			t.live[string(k)] = true
-			t.order = append(t.order, string(k)) // in order, which is a heap
+			t.order = append(t.order, string(k)) // a sorted slice is a heap
 		}
 		return true, nil
 	})
@@ -83,7 +84,7 @@ func (t *timers) drop(key []byte) {
 	}
 }
 
-// first is the earliest timer's key, or empty.
+// first returns the earliest timer's key, or an empty string.
 func (t *timers) first() string {
 	for len(t.order) > 0 && !t.live[t.order[0]] {
 		heap.Pop(&t.order)
@@ -94,10 +95,10 @@ func (t *timers) first() string {
 	return t.order[0]
 }
 
-// holds counts the timers of open holds.
+// holds returns the number of expiry timers, one per open hold.
 func (t *timers) holds() (n int) {
 	for k := range t.live {
-		// Synthetic projects do not count.
+		// Synthetic projects are ignored.
 		if k[9] == timerExpiry && !streams.IsSynthetic(k[10:]) {
 			n++
 		}
@@ -165,8 +166,7 @@ func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
 	return t.at, out, true, err
 }
 
-// countHolds tells the metrics, once for each partition, how many holds are
-// open in the state: those that have an expiry before them.
+// countHolds adds the open holds of the state to the metrics, once per partition.
 func (f *Fold) countHolds(st *stage.State) error {
 	if f.Metrics == nil || f.counted[st.Partition()] {
 		return nil

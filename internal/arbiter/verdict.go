@@ -17,19 +17,18 @@ import (
 	"lazaret/streams"
 )
 
-// summaryLen is how much of an action's arguments or of a memory's content a
-// verdict repeats for its readers, in bytes.
+// summaryLen is how many bytes of an action's arguments or a memory's content a verdict repeats.
 const summaryLen = 400
 
-// classify is what a policy makes of an action: by its entries, by what the tool
-// says of itself, and by where it reaches and what it touches.
-// declared is the level that the agent itself says, which can only raise it.
+// classify returns how a policy classifies an action: by the policy's entries, the tool's
+// annotations and the arguments. declared is the level that the agent declares. It can only raise
+// the level.
 func classify(pol *policy.Policy, k policy.Call, hints []byte, declared beliefs.Level) policy.Class {
 	return pol.Guard(pol.Class(k).RaiseByAnnotations(hints).Raise(declared), k.Args)
 }
 
-// openAction notes what speaks against an action before any sentinel was asked.
-// It returns what the policy makes of the action.
+// openAction fills in p from an action and adds the reasons that are known before any sentinel
+// group assesses it. It returns the action's class.
 func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry,
 	pol *policy.Policy) (class policy.Class, err error) {
 	p.ID, p.Reuses, p.Agent, p.Session, p.Tool = a.ID, a.Reuses, a.Agent, a.Session, a.Tool
@@ -39,9 +38,8 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry,
 		return class, err
 	}
 	if pol != nil {
-		// The policy in force here stands at the same place of the ledger as
-		// the one that ingest classified by; the level can only have been
-		// raised by the agent's own declaration.
+		// The policy in force here is at the same place of the ledger as the policy by which ingest
+		// classified the action. Only the agent's own declaration can have raised the level.
 		call := policy.Call{Tool: a.Tool, Args: a.Args, Project: p.Project, Agent: a.Agent, Of: a.Catalogue,
 			Accepted: a.Accepted}
 		class = classify(pol, call, a.Annotations, a.Level)
@@ -87,8 +85,7 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry,
 	return class, nil
 }
 
-// foremost are those reasons of a class that a verdict repeats: not more than
-// of an answer, the strictest first.
+// foremost returns the strictest reasons of a class, at most maxReasons.
 func foremost(reasons []streams.Reason) []streams.Reason {
 	out := slices.Clone(reasons)
 	slices.SortStableFunc(out, func(a, b streams.Reason) int { return cmp.Compare(b.Verdict, a.Verdict) })
@@ -127,7 +124,8 @@ func openSession(p *proposal, unseen bool, by *streams.Unseen, restored bool) {
 	case !unseen:
 	case by != nil && by.Scope != "":
 		p.unseen(by)
-	// Entries of earlier versions: their reasons are part of revisions that were signed.
+	// These are entries of earlier versions. Their texts are part of revisions that were signed, so
+	// they must not change.
 	case by == nil || by.Intake == 0:
 		p.reason(streams.CodeUnseen, streams.Hold, "the session holds an observation that was rejected, so nobody has "+
 			"judged what the agent saw: start a new session")
@@ -150,7 +148,7 @@ func openSession(p *proposal, unseen bool, by *streams.Unseen, restored bool) {
 	}
 }
 
-// unseen is the reason for a rejected observation, with what ends it.
+// unseen adds a reason for a rejected observation. The reason says how to end this state.
 func (p *proposal) unseen(by *streams.Unseen) {
 	what := "more observations were rejected than are kept"
 	var publish string
@@ -172,7 +170,7 @@ func (p *proposal) unseen(by *streams.Unseen) {
 	p.reason(streams.CodeUnseen, streams.Hold, "%s, so nobody has judged what the agent saw: %s%s", what, publish, start)
 }
 
-// decide joins all that was said of a proposal into its verdict.
+// decide joins all reasons on a proposal into its verdict.
 func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*stage.Output, error) {
 	v, err := f.verdict(st, p, pol, now)
 	if err != nil {
@@ -194,7 +192,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 			return nil, err
 		}
 	}
-	// Kept while a late assessment can still tighten it; timers drop it.
+	// Keep the proposal while a late assessment can make it stricter. A timer drops it.
 	if err := f.keepForLate(st, p, now); err != nil {
 		return nil, err
 	}
@@ -229,8 +227,8 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	return out, st.Give(key, out.Body)
 }
 
-// dropWaiting says that a proposal is not open any more, unless another one is open
-// under its id.
+// dropWaiting marks a proposal as no longer open. If another proposal is open under its id, it does
+// nothing.
 func dropWaiting(st *stage.State, p *proposal) error {
 	seq, ok, err := st.Get(waitingKey(p))
 	if err != nil || !ok || !bytes.Equal(seq, seqKey(p.Seq)) {
@@ -239,7 +237,7 @@ func dropWaiting(st *stage.State, p *proposal) error {
 	return st.Delete(waitingKey(p))
 }
 
-// output is a verdict's entry.
+// output returns the output with a verdict's entry.
 func (f *Fold) output(p *proposal, v *streams.VerdictEntry, live []stage.Live) (*stage.Output, error) {
 	out, err := stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
 	if err == nil {
@@ -319,8 +317,8 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	return v, nil
 }
 
-// judge joins all reasons on a proposal. Findings count whether or not their group is
-// required: an answer under other rules proves nothing, but its findings count.
+// judge joins all reasons on a proposal. A group's findings count even if the group is not required
+// or answered under other rules.
 func (p *proposal) judge() (streams.Verdict, []streams.Reason) {
 	facts := make([][]streams.Reason, 0, len(p.Answers)+1)
 	facts = append(facts, p.Reasons)
@@ -346,15 +344,13 @@ func (p *proposal) silence(g required) string {
 	return fmt.Sprintf("sentinel group %q had not answered by %s", g.Group, g.Until.Format(time.RFC3339Nano))
 }
 
-// holdID is derived from what is held, so that every process gives it the
-// same name.
+// holdID is derived from the held proposal, so that every process computes the same id.
 func holdID(p *proposal) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "hold\x00%s\x00%s\x00%s\x00%d", p.Project, p.Agent, p.ID, p.Seq))
 	return "h" + hex.EncodeToString(sum[:8])
 }
 
-// revision is the digest of the reasons that speak against a proposal, as an
-// approver gets to see them.
+// revision returns the digest of the hold and deny reasons, as an approver sees them.
 func revision(reasons []streams.Reason) string {
 	reasons = slices.DeleteFunc(slices.Clone(reasons), func(r streams.Reason) bool { return r.Verdict == streams.Allow })
 	b, err := streams.Marshal(reasons)

@@ -9,15 +9,15 @@ import (
 	"lazaret/streams"
 )
 
-// withdrawal is a hold that ended without a decision, and its entry. A nil one has no
-// entry.
+// withdrawal is a hold that ended without a decision, and the entry about it. A nil withdrawal has
+// no entry.
 type withdrawal struct {
 	project string
 	entry   streams.HoldStateEntry
 	live    []stage.Live
 }
 
-// output is the withdrawal as an entry of its own.
+// output returns the withdrawal as an entry of its own.
 func (w *withdrawal) output() (*stage.Output, error) {
 	if w == nil {
 		return nil, nil
@@ -25,8 +25,7 @@ func (w *withdrawal) output() (*stage.Output, error) {
 	return stage.NewOutput(streams.TypeHoldState, w.project, &w.entry, w.live...)
 }
 
-// with adds the withdrawal to the output that its input makes anyway: one input makes one
-// entry.
+// with adds the withdrawal to the output of the same input, since one input makes one entry.
 func (w *withdrawal) with(out *stage.Output, err error) (*stage.Output, error) {
 	if w == nil || err != nil {
 		return out, err
@@ -47,8 +46,8 @@ func (w *withdrawal) with(out *stage.Output, err error) (*stage.Output, error) {
 	return with, nil
 }
 
-// lapse ends an open hold without a decision. The proposal's verdict stays hold
-// and says why there is no more to wait for.
+// lapse ends an open hold without a decision. The proposal's verdict stays hold, and why is added
+// to its reasons.
 func (f *Fold) lapse(st *stage.State, h *hold, state string, why streams.Reason, now time.Time) (*withdrawal, error) {
 	if err := f.closeHold(st, h.Project, h.ID, state, now); err != nil {
 		return nil, err
@@ -71,7 +70,7 @@ func (f *Fold) lapse(st *stage.State, h *hold, state string, why streams.Reason,
 	return w, nil
 }
 
-// replace cancels the hold of the proposal that an action is an edit of.
+// replace cancels the hold of the proposal that an action replaces.
 func (f *Fold) replace(st *stage.State, p *proposal, a *streams.ActionEntry, now time.Time) (*withdrawal, error) {
 	if a.Replaces == "" {
 		return nil, nil
@@ -79,7 +78,7 @@ func (f *Fold) replace(st *stage.State, p *proposal, a *streams.ActionEntry, now
 	return f.withdraw(st, p.Project, a.Agent, a.Replaces, "the agent proposed "+a.ID+" instead", now)
 }
 
-// outcome cancels a proposal that its agent withdrew. executed judges other outcomes.
+// outcome cancels a proposal that its agent withdrew. Other outcomes go to executed.
 func (f *Fold) outcome(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	o := new(streams.OutcomeEntry)
 	if err := streams.Unmarshal(e.Body, o); err != nil {
@@ -96,8 +95,8 @@ func (f *Fold) outcome(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	return w.output()
 }
 
-// withdraw cancels the open hold of an agent's own proposal, or marks one that
-// is not decided yet, so that it opens none.
+// withdraw cancels the open hold of an agent's own proposal. If the proposal is not decided yet, it
+// is marked so that no hold is opened.
 func (f *Fold) withdraw(st *stage.State, project, agent, id, text string, now time.Time) (*withdrawal, error) {
 	if !streams.ValidID(id) {
 		return nil, nil

@@ -11,14 +11,14 @@ import (
 	"lazaret/streams"
 )
 
-// The rules of the arbiter's alerts about attestations: one that was obeyed, and one that
-// was refused, with the failed check at its end.
+// Rules of the arbiter's alerts about attestations. wordRule reports an accepted attestation.
+// refusedWord is the prefix for a refused one; the failed check follows.
 const (
 	wordRule    = "belief-word"
 	refusedWord = "belief-word-"
 )
 
-// word reports ingest's result for an attestation as an alert. It judges nothing.
+// word reports ingest's result for an attestation as an alert. It makes no decision of its own.
 func (f *Fold) word(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	c := new(streams.ConfirmationEntry)
 	if err := streams.Unmarshal(e.Body, c); err != nil {
@@ -36,7 +36,7 @@ func (f *Fold) word(st *stage.State, e *streams.Entry, now time.Time) (*stage.Ou
 	if c.Check != "" {
 		bucket := c.Belief
 		if c.Check == string(approval.CheckBelief) {
-			bucket = "-" // made-up beliefs must not make the state grow
+			bucket = "-" // invented beliefs must not make the state grow
 		}
 		n, err := count(st, stage.Key(keyRefused, e.Project, bucket, c.Check))
 		if err != nil {
@@ -58,7 +58,7 @@ func (f *Fold) word(st *stage.State, e *streams.Entry, now time.Time) (*stage.Ou
 		Answers: c.ID, Intake: c.Intake}, live...)
 }
 
-// readWord reads the result of an attestation off its alert.
+// readWord sets an attestation's result in rep from its alert.
 func readWord(rep *streams.ResolveReply, a *streams.Alert) {
 	rep.Text = a.Message
 	if check, refused := strings.CutPrefix(a.Rule, refusedWord); refused {

@@ -23,38 +23,36 @@ import (
 
 // Defaults of Config.
 const (
-	// CheckpointEvery is the longest time, while entries come in, between two
-	// checkpoints.
+	// CheckpointEvery is the longest time between two checkpoints while entries arrive.
 	CheckpointEvery = time.Second
-	// batchSize is how many entries are chained with one sync at most.
+	// batchSize is the largest number of entries that are chained with one sync.
 	batchSize = 4096
-	// identityEvery is how often, at least, the auditor asks whether the
-	// ledger is still the one that it follows.
+	// identityEvery is the longest time between two checks that the ledger is still the one being
+	// followed.
 	identityEvery = time.Second
 )
 
-// Config is what an auditor needs.
+// Config configures an auditor.
 type Config struct {
 	Conn      *nats.Conn
 	Feed      *stage.Feed // as in stage.Config
 	Dir       string
 	Signer    note.Signer // signs checkpoints
-	MasterKey []byte      // 32 bytes; wraps the keys that payloads are encrypted with
+	MasterKey []byte      // 32 bytes; encrypts the keys of the payloads
 	Origin    string      // first line of checkpoints
-	// Operators are the pinned keys of operators. A statement on forgetting counts if
-	// one of them signed it, or a key that they put in force (see package statement).
-	// Nil: nothing is forgotten.
+	// Operators are the pinned keys of operators. An order to forget counts if it is signed by one
+	// of them or by a key that they put in force (see package statement). If Operators is nil,
+	// nothing is forgotten.
 	Operators note.Verifiers
-	// Pinned are the auditors' keys that the trust file pins. An auditor whose key is not
-	// among them does not start. Nil: any key signs.
+	// Pinned are the auditors' keys that the trust file pins. An auditor whose key is not among
+	// them does not start. If Pinned is nil, any key may sign.
 	Pinned note.Verifiers
-	// WitnessPolicy is a witness policy file (C2SP tlog-policy). Its witnesses are asked
-	// to cosign. If it is empty or does not exist, no witness is asked. It may change
+	// WitnessPolicy is a witness policy file (C2SP tlog-policy). The auditor asks its witnesses to
+	// cosign. If it is empty or the file does not exist, no witness is asked. The file may change
 	// while the auditor runs.
 	WitnessPolicy string
-	// From, if set, is the source of a new log when the ledger no longer has its
-	// beginning: another auditor's tiles. Trusted holds the keys that may have signed its
-	// checkpoint.
+	// From, if set, is another auditor's tiles. A new log starts with them if the ledger no longer
+	// has its first entries. Trusted holds the keys that may have signed their checkpoint.
 	From    chain.Source
 	Trusted note.Verifiers
 	Log     *slog.Logger
@@ -68,24 +66,24 @@ type Auditor struct {
 	cfg Config
 	log *chain.Log
 
-	// Owned by the follower's goroutine.
+	// The follower's goroutine owns these fields.
 	signedAt   time.Time
 	signedSize int64
 	gaps       int64
-	forgotten  map[string]forgetting // by project
-	expired    string                // id of the last order to expire that was carried out
-	from       uint64                // the ledger's first sequence, if that is above what comes next
-	checkedAt  time.Time             // when the ledger's identity was looked at
-	filled     uint64                // imported leaves up to this sequence were held against the ledger
-	synced     func() error          // waits until what was chained last is on disk; nil if it is
+	forgotten  map[string]forgetting // last forgetting of each project
+	expired    string                // id of the last executed order to expire
+	from       uint64                // the ledger's first sequence, if it is above the next expected one
+	checkedAt  time.Time             // time of the last check of the ledger's identity
+	filled     uint64                // imported leaves up to this sequence are compared with the ledger
+	synced     func() error          // waits until the last chained entries are on disk; nil if they are
 
 	witnesses *cosigner
 
-	// Snapshots take turns.
+	// mu makes snapshots run one at a time.
 	mu sync.Mutex
 }
 
-// Open opens the log. If there is none and Config.From is set, it imports From.
+// Open opens the log. If there is no log and Config.From is set, it imports From first.
 func Open(ctx context.Context, cfg Config) (*Auditor, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -127,7 +125,7 @@ func Open(ctx context.Context, cfg Config) (*Auditor, error) {
 	return a, nil
 }
 
-// checkPinned refuses a signer whose key is not in Config.Pinned.
+// checkPinned returns an error if the signer's key is not in Config.Pinned.
 func checkPinned(cfg *Config) error {
 	if cfg.Pinned == nil || cfg.Signer == nil {
 		return nil
@@ -141,8 +139,8 @@ func checkPinned(cfg *Config) error {
 	return nil
 }
 
-// checkSigner refuses a signer whose key is not the one that the log was handed over to:
-// verifiers would not accept its checkpoints.
+// checkSigner returns an error if the log was handed over to a different key. Verifiers would
+// reject checkpoints that this signer signs.
 func checkSigner(l *chain.Log, signer note.Signer) error {
 	vkey, err := l.Successor()
 	if err != nil || vkey == "" || signer == nil {
@@ -159,11 +157,11 @@ func checkSigner(l *chain.Log, signer note.Signer) error {
 	return nil
 }
 
-// errAnew says that the ledger was created anew while it was followed.
+// errAnew means that the ledger was created again while the auditor followed it.
 var errAnew = errors.New("the ledger was created anew")
 
-// Follow follows the ledger until ctx ends, then signs a last checkpoint. It
-// returns nil when ctx ended.
+// Follow follows the ledger until ctx ends and then signs a last checkpoint. It returns nil if ctx
+// ended.
 func (a *Auditor) Follow(ctx context.Context) error {
 	if a.witnesses != nil {
 		stop := a.witnesses.start()
@@ -199,7 +197,7 @@ func (a *Auditor) Follow(ctx context.Context) error {
 	return errors.Join(err, a.settle(), a.checkpoint())
 }
 
-// publishHandovers publishes the handovers of this log, so that no process waits for its
+// publishHandovers publishes the handovers of this log, so that no process waits for the log's
 // earlier keys. A handover is a checkpoint that names the next key.
 func (a *Auditor) publishHandovers() error {
 	hs, err := a.log.Handovers()
@@ -209,8 +207,8 @@ func (a *Auditor) publishHandovers() error {
 	return err
 }
 
-// identify compares the ledger with the log: whether it was created anew, whether the
-// last leaf that it still has is the same, and whether entries were purged.
+// identify compares the ledger with the log. It checks whether the ledger was created again,
+// whether the last leaf that the ledger still has is the same, and whether entries were purged.
 func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 	st, err := stage.Stream(ctx, js, streams.LedgerStream)
 	if err != nil {
@@ -233,34 +231,35 @@ func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 	if err != nil {
 		return err
 	}
-	purged := h.Size > 0 && info.State.FirstSeq > h.LastSeq+1 // all chained entries, and more
+	purged := h.Size > 0 && info.State.FirstSeq > h.LastSeq+1 // all chained entries are gone, and later ones too
 	if !purged {
 		if err := a.compareLast(ctx, js, info.State.LastSeq, trimmed); err != nil {
 			return err
 		}
 	}
 	if h.Size == 0 && trimmed > 0 {
-		// Up to trimmed, the ledger holds at most the last entry of each subject.
+		// Up to trimmed, the ledger has at most the last entry of each subject.
 		return &stage.TrimmedError{Stream: streams.LedgerStream, From: 1, First: trimmed + 1}
 	}
-	if purged { // a gap like any other, and an alarm
+	if purged { // recorded as a gap, and reported as an incident
 		a.from = info.State.FirstSeq
 	} else if h.Imported > 0 && info.State.FirstSeq <= h.LastSeq {
-		// Entries taken over from another log are compared with those the ledger still has.
+		// Imported entries are compared with those that the ledger still has.
 		a.from = max(info.State.FirstSeq, 1)
 		a.filled = h.LastSeq
 	}
 	return nil
 }
 
-// MismatchError says that the log and the ledger differ. Nothing is chained on top of that.
+// MismatchError means that the log and the ledger differ. The auditor then stops and chains
+// nothing.
 type MismatchError struct {
 	Leaf   int64
 	Seq    uint64 // of the ledger
 	Reason string
 }
 
-// Unwrap makes it a chain.ErrDiffers.
+// Unwrap returns chain.ErrDiffers.
 func (e *MismatchError) Unwrap() error { return chain.ErrDiffers }
 
 func (e *MismatchError) Error() string {
@@ -270,11 +269,11 @@ func (e *MismatchError) Error() string {
 		e.Leaf, e.Seq, e.Reason)
 }
 
-// lookForLast is how many leaves compareLast reads at most.
+// lookForLast is the largest number of leaves that compareLast reads.
 const lookForLast = 1000
 
-// compareLast compares the last leaf that the ledger still has with its entry. Entries
-// that were trimmed or forgotten are passed over.
+// compareLast compares the last leaf that the ledger still has with its entry. It skips entries
+// that were trimmed or forgotten.
 func (a *Auditor) compareLast(ctx context.Context, js jetstream.JetStream, end, trimmed uint64) error {
 	size := a.log.Head().Size
 	for i := size - 1; i >= max(size-lookForLast, 0); i-- {
@@ -300,7 +299,7 @@ func (a *Auditor) compareLast(ctx context.Context, js jetstream.JetStream, end, 
 		case position.Sequence(leaf.Seq) > end:
 			reason = fmt.Sprintf("the ledger ends at %d", end)
 		case position.Sequence(leaf.Seq) <= trimmed:
-			return nil // so is what comes before it
+			return nil // earlier entries are trimmed too
 		default:
 			if _, err := a.log.Payload(i); errors.Is(err, chain.ErrForgotten) {
 				continue
@@ -316,7 +315,7 @@ func (a *Auditor) compareLast(ctx context.Context, js jetstream.JetStream, end, 
 	return nil
 }
 
-// differs says in which way a leaf is not that of a ledger entry, or is empty.
+// differs says how a leaf differs from a ledger entry. It returns an empty string if they agree.
 func differs(leaf *chain.Leaf, e *streams.Entry) string {
 	switch {
 	case leaf.Type != string(e.Type) || leaf.Project != e.Project:
@@ -334,7 +333,7 @@ func differs(leaf *chain.Leaf, e *streams.Entry) string {
 // Close closes the log.
 func (a *Auditor) Close() error { return a.log.Close() }
 
-// Next is the ledger sequence to begin or go on with.
+// Next returns the ledger sequence at which the auditor starts or continues.
 func (a *Auditor) Next() uint64 {
 	if a.from > 0 {
 		return a.from
@@ -358,14 +357,14 @@ func (f *follower) Take(entries []streams.Entry, more bool) error {
 	return f.take(entries, more)
 }
 
-// same returns errAnew if the ledger is no longer the one that is followed.
+// same returns errAnew if the ledger is no longer the one being followed.
 func (f *follower) same() error {
 	f.checkedAt = time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), identityEvery)
 	defer cancel()
 	st, err := f.js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
-		// The ledger may come back; the reader waits for it too.
+		// The ledger may come back. The reader also waits for it.
 		f.cfg.Log.Debug("looking up the ledger", "err", err)
 		return nil
 	}
@@ -389,7 +388,7 @@ func (a *Auditor) take(entries []streams.Entry, more bool) error {
 		}
 	}
 	a.from = 0
-	// The next batch is chained while the one before it is written to disk.
+	// The next batch is chained while the previous one is written to disk.
 	before := a.synced
 	a.synced = nil
 	err := a.append(entries)
@@ -409,7 +408,7 @@ func (a *Auditor) take(entries []streams.Entry, more bool) error {
 	return a.checkpoint()
 }
 
-// settle waits until all chained entries are on disk. Only those are in the log's head,
+// settle waits until all chained entries are on disk. Only entries on disk are in the log's head,
 // are signed, and count as taken.
 func (a *Auditor) settle() error {
 	if a.synced == nil {
@@ -424,7 +423,7 @@ func (a *Auditor) settle() error {
 	return nil
 }
 
-// noteHead reports the log's size, and new gaps as an incident.
+// noteHead reports the log's size to the metrics, and reports new gaps as an incident.
 func (a *Auditor) noteHead() {
 	h := a.log.Head()
 	a.cfg.Metrics.Head(h.Size, h.Gaps)
@@ -437,8 +436,8 @@ func (a *Auditor) noteHead() {
 	}
 }
 
-// Payload is what a leaf commits to: the stage that wrote the entry, Src, At, and the
-// body.
+// Payload returns the bytes that a leaf commits to: the stage that wrote the entry, Src, At, and
+// the body.
 //
 //	<stage> SP <src> SP <at> LF <body>
 func Payload(e *streams.Entry) []byte {
@@ -449,7 +448,7 @@ func Payload(e *streams.Entry) []byte {
 	return append(b, e.Body...)
 }
 
-// checkpoint signs the head, if it moved.
+// checkpoint signs the head if it has changed.
 func (a *Auditor) checkpoint() error {
 	h := a.log.Head()
 	if h.Size == a.signedSize {
@@ -480,13 +479,13 @@ func (a *Auditor) publish(what string, body []byte) {
 	}
 }
 
-// Snapshot makes a copy of the log that another process can open and verify while this
-// one goes on, and returns its folder. Files are linked, not copied.
+// Snapshot copies the log into a folder and returns the folder. Another process can open and verify
+// the copy while this one continues. Files are hard links.
 func (a *Auditor) Snapshot(ctx context.Context) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.witnesses != nil {
-		// Witnesses, if they answer, cosign the state that is copied.
+		// Give witnesses a chance to cosign the checkpoint that is copied.
 		if _, err := a.log.Checkpoint(); err != nil {
 			return "", err
 		}

@@ -16,26 +16,25 @@ import (
 
 // Comparison is the result of CompareLedger.
 type Comparison struct {
-	Compared  int64 `json:"compared"`  // leaves that equal the ledger's entry
+	Compared  int64 `json:"compared"`  // leaves that agree with the ledger's entry
 	Trimmed   int64 `json:"trimmed"`   // leaves whose entries were trimmed from the ledger
 	Forgotten int64 `json:"forgotten"` // leaves whose entries were forgotten
-	// Bad are leaves whose entry is missing from the ledger or differs, and entries that
-	// the log calls missing.
+	// Bad are leaves whose entry is missing from the ledger or differs from it, and ledger entries
+	// that the log lacks or records as missing.
 	Bad []chain.Finding `json:"bad,omitempty"`
 }
 
-// comparer walks over the leaves of the present ledger beside its entries.
+// comparer steps through the leaves of the present ledger and the ledger's entries in parallel.
 type comparer struct {
 	Comparison
 	log     *chain.Log
-	at, end int64 // leaves
+	at, end int64 // leaf indexes
 	trimmed uint64
 }
 
-// CompareLedger compares every leaf of the present ledger with the entry that the ledger
-// has. An entry may be gone if it was trimmed, or if its payload is forgotten in the log too,
-// of which the log's verification says whether that was lawful. Entries that came after the
-// log's last leaf are passed over.
+// CompareLedger compares every leaf of the present ledger with the ledger's entry. An entry may be
+// missing if it was trimmed, or if its payload is forgotten in the log too; the verification of the
+// log checks whether forgetting was lawful. Entries after the log's last leaf are ignored.
 func CompareLedger(ctx context.Context, js jetstream.JetStream, l *chain.Log) (*Comparison, error) {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
@@ -65,7 +64,7 @@ func CompareLedger(ctx context.Context, js jetstream.JetStream, l *chain.Log) (*
 	if h.LastSeq > 0 {
 		span := stage.Span{Stream: streams.LedgerStream, Filters: []string{"lz.ledger.>"}, To: h.LastSeq}
 		err = stage.Each(ctx, js, span, func(m jetstream.Msg, seq uint64, at time.Time) error {
-			entries, _ := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), seq, at) // as the auditor takes them
+			entries, _ := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), seq, at) // as the auditor does
 			if err := c.missing(seq); err != nil {
 				return err
 			}
@@ -83,7 +82,7 @@ func CompareLedger(ctx context.Context, js jetstream.JetStream, l *chain.Log) (*
 	return &c.Comparison, err
 }
 
-// entry compares an entry of the ledger.
+// entry compares one entry of the ledger with its leaf.
 func (c *comparer) entry(e *streams.Entry) error {
 	if c.at == c.end {
 		return nil
@@ -114,7 +113,7 @@ func (c *comparer) entry(e *streams.Entry) error {
 	return nil
 }
 
-// missing looks at the leaves of the sequences before one that the ledger has.
+// missing handles the leaves before the next sequence that the ledger has.
 func (c *comparer) missing(seq uint64) error {
 	for ; c.at < c.end; c.at++ {
 		leaf, err := c.log.Leaf(c.at)

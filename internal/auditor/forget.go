@@ -18,20 +18,21 @@ import (
 	"lazaret/streams"
 )
 
-// A statement about one data subject of a project lists entries, and their payloads are
-// erased one by one before it is chained: an entry about several people has one record,
-// and no key of theirs alone.
+// A project's payloads are encrypted with the project's key. Statements about a project's data, and
+// each stage's answer that it dropped the data, are encrypted with the pipeline's own key. They
+// stay readable when the project's key is gone.
 //
-// Payloads are kept under the key of their project. Statements about a project's data,
-// and each stage's answer that it has dropped the data, are kept under the pipeline's own
-// key: they stay readable when the project's is gone.
+// At a forgotten entry all keys of the project are destroyed before the entry is chained. A
+// checkpoint that covers the entry therefore also states that they are destroyed. Entries that
+// other stages later derive from forgotten entries get a separate key, which is destroyed at once.
+// New entries get a new key.
 //
-// At a forgotten entry all keys of the project are destroyed before the entry is chained,
-// so that a checkpoint which covers it also says that they are. Later entries that other
-// stages derive from earlier ones get a key of their own, which is destroyed at once. New
-// entries get a new key.
+// A statement about one data subject of a project lists entries. Their payloads are erased one by
+// one before the statement is chained. They have no key of their own, because one entry may be
+// about several people.
 
-// subject is the data subject of an entry's payload.
+// subject returns the data subject of an entry's payload. It selects the key that encrypts the
+// payload.
 func (a *Auditor) subject(e *streams.Entry) string {
 	if e.Type.Statement() {
 		return streams.SystemProject
@@ -46,12 +47,12 @@ func (a *Auditor) subject(e *streams.Entry) string {
 
 // forgetting is the last forgetting of a project.
 type forgetting struct {
-	seq uint64 // entries derived from entries before it are forgotten, too
+	seq uint64 // entries derived from entries before this sequence are forgotten too
 	at  time.Time
 }
 
-// forgettingOf returns the forgetting of the order at a ledger sequence. c is nil if the
-// order is unknown.
+// forgettingOf returns the forgetting of the order at a ledger sequence. c is nil if the order is
+// unknown.
 func forgettingOf(seq uint64, at time.Time, c *streams.Custody) forgetting {
 	if c != nil && c.UpTo > 0 && c.UpTo < seq {
 		seq = c.UpTo + 1
@@ -65,8 +66,8 @@ func (a *Auditor) entry(e *streams.Entry) chain.Entry {
 		Salt: e.Salt, Payload: Payload(e)}
 }
 
-// append chains entries and carries out the statements among them. The entries are on
-// disk once a.synced, if it is set, has returned.
+// append chains entries and executes the statements among them. The entries are on disk when
+// a.synced, if it is set, has returned.
 func (a *Auditor) append(entries []streams.Entry) error {
 	es := make([]chain.Entry, 0, len(entries))
 	late := make(map[string]bool)
@@ -108,9 +109,8 @@ func (a *Auditor) append(entries []streams.Entry) error {
 	return err
 }
 
-// obey carries out a statement that an operator signed with a key in force in the log. A
-// statement without such a signature is chained and not obeyed; the verification of the
-// log reports it.
+// obey executes a statement that an operator signed with a key in force in the log. A statement
+// without such a signature is chained and not executed; the verification of the log reports it.
 func (a *Auditor) obey(e *streams.Entry) error {
 	c, held, err := a.order(e)
 	if err != nil {
@@ -137,9 +137,9 @@ func (a *Auditor) obey(e *streams.Entry) error {
 	return nil
 }
 
-// order checks a statement against the log before it, and returns the projects that are
-// under legal hold. Statements are rare, so it reads the log for each one. The ledger has an
-// order to expire once for each partition; order checks only the first.
+// order checks a statement against the log before it. It also returns the projects that are under
+// legal hold. Statements are rare, so it reads the log for each one. The ledger repeats an order to
+// expire in each partition; order checks only the first.
 func (a *Auditor) order(e *streams.Entry) (*streams.Custody, map[string]bool, error) {
 	if e.Stage != streams.StageIngest {
 		return nil, nil, fmt.Errorf("stage %s wrote it", e.Stage)
@@ -166,7 +166,7 @@ func (a *Auditor) order(e *streams.Entry) (*streams.Custody, map[string]bool, er
 		switch stage, body := statement.Split(p); {
 		case stage != streams.StageIngest:
 		case slices.Contains(statement.Types(), leaf.Type):
-			_, _ = j.Order(streams.Type(leaf.Type), leaf.Project, leaf.Time, body) // its id is used
+			_, _ = j.Order(streams.Type(leaf.Type), leaf.Project, leaf.Time, body) // marks its id as used
 		case leaf.Project == streams.SystemProject:
 			j.Take(streams.Type(leaf.Type), body)
 		}
@@ -179,8 +179,8 @@ func (a *Auditor) order(e *streams.Entry) (*streams.Custody, map[string]bool, er
 	return c, j.Held(), err
 }
 
-// forget destroys a project's keys and every copy of them, snapshots included. Payloads
-// that the order does not cover are kept under another key.
+// forget destroys a project's keys and every copy of them, including snapshots. Payloads that the
+// order does not cover are encrypted again with another key.
 func (a *Auditor) forget(project string, c *streams.Custody) error {
 	stay, err := a.notCovered(project, c)
 	if err != nil {
@@ -239,8 +239,8 @@ func source(payload []byte) (src uint64) {
 	return position.Sequence(src)
 }
 
-// eraseListed erases the payloads that a statement lists, and the log's snapshots. Other
-// payloads under the same key stay.
+// eraseListed erases the payloads that a statement lists, and the log's snapshots. Other payloads
+// under the same key stay.
 func (a *Auditor) eraseListed(e *streams.Entry, c *streams.Custody) error {
 	if err := a.dropSnapshots(); err != nil {
 		return err
@@ -254,8 +254,8 @@ func (a *Auditor) eraseListed(e *streams.Entry, c *streams.Custody) error {
 	return nil
 }
 
-// expire erases the payloads that an order to expire covers, in all partitions. The ledger
-// has the order once for each partition; expire ignores the repeats.
+// expire erases the payloads that an order to expire covers, in all partitions. The ledger repeats
+// the order in each partition; expire ignores the repeats.
 func (a *Auditor) expire(c *streams.Custody, held map[string]bool) error {
 	if c.ID == a.expired {
 		return nil
@@ -264,7 +264,7 @@ func (a *Auditor) expire(c *streams.Custody, held map[string]bool) error {
 		return err
 	}
 	h := a.log.Head()
-	last := int64(-1) // of earlier ledgers
+	last := int64(-1) // last leaf of an earlier ledger
 	if h.Resets > 0 {
 		err := a.log.Range(0, h.Size, func(i int64, leaf chain.Leaf) error {
 			if leaf.Kind == chain.KindReset {
@@ -304,11 +304,11 @@ func (a *Auditor) dropSnapshots() error {
 	return err
 }
 
-// lookBack is how many of the last leaves are searched for statements when an auditor
-// starts. Entries derived from forgotten ones follow soon after the statement.
+// lookBack is how many of the last leaves are searched for statements when an auditor starts.
+// Entries that are derived from forgotten entries follow the statement closely.
 const lookBack = 100_000
 
-// loadForgotten finds projects forgotten lately and destroys their keys of late entries.
+// loadForgotten finds recently forgotten projects and destroys their keys for late entries.
 func (a *Auditor) loadForgotten() error {
 	a.forgotten = make(map[string]forgetting)
 	size := a.log.Head().Size

@@ -7,7 +7,7 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// Leaf is a leaf of the log as people see it.
+// Leaf is a leaf of the log as shown to people.
 type Leaf struct {
 	Index      int64     `json:"index"`
 	Kind       string    `json:"kind"`
@@ -19,7 +19,7 @@ type Leaf struct {
 	Length     int64     `json:"length"`     // of the payload, bytes
 }
 
-// Leaves lists leaves from <= i < to.
+// Leaves returns the leaves from <= i < to.
 func Leaves(l *chain.Log, from, to int64) ([]Leaf, error) {
 	out := []Leaf{}
 	if from >= to {
@@ -32,7 +32,7 @@ func Leaves(l *chain.Log, from, to int64) ([]Leaf, error) {
 	return out, err
 }
 
-// NewLeaf is a leaf as people see it.
+// NewLeaf converts a leaf to the form shown to people.
 func NewLeaf(c *chain.Leaf) Leaf {
 	return Leaf{Index: c.Index, Kind: c.Kind.String(), Seq: c.Seq, Time: c.Time, Type: c.Type, Project: c.Project,
 		Commitment: hex.EncodeToString(c.Commitment[:]), Length: int64(c.Length)}

@@ -17,10 +17,10 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of requests for proofs. An id is searched from the log's end on, which reads the
+// Limits of requests for proofs. The search for an id starts at the log's end and reads the
 // project's payloads.
 const (
-	provers      = 2   // proofs made at once
+	provers      = 2   // proofs that are made at the same time
 	provingMost  = 256 // requests that may wait
 	proveTimeout = 5 * time.Second
 )
@@ -33,8 +33,8 @@ type prover struct {
 	working chan struct{}
 }
 
-// serveProofs answers lz.svc.prove.<project>.<agent>, over a connection that may
-// publish to inboxes only. Of several auditors one answers each request.
+// serveProofs serves lz.svc.prove.<project>.<agent> on a connection that may publish to inboxes
+// only. If several auditors run, one of them answers each request.
 func (a *Auditor) serveProofs(svc *nats.Conn) (stop func(), err error) {
 	p := &prover{a, svc, make(chan struct{}, provingMost), make(chan struct{}, provers)}
 	s, err := micro.AddService(svc, micro.Config{Name: "lazaret-prove", Version: "0.1.0",
@@ -87,8 +87,8 @@ func unproven(code streams.Code, format string, args ...any) *streams.ProveReply
 	return &streams.ProveReply{Error: &streams.ReplyError{Code: code, Message: fmt.Sprintf(format, args...)}}
 }
 
-// prove answers one request. An entry of another project is answered like one that does
-// not exist.
+// prove answers one request. An entry of another project gets the same answer as one that does not
+// exist.
 func (a *Auditor) prove(ctx context.Context, subject string, body []byte) *streams.ProveReply {
 	_, who, err := streams.ParseService(subject)
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 	"lazaret/streams"
 )
 
-// AskAudit is the question that the auditor answers, on partition 0.
+// AskAudit is the name of the question that the auditor answers, on partition 0.
 const AskAudit = "audit"
 
-// Request asks about the log.
+// Request is a question about the log.
 type Request struct {
 	// Do is head, list, snapshot, tile, bundle, payload, find or handovers.
 	Do   string `json:"do"`
-	From int64  `json:"from,omitzero"` // list: leaf indexes, From <= i < To; payload: the leaf
+	From int64  `json:"from,omitzero"` // list: leaf indexes, From <= i < To; payload: the leaf index
 	To   int64  `json:"to,omitzero"`
-	// tile and bundle, as in C2SP tlog-tiles
+	// Level, N and Width select a tile or bundle, as in C2SP tlog-tiles.
 	Level int   `json:"level,omitzero"`
 	N     int64 `json:"n,omitzero"`
 	Width int   `json:"width,omitzero"`
@@ -30,7 +30,7 @@ type Request struct {
 	ID string `json:"id,omitzero"`
 }
 
-// Answer is an answer to a Request; its Do says which fields are set.
+// Answer is the answer to a Request. The request's Do determines which fields are set.
 type Answer struct {
 	Size       int64  `json:"size"`
 	Root       string `json:"root,omitzero"` // base64
@@ -46,11 +46,11 @@ type Answer struct {
 	Range      bool   `json:"range,omitzero"` // the request is beyond the log's end
 }
 
-// maxList bounds a list.
+// maxList limits a list.
 const maxList = 1000
 
-// Run opens the log, follows the ledger until ctx ends and answers questions
-// over svc, which may be nil.
+// Run opens the log, follows the ledger until ctx ends and answers questions over svc, which may be
+// nil.
 func Run(ctx context.Context, cfg Config, svc *nats.Conn) (err error) {
 	a, err := Open(ctx, cfg)
 	if err != nil {
@@ -108,10 +108,11 @@ func (a *Auditor) answer(ctx context.Context, _ int, req []byte) (any, error) {
 	return ans, err
 }
 
-// Remote is the log of a running auditor, asked over NATS.
+// Remote reads the log of a running auditor over NATS.
 type Remote struct{ Conn *nats.Conn }
 
-// Ask asks the auditor.
+// Ask sends a question to the auditor. If the request is beyond the log's end, the error is
+// chain.ErrRange.
 func (r Remote) Ask(ctx context.Context, q Request) (*Answer, error) {
 	ans := new(Answer)
 	if err := query.Ask(ctx, r.Conn, AskAudit, 0, q, ans); err != nil {
@@ -153,7 +154,7 @@ func (r Remote) ReadEntryBundle(ctx context.Context, n int64, width int) ([]byte
 	return ans.Bytes, nil
 }
 
-// Salted is the salt and the payload of a leaf.
+// Salted returns the salt and the payload of a leaf.
 func (r Remote) Salted(ctx context.Context, i int64) (salt [16]byte, payload []byte, err error) {
 	ans, err := r.Ask(ctx, Request{Do: "payload", From: i})
 	if err != nil {
@@ -166,18 +167,17 @@ func (r Remote) Salted(ctx context.Context, i int64) (salt [16]byte, payload []b
 	return salt, ans.Bytes[len(salt):], nil
 }
 
-// ErrNoEvent says that no readable entry has this id.
+// ErrNoEvent means that no readable entry has this id.
 var ErrNoEvent = errors.New("no entry that can be read has this id")
 
-// FindEvent returns the leaf of the entry that ingest made of the event with this id; if
-// several projects have one, the last. It reads payloads from the end on until it is
-// found.
+// FindEvent returns the leaf of the entry that ingest made of the event with this id. If several
+// projects have the id, it returns the last. It reads payloads from the log's end backwards.
 func FindEvent(ctx context.Context, l *chain.Log, id string) (int64, error) {
 	return findEvent(ctx, l, id, func(*chain.Leaf) bool { return true }, "")
 }
 
-// findEvent is FindEvent among the leaves that in lets in, of one agent's events
-// if it is named.
+// findEvent is FindEvent restricted to the leaves for which in returns true and, if agent is not
+// empty, to events of that agent.
 func findEvent(ctx context.Context, l *chain.Log, id string, in func(*chain.Leaf) bool, agent string) (int64, error) {
 	if !streams.ValidID(id) {
 		return 0, streams.CheckID("id", id)
@@ -214,7 +214,7 @@ func findEvent(ctx context.Context, l *chain.Log, id string, in func(*chain.Leaf
 	return 0, fmt.Errorf("event %s: %w", id, ErrNoEvent)
 }
 
-// about is whose event an entry is about.
+// about identifies the event that an entry is about.
 type about struct {
 	ID    string `json:"id"`
 	Agent string `json:"agent"`

@@ -12,8 +12,8 @@ import (
 	"lazaret/pkg/chain/witness"
 )
 
-// cosigner asks witnesses to cosign the log's last checkpoint, beside the
-// auditor, which does not wait for them.
+// cosigner asks witnesses to cosign the log's last checkpoint. It runs in its own goroutine, so the
+// auditor does not wait for it.
 type cosigner struct {
 	file string
 	log  *chain.Log
@@ -21,22 +21,22 @@ type cosigner struct {
 	wake chan struct{}
 	ask  chan chan struct{} // closed when the last checkpoint was submitted
 
-	// Owned by its goroutine.
+	// The cosigner's goroutine owns these fields.
 	client  witness.Client
 	policy  *witness.Policy
 	changed time.Time
-	failed  string // what was last complained of
+	failed  string // the last logged error
 }
 
-// witnessRetry is how long the auditor waits before it asks a failed witness or looks for
-// a missing policy again.
+// witnessRetry is the time until the auditor asks a failed witness again or looks for a missing
+// policy again.
 const witnessRetry = 5 * time.Second
 
 func newCosigner(file string, log *chain.Log, out *slog.Logger) *cosigner {
 	return &cosigner{file: file, log: log, out: out, wake: make(chan struct{}, 1), ask: make(chan chan struct{})}
 }
 
-// submit has the last checkpoint cosigned soon.
+// submit asks for the last checkpoint to be cosigned soon, and returns at once.
 func (c *cosigner) submit() {
 	select {
 	case c.wake <- struct{}{}:
@@ -44,7 +44,7 @@ func (c *cosigner) submit() {
 	}
 }
 
-// wait has the last checkpoint cosigned, or ctx end.
+// wait returns when the witnesses were asked to cosign the last checkpoint, or when ctx ends.
 func (c *cosigner) wait(ctx context.Context) {
 	done := make(chan struct{})
 	select {
@@ -58,7 +58,7 @@ func (c *cosigner) wait(ctx context.Context) {
 	}
 }
 
-// start runs it until the returned function is called.
+// start runs the cosigner until the returned function is called.
 func (c *cosigner) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -86,7 +86,7 @@ func (c *cosigner) start() (stop func()) {
 	}
 }
 
-// load reads the policy if it changed.
+// load reads the policy if it has changed.
 func (c *cosigner) load() error {
 	info, err := os.Stat(c.file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,7 +120,7 @@ func (c *cosigner) cosign(ctx context.Context) {
 			err = errors.Join(err, c.log.Cosigned(signed))
 		}
 	}
-	// Said once, not every few seconds.
+	// Log an error once, not at every retry.
 	text := ""
 	if err != nil && ctx.Err() == nil {
 		if text = err.Error(); text != c.failed {

@@ -190,7 +190,7 @@ func together(project string, body any) string {
 // The keys of the state, by their first byte.
 const (
 	keyClock    = 't' // project of virtual time, empty for the partition → time
-	keyEvent    = 'i' // project, agent, id → intake sequence, fingerprint and an observation's origin; id+"~" → see others
+	keyEvent    = 'i' // project, agent, id → intake sequence, fingerprint, origin of an observation; id+"~": see others
 	keySession  = 's' // project, agent, session → flags
 	keyBelief   = 'b' // project, belief → record of the belief
 	keyAgain    = 'e' // project, belief → how often the content was read again, and when last
@@ -211,7 +211,7 @@ const (
 	keyOwn      = 'O' // project, phrase or carrier of the user's or operator's own words → nothing
 	keyPhrases  = 'p' // project, agent, event id → event that brought it in, and all phrases of the shown text
 	keySaid     = 'v' // project, agent, session, number → message of the user
-	keyIntent   = 'A' // project, agent, session → words of the user, and its requests; with a tool: the user named a value of its last call
+	keyIntent   = 'A' // project, agent, session → words and requests of the user; with a tool: see noteCall
 	keyCall     = 'W' // project, agent, kind, id → calls that may become precedents, see callRecord
 	keyShown    = 'F' // project, agent, session → summary of the foreign content that the session was shown
 	keyMarked   = 'S' // project, term → nothing: words of memories that are marked above internal

@@ -16,19 +16,19 @@ import (
 
 // Fold is the fold of one group. Create it with New.
 //
-// All fields are owned by the stage's loop.
+// The stage's loop owns all fields.
 type Fold struct {
-	// Metrics, if set before the fold is used, counts what it does.
+	// Metrics counts the fold's work if it is set before the fold is used.
 	Metrics *metrics.Sentinel
 
 	group  string
 	log    *slog.Logger
 	pinned note.Verifiers
 	sets   *activation.Cache[*rules.Set]
-	told   [streams.Partitions]bool // the metrics know what was in force at the start
+	told   [streams.Partitions]bool // the metrics know the rule set that was in force at the start
 }
 
-// New returns the fold of a group that obeys rule sets signed by pinned keys.
+// New returns the fold of a group. It accepts rule sets that one of the pinned keys signed.
 func New(group string, pinned note.Verifiers, log *slog.Logger) *Fold {
 	return &Fold{group: group, log: log.With("group", group), pinned: pinned, sets: activation.NewCache(compile)}
 }
@@ -41,11 +41,11 @@ func compile(bundle []byte) (*rules.Set, error) {
 	return rules.Compile(src)
 }
 
-// Reset implements stage.LedgerFold. Everything that matters is in the state.
+// Reset implements stage.LedgerFold. All relevant data is in the state, so Reset does nothing.
 func (f *Fold) Reset() {}
 
-// Timer implements stage.LedgerFold. Sentinels have no timers. It is called for each
-// partition at the start, and then reports an idle one's rule set to the metrics.
+// Timer implements stage.LedgerFold. Sentinels have no timers. The first call for each partition
+// reports the rule set of an idle partition to the metrics.
 func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
 	if p := st.Partition(); f.Metrics != nil && !f.told[p] {
 		f.told[p] = true
@@ -56,8 +56,8 @@ func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
 	return time.Time{}, nil, false, nil
 }
 
-// evaluator returns a partition's evaluator and the digest of its rule set; nil if there
-// are no rules or none for this group.
+// evaluator returns a partition's evaluator and the digest of its rule set. The evaluator is nil if
+// no rules are in force or none for this group.
 func (f *Fold) evaluator(st *stage.State) (*rules.Evaluator, string, error) {
 	set, digest, err := f.sets.Active(st, streams.DoActivateRules)
 	if err != nil {
@@ -98,7 +98,7 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 		return nil, err
 	}
 	if ev == nil {
-		// No rules, or none for this group.
+		// No rules are in force, or none for this group.
 		if e.Type.Proposal() {
 			return f.assess(e, "", rules.Result{})
 		}
@@ -121,8 +121,8 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 		Alerts: res.Alerts}, res.Alerts)
 }
 
-// heard folds a verdict that accepts a catalogue of tools, or that holds, denies or
-// releases an action. Most other verdicts are not decoded.
+// heard folds a verdict that accepts a catalogue of tools, or that holds, denies or releases an
+// action. Most other verdicts are not decoded.
 func (f *Fold) heard(st *stage.State, e *streams.Entry) error {
 	tools := bytes.Contains(e.Body, []byte(streams.ApproveTools))
 	if !tools && !bytes.Contains(e.Body, []byte(`"verdict":"hold"`)) && !bytes.Contains(e.Body,

@@ -6,8 +6,8 @@ import (
 	"lazaret/streams"
 )
 
-// forget drops the signals of a project: carriers, phrases, clusters, counts,
-// and whatever else was computed from its content. They start empty.
+// forget drops all signals of a project: carriers, phrases, clusters, counts and everything else
+// that was computed from its content.
 func (f *Fold) forget(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	b := new(streams.CustodyEntry)
 	if err := streams.Unmarshal(e.Body, b); err != nil {
@@ -21,8 +21,8 @@ func (f *Fold) forget(st *stage.State, e *streams.Entry) (*stage.Output, error) 
 		&streams.DroppedEntry{EntryHead: streams.EntryHead{Time: b.Time}, Statement: b.ID})
 }
 
-// erased answers a statement about one data subject: the runtime has folded the
-// partition anew, without what it lists.
+// erased answers a statement about one data subject. The stage runtime has already folded the
+// partition again without the listed entries.
 func erased(e *streams.Entry) (*stage.Output, error) {
 	b := new(streams.CustodyEntry)
 	if err := streams.Unmarshal(e.Body, b); err != nil || streams.Erasure(e.Body) == nil {

@@ -9,20 +9,20 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of the alerts in one entry. Every rule of a pack may fire on one event, so
-// that their number has no bound of its own.
+// Limits on the alerts in one entry. Every rule of a pack may fire on one event, so the number of
+// alerts is otherwise unlimited.
 const (
-	fewAlerts     = 32      // are not counted in bytes: one has a few KiB at most
-	maxAlertBytes = 1 << 20 // as JSON, of all together
+	fewAlerts     = 32      // up to this number, bytes are not counted: one alert has at most a few KiB
+	maxAlertBytes = 1 << 20 // all alerts of an entry, as JSON
 	briefMessage  = 120     // bytes
 )
 
-// ruleLeftOut is the rule of the alert that stands for those that were left out.
+// ruleLeftOut is the rule of the alerts that replace alerts for which there is no room.
 const ruleLeftOut = "alerts-left-out"
 
-// bounded are the alerts of an entry within the bounds: as they are; or in brief,
-// without details; or the strictest of them, and one for all others that asks for
-// as much as they do, of the event as a whole.
+// bounded makes the alerts of an entry fit into the limits. It returns them unchanged if they fit,
+// else shortened and without details. If these do not fit either, it returns the strictest of them,
+// and replaces the others with one alert about the whole event for each effect that they ask for.
 func bounded(e *streams.Entry, group string, alerts []streams.Alert) ([]streams.Alert, error) {
 	if len(alerts) <= fewAlerts {
 		return alerts, nil
@@ -61,7 +61,7 @@ func size(alerts []streams.Alert) (int, error) {
 	return len(b), err
 }
 
-// weight orders alerts: what asks for more first, then the more severe.
+// weight orders alerts: first by what they ask for, then by severity.
 func weight(a *streams.Alert, on streams.Type) int {
 	v, binding := a.Asks(on)
 	w := 0
@@ -76,7 +76,7 @@ func weight(a *streams.Alert, on streams.Type) int {
 	return w
 }
 
-// leftOut stands for alerts that have no room: one for each effect that they ask for.
+// leftOut returns the alerts that replace those for which there is no room, one for each effect.
 func leftOut(e *streams.Entry, group string, alerts []streams.Alert) (out []streams.Alert) {
 	at := map[string]int{}
 	for i := range alerts {
@@ -93,7 +93,7 @@ func leftOut(e *streams.Entry, group string, alerts []streams.Alert) (out []stre
 			one.ID, one.Rule, one.Severity, one.Mode = fmt.Sprintf("%s-%d-%s", ruleLeftOut, e.Position(),
 				effect), ruleLeftOut, beliefs.Critical.String(), "enforce"
 			one.Group, one.Effect, one.Exception, one.Error, one.Count = group, effect, "", "", 0
-			// The event as a whole: an effect on text is one on every text of it.
+			// The subject is the whole event, so an effect on text applies to every text of it.
 			one.Subject = streams.AlertSubject{Kind: "event"}
 			if len(a.Events) > 0 {
 				one.Subject.ID = a.Events[0]
