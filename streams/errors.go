@@ -92,174 +92,234 @@ type CodeDoc struct {
 
 // Codes lists every code in order.
 var Codes = []CodeDoc{
-	{CodeMalformed, "malformed body", "The body is not the JSON that its kind asks for.",
-		"Fix the body; the message names the place. Of an observation: the session is held (LZ306) until it is published " +
-			"again in valid form, or until a session starts."},
-	{CodeTooLarge, "event too large", "The body exceeds the size limit (1 MiB by default).",
-		"Split the content over several observations that share a call."},
+	{CodeMalformed, "malformed body",
+		"The body is not valid JSON of the event's kind.",
+		"Correct the body at the place that the message names. If it is an observation, its session is held (LZ306) " +
+			"until the observation is published again in valid form or the session is started again."},
+	{CodeTooLarge, "event too large",
+		"The body exceeds the size limit (1 MiB by default).",
+		"Split the content into several observations with the same call."},
 	{CodeUnknownKind, "unknown kind", "The subject names no known event kind.",
 		"Use one of obs, mem, recall, tools, session, dec, act, out."},
 	{CodeBadSubject, "bad subject", "The subject has the wrong number of tokens, an illegal name or an unknown origin.",
 		"Build subjects as lz.in.<project>.<agent>.<kind>[.<origin>]."},
 	{CodeInvalid, "invalid event", "A field is missing, out of range or illegal.",
 		"Fix the field that the message names."},
-	{CodeTimeTravel, "time runs backwards", "An event of a synthetic project lies before the one before it.",
-		"Send synthetic events in order of their time."},
+	{CodeTimeTravel, "time runs backwards",
+		"An event of a synthetic project has an earlier time than the event before it.",
+		"Send synthetic events in order of time."},
 	{CodeForeign, "not an event",
-		"The body is an acknowledgement or reply of NATS that was steered onto an intake subject.",
-		"Find who publishes with somebody else's subject as reply subject."},
-	{CodeUncited, "decision without citation", "A decision neither cites beliefs nor says that it cites none, or cites " +
-		"only what nobody knows. The policy says whether it is refused or recorded with an alert.",
+		"The body is a NATS acknowledgement or reply, because a client used an intake subject as its reply subject.",
+		"Find the client that uses this subject as its reply subject."},
+	{CodeUncited, "decision without citation",
+		"A decision neither cites beliefs nor sets cites_none, or cites only unknown beliefs. The policy says " +
+			"whether it is refused or recorded with an alert.",
 		"Cite the ids of the beliefs that a recall returned, or set cites_none."},
-	{CodeEntrySize, "entry too large", "The event is within the size limit, but its ledger entry, with all that is " +
-		"derived from it, would exceed the largest message of the ledger.",
-		"Split the content over several events. Of an entry that a stage made without an event: report it, with the entry."},
+	{CodeEntrySize, "entry too large",
+		"The event is within the size limit, but its ledger entry would exceed the largest message of the ledger. " +
+			"The entry also contains the data that ingest derives from the event.",
+		"Split the content into several events. If the entry was made without an event, report a bug and attach the " +
+			"entry."},
 	{CodeAgentFull, "agent has too much waiting", "More bytes of the agent wait in the intake than one agent may have " +
 		"there (an eighth of it, or server init --intake-per-agent). The message was not kept; its rejection stands in " +
 		"the ledger.",
 		"Wait and send again with the same id. Of an observation: the session is held (LZ306) until then. Operators: find " +
 			"out why the agent sends so much."},
 	{CodeTimeout, "no verdict in time",
-		"The proposal is journaled, or may be, but its verdict was not ready within the request's time.",
-		"Treat as hold. Ask again with the same id: the same proposal is answered, not a second one."},
+		"No verdict arrived within the request's time. The proposal may be in the ledger.",
+		"Treat as hold. Send it again with the same id: the answer is the verdict on the same proposal."},
 	{CodeIntakeFull, "intake refused",
-		"The intake stream is full for this agent or altogether, or the server's disk is full; nothing was stored.",
-		"Treat as hold. Wait and send again with the same id. If the reason names the disk, make room: lazaret doctor says " +
-			"how much is free."},
-	{CodeUnavailable, "pipeline unavailable", "The event could not be journaled.",
-		"Treat as hold. Send again with the same id."},
+		"The intake stream is full, for this agent or as a whole, or the server's disk is full. Nothing was stored.",
+		"Treat as hold. Wait and send it again with the same id. If the reason names the disk, free some space: " +
+			"lazaret doctor shows how much is free."},
+	{CodeUnavailable, "pipeline unavailable",
+		"The event could not be stored in the intake.",
+		"Treat as hold. Send it again with the same id."},
 	{CodeBadReply, "bad reply subject", "The request's reply subject is not an inbox.",
 		"Use a request function of your NATS client, with the inbox prefix of your credential."},
-	{CodeShedding, "too many requests", "More requests wait for a verdict than this front admits.",
-		"Treat as hold. Wait and send again with the same id."},
-	{CodePending, "verdict pending", "The proposal is in the ledger, and the policy lets sentinel groups take until the " +
-		"reply's `until`; none of them has refused it, and not all have cleared it.",
-		"Treat as hold. Ask again with the same id: the same proposal is answered, not a second one."},
+	{CodeShedding, "too many requests",
+		"Too many requests wait for a verdict at this front.",
+		"Treat as hold. Wait and send it again with the same id."},
+	{CodePending, "verdict pending",
+		"The proposal is in the ledger and waits for sentinel groups. The policy gives them until the reply's " +
+			"`until`. No group has refused it yet, and not all have cleared it.",
+		"Treat as hold. Send it again with the same id: the answer is the verdict on the same proposal."},
 	{CodeReplySize, "answer too large",
-		"The verdict is in the ledger, and the answer exceeds the largest message of the server.",
+		"The verdict is in the ledger, but the reply is larger than the server's largest message.",
 		"Treat as hold. Ask for less, with a smaller limit or fewer candidates, under a new id."},
-	{CodeTaken, "id names another proposal", "The id was used for a different proposal, or the answer is not one to the " +
-		"proposal that was sent. Nothing was judged.",
-		"Treat as hold. Propose it under a new id; make ids that no counter repeats after a restart."},
-	{CodeNoPolicy, "no policy in force", "No signed policy was activated yet, so nothing can be allowed.",
+	{CodeTaken, "id names another proposal",
+		"The id was used for a different proposal before, or the reply is for a different proposal. The proposal " +
+			"was not judged.",
+		"Treat as hold. Propose it under a new id. Make ids that do not repeat after a restart."},
+	{CodeNoPolicy, "no policy in force",
+		"No signed policy has been activated yet, so nothing can be allowed.",
 		"Activate one: lazaret policy activate."},
-	{CodeUnmatched, "no policy entry matches", "The policy knows no such tool; silence is not permission.",
+	{CodeUnmatched, "no policy entry matches",
+		"The policy has no entry for this tool, so the tool is not allowed.",
 		"Add the tool to the policy, or run it in learn mode first."},
-	{CodeFloor, "level requires a person", "The tool's level is held (L4) or prohibited (L5) by the ladder.",
-		"Wait for an approval, or choose another way."},
-	{CodeRule, "a sentinel rule fired", "A rule asks for hold or deny; the reason names it.",
-		"Read the alert. Do not retry in other words."},
-	{CodeSilent, "a sentinel group was silent", "A required group had not answered at the deadline, or not under the " +
-		"digest that the policy wants; the reason says which.", "Wait for an approval; operators: lazaret doctor."},
+	{CodeFloor, "level requires a person",
+		"The policy's ladder holds (L4) or denies (L5) actions of the tool's level.",
+		"Wait for an approval, or use another tool."},
+	{CodeRule, "a sentinel rule fired",
+		"A rule asks for hold or deny. The reason names the rule.",
+		"Read the alert. Do not try again in other words."},
+	{CodeSilent, "a sentinel group was silent",
+		"A required group had not answered by its deadline, or answered under a different rule set than required. " +
+			"The reason says which.",
+		"Wait for an approval. Operators: lazaret doctor."},
 	{CodeUnseen, "session has unseen input",
-		"An observation of this session was rejected, so the sentinels have not seen what the agent saw.",
-		"Publish the observation that the reason names again in valid form, under the same id and origin, or give the " +
-			"agent a context without it and run lazaret session start. Another session name alone does not help where the " +
-			"rejected observation named no session. Open holds still wait for a person."},
-	{CodeHost, "the host's own verdict", "The host program asked for at least this.", "None."},
-	{CodeRestored, "intake older than its clients", "The proposal names an acknowledged sequence that this intake never " +
-		"gave out: the stream was recreated or restored.", "Operators: check the stream. A new session starts clean."},
-	{CodeBelief, "belief not usable", "The action cites a belief that is withheld, contradicted or unknown.",
-		"Recall again and decide on what is admitted."},
+		"An observation of this session was rejected, so the sentinels have not judged what the agent saw.",
+		"Publish the observation that the reason names again in valid form, with the same id and origin. Or give " +
+			"the agent a context without it and run lazaret session start. If the rejected observation named no " +
+			"session, a new session name alone does not help. Open holds still need a person."},
+	{CodeHost, "the host's own verdict",
+		"The host program asked for at least this verdict.",
+		"None."},
+	{CodeRestored, "intake older than its clients",
+		"The proposal names an acknowledged sequence that this intake has not reached: the stream was created again " +
+			"or restored.",
+		"Operators: check the stream. A new session is not affected."},
+	{CodeBelief, "belief not usable",
+		"The action cites a belief that is withheld, contradicted or unknown.",
+		"Recall again and decide with the beliefs that are returned."},
 	{CodeHoldBudget, "too many open holds",
-		"The agent has more holds open than the policy admits, so a new hold becomes a deny.",
-		"Have the open ones resolved first."},
-	{CodeLearn, "learn mode", "The policy only records what it would have done.", "None: the verdict is not enforced."},
-	{CodeContextOnly, "belief is context only", "The action cites a belief whose scope does not reach tool actions.",
+		"The agent has as many open holds as the policy allows, so a new hold becomes a deny.",
+		"Have the open holds resolved first."},
+	{CodeLearn, "learn mode",
+		"The policy is in learn mode and records what its verdict would have been.",
+		"None: the verdict is not enforced."},
+	{CodeContextOnly, "belief is context only",
+		"The action cites a belief that may be used as context only, not for tool actions.",
 		"Have a person confirm the belief."},
-	{CodeExpired, "hold expired", "Nobody resolved the hold in time. Expired is not denied.",
-		"Propose the action again, under a new id, if it is still wanted."},
-	{CodeForgotten, "verdict no longer kept", "The id belongs to a proposal of long ago, or to one that was refused; " +
-		"its verdict is not kept by the arbiter any more. The ledger may still have it.",
+	{CodeExpired, "hold expired",
+		"Nobody resolved the hold in time. An expired hold is not a denial.",
+		"If the action is still wanted, propose it again under a new id."},
+	{CodeForgotten, "verdict no longer kept",
+		"The arbiter does not keep the verdict on this id any more. The proposal is old, or it was refused. The " +
+			"ledger may still have the verdict.",
 		"Treat as hold. Propose it again under a new id."},
-	{CodeApproved, "approved", "A person released the hold with a signed approval; the verdict is allow.",
-		"Act, once, as proposed. An edit is a new proposal."},
-	{CodeRejected, "rejected", "A person rejected the hold; the verdict is deny. The reason is the person's.",
+	{CodeApproved, "approved",
+		"A person released the hold with a signed approval. The verdict is allow.",
+		"Carry out the action once, exactly as proposed. A changed action is a new proposal."},
+	{CodeRejected, "rejected",
+		"A person rejected the hold. The verdict is deny, with the person's reason.",
 		"Do not propose the same again. Choose another way, or ask the person."},
-	{CodeCancelled, "hold cancelled", "The agent withdrew the proposal, or replaced it by an edit.",
-		"Nothing, or wait for the verdict on the edit."},
+	{CodeCancelled, "hold cancelled",
+		"The agent withdrew the proposal or replaced it by a changed one.",
+		"None, or wait for the verdict on the changed proposal."},
 	{CodeStanding, "standing permission",
-		"The action's level would hold it, and the signed policy permits it until a date.", "None."},
-	{CodeDelegated, "delegated", "The action's level would hold it, and the session shows on which ground of the signed " +
-		"policy it is the user's will; the text names both.", "None."},
-	{CodeProtected, "protected resource", "The action's arguments name a resource that the policy protects.",
-		"Do without it, or have the operator change the policy."},
-	{CodeEgress, "destination not admitted", "The action would reach a private, link-local or metadata address, one " +
-		"that the policy denies, or one that is not on its allow-list; or where it reaches cannot be seen.",
-		"Use an admitted destination, or have the operator name it in the policy's egress."},
+		"The action's level alone would hold it. The signed policy has a standing permission for it, with an end " +
+			"date.",
+		"None."},
+	{CodeDelegated, "delegated",
+		"The action's level alone would hold it. The signed policy allows it on a ground of delegation, because the " +
+			"session shows that the user wants it. The text names the ground and the evidence.",
+		"None."},
+	{CodeProtected, "protected resource",
+		"The action's arguments name a resource that the policy protects.",
+		"Use another resource, or have the operator change the policy."},
+	{CodeEgress, "destination not admitted",
+		"The action would reach a private, link-local or metadata address, an address that the policy denies, or " +
+			"one that is not on its allow-list. Or its destination cannot be determined.",
+		"Use an allowed destination, or have the operator add it to egress in the policy."},
 	{CodeHoldRate, "too many holds in a minute",
-		"The agent had more actions held within a minute than the policy admits, so a new hold becomes a deny.",
-		"Slow down; find out why so much is held."},
-	{CodeOver, "over-confident class", "Of the agent's actions of this kind fewer succeeded than it had said, by more " +
-		"than chance explains; they are held until that changes.",
-		"Wait for an approval; operators: lazaret calibration ls."},
-	{CodeMismatch, "outcome without its action", "An executor reported an outcome whose digest is not that of the " +
-		"action that was released, or of an action that was never released.", "Find out what the executor ran, and stop it."},
+		"The agent had as many actions held within the last minute as the policy allows, so a new hold becomes a " +
+			"deny.",
+		"Slow down, and find out why so many actions are held."},
+	{CodeOver, "over-confident class",
+		"Fewer of the agent's actions in this class succeeded than its confidence said, by more than chance " +
+			"explains. Such actions are held until this changes.",
+		"Wait for an approval. Operators: lazaret calibration ls."},
+	{CodeMismatch, "outcome without its action",
+		"An executor reported an outcome for an action that was never released, or with a digest that differs from " +
+			"the released action's.",
+		"Find out what the executor carried out, and stop it."},
 	{CodeFallen, "a belief that was cited fell",
-		"A decision or action of the past cites a belief that was contradicted, superseded or quarantined since.",
-		"Look at what was decided again; nothing that was done is undone by this."},
-	{CodeIntegrity, "belief is not what the ledger says", "A belief that was to be served differs in its words, origin " +
-		"or place from its entry in the ledger. It is withheld.", "Operators: somebody has changed a stage's files, or a " +
-		"disk has. Stop the stage, look at the incident, and build its state anew from the ledger."},
-	{CodeRests, "it rests on what an alert names", "A finding of another time, session or agent bears on the action: on " +
-		"a belief that was recalled, or on what its arguments come from. The path says how.",
+		"An earlier decision or action cites a belief that has since been contradicted, superseded or quarantined.",
+		"Review the decision or action. Nothing that was done is undone."},
+	{CodeIntegrity, "belief is not what the ledger says",
+		"A belief that was to be served differs in content, origin or namespace from its entry in the ledger. It is " +
+			"withheld.",
+		"Operators: a stage's files were changed, by a person or a faulty disk. Stop the stage, investigate, and " +
+			"rebuild its state from the ledger."},
+	{CodeRests, "it rests on what an alert names",
+		"An alert applies to the action indirectly: to a belief that was recalled in its session, or to the source " +
+			"of its arguments. The alert may be of another time, session or agent. The path names each step.",
 		"Read the alert at the end of the path."},
-	{CodeStaged, "memory is staged", "The write is recorded and is context at most until a person confirms it or " +
-		"independent stronger evidence comes; the text says why.", "Have a person confirm it: lazaret beliefs confirm."},
-	{CodeTombstone, "value was refused before", "The write says again, in the same or other words, what was refused or " +
-		"quarantined; the text names the earlier write.",
-		"Do not write it again in other words. A person who wants it signs for it."},
+	{CodeStaged, "memory is staged",
+		"The write is recorded, but used as context at most, until a person confirms it or independent stronger " +
+			"evidence arrives. The text says why.",
+		"Have a person confirm it: lazaret beliefs confirm."},
+	{CodeTombstone, "value was refused before",
+		"The write repeats, in the same or other words, content that was refused or quarantined. The text names the " +
+			"earlier write.",
+		"Do not write it again in other words. A person who wants it can sign for it."},
 	{CodeProcedure, "procedure without a signature",
-		"A skill is served and followed only once a person has signed for exactly its bytes.",
+		"A skill is served and followed only after a person has signed exactly its bytes.",
 		"Have a person approve the hold, or confirm the belief."},
 	{CodeSignature, "signature refused",
 		"The command is unsigned, altered, or signed by a key that is not pinned for it.",
 		"Sign with a pinned key that has the role."},
-	{CodeCommand, "unknown command", "The signed statement is not a command that this version knows.",
+	{CodeCommand, "unknown command",
+		"The signed statement is not a command that this version supports.",
 		"Check the version of the tool that signed it."},
-	{CodeBundle, "bundle refused", "A rule set or policy does not load, or chunks of it are missing.",
-		"Run lazaret rules check; the last good set stays in force."},
+	{CodeBundle, "bundle refused",
+		"A rule set or policy does not load, or chunks of it are missing.",
+		"Run lazaret rules check. The last good rule set or policy stays in force."},
 	{CodeApproval, "approval refused",
-		"A signed resolution failed a check, which the text and an alert name; the hold is as it was.",
-		"Look at the hold again (lazaret holds show) and sign anew, with a pinned key that has the role."},
-	{CodeBehind, "group not ready", "The policy requires a sentinel group that has not answered the proposals decided " +
-		"last in this partition; it would hold whatever comes until it has caught up.",
-		"Start the group, wait until it has caught up, and activate the policy again; the partitions that refused keep the " +
-			"last good one."},
+		"A signed resolution failed a check. The text and an alert name the check. The hold is unchanged.",
+		"Look at the hold again (lazaret holds show) and sign again, with a pinned key that has the required role."},
+	{CodeBehind, "group not ready",
+		"The policy requires a sentinel group that has not answered the latest decided proposals in this partition. " +
+			"The group would hold all proposals until it has caught up.",
+		"Start the group, wait until it has caught up, and activate the policy again. Partitions that refused the " +
+			"policy keep the last good one."},
 	{CodeLegalHold, "under legal hold",
-		"The project's data, or that of a data subject who is in it, is under a legal hold and cannot be forgotten.",
+		"The project or one of its data subjects is under a legal hold, so the data cannot be forgotten.",
 		"Release the hold first: lazaret audit legal-hold release."},
 	{CodeConfirmation, "confirmation refused",
-		"A signed word on a belief failed a check, which the text and an alert name; the belief is as it was.",
-		"Look at the belief again (lazaret beliefs show) and sign anew, with a pinned key that has the role."},
-	{CodeOrder, "order refused", "A signed order, on an incident for instance, failed a check, which the text and an " +
-		"alert name; nothing changed.",
-		"Look at what it is about again (lazaret incident show) and sign anew, with a pinned key that has the role."},
-	{CodeHole, "ledger lacks entries", "A stage met sequences that are not in the ledger, and no trimming or signed " +
-		"statement on forgetting names them. It does not fold on over them.",
-		"Run lazaret audit verify --ledger to see what is missing. Restore the ledger from a backup that has the entries, " +
-			"or the stage's state from a snapshot that lies behind them (lazaret state restore STAGE)."},
-	{CodeTrimmed, "ledger was trimmed", "One data subject cannot be forgotten: every stage would have to fold the " +
-		"project anew without it, and entries that it would need are trimmed away.",
-		"Forget the whole project (lazaret audit forget --subject PROJECT), or have what concerns the person forgotten " +
-			"before trimming next time."},
-	{CodeNoEntry, "no such entry", "The audit log has no entry of the project that was asked for, or none of the agent " +
-		"whose payload was asked for. Entries of other projects are answered the same.",
-		"Check the id. An event is in the log within a second of its verdict; ask again then."},
-	{CodeUncovered, "not covered yet", "The entry is in the audit log, and no signed checkpoint covers it yet.",
+		"A signed attestation on a belief failed a check. The text and an alert name the check. The belief is " +
+			"unchanged.",
+		"Look at the belief again (lazaret beliefs show) and sign again, with a pinned key that has the required " +
+			"role."},
+	{CodeOrder, "order refused",
+		"A signed order, for instance on an incident, failed a check. The text and an alert name the check. Nothing " +
+			"changed.",
+		"Look at the order's subject again (lazaret incident show) and sign again, with a pinned key that has the " +
+			"required role."},
+	{CodeHole, "ledger lacks entries",
+		"Entries are missing from the ledger, and neither trimming nor a signed statement on forgetting explains " +
+			"it. The stage stops before the missing entries.",
+		"Run lazaret audit verify --ledger to see which entries are missing. Restore the ledger from a backup that " +
+			"has them, or the stage's state from a snapshot that was taken after them (lazaret state restore STAGE)."},
+	{CodeTrimmed, "ledger was trimmed",
+		"One data subject cannot be forgotten: every stage would have to fold the project again without it, and the " +
+			"entries that this needs have been trimmed.",
+		"Forget the whole project (lazaret audit forget --subject PROJECT). Next time, forget a data subject before " +
+			"trimming."},
+	{CodeNoEntry, "no such entry",
+		"The audit log has no such entry of the project, or none of the agent whose payload was asked for. The " +
+			"answer is the same for entries of other projects.",
+		"Check the id. An event is in the log within a second after its verdict; ask again then."},
+	{CodeUncovered, "not covered yet",
+		"The entry is in the audit log, but no signed checkpoint covers it yet.",
 		"Ask again in a second."},
-	{CodeGone, "payload gone", "What the entry says was forgotten, or this auditor never had it.",
-		"Ask without the payload: that the entry is in the log can be proven still."},
-	{CodeToken, "token refused", "The HTTP request has no bearer token, or one that is unknown, expired or revoked; or " +
-		"the NATS server refuses the credential that it stands for.", "Make a token: lazaret agent token new."},
+	{CodeGone, "payload gone",
+		"The entry's payload was forgotten, or this auditor never had it.",
+		"Ask without the payload. The log can still prove that it has the entry."},
+	{CodeToken, "token refused",
+		"The HTTP request has no bearer token, or its token is unknown, expired or revoked. Or the NATS server " +
+			"refuses the token's credential.",
+		"Make a token: lazaret agent token new."},
 	{CodeForbidden, "not permitted",
-		"The NATS server refuses this to the credential that the token stands for: another origin, kind or feed.",
-		"Use a token of a credential that has the right, or have the operator make one."},
-	{CodeNotHere, "no such resource", "The HTTP path is unknown, or the gateway does not know the hold: it keeps those " +
-		"of the proposals that it passed on, until it restarts or they are too many.",
-		"Ask again with the proposal itself and the same id: the same hold is answered."},
+		"The token's credential may not do this on the NATS server: it is for another origin, kind or feed.",
+		"Use a token of a credential that has the permission, or have the operator make one."},
+	{CodeNotHere, "no such resource",
+		"The HTTP path is unknown, or the gateway does not know the hold. The gateway knows only the holds of " +
+			"proposals that it forwarded since its start, and a limited number of them.",
+		"Send the proposal again with the same id: the answer names the same hold."},
 	{CodeRequest, "HTTP request refused",
-		"The method, the content type, a query parameter or a header is not one that the path takes.",
+		"The path does not accept the method, the content type, a query parameter or a header.",
 		"See /v1/openapi.json."},
 }
 

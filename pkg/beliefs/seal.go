@@ -20,7 +20,7 @@ type Identity struct {
 }
 
 // Seal returns a commitment to a belief's identity: 16 bytes of a SHA-256, in hex. A seal made from
-// the ledger entry detects whether content or origin of a served belief were changed.
+// the ledger entry detects whether the content or the origin of a served belief was changed.
 //
 // The belief's axes are not part of it, because they change. Every change is a ledger entry.
 func (i *Identity) Seal() string {
