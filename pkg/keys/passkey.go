@@ -61,7 +61,7 @@ type Assertion struct {
 
 func (p *Passkey) check() error {
 	if len(p.Credential) == 0 || len(p.Credential) > maxCredential || len(p.Public) == 0 || len(p.Public) > 1024 {
-		return errors.New("its credential or its public key is empty or too long")
+		return errors.New("its credential id or public key is empty or too long")
 	}
 	if !knownKey(p.Public) {
 		return errors.New("its public key is not of ES256 or EdDSA, in canonical CBOR")
@@ -78,7 +78,7 @@ func (p *Passkey) check() error {
 			return fmt.Errorf("origin %q is not https", o)
 		}
 		if slices.Contains(p.Origins[:i], o) {
-			return fmt.Errorf("origin %q stands twice", o)
+			return fmt.Errorf("origin %q is listed twice", o)
 		}
 	}
 	return nil
@@ -133,13 +133,13 @@ func ParsePasskey(key string) (*Passkey, string, error) {
 	}
 	p := new(Passkey)
 	if err := json.Unmarshal(rest, p, json.RejectUnknownMembers(true)); err != nil {
-		return nil, "", fmt.Errorf("%w: a passkey that cannot be read: %v", ErrBadKey, err)
+		return nil, "", fmt.Errorf("%w: the passkey cannot be decoded: %v", ErrBadKey, err)
 	}
 	if err := p.check(); err != nil {
 		return nil, "", fmt.Errorf("%w: a passkey: %v", ErrBadKey, err)
 	}
 	if same, err := p.data(); err != nil || !bytes.Equal(same, data) {
-		return nil, "", fmt.Errorf("%w: a passkey that is not in its one encoding", ErrBadKey)
+		return nil, "", fmt.Errorf("%w: the passkey is not in its canonical encoding", ErrBadKey)
 	}
 	if parts[1] != hex.EncodeToString(binary.BigEndian.AppendUint32(nil, keyHash(parts[0], data))) {
 		return nil, "", fmt.Errorf("%w: its hash is not %s", ErrBadKey, parts[1])
@@ -160,7 +160,7 @@ func ParseAssertion(sig []byte) (*Assertion, error) {
 		return nil, err
 	}
 	if same, err := a.Encode(); err != nil || !bytes.Equal(same, sig) {
-		return nil, errors.New("an assertion that is not in its one encoding")
+		return nil, errors.New("the assertion is not in its canonical encoding")
 	}
 	return a, nil
 }
@@ -169,10 +169,10 @@ func ParseAssertion(sig []byte) (*Assertion, error) {
 func AssembleNote(text, key string, a *Assertion) ([]byte, error) {
 	v, isPasskey, err := newVerifier(key)
 	if err != nil || !isPasskey {
-		return nil, errors.Join(errors.New("the key is no passkey"), err)
+		return nil, errors.Join(errors.New("the key is not a passkey"), err)
 	}
 	if !strings.HasSuffix(text, "\n") || strings.Contains(text, "\n\n") {
-		return nil, errors.New("the text is not that of a note")
+		return nil, errors.New("the text is not a note's text")
 	}
 	sig, err := a.Encode()
 	if err != nil {

@@ -142,29 +142,29 @@ func (t *Trust) Add(p Pin) error {
 		return fmt.Errorf("%w: %v", ErrBadKey, err)
 	}
 	if len(p.Roles) == 0 {
-		return fmt.Errorf("key %s has no roles: give it some of %v", v.Name(), Roles)
+		return fmt.Errorf("key %s has no roles: add one or more of %v", v.Name(), Roles)
 	}
 	for i, r := range p.Roles {
 		if !r.Valid() {
-			return fmt.Errorf("key %s: role %q is unknown: use some of %v, or %sNAME", v.Name(), r, Roles, ApproverPrefix)
+			return fmt.Errorf("key %s: role %q is unknown: use %v, or %sNAME", v.Name(), r, Roles, ApproverPrefix)
 		}
 		if slices.Contains(p.Roles[:i], r) {
-			return fmt.Errorf("key %s: role %q stands twice", v.Name(), r)
+			return fmt.Errorf("key %s: role %q is listed twice", v.Name(), r)
 		}
 	}
 	if passkey && (p.Agent != "" || slices.ContainsFunc(p.Roles, func(r Role) bool { return !r.Approver() })) {
-		return fmt.Errorf("key %s is a passkey: it resolves holds, in the role approver or one below it, and is no agent's",
+		return fmt.Errorf("key %s is a passkey: it can only have the role approver or one below it, and cannot belong to an agent",
 			v.Name())
 	}
 	if p.Agent != "" {
 		project, agent, ok := strings.Cut(p.Agent, "/")
 		if !ok || !plainName(project) || !plainName(agent) {
-			return fmt.Errorf("key %s: agent %q is not project/agent", v.Name(), p.Agent)
+			return fmt.Errorf("key %s: agent is %q, want project/agent", v.Name(), p.Agent)
 		}
 	}
 	id := nameHash{v.Name(), v.KeyHash()}
 	if _, dup := t.keys[id]; dup {
-		return fmt.Errorf("key %s+%08x is pinned already: list all its roles in one pin", id.name, id.hash)
+		return fmt.Errorf("key %s+%08x is pinned twice: list all its roles in one pin", id.name, id.hash)
 	}
 	if t.keys == nil {
 		t.keys = make(map[nameHash]pinned)

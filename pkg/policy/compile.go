@@ -140,7 +140,7 @@ func Compile(name string, src []byte) (*Policy, error) {
 		}
 		if e.level < beliefs.L4 {
 			return nil, y.Errorf([]any{Otherwise, "level"},
-				"otherwise is at %s, at least L4 is needed: a tool that nobody named is not to be allowed", e.level)
+				"the level of otherwise is %s, want at least L4: a tool without an entry must not be allowed", e.level)
 		}
 		e.reason.Text = fmt.Sprintf("%s: no entry of the policy is for this tool, so its otherwise applies", e.level)
 		p.otherwise = &e
@@ -172,7 +172,7 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 			return err
 		}
 		if slices.ContainsFunc(p.Groups, func(x Group) bool { return x.Name == g.Name }) {
-			return y.Errorf([]any{"groups", i}, "group %q stands twice", g.Name)
+			return y.Errorf([]any{"groups", i}, "group %q is listed twice", g.Name)
 		}
 		p.Groups = append(p.Groups, g)
 	}
@@ -182,7 +182,7 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 	case "deny":
 		p.OnSilent = streams.Deny
 	default:
-		return at("on_silent", "on_silent is %q: use hold or deny; silence is never allow", doc.OnSilent)
+		return at("on_silent", "on_silent is %q: use hold or deny; a silent group never means allow", doc.OnSilent)
 	}
 	if doc.HoldExpiry != "" {
 		d, err := duration(doc.HoldExpiry, MinHoldExpiry, MaxHoldExpiry)
@@ -219,7 +219,7 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 	p.approver = role
 	if n := doc.MaxHoldRate; n != nil {
 		if *n < 1 || *n > MaxMaxHoldRate {
-			return at("max_holds_per_minute", "max_holds_per_minute is %d, want 1 to %d, or leave it out for no bound", *n,
+			return at("max_holds_per_minute", "max_holds_per_minute is %d, want 1 to %d; without it there is no limit", *n,
 				MaxMaxHoldRate)
 		}
 		p.MaxHoldsPerMinute = *n
@@ -317,10 +317,10 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 			return at("name", "%w", err)
 		}
 		if t.Name == Otherwise {
-			return at("name", "an entry cannot be called %s: write otherwise beside tools", Otherwise)
+			return at("name", "an entry cannot be named %s: otherwise is a key of its own, next to tools", Otherwise)
 		}
 		if names[t.Name] {
-			return at("name", "entry %q stands twice", t.Name)
+			return at("name", "entry %q is listed twice", t.Name)
 		}
 		names[t.Name] = true
 		e, err := compileOutcome(y, path, t.Name, &t.Outcome)
@@ -329,18 +329,18 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 		}
 		hasVerbs := len(t.Verbs)+len(t.Ambiguous) > 0
 		if len(t.Objects) > 0 && !hasVerbs {
-			return at("objects", "objects need verbs beside them: what is done decides, not to what")
+			return at("objects", "objects need verbs: add the verbs that the entry is for")
 		}
 		if len(t.Tools) == 0 && !hasVerbs {
 			if t.When == "" {
-				return at("name", "entry %q is for no tool: give tools, verbs or when", t.Name)
+				return at("name", "entry %q is for no tool: add tools, verbs or when", t.Name)
 			}
 			e.anyTool = true
 		}
 		e.needsObject = len(t.Objects) > 0
 		if e.of = t.Of; e.of != "" {
 			if len(t.Tools) == 0 || hasVerbs {
-				return at("of", "entry %q is for tools of %s: name them under tools, and by no words", t.Name, t.Of)
+				return at("of", "entry %q is for tools of %s: list them under tools, without verbs or ambiguous", t.Name, t.Of)
 			}
 			if err := streams.CheckID("of", e.of); err != nil {
 				return at("of", "%w", err)
@@ -376,7 +376,7 @@ func (p *Policy) entryDemands(y *strictyaml.Document, path []any, e *entry, t *e
 		at := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Name == name })
 		if at < 0 {
 			return y.Errorf(append(slices.Clip(path), "groups", i),
-				"entry %s asks for group %q, which does not stand in the policy's groups", t.Name, name)
+				"entry %s requires group %q, which is not in the policy's groups", t.Name, name)
 		}
 		e.groups |= 1 << at
 	}
@@ -392,7 +392,7 @@ func compileOutcome(y *strictyaml.Document, path []any, name string, t *outcomeT
 		return e, err
 	}
 	if t.Level == "" {
-		return e, at("level", "entry %q has no level: give L0 to L5", name)
+		return e, at("level", "entry %q has no level: add L0 to L5", name)
 	}
 	if err := e.level.UnmarshalText([]byte(t.Level)); err != nil {
 		return e, at("level", "level of %s: %w", name, err)
@@ -405,7 +405,7 @@ func compileOutcome(y *strictyaml.Document, path []any, name string, t *outcomeT
 			return e, at("require", "require of %s: %w", name, err)
 		}
 		if v < e.floor {
-			return e, at("require", "require of %s is %s, milder than the %s of its level %s: nothing lowers the ladder", name,
+			return e, at("require", "require of %s is %s, which is milder than %s, the verdict of its level %s: require can only raise it", name,
 				v, e.floor, e.level)
 		}
 		if v > e.floor {
@@ -464,7 +464,7 @@ func (x *index) add(y *strictyaml.Document, path []any, t *entryText, place int)
 func checkWord(w string) error {
 	n := parseName(w, nil, nil)
 	if len(n.words) != 1 || string(n.norm) != w || !n.plain || strings.ContainsAny(w, "*?") {
-		return fmt.Errorf("%q is not a word: names are compared word by word, in lower case, with digits apart", w)
+		return fmt.Errorf("%q is not a single word: names are compared word by word, in lower case, and digits are words of their own", w)
 	}
 	return nil
 }
@@ -475,12 +475,12 @@ func (x *index) addPattern(text string, place int) error {
 	}
 	for _, r := range text {
 		if r < 0x80 && classOf(byte(r)) == separator && !strings.ContainsRune("._-/: ", r) {
-			return fmt.Errorf("pattern %q: %q has no meaning, the wildcards are * and ?", text, r)
+			return fmt.Errorf("pattern %q: %q is not allowed, the wildcards are * and ?", text, r)
 		}
 	}
 	n := parseName(text, nil, nil)
 	if len(n.words) == 0 {
-		return fmt.Errorf("pattern %q names nothing", text)
+		return fmt.Errorf("pattern %q has no letters or digits", text)
 	}
 	p := pattern{string(n.norm), place}
 	first := string(n.text(n.words[0]))

@@ -65,7 +65,7 @@ func compileCondition(src string) (cel.Program, error) {
 		return nil, errors.New(strings.TrimSpace(strings.ReplaceAll(err.Error(), "<input>:", "")))
 	}
 	if !ast.OutputType().IsExactType(cel.BoolType) {
-		return nil, fmt.Errorf("the condition is of type %s, want bool: compare it with something", ast.OutputType())
+		return nil, fmt.Errorf("the condition is of type %s, want bool: add a comparison", ast.OutputType())
 	}
 	return env.Program(ast, cel.CostLimit(conditionCost))
 }
@@ -113,7 +113,7 @@ func (c *call) holds(p cel.Program) (bool, error) {
 	}
 	met, ok := out.Value().(bool)
 	if !ok {
-		return false, fmt.Errorf("the condition gave %s, want bool", out.Type().TypeName())
+		return false, fmt.Errorf("the condition's value is of type %s, want bool", out.Type().TypeName())
 	}
 	return met, nil
 }

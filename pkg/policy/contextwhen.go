@@ -111,7 +111,7 @@ func compileContextConditions(y *strictyaml.Document, path []any, texts []contex
 			return nil, y.Errorf(at(i, "name"), "%w", err)
 		}
 		if seen[t.Name] {
-			return nil, y.Errorf(at(i, "name"), "condition %q stands twice", t.Name)
+			return nil, y.Errorf(at(i, "name"), "condition %q is listed twice", t.Name)
 		}
 		seen[t.Name] = true
 		c := beliefs.Condition{Name: t.Name}
@@ -121,7 +121,7 @@ func compileContextConditions(y *strictyaml.Document, path []any, texts []contex
 			c.ContextOnly = true
 		default:
 			return nil, y.Errorf(at(i, "otherwise"),
-				"otherwise of condition %s is %q: use refuse or context_only; a condition never admits", t.Name, t.Otherwise)
+				"otherwise of condition %s is %q: use refuse or context_only", t.Name, t.Otherwise)
 		}
 		ast, issues := env.Compile(t.Require)
 		if err := issues.Err(); err != nil {
@@ -143,7 +143,7 @@ func compileContextConditions(y *strictyaml.Document, path []any, texts []contex
 			}
 			ok, is := v.Value().(bool)
 			if !is {
-				return false, fmt.Errorf("it gave %s, want bool", v.Type().TypeName())
+				return false, fmt.Errorf("its value is of type %s, want bool", v.Type().TypeName())
 			}
 			return ok, nil
 		}

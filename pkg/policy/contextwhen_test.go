@@ -58,9 +58,9 @@ func TestFaultsInContextConditionsHaveAPlace(t *testing.T) {
 	for src, want := range map[string]string{
 		`{name: x, require: "belief.orign == 'user'"}`:              "undeclared reference",
 		`{name: x, require: "belief.origin"}`:                       "want bool",
-		`{name: x, require: "true", otherwise: admit}`:              "a condition never admits",
+		`{name: x, require: "true", otherwise: admit}`:              "use refuse or context_only",
 		`{name: "x y", require: "true"}`:                            "condition",
-		`{name: x, require: "true"}, {name: x, require: "true"}`:    "stands twice",
+		`{name: x, require: "true"}, {name: x, require: "true"}`:    "is listed twice",
 		`{name: x, require: "belief.confidence > 'a'"}`:             "no matching overload",
 		`{name: x, require: "true", whatever: 1}`:                   "whatever",
 		`{name: x, require: "recall.purpose == purpose"}`:           "undeclared reference",

@@ -71,10 +71,10 @@ func compileDelegation(y *strictyaml.Document, texts []delegationText) ([]delega
 			return nil, at("name", "%w", err)
 		}
 		if slices.ContainsFunc(out, func(d delegation) bool { return d.name == t.Name }) {
-			return nil, at("name", "ground %q stands twice", t.Name)
+			return nil, at("name", "ground %q is listed twice", t.Name)
 		}
 		if t.When == "" {
-			return nil, at("name", "ground %q has no condition: give when", t.Name)
+			return nil, at("name", "ground %q has no condition: add when", t.Name)
 		}
 		env, err := delegationEnv()
 		if err != nil {

@@ -81,7 +81,7 @@ func (p *Policy) compileEgress(y *strictyaml.Document, t *egressText) (err error
 		return at("unlisted", "unlisted is %q: use hold or deny", t.Unlisted)
 	}
 	if t.Unlisted != "" && !g.listed {
-		return at("unlisted", "unlisted needs an allow-list beside it")
+		return at("unlisted", "unlisted needs an allow-list: add allow")
 	}
 	switch t.Private {
 	case "", "deny":
@@ -113,7 +113,7 @@ type places struct {
 
 func compilePlaces(y *strictyaml.Document, key string, list []string) (p places, err error) {
 	if len(list) > maxEgressList {
-		return p, y.Errorf([]any{"egress", key}, "%d places are too many, at most %d are possible", len(list), maxEgressList)
+		return p, y.Errorf([]any{"egress", key}, "%d destinations are too many, at most %d are possible", len(list), maxEgressList)
 	}
 	p.hosts = make(map[string]bool)
 	for i, s := range list {
@@ -137,16 +137,16 @@ func (p *places) add(s string) error {
 		case err != nil:
 			return fmt.Errorf("%q is not a network: write 203.0.113.0/24 or 2001:db8::/32", s)
 		case n.Masked() != n:
-			return fmt.Errorf("%q has bits beyond its length: write %s", s, n.Masked())
+			return fmt.Errorf("%q has address bits after its prefix: write %s", s, n.Masked())
 		case n.Addr().Is4In6():
-			return fmt.Errorf("%q is a network of IPv4: write it as one", s)
+			return fmt.Errorf("%q is an IPv4 network: write it in IPv4 notation", s)
 		}
 		p.nets = append(p.nets, n)
 		return nil
 	}
 	if a, err := netip.ParseAddr(s); err == nil {
 		if a.Zone() != "" || a.Is4In6() {
-			return fmt.Errorf("%q: write the address without a zone, and IPv4 as such", s)
+			return fmt.Errorf("%q: write the address without a zone, and an IPv4 address in IPv4 notation", s)
 		}
 		p.nets = append(p.nets, netip.PrefixFrom(a, a.BitLen()))
 		return nil

@@ -95,7 +95,7 @@ func (p *Policy) compileMemory(y *strictyaml.Document, t *memoryText) error {
 	}
 	for i, w := range t.Writable {
 		if len(w.Categories) == 0 {
-			return at("it names no categories: list those that may be written, with \"*\" for any", nil, "writable", i)
+			return at("it names no categories: list the categories that may be written, or \"*\" for any", nil, "writable", i)
 		}
 		for j, c := range w.Categories {
 			w.Categories[j] = strings.ToLower(c)
@@ -107,7 +107,7 @@ func (p *Policy) compileMemory(y *strictyaml.Document, t *memoryText) error {
 	case CompactionStage, CompactionHold:
 		m.compaction = t.Compaction
 	default:
-		return at("compaction is %q: use %s or %s; a summary of a context is never believed by itself",
+		return at("compaction is %q: use %s or %s; a summary of a context is never believed without other evidence",
 			[]any{t.Compaction, CompactionStage, CompactionHold}, "compaction")
 	}
 	for _, d := range []struct {
@@ -148,7 +148,7 @@ func (m *memory) compileRecords(y *strictyaml.Document, tools []string) error {
 	}
 	for i, tool := range tools {
 		if strings.Trim(tool, "*?._-/: ") == "" {
-			return y.Errorf([]any{"memory", "records", i}, "records names every tool: say which")
+			return y.Errorf([]any{"memory", "records", i}, "records must not name every tool: list the tools")
 		}
 		if err := m.records.addPattern(tool, 0); err != nil {
 			return y.Errorf([]any{"memory", "records", i}, "records: %w", err)
@@ -185,13 +185,13 @@ func (p *Policy) compilePromotions(y *strictyaml.Document, texts []promoteText) 
 			return at("name", "%w", err)
 		}
 		if slices.ContainsFunc(p.memory.promotions, func(x Promotion) bool { return x.Name == t.Name }) {
-			return at("name", "promotion %q stands twice", t.Name)
+			return at("name", "promotion %q is listed twice", t.Name)
 		}
 		if len(t.Tools) == 0 {
 			return at("tools", "promotion %s names no tools", t.Name)
 		}
 		if strings.TrimSpace(t.Owner) == "" || strings.TrimSpace(t.Reason) == "" {
-			return at("name", "promotion %s needs owner and reason", t.Name)
+			return at("name", "promotion %s needs an owner and a reason", t.Name)
 		}
 		x := Promotion{Name: t.Name, Owner: t.Owner, Reason: t.Reason, Sources: 1}
 		if t.Sources != nil {
@@ -204,7 +204,7 @@ func (p *Policy) compilePromotions(y *strictyaml.Document, texts []promoteText) 
 		}
 		for j, tool := range t.Tools {
 			if strings.Trim(tool, "*?._-/: ") == "" {
-				return y.Errorf([]any{"memory", "promote", i, "tools", j}, "promotion %s names every tool: say which", t.Name)
+				return y.Errorf([]any{"memory", "promote", i, "tools", j}, "promotion %s must not name every tool: list the tools", t.Name)
 			}
 			if err := p.memory.index.addPattern(tool, i); err != nil {
 				return y.Errorf([]any{"memory", "promote", i, "tools", j}, "tools of %s: %w", t.Name, err)

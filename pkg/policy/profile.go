@@ -57,10 +57,10 @@ func compileProfiles(y *strictyaml.Document, texts []profileText) ([]Profile, er
 			return nil, at("name", "%w", err)
 		}
 		if slices.ContainsFunc(out, func(p Profile) bool { return p.Name == t.Name }) {
-			return nil, at("name", "profile %q stands twice", t.Name)
+			return nil, at("name", "profile %q is listed twice", t.Name)
 		}
 		if len(t.Server) == 0 || len(t.Command) == 0 {
-			return nil, at("name", "profile %s needs server and command: what the server calls itself alone is only a claim",
+			return nil, at("name", "profile %s needs server and command: the server's own name alone is not evidence",
 				t.Name)
 		}
 		p := Profile{Name: t.Name, Servers: t.Server, Commands: t.Command, tools: make(map[string]profiled)}
@@ -70,11 +70,11 @@ func compileProfiles(y *strictyaml.Document, texts []profileText) ([]Profile, er
 				return nil, y.Errorf([]any{"profiles", i, "tools", j, "level"}, "level of %v is %q: use L0 to L4", x.Tools, x.Level)
 			}
 			if strings.TrimSpace(x.Because) == "" {
-				return nil, y.Errorf([]any{"profiles", i, "tools", j}, "%v have no reason: say because", x.Tools)
+				return nil, y.Errorf([]any{"profiles", i, "tools", j}, "%v have no reason: add because", x.Tools)
 			}
 			for _, name := range x.Tools {
 				if _, twice := p.tools[name]; twice || name == "" {
-					return nil, y.Errorf([]any{"profiles", i, "tools", j, "tools"}, "tool %q of profile %s is empty or stands twice",
+					return nil, y.Errorf([]any{"profiles", i, "tools", j, "tools"}, "tool %q of profile %s is empty or listed twice",
 						name, t.Name)
 				}
 				p.tools[name] = profiled{l, x.Because}

@@ -44,7 +44,7 @@ func (p *Policy) compileProtected(y *strictyaml.Document, texts []protectedText)
 			return at("name", "%w", err)
 		}
 		if slices.ContainsFunc(p.protected, func(x protected) bool { return x.name == t.Name }) {
-			return at("name", "protected %q stands twice", t.Name)
+			return at("name", "protected %q is listed twice", t.Name)
 		}
 		r := protected{name: t.Name, require: streams.Deny}
 		if len(t.Resources) == 0 || len(t.Resources) > maxResources {
@@ -53,7 +53,7 @@ func (p *Policy) compileProtected(y *strictyaml.Document, texts []protectedText)
 		for j, s := range t.Resources {
 			c := cleanResource(s)
 			if strings.Trim(c, "*?/.") == "" || len(s) > maxResourceLen {
-				return y.Errorf([]any{"protected", i, "resources", j}, "resource %q names nothing in particular", s)
+				return y.Errorf([]any{"protected", i, "resources", j}, "resource %q has only wildcards and separators, or is too long", s)
 			}
 			r.patterns = append(r.patterns, c)
 		}

@@ -59,17 +59,17 @@ func compileStanding(y *strictyaml.Document, texts []standingText) (s standings,
 			return s, at("name", "%w", err)
 		}
 		if slices.ContainsFunc(s.list, func(x Standing) bool { return x.Name == t.Name }) {
-			return s, at("name", "standing permission %q stands twice", t.Name)
+			return s, at("name", "standing permission %q is listed twice", t.Name)
 		}
 		if len(t.Tools) == 0 {
 			return s, at("tools", "standing permission %s names no tools", t.Name)
 		}
 		if strings.TrimSpace(t.Owner) == "" || strings.TrimSpace(t.Reason) == "" {
-			return s, at("name", "standing permission %s needs owner and reason", t.Name)
+			return s, at("name", "standing permission %s needs an owner and a reason", t.Name)
 		}
 		x := Standing{Name: t.Name, Owner: t.Owner, Reason: t.Reason, projects: t.Projects, agents: t.Agents}
 		if x.Until, err = time.Parse(time.RFC3339, t.Until); err != nil {
-			return s, at("until", "until of %s is %q: write the end as 2026-12-31T00:00:00Z; nothing is permitted for ever",
+			return s, at("until", "until of %s is %q: write the end of the permission, such as 2026-12-31T00:00:00Z",
 				t.Name, t.Until)
 		}
 		if t.When != "" {
@@ -79,7 +79,7 @@ func compileStanding(y *strictyaml.Document, texts []standingText) (s standings,
 		}
 		for j, tool := range t.Tools {
 			if strings.Trim(tool, "*?._-/: ") == "" {
-				return s, y.Errorf(append(slices.Clip(path), "tools", j), "standing permission %s names every tool: say which",
+				return s, y.Errorf(append(slices.Clip(path), "tools", j), "standing permission %s must not name every tool: list the tools",
 					t.Name)
 			}
 			if err := s.index.addPattern(tool, i); err != nil {

@@ -16,19 +16,19 @@ func init() {
 	const as = "as cluster_size"
 	add(
 		"signal.cluster_size",
-		"contents of the project that are almost the same as this one, it included",
+		"number of nearly identical contents in the project, including this one",
 		"20000 clusters",
 		func(s *State) int64 { return s.cluster().size },
 	)
-	add("signal.cluster_sources", "different sources among them, at most 64", as,
+	add("signal.cluster_sources", "number of sources of these contents, at most 64", as,
 		func(s *State) int64 { return int64(len(s.cluster().sources)) })
-	add("signal.cluster_sessions", "different sessions among them, at most 64", as,
+	add("signal.cluster_sessions", "number of sessions of these contents, at most 64", as,
 		func(s *State) int64 { return int64(len(s.cluster().sessions)) })
-	add("signal.cluster_agents", "different agents among them, at most 64", as,
+	add("signal.cluster_agents", "number of agents of these contents, at most 64", as,
 		func(s *State) int64 { return int64(len(s.cluster().agents)) })
 	register(
 		partClusters,
-		Signal{"signal.cluster_age", "seconds since the first of them", "fingerprint", "all", as, "10"},
+		Signal{"signal.cluster_age", "seconds since the first of these contents", "fingerprint", "all", as, "10"},
 		func(s *State) float64 { return s.since(s.cluster().first) },
 	)
 }

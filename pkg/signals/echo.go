@@ -19,27 +19,27 @@ const minValue = 12
 func init() {
 	register(partDirectives|partCarriers, Signal{
 		Name:   "signal.echo",
-		Doc:    "instructions in untrusted content of the project that this action would carry out",
+		Doc:    "instructions in the project's untrusted content that this action would carry out",
 		Key:    "session, tool word, carrier",
 		Window: "all",
 		Bound:  "4000 instructions",
-		Cost:   "1 a word of the tool's name and a carrier",
+		Cost:   "1 per word of the tool's name, 1 per carrier",
 	}, (*State).echo)
 }
 
 // Served is an instruction in untrusted content that a pending action would carry out.
 type Served struct {
-	Observation  string  `cel:"observation" doc:"event that carried the instruction"`
-	By           string  `cel:"by" doc:"tool, carrier or value: what both name"`
+	Observation  string  `cel:"observation" doc:"event that contained the instruction"`
+	By           string  `cel:"by" doc:"what the instruction and the action have in common: tool, carrier or value"`
 	Value        string  `cel:"value"`
 	Source       string  `cel:"source"`
 	SameSession  bool    `cel:"same_session"`
 	UserNamed    bool    `cel:"user_named" doc:"the user's own words in this session name the act or the value, or leave the step to its source"`
-	UserDocument bool    `cel:"user_document" doc:"the user's own words name where it came from"`
-	Memory       bool    `cel:"memory" doc:"it stands in a memory that neither user nor operator wrote"`
-	Own          bool    `cel:"own" doc:"it stands in a memory that the agent wrote, whatever that derives from"`
-	Commands     bool    `cel:"commands" doc:"it carries more than a request: an override, a demand to obey, secrecy"`
-	Age          float64 `cel:"age" doc:"seconds since it was read"`
+	UserDocument bool    `cel:"user_document" doc:"the user's own words name the source of the instruction"`
+	Memory       bool    `cel:"memory" doc:"the instruction is in a memory that neither the user nor the operator wrote"`
+	Own          bool    `cel:"own" doc:"the instruction is in a memory that the agent wrote, from any source"`
+	Commands     bool    `cel:"commands" doc:"besides a request, it has an override, a demand to obey, or secrecy"`
+	Age          float64 `cel:"age" doc:"seconds since the instruction was read"`
 }
 
 // echo returns the instructions that the action would carry out. It includes an instruction only if

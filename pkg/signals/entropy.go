@@ -7,7 +7,7 @@ import (
 func init() {
 	register(
 		0,
-		Signal{"content.entropy", "Shannon entropy of the content, bits a byte, 0 to 8", "", "", "", "0"},
+		Signal{"content.entropy", "Shannon entropy of the content in bits per byte, 0 to 8", "", "", "", "0"},
 		(*State).entropy,
 	)
 }

@@ -21,11 +21,11 @@ var partPieces = keep(orderPieces, (*State).notePieces)
 func init() {
 	register(partPieces, Signal{
 		Name:   "signal.fragments",
-		Doc:    "values of the arguments that were put together from pieces of different observations",
+		Doc:    "argument values that combine pieces of different observations",
 		Key:    "piece",
 		Window: "all",
 		Bound:  "100000 pieces",
-		Cost:   "up to 2000 a value",
+		Cost:   "up to 2000 per value",
 	}, (*State).fragments)
 }
 
@@ -33,7 +33,7 @@ func init() {
 type Fragment struct {
 	Value  string   `cel:"value"`
 	Pieces []string `cel:"pieces"`
-	Events []string `cel:"events" doc:"observations that brought the pieces"`
+	Events []string `cel:"events" doc:"observations that contained the pieces"`
 }
 
 // oddFields returns the words that may be unusual. For a text that is not ASCII these are all

@@ -23,15 +23,15 @@ var (
 func init() {
 	register(partCarriers|partPhrases, Signal{
 		Name:   "action.lineage",
-		Doc:    "where the addresses, hosts, accounts, paths and phrases of the arguments were first met in the project",
+		Doc:    "first occurrence in the project of each address, host, account, path and phrase of the arguments",
 		Key:    "carrier",
 		Window: "all",
 		Bound:  "100000 carriers, 100000 phrases",
-		Cost:   "1 a carrier",
+		Cost:   "1 per carrier",
 	}, (*State).lineage)
 	register(
 		partCarriers|partPhrases,
-		Signal{"memory.lineage", "the same of a memory write", "carrier", "all", "as action.lineage", "1 a carrier"},
+		Signal{"memory.lineage", "the same for the text of a memory write", "carrier", "all", "as action.lineage", "1 per carrier"},
 		(*State).lineage,
 	)
 }
@@ -40,7 +40,7 @@ func init() {
 type Lineage struct {
 	Carried     string  `cel:"carried" doc:"email, host, url, path, iban and the like, or phrase"`
 	Value       string  `cel:"value"`
-	FirstOrigin string  `cel:"first_origin" doc:"user, system, external or agent: who named it first"`
+	FirstOrigin string  `cel:"first_origin" doc:"origin of the first event that named it: user, system, external or agent"`
 	Origin      string  `cel:"origin" doc:"the same as the credential's origin"`
 	Observation string  `cel:"observation" doc:"event that named it first"`
 	Source      string  `cel:"source"`

@@ -10,11 +10,11 @@ var partKeys = keep(orderKeys, (*State).noteKey)
 
 func init() {
 	sig := func(name, doc string) Signal { return Signal{name, doc, "key", "all", "20000 keys", "1"} }
-	register(partKeys, sig("signal.key_writes", "writes of this memory key, this one included"),
+	register(partKeys, sig("signal.key_writes", "number of writes to this memory key, including this one"),
 		func(s *State) int64 { return s.keyHistory().writes })
-	register(partKeys, sig("signal.key_growth", "size of the value as a multiple of its first size"),
+	register(partKeys, sig("signal.key_growth", "size of the value, as a multiple of the first value's size"),
 		func(s *State) float64 { return s.keyHistory().growth(s.In) })
-	register(partKeys, sig("signal.key_entropy_rise", "entropy of the value less that of its first, bits a byte"),
+	register(partKeys, sig("signal.key_entropy_rise", "entropy of the value minus that of the first value, in bits per byte"),
 		func(s *State) float64 { return s.keyHistory().rise(s) })
 }
 

@@ -3,11 +3,11 @@ package signals
 func init() {
 	register(partCarriers, Signal{
 		Name:   "signal.novel",
-		Doc:    "carriers of the arguments that nobody named before in the project, as kind:value",
+		Doc:    "carriers of the arguments that are new in the project, as kind:value",
 		Key:    "carrier",
 		Window: "all",
 		Bound:  "as action.lineage",
-		Cost:   "1 a carrier",
+		Cost:   "1 per carrier",
 	}, (*State).novel)
 }
 

@@ -3,7 +3,7 @@ package signals
 func init() {
 	register(AllParts, Signal{
 		Name:   "signal.partial",
-		Doc:    "tables out of which keys have fallen: what a signal says of old keys is then a lower bound",
+		Doc:    "tables that have dropped old keys: a signal that reads them is then a lower bound",
 		Key:    "project",
 		Window: "all",
 		Bound:  "16",

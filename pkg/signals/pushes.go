@@ -16,11 +16,11 @@ var partPushes = keep(orderPushes, (*State).notePushes)
 func init() {
 	register(partPushes, Signal{
 		Name:   "signal.pushes",
-		Doc:    "targets in this content that its source has brought up in three or more different contents",
+		Doc:    "targets in this content that its source has named in three or more different contents",
 		Key:    "source and target",
 		Window: "all",
 		Bound:  "50000",
-		Cost:   "1 a target",
+		Cost:   "1 per target",
 	}, (*State).pushes)
 }
 
@@ -28,7 +28,7 @@ func init() {
 type Push struct {
 	Source string `cel:"source"`
 	Target string `cel:"target" doc:"a host, address, handle or name, as kind:value"`
-	Count  int64  `cel:"count" doc:"different contents in which it does"`
+	Count  int64  `cel:"count" doc:"number of different contents in which the source names the target"`
 }
 
 // findTargets returns the targets that a source may push: hosts, addresses, handles and capitalized

@@ -15,7 +15,7 @@ func init() {
 		Doc:    "memories of external origin that were recalled in this session",
 		Key:    "session",
 		Window: "session",
-		Bound:  "32 a session",
+		Bound:  "32 per session",
 		Cost:   "1",
 	}, (*State).recalledExternal)
 }

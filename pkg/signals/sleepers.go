@@ -17,11 +17,11 @@ func init() {
 	register(partBeliefs|partRecalls, Signal{
 		Name: "signal.sleepers",
 		Doc: "memories of other sessions, over a day old, that this action cites for the first time, " +
-			"or that were recalled in its session and hold an address or a value of it that the user did not name",
+			"or that its session recalled and that contain an address or value of the action that the user did not name",
 		Key:    "belief",
 		Window: "all",
 		Bound:  "50000 beliefs",
-		Cost:   "1 a belief",
+		Cost:   "1 per belief",
 	}, (*State).sleepers)
 }
 
@@ -43,12 +43,12 @@ var tableBeliefs = index.NewTable(6, "beliefs", 50_000)
 // Sleeper is a memory that is used for the first time long after it was written.
 type Sleeper struct {
 	Belief   string  `cel:"belief"`
-	Dormant  float64 `cel:"dormant" doc:"seconds between its writing and its first use"`
+	Dormant  float64 `cel:"dormant" doc:"seconds between writing the memory and its first use"`
 	Origin   string  `cel:"origin"`
 	External bool    `cel:"external"`
-	Graded   bool    `cel:"graded" doc:"it holds the user's words or the agent's reasoning, and nothing foreign"`
-	Own      bool    `cel:"own" doc:"the agent wrote it, whatever it derives from"`
-	Session  string  `cel:"session" doc:"in which it was written"`
+	Graded   bool    `cel:"graded" doc:"the memory has only words of the user or reasoning of the agent"`
+	Own      bool    `cel:"own" doc:"the agent wrote the memory, whatever it derives from"`
+	Session  string  `cel:"session" doc:"session in which the memory was written"`
 }
 
 type beliefRec struct {

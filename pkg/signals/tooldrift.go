@@ -13,8 +13,8 @@ var PartTools = keep(orderTools, (*State).noteCatalogues)
 func init() {
 	register(PartTools, Signal{
 		Name: "signal.tool_drift",
-		Doc: "the tool that is called has another description or schema than in the first catalogue of its server, " +
-			"or the last one that a person accepted",
+		Doc: "the called tool's description or schema differs from the first catalogue of its server, " +
+			"or from the last one that a person accepted",
 		Key:    "tool",
 		Window: "all",
 		Bound:  "5000 tools",

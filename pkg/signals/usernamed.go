@@ -3,8 +3,8 @@ package signals
 func init() {
 	register(0, Signal{
 		Name: "signal.user_named",
-		Doc: "the user's own words in this session ask for what the tool does and name everybody whom the action reaches, " +
-			"or else every carrier of the arguments",
+		Doc: "the user's own words in this session ask for what the tool does and name every receiver of the action, " +
+			"or, without receivers, every carrier of the arguments",
 		Key:    "session",
 		Window: "session",
 		Bound:  "4000 words",

@@ -20,9 +20,9 @@ import (
 // TestEvent is the YAML form of one event. It uses the names of ledger entries. Omitted fields get
 // defaults.
 type TestEvent struct {
-	After   string `yaml:"after" is:"duration" doc:"Time since the event before, such as 4m."`
-	ID      string `yaml:"id" is:"id" doc:"e and its number unless said."`
-	Session string `yaml:"session" doc:"s1 unless said."`
+	After   string `yaml:"after" is:"duration" doc:"Time since the previous event, such as 4m."`
+	ID      string `yaml:"id" is:"id" doc:"Default: e and the event's number."`
+	Session string `yaml:"session" doc:"Default: s1."`
 	Agent   string `yaml:"agent" doc:"agent unless said."`
 
 	Observation *observationDoc `yaml:"observation" doc:"Content that was read."`
@@ -32,11 +32,11 @@ type TestEvent struct {
 	Phase       string          `yaml:"phase" is:"phase" doc:"Start or end of the session."`
 	Decision    *decisionDoc    `yaml:"decision" doc:"A decision."`
 	Action      *actionDoc      `yaml:"action" doc:"A proposed action."`
-	Outcome     *outcomeDoc     `yaml:"outcome" doc:"What came of an action; without one, an answer of the agent."`
+	Outcome     *outcomeDoc     `yaml:"outcome" doc:"The outcome of an action. Without an action, an answer of the agent."`
 }
 
 type observationDoc struct {
-	Origin string   `yaml:"origin" is:"origin" doc:"tool unless said."`
+	Origin string   `yaml:"origin" is:"origin" doc:"Default: tool."`
 	Tool   string   `yaml:"tool"`
 	Source string   `yaml:"source"`
 	Text   string   `yaml:"text"`
@@ -45,17 +45,17 @@ type observationDoc struct {
 
 type memoryDoc struct {
 	Origin    string     `yaml:"origin" is:"origin" doc:"agent unless said."`
-	Inherited string     `yaml:"inherited" is:"origin" doc:"Weakest origin that it derives from."`
+	Inherited string     `yaml:"inherited" is:"origin" doc:"The weakest origin among the memory's sources."`
 	Key       string     `yaml:"key"`
 	Category  string     `yaml:"category"`
 	Channel   string     `yaml:"channel"`
-	KeyHolder string     `yaml:"key_holder" is:"origin" doc:"Origin of the value that the key holds now."`
+	KeyHolder string     `yaml:"key_holder" is:"origin" doc:"Origin of the current value of the key."`
 	Source    string     `yaml:"source"`
 	Parents   []string   `yaml:"parents"`
 	Text      string     `yaml:"text"`
-	Times     int        `yaml:"times" is:"natural" doc:"The text so often, for size."`
-	Age       string     `yaml:"age" is:"duration" doc:"Time since the same content was first met."`
-	Repeats   uint64     `yaml:"repeats" is:"natural" doc:"How often the same content was met before."`
+	Times     int        `yaml:"times" is:"natural" doc:"Repeats the text this many times, to make it large."`
+	Age       string     `yaml:"age" is:"duration" doc:"Time since the same content was first seen."`
+	Repeats   uint64     `yaml:"repeats" is:"natural" doc:"How often the same content was seen before."`
 	Belief    *beliefDoc `yaml:"belief"`
 }
 
@@ -63,7 +63,7 @@ type recallDoc struct {
 	Query          string          `yaml:"query"`
 	Key            string          `yaml:"key"`
 	Purpose        string          `yaml:"purpose"`
-	Items          []recallItemDoc `yaml:"items" doc:"What the context policy admits."`
+	Items          []recallItemDoc `yaml:"items" doc:"The items that the context policy admits."`
 	ContextOnly    []recallItemDoc `yaml:"context_only"`
 	Contradictions []recallItemDoc `yaml:"contradictions"`
 }
@@ -97,30 +97,30 @@ type beliefDoc struct {
 	Missing     bool    `yaml:"missing" doc:"The belief was not found."`
 	Kind        string  `yaml:"kind"`
 	Key         string  `yaml:"key"`
-	Truth       string  `yaml:"truth" is:"truth" doc:"supported unless said."`
+	Truth       string  `yaml:"truth" is:"truth" doc:"Default: supported."`
 	Retrieval   string  `yaml:"retrieval"`
 	Security    string  `yaml:"security"`
 	Freshness   string  `yaml:"freshness"`
 	Sensitivity string  `yaml:"sensitivity"`
 	Scope       string  `yaml:"scope"`
-	Quality     string  `yaml:"quality" is:"quality" doc:"tool_result unless said."`
+	Quality     string  `yaml:"quality" is:"quality" doc:"Default: tool_result."`
 	Origin      string  `yaml:"origin" is:"origin"`
 	Grade       string  `yaml:"grade" doc:"own, derived or record."`
-	Confidence  float64 `yaml:"confidence" is:"share" doc:"0.7 unless said."`
+	Confidence  float64 `yaml:"confidence" is:"share" doc:"Default: 0.7."`
 	Source      string  `yaml:"source"`
 	Observation string  `yaml:"observation"`
 }
 
 type actionDoc struct {
 	Tool          string         `yaml:"tool"`
-	Level         int            `yaml:"level" is:"level" doc:"What the policy makes of the tool, 0 to 5."`
+	Level         int            `yaml:"level" is:"level" doc:"The level under the policy, 0 to 5."`
 	Effects       []string       `yaml:"effects"`
 	Args          map[string]any `yaml:"args"`
-	Confidence    *float64       `yaml:"confidence" is:"share" doc:"The agent's own."`
+	Confidence    *float64       `yaml:"confidence" is:"share" doc:"The agent's stated confidence."`
 	Decision      string         `yaml:"decision"`
 	Beliefs       []beliefDoc    `yaml:"beliefs"`
-	Repeats       string         `yaml:"repeats" doc:"Id of an earlier proposal of the same call without fault."`
-	Unseen        bool           `yaml:"unseen" doc:"The session holds input that nobody judged."`
+	Repeats       string         `yaml:"repeats" doc:"Id of an earlier faultless proposal of the same call."`
+	Unseen        bool           `yaml:"unseen" doc:"The session has a rejected observation."`
 	Blast         string         `yaml:"blast_radius"`
 	Reversibility string         `yaml:"reversibility"`
 }

@@ -18,20 +18,20 @@ import (
 
 // TestDoc is the YAML form of a test file.
 type TestDoc struct {
-	Tests []testCase `yaml:"tests" doc:"Tests of the pack's rules; each starts with nothing known."`
+	Tests []testCase `yaml:"tests" doc:"Tests of the pack's rules. Each starts with an empty state."`
 }
 
 type testCase struct {
-	Name     string           `yaml:"name" is:"required" doc:"What is tried."`
-	Group    string           `yaml:"group" is:"id" doc:"The sentinel group that judges; the first unless said."`
-	Project  string           `yaml:"project" is:"id" doc:"test unless said."`
+	Name     string           `yaml:"name" is:"required" doc:"The test's name: what it checks."`
+	Group    string           `yaml:"group" is:"id" doc:"The sentinel group whose rules are tested. Default: the first."`
+	Project  string           `yaml:"project" is:"id" doc:"Default: test."`
 	Given    []TestEvent      `yaml:"given" is:"required,some" doc:"Events, in order."`
-	Repeat   int              `yaml:"repeat" is:"natural" doc:"Play the given events so often."`
-	Fires    map[string]Wants `yaml:"fires" is:"ids" doc:"Rules, and what each raises, exactly: a number of alerts, a kind of alert, or a list of kinds."`
+	Repeat   int              `yaml:"repeat" is:"natural" doc:"How many times the given events are played."`
+	Fires    map[string]Wants `yaml:"fires" is:"ids" doc:"The rules that fire, with exactly the alerts of each: a number of alerts, one expected alert, or a list of expected alerts."`
 	Silent   []string         `yaml:"silent" is:"id" doc:"Rules that must not fire."`
-	Verdict  Verdicts         `yaml:"verdict" doc:"What the last proposal gets, or a list: what each gets."`
-	Message  string           `yaml:"message" doc:"The message of some alert holds this."`
-	Messages []string         `yaml:"messages" doc:"Each is held by the message of some alert."`
+	Verdict  Verdicts         `yaml:"verdict" doc:"The verdict on the last proposal, or a list with the verdict on each."`
+	Message  string           `yaml:"message" doc:"A text that the message of at least one alert contains."`
+	Messages []string         `yaml:"messages" doc:"Texts. For each, the message of at least one alert contains it."`
 }
 
 // Wants are the alerts that a rule must raise: a number of alerts, one kind of alert, or a
@@ -39,13 +39,13 @@ type testCase struct {
 type Wants []want
 
 type want struct {
-	Count     *int   `yaml:"count" is:"natural" doc:"1 unless said."`
+	Count     *int   `yaml:"count" is:"natural" doc:"Default: 1."`
 	Severity  string `yaml:"severity" is:"severity"`
 	Effect    string `yaml:"effect" is:"effect"`
 	Mode      string `yaml:"mode" is:"mode"`
 	Subject   string `yaml:"subject" doc:"A kind, or a kind and an id."`
-	Message   string `yaml:"message" doc:"The message holds this."`
-	Exception string `yaml:"exception" is:"id" doc:"The exception that takes the effect away."`
+	Message   string `yaml:"message" doc:"A text that the message contains."`
+	Exception string `yaml:"exception" is:"id" doc:"The exception that removes the alert's effect."`
 }
 
 // UnmarshalYAML implements yaml.InterfaceUnmarshaler.
