@@ -86,7 +86,7 @@ func TestRulesTestEndsWithTwoWhenSomethingIsMissing(t *testing.T) {
 	good := "tests:\n  - name: high\n    given:\n      - action: {tool: t, level: 3}\n    fires: {r1: 1}\n"
 	out, code := command(t, "", "rules", "test", packFolder(t, good), "--coverage")
 	expect(t, out, code, cli.ExitOK, "1 tests passed, 0 failed",
-		"uncovered p/r.yaml:2:9: r1: no test evaluates it without its firing",
+		"uncovered p/r.yaml:2:9: r1: no test evaluates it without firing",
 		"uncovered p/r.yaml:6:11: r1: never false: action.level > 2", "coverage 50.0 %: 3 of 6")
 	out, code = command(t, "", "rules", "test", packFolder(t, good), "--threshold", "51")
 	expect(t, out, code, cli.ExitNegative, "below the threshold")

@@ -40,10 +40,10 @@ var celFields = [][]string{
 }
 
 // errMeaning reports that the formatted file would have a different meaning.
-var errMeaning = errors.New("formatting it would change what it means; it is left as it is")
+var errMeaning = errors.New("formatting it would change its meaning, so it is left unchanged")
 
 // errUnstable reports that formatting the formatted file would change it again.
-var errUnstable = errors.New("formatting it would change it each time; it is left as it is")
+var errUnstable = errors.New("formatting it twice would change it twice, so it is left unchanged")
 
 // Format returns the canonical form of a rule, pack, groups or test file. name is the file's name
 // in errors.
@@ -73,7 +73,7 @@ func format(name string, src []byte) ([]byte, error) {
 	}
 	text := strings.ReplaceAll(string(src), "\r\n", "\n")
 	if strings.Contains(text, "\r") {
-		return src, doc.Errorf(nil, "a carriage return that ends no line: take it out")
+		return src, doc.Errorf(nil, "a carriage return within a line: remove it")
 	}
 	before, dashes, root, foot, err := readTree(name, strings.Split(strings.TrimSuffix(text, "\n"), "\n"))
 	if err != nil {
@@ -85,7 +85,7 @@ func format(name string, src []byte) ([]byte, error) {
 			if err := formatField(decoded, path, e); err != nil {
 				bad = append(
 					bad,
-					doc.Errorf(path, "%s is no CEL expression and is left as it is: %w", path[len(path)-1], err),
+					doc.Errorf(path, "%s is not a CEL expression and is left unchanged: %w", path[len(path)-1], err),
 				)
 			}
 		})

@@ -87,7 +87,7 @@ func TestShippedRulesAreNearlyCanonical(t *testing.T) {
 
 func TestErrorsNameThePlaceAndTheRestIsFormatted(t *testing.T) {
 	got, err := Format("x.yaml", []byte("rules:\n- id: a\n  when: a &&\n  message: \"b+c\"\n- when: \"(\"\n"))
-	if err == nil || !strings.Contains(err.Error(), "x.yaml:3:9: when is no CEL expression") ||
+	if err == nil || !strings.Contains(err.Error(), "x.yaml:3:9: when is not a CEL expression") ||
 		!strings.Contains(err.Error(), "x.yaml:5:9: ") {
 		t.Error(err)
 	}

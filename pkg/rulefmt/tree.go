@@ -121,7 +121,7 @@ func (r *reader) indent() int {
 		r.fail("a tab: indent with spaces")
 	}
 	if n == 0 && (strings.HasPrefix(line, "---") || strings.HasPrefix(line, "...")) {
-		r.fail("markers of documents are only read before the first line: take it out")
+		r.fail("a document marker is only allowed before the first line: remove it")
 	}
 	return n
 }
@@ -423,7 +423,7 @@ func (r *reader) quoted(at int) *value {
 func (r *reader) end(v *value, rest string) {
 	if !isBlank(rest) {
 		if !isComment(rest) {
-			r.fail("what follows the value here is not understood")
+			r.fail("the text after the value is not understood")
 		}
 		v.comment = spaced(rest)
 	}

@@ -47,7 +47,7 @@ func compileSignal(
 		return nil
 	}
 	if doc.Doc == "" {
-		at([]any{"name"}, "signal %q needs doc: what it means", doc.Name)
+		at([]any{"name"}, "signal %q needs doc: the meaning of its value", doc.Name)
 	}
 	out := &DeclaredSignal{Declared: &signals.Declared{Name: "signal." + doc.Name, On: make(map[string]bool)}}
 	here := d.Errorf([]any{"signals", i, "name"}, "")
@@ -81,13 +81,13 @@ func compileSignal(
 	window := func(path []any, src string) time.Duration {
 		w, err := time.ParseDuration(src)
 		if err != nil || w <= 0 || w > maxWindow {
-			at(path, "the window %q is no duration of up to %s, such as 10m or 72h", src, maxWindow)
+			at(path, "the window %q is not a duration of up to %s, such as 10m or 72h", src, maxWindow)
 		}
 		return w
 	}
 	kindsOf := func(path []any, on []string) {
 		if len(on) == 0 {
-			at(path[:1], "signal %q needs on: the kinds of events that it looks at", doc.Name)
+			at(path[:1], "signal %q needs on: the kinds of events that it counts", doc.Name)
 		}
 		for j, k := range on {
 			if !slices.Contains(Kinds, k) {
@@ -105,14 +105,14 @@ func compileSignal(
 			out.Max = MaxCount
 		}
 		if c.Max < 0 || c.Max > MaxCount {
-			at([]any{name, "max"}, "max %d is not within 1 to %d", c.Max, MaxCount)
+			at([]any{name, "max"}, "max is %d, want 1 to %d", c.Max, MaxCount)
 		}
 	}
 	switch {
 	case doc.Count != nil && doc.Distinct == nil && doc.Sequence == nil:
 		counted("count", doc.Count)
 		if doc.Count.Value != "" {
-			at([]any{"count", "value"}, "count has no value: use distinct to count different ones")
+			at([]any{"count", "value"}, "count takes no value: use distinct to count different values")
 		}
 	case doc.Distinct != nil && doc.Count == nil && doc.Sequence == nil:
 		out.Distinct = true
@@ -122,7 +122,7 @@ func compileSignal(
 		out.KeyExpr = compile([]any{"sequence", "key"}, doc.Sequence.Key, cel.StringType, true)
 		out.Window = window([]any{"sequence", "window"}, doc.Sequence.Window)
 		if k := len(doc.Sequence.Steps); k < 2 || k > signals.MaxSteps {
-			at([]any{"sequence"}, "a sequence has 2 to %d steps, this one %d", signals.MaxSteps, k)
+			at([]any{"sequence"}, "a sequence has %[2]d steps, want 2 to %[1]d", signals.MaxSteps, k)
 		}
 		for j, st := range doc.Sequence.Steps {
 			kindsOf([]any{"sequence", "steps", j, "on"}, st.On)

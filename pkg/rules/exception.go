@@ -41,7 +41,7 @@ func (c *Draft) exceptions(sc *compiled.Scope) {
 		}
 		seen[e.ID] = true
 		if e.Owner == "" || e.Reason == "" {
-			at([]any{"id"}, "exception %q needs owner and reason: who may be asked, and why", e.ID)
+			at([]any{"id"}, "exception %q needs an owner to ask, and a reason", e.ID)
 		}
 		x := &Exception{Id: e.ID, Owner: e.Owner, reason: e.Reason, Rules: e.Rules}
 		var err error
@@ -51,7 +51,7 @@ func (c *Draft) exceptions(sc *compiled.Scope) {
 			}
 		}
 		if len(e.Rules) == 0 {
-			at([]any{"rules"}, "exception %q needs rules: those that it is for", e.ID)
+			at([]any{"rules"}, "exception %q needs rules: the rules that it is for", e.ID)
 		}
 		for j, id := range e.Rules {
 			if r := c.Set.Rule(id); r != nil {
@@ -61,7 +61,7 @@ func (c *Draft) exceptions(sc *compiled.Scope) {
 			}
 		}
 		if e.When == "" {
-			at([]any{"when"}, "exception %q needs when: the condition under which it holds", e.ID)
+			at([]any{"when"}, "exception %q needs when: the condition under which it applies", e.ID)
 		} else if x.When, err = sc.Compile(e.When, cel.BoolType); err != nil {
 			at([]any{"when"}, "%w", err)
 		}

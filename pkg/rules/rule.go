@@ -127,7 +127,7 @@ func Check(src *Source) (*Draft, error) {
 		if p.Name != "" || p.Title != "" {
 			c.Problems.note(
 				CommonFile,
-				d.Errorf([]any{"name"}, "%s is no pack: it has lists, macros and signals only", CommonFile),
+				d.Errorf([]any{"name"}, "%s is not a pack: it may have lists, macros and signals only", CommonFile),
 			)
 		}
 		c.names(common, d, CommonFile, &p)
@@ -304,7 +304,7 @@ func (c *Draft) groups(packs []string, byPack map[string][]*Rule) {
 	doc := c.Decode(groupsFile, &groups)
 	if groups.Extends != "" {
 		c.Problems.note(groupsFile, doc.Errorf([]any{"extends"},
-			"a bundle extends nothing: the lazaret command resolves extends when it reads the folder"))
+			"a bundle has no extends: the lazaret command resolves extends when it reads the folder"))
 	}
 	for _, g := range slices.Sorted(maps.Keys(groups.Groups)) {
 		if !streams.ValidID(g) {
@@ -365,7 +365,7 @@ func compileRule(sc *compiled.Scope, d *strictyaml.Document, name string, i int,
 		OnError:  rd.OnError,
 	}
 	if r.Effect != "alert" && rd.OnError == "" && slices.Contains(Effects, r.Effect) {
-		at("effect", "rule %q has the effect %s and so needs on_error: what it does when it fails", rd.ID, r.Effect)
+		at("effect", "rule %q has the effect %s, so it needs on_error: the effect if its evaluation fails", rd.ID, r.Effect)
 	}
 	if rd.OnError == "" {
 		r.OnError = "alert"
@@ -376,7 +376,7 @@ func compileRule(sc *compiled.Scope, d *strictyaml.Document, name string, i int,
 			streams.IsTextEffect(effect) {
 			at(
 				field,
-				"%s %s changes a text that is handed out, and %s has none: it goes with on: [%s] only",
+				"%s %s changes a text that is handed out, and %s has no such text: use it with on: [%s] only",
 				field,
 				effect,
 				rd.On[k],
@@ -385,7 +385,7 @@ func compileRule(sc *compiled.Scope, d *strictyaml.Document, name string, i int,
 		}
 	}
 	if len(rd.On) == 0 {
-		at("on", "rule %q needs on: the kinds of events that it looks at", rd.ID)
+		at("on", "rule %q needs on: the kinds of events that it is evaluated for", rd.ID)
 	}
 	for j, k := range rd.On {
 		if !slices.Contains(Kinds, k) {

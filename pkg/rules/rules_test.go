@@ -42,7 +42,7 @@ func TestFaultsAreShownWithTheirPlace(t *testing.T) {
 		{"a text effect where there is no text",
 			map[string]string{"p/r.yaml": head +
 				"    on: [recall, action]\n    when: \"true\"\n    effect: mask\n    on_error: hold\n"},
-			[]string{"p/r.yaml:9:", "mask", "action has none"}},
+			[]string{"p/r.yaml:9:", "mask", "action has no such text"}},
 		{"unknown kind", map[string]string{"p/r.yaml": head + "    on: [acton]\n    when: \"true\"\n    effect: alert\n"},
 			[]string{"did you mean action?"}},
 		{"effect without on_error",

@@ -46,12 +46,12 @@ type Lineage struct {
 	Source      string  `cel:"source"`
 	Session     string  `cel:"session"`
 	Agent       string  `cel:"agent"`
-	Age         float64 `cel:"age" doc:"seconds since"`
-	User        bool    `cel:"user" doc:"the user has named it too, at any time, or its owner in this session"`
-	SourceNamed bool    `cel:"source_named" doc:"the user named in the session where it came from: a file, an address, a sender"`
-	Listed      bool    `cel:"listed" doc:"it stands in a field of a source that the user named in the session, and not only in a sentence"`
-	New         bool    `cel:"new" doc:"nobody named it before this entry"`
-	Target      bool    `cel:"target" doc:"of an action: it stands in an argument of few words, and is not only the host of a mail address"`
+	Age         float64 `cel:"age" doc:"seconds since it was first named"`
+	User        bool    `cel:"user" doc:"the user also named it, at any time, or named its owner in this session"`
+	SourceNamed bool    `cel:"source_named" doc:"in this session the user named its source: a file, address or sender"`
+	Listed      bool    `cel:"listed" doc:"it is the value of a field, not only in a sentence, of a source that the user named in this session"`
+	New         bool    `cel:"new" doc:"no earlier entry named it"`
+	Target      bool    `cel:"target" doc:"for actions: it is in a short argument, and not only the host of an e-mail address"`
 }
 
 // met is a carrier of the input and its first origin, if there is one.

@@ -58,7 +58,7 @@ type Document struct {
 func Parse(file string, src []byte) (doc *Document, err error) {
 	doc = &Document{file: file, src: src}
 	if len(src) > MaxSize {
-		return nil, doc.whole("%d bytes are too many, at most %d are read", len(src), MaxSize)
+		return nil, doc.whole("the document has %d bytes, at most %d are possible", len(src), MaxSize)
 	}
 	defer doc.recovered(&err)
 	tokens := lexer.Tokenize(string(src))
@@ -74,7 +74,7 @@ func Parse(file string, src []byte) (doc *Document, err error) {
 			continue
 		}
 		if doc.root != nil {
-			return nil, doc.at(d.Body.GetToken(), "a second document: use one file for each")
+			return nil, doc.at(d.Body.GetToken(), "the file has a second document: use one file for each")
 		}
 		doc.root = d.Body
 	}
@@ -87,13 +87,13 @@ func (d *Document) checkTokens(tokens token.Tokens) error {
 	for _, tk := range tokens {
 		switch tk.Type {
 		case token.AnchorType, token.AliasType, token.MergeKeyType:
-			return d.at(tk, "anchors, aliases and merge keys are not read: write the value out")
+			return d.at(tk, "anchors, aliases and merge keys are not supported: write the value out")
 		case token.TagType:
-			return d.at(tk, "tags are not read; quote a value that begins with '!'")
+			return d.at(tk, "tags are not supported; quote a value that begins with '!'")
 		case token.DirectiveType:
-			return d.at(tk, "directives are not read; quote a value that begins with '%%'")
+			return d.at(tk, "directives are not supported; quote a value that begins with '%%'")
 		case token.MappingKeyType:
-			return d.at(tk, "complex keys are not read; quote a value that begins with '?'")
+			return d.at(tk, "complex keys are not supported; quote a value that begins with '?'")
 		case token.InvalidType:
 			return d.at(tk, "%s", cmp.Or(tk.Error, "invalid character"))
 		case token.SequenceStartType, token.MappingStartType:

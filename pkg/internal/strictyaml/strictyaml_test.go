@@ -39,7 +39,7 @@ func TestWhatIsOutsideTheSubsetIsRefusedAtItsPlace(t *testing.T) {
 		{"!0000 00", "f.yaml:1:1: tags"},
 		{"%YAML 1.2\n---\nname: a\n", "f.yaml:1:1: directives"},
 		{"? name\n: a\n", "f.yaml:1:1: complex keys"},
-		{"name: a\n---\nname: b\n", "f.yaml:3:5: a second document"},
+		{"name: a\n---\nname: b\n", "f.yaml:3:5: the file has a second document"},
 		{"name: [\n", "f.yaml:1:7: "},
 		{"name: {a: b}\n", "f.yaml:1:"},
 		{"name: a\n\tlist: b\n", "f.yaml:"},

@@ -206,7 +206,7 @@ type Expr struct {
 func (s *Scope) Compile(src string, want *cel.Type) (*Expr, error) {
 	if len(src) > maxExpr {
 		return nil, fmt.Errorf(
-			"the expression is %d bytes, at most %d are read: put constants into lists and parts into macros",
+			"the expression has %d bytes, at most %d are possible: move constants to lists and parts to macros",
 			len(src),
 			maxExpr,
 		)

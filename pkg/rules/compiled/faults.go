@@ -28,7 +28,7 @@ func costError(src string, a *cel.Ast, c uint64) error {
 		src,
 		[]Fault{
 			{
-				fmt.Sprintf("the expression may cost %s, and at most %d are allowed: nest fewer loops", n, CostLimit),
+				fmt.Sprintf("the expression may cost %s, at most %d is allowed: nest fewer loops", n, CostLimit),
 				loc.Line(),
 				loc.Column(),
 			},

@@ -24,7 +24,8 @@ func (l *linter) expr(at spot, x *compiled.Expr, on []string) {
 // common makes the checks that apply to every expression.
 func (l *linter) common(at spot, x *compiled.Expr, on []string) {
 	if x.Cost > lintCost && !compiled.Dynamic(x.AST) {
-		l.add("over-budget", at.errorf("the expression may cost %d, and half of the limit is %d", x.Cost, lintCost))
+		l.add("over-budget", at.errorf("the expression may cost %d, which is more than %d, half of the limit", x.Cost,
+			lintCost))
 	}
 	l.loops(at, x.AST)
 	l.capitals(at, x.AST)
@@ -37,7 +38,7 @@ func (l *linter) never(at spot, x *compiled.Expr, on []string, so string) bool {
 	if can && compiled.NewPrefilterReader(l.c.Set.Vars).Of(x.AST.Expr(), nil).Op != compiled.OpNever {
 		return false
 	}
-	l.add("never-matches", at.errorf("the condition can never hold: %s", so))
+	l.add("never-matches", at.errorf("the condition is never true: %s", so))
 	return true
 }
 
@@ -90,7 +91,7 @@ func (l *linter) loops(at spot, a *ast.AST) {
 				if (roots[n] || slices.Contains(outer, n)) && a.SourceInfo().GetStartLocation(e.ID()).Line() > 0 {
 					l.add(
 						"shadowed-name",
-						at.at(a, e.ID(), fmt.Sprintf("the loop's variable %s hides another of that name", n)),
+						at.at(a, e.ID(), fmt.Sprintf("the loop's variable %s hides another variable of that name", n)),
 					)
 				}
 			}
@@ -127,7 +128,7 @@ func (l *linter) capitals(at spot, a *ast.AST) {
 			for _, arg := range c.Args() {
 				for _, s := range compiled.Constants(arg, nil) {
 					if hasCapital(s, c.FunctionName() == "matches") {
-						l.add("capital-in-view", at.at(a, e.ID(), fmt.Sprintf("%q has a capital, and views are in lower case", s)))
+						l.add("capital-in-view", at.at(a, e.ID(), fmt.Sprintf("%q has a capital letter, and views are in lower case", s)))
 					}
 				}
 			}

@@ -229,14 +229,14 @@ func (l *linter) files() {
 				name,
 			) &&
 				!strings.HasSuffix(name, ".test.yaml") {
-				why = "beside the packs only groups.yaml, common.yaml and exceptions.yaml are read" + rules.Suggest(
+				why = "next to the packs only groups.yaml, common.yaml and exceptions.yaml are read" + rules.Suggest(
 					name,
 					known,
 				)
 			}
 		case strings.HasSuffix(name, ".test.yaml"):
 		case l.c.Set.Scopes[dir] == nil:
-			why = "its folder is no pack: it has no pack.yaml, or lies deeper than one level"
+			why = "its folder is not a pack: it has no pack.yaml, or is more than one level deep"
 		}
 		if why != "" {
 			l.add("unread-file", &strictyaml.Error{File: name, Msg: why})
@@ -345,7 +345,7 @@ func (l *linter) signals() {
 			l.absent(at.under(form, "when"), s.WhenExpr)
 			l.absent(at.under(form, "value"), s.ValueExpr, s.WhenExpr)
 			if l.expr(at.under(form, "when"), s.WhenExpr, on); s.WhenExpr != nil {
-				l.never(at.under(form, "when"), s.WhenExpr, on, "the signal counts nothing")
+				l.never(at.under(form, "when"), s.WhenExpr, on, "the signal never counts anything")
 			}
 			for j, when := range s.StepExprs {
 				at := at.under(form, "steps", j, "when")
@@ -395,7 +395,7 @@ func (l *linter) exceptions() {
 			}
 		}
 		l.expr(at.under("when"), x.When, on)
-		l.never(at.under("when"), x.When, on, "the exception is for nothing")
+		l.never(at.under("when"), x.When, on, "the exception never applies")
 	}
 }
 
@@ -423,10 +423,10 @@ func (l *linter) rules(fired map[string]bool) {
 func (l *linter) rule(at spot, r *rules.Rule, tested bool) {
 	id, when := at.under("id"), at.under("when")
 	if !tested && !l.untold && r.Mode != "off" {
-		l.add("missing-test", id.errorf("no test says that rule %q fires", r.ID))
+		l.add("missing-test", id.errorf("no test expects rule %q to fire", r.ID))
 	}
 	if r.FalsePos == "" {
-		l.add("no-false-positives", id.errorf("rule %q does not say what it flags wrongly", r.ID))
+		l.add("no-false-positives", id.errorf("rule %q has no false_positives", r.ID))
 	}
 	if r.Status == "deprecated" && r.Mode == "enforce" {
 		l.add("deprecated-enforced", at.under("status").errorf("rule %q is deprecated and in mode enforce", r.ID))
@@ -444,7 +444,7 @@ func (l *linter) rule(at spot, r *rules.Rule, tested bool) {
 		if !tagForm.MatchString(tag) {
 			l.add(
 				"tag-form",
-				at.under("tags", i).errorf("the tag %q is none of owasp.*, atlas.*, cwe-* and arxiv.*", tag),
+				at.under("tags", i).errorf("the tag %q is not one of owasp.*, atlas.*, cwe-* and arxiv.*", tag),
 			)
 		}
 	}
@@ -464,11 +464,11 @@ func (l *linter) rule(at spot, r *rules.Rule, tested bool) {
 	if _, canFail := compiled.Outcomes(l.c.Set.Vars, r.When.AST, r.On); !canFail && !never {
 		l.add(
 			"always-matches",
-			when.errorf("the condition always holds: rule %q fires for every %s", r.ID, strings.Join(r.On, " and ")),
+			when.errorf("the condition is always true: rule %q fires for every %s", r.ID, strings.Join(r.On, " and ")),
 		)
 	} else if cost < 0 {
 		l.add("unindexed", when.errorf(
-			"rule %q has no condition that the index can look it up by: it is evaluated for every %s", r.ID,
+			"rule %q has no condition that the index can use: it is evaluated for every %s", r.ID,
 			strings.Join(r.On, " and ")))
 	}
 }

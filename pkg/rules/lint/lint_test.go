@@ -134,7 +134,7 @@ func TestEachLintFindsItsFault(t *testing.T) {
 		{"never-matches", when("'abc'.startsWith('b')"), "p/r.yaml:9:11", ""},
 		{"never-matches", when("event.kind == 'memory'"), "p/r.yaml:9:11", ""},
 		{"never-matches", when("action.beliefs.exists(b, false)"), "p/r.yaml:9:11", ""},
-		{"never-matches", pack("action.level > 0", "action.level in []"), "p/pack.yaml:13:13", "counts nothing"},
+		{"never-matches", pack("action.level > 0", "action.level in []"), "p/pack.yaml:13:13", "never counts anything"},
 		{"never-matches", [3]string{"exceptions.yaml", "lists.agents", "lists.agents && event.agent == ''"},
 			"exceptions.yaml:4:11", "exception"},
 

@@ -237,7 +237,7 @@ func (c *coverage) report() *Coverage {
 		at.What = "no test makes it fire"
 		before := out.Met
 		goal(u.fired, at)
-		at.What = "no test evaluates it without its firing"
+		at.What = "no test evaluates it without firing"
 		goal(u.quiet, at)
 		n := u.report(goal)
 		out.Rules = append(

@@ -356,7 +356,7 @@ func (t *testRun) compareVerdicts(gave []string) {
 		}
 	case len(want) == 0:
 	case len(gave) == 0:
-		t.fail(path, "nothing that is given waits for a verdict")
+		t.fail(path, "none of the given events gets a verdict")
 	case gave[len(gave)-1] != want[0]:
 		t.fail(path, "the verdict is %s, want %s", gave[len(gave)-1], want[0])
 	}
