@@ -291,7 +291,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, code := command(t, data, "audit", "verify"); code != 2 ||
-		!strings.Contains(out, "no statement that counts says that it is to be forgotten") {
+		!strings.Contains(out, "without a valid statement on forgetting") {
 		t.Errorf("an emptied key: exit %d, %s", code, out)
 	}
 }

@@ -79,7 +79,7 @@ func (s *BeliefStatement) check() error {
 	case s.Project == "" || s.Belief == "" || s.Revision == "":
 		return refuse(CheckForm, "project, belief and revision must be named")
 	case (s.Decision == Supersede) != (s.Successor != ""):
-		return refuse(CheckForm, "a successor is named where, and only where, something is superseded")
+		return refuse(CheckForm, "a successor must be named if the belief is superseded, and only then")
 	case s.Expires.IsZero() || s.Expires.Nanosecond() != 0 || s.Expires.Year() > 9999:
 		return refuse(CheckForm, "expires is no time in whole seconds")
 	case len(s.Reason) > MaxReason:
@@ -145,7 +145,7 @@ func (s *SignedBelief) Judge(c *BeliefCase) error {
 	case s.Project != c.Project || s.Belief != c.Belief || c.Belief == "":
 		return refuse(CheckBelief, "it is for belief %s of project %s", clip(s.Belief), clip(s.Project))
 	case c.Used:
-		return refuse(CheckReplayed, "its nonce was used before: each word counts once")
+		return refuse(CheckReplayed, "its nonce was used before: each attestation counts once")
 	}
 	if err := grown(s.Signer, s.Passkey, s.Counter, c.Counter); err != nil {
 		return err

@@ -144,7 +144,7 @@ func (l *Log) broken() error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.failed != nil {
-		return fmt.Errorf("an earlier append may not be on disk, open the log again: %w", l.failed)
+		return fmt.Errorf("an earlier append may not be on disk, so the log must be opened again: %w", l.failed)
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 		return func() error { return l.await(last) }, nil
 	}
 	if e := &entries[0]; position.Index(e.Seq) > 0 {
-		return nil, fmt.Errorf("%w: %d begins in the middle of a message", ErrOrder, e.Seq)
+		return nil, fmt.Errorf("%w: %d is not the first entry of its message", ErrOrder, e.Seq)
 	}
 	size := 0
 	for i := range entries {

@@ -43,7 +43,7 @@ func (l *Log) Checkpoint() ([]byte, error) {
 // keep stores a checkpoint of a size. The caller must hold l.signing.
 func (l *Log) keep(size int64, cp []byte) error {
 	if err := l.record(key8(spaceCheckpoint, uint64(size)), cp); err != nil {
-		return fmt.Errorf("keeping a checkpoint of size %d: %w", size, err)
+		return fmt.Errorf("storing a checkpoint of size %d: %w", size, err)
 	}
 	last := true
 	if have, err := ParseCheckpoint(l.Head().Checkpoint); err == nil {
@@ -53,7 +53,7 @@ func (l *Log) keep(size int64, cp []byte) error {
 		return nil
 	}
 	if err := writeFile(l.fs, l.dir, HeadFile, cp); err != nil {
-		return fmt.Errorf("keeping a checkpoint of size %d: %w", size, err)
+		return fmt.Errorf("storing a checkpoint of size %d: %w", size, err)
 	}
 	l.mu.Lock()
 	l.head.Checkpoint = cp
@@ -73,14 +73,14 @@ func (l *Log) Cosigned(cp []byte) error {
 	k := key8(spaceCheckpoint, uint64(c.Size))
 	have, closer, err := l.db.Get(k)
 	if err != nil {
-		return fmt.Errorf("the checkpoint of size %d is none of this log: %w", c.Size, err)
+		return fmt.Errorf("the checkpoint of size %d is not one of this log: %w", c.Size, err)
 	}
 	same := bytes.HasPrefix(cp, have)
 	if err := closer.Close(); err != nil {
 		return err
 	}
 	if !same {
-		return fmt.Errorf("the checkpoint of size %d is not the one that this log signed, with more signatures", c.Size)
+		return fmt.Errorf("the checkpoint of size %d is not this log's checkpoint with added signatures", c.Size)
 	}
 	return l.keep(c.Size, cp)
 }
@@ -98,7 +98,7 @@ type Checkpoint struct {
 func ParseCheckpoint(b []byte) (c Checkpoint, err error) {
 	i := bytes.Index(b, []byte("\n\n"))
 	if i < 0 {
-		return c, errors.New("it is no signed note")
+		return c, errors.New("it is not a signed note")
 	}
 	return parseCheckpoint(string(b[:i+1]), b)
 }
@@ -116,7 +116,7 @@ func strict(n *note.Note, b []byte) (c Checkpoint, err error) {
 	for _, sig := range n.Sigs {
 		// Base64 has unused bits. They must be zero, so that the encoding is unique.
 		if _, err := base64.StdEncoding.Strict().DecodeString(sig.Base64); err != nil {
-			return c, fmt.Errorf("its signature by %s is not as it was written", sig.Name)
+			return c, fmt.Errorf("its signature by %s is not in canonical form", sig.Name)
 		}
 	}
 	return parseCheckpoint(n.Text, b)
@@ -125,7 +125,7 @@ func strict(n *note.Note, b []byte) (c Checkpoint, err error) {
 func parseCheckpoint(text string, b []byte) (c Checkpoint, err error) {
 	lines := strings.SplitN(text, "\n", 4)
 	if len(lines) < 4 || lines[0] == "" {
-		return c, errors.New("it is no checkpoint: three lines are needed")
+		return c, errors.New("it is not a checkpoint: it needs at least three lines")
 	}
 	c.Origin, c.Extension, c.Note = lines[0], lines[3], b
 	if c.Size, err = parseSize(lines[1]); err != nil {
@@ -143,7 +143,7 @@ func parseCheckpoint(text string, b []byte) (c Checkpoint, err error) {
 func parseSize(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 || strconv.FormatInt(n, 10) != s {
-		return 0, fmt.Errorf("%q is no size of a tree", s)
+		return 0, fmt.Errorf("%q is not the size of a tree", s)
 	}
 	return n, nil
 }
@@ -224,7 +224,7 @@ func (l *Log) Handover(next note.Signer, vkey string) ([]byte, error) {
 		return nil, err
 	}
 	if err := l.record(key8(spaceHandover, uint64(len(n))), msg); err != nil {
-		return nil, fmt.Errorf("keeping a handover at size %d: %w", h.Size, err)
+		return nil, fmt.Errorf("storing a handover at size %d: %w", h.Size, err)
 	}
 	l.opts.Signer = next
 	return msg, nil

@@ -96,7 +96,7 @@ func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.
 		return rep
 	}
 	if rep := verify(); rep.Status != chain.Failed || rep.Forgotten != 0 ||
-		!strings.Contains(strings.Join(rep.Problems, "\n"), "no statement that counts says") {
+		!strings.Contains(strings.Join(rep.Problems, "\n"), "without a valid statement on forgetting") {
 		t.Errorf("without a statement: %+v", rep)
 	}
 	say(entry(602, "erased", "acme", "3 51"))

@@ -36,11 +36,11 @@ func (l *Log) Erase(ctx context.Context) error {
 // erase compacts ranges of keys until no file has overwritten values in them.
 func (l *Log) erase(ctx context.Context, ranges [][2][]byte) error {
 	if err := l.db.Flush(); err != nil {
-		return fmt.Errorf("erasing what was destroyed: %w", err)
+		return fmt.Errorf("erasing the destroyed records: %w", err)
 	}
 	for _, r := range ranges {
 		if err := l.db.Compact(ctx, r[0], r[1], false); err != nil {
-			return fmt.Errorf("erasing what was destroyed: %w", err)
+			return fmt.Errorf("erasing the destroyed records: %w", err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, eraseTimeout)
@@ -52,7 +52,7 @@ func (l *Log) erase(ctx context.Context, ranges [][2][]byte) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("erasing what was destroyed: %d logs and %d tables are still there",
+			return errors.Join(fmt.Errorf("erasing the destroyed records: %d old logs and %d old tables are still there",
 				m.WAL.ObsoleteFiles, m.Table.ObsoleteCount+m.Table.ZombieCount), ctx.Err())
 		case <-time.After(5 * time.Millisecond):
 		}

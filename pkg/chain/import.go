@@ -91,7 +91,7 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 			}
 			after, ok := leaf.follows(next)
 			if !ok {
-				return fmt.Errorf("leaf %d is a %s of ledger sequence %d, due is %d", leaf.Index, leaf.Kind, leaf.Seq,
+				return fmt.Errorf("leaf %d is a %s of ledger sequence %d, want sequence %d", leaf.Index, leaf.Kind, leaf.Seq,
 					position.Sequence(next))
 			}
 			next = after
@@ -125,7 +125,7 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 		}
 	}
 	if h := l.Head(); h.Root != view.Root || h.Size != view.Size {
-		return fmt.Errorf("the leaves make a tree with root %s, the checkpoint of size %d has %s", h.Root, view.Size,
+		return fmt.Errorf("the leaves give the root %s, but the checkpoint of size %d has %s", h.Root, view.Size,
 			view.Root)
 	}
 	return nil
@@ -185,7 +185,7 @@ func (l *Log) findMessage(seq uint64) (int64, error) {
 }
 
 // ErrDiffers reports that the ledger and the log have different entries at a sequence.
-var ErrDiffers = errors.New("the ledger has another entry than the log that was imported")
+var ErrDiffers = errors.New("the ledger's entry differs from the imported log's")
 
 // Fill compares entries of the ledger with imported leaves, and stores their payloads. If an
 // entry differs from its leaf, Fill returns ErrDiffers and stores nothing. It ignores entries

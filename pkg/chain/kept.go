@@ -221,7 +221,8 @@ func (v *verification) counted(cps []signed, good []bool) {
 	}
 	lastOf := v.changes(&have, cps, claims)
 	if h != have {
-		v.bad(end, "%d checkpoints and %d handovers are there after %d changes, %d and %d were kept after %d",
+		v.bad(end, "the log has %d checkpoints and %d handovers after %d changes, but %d and %d after %d changes were "+
+			"recorded",
 			have.checkpoints, have.handovers, have.changes,
 			h.checkpoints, h.handovers, h.changes)
 	}
@@ -235,9 +236,8 @@ func (v *verification) counted(cps []signed, good []bool) {
 	}
 	if last >= 0 {
 		if _, _, ok := cps[last].kept(); !ok || h.uncovered {
-			v.skip("how many checkpoints were kept, and the cosignatures of older ones: an earlier version of the log signed " +
-				"the last checkpoint, and " +
-				"the next one that the auditor signs covers them")
+			v.skip("the number of stored checkpoints and the cosignatures of older ones: an earlier version signed the " +
+				"last checkpoint; the auditor's next checkpoint will cover them")
 		}
 	}
 }
@@ -267,7 +267,7 @@ func (v *verification) changes(h *history, cps []signed, claims map[uint64][]int
 	}
 	v.each(spaceKept, func(k, b []byte) {
 		if len(b) != changeSize || !bytes.Equal(k, key8(spaceKept, h.changes)) {
-			v.bad(max(v.want.Size-1, 0), "change %d of the kept checkpoints is missing or is none: %x", h.changes, k)
+			v.bad(max(v.want.Size-1, 0), "change %d of the stored checkpoints is missing or invalid: %x", h.changes, k)
 		}
 		h.add(b)
 		if len(b) == changeSize {
@@ -281,13 +281,12 @@ func (v *verification) changes(h *history, cps []signed, claims map[uint64][]int
 // otherHistory reports a checkpoint that was signed after other changes than the log has.
 func (v *verification) otherHistory(c *signed, changes uint64) {
 	if c.own || c.head {
-		v.bad(max(c.Size-1, 0), "%s of size %d was signed after %d changes of the kept checkpoints, and the log has "+
-			"others: checkpoints, cosignatures or handovers "+
-			"were removed or changed", c.what, c.Size, changes)
+		v.bad(max(c.Size-1, 0), "%s of size %d was signed after %d changes of the stored checkpoints, which differ from "+
+			"those in the log: checkpoints, cosignatures or handovers were removed or changed", c.what, c.Size, changes)
 		return
 	}
-	v.skip("the checkpoints that the log kept up to size %d: %s tells of others; they were removed, or the log was "+
-		"restored or made anew", c.Size, c.what)
+	v.skip("the stored checkpoints up to size %d: %s was signed over different ones; they were removed, or the log "+
+		"was restored or created again", c.Size, c.what)
 }
 
 // unchanged checks that each checkpoint and handover equals its last recorded value.
@@ -307,14 +306,14 @@ func (v *verification) unchanged(lastOf map[recordKey][sha256.Size]byte) {
 			want, ok := lastOf[key]
 			delete(lastOf, key)
 			if !ok {
-				v.bad(at(key), "the log never kept %s that is there", key)
+				v.bad(at(key), "the log has %s, which it never recorded", key)
 			} else if want != sha256.Sum256(b) {
-				v.bad(at(key), "%s is not as it was kept: its signatures or cosignatures were changed", key)
+				v.bad(at(key), "%s differs from its record: its signatures or cosignatures were changed", key)
 			}
 		})
 	}
 	gone := slices.SortedFunc(maps.Keys(lastOf), func(a, b recordKey) int { return bytes.Compare(a[:], b[:]) })
 	for _, k := range gone {
-		v.bad(at(k), "%s was kept, and is gone", k)
+		v.bad(at(k), "%s was recorded and is missing", k)
 	}
 }

@@ -113,7 +113,7 @@ func TestADestroyedKeyIsAFindingUnlessTheLogSaysThatItIsToBeForgotten(t *testing
 		t.Run(c.name, func(t *testing.T) {
 			rep := verifyLawful(t, c.do(t, honest), k)
 			if rep.Status != chain.Failed || rep.FirstBad != c.first || !strings.Contains(rep.Problems[0],
-				"no statement that counts says") {
+				"without a valid statement on forgetting") {
 				t.Errorf("%+v, want leaf %d", rep, c.first)
 			}
 		})

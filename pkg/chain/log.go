@@ -65,7 +65,7 @@ var ErrNoLog = errors.New("there is no log in the folder")
 var ErrOrder = errors.New("ledger sequences must rise")
 
 // ErrFormat reports that the store has another version of the format.
-var ErrFormat = errors.New("the store is of another format version")
+var ErrFormat = errors.New("the store has a different format version")
 
 // Entry is one entry of the ledger.
 type Entry struct {
@@ -297,8 +297,9 @@ func (l *Log) whole() error {
 		return nil // nothing was signed yet, or the file is missing, which a verification finds
 	}
 	if cp, err := ParseCheckpoint(b); err == nil && cp.Size > l.head.Size {
-		return fmt.Errorf("%w: its file %s tells of %d leaves, and the store holds %d: the store was emptied or cut; "+
-			"keep the folder as evidence, and move it aside to begin a new log", ErrNoLog, HeadFile, cp.Size, l.head.Size)
+		return fmt.Errorf("%w: its file %s has a checkpoint of %d leaves, but the store has only %d: the store was "+
+			"emptied or truncated; keep the folder as evidence, and move it aside to begin a new "+
+			"log", ErrNoLog, HeadFile, cp.Size, l.head.Size)
 	}
 	return nil
 }
@@ -325,8 +326,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func decodeMeta(b []byte, h *Head) error {
 	if len(b) > 0 && b[0] != storeVersion {
-		return fmt.Errorf("%w: %d, this program reads %d: remove the folder, and the log is made again from the ledger or "+
-			"from another log", ErrFormat, b[0], storeVersion)
+		return fmt.Errorf("%w: %d, this program reads %d: remove the folder, and the log is built again from the ledger "+
+			"or from another log", ErrFormat, b[0], storeVersion)
 	}
 	if len(b) != metaSize {
 		return fmt.Errorf("the log's head record has %d bytes, want %d", len(b), metaSize)
@@ -343,7 +344,7 @@ func decodeMeta(b []byte, h *Head) error {
 	h.Epoch = fromNanos(int64(binary.BigEndian.Uint64(b[49:])))
 	h.Imported = int64(binary.BigEndian.Uint64(b[57:]))
 	if h.Size < 0 {
-		return fmt.Errorf("the log's head record tells of %d leaves", h.Size)
+		return fmt.Errorf("the log's head record has a size of %d leaves", h.Size)
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ func CheckProof(text []byte, vs note.Verifiers, quorum Quorum) (*Proof, error) {
 	}
 	p := &Proof{Checkpoint: t.Checkpoint}
 	if len(t.ExtraData) < 3 || t.ExtraData[0] != extraVersion {
-		return nil, fmt.Errorf("%w: it has no leaf of a version that this program reads", ErrProof)
+		return nil, fmt.Errorf("%w: its leaf is missing or has a version that this program does not read", ErrProof)
 	}
 	var rest []byte
 	if p.Raw, rest, err = cutLeaf(t.ExtraData[1:]); err != nil {
@@ -127,7 +127,7 @@ func CheckProof(text []byte, vs note.Verifiers, quorum Quorum) (*Proof, error) {
 		return p, nil
 	}
 	if len(rest) < len(p.Salt) {
-		return nil, fmt.Errorf("%w: its payload is cut short", ErrProof)
+		return nil, fmt.Errorf("%w: its payload is truncated", ErrProof)
 	}
 	copy(p.Salt[:], rest)
 	p.Payload = rest[len(p.Salt):]

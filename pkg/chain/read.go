@@ -12,7 +12,7 @@ import (
 var ErrRange = errors.New("beyond the log's end")
 
 // ErrNotHeld reports that a leaf was taken from another log without its payload.
-var ErrNotHeld = errors.New("the leaf was taken from another log, its payload is not held here")
+var ErrNotHeld = errors.New("the leaf was imported from another log, and its payload is not stored here")
 
 // bundles iterates over the leaves of a log in order. It reads the records in which they were
 // appended, and reports records that do not continue each other.
@@ -71,7 +71,7 @@ func (b *bundles) read() (raw []byte, err error) {
 	}
 	b.next++
 	if b.next%TileWidth == 0 && len(b.rest) > 0 {
-		return nil, fmt.Errorf("%w: a record of leaves goes on behind its tile", ErrLeaf)
+		return nil, fmt.Errorf("%w: a record of leaves continues past its tile", ErrLeaf)
 	}
 	return raw, nil
 }

@@ -122,7 +122,7 @@ func tilePath(level int, n int64, width int) string {
 func NewClient(prefix string, client *http.Client) (Source, error) {
 	u, err := url.Parse(prefix)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("%q is no http or https URL", prefix)
+		return nil, fmt.Errorf("%q is not an http or https URL", prefix)
 	}
 	if client == nil {
 		client = &http.Client{Timeout: 30 * time.Second}
@@ -259,7 +259,7 @@ func (v *View) Leaf(i int64) (raw []byte, proof tlog.RecordProof, err error) {
 // Consistent returns the proof that this log extends an earlier checkpoint.
 func (v *View) Consistent(earlier Checkpoint) (tlog.TreeProof, error) {
 	if earlier.Origin != v.Origin {
-		return nil, fmt.Errorf("the checkpoints are of two logs, %q and %q", earlier.Origin, v.Origin)
+		return nil, fmt.Errorf("the checkpoints are of different logs, %q and %q", earlier.Origin, v.Origin)
 	}
 	if earlier.Size > v.Size {
 		return nil, fmt.Errorf("the log has %d leaves, the earlier checkpoint covers %d: %w", v.Size, earlier.Size, ErrRange)

@@ -58,7 +58,7 @@ func (l *Log) Span(from, to int64) (*Span, error) {
 	at := func(size int64) ([]byte, error) {
 		c, err := l.CheckpointAt(size)
 		if err != nil || c.Size != size {
-			return nil, errors.Join(fmt.Errorf("the log keeps no checkpoint of size %d", size), err)
+			return nil, errors.Join(fmt.Errorf("the log has no checkpoint of size %d", size), err)
 		}
 		return c.Note, nil
 	}
@@ -214,7 +214,7 @@ func (r *SpanReader) Add(leaf Leaf) error {
 	leaf.Index, leaf.Prev = r.edge.size, r.prev
 	after, ok := leaf.follows(r.next)
 	if !ok {
-		return fmt.Errorf("leaf %d is a %s of ledger sequence %d, %d is due", leaf.Index, leaf.Kind, leaf.Seq,
+		return fmt.Errorf("leaf %d is a %s of ledger sequence %d, want sequence %d", leaf.Index, leaf.Kind, leaf.Seq,
 			position.Sequence(r.next))
 	}
 	var err error
@@ -241,7 +241,7 @@ func (r *SpanReader) Done() error {
 		return fmt.Errorf("leaves %d to %d are missing", r.edge.size, r.span.To-1)
 	}
 	if r.edge.root() != r.after.Root {
-		return errors.New("the leaves give another root than the signed checkpoint's")
+		return errors.New("the leaves give another root than the signed checkpoint")
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func EdgeBytes(hs []tlog.Hash) []byte {
 // ParseEdge parses the output of EdgeBytes.
 func ParseEdge(b []byte) ([]tlog.Hash, error) {
 	if len(b)%tlog.HashSize != 0 {
-		return nil, fmt.Errorf("%d bytes are no list of hashes", len(b))
+		return nil, fmt.Errorf("%d bytes are not a list of hashes", len(b))
 	}
 	out := make([]tlog.Hash, len(b)/tlog.HashSize)
 	for i := range out {

@@ -75,7 +75,7 @@ func subjectRecord(subject string, generation uint32) []byte {
 }
 
 // errNoKey reports that a subject never had a key.
-var errNoKey = errors.New("there is no key for this data subject, nor a sign that it was destroyed")
+var errNoKey = errors.New("there is no key for this data subject, and no record that it was destroyed")
 
 // open returns a subject's key. A destroyed key leaves an empty record, so that a payload whose
 // subject was altered is not taken for a forgotten one.
@@ -101,11 +101,11 @@ func (v *vault) unwrap(k, wrapped []byte, subject string) (cipher.AEAD, error) {
 	}
 	n := v.master.NonceSize()
 	if len(wrapped) < n {
-		return nil, fmt.Errorf("the key of subject %q is cut short", subject)
+		return nil, fmt.Errorf("the key of subject %q is truncated", subject)
 	}
 	key, err := v.master.Open(nil, wrapped[:n], wrapped[n:], k)
 	if err != nil {
-		return nil, fmt.Errorf("the key of subject %q does not open with this master key", subject)
+		return nil, fmt.Errorf("the key of subject %q cannot be decrypted with this master key", subject)
 	}
 	return aead(key)
 }
@@ -190,7 +190,7 @@ func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	defer b.Close()
 	alone, err := l.rekey(b, subject, k, stay)
 	if err != nil {
-		return 0, fmt.Errorf("keeping %d payloads of subject %q: %w", len(stay), subject, err)
+		return 0, fmt.Errorf("storing %d payloads of subject %q: %w", len(stay), subject, err)
 	}
 	n := 0
 	for g := uint32(1); g <= k.generation; g++ {
@@ -256,7 +256,7 @@ func (l *Log) rekey(b *pebble.Batch, subject string, newest subjectKey, stay []i
 		alone = alone && generation == newest.generation
 		same := string(of) == subject
 		if err := errors.Join(err, c.Close()); err != nil || !same {
-			return false, errors.Join(err, fmt.Errorf("leaf %d is not under a key of it", i))
+			return false, errors.Join(err, fmt.Errorf("the payload of leaf %d is not encrypted with a key of the subject", i))
 		}
 		x := kept{index: i}
 		if x.salt, x.payload, err = l.Salted(i); err != nil {
@@ -325,11 +325,11 @@ func recordSize(subject string, payload int) int {
 // splitRecord splits a payload record into its parts.
 func splitRecord(rec []byte) (subject []byte, generation uint32, box []byte, err error) {
 	if len(rec) < 2 {
-		return nil, 0, nil, errors.New("the payload record is cut short")
+		return nil, 0, nil, errors.New("the payload record is truncated")
 	}
 	n := 2 + int(binary.BigEndian.Uint16(rec))
 	if len(rec) < n+4 {
-		return nil, 0, nil, errors.New("the payload record is cut short")
+		return nil, 0, nil, errors.New("the payload record is truncated")
 	}
 	return rec[2:n], binary.BigEndian.Uint32(rec[n:]), rec[n+4:], nil
 }

@@ -381,7 +381,7 @@ func (v *verification) ofThisLog(kept []signed) (out []signed) {
 			continue // signed by an unknown key
 		}
 		if slices.ContainsFunc(n.Sigs, func(s note.Signature) bool { return own[keyID{s.Name, s.Hash}] }) {
-			out = append(out, signed{what: "a checkpoint that was seen before", seen: true, Checkpoint: Checkpoint{Note: b}})
+			out = append(out, signed{what: "a checkpoint seen before", seen: true, Checkpoint: Checkpoint{Note: b}})
 		}
 	}
 	return out
@@ -417,7 +417,7 @@ func (v *verification) each(space byte, fn func(k, b []byte)) {
 	for ok := it.First(); ok; ok = it.Next() {
 		k := bytes.Clone(it.Key())
 		if bytes.Compare(k, last) <= 0 { // tables were swapped
-			v.bad(0, "record %x follows record %x", k, last)
+			v.bad(0, "record %x is after record %x, out of order", k, last)
 		}
 		last = k
 		fn(k, bytes.Clone(it.Value()))
@@ -468,7 +468,7 @@ func (v *verification) strangers() {
 			return
 		}
 		if it.First() {
-			v.bad(0, "a record with key %x is none of a log's", it.Key())
+			v.bad(0, "the record with key %x does not belong to a log", it.Key())
 		}
 		if err := errors.Join(it.Error(), it.Close()); err != nil {
 			v.bad(0, "%v", err)
@@ -485,12 +485,14 @@ func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool
 	want := v.want
 	if whole && v.rep.FirstBad < 0 && (want.Entries != v.rep.Entries || want.Gaps != v.rep.Gaps ||
 		want.Resets != v.rep.Resets || want.LastSeq != v.rep.LastSeq || want.Imported > want.Size) {
-		v.bad(max(v.rep.Size-1, 0), "the head record tells of %d entries up to %d, %d gaps and %d resets", want.Entries,
+		v.bad(max(v.rep.Size-1, 0), "the head record has %d entries up to %d, %d gaps and %d resets, which differs from "+
+			"the leaves", want.Entries,
 			want.LastSeq, want.Gaps, want.Resets)
 	}
 	if whole && v.rep.FirstBad < 0 && want.Size > 0 && (want.LastTime.UnixNano() != v.time.UnixNano() ||
 		!v.epoch.IsZero() && !want.Epoch.Equal(v.epoch)) {
-		v.bad(want.Size-1, "the head record tells of a last entry at %s and a ledger of %s", want.LastTime, want.Epoch)
+		v.bad(want.Size-1, "the head record has a last entry at %s and a ledger created at %s, which differs from the "+
+			"leaves", want.LastTime, want.Epoch)
 	}
 	// If a leaf could not be read, verification stopped there. Later checkpoints are not compared.
 	stopped := whole && v.rep.FirstBad >= 0 && v.rep.Size < want.Size
@@ -501,9 +503,9 @@ func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool
 		case !ok && !whole && c.Size <= want.Size:
 			continue
 		case !ok:
-			v.bad(want.Size, "%s covers %d leaves, of which %d are there: the log was truncated", c.what, c.Size, want.Size)
+			v.bad(want.Size, "%s covers %d leaves, but the log has only %d: it was truncated", c.what, c.Size, want.Size)
 		case root != c.Root:
-			v.bad(max(c.Size-1, 0), "%s of size %d has another root than the leaves that are there", c.what, c.Size)
+			v.bad(max(c.Size-1, 0), "%s of size %d has another root than the leaves of the log", c.what, c.Size)
 		}
 		if v.o.Quorum != nil && c.Size > v.rep.Witnessed && v.o.Quorum.Satisfied(c.Note) {
 			v.rep.Witnessed = c.Size
@@ -520,9 +522,11 @@ func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool
 		}
 	}
 	if v.sealed > 0 {
-		v.skip("%d payloads, and whether what is forgotten was to be: there is no key that decrypts them", v.sealed)
+		v.skip("%d payloads, and whether forgotten ones were forgotten lawfully: there is no key that decrypts "+
+			"them", v.sealed)
 	}
 	if v.rep.NotHeld > 0 {
-		v.skip("%d payloads: their leaves were taken from another log, and the payloads are not held here", v.rep.NotHeld)
+		v.skip("%d payloads: their leaves were imported from another log, and the payloads are not stored "+
+			"here", v.rep.NotHeld)
 	}
 }

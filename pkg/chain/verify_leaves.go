@@ -150,7 +150,7 @@ func (v *verification) linked(u *unit, prev tlog.Hash, next uint64) bool {
 		return false
 	}
 	if _, ok := u.first.follows(next); !ok {
-		v.bad(u.from, "leaf %d is a %s of ledger sequence %d, due is %d", u.from, u.first.Kind, u.first.Seq,
+		v.bad(u.from, "leaf %d is a %s of ledger sequence %d, want sequence %d", u.from, u.first.Kind, u.first.Seq,
 			position.Sequence(next))
 		return false
 	}
@@ -283,7 +283,7 @@ func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, last boo
 	}
 	for _, r := range []*records{bundles, boxes} {
 		if r.ok && u.to == hi {
-			v.bad(hi, "a record follows that belongs to no leaf, key %x", r.it.Key())
+			v.bad(hi, "the record with key %x does not belong to a leaf", r.it.Key())
 		}
 		if err := r.it.Error(); err != nil {
 			v.bad(u.to, "reading leaf %d: %v", u.to, err)
@@ -409,7 +409,7 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 	}
 	after, ok := leaf.follows(u.next)
 	if !ok {
-		return fmt.Errorf("it is a %s of ledger sequence %d (%d), due is %d", leaf.Kind, leaf.Seq, leaf.Length,
+		return fmt.Errorf("it is a %s of ledger sequence %d (%d), want sequence %d", leaf.Kind, leaf.Seq, leaf.Length,
 			position.Sequence(u.next))
 	}
 	u.next, u.seq, u.time = after, position.Sequence(after)-1, leaf.Time
@@ -480,8 +480,8 @@ func (w *worker) payload(leaf *Leaf) {
 		if erased {
 			what = "the payload"
 		}
-		w.v.bad(leaf.Index, "%s of leaf %d (%s of ledger sequence %d) is destroyed, and no statement that counts says that "+
-			"it is to be forgotten", what, leaf.Index, leaf.Type, leaf.Seq)
+		w.v.bad(leaf.Index, "%s of leaf %d (%s of ledger sequence %d) is destroyed without a valid statement on "+
+			"forgetting", what, leaf.Index, leaf.Type, leaf.Seq)
 	default:
 		w.v.bad(leaf.Index, "leaf %d: %v", leaf.Index, err)
 	}
@@ -523,7 +523,7 @@ func (v *verification) judge() Ruling {
 			return nil
 		})
 		if err != nil && !errors.Is(err, errDone) {
-			v.bad(0, "looking for what is to be forgotten: %v", err)
+			v.bad(0, "reading the statements on forgetting: %v", err)
 		}
 	})
 	// Report these before the payloads that are missing because of them.

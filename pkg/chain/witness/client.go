@@ -81,7 +81,7 @@ func contains(names []string, name string) bool {
 }
 
 // ErrForked reports that a witness has cosigned a tree that this log does not extend.
-var ErrForked = errors.New("it has cosigned a tree that this log does not extend")
+var ErrForked = errors.New("it has cosigned a tree that this log's tree does not extend")
 
 // ask asks a witness, starting from the size that it last cosigned.
 func (c *Client) ask(ctx context.Context, w Witness, log Prover, cp chain.Checkpoint) ([]byte, error) {
@@ -108,7 +108,7 @@ func (c *Client) ask(ctx context.Context, w Witness, log Prover, cp chain.Checkp
 		}
 		old = size
 	}
-	return nil, errors.New("the size that it cosigned last keeps changing")
+	return nil, errors.New("the size of its last cosigned checkpoint keeps changing")
 }
 
 // post makes one request. It returns the cosignature, or the size that the witness last cosigned.

@@ -82,7 +82,7 @@ func ParsePolicy(b []byte) (*Policy, error) {
 			_, key, _ = strings.Cut(key, "+") // base64 may contain '+'
 			raw, _ := base64.StdEncoding.DecodeString(key)
 			if len(raw) < 2 || slices.Contains(used, string(raw[1:])) {
-				return nil, fail("the key of witness %q is another one's too", f[1])
+				return nil, fail("the key of witness %q is also the key of another witness", f[1])
 			}
 			used = append(used, string(raw[1:]))
 			p.Witnesses = append(p.Witnesses, w)
@@ -91,7 +91,7 @@ func ParsePolicy(b []byte) (*Policy, error) {
 				return nil, fail("want group <name> any|all|<k> <member>...")
 			}
 			if f[2] == "0" {
-				return nil, fail("group %q would ask for none of its members", f[1])
+				return nil, fail("group %q has a threshold of zero", f[1])
 			}
 			for i, m := range f[3:] {
 				if slices.Contains(f[3:3+i], m) {
@@ -100,7 +100,7 @@ func ParsePolicy(b []byte) (*Policy, error) {
 			}
 		case "quorum":
 			if quorums++; quorums > 1 {
-				return nil, fail("there is a quorum already")
+				return nil, fail("the quorum is defined already")
 			}
 		}
 		fmt.Fprintln(&text, strings.Join(f, " "))

@@ -91,7 +91,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		http.Error(w, refused.Error(), refused.code)
 	case err != nil:
-		http.Error(w, "the witness cannot keep what it saw", http.StatusInternalServerError)
+		http.Error(w, "the witness cannot store the checkpoint", http.StatusInternalServerError)
 	default:
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write(sig) // the client may have disconnected
@@ -142,19 +142,20 @@ func (s *Server) Add(body []byte) ([]byte, error) {
 		return nil, err
 	}
 	if old != last.Size {
-		return nil, &refusal{code: http.StatusConflict, size: last.Size, text: "another size was cosigned last"}
+		return nil, &refusal{code: http.StatusConflict, size: last.Size, text: "the last cosigned size is different"}
 	}
 	switch {
 	case old == 0:
 		if len(proof) > 0 {
-			return nil, refuse(http.StatusBadRequest, "nothing is to be proven from size 0")
+			return nil, refuse(http.StatusBadRequest, "the proof must be empty if the old size is 0")
 		}
 	case old == cp.Size:
 		if cp.Root != last.Root {
-			return nil, &refusal{code: http.StatusConflict, size: last.Size, text: "another tree of this size was cosigned"}
+			return nil, &refusal{code: http.StatusConflict, size: last.Size, text: "a different tree of this size was " +
+				"cosigned before"}
 		}
 		if len(proof) > 0 {
-			return nil, refuse(http.StatusUnprocessableEntity, "a proof between equal sizes is empty")
+			return nil, refuse(http.StatusUnprocessableEntity, "the proof must be empty if the sizes are equal")
 		}
 	default:
 		if err := tlog.CheckTree(proof, cp.Size, cp.Root, old, last.Root); err != nil {
@@ -191,7 +192,7 @@ func (s *Server) last(origin string) (chain.Checkpoint, error) {
 	// A damaged file is an error, not an empty state.
 	cp, err := chain.OpenCheckpoint(b, note.VerifierList(s.signer.Verifier()))
 	if err != nil {
-		return cp, fmt.Errorf("what was cosigned last of %q cannot be read: %w", origin, err)
+		return cp, fmt.Errorf("the last cosigned checkpoint of %q cannot be read: %w", origin, err)
 	}
 	return cp, nil
 }
@@ -205,10 +206,10 @@ func parseRequest(b []byte) (old int64, proof tlog.TreeProof, cp []byte, err err
 	line, rest, ok := bytes.Cut(b, []byte("\n"))
 	size, isOld := strings.CutPrefix(string(line), "old ")
 	if !ok || !isOld {
-		return 0, nil, nil, errors.New("the first line has to be: old <size>")
+		return 0, nil, nil, errors.New("the first line must be: old <size>")
 	}
 	if old, err = strconv.ParseInt(size, 10, 64); err != nil || old < 0 || strconv.FormatInt(old, 10) != size {
-		return 0, nil, nil, fmt.Errorf("%q is no size of a tree", size)
+		return 0, nil, nil, fmt.Errorf("%q is not the size of a tree", size)
 	}
 	for {
 		line, rest, ok = bytes.Cut(rest, []byte("\n"))
@@ -220,7 +221,7 @@ func parseRequest(b []byte) (old int64, proof tlog.TreeProof, cp []byte, err err
 		}
 		h, err := base64.StdEncoding.Strict().DecodeString(string(line))
 		if err != nil || len(h) != tlog.HashSize {
-			return 0, nil, nil, fmt.Errorf("line %d of the proof is no hash in base64", len(proof)+1)
+			return 0, nil, nil, fmt.Errorf("line %d of the proof is not a hash in base64", len(proof)+1)
 		}
 		if len(proof) == maxProof {
 			return 0, nil, nil, fmt.Errorf("the proof has more than %d hashes", maxProof)
