@@ -6,7 +6,8 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// KindDec is the kind of a decision and the beliefs it cites, and TypeDecision the type of its entries.
+// KindDec is the kind of a decision and of the beliefs that it cites. TypeDecision is the type of
+// its entries.
 const (
 	KindDec      Kind = "dec"
 	TypeDecision Type = "decision"

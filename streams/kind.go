@@ -8,15 +8,15 @@ type Kind string
 // KindCtl is a signed operator command. It has a subject of its own and is not registered.
 const KindCtl Kind = "ctl"
 
-// EventKind is what the protocol says of a kind of event. Each kind has a file that
-// registers it, with its event, the body of its entries and the checks of its fields.
+// EventKind describes a kind of event in the protocol. Each kind has a file that registers it, with
+// its event, the body of its entries and the checks of its fields.
 type EventKind struct {
 	Kind     Kind
-	Type     Type     // of its entries
+	Type     Type     // of the kind's entries
 	Order    int      // its place in docs/protocol.md
 	Origin   bool     // its subject names an origin
 	Proposal bool     // its events wait for a verdict
-	Required []string // fields that an event cannot do without
+	Required []string // fields that are required
 	Title    string   // for docs/protocol.md
 	Fields   string   // for docs/protocol.md
 	fresh    func() Event

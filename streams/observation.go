@@ -7,7 +7,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// KindObs is the kind of what a tool, a document or a person said, and TypeObservation the type of its entries.
+// KindObs is the kind of an observation: content from a tool, a document or a person.
+// TypeObservation is the type of its entries.
 const (
 	KindObs         Kind = "obs"
 	TypeObservation Type = "observation"
@@ -22,7 +23,7 @@ func init() {
 	})
 }
 
-// Observation (kind obs) is something the agent was shown.
+// Observation (kind obs) is content that the agent was shown.
 type Observation struct {
 	Head
 	Tool    string         `json:"tool,omitzero"`
@@ -66,7 +67,7 @@ type ObservationEntry struct {
 	Claims []ClaimEntry   `json:"claims,omitzero"`
 	// UserNamed is set if the user named the source of the observation in the session.
 	UserNamed bool `json:"user_named,omitzero"`
-	// Handed says that they leave it to that source what is to be done.
+	// Handed is set if the user left it to that source to say what is to be done.
 	Handed bool `json:"handed,omitzero"`
 	// Revisions are changes of beliefs that the observation corroborates or contradicts.
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`

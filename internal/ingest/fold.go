@@ -190,7 +190,7 @@ func together(project string, body any) string {
 // The keys of the state, by their first byte.
 const (
 	keyClock    = 't' // project of virtual time, empty for the partition → time
-	keyEvent    = 'i' // project, agent, id → intake sequence, fingerprint, origin of an observation; id+"~": see others
+	keyEvent    = 'i' // project, agent, id → intake sequence, fingerprint, origin; id+"~": see others
 	keySession  = 's' // project, agent, session → flags
 	keyBelief   = 'b' // project, belief → record of the belief
 	keyAgain    = 'e' // project, belief → how often the content was read again, and when last

@@ -55,12 +55,12 @@ func wordBytes(words []uint32) []byte {
 	return b
 }
 
-// sourcesKey leads to what stands in the sources that the user named.
+// sourcesKey is the key of the words of the sources that the user named.
 func sourcesKey(project, agent, session string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "sources")
 }
 
-// noteSource notes what stands in a source that the user named.
+// noteSource stores words of a source that the user named.
 func (f *Fold) noteSource(st *stage.State, project string, e *streams.ObservationEntry) error {
 	if !e.UserNamed || e.Session == "" {
 		return nil

@@ -16,7 +16,7 @@ const AskPinpoint = "pinpoint"
 const maxPinpoint = 10_000
 
 // PinpointRequest selects beliefs. They must match Agent, Session, Source, Tool and the times, if
-// set. Beliefs are candidates by id. If Agent, Session, Source or Tool is set, all matching beliefs
+// set. Beliefs lists candidates by id. If Agent, Session, Source or Tool is set, all matching beliefs
 // are candidates too.
 type PinpointRequest struct {
 	Project string   `json:"project"`

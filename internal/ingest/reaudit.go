@@ -13,8 +13,8 @@ func init() {
 
 // A re-audit emits the live beliefs again, so that the rules in force judge beliefs that older
 // rules accepted. It starts at an entry: the activation of a rule set, or the arbiter's entry that
-// one is due. Its progress is part of the fold and advanced by its own entries, so that it
-// continues after a crash. Another start begins it anew.
+// a re-audit is due. Its progress is part of the fold and advances with its own entries, so that it
+// continues after a crash. If it is started again meanwhile, it begins from the first belief.
 
 // reaudit is the progress of a re-audit.
 type reaudit struct {

@@ -125,8 +125,8 @@ func warm(st *stage.State, project string, hits []reads) {
 	})
 }
 
-// serve rules on found, in the order of trust, and then on read, by rank, until enough is served,
-// and fills the entry's lists. Context-only items are ordered by rank.
+// serve decides on the beliefs in found, in the order of trust, and then on those in read, by rank,
+// until enough is served. It fills the entry's lists. Context-only items are ordered by rank.
 func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, pol beliefs.ContextPolicy,
 	found []match, read []reads) error {
 	asker := beliefs.Asker{Agent: e.Agent, Session: e.Session}

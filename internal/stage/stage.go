@@ -423,8 +423,8 @@ func asTrimmed(err error) (*TrimmedError, bool) {
 	return t, errors.As(err, &t)
 }
 
-// RecreatedError reports that a stream ends before a sequence that was once read from it. So it is
-// not the same stream.
+// RecreatedError reports that a stream ends before a sequence that was once read from it: the stream
+// was recreated or restored from an old copy.
 type RecreatedError struct {
 	Stream     string
 	Last, Seen uint64
@@ -537,9 +537,9 @@ func (r *runtime) commit() error {
 	return r.keep()
 }
 
-// keep writes the state to files after many entries. So the number of entries in the memtable,
-// which a kill loses, is limited. A state that hardly grows would never fill a memtable and would
-// lose its whole fold.
+// keep writes the state to files once every keepEvery entries. This limits how many entries are only
+// in the memtable, which a kill loses. A state that hardly grows would otherwise never fill a
+// memtable, and a kill would lose the whole fold.
 func (r *runtime) keep() error {
 	n := r.stats.Entries.Load()
 	if n-r.kept < keepEvery {

@@ -33,15 +33,15 @@ type Relation struct {
 	// Other is the path of an argument that names a single thing, if the user asked for such an act
 	// and named a different thing each time.
 	Other string `json:"other,omitzero"`
-	// Deed says that the user's words ask for what the tool does, by whatever medium and with
-	// whatever thing: a letter is sent to those whom the user wants told.
+	// Deed is set if the user's words ask for what the tool does, by any medium and with any thing.
+	// For example, a tool that sends a letter does what a user wants who asks to tell somebody
+	// something.
 	Deed bool `json:"deed,omitzero"`
-	// Listed are the carriers that stand in a field of a source that the user named, as
-	// kind:value.
+	// Listed are the carriers that are fields of a source that the user named, as kind:value.
 	Listed []string `json:"listed,omitzero"`
-	// Handed says that the user left it to a source what is to be done, and that it holds a
-	// value of the call. It is never set for payments, rights, deletions, locks, commands and
-	// approvals, and for receivers who stand only in a sentence of the source.
+	// Handed is set if the user left it to a source to say what is to be done, and the source
+	// contains a value of the call. It is never set for payments, rights, deletions, locks,
+	// commands and approvals, and not for receivers that occur only in a sentence of the source.
 	Handed bool `json:"handed,omitzero"`
 }
 
@@ -136,7 +136,7 @@ func appendDeeds(hs []uint32, fields []string) []uint32 {
 	return hs
 }
 
-// forUser reports whether words begin with the user as the one who is told or given something.
+// forUser reports whether the words begin with the user as the one who is told or given something.
 func forUser(fields []string) bool {
 	next := func(i int) string {
 		if i >= len(fields) {
@@ -147,7 +147,7 @@ func forUser(fields []string) bool {
 	return receivers[next(0)] || (next(0) == "to" || next(0) == "back") && receivers[next(1)]
 }
 
-// toSomebody are deeds that are done to somebody. Done to the user, they change nothing.
+// toSomebody are deeds whose object is a person. If the person is the user, they change nothing.
 var toSomebody = map[string]bool{deeds["send"]: true, deeds["post"]: true, deeds["grant"]: true, deeds["invite"]: true}
 
 // Relate compares a call with the user's words. args are the call's arguments, and carriers the
@@ -225,7 +225,8 @@ func (c *Call) asked(words []uint32, value bool) bool {
 	return act && 2*things >= len(c.Things)
 }
 
-// deed reports whether words ask for a deed of the call, or may do so and name a thing of its name.
+// deed reports whether words ask for a deed of the call. Vague words count only if the words also
+// name a thing in the tool's name.
 func (c *Call) deed(words []uint32) bool {
 	return Count(words, c.Deeds) > 0 || Count(words, c.Vague) > 0 && Count(words, c.Things) > 0
 }

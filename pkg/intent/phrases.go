@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// means are deeds of words that people use for them, besides the names of acts. vague are
-// further ones, of words that stand for several deeds: "put it there" may insert, write or set
-// something. They count for a tool only if the user names a thing of its name, too.
+// means maps words that people use to the deeds that they stand for, in addition to the names of
+// acts. vague is for words that stand for several deeds: "put it there" may insert, write or set
+// something. A vague word counts for a tool only if the user also names a thing in the tool's name.
 var means, vague = meanings(
 	"send: tell inform remind alert warn answer respond contact thank congratulate apologise apologize ping notify",
 	"post: announce circulate publicise publicize",
@@ -52,13 +52,13 @@ func meanings(lines ...string) map[string][]string {
 	return m
 }
 
-// vaguely is the word for a deed that the user's words may mean.
+// vaguely returns the hash of a deed that the user's words may mean.
 func vaguely(deed string) uint32 { return Hash("\x00vague" + deed) }
 
 // phrase is a deed of several words: a verb, and a particle within a few words after it.
 type phrase struct{ verb, particles, deed string }
 
-// word is the word for the deed of a phrase. To make something is vague.
+// word returns the hash of the phrase's deed. The deed of making something is vague.
 func (p *phrase) word() uint32 {
 	if d := deeds[Stem(p.deed)]; p.deed != "create" {
 		return Hash(d)
@@ -75,10 +75,10 @@ var phrases = []phrase{
 	{"cross", "off out", "delete"}, {"take", "off out", "revoke"}, {"pencil", "in", "book"},
 }
 
-// within is how many words a particle may stand behind its verb.
+// within is the maximum distance of a particle from its verb, in words.
 const within = 7
 
-// appendPhrases adds the deeds of the phrases that begin at a word.
+// appendPhrases appends the deeds of the phrases that begin at the i-th word.
 func appendPhrases(hs []uint32, fields []string, i int) []uint32 {
 	verb := bare(fields[i])
 	for _, p := range phrases {
@@ -104,28 +104,28 @@ func appendPhrases(hs []uint32, fields []string, i int) []uint32 {
 }
 
 var (
-	// doing are verbs that carry out what they are followed by, and doingWith do it with a
+	// doing are verbs whose object is the work to carry out. doingWith do the same together with a
 	// particle: go through, take care of.
 	doing = set("do follow complete handle process execute perform implement apply resolve tackle address finish fulfil " +
 		"fulfill action honour honor obey")
 	doingWith = set("carry act take work go deal sort see run attend tick get knock turn convert make translate")
-	// steps are nouns for what somebody is to do.
+	// steps are nouns for work that someone is to do.
 	steps = set("task tasks step steps request requests instruction instructions todo todos to-do to-dos action actions " +
 		"checklist chore chores assignment assignments errand errands duty duties procedure runbook playbook directions " +
 		"jobs")
-	// loose are such nouns after a verb of doing only.
+	// loose are nouns that mean such work only after a verb in doing.
 	loose = set("item items point points order orders ticket tickets issue list agenda guide plan work everything " +
 		"anything all rest bullet bullets entries guidelines workflow whatever")
-	// claims are verbs by which a source says what is to be done.
+	// claims are verbs with which a source says what is to be done.
 	claims = set("say says said ask asks asked state states describe describes require requires request requests want " +
 		"wants wanted instruct instructs list lists need needs order orders tell tells demand demands suggest suggests recommend " +
 		"recommends contain contains needed required requested listed described set out")
-	// told are participles by which the user refers to a source.
+	// told are participles with which the user refers to a source.
 	told = set("described instructed requested asked listed stated specified outlined explained laid")
 )
 
-// handsOver reports whether a sentence of the user's leaves it to a source what is to be done: "do
-// what the ticket asks for", "follow the checklist in that file", "turn the action items of the
+// handsOver reports whether a sentence of the user leaves it to a source to say what is to be done:
+// "do what the ticket asks for", "follow the checklist in that file", "turn the action items of the
 // minutes into tasks", "set it up as described on the page".
 func handsOver(words []string) bool {
 	for i, raw := range words {
@@ -174,17 +174,17 @@ func claimed(words []string) bool {
 	return false
 }
 
-// subjects are those who ask for something and are no source.
+// subjects are words for people who ask for something and are not sources.
 var subjects = set("i we you")
 
-// handed stands among the words of a request whose steps a source says.
+// handed is a marker among the words of a request that leaves its steps to a source.
 var handed = Hash("\x00handed")
 
-// pronouns begin a sentence that says more of the one before it.
+// pronouns begin a sentence that continues the previous one.
 var pronouns = set("they it those these you all")
 
-// HandsOver reports whether the user named the source of a content, as in Named, as one that
-// says what is to be done.
+// HandsOver reports whether the user named the source of a content (see Named) in a request that
+// leaves its steps to the source.
 func (s *Said) HandsOver(source string, args map[string]any) bool {
 	part := &Said{}
 	for _, q := range s.Requests {

@@ -34,7 +34,7 @@ type Ask struct {
 type Said struct {
 	Words    []uint32
 	Requests []Ask
-	Sources  []uint32 // of the sources that the user named, see Read
+	Sources  []uint32 // words of the sources that the user named, see Read
 }
 
 // Add adds the requests and words of a text of the user.
@@ -58,8 +58,8 @@ var (
 
 // requests splits a text into requests.
 func requests(said string) (out []Ask) {
-	before := 0   // the first request of the sentence before
-	open := false // that sentence leaves the steps to a source which it does not name
+	before := 0   // index of the first request of the previous sentence
+	open := false // the previous sentence leaves the steps to a source that it does not name
 	for line := range strings.Lines(said) {
 		for words := range sentences(strings.Fields(line)) {
 			from := len(out)
@@ -186,10 +186,11 @@ func request(raw []string) *Ask {
 // mentions no other receiver.
 var onlyReceiver = Hash("\x00receiver")
 
-// namedReceiver stands among the words of a request that names its receiver: "send Lena the plan".
+// namedReceiver is a marker among the words of a request that names its receiver: "send Lena the
+// plan".
 var namedReceiver = Hash("\x00named receiver")
 
-// further are words for receivers besides one that a request names.
+// further are words for receivers in addition to a named one.
 var further = set("everyone everybody others other all each every both cc rest whoever them")
 
 // toName reports whether a name or an address follows a verb of sending, or "to".
@@ -310,7 +311,7 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 		if !q.asks(c) {
 			continue
 		}
-		// A lookup does not say which lock to open.
+		// A lookup cannot decide which lock to open.
 		looked := q.Looked && !(len(q.Named) > 0 && slices.Contains(c.Deeds, unlocking))
 		if looked || len(q.Named) == 0 && Count(guarded, c.Deeds) == 0 || !decided && q.touches(c.Values) {
 			return ""
@@ -381,8 +382,8 @@ func (x *Value) address() bool {
 	return !x.Prose && (strings.Contains(x.Text, "@") || strings.Contains(x.Text, "://"))
 }
 
-// Relate compares a call with the user's words, with each request in them, and with the sources
-// that they name.
+// Relate compares a call with the user's words, with each of the user's requests, and with the
+// sources that the words name.
 func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier) *Relation {
 	r := Relate(s.Words, tool, args, carriers)
 	if len(s.Requests) == 0 {

@@ -7,8 +7,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Read adds what stands in a source that the user named: the addresses that stand in a field of
-// their own, and all words if the user handed over the steps of the source. carriers are those
+// Read adds words of a source that the user named: the addresses that are fields of their own, and
+// all words if handed, that is if the user left the steps to the source. carriers are the carriers
 // of the content.
 func (s *Said) Read(content string, carriers []text.Carrier, handed bool) {
 	s.Sources = slices.Clone(s.Sources)
@@ -31,15 +31,15 @@ func (s *Said) Read(content string, carriers []text.Carrier, handed bool) {
 	s.Sources = s.Sources[:min(len(s.Sources), MaxWords)]
 }
 
-// messaged reports whether a message is sent to a carrier of a kind.
+// messaged reports whether messages are sent to carriers of this kind.
 func messaged(k text.Kind) bool { return k == text.Email || k == text.Handle }
 
-// field is the word for a carrier that stands in a field.
+// field returns the hash of a carrier that is in a field.
 func field(x text.Carrier) uint32 { return Hash("\x00field" + string(x.Kind) + ":" + x.Value) }
 
-// fieldsOf returns the fields of a content that may hold an address, in lower case. A field is
-// a cell, the value of a label or a part of a list, and no part of a sentence: it has one word
-// in lower case at most, besides the address.
+// fieldsOf returns the fields of a content that may have an address, in lower case. A field is a
+// cell, the value of a label, or an item of a list. It is not part of a sentence: besides the
+// address it has at most one word in lower case.
 func fieldsOf(content string, carriers []text.Carrier) (out []string) {
 	if !slices.ContainsFunc(carriers, func(x text.Carrier) bool { return messaged(x.Kind) }) {
 		return nil
@@ -70,7 +70,7 @@ func fieldsOf(content string, carriers []text.Carrier) (out []string) {
 
 func endsField(r rune) bool { return strings.ContainsRune(",;|<>()[]{}\t\"", r) }
 
-// relateSources completes a relation by what stands in the sources that the user named.
+// relateSources completes a relation with the words of the sources that the user named.
 func (s *Said) relateSources(c *Call, r *Relation, carriers []text.Carrier) {
 	if len(s.Sources) == 0 {
 		return
@@ -93,23 +93,23 @@ func (s *Said) relateSources(c *Call, r *Relation, carriers []text.Carrier) {
 	}
 }
 
-// leavesReceiver reports whether a request for such an act says nothing of who receives it, so
-// that a source may.
+// leavesReceiver reports whether a request for such an act names no receiver, so that a source may
+// name it.
 func (s *Said) leavesReceiver(c *Call) bool {
 	return slices.ContainsFunc(s.Requests, func(q Ask) bool {
 		return q.asks(c) && !Has(q.Words, namedReceiver) && !Has(q.Words, onlyReceiver)
 	})
 }
 
-// hostOf reports whether a carrier is the host of an address among the carriers.
+// hostOf reports whether x is the host of an e-mail address among the carriers.
 func hostOf(x text.Carrier, carriers []text.Carrier) bool {
 	return x.Kind == text.Host && slices.ContainsFunc(carriers, func(y text.Carrier) bool {
 		return y.Kind == text.Email && strings.HasSuffix(y.Value, "@"+x.Value)
 	})
 }
 
-// asksIn reports whether a source whose steps the user handed over holds a value of the call, and
-// whether the source or the user names the act or half of the things.
+// asksIn reports whether a source to which the user left the steps contains a value of the call,
+// and the source or the user names the act or half of the things in the tool's name.
 func (s *Said) asksIn(c *Call) bool {
 	held := slices.ContainsFunc(c.Values, func(v Value) bool { return !v.Prose && len(v.Tokens) > 0 && v.In(s.Sources) })
 	named := func(words []uint32) bool {
@@ -118,9 +118,9 @@ func (s *Said) asksIn(c *Call) bool {
 	return held && (named(s.Sources) || named(s.Words))
 }
 
-// local are deeds that a source may ask for on the user's behalf. Payments, rights, deletions,
-// locks, commands, approvals, and all that leaves the project are not among them: only the user
-// asks for these.
+// local are deeds that a source may ask for on behalf of the user. Only the user can ask for
+// payments, rights, deletions, locks, commands and approvals, and for anything that sends data out
+// of the project.
 var local = func() (hs []uint32) {
 	const words = "send post create add book register open update write close merge allocate pause restore"
 	for w := range strings.FieldsSeq(words) {
@@ -129,7 +129,7 @@ var local = func() (hs []uint32) {
 	return Distinct(hs)
 }()
 
-// wards are words for things with which somebody gets money or rights, or has their way later on.
+// wards are words for things that give someone money, rights or lasting control.
 var wards = stemmedSet("key token password secret credential role permission access admin administrator right " +
 	"privilege owner member group rule filter forward forwarding redirect policy webhook hook cron config configuration setting " +
 	"default registry account bank iban payee beneficiary mandate invoice payment salary share public limit")

@@ -202,7 +202,7 @@ var dull = func() map[string]bool {
 type Call struct {
 	Act    []uint32 // acts, hashed
 	Deeds  []uint32 // deeds of all verbs in the name that change something: create_note has two
-	Vague  []uint32 // the same deeds, as words stand for them that stand for others, too
+	Vague  []uint32 // the same deeds, as vague words stand for them
 	Things []uint32 // other words of the tool's name
 	Whole  uint32   // the whole name as one word; texts that name the tool often contain it
 	Args   []uint32 // words of the arguments

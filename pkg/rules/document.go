@@ -72,8 +72,8 @@ var (
 	textKinds = []string{"recall", "outcome"}
 )
 
-// Kinds are the kinds of events that rules look at: those of clients, and beliefs that are
-// judged again.
+// Kinds are the kinds of events that rules are evaluated for: the kinds of client events, and
+// beliefs that are judged again.
 var Kinds = func() (out []string) {
 	for _, k := range streams.Kinds {
 		out = append(out, string(k.About().Type))

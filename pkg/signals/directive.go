@@ -38,7 +38,7 @@ type directive struct {
 	own                                bool // the agent wrote it
 	commands                           bool // it has more than a request
 	userNamed                          bool // the user named its source
-	handed                             bool // the user left it to that source what is to be done
+	handed                             bool // the user left it to that source to say what is to be done
 	carriers, names                    []uint32
 	sentences                          [][]uint32
 	named                              [][]uint32 // carriers in each sentence

@@ -106,7 +106,7 @@ func (s *State) echo() []*Served {
 			n.at,
 		)
 		sv.UserDocument, sv.Own = n.userNamed, n.own
-		// A step of a source to which the user left the steps.
+		// The instruction is a step of a source to which the user left the steps.
 		sv.UserNamed = sv.UserNamed || same && n.handed && !n.commands && in.intent.Handed
 		s.servedBy = append(s.servedBy, sv)
 		s.servedOn = append(

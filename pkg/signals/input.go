@@ -185,7 +185,7 @@ type Input struct {
 	intent    intent.Relation // for an action
 	graded    bool            // for a memory: it has no foreign content
 	userNamed bool            // for an observation: the user named its source
-	handed    bool            // of an observation: the user left it to its source what is to be done
+	handed    bool            // for an observation: the user left it to its source to say what is to be done
 
 	ViewNames []string // names of Content.Views in pkg/text
 	Large     bool     // larger than the sizes that costs are estimated for

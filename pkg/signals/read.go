@@ -32,10 +32,10 @@ func Read(e *streams.Entry) ([]*Input, error) {
 	return ins, err
 }
 
-// readers read entries of each type.
+// readers has a function for each entry type. The function converts the entry to an input.
 var readers = make(map[streams.Type]func(*streams.Entry) ([]*Input, error))
 
-// reads registers how entries of a type, with bodies of type B, are read.
+// reads registers the conversion of entries of a type, with bodies of type B.
 func reads[B any](t streams.Type, read func(*streams.Entry, *B) []*Input) {
 	readers[t] = func(e *streams.Entry) ([]*Input, error) {
 		b, err := streams.Read[B](e)

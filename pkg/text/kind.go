@@ -25,7 +25,7 @@ type Traits struct {
 	Party bool
 }
 
-// traits has an entry for each kind with traits that does not register itself.
+// traits has an entry for each kind that has traits and does not register itself.
 var traits = map[Kind]Traits{
 	Email:   {Distinctive: true, ReachesOut: true, Personal: true, Pushed: true, Party: true},
 	URL:     {Distinctive: true, ReachesOut: true},
@@ -41,18 +41,18 @@ var traits = map[Kind]Traits{
 	Command: {Distinctive: true, Pushed: true},
 }
 
-// finder recognises carriers of a kind in single tokens.
+// finder recognizes carriers of a kind in single tokens.
 type finder struct {
 	kind Kind
-	min  int // bytes of the shortest token that can be one
+	min  int // minimum length of a token, in bytes
 	find func(token string) (value string, ok bool)
 }
 
 var finders []finder
 
-// register adds a kind of carrier that is recognised in a token, as tokens are read in
-// scanner.token: find returns the canonical value. A kind registered so is one file;
-// kinds that several tokens make up have methods of scanner.
+// register adds a kind of carrier that is recognized in single tokens (see scanner.token). find
+// returns the canonical value. Such a kind needs only one file. Kinds of several tokens are methods
+// of scanner.
 func register(k Kind, t Traits, shortest int, find func(token string) (value string, ok bool)) {
 	traits[k] = t
 	finders = append(finders, finder{k, shortest, find})

@@ -138,8 +138,8 @@ type timeline struct {
 	project string
 	seq     uint64
 	now     time.Time
-	said    map[string]*intent.Said // words of the user, by agent and session
-	calls   map[string]called       // the source of a tool's next result, by agent, session and tool
+	said    map[string]*intent.Said // the user's words, by agent and session
+	calls   map[string]called       // about the last call; by agent, session and tool
 }
 
 func newTimeline(project string) *timeline {
@@ -174,8 +174,8 @@ func (tl *timeline) add(g *TestEvent) (*streams.Entry, error) {
 	return e, err
 }
 
-// called says whether the user named a value of a call, and left it to what the call returns what
-// is to be done.
+// called says whether the user named a value of a call, and whether the user left it to the call's
+// result to say what is to be done.
 type called struct{ named, handed bool }
 
 // relate sets how an event relates to the user's words, as ingest does.
