@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// answering plays a front that gives these answers, one after the other, and
-// notes what it was asked.
+// answering simulates a front that sends the given answers in order. It returns a function that
+// lists the requests received.
 func answering(t *testing.T, nc *nats.Conn, answers ...string) func() []string {
 	t.Helper()
 	var mu sync.Mutex

@@ -7,8 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// FuzzReply checks that every answer is a verdict or counts as hold. Only an answer that
-// says allow allows.
+// FuzzReply checks that every answer is a verdict or counts as hold. Only an answer with the
+// verdict allow allows.
 func FuzzReply(f *testing.F) {
 	for _, s := range []string{`{"verdict":"allow","seq":3,"entry":{"verdict":"allow","reasons":[]}}`,
 		`{"verdict":"hold","entry":{"hold":{"id":"h","state":"open"}}}`, `{"error":{"code":"LZ601","message":"m"}}`, `{}`,

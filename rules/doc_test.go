@@ -22,8 +22,8 @@ import (
 	"lazaret/pkg/signals"
 )
 
-// The page about rules has parts that are written from the rules and the
-// engine, between marks, and files of an example that are tried here.
+// The page about rules has parts between marks that are generated from the rules and the engine,
+// and files of an example that are tested here.
 
 //go:generate go test -run TestThePageAboutRules -update .
 
@@ -212,8 +212,7 @@ func TestThePageAboutRulesHasEveryKey(t *testing.T) {
 	}
 }
 
-// The files of the example load beside the shipped packs, and pass their own
-// tests.
+// The files of the example load together with the shipped packs, and pass their own tests.
 func TestTheExampleOfThePageWorks(t *testing.T) {
 	files := make(map[string]string)
 	n := 0

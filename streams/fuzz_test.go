@@ -81,8 +81,8 @@ func FuzzParseEntry(f *testing.F) {
 	})
 }
 
-// FuzzParseEventHeader: an id in a CloudEvents header and one in the body are
-// one id or an error.
+// FuzzParseEventHeader: an id in a CloudEvents header and one in the body are equal, or the event
+// is an error.
 func FuzzParseEventHeader(f *testing.F) {
 	f.Add("obs", "web", "ce-1", []byte(`{"content":"x"}`))
 	f.Add("obs", "web", "ce-1", []byte(`{"id":"ce-1","content":"x"}`))
@@ -110,9 +110,8 @@ func FuzzParseEventHeader(f *testing.F) {
 	})
 }
 
-// FuzzOpenCommand: whatever is well signed and opens is in its canonical form,
-// and whatever is not signed does not open. The fuzzer makes texts; each is
-// tried as it is and signed.
+// FuzzOpenCommand: a command that is signed and opens is in canonical form, and an unsigned command
+// does not open. Each generated text is tried with and without a signature.
 func FuzzOpenCommand(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "op")
 	pinned := note.VerifierList(v)

@@ -9,7 +9,7 @@ import (
 	"lazaret/internal/stage"
 )
 
-// Beliefs recalled in a session are kept in order of arrival, each once. The oldest is
+// The beliefs recalled in a session are stored in order of arrival, each once. The oldest is
 // evicted.
 func TestASessionsRecallsAreAListOfTheLatest(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

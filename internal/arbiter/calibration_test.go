@@ -13,8 +13,7 @@ import (
 	"lazaret/streams"
 )
 
-// says proposes an action with a confidence, lets the groups clear it, and
-// reports what came of it.
+// says proposes an action with a confidence, lets the groups clear it, and reports its outcome.
 func (d *desk) says(id, tool string, level beliefs.Level, confidence float64, status string) *streams.VerdictEntry {
 	d.t.Helper()
 	a := action(id, tool, level)
@@ -119,8 +118,8 @@ func TestAnOutcomeCountsOnceAndSyntheticProjectsDoNot(t *testing.T) {
 	}
 }
 
-// TestCalibrationOnlyTightens: neither an agent's confidence nor its outcomes make a
-// verdict milder.
+// TestCalibrationOnlyTightens: neither an agent's confidence nor its outcomes make a verdict
+// milder.
 func TestCalibrationOnlyTightens(t *testing.T) {
 	like := newArbiter(t)
 	proptest.Check(t, func(r *rapid.T) {

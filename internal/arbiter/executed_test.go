@@ -9,8 +9,8 @@ import (
 	"lazaret/streams"
 )
 
-// One release is carried out once. A report that it ran again, or that
-// something else ran under its name, has reported an incident.
+// A release allows one execution. A second execution, or the execution of something else under the
+// action's id, is an incident.
 func TestPromiseA11ASecondExecutionOfOneReleaseIsAnIncident(t *testing.T) {
 	who := newPeople(t)
 	b := newBench(t, who.trust)

@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// flatActions is how many actions are behind a project when it is compared with
-// itself after a thousand.
+// flatActions returns the number of earlier actions of a project whose costs are compared with
+// those after a thousand actions.
 func flatActions(t *testing.T) int {
 	if os.Getenv("LAZARET_LONG") != "" {
 		return 100_000
@@ -20,9 +20,9 @@ func flatActions(t *testing.T) int {
 	return 10_000
 }
 
-// TestAVerdictCostsTheSameAfterManyOthers counts what decisions ask of the
-// state: reads, writes, bytes, and the steps of scans over what was deleted,
-// which are what grew before. Counts do not depend on the machine.
+// TestAVerdictCostsTheSameAfterManyOthers counts the accesses of a decision to the state: reads,
+// writes, bytes, and scan steps over deleted keys. The scan steps once grew with the number of
+// verdicts. The counts do not depend on the machine.
 func TestAVerdictCostsTheSameAfterManyOthers(t *testing.T) {
 	many := flatActions(t)
 	pol := testPolicy(t)
@@ -199,8 +199,8 @@ func TestAnOldAlertStillCounts(t *testing.T) {
 	}
 }
 
-// TestAFloodOfAlertsPushesOutNoneThatHolds: an alert that asks for nothing evicts none
-// that asks for a hold.
+// TestAFloodOfAlertsPushesOutNoneThatHolds: alerts that ask for nothing never evict an alert that
+// asks for a hold.
 func TestAFloodOfAlertsPushesOutNoneThatHolds(t *testing.T) {
 	off, err := stage.OpenOffline()
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"lazaret/streams"
 )
 
-// FuzzForeign: no bytes that a foreign sentinel group writes to the ledger stop the
-// arbiter or make its answer milder. With one group that cleared and one that wrote them,
-// it allows only if that group cleared too.
+// FuzzForeign: no bytes from a foreign sentinel group stop the arbiter or make its verdict milder.
+// One group clears, and another group sends the bytes. The arbiter allows only if the second group
+// also clears.
 func FuzzForeign(f *testing.F) {
 	like, pol := newArbiter(f), testPolicy(f)
 	f.Add("assessment", uint64(1), []byte(`{"group":"b","verdict":"allow","digest":"sha256:rules","alerts":[]}`))

@@ -7,8 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestWhatIsNotWhatTheLedgerSaysIsWithheld has ingest serve a memory with other
-// words, with a better origin, and as it was written.
+// TestWhatIsNotWhatTheLedgerSaysIsWithheld lets ingest serve a memory with other words, with a
+// better origin, and unchanged.
 func TestWhatIsNotWhatTheLedgerSaysIsWithheld(t *testing.T) {
 	const words = "The museum opens at ten."
 	ref := streams.BeliefRef{ID: "b1", Found: true, Kind: beliefs.MemoryClaim, Key: "hours", Origin: beliefs.OriginWeb,

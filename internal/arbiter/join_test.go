@@ -46,8 +46,7 @@ func sameReasons(a, b []streams.Reason) bool {
 	return slices.EqualFunc(a, b, func(x, y streams.Reason) bool { return compareReasons(x, y) == 0 })
 }
 
-// scatter draws another way to say the same: in another order, with some of it
-// said again, cut into parts.
+// scatter returns the same facts in a random order, with repeats, and split into random parts.
 func scatter[T any](t *rapid.T, all []T) [][]T {
 	said := rapid.Permutation(all).Draw(t, "order")
 	if len(all) > 0 {
@@ -206,10 +205,9 @@ var saidGen = rapid.Custom(func(t *rapid.T) said {
 		Mode:   rapid.SampledFrom([]string{"enforce", "enforce", "shadow"}).Draw(t, "mode")}
 })
 
-// TestTheFoldGivesOneVerdictHoweverAssessmentsArrive plays the same assessments
-// to the fold itself in two ways, with the deadline somewhere among them: what
-// stands in the end is the join, on the way nothing is ever loosened, and what
-// comes after the verdict tightens it.
+// TestTheFoldGivesOneVerdictHoweverAssessmentsArrive sends the same assessments to the fold in two
+// orders, with the deadline at a random place among them. The final verdict is the join. No
+// intermediate verdict is made milder, and assessments after the verdict only make it stricter.
 func TestTheFoldGivesOneVerdictHoweverAssessmentsArrive(t *testing.T) {
 	pol := testPolicy(t)
 	like := NewFold(note.VerifierList(), slog.New(slog.DiscardHandler))
@@ -265,8 +263,8 @@ func TestTheFoldGivesOneVerdictHoweverAssessmentsArrive(t *testing.T) {
 	})
 }
 
-// TestALateFindingTightensWhatItCan covers what a finding meets when it comes
-// after the verdict.
+// TestALateFindingTightensWhatItCan covers the states in which a proposal can be when a finding
+// arrives after the verdict.
 func TestALateFindingTightensWhatItCan(t *testing.T) {
 	pol := testPolicy(t)
 	like := NewFold(note.VerifierList(), slog.New(slog.DiscardHandler))

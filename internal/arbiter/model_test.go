@@ -17,17 +17,16 @@ import (
 	"lazaret/streams"
 )
 
-// This is the barrier as a model whose every run is tried: two proposals, two
-// groups, a deadline for each proposal, and an arbiter that may be killed
-// anywhere, with a stand-by. The arbiter's part is the real fold. The runtime
-// around it (internal/stage) is modelled: read one entry, publish one entry
-// with the fence, write a due entry, die and begin anew. docs/barrier.md tells
-// what is modelled and what was covered.
+// This is an exhaustive model of the barrier: two proposals, two groups, a deadline for each
+// proposal, and an arbiter with a stand-by that may be killed at any point. The arbiter's part is
+// the real fold. The runtime around it (internal/stage) is modelled: read one entry, publish one
+// entry with the fence, write a due entry, die and restart. docs/barrier.md describes the model and
+// its coverage.
 //
-// The fold's state is a function of the ledger, so a process is a place in it. Each place
-// is folded once, from the state alone, as if the process had been killed before every
-// entry. Reading has no visible effect, so a process may have read any distance beyond
-// its low-water mark when it publishes. Only that is told apart.
+// The fold's state is a function of the ledger, so a process is a position in it. Each position is
+// folded once, from the state alone, as if the process had been killed before every entry. Reading
+// has no visible effect, so a process may have read any distance beyond its low-water mark when it
+// publishes. Only that is distinguished.
 
 // never is a group that does not answer.
 const never = streams.Verdict(9)
@@ -78,8 +77,8 @@ func (p *place) prefix(n int) *place {
 	return p
 }
 
-// process is an arbiter: how far it has read at least, the last own entry that
-// it knows of, and the input up to which it has answered.
+// process is an arbiter: how far it has read at least, the last own entry that it knows of, and the
+// input up to which it has answered.
 type process struct{ low, own, src int }
 
 // world is a state of the model.
@@ -285,8 +284,8 @@ func (m *model) moves(w world) (next []world, must int) {
 	return next, must
 }
 
-// timerMayRun is the runtime's own rule, see ledgerStage.timer: a process looks at the
-// time only once it has read its answered input.
+// timerMayRun is the runtime's own rule, see ledgerStage.timer: a process looks at the time only
+// after it has read its last answered input.
 func timerMayRun(read, src int) bool { return read >= src }
 
 func (m *model) answer(w world, g, i int) *place {
@@ -424,8 +423,8 @@ func (m *model) explore(st *stage.State) {
 	}
 }
 
-// pairs are what two groups may say of so many proposals, but for which of the
-// groups says what.
+// pairs returns the pairs of scripts of two groups for this many proposals, without pairs that
+// differ only by swapping the groups.
 func pairs(proposals int) (all [][2]script) {
 	ss := scripts()
 	if proposals == 1 {

@@ -39,8 +39,8 @@ func TestDeadlinesAreThoseOfTheLevelAndSilenceIsWhatThePolicySays(t *testing.T) 
 	}
 }
 
-// TestLearnModeHoldsNothing: in learn mode each answer is allow and says so, also for a
-// reused id.
+// TestLearnModeHoldsNothing: in learn mode each answer is allow and says that it is not enforced,
+// also for a reused id.
 func TestLearnModeHoldsNothing(t *testing.T) {
 	pol := testPolicy(t, "mode: enforce", "mode: learn")
 	d := newDesk(t, newArbiter(t), pol)

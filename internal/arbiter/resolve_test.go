@@ -24,8 +24,7 @@ import (
 
 const project = "demo"
 
-// bench is the arbiter's fold without a server: entries go in, outputs come
-// out, and both are kept.
+// bench runs the arbiter's fold without a server. It stores the entries and the outputs.
 type bench struct {
 	t       testing.TB
 	fold    *Fold
@@ -182,8 +181,8 @@ func (b *bench) sign(s *approval.Statement, k note.Signer) string {
 	return string(msg)
 }
 
-// TestTenThousandBadResolutionsInTheFold sends them to the arbiter itself: none
-// moves a hold, each leaves an alert, and a replay says the same of each.
+// TestTenThousandBadResolutionsInTheFold sends invalid resolutions to the arbiter. None changes a
+// hold, each gives an alert, and a replay gives the same alerts.
 func TestTenThousandBadResolutionsInTheFold(t *testing.T) {
 	who := newPeople(t)
 	b := newBench(t, who.trust)
@@ -272,8 +271,8 @@ func TestTenThousandBadResolutionsInTheFold(t *testing.T) {
 	t.Logf("%d bad resolutions of %d kinds: 0 released, each with an alert", tried, len(kinds))
 }
 
-// TestWhateverHappensToHoldsReplays drives holds at random and folds the ledger
-// again; and at the end each hold has exactly one fate.
+// TestWhateverHappensToHoldsReplays runs random operations on holds and folds the ledger again. At
+// the end each hold has exactly one final state.
 func TestWhateverHappensToHoldsReplays(t *testing.T) {
 	who := newPeople(t)
 	for seed := range uint64(20) {
@@ -448,9 +447,9 @@ func TestWhatAHoldRestsOnIsLookedAtAgainAtItsRelease(t *testing.T) {
 	b.replayed()
 }
 
-// A belief that an action cites, or one of its ancestors, falls by an attestation after
-// the hold was opened. The approval of the earlier revision does not release it; one of
-// the present revision does.
+// After a hold was opened, a belief that its action cites, or an ancestor of that belief, falls by
+// an attestation. An approval of the earlier revision does not release the hold. An approval of the
+// present revision does.
 func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfACitedBelief(t *testing.T) {
 	moves := map[string]beliefs.Move{
 		"quarantine": {Axis: beliefs.AxisSecurity, From: "clean", To: beliefs.Quarantined.String()},
@@ -499,8 +498,8 @@ func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfACitedBelief(t *testing.T) {
 	}
 }
 
-// A held memory derives from a belief that falls after the hold was opened: the approval
-// of what was seen before does not let it be remembered.
+// After a hold on a memory write was opened, a belief that the memory derives from falls. An
+// approval of the earlier revision does not release it.
 func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfWhatAMemoryDerivesFrom(t *testing.T) {
 	who := newPeople(t)
 	b := newBench(t, who.trust)

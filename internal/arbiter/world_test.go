@@ -35,8 +35,7 @@ func testPolicy(t testing.TB, replace ...string) []byte {
 	return []byte(text)
 }
 
-// emptyState is the state of a partition in which a policy and rules are in
-// force.
+// emptyState returns the state of a partition in which a policy and rules are in force.
 func emptyState(t testing.TB, pol []byte) *stage.State {
 	t.Helper()
 	st := stage.NewMemState(0)
@@ -57,8 +56,7 @@ func fill(t testing.TB, st *stage.State, pol []byte) {
 	}
 }
 
-// foldLike is a fold that has just started, with the policies that another has
-// compiled.
+// foldLike returns a new fold with the compiled policies of f.
 func foldLike(f *Fold) *Fold {
 	g := NewFold(note.VerifierList(), slog.New(slog.DiscardHandler))
 	g.policies = f.policies
@@ -101,8 +99,7 @@ func newDesk(t testing.TB, like *Fold, pol []byte) *desk {
 	return &desk{t: t, f: foldLike(like), st: emptyState(t, pol), now: epoch}
 }
 
-// add appends an entry and what the arbiter has to say to it, and returns its
-// sequence.
+// add appends an entry and the arbiter's output for it, and returns the entry's sequence.
 func (d *desk) add(stg string, typ streams.Type, src uint64, body any) uint64 {
 	d.t.Helper()
 	d.now = d.now.Add(time.Millisecond)

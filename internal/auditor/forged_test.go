@@ -51,8 +51,7 @@ func trustIn(t *testing.T, role keys.Role, as ...author) *keys.Trust {
 	return trust
 }
 
-// forger has the auditor's disk, its signing key and its master key, and writes the
-// log that it likes.
+// forger has the auditor's disk, signing key and master key, and can write any log.
 type forger struct {
 	t        *testing.T
 	dir      string
@@ -67,8 +66,8 @@ type forger struct {
 
 const secretNote = "the account number is 4711"
 
-// newForger begins with an honest log: the operator's trust file is in force, and 32
-// entries of project acme follow.
+// newForger starts with an honest log: the operator's trust file is in force, and 32 entries of
+// project acme follow.
 func newForger(t *testing.T) *forger {
 	t.Helper()
 	k := newKey(t, "auditor")

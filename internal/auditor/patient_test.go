@@ -15,8 +15,8 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// stallingProxy forwards connections to an address. While stalled, it holds back what the
-// server says.
+// stallingProxy forwards connections to an address. While stalled is set, it holds back the
+// server's messages.
 func stallingProxy(t *testing.T, to string, stalled *atomic.Bool) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

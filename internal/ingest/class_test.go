@@ -7,8 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestWhatBecomesOfBeliefsIsHeldAgainstTheirConfidenceByClass lets one be
-// confirmed and one be contradicted, of a class, and two of others.
+// TestWhatBecomesOfBeliefsIsHeldAgainstTheirConfidenceByClass confirms one belief and contradicts
+// one of a class, and also two beliefs of other classes.
 func TestWhatBecomesOfBeliefsIsHeldAgainstTheirConfidenceByClass(t *testing.T) {
 	h := newHouse(t, offline(t))
 	s := h.pin()

@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// A person under legal hold is not forgotten, alone, with the project, or with somebody
-// else in the same entries; and nobody is forgotten alone once the ledger is trimmed.
+// A person under legal hold is not forgotten: not alone, not with the project, and not with another
+// person in the same entries. After the ledger was trimmed, nobody can be forgotten alone.
 func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
 	signer, v := fuzztest.Signer(t, "op")
 	h := newHouse(t, stage.NewMemState(streams.PartitionOf("demo")))
@@ -87,8 +87,8 @@ func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
 	obeyed(streams.DoForget, "", "")
 }
 
-// Every kind of key that a project leaves is known to be its own, wherever in
-// the key the project stands.
+// Every kind of key that a project has is recognized as the project's, wherever the project is in
+// the key.
 func TestARecordIsKnownToBeItsProjects(t *testing.T) {
 	// Times with bytes that look like the ends of names, and like spaces.
 	at := time.Unix(0, 0x4100_41_42_00_61_63_ff)

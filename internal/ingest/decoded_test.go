@@ -14,8 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// checkDecoded fails unless what ingest decided is what everybody reads from the
-// ledger: the other stages of its process are given it in the place of the body.
+// checkDecoded checks that the decoded body of an admission equals the body that other stages
+// decode from the ledger. Stages in the same process get the decoded body instead of the bytes.
 func checkDecoded(t testing.TB, a *stage.Admission) {
 	t.Helper()
 	read := newBody(a.Type)
@@ -27,9 +27,8 @@ func checkDecoded(t testing.TB, a *stage.Admission) {
 	}
 }
 
-// differs names the first place where two values differ. Lists and maps without
-// elements are the same whether they are there or not, and so are the names of
-// time zones.
+// differs returns the first path at which two values differ. Empty and missing lists and maps are
+// equal, and names of time zones are ignored.
 func differs(a, b reflect.Value, at string) string {
 	if a.Kind() != b.Kind() || a.Type() != b.Type() {
 		return fmt.Sprintf("%s: %v, not %v", at, b.Type(), a.Type())

@@ -30,8 +30,8 @@ func sentences(s string) []string {
 	return out
 }
 
-// extract is the middle third of a text by sentences, or of a single one by
-// words, but never less than eight words of it.
+// extract returns the middle third of a text by sentences, or of a single sentence by words, at
+// least eight words.
 func extract(s string) string {
 	parts := sentences(s)
 	if len(parts) >= 3 {
@@ -56,10 +56,10 @@ func reordered(s string) string {
 	return strings.Join(parts, " ")
 }
 
-// TestUndeclaredLaunderingIsRecognised writes every attack text of the corpora
-// back as the agent's own, with nothing declared: verbatim, as an extract, and
-// with its sentences reordered; in the same session, and in a later one of
-// another agent when everything else has been read since.
+// TestUndeclaredLaunderingIsRecognised lets the agent write every attack text of the corpora to
+// memory without declaring a source: verbatim, as an extract, and with its sentences reordered. It
+// does so in the same session, and in a later session of another agent after all other texts were
+// read.
 func TestUndeclaredLaunderingIsRecognised(t *testing.T) {
 	lines := slices.DeleteFunc(append(corpora(t, "attack_*.jsonl"), corpora(t, "memory_small_sets.jsonl")...),
 		func(l corpusLine) bool { return l.Label != "attack" })
@@ -136,9 +136,8 @@ func everyNth[T any](s []T, n int) []T {
 	return out
 }
 
-// TestNotesOfTheUsersOwnWordsAreNotExternal plays what users said among all
-// that the same project read from outside, attacks included, and has the agent
-// note it in words of its own.
+// TestNotesOfTheUsersOwnWordsAreNotExternal plays messages of users among all external texts of the
+// project, including attacks. The agent then notes the messages in its own words.
 func TestNotesOfTheUsersOwnWordsAreNotExternal(t *testing.T) {
 	said := corpora(t, "benign_memorybank.jsonl")
 	outside := append(corpora(t, "attack_*.jsonl"), corpora(t, "benign_*toolout.jsonl")...)
@@ -194,9 +193,8 @@ func TestNotesOfTheUsersOwnWordsAreNotExternal(t *testing.T) {
 	}
 }
 
-// TestNotesInRealConversationsAreNotExternal plays customer-service
-// conversations, in which users and tools speak of the same things, and has the
-// agent note what the user just said.
+// TestNotesInRealConversationsAreNotExternal plays customer-service conversations, in which users
+// and tools talk about the same things. The agent notes the last message of the user.
 func TestNotesInRealConversationsAreNotExternal(t *testing.T) {
 	sessions := everyNth(corpora(t, "sessions_tau.jsonl"), 4)
 	if testing.Short() {
@@ -333,9 +331,9 @@ func madePage(number, words int) string {
 	return strings.Join(out, " ")
 }
 
-// TestAPastedExcerptIsNotTheUsersOwn has a session read 80 pages and the user paste 8 to
-// 40 words of each, alone, behind a request, and inside a message of the user's own, and
-// then remember them under the user's credential.
+// TestAPastedExcerptIsNotTheUsersOwn lets a session read 80 pages. The user pastes 8 to 40 words of
+// each page: alone, after a request, and inside a message of their own. The excerpts are then
+// remembered under the user's credential.
 func TestAPastedExcerptIsNotTheUsersOwn(t *testing.T) {
 	h := newHouse(t, offline(t))
 	const pages = 80
@@ -364,8 +362,8 @@ func TestAPastedExcerptIsNotTheUsersOwn(t *testing.T) {
 	}
 }
 
-// TestWhatTheAgentWroteBeforeItWasReadIsForeignAfterwards has a text in memory, by the
-// agent's hand, before it comes from outside.
+// TestWhatTheAgentWroteBeforeItWasReadIsForeignAfterwards lets the agent write a text to memory
+// before the same text is read from outside.
 func TestWhatTheAgentWroteBeforeItWasReadIsForeignAfterwards(t *testing.T) {
 	h := newHouse(t, offline(t))
 	s := madePage(3000, 40)

@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger asks for what
-// is quarantined, secret, another user's and superseded.
+// TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger recalls beliefs that are
+// quarantined, secret, superseded, or of another user.
 func TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger(t *testing.T) {
 	h := newHouse(t, offline(t))
 	s := h.pin()

@@ -12,8 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// dependants lets ingest write its pending entries, and returns the dependants that they
-// name.
+// dependants lets ingest write its pending entries, and returns the dependants that they name.
 func (h *house) dependants() (out []beliefs.Dependant) {
 	h.t.Helper()
 	from := len(h.ledger)
@@ -31,8 +30,8 @@ func (h *house) dependants() (out []beliefs.Dependant) {
 	return out
 }
 
-// TestWhatCitesABeliefThatFallsIsFlagged lets beliefs fall in each way: by a stronger
-// attestation, by a newer belief, by a sentinel, and by a person.
+// TestWhatCitesABeliefThatFallsIsFlagged lets beliefs fall in each way: by a stronger attestation,
+// a newer belief, a sentinel, and a person.
 func TestWhatCitesABeliefThatFallsIsFlagged(t *testing.T) {
 	h := newHouse(t, offline(t))
 	h.keep = true

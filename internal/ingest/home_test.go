@@ -7,8 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestWhatIsSharedFromAnotherProjectNeverArrivesAsTrusted shares words of another
-// project's user, and of a page that was read there, over every credential.
+// TestWhatIsSharedFromAnotherProjectNeverArrivesAsTrusted shares words of another project's user,
+// and words of a page that was read there, with every credential.
 func TestWhatIsSharedFromAnotherProjectNeverArrivesAsTrusted(t *testing.T) {
 	h := newHouse(t, offline(t))
 	s := h.pin()

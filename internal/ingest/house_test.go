@@ -17,8 +17,8 @@ import (
 
 var epoch = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// house is ingest's fold with a ledger of its own and nobody else in it: what it
-// admits is in the ledger at once.
+// house is ingest's fold with its own ledger and no other stage. Admitted entries are in the ledger
+// at once.
 type house struct {
 	t      testing.TB
 	f      *Fold
@@ -194,8 +194,8 @@ type corpusLine struct {
 	} `json:"steps"`
 }
 
-// corpora reads the lines of the corpora's files that match a pattern. Tests
-// skip where they are not there.
+// corpora reads the lines of the corpus files that match a pattern. Without the files the test is
+// skipped.
 func corpora(t testing.TB, pattern string) []corpusLine {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("../../../shared/corpora", pattern))

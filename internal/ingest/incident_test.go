@@ -117,7 +117,7 @@ func TestASeriousFindingOpensOneIncidentAndMoreOfItAreItsEvidence(t *testing.T) 
 	if n := h.owed(); n != 1 {
 		t.Errorf("%d entries for 99 more findings of one burst", n)
 	}
-	// Alerts about another agent and the arbiter's own findings open other incidents; the
+	// Alerts about another agent and the arbiter's own findings open separate incidents. The
 	// arbiter's answers to orders open none.
 	h.alerts(streams.StageArbiter, "critical", alertEnforced, 1)
 	if n := len(h.incidents()); n != 1 {
@@ -164,9 +164,9 @@ func TestThePolicySaysWhichFindingsOpenAnIncident(t *testing.T) {
 	}
 }
 
-// TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport follows a
-// poisoned page: what was read, what was written on the strength of it, one
-// descendant that the user states by himself later, and one that he does not.
+// TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport follows a poisoned page: the
+// page, a memory that derives from it, a descendant that the user later states independently, and a
+// descendant that the user does not state.
 func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing.T) {
 	h := newHouse(t, offline(t))
 	h.keep = true
@@ -284,8 +284,8 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	}
 }
 
-// TestARepairBringsNothingBackThatWasLookedFor has somebody state by himself what
-// an incident named: that says nothing for the one who wrote it.
+// TestARepairBringsNothingBackThatWasLookedFor lets a person independently state a belief that an
+// incident named. This is no evidence for the belief's writer.
 func TestARepairBringsNothingBackThatWasLookedFor(t *testing.T) {
 	h := newHouse(t, offline(t))
 	s := h.pin()

@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestABeliefThatWasChangedInTheStateIsNotServed changes what the state holds of
-// a belief, the way somebody with the files would, and asks for it.
+// TestABeliefThatWasChangedInTheStateIsNotServed changes a belief in the state, as someone with
+// access to the files could, and recalls it.
 func TestABeliefThatWasChangedInTheStateIsNotServed(t *testing.T) {
 	long := strings.Repeat("The aquarium on the pier shows jellyfish every afternoon. ", 20)
 	for what, change := range map[string]func(h *house, r *record){

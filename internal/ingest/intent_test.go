@@ -58,8 +58,8 @@ func TestPromiseAProposalCarriesHowItRelatesToWhatTheUserAskedFor(t *testing.T) 
 	}
 }
 
-// An address with the name of somebody whom the user named leans on the content that it
-// came from, unless the user wrote the address.
+// If an address contains the name of a person whom the user named, it depends on the content that
+// it came from, unless the user wrote the address.
 func TestAnAddressOfANamedPersonLeansOnItsSource(t *testing.T) {
 	h := intentOf{newHouse(t, offline(t)), "s1"}
 	h.observe(beliefs.OriginUser, "u1", "", "Send the minutes to Amy Watson and to jo.bell@corp.example by email.")
@@ -107,8 +107,8 @@ func TestOnlyALookupThatWasCarriedOutAnswersARequest(t *testing.T) {
 	}
 }
 
-// The entries of a source and of a call carry what the user left to that source. It ends with the
-// session, and is not there for a source that the user did not name.
+// The entries of a source and of a call record what the user left to that source. The record ends
+// with the session, and does not exist for a source that the user did not name.
 func TestPromiseAStepOfASourceCarriesThatTheUserLeftItToIt(t *testing.T) {
 	h := intentOf{newHouse(t, offline(t)), "s1"}
 	const steps = "1. Create a reminder: Hire the van\n2. Ask for a quote: Kit Marlow <kit@movers.example>\n"

@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// The vocabularies of random histories: what only users say, what only attackers say,
-// and what stands for an attacker's word in another's mouth.
+// The vocabularies of random histories: words that only users say, words that only attackers say,
+// and replacements for an attacker's words in a note.
 var (
 	userVerbs = strings.Fields("book order pay send move draft review cancel print archive")
 	userNouns = strings.Fields("window seat invoice report dinner ticket garden budget lesson parcel")
@@ -23,8 +23,7 @@ var (
 	evilAlike = strings.Fields("gatherer abroad transmit safe quietly copy password signal passage suck empty fake")
 )
 
-// launderer makes one history of a project and the notes that an agent might write in
-// it.
+// launderer generates one history of a project and the notes that an agent might write in it.
 type launderer struct {
 	*house
 	r    *rand.Rand
@@ -53,8 +52,8 @@ func (l *launderer) talk(agent, session string) {
 	}
 }
 
-// plant is an attacker's order: in words of its own, or with the people and amounts of
-// the user's orders exchanged.
+// plant returns an attacker's order, either in its own words, or as an order of the user with other
+// people and amounts.
 func (l *launderer) plant() string {
 	if l.r.IntN(3) > 0 {
 		w := slices.Clone(evilWords)
@@ -95,8 +94,8 @@ func (l *launderer) laundered(s string) string {
 	return strings.Join(w, " ")
 }
 
-// honest reports whether a note only repeats orders of the user, which chance may make
-// of a planted one.
+// honest reports whether a note only repeats orders of the user. By chance this may be true for a
+// planted note.
 func (l *launderer) honest(note string) bool {
 	var words [][]string
 	for _, s := range l.said {
@@ -120,9 +119,9 @@ func (l *launderer) try(agent, session, note string, parents ...string) *streams
 	return m
 }
 
-// TestNothingPlantedGetsAGrade writes 100,000 laundered notes: in the session that read
-// them, and by two agents in two more that recalled them, alone and mixed with what the
-// user said. None may be planned with, and none is supported.
+// TestNothingPlantedGetsAGrade writes 100,000 laundered notes: in the session that read the planted
+// texts, and by two agents in two more sessions that recalled them, alone and mixed with the user's
+// words. None may be used for planning, and none is supported.
 func TestNothingPlantedGetsAGrade(t *testing.T) {
 	histories, notes := 1000, 100
 	if testing.Short() {

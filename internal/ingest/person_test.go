@@ -9,8 +9,8 @@ import (
 	"lazaret/streams"
 )
 
-// An entry about beliefs without an event concerns one person, or none, and together they
-// say what one entry about all beliefs would.
+// An entry about beliefs without an event is about at most one person. Together the entries are
+// equal to one entry about all beliefs.
 func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 	w := newWorld(t)
 	of := map[string]streams.Person{}

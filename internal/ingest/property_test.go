@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// life is a random history of one project: what is read, written, judged, found,
-// signed and forgotten by time, in any order.
+// life is a random history of one project: texts are read, written, judged, found, signed and
+// expired in any order.
 type life struct {
 	*house
 	signers  *signers
@@ -231,10 +231,9 @@ func (l *life) check(t *rapid.T, op string, by note.Signer, was map[string]recor
 	}
 }
 
-// TestNoHistoryBreaksTheModelAndEveryCrashRebuildsIt runs 10,000 random
-// histories. After every event the model's promises hold; at any point the
-// process may die, and what the ledger alone makes is the same state, byte for
-// byte, with which the history goes on.
+// TestNoHistoryBreaksTheModelAndEveryCrashRebuildsIt runs 10,000 random histories. The model's
+// promises hold after every event. The process may die at any point. The state rebuilt from the
+// ledger alone is then equal, byte for byte, and the history continues with it.
 func TestNoHistoryBreaksTheModelAndEveryCrashRebuildsIt(t *testing.T) {
 	base := stage.NewMemState(0)
 	first := newHouse(t, base)

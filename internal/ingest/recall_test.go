@@ -144,8 +144,8 @@ func TestAFloodOfWhatIsTrustedLessHidesNothing(t *testing.T) {
 	}
 }
 
-// Recall looks up read texts only until enough are served. That changes nothing of the
-// result, and omissions are counted.
+// Recall looks up read texts only until enough are served. This does not change the result, and
+// omissions are counted.
 func TestWhatIsOnlyReadIsServedAsIfAllOfItWereLookedAt(t *testing.T) {
 	w := newWorld(t)
 	r := rand.New(rand.NewPCG(4, 2))
@@ -196,8 +196,8 @@ func TestWhatIsOnlyReadIsServedAsIfAllOfItWereLookedAt(t *testing.T) {
 	}
 }
 
-// TestRecallsRankAsALookAtEveryBeliefDoes checks the order of a recall's scores, and that
-// every result has a word of the query.
+// TestRecallsRankAsALookAtEveryBeliefDoes compares the order of a recall's scores with a full scan,
+// and checks that every result has a word of the query.
 func TestRecallsRankAsALookAtEveryBeliefDoes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

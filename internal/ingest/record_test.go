@@ -21,8 +21,8 @@ func plainRecord() *record {
 	return r
 }
 
-// A record comes back as it was kept, whichever field of it or of its parts is changed.
-// Fields that are added later are covered.
+// A decoded record equals the stored one, whichever field of it or of its parts is changed. The
+// test also covers fields that are added later.
 func TestARecordComesBackAsItWasKept(t *testing.T) {
 	short, long := 0, 0
 	check := func(name string, r *record) {

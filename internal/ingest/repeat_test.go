@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// In virtual time a repeat may come after time has passed: it is a repeat, and
-// what is new and lies in the past is refused.
+// In virtual time a repeat may arrive later than newer events. It counts as a repeat. A new event
+// with an earlier time is refused.
 func TestARepeatOfAnEarlierTimeIsARepeat(t *testing.T) {
 	h := newHouse(t, offline(t))
 	say := func(id string, at time.Time) any {
@@ -32,8 +32,8 @@ func TestARepeatOfAnEarlierTimeIsARepeat(t *testing.T) {
 	}
 }
 
-// A host whose counter starts again sends other events under ids that it used
-// before. Each is recorded and judged as itself.
+// A host whose counter restarts sends different events under ids that it used before. Each event is
+// recorded and judged separately.
 func TestPromiseA9AReusedIDHidesNothing(t *testing.T) {
 	h := newHouse(t, offline(t))
 	obs := func(origin beliefs.Origin, content string) any {

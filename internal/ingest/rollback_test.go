@@ -32,8 +32,8 @@ func (h *house) allPoints() []Point {
 	return all
 }
 
-// TestARollbackLetsWhatStoodStandAndHidesWhatCameLater has an attacker with the
-// user's credential overwrite a memory, plant others, and contradict one.
+// TestARollbackLetsWhatStoodStandAndHidesWhatCameLater: an attacker with the user's credential
+// overwrites a memory, plants others, and contradicts one.
 func TestARollbackLetsWhatStoodStandAndHidesWhatCameLater(t *testing.T) {
 	h := newHouse(t, offline(t))
 	h.keep = true
@@ -127,8 +127,8 @@ func (h *house) holder(key string) *record {
 	return h.belief(string(id))
 }
 
-// TestBlockedWritesPushNoRestorePointOut floods a project with sessions, batches
-// and compactions whose writes are all refused, and then with some that are not.
+// TestBlockedWritesPushNoRestorePointOut floods a project with sessions, batches and compactions
+// whose writes are all refused, and then with some whose writes are accepted.
 func TestBlockedWritesPushNoRestorePointOut(t *testing.T) {
 	h := newHouse(t, offline(t))
 	session := func(i int, phase string) {
@@ -196,10 +196,10 @@ func TestBlockedWritesPushNoRestorePointOut(t *testing.T) {
 	}
 }
 
-// TestWhateverHappenedARollbackServesNothingThatWasNotServed runs random
-// histories around a point. After a rollback nothing is served that came in
-// later, nothing that was not served then, and nothing less clean than it is;
-// what the tables let go back stands as it stood, evidence included.
+// TestWhateverHappenedARollbackServesNothingThatWasNotServed runs random histories around a restore
+// point. After a rollback, no belief is served that arrived later or was not served at the point,
+// and none is served in a cleaner state than it has. Beliefs that the tables allow to restore are
+// as they were, including their evidence.
 func TestWhateverHappenedARollbackServesNothingThatWasNotServed(t *testing.T) {
 	first := newHouse(t, stage.NewMemState(0))
 	signers := first.pin()

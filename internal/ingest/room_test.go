@@ -25,8 +25,8 @@ func encodedSize(t testing.TB, ev *streams.Recall, e *streams.RecallEntry) (requ
 	return len(a), len(b)
 }
 
-// overhead is what an entry of a recall has besides its items and what its request
-// says: the head, refusals and counts.
+// overhead is the size of a recall's entry without its items and its request: the head, refusals
+// and counts.
 const overhead = 16 << 10
 
 func TestPromiseC20ARecallOfLargeMemoriesHasABoundedEntry(t *testing.T) {

@@ -105,8 +105,8 @@ var mutations = []mutation{
 	{"HTML entities", entities, false},
 }
 
-// TestRefusedValuesAreRecognised refuses 50 texts of the corpora and says each
-// again in 20 ways.
+// TestRefusedValuesAreRecognised refuses 50 texts of the corpora, and writes each again in 20
+// variants.
 func TestRefusedValuesAreRecognised(t *testing.T) {
 	if len(mutations) != 20 {
 		t.Fatalf("%d mutations", len(mutations))

@@ -12,8 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A file that is written in large pieces has what was written, whenever it is asked
-// for, and reads in any order show what is in it.
+// A file that is written in large pieces always has the content that was written, and reads in any
+// order return it.
 func TestAFileInLargePiecesIsAFile(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 10 {
@@ -109,8 +109,8 @@ func (f *fullFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// A writer to a full disk gets an error at the latest on the calls that rely on its
-// writes, and each time.
+// A writer to a full disk gets an error at the latest from the calls that depend on its writes, and
+// from each of them.
 func TestAFileInLargePiecesSaysThatItCouldNotBeWritten(t *testing.T) {
 	for name, end := range map[string]func(f vfs.File) error{"sync": vfs.File.Sync, "sync data": vfs.File.SyncData,
 		"sync to": func(f vfs.File) error {
@@ -179,8 +179,8 @@ func TestTablesAreWrittenAndMergedInLargePieces(t *testing.T) {
 	}
 }
 
-// countedFS counts what is written to tables, and what is read of those that are read
-// from front to back.
+// countedFS counts the bytes written to tables, and the bytes read from tables that are read from
+// front to back.
 type countedFS struct {
 	vfs.FS
 	writes, written, reads, read int

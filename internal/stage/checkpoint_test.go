@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// Of a stage whose state hardly grows nothing is written to files by itself. A kill must not
-// take all of its fold all the same.
+// A state that hardly grows is not written to files by itself. A kill must still not lose all of
+// its fold.
 func TestAfterAKillFewEntriesAreFoldedAgainHoweverManyThereAre(t *testing.T) {
 	srv := natstest.Start(t)
 	fs := vfs.NewCrashableMem()
@@ -46,8 +46,8 @@ func TestAfterAKillFewEntriesAreFoldedAgainHoweverManyThereAre(t *testing.T) {
 	}
 }
 
-// Ingest folds another stage's entry with its own next one in the partition. Where none
-// comes, what other partitions are told is not read again at each start.
+// Ingest folds another stage's entry together with its own next entry in the partition. If there is
+// no next entry, entries for other partitions are not read again at each start.
 func TestAQuietPartitionKeepsNobodyBack(t *testing.T) {
 	srv := natstest.Start(t)
 	nc, dir, group := srv.Connect(), t.TempDir(), t.TempDir()

@@ -18,8 +18,8 @@ import (
 	"lazaret/streams"
 )
 
-// read consumes the ledger and counts; it fails the test when a message is not the
-// one after the last.
+// read consumes the ledger and counts the messages. It fails the test if a message does not follow
+// the previous one.
 func read(t *testing.T, nc *nats.Conn, gate <-chan struct{}) *atomic.Uint64 {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -46,8 +46,8 @@ func read(t *testing.T, nc *nats.Conn, gate <-chan struct{}) *atomic.Uint64 {
 	return came
 }
 
-// A reader gets every message once and in order after any failure of its consumer, also
-// the last one before it is quiet.
+// A reader gets every message once and in order after any failure of its consumer, including the
+// last message before a quiet period.
 func TestAReaderOutlivesItsConsumer(t *testing.T) {
 	srv := natstest.Start(t)
 	l := newLedger(t, srv)
@@ -118,8 +118,8 @@ func TestAReaderWaitsForTheServersAPI(t *testing.T) {
 	natstest.Eventually(t, time.Minute, "all that was published", func() bool { return came.Load() == uint64(l.n) })
 }
 
-// A reader whose stage is slow has no more sent than it asked for, so that the
-// client drops nothing, and reads on when the stage does.
+// A reader whose stage is slow requests no more messages than it can hold, so that the client drops
+// none. It continues when the stage does.
 func TestASlowReaderDropsNothing(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect()

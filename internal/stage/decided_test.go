@@ -43,8 +43,9 @@ func (p *partition) first() uint64 {
 	return position.At(p.purged+1, 0)
 }
 
-// The set of decided inputs is exact for all that the intake holds, whatever the order in which lines take turns,
-// whenever a process stops, and however much of the ledger its state had. It is never larger than the intake.
+// The set of decided inputs is exact for all messages in the intake, whatever the order in which
+// lines take turns, whenever a process stops, and however much of the ledger its state had. It is
+// never larger than the intake.
 func TestTheDecidedInputsFollowFromTheLedgerWheneverAProcessStops(t *testing.T) {
 	st, err := openStore("state", vfs.NewMem(), nil)
 	if err != nil {
@@ -146,8 +147,8 @@ func TestTheDecidedInputsOfAnEarlierStateAreThoseUpToItsLastOne(t *testing.T) {
 	}
 }
 
-// The first line that got nothing is first the next time, also if a batch between was not taken since it held a
-// proposal.
+// The first line that got no turn is first the next time, even if a batch in between was not taken
+// because it contained a proposal.
 func TestNoLineWaitsForBatchesThatAreNotTaken(t *testing.T) {
 	s := &intakeStage{lines: make(map[lineKey]*line)}
 	s.active[0] = true

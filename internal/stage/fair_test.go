@@ -15,8 +15,8 @@ import (
 	"lazaret/streams"
 )
 
-// slowEcho takes time for each message of the flood until it has admitted another one, so
-// that the reader has all messages long before half of the flood is decided.
+// slowEcho takes time for each message of the flood until it has admitted a message of another
+// agent, so that the reader has all messages long before half of the flood is decided.
 type slowEcho struct {
 	echo
 	other atomic.Bool
@@ -32,9 +32,9 @@ func (s *slowEcho) Admit(st *stage.State, m *stage.Message) (*stage.Admission, e
 	return s.echo.Admit(st, m)
 }
 
-// One agent's backlog of large messages does not keep a proposal of another partition waiting: it is decided once it is
-// read, after about a batch of them. All of the backlog is decided with its data, in its order, though more of it waits
-// than is held in memory.
+// One agent's backlog of large messages does not delay a proposal of another partition. The
+// proposal is decided after about one batch of them. The whole backlog is decided in order and with
+// its data, although it does not fit into memory.
 func TestPromiseC21LargeMessagesOfOneAgentDoNotStarveTheOthers(t *testing.T) {
 	const n, size = 60, 900_000
 	srv := natstest.Start(t)

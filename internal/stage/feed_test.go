@@ -48,8 +48,8 @@ func (l *ledger) add(n int) {
 	}
 }
 
-// seen takes what a reader has until it has come to an entry, and fails unless
-// that is every one of its entries from a sequence on.
+// seen takes entries from a reader up to an entry. It fails unless they are all entries from a
+// sequence on.
 func seen(t *testing.T, name string, r *ledgerReader, from, to, step uint64) {
 	t.Helper()
 	timeout := time.After(30 * time.Second)
@@ -109,8 +109,8 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 	defer whole.close()
 	defer tail.close()
 	defer one.close()
-	// A reader that begins at the end has nothing in common with the feed yet, and has it
-	// with the next entry or, if that came here first, the one after it.
+	// A reader that starts at the end has no common entry with the feed yet. It has one with the
+	// next entry or, if the feed started with that, with the one after it.
 	l.add(1)
 	seen(t, "who begins at the end", tail, 101, 101, 1)
 	read(101)

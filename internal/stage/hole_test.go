@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// written fills a ledger as ingest does, one entry for each number from from on, and
+// written fills a ledger as ingest does, with one entry for each number beginning at from, and
 // returns its stream.
 func written(t *testing.T, srv *natstest.Server, p, from, n int) jetstream.Stream {
 	t.Helper()
@@ -94,7 +94,7 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 			b.awaitReady()
 			refused(t, start(t, config("anew"), test.run), 7, 7)
 
-			// A hole that appears while it reads: sequences 22 and 23 are gone before the
+			// A hole that appears while the stage reads: sequences 22 and 23 are deleted before the
 			// reader has them.
 			b.stop()
 			written(t, srv, p, 21, 5)
@@ -105,8 +105,8 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 			}
 			refused(t, start(t, begun, test.run), 22, 23)
 
-			// The statements behind the holes explain them, for who meets the holes first, too.
-			// A deletion that none of them lists is not explained by the others'.
+			// Statements later in the ledger explain the holes, also for a stage that meets the
+			// holes first. A deletion that no statement lists is not explained.
 			stated(t, srv, p, streams.TypeErased, streams.Custody{DataSubject: "p", Entries: []uint64{7, 22, 23}})
 			written(t, srv, p, 30, 3)
 			b = start(t, config("explained"), test.run)

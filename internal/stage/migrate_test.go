@@ -26,7 +26,7 @@ func TestThePreviousFormatHasADataFolder(t *testing.T) {
 	}
 }
 
-// State of an earlier format is folded anew while the ledger is whole, and migrated once it
+// State of an earlier format is folded again if the ledger is complete, and migrated if the ledger
 // was trimmed. State of a later version is refused.
 func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 	srv := natstest.Start(t)
@@ -141,8 +141,8 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 	}
 }
 
-// A stage does not go on from what a later version has written, neither when it meets it nor when
-// it starts behind it. A stranger's group cannot stop it so.
+// A stage does not continue after an entry of a later version, neither when it reads the entry nor
+// when it starts after it. A foreign group cannot stop it this way.
 func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 	srv := natstest.Start(t)
 	js, err := jetstream.New(srv.Connect())

@@ -23,9 +23,9 @@ import (
 	"lazaret/streams"
 )
 
-// scribe is an ingest that writes down what it is told, each with the number of
-// what it knew before: what was passed over shows in every later one. A message
-// that begins with "erase" becomes a statement that lists what it names.
+// scribe is an ingest that records each message with the number of messages before it, so that a
+// skipped message shows in every later one. A message that begins with "erase" becomes a statement
+// that lists the entries it names.
 type scribe struct{}
 
 func (*scribe) Reject(st *stage.State, m *stage.Message, why *streams.RejectError) (*stage.Admission, error) {
@@ -66,8 +66,8 @@ func note(st *stage.State, e *streams.Entry) error {
 	return st.Set(fmt.Appendf(nil, "e%06d", n), fmt.Appendf(nil, "%s %s %d %s", e.Stage, e.Type, e.Src, e.Body))
 }
 
-// critic answers what ingest said of quokkas, and every other thing, by how many
-// there were.
+// critic alerts on ingest's entries about quokkas, and on other entries if it has counted an odd
+// number of entries.
 type critic struct{}
 
 func (*critic) Reset() {}
@@ -108,9 +108,9 @@ func dump(t *testing.T, queries chan stage.Query, p int) (out []string) {
 	return out
 }
 
-// A stage that runs, one that was killed at the statement, and one that begins when
-// the entries are gone, all hold what a fold of the rest leads to, and nothing else
-// is in their files.
+// Three stages have the state of a fold without the erased entries, and nothing else in their
+// files: one that runs, one that was killed at the statement, and one that starts when the entries
+// are gone.
 func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect()
@@ -248,8 +248,8 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 			t.Errorf("%s: %s would have said something else", when, who)
 		}
 	}
-	// One that was away finds the statement behind what it has folded; one that
-	// begins now finds the entries still there.
+	// A stage that was away finds the statement after the entries that it has folded. A stage that
+	// starts now finds the entries still in the ledger.
 	in2, se2 = ingest("in2", true), sentinel("se2", true)
 	in3, se3 := ingest("in3", true), sentinel("se3", true)
 	settled(in2, se2, in3, se3)
@@ -280,8 +280,8 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 	same("restarted", "ingest", in)
 }
 
-// A machine that loses power at any moment while a partition is folded anew finds,
-// when it is back, what a fold of the rest leads to, and its files hold nothing else.
+// A machine may lose power at any moment while a partition is folded again. After the restart the
+// state is that of a fold without the erased entries, and the files contain nothing else.
 func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect()
@@ -414,8 +414,8 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 	}
 }
 
-// calmFS is not cloned while a folder is being locked: MemFS takes its own lock
-// twice for that, and a clone in between would wait for ever, and all with it.
+// calmFS is not cloned while a folder is being locked. MemFS takes its own lock twice for that, and
+// a clone in between would deadlock.
 type calmFS struct {
 	*vfs.MemFS
 	mu sync.Mutex

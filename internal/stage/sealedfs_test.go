@@ -100,9 +100,9 @@ func folder(t *testing.T, files map[string][]byte) vfs.FS {
 	return fs
 }
 
-// Somebody who may write to the folder can destroy a state. After any flip, cut,
-// exchange or plant no value has changed, and a value that is there has all the values
-// that were written before it.
+// An attacker who can write to the folder can destroy a state. After any bit flip, truncation,
+// exchange or insertion no value has changed, and a value that exists implies all values that were
+// written before it.
 func TestPromiseA7NoEditOfAStateFolderChangesAValue(t *testing.T) {
 	key := bytes.Repeat([]byte{7}, 32)
 	const n = 4000

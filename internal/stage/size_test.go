@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// swollen is an echo whose entries of some messages exceed the ledger's largest
-// message, and what it owes does once.
+// swollen is an echo whose entries for some messages, and one of whose pending revisions, exceed
+// the ledger's largest message.
 type swollen struct {
 	echo
 	owes bool
@@ -48,8 +48,8 @@ func (*loud) Step(_ *stage.State, e *streams.Entry) (*stage.Output, error) {
 		strings.Repeat("x", 9<<20))}, nil
 }
 
-// An entry that exceeds the server's largest message cannot be published, not even
-// after a restart. Here its message lies in the intake before ingest starts.
+// An entry that exceeds the server's largest message cannot be published, not even after a restart.
+// Here its message is in the intake before ingest starts.
 func TestPromiseC20NoEntryIsTooLargeToBePublished(t *testing.T) {
 	srv := natstest.Start(t)
 	const n = 10

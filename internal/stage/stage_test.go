@@ -20,8 +20,8 @@ import (
 	"lazaret/streams"
 )
 
-// echo is an ingest that repeats what it is told, numbering the messages of a
-// partition, so that a lost, doubled or reordered one shows.
+// echo is an ingest that repeats each message and numbers the messages of a partition, so that a
+// lost, doubled or reordered one shows.
 type echo struct{ resets int }
 
 func (e *echo) Reset() { e.resets++ }
@@ -190,8 +190,8 @@ func publish(t testing.TB, nc *nats.Conn, project string, from, n int) {
 	}
 }
 
-// account checks that each project's observations are in the ledger exactly
-// once and in order, and each alert exactly once, and returns the numbers.
+// account checks that each project's observations are in the ledger exactly once and in order, and
+// each alert exactly once. It returns the numbers.
 func account(t *testing.T, ledger []streams.Entry) (observations map[string]int, alerts map[string]int) {
 	t.Helper()
 	observations, alerts = map[string]int{}, map[string]int{}
@@ -275,8 +275,8 @@ func TestRestartsAndRivalsChangeNothing(t *testing.T) {
 	const rounds, n = 6, 1200
 	lost, ahead := uint64(0), uint64(0)
 	for round := range rounds {
-		// Two rivals at once; one of them is stopped in the middle of the
-		// stream, and each takes turns at being the one that stays.
+		// Two processes run at the same time. One is stopped in the middle of the stream; the test
+		// is run for each of them.
 		ai, as := run(round % 2)
 		bi, bs := run(1 - round%2)
 		done := make(chan struct{})
@@ -385,8 +385,8 @@ func TestTheIntakeIsPurgedOnlyOfWhatTheLedgerHolds(t *testing.T) {
 	}
 }
 
-// A proposal is decided before ingest knows where the ledger ends, and again if that was
-// wrong. Its entry knows every entry that was in the ledger before the proposal was
+// A proposal is decided before ingest knows where the ledger ends, and decided again if entries are
+// found. Its entry takes into account every entry that was in the ledger before the proposal was
 // published.
 func TestAProposalKnowsWhatStoodInTheLedgerBeforeIt(t *testing.T) {
 	for _, kind := range []streams.Kind{streams.KindRecall, streams.KindAct} {

@@ -14,9 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The cache says what a map says, whatever is set, deleted, dropped, scanned,
-// committed, discarded and flushed, and after it was closed or lost with its
-// process it is what it was at some commit.
+// The state behaves like a map under random sets, deletes, drops, scans, commits, discards and
+// flushes. After it is closed or its process is killed, it is equal to the map at some commit.
 func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 	defer func(d time.Duration) { learnAfter = d }(learnAfter)
 	learnAfter = 0
@@ -187,8 +186,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 	}
 }
 
-// A filter never says of a key that was written that it is absent, and seldom of
-// another that it may be there.
+// A filter never excludes a key that was written, and rarely includes another key.
 func TestTheFilterKnowsEveryKey(t *testing.T) {
 	const n = 50_000
 	k := knowledge{now: newFilter(n)}

@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// BenchmarkStore is what a fold's changes cost from being made until they are in the
-// database: batches of 50 inputs with 20 changes each, and single ones.
+// BenchmarkStore measures the cost of a fold's changes until they are in the database, for batches
+// of 50 inputs with 20 changes each, and for single inputs.
 func BenchmarkStore(b *testing.B) {
 	for _, size := range []struct {
 		name   string

@@ -129,8 +129,8 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		}
 	}
 
-	// A stage that folded it goes on, also after a crash that lost unsynced writes: the
-	// state that a stage announced as synced is on disk.
+	// A stage that folded the trimmed entries continues, also after a crash that lost unsynced
+	// writes: the state that a stage reported as synced is on disk.
 	a.stop()
 	b.stop()
 	a, b = start(t, in, ingest), start(t, group, runGroup)
@@ -229,8 +229,8 @@ func (s *slowReader) Step(st *stage.State, e *streams.Entry) (*stage.Output, err
 	return s.watcher.Step(st, e)
 }
 
-// A stand-by that lost its disk folds anew while the ledger is trimmed: its reader goes
-// on behind the hole without an error.
+// A stand-by that lost its disk folds the ledger again while it is trimmed. Its reader continues
+// after the hole without an error.
 func TestWhoReadOverAHoleSaysNothing(t *testing.T) {
 	srv := natstest.Start(t)
 	r := newRetention(t, srv)
@@ -261,8 +261,8 @@ func TestWhoReadOverAHoleSaysNothing(t *testing.T) {
 	}
 }
 
-// A machine that loses power right after a stage has said that its state is on
-// disk must find it there: what it would fold again is gone.
+// A machine loses power right after a stage has reported its state as synced. The state must be on
+// disk, because the entries to fold it again are trimmed.
 func TestWhatAStageSecuredSurvivesACrash(t *testing.T) {
 	srv := natstest.Start(t)
 	r, nc := newRetention(t, srv), srv.Connect()
@@ -301,8 +301,8 @@ func TestWhatAStageSecuredSurvivesACrash(t *testing.T) {
 	}
 }
 
-// A message in a stage's own name that is no entry moves its fence and nothing else: the stage finds the fence again
-// and goes on, now and after a restart.
+// A message on a stage's own subject that is not an entry moves the stage's fence and has no other
+// effect. The stage finds the fence again and continues, now and after a restart.
 func TestPromiseC22AMessageInAStagesOwnNameDoesNotStopIt(t *testing.T) {
 	srv := natstest.Start(t)
 	nc, dirs, n := srv.Connect(), [2]string{t.TempDir(), t.TempDir()}, 0

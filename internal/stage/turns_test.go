@@ -41,8 +41,9 @@ func briefly(ctx context.Context, cfg stage.Config) error {
 	return stage.RunIntake(ctx, cfg, &brief{}, nil)
 }
 
-// Projects of one partition take turns. Each message is decided once, and the messages of a project are decided in
-// their order, with messages of all sizes, and with processes that stop, lose their state or are replaced.
+// Projects of one partition take turns. Each message is decided once, and the messages of a project
+// are decided in order, with messages of all sizes, and with processes that stop, lose their state
+// or are replaced.
 func TestTurnsDecideEachMessageOnceAndKeepTheOrderOfAProject(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -140,8 +141,9 @@ func TestTurnsDecideEachMessageOnceAndKeepTheOrderOfAProject(t *testing.T) {
 	}
 }
 
-// A project's proposal does not wait for the backlog of another project of its partition: it is decided after a few
-// large messages. A process that takes over then decides the rest of the backlog, which the proposal passed.
+// A project's proposal does not wait for the backlog of another project of its partition. It is
+// decided after a few large messages. A process that takes over then decides the rest of the
+// backlog, which the proposal overtook.
 func TestPromiseC21AProjectDoesNotWaitForAnotherOneOfItsPartition(t *testing.T) {
 	const n, size = 60, 900_000
 	srv := natstest.Start(t)

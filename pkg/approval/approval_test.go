@@ -153,8 +153,8 @@ func TestAStatementThatCannotBeMeantIsNotSigned(t *testing.T) {
 	}
 }
 
-// TestTenThousandForgeriesReleaseNothing alters a signed statement in every way that I
-// could think of, and once more at random, byte by byte.
+// TestTenThousandForgeriesReleaseNothing alters a signed statement in many systematic ways, and
+// also at random, byte by byte.
 func TestTenThousandForgeriesReleaseNothing(t *testing.T) {
 	trust := new(keys.Trust)
 	alice := signerOf(t, trust, "alice", "", keys.RoleApprover)

@@ -11,9 +11,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// FuzzStatements: the fuzzer makes texts of notes, of resolutions and of attestations.
-// None opens unsigned. One that opens with a pinned key's signature equals the signed
-// text, byte for byte.
+// FuzzStatements generates texts of notes, resolutions and attestations. None opens without a
+// signature. A text that opens with a pinned key's signature equals the signed text, byte for byte.
 func FuzzStatements(f *testing.F) {
 	private, public := fuzztest.Key(f, "alice")
 	signer, err := note.NewSigner(private)

@@ -10,9 +10,8 @@ import (
 	"lazaret/internal/proptest"
 )
 
-// TestAnIncidentLivesAsItsTableSays tries every event on every state: what the
-// table does not have changes nothing, closed is final, and no state is reached
-// but by an event.
+// TestAnIncidentLivesAsItsTableSays tries every event in every state. An event that the table does
+// not have changes nothing, the state closed is final, and every state is reached by an event.
 func TestAnIncidentLivesAsItsTableSays(t *testing.T) {
 	want := map[IncidentState]map[IncidentEvent]IncidentState{
 		IncidentOpen: {IncidentContain: IncidentQuarantined, IncidentClose: IncidentClosed},

@@ -33,9 +33,9 @@ func rank(q beliefs.Quality) int {
 	return int(q)
 }
 
-// TestNoHistoryOfABeliefBreaksTheModel is the model's promise over whole
-// histories: evidence of any class for and against, in any order and number,
-// mixed with what every authority may and may not do.
+// TestNoHistoryOfABeliefBreaksTheModel checks the model's promise over random histories: evidence
+// of any class for and against, in any order and number, mixed with allowed and forbidden moves of
+// every authority.
 func TestNoHistoryOfABeliefBreaksTheModel(t *testing.T) {
 	property(t, func(t *rapid.T) {
 		s := stand(rapid.SampledFrom(qualities).Draw(t, "first"), "s0")
@@ -138,8 +138,8 @@ func check(t *rapid.T, was, s beliefs.Standing, moves []beliefs.Move, op string,
 	}
 }
 
-// In the reference system one planted document demotes a later true observation,
-// and four keep it from being adopted.
+// In the reference system one planted document demotes a later true observation, and four keep it
+// from being adopted.
 func TestAThousandDocumentsDemoteBlockAndOutvoteNothingStronger(t *testing.T) {
 	for _, strong := range []beliefs.Quality{beliefs.DirectObservation, beliefs.HumanAssertion, beliefs.ToolResult} {
 		for _, weak := range []beliefs.Quality{beliefs.ExternalDocument, beliefs.ModelInference, beliefs.SyntheticProbe} {
@@ -154,8 +154,8 @@ func TestAThousandDocumentsDemoteBlockAndOutvoteNothingStronger(t *testing.T) {
 			if s.Axes != stand(strong, "sensor").Axes || s.Confidence() != stand(strong, "sensor").Confidence() {
 				t.Errorf("1,000 of %v against %v: %+v", weak, strong, s.Axes)
 			}
-			// They were there first, for something else: what is true is adopted,
-			// and corroborates what else says so.
+			// The planted documents came first, with other content. The true belief is adopted, and
+			// supports other beliefs that state the same.
 			planted := beliefs.EvidenceSet{}
 			for i := range 1000 {
 				planted = planted.With(ev(weak, beliefs.Contradicts, fmt.Sprint("doc", i)))
@@ -164,8 +164,8 @@ func TestAThousandDocumentsDemoteBlockAndOutvoteNothingStronger(t *testing.T) {
 				a.Axes.Truth != beliefs.Supported || a.Axes.Retrieval != beliefs.Normal {
 				t.Errorf("%v after 1,000 of %v: %+v", strong, weak, a)
 			}
-			// Together they make nothing supported, and a flood pushes out nothing
-			// that is stronger.
+			// Together the documents make nothing supported, and a flood of them displaces nothing
+			// stronger.
 			d := stand(weak, "doc")
 			for i := range 1000 {
 				d, _ = d.Corroborate(ev(weak, beliefs.Supports, fmt.Sprint("doc", i)), 1)

@@ -27,8 +27,8 @@ var qualities = []beliefs.Quality{beliefs.NoQuality, beliefs.DirectObservation, 
 	beliefs.ToolResult,
 	beliefs.ModelInference, beliefs.ExternalDocument, beliefs.SyntheticProbe}
 
-// row is one line of testdata/transitions.txt, which was written from the
-// reference model's table and not from the code.
+// row is one line of testdata/transitions.txt, which was written from the reference model's table
+// and not from the code.
 type row struct {
 	gated, supported, successor bool
 }
@@ -204,8 +204,8 @@ func TestRestrictNeverLoosens(t *testing.T) {
 	})
 }
 
-// property runs 10,000 random cases. Each batch is a check of its own, so that
-// a failure is still shrunk.
+// property runs 10,000 random cases. Each batch is a separate check, so that a failure is still
+// shrunk.
 func property(t *testing.T, f func(t *rapid.T)) {
 	t.Helper()
 	for range 100 {

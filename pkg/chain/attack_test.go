@@ -21,8 +21,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// The attacked log, in leaves. Whoever verifies holds the checkpoint of size
-// earlierSize; attacks with the log's own key change something below it.
+// The attacked log, in leaves. The verifier has the checkpoint of size earlierSize. Attacks with
+// the log's own key change something below it.
 const (
 	attackedSize = 330
 	earlierSize  = 300
@@ -90,14 +90,14 @@ func (f files) fs(t *testing.T) *vfs.MemFS {
 	return fs
 }
 
-// attack is one way to tamper with a log. It returns the log's files after it,
-// and what it did in words; nil where its dice found nothing to do.
+// attack is one way to tamper with a log. It returns the changed files and a description of the
+// change, or nil if the random choice changed nothing.
 type attack struct {
 	name string
 	// silent: somebody who holds no earlier checkpoint cannot notice.
 	silent bool
-	// idle: it may hit bytes that carry nothing (room in blocks, what Pebble
-	// has superseded). Then every record has to be what it was.
+	// idle: the attack may change bytes that carry no data (free space in blocks, data that Pebble
+	// has superseded). Then every record must be unchanged.
 	idle bool
 	do   func(t *testing.T, x *attacked, rng *rand.Rand) (files, string)
 }
@@ -350,9 +350,9 @@ func contents(f files, t *testing.T) (out string) {
 	return b.String() + string(f["log/"+chain.HeadFile])
 }
 
-// TestEveryAttackIsConvicted tampers with a log in every way that somebody can
-// who is root on the auditor's machine and has its keys, and has it verified
-// by somebody who holds an earlier checkpoint, or knows a witness.
+// TestEveryAttackIsConvicted tampers with a log in every way that is possible for root on the
+// auditor's machine with the auditor's keys. A verifier with an earlier checkpoint or a witness
+// must detect each attack.
 func TestEveryAttackIsConvicted(t *testing.T) {
 	n := times(t, "LAZARET_ATTACKS", 1000, 200)
 	k := newKey(t, "log")

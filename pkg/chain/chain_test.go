@@ -248,8 +248,8 @@ func TestWithoutKeysAVerificationIsIncomplete(t *testing.T) {
 	}
 }
 
-// build makes a log of n entries on disk, with checkpoints at a third and at
-// the end, and returns the first.
+// build makes a log of n entries on disk, with checkpoints at a third and at the end, and returns
+// the first checkpoint.
 func build(t *testing.T, dir string, k keypair, n uint64) []byte {
 	t.Helper()
 	l := open(t, nil, dir, k)
@@ -387,9 +387,8 @@ func TestARewrittenLogIsConvictedByAnEarlierCheckpoint(t *testing.T) {
 	}
 }
 
-// TestAlteredFilesAreFound flips bytes of the files themselves. Not every byte
-// of a file carries a record (padding, obsolete versions), so what must never
-// happen is that records differ and the log still verifies.
+// TestAlteredFilesAreFound flips bytes of the files. Not every byte carries data (padding, obsolete
+// versions), so the test checks that no log verifies whose records differ.
 func TestAlteredFilesAreFound(t *testing.T) {
 	k := newKey(t, "log")
 	dir := t.TempDir()

@@ -16,8 +16,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// times is how often a test repeats its subject: the environment variable's
-// number, or fewer.
+// times returns how often a test is repeated: the number in the environment variable, or usual, or
+// short in short mode.
 func times(t *testing.T, env string, usual, short int) int {
 	t.Helper()
 	if s := os.Getenv(env); s != "" {
@@ -33,8 +33,7 @@ func times(t *testing.T, env string, usual, short int) int {
 	return usual
 }
 
-// reference is the tree that an uninterrupted run makes of the entries, by
-// tlog alone.
+// reference is the tree that an uninterrupted run makes of the entries, computed with tlog alone.
 type reference struct {
 	stored []tlog.Hash
 	roots  []tlog.Hash // by size
@@ -77,9 +76,9 @@ func (r *reference) root(t *testing.T, n int64) tlog.Hash {
 	return r.roots[n]
 }
 
-// TestACrashLosesNothingAcknowledged stops the machine again and again, between
-// appends and in their middle, with an arbitrary part of what was not synced
-// lost, and goes on from what is left.
+// TestACrashLosesNothingAcknowledged crashes the machine repeatedly, between appends and during
+// appends. Each crash loses an arbitrary part of the unsynced data, and the log continues from the
+// rest.
 func TestACrashLosesNothingAcknowledged(t *testing.T) {
 	k := newKey(t, "log")
 	crashes := times(t, "LAZARET_CRASHES", 1000, 100)

@@ -27,9 +27,9 @@ var byList = &chain.Lawful{Statements: []string{"erased"}, Judge: func(all iter.
 	}}
 }}
 
-// An erased payload is gone from every file, even encrypted, since its key lives
-// on. Other payloads under that key are still read. The log says which missing
-// payloads an order asked for.
+// An erased payload is gone from every file, even in encrypted form, because its key still exists.
+// Other payloads under that key can still be read. The verification says which missing payloads an
+// order asked for.
 func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.T) {
 	k := newKey(t, "log")
 	fs := vfs.NewMem()

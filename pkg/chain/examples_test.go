@@ -14,8 +14,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// demo makes a log of some entries, and returns it with its folder and the
-// keys that may have signed it.
+// demo makes a log of some entries. It returns the log, its folder and the keys that may have
+// signed it.
 func demo(texts ...string) (l *chain.Log, dir string, vs note.Verifiers, opts chain.Options) {
 	must := func(err error) {
 		if err != nil {
@@ -43,8 +43,7 @@ func demo(texts ...string) (l *chain.Log, dir string, vs note.Verifiers, opts ch
 	return l, dir, note.VerifierList(v), opts
 }
 
-// Somebody with the log's key writes it anew. Whoever kept a checkpoint of it
-// can tell.
+// Someone with the log's key rewrites it. A reader with an earlier checkpoint detects that.
 func ExampleLog_Verify_convicts() {
 	l, dir, vs, opts := demo("the order was refused", "the order was sent")
 	defer os.RemoveAll(dir)
@@ -108,8 +107,7 @@ func ExampleCheckProof() {
 	// Output: note of ledger entry 2: second
 }
 
-// Destroying a data subject's key forgets what was said about it. Every proof
-// still stands.
+// Destroying a data subject's key forgets the subject's payloads. Every proof stays valid.
 func ExampleLog_DestroyKeys() {
 	l, dir, vs, _ := demo("a secret")
 	defer os.RemoveAll(dir)
@@ -129,8 +127,7 @@ func ExampleLog_DestroyKeys() {
 	// verified 1
 }
 
-// A log is served in the layout of C2SP tlog-tiles, and another one is made of
-// what is served.
+// A log is served in the layout of C2SP tlog-tiles, and another log is made from the served data.
 func ExampleImport() {
 	l, dir, vs, opts := demo("first", "second")
 	defer os.RemoveAll(dir)

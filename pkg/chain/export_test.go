@@ -10,8 +10,8 @@ func (l *Log) CompactAll() error {
 	return l.db.Compact(context.Background(), []byte{0}, []byte{255}, false)
 }
 
-// Written is how many bytes went into tables from memory, and how many from
-// other tables.
+// Written returns how many bytes were written to tables from memory, and how many from other
+// tables.
 func (l *Log) Written() (flushed, rewritten uint64) {
 	for _, m := range l.db.Metrics().Levels {
 		flushed += m.TableBytesFlushed
@@ -23,8 +23,8 @@ func (l *Log) Written() (flushed, rewritten uint64) {
 // Moved is how many tables changed their level and were not rewritten.
 func (l *Log) Moved() int64 { return l.db.Metrics().Compact.MoveCount }
 
-// SmallTables makes logs that are opened from now on write small tables, and
-// returns what undoes that.
+// SmallTables makes logs that are opened from now on write small tables. It returns a function that
+// undoes this.
 func SmallTables(bytes uint64) (undo func()) {
 	was := memTableSize
 	memTableSize = bytes

@@ -17,8 +17,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// FuzzParseCheckpoint: a checkpoint is read alike with and without its
-// signature, and what is not signed does not open.
+// FuzzParseCheckpoint: a checkpoint is parsed equally with and without its signature, and an
+// unsigned checkpoint does not open.
 func FuzzParseCheckpoint(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "log")
 	vs := note.VerifierList(v)
@@ -158,8 +158,8 @@ func (l liar) ReadTile(context.Context, int, int64, int) ([]byte, error) {
 }
 func (l liar) ReadEntryBundle(context.Context, int64, int) ([]byte, error) { return l.bundle, nil }
 
-// FuzzRemoteLog: whatever a log elsewhere serves under a checkpoint that it did
-// sign, nothing is taken for proven that is not, and nothing is imported.
+// FuzzRemoteLog: a remote log may serve any data under a checkpoint that it signed. Nothing false
+// is accepted as proven, and nothing is imported.
 func FuzzRemoteLog(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "log")
 	vs := note.VerifierList(v)
@@ -236,8 +236,8 @@ func FuzzTilePath(f *testing.F) {
 	})
 }
 
-// FuzzTileNumbers: numbers of tiles and bundles come over the wire too; what is
-// given is of the tile that was asked for.
+// FuzzTileNumbers: the numbers of tiles and bundles come from requests. The returned data is that
+// of the requested tile.
 func FuzzTileNumbers(f *testing.F) {
 	signer, _ := fuzztest.Signer(f, "log")
 	l := open(f, vfs.NewMem(), "log", keypair{signer: signer})

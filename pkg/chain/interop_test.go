@@ -53,8 +53,8 @@ func hashBundle(b []byte) ([][]byte, error) {
 	return out, nil
 }
 
-// TestTesseraReadsTheLog has Tessera's client and fsck, which know nothing of
-// this package, read what is served.
+// TestTesseraReadsTheLog lets Tessera's client and fsck, which do not use this package, read a
+// served log.
 func TestTesseraReadsTheLog(t *testing.T) {
 	k := newVkey(t, "example.org/log")
 	v, err := note.NewVerifier(k.text)

@@ -216,8 +216,8 @@ func TestPromiseB19LateCosignaturesAndHandoversAreCovered(t *testing.T) {
 	}
 }
 
-// earlierVersion returns a log in the form of an earlier version: its checkpoints commit
-// to leaves alone.
+// earlierVersion returns a log in the form of an earlier version, whose checkpoints commit to
+// leaves only.
 func earlierVersion(t *testing.T, k keypair) files {
 	t.Helper()
 	f, cps := keptLog(t, k)

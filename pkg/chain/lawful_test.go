@@ -14,8 +14,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// byProject lets what was said about a project be forgotten by a "forgotten"
-// entry of the project behind it.
+// byProject allows a project's payloads to be forgotten if a later "forgotten" entry of the project
+// says so.
 var byProject = &chain.Lawful{Statements: []string{"forgotten"},
 	Judge: func(all iter.Seq[*chain.Statement]) chain.Ruling {
 		last := make(map[string]int64)
@@ -42,8 +42,8 @@ func verifyLawful(t *testing.T, f files, k keypair) chain.Report {
 	return rep
 }
 
-// An attacker with the disk can destroy a key, or claim that a payload is under a
-// destroyed key. Verification takes that for forgetting only where the log says so.
+// An attacker with the disk can destroy a key, or claim that a payload is under a destroyed key.
+// Verification accepts this as forgetting only if the log says so.
 func TestADestroyedKeyIsAFindingUnlessTheLogSaysThatItIsToBeForgotten(t *testing.T) {
 	k := newKey(t, "log")
 	fs := vfs.NewMem()
@@ -120,8 +120,7 @@ func TestADestroyedKeyIsAFindingUnlessTheLogSaysThatItIsToBeForgotten(t *testing
 	}
 }
 
-// relabel says of the first payload under one subject's key that it is under
-// another's.
+// relabel changes the first payload under one subject's key to claim that it is under another's.
 func relabel(db *pebble.DB, from, to string) error {
 	it, err := db.NewIter(nil)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// TestDataIsWrittenTwiceAndNoMore: once to the log that is synced and once to a
-// table, which is moved and not rewritten, however many there are.
+// TestDataIsWrittenTwiceAndNoMore: data is written once to the synced write-ahead log and once to a
+// table. Tables are moved and never rewritten, however many there are.
 func TestDataIsWrittenTwiceAndNoMore(t *testing.T) {
 	defer chain.SmallTables(256 << 10)()
 	fs, k := vfs.NewMem(), newKey(t, "log")
@@ -41,8 +41,8 @@ func TestDataIsWrittenTwiceAndNoMore(t *testing.T) {
 	t.Logf("%d bytes flushed, %d rewritten, %d tables moved", flushed, rewritten, l.Moved())
 }
 
-// TestTilesAreThoseOfTlog appends over several tiles and tile levels in
-// batches of all sizes, with re-openings, and asks tlog for every tile.
+// TestTilesAreThoseOfTlog appends over several tiles and tile levels, in batches of all sizes, and
+// reopens the log in between. It compares every tile with tlog.
 func TestTilesAreThoseOfTlog(t *testing.T) {
 	fs, k := vfs.NewMem(), newKey(t, "log")
 	l := open(t, fs, "log", k)
@@ -328,8 +328,8 @@ func TestASnapshotIsCoveredByACheckpointWhateverIsOnItsWay(t *testing.T) {
 	l.Close()
 }
 
-// TestMoreSubjectsThanKeysInMemory: a batch names more data subjects than the log
-// keeps keys of, and the first of them again behind the others.
+// TestMoreSubjectsThanKeysInMemory: a batch has more data subjects than keys fit in memory, and its
+// first subjects occur again at its end.
 func TestMoreSubjectsThanKeysInMemory(t *testing.T) {
 	fs, k := vfs.NewMem(), newKey(t, "log")
 	l := open(t, fs, "log", k)

@@ -9,8 +9,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// Payloads of other subjects stay readable when a subject's keys are destroyed, even if a
-// crash loses the writes after the destruction and it is repeated.
+// When a subject's keys are destroyed, payloads of other subjects stay readable, even if a crash
+// loses the writes after the destruction and the destruction is repeated.
 func TestPayloadsStayWhenTheKeysOfTheOthersAreDestroyed(t *testing.T) {
 	k := newKey(t, "log")
 	fs := vfs.NewMem()

@@ -35,8 +35,8 @@ func TestTwoMessagesAtOnceHaveTheHashesOfEach(t *testing.T) {
 	}
 }
 
-// The holder of the master key can encrypt another payload in the place of one.
-// Only the payload's hash reveals it.
+// The holder of the master key can encrypt a different payload and replace a stored one. Only the
+// payload's hash reveals it.
 func TestAPayloadOfAnotherCommitmentIsFoundWhereverItStands(t *testing.T) {
 	const n = TileWidth + 3
 	for _, at := range []int64{0, 1, 2, TileWidth - 1, TileWidth, n - 2, n - 1} {

@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "write golden files anew")
 // The vectors' key is no secret.
 const vectorKey = "PRIVATE+KEY+lazaret.example/log+1412f529+AQABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 
-// TestTheFormatIsTheOneOfTheVectors fails when leaves, the tree or checkpoints
-// come out in other bytes than those that FORMAT.md promises.
+// TestTheFormatIsTheOneOfTheVectors fails if leaves, the tree or checkpoints have other bytes than
+// FORMAT.md specifies.
 func TestTheFormatIsTheOneOfTheVectors(t *testing.T) {
 	s, err := note.NewSigner(vectorKey)
 	if err != nil {

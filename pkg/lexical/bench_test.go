@@ -12,8 +12,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// zipfian are n documents of some twenty words, of which early ones are common,
-// and one that no other document has, with labels like those of what was read.
+// zipfian generates n documents of about twenty words, whose frequency falls with their rank, and
+// one word that no other document has. The labels are like those of read texts.
 func zipfian(r *rand.Rand, n int, fn func(i int, words, labels []text.Term)) {
 	vocabulary := make([]text.Term, 2300)
 	for i := range vocabulary {
@@ -33,8 +33,8 @@ func zipfian(r *rand.Rand, n int, fn func(i int, words, labels []text.Term)) {
 	}
 }
 
-// BenchmarkSearch looks for three to seven words among LAZARET_BENCH_DOCS
-// documents, 50,000 unless said, on disk.
+// BenchmarkSearch searches for three to seven words among LAZARET_BENCH_DOCS documents on disk. The
+// default is 50,000.
 func BenchmarkSearch(b *testing.B) {
 	n := 50_000
 	if s := os.Getenv("LAZARET_BENCH_DOCS"); s != "" {

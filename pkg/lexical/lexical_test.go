@@ -203,8 +203,8 @@ func (b *brute) search(q Query) []Hit {
 	return out
 }
 
-// Of a term that is rare in one large run and common in the next, of one that comes
-// up late, and of one in nearly every document.
+// The searched terms: one that is rare in one large run and common in the next, one that occurs
+// late, and one in nearly every document.
 func TestASearchOfLargeRunsFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: some hundred thousand documents")
@@ -240,8 +240,8 @@ func TestASearchOfLargeRunsFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 	}
 	const n = widest*segment + large*segment + 3*segment + 77
 	for i := range n {
-		// Words come and go: of a third of them only some documents in a hundred
-		// thousand have any, here or there.
+		// Words come and go: for a third of the words, only some of a hundred thousand documents
+		// have any of them.
 		u := r.Float64()
 		w := int(u * u * 400)
 		if r.IntN(200) == 0 {
@@ -304,8 +304,7 @@ func TestTheNumberOfDocumentsSaysWhichRunsThereAre(t *testing.T) {
 	}
 }
 
-// made makes documents of words whose frequency falls with their rank, as in
-// any language.
+// made generates documents of words whose frequency falls with their rank, as in natural language.
 func made(r *rand.Rand, n int) []document {
 	word := func() text.Term {
 		return text.Label("w", fmt.Sprint(int(math.Pow(2, 11*r.Float64()))))

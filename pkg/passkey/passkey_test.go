@@ -309,8 +309,8 @@ func TestAPinnedPasskeyHasOneEncoding(t *testing.T) {
 	}
 }
 
-// The verifier in examples compares origins byte by byte and knows two forms of keys. The
-// arbiter obeys nothing that it would refuse.
+// The verifier in examples compares origins byte by byte and supports two forms of keys. The
+// arbiter accepts nothing that this verifier refuses.
 func TestAnAssertionThatTheStandAloneVerifierRefusesReleasesNothing(t *testing.T) {
 	d := newDevice(t, "alice")
 	h := &hold{trust: trusting(t, keys.Pin{Key: d.pin, Roles: []keys.Role{keys.RoleApprover}}),

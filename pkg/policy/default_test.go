@@ -95,8 +95,8 @@ func TestEveryEntryOfTheShippedPolicyHasEffectsAndReach(t *testing.T) {
 	}
 }
 
-// TestToolsOfRealSessions runs the shipped policy over the tools that agents
-// called in the third-party sessions beside the repository.
+// TestToolsOfRealSessions classifies, with the shipped policy, the tools that agents called in
+// third-party sessions. The sessions are stored next to the repository.
 func TestToolsOfRealSessions(t *testing.T) {
 	const corpora = "../../../shared/corpora"
 	files, err := filepath.Glob(filepath.Join(corpora, "sessions_*.jsonl"))
@@ -137,8 +137,8 @@ func TestToolsOfRealSessions(t *testing.T) {
 
 var wordsOf = regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+`)
 
-// changes reports whether a name begins with a changing verb, or holds one with
-// no reading word before it.
+// changes reports whether a name begins with a changing verb, or contains one without a reading
+// word before it.
 func changes(tool string) bool {
 	for _, w := range wordsOf.FindAllString(tool, -1) {
 		w = strings.ToLower(w)

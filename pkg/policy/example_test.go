@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// The page's example is the file that is tried here, and the page names every
-// key that a policy may have.
+// The test uses the example in docs/policy.md as a policy file, and checks that the page names
+// every key that a policy may have.
 func TestThePageAboutPoliciesIsTrue(t *testing.T) {
 	page, err := os.ReadFile(filepath.FromSlash("../../docs/policy.md"))
 	if err != nil {

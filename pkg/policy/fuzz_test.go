@@ -8,8 +8,8 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// FuzzContext: a policy's conditions on what a recall serves hold, fail or are
-// an error with a place; a condition that fails to be evaluated never admits.
+// FuzzContext: a policy's conditions on recalled beliefs are true, false, or an error with a place.
+// A condition whose evaluation fails never admits.
 func FuzzContext(f *testing.F) {
 	f.Add("belief.age < duration('720h')", "refuse", "max_age: 1h")
 	f.Add("belief.key.startsWith('x') && recall.purpose == 'planning'", "context_only", "top_external: 2")

@@ -46,8 +46,8 @@ func TestGuardingOnlyTightens(t *testing.T) {
 	})
 }
 
-// A narrower allow-list never opens more than a wider one, and an address
-// outside of the list's blocks stays denied.
+// A narrower allow-list never allows more than a wider one, and an address outside of the list's
+// networks stays denied.
 func TestAnAllowListNeverOpensWhatItDoesNotName(t *testing.T) {
 	proptest.CheckLess(t, func(t *rapid.T) {
 		b := rapid.SampledFrom(blocks).Draw(t, "block")

@@ -321,8 +321,8 @@ func TestTheFloorIsNeverBelowTheLadder(t *testing.T) {
 }
 
 func TestConditionsCostTheSameOnEveryEvaluation(t *testing.T) {
-	// The key that ends the comprehension is met early or late depending on the
-	// order of the map; its cost must not hang on that.
+	// The order of the map decides how early the comprehension meets the key that ends it. The cost
+	// must not depend on that order.
 	p := compile(t, preamble+
 		"tools:\n- {name: x, level: L4, when: 'args.exists(k, k == \"k0500\")'}\n- {name: y, level: L1, tools: ['*']}\n")
 	var b strings.Builder

@@ -212,8 +212,8 @@ func checkForm(t rapid.TB, src, got []byte) {
 	}
 }
 
-// comments are the lines' comments, in an order of their own, as far as they can
-// be told by their text.
+// comments returns the comments of a file, sorted, as far as the text of a line shows that it has a
+// comment.
 func comments(src []byte) []string {
 	var out []string
 	for _, m := range regexp.MustCompile(`(?m)(?:^|[ \t])(#[^\r\n]*)`).FindAllSubmatch(src, -1) {
@@ -234,8 +234,8 @@ var withMacros = func() *parser.Parser {
 
 type expression string
 
-// canon replaces expressions by their syntax, found by the names of the keys
-// alone, and NaN by something that equals itself.
+// canon replaces expressions, recognized by the names of their keys, with their syntax trees. It
+// replaces NaN with a value that equals itself.
 func canon(t rapid.TB, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -321,8 +321,8 @@ func TestExpressionsKeepTheirSyntax(t *testing.T) {
 	})
 }
 
-// Damaged shipped files, and files whose lines were indented anew, keep their
-// meaning and comments.
+// Damaged shipped files, and files whose lines were indented differently, keep their meaning and
+// comments.
 func TestVariantsOfTheShippedRules(t *testing.T) {
 	files := glob(t, "../../rules/*/*.yaml", "testdata/*.in.yaml")
 	rapid.Check(t, func(t *rapid.T) {

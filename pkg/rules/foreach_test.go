@@ -14,8 +14,8 @@ import (
 	"lazaret/rules"
 )
 
-// A rule for each element fires for the same ones, and fails for the same ones,
-// with closures and without.
+// A rule with for_each fires for the same elements, and fails for the same elements, with compiled
+// expressions and without.
 func TestClosuresForEachElementAreWhatEvaluationGives(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 12))
 	var b strings.Builder
@@ -64,8 +64,7 @@ func TestClosuresForEachElementAreWhatEvaluationGives(t *testing.T) {
 	}
 }
 
-// The conditions of the shipped rules and signals have closures, but for those
-// that are named here.
+// The conditions of the shipped rules and signals are compiled, except those that are listed here.
 func TestShippedConditionsHaveClosures(t *testing.T) {
 	without := []string{"hook-removed"}
 	b, err := Pack(rules.FS())

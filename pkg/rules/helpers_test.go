@@ -11,8 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// set packs files into a source; groups.yaml and pack.yaml are given unless
-// they are among them.
+// source packs files into a source. It adds groups.yaml and pack.yaml unless they are given.
 func source(t testing.TB, files map[string]string) *rules.Source {
 	t.Helper()
 	fsys := fstest.MapFS{

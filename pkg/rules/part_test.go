@@ -11,8 +11,8 @@ import (
 	"lazaret/pkg/signals/index"
 )
 
-// Some of the rules find on their own what they find among the others, though
-// only the state that they read is kept.
+// Some of the rules find the same alone as together with the others, although only the state that
+// they read is maintained.
 func TestAPartFindsWhatTheWholeFinds(t *testing.T) {
 	signals := []string{"signal.cluster_size > 1", "signal.key_writes > 1", "signal.echo.size() > 0",
 		"signal.novel.size() > 0", "signal.n > 2", "signal.key_growth > 1.0",

@@ -14,9 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// A book that is read again from its records whenever it may be, and one that
-// stays in memory, give the same alerts and the same store, byte for byte, while
-// generations turn under both.
+// A signal index that is reloaded from its records at random times and one that stays in memory
+// give the same alerts and the same store, byte for byte, while generations change in both.
 func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
 	small := index.Limits{Postings: [...]int{60, 80, 30, 20}, Links: [...]int{40, 200, 30}, AllLinks: 200, Lag: 150,
 		Origins: 16}

@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// A traced evaluation gives the same result as the one that alerts, and the text
-// of each part is an expression that gives the part.
+// A traced evaluation gives the same result as an untraced one, and the text of each part is an
+// expression with the part's value.
 func TestTracedExpressionsAreTheOnesThatDecide(t *testing.T) {
 	sets := 8
 	if testing.Short() {

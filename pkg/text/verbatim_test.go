@@ -50,8 +50,8 @@ func TestOnlyVerbatimWordsAreASpan(t *testing.T) {
 func FuzzVerbatimSpan(f *testing.F) {
 	f.Add("window seats", "I like window seats")
 	f.Fuzz(func(t *testing.T, text, within string) {
-		// An escape sequence that is not ended would go on in another word, but not
-		// in another line.
+		// An unterminated escape sequence would continue in the next word, but not in the next
+		// line.
 		if VerbatimSpan(text, within) && !VerbatimSpan(text, "x\n"+within+"\ny") {
 			t.Errorf("%q is a span of %q, and not of more than that", text, within)
 		}

@@ -10,7 +10,7 @@ import (
 	"lazaret/internal/fuzztest"
 )
 
-// FuzzCosignature: what is taken from a witness's answer verifies by its key
+// FuzzCosignature: every cosignature that is accepted from a witness's answer verifies with its key
 // over the checkpoint that was sent.
 func FuzzCosignature(f *testing.F) {
 	signer, key := fuzztest.Signer(f, "witness")

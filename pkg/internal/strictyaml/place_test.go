@@ -12,8 +12,8 @@ type marked struct{ line, column int }
 func (m marked) Error() string      { return "here" }
 func (m marked) Within() (int, int) { return m.line, m.column }
 
-// Each document has one value v; § stands before the word that is looked for,
-// and is taken out of it before it is read.
+// Each document has one value v. § marks the place that is expected, and is removed before the
+// document is parsed.
 func TestAPlaceInAValueIsAPlaceInTheFile(t *testing.T) {
 	for name, doc := range map[string]string{
 		"plain":             "v: some §here\n",

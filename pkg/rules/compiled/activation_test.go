@@ -13,7 +13,7 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// testScope is what expressions of a pack may name: the built-in names, a list,
+// testScope returns the names that expressions of a pack may use: the built-in names, a list,
 // macros and a signal.
 func testScope(t *testing.T) *Scope {
 	t.Helper()

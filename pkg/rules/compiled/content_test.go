@@ -9,8 +9,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// A search of a content finds what a search of each of its fields finds,
-// whatever white space the text has.
+// A search of a content finds the same as a search of each of its fields, whatever white space the
+// text has.
 func TestTheContentIsFoundInAsItsFieldsAre(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	letters := []string{"a", "b", "A", "c", " ", " ", "\n", "\t", "é", "-"}

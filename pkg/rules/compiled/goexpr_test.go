@@ -16,8 +16,8 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// conditionOf is a random condition of what closures read, of what they leave
-// to CEL, and of what fails, with elements of loops in it.
+// conditionOf returns a random condition. Some parts are compiled to Go, some are left to CEL, and
+// some fail. Elements of loops occur in it.
 func conditionOf(r *rand.Rand, depth int, vars ...string) string {
 	pick := func(s ...string) string { return s[r.IntN(len(s))] }
 	word := func() string { return fmt.Sprintf("%q", randomrules.Words[r.IntN(len(randomrules.Words))]) }

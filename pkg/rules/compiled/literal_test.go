@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// A text that an expression matches holds what it requires, and one of its
-// literals.
+// A text that matches an expression contains what the expression requires, and one of its literals.
 func FuzzRequiredLiterals(f *testing.F) {
 	f.Add(`(?i)pass(word|phrase)s?`, "PASSPHRASE")
 	f.Add(`k[e3]lvin`, "k3lvin")

@@ -25,8 +25,8 @@ func TestFindingsShowTheLineAndACaret(t *testing.T) {
 	}
 }
 
-// Fields that the SARIF 2.1.0 schema requires, and fields without which code
-// scanning shows nothing.
+// The fields that the SARIF 2.1.0 schema requires, and fields without which code scanning shows
+// nothing.
 func TestTheSARIFLogHasWhatItHasToHave(t *testing.T) {
 	files := maps.Clone(Clean)
 	files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "cwe-94", "cwe 94", 1)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A table that is never full keeps its hashes, however often another one is full, and
-// unused origins are still dropped.
+// A table that is never full keeps its hashes, however often another table is full, and unused
+// origins are still dropped.
 func TestABookDoesNotGrowWithWhatItHasLetGo(t *testing.T) {
 	before := limits
 	defer func() { limits = before }()
@@ -75,8 +75,8 @@ func FuzzReadBook(f *testing.F) {
 	})
 }
 
-// BenchmarkReadBook reads the index of a project whose tables are filled in the
-// proportions of real content.
+// BenchmarkReadBook reads the index of a project whose tables are filled in the proportions of real
+// content.
 func BenchmarkReadBook(b *testing.B) {
 	st, r := NewMemStore(), rand.New(rand.NewPCG(5, 5))
 	head := bytes.Repeat([]byte{'h'}, 150)
@@ -109,8 +109,8 @@ func BenchmarkReadBook(b *testing.B) {
 	b.ReportMetric(float64(bk.next), "records")
 }
 
-// The lengths that an index gives for a value include those of all pieces that the value
-// begins with, in either generation, and few others.
+// The lengths that an index returns for a value include those of all pieces that the value begins
+// with, in either generation, and few others.
 func TestLengthsLeaveOutNoPiece(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 14))
 	b := &Index{}
