@@ -1,5 +1,5 @@
-// Package durable writes files whole or not at all: after a crash a file is the old one
-// or the new one. It imports nothing of ours.
+// Package durable writes files atomically: after a crash a file has either the old or the new
+// content. It imports no package of Lazaret.
 //
 // Begin reading with durable.go, its only file.
 package durable

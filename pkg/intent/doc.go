@@ -1,12 +1,11 @@
-// Package intent says how an action relates to what the user asked for in the
-// session: whether the user asked for the act, and which values of its arguments
-// and which sources the user named.
+// Package intent determines how an action relates to what the user asked for in the session:
+// whether the user asked for the act, and which values of its arguments and which sources the user
+// named.
 //
-// It compares words: stems, and the acts that they stand for, with synonyms. It
-// guarantees that the same words and the same call give the same relation. It does
-// not understand the user. An attacker who guesses the user's words looks as if
-// the user had named them, so that rules take a relation for evidence and never
-// for permission.
+// It compares the stems of words, and the acts that they stand for, with synonyms. The same words
+// and the same call give the same relation. It does not understand the user. An attacker who
+// guesses the user's words gets the same relation as if the user had named them. Therefore rules
+// use a relation as evidence, never as permission.
 //
 // It may import pkg/text. Begin reading with Relate in intent.go; requests.go tells the requests of
 // one text apart, words.go has the words.

@@ -1,29 +1,24 @@
-// Package lexical is an inverted index with BM25 ranking that is kept in a
-// key-value state: a part of a fold, written by it and rebuilt with it.
+// Package lexical is an inverted index with BM25 ranking that is stored in a key-value state. It is
+// part of a fold: the fold writes it, and replaying the ledger rebuilds it.
 //
-// Guaranteed: the same documents added in the same order give the same keys,
-// and the same answers in the same order, on every machine. All arithmetic is in
-// integers. There is nothing outside of the state, so that what a crash takes
-// away of the state it takes away of the index too.
+// The same documents added in the same order give the same keys, and the same answers in the same
+// order, on every machine. All arithmetic is in integers. The index stores nothing outside the
+// state, so that a crash cannot separate the two.
 //
-// Adding a document costs a few writes, whatever the index holds; a search reads
-// the postings of its terms, at most MaxPostings of each. Documents are never
-// changed and never removed: whoever asks looks a hit up and decides.
+// Adding a document costs a few writes, independent of the size of the index. A search reads the
+// postings of its terms, at most MaxPostings of each. Documents are never changed or removed. The
+// caller looks up each hit and decides whether to use it.
 //
-// The ranking is BM25 (Robertson and Zaragoza, "The Probabilistic Relevance
-// Framework: BM25 and Beyond", 2009) with k1 = 1.2 and b = 0.75, two things
-// apart. The average length of documents is a constant, so that a posting's
-// weight never changes and fits into seven bits (as impacts do, Anh and Moffat
-// 2002). And of a term that more than MaxPostings documents have, the latest
-// count.
+// The ranking is BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and
+// Beyond", 2009) with k1 = 1.2 and b = 0.75, with two changes. The average length of documents is a
+// constant, so that a posting's weight never changes and fits into seven bits (an impact, see Anh
+// and Moffat 2002). If more than MaxPostings documents have a term, only the latest ones count.
 //
-// Postings are kept in runs, as in the logarithmic method (Bentley and Saxe,
-// 1980): documents are gathered into segments of 512, a segment's postings are
-// split into 512 buckets by term, and eight runs of a bucket are merged to one,
-// on four levels. One bucket is looked after with each document that is added,
-// so that no document pays for a merge of the whole index. In large runs a term
-// that many documents have gets a key of its own, so that who looks for it need
-// not read its bucket.
+// Postings are stored in runs, as in the logarithmic method (Bentley and Saxe, 1980). Every 512
+// documents form a segment. The postings of a segment are split into 512 buckets by term. Eight
+// runs of a bucket are merged to one, on four levels. Each added document triggers the merge of one
+// bucket, so that no document pays for merging the whole index. In large runs, a term of many
+// documents has a key of its own, so that a search for it need not read the whole bucket.
 //
 // It may import pkg/text. Begin reading with lexical.go, then search.go; run.go keeps the postings.
 package lexical

@@ -1,9 +1,10 @@
-// Package position numbers the entries of a ledger whose messages may hold several.
+// Package position numbers the entries of a ledger. A message of the ledger may hold several
+// entries.
 //
-// The position of an entry is one number: the sequence of its message and, above [Bits],
-// its index in the message. The first entry of a message, and so one that has a message of
-// its own, is at the message's sequence. Positions below 512 entries in a message are exact
-// in JSON. They do not sort as numbers: see [Compare].
+// The position of an entry is one number. Its low [Bits] bits are the sequence of the entry's
+// message, and the bits above are the entry's index in the message. So the first entry of a message
+// has the message's sequence as its position. Positions are exact in JSON as long as the index is
+// below 512. They do not sort as numbers: see [Compare].
 //
 // It imports nothing of ours. Begin reading with position.go, its only file.
 package position

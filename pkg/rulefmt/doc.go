@@ -1,7 +1,7 @@
-// Package rulefmt writes rule, pack, groups and test files in one form, as gofmt
-// does for Go: two spaces for each level, lists under their key indented, keys
-// of a rule in one order, CEL expressions laid out by their syntax. Comments stay
-// with what they are about, and the meaning of a file stays what it was.
+// Package rulefmt formats rule, pack, groups and test files in a canonical form, as gofmt does for
+// Go: two spaces per level, lists indented below their key, keys of a rule in a fixed order, CEL
+// expressions laid out by their syntax. Comments stay with the items that they describe. Formatting
+// never changes the meaning of a file.
 //
 // It may import pkg/internal/strictyaml. Begin reading with rulefmt.go; cel.go lays out
 // expressions, tree.go the documents.

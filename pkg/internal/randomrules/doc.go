@@ -1,5 +1,5 @@
-// Package randomrules makes random conditions and entries for the tests of the
-// rule engine. The two meet often, because both are made of few words.
+// Package randomrules generates random conditions and entries for the tests of the rule engine.
+// Both use the same few words, so that conditions are often true.
 //
 // It may import pkg/beliefs, pkg/text and streams. Only tests import it. Begin reading with
 // randomrules.go, its only file.

@@ -1,11 +1,10 @@
-// Package strictyaml reads configuration that decides about trust: YAML with
-// everything taken out that could make a reviewer and the program see
-// different documents.
+// Package strictyaml parses configuration that trust depends on. It supports only a part of YAML
+// and refuses everything because of which a reviewer and the program could see different documents.
 //
-// It accepts one document of block and flow collections and scalars. Unknown
-// and repeated keys, anchors, aliases, merge keys, tags, directives, complex
-// keys, further documents, deep nesting and large files are errors. Each error
-// names file, line and column and shows the line. No input makes it panic.
+// It accepts one document of block and flow collections and scalars. Unknown and repeated keys,
+// anchors, aliases, merge keys, tags, directives, complex keys, additional documents, deep nesting
+// and large files are errors. Each error names file, line and column and shows the line. No input
+// makes the package panic.
 //
 // It imports nothing of ours. Begin reading with strictyaml.go; place.go finds the place of an
 // error.
