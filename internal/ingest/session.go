@@ -18,7 +18,7 @@ func init() {
 }
 
 // A session that an unjudged observation may have been shown to is held until the same observation
-// is admitted, with the same id and origin, or until the session starts anew.
+// is admitted, with the same id and origin, or until the session is started again.
 
 // holes are the rejected observations of a session, or of the agent if the session is empty.
 type holes struct {

@@ -354,7 +354,7 @@ func subjectOf(e *Entry) string {
 }
 
 // NewEpoch sets the time at which the followed ledger was created. The first call only records it.
-// If a later call has a different time, the ledger was created anew. Then NewEpoch adds a leaf
+// If a later call has a different time, the ledger was recreated. Then NewEpoch adds a leaf
 // (KindReset), the ledger's sequences begin again, and NewEpoch returns true.
 func (l *Log) NewEpoch(created time.Time) (reset bool, err error) {
 	if created.IsZero() {

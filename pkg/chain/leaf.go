@@ -28,7 +28,7 @@ type Kind uint8
 const (
 	KindEntry Kind = 1 // an entry of the ledger
 	KindGap   Kind = 2 // missing ledger sequences: Seq is the first, Length their number
-	KindReset Kind = 3 // the ledger was created anew at Time; Seq is the last sequence of the former one
+	KindReset Kind = 3 // the ledger was recreated at Time; Seq is the last sequence of the former one
 )
 
 func (k Kind) String() string {

@@ -86,7 +86,7 @@ type Head struct {
 	LastTime time.Time
 	Entries  int64
 	Gaps     int64
-	Resets   int64 // how often the ledger was created anew
+	Resets   int64 // how often the ledger was recreated
 	// Epoch is when the followed ledger was created. It is zero if NewEpoch was not called.
 	Epoch time.Time
 	// Imported is the number of leaves that were taken from another log. Their payloads may be

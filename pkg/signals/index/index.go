@@ -552,6 +552,6 @@ func (b *Index) account(st Store) {
 	}
 	if len(b.origins) > MaxRef || len(b.text) > 1<<30 {
 		sh.size -= b.counted
-		delete(sh.indexes, b.project) // numbers begin anew
+		delete(sh.indexes, b.project) // numbers start again at zero
 	}
 }
