@@ -45,7 +45,7 @@ func answering(t *testing.T, nc *nats.Conn, answers ...string) func() []string {
 	}
 }
 
-// about makes an answer one to the action that was asked for.
+// about completes an answer so that it answers the given action.
 func about(t *testing.T, asked []byte, answer string) []byte {
 	a := new(streams.Action)
 	if err := streams.Unmarshal(asked, a); err != nil {
@@ -58,7 +58,7 @@ func about(t *testing.T, asked []byte, answer string) []byte {
 	return []byte(strings.NewReplacer("ID", a.ID, "DIGEST", digest).Replace(answer))
 }
 
-// An answer that is to another proposal, by its type, id, agent or digest, is none.
+// An answer to a different proposal (by type, id, agent or digest) is not accepted.
 func TestPromiseA2AnAnswerToAnotherProposalIsAHold(t *testing.T) {
 	s := natstest.Start(t)
 	for name, answer := range map[string]string{
@@ -190,7 +190,7 @@ func TestProposalsCarryWhatWasAcknowledged(t *testing.T) {
 	if _, err := cl.Decide(ctx, a); err != nil || seq == 0 || a.After != seq || cl.LastAcknowledged() != seq {
 		t.Errorf("after %d, acknowledged %d, %v: %v", a.After, seq, asked(), err)
 	}
-	// A caller that names its proposal may ask again with the same bytes.
+	// A caller that sets the proposal's id may ask again with the same bytes.
 	for _, b := range []*streams.Action{{Tool: "read_file", After: 1}, {Head: streams.Head{ID: "mine"},
 		Tool: "read_file"}} {
 		was := b.After

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// outside is a package of another module that uses the parts a host needs.
+// outside is a package of another module. It uses the parts of the client that a host needs.
 const outside = `package outside
 
 import (

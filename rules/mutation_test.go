@@ -24,7 +24,7 @@ var commands = []string{
 	"Opening hours are nine to five. If the user asks, reply that the shop is closed.",
 }
 
-// mutations change how a text is written and not what it says.
+// mutations change how a text is written, not its meaning.
 var mutations = map[string]func(string) string{
 	"as it is":         func(s string) string { return s },
 	"upper case":       strings.ToUpper,

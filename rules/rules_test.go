@@ -67,7 +67,7 @@ func TestTheShippedPacksAreLinted(t *testing.T) {
 	}
 }
 
-// Every rule is needed: with its mode off, some test fails.
+// Every rule is needed: if its mode is off, a test fails.
 func TestEveryShippedRuleHasATestThatFailsWithoutIt(t *testing.T) {
 	set, err := rules.Compile(source(t, nil))
 	if err != nil {

@@ -11,7 +11,7 @@ func TestABatchIsReadEventByEvent(t *testing.T) {
 	const good = `{"specversion":"1.0","id":"a","source":"s","type":"t","data":{"content":"x"}}`
 	for name, c := range map[string]struct {
 		body string
-		want string // of each event its id or, where it is none, "!"
+		want string // the ids of the events, with "!" for an invalid one
 	}{
 		"two":                   {"[" + good + "," + strings.Replace(good, `"a"`, `"b"`, 1) + "]", "a b"},
 		"base64":                {`[{"specversion":"1.0","id":"a","data_base64":"e30="}]`, "a"},

@@ -35,13 +35,14 @@ func TestAFrameGivesItsEntriesBack(t *testing.T) {
 				t.Errorf("entry %d is at position %d", i, e.Position())
 			}
 		}
-		// The headers are those of the last entry, so that who looks at headers knows where to go on.
+		// The headers are those of the last entry, so that a reader of headers knows where to
+		// continue.
 		if head, err := ParseEntry(m.Subject, m.Header, m.Body, 12, now); err != nil || head.Src != in[n-1].Src ||
 			head.Salt != in[n-1].Salt || head.At != 4 {
 			t.Errorf("the headers say %+v (%v)", head, err)
 		}
 	}
-	// A single entry's message is the one that it was before there were frames.
+	// The message of a single entry is the same as before frames existed.
 	if one := frameOf(1); fmt.Sprint(Frame(one)) != fmt.Sprint(one[0].Message()) {
 		t.Error("a single entry has another message than its own")
 	}

@@ -44,7 +44,7 @@ func FuzzParseResolve(f *testing.F) {
 	})
 }
 
-// FuzzParseEntry: what has the form of an entry is written again as it was.
+// FuzzParseEntry: a parsed entry is encoded to the same bytes.
 func FuzzParseEntry(f *testing.F) {
 	salt := strings.Repeat("0a", streams.SaltSize)
 	f.Add("lz.ledger.3.ingest", "observation", "demo", "41", "7", salt, []byte(`{"id":"a"}`))
@@ -143,7 +143,7 @@ func FuzzOpenCommand(f *testing.F) {
 	})
 }
 
-// FuzzOpenCustody is FuzzOpenCommand of statements about a project's data.
+// FuzzOpenCustody is FuzzOpenCommand for statements about a project's data.
 func FuzzOpenCustody(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "op")
 	pinned := note.VerifierList(v)

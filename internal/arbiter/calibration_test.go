@@ -75,12 +75,13 @@ func TestAnOverConfidentClassIsHeldUntilItIsNot(t *testing.T) {
 	if v := d.says("d", "read_file", beliefs.L1, 0.9, "ok"); v.Verdict != streams.Allow {
 		t.Errorf("another class: %s %+v", v.Verdict, v.Reasons)
 	}
-	// Success at what it says clears it again; the computation says what it was.
+	// Successes at the stated confidence clear the class again. The new calibration says that it
+	// was over-confident before.
 	for i := range calibration.Keep {
 		id := fmt.Sprint("e", i)
 		confidence := 0.9
 		v := &streams.VerdictEntry{Type: streams.TypeAction, ID: id, Agent: "agent", Class: cs[0].Class,
-			Confidence: &confidence, Verdict: streams.Allow} // approved, say
+			Confidence: &confidence, Verdict: streams.Allow} // for example, approved by a person
 		if err := d.st.Put(stage.Key(keyVerdict, "demo", "agent", id), v); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// proposed is a proposal of send_email at L4.
+// proposed returns a proposal of send_email at L4.
 func proposed(id, session, to string) *streams.ActionEntry {
 	return &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: session},
 		Args:     jsontext.Value(fmt.Sprintf(`{"to":%q}`, to)),

@@ -40,7 +40,7 @@ func TestPromiseA11ASecondExecutionOfOneReleaseIsAnIncident(t *testing.T) {
 			t.Errorf("%s of %s with %q: %s", c.status, c.action, c.digest, said)
 		}
 	}
-	// A proposal that is released anew, under its own id, may run once more.
+	// A proposal that is released again under a new id may be carried out once more.
 	next := b.hold("a2")
 	b.resolve(next.Hold.ID, b.sign(b.statement(next), who.alice))
 	if said := report("a2", "ok", next.Digest); said != "" {

@@ -35,7 +35,7 @@ func TestAVerdictCostsTheSameAfterManyOthers(t *testing.T) {
 	d.st = off.State(0)
 	fill(t, d.st, pol)
 	decide := func(i int) {
-		d.base, d.ledger = d.tail(), nil // what was is in the state
+		d.base, d.ledger = d.tail(), nil // the earlier entries are in the state
 		d.now = d.now.Add(100 * time.Millisecond)
 		tool, level := "read_file", beliefs.L1
 		if i%16 == 0 {
@@ -79,7 +79,7 @@ func TestAVerdictCostsTheSameAfterManyOthers(t *testing.T) {
 	for _, c := range []struct {
 		what        string
 		first, last uint64
-		slack       uint64 // what is forgotten in bursts
+		slack       uint64 // allowance for keys that are removed in bursts
 	}{
 		{"reads", first.Gets, last.Gets, 0},
 		{"writes", first.Sets, last.Sets, 0},
@@ -124,7 +124,7 @@ func TestVerdictsAndHoldsAreForgottenByLedgerTimeAndReplaysDoTheSame(t *testing.
 		return v
 	}
 	hold := d.last(held).Hold
-	d.wait(25 * time.Hour) // it expires
+	d.wait(25 * time.Hour) // the hold expires
 	if v := again(); v.Verdict != streams.Hold || len(v.Reasons) == 0 ||
 		v.Reasons[len(v.Reasons)-1].Code != streams.CodeExpired {
 		t.Fatalf("after it expired: %+v", v)
@@ -146,7 +146,7 @@ func TestVerdictsAndHoldsAreForgottenByLedgerTimeAndReplaysDoTheSame(t *testing.
 	if state() {
 		t.Error("a hold that ended long ago is still kept")
 	}
-	// A fold that begins anew at any entry does the same.
+	// A fold that restarts at any entry has the same costs.
 	for cut := 1; cut < len(d.ledger); cut++ {
 		st, f := emptyState(t, pol), foldLike(like)
 		var own []string

@@ -7,7 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// An earlier version wrote recalls as entries with whole memories.
+// An earlier version wrote recalls as entries with whole memories, which may be larger than a
+// message.
 func TestPromiseC20AnAnswerThatFitsIntoNoMessageIsAnError(t *testing.T) {
 	const most = 1 << 20
 	rep := &streams.Reply{Verdict: streams.Allow, Seq: 7, IntakeSeq: 3,

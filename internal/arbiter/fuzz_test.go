@@ -24,7 +24,7 @@ func FuzzForeign(f *testing.F) {
 	f.Fuzz(func(t *testing.T, typ string, src uint64, body []byte) {
 		e := &streams.Entry{Stage: streams.SentinelStage("b"), Type: streams.Type(typ), Project: "demo", Src: src, Body: body}
 		if _, err := streams.ParseEntry(streams.LedgerSubject(0, e.Stage), e.Message().Header, body, 10, epoch); err != nil {
-			return // it is never read
+			return // such an entry is never read
 		}
 		d := newDesk(t, like, pol)
 		fuzztest.Bounded(t, len(body), func() {
@@ -47,7 +47,7 @@ func FuzzForeign(f *testing.F) {
 	})
 }
 
-// FuzzQuestions: operators ask by JSON; a question that is none is an error.
+// FuzzQuestions: operators ask in JSON. An invalid question gives an error.
 func FuzzQuestions(f *testing.F) {
 	for _, s := range []string{`{"project":"demo","state":"open"}`, `{"id":"h","project":"demo"}`, `{"project":1}`,
 		`{"agent":"a","project":"demo"}`, `null`} {

@@ -14,7 +14,7 @@ func TestWhatIsNotWhatTheLedgerSaysIsWithheld(t *testing.T) {
 	ref := streams.BeliefRef{ID: "b1", Found: true, Kind: beliefs.MemoryClaim, Key: "hours", Origin: beliefs.OriginWeb,
 		Source: "https://museum.example", Observation: "m1",
 		Quality: beliefs.ExternalDocument, Axes: beliefs.Axes{Retrieval: beliefs.Restricted}}
-	confirmed := ref // how it stands may change, what it is may not
+	confirmed := ref // the belief's axes may change, its identity may not
 	confirmed.Axes, confirmed.Quality, confirmed.Confidence, confirmed.Staged = beliefs.Axes{Truth: beliefs.Supported,
 		Retrieval: beliefs.Normal}, beliefs.HumanAssertion, 0.9, false
 	users := confirmed
@@ -23,7 +23,7 @@ func TestWhatIsNotWhatTheLedgerSaysIsWithheld(t *testing.T) {
 	m := &streams.MemoryEntry{EntryHead: streams.EntryHead{ID: "m1", Agent: "agent", Session: "s"},
 		Origin: beliefs.OriginWeb, Key: "hours", Content: words, Belief: ref}
 	d.add(streams.StageIngest, streams.TypeMemory, 0, m)
-	// A rollback states it anew under another id.
+	// A rollback restates the belief under a new id.
 	d.add(streams.StageIngest, streams.TypeRevision, 0, &streams.RevisionsEntry{Because: "restore",
 		Revisions: []beliefs.Revision{{Belief: "b2", Anew: "b1"}}})
 	anew := users

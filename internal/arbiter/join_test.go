@@ -18,7 +18,7 @@ import (
 
 var verdictGen = rapid.SampledFrom([]streams.Verdict{streams.Allow, streams.Hold, streams.Deny})
 
-// reasonGen draws from few values, so that reasons collide.
+// reasonGen draws from few values, so that equal reasons occur.
 var reasonGen = rapid.Custom(func(t *rapid.T) streams.Reason {
 	return streams.Reason{
 		Verdict: verdictGen.Draw(t, "verdict"),
@@ -69,7 +69,7 @@ func TestAVerdictIsTheSameForAnyOrderRepetitionAndPartition(t *testing.T) {
 		if w, again := judge(parts...); w != v || !sameReasons(again, reasons) {
 			t.Fatalf("%s became %s:\n%v\n%v", v, w, reasons, again)
 		}
-		// Joined part by part, as verdicts that are joined again.
+		// The facts are joined part by part, like verdicts that are joined again.
 		var got streams.Verdict
 		var all []streams.Reason
 		for _, p := range parts {
@@ -126,7 +126,7 @@ func TestAnswersOfAGroupAreASemilattice(t *testing.T) {
 		if x.Verdict != a.Verdict.Join(b.Verdict) || a.Judged && !x.Judged {
 			t.Fatalf("not an upper bound: %+v", x)
 		}
-		// The cut part is never stricter than the rest.
+		// The dropped reasons are never stricter than the others.
 		if v, _ := judge(x.Reasons); v != x.Verdict || len(x.Reasons) > maxReasons || len(x.Rests) > maxRests {
 			t.Fatalf("%d reasons amount to %s, the answer is %s", len(x.Reasons), v, x.Verdict)
 		}
@@ -182,7 +182,7 @@ func (s said) entry() *streams.AssessmentEntry {
 	return a
 }
 
-// asks is what it amounts to.
+// asks returns the verdict that the assessment asks for.
 func (s said) asks() streams.Verdict {
 	v := s.V
 	if s.Mode == "enforce" {
@@ -285,7 +285,7 @@ func TestALateFindingTightensWhatItCan(t *testing.T) {
 				&streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o", Agent: "agent"}, Outcome: beliefs.Outcome{Action: "p",
 					Status: "ok"}})
 		}
-		// Another group than the first, so that a hold gets a second reason.
+		// This group is not the first, so that the hold gets a second reason.
 		d.assess("c", seq, &streams.AssessmentEntry{Verdict: late})
 		vs := d.verdicts(seq)
 		got := vs[len(vs)-1]

@@ -10,7 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// falls folds an attestation by which a belief falls.
+// falls folds an attestation that makes a belief fall.
 func (b *bench) falls(belief, why string, move beliefs.Move) {
 	b.t.Helper()
 	b.ingest(streams.TypeConfirmation, &streams.ConfirmationEntry{EntryHead: streams.EntryHead{ID: "w"}, Belief: belief,
@@ -18,7 +18,7 @@ func (b *bench) falls(belief, why string, move beliefs.Move) {
 			Moves: []beliefs.Move{move}}}})
 }
 
-// dues folds the due entries that are due, in order, and returns what they led to.
+// dues folds the due entries in order, and returns the verdicts that they cause.
 func (b *bench) dues() (out []*streams.VerdictEntry) {
 	b.t.Helper()
 	for n := 0; ; n++ {
@@ -49,7 +49,7 @@ func quarantined() beliefs.Move {
 	return beliefs.Move{Axis: beliefs.AxisSecurity, From: "clean", To: beliefs.Quarantined.String()}
 }
 
-// cites proposes an action that is held and cites beliefs.
+// cites proposes an action that cites beliefs and is held.
 func (b *bench) cites(id string, ids ...string) *streams.VerdictEntry {
 	b.t.Helper()
 	a := &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: "s"},
@@ -69,7 +69,7 @@ func TestPromiseA6AFallRevisesEveryOpenHoldThatDependsOnTheBelief(t *testing.T) 
 	b := newBench(t, who.trust)
 	b.ingest(streams.TypeMemory, &streams.MemoryEntry{EntryHead: streams.EntryHead{ID: "m1", Agent: "agent"},
 		Content: "x", DerivedFrom: []string{"root"}, Belief: streams.BeliefRef{ID: "b1"}})
-	held := map[string]*streams.VerdictEntry{} // by what it depends on
+	held := map[string]*streams.VerdictEntry{} // by dependency
 	for i := range 5 {
 		held[fmt.Sprint("direct", i)] = b.cites(fmt.Sprint("d", i), "root", "other")
 		held[fmt.Sprint("derived", i)] = b.cites(fmt.Sprint("e", i), "b1")
@@ -109,7 +109,7 @@ func TestPromiseA6AFallRevisesEveryOpenHoldThatDependsOnTheBelief(t *testing.T) 
 			t.Errorf("%s: revision %q after %q", how, r, v.Hold.Revision)
 		}
 	}
-	// The list and the hold itself say the same.
+	// The list and the single hold show the same.
 	listed, err := b.fold.listHolds(b.st, []byte(`{"project":"demo","state":"open"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestPromiseA6AFallRevisesEveryOpenHoldThatDependsOnTheBelief(t *testing.T) 
 		!strings.Contains(string(out.Body), "approval-revision") {
 		t.Errorf("%s: %s", b.state(v.Hold.ID), out.Body)
 	}
-	// The same fall once more changes nothing; another one does.
+	// A repeated fall changes nothing. A different fall does.
 	b.falls("root", "it is false", quarantined())
 	for _, v := range b.dues() {
 		if !strings.Contains(fmt.Sprint(v.Reasons), "it is false") {
@@ -139,7 +139,7 @@ func TestPromiseA6AFallRevisesEveryOpenHoldThatDependsOnTheBelief(t *testing.T) 
 	b.replayed()
 }
 
-// An origin of a belief may become known after a hold that cites the belief was opened.
+// A parent of a belief may become known after a hold that cites the belief was opened.
 func TestPromiseA6AHoldFollowsWhatItsBeliefIsFoundToDeriveFrom(t *testing.T) {
 	b := newBench(t, newPeople(t).trust)
 	v := b.cites("a1", "b1")
@@ -155,7 +155,7 @@ func TestPromiseA6AHoldFollowsWhatItsBeliefIsFoundToDeriveFrom(t *testing.T) {
 	b.replayed()
 }
 
-// A settled hold is in no index, and a due entry that was written twice does nothing.
+// A settled hold is not in the index, and a repeated due entry does nothing.
 func TestPromiseA6ASettledHoldLeavesNothingBehind(t *testing.T) {
 	who := newPeople(t)
 	b := newBench(t, who.trust)
@@ -190,7 +190,7 @@ func TestPromiseA6ASettledHoldLeavesNothingBehind(t *testing.T) {
 	b.replayed()
 }
 
-// shown is a hold as people see it.
+// shown returns a hold as shown to people.
 func (b *bench) shown(id string) *Hold {
 	b.t.Helper()
 	shown, err := b.fold.listHolds(b.st, []byte(`{"project":"demo","id":"`+id+`"}`))

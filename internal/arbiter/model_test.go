@@ -28,10 +28,10 @@ import (
 // has no visible effect, so a process may have read any distance beyond its low-water mark when it
 // publishes. Only that is distinguished.
 
-// never is a group that does not answer.
+// never is the script of a group that does not answer.
 const never = streams.Verdict(9)
 
-// script is what a group says of the two proposals.
+// script has a group's verdicts on the two proposals.
 type script [2]streams.Verdict
 
 // A group answers in order: one that skips the first never answers.
@@ -45,7 +45,7 @@ func scripts() (all []script) {
 	return append(all, script{never, never})
 }
 
-// limits bounds the optional events of a run.
+// limits limits the optional events of a run.
 type limits struct {
 	proposals  int
 	ticks      int // how often time passes a deadline
@@ -55,19 +55,19 @@ type limits struct {
 	dues       int // due entries of one timer
 }
 
-// place is a prefix of a ledger, with what the fold makes of its last entry.
+// place is a prefix of a ledger, with the fold's output for its last entry.
 type place struct {
 	up    *place
 	n     int // its length
 	e     *streams.Entry
 	st    *stage.State
-	out   *stage.Output // to e
+	out   *stage.Output // for e
 	at    time.Time     // of the earliest timer
 	due   *stage.Output
 	next  map[string]*place
 	says  *streams.VerdictEntry // if e is a verdict
 	own   int                   // last entry of the arbiter
-	posed [2]int                // where the proposals are
+	posed [2]int                // positions of the proposals
 }
 
 func (p *place) prefix(n int) *place {
@@ -95,7 +95,7 @@ type model struct {
 	scripts [2]script
 	limits  limits
 	seen    map[world]bool
-	ends    int // worlds in which nothing more has to happen
+	ends    int // worlds in which no more event is required
 	places  int
 	bad     int
 }
@@ -116,7 +116,7 @@ func (m *model) fail(w world, format string, args ...any) {
 
 func (m *model) now(tick int) time.Time { return epoch.Add(time.Duration(tick) * 2 * patience) }
 
-// extend appends an entry. The same entry at the same place is the same place.
+// extend appends an entry. Appending equal entries to the same place gives the same place.
 func (m *model) extend(w world, stg string, typ streams.Type, src int, body []byte) *place {
 	key := fmt.Sprintf("%s %s %d %d %s", stg, typ, src, w.tick, body)
 	up := w.ledger
@@ -132,7 +132,7 @@ func (m *model) extend(w world, stg string, typ streams.Type, src int, body []by
 	if p.out, err = f.Step(p.st, p.e); err != nil {
 		m.t.Fatal(err)
 	}
-	// Asked of a fold that has just started, like the step.
+	// A new fold is asked, as in the step.
 	var ok bool
 	if p.at, p.due, ok, err = foldLike(m.like).Timer(p.st); err != nil {
 		m.t.Fatal(err)
@@ -162,7 +162,7 @@ func (m *model) marshal(v any) []byte {
 	return b
 }
 
-// answers are where a group has answered a proposal.
+// answers returns the positions at which a group has answered a proposal.
 func (p *place) answers(group string, proposal int) (at []int) {
 	for ; p.up != nil; p = p.up {
 		if p.e.Type == streams.TypeAssessment && p.e.Src == uint64(proposal) && p.e.Stage == streams.SentinelStage(group) {
@@ -172,7 +172,7 @@ func (p *place) answers(group string, proposal int) (at []int) {
 	return at
 }
 
-// moves are all possible next worlds. The first must of them have to happen eventually.
+// moves returns all possible next worlds. The first must of them are required to happen eventually.
 func (m *model) moves(w world) (next []world, must int) {
 	to := func(p *place) world { x := w; x.ledger = p; return x }
 	l := w.ledger
@@ -217,7 +217,7 @@ func (m *model) moves(w world) (next []world, must int) {
 			for ; n <= r && l.prefix(n).out == nil; n++ {
 			}
 			if n <= r {
-				// It publishes its first entry that it does not know to be published.
+				// It publishes its first entry that may not be published yet.
 				if n == said {
 					continue
 				}
@@ -229,7 +229,7 @@ func (m *model) moves(w world) (next []world, must int) {
 				next, must = append(next, x), must+1
 				continue
 			}
-			// It finds that a timer has passed.
+			// It finds a timer whose time has passed.
 			if at.due == nil || at.at.After(m.now(w.tick)) || !timerMayRun(r, pr.src) {
 				continue
 			}
@@ -246,7 +246,7 @@ func (m *model) moves(w world) (next []world, must int) {
 			}
 		}
 	}
-	// Time passes, as long as somebody waits for it.
+	// Time passes if something waits for it.
 	if w.tick < m.limits.ticks {
 		x := w
 		x.tick++
@@ -293,7 +293,7 @@ func (m *model) answer(w world, g, i int) *place {
 	return m.extend(w, streams.SentinelStage(groupNames[g]), streams.TypeAssessment, w.ledger.posed[i], m.marshal(a))
 }
 
-// check holds the last entry of a ledger, a verdict, against the invariants.
+// check compares the last entry of a ledger, if it is a verdict, with the invariants.
 func (m *model) check(w world) {
 	l := w.ledger
 	v := l.says
@@ -311,7 +311,7 @@ func (m *model) check(w world) {
 			before = p.says
 		}
 	}
-	// Nothing is loosened or repeated.
+	// No verdict becomes milder or is repeated.
 	if before == nil == v.Late {
 		m.fail(w, "late is %v, the verdict before is %+v", v.Late, before)
 	}
@@ -346,7 +346,7 @@ func (m *model) check(w world) {
 	}
 }
 
-// end checks a world in which nothing has to happen any more.
+// end checks a world in which no more event is required.
 func (m *model) end(w world) {
 	m.ends++
 	l := w.ledger
@@ -381,7 +381,7 @@ func (m *model) end(w world) {
 	}
 }
 
-// replay folds a whole ledger in one go, with one fold: its output is the ledger's.
+// replay folds a whole ledger with one fold, and compares the outputs with the ledger.
 func (m *model) replay(w world) {
 	f := foldLike(m.like)
 	st := w.ledger.prefix(0).st.Clone()
@@ -438,7 +438,7 @@ func pairs(proposals int) (all [][2]script) {
 	return all
 }
 
-// telling are pairs that differ in all that matters.
+// telling are pairs that cover all relevant differences.
 var telling = [][2]script{
 	{{streams.Hold, never}, {streams.Allow, streams.Deny}},
 	{{streams.Allow, streams.Hold}, {streams.Deny, streams.Allow}},
@@ -453,7 +453,7 @@ func TestTheBarrierHoldsInEveryRunOfItsModel(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		limits limits
-		pairs  [][2]script // of which the first are tried always
+		pairs  [][2]script // the first of them are always tried
 		always int
 	}{
 		{"one proposal; two kills, two answers again, each timer twice", limits{proposals: 1, ticks: 1, procs: 1,

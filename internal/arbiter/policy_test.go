@@ -65,7 +65,7 @@ func TestLearnModeHoldsNothing(t *testing.T) {
 		d.assess("a", seq, &streams.AssessmentEntry{Verdict: c.finding})
 		d.assess("b", seq, &streams.AssessmentEntry{})
 		said(d.last(seq), c.would)
-		// A late finding changes nothing that was answered.
+		// A late finding does not change an answer that was given.
 		d.assess("b", seq, &streams.AssessmentEntry{Verdict: streams.Deny})
 		if n := len(d.verdicts(seq)); n != 1 {
 			t.Errorf("%s: %d verdicts", c.id, n)

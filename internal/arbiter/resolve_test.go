@@ -32,7 +32,7 @@ type bench struct {
 	trust   []byte
 	at      time.Time
 	entries []*streams.Entry
-	out     []*stage.Output // by entry; nil where there was none
+	out     []*stage.Output // by entry; nil if there was none
 }
 
 func newBench(t testing.TB, trust []byte, more ...string) *bench {
@@ -54,7 +54,7 @@ func newBench(t testing.TB, trust []byte, more ...string) *bench {
 	return b
 }
 
-// step folds an entry, and what the arbiter adds because of it.
+// step folds an entry and the entries that the arbiter adds because of it.
 func (b *bench) step(e *streams.Entry) *stage.Output {
 	b.t.Helper()
 	e.Seq, e.Time, e.Partition = uint64(len(b.entries)+1), b.at, streams.PartitionOf(project)
@@ -114,7 +114,7 @@ func (b *bench) due() *stage.Output {
 	return b.step(&streams.Entry{Stage: streams.StageArbiter, Type: out.Type, Project: out.Project, Body: out.Body})
 }
 
-// replayed folds the same ledger once more, from nothing.
+// replayed folds the same ledger again with a new fold.
 func (b *bench) replayed() {
 	b.t.Helper()
 	c := newBench(b.t, b.trust)
@@ -192,7 +192,7 @@ func TestTenThousandBadResolutionsInTheFold(t *testing.T) {
 	if b.resolve(used.Hold.ID, once); b.state(used.Hold.ID) != streams.HoldApproved {
 		t.Fatal("the genuine one is not obeyed")
 	}
-	good := b.sign(b.statement(victim), who.alice) // never sent as it is
+	good := b.sign(b.statement(victim), who.alice) // never sent unchanged
 	with := func(change func(s *approval.Statement), k note.Signer) string {
 		s := b.statement(victim)
 		change(s)
@@ -293,7 +293,7 @@ func TestWhateverHappensToHoldsReplays(t *testing.T) {
 				}
 				msg := b.sign(s, who.alice)
 				b.resolve(v.Hold.ID, msg)
-				b.resolve(v.Hold.ID, msg) // a replay says nothing new
+				b.resolve(v.Hold.ID, msg) // a replay gives no new output
 			case n < 7:
 				v := open[r.IntN(len(open))]
 				b.ingest(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i),
@@ -303,7 +303,7 @@ func TestWhateverHappensToHoldsReplays(t *testing.T) {
 				b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("e", i),
 					Agent: "agent", Session: "s"}, Action: beliefs.Action{Tool: "read_file"}, Replaces: v.ID})
 			case n < 9:
-				// Somebody else's agent has no say.
+				// The approver of another agent may not decide.
 				b.ingest(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i),
 					Agent: "other"}, Outcome: beliefs.Outcome{Action: open[0].ID, Status: "cancelled"}})
 			default:
@@ -355,7 +355,7 @@ func TestAnExpiredHoldIsNotDeniedAndSaysWhatToDo(t *testing.T) {
 		again.Reasons[len(again.Reasons)-1].Code != streams.CodeExpired {
 		t.Errorf("%+v, %v", again, err)
 	}
-	// Between the expiry and its due entry no resolution counts.
+	// A resolution between the expiry and its due entry is refused.
 	v = b.hold("a2")
 	b.at = v.Hold.Expires
 	if out := b.resolve(v.Hold.ID, msg()); out.Type != streams.TypeAlerts || b.state(v.Hold.ID) != streams.HoldOpen {
@@ -436,7 +436,7 @@ func TestWhatAHoldRestsOnIsLookedAtAgainAtItsRelease(t *testing.T) {
 		!strings.Contains(fmt.Sprint(h.Entry.Reasons), "it was planted") {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	// It stays outdated. A signer who has seen the reason may decide.
+	// The resolution stays outdated. A signer who has seen the reason may decide.
 	b.resolve(v.Hold.ID, old)
 	if b.state(v.Hold.ID) != streams.HoldOpen {
 		t.Error("released by the second try")

@@ -26,7 +26,7 @@ func TestMaskLeavesNothingThatLeaks(t *testing.T) {
 	}
 }
 
-// Neither order nor repetition of groups' answers matters.
+// The order and repetition of groups' answers make no difference.
 func TestWishesOfGroupsAreAUnion(t *testing.T) {
 	var alerts []streams.Alert
 	for i := range 40 {

@@ -21,7 +21,7 @@ const (
 
 var epoch = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// testPolicy is the shipped policy with the groups of a test.
+// testPolicy returns the shipped policy with the groups of a test.
 func testPolicy(t testing.TB, replace ...string) []byte {
 	t.Helper()
 	text := strings.Replace(string(policy.Default), "groups: [core]", "groups: [a, b]", 1)
@@ -83,12 +83,12 @@ type desk struct {
 	f       *Fold
 	st      *stage.State
 	ledger  []*streams.Entry
-	project string // of what is added; empty: demo
-	base    uint64 // sequence of the entry before the first that is in ledger
+	project string // of added entries; empty: demo
+	base    uint64 // sequence of the entry before ledger[0]
 	now     time.Time
 }
 
-// newArbiter is a fold without anything in it.
+// newArbiter returns an empty fold.
 func newArbiter(testing.TB) *Fold {
 	return NewFold(note.VerifierList(), slog.New(slog.DiscardHandler))
 }
@@ -155,7 +155,7 @@ func (d *desk) assess(group string, src uint64, a *streams.AssessmentEntry) {
 	d.add(streams.SentinelStage(group), streams.TypeAssessment, src, a)
 }
 
-// verdicts are those on a proposal, in order.
+// verdicts returns the verdicts on a proposal, in order.
 func (d *desk) verdicts(seq uint64) []*streams.VerdictEntry {
 	d.t.Helper()
 	var out []*streams.VerdictEntry

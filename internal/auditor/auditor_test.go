@@ -48,7 +48,7 @@ func newKey(t *testing.T, name string) (k key) {
 	return k
 }
 
-// ledger writes entries, the same for the same number.
+// ledger writes entries. Equal numbers give equal entries.
 type ledger struct {
 	t  *testing.T
 	js jetstream.JetStream
@@ -100,7 +100,7 @@ func (l *ledger) stream() jetstream.Stream {
 	return st
 }
 
-// running is an auditor that follows.
+// running is an auditor that follows a ledger.
 type running struct {
 	*auditor.Auditor
 	t    *testing.T
@@ -122,7 +122,7 @@ func start(t *testing.T, srv *natstest.Server, cfg auditor.Config) *running {
 	return r
 }
 
-// halt stops it.
+// halt stops the auditor.
 func (r *running) halt() {
 	r.t.Helper()
 	r.stop()
@@ -131,7 +131,7 @@ func (r *running) halt() {
 	}
 }
 
-// end stops it and returns its log, opened for reading.
+// end stops the auditor and returns its log, opened for reading.
 func (r *running) end() *chain.Log {
 	r.t.Helper()
 	r.halt()
@@ -157,7 +157,7 @@ func config(t *testing.T, k key, seed byte) auditor.Config {
 		MasterKey: bytes.Repeat([]byte{seed}, 32)}
 }
 
-// tiles are all tiles and bundles of a log.
+// tiles returns all tiles and bundles of a log.
 func tiles(t *testing.T, l *chain.Log) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -188,7 +188,7 @@ func TestTwoAuditorsOfOneLedgerKeepTheSameTree(t *testing.T) {
 	w.write(300)
 	a.await("the first has chained 300", reached(300))
 	a.halt()
-	// An entry is removed before anybody has chained it.
+	// An entry is removed before it was chained.
 	w.write(49)
 	odd := streams.Entry{Stage: streams.StageArbiter, Type: streams.TypeDue, Src: 1, Body: []byte("{}")}
 	if _, err := w.js.PublishMsg(context.Background(), wire.Msg(&odd)); err != nil {
@@ -201,7 +201,7 @@ func TestTwoAuditorsOfOneLedgerKeepTheSameTree(t *testing.T) {
 	a = start(t, srv, a.cfg)
 	b := start(t, srv, config(t, kb, 2))
 	b.await("the second has chained some", reached(1))
-	b.halt() // it is interrupted
+	b.halt() // the rotation is interrupted
 	b = start(t, srv, b.cfg)
 	a.await("the first has chained all", reached(900))
 	b.await("the second has chained all", reached(900))
@@ -222,7 +222,7 @@ func TestANewAuditorOfATrimmedLedgerTakesAnothersTiles(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Alone it cannot begin, and says what to do.
+	// Without another log it cannot start, and the error says what to do.
 	cfg := config(t, kb, 2)
 	alone := start(t, srv, cfg)
 	err := <-alone.done
@@ -314,12 +314,12 @@ func TestALedgerThatWasCreatedAnewIsALeafAndAnAlarm(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	recreate() // while it follows
+	recreate() // while the auditor follows
 	a.await("it has noticed", func(h chain.Head) bool { return h.Resets == 1 })
 	w.write(5)
 	a.await("it has chained 5 of the new one", func(h chain.Head) bool { return h.LastSeq == 5 && h.Size == 26 })
 	a.halt()
-	recreate() // while it does not
+	recreate() // while the auditor is stopped
 	w.write(30)
 	a = start(t, srv, a.cfg)
 	a.await("it has chained 30 of the newest one", func(h chain.Head) bool {

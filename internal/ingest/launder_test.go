@@ -42,7 +42,7 @@ func (l *launderer) hear(agent, session string, o beliefs.Origin, s string) {
 	l.sayAs(agent, streams.KindObs, o, &streams.Observation{Head: l.head(session), Tool: "web.fetch", Content: s})
 }
 
-// talk is what the user says: two orders to two people with an amount each.
+// talk sends the user's messages: two orders about two people, each with an amount.
 func (l *launderer) talk(agent, session string) {
 	a, b := l.r.Perm(len(userNames)), l.r.Perm(90)
 	for i := range 2 {
@@ -64,7 +64,7 @@ func (l *launderer) plant() string {
 	return strings.Join([]string{a[0], "the", a[2], "of", b[4], "for", a[6]}, " ")
 }
 
-// laundered is a planted order in one of the ways that it may be written down.
+// laundered returns a planted order in one of the forms in which it may be noted.
 func (l *launderer) laundered(s string) string {
 	w := strings.Fields(strings.Trim(s, "."))
 	switch l.r.IntN(9) {

@@ -66,7 +66,7 @@ func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 		}
 	}
 	owed(streams.TypeBelief)
-	// Some were made before persons were told apart.
+	// Some beliefs are from the time before persons were distinguished.
 	for i := range 60 {
 		id := beliefID("memory", "demo", "a", fmt.Sprintf("m%d", i))
 		if i%5 == 0 && of[id] != (streams.Person{}) {

@@ -13,7 +13,7 @@ func (h intentOf) judge(e *streams.ActionEntry, v streams.VerdictEntry) {
 	h.house.foreign(streams.StageArbiter, streams.TypeVerdict, &v)
 }
 
-// heldFor is a hold for reasons.
+// heldFor returns a hold with the given reasons.
 func heldFor(why ...streams.Reason) streams.VerdictEntry {
 	return streams.VerdictEntry{Verdict: streams.Hold, Reasons: why}
 }

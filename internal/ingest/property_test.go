@@ -28,7 +28,7 @@ type life struct {
 	n        int
 }
 
-// said are the texts of random histories: few, so that they meet.
+// said are the texts of random histories. There are few, so that texts repeat.
 var said = []string{
 	"Bob's account is 12345 at the northern bank since March.",
 	"Bob's account is 98765 at the northern bank since March.",
@@ -43,7 +43,7 @@ var triples = [][]beliefs.Triple{nil, {triple("Bob", "account", "12345")}, {trip
 
 func (l *life) id(prefix string) string { l.n++; return fmt.Sprint(prefix, l.n) }
 
-// standings are how all beliefs stand.
+// standings returns the records of all beliefs.
 func (l *life) standings() map[string]record {
 	out := map[string]record{}
 	if err := l.st.Scan(stage.Key(keyBelief, "demo", ""), func(k, v []byte) (bool, error) {
@@ -59,7 +59,7 @@ func (l *life) standings() map[string]record {
 
 func sample1[T any](t *rapid.T, name string, s ...T) T { return rapid.SampledFrom(s).Draw(t, name) }
 
-// step makes one thing happen, and says what it was.
+// step performs one random operation and returns its name.
 func (l *life) step(t *rapid.T) (op string, by note.Signer) {
 	op = sample1(t, "op", "read", "read", "write", "write", "write", "verdict", "verdict", "verdict", "alert", "word",
 		"word", "outcome", "time", "session", "cite", "point", "rollback", "incident")
@@ -157,7 +157,7 @@ func (l *life) step(t *rapid.T) (op string, by note.Signer) {
 	return op, by
 }
 
-// any is a belief, in the order of their ids.
+// any returns a random belief.
 func (l *life) any(t *rapid.T) string {
 	var ids []string
 	if err := l.st.Scan(stage.Key(keyBelief, "demo", ""), func(k, _ []byte) (bool, error) {
@@ -172,7 +172,7 @@ func (l *life) any(t *rapid.T) string {
 	return sample1(t, "belief", ids...)
 }
 
-// rebuilt is the state that the ledger alone makes.
+// rebuilt returns the state that the ledger alone gives.
 func (l *life) rebuilt() *stage.State {
 	f := New(Config{})
 	f.policies, f.trust = l.f.policies, l.f.trust // compiled once
@@ -185,7 +185,7 @@ func (l *life) rebuilt() *stage.State {
 	return st
 }
 
-// strict is how far a belief is from being served.
+// strict orders retrieval states by their distance from being served.
 var strict = map[beliefs.Retrieval]int{beliefs.Normal: 0, beliefs.Restricted: 1, beliefs.PrivilegedOnly: 1,
 	beliefs.Hidden: 2, beliefs.Blocked: 3}
 
@@ -195,7 +195,7 @@ func (l *life) check(t *rapid.T, op string, by note.Signer, was map[string]recor
 		a, old := r.Ref.Axes, was[id]
 		b := old.Ref.Axes
 		if old.Ref.ID == "" {
-			b = a // it is new
+			b = a // the belief is new
 		}
 		if a.Truth == beliefs.Supported && !r.Evidence.Strongest(beliefs.Supports).MaySupport() {
 			t.Fatalf("after %s, %s is supported by %v alone: %+v", op, id, r.Ref.Quality, r)

@@ -64,7 +64,7 @@ func TestARecordComesBackAsItWasKept(t *testing.T) {
 			r := plainRecord()
 			v := get(r)
 			if !v.CanSet() {
-				return // kept apart
+				return // stored separately
 			}
 			change(v)
 			check(name, r)
@@ -106,7 +106,7 @@ func TestARecordComesBackAsItWasKept(t *testing.T) {
 	}
 }
 
-// A record is kept the same for any time zone, and for nil and empty lists.
+// The encoding of a record does not depend on time zones or on nil and empty lists.
 func TestARecordIsKeptTheSameWhereverItCameFrom(t *testing.T) {
 	a, b := plainRecord(), plainRecord()
 	b.At = b.At.In(time.FixedZone("x", 3600))

@@ -12,7 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// stating is a supported memory that states an object of one predicate.
+// stating returns a supported memory that states an object of one predicate.
 func stating(id, object string, q beliefs.Quality, at int, sources ...string) Belief {
 	when := time.Date(2026, 11, 1, 0, at, 0, 0, time.UTC)
 	b := Belief{BeliefRef: streams.BeliefRef{ID: id, Kind: beliefs.MemoryClaim,

@@ -53,7 +53,7 @@ func TestPromiseA9AReusedIDHidesNothing(t *testing.T) {
 		second.Blocks[0].Text != poison || len(second.Claims) == 0 {
 		t.Errorf("the second is %+v", second)
 	}
-	// Both are repeated as what they are, in any order.
+	// Repeats of both are recognized, in any order.
 	for range 2 {
 		if r, ok := obs(beliefs.OriginWeb, poison).(*streams.RepeatEntry); !ok || r.ID != second.ID ||
 			r.First != second.Intake || r.Differs {
@@ -97,7 +97,7 @@ func TestPromiseA9AReusedIDHidesNothing(t *testing.T) {
 	}
 }
 
-// Ids of ingest's own are no other event's, whatever the host sends.
+// An id that ingest generates never equals the id of another event, whatever the host sends.
 func TestAnIDOfIngestsOwnIsNobodyElses(t *testing.T) {
 	h := newHouse(t, offline(t))
 	obs := func(id, content string) *streams.ObservationEntry {
@@ -119,7 +119,7 @@ func TestAnIDOfIngestsOwnIsNobodyElses(t *testing.T) {
 	}
 }
 
-// Fingerprints of an earlier version are known by their own hash.
+// Fingerprints of an earlier version are recognized by their hash.
 func TestARepeatOfAnEventOfAnEarlierVersionIsARepeat(t *testing.T) {
 	h := newHouse(t, offline(t))
 	m := &stage.Message{Address: streams.Address{Project: "demo", Agent: "agent", Kind: streams.KindObs,

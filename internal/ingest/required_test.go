@@ -62,11 +62,11 @@ func TestAGroupIsRequiredOnlyOnceItKeepsUp(t *testing.T) {
 	if said := refused(withJudge); said != "" {
 		t.Errorf("it is as near as it has to be: %s", said)
 	}
-	answers("judge", 5) // repeated: what it had answered stays answered
+	answers("judge", 5) // repeated: earlier answers still count
 	if said := refused(withJudge); said != "" {
 		t.Error(said)
 	}
-	decided(10 * maxBehind) // again, and of an earlier one
+	decided(10 * maxBehind) // again, and one with an earlier policy
 	decided(20)
 	if said := refused(withJudge); said != "" {
 		t.Error(said)

@@ -86,7 +86,8 @@ func TestARollbackLetsWhatStoodStandAndHidesWhatCameLater(t *testing.T) {
 			t.Errorf("what came later is %+v", r.Ref.Axes)
 		}
 	}
-	// unverified → contradicted is no way that leads back: it is not served, and that is said.
+	// There is no move back from contradicted to unverified. The belief is not served, and the
+	// answer says so.
 	if a := h.belief(bank).Ref.Axes; a.Truth != beliefs.Contradicted {
 		t.Errorf("%+v", a)
 	}
@@ -102,7 +103,7 @@ func TestARollbackLetsWhatStoodStandAndHidesWhatCameLater(t *testing.T) {
 	if err != nil || !run.Last || run.Out != 2 || run.Anew != 1 || run.Left != 2 || run.Back != 0 {
 		t.Errorf("%+v, %v", run, err)
 	}
-	// The rollback is taken back like anything else: what it hid is where it was.
+	// The rollback can itself be rolled back: hidden beliefs are restored.
 	all := h.allPoints()
 	if _, ok := h.point(approval.Restore, all[len(all)-1].Name, s.alice).(*streams.RestoreEntry); !ok ||
 		all[len(all)-1].Why != pointRestore {
@@ -157,7 +158,7 @@ func TestBlockedWritesPushNoRestorePointOut(t *testing.T) {
 	if all := h.allPoints(); len(all) != 1 || all[0] != first[0] {
 		t.Errorf("refused writes took points: %+v", all)
 	}
-	// Writes that are let in take points; the oldest stays among them.
+	// Accepted writes create restore points. The oldest stays among them.
 	for i := 200; i < 400; i++ {
 		m := &streams.Memory{Head: streams.Head{ID: fmt.Sprint("y", i), Session: fmt.Sprint("s", i)},
 			Channel: streams.ChannelCompaction, Content: fmt.Sprint("a summary ", i)}
@@ -233,7 +234,7 @@ func TestWhateverHappenedARollbackServesNothingThatWasNotServed(t *testing.T) {
 			was, ok := then[id]
 			now := r.Ref.Axes
 			anew := len(r.Parents) == 1 && then[r.Parents[0].ID].Ref.ID != "" && id == beliefID("anew", "demo",
-				r.Parents[0].ID, lastOrder(l)) // stated anew
+				r.Parents[0].ID, lastOrder(l)) // restated
 			if anew {
 				if !served(then[r.Parents[0].ID].Ref.Axes) && served(now) {
 					rt.Fatalf("stated anew is served what was not: %+v", r)
@@ -282,7 +283,7 @@ func lastOrder(l *life) string {
 
 func (r record) same(was record) bool { return r.asItWas().same(was.asItWas()) }
 
-// restsAlike compares all but the axes and the successor.
+// restsAlike compares everything except the axes and the successor.
 func (a *asItWas) restsAlike(b *asItWas) bool {
 	x, y := *a, *b
 	x.Axes, y.Axes, x.Successor, y.Successor = beliefs.Axes{}, beliefs.Axes{}, "", ""

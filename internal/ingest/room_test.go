@@ -11,7 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// encodedSize is the size of a recall's request and of its entry.
+// encodedSize returns the sizes of a recall's request and of its entry.
 func encodedSize(t testing.TB, ev *streams.Recall, e *streams.RecallEntry) (request, entry int) {
 	t.Helper()
 	a, err := streams.Marshal(ev)
@@ -81,7 +81,7 @@ func TestALargeMemoryIsReadInPieces(t *testing.T) {
 	if got.String() != text {
 		t.Errorf("the pieces have %d bytes and are not the memory, which has %d", got.Len(), len(text))
 	}
-	// One that is short is whole beside it.
+	// A short text in the same answer is complete.
 	e := w.recall("p", "a", &streams.Recall{Query: "zebra"})
 	for _, it := range e.Admitted {
 		if it.ID == small && (it.Partial || it.Content != "zebra crossing") {
@@ -160,7 +160,7 @@ func TestPromiseC20ARollbackOfWellSourcedBeliefsFits(t *testing.T) {
 	}
 }
 
-// A re-audit takes up texts that were read, and its chunks fit.
+// A re-audit covers texts that were read, and its chunks fit.
 func TestPromiseC20AReauditOfLongTextsFits(t *testing.T) {
 	h := newHouse(t, offline(t))
 	for i := range 300 {

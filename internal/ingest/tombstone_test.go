@@ -14,7 +14,7 @@ import (
 	"lazaret/streams"
 )
 
-// mutation is a way of saying a refused value again.
+// mutation is a way to write a refused value again.
 type mutation struct {
 	name      string
 	of        func(s string) string
@@ -119,7 +119,7 @@ func TestRefusedValuesAreRecognised(t *testing.T) {
 		if x, ok := l.Meta.Injected.(string); ok && x != "" {
 			s = x
 		}
-		// A value, and not a document around one; ten of each data set.
+		// The text is a value, not a document around one. Ten are taken from each data set.
 		if l.Label != "attack" || sets[l.Dataset] == 10 || len(s) > 2000 || len(strings.Fields(s)) < shortPrint ||
 			slices.Contains(refused, s) {
 			continue

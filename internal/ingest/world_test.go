@@ -13,7 +13,7 @@ import (
 	"lazaret/streams"
 )
 
-// world is ingest's fold with an intake and a ledger that are lists.
+// world is ingest's fold. Its intake and ledger are lists.
 type world struct {
 	t      testing.TB
 	fold   *Fold
@@ -21,7 +21,7 @@ type world struct {
 	intake uint64
 	ledger uint64
 	now    time.Time
-	// entries are all that was written, so that it can be folded again.
+	// entries are all written entries, so that they can be folded again.
 	entries []streams.Entry
 }
 
@@ -33,7 +33,7 @@ func newWorld(t testing.TB) *world {
 // preparedFirst is how many messages of a world are admitted a second time, prepared.
 const preparedFirst = 100
 
-// send admits an event and applies what ingest made of it.
+// send admits an event and applies ingest's entry.
 func (w *world) send(project, agent string, kind streams.Kind, origin beliefs.Origin, ev streams.Event) any {
 	w.t.Helper()
 	w.intake++
@@ -60,7 +60,7 @@ func (w *world) send(project, agent string, kind streams.Kind, origin beliefs.Or
 	return out.Decided
 }
 
-// prepares checks that a message makes the same entry if it was prepared.
+// prepares checks that a prepared message gives the same entry.
 func (w *world) prepares(m stage.Message, want *stage.Admission) {
 	w.t.Helper()
 	m.Prepared = w.fold.Prepare(&m)

@@ -40,7 +40,7 @@ func TestABatchIsManyInputsAlsoWhenIngestStopsWithinIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Each process starts with no more than the ledger, and is stopped in the middle.
+	// Each process starts with the ledger only, and is stopped in the middle.
 	for round := 0; len(srv.Ledger()) < n; round++ {
 		how := ingest
 		if round%2 == 0 {
@@ -64,7 +64,7 @@ func TestABatchIsManyInputsAlsoWhenIngestStopsWithinIt(t *testing.T) {
 	if len(srcs) != n {
 		t.Errorf("%d entries name %d inputs", n, len(srcs))
 	}
-	// One that goes on to the end purges all of it.
+	// A process that runs to the end purges the whole intake.
 	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingest).awaitReady()
 	natstest.Eventually(t, time.Minute, "a purged intake", func() bool {
 		st, err := js.Stream(context.Background(), streams.IntakeStream)

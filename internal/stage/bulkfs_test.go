@@ -31,7 +31,7 @@ func TestAFileInLargePiecesIsAFile(t *testing.T) {
 			}
 			want = append(want, p...)
 			n, err := f.Write(p)
-			clear(p) // it is the caller's again
+			clear(p) // the caller may reuse it
 			if n != len(p) || err != nil {
 				t.Fatalf("%d of %d bytes are written: %v", n, len(p), err)
 			}
@@ -93,7 +93,7 @@ func TestAFileInLargePiecesIsAFile(t *testing.T) {
 	}
 }
 
-// fullFile has room for so many bytes.
+// fullFile has room for the given number of bytes.
 type fullFile struct {
 	vfs.File
 	room int
@@ -142,7 +142,7 @@ func TestAFileInLargePiecesSaysThatItCouldNotBeWritten(t *testing.T) {
 	}
 }
 
-// A database's tables go over it, when they are made and when they are merged.
+// A database writes its tables through it, when they are made and when they are merged.
 func TestTablesAreWrittenAndMergedInLargePieces(t *testing.T) {
 	counted := &countedFS{FS: vfs.NewMem()}
 	s, err := openStore("state", counted, nil)

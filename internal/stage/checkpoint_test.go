@@ -32,7 +32,7 @@ func TestAfterAKillFewEntriesAreFoldedAgainHoweverManyThereAre(t *testing.T) {
 	natstest.Eventually(t, time.Minute, "everything is folded and answered", func() bool {
 		return a.Stats.Entries.Load() >= n+n/3
 	})
-	// A kill leaves what is in files.
+	// A kill leaves only the data in files.
 	group.FS = fs.CrashClone(vfs.CrashCloneCfg{})
 	a.stop()
 	group.Conn = srv.Connect()
@@ -82,7 +82,7 @@ func TestAQuietPartitionKeepsNobodyBack(t *testing.T) {
 			t.Errorf("%d entries were read again", n)
 		}
 	}
-	// The next entry knows the entries that waited, and knows them once.
+	// The next entry includes the waiting entries, exactly once.
 	for i := range 2 {
 		publish(t, nc, "quiet", 3+i, 1)
 		natstest.Eventually(t, time.Minute, "the next entry", func() bool { return a.Stats.Published.Load() == uint64(1+i) })

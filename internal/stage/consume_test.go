@@ -104,7 +104,7 @@ func TestAReaderWaitsForTheServersAPI(t *testing.T) {
 	enabled := make(chan error, 1)
 	heard := nc.Stats().InMsgs
 	go func() {
-		for nc.Stats().InMsgs == heard { // until the reader was told that nobody responds
+		for nc.Stats().InMsgs == heard { // until the reader got "no responders"
 			time.Sleep(time.Millisecond)
 		}
 		enabled <- later.EnableJetStream(&server.JetStreamConfig{StoreDir: filepath.Dir(cfg.StoreDir)})

@@ -11,7 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// partition is what a test knows of a partition: the inputs of the intake, in their lines, and the ledger.
+// partition has the test's data of a partition: the inputs of the intake, by line, and the ledger.
 type partition struct {
 	line    map[uint64]int // of each input
 	intake  []uint64       // inputs that are not purged, in order
@@ -22,7 +22,7 @@ type partition struct {
 	decided map[uint64]bool
 }
 
-// undecided are the inputs that were read and are not decided, in order.
+// undecided returns the inputs that were read and are not decided, in order.
 func (p *partition) undecided() (all []uint64) {
 	for _, in := range p.intake[:p.read] {
 		if !p.decided[in] {
@@ -32,7 +32,8 @@ func (p *partition) undecided() (all []uint64) {
 	return all
 }
 
-// first is what intakeStage.settle passes: the first queued input, or the one after the last that was read.
+// first returns the argument that intakeStage.settle passes: the first queued input, or the one
+// after the last that was read.
 func (p *partition) first() uint64 {
 	if u := p.undecided(); len(u) > 0 {
 		return u[0]
@@ -116,7 +117,7 @@ func TestTheDecidedInputsFollowFromTheLedgerWheneverAProcessStops(t *testing.T) 
 				for _, in := range p.ledger[at:] {
 					d.add(in)
 				}
-				d.settle(p.first()) // before the first input that the intake holds
+				d.settle(p.first()) // before the first input in the intake
 			},
 		})
 	})

@@ -20,12 +20,12 @@ func TestAnOrderOfAnEarlierVersionExplainsAllThatIsBeforeIt(t *testing.T) {
 	}{
 		{3, 3, at, 0},
 		{5, 19, at, 0},                            // before the project's statement
-		{25, 26, at.Add(time.Minute), 0},          // what other stages write soon after it
-		{25, 26, at.Add(time.Hour), 25},           // not what comes later
-		{30, 30, at.Add(time.Hour), 0},            // unless it is listed
-		{30, 31, at.Add(time.Hour), 31},           // each by itself
+		{25, 26, at.Add(time.Minute), 0},          // entries that other stages write soon after it
+		{25, 26, at.Add(time.Hour), 25},           // not entries much later
+		{30, 30, at.Add(time.Hour), 0},            // unless they are listed
+		{30, 31, at.Add(time.Hour), 31},           // each sequence separately
 		{18, 22, at.Add(time.Hour), 20},           // the statement itself stays
-		{40, 1 << 20, at.Add(24 * time.Hour), 40}, // nothing speaks of these
+		{40, 1 << 20, at.Add(24 * time.Hour), 40}, // no statement covers these
 	} {
 		if got := f.explain(test.from, test.to, test.before); got != test.want {
 			t.Errorf("%d to %d: %d is not explained, want %d", test.from, test.to, got, test.want)
@@ -52,14 +52,14 @@ func TestPromiseB18AnOrderOnAProjectExplainsTheHolesThatItNames(t *testing.T) {
 		want     uint64
 	}{
 		{5, 9, at, 0},
-		{4, 9, at, 4},   // of another project, or deleted by somebody else
-		{7, 12, at, 10}, // behind a range
+		{4, 9, at, 4},   // of another project, or deleted by someone else
+		{7, 12, at, 10}, // after a listed range
 		{50, 50, at, 50},
 		{90, 99, at.Add(time.Hour), 0},
-		{101, 102, at, 0}, // other stages' words that came meanwhile
+		{101, 102, at, 0}, // entries of other stages in between
 		{104, 106, at, 0}, // or soon after
 		{104, 106, at.Add(time.Hour), 104},
-		{100, 100, at, 100}, // what it covers, and does not name
+		{100, 100, at, 100}, // covered, but not named
 	} {
 		if got := f.explain(test.from, test.to, test.before); got != test.want {
 			t.Errorf("%d to %d: %d is not explained, want %d", test.from, test.to, got, test.want)

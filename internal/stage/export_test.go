@@ -2,7 +2,7 @@ package stage
 
 import "github.com/cockroachdb/pebble/v2/vfs"
 
-// SetFormat makes state of another format of one.
+// SetFormat changes the format of a stored state.
 func SetFormat(dir string, fs vfs.FS, format byte) error {
 	s, err := openStore(dir, fs, nil)
 	if err != nil {
@@ -17,5 +17,5 @@ func SetFormat(dir string, fs vfs.FS, format byte) error {
 	return s.close()
 }
 
-// StateFormat is the present format.
+// StateFormat is the current format.
 const StateFormat = stateFormat

@@ -15,7 +15,7 @@ import (
 	"lazaret/streams"
 )
 
-// ledger writes entries that nobody made, in turn of two stages.
+// ledger writes generated entries, alternately of two stages.
 type ledger struct {
 	t  *testing.T
 	js jetstream.JetStream
@@ -119,7 +119,7 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 		"who reads one stage": one} {
 		joined(name, r)
 	}
-	// One stops reading until more waits than it has room for, the others go on.
+	// One reader stops until more waits than it has room for. The others continue.
 	read(102)
 	stuck := open(101, "") // both have read the last entry
 	defer stuck.close()
@@ -134,7 +134,7 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 		}
 		seen(t, "who reads all", whole, from, last, 1)
 		seen(t, "who begins at the end", tail, max(from, 102), last, 1)
-		// The arbiter's are the odd ones.
+		// The odd entries are the arbiter's.
 		seen(t, "who reads one stage", one, from|1, last, 2)
 	}
 	if got := f.letGo(); got != 1 {
@@ -147,7 +147,7 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 	l.add(1)
 	seen(t, "who stopped", stuck, uint64(l.n), uint64(l.n), 1)
 	joined("who has caught up", stuck)
-	// Without the feed everybody goes on alone.
+	// Without the feed each reader continues alone.
 	f.Close()
 	l.add(10)
 	seen(t, "who reads all", whole, uint64(l.n)-11, uint64(l.n), 1)
@@ -169,7 +169,8 @@ func TestNobodyJoinsAFeedOfAnotherStream(t *testing.T) {
 	if !f.join(r) || len(r.msgs) != 1 || r.next != 9 {
 		t.Fatalf("who has read the same entry has %d to read and goes on with %d, want 1 and 9", len(r.msgs), r.next)
 	}
-	// One that is ahead joins by what both have read, and is not given it again.
+	// A reader that is ahead joins at an entry that both have read, and does not get that entry
+	// twice.
 	ahead := reader(streams.Entry{Seq: 9})
 	ahead.trail = append(ahead.trail, arrivalOf(streams.Entry{Seq: 10}))
 	f.recent = append(f.recent, ahead.trail[1])

@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// holding lists the files below a folder that hold a text.
+// holding lists the files below a folder that contain a text.
 func holding(t *testing.T, fs vfs.FS, dir, needle string) (out []string) {
 	t.Helper()
 	names, err := fs.List(dir)
@@ -23,7 +23,7 @@ func holding(t *testing.T, fs vfs.FS, dir, needle string) (out []string) {
 		path := filepath.Join(dir, n)
 		st, err := fs.Stat(path)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // Pebble removes what it needs no more in the background
+			continue // Pebble removes obsolete files in the background
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 	if len(holding(t, fs, "/state", "secret-0")) == 0 {
 		t.Error("deleting alone removes it from the files, so that erasing shows nothing")
 	}
-	// A crash comes before it is erased: whoever opens it does that first.
+	// A crash comes before the state is erased. The next process that opens it erases it first.
 	if err := s.close(); err != nil {
 		t.Fatal(err)
 	}

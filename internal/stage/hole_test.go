@@ -39,7 +39,7 @@ func stated(t *testing.T, srv *natstest.Server, p int, typ streams.Type, c strea
 	must(must(jetstream.New(srv.Connect())).PublishMsg(t.Context(), wire.Msg(&e)))
 }
 
-// refused waits until a process ends because of a hole, and that it is not ready.
+// refused waits until a process ends because of a hole, and checks that it is not ready.
 func refused(t *testing.T, p *process, from, to uint64) {
 	t.Helper()
 	var h *stage.HoleError
@@ -86,7 +86,8 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 			b.awaitReady()
 			b.stop()
 
-			// Sequence 7 is deleted: a stage that has read it goes on, one that begins anew does not.
+			// Sequence 7 is deleted. A stage that has read it continues; a stage that starts from
+			// the beginning does not.
 			if err := st.DeleteMsg(t.Context(), 7); err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +120,7 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 
 			stated(t, srv, p, streams.TypeErased, streams.Custody{DataSubject: "p", Entries: []uint64{9}})
 
-			// The end of the ledger is a hole, too.
+			// A hole at the end of the ledger is also detected.
 			written(t, srv, p, 40, 2)
 			end := must(st.Info(t.Context())).State.LastSeq
 			if err := st.DeleteMsg(t.Context(), end); err != nil {
@@ -137,7 +138,8 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 			b.awaitReady()
 			b.stop()
 
-			// One of an earlier version lists no sequences, and speaks for all that is before it.
+			// A statement of an earlier version lists no sequences, and covers everything before
+			// it.
 			if err := st.DeleteMsg(t.Context(), 3); err != nil {
 				t.Fatal(err)
 			}

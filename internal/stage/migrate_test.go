@@ -36,7 +36,7 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 	cfg := stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: dir, Migrations: map[int]stage.Migration{}}
 	run := sentinel(new(watcher))
 	round, told := 0, 0
-	// next has the stage say something, and ends it.
+	// next lets the stage write something, and stops it.
 	next := func() uint64 {
 		t.Helper()
 		p := start(t, cfg, run)
@@ -77,7 +77,7 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 	for _, f := range []int{3, stage.StateFormat - 1} {
 		migrated := false
 		if f > 3 {
-			// One that comes to something else is for a trimmed ledger only.
+			// A state that gives different entries is used for a trimmed ledger only.
 			cfg.Migrations[f] = stage.Migration{Do: func(*stage.State) error { migrated = true; return nil }}
 		}
 		format(f)
@@ -190,7 +190,7 @@ func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 	}
 }
 
-// State of a version before state was sealed is folded anew, and nothing of it is believed.
+// Unsealed state of an earlier version is folded again, and nothing in it is used.
 func TestUnsealedStateIsFoldedAnew(t *testing.T) {
 	srv := natstest.Start(t)
 	in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingest)

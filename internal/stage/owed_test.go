@@ -17,7 +17,8 @@ import (
 	"lazaret/streams"
 )
 
-// A stage that has read an input and cannot add its entry is not ready, says why, and is ready again once it could.
+// A stage that has read an input and cannot add its entry is not ready and says why. It is ready
+// again when it has added the entry.
 func TestPromiseC24AStageThatOwesAnEntryIsNotReady(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect()

@@ -88,7 +88,7 @@ func (*critic) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	return &stage.Output{Type: streams.TypeAlerts, Project: e.Project, Body: fmt.Appendf(nil, `{"of":%s}`, e.Body)}, nil
 }
 
-// dump is a partition's state, whole.
+// dump returns a partition's whole state.
 func dump(t *testing.T, queries chan stage.Query, p int) (out []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -159,7 +159,7 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 		}
 		return st.CachedInfo().State.LastSeq
 	}
-	// settled waits until nothing more is said, and everybody has folded it.
+	// settled waits until no more entries appear and all stages have folded them.
 	settled := func(stages ...run) {
 		t.Helper()
 		for quiet, was := 0, uint64(0); quiet < 5; {
@@ -204,10 +204,10 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 	if len(gone) != 20 {
 		t.Fatalf("%d entries are about it", len(gone))
 	}
-	// One is away while it is forgotten.
+	// One stage is stopped while the data is forgotten.
 	in2.stop()
 	se2.stop()
-	// Entries right behind the statement are decided without the listed ones.
+	// Entries directly after the statement are decided without the listed ones.
 	say("erase " + streams.FormatSeqs(gone))
 	for i := range 10 {
 		say(fmt.Sprintf("later %d", i))
@@ -343,7 +343,7 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 	})
 	folded(procs["ingest"], last())
 	dump(t, queries["ingest"], p)
-	// Clones of the disks while it happens: what was not synced may be there or not.
+	// The disks are cloned during the fold. Unsynced data may be present or missing.
 	type disk struct {
 		who string
 		fs  *vfs.MemFS
@@ -433,7 +433,7 @@ func (f *calmFS) clone(cfg vfs.CrashCloneCfg) *vfs.MemFS {
 	return f.CrashClone(cfg)
 }
 
-// held lists the files below a folder that hold a text.
+// held lists the files below a folder that contain a text.
 func held(t *testing.T, fs vfs.FS, dir, needle string) (out []string) {
 	t.Helper()
 	names, err := fs.List(dir)

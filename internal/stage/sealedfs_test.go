@@ -42,7 +42,7 @@ func fill(t *testing.T, fs vfs.FS, dir string, key []byte, n int) {
 	}
 }
 
-// values are what a store holds; an error is one of opening or reading it.
+// values returns the values of a store. The error is from opening or reading it.
 func values(fs vfs.FS, dir string, key []byte) (map[string]string, error) {
 	s, err := openStore(dir, fs, key)
 	if err != nil {
@@ -176,7 +176,7 @@ func TestPromiseA7NoEditOfAStateFolderChangesAValue(t *testing.T) {
 	if refused == 0 || earlier == 0 {
 		t.Errorf("%d refused, %d earlier: the attacks did nothing", refused, earlier)
 	}
-	// A log that was planted would be replayed over the tables.
+	// An inserted log would be replayed over the tables.
 	files := maps.Clone(good)
 	for k, v := range planted(t) {
 		files[k] = v
@@ -186,7 +186,7 @@ func TestPromiseA7NoEditOfAStateFolderChangesAValue(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "state key") {
 		t.Errorf("with another key: %v", err)
 	}
-	// A state in the clear is none of ours.
+	// An unencrypted state is not accepted.
 	plain := vfs.NewMem()
 	fill(t, plain, "state", nil, n)
 	if _, err := values(plain, "state", key); err == nil || !strings.Contains(err.Error(), "state key") {
@@ -194,7 +194,7 @@ func TestPromiseA7NoEditOfAStateFolderChangesAValue(t *testing.T) {
 	}
 }
 
-// planted is a write-ahead log that says allow, with a late number.
+// planted returns a write-ahead log that sets a value to allow and has a late number.
 func planted(t *testing.T) map[string][]byte {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -219,7 +219,7 @@ func planted(t *testing.T) map[string][]byte {
 	return out
 }
 
-// A table is read back as it was written, in whatever pieces.
+// A table is read back as it was written, in pieces of any size.
 func TestSealedTablesAreReadAsTheyWereWritten(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const block = sealedBlock

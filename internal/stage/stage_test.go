@@ -139,7 +139,7 @@ func ingest(ctx context.Context, cfg stage.Config) error {
 	return stage.RunIntake(ctx, cfg, &echo{}, nil)
 }
 
-// sharing is echo whose entries may share ledger messages.
+// sharing is an echo whose entries may share ledger messages.
 type sharing struct{ echo }
 
 func (s *sharing) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
@@ -154,7 +154,7 @@ func ingestInFrames(ctx context.Context, cfg stage.Config) error {
 	return stage.RunIntake(ctx, cfg, &sharing{}, nil)
 }
 
-// shared is how many entries stand behind another one in their message.
+// shared counts the entries that follow another one in the same message.
 func shared(ledger []streams.Entry) (n int) {
 	for _, e := range ledger {
 		if e.Index > 0 {
@@ -261,7 +261,7 @@ func TestRestartsAndRivalsChangeNothing(t *testing.T) {
 	dirs := []string{t.TempDir(), t.TempDir()}
 	sdirs := []string{t.TempDir(), t.TempDir()}
 	run := func(i int) (*process, *process) {
-		// Of the rivals one puts entries together in frames, and the other does not.
+		// One of the two processes writes frames, and the other does not.
 		how := ingest
 		if i == 0 {
 			how = ingestInFrames

@@ -36,11 +36,11 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 			t.Fatal(err)
 		}
 		type model map[string]string
-		now := model{}             // what the fold sees
-		commits := []model{{}, {}} // what it may be after a loss: any of these
-		var sealed model           // what it is once what was sealed is committed
+		now := model{}             // as the fold sees it
+		commits := []model{{}, {}} // possible states after a loss
+		var sealed model           // the state after the sealed layers are committed
 		kept := func() model { return commits[len(commits)-1] }
-		var fresh [][]byte // keys that were set lately, most of them never before
+		var fresh [][]byte // recently set keys, most of them new
 		key := func() []byte {
 			if len(fresh) > 0 && r.IntN(6) == 0 {
 				return fresh[r.IntN(len(fresh))]
@@ -71,7 +71,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 				}
 			}
 		}
-		// A scan shows what was there when it began, whatever its callback does.
+		// A scan shows the state at its start, whatever its callback changes.
 		nested := func() {
 			t.Helper()
 			var got, want []string
@@ -156,12 +156,12 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 				}
 				now, sealed = maps.Clone(kept()), nil
 				if r.IntN(2) == 0 {
-					s.keys.wg.Wait() // the filter is made, and in use at the next flush
+					s.keys.wg.Wait() // the filter is built, and is used from the next flush on
 				}
 				same()
 				reopened++
 			default:
-				// The process is gone, and perhaps the machine.
+				// The process was killed, and perhaps the machine.
 				fs = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[r.IntN(3)], RNG: r})
 				s.keys.close()
 				if s, err = openStore("state", fs, stateKey); err != nil {
@@ -245,7 +245,7 @@ func TestWhatIsReadAheadIsWhatIsRead(t *testing.T) {
 	}
 }
 
-// Set copies its value, and an append to a value that was given does not write into it.
+// Set copies its value, and appending to a value passed to Give does not overwrite stored data.
 func TestWhatIsSetIsCopied(t *testing.T) {
 	s, err := openStore("state", vfs.NewMem(), nil)
 	if err != nil {
@@ -254,7 +254,7 @@ func TestWhatIsSetIsCopied(t *testing.T) {
 	defer s.close()
 	for name, st := range map[string]*State{"database": {s: s}, "memory": NewMemState(0)} {
 		k := []byte("k")
-		for range 2 { // the second time it is remembered
+		for range 2 { // the second time it is cached
 			mine := []byte("mine")
 			if err := st.Set(k, mine); err != nil {
 				t.Fatal(err)

@@ -114,7 +114,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 	natstest.Eventually(t, time.Minute, "all entries", func() bool { return len(srv.Ledger()) == n })
 	last := srv.Ledger()[n-1].Seq
 
-	// A group that has nothing yet of what it will need.
+	// A group that has folded none of the entries that it will need.
 	late := stage.Config{Name: "sentinel-late", Conn: srv.Connect(), Dir: filepath.Join(t.TempDir(), "late")}
 
 	r.announce("t1", last, 0)
@@ -142,7 +142,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		return strings.Contains(string(l[len(l)-1].Body), `{"of":120}`) && l[len(l)-1].Stage == "sentinel-test"
 	})
 
-	// A stage that did not fold it says so, and publishes nothing.
+	// A stage that did not fold them reports an error, and publishes nothing.
 	if err := end(start(t, late, runGroup)); !isTrimmed(err, "sentinel-late") {
 		t.Errorf("a group that comes late: %v", err)
 	}
@@ -159,7 +159,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		t.Errorf("it wrote %d entries", now-before)
 	}
 
-	// The snapshot that it left brings it back, from where it is or elsewhere.
+	// The snapshot that it left restores it, from its own folder or a copy.
 	if _, err := stage.Restore(context.Background(), srv.Connect(), nil, stage.SnapshotDir(group.Dir),
 		group.Dir); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		t.Errorf("%d entries differ", d)
 	}
 
-	// One that is older than what was trimmed since does not.
+	// A snapshot from before the trimmed entries does not.
 	old := filepath.Join(t.TempDir(), "old.snapshot")
 	if err := os.CopyFS(old, os.DirFS(stage.SnapshotDir(group.Dir))); err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func isTrimmed(err error, name string) bool {
 	return errors.As(err, &t) && t.Stage == name
 }
 
-// slowReader holds a fold up, so that the ledger is trimmed while it reads.
+// slowReader delays a fold, so that the ledger is trimmed while it reads.
 type slowReader struct {
 	watcher
 	at   uint64

@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// neighbours are names of n projects of one partition.
+// neighbours returns the names of n projects of one partition.
 func neighbours(n int) (names []string) {
 	p := streams.PartitionOf("flood")
 	for i := 0; len(names) < n; i++ {
@@ -28,7 +28,7 @@ func neighbours(n int) (names []string) {
 	return names
 }
 
-// brief is echo whose entries hold the number that a message begins with, and not its data.
+// brief is an echo whose entries have the number that a message begins with, and not its data.
 type brief struct{ echo }
 
 func (b *brief) Admit(_ *stage.State, m *stage.Message) (*stage.Admission, error) {
@@ -62,7 +62,7 @@ func TestTurnsDecideEachMessageOnceAndKeepTheOrderOfAProject(t *testing.T) {
 		total++
 		return e
 	}
-	// feed publishes messages: a flood of one project's, and between them some of the others'.
+	// feed publishes messages: a flood of one project, and some messages of the others in between.
 	feed := func() {
 		flood := projects[r.IntN(len(projects))]
 		for range 300 {
@@ -162,7 +162,7 @@ func TestPromiseC21AProjectDoesNotWaitForAnotherOneOfItsPartition(t *testing.T) 
 		t.Fatal(err)
 	}
 	cfg := stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}
-	// The first process ends as soon as it has decided the proposal.
+	// The first process stops when it has decided the proposal.
 	ctx, end := context.WithCancel(t.Context())
 	halting := func(_ context.Context, cfg stage.Config) error {
 		cfg.Published = func(e *streams.Entry, _ any) {

@@ -19,7 +19,7 @@ import (
 
 var now = time.Date(2026, 11, 21, 10, 15, 0, 0, time.UTC)
 
-// signerOf makes a key and pins it, unless it has no roles.
+// signerOf generates a key and pins it, unless it has no roles.
 func signerOf(t testing.TB, trust *keys.Trust, name, agent string, roles ...keys.Role) note.Signer {
 	t.Helper()
 	private, public, err := keys.Generate(name)
@@ -293,7 +293,7 @@ func TestWhatIsSignedIsReadBack(t *testing.T) {
 	})
 }
 
-// FuzzOpen: a message that opens is, byte for byte, a signed one.
+// FuzzOpen: a message that opens equals a signed message, byte for byte.
 func FuzzOpen(f *testing.F) {
 	trust := new(keys.Trust)
 	alice := signerOf(f, trust, "alice", "", keys.RoleApprover)

@@ -50,7 +50,7 @@ func TestWhoMayGiveWhichOrder(t *testing.T) {
 			if may && err != nil || !may && !errors.Is(err, &Error{Check: CheckRole}) {
 				t.Errorf("%s by %s: %v", do, role, err)
 			}
-			// A policy may ask for a narrower role than approver.
+			// A policy may require a narrower role than approver.
 			err = s.Judge(&OrderCase{Project: "acme", Now: now, Role: keys.ApproverPrefix + "finance"})
 			if narrow := role == keys.ApproverPrefix+"finance"; narrow && err != nil || role == keys.RoleApprover &&
 				len(also) == 0 && err == nil {
@@ -102,7 +102,8 @@ func TestEachFailureOfAnOrderHasItsCheck(t *testing.T) {
 		&Error{Check: CheckSignature}) {
 		t.Errorf("altered: %v", err)
 	}
-	// A statement with another purpose is no order, and an order nothing else.
+	// A statement for another purpose does not open as an order, and an order does not open as
+	// another statement.
 	if _, err := OpenOrder(sign(t, statement(), alice), trust); !errors.Is(err, &Error{Check: CheckForm}) {
 		t.Errorf("a resolution: %v", err)
 	}

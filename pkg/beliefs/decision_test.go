@@ -23,7 +23,7 @@ func TestADecisionCitesBeliefsOrSaysThatItCitesNone(t *testing.T) {
 	}
 }
 
-// TestABeliefFallsOnceInEachRespect tries every pair of standings.
+// TestABeliefFallsOnceInEachRespect tries every pair of states.
 func TestABeliefFallsOnceInEachRespect(t *testing.T) {
 	for from := range 16 {
 		for to := range 16 {

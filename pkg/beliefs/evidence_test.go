@@ -26,7 +26,7 @@ func TestAThousandDocumentsCannotOutvoteOneObservation(t *testing.T) {
 			if set.Net() != beliefs.NetPositive || set.Adopt() != alone || alone.Axes.Truth != beliefs.Supported {
 				t.Errorf("1,000 pieces of %v against one %v: %+v", weak, strong, set.Adopt())
 			}
-			// And vouching for each other they support nothing.
+			// Documents that confirm each other support nothing.
 			var docs beliefs.EvidenceSet
 			for i := range 1000 {
 				docs = append(docs, ev(weak, beliefs.Supports, fmt.Sprintf("doc%d", i)))

@@ -13,7 +13,7 @@ import (
 
 var morning = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
-// stand is how a belief of one piece of evidence starts.
+// stand returns the initial state of a belief with one piece of evidence.
 func stand(q beliefs.Quality, source string) beliefs.Standing {
 	set := beliefs.EvidenceSet{ev(q, beliefs.Supports, source)}
 	a := set.Adopt()
@@ -39,7 +39,7 @@ func rank(q beliefs.Quality) int {
 func TestNoHistoryOfABeliefBreaksTheModel(t *testing.T) {
 	property(t, func(t *rapid.T) {
 		s := stand(rapid.SampledFrom(qualities).Draw(t, "first"), "s0")
-		strong := s.Quality().MaySupport() // evidence that may support it was there
+		strong := s.Quality().MaySupport() // there was evidence that may support it
 		vouched := false
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			was := s
@@ -95,7 +95,7 @@ func TestNoHistoryOfABeliefBreaksTheModel(t *testing.T) {
 	})
 }
 
-// check is what must hold of every step.
+// check checks the invariants of every step.
 func check(t *rapid.T, was, s beliefs.Standing, moves []beliefs.Move, op string, by beliefs.Authority) {
 	if was.Axes.Security == beliefs.Malicious && s.Axes.Security != beliefs.Malicious {
 		t.Fatalf("malicious became %v by %s", s.Axes.Security, op)
@@ -124,7 +124,7 @@ func check(t *rapid.T, was, s beliefs.Standing, moves []beliefs.Move, op string,
 			t.Fatalf("%d pieces of evidence that %v", k, r)
 		}
 	}
-	// The moves are the whole difference.
+	// The moves describe the whole difference.
 	a := was.Axes
 	for _, m := range moves {
 		next, err := beliefs.Apply(a, s.Quality(), beliefs.Change{Axis: m.Axis, To: m.To, Successor: m.Successor}, by)
@@ -143,7 +143,7 @@ func check(t *rapid.T, was, s beliefs.Standing, moves []beliefs.Move, op string,
 func TestAThousandDocumentsDemoteBlockAndOutvoteNothingStronger(t *testing.T) {
 	for _, strong := range []beliefs.Quality{beliefs.DirectObservation, beliefs.HumanAssertion, beliefs.ToolResult} {
 		for _, weak := range []beliefs.Quality{beliefs.ExternalDocument, beliefs.ModelInference, beliefs.SyntheticProbe} {
-			// They come after it.
+			// The documents come after it.
 			s := stand(strong, "sensor")
 			for i := range 1000 {
 				var moves []beliefs.Move

@@ -131,7 +131,7 @@ func TestRefusalsSayWhoMay(t *testing.T) {
 	}
 }
 
-// genStep is a random change by a random authority.
+// genStep returns a random change by a random authority.
 func genStep(t *rapid.T) (beliefs.Change, beliefs.Authority) {
 	x := rapid.SampledFrom([]beliefs.Axis{beliefs.AxisTruth, beliefs.AxisRetrieval, beliefs.AxisSecurity,
 		beliefs.AxisFreshness}).Draw(t, "axis")
@@ -142,7 +142,7 @@ func genStep(t *rapid.T) (beliefs.Change, beliefs.Authority) {
 	return c, rapid.SampledFrom(authorities).Draw(t, "by")
 }
 
-// strictness of retrieval: how far a belief is from being served.
+// strictness orders retrieval states by their distance from being served.
 var strictness = map[beliefs.Retrieval]int{beliefs.Normal: 0, beliefs.Restricted: 1, beliefs.PrivilegedOnly: 1,
 	beliefs.Hidden: 2, beliefs.Blocked: 3}
 

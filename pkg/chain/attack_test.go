@@ -28,7 +28,7 @@ const (
 	earlierSize  = 300
 )
 
-// files is the content of a log's folder.
+// files has the contents of a log's folder.
 type files map[string][]byte
 
 func readFiles(t *testing.T, fs vfs.FS, dir string) files {
@@ -82,7 +82,7 @@ func (f files) fs(t *testing.T) *vfs.MemFS {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = w.Write(bytes.Clone(b)) // it may change what it is given
+		_, err = w.Write(bytes.Clone(b)) // the file system may change the slice
 		if err := errors.Join(err, w.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func (f files) fs(t *testing.T) *vfs.MemFS {
 // change, or nil if the random choice changed nothing.
 type attack struct {
 	name string
-	// silent: somebody who holds no earlier checkpoint cannot notice.
+	// silent: only a verifier with an earlier checkpoint can detect the attack.
 	silent bool
 	// idle: the attack may change bytes that carry no data (free space in blocks, data that Pebble
 	// has superseded). Then every record must be unchanged.
@@ -102,11 +102,11 @@ type attack struct {
 	do   func(t *testing.T, x *attacked, rng *rand.Rand) (files, string)
 }
 
-// attacked is the honest log in the states that attacks start from.
+// attacked has the honest log in the states from which attacks start.
 type attacked struct {
 	k      keypair
-	honest files // closed in order, in tables
-	wal    files // the same, most of it in the write-ahead log
+	honest files // closed properly, with all data in tables
+	wal    files // the same, with most data in the write-ahead log
 	old    []files
 	keys   [][]byte // of all records
 }
@@ -118,7 +118,7 @@ func (x *attacked) some(rng *rand.Rand) files {
 	return x.honest
 }
 
-// record opens the store behind the log's back.
+// record opens the store directly, without the log.
 func record(t *testing.T, f files, do func(db *pebble.DB) error) files {
 	t.Helper()
 	fs := f.fs(t)
@@ -141,7 +141,7 @@ func get(db *pebble.DB, k []byte) []byte {
 	return bytes.Clone(v)
 }
 
-// forge writes a log of its own with the log's key and master key.
+// forge writes a different log with the log's key and master key.
 func forge(t *testing.T, x *attacked, es []chain.Entry, every int) files {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -160,7 +160,7 @@ func forge(t *testing.T, x *attacked, es []chain.Entry, every int) files {
 	return readFiles(t, fs, "log")
 }
 
-// ledgerOf numbers entries anew.
+// renumber numbers entries again.
 func renumber(es []chain.Entry) []chain.Entry {
 	for i := range es {
 		es[i].Seq = uint64(i) + 1
@@ -322,7 +322,7 @@ func attacks() []attack {
 	}
 }
 
-// contents is everything that the records of a log say, or why it does not.
+// contents returns all data in the records of a log, or the reason why they cannot be read.
 func contents(f files, t *testing.T) (out string) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -379,7 +379,7 @@ func TestEveryAttackIsConvicted(t *testing.T) {
 			l = open(t, fs, "log", k)
 		}
 	}
-	x.wal = readFiles(t, fs, "log") // as a process leaves it that is killed
+	x.wal = readFiles(t, fs, "log") // as a killed process leaves it
 	if err := errors.Join(l.Flush(), l.CompactAll(), l.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +408,7 @@ func TestEveryAttackIsConvicted(t *testing.T) {
 		return rep
 	}
 	with := chain.VerifyOptions{Against: [][]byte{earlierCP}}
-	// The witness saw the log when it had the earlier size.
+	// The witness saw the log at its earlier size.
 	witnessed := quorum(earlierCP)
 	for _, f := range []files{x.honest, x.wal} {
 		if rep := check(f, with); rep.Status != chain.Verified {
@@ -438,7 +438,7 @@ func TestEveryAttackIsConvicted(t *testing.T) {
 		found := alone.Status == chain.Failed
 		switch {
 		case found && a.silent:
-			// Some of these are seen anyway.
+			// Some of these are detected anyway.
 			tallies[kind].alone++
 		case found:
 			tallies[kind].alone++
@@ -476,7 +476,7 @@ func TestEveryAttackIsConvicted(t *testing.T) {
 	}
 }
 
-// quorum stands for a witness that cosigned one checkpoint.
+// quorum simulates a witness that cosigned one checkpoint.
 type quorum []byte
 
 func (q quorum) Satisfied(cp []byte) bool { return bytes.Equal(cp, q) }

@@ -45,7 +45,7 @@ func newKey(t testing.TB, name string) keypair {
 	return keypair{s, note.VerifierList(v)}
 }
 
-// entry is the n-th entry of a made-up ledger, the same on every call.
+// entry returns the n-th entry of a generated ledger, the same on every call.
 func entry(n uint64) chain.Entry {
 	sum := sha256.Sum256(fmt.Append(nil, n))
 	e := chain.Entry{Seq: n, Time: time.Unix(1_700_000_000, int64(n)).UTC(), Type: "observation",
@@ -156,7 +156,7 @@ func TestRootsDependOnEntriesAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := uint64(1); n <= 100; n += 7 {
-		// A follower that starts again repeats what it took already.
+		// A restarted follower repeats entries that it has taken already.
 		if err := two.Append(entries(n-min(n-1, 3), min(n+6, 100))); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func build(t *testing.T, dir string, k keypair, n uint64) []byte {
 	return early
 }
 
-// alter opens the store behind the log's back.
+// alter changes the store directly, without the log.
 func alter(t *testing.T, dir string, f func(db *pebble.DB) error) {
 	t.Helper()
 	db, err := pebble.Open(filepath.Join(dir, "store"), &pebble.Options{FormatMajorVersion: pebble.FormatNewest,
@@ -360,7 +360,7 @@ func TestARewrittenLogIsConvictedByAnEarlierCheckpoint(t *testing.T) {
 	k := newKey(t, "log")
 	honest := t.TempDir()
 	early := build(t, honest, k, 60)
-	// Somebody with the log's own key writes another log in its place.
+	// An attacker with the log's own key replaces the log.
 	forged := t.TempDir()
 	l := open(t, nil, forged, k)
 	es := entries(1, 60)
@@ -393,7 +393,7 @@ func TestAlteredFilesAreFound(t *testing.T) {
 	k := newKey(t, "log")
 	dir := t.TempDir()
 	build(t, dir, k, 300)
-	// Tables rather than a write-ahead log.
+	// The data is in tables, not in a write-ahead log.
 	alter(t, dir, func(db *pebble.DB) error {
 		return errors.Join(db.Flush(), db.Compact(context.Background(), []byte{0}, []byte{255}, false))
 	})

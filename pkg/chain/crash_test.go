@@ -48,7 +48,7 @@ func (r *reference) ReadHashes(x []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-// root is the tree's hash after n entries.
+// root returns the tree's root after n entries.
 func (r *reference) root(t *testing.T, n int64) tlog.Hash {
 	t.Helper()
 	for size := int64(len(r.roots)); size <= n; size++ {
@@ -111,7 +111,7 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 			}
 		}
 		n := h.LastSeq
-		acked = n // it was read back
+		acked = n // it was read back after the crash
 		if n > 0 {
 			if p, err := l.Payload(int64(n - 1)); err != nil || !bytes.Equal(p, entry(n).Payload) {
 				t.Fatalf("after crash %d the last payload is %x, %v", crash, p, err)
@@ -139,7 +139,7 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 			m := n + 1 + uint64(rng.IntN(1<<rng.IntN(9)))
 			batch := entries(n+1, m)
 			switch rng.IntN(8) {
-			case 0: // the machine stops while an append is under way
+			case 0: // the machine stops during an append
 				done := make(chan error, 1)
 				go func() { done <- l.Append(batch) }()
 				for range rng.IntN(40) {
@@ -150,13 +150,13 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 					t.Fatal(err)
 				}
 				inflight++
-			case 1: // or right after one
+			case 1: // the machine stops right after an append
 				if err := l.Append(batch); err != nil {
 					t.Fatal(err)
 				}
 				n, acked = m, m
 				clone = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
-			case 2: // several appends are on their way at once
+			case 2: // several appends are in progress
 				wait, err := l.AppendNoWait(batch)
 				if err != nil {
 					t.Fatal(err)
@@ -192,7 +192,7 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 		for len(waits) > 0 {
 			settle(0)
 		}
-		acked = before // the machine had stopped
+		acked = before // the machine had stopped before
 		flushing.Wait()
 		l.Close()
 		fs = clone
@@ -204,7 +204,7 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// intact verifies a log that went through crashes, and returns its size.
+// intact verifies a log after crashes, and returns its size.
 func intact(t *testing.T, fs vfs.FS, k keypair, acked uint64) int64 {
 	t.Helper()
 	l := open(t, fs, "log", k)

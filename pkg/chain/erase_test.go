@@ -14,7 +14,7 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// byList lets a payload be erased that an "erased" entry lists.
+// byList allows the erasure of payloads that an "erased" entry lists.
 var byList = &chain.Lawful{Statements: []string{"erased"}, Judge: func(all iter.Seq[*chain.Statement]) chain.Ruling {
 	listed := make(map[string]bool)
 	for s := range all {
@@ -50,7 +50,7 @@ func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.
 		}
 	}
 	say(entry(601, "memory", "other", "another project's"))
-	// The records as they lie in the files, encrypted.
+	// The encrypted records as they are in the files.
 	gone := []uint64{3, 50, 51, 299, 601}
 	var boxes [][]byte
 	for _, seq := range gone {

@@ -78,7 +78,7 @@ func ExampleLog_Verify_convicts() {
 	// against the checkpoint that was kept: failed
 }
 
-// A proof shows one entry to somebody who has nothing but the public key.
+// A proof shows one entry to a reader who has only the public key.
 func ExampleCheckProof() {
 	l, dir, vs, _ := demo("first", "second", "third")
 	defer os.RemoveAll(dir)

@@ -20,7 +20,7 @@ func (l *Log) Written() (flushed, rewritten uint64) {
 	return flushed, rewritten
 }
 
-// Moved is how many tables changed their level and were not rewritten.
+// Moved returns how many tables changed their level without being rewritten.
 func (l *Log) Moved() int64 { return l.db.Metrics().Compact.MoveCount }
 
 // SmallTables makes logs that are opened from now on write small tables. It returns a function that
@@ -33,10 +33,10 @@ func SmallTables(bytes uint64) (undo func()) {
 
 func init() { blockSize = 4 << 10 }
 
-// Find calls fn for the leaves of the entries of messages with these rising sequences.
+// Find calls fn for the leaves of the messages with these rising sequences.
 func (l *Log) Find(seqs []uint64, fn func(i int64, leaf *Leaf)) error {
 	return l.find(seqs, 0, l.Head().Size, fn)
 }
 
-// Follows reports whether a leaf may come where next is due.
+// Follows reports whether the leaf may come next.
 func (l *Leaf) Follows(next uint64) bool { _, ok := l.follows(next); return ok }

@@ -52,7 +52,7 @@ func TestEachEntryOfAMessageIsALeafOfItsOwn(t *testing.T) {
 			if err := l.Append(b); err != nil {
 				t.Fatal(err)
 			}
-			if err := l.Append(b); err != nil { // the batch is in the log already
+			if err := l.Append(b); err != nil { // the batch is already in the log
 				t.Fatal(err)
 			}
 		}
@@ -119,7 +119,7 @@ func TestALogTakesMessagesWholeAndInOrder(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Verification refuses frames that no log would append.
+	// Verification rejects frames that a log would never append.
 	for name, c := range map[string]struct {
 		next uint64
 		leaf chain.Leaf

@@ -53,7 +53,7 @@ func FuzzParseCheckpoint(f *testing.F) {
 	})
 }
 
-// FuzzOpenSigned: handovers are notes of others too.
+// FuzzOpenSigned: handovers are notes that come from others.
 func FuzzOpenSigned(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "log")
 	vs := note.VerifierList(v)
@@ -77,7 +77,7 @@ func FuzzOpenSigned(f *testing.F) {
 	})
 }
 
-// FuzzSplitBundle: leaves that are cut out of a bundle are its bytes.
+// FuzzSplitBundle: the leaves of a bundle are, together, its bytes.
 func FuzzSplitBundle(f *testing.F) {
 	leaf, err := chain.AppendLeaf(nil, &chain.Leaf{Kind: chain.KindEntry, Index: 1, Seq: 2, Type: "t", Project: "p"})
 	if err != nil {
@@ -105,7 +105,7 @@ func FuzzSplitBundle(f *testing.F) {
 	})
 }
 
-// FuzzSpan: an edge and leaves that others wrote against a signed checkpoint.
+// FuzzSpan: an edge and leaves from others are compared with a signed checkpoint.
 func FuzzSpan(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "log")
 	vs := note.VerifierList(v)
@@ -149,7 +149,7 @@ func FuzzSpan(f *testing.F) {
 	})
 }
 
-// liar is a log elsewhere that serves what it likes.
+// liar is a remote log that serves arbitrary data.
 type liar struct{ checkpoint, tile, bundle []byte }
 
 func (l liar) ReadCheckpoint(context.Context) ([]byte, error) { return l.checkpoint, nil }
@@ -203,7 +203,7 @@ func FuzzRemoteLog(f *testing.F) {
 	})
 }
 
-// FuzzTilePath: every path is a tile of the log or an error of the caller's.
+// FuzzTilePath: every path is a tile of the log or an error of the caller.
 func FuzzTilePath(f *testing.F) {
 	signer, _ := fuzztest.Signer(f, "log")
 	l := open(f, vfs.NewMem(), "log", keypair{signer: signer})

@@ -22,7 +22,7 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// served is a log with its tiles over HTTP.
+// served returns a log and a server with its tiles.
 func served(t *testing.T, k vkey, n uint64) (*chain.Log, *httptest.Server) {
 	t.Helper()
 	l := open(t, vfs.NewMem(), "log", keypair{signer: k.signer})
@@ -40,7 +40,7 @@ func served(t *testing.T, k vkey, n uint64) (*chain.Log, *httptest.Server) {
 	return l, h
 }
 
-// hashBundle is what fsck asks for: the leaf hashes of a bundle.
+// hashBundle returns the leaf hashes of a bundle, which fsck asks for.
 func hashBundle(b []byte) ([][]byte, error) {
 	var eb api.EntryBundle
 	if err := eb.UnmarshalText(b); err != nil {
@@ -84,7 +84,7 @@ func TestTesseraReadsTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, i := range []uint64{0, n / 2, n - 1} {
-			// Its proof of our tree holds, and ours holds for it.
+			// Tessera's proof of our tree verifies with our code, and ours with Tessera's.
 			p, err := pb.InclusionProof(ctx, i)
 			if err != nil {
 				t.Fatal(err)
@@ -168,7 +168,7 @@ func TestFsckFindsATileThatLies(t *testing.T) {
 	if err := fsck.New("example.org/log", v, f, hashBundle, fsck.Opts{N: 2}).Check(context.Background()); err == nil {
 		t.Error("fsck is content: the test above says nothing")
 	}
-	// Nor does a view of ours believe it.
+	// Our view does not accept it either.
 	src, err := chain.NewClient(h.URL, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestAProofHoldsForItsLeafOnly(t *testing.T) {
 		bad := bytes.Clone(text)
 		bad[i] ^= 1
 		if got, err := chain.CheckProof(bad, k.verifiers(t), nil); err == nil {
-			// A text may have two spellings (base64), never two meanings.
+			// A text may have two encodings (base64), but never two meanings.
 			out, err := got.MarshalText()
 			if err != nil || !bytes.Equal(out, text) && !bytes.Equal(got.Checkpoint, bad[len(bad)-len(got.Checkpoint):]) {
 				t.Errorf("with byte %d (%q) flipped it still holds", i, text[i])

@@ -27,7 +27,7 @@ var byProject = &chain.Lawful{Statements: []string{"forgotten"},
 		}}
 	}}
 
-// nothing lets nothing be forgotten.
+// nothing allows no forgetting.
 var nothing = &chain.Lawful{Judge: func(iter.Seq[*chain.Statement]) chain.Ruling {
 	return chain.Ruling{May: func(string, bool, *chain.Leaf) bool { return false }}
 }}

@@ -63,7 +63,7 @@ func TestTilesAreThoseOfTlog(t *testing.T) {
 	if h.Size != last {
 		t.Fatalf("%d leaves", h.Size)
 	}
-	// The reference keeps every hash that tlog stores.
+	// The reference stores every hash that tlog stores.
 	var stored []tlog.Hash
 	read := tlog.HashReaderFunc(func(x []int64) ([]tlog.Hash, error) {
 		var out []tlog.Hash
@@ -257,7 +257,7 @@ func TestWhoTrustsTheFirstKeyFollowsItsHandovers(t *testing.T) {
 	if r := rep(keypair{verifier: keys[2].verifiers(t)}); r.Status != chain.Failed {
 		t.Errorf("who trusts the last key alone sees %+v", r)
 	}
-	// Somebody who stole the first key goes on where it was replaced.
+	// An attacker with the first key continues the log where the key was replaced.
 	l.Close()
 	l = open(t, fs, "log", keypair{signer: keys[0].signer})
 	step()

@@ -22,7 +22,7 @@ func TestTwoMessagesAtOnceHaveTheHashesOfEach(t *testing.T) {
 				sha256.Sum256(b))
 		}
 	}
-	// Every place of an end, each beside every other.
+	// Every kind of ending, next to every other kind.
 	for m := range 200 {
 		for n := range 200 {
 			check(buf[m:2*m], buf[1000+n:1000+2*n])

@@ -56,7 +56,7 @@ func TestPromiseValuesAreNamedByTheirWordsAndAddressesByTheirOwner(t *testing.T)
 	}
 }
 
-// Somebody else's address with the same name is not the one that the user gave.
+// If the user gave an address, another address with the same name does not count as the owner's.
 func TestAnAddressThatTheUserGaveIsTheOwnersOnlyOne(t *testing.T) {
 	for said, named := range map[string]bool{
 		"Send the notes to Jo Bell.":                                    true,
@@ -83,7 +83,7 @@ func TestASourceIsNamedByItsFileOrByWhatWasPassedToItsCall(t *testing.T) {
 		{"/home/me/other.txt", map[string]any{"name": "other.txt"}, false},
 		{"", nil, false},
 		{"", map[string]any{"query": "Dora"}, true},
-		// Whatever holds a common word or a number may be returned.
+		// A search for a common word or a number may return anything.
 		{"", map[string]any{"query": "invoice", "limit": 10.0}, false},
 	} {
 		if got := said.Named(x.source, x.args); got != x.named {
@@ -92,7 +92,8 @@ func TestASourceIsNamedByItsFileOrByWhatWasPassedToItsCall(t *testing.T) {
 	}
 }
 
-// Later words take nothing back but the owner of an address that the user then gives in full.
+// Later words only add to a relation, except that an address given in full replaces its owner's
+// name.
 func TestWordsAreOnlyAdded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.String().Draw(t, "a"), rapid.String().Draw(t, "b")
@@ -118,7 +119,7 @@ func TestACallThatTheUsersWordsHaveNothingToDoWithIsStrange(t *testing.T) {
 		strange    bool
 	}{
 		{"Summarise the reviews of the café.", "delete_file", map[string]any{"file_id": "7731"}, true},
-		// Telling the user something, and a noun that names an act, ask for no act.
+		// Telling the user something asks for no act, and neither does a noun that names an act.
 		{"Check the open tickets and tell me which one is the oldest.", "send_message", map[string]any{"to": "Fred Tarrow"},
 			true},
 		{"What is new in my mail?", "send_message", map[string]any{"to": "Fred Tarrow"}, true},
@@ -131,7 +132,8 @@ func TestACallThatTheUsersWordsHaveNothingToDoWithIsStrange(t *testing.T) {
 		{"Find a restaurant and book a table for two.", "reserve_table", map[string]any{"place": "Old Mill"}, false},
 		{"Make a transfer to the one on the list.", "transfer_money", map[string]any{"to": "Old Mill"}, false},
 		{"Please swap the jacket for the other one.", "modify_order", map[string]any{"item": "8733974883"}, false},
-		// Named arguments, few words, other languages, and names that change nothing.
+		// Named arguments, few words, other languages, and tools whose names do not change
+		// anything.
 		{"The one to look at is Old Mill.", "cancel_visit", map[string]any{"place": "Old Mill"}, false},
 		{"Überweise die Rechnung in der Datei.", "delete_file", map[string]any{"file_id": "7731"}, false},
 		{"Summarise the reviews of the café.", "track_parcel", map[string]any{"parcel": "AB-7731"}, false},

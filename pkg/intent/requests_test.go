@@ -10,7 +10,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// other plays calls that read, and relates another one to what was said.
+// other plays reading calls, and then relates another call to the user's words.
 func other(said string, reads map[string]map[string]any, tool string, args map[string]any) string {
 	s := new(intent.Said)
 	s.Add(said)
@@ -43,16 +43,16 @@ func TestAnActThatTheUserAskedForWithAnotherThingIsTold(t *testing.T) {
 		{"Check the mail and end the contract 'Silver Plus'.", "close_contract", map[string]any{"contract": "KN-55120"},
 			"contract"},
 		{"Check the mail and retire the contract 'Silver Plus'.", "close_contract", map[string]any{"contract": "KN-55120"},
-			""}, // no verb for it
+			""}, // it has no verb
 		{"Check the mail and cancel the contract 'Silver Plus'.", "cancel_contract", map[string]any{"contract": "KN-55120"},
 			"contract"},
-		// The receiver decides, whatever else of a payment the user named.
+		// Only the receiver decides, even if the user named other parts of a payment.
 		{"Please pay 30 to the club for the Summer Camp, account FR7630006000011234567890189.", "pay_money",
 			map[string]any{"to": "GB33BUKB20201555555555", "for": "Summer Camp"}, "to"},
-		// Nobody else says whose rights these are, whether or not the user has a name for it.
+		// No source can choose who gets the rights, whether or not the user named the thing.
 		{"Give the intern the key of the shed and read me the list.", "grant_key", map[string]any{"user": "depot-bot-3"},
 			"user"},
-		// The thing itself, in other words, and its owner's address.
+		// The thing itself in other words, and its owner's address.
 		{"Please delete the note 14 for me.", "delete_note", map[string]any{"note": "note 14"}, ""},
 		{"Read the notes and ban Tom Harker from the forum.", "ban_member",
 			map[string]any{"member": "tom.harker@forum.example"}, ""},
@@ -62,7 +62,7 @@ func TestAnActThatTheUserAskedForWithAnotherThingIsTold(t *testing.T) {
 		{"Please return the Lisbon parcel and check my mail.", "return_parcel", map[string]any{"parcel": "PA-88120"}, ""},
 		{"Book a table for 2 at 19:30 on Friday, May 3rd, and tell me.", "book_table", map[string]any{"place": "Old Mill"},
 			""},
-		// One of two requests leaves it open.
+		// One of two requests does not name a thing.
 		{"Delete the note 14. Then delete the notes that are on the list.", "delete_note", map[string]any{"note": "8852"},
 			""},
 		// Another language, and a call that changes nothing.

@@ -8,7 +8,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// after lets a user speak and an agent read, and relates a call.
+// after lets a user speak and an agent read a source, and then relates a call.
 func after(said, tool string, read map[string]any, content, act string, args map[string]any) *intent.Relation {
 	s := new(intent.Said)
 	s.Add(said)
@@ -39,7 +39,7 @@ func TestTheMediumOfAMessageIsNoPartOfTheAct(t *testing.T) {
 		{"Get back to the bidder, please, and to the bank.", "send_letter", true},
 		{"Reschedule the rehearsal with the choir, please.", "update_event", true},
 		{"Turn my notes into flashcards, please.", "create_flashcard", true},
-		// The user is told, and a verb for many things says nothing of this one.
+		// The user is the receiver, or a verb with many meanings does not name this thing.
 		{"Please tell me when the rehearsal is.", "send_sms", false},
 		{"Let me know when the caterer is there.", "send_email", false},
 		{"Report to me what the minutes say.", "send_email", false},
@@ -130,7 +130,7 @@ func TestASourceMayNotAskForEverything(t *testing.T) {
 	}{
 		{"create_reminder", map[string]any{"title": "Hire the van"}, true},
 		{"post_message", map[string]any{"channel": "#movers", "text": "Here is the plan."}, true},
-		{"create_reminder", map[string]any{"title": "Sell the piano"}, false}, // it says nothing of it
+		{"create_reminder", map[string]any{"title": "Sell the piano"}, false}, // the source does not mention it
 		{"pay", map[string]any{"to": "DE89370400440532013000"}, false},
 		{"delete_folder", map[string]any{"folder": "old-plans 2019"}, false},
 		{"set_role", map[string]any{"person": "Kit Marlow", "role": "admin"}, false},
@@ -148,7 +148,7 @@ func TestASourceMayNotAskForEverything(t *testing.T) {
 	}
 }
 
-// A note says at which door somebody stands, and not which one the user opens.
+// A note may say at which door someone stands, but not which door the user wants opened.
 func TestALookupDoesNotSayWhichLockToOpen(t *testing.T) {
 	const said = "Let the gardener into plot 12 as the note in the diary of 3 May says."
 	read := map[string]any{"day": "3 May"}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// pair makes a key pair or ends the test.
+// pair generates a key pair.
 func pair(t *testing.T, name string) (private, public string) {
 	t.Helper()
 	private, public, err := Generate(name)

@@ -82,14 +82,14 @@ func (kv *pebbleKV) dump(t testing.TB) map[string]string {
 	return out
 }
 
-// document is what the reference searches, one by one.
+// document is a document that the reference searches one by one.
 type document struct {
 	id     string
 	words  []text.Term
 	labels []text.Term
 }
 
-// reference is BM25 as the package comment says it, without an index.
+// reference computes BM25 as in the package comment, without an index.
 func reference(docs []document, q Query) []Hit {
 	type scored struct {
 		doc   int
@@ -149,7 +149,7 @@ func reference(docs []document, q Query) []Hit {
 	return out
 }
 
-// brute is reference for many documents: the postings of each are made once.
+// brute is the reference for many documents. It computes the postings of each document once.
 type brute struct {
 	docs  []document
 	lists map[text.Term][]uint32 // of documents, each with its weight in the low byte
@@ -256,7 +256,7 @@ func TestASearchOfLargeRunsFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 			kv.commit(t)
 		}
 		switch at := i + 1; at {
-		// While buckets are being merged, and when all of them are.
+		// While buckets are being merged, and after all of them are merged.
 		case large*segment - 1, large*segment + 200, large*segment + segment, widest*segment + 1, widest*segment +
 			300, widest*segment + segment:
 			check()
@@ -280,14 +280,14 @@ func TestTheNumberOfDocumentsSaysWhichRunsThereAre(t *testing.T) {
 	x := Open(kv, []byte("x"))
 	r := rand.New(rand.NewPCG(3, 3))
 	for i := range 2*large*segment + 5*segment {
-		// Many buckets have nothing of many segments.
+		// Many buckets have no postings of many segments.
 		if err := x.Add("d", []text.Term{text.Label("w", fmt.Sprint(r.IntN(1+i%9*300)))}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if i%2000 == 0 {
 			kv.commit(t)
 		}
-		// In the midst of merges of all widths.
+		// During merges of all widths.
 		if at := i % (large * segment); i%17_777 != 0 && at != 300 && at != fanout*segment+100 && at != fanout*segment-1 {
 			continue
 		}
@@ -326,7 +326,7 @@ func TestASearchFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	spared := 0
-	// Around the borders of segments, and behind two merges.
+	// Around the limits of segments, and after two merges.
 	for _, n := range []int{1, 511, 512, 513, 1300, 8*segment - 1, 8*segment + 300, 9*segment + 17} {
 		kv, docs := newKV(t), made(r, n)
 		x, memo := Open(kv, []byte("x")), NewMemo()
@@ -340,7 +340,7 @@ func TestASearchFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 			if i%500 == 499 {
 				kv.commit(t)
 			}
-			// One that knows some of the segment by now.
+			// One that has part of the segment by now.
 			if r.IntN(300) == 0 {
 				if _, err := Open(kv, []byte("x")).With(memo).Search(Query{Words: d.words, Limit: 1}); err != nil {
 					t.Fatal(err)
@@ -385,7 +385,7 @@ func TestASearchFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 	}
 }
 
-// ids are the ids of what was found.
+// ids returns the ids of the hits.
 func ids(t *testing.T, x *Index, hits []Hit) []string {
 	t.Helper()
 	out := make([]string, len(hits))
@@ -436,7 +436,7 @@ func TestTheSameDocumentsGiveTheSameState(t *testing.T) {
 		kv := newKV(t)
 		x := Open(kv, []byte("x"))
 		for j, d := range docs {
-			// The second time with what is remembered, which is lost in the middle.
+			// The second time with cached data, which is lost in the middle.
 			if i == 1 && j%1333 == 700 {
 				x = x.With(NewMemo())
 			}

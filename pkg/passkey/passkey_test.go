@@ -49,7 +49,8 @@ func newDevice(t *testing.T, name string) *device {
 	return d
 }
 
-// made is what an authenticator and a browser say; fields that differ are attacks.
+// made is the data of an authenticator and a browser. Fields that differ from honest data are
+// attacks.
 type made struct {
 	kind, challenge, origin, rp string
 	flags                       byte
@@ -72,7 +73,7 @@ func (d *device) sign(t *testing.T, m made) *keys.Assertion {
 	return &keys.Assertion{AuthData: data, ClientData: []byte(client), Signature: sig}
 }
 
-// honest is what a browser and an authenticator say of a text.
+// honest returns the data of an honest browser and authenticator for a text.
 func (d *device) honest(text string) made {
 	d.counter++
 	return made{kind: "webauthn.get", challenge: keys.Challenge([]byte(text)), origin: origin, rp: d.key.RP, flags: 0x05,
@@ -123,7 +124,7 @@ func trusting(t *testing.T, pins ...keys.Pin) *keys.Trust {
 	return trust
 }
 
-// hold is the case that a decision is held against, with what a fold keeps.
+// hold is the hold for which a decision is judged, with the data that a fold stores.
 type hold struct {
 	trust   *keys.Trust
 	used    map[string]bool
@@ -158,7 +159,7 @@ func TestAPasskeyReleasesWhatItSignedOnce(t *testing.T) {
 	if err := h.release(msg); !errors.Is(err, &approval.Error{Check: approval.CheckReplayed}) {
 		t.Errorf("a second time: %v", err)
 	}
-	// A copy of the authenticator goes on counting from where it was copied.
+	// A copy of the authenticator continues counting from the time of the copy.
 	copied := text(t, statement())
 	m := d.honest(copied)
 	m.counter = 1
@@ -253,7 +254,7 @@ func TestTenThousandForgedReplayedAndMisboundAssertionsReleaseNothing(t *testing
 			name, m.kind = "a registration", "webauthn.create"
 		case 12:
 			name, m.cross = "in a frame", true
-		case 13: // a bit is flipped anywhere in what was signed honestly
+		case 13: // a bit is flipped anywhere in honestly signed data
 			name = "altered"
 			a := d.sign(t, m)
 			part := [][]byte{a.AuthData, a.ClientData, a.Signature}[r.IntN(3)]
@@ -326,7 +327,7 @@ func TestAnAssertionThatTheStandAloneVerifierRefusesReleasesNothing(t *testing.T
 		}
 	}
 	longer := append([]byte{0xa6}, d.key.Public[1:]...)        // one more member,
-	longer = append(longer, 0x62, 'i', 'd', 0x61, 'x')         // which nobody reads
+	longer = append(longer, 0x62, 'i', 'd', 0x61, 'x')         // which no code reads
 	loose := append([]byte{0xbf}, d.key.Public[1:]...)         // of indefinite length
 	rsa := []byte{0xa4, 1, 3, 3, 0x39, 1, 0, 0x20, 0x41, 0xff} // RS256, and so on
 	for name, public := range map[string][]byte{"another member": longer, "indefinite": append(loose, 0xff), "RS256": rsa,

@@ -45,14 +45,14 @@ func TestTheShippedPolicyOnCommonNames(t *testing.T) {
 	})
 }
 
-// changing are verbs that change the world, written down apart from the policy.
+// changing are verbs that change something. The list is independent of the policy.
 var changing = strings.Fields(`add append approve assign book buy cancel change clear create delete deploy deposit
 	destroy drop edit erase execute export forward grant insert install invite kill merge modify move notify order
 	overwrite pay post publish purchase purge push put refund register remove rename replace reply reserve reset
 	restart revoke run save schedule sell send set share shutdown store submit subscribe transfer transmit truncate
 	uninstall unlock update upload upsert wipe withdraw write`)
 
-// irrevocable are those of them that a person must approve.
+// irrevocable are those verbs whose actions a person must approve.
 var irrevocable = strings.Fields(
 	`approve book buy cancel delete deploy deposit destroy erase execute export forward grant
 	kill merge notify order overwrite pay post publish purchase purge push refund remove reply reserve revoke run sell

@@ -110,7 +110,7 @@ func TestDelegationPassesOnlyWhatTheLevelAloneHolds(t *testing.T) {
 		{"frobnicate", "", loud, ""},
 		{"delete_file", "", quiet, ""},
 		{"run_command", `{"command":"curl x | sh"}`, quiet, ""},
-		{"steal_secrets", "", alone, ""}, // its entry insists
+		{"steal_secrets", "", alone, ""}, // its entry has require
 		{streams.ApproveTools, "", alone, ""},
 		{"read_file", "", alone, ""}, // not held
 		{"send_email", `{"to":"http://169.254.169.254/"}`, with(alone, asked), ""},

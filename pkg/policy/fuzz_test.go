@@ -39,7 +39,7 @@ func FuzzContext(f *testing.F) {
 	})
 }
 
-// FuzzReadHints: annotations of a catalogue are the server's own words.
+// FuzzReadHints: the annotations in a catalogue are arbitrary data of the server.
 func FuzzReadHints(f *testing.F) {
 	for _, s := range []string{`{"readOnlyHint":false}`, `{"destructiveHint":null}`, `[]`, `{"openWorldHint":"yes"}`,
 		`{`, ""} {
@@ -55,7 +55,7 @@ func FuzzReadHints(f *testing.F) {
 	})
 }
 
-// FuzzToolNames: names of tools are whatever an agent calls.
+// FuzzToolNames: the names of called tools are arbitrary.
 func FuzzToolNames(f *testing.F) {
 	for _, s := range []string{"mcp__github__create_issue", "a.b:c/d", "éÀ", "", "___"} {
 		f.Add(s)

@@ -67,7 +67,7 @@ func TestAnAllowListNeverOpensWhatItDoesNotName(t *testing.T) {
 		}
 		for _, x := range blocks {
 			if x.net.Bits() < b.net.Bits() && x.net.Contains(around.Addr()) && around.Bits() >= x.net.Bits() {
-				return // a part of a wider block was named
+				return // a part of a wider network was named
 			}
 		}
 		args := fmt.Appendf(nil, `{"url":"http://%s/"}`, b.net.Addr())

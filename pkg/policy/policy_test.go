@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// preamble is the part of a policy that most tests do not care about.
+// preamble is the part of a policy that is the same in most tests.
 const preamble = "version: 1\nname: test\ngroups: []\n"
 
 func compile(t testing.TB, src string) *Policy {
@@ -61,7 +61,7 @@ func TestPolicies(t *testing.T) {
 					}
 				}
 				return out.String()
-			case "classify": // tool [args], a line each
+			case "classify": // tool [args], one per line
 				project, agent := "p", "a"
 				d.MaybeScanArgs(t, "project", &project)
 				d.MaybeScanArgs(t, "agent", &agent)
@@ -200,7 +200,7 @@ var (
 	someArgs   = []string{``, `{}`, `{"n":2}`, `{"n":"x","list":[1,2]}`, `[1]`, `{"n":`, `{"n":1,"n":2}`}
 )
 
-// drawEntry makes the text of an entry.
+// drawEntry draws the text of an entry.
 func drawEntry(t *rapid.T, name string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "- name: %s\n  level: %s\n", name, rapid.SampledFrom(someLevels).Draw(t, "level"))

@@ -64,7 +64,7 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
-// The canon follows what is shipped: formatting it changes next to nothing.
+// Formatting hardly changes the shipped rules.
 func TestShippedRulesAreNearlyCanonical(t *testing.T) {
 	changed := 0
 	for _, f := range glob(t, "../../rules/*/*.yaml", "../../rules/*.yaml") {
@@ -180,7 +180,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// checkForm checks what holds for each file that was formatted.
+// checkForm checks the invariants of every formatted file.
 func checkForm(t rapid.TB, src, got []byte) {
 	t.Helper()
 	again, err := Format("again", got)
@@ -204,7 +204,7 @@ func checkForm(t rapid.TB, src, got []byte) {
 	if len(got) > 0 && (got[len(got)-1] != '\n') {
 		t.Errorf("the end is %q", got[max(0, len(got)-5):])
 	}
-	// In block scalars spaces and blank lines are text.
+	// In block scalars spaces and blank lines are part of the text.
 	if !regexp.MustCompile(`[|>][-+0-9]*( *#.*)?\n`).Match(got) && !bytes.ContainsAny(got, `"'`) {
 		if m := regexp.MustCompile(`[ \t]\n`).Find(got); m != nil {
 			t.Errorf("trailing spaces in\n%s", got)

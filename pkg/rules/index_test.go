@@ -14,7 +14,7 @@ import (
 	"lazaret/streams"
 )
 
-// The index leaves out no rule that would have fired or failed.
+// The index does not skip a rule that would fire or fail.
 func TestTheIndexFindsWhatEvaluatingEveryRuleFinds(t *testing.T) {
 	sets, perSet, events := 40, 60, 150
 	if testing.Short() {

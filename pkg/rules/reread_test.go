@@ -85,7 +85,7 @@ func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
 	}
 }
 
-// contents is every key of a store with its value.
+// contents returns every key of a store with its value.
 func contents(m *index.MemStore) []string {
 	var out []string
 	m.Scan(nil, func(k, v []byte) (bool, error) {
@@ -95,7 +95,7 @@ func contents(m *index.MemStore) []string {
 	return out
 }
 
-// bookEntry is an entry whose words, addresses and pieces come back now and then.
+// bookEntry returns an entry whose words, addresses and pieces repeat sometimes.
 func bookEntry(r *rand.Rand, seq int) *streams.Entry {
 	e := randomrules.Entry(r, seq)
 	word := func() string { return fmt.Sprintf("w%c%c", 'a'+r.IntN(26), 'a'+r.IntN(26)) }

@@ -10,7 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// failing is a store that fails once, at one of its calls.
+// failing is a store that fails once, at one call.
 type failing struct {
 	index.Store
 	left int
@@ -46,7 +46,7 @@ func (f *failing) Scan(prefix []byte, fn func(k, v []byte) (bool, error)) error 
 	return f.Store.Scan(prefix, fn)
 }
 
-// Whichever call to the store fails, the evaluation says so.
+// Whichever call to the store fails, the evaluation returns the error.
 func TestAFailureOfTheStoreIsNeverLost(t *testing.T) {
 	set := testSet(t, map[string]string{"p/pack.yaml": "name: p\ntitle: T\n",
 		"p/r.yaml": "rules:\n  - {id: r, title: T, severity: low, subject: action, message: \"'m'\", on: [memory], effect: " +

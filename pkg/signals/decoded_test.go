@@ -21,7 +21,7 @@ func asJSON(v any) string {
 	return string(b)
 }
 
-// notations are ways in which a tool hands on a text.
+// notations are the ways in which a tool may encode a text.
 var notations = []struct {
 	name  string
 	write func(s string) string

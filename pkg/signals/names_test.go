@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Identifiers and proper names are found as their plain definitions say.
+// Identifiers and proper names are found as in their simple definitions.
 func FuzzNamesInText(f *testing.F) {
 	f.Add("call send_email or http.get, sendMoney, Ünï_code and a-b; x_ 9_lives Foo.Bar")
 	f.Add("Maria Jane Lopez wrote to (Acme Corp). the Big Blue Sky Over Us ends 'Rome Italy'")
@@ -51,7 +51,7 @@ func TestSignalsNameTheStateThatTheyRead(t *testing.T) {
 	}
 }
 
-// The short ways through plain text find what the long ones do.
+// The fast paths for plain text find the same as the slow ones.
 func TestPlainWordsAndPieces(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	letters := []rune("aabBzZ09 ._-/:@\n\t\"'(ü")
@@ -61,7 +61,7 @@ func TestPlainWordsAndPieces(t *testing.T) {
 			b.WriteRune(letters[r.IntN(len(letters)-r.IntN(2))])
 		}
 		s := b.String()
-		// A letter outside of ASCII at the end sends all of it the long way.
+		// A letter outside of ASCII at the end selects the slow path for the whole text.
 		long := splitName(s + " ü")
 		if short := splitName(s); !slices.Equal(short, long) && !slices.Equal(append(slices.Clone(short), "ü"), long) {
 			t.Fatalf("words of %q: %q, want %q", s, short, long)

@@ -122,7 +122,7 @@ func TestGrounding(t *testing.T) {
 		{"unrelated news, not supported",
 			"The stock market fell sharply in March after the central bank raised interest rates.", []string{tanker}, 0, low},
 
-		// Differences that the documentation says it does not see.
+		// Differences that, according to the documentation, are not detected.
 		{"figures that changed places", "Customers may return an item within 5 days of delivery.", []string{policy}, high, 1},
 		{"said without the negation", "Shipping costs are refunded only if the item is defective.", []string{policy}, 0, low},
 		{"a synonym in every place", "Reimbursements go back via the card used.", []string{policy}, 0, low},
@@ -167,7 +167,7 @@ func TestStems(t *testing.T) {
 	}
 }
 
-// checkGrounding is what holds of any answer and sources.
+// checkGrounding checks the invariants for any answer and sources.
 func checkGrounding(t interface{ Fatalf(string, ...any) }, answer string, sources []string, more string) {
 	score := Grounding(answer, sources)
 	if !(score >= 0 && score <= 1) {
@@ -190,7 +190,7 @@ func checkGrounding(t interface{ Fatalf(string, ...any) }, answer string, source
 	}
 }
 
-// claims draws texts that share words, figures and negations.
+// claims draws texts with common words, figures and negations.
 func claims() *rapid.Generator[string] {
 	piece := rapid.OneOf(contents(), rapid.SampledFrom(strings.Fields(
 		"the payment Payments was not never approved Approve approval 30 -30 1,000 days Maria maria@example.com , . ! ? no "+
@@ -227,7 +227,7 @@ func TestGroundingIsBoundedInTime(t *testing.T) {
 			start := time.Now()
 			Grounding(answer, []string{c.content, c.content})
 			Grounding(c.content, []string{c.content})
-			// Generous for a loaded machine; what is quadratic takes minutes.
+			// The limit is generous for a loaded machine. A quadratic algorithm takes minutes.
 			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("%s: took %v", c.name, took)
 			} else if took > 200*time.Millisecond {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// hostile returns contents of one mebibyte that are made to be expensive.
+// hostile returns contents of one mebibyte that are expensive to analyze.
 func hostile() []struct{ name, content string } {
 	const size = 1 << 20
 	fill := func(s string) string { return strings.Repeat(s, size/len(s)+1)[:size] }
@@ -62,7 +62,7 @@ func TestHostileContentIsBoundedInTimeAndSize(t *testing.T) {
 		for _, v := range views[1:] {
 			total += len(v.Text)
 		}
-		// Generous for a loaded machine; what is quadratic takes minutes.
+		// The limit is generous for a loaded machine. A quadratic algorithm takes minutes.
 		if took > 5*time.Second {
 			t.Errorf("%s: took %v", h.name, took)
 		}

@@ -66,7 +66,7 @@ func TestCarriersAreMaskedWhereTheyStand(t *testing.T) {
 	}
 }
 
-// checkMask is what holds of any content.
+// checkMask checks the invariants for any content.
 func checkMask(t interface{ Fatalf(string, ...any) }, s string, spans []Span) {
 	clean, stretches := newScratch().align(s)
 	var end stretch

@@ -23,7 +23,7 @@ func TestNormalizeIsIdempotentForEveryCharacter(t *testing.T) {
 	}
 }
 
-// contents are made of pieces of all the kinds that are treated differently.
+// contents draws texts of pieces of all kinds that are handled differently.
 func contents() *rapid.Generator[string] {
 	piece := rapid.OneOf(
 		rapid.String(),

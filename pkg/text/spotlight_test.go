@@ -95,7 +95,7 @@ func TestAnnotate(t *testing.T) {
 
 var marker = regexp.MustCompile(`<<<lazaret-(data [0-9a-f]{12}( [^<>\n]+)?|end [0-9a-f]{12})>>>`)
 
-// checkSpotlight is what holds of any content and label.
+// checkSpotlight checks the invariants for any content and label.
 func checkSpotlight(t interface{ Fatalf(string, ...any) }, content, label string) {
 	out := Spotlight(content, label)
 	if Spotlight(content, label) != out {
@@ -123,7 +123,7 @@ func checkSpotlight(t interface{ Fatalf(string, ...any) }, content, label string
 	}
 }
 
-// forged draws what is made to look like markers.
+// forged draws texts that look like markers.
 func forged() *rapid.Generator[string] {
 	piece := rapid.OneOf(contents(), rapid.SampledFrom([]string{
 		"<", "<<", "<<<", "‹", "＜", "⋘", "≪", "≮", "<\u0338", "lazaret", "LAZA", "ret", "ｌ", "а", "z", "ｚ", "ʐ", "re", "t",
@@ -143,7 +143,7 @@ func TestSpotlightProperties(t *testing.T) {
 	})
 }
 
-// No character makes a delimiter, alone or with a mark or a letter beside it.
+// No character can form a delimiter, alone or with a mark or a letter next to it.
 func TestNoCharacterMakesADelimiter(t *testing.T) {
 	for r := rune(0); r < 0x20000; r++ {
 		c := string(r)

@@ -34,7 +34,7 @@ func BenchmarkAnalyze(b *testing.B) {
 	}
 }
 
-// The budget of the pipeline is on these two together.
+// The time budget of the pipeline is for these two together.
 func BenchmarkViewsAndCarriers(b *testing.B) {
 	content := kib(english)
 	f := Analyze(content)

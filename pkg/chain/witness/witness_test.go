@@ -80,7 +80,7 @@ func grow(t *testing.T, l *chain.Log, n int, payload string) []byte {
 	return cp
 }
 
-// serve runs a witness and returns the line of it for a policy.
+// serve runs a witness and returns its line for a policy.
 func serve(t *testing.T, name string, k key, dir string, log key) (*witness.Server, string) {
 	t.Helper()
 	s, err := witness.NewServer(k.private, dir, []note.Verifier{log.verifier})
@@ -117,12 +117,12 @@ func TestWitnessesCosignWhatExtendsWhatTheySaw(t *testing.T) {
 		if err := l.Cosigned(cp); err != nil {
 			t.Fatal(err)
 		}
-		// Asked again, nobody has to sign again.
+		// The checkpoint has all cosignatures, so no witness is asked.
 		again, err := c.Cosign(context.Background(), p, l, cp)
 		if err != nil || !bytes.Equal(again, cp) {
 			t.Errorf("again: %v", err)
 		}
-		// A verifier that is not ours reads the cosignatures.
+		// An independent verifier accepts the cosignatures.
 		for _, k := range []key{a, b} {
 			v, err := fnote.NewVerifierForCosignatureV1(k.public)
 			if err != nil {
@@ -137,7 +137,7 @@ func TestWitnessesCosignWhatExtendsWhatTheySaw(t *testing.T) {
 			}
 		}
 	}
-	// A witness that is started again remembers.
+	// A restarted witness remembers its last checkpoint.
 	_, lineA = serve(t, "a", a, dir, logKey)
 	if p, err = witness.ParsePolicy([]byte(lineA + "quorum a\n")); err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func TestAPlaceInAValueIsAPlaceInTheFile(t *testing.T) {
 		if got := e.Within(1, 0); got.Line > line || got.Line == line && got.Column > column {
 			t.Errorf("%s: begins at %d:%d", name, got.Line, got.Column)
 		}
-		// No place: the start of the value.
+		// No place is given: the start of the value is expected.
 		if e := d.Errorf(path, "%w", marked{99, 0}); e.Line != s.line || e.Column != s.column {
 			t.Errorf("%s: no place is at %d:%d, want %d:%d", name, e.Line, e.Column, s.line, s.column)
 		}

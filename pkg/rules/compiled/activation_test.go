@@ -41,7 +41,7 @@ func testScope(t *testing.T) *Scope {
 	return s
 }
 
-// An event that does not meet a condition's need does not meet the condition.
+// An event that does not match a condition's prefilter does not match the condition.
 func TestWhatFailsTheTestIsNotTrue(t *testing.T) {
 	s, r := testScope(t), rand.New(rand.NewPCG(7, 7))
 	spared, true_ := 0, 0
@@ -80,7 +80,7 @@ func TestWhatFailsTheTestIsNotTrue(t *testing.T) {
 	}
 }
 
-// A text that is put together without CEL is the one that CEL makes.
+// A text that is joined without CEL equals the one that CEL gives.
 func TestJoinedTextsAreWhatEvaluationGives(t *testing.T) {
 	s, r := testScope(t), rand.New(rand.NewPCG(8, 8))
 	for src, joined := range map[string]bool{

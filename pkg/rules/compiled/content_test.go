@@ -25,7 +25,7 @@ func TestTheContentIsFoundInAsItsFieldsAre(t *testing.T) {
 	for range 3000 {
 		n := len(letters)
 		if r.IntN(2) == 0 {
-			letters = letters[:8] // ASCII only: the view is the text but for case and space
+			letters = letters[:8] // ASCII only: the view equals the text except for case and space
 		}
 		in := signals.NewInput()
 		in.Content.Text = random(r.IntN(60))
@@ -60,7 +60,7 @@ func TestTheContentIsFoundInAsItsFieldsAre(t *testing.T) {
 			for _, s := range [contentFields][]string{{in.Content.Text}, in.Content.Views, {in.Action.Text}}[fields[int32(i)]] {
 				want = want || strings.Contains(lowerASCII(s), a.literal)
 			}
-			// Of two atoms for one literal and field the last is kept; an index has one.
+			// Of two atoms for one literal and field the last is stored. An index has only one.
 			if kept := c.lits[c.byText[a.literal]].atoms[fields[int32(i)]]; kept != int32(i) {
 				continue
 			}

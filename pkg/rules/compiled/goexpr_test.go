@@ -144,7 +144,7 @@ func TestClosuresAreWhatEvaluationGives(t *testing.T) {
 	}
 }
 
-// Every field that a closure reads is the one that package reflect finds.
+// Every field that a compiled expression reads is the one that package reflect finds.
 func TestClosuresReadTheFieldThatTheyName(t *testing.T) {
 	vars, r := BaseVars(), rand.New(rand.NewPCG(13, 13))
 	act := NewActivation(vars)

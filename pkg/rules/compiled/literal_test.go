@@ -47,7 +47,7 @@ func (q *requirement) metBy(s string) bool {
 	return slices.ContainsFunc(q.one, func(l string) bool { return strings.Contains(s, l) })
 }
 
-// Parts that follow one another are required together.
+// Consecutive parts are required together.
 func TestAllPartsAreRequired(t *testing.T) {
 	q := requires(`\b(?:do not|never)\b[^.;]{0,40}\b(?:drop|forget)\b|\bkeep (?:this )?verbatim\b`)
 	for text, want := range map[string]bool{
@@ -67,7 +67,7 @@ func TestAllPartsAreRequired(t *testing.T) {
 func TestRequiredLiterals(t *testing.T) {
 	for expr, want := range map[string][]string{
 		`pass(?:word|phrase)`:     {"passphrase", "password"},
-		`(?i)Send`:                {"send", "ſend"}, // s has a partner outside of ASCII
+		`(?i)Send`:                {"send", "ſend"}, // s has a variant outside of ASCII
 		`(?i)Send.*evil`:          {"evil"},
 		`(?i)forward.*x`:          {"forward"},
 		`\b(?:send|set)\b`:        {"send", "set"},
@@ -102,7 +102,7 @@ func TestLiteralsFindWhatContainsFinds(t *testing.T) {
 		n := 50
 		letters = "abcAB. "
 		if round%4 == 0 {
-			letters, n = "abA-9. ", 1+r.IntN(3) // few, which may be looked for by a mark
+			letters, n = "abA-9. ", 1+r.IntN(3) // few letters, so that marks may be used in the search
 		}
 		for i := range n {
 			lits = append(lits, literal{text: lowerASCII(random(3 + r.IntN(14))), atoms: [contentFields]int32{int32(i)}})

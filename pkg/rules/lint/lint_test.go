@@ -106,7 +106,7 @@ func TestEachLintFindsItsFault(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, c := range []struct {
 		lint   string
-		change [3]string // file, what is in it, what instead
+		change [3]string // file, old text, new text
 		at     string
 		says   string
 	}{

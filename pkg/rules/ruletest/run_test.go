@@ -10,7 +10,7 @@ import (
 	"lazaret/pkg/rules/ruletest"
 )
 
-// every fires on all kinds of events, and says what it saw.
+// every is a rule that fires on all kinds of events. Its message shows what it saw.
 const every = `rules:
   - id: every
     title: Every event
@@ -51,7 +51,7 @@ func TestATestGivesEventsOfEveryKind(t *testing.T) {
     messages: [observation page one, observation page two]
     verdict: [allow, allow, allow]
 `}, ruletest.Options{})
-	// Alerts on one subject fold at powers of two: three blocks are two alerts.
+	// Alerts on one subject are combined, at powers of two: three blocks give two alerts.
 	if rep.Failed > 0 {
 		t.Error(rep)
 	}

@@ -1,6 +1,6 @@
 package schema
 
-// clean is a rule set in which no lint finds anything.
+// clean is a rule set without lint findings.
 var clean = map[string]string{
 	"groups.yaml": "groups:\n  core: [p]\n",
 	"common.yaml": "lists:\n  agents: [bot]\n",

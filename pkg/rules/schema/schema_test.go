@@ -118,7 +118,7 @@ func TestTheShippedFilesAreValidByTheirSchemas(t *testing.T) {
 	}
 }
 
-// Wherever a file has fields, a key of another name is refused.
+// An unknown key is refused at every place where a file has fields.
 func TestSchemasRefuseUnknownKeys(t *testing.T) {
 	schemas := resolved(t)
 	tried := 0

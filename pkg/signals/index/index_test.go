@@ -34,14 +34,14 @@ func TestABookDoesNotGrowWithWhatItHasLetGo(t *testing.T) {
 		if err := tabs.Close(); err != nil {
 			t.Fatal(err)
 		}
-		// Each of at most 400 hashes leads to one head, and as many may wait to go.
+		// Each of at most 400 hashes refers to one origin, and as many may wait to be dropped.
 		if n := len(b.origins); n > 1000 {
 			t.Fatalf("record %d: %d heads", i, n)
 		}
 	}
 }
 
-// Reading a record that is cut anywhere fails or gives an index, and never panics.
+// Reading a truncated record fails or gives an index, and never panics.
 func FuzzReadBook(f *testing.F) {
 	st := NewMemStore()
 	r := rand.New(rand.NewPCG(1, 1))
