@@ -72,8 +72,8 @@ func (f *Fold) putHoles(st *stage.State, key []byte, h *holes) error {
 	return st.Put(key, h)
 }
 
-// nowSeen removes an admitted observation from the holes, if it was rejected before. A
-// rejection of a message that came later stays: messages that are turned down pass others.
+// nowSeen removes an admitted observation from the holes, if it was rejected before. The rejection
+// of a later message stays, because messages that are shed overtake others.
 func (f *Fold) nowSeen(st *stage.State, project string, head *streams.EntryHead, origin beliefs.Origin) error {
 	for _, s := range []string{head.Session, ""} {
 		h, err := f.holes(st, project, head.Agent, s)
@@ -94,8 +94,8 @@ func (f *Fold) nowSeen(st *stage.State, project string, head *streams.EntryHead,
 	return nil
 }
 
-// applyRepeat removes an observation from the holes that was turned down and sent again, and
-// whose first copy was admitted.
+// applyRepeat removes an observation from the holes whose first copy was admitted, and whose second
+// copy was shed.
 func (f *Fold) applyRepeat(st *stage.State, project string, e *streams.RepeatEntry) error {
 	if e.Kind != streams.KindObs {
 		return nil

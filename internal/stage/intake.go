@@ -49,9 +49,9 @@ type IntakeFold interface {
 	// Reject returns the entry for a message that is rejected. The entry fits into the ledger,
 	// whatever the message contains.
 	Reject(st *State, m *Message, why *streams.RejectError) (*Admission, error)
-	// Shed says of a message, or of an event of a batch, that it is turned down for a reason. The
-	// message's data and headers are dropped then, and Reject makes its entry from the answer.
-	// It depends on nothing but the message and the reason.
+	// Shed returns the rejection of a message, or of an event of a batch, for a reason. The message's
+	// data and headers are then dropped, and Reject makes the entry from the rejection. Shed depends
+	// only on the message and the reason.
 	Shed(m *Message, reason string) *streams.RejectError
 	// Apply folds one entry into the state. It may be an own entry, whose sequence and time stamp
 	// must not be used, or another stage's. decided is Admission.Decided if the entry was decided
@@ -114,17 +114,17 @@ type intakeStage struct {
 	// foreign are entries of other stages that wait for the next own entry, by partition, in ledger
 	// order.
 	foreign   [streams.Partitions][]*streams.Entry
-	noted     [streams.Partitions]uint64 // up to which those that wait are noted in the store
+	noted     [streams.Partitions]uint64 // last waiting entry that is recorded in the store
 	lines     map[lineKey]*line
-	turns     []*line // all lines, in the order in which they are served
-	queued    int     // messages
-	held      int     // bytes of messages that are queued
+	turns     []*line // all lines, in the order of their turns
+	queued    int     // number of queued messages
+	held      int     // bytes of queued messages
 	backlog   backlog
 	deletions deletions
-	seen      uint64 // last intake sequence that came in, or that was purged before the start
+	seen      uint64 // last intake sequence that was read, or purged before the start
 	active    [streams.Partitions]bool
-	owes      [streams.Partitions]bool               // possibly
-	progress  [streams.Partitions]time.Time          // wall clock of the last own entry by others
+	owes      [streams.Partitions]bool               // Owed may return an entry
+	progress  [streams.Partitions]time.Time          // wall clock time of the last own entry of another process
 	trims     [streams.Partitions]*streams.Retention // announced and not answered
 	purged    uint64
 	purgedAt  time.Time

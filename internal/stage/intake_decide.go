@@ -245,7 +245,7 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 	return nil
 }
 
-// judge asks the fold about a message, or has it reject one that is turned down.
+// judge lets the fold admit a message, or reject one that is shed.
 func (s *intakeStage) judge(p int, q *queued) (*Admission, error) {
 	if q.why != nil {
 		return s.fold.Reject(s.states[p], q.msg, q.why)

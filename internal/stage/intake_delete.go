@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// bulky is the size from which a decided message is deleted from the intake by itself, if
-	// older ones are undecided: a purge stops at those.
+	// bulky is the size from which a decided message is deleted individually if older messages are
+	// undecided, because a purge stops at those.
 	bulky = 64 << 10
-	// mayDelete bounds the messages that wait to be deleted. The others are purged later.
+	// mayDelete is the maximum number of messages that wait to be deleted. Others are purged later.
 	mayDelete = 64 << 10
 	deleters  = 4
 )
 
-// deletions deletes decided messages from the intake while the stage goes on. It only frees
-// space: what is not deleted is purged once all older messages are decided.
+// deletions deletes decided messages from the intake while the stage continues. It only frees space:
+// messages that are not deleted are purged when all older messages are decided.
 type deletions struct {
 	nc  *nats.Conn
 	log *slog.Logger
@@ -80,8 +80,8 @@ func (d *deletions) next() (seq uint64, ok bool) {
 	return seq, true
 }
 
-// delete deletes a message, as a purge does without overwriting it. The message may be gone.
-// If the server does not answer, it is left alone until there is more to delete.
+// delete deletes a message without overwriting it, as a purge does. The message may be gone already.
+// If the server does not answer, delete does nothing until there is more to delete.
 func (d *deletions) delete(ctx context.Context, seq uint64) {
 	soon, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
@@ -97,7 +97,7 @@ func (d *deletions) delete(ctx context.Context, seq uint64) {
 	d.log.Warn("decided messages are not deleted from the intake, they are purged later", "messages", n, "err", err)
 }
 
-// deletes starts to delete. The returned function ends that.
+// deletes starts deleting. The returned function stops it.
 func (s *intakeStage) deletes(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

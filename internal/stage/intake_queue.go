@@ -19,15 +19,15 @@ type queued struct {
 	msg   *Message
 	since time.Time
 	line  *line
-	size  int  // bytes of the event
-	lean  bool // it is held without its data and headers
-	// weight is the size of the stored message of which this is the last event, or 0.
+	size  int  // size of the event in bytes
+	lean  bool // its data and headers are not in memory
+	// weight is the size of the stored message if this is its last event, else 0.
 	weight int
-	why    *streams.RejectError // it is to be rejected without its data; or nil
+	why    *streams.RejectError // set if it is to be rejected without its data
 }
 
-// lineKey names a line. Commands that concern no single project have a line of each
-// partition whose project is empty. Messages that are turned down have one of each, too.
+// lineKey identifies a line. Commands that concern no single project are in a line of their
+// partition with an empty project. Messages that are shed also have one line per partition.
 type lineKey struct {
 	partition int
 	project   string
@@ -136,7 +136,7 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	}
 	if len(events) == 0 {
 		if weight >= bulky {
-			s.deletions.add(seq) // before a restart it was not deleted any more
+			s.deletions.add(seq) // its deletion was lost in a restart
 		}
 		return nil
 	}
@@ -154,7 +154,8 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	return nil
 }
 
-// storedSize is how many bytes of the intake a message takes, without what the server adds.
+// storedSize returns how many bytes a message takes in the intake, without the server's own
+// overhead.
 func storedSize(m *Message) int {
 	n := len(m.Subject) + len(m.Data)
 	for k, vs := range m.Header {
@@ -213,7 +214,7 @@ func eventsOf(m *Message) []*Message {
 	return all
 }
 
-// unqueue takes a message off a line.
+// unqueue removes the message at index i from a line.
 func (s *intakeStage) unqueue(l *line, i int) {
 	q := l.queue[i]
 	if i == 0 {
@@ -233,8 +234,8 @@ func (s *intakeStage) unqueue(l *line, i int) {
 	}
 }
 
-// prune takes the message at a position off its line: another process decided it, or this one
-// before a restart. It need not be the first, since the other process may turn down others.
+// prune removes the message at a position from its line: another process decided it, or this one
+// before a restart. It need not be the first, because the other process may shed other messages.
 func (s *intakeStage) prune(p int, at uint64) {
 	for _, l := range s.turns {
 		if l.partition != p {
@@ -282,9 +283,9 @@ func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 	return true
 }
 
-// undecided returns the lines that have undecided messages in partitions where this process is
-// active: those with commands, then the others in their turn, and none of messages that are
-// turned down. It drops empty lines.
+// undecided returns the lines that have undecided messages in partitions in which this process is
+// active: lines with commands first, then the others in the order of their turns, without the
+// messages that are shed. It removes empty lines.
 func (s *intakeStage) undecided() []*line {
 	var commands, others []*line
 	s.turns = slices.DeleteFunc(s.turns, func(l *line) bool {
@@ -305,9 +306,9 @@ func (s *intakeStage) undecided() []*line {
 	return append(commands, others...)
 }
 
-// next takes a batch off the lines, behind what is in flight: the messages that are turned down,
-// then an equal share of messages and bytes of each line, and at least one message of as many
-// lines as the bytes allow. The first line that got none is the first the next time.
+// next returns the next batch of undecided messages: first the messages that are shed, then an
+// equal share of messages and bytes of each line. As many lines as the bytes allow get at least one
+// message. The first line that got none is the first the next time.
 //
 // Commands of a partition come first. Messages behind a command that must wait for the next batch
 // wait too.

@@ -11,8 +11,8 @@ type sender struct{ project, agent string }
 
 func senderOf(m *Message) sender { return sender{m.Address.Project, m.Address.Agent} }
 
-// backlog is how many bytes of each agent's messages are queued. A message counts until its
-// last event is decided.
+// backlog has the number of queued bytes of each agent. A message counts until its last event is
+// decided.
 type backlog struct {
 	most  int64 // of one agent
 	bytes map[sender]int64
@@ -42,8 +42,7 @@ func (b *backlog) remove(a sender, size int) {
 	}
 }
 
-// shed turns the events of a message down: each is decided at once, as a rejection without
-// the message's data.
+// shed marks the events of a message for immediate rejection without the message's data.
 func (s *intakeStage) shed(events []*queued, reason string) {
 	for _, q := range events {
 		q.why = s.fold.Shed(q.msg, reason)
@@ -55,7 +54,7 @@ func (s *intakeStage) shed(events []*queued, reason string) {
 // proposal reports whether the event waits for the ledger's present tail.
 func (q *queued) proposal() bool { return q.why == nil && q.msg.Address.Kind.Proposal() }
 
-// sheds returns events to turn down, behind what is in flight.
+// sheds returns the events to shed that are not in flight yet.
 func (s *intakeStage) sheds() (batch []*queued) {
 	for p := range streams.Partitions {
 		if l := s.lines[lineKey{partition: p, shed: true}]; l != nil && s.active[p] {
