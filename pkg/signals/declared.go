@@ -56,8 +56,8 @@ type Step struct {
 	Within time.Duration // longest time since the step before; 0: any
 }
 
-// paced reports whether a step has to follow the one before in time. The chains of such a sequence
-// have the time of their last event, and lie under keys of their own.
+// paced reports whether any step has a time limit after the previous step. The chains of such a
+// sequence also have the time of their last event, and are stored under separate keys.
 func (d *Declared) paced() bool {
 	return slices.ContainsFunc(d.Steps, func(s Step) bool { return s.Within > 0 })
 }
@@ -124,8 +124,8 @@ func (d *Declared) Note(s *State) {
 	s.t.Put(tableCounts, k, s.t.Give(kept))
 }
 
-// chain is how far a sequence has come: the events of its first steps, and
-// when the first and the last of them were.
+// chain is the progress of a sequence: the events of its first steps, and the times of the first
+// and the last of them.
 type chain struct {
 	since  int64
 	last   int64 // of paced sequences only

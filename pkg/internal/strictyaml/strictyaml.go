@@ -215,7 +215,7 @@ func (d *Document) at(tk *token.Token, format string, args ...any) *Error {
 	return e
 }
 
-// quoting says what to do about a value that the parser takes for something else.
+// quoting returns advice on a value that the parser does not read as a string.
 func quoting(message string) string {
 	if strings.Contains(message, "value is not allowed in this context") {
 		return "; quote the whole of a value that begins with a quote or a bracket, or that has a colon before a space, or " +

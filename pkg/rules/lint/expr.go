@@ -160,8 +160,9 @@ func hasCapital(s string, regex bool) bool {
 	return has(p)
 }
 
-// absent reports arguments of an action that an expression reads, and that neither it nor one that
-// holds before it asks for. A finding within an expanded macro is reported at the macro.
+// absent reports arguments of an action that an expression reads without a has() test in the
+// expression or in a condition that is evaluated before it. A finding within an expanded macro is
+// reported at the macro.
 func (l *linter) absent(at spot, x *compiled.Expr, before ...*compiled.Expr) {
 	if x == nil {
 		return
@@ -186,7 +187,7 @@ func (l *linter) absent(at spot, x *compiled.Expr, before ...*compiled.Expr) {
 	}))
 }
 
-// argument is the name of an action's argument that an expression reads, or asks for.
+// argument returns the name of the action's argument that an expression reads or tests with has().
 func argument(e ast.Expr) (name string, asks bool) {
 	of, key := ast.Expr(nil), ast.Expr(nil)
 	switch e.Kind() {
