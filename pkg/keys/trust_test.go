@@ -181,7 +181,7 @@ func TestErrorsOfATrustFileNameThePlace(t *testing.T) {
 		{"- key: " + public + "\n  key: " + public + "\n", "trust.yaml:2:"},
 		{"- key: [\n", "trust.yaml:1:"},
 		{"- key: " + public + "\n", "trust.yaml:1:3: pin 1: key alice has no roles"},
-		{"[]\n---\n- key: x\n", "trust.yaml:3:1: a second document"},
+		{"[]\n---\n- key: x\n", "trust.yaml:3:1: the file has a second document"},
 		{"keys: []\n", "trust.yaml:1:"},
 		{"- key: x\n  rolls: " + private + "\n", "trust.yaml:2:3: "},
 	} {

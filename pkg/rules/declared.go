@@ -52,13 +52,13 @@ func compileSignal(
 	out := &DeclaredSignal{Declared: &signals.Declared{Name: "signal." + doc.Name, On: make(map[string]bool)}}
 	here := d.Errorf([]any{"signals", i, "name"}, "")
 	if place, ok := places[out.Name]; ok {
-		at([]any{"name"}, "signal %s is defined already, at %s. All packs share the names of signals: give one of the two "+
+		at([]any{"name"}, "%s is defined already, at %s. All packs share the names of signals: give one of the two "+
 			"another name", out.Name, place)
 		return nil
 	}
 	places[out.Name] = fmt.Sprintf("%s:%d:%d", file, here.Line, here.Column)
 	if s.Vars.Has(out.Name) {
-		at([]any{"name"}, "signal %s is defined already, which every pack has: give this one another name", out.Name)
+		at([]any{"name"}, "%s is defined already, which every pack has: give this one another name", out.Name)
 		return nil
 	}
 	compile := func(path []any, src string, want *cel.Type, required bool) *compiled.Expr {

@@ -251,7 +251,7 @@ func TestSignalsOfOneNameAreShownWithBothPlaces(t *testing.T) {
 	fs := lintOf(t, files)
 	i := slices.IndexFunc(fs, func(f Finding) bool { return f.Rule == "compile" })
 	if i < 0 || fs[i].File != "q/pack.yaml" || fs[i].Line != 8 ||
-		!strings.Contains(fs[i].Message, "signal.calls already, at p/pack.yaml:8:11") {
+		!strings.Contains(fs[i].Message, "signal.calls is defined already, at p/pack.yaml:8:11") {
 		t.Errorf("%+v", fs)
 	}
 	if fs := lintOf(t, map[string]string{"groups.yaml": "groups:\n  core: [p]\n",
