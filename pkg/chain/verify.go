@@ -106,16 +106,16 @@ type Finding struct {
 // has the first 20 findings. Skipped lists what was not checked.
 type Report struct {
 	Status   Status `json:"status"`
-	Size     int64  `json:"size"` // leaves that were read and are good
+	Size     int64  `json:"size"` // leaves that were read and are valid
 	Entries  int64  `json:"entries"`
 	Gaps     int64  `json:"gaps"`
-	Resets   int64  `json:"resets"`   // how often the ledger began anew
-	Payloads int64  `json:"payloads"` // that match their commitments
+	Resets   int64  `json:"resets"`   // how often the ledger was recreated
+	Payloads int64  `json:"payloads"` // payloads that match their commitments
 	// Forgotten are payloads that were erased or whose key was destroyed, lawfully if that was
 	// asked for.
 	Forgotten   int64    `json:"forgotten"`
 	NotHeld     int64    `json:"not_held"` // payloads of leaves that were taken from another log
-	Bytes       int64    `json:"bytes"`    // of leaves and payloads that were hashed
+	Bytes       int64    `json:"bytes"`    // hashed bytes of leaves and payloads
 	Checkpoints int64    `json:"checkpoints"`
 	Handovers   int64    `json:"handovers"` // changes of the signing key
 	Signed      int64    `json:"signed"`    // leaves covered by the log's own last checkpoint
