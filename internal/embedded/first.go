@@ -62,13 +62,15 @@ func activateFirst(ctx context.Context, nc *nats.Conn, cfg Config, stages bool) 
 	if err != nil {
 		return err
 	}
-	marker := activatedFile(cfg.Data)
 	if len(missing) > 0 {
 		if err := activateShipped(ctx, nc, cfg, missing, stages); err != nil {
 			return err
 		}
+		if !stages {
+			return nil // the ledger is empty until stages run, and may still be so at the next start
+		}
 	}
-	return os.WriteFile(marker, nil, 0o600)
+	return os.WriteFile(activatedFile(cfg.Data), nil, 0o600)
 }
 
 // neverActivated are the partitions, by command, whose ledger has no activation. A

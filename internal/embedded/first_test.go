@@ -99,3 +99,31 @@ func TestPromiseC23TheShippedPolicyReplacesNoOther(t *testing.T) {
 		t.Errorf("the shipped policy replaced another: %v", err)
 	}
 }
+
+// The ledger of a server that no daemon has used yet is empty. That server starts again.
+func TestAServerStopsBeforeItsDaemonsRanAndStartsAgain(t *testing.T) {
+	cfg := Config{Data: t.TempDir(), NoSync: true, ServerOnly: true}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for range 2 {
+		p, err := Start(ctx, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+	}
+	cfg.ServerOnly = false
+	p, err := Start(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	nc, err := p.Server.Connect(natsserver.RoleOperator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if err := AwaitActive(ctx, nc, "", streams.Digest(policy.Default)); err != nil {
+		t.Fatal(err)
+	}
+}
