@@ -1,4 +1,4 @@
-// Command arbiter answers proposals: actions, memory writes and recalls.
+// Command arbiter decides on proposals: actions, memory writes and recalls.
 //
 // It calls internal/daemon, which has its flags, and imports nothing else. Begin reading in
 // internal/daemon/arbiter.go.

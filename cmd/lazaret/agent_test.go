@@ -11,7 +11,7 @@ import (
 	"lazaret/internal/natsserver"
 )
 
-// lazaret runs a command and returns what it prints and its exit code.
+// lazaret runs a command and returns its output and exit code.
 func lazaret(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer

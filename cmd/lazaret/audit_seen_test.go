@@ -16,17 +16,17 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// installation is a data folder with nothing but a log and its keys.
+// installation is a data folder that has only a log and its keys.
 type installation struct {
 	t             *testing.T
 	data, audit   string
 	private, vkey string
 	master        []byte
-	text          string // in each payload
+	text          string // content of each payload
 	signer        note.Signer
 }
 
-// install makes a log of n entries that say text.
+// install creates a log of n entries with the given text.
 func install(t *testing.T, text string, n int) *installation {
 	t.Helper()
 	x := &installation{t: t, data: t.TempDir(), text: text}
@@ -48,7 +48,7 @@ func install(t *testing.T, text string, n int) *installation {
 	return x
 }
 
-// grow lets the log have n entries.
+// grow extends the log to n entries.
 func (x *installation) grow(n int) {
 	x.t.Helper()
 	l, err := chain.Open(x.audit, chain.Options{Signer: x.signer, MasterKey: x.master})
@@ -68,7 +68,7 @@ func (x *installation) grow(n int) {
 	}
 }
 
-// rewrite makes the log anew with other entries and the same key.
+// rewrite replaces the log by one with other entries and the same key.
 func (x *installation) rewrite(text string, n int) {
 	x.t.Helper()
 	if err := os.RemoveAll(x.audit); err != nil {
@@ -78,7 +78,7 @@ func (x *installation) rewrite(text string, n int) {
 	x.grow(n)
 }
 
-// pin has x's data folder trust these keys and no others.
+// pin makes x's data folder trust only these keys.
 func (x *installation) pin(vkeys ...string) {
 	x.t.Helper()
 	var b strings.Builder
@@ -109,7 +109,7 @@ func copyOf(t *testing.T, dir string) string {
 	return to
 }
 
-// put puts a copy of from in the place of dir.
+// put replaces dir by a copy of from.
 func put(t *testing.T, dir, from string) {
 	t.Helper()
 	if err := os.RemoveAll(dir); err != nil {
@@ -120,14 +120,14 @@ func put(t *testing.T, dir, from string) {
 	}
 }
 
-// TestWhatAMachineSawOfALogIsHeldAgainstThatLog verifies two logs, each pinned in both
-// data folders, and replacements made by somebody with their keys.
+// TestWhatAMachineSawOfALogIsHeldAgainstThatLog verifies two logs, each pinned in both data folders,
+// and replacements of them signed with their keys.
 func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	a, b := install(t, "first", 5), install(t, "second", 3)
 	a.pin(a.vkey, b.vkey)
 	b.pin(a.vkey, b.vkey)
-	for _, code := range []int{cli.ExitIncomplete, cli.ExitOK} { // the second time with what was seen the first time
+	for _, code := range []int{cli.ExitIncomplete, cli.ExitOK} { // the second run has the checkpoint of the first
 		a.expect(code, "payloads match")
 		b.expect(code, "payloads match")
 	}
@@ -141,7 +141,7 @@ func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
 	for _, x := range []struct {
 		what, says string
 		do         func()
-		dir        string // if it is not the log's place
+		dir        string // if it differs from the log's folder
 	}{
 		{"an old copy", "truncated", func() { put(t, a.audit, old) }, ""},
 		{"an old copy, elsewhere", "truncated", func() {}, old},
@@ -196,8 +196,8 @@ func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
 	b.expect(cli.ExitOK, "it extends the 12 leaves")
 }
 
-// TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog has the records of
-// versions without folder records.
+// TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog uses records of versions that had no
+// folder records.
 func TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
@@ -216,8 +216,7 @@ func TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog(t *testing.
 	a.expect(cli.ExitNegative, "another root")
 }
 
-// TestWhatAHandedOverKeySignedIsRemembered is about a machine that pins only
-// the key which the log began with.
+// TestWhatAHandedOverKeySignedIsRemembered covers a machine that pins only the log's first key.
 func TestWhatAHandedOverKeySignedIsRemembered(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	a := install(t, "first", 5)
@@ -249,8 +248,8 @@ func TestWhatAHandedOverKeySignedIsRemembered(t *testing.T) {
 	a.expect(cli.ExitOK, "it extends the 9 leaves")
 	a.expect(cli.ExitNegative, "truncated", "--dir", rolled)
 
-	// Without the handover, the new key counts only where it is pinned. The
-	// folder's record counts still.
+	// Without the handover, the new key is accepted only where it is pinned. The folder's record still
+	// applies.
 	put(t, a.audit, before)
 	a.expect(cli.ExitNegative, "FAILED")
 	a.signer = first

@@ -18,7 +18,8 @@ import (
 	"lazaret/streams"
 )
 
-// running starts a pipeline whose events have at most that many bytes, and returns a function that runs commands on it.
+// running starts a pipeline with a limit on the size of events, and returns a function that runs
+// commands on it.
 func running(t *testing.T, maxEvent int) (p *embedded.Pipeline, run func(args ...string) (string, int)) {
 	t.Helper()
 	t.Setenv("XDG_STATE_HOME", t.TempDir())

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A script that mistypes a command must not go on as if it had run.
+// A script with a mistyped command must not continue as if the command had run.
 func TestNoCommandTakesAWordThatItDoesNotKnow(t *testing.T) {
 	tried := 0
 	var walk func(c *cobra.Command)

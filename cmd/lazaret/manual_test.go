@@ -36,8 +36,7 @@ func TestTheManualIsCurrent(t *testing.T) {
 	}
 }
 
-// writeManual returns the manual of a command and all commands below it as one
-// page of Markdown.
+// writeManual returns the manual of a command and all its subcommands as one Markdown page.
 func writeManual(root *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The lazaret command\n\n<!-- generated from the commands: go generate ./cmd/lazaret -->\n\n%s\n\n",
@@ -105,7 +104,7 @@ func flags(b *strings.Builder, set *pflag.FlagSet) {
 	})
 }
 
-// cell makes a text fit into a cell of a table.
+// cell formats a text for a table cell.
 func cell(s string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
 }

@@ -12,8 +12,8 @@ import (
 	"lazaret/internal/natsserver"
 )
 
-// The holder of a revoked credential learns that it was revoked and how to go on. A
-// second revocation says that it changes nothing.
+// The holder of a revoked credential learns that it was revoked and what to do. A second revocation
+// reports that it changes nothing.
 func TestPromiseA12ARevokedCredentialIsSaidToBeRevoked(t *testing.T) {
 	data := t.TempDir()
 	s, err := natsserver.Start(natsserver.Config{Data: data, Listen: "127.0.0.1:0"})

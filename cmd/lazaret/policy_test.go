@@ -10,7 +10,7 @@ import (
 	"lazaret/internal/cli"
 )
 
-// policyCmd runs lazaret policy and returns what it said and its exit code.
+// policyCmd runs lazaret policy and returns its output and exit code.
 func policyCmd(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	return lazaret(t, append([]string{"policy"}, args...)...)

@@ -19,7 +19,7 @@ import (
 	"lazaret/streams"
 )
 
-// command runs a command and returns what it prints and its exit code.
+// command runs a command and returns its output and exit code.
 func command(t *testing.T, in string, args ...string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer
@@ -60,7 +60,7 @@ func expect(t *testing.T, out string, code, want int, says ...string) {
 	}
 }
 
-// packFolder is a rule set of one rule with one test.
+// packFolder returns a folder with a rule set of one rule and one test.
 func packFolder(t *testing.T, test string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -174,7 +174,7 @@ func TestALedgerEntryIsExplainedAsItWasJudged(t *testing.T) {
 		"verdict of the rules: hold", rep.Entry.Rules[:19])
 	out, code = command(t, "", "--data", data, "rules", "explain", "--seq", seq, packFolder(t, ""))
 	expect(t, out, code, cli.ExitOK, "FIRES  r1")
-	// The arbiter's answer is explained by what it was made from.
+	// The arbiter's verdict is explained by the event that it was made from.
 	op, err := conn.Connect("operator")
 	if err != nil {
 		t.Fatal(err)

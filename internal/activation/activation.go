@@ -10,8 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// The keys of the state. They share the fold's space and start with a byte
-// that folds leave alone.
+// keySpace is the first byte of the keys in the state. The fold that shares the state does not use it.
 const keySpace = 0xA0
 
 func chunkKey(digest string, i int) []byte {
@@ -21,8 +20,8 @@ func chunkKey(digest string, i int) []byte {
 func activeKey(do string) []byte { return append([]byte{keySpace, 'a'}, do...) }
 func bundleKey(do string) []byte { return append([]byte{keySpace, 'b'}, do...) }
 
-// Apply folds a chunk or an activation entry of ingest into the state. A
-// command that does not verify here leaves what is in force.
+// Apply folds a chunk or activation entry of ingest into the state. A command whose verification fails
+// changes nothing.
 func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.Logger) error {
 	switch e.Type {
 	case streams.TypeChunk:
@@ -40,12 +39,12 @@ func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.L
 		}
 		cmd, _, err := streams.OpenCommand([]byte(a.Note), pinned)
 		if err != nil {
-			log.Error("activation refused, the last good one stays in force", "seq", e.Seq, "err", err)
+			log.Error("activation refused, the previous one stays active", "seq", e.Seq, "err", err)
 			return nil
 		}
 		bundle, err := Assemble(st, cmd.Digest)
 		if err != nil {
-			log.Error("activation refused, the last good one stays in force", "seq", e.Seq, "err", err)
+			log.Error("activation refused, the previous one stays active", "seq", e.Seq, "err", err)
 			return nil
 		}
 		if err := dropChunks(st, cmd.Digest); err != nil {
@@ -59,8 +58,8 @@ func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.L
 	return nil
 }
 
-// Assemble joins the chunks of a bundle and checks its digest. Without chunks
-// it looks for a bundle of that digest that is in force already.
+// Assemble joins the chunks of a bundle and checks its digest. If there are no chunks, it returns the
+// active bundle with this digest.
 func Assemble(st *stage.State, digest string) ([]byte, error) {
 	var bundle []byte
 	err := st.Scan(append([]byte{keySpace, 'c'}, digest+"\x00"...), func(_, v []byte) (bool, error) {
@@ -85,7 +84,7 @@ func Assemble(st *stage.State, digest string) ([]byte, error) {
 		}
 	}
 	if got := streams.Digest(bundle); got != digest {
-		return nil, fmt.Errorf("the chunks that are there make %s, the command names %s: publish the bundle again", got,
+		return nil, fmt.Errorf("the chunks have digest %s, but the command names %s: publish the bundle again", got,
 			digest)
 	}
 	return bundle, nil
@@ -100,7 +99,7 @@ func dropChunks(st *stage.State, digest string) error {
 	return nil
 }
 
-// Digest is the digest of what is in force, or empty.
+// Digest returns the digest of the active bundle of a command, or "".
 func Digest(st *stage.State, do string) (string, error) {
 	v, ok, err := st.GetHot(activeKey(do))
 	if err != nil || !ok {
@@ -109,16 +108,16 @@ func Digest(st *stage.State, do string) (string, error) {
 	return string(v), nil
 }
 
-// Bundle is what is in force for a command; nil if nothing is.
+// Bundle returns the active bundle of a command, or nil.
 func Bundle(st *stage.State, do string) ([]byte, error) {
 	b, _, err := st.Get(bundleKey(do))
 	return b, err
 }
 
-// Cache compiles bundles and keeps the results by digest. Several partitions
-// share one compiled value, which must not change.
+// Cache compiles bundles and caches the results by digest. Several partitions share one compiled value,
+// which must not be modified.
 //
-// Owned by the stage's loop.
+// It must be used only by the stage's loop.
 type Cache[T any] struct {
 	compile func([]byte) (T, error)
 	byDig   map[string]T
@@ -129,9 +128,8 @@ func NewCache[T any](compile func(bundle []byte) (T, error)) *Cache[T] {
 	return &Cache[T]{compile: compile, byDig: make(map[string]T)}
 }
 
-// Active returns the compiled value that is in force for a command, and its
-// digest; the zero value and an empty digest when there is none. A bundle that
-// ingest admitted and that does not compile here is an error: this process is
+// Active returns the compiled active value of a command and its digest; both are zero if there is none.
+// If a bundle that ingest accepted does not compile here, Active returns an error: this process is
 // older than the bundle and must not judge.
 func (c *Cache[T]) Active(st *stage.State, do string) (v T, digest string, err error) {
 	if digest, err = Digest(st, do); err != nil || digest == "" {
@@ -145,7 +143,7 @@ func (c *Cache[T]) Active(st *stage.State, do string) (v T, digest string, err e
 		return v, "", err
 	}
 	if v, err = c.compile(b); err != nil {
-		return v, "", fmt.Errorf("the bundle %s in force does not compile in this version: %w", digest, err)
+		return v, "", fmt.Errorf("the active bundle %s does not compile in this version: %w", digest, err)
 	}
 	if len(c.byDig) > 8 {
 		clear(c.byDig)
@@ -154,8 +152,7 @@ func (c *Cache[T]) Active(st *stage.State, do string) (v T, digest string, err e
 	return v, digest, nil
 }
 
-// Put puts a bundle in force without a signed command, in state that no ledger
-// stands behind.
+// Put activates a bundle without a signed command, in a state that has no ledger.
 func Put(st *stage.State, do string, bundle []byte) error {
 	if err := st.Set(bundleKey(do), bundle); err != nil {
 		return err

@@ -16,10 +16,10 @@ import (
 	"lazaret/streams"
 )
 
-// History is entries that were read, by project, each in ledger order.
+// History is a set of entries by project, each in ledger order.
 type History struct {
 	Projects map[string][]*rules.Prepared
-	Entries  int // that rules see
+	Entries  int // number of entries that rules see
 	First    time.Time
 	Last     time.Time
 }
@@ -27,8 +27,7 @@ type History struct {
 // NewHistory returns an empty history.
 func NewHistory() *History { return &History{Projects: make(map[string][]*rules.Prepared)} }
 
-// Add reads one entry; those that rules do not see are left out. Entries of a
-// project have to be added in ledger order.
+// Add adds an entry, unless rules do not see it. Entries of a project must be added in ledger order.
 func (h *History) Add(e *streams.Entry) error {
 	if e.Stage != streams.StageIngest {
 		return nil
@@ -48,10 +47,10 @@ func (h *History) Add(e *streams.Entry) error {
 	return nil
 }
 
-// Change is how an entry's judgement differs.
+// Change is a kind of difference between two judgments of an entry.
 type Change string
 
-// The changes. A verdict that changed is not counted as an alert as well.
+// The kinds of changes. A changed verdict is not counted as a changed alert too.
 const (
 	NewlyHeld    Change = "newly_held" // or denied
 	NoLongerHeld Change = "no_longer_held"
@@ -59,7 +58,7 @@ const (
 	Loosened     Change = "deny_to_hold"
 	NewAlert     Change = "new_alert"
 	AlertGone    Change = "alert_gone"
-	OtherAlert   Change = "other_alert" // same verdict, other rules or effects
+	OtherAlert   Change = "other_alert" // same verdict, different rules or effects
 )
 
 // Flip is an entry that the two sets judge differently.
@@ -75,13 +74,13 @@ type Flip struct {
 	After   streams.Verdict `json:"after"`
 	Gone    []string        `json:"gone,omitzero"` // rules whose alerts only the first set raises
 	New     []string        `json:"new,omitzero"`
-	Message string          `json:"message,omitzero"` // of the first alert that differs, inert
+	Message string          `json:"message,omitzero"` // of the first different alert, inert
 	Content string          `json:"content,omitzero"` // clipped, inert
-	// Position is where the entry stands; entries of one frame share a Seq.
+	// Position is the position of the entry; entries of one frame share a Seq.
 	Position uint64 `json:"-"`
 }
 
-// RuleReport is what one rule did under both sets.
+// RuleReport has the results of one rule under both sets.
 type RuleReport struct {
 	Rule         string  `json:"rule"`
 	Status       string  `json:"status"` // changed, new, gone or same
@@ -94,13 +93,13 @@ type RuleReport struct {
 	NS           int64   `json:"ns_per_evaluation_after"`
 }
 
-// Report is a back-test.
+// Report is the result of a back-test.
 type Report struct {
 	Before  string         `json:"before"` // digests of the rule sets
 	After   string         `json:"after"`
 	Events  int            `json:"events"`
 	Days    float64        `json:"days"`
-	Full    bool           `json:"full"` // every rule was judged, not only changed ones
+	Full    bool           `json:"full"` // every rule was judged, not only the changed ones
 	Changed []string       `json:"changed_rules"`
 	Flips   map[Change]int `json:"flips"`
 	Rules   []RuleReport   `json:"rules"`
@@ -109,14 +108,14 @@ type Report struct {
 	PerSec  float64        `json:"events_per_s"`
 }
 
-// Options is how a back-test runs.
+// Options configure a back-test.
 type Options struct {
 	Full    bool // judge every rule of both sets
-	Samples int  // flips to show, of each change
-	Workers int  // zero: as many as processors
+	Samples int  // number of listed flips per change
+	Workers int  // zero: one per processor
 }
 
-// side is one set's evaluators, one for each group, in one project.
+// side has one set's evaluators in one project, one per group.
 type side struct {
 	evs    []*rules.Evaluator
 	stores []index.Store
@@ -145,17 +144,16 @@ func (s *side) judge(p *rules.Prepared) (v streams.Verdict, alerts []streams.Ale
 	return v, alerts, nil
 }
 
-// comparison is what is judged, the same for every project.
+// comparison has the rules to judge; it is the same for every project.
 type comparison struct {
 	before, after []*rules.Evaluator
-	// rest are the rules that are the same in both, when they are not judged
-	// with the others.
+	// rest are the unchanged rules, if they are not always judged.
 	rest    []*rules.Evaluator
 	changed []string
 	status  map[string]string
 }
 
-// compare works out which rules to judge.
+// compare determines the rules to judge.
 func compare(before, after *rules.Set, full bool) *comparison {
 	c := &comparison{status: make(map[string]string)}
 	groups := slices.Concat(before.Groups(), after.Groups())
@@ -169,7 +167,7 @@ func compare(before, after *rules.Set, full bool) *comparison {
 			if ev == nil {
 				return
 			}
-			// Even of a whole set only the state that its rules read is kept.
+			// With full, too, only the state that the rules read is kept.
 			if p := ev.Part(func(r *rules.Rule) bool { return full || isChanged(r) }); !p.Empty() {
 				*to = append(*to, p)
 			}
@@ -197,8 +195,7 @@ func compare(before, after *rules.Set, full bool) *comparison {
 	return c
 }
 
-// diff compares two judgements of an entry. rest is the verdict of the rules
-// that both sets have.
+// diff compares two judgments of an entry. rest returns the verdict of the unchanged rules.
 func diff(p *rules.Prepared, bv, av streams.Verdict, b, a []streams.Alert,
 	rest func() (streams.Verdict, error)) (*Flip, error) {
 	if len(b) == 0 && len(a) == 0 {
@@ -246,8 +243,7 @@ func diff(p *rules.Prepared, bv, av streams.Verdict, b, a []streams.Alert,
 	return f, nil
 }
 
-// alertKey is what makes two alerts on one entry the same. Messages may be
-// reworded.
+// alertKey has the properties by which two alerts on one entry are equal. Messages may differ.
 type alertKey struct {
 	rule, kind, id, effect, mode, severity, exception string
 	failed                                            bool
@@ -257,7 +253,7 @@ func keyOf(a *streams.Alert) alertKey {
 	return alertKey{a.Rule, a.Subject.Kind, a.Subject.ID, a.Effect, a.Mode, a.Severity, a.Exception, a.Error != ""}
 }
 
-// without are the alerts of a that b does not have.
+// without returns the alerts of a that are not in b.
 func without(a, b []streams.Alert) []streams.Alert {
 	have := make(map[alertKey]int)
 	for i := range b {
@@ -283,16 +279,16 @@ func names(as []streams.Alert) []string {
 	return slices.Compact(out)
 }
 
-// part is what one worker found.
+// part has the results of one worker.
 type part struct {
 	before, after *rules.Meter
 	flips         []Flip
 }
 
-// project judges one project's entries.
+// project judges the entries of one project.
 func (c *comparison) project(ps []*rules.Prepared, out *part) error {
 	before, after := newSide(c.before, out.before), newSide(c.after, out.after)
-	// The verdicts of the rules that both sets have, once they are asked for.
+	// rest has the verdicts of the unchanged rules, computed on first use.
 	var rest map[uint64]streams.Verdict
 	ask := func(seq uint64) (streams.Verdict, error) {
 		if rest == nil {
@@ -330,8 +326,7 @@ func (c *comparison) project(ps []*rules.Prepared, out *part) error {
 	return nil
 }
 
-// Run compares two rule sets on history. An entry may be judged by one Run at a
-// time.
+// Run compares two rule sets on history. An entry must not be judged by several Runs at the same time.
 func Run(ctx context.Context, before, after *rules.Set, h *History, o Options) (*Report, error) {
 	start := time.Now()
 	c := compare(before, after, o.Full)
@@ -339,7 +334,7 @@ func Run(ctx context.Context, before, after *rules.Set, h *History, o Options) (
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	// The largest projects first, so that no worker is left with one at the end.
+	// Start with the largest projects, so that no worker is left with one at the end.
 	todo := slices.SortedFunc(maps.Keys(h.Projects), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(h.Projects[b]), len(h.Projects[a])), cmp.Compare(a, b))
 	})
@@ -398,7 +393,7 @@ func merge(to, from *rules.Meter) {
 
 // tally counts flips.
 type tally struct {
-	samples  int // of each change
+	samples  int // per change
 	flips    map[Change]int
 	examples []Flip
 	held     map[string]int // by rule
@@ -426,7 +421,7 @@ func (t *tally) add(f *Flip) {
 	}
 }
 
-// report adds up what was found.
+// report summarizes the results.
 func (c *comparison) report(p *part, t *tally, events int, first, last time.Time) *Report {
 	r := &Report{Events: events, Changed: c.changed, Flips: t.flips, Samples: t.examples, Rules: []RuleReport{}}
 	if r.Changed == nil {
@@ -465,8 +460,8 @@ func (c *comparison) report(p *part, t *tally, events int, first, last time.Time
 	return r
 }
 
-// Watch compares two rule sets on entries as they come, in one goroutine. Both
-// start without signals.
+// Watch compares two rule sets on new entries. Both sets start without signals. It is not safe for
+// concurrent use.
 type Watch struct {
 	c           *comparison
 	sum         part
@@ -478,15 +473,15 @@ type Watch struct {
 	after       string
 }
 
-// NewWatch returns a comparison that has seen nothing. Every rule of both sets
-// is judged. samples is how many flips of each change its report shows.
+// NewWatch returns an empty comparison in which every rule of both sets is judged. samples is the
+// number of listed flips per change.
 func NewWatch(before, after *rules.Set, samples int) *Watch {
 	return &Watch{c: compare(before, after, true), found: newTally(samples), sum: part{before: rules.NewMeter(),
 		after: rules.NewMeter()}, projects: make(map[string][2]*side),
 		before: before.Digest(), after: after.Digest()}
 }
 
-// Add judges an entry by both sets, and returns a flip if they differ.
+// Add judges an entry by both sets, and returns a Flip if they differ.
 func (w *Watch) Add(e *streams.Entry) (*Flip, error) {
 	if e.Stage != streams.StageIngest {
 		return nil, nil
@@ -519,7 +514,7 @@ func (w *Watch) Add(e *streams.Entry) (*Flip, error) {
 	return f, err
 }
 
-// Report is what was found so far.
+// Report returns the results so far.
 func (w *Watch) Report() *Report {
 	r := w.c.report(&w.sum, w.found, w.events, w.first, w.last)
 	r.Before, r.After, r.Full = w.before, w.after, true

@@ -15,8 +15,8 @@ import (
 	"lazaret/streams"
 )
 
-// sessions are recorded ones: pages that instruct, actions that obey or not,
-// memories, in projects of their own.
+// sessions writes recorded sessions in separate projects: pages with instructions, actions that obey
+// them or not, and memories.
 func sessions(t *testing.T, n int) string {
 	t.Helper()
 	var b strings.Builder
@@ -37,8 +37,7 @@ func sessions(t *testing.T, n int) string {
 	return file
 }
 
-// base is the rules that the tests change. They do not depend on the packs that
-// ship.
+// base are the rules that the tests change. They do not depend on the shipped packs.
 const base = `rules:
   - id: obeys
     title: Action carries out an instruction
@@ -67,7 +66,7 @@ const base = `rules:
     message: "'again'"
 `
 
-// set compiles the base rules with texts replaced.
+// set compiles the base rules after replacing texts.
 func set(t *testing.T, replace ...string) *rules.Set {
 	t.Helper()
 	s := strings.NewReplacer(replace...).Replace(base)
@@ -112,7 +111,7 @@ func flips(r *backtest.Report) string {
 	return b.String()
 }
 
-// Judging changed rules only finds what judging all of both sets finds.
+// Judging only the changed rules gives the same flips as judging all rules of both sets.
 func TestChangedRulesFlipWhatTheWholeSetsFlip(t *testing.T) {
 	h := history(t, sessions(t, 60))
 	before := set(t)
@@ -151,7 +150,7 @@ func TestChangedRulesFlipWhatTheWholeSetsFlip(t *testing.T) {
 	}
 }
 
-// The export is the same history as the ledger that it came from.
+// An export gives the same history as the ledger that it came from.
 func TestAnExportIsTheSameHistory(t *testing.T) {
 	var out bytes.Buffer
 	h := backtest.NewHistory()
@@ -175,7 +174,7 @@ func TestAnExportIsTheSameHistory(t *testing.T) {
 	}
 }
 
-// Entries that come one by one flip like a history.
+// Entries that are added one by one give the same flips as a history.
 func TestAWatchFindsWhatABacktestFinds(t *testing.T) {
 	before, after := set(t), set(t, "action.level >= 1", "action.level >= 5")
 	file := sessions(t, 12)

@@ -1,12 +1,10 @@
-// Package backtest compares two rule sets on history: which entries one of them
-// would have held, or raised an alert on, and the other not, and what each rule
-// costs.
+// Package backtest compares two rule sets on history: which entries only one of them would have held or
+// raised an alert on, and the cost of each rule.
 //
-// Signals are kept by project, so projects are judged side by side, each from
-// its own empty state. Where only some rules changed, only those are judged, with
-// only the state that they read; the others are asked about the projects in which
-// a verdict may have changed. What a sentinel says is compared, and not what the
-// arbiter would have answered: its policy may hold what no rule does.
+// Signals are kept per project, so projects are judged in parallel, each from an empty state. If only
+// some rules changed, only those are judged, with only the state that they read. The unchanged rules
+// are judged only in projects in which a verdict may have changed. The package compares the answers of
+// sentinels, not the arbiter's verdicts: the arbiter's policy may hold proposals that no rule holds.
 //
 // It may import internal/ingest, internal/replay and pkg/rules. Begin reading with backtest.go: Run
 // compares two sets on a History, Watch on entries as they come.

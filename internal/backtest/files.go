@@ -15,7 +15,7 @@ import (
 	"lazaret/streams"
 )
 
-// exported is a ledger entry as a line of JSON.
+// exported is a ledger entry in JSON.
 type exported struct {
 	Seq     uint64         `json:"seq"`
 	Time    time.Time      `json:"time"`
@@ -25,11 +25,10 @@ type exported struct {
 	Src     uint64         `json:"src,omitzero"`
 	Body    jsontext.Value `json:"body"`
 
-	Commitment string `json:"commitment,omitzero"` // of an export of the log
+	Commitment string `json:"commitment,omitzero"` // set in an export of the log
 }
 
-// Export writes an entry as a line that Files reads. Others than ingest's are
-// left out.
+// Export writes an entry of ingest as a line that Files reads. It ignores other entries.
 func Export(w io.Writer, e *streams.Entry) error {
 	if e.Stage != streams.StageIngest {
 		return nil
@@ -43,10 +42,9 @@ func Export(w io.Writer, e *streams.Entry) error {
 	return err
 }
 
-// Files reads files, or the *.jsonl files of folders, and calls f for each entry
-// that ingest would have written. A line is an exported ledger entry, or a recorded
-// session or piece of content, which is folded here by ingest itself under the
-// shipped policy. Nobody answers proposals then: a memory stays a candidate.
+// Files reads files, or the *.jsonl files in folders, and calls f for each entry of ingest. A line is
+// an exported ledger entry, or a recorded session or piece of content, which Files folds with ingest
+// under the shipped policy. Proposals get no verdict there, so a memory stays a candidate.
 func Files(paths []string, f func(*streams.Entry) error) error {
 	off, err := stage.OpenOffline()
 	if err != nil {
@@ -62,7 +60,7 @@ func Files(paths []string, f func(*streams.Entry) error) error {
 				Body: append([]byte(nil), x.Body...)})
 		}
 		if x.Type != "" && x.Seq != 0 && x.Commitment != "" {
-			return nil // exported without its body: forgotten, or redacted
+			return nil // exported without its body: erased or redacted
 		}
 		s, err := replay.Parse(file, line)
 		if err != nil {
@@ -77,7 +75,7 @@ type offline struct {
 	off   *stage.Offline
 	fold  *ingest.Fold
 	f     func(*streams.Entry) error
-	ready map[int]bool // partitions with a policy in force
+	ready map[int]bool // partitions with an active policy
 	seq   uint64
 }
 

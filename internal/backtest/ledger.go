@@ -16,16 +16,15 @@ import (
 	"lazaret/streams"
 )
 
-// Span is which part of a ledger is read.
+// Span selects a part of a ledger.
 type Span struct {
-	Since time.Time // zero: from its beginning; with Follow, from now on
-	// Follow goes on with new entries until the context ends, which is no
-	// error; without it the end is where the ledger ended at the start.
+	Since time.Time // zero: from the beginning; with Follow, from now on
+	// Follow continues with new entries until the context ends, which is not an error. Without Follow,
+	// reading ends at the end of the ledger at the start.
 	Follow bool
-	// Project, if set, is the only one whose events are read. The end is then where they
-	// ended at the start; it cannot be followed.
+	// Project, if set, selects the events of one project. It cannot be combined with Follow.
 	Project string
-	// Started, if set, is called once an entry written after it would be read.
+	// Started, if set, is called once reading has started: every entry written after that is read.
 	Started func()
 }
 
@@ -103,7 +102,7 @@ func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry
 	}
 }
 
-// Active is the rule set that is in force in a running pipeline.
+// Active returns the active rule set of a running pipeline.
 func Active(ctx context.Context, nc *nats.Conn) (*rules.Set, error) {
 	bundle, err := InForce(ctx, nc, streams.DoActivateRules)
 	if err != nil {
@@ -115,8 +114,8 @@ func Active(ctx context.Context, nc *nats.Conn) (*rules.Set, error) {
 	return Compile(bundle)
 }
 
-// InForce is the bundle that is in force in the first partition of a running
-// pipeline for a command, such as streams.DoActivateRules; nil if none is.
+// InForce returns the active bundle of a command, such as streams.DoActivateRules, in the first
+// partition of a running pipeline; nil if there is none.
 func InForce(ctx context.Context, nc *nats.Conn, do string) ([]byte, error) {
 	var bundle []byte
 	for digest := ""; ; {
@@ -126,7 +125,7 @@ func InForce(ctx context.Context, nc *nats.Conn, do string) ([]byte, error) {
 			return nil, err
 		}
 		if part.Digest != digest {
-			// The first answer, or another bundle came in force meanwhile.
+			// This is the first part, or another bundle was activated meanwhile.
 			if bundle, digest = nil, part.Digest; req.Offset > 0 {
 				continue
 			}

@@ -18,20 +18,19 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// AuditOptions are how the log is measured.
+// AuditOptions configure the benchmark of the log.
 type AuditOptions struct {
-	Entries int // of each round
-	Size    int // of a payload, bytes
-	Batch   int // entries that are appended, and synced, at once
+	Entries int // in each round
+	Size    int // bytes of a payload
+	Batch   int // entries per append and sync
 	Rounds  int
 	Proofs  int
-	Dir     string // where logs are made; removed afterwards
-	// Follow, if set, measures how fast an auditor chains so many entries of
-	// a ledger.
+	Dir     string // folder for temporary logs
+	// Follow, if set, measures how fast an auditor chains this number of ledger entries.
 	Follow func(ctx context.Context, entries, size int) (perSecond float64, err error)
 }
 
-// AuditReport is the log's cost. Rates are medians of the rounds.
+// AuditReport has the figures of the log. Rates are medians of the rounds.
 type AuditReport struct {
 	Entries int `json:"entries"`
 	Size    int `json:"payload_bytes"`
@@ -39,29 +38,27 @@ type AuditReport struct {
 	Rounds  int `json:"rounds"`
 	Workers int `json:"workers"`
 
-	// Append is with encryption, Merkle tree, and a sync for each batch.
+	// Append is the rate with encryption, Merkle tree, and one sync per batch.
 	Append     float64 `json:"append_per_s"`
 	AppendCPU  float64 `json:"append_cpu_us"`
 	FromLedger float64 `json:"jetstream_append_per_s,omitzero"`
-	// Verify recomputes everything from disk; its bytes are those of leaves,
-	// salts and payloads, each hashed once.
+	// Verify is the rate of recomputing everything from disk. VerifyBytes counts leaves, salts and
+	// payloads, each hashed once.
 	Verify      float64 `json:"verify_per_s"`
 	VerifyCPU   float64 `json:"verify_cpu_us"`
 	VerifyBytes float64 `json:"verify_bytes_per_s"`
-	// SHA256 is the rate of crypto/sha256 on the same processors, each hashing one
-	// payload-sized message at a time, measured in turn with Verify.
+	// SHA256 is the rate of crypto/sha256 on all processors, each hashing one payload-sized message at
+	// a time. It is measured alternately with Verify.
 	SHA256 float64 `json:"sha256_bytes_per_s"`
 	Ratio  float64 `json:"verify_of_sha256"`
-	// RatioCPU is the same by processor time, which other load on the machine affects
-	// less.
+	// RatioCPU is the ratio of processor times, which other load on the machine affects less.
 	RatioCPU float64 `json:"verify_of_sha256_cpu"`
-	// ProofP50 and ProofP99 are of inclusion proofs of random leaves, in
-	// microseconds.
+	// ProofP50 and ProofP99 are the times of inclusion proofs of random leaves, in microseconds.
 	ProofP50 float64 `json:"prove_p50_us"`
 	ProofP99 float64 `json:"prove_p99_us"`
 }
 
-// Lines are the figures and their budgets.
+// Lines returns the figures and their budgets.
 func (r *AuditReport) Lines() []Line {
 	out := []Line{
 		{What: "appends, encrypted, synced, with the tree", Value: r.Append, Unit: "/s", Budget: ">= 150000 /s",
@@ -84,7 +81,7 @@ func (r *AuditReport) Lines() []Line {
 	)
 }
 
-// Audit measures the log.
+// Audit runs the benchmark of the log.
 func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
 	rep := &AuditReport{Entries: o.Entries, Size: o.Size, Batch: o.Batch, Rounds: o.Rounds, Workers: runtime.GOMAXPROCS(0)}
 	private, public, err := note.GenerateKey(rand.Reader, "bench")
@@ -126,7 +123,7 @@ func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
 			return nil, err
 		}
 		if v.Status != chain.Verified || v.Payloads != int64(o.Entries) {
-			return nil, fmt.Errorf("the log that was measured does not verify: %+v", v)
+			return nil, fmt.Errorf("the measured log does not verify: %+v", v)
 		}
 		took = time.Since(start).Seconds()
 		verifies = append(verifies, float64(o.Entries)/took)
@@ -165,7 +162,7 @@ func fillLog(dir string, opts chain.Options, o AuditOptions, payloads [][]byte) 
 	}
 	defer l.Close()
 	es := make([]chain.Entry, 0, o.Batch)
-	// One batch is made while the one before it is on its way to the disk.
+	// Build one batch while the previous one is being written.
 	wait := func() error { return nil }
 	at := time.Unix(1_700_000_000, 0)
 	for n := 1; n <= o.Entries; n++ {
@@ -187,8 +184,8 @@ func fillLog(dir string, opts chain.Options, o AuditOptions, payloads [][]byte) 
 	return err
 }
 
-// hashRate is how many bytes a second all processors hash, in messages of the
-// payloads' size, and how many seconds of processor time a byte costs.
+// hashRate returns how many bytes per second all processors hash, in messages of the payloads' size,
+// and the processor time per byte in seconds.
 func hashRate(payloads [][]byte) (perSecond, cost float64) {
 	const each = 300 * time.Millisecond
 	var wg sync.WaitGroup

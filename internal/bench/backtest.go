@@ -13,26 +13,24 @@ import (
 	shipped "lazaret/rules"
 )
 
-// BacktestReport is how fast history is judged again.
+// BacktestReport is the speed of back-tests.
 type BacktestReport struct {
-	Events  int      `json:"events"` // 1 KiB each, read already
+	Events  int      `json:"events"` // 1 KiB each, already read
 	Rounds  int      `json:"rounds"`
 	Workers int      `json:"workers"`
 	Changed []string `json:"changed_rules"`
 
 	ChangedRules float64 `json:"changed_rules_events_per_s"`
-	// SignalRule is the same where the changed rule reads the signals that
-	// cost most to keep.
+	// SignalRule is the rate if the changed rule reads the most expensive signals.
 	SignalRule float64 `json:"changed_signal_rule_events_per_s"`
-	// FullPack judges by all shipped rules, once for each event.
+	// FullPack is the rate of judging by all shipped rules, once per event.
 	FullPack float64 `json:"full_pack_events_per_s"`
-	// FullState is the same with the state of every signal kept, as a pack
-	// that reads them all would need.
+	// FullState is the same with the state of every signal maintained.
 	FullState float64 `json:"full_pack_all_signals_events_per_s"`
-	// FullBoth judges by all rules of both sets.
+	// FullBoth is the rate of judging by all rules of both sets.
 	FullBoth float64 `json:"full_both_events_per_s"`
-	// CPU is processor time an event, in microseconds, of the same. On a shared machine
-	// it estimates the figure of an idle one.
+	// CPU fields are the processor time per event, in microseconds. On a shared machine they estimate
+	// the figures of an idle one.
 	ChangedCPU float64 `json:"changed_rules_cpu_us"`
 	SignalCPU  float64 `json:"changed_signal_rule_cpu_us"`
 	FullCPU    float64 `json:"full_pack_cpu_us"`
@@ -40,7 +38,7 @@ type BacktestReport struct {
 	BothCPU    float64 `json:"full_both_cpu_us"`
 }
 
-// Lines are the figures and their budgets.
+// Lines returns the figures and their budgets.
 func (r *BacktestReport) Lines() []Line {
 	return []Line{
 		{What: "changed rules", Value: r.ChangedRules, Unit: "/s", Budget: ">= 200000 /s", Pass: r.ChangedRules >= 200_000},
@@ -56,8 +54,8 @@ func (r *BacktestReport) Lines() []Line {
 	}
 }
 
-// with is the shipped rule set, its groups' packs all in core, and beside them a
-// pack of a benchmark's own with some conditions.
+// with returns the shipped rule set with all packs in group core, and an additional pack with these
+// conditions.
 func with(whens ...string) (*rules.Set, error) {
 	ship, err := shippedSet()
 	if err != nil {
@@ -86,7 +84,7 @@ func with(whens ...string) (*rules.Set, error) {
 	return backtest.Compile(bundle)
 }
 
-// nobody is the shipped rule set without a rule in any group.
+// nobody returns the shipped rule set with no rules in any group.
 func nobody() (*rules.Set, error) {
 	bundle, err := rules.PackWith(shipped.FS(), map[string]string{"groups.yaml": "groups:\n  core: []\n"})
 	if err != nil {
@@ -95,7 +93,7 @@ func nobody() (*rules.Set, error) {
 	return backtest.Compile(bundle)
 }
 
-// Backtest measures back-tests over a history in memory.
+// Backtest measures back-tests over an in-memory history.
 func Backtest(ctx context.Context, o Options) (*BacktestReport, error) {
 	rep := &BacktestReport{Events: o.Events, Rounds: o.Rounds, Workers: runtime.GOMAXPROCS(0)}
 	var sets [5]*rules.Set

@@ -21,34 +21,34 @@ import (
 type BeliefsReport struct {
 	Few        int       `json:"few"`
 	Many       int       `json:"many"`
-	Window     int       `json:"window"`    // observations that are measured at once
-	First      Window    `json:"first"`     // after Few, in several pipelines
-	Last       Window    `json:"last"`      // all from the half of Many on
-	Ratio      float64   `json:"cpu_ratio"` // of the cost of an observation
+	Window     int       `json:"window"`    // observations per measurement
+	First      Window    `json:"first"`     // cost after Few beliefs, in several pipelines
+	Last       Window    `json:"last"`      // cost of all windows from half of Many on
+	Ratio      float64   `json:"cpu_ratio"` // Last to First, CPU per observation
 	RecallFew  Latencies `json:"recall_few"`
 	RecallMany Latencies `json:"recall_many"`
 	// Phases are the phases of RecallMany's requests.
 	Phases []Phase `json:"phases_many,omitzero"`
-	// RecallCPU is the processor time of one of them, server and stages.
+	// RecallCPU is the processor time of one recall in server and stages.
 	RecallCPU float64 `json:"recall_cpu_us"`
-	// MemoryBytes is resident, of the whole pipeline, with all beliefs, Rest after the last work.
+	// MemoryBytes is the resident memory of the whole pipeline with all beliefs, Rest after the last work.
 	MemoryBytes uint64       `json:"memory_bytes"`
-	BusyBytes   uint64       `json:"memory_busy_bytes"` // right after it
+	BusyBytes   uint64       `json:"memory_busy_bytes"` // right after the last work
 	PeakBytes   uint64       `json:"memory_peak_bytes,omitzero"`
 	Parts       *MemoryParts `json:"memory_parts,omitzero"`
-	DiskBytes   int64        `json:"state_bytes"` // ingest's state
+	DiskBytes   int64        `json:"state_bytes"` // ingest's state on disk
 	SyncAlways  bool         `json:"sync_always"`
 }
 
-// Window is the cost of some observations, until they were audited.
+// Window is the cost of some observations, from publishing until they are audited.
 type Window struct {
-	Beliefs int       `json:"beliefs"` // that were made
-	CPU     float64   `json:"cpu_us"`  // of all stages and the server, for each
+	Beliefs int       `json:"beliefs"` // number of beliefs
+	CPU     float64   `json:"cpu_us"`  // of all stages and the server, per belief
 	Rate    float64   `json:"per_second"`
-	Each    []float64 `json:"cpu_us_each,omitempty"` // of the windows that it is the mean of
+	Each    []float64 `json:"cpu_us_each,omitempty"` // of the windows that are averaged
 }
 
-// Mean is the cost of several windows together.
+// Mean returns the combined cost of several windows.
 func Mean(ws []Window) (m Window) {
 	var cpu, seconds float64
 	for _, w := range ws {
@@ -63,7 +63,7 @@ func Mean(ws []Window) (m Window) {
 	return m
 }
 
-// Lines are the figures and their budgets.
+// Lines returns the figures and their budgets.
 func (r *BeliefsReport) Lines() []Line {
 	const mb = 1 << 20
 	lines := []Line{
@@ -93,15 +93,15 @@ func (r *BeliefsReport) Lines() []Line {
 	return append(lines, Line{What: "ingest's state on disk", Value: float64(r.DiskBytes) / mb, Unit: "MiB"})
 }
 
-// Rest is the idle time before memory is measured. The server keeps stored and sent data
-// for 10 s, and internal/heap takes some seconds to notice that the process is idle.
+// Rest is the idle time before memory is measured. The server caches stored and sent data for 10 s, and
+// internal/heap takes some seconds to detect that the process is idle.
 const Rest = 25 * time.Second
 
-// CPUTime is what this process has used of all processors.
+// CPUTime returns the processor time that this process has used.
 func CPUTime() time.Duration { return cpuTime() }
 
-// Memory is what this process has resident now, and had at most. Where the system
-// does not say, it is what Go has from it.
+// Memory returns the current and the highest resident memory of this process. If the system does not
+// report them, it returns the memory that Go has from the system.
 func Memory() (now, peak uint64) {
 	if now, peak = residentMemory(); now > 0 {
 		return now, peak
@@ -111,8 +111,7 @@ func Memory() (now, peak uint64) {
 	return m.Sys, m.Sys
 }
 
-// fact is statement i of a corpus: some twenty words, and a number that no other
-// one has.
+// fact returns statement i of a corpus: about twenty words, and a unique number.
 func fact(c *corpus, i int) string {
 	var b strings.Builder
 	for range 12 + c.r.IntN(16) {
@@ -123,10 +122,9 @@ func fact(c *corpus, i int) string {
 	return b.String()
 }
 
-// Fill publishes observations from number from on, each of which becomes one
-// belief: nine of ten from documents, the others what the user said. It returns
-// once every required group has judged all of them, as the verdict on an action
-// after them proves.
+// Fill publishes n observations, numbered from from, each of which becomes one belief: nine of ten come
+// from documents, the rest from the user. It returns once every required group has judged all of them,
+// which the verdict on a following action proves.
 func Fill(ctx context.Context, nc *nats.Conn, o DecideOptions, from, n int) error {
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(2048))
 	if err != nil {
@@ -174,7 +172,7 @@ func Fill(ctx context.Context, nc *nats.Conn, o DecideOptions, from, n int) erro
 	}
 }
 
-// RecallMany recalls for planning, with words from the corpus.
+// RecallMany makes recalls for planning, with words from the corpus.
 func RecallMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Recalls, error) {
 	c, err := client.New(nc, o.Project, o.Agent)
 	if err != nil {
@@ -202,13 +200,13 @@ func RecallMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Recalls, 
 	return r, nil
 }
 
-// Recalls is what RecallMany measured.
+// Recalls are the measurements of RecallMany.
 type Recalls struct {
 	Latencies
 	Asked []Asked `json:"asked"`
 }
 
-// measure sorts how long requests took.
+// measure computes the percentiles of durations.
 func (l *Latencies) measure(took []time.Duration) {
 	if len(took) == 0 {
 		return

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The benchmarks measure what they say: every event has rules to be evaluated
-// at either size, and the index leaves the others out.
+// The benchmarks measure what they claim: at either size, every event has rules to evaluate, and the
+// index excludes the others.
 func TestTheRuleBenchmarkMeasuresWhatItSays(t *testing.T) {
 	rep, err := Rules(context.Background(), Options{Rules: 600, Events: 60, Rounds: 1})
 	if err != nil {

@@ -12,10 +12,9 @@ import (
 	"lazaret/streams"
 )
 
-// A corpus is made, not collected: the same seed gives the same rules and
-// events on every machine. Words are a few hundred English ones, which markers
-// and phrases have to look at, and two thousand invented ones, so that two
-// contents are seldom alike.
+// corpus generates rules and events. The same seed gives the same ones on every machine. The vocabulary
+// is a few hundred English words, which markers and phrases match, and two thousand invented ones, so
+// that two contents are rarely similar.
 type corpus struct {
 	r     *rand.Rand
 	words []string
@@ -28,8 +27,7 @@ const (
 	eventSize  = 1 << 10
 	benchTools = 2000
 	benchHosts = 1500
-	// benchProjects and benchAgents are few: every event belongs to one of
-	// each.
+	// benchProjects and benchAgents are the numbers of projects and agents of all events.
 	benchProjects = 16
 	benchAgents   = 8
 )
@@ -38,7 +36,7 @@ const english = `the of and to a in is it you that he was for on are with as his
 
 func newCorpus(stream uint64) *corpus {
 	c := &corpus{r: rand.New(rand.NewPCG(seed, stream)), words: strings.Fields(english)}
-	// The vocabulary is the same in every stream.
+	// The vocabulary does not depend on the stream.
 	v := rand.New(rand.NewPCG(seed, 0))
 	syllables := strings.Fields("ba be bi bo bu ca ce co da de di do fa fe fi fo ga ge go ha he hi ho ka ke ki la le li " +
 		"lo lu ma me mi mo mu na ne ni no pa pe pi po ra re ri ro ru sa se si so ta te ti to tu va ve vi vo wa we zi zo")
@@ -60,14 +58,14 @@ func newCorpus(stream uint64) *corpus {
 
 func (c *corpus) pick(s []string) string { return s[c.r.IntN(len(s))] }
 
-// word is more often an early one than a late one, as in any language.
+// word returns a random word; earlier words are more frequent, as in natural language.
 func (c *corpus) word() string {
 	u := c.r.Float64()
 	return c.words[int(u*u*float64(len(c.words)))]
 }
 
-// prose is about n bytes of sentences, with an address or two in each KiB and,
-// in one text of sixteen, an instruction to its reader.
+// prose returns about n bytes of sentences, with one or two addresses per KiB and, in one of sixteen
+// texts, an instruction to the reader.
 func (c *corpus) prose(n int) string {
 	var b strings.Builder
 	order := -1
@@ -112,7 +110,7 @@ func (c *corpus) address() string {
 	}
 }
 
-// kinds of events and how many of a hundred are of each.
+// mix has the types of events and their percentages.
 var mix = []struct {
 	t     streams.Type
 	share int
@@ -131,8 +129,7 @@ func (c *corpus) kind() streams.Type {
 	return streams.TypeObservation
 }
 
-// events are n prepared events of 1 KiB, of one type or, where that is empty,
-// of all in their shares.
+// events returns n prepared events of 1 KiB, of type t or, if t is empty, of all types in their shares.
 func (c *corpus) events(n int, t streams.Type) ([]*rules.Prepared, error) {
 	out := make([]*rules.Prepared, 0, n)
 	now := epoch

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// cpuTime is what this process has used of all processors.
+// cpuTime returns the processor time that this process has used.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -17,14 +17,14 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// maxRSS is the most memory that this process has held, in MB.
+// maxRSS returns the highest resident memory of this process, in MB.
 func maxRSS() float64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
 		return 0
 	}
 	if runtime.GOOS == "darwin" {
-		return float64(u.Maxrss) / 1e6 // bytes there
+		return float64(u.Maxrss) / 1e6 // bytes on Darwin
 	}
 	return float64(u.Maxrss) / 1e3
 }

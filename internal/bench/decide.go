@@ -17,26 +17,26 @@ import (
 	"lazaret/streams"
 )
 
-// DecideOptions are how verdicts are asked for.
+// DecideOptions configure the benchmark of verdicts.
 type DecideOptions struct {
 	Project, Agent string
-	Requests       int     // that are measured, one after the other
-	Warm           int     // before them, not measured
-	Fill           int     // actions before all that, many at once, not measured
-	Rate           float64 // observations a second to publish instead of asking
+	Requests       int     // measured requests, sequential
+	Warm           int     // unmeasured requests before them
+	Fill           int     // unmeasured concurrent actions before everything else
+	Rate           float64 // if set: observations per second to publish instead of requests
 	For            time.Duration
 }
 
-// Latencies are how long requests took, in microseconds, from the client's side.
+// Latencies are the durations of requests as seen by the client, in microseconds.
 type Latencies struct {
 	Requests int   `json:"requests"`
 	P50      int64 `json:"p50_us"`
 	P90      int64 `json:"p90_us"`
 	P99      int64 `json:"p99_us"`
 	Max      int64 `json:"max_us"`
-	Allowed  int   `json:"allowed"` // every one, where nothing went wrong
-	// Unanswered got an error instead of a verdict; they count with the time
-	// that it took.
+	Allowed  int   `json:"allowed"` // equals Requests if nothing failed
+	// Unanswered is the number of requests that got an error instead of a verdict. Their durations are
+	// included.
 	Unanswered int `json:"unanswered,omitzero"`
 }
 
@@ -44,18 +44,17 @@ type Latencies struct {
 type DecideReport struct {
 	Latencies
 	SyncAlways bool `json:"sync_always"`
-	// Rate is how many observations of 1 KiB a second were published into the
-	// same project meanwhile, by a process of its own, and Achieved how many
-	// were acknowledged.
+	// Rate is the number of observations of 1 KiB per second that a separate process published into the
+	// same project meanwhile. Achieved is the number that was acknowledged.
 	Rate     float64 `json:"rate"`
 	Achieved float64 `json:"rate_achieved,omitzero"`
 	// Floor is set unless Flat is.
 	Floor *Floor `json:"sync_floor_us,omitzero"`
-	// Flat is set where it was asked for.
+	// Flat is set if it was requested.
 	Flat *Flatness `json:"flat,omitzero"`
 }
 
-// Flatness compares a project with many actions behind it with one of few.
+// Flatness compares the latencies after many actions in a project with those after few.
 type Flatness struct {
 	Few   int       `json:"few"` // actions before the first measurement
 	Many  int       `json:"many"`
@@ -64,7 +63,7 @@ type Flatness struct {
 	Ratio float64   `json:"p99_ratio"`
 }
 
-// Lines are the figures and their budgets.
+// Lines returns the figures and their budgets.
 func (r *DecideReport) Lines() []Line {
 	ms := func(what string, us int64, budget float64) Line {
 		l := Line{What: what, Value: float64(us) / 1000, Unit: "ms"}
@@ -82,10 +81,10 @@ func (r *DecideReport) Lines() []Line {
 	}
 	out = append(out, ms("  longest", r.Max, 0))
 	if f := r.Floor; f != nil {
-		for _, l := range []Line{ms(fmt.Sprintf("  its %d publishes and nothing else, p50", f.Publishes), f.P50, 0),
-			ms("  its publishes and nothing else, p99", f.P99, 0),
-			ms("  its way and nobody who thinks, p50", f.ShapeP50, 0), ms("  its way and nobody who thinks, p99", f.ShapeP99,
-				0)} {
+		for _, l := range []Line{ms(fmt.Sprintf("  only its %d publishes, p50", f.Publishes), f.P50, 0),
+			ms("  only its publishes, p99", f.P99, 0),
+			ms("  its messages without decisions, p50", f.ShapeP50, 0),
+			ms("  its messages without decisions, p99", f.ShapeP99, 0)} {
 			l.Limit = true
 			out = append(out, l)
 		}
@@ -101,13 +100,13 @@ func (r *DecideReport) Lines() []Line {
 	return out
 }
 
-// question is an action that the shipped policy allows.
+// question returns an action that the shipped policy allows.
 func question(i int) *streams.Action {
 	return &streams.Action{Head: streams.Head{Session: fmt.Sprintf("b%d", i%64)}, Tool: "read_file",
 		Args: jsontext.Value(fmt.Sprintf(`{"path":"notes/%d.txt"}`, i))}
 }
 
-// AskMany asks for verdicts over a connection, as a client would.
+// AskMany measures verdicts over a connection, as a client.
 func AskMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Latencies, error) {
 	c, err := client.New(nc, o.Project, o.Agent)
 	if err != nil {
@@ -119,8 +118,7 @@ func AskMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Latencies, e
 	return askInTurn(o.Warm, o.Requests, func(i int) (*streams.Reply, error) { return c.Decide(ctx, question(i)) })
 }
 
-// askInTurn measures requests, one after the other, after some that are not
-// measured.
+// askInTurn measures sequential requests after unmeasured warm-up requests.
 func askInTurn(warm, requests int, ask func(i int) (*streams.Reply, error)) (*Latencies, error) {
 	l := new(Latencies)
 	took := make([]time.Duration, 0, requests)
@@ -146,7 +144,7 @@ func askInTurn(warm, requests int, ask func(i int) (*streams.Reply, error)) (*La
 	return l, nil
 }
 
-// fill proposes n actions, many at once.
+// fill proposes n actions concurrently.
 func fill(ctx context.Context, c *client.Client, n int) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -160,7 +158,7 @@ func fill(ctx context.Context, c *client.Client, n int) error {
 				}
 				var le *client.Error
 				if _, err := c.Decide(ctx, question(i)); err != nil &&
-					!(errors.As(err, &le) && le.Code == streams.CodeTimeout) { // journaled, if late
+					!(errors.As(err, &le) && le.Code == streams.CodeTimeout) { // it is journaled anyway
 					select {
 					case errs <- err:
 					default:
@@ -179,8 +177,8 @@ func fill(ctx context.Context, c *client.Client, n int) error {
 	}
 }
 
-// Load publishes observations of 1 KiB at a rate, for a time or until the
-// context ends, and returns how many a second were acknowledged.
+// Load publishes observations of 1 KiB at a rate, for a time or until the context ends. It returns the
+// acknowledged rate.
 func Load(ctx context.Context, nc *nats.Conn, o DecideOptions) (float64, error) {
 	subject, err := streams.IntakeSubject(o.Project, o.Agent, streams.KindObs, "tool")
 	if err != nil {

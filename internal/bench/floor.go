@@ -19,26 +19,25 @@ import (
 	"lazaret/streams"
 )
 
-// Floor is the time of one verdict's messages on an otherwise idle server, in
-// microseconds. No verdict is faster on this machine.
+// Floor is the time of one verdict's messages on an otherwise idle server, in microseconds. It is a
+// lower bound for verdicts on this machine.
 type Floor struct {
-	Publishes int `json:"publishes"` // one in the intake, the others in the ledger
-	// P50 and P99 are those of the publishes, one after the other by one process.
+	Publishes int `json:"publishes"` // one in the intake, the rest in the ledger
+	// P50 and P99 are the times of the publishes, made sequentially by one process.
 	P50 int64 `json:"p50"`
 	P99 int64 `json:"p99"`
-	// ShapeP50 and ShapeP99 are those of a verdict's messages without any processing: a
-	// request over TCP, its publish into the intake by the answerer, each entry by a
-	// reader of the message before it, and the answer with the last entry.
+	// ShapeP50 and ShapeP99 are the times of a verdict's messages without processing: a request over
+	// TCP, its publish to the intake by the responder, each entry by a reader of the previous message,
+	// and the reply with the last entry.
 	ShapeP50 int64 `json:"shape_p50"`
 	ShapeP99 int64 `json:"shape_p99"`
 }
 
-// floorRounds is how often they are measured.
+// floorRounds is the number of measurements.
 const floorRounds = 1000
 
-// MeasureFloor publishes what one verdict has left in the ledger of a running
-// pipeline, and its proposal, over and over into streams of the same configuration
-// that an empty folder dir is given.
+// MeasureFloor repeatedly publishes the messages of one verdict, from the ledger of a running pipeline,
+// to streams of the same configuration on a new server in the empty folder dir.
 func MeasureFloor(ctx context.Context, dir string, noSync bool, way []streams.Entry) (*Floor, error) {
 	srv, err := natsserver.Start(natsserver.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: noSync})
 	if err != nil {
@@ -96,7 +95,7 @@ func measureRounds(once func() error) (p50, p99 int64, err error) {
 
 const floorAgent = "agent"
 
-// floor is a server of its own, and the messages of a verdict.
+// floor is a separate server and the messages of a verdict.
 type floor struct {
 	srv     *natsserver.Server
 	conns   map[natsserver.Role]*nats.Conn
@@ -105,13 +104,13 @@ type floor struct {
 	last    map[string]*uint64 // sequences of the ledger's subjects
 }
 
-// propose puts a proposal into the intake.
+// propose publishes a proposal to the intake.
 func (f *floor) propose(ctx context.Context, body []byte) error {
 	_, err := published(ctx, f.conns[natsserver.RoleFront], &nats.Msg{Subject: f.subject, Data: body})
 	return err
 }
 
-// enter puts entry k of the verdict into the ledger, fenced.
+// enter publishes entry k of the verdict to the ledger, with its fence.
 func (f *floor) enter(ctx context.Context, k int) error {
 	m := wire.Msg(&f.way[k])
 	last := f.last[m.Subject]
@@ -127,7 +126,7 @@ func (f *floor) proposal() ([]byte, error) {
 	return streams.Marshal(ask)
 }
 
-// publish publishes all of a verdict.
+// publish publishes all messages of a verdict.
 func (f *floor) publish(ctx context.Context) error {
 	body, err := f.proposal()
 	if err != nil {
@@ -144,8 +143,8 @@ func (f *floor) publish(ctx context.Context) error {
 	return nil
 }
 
-// shape starts the participants of a verdict, each in a goroutine of its own, and returns
-// the client's call. One request at a time may be on its way.
+// shape starts the participants of a verdict, each in its own goroutine, and returns the client's call.
+// Only one request may be in progress.
 func (f *floor) shape(ctx context.Context) (ask func() error, stop func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var stops []func()
@@ -160,7 +159,7 @@ func (f *floor) shape(ctx context.Context) (ask func() error, stop func(), err e
 			end()
 		}
 	}()
-	next := make([]chan struct{}, len(f.way)+1) // entry k is due; in the end, the answer
+	next := make([]chan struct{}, len(f.way)+1) // signals that entry k is due; the last one is the reply
 	for k := range next {
 		next[k] = make(chan struct{}, 1)
 	}
@@ -178,7 +177,7 @@ func (f *floor) shape(ctx context.Context) (ask func() error, stop func(), err e
 			}
 		}()
 	}
-	// The measurement before this one left messages in both streams.
+	// The previous measurement left messages in both streams.
 	read := func(r natsserver.Role, stream string, fn func(jetstream.Msg)) error {
 		s, err := readNew(ctx, f.conns[r], stream, fn)
 		if err == nil {
@@ -252,8 +251,8 @@ func roles(way []streams.Entry) (r []natsserver.Role) {
 	return r
 }
 
-// Way returns the last verdict's entries in the ledger: the proposal, each group's
-// assessment, and the verdict.
+// Way returns the ledger entries of the last verdict: the proposal, each group's assessment, and the
+// verdict.
 func Way(ctx context.Context, js jetstream.JetStream, project string) ([]streams.Entry, error) {
 	ledger, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
@@ -280,7 +279,7 @@ func Way(ctx context.Context, js jetstream.JetStream, project string) ([]streams
 	return way, nil
 }
 
-// makeStreams makes the streams of a pipeline on a server that has none.
+// makeStreams creates the streams of a pipeline on an empty server.
 func makeStreams(ctx context.Context, srv *natsserver.Server) error {
 	nc, err := srv.Connect(natsserver.RoleSetup)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // Size of the graph, in pixels.
 const (
 	graphWidth  = 760
-	graphHeight = 240 // of each of the two charts
+	graphHeight = 240 // of each chart
 	graphLeft   = 70
 	graphRight  = 20
 	graphTop    = 34
@@ -23,10 +23,10 @@ type curve struct {
 	y           func(Sample) float64
 }
 
-// Graph draws memory and disk over the observations as an SVG that any viewer shows.
+// Graph draws memory and disk use over the number of observations as SVG.
 func Graph(w io.Writer, title string, samples []Sample) error {
 	if len(samples) < 2 {
-		return fmt.Errorf("%d samples make no graph", len(samples))
+		return fmt.Errorf("%d samples are too few for a graph", len(samples))
 	}
 	const mib = 1 << 20
 	var b strings.Builder
@@ -79,7 +79,7 @@ func chart(b *strings.Builder, top float64, title string, samples []Sample, curv
 	}
 }
 
-// round is a number at least as large that reads well on an axis of four parts.
+// round returns a readable number that is at least v, for an axis with four parts.
 func round(v float64) float64 {
 	if v <= 0 {
 		return 0

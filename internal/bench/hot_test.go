@@ -12,9 +12,8 @@ import (
 
 var hotRun = sync.OnceValues(func() (*shippedRun, error) { return newShippedRun(3000) })
 
-// BenchmarkShipped judges 1 KiB by the shipped packs, as shippedRun does: each
-// event was read before, and the state grows with the events. On a machine that
-// others use too, cpu-ns/op is the figure to compare.
+// BenchmarkShipped judges 1 KiB by the shipped packs, like shippedRun: each event is already parsed,
+// and the state grows with the events. On a shared machine, compare cpu-ns/op.
 func BenchmarkShipped(b *testing.B) {
 	s, err := hotRun()
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"lazaret/streams"
 )
 
-// LoadOptions are what a load publishes.
+// LoadOptions configure a load.
 type LoadOptions struct {
 	Events, Projects int
-	Size             int      // bytes of content of each; 0: 1 KiB
-	Batch            int      // observations of one message; 0 and 1: each has a message of its own
+	Size             int      // bytes of content; 0: 1 KiB
+	Batch            int      // observations per message; 0 and 1: one
 	Subjects         []string // by project
 	PerSecond        float64  // observations, at most; 0: as fast as they are acknowledged
 	Distinct         bool     // no two observations have the same text
@@ -31,8 +31,7 @@ type LoadReport struct {
 	Refused int     `json:"refused"`
 }
 
-// PublishMany publishes observations, one connection for each subject, and sends again those
-// that are refused.
+// PublishMany publishes observations over one connection per subject. It repeats refused publishes.
 func PublishMany(ctx context.Context, conns []*nats.Conn, o LoadOptions) (*LoadReport, error) {
 	bodies := make([][]byte, 512)
 	corpus := newCorpus(78)
@@ -79,16 +78,16 @@ func PublishMany(ctx context.Context, conns []*nats.Conn, o LoadOptions) (*LoadR
 	return rep, context.Cause(ctx)
 }
 
-// A sender publishes observations on one subject.
+// sender publishes observations on one subject.
 type sender struct {
 	nc              *nats.Conn
 	subject, prefix string
-	batch           int                // observations of one message
-	body            func(i int) []byte // of observation i
-	pause           time.Duration      // from one message to the next, at least
+	batch           int                // observations per message
+	body            func(i int) []byte // returns the body of observation i
+	pause           time.Duration      // minimum time between two messages
 }
 
-// distinct makes the bodies of observations that have texts of their own.
+// distinct returns a function that returns the body of observation i. Each body has a different text.
 func distinct(project uint64, size int) func(i int) []byte {
 	corpus := newCorpus(project)
 	return func(i int) []byte {
@@ -96,13 +95,13 @@ func distinct(project uint64, size int) func(i int) []byte {
 		b, err := streams.Marshal(&streams.Observation{Head: streams.Head{Session: fmt.Sprintf("s%d", i/64)},
 			Tool: "web.search", Source: "https://" + corpus.pick(corpus.hosts) + "/", Content: corpus.prose(size)})
 		if err != nil {
-			panic(err) // made here
+			panic(err) // the observation is valid
 		}
 		return b
 	}
 }
 
-// message is the one that holds n observations from the first on.
+// message returns a message with n observations, numbered from first.
 func (s *sender) message(first, n int) *nats.Msg {
 	m := nats.NewMsg(s.subject)
 	if s.batch == 1 {
@@ -125,19 +124,18 @@ func (s *sender) message(first, n int) *nats.Msg {
 	return m
 }
 
-// refusedPause is how long a sender waits that was refused. The intake holds some seconds
-// of work then, and each refusal costs the server about what a message does.
+// refusedPause is how long a sender waits after a refusal. The intake then holds some seconds of work,
+// and each refusal costs the server about as much as a message.
 const refusedPause = 100 * time.Millisecond
 
-// windowGrows is how many acknowledgements let one more message be unacknowledged, up to
-// the most.
+// windowGrows is the number of acknowledgments after which one more message may be unacknowledged, up
+// to the maximum.
 const windowGrows = 16
 
-// publish publishes observations and keeps at most inFlight of them unacknowledged.
-// Refused messages are sent again under their ids once the window has emptied; the
-// window is halved then, and grows again while nothing is refused.
+// publish publishes observations with at most inFlight unacknowledged ones. When the window is empty,
+// refused messages are repeated with the same ids. A refusal halves the window, which then grows again.
 func (s *sender) publish(ctx context.Context, events, inFlight int) (refused int, err error) {
-	n := (events + s.batch - 1) / s.batch // messages
+	n := (events + s.batch - 1) / s.batch // number of messages
 	most, least := max(inFlight/s.batch, 4), max(64/s.batch, 1)
 	js, err := jetstream.New(s.nc, jetstream.WithPublishAsyncMaxPending(2*most))
 	if err != nil {
@@ -148,7 +146,7 @@ func (s *sender) publish(ctx context.Context, events, inFlight int) (refused int
 		ack jetstream.PubAckFuture
 	}
 	var open []sent
-	var again []int // refused
+	var again []int // refused messages
 	next, acked, window, full := 0, 0, most, false
 	began := time.Now()
 	publish := func(i int) error {

@@ -17,8 +17,8 @@ type noteArgs struct {
 	Number int `json:"number"`
 }
 
-// ServeNotes is an MCP server over standard input and output. Its tool returns another text
-// of 1 KiB for each call.
+// ServeNotes runs an MCP server on standard input and output. Its tool returns a different text of 1
+// KiB for each call.
 func ServeNotes(ctx context.Context) error {
 	s := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, nil)
 	corpus := newCorpus(91)
@@ -36,15 +36,15 @@ type MCPReport struct {
 	Proxied    Latencies `json:"proxied"`
 	// Added is the p50 of proxied calls minus that of direct calls, in microseconds.
 	Added int64 `json:"added_p50_us"`
-	// Window is how many calls First and Last have: the first and the last that are measured.
+	// Window is the number of calls of First and of Last: the first and the last measured calls.
 	Window int     `json:"window"`
 	First  int64   `json:"added_p50_first_us"`
 	Last   int64   `json:"added_p50_last_us"`
 	Ratio  float64 `json:"last_to_first"`
 }
 
-// CallMCP calls the tool of ServeNotes in turns over two sessions, and compares them. The
-// calls before warm are not measured.
+// CallMCP calls the tool of ServeNotes alternately over two sessions, and compares them. The first warm
+// calls are not measured.
 func CallMCP(ctx context.Context, direct, proxied *mcp.ClientSession, warm, calls int) (*MCPReport, error) {
 	var took [2][]time.Duration
 	for i := range warm + calls {
@@ -78,7 +78,7 @@ func CallMCP(ctx context.Context, direct, proxied *mcp.ClientSession, warm, call
 	return r, nil
 }
 
-// Lines are the figures and their budgets.
+// Lines returns the figures with their budgets.
 func (r *MCPReport) Lines() []Line {
 	ms := func(what string, us int64) Line { return Line{What: what, Value: float64(us) / 1000, Unit: "ms"} }
 	most, sync := 3.0, "off"

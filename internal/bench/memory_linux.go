@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// residentMemory reads what the kernel says of this process.
+// residentMemory returns the kernel's values for this process.
 func residentMemory() (now, peak uint64) { return ResidentOf(os.Getpid()) }
 
-// residentFiles is what this process has resident of files.
+// residentFiles returns the resident memory of mapped files, in bytes.
 func residentFiles() uint64 { return status(os.Getpid())["RssFile"] }
 
-// ResidentOf is the resident memory of a process, now and at most, in bytes; zero if
+// ResidentOf returns the current and the highest resident memory of a process, in bytes; zero if
 // unknown.
 func ResidentOf(pid int) (now, peak uint64) {
 	s := status(pid)
 	return s["VmRSS"], s["VmHWM"]
 }
 
-// CPUOf is the processor time of a process so far; zero if unknown.
+// CPUOf returns the processor time that a process has used; zero if unknown.
 func CPUOf(pid int) time.Duration {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(b), ") ") // behind the name
+	_, rest, _ := strings.Cut(string(b), ") ") // after the name
 	f := strings.Fields(rest)
 	if len(f) < 13 {
 		return 0
@@ -37,10 +37,10 @@ func CPUOf(pid int) time.Duration {
 	if err != nil || serr != nil {
 		return 0
 	}
-	return time.Duration(user+system) * time.Second / 100 // the kernel's clock ticks
+	return time.Duration(user+system) * time.Second / 100 // the kernel counts in 1/100 s
 }
 
-// status are the kernel's sizes of a process, in bytes; none if unknown.
+// status returns the kernel's sizes of a process by name, in bytes; nil if unknown.
 func status(pid int) map[string]uint64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

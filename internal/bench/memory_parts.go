@@ -4,14 +4,14 @@ import "runtime/metrics"
 
 // MemoryParts is the memory of this process by purpose, in bytes.
 type MemoryParts struct {
-	Live     uint64 `json:"heap_live"`     // that the last collection found in use
-	Objects  uint64 `json:"heap_objects"`  // in use, or not yet collected
-	Unused   uint64 `json:"heap_unused"`   // between objects
-	Free     uint64 `json:"heap_free"`     // could be returned to the system
-	Returned uint64 `json:"heap_returned"` // was, and is not resident
+	Live     uint64 `json:"heap_live"`     // live at the last collection
+	Objects  uint64 `json:"heap_objects"`  // live, or not yet collected
+	Unused   uint64 `json:"heap_unused"`   // fragmentation
+	Free     uint64 `json:"heap_free"`     // not used, not returned to the system
+	Returned uint64 `json:"heap_returned"` // returned to the system, not resident
 	Stacks   uint64 `json:"stacks"`
-	Other    uint64 `json:"other"` // of Go's runtime
-	Files    uint64 `json:"files"` // resident of the program itself and of mapped files
+	Other    uint64 `json:"other"` // of the Go runtime
+	Files    uint64 `json:"files"` // resident parts of the program and of mapped files
 }
 
 // Parts returns the memory of this process by purpose.

@@ -16,12 +16,12 @@ import (
 type Asked struct {
 	Began    time.Time `json:"began"`
 	Ended    time.Time `json:"ended"`
-	Proposal uint64    `json:"proposal"` // ledger sequence of the entry that it became
-	Verdict  uint64    `json:"verdict"`  // and of its verdict
+	Proposal uint64    `json:"proposal"` // ledger sequence of its entry
+	Verdict  uint64    `json:"verdict"`  // ledger sequence of its verdict
 }
 
-// Phase is how long one part of the way of a request took, in microseconds.
-// The parts of a request add up to its time; their percentiles do not.
+// Phase is the duration of one phase of requests, in microseconds. The phases of a request add up to
+// its duration; their percentiles do not.
 type Phase struct {
 	Name string `json:"name"`
 	P50  int64  `json:"p50_us"`
@@ -29,13 +29,12 @@ type Phase struct {
 	P99  int64  `json:"p99_us"`
 }
 
-// phaseNames are the phases of a proposal, in their order. Each lies between its moment
-// and the one before.
+// phaseNames are the events that end the phases of a proposal, in order.
 var phaseNames = [...]string{"stored in the intake", "decided by ingest", "first assessment", "last assessment",
 	"verdict", "reply"}
 
-// Phases reads from the ledger when requests reached each phase, by the server's stamps
-// and the client's clock, which is the same machine's.
+// Phases reads from the ledger when requests reached each phase. It uses the server's timestamps and
+// the client's clock, which must be on the same machine.
 func Phases(ctx context.Context, js jetstream.JetStream, samples []Asked) ([]Phase, error) {
 	took := make([][]time.Duration, len(phaseNames))
 	for _, s := range samples {
@@ -49,7 +48,7 @@ func Phases(ctx context.Context, js jetstream.JetStream, samples []Asked) ([]Pha
 			}
 			switch {
 			case seq == s.Proposal:
-				// The entry's own time is the intake's stamp.
+				// The time in the body is the intake's timestamp.
 				var head struct {
 					Time time.Time `json:"time"`
 				}

@@ -26,20 +26,20 @@ import (
 	"lazaret/streams"
 )
 
-// PipelineOptions are the load of a pipeline.
+// PipelineOptions configure the load of a pipeline.
 type PipelineOptions struct {
 	Events   int // observations of 1 KiB
-	Projects int // that they are spread over
-	Rules    int // generated ones instead of the shipped packs; zero: the shipped ones
-	Batch    int // observations of one message; 0 and 1: each has a message of its own
+	Projects int // number of projects
+	Rules    int // number of generated rules; zero: the shipped packs
+	Batch    int // observations per message; 0 and 1: one
 	Sync     bool
-	// CPUProfile is a file for the CPU profile of this process while the pipeline works, and
-	// HeapProfile one for its heap profile once all is audited; empty: none.
+	// CPUProfile is a file for the CPU profile of this process under load, and HeapProfile one for its
+	// heap profile at the end; empty: none.
 	CPUProfile, HeapProfile string
 }
 
-// PipelineReport is a pipeline's throughput, from the client's first publish to the
-// auditor's last leaf.
+// PipelineReport is a pipeline's throughput, from the client's first publish to the auditor's last
+// leaf.
 type PipelineReport struct {
 	Events   int    `json:"events"`
 	Projects int    `json:"projects"`
@@ -49,40 +49,38 @@ type PipelineReport struct {
 
 	PerSecond float64 `json:"events_per_s"` // audited
 	Accepted  float64 `json:"accepted_per_s"`
-	// Raw is the rate at which the same client process publishes into one stream of a
-	// bare nats-server with the same storage, sync and message size, and RawConsume the
-	// rate of one ordered consumer.
+	// Raw is the rate at which the same client publishes to one stream of a bare nats-server with the
+	// same storage, sync and message size. RawConsume is the rate of one ordered consumer.
 	Raw        float64 `json:"raw_jetstream_per_s"`
 	RawConsume float64 `json:"raw_jetstream_consume_per_s"`
 	Ratio      float64 `json:"ratio"`
-	// Serial is one publish into an intake and one, in batches, into a ledger, one after
-	// the other. No pipeline with two durable streams exceeds it on one disk.
+	// Serial is the rate of one publish to an intake followed by one, in batches, to a ledger. It is an
+	// upper bound for pipelines with two durable streams on one disk.
 	Serial      float64 `json:"serial_bound_per_s"`
 	SerialRatio float64 `json:"serial_ratio"`
-	// Singles is the audited rate of a pipeline of the same run with one observation a
-	// message, if the others come in batches, and SinglesCPU its cost of one.
+	// Singles is the audited rate of a pipeline in the same run with one observation per message, and
+	// SinglesCPU its cost per observation. They are set only if Batch is used.
 	Singles      float64 `json:"singles_per_s,omitzero"`
 	SinglesCPU   float64 `json:"singles_cpu_us_per_event,omitzero"`
-	SinglesRatio float64 `json:"singles_ratio,omitzero"` // of batches to singles
-	// Shape is the bare server's rate for the same messages in the same streams, with as
-	// many readers, the same batches and no processing, and ShapeCPU its cost in the
-	// server's process.
+	SinglesRatio float64 `json:"singles_ratio,omitzero"` // rate with batches divided by Singles
+	// Shape is the bare server's rate for the same messages in the same streams, with the same readers
+	// and batches and no processing. ShapeCPU is its cost in the server's process.
 	Shape      float64 `json:"shape_bound_per_s"`
 	ShapeRatio float64 `json:"shape_ratio"`
 	ShapeCPU   float64 `json:"shape_cpu_us_per_event"`
-	// CPU is of the process that runs the server and all stages.
+	// CPU is that of the process with the server and all stages.
 	CPU float64 `json:"cpu_us_per_event"`
-	RSS float64 `json:"rss_mb"` // highest
-	// Parts are the parts of that memory, right after the last observation was audited.
+	RSS float64 `json:"rss_mb"` // maximum
+	// Parts are the parts of the memory right after the last observation was audited.
 	Parts      *MemoryParts `json:"memory,omitzero"`
 	Entries    uint64       `json:"ledger_entries"`
 	Lost       int          `json:"lost"`
 	Duplicated int          `json:"duplicated"`
-	Refused    int          `json:"refused"` // publishes that the server refused and the client sent again
+	Refused    int          `json:"refused"` // publishes that the server refused; the client repeated them
 	Processors int          `json:"processors"`
 }
 
-// Lines are the figures and the budgets of the design, section 10.
+// Lines returns the figures and the budgets of the design, section 10.
 func (r *PipelineReport) Lines() []Line {
 	at := func(what string, v float64, unit string, least float64) Line {
 		l := Line{What: what, Value: v, Unit: unit}
@@ -110,7 +108,7 @@ func (r *PipelineReport) Lines() []Line {
 	return append(out, r.costLines(at)...)
 }
 
-// batchLines are the figures of observations that come in batches.
+// batchLines returns the figures of observations in batches.
 func (r *PipelineReport) batchLines(at func(what string, v float64, unit string, least float64) Line) []Line {
 	ofRaw, ofSingles := 0.30, 0.0
 	if r.Sync == "always" {
@@ -125,7 +123,7 @@ func (r *PipelineReport) batchLines(at func(what string, v float64, unit string,
 	}
 }
 
-// costLines are what a run of either kind costs, and its account.
+// costLines returns the costs of a run, and the check of its completeness.
 func (r *PipelineReport) costLines(at func(what string, v float64, unit string, least float64) Line) []Line {
 	none := func(what string, n int) Line {
 		return Line{What: what, Value: float64(n), Budget: "0", Pass: n == 0}
@@ -137,10 +135,10 @@ func (r *PipelineReport) costLines(at func(what string, v float64, unit string, 
 	}
 }
 
-// A Client runs a load in a process of its own.
+// Client runs a load in a separate process.
 type Client func(ctx context.Context, url string, o LoadOptions, creds []string) (*LoadReport, error)
 
-// Pipeline measures a pipeline in folders under dir.
+// Pipeline measures a pipeline, with folders below dir.
 func Pipeline(ctx context.Context, dir string, o PipelineOptions, load Client) (*PipelineReport, error) {
 	rep := &PipelineReport{Events: o.Events, Projects: o.Projects, Rules: o.Rules, Sync: "off",
 		Processors: runtime.GOMAXPROCS(0)}
@@ -174,7 +172,7 @@ func Pipeline(ctx context.Context, dir string, o PipelineOptions, load Client) (
 		return rep, nil // the shape is that of single publishes
 	}
 	if len(entries) == 0 {
-		return nil, errors.New("the ledger holds no observation")
+		return nil, errors.New("the ledger has no observation")
 	}
 	if err := rep.shape(ctx, filepath.Join(dir, "shape"), o, load, entries); err != nil {
 		return nil, fmt.Errorf("measuring the shape: %w", err)
@@ -197,7 +195,7 @@ func (rep *PipelineReport) raw(ctx context.Context, dir string, o PipelineOption
 	defer ns.WaitForShutdown()
 	defer ns.Shutdown()
 	if !ns.ReadyForConnections(30 * time.Second) {
-		return errors.New("nats-server did not get ready within 30 s")
+		return errors.New("nats-server was not ready within 30 s")
 	}
 	nc, err := nats.Connect("", nats.InProcessServer(ns))
 	if err != nil {
@@ -245,8 +243,7 @@ func (rep *PipelineReport) raw(ctx context.Context, dir string, o PipelineOption
 	return nil
 }
 
-// batches publishes n messages of 1 KiB in atomic batches of a hundred and
-// returns how many a second are committed.
+// batches publishes n messages of 1 KiB in atomic batches of a hundred and returns the committed rate.
 func batches(ctx context.Context, nc *nats.Conn, n int) (float64, error) {
 	const size = 100
 	body := []byte(prose(newCorpus(79), eventSize))
@@ -278,14 +275,13 @@ func batches(ctx context.Context, nc *nats.Conn, n int) (float64, error) {
 
 func projectName(i int) string { return fmt.Sprintf("bench%d", i) }
 
-// mostSome is how many entries a run returns.
+// mostSome is the number of entries that a run returns.
 const mostSome = 512
 
-// stuck is how long nothing may be chained before a run is ended.
+// stuck is how long a run may continue without a newly chained entry.
 const stuck = time.Minute
 
-// decided is the ledger's last sequence once ingest has decided on all that the intake
-// held, and 0 before.
+// decided returns the ledger's last sequence if ingest has decided on all intake messages, otherwise 0.
 func decided(ctx context.Context, js jetstream.JetStream) (last uint64, err error) {
 	intake, err := js.Stream(ctx, streams.IntakeStream)
 	if err != nil || intake.CachedInfo().State.Msgs > 0 {
@@ -310,7 +306,7 @@ func heapProfile(file string) error {
 	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
 
-// cpuProfile begins a CPU profile of this process, if a file is named.
+// cpuProfile starts a CPU profile of this process, if a file is named.
 func cpuProfile(file string) (stop func() error, err error) {
 	if file == "" {
 		return func() error { return nil }, nil
@@ -328,7 +324,7 @@ func cpuProfile(file string) (stop func() error, err error) {
 	}), nil
 }
 
-// run measures the pipeline, and returns some of the entries that it made.
+// run measures the pipeline, and returns some of its entries.
 func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOptions, load Client) ([]streams.Entry,
 	error) {
 	cfg := embedded.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: !o.Sync}
@@ -356,7 +352,7 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 	}
 	defer nc.Close()
 
-	// The auditor's progress over time. The last observation's place in the ledger is
+	// marks record the auditor's progress over time. The ledger position of the last observation is
 	// known only afterwards.
 	type mark struct {
 		at   time.Time
@@ -418,7 +414,7 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 				}
 			}
 			if time.Since(marks[len(marks)-1].at) > stuck {
-				all = 1 // and the account says what is missing
+				all = 1 // the check of completeness then reports what is missing
 			}
 		}
 	}
@@ -431,7 +427,7 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 		return nil, err
 	}
 
-	// The account.
+	// Check completeness.
 	seen := make(map[string]int, o.Events)
 	var some []streams.Entry
 	var last uint64

@@ -2,26 +2,27 @@ package bench
 
 import "fmt"
 
-// Restart is how long a killed pipeline took to come back with some entries in its ledger.
+// Restart is the time that a killed pipeline needs to come back, for one ledger size.
 type Restart struct {
 	Entries int `json:"entries"`
-	// Seconds is the median from the start of the process to its first verdict.
+	// Seconds is the median time from the start of the process to its first verdict.
 	Seconds float64 `json:"seconds"`
-	// CPU is the processor time of the process until then, the median.
+	// CPU is the median processor time of the process until then.
 	CPU float64   `json:"cpu_seconds"`
 	All []float64 `json:"all_seconds"`
 }
 
-// RestartReport compares restarts after a kill, by the length of the ledger.
+// RestartReport has the restart times after a kill by ledger size.
 type RestartReport struct {
 	Size  int       `json:"content_bytes"` // of an observation
-	Times []Restart `json:"times"`         // from few entries to many
+	Times []Restart `json:"times"`         // in order of size
 }
 
-// mostRestart is what a restart with the most entries may take of one with the number before.
+// mostRestart is the limit of the ratio between the restart times of the largest ledger and the next
+// smaller one.
 const mostRestart = 1.5
 
-// Lines are the figures with their budgets.
+// Lines returns the figures and their budgets.
 func (r *RestartReport) Lines() (out []Line) {
 	for i, t := range r.Times {
 		out = append(out, Line{What: fmt.Sprintf("first verdict after a kill, %d observations of %d bytes", t.Entries,

@@ -16,24 +16,23 @@ import (
 	shipped "lazaret/rules"
 )
 
-// epoch is when the events of a benchmark begin.
+// epoch is the time of the first event of a benchmark.
 var epoch = time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
 
-// broadRules is how many rules of every set look at every event: rules for all
-// of an installation's agents, with a condition that only evaluation decides.
-// Ten more look at the half that has an origin or a level.
+// broadRules is the number of rules that every event is evaluated by: rules for all agents whose
+// condition no index can decide. Ten more rules apply to the half of events with an origin or a level.
 const broadRules = 6
 
-// ruleSet is a group core of n generated rules:
+// ruleSet returns a group core of n generated rules:
 //
 //	1 in 4   the tool is a name, or one of three (2,000 tools are in use)
-//	1 in 6   the source is a host's (1,500 hosts), with an origin beside it
-//	1 in 3   the content, or a view of it, holds a literal of two words
+//	1 in 6   the source is a host's (1,500 hosts), with an origin condition
+//	1 in 3   the content, or a view of it, contains a literal of two words
 //	1 in 6   a regular expression with required literals
-//	1 in 12  a number or a signal, joined to one of those
+//	1 in 12  a number or a signal, combined with one of those
 //
-// and sixteen broad ones, so that every event has at least six rules to be
-// evaluated at any size. unindexed adds rules that the index knows nothing of.
+// and sixteen broad ones, so that at least six rules are evaluated for every event at any size.
+// unindexed adds rules without a prefilter.
 func ruleSet(n, unindexed int) (map[string]string, error) {
 	c := newCorpus(1)
 	files := map[string]string{"groups.yaml": "groups:\n  core: [bench]\n",
@@ -123,7 +122,7 @@ func compile(files map[string]string) (*rules.Evaluator, error) {
 	return set.Group("core"), nil
 }
 
-// shippedSet is the shipped rule set.
+// shippedSet returns the shipped rule set.
 func shippedSet() (*rules.Set, error) {
 	bundle, err := rules.Pack(shipped.FS())
 	if err != nil {
@@ -139,21 +138,20 @@ func shippedSet() (*rules.Set, error) {
 // RulesReport is the cost of the rule engine.
 type RulesReport struct {
 	Rules  int `json:"rules"`
-	Events int `json:"events"` // distinct ones, 1 KiB each
-	Rounds int `json:"rounds"` // of which medians are taken
+	Events int `json:"events"` // distinct events, 1 KiB each
+	Rounds int `json:"rounds"` // rounds, of which medians are taken
 
-	// Small is at 100 rules and Large at Rules. Both include folding the event
-	// into the signals.
+	// Small is the cost with 100 rules and Large with Rules. Both include updating the signals.
 	Small float64 `json:"ns_per_event_100"`
 	Large float64 `json:"ns_per_event_10000"`
 	Ratio float64 `json:"ratio"`
-	// Fold is the part of both that keeps the signals: no rule at all.
+	// Fold is the cost of updating the signals, without rules.
 	Fold float64 `json:"fold_ns_per_event"`
-	// RatioRules is the ratio without that part, the harder one.
+	// RatioRules is the ratio without Fold.
 	RatioRules float64 `json:"ratio_without_fold"`
 	Naive      float64 `json:"naive_ns_per_event_10000"`
 	Speedup    float64 `json:"speedup"`
-	// Shipped is in microseconds: judging 1 KiB by the shipped packs.
+	// Shipped is the time to judge 1 KiB by the shipped packs, in microseconds.
 	Shipped     float64            `json:"shipped_pack_us_median_1k"`
 	ShippedP99  float64            `json:"shipped_pack_us_p99_1k"`
 	ShippedKind map[string]float64 `json:"shipped_pack_us_median_by_kind"`
@@ -165,14 +163,14 @@ type RulesReport struct {
 	CompileMS       float64 `json:"compile_ms_10000"`
 }
 
-// variant is one thing that is measured in turns with others.
+// variant is one of several alternately measured configurations.
 type variant struct {
 	ev     *rules.Evaluator
 	events []*rules.Prepared
 	ns     [][]float64 // by event, by round
 }
 
-// run judges all events into a store of its own.
+// run judges all events with a new store.
 func (v *variant) run() error {
 	if v.ns == nil {
 		v.ns = make([][]float64, len(v.events))
@@ -189,8 +187,8 @@ func (v *variant) run() error {
 	return nil
 }
 
-// mean is the mean over events of the median over rounds: a neighbour that
-// takes the processor away for a moment does not count.
+// mean returns the mean over events of the median over rounds, which suppresses short disturbances by
+// other processes.
 func (v *variant) mean() float64 {
 	sum := 0.0
 	for _, ns := range v.ns {
@@ -208,14 +206,14 @@ func median(xs []float64) float64 {
 	return s[len(s)/2]
 }
 
-// Options is how long a benchmark takes.
+// Options configure the duration of a benchmark.
 type Options struct {
-	Rules  int // of the large set
+	Rules  int // rules in the large set
 	Events int
 	Rounds int
 }
 
-// Rules measures the rule engine.
+// Rules runs the benchmark of the rule engine.
 func Rules(ctx context.Context, o Options) (*RulesReport, error) {
 	rep := &RulesReport{Rules: o.Rules, Events: o.Events, Rounds: o.Rounds, ShippedKind: make(map[string]float64)}
 	const extra = 500
@@ -273,7 +271,7 @@ func Rules(ctx context.Context, o Options) (*RulesReport, error) {
 		if err := ship.run(); err != nil {
 			return nil, err
 		}
-		if round == 0 { // warm now
+		if round == 0 { // after the warm-up
 			for _, v := range all {
 				v.ns = nil
 			}
@@ -310,12 +308,12 @@ func (rep *RulesReport) candidates(small, large *rules.Evaluator, events []*rule
 	return nil
 }
 
-// shippedKinds are what the shipped packs are measured on, in equal parts.
+// shippedKinds are the event types for the shipped packs, in equal parts.
 var shippedKinds = []streams.Type{streams.TypeObservation, streams.TypeMemory, streams.TypeAction}
 
-// shippedRun measures the shipped packs, event by event. Each is read right before it is
-// judged, as a sentinel does, so that its text is in the cache. The state is in the cache
-// only as far as it fits.
+// shippedRun measures the shipped packs event by event. Each event is parsed right before it is judged,
+// as in a sentinel, so that its text is in the processor's cache. The state is in the cache only as far
+// as it fits.
 type shippedRun struct {
 	ev     *rules.Evaluator
 	events []*streams.Entry
@@ -360,7 +358,7 @@ func (s *shippedRun) run() error {
 	return nil
 }
 
-// quantile is over the events of a type, or of all.
+// quantile returns a quantile over the events of a type, or of all types.
 func (s *shippedRun) quantile(t streams.Type, q float64) float64 {
 	var xs []float64
 	for k, v := range s.us {
@@ -380,14 +378,13 @@ type Line struct {
 	What   string
 	Value  float64
 	Unit   string
-	Budget string // empty: there is none
+	Budget string // empty: none
 	Pass   bool
-	// Limit marks a limit of the machine, measured in the same run, that puts the budgets
-	// in proportion.
+	// Limit marks a limit of the machine, measured in the same run, as a reference for the budgets.
 	Limit bool
 }
 
-// Lines are the figures and the budgets of docs and design.
+// Lines returns the figures and their budgets.
 func (r *RulesReport) Lines() []Line {
 	line := func(what string, v float64, unit string) Line { return Line{What: what, Value: v, Unit: unit} }
 	atMost := func(l Line, n float64) Line {
@@ -419,7 +416,7 @@ func (r *RulesReport) Lines() []Line {
 	}
 }
 
-// Missed reports whether a figure is over its budget.
+// Missed reports whether a figure misses its budget.
 func Missed(lines []Line) bool {
 	return slices.ContainsFunc(lines, func(l Line) bool { return l.Budget != "" && !l.Pass })
 }

@@ -17,19 +17,19 @@ import (
 	"lazaret/streams"
 )
 
-// The shape of a pipeline is its load on the server: each observation is stored in the
-// intake, read once, stored in the ledger in atomic batches, purged, and read from the
-// ledger once. The rate of a server with this load and no processing bounds every
-// pipeline of this shape on this machine.
+// The shape of a pipeline is its load on the server: each observation is stored in the intake, read
+// once, stored in the ledger in atomic batches, purged, and read from the ledger once. The rate of a
+// server with this load and no processing is an upper bound for every pipeline of this shape on this
+// machine.
 const (
 	shapeBatch  = 500                          // as in internal/stage
-	shapeSingle = 12                           // fewer are published one by one
+	shapeSingle = 12                           // smaller batches are published one by one
 	shapePurge  = streams.IntakePerSubject / 8 // messages
-	shapeAhead  = 2048                         // messages that a reader holds
+	shapeAhead  = 2048                         // messages that a reader buffers
 )
 
-// shape measures that rate with a pipeline's own entries from the same load. Other
-// stages' entries are left out: sentinels write nothing about nearly all observations.
+// shape measures that rate with a pipeline's own entries and the same load. It omits entries of other
+// stages: sentinels write nothing about nearly all observations.
 func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOptions, load Client,
 	entries []streams.Entry) error {
 	srv, err := natsserver.Start(natsserver.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: !o.Sync})
@@ -78,7 +78,7 @@ func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOpti
 		return err
 	}
 	defer stopIn()
-	defer cancel(nil) // before readers are stopped that wait for room
+	defer cancel(nil) // before stopping readers that are blocked
 	go func() {
 		if err := copyOver(ctx, w, in, entries); err != nil {
 			cancel(fmt.Errorf("filling a ledger: %w", err))
@@ -98,8 +98,7 @@ func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOpti
 	}
 }
 
-// readNew calls fn for each message that a stream is given from now on, in order,
-// until it is stopped.
+// readNew calls fn for each new message of a stream, in order, until stop is called.
 func readNew(ctx context.Context, nc *nats.Conn, stream string, fn func(jetstream.Msg)) (stop func(), err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -122,8 +121,8 @@ func readNew(ctx context.Context, nc *nats.Conn, stream string, fn func(jetstrea
 	return func() { cc.Stop(); <-cc.Closed() }, nil
 }
 
-// copyOver publishes an entry for each message, a batch at a time, and gathers the
-// next batch while one is on its way, as ingest does.
+// copyOver publishes an entry for each message in batches. Like ingest, it collects the next batch
+// while one is being published.
 func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entries []streams.Entry) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -134,7 +133,7 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 		return err
 	}
 	var fences [streams.Partitions]uint64
-	var stored, purged uint64 // of the intake: what the ledger has, and what is gone
+	var stored, purged uint64 // intake sequences: stored in the ledger, and purged
 	landed := make(chan error, 1)
 	landed <- nil
 	for i, seq := 0, uint64(0); ; {
@@ -187,8 +186,8 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 	}
 }
 
-// publishBatch publishes entries as a stage does: fenced, and in one atomic batch
-// unless they are few.
+// publishBatch publishes entries as a stage does: with fences, and as one atomic batch unless there are
+// few.
 func publishBatch(ctx context.Context, nc *nats.Conn, batch []*nats.Msg, of []int,
 	fences *[streams.Partitions]uint64) error {
 	fence := func(i int) {
@@ -232,7 +231,7 @@ func publishBatch(ctx context.Context, nc *nats.Conn, batch []*nats.Msg, of []in
 	return nil
 }
 
-// loaders are the subjects of a load on a server, and files with their credentials.
+// loaders returns the subjects of a load on a server, and files with the credentials for them.
 func loaders(srv *natsserver.Server, dir string, o PipelineOptions) (lo LoadOptions, creds []string, err error) {
 	lo = LoadOptions{Events: o.Events, Projects: o.Projects, Batch: o.Batch}
 	for i := range o.Projects {

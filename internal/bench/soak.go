@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// Sample is a pipeline at one moment of a soak.
+// Sample is the state of a pipeline at one time of a soak test.
 type Sample struct {
-	Seconds float64 `json:"seconds"` // since the load began
-	Decided uint64  `json:"decided"` // observations that are in the ledger
+	Seconds float64 `json:"seconds"` // since the start of the load
+	Decided uint64  `json:"decided"` // observations in the ledger
 	Chained uint64  `json:"chained"` // ledger entries that the auditor has chained
-	Lag     uint64  `json:"lag"`     // ledger entries that it has not
+	Lag     uint64  `json:"lag"`     // ledger entries that the auditor has not chained
 	Waiting uint64  `json:"waiting"` // messages in the intake
 	RSS     uint64  `json:"rss_bytes"`
 	Streams uint64  `json:"streams_bytes"` // on disk
@@ -27,25 +27,25 @@ type Sample struct {
 	Log     uint64  `json:"log_bytes"`
 }
 
-// SoakReport is a pipeline's behaviour under an endless load.
+// SoakReport is the result of a soak test.
 type SoakReport struct {
 	Events   int     `json:"events"`
 	Projects int     `json:"projects"`
 	Size     int     `json:"content_bytes"` // of an observation
 	Seconds  float64 `json:"seconds"`
 
-	// Days and Retention count simulated days of length Day; 0: there are none.
+	// Days and Retention are numbers of simulated days of length Day; 0: none.
 	Days      int           `json:"days,omitzero"`
 	Retention int           `json:"retention_days,omitzero"`
 	Day       time.Duration `json:"-"`
 
 	Rate    float64  `json:"events_per_s"`
-	Lost    int64    `json:"lost"` // acknowledged and not in the ledger
+	Lost    int64    `json:"lost"` // acknowledged but not in the ledger
 	Refused int      `json:"refused"`
 	Samples []Sample `json:"samples"`
 
-	// Early and Late are medians of resident memory over the second and the
-	// last quarter of the events: the first fills caches.
+	// Early and Late are medians of resident memory over the second and the last quarter of the events.
+	// The first quarter is ignored because it fills caches.
 	Early     float64 `json:"rss_early_mb"`
 	Late      float64 `json:"rss_late_mb"`
 	Growth    float64 `json:"rss_growth"`
@@ -53,19 +53,18 @@ type SoakReport struct {
 	DiskBytes float64 `json:"disk_bytes_per_event"`
 }
 
-// Title is the title of its graph.
+// Title returns the title of the graph.
 func (r *SoakReport) Title() string {
 	return fmt.Sprintf("%d observations of %d bytes", r.Events, r.Size)
 }
 
-// mostGrowth bounds the memory of the last quarter relative to the second: flat, but for
-// noise.
+// mostGrowth is the limit of the ratio Late/Early: constant, apart from noise.
 const mostGrowth = 1.2
 
 // leastSamples is the minimum of samples in a quarter.
 const leastSamples = 12
 
-// Conclude computes the results of the samples.
+// Conclude computes the results from the samples.
 func (r *SoakReport) Conclude() error {
 	if len(r.Samples) < leastSamples {
 		return fmt.Errorf("%d samples are too few to say whether memory is flat, at least %d: more --events or a "+
@@ -99,20 +98,21 @@ func (r *SoakReport) Conclude() error {
 	return nil
 }
 
-// The bytes on disk of an observation of 1 KB, as docs/operations.md has them: until it is trimmed and
-// its payload has expired in addition to those that remain, and of a pipeline with none.
+// Disk use in bytes according to docs/operations.md: of an observation of 1 KB until it is trimmed and its
+// payload has expired, of what remains of it then, and of a pipeline without observations. The first is
+// in addition to the second.
 const (
 	bytesKept, bytesRemain, bytesFixed = 5500, 4100, 100e6
 )
 
-// overDocumented is the disk at the end in that of the documents.
+// overDocumented returns the ratio of the disk use at the end to the documented one.
 func (r *SoakReport) overDocumented() float64 {
 	last := r.Samples[len(r.Samples)-1]
 	kept := float64(r.Events) * float64(r.Retention+1) / float64(r.Days)
 	return float64(last.Streams+last.State+last.Log) / (kept*bytesKept + float64(r.Events)*bytesRemain + bytesFixed)
 }
 
-// Lines are the figures with their budgets.
+// Lines returns the figures and their budgets.
 func (r *SoakReport) Lines() []Line {
 	out := r.lines()
 	if r.Days > 0 && r.Size == eventSize && len(r.Samples) > 0 {
@@ -137,7 +137,7 @@ func (r *SoakReport) lines() []Line {
 	}
 }
 
-// CSV writes the samples, one a line.
+// CSV writes the samples, one per line.
 func (r *SoakReport) CSV(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("seconds,decided,chained,lag,waiting,rss_bytes,streams_bytes,state_bytes,log_bytes\n")
@@ -149,7 +149,7 @@ func (r *SoakReport) CSV(w io.Writer) error {
 	return err
 }
 
-// ReadCSV reads samples back, so that a graph can be drawn of a file.
+// ReadCSV parses the samples that CSV wrote.
 func ReadCSV(b []byte) (out []Sample, err error) {
 	for i, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
 		if i == 0 {
@@ -173,8 +173,8 @@ func ReadCSV(b []byte) (out []Sample, err error) {
 	return out, nil
 }
 
-// DiskUse is the size of the files of a folder, in bytes. A file with two names counts once: a
-// snapshot of a state links most of its files. Files that vanish meanwhile do not count.
+// DiskUse returns the size of the files in a folder, in bytes. A file with two names counts once, because
+// a snapshot of a state links most of its files. DiskUse ignores files that disappear meanwhile.
 func DiskUse(dir string) (n uint64) {
 	seen := make(map[int64][]fs.FileInfo) // by size
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -195,7 +195,7 @@ func DiskUse(dir string) (n uint64) {
 	return n
 }
 
-// Sampling takes samples until the load has ended and all of it is chained.
+// Sampling takes samples until the load has ended and everything is chained.
 func (r *SoakReport) Sampling(ctx context.Context, every time.Duration, loaded <-chan error,
 	sample func(context.Context) (Sample, error)) error {
 	began := time.Now()
@@ -243,10 +243,10 @@ func (r *SoakReport) Sampling(ctx context.Context, every time.Duration, loaded <
 // IdleReport is the resident memory of an idle pipeline.
 type IdleReport struct {
 	RSS  float64 `json:"rss_mb"`
-	Peak float64 `json:"peak_mb"` // since its start
+	Peak float64 `json:"peak_mb"` // maximum since the start
 }
 
-// Lines are the figures with their budgets.
+// Lines returns the figures and their budgets.
 func (r *IdleReport) Lines() []Line {
 	return []Line{
 		{What: "memory, idle", Value: r.RSS, Unit: "MiB", Budget: "<= 120 MiB", Pass: r.RSS <= 120},

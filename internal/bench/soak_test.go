@@ -14,7 +14,7 @@ import (
 	"lazaret/internal/bench"
 )
 
-// grown is a run whose memory grows by so much of itself over its length.
+// grown returns a report of a run whose memory grows by this fraction.
 func grown(by float64) *bench.SoakReport {
 	r := &bench.SoakReport{Events: 40_000, Projects: 1}
 	for i := range 40 {

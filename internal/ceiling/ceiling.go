@@ -14,44 +14,42 @@ import (
 	"lazaret/streams"
 )
 
-// minWords is the length of the shortest content, in bytes once normalised,
-// that is looked for in others: what is shorter stands everywhere.
+// minWords is the minimum length, in bytes after normalization, of content that is searched for in
+// other texts. Shorter content occurs everywhere.
 const minWords = 5
 
-// fewWords is below how many words a content is looked for as a whole, and not
-// by its phrases.
+// fewWords is the number of words below which content is searched for as a whole instead of by phrases.
 const fewWords = 6
 
-// common is how many of a marked content's phrases, or of which part of them
-// (one in quarter), another text may have before it counts as carrying it.
+// A text contains marked content if it shares at least this number of the content's phrases, or this
+// fraction (one in quarter).
 const (
 	common  = 3
 	quarter = 4
 )
 
-// Entry is what is looked at of a ledger entry.
+// Entry has the parts of a ledger entry that determine its label.
 type Entry struct {
 	Project string
 	Seq     uint64
-	Src     uint64 // of a stage but ingest: the ledger entry that it was made from
+	Src     uint64 // for stages other than ingest: position of the entry that it was made from
 	Ingest  bool
 	Body    []byte
 }
 
-// Labels knows what is marked. The zero value is ready; it is used by one
-// goroutine.
+// Labels knows what is marked. The zero value is ready to use. It is not safe for concurrent use.
 type Labels struct {
 	projects map[string]*marks
 	scratch  parsed
 }
 
-// marks are what is marked of one project: nothing that is internal or public.
+// marks are the marks of one project above internal.
 type marks struct {
 	seqs    map[uint64]beliefs.Sensitivity
 	names   map[string]beliefs.Sensitivity // ids of beliefs and events
-	words   map[string]beliefs.Sensitivity // contents of few words, normalised
+	words   map[string]beliefs.Sensitivity // normalized contents with few words
 	texts   []marked
-	phrases map[uint64][]int // to texts
+	phrases map[uint64][]int // hash of a phrase → indexes in texts
 }
 
 type marked struct {
@@ -59,7 +57,7 @@ type marked struct {
 	phrases int
 }
 
-// Scan labels an entry, in ledger order, and notes what it marks.
+// Scan labels an entry and stores its marks. Entries must be scanned in ledger order.
 func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
 	m := l.projects[e.Project]
 	if m == nil && !mayMark(e.Body) {
@@ -82,8 +80,8 @@ func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
 		m.mark(d)
 	}
 	if above(as) {
-		// Values derived from it are looked for as well: a note by its words, others
-		// by their name only.
+		// Derived values are searched for as well: those of a memory write by its words, others only by
+		// name.
 		p.top.as = as
 		if !p.memory {
 			p.top.content = ""
@@ -93,19 +91,19 @@ func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
 	return as
 }
 
-// mayMark reports whether a body may mark something: it has the word, or bytes of
-// a message that was refused, which may.
+// mayMark reports whether a body may contain a mark: it has the field name, or the raw bytes of a
+// rejected message.
 func mayMark(body []byte) bool {
 	return bytes.Contains(body, []byte(`"sensitivity"`)) || bytes.Contains(body, []byte(`"raw"`)) ||
 		!bytes.HasPrefix(body, []byte("{"))
 }
 
-// Of labels an entry by what is known by now, and notes nothing.
+// Of labels an entry by the marks so far, and stores nothing.
 func (l *Labels) Of(e Entry) beliefs.Sensitivity {
 	return l.projects[e.Project].of(e, l.read(e))
 }
 
-// Text labels a text of a project that was taken from the entries at these positions.
+// Text labels a text of a project that comes from the entries at the given positions.
 func (l *Labels) Text(project, s string, at ...uint64) beliefs.Sensitivity {
 	m := l.projects[project]
 	as := m.says(s)
@@ -117,7 +115,7 @@ func (l *Labels) Text(project, s string, at ...uint64) beliefs.Sensitivity {
 	return as
 }
 
-// mark notes a memory: it and its event by name, and its words.
+// mark stores a memory: the ids of the memory and its event, and its words.
 func (m *marks) mark(d declared) {
 	for _, id := range d.ids {
 		m.names[id] = join(m.names[id], d.as)
@@ -134,7 +132,7 @@ func (m *marks) mark(d declared) {
 	}
 	for _, i := range m.phrases[hashes[0]] {
 		if m.texts[i] == (marked{d.as, len(hashes)}) {
-			return // the same again
+			return // already stored
 		}
 	}
 	m.texts = append(m.texts, marked{d.as, len(hashes)})
@@ -154,14 +152,14 @@ func (m *marks) of(e Entry, p *parsed) beliefs.Sensitivity {
 	as = join(as, m.seqs[e.Seq])
 	for _, s := range p.strings {
 		as = join(as, m.names[s])
-		if _, id, ok := strings.Cut(s, ":"); ok { // belief:…, of a path
+		if _, id, ok := strings.Cut(s, ":"); ok { // such as belief:…, a step of a path
 			as = join(as, m.names[id])
 		}
 	}
 	return join(as, m.says(strings.Join(p.strings, "\n")))
 }
 
-// says labels a text by the marked contents that it carries.
+// says labels a text by the marked contents that it contains.
 func (m *marks) says(s string) (as beliefs.Sensitivity) {
 	if m == nil || len(m.texts)+len(m.words) == 0 {
 		return as
@@ -201,26 +199,24 @@ func join(a, b beliefs.Sensitivity) beliefs.Sensitivity {
 	return a
 }
 
-// declared is a memory that is marked.
+// declared is a memory with a stated sensitivity.
 type declared struct {
 	as      beliefs.Sensitivity
 	ids     []string
 	content string
 }
 
-// parsed is what an entry says, whatever its type: its strings, and what it
-// marks.
+// parsed has the strings of an entry, of any type, and its marks.
 type parsed struct {
 	strings  []string
 	most     beliefs.Sensitivity
 	declared []declared
-	top      declared // the entry itself
-	memory   bool     // it is a memory write
+	top      declared // the mark of the entry itself
+	memory   bool     // the entry is a memory write
 }
 
-// read walks an entry's body. It knows no types: whatever has a sensitivity is
-// marked, so that an entry of a later version is redacted like those of this
-// one.
+// read parses an entry's body independently of its type. Any object with a sensitivity is marked, so
+// that entries of a later version are redacted too.
 func (l *Labels) read(e Entry) *parsed {
 	p := &l.scratch
 	*p = parsed{strings: p.strings[:0], declared: p.declared[:0]}
@@ -235,8 +231,8 @@ func (p *parsed) body(b []byte, depth int) {
 		p.top = top
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		// No JSON, or not to its end: a message that was refused. What its
-		// sender would have marked cannot be read off it for certain.
+		// The body is not JSON, or incomplete JSON: a rejected message. The sensitivity that its sender
+		// stated cannot be read reliably.
 		p.strings = append(p.strings, string(b))
 		if low := bytes.ToLower(b); bytes.Contains(low, []byte("sensitivity")) {
 			switch {
@@ -249,11 +245,11 @@ func (p *parsed) body(b []byte, depth int) {
 	}
 }
 
-// maxDepth bounds messages within messages: the bytes of what was refused.
+// maxDepth is the limit of nested messages, which are the raw bytes of rejected ones.
 const maxDepth = 2
 
-// value reads a value under a name and returns the memory that it marks with
-// what stands above it.
+// value reads a value under a name and returns the memory that it marks together with the enclosing
+// object.
 func (p *parsed) value(d *jsontext.Decoder, name string, depth int) (declared, error) {
 	switch d.PeekKind() {
 	case '{':
@@ -288,9 +284,9 @@ func (p *parsed) value(d *jsontext.Decoder, name string, depth int) (declared, e
 	return declared{}, nil
 }
 
-// object reads an object. A sensitivity in it marks its own id and content; one
-// of the belief that it speaks of (belief, found in it) marks those as well: a
-// memory write holds the content, its belief the sensitivity.
+// object reads an object. Its sensitivity marks its own id and content. The sensitivity of a belief in
+// it (fields belief, found) marks those as well, because a memory write has the content and its belief
+// the sensitivity.
 func (p *parsed) object(d *jsontext.Decoder, depth int) (declared, error) {
 	if _, err := d.ReadToken(); err != nil {
 		return declared{}, err
@@ -304,8 +300,8 @@ func (p *parsed) object(d *jsontext.Decoder, depth int) (declared, error) {
 		}
 		switch name := t.String(); name {
 		case "features", "refused":
-			// Hashes of what the content's own strings say; ids with the code of
-			// the reason why they were not served.
+			// These fields have hashes of the content's strings, or ids with the code of the reason why
+			// they were not served.
 			if err := d.SkipValue(); err != nil {
 				return me, err
 			}
@@ -329,7 +325,7 @@ func (p *parsed) object(d *jsontext.Decoder, depth int) (declared, error) {
 			case "sensitivity":
 				said = true
 				if me.as.UnmarshalText([]byte(s)) != nil {
-					me.as = beliefs.Secret // a word of a later version
+					me.as = beliefs.Secret // a sensitivity of a later version
 				}
 			}
 			if name != "sensitivity" {
@@ -357,11 +353,10 @@ func (p *parsed) object(d *jsontext.Decoder, depth int) (declared, error) {
 	return me, err
 }
 
-// above reports whether a sensitivity is more than what everything is unless
-// somebody marks it.
+// above reports whether a sensitivity is above internal, the default.
 func above(s beliefs.Sensitivity) bool { return !s.Within(beliefs.Internal) }
 
-// FromLedger is a ledger entry as labels look at it.
+// FromLedger converts a ledger entry for Labels.
 func FromLedger(e *streams.Entry) Entry {
 	return Entry{Project: e.Project, Seq: e.Position(), Src: e.Src, Ingest: e.Stage == streams.StageIngest, Body: e.Body}
 }

@@ -12,8 +12,7 @@ import (
 
 const pin = "the vault code of the north door is blue heron seven"
 
-// ledger is a little history: a memory that is marked secret, and what others
-// make of it.
+// ledger is a short history: a memory that is marked secret, and entries that follow from it.
 var ledger = []Entry{
 	{Project: "p", Seq: 1, Ingest: true, Body: []byte(`{"id":"o1","origin":"user","blocks":[{"text":"` + pin +
 		`"}],"claims":[{"belief":{"id":"b0"}}]}`)},
@@ -50,7 +49,7 @@ var ledger = []Entry{
 
 func TestALabelGoesWhereTheContentGoes(t *testing.T) {
 	i, c, s := beliefs.Internal, beliefs.Confidential, beliefs.Secret
-	// As it is met, and as it is known at the end.
+	// The labels when each entry is scanned, and at the end.
 	want := map[uint64][2]beliefs.Sensitivity{1: {i, s}, 2: {s, s}, 3: {s, s}, 4: {s, s}, 5: {s, s}, 6: {s, s},
 		7: {s, s}, 8: {i, i}, 9: {i, i}, 10: {s, s}, 11: {s, s}, 12: {i, i},
 		13: {c, c}, 14: {c, c}, 15: {s, s}, 16: {i, i}}
@@ -70,8 +69,7 @@ func TestALabelGoesWhereTheContentGoes(t *testing.T) {
 	}
 }
 
-// No body makes it panic, and a body that holds a marked content is
-// marked.
+// No body causes a panic, and a body that contains marked content is labeled.
 func TestEveryBodyHasALabel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l Labels

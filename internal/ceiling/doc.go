@@ -1,18 +1,15 @@
-// Package ceiling keeps what is too sensitive from leaving: it labels ledger
-// entries with how sensitive they are, so that an export can redact those above
-// the sensitivity that it may carry.
+// Package ceiling labels ledger entries with their sensitivity, so that an export can redact those
+// above its ceiling.
 //
-// A label begins with a writer's word on a memory (sensitivity, internal unless
-// said) and goes, within the project, to whatever names that memory or its
-// event, was made from a labelled entry, or has its words: a verdict that quotes
-// it, an alert about it, a note that derives from it, an action whose arguments
-// carry it, also encoded. Who only names a labelled thing is labelled too: that
-// errs on the side of leaving out.
+// A label starts with the sensitivity that a writer states for a memory (internal by default). Within
+// the project, it extends to entries that name the memory or its event, were made from a labeled entry,
+// or contain its words: a verdict that quotes it, an alert about it, a note that derives from it, an
+// action whose arguments contain it, also in encoded form. An entry that only names a labeled item is
+// labeled too, which redacts too much rather than too little.
 //
-// It does not see a secret that nobody marked, or one in entirely other
-// words. Of a log that is read twice (Scan, then Of) what was read before a
-// memory was marked is labelled as well; whoever follows a ledger has sent it by
-// then.
+// The package does not detect a secret that was not marked, or that is expressed in other words. In a
+// log that is read twice (Scan, then Of), entries before the mark are labeled as well. A follower of
+// the ledger has exported those entries before it sees the mark.
 //
 // It may import streams, pkg/beliefs and pkg/text. Begin reading with Labels.Scan.
 package ceiling

@@ -22,41 +22,41 @@ import (
 	"lazaret/streams"
 )
 
-// account is what the ledger holds.
+// account is the content of the ledger.
 type account struct {
-	entries   uint64         // as many
+	entries   uint64         // number of entries
 	last      uint64         // sequence of the last message
 	srcs      map[uint64]int // intake messages → ingest's entries for them
-	ids       map[string]int // project and id → entries that are no repeat
+	ids       map[string]int // project and id → entries other than repeats
 	contents  map[string]content
 	repeats   int
 	rejected  int
 	verdicts  map[uint64]*streams.VerdictEntry
-	projects  map[uint64]string // of verdicts
-	groups    []string          // that have to assess each proposal
+	projects  map[uint64]string // project of each verdict
+	groups    []string          // groups that must assess each proposal
 	proposals map[uint64]*proposed
-	uncleared []string // allows without clearance
+	uncleared []string // allows without the required assessments
 	twice     []string // proposals with two first verdicts, or two assessments of a group
 }
 
-// proposed is a proposal, by its position in the ledger.
+// proposed is a proposal with its assessments and verdict.
 type proposed struct {
 	name    string         // project and id
-	cleared map[string]int // assessments of each group that allow
-	asked   map[string]int // assessments of each group
-	verdict uint64         // the first one
+	cleared map[string]int // number of allowing assessments, by group
+	asked   map[string]int // number of assessments, by group
+	verdict uint64         // position of the first verdict
 }
 
-// clear reports whether each of the groups has cleared the proposal.
+// clear reports whether each of the groups has allowed the proposal.
 func (p *proposed) clear(groups []string) bool {
 	return !slices.ContainsFunc(groups, func(g string) bool { return p.cleared[g] == 0 })
 }
 
-// owed are the entries that ingest writes because of no message: those name none.
+// owed are the types of entries that ingest writes without an intake message. They name no message.
 var owed = map[streams.Type]bool{streams.TypeBelief: true, streams.TypeRevision: true, streams.TypeIncident: true,
 	streams.TypePoint: true}
 
-// read folds the ledger.
+// read reads the ledger into an account.
 func read(ctx context.Context, nc *nats.Conn) (*account, error) {
 	pol, err := policy.Compile(policy.DefaultName, policy.Default)
 	if err != nil {
@@ -137,7 +137,7 @@ func (a *account) assessed(e *streams.Entry) error {
 	}
 	p := a.proposals[e.Src]
 	if p == nil {
-		return fmt.Errorf("the assessment of entry %d, which is no proposal", e.Src)
+		return fmt.Errorf("the assessment of entry %d, which is not a proposal", e.Src)
 	}
 	if p.asked[b.Group]++; p.asked[b.Group] > 1 {
 		a.twice = append(a.twice, fmt.Sprintf("%s has %d assessments of %s", p.name, p.asked[b.Group], b.Group))
@@ -185,12 +185,11 @@ func (a *account) missing() (unanswered, unassessed []string) {
 	return unanswered, unassessed
 }
 
-// patience is how long the ledger stays as it is before the account believes that what is
-// missing will not come.
+// patience is how long the ledger must stay unchanged before missing entries count as lost.
 const patience = 10 * time.Second
 
-// complete waits until stages have nothing left to do and each proposal has what it needs,
-// or until the ledger has not grown for some time.
+// complete waits until the stages are idle and each proposal has its verdict and assessments, or until
+// the ledger has not grown for patience.
 func complete(ctx context.Context, nc *nats.Conn) error {
 	var grown time.Time
 	for last := uint64(0); ; {
@@ -211,7 +210,7 @@ func complete(ctx context.Context, nc *nats.Conn) error {
 	}
 }
 
-// settle waits until intake, ledger and log have nothing left to do.
+// settle waits until the intake is empty and the log has the whole ledger.
 func settle(ctx context.Context, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -237,7 +236,7 @@ func settle(ctx context.Context, nc *nats.Conn) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the stages do not come to rest: %s", why)
+			return fmt.Errorf("the stages did not become idle: %s", why)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

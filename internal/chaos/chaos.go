@@ -20,68 +20,68 @@ import (
 	"lazaret/streams"
 )
 
-// Options are how much is disturbed.
+// Options configure a chaos run.
 type Options struct {
 	Seed     uint64
-	Kills    int // kill -9 of any process; other faults come in between
-	Events   int // beside those of drills
+	Kills    int // kill -9 of any process; other faults are interspersed
+	Events   int // in addition to those of drills
 	Drills   []string
-	Answers  int // that callers hear at least
+	Answers  int // minimum number of verdicts that callers receive
 	Projects int
 	Dir      string // must be empty
 	FullDisk bool   // fill the disk too; needs root
-	// Say is told what happens.
+	// Say is called with progress messages.
 	Say func(format string, args ...any)
 }
 
-// Report is the account.
+// Report is the result of a run.
 type Report struct {
 	Seed   uint64 `json:"seed"`
-	Events int    `json:"events"` // sent, malformed ones among them
+	Events int    `json:"events"` // sent, including malformed ones
 
 	Drills   int   `json:"drills"`
-	TookOver int64 `json:"took_over"` // times that a stand-by, or a process that had been replaced by one, took over
+	TookOver int64 `json:"took_over"` // takeovers by a standby, or by a process that a standby had replaced
 
 	Kills      map[string]int `json:"kills"`
 	Pauses     int            `json:"pauses"`
 	Partitions int            `json:"partitions"`
 	FullDisks  int            `json:"full_disks"`
-	ClockJumps int            `json:"clock_jumps"`    // of one process's wall clock, there and back
-	Stutters   int            `json:"stutters"`       // times that a process ran in short bursts only
-	HalfBlocks int            `json:"half_blocks"`    // blocks of the ledger that a kill of the server left without a key
-	Died       []string       `json:"died,omitempty"` // ended by themselves and started again
+	ClockJumps int            `json:"clock_jumps"`    // jumps of one process's wall clock, and back
+	Stutters   int            `json:"stutters"`       // times that a process ran only in short bursts
+	HalfBlocks int            `json:"half_blocks"`    // ledger blocks without a key file after a kill of the server
+	Died       []string       `json:"died,omitempty"` // processes that ended by themselves and were restarted
 
-	Acknowledged int    `json:"acknowledged"` // events, each once
-	Broken       int    `json:"broken"`       // acknowledged messages that are no events
-	Again        int    `json:"sent_again"`   // on purpose, after the acknowledgement
+	Acknowledged int    `json:"acknowledged"` // events, each counted once
+	Broken       int    `json:"broken"`       // acknowledged messages that are not events
+	Again        int    `json:"sent_again"`   // deliberately sent again after the acknowledgment
 	Entries      uint64 `json:"ledger_entries"`
 	Repeats      int    `json:"repeats"`
 	Rejected     int    `json:"rejected"`
-	Lost         int    `json:"lost"`    // acknowledged and not in the ledger
+	Lost         int    `json:"lost"`    // acknowledged but not in the ledger
 	Doubled      int    `json:"doubled"` // in the ledger twice
-	Altered      int    `json:"altered"` // with other content than was published
+	Altered      int    `json:"altered"` // with a content other than published
 	Proposals    int    `json:"proposals"`
 	Unanswered   int    `json:"unanswered"` // proposals without a verdict
-	Unassessed   int    `json:"unassessed"` // proposals without the assessment of a required group, each group counted
+	Unassessed   int    `json:"unassessed"` // missing assessments of required groups for proposals
 	Twice        int    `json:"twice"`      // proposals with two verdicts, or two assessments of a group
 	Verdicts     int    `json:"verdicts"`
-	Answers      int    `json:"answers"` // heard by callers
-	Allowed      int    `json:"allowed"` // of them
-	// AskedAgain counts the errors that callers heard instead, by their code.
+	Answers      int    `json:"answers"` // received by callers
+	Allowed      int    `json:"allowed"` // Answers that allow
+	// AskedAgain counts the errors that callers received, by code.
 	AskedAgain map[streams.Code]int `json:"asked_again,omitempty"`
-	Uncleared  int                  `json:"uncleared"` // allows without clearance, in the ledger
-	Untrue     int                  `json:"untrue"`    // answers that the ledger does not hold
+	Uncleared  int                  `json:"uncleared"` // allows in the ledger without the required assessments
+	Untrue     int                  `json:"untrue"`    // answers that are not in the ledger
 	Leaves     int64                `json:"leaves"`
 	Root       string               `json:"root"`
 	Status     string               `json:"status"`    // of the log
-	Identical  bool                 `json:"identical"` // both auditors' logs
+	Identical  bool                 `json:"identical"` // the logs of both auditors are equal
 
 	Seconds  float64  `json:"seconds"`
 	NotTried []string `json:"not_tried,omitempty"`
 	Problems []string `json:"problems,omitempty"`
 }
 
-// OK reports whether the account is in order.
+// OK reports whether the run found no problems.
 func (r *Report) OK() bool { return len(r.Problems) == 0 }
 
 func (r *Report) problem(format string, args ...any) {
@@ -90,8 +90,8 @@ func (r *Report) problem(format string, args ...any) {
 	}
 }
 
-// Run disturbs a pipeline and draws up the account. The error is for what could
-// not be run; what went wrong with the pipeline is in the report.
+// Run disturbs a pipeline and checks its ledger and logs. It returns an error if the run could not be
+// made; faults of the pipeline are in the report.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -133,14 +133,14 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Say("everything is acknowledged; the stages come to rest")
+	o.Say("everything is acknowledged; waiting until the stages are idle")
 	settled, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	if err := complete(settled, op); err != nil {
 		rep.problem("%v", err)
 	}
-	// A timer may still add to the ledger, later where a clock had jumped. So the account
-	// is drawn up when nobody writes any more.
+	// A timer may still write to the ledger, later where a clock had jumped. So the check starts after
+	// all writers have stopped.
 	if err := f.stop(settled, slices.Concat(pair("arbiter"), pair("sentinels"), pair("ingest"))...); err != nil {
 		rep.problem("%v", err)
 	}
@@ -155,7 +155,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	rep.TookOver = f.took.Load()
 	overlaps := func(d string) bool { return canPause && strings.HasPrefix(d, "overlap:") }
 	if rep.TookOver == 0 && slices.ContainsFunc(o.Drills, overlaps) {
-		rep.problem("no stand-by took over from a process that stood still")
+		rep.problem("no stand-by took over from a paused process")
 	}
 	op.Close()
 	all := append([]string{server}, daemons...)
@@ -173,7 +173,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	return rep, nil
 }
 
-// untried notes the faults that a run does not make.
+// untried lists the faults that the run does not make.
 func (rep *Report) untried(f *fleet) {
 	rep.NotTried = append(rep.NotTried, "a slow disk: processes run in short bursts instead, so that their writes and "+
 		"syncs take longer; the disk itself is as fast as it is",
@@ -186,27 +186,28 @@ func (rep *Report) untried(f *fleet) {
 	}
 }
 
-// run is a pipeline that is being disturbed. One goroutine uses it.
+// run is the state of a chaos run. It is not safe for concurrent use, except for the atomic fields and
+// locks.
 type run struct {
 	rep   *Report
 	f     *fleet
 	dk    *disk
 	o     Options
-	nc    *nats.Conn // the operator's
+	nc    *nats.Conn // the operator's connection
 	l     *load
 	heard atomic.Int64 // answers
-	feeds []chan share // one for each project
-	ask   sync.RWMutex // callers hold it for reading while they ask
+	feeds []chan share // one per project
+	ask   sync.RWMutex // read-locked by callers while they ask
 }
 
-// share is how many events are sent next, and whether they are plain readings.
+// share is a number of events to send; plain restricts them to harmless readings.
 type share struct {
 	n     int
 	plain bool
 }
 
-// projectNames are the names of n projects. The last one shares the partition of the first, so
-// that messages of one pass those of the other.
+// projectNames returns n project names. The last project has the partition of the first, so that their
+// messages can overtake each other.
 func projectNames(n int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("chaos%d", i))
@@ -220,7 +221,7 @@ func projectNames(n int) (names []string) {
 	return names
 }
 
-// disturb runs load and faults until all is sent.
+// disturb runs the load and the faults until everything is sent. It returns the callers' answers.
 func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	f, l, o, rep := r.f, r.l, r.o, r.rep
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -230,8 +231,8 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Other agents ask: malformed messages make their agent's sessions unseen, and
-	// nothing is allowed there.
+	// Other agents ask, because malformed messages make their agent's sessions unseen, and nothing is
+	// allowed in those.
 	asking, err := f.agents(names[:min(2, len(names))], asker)
 	if err != nil {
 		return nil, err
@@ -289,7 +290,7 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	case <-sent:
 	case <-ctx.Done():
 	}
-	// Too few answers would show nothing. On a busy machine they take their time.
+	// Too few answers would prove nothing. On a busy machine they take long.
 	for end := time.Now().Add(3 * time.Minute); ctx.Err() == nil &&
 		time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		mu.Lock()
@@ -304,7 +305,7 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	return heard, context.Cause(ctx)
 }
 
-// trouble makes the drills, and then the other faults while the rest is sent.
+// trouble makes the drills, and then the other faults while the remaining events are sent.
 func (r *run) trouble(ctx context.Context) error {
 	for _, name := range r.o.Drills {
 		if err := r.drill(ctx, name); err != nil {
@@ -319,7 +320,7 @@ func (r *run) trouble(ctx context.Context) error {
 	return r.faults(ctx, before)
 }
 
-// revive starts processes that have ended by themselves.
+// revive restarts processes that ended by themselves.
 func (r *run) revive(ctx context.Context) error {
 	died, err := r.f.revive(ctx)
 	for _, d := range died {
@@ -329,7 +330,7 @@ func (r *run) revive(ctx context.Context) error {
 	return err
 }
 
-// faults waits with each fault for its share of events.
+// faults makes the faults. Each waits until its share of events is acknowledged.
 func (run *run) faults(ctx context.Context, before int64) error {
 	rep, f, dk, o := run.rep, run.f, run.dk, run.o
 	r := rand.New(rand.NewPCG(o.Seed, 0))
@@ -351,7 +352,7 @@ func (run *run) faults(ctx context.Context, before int64) error {
 			if !canPause {
 				break
 			}
-			o.Say("%d/%d  %s stands still for %s", k+1, o.Kills, name, d.Round(time.Millisecond))
+			o.Say("%d/%d  %s is paused for %s", k+1, o.Kills, name, d.Round(time.Millisecond))
 			pause(f.procs[name].cmd.Process)
 			err := sleep(d)
 			resume(f.procs[name].cmd.Process)
@@ -370,7 +371,8 @@ func (run *run) faults(ctx context.Context, before int64) error {
 			}
 			rep.Partitions++
 		case n == 5 || n == 7:
-			// Drawn in any case, so that what cannot be tried changes nothing else.
+			// Draw the random numbers in any case, so that the later faults do not depend on whether
+			// clocks can be set.
 			name, share, d := all[r.IntN(len(all))], 2*r.Float64()-1, some(1500*time.Millisecond)
 			if f.noClocks != nil {
 				break
@@ -404,8 +406,8 @@ func (run *run) faults(ctx context.Context, before int64) error {
 				return err
 			}
 			rep.FullDisks++
-			// A server that could not write goes without its streams until it
-			// is started again, as its manual says.
+			// After a failed write, the server works without its streams until it is restarted, as its
+			// documentation says.
 			f.kill(server)
 			if err := f.start(ctx, server); err != nil {
 				return err
@@ -418,7 +420,7 @@ func (run *run) faults(ctx context.Context, before int64) error {
 	return nil
 }
 
-// killing is kill -9 of a process, now and then of the one that stands by for it too.
+// killing kills a process with SIGKILL, sometimes together with its standby.
 func (run *run) killing(ctx context.Context, r *rand.Rand, name string, k int) error {
 	f, names := run.f, []string{name}
 	if stage, _, _ := strings.Cut(name, "/"); slices.Contains(daemons, stage) && stage != "auditor" && r.IntN(3) == 0 {
@@ -430,7 +432,7 @@ func (run *run) killing(ctx context.Context, r *rand.Rand, name string, k int) e
 	}
 	run.rep.Kills[name]++
 	if name == server && r.IntN(2) == 0 {
-		// A kill that comes between the two is too rare to be waited for.
+		// A kill at exactly this point is too rare, so its effect is simulated.
 		if err := f.halfBlock(); err != nil {
 			return err
 		}
@@ -445,9 +447,9 @@ func (run *run) killing(ctx context.Context, r *rand.Rand, name string, k int) e
 	return run.revive(ctx)
 }
 
-// How far a clock jumps. Stamps are the server's: deadlines pass by its clock,
-// and what it stamped too late holds them up until the time has come. So it
-// jumps less far, or a run would wait for that.
+// Limits of clock jumps. The server stamps messages, and deadlines use these stamps, so a stamp from
+// the future delays a deadline until that time. The server's clock therefore jumps less, or the run
+// would wait long.
 const (
 	mostJump       = 400 * 24 * time.Hour
 	mostServerJump = 30 * time.Second
@@ -461,11 +463,11 @@ func jumpOf(name string, share float64) time.Duration {
 	return time.Duration(share * float64(most)).Round(time.Second)
 }
 
-// jump sets a process's wall clock, and after d back again.
+// jump changes a process's wall clock, and after d changes it back.
 func (rep *Report) jump(f *fleet, name string, by, d time.Duration, sleep func(time.Duration) error) error {
 	c := f.clocks[name]
 	if c == nil {
-		return sleep(d) // it had ended before its clock was taken
+		return sleep(d) // the process ended before its clock was replaced
 	}
 	err := c.set(by)
 	if serr := sleep(d); serr != nil {
@@ -478,7 +480,7 @@ func (rep *Report) jump(f *fleet, name string, by, d time.Duration, sleep func(t
 	return nil
 }
 
-// stutter lets a process run a tenth of the time.
+// stutter lets a process run for a tenth of the time.
 func stutter(p *os.Process, d time.Duration, sleep func(time.Duration) error) error {
 	defer resume(p)
 	for until := time.Now().Add(d); time.Now().Before(until); {
@@ -494,7 +496,7 @@ func stutter(p *os.Process, d time.Duration, sleep func(time.Duration) error) er
 	return nil
 }
 
-// count compares what was acknowledged and heard with the ledger.
+// count compares the acknowledgments and answers with the ledger.
 func (rep *Report) count(o Options, l *load, heard []answer, a *account) {
 	rep.Acknowledged, rep.Broken, rep.Again = len(l.ids), l.broken, l.again
 	rep.Entries, rep.Repeats, rep.Rejected, rep.Verdicts = a.entries, a.repeats, a.rejected, len(a.verdicts)
@@ -502,10 +504,10 @@ func (rep *Report) count(o Options, l *load, heard []answer, a *account) {
 		switch {
 		case a.ids[id] == 0:
 			rep.Lost++
-			rep.problem("%s was acknowledged and is not in the ledger", id)
+			rep.problem("%s was acknowledged but is not in the ledger", id)
 		case a.contents[id] != c:
 			rep.Altered++
-			rep.problem("%s has another content in the ledger than was published", id)
+			rep.problem("the content of %s in the ledger differs from the published content", id)
 		}
 	}
 	unanswered, unassessed := a.missing()
@@ -525,19 +527,19 @@ func (rep *Report) count(o Options, l *load, heard []answer, a *account) {
 		most = max(most, src)
 		if n > 1 {
 			rep.Doubled++
-			rep.problem("intake message %d left %d entries", src, n)
+			rep.problem("intake message %d gave %d entries", src, n)
 		}
 	}
 	for src := uint64(1); src <= most; src++ {
 		if a.srcs[src] == 0 {
 			rep.Lost++
-			rep.problem("intake message %d left no entry", src)
+			rep.problem("intake message %d gave no entry", src)
 		}
 	}
 	for seq := range l.seqs {
 		if a.srcs[seq] == 0 {
 			rep.Lost++
-			rep.problem("intake message %d was acknowledged and left no entry", seq)
+			rep.problem("intake message %d was acknowledged but gave no entry", seq)
 		}
 	}
 	rep.Uncleared = len(a.uncleared)
@@ -552,18 +554,19 @@ func (rep *Report) count(o Options, l *load, heard []answer, a *account) {
 		v := a.verdicts[h.rep.Seq]
 		if v == nil || v.ID != h.id || v.Verdict != h.rep.Verdict || a.projects[h.rep.Seq] != h.project {
 			rep.Untrue++
-			rep.problem("%s %s was answered %s from entry %d, which says otherwise", h.project, h.id, h.rep.Verdict, h.rep.Seq)
+			rep.problem("the answer to %s %s is %s from entry %d, but that entry differs", h.project, h.id,
+				h.rep.Verdict, h.rep.Seq)
 		}
 	}
 	if rep.Answers < o.Answers {
-		rep.problem("callers heard %d answers; a run that shows something has %d at least", rep.Answers, o.Answers)
+		rep.problem("callers received %d answers, want at least %d", rep.Answers, o.Answers)
 	}
 	if rep.Allowed == 0 {
-		rep.problem("none of %d answers allowed anything: the run shows nothing of clearance", rep.Answers)
+		rep.problem("none of %d answers is an allow: clearance was not tested", rep.Answers)
 	}
 }
 
-// audited compares the logs with the ledger and each other.
+// audited compares the logs with the ledger and with each other.
 func (rep *Report) audited(a *account, logs [2]chain.Report) {
 	rep.Status, rep.Leaves, rep.Root = string(logs[0].Status), logs[0].Size, logs[0].Root
 	for i, r := range logs {
@@ -572,7 +575,7 @@ func (rep *Report) audited(a *account, logs [2]chain.Report) {
 			rep.problem("log %d: %s %v %v", i+1, r.Status, r.Problems, r.Skipped)
 		}
 		if r.LastSeq != a.last || r.Entries != int64(a.entries) || r.Gaps != 0 {
-			rep.problem("log %d holds %d entries up to %d and %d gaps; the ledger holds %d up to %d", i+1, r.Entries,
+			rep.problem("log %d has %d entries up to %d and %d gaps; the ledger has %d up to %d", i+1, r.Entries,
 				r.LastSeq, r.Gaps, a.entries, a.last)
 		}
 	}

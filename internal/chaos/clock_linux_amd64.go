@@ -13,19 +13,17 @@ import (
 	"time"
 )
 
-// A clock is the wall clock of one running process, and of no other. The kernel
-// maps the code that reads the clock into every process, the vDSO; in a process
-// of our own we write, through /proc/PID/mem, a jump to code that asks the
-// kernel and adds an offset to CLOCK_REALTIME. The programs are those that are
-// shipped, the machine's clock stays as it is, and so does the monotonic one, as
-// it would if somebody set the time.
+// clock replaces the wall clock of one running process. The kernel maps the code that reads the clock,
+// the vDSO, into every process. We write a jump through /proc/PID/mem to code that calls the kernel and
+// adds an offset to CLOCK_REALTIME. The program itself is unchanged. The machine's clock and the
+// monotonic clock are unchanged too, as if somebody had set the time.
 type clock struct {
 	pid    int
-	offset int64 // where the offset stands, in the process
+	offset int64 // address of the offset in the process
 }
 
-// clockCode is clock_gettime(clock, *timespec) by the kernel, and for clock 0,
-// CLOCK_REALTIME, the seconds at clockData more.
+// clockCode is clock_gettime(clock, *timespec). It calls the kernel, and for clock 0, CLOCK_REALTIME,
+// adds the seconds at clockData.
 var clockCode = []byte{
 	0xb8, 0xe4, 0, 0, 0, //                 mov  eax, 228 (clock_gettime)
 	0x0f, 0x05, //                          syscall
@@ -38,7 +36,7 @@ var clockCode = []byte{
 }
 
 const (
-	clockData = 32            // from the beginning of the code
+	clockData = 32            // offset from the beginning of the code
 	clockRoom = clockData + 8 // bytes
 )
 
@@ -47,7 +45,7 @@ func takeClock(p *os.Process) (*clock, error) {
 	c := &clock{pid: p.Pid}
 	mem, err := os.OpenFile(c.proc("mem"), os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("a clock of its own: %w", err)
+		return nil, fmt.Errorf("setting up a separate clock: %w", err)
 	}
 	defer mem.Close()
 	at, size, err := c.vdso()
@@ -65,11 +63,11 @@ func takeClock(p *os.Process) (*clock, error) {
 	used := int64(len(bytes.TrimRight(image, "\x00")))
 	code := (used + 63) &^ 63
 	if code+clockRoom > size {
-		return nil, errors.New("the vDSO has no room for a clock")
+		return nil, errors.New("the vDSO has too little free space for a clock")
 	}
 	c.offset = at + code + clockData
 	jump := binary.LittleEndian.AppendUint32([]byte{0xe9}, uint32(int32(code-(entry+5))))
-	// Nobody may be between the first bytes of the old code while they change.
+	// No thread may be executing the first bytes of the old code while they are changed.
 	for range 100 {
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			return nil, err
@@ -88,12 +86,12 @@ func takeClock(p *os.Process) (*clock, error) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	return nil, errors.New("the process never leaves the code that reads the clock")
+	return nil, errors.New("the process did not leave the code that reads the clock")
 }
 
 func (c *clock) proc(name string) string { return fmt.Sprintf("/proc/%d/%s", c.pid, name) }
 
-// vdso is where the process has its vDSO.
+// vdso returns the address and size of the process's vDSO.
 func (c *clock) vdso() (at, size int64, err error) {
 	b, err := os.ReadFile(c.proc("maps"))
 	if err != nil {
@@ -111,7 +109,7 @@ func (c *clock) vdso() (at, size int64, err error) {
 	return 0, 0, errors.New("the process has no vDSO")
 }
 
-// clockEntry is where the code that reads the clock begins.
+// clockEntry returns the offset of the code that reads the clock.
 func clockEntry(image []byte) (int64, error) {
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
@@ -130,8 +128,8 @@ func clockEntry(image []byte) (int64, error) {
 	return 0, errors.New("the vDSO has no __vdso_clock_gettime")
 }
 
-// within reports whether a thread of the stopped process stands behind from and
-// before to, or whether that is unknown because one does not stand still yet.
+// within reports whether a thread of the stopped process executes between from and to, or whether that
+// is unknown because a thread has not stopped yet.
 func (c *clock) within(from, to int64) bool {
 	threads, err := filepath.Glob(c.proc("task/*/syscall"))
 	if err != nil || len(threads) == 0 {
@@ -151,7 +149,7 @@ func (c *clock) within(from, to int64) bool {
 	return false
 }
 
-// set makes the process's clock differ from the machine's.
+// set sets the difference between the process's clock and the machine's.
 func (c *clock) set(by time.Duration) error {
 	mem, err := os.OpenFile(c.proc("mem"), os.O_WRONLY, 0)
 	if err != nil {

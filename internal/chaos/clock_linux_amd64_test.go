@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// tellTime makes this test's binary print its clocks, wall and monotonic, for
-// each line that it reads.
+// tellTime makes this test binary print its wall clock and monotonic clock for each input line.
 const tellTime = "LAZARET_TEST_TELL_TIME"
 
 func TestMain(m *testing.M) {

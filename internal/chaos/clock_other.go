@@ -12,7 +12,7 @@ import (
 type clock struct{}
 
 func takeClock(*os.Process) (*clock, error) {
-	return nil, errors.New("the clock of one process can be set on Linux on amd64 only")
+	return nil, errors.New("the clock of a single process can be set only on Linux on amd64")
 }
 
 func (*clock) set(time.Duration) error { return nil }

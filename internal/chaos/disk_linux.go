@@ -7,23 +7,23 @@ import (
 	"syscall"
 )
 
-// disk is a file system of its own, in memory, that can be full.
+// disk is a separate in-memory file system that can be filled.
 type disk struct{ dir string }
 
-// diskSize is how large it is when it is not full: JetStream reserves what its
-// streams may take. It takes only what is written.
+// diskSize is the size of the file system before it is filled. It is large because JetStream reserves
+// the limits of its streams; only written data uses memory.
 const diskSize = 32 << 30
 
-// mountDisk makes one. It needs root.
+// mountDisk mounts a file system. It needs root.
 func mountDisk(dir string) (*disk, error) {
 	if os.Geteuid() != 0 {
-		return nil, errors.New("needs root, for a file system of its own")
+		return nil, errors.New("needs root to mount a separate file system")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", int64(diskSize))); err != nil {
-		return nil, fmt.Errorf("mounting a file system of its own: %w", err)
+		return nil, fmt.Errorf("mounting a separate file system: %w", err)
 	}
 	return &disk{dir}, nil
 }
@@ -32,10 +32,10 @@ func (d *disk) resize(bytes int64) error {
 	return syscall.Mount("tmpfs", d.dir, "tmpfs", syscall.MS_REMOUNT, fmt.Sprintf("size=%d", bytes))
 }
 
-// fill leaves no room: the file system becomes as large as what it holds.
+// fill shrinks the file system to its content, so that it is full.
 func (d *disk) fill() error {
 	var err error
-	for range 20 { // others write meanwhile
+	for range 20 { // processes write meanwhile
 		var st syscall.Statfs_t
 		if err = syscall.Statfs(d.dir, &st); err != nil {
 			return err

@@ -7,7 +7,7 @@ import "errors"
 type disk struct{}
 
 func mountDisk(string) (*disk, error) {
-	return nil, errors.New("a disk that can be filled is made on Linux only")
+	return nil, errors.New("filling a disk is supported only on Linux")
 }
 
 func (d *disk) fill() error  { return nil }

@@ -12,36 +12,35 @@ import (
 	"lazaret/streams"
 )
 
-// A drill is a fault that comes at the moment at which a stage can lose or double
-// something, with events of its own. Its name is KIND:STAGE.
+// drills are the faults that come at the time at which a stage can lose or duplicate something, by
+// kind. A drill has its own events. Its name is KIND:STAGE.
 //
-//   - overlap: the process at work stands still, its stand-by takes over, and then both
-//     are at work.
-//   - mute: both processes of a stage hear the server and are not heard. They decide and
-//     cannot publish. Then both are stopped.
-//   - backlog: both processes stand still until many events wait in the intake. They go
-//     on and are killed while they work it off.
+//   - overlap: the active process is paused, its standby takes over, and then both run.
+//   - mute: both processes of a stage receive from the server, but their messages are
+//     dropped. They decide and cannot publish. Then both are stopped.
+//   - backlog: both processes are paused until many events wait in the intake. They
+//     resume and are killed while they process them.
 var drills = map[string]func(*run, context.Context, string) error{
 	"overlap": (*run).overlap,
 	"mute":    (*run).mute,
 	"backlog": (*run).backlog,
 }
 
-// Drills are all drills, in the order in which a run makes them.
+// Drills are the names of all drills, in the order of a run.
 var Drills = []string{
 	"overlap:ingest", "overlap:sentinels", "overlap:arbiter",
 	"mute:ingest", "mute:sentinels", "mute:arbiter", "backlog:ingest",
 }
 
-// CheckDrill returns an error for a name that is no drill.
+// CheckDrill returns an error for an unknown drill.
 func CheckDrill(name string) error {
 	if !slices.Contains(Drills, name) {
-		return fmt.Errorf("%q is no drill: the drills are %s", name, strings.Join(Drills, ", "))
+		return fmt.Errorf("unknown drill %q: use %s", name, strings.Join(Drills, ", "))
 	}
 	return nil
 }
 
-// patient is how long a drill waits for what has to happen on a busy machine.
+// patient is how long a drill waits for a condition; a busy machine needs long.
 const patient = time.Minute
 
 // await waits until f reports true. what names the condition in the error.
@@ -52,7 +51,7 @@ func (r *run) await(ctx context.Context, what string, f func() (bool, error)) er
 			return err
 		}
 		if time.Now().After(end) {
-			r.rep.problem("within %s it did not come to %s", patient, what)
+			r.rep.problem("not within %s: %s", patient, what)
 			return nil
 		}
 		if err := rest(ctx, 2*time.Millisecond); err != nil {
@@ -61,7 +60,7 @@ func (r *run) await(ctx context.Context, what string, f func() (bool, error)) er
 	}
 }
 
-// rest sleeps.
+// rest sleeps for d or until ctx ends.
 func rest(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -71,7 +70,7 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// drill makes one drill, and starts what ended by itself.
+// drill makes one drill, and restarts processes that ended by themselves.
 func (r *run) drill(ctx context.Context, name string) error {
 	kind, stage, _ := strings.Cut(name, ":")
 	if !canPause && kind != "mute" {
@@ -93,7 +92,7 @@ const (
 	backlogEvents = 8000
 )
 
-// overlap goes both ways: which of the two is at work is not known before.
+// overlap pauses both processes in turn, because it is not known which one is active.
 func (r *run) overlap(ctx context.Context, stage string) error {
 	for _, name := range pair(stage) {
 		p := r.f.procs[name].cmd.Process
@@ -119,8 +118,8 @@ func (r *run) overlap(ctx context.Context, stage string) error {
 func (r *run) mute(ctx context.Context, stage string) error {
 	both := pair(stage)
 	if stage == streams.StageIngest {
-		// A proposal waits for the end of the ledger, which a process that is not heard
-		// cannot ask for. So there is none.
+		// A proposal waits for the end of the ledger, which a muted process cannot ask for. So no
+		// proposals are sent.
 		r.ask.Lock()
 		defer r.ask.Unlock()
 		if err := r.idle(ctx); err != nil {
@@ -147,7 +146,7 @@ func (r *run) mute(ctx context.Context, stage string) error {
 			return err
 		}
 	}
-	// Time to read, to decide, and to wait for the server in vain.
+	// The stage needs time to read, to decide, and to wait for the server in vain.
 	if err := rest(ctx, time.Second); err != nil {
 		return err
 	}
@@ -171,7 +170,7 @@ func (r *run) stream(ctx context.Context, name string) (jetstream.StreamState, e
 	return st.CachedInfo().State, nil
 }
 
-// idle waits until nothing is in the intake.
+// idle waits until the intake is empty.
 func (r *run) idle(ctx context.Context) error {
 	return r.await(ctx, "an empty intake", func() (bool, error) {
 		st, err := r.stream(ctx, streams.IntakeStream)
@@ -179,8 +178,8 @@ func (r *run) idle(ctx context.Context) error {
 	})
 }
 
-// still waits until the stages before one that is not heard have said all that they have to
-// say: the ledger goes beyond before, and grows no more.
+// still waits until the stages before a muted one have written everything: the ledger extends beyond
+// before and no longer grows.
 func (r *run) still(ctx context.Context, before uint64) error {
 	last, since := before, time.Now()
 	return r.await(ctx, "entries of other stages", func() (bool, error) {
@@ -222,7 +221,7 @@ func (r *run) backlog(ctx context.Context, stage string) error {
 	return r.f.again(ctx, both...)
 }
 
-// feed has clients send so many events more, or plain readings.
+// feed makes the clients send n more events, or only harmless readings if plain is set.
 func (r *run) feed(n int, plain bool) {
 	r.rep.Events += n
 	for i, c := range r.feeds {
@@ -234,7 +233,7 @@ func (r *run) feed(n int, plain bool) {
 	}
 }
 
-// acknowledged waits until all events that clients were to send are acknowledged.
+// acknowledged waits until all events of the clients are acknowledged.
 func (r *run) acknowledged(ctx context.Context) error {
 	return r.await(ctx, "all events being acknowledged", func() (bool, error) {
 		return r.l.acked.Load() >= int64(r.rep.Events), nil

@@ -23,13 +23,13 @@ import (
 	"lazaret/streams"
 )
 
-// The processes. A name after a slash is a second process of the same program: a
-// stand-by, or a second auditor, which follows the ledger like the first.
+// The names of processes. A suffix after a slash is a second process of the same program: a standby, or
+// a second auditor, which follows the ledger like the first.
 const server = "server"
 
 var daemons = []string{"ingest", "ingest/b", "sentinels", "sentinels/b", "arbiter", "arbiter/b", "auditor", "auditor/b"}
 
-// pair returns the two processes of a stage that has a stand-by.
+// pair returns the two processes of a stage with a standby.
 func pair(stage string) []string { return []string{stage, stage + "/b"} }
 
 // process is a running program.
@@ -43,7 +43,7 @@ type process struct {
 	out bytes.Buffer
 }
 
-// Write collects the last of the program's output.
+// Write collects the end of the program's output.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,19 +70,19 @@ func (p *process) ended() bool {
 	}
 }
 
-// fleet is the pipeline as separate processes. One goroutine uses it.
+// fleet is the pipeline as separate processes. It is not safe for concurrent use.
 type fleet struct {
-	dir      string // holds a folder for each process
+	dir      string // contains a folder for each process
 	programs string // folder of the binaries
 	addr     string // of the server
 	procs    map[string]*process
 	ways     map[string]*proxy
-	clocks   map[string]*clock // of those that have one of their own
-	noClocks error             // why they have none
-	took     atomic.Int64      // times that a stand-by took over
+	clocks   map[string]*clock // replaced clocks by process
+	noClocks error             // why clocks cannot be replaced
+	took     atomic.Int64      // takeovers by a standby
 }
 
-// programsOf is the folder that holds the daemons: that of this program.
+// programsOf returns the folder of the daemons, which is that of this program.
 func programsOf(self string) (string, error) {
 	dir := filepath.Dir(self)
 	for _, d := range append([]string{"lazaret"}, daemons...) {
@@ -108,8 +108,8 @@ func (f *fleet) data(name string) string {
 	return filepath.Join(f.dir, strings.ReplaceAll(name, "/", "-"))
 }
 
-// begin starts the server, and gives each daemon a data folder of its own with
-// the same keys and credentials and a way to the server that can be cut.
+// begin starts the server, and gives each daemon a separate data folder with the same keys and
+// credentials and its own proxy to the server.
 func (f *fleet) begin(ctx context.Context) error {
 	if err := f.start(ctx, server); err != nil {
 		return err
@@ -130,8 +130,8 @@ func (f *fleet) begin(ctx context.Context) error {
 	return nil
 }
 
-// furnish copies what a daemon needs of the server's data folder. Contexts name
-// the daemon's own way.
+// furnish copies the files that a daemon needs from the server's data folder. The contexts refer to the
+// daemon's proxy.
 func (f *fleet) furnish(name, url string) error {
 	from, to := f.data(server), f.data(name)
 	if err := os.MkdirAll(to, 0o700); err != nil {
@@ -150,7 +150,7 @@ func (f *fleet) furnish(name, url string) error {
 				return os.MkdirAll(filepath.Join(to, rel), 0o700)
 			}
 			if d.Name() == "audit-master.key" {
-				return nil // auditors agree without sharing keys
+				return nil // auditors produce equal logs without sharing keys
 			}
 			b, err := os.ReadFile(path)
 			if err != nil {
@@ -168,10 +168,10 @@ func (f *fleet) furnish(name, url string) error {
 	return nil
 }
 
-// startTimeout is how long a process may take to be ready.
+// startTimeout is how long a process may take to get ready.
 const startTimeout = 2 * time.Minute
 
-// start starts a process and waits until it says that it is ready.
+// start starts a process and waits until it prints that it is ready.
 func (f *fleet) start(ctx context.Context, name string) error {
 	program, second, _ := strings.Cut(name, "/")
 	args, ready := []string{"--data", f.data(name), "--takeover", "500ms"}, "ready"
@@ -180,7 +180,7 @@ func (f *fleet) start(ctx context.Context, name string) error {
 		program, ready = "lazaret", "lazaret is up"
 		args = []string{"up", "--server-only", "--data", f.data(name), "--listen", f.addr}
 	case program == "auditor":
-		// Both follow; nobody stands by.
+		// Both auditors follow the ledger; there is no standby.
 	case second != "":
 		args = append(args, "--standby")
 	}
@@ -190,14 +190,14 @@ func (f *fleet) start(ctx context.Context, name string) error {
 		return err
 	}
 	go func() {
-		_ = p.cmd.Wait() // killed processes fail by design
+		_ = p.cmd.Wait() // a killed process returns an error
 		close(p.done)
 	}()
 	f.procs[name] = p
 	if f.noClocks == nil {
 		c, err := takeClock(p.cmd.Process)
 		if err != nil && len(f.clocks) == 0 {
-			f.noClocks = err // and not only because the process has ended
+			f.noClocks = err // the error is not caused by the end of the process
 		}
 		f.clocks[name] = c
 	}
@@ -214,13 +214,13 @@ func (f *fleet) start(ctx context.Context, name string) error {
 		case <-p.done:
 			return &endedError{name, tail(p.output())}
 		case <-deadline:
-			return fmt.Errorf("%s did not get ready within %s: %s", name, startTimeout, tail(p.output()))
+			return fmt.Errorf("%s was not ready within %s: %s", name, startTimeout, tail(p.output()))
 		case <-tick.C:
 		}
 	}
 }
 
-// endedError says that a process ended by itself.
+// endedError means that a process ended by itself.
 type endedError struct{ name, output string }
 
 func (e *endedError) Error() string { return fmt.Sprintf("%s ended by itself: %s", e.name, e.output) }
@@ -234,7 +234,7 @@ func tail(s string) string {
 	return s
 }
 
-// kill is kill -9.
+// kill kills a process with SIGKILL.
 func (f *fleet) kill(name string) {
 	p := f.procs[name]
 	resume(p.cmd.Process)
@@ -242,8 +242,8 @@ func (f *fleet) kill(name string) {
 	<-p.done
 }
 
-// halfBlock leaves of the ledger what a kill of the server leaves when it comes between
-// the making of a block and that of its key.
+// halfBlock leaves the ledger as a kill of the server does between the creation of a block and of its
+// key file.
 func (f *fleet) halfBlock() error {
 	blocks, err := filepath.Glob(filepath.Join(f.data(server), "jetstream", "jetstream", "*", "streams",
 		streams.LedgerStream, "msgs", "*.blk"))
@@ -261,14 +261,15 @@ func (f *fleet) halfBlock() error {
 	return os.WriteFile(filepath.Join(filepath.Dir(blocks[0]), fmt.Sprintf("%d.blk", last+1)), nil, 0o600)
 }
 
-// revive starts what has ended by itself and names it, with its last words.
+// revive restarts processes that ended by themselves and returns their names with the last line of
+// their output.
 func (f *fleet) revive(ctx context.Context) (died []string, err error) {
 	for _, name := range append([]string{server}, daemons...) {
 		for p := f.procs[name]; p.ended(); p = f.procs[name] {
 			died = append(died, name+": "+lastLine(p.output()))
 			var e *endedError
 			if err := f.start(ctx, name); errors.As(err, &e) && len(died) < 50 {
-				continue // again: what it needs may not be there yet
+				continue // retry: a process that it needs may not run yet
 			} else if err != nil {
 				return died, err
 			}
@@ -282,7 +283,7 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// quit asks processes to end, all at once, and kills those that have not ended after d.
+// quit interrupts processes, all at once, and kills those that have not ended after d.
 func (f *fleet) quit(ctx context.Context, d time.Duration, names ...string) error {
 	for _, name := range names {
 		if p := f.procs[name]; !p.ended() {
@@ -305,14 +306,14 @@ func (f *fleet) quit(ctx context.Context, d time.Duration, names ...string) erro
 	return nil
 }
 
-// closedTime never makes anybody wait.
+// closedTime is a closed channel, on which a receive never blocks.
 var closedTime = func() <-chan time.Time {
 	c := make(chan time.Time)
 	close(c)
 	return c
 }()
 
-// again starts processes that were ended. One that ends by itself is left to revive.
+// again restarts processes that were ended. One that ends by itself is left to revive.
 func (f *fleet) again(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		var e *endedError
@@ -337,10 +338,10 @@ func (f *fleet) stop(ctx context.Context, names ...string) error {
 		select {
 		case <-p.done:
 			if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-				all = append(all, fmt.Errorf("%s ended with %d: %s", name, code, tail(p.output())))
+				all = append(all, fmt.Errorf("%s exited with code %d: %s", name, code, tail(p.output())))
 			}
 		case <-time.After(time.Minute):
-			all = append(all, fmt.Errorf("%s does not stop: %s", name, tail(p.output())))
+			all = append(all, fmt.Errorf("%s did not stop: %s", name, tail(p.output())))
 			_ = p.cmd.Process.Kill()
 		case <-ctx.Done():
 			return ctx.Err()
@@ -349,7 +350,7 @@ func (f *fleet) stop(ctx context.Context, names ...string) error {
 	return errors.Join(all...)
 }
 
-// end kills what is left.
+// end kills the remaining processes.
 func (f *fleet) end() {
 	for name, p := range f.procs {
 		if !p.ended() {
@@ -361,8 +362,7 @@ func (f *fleet) end() {
 	}
 }
 
-// connect opens a connection of a role, straight to the server, that outlives
-// its restarts.
+// connect opens a reconnecting connection of a role directly to the server.
 func (f *fleet) connect(role string) (*nats.Conn, error) {
 	c := natsconn.Flags{Data: f.data(server)}
 	return c.Connect(role, lasting()...)
@@ -372,7 +372,7 @@ func lasting() []nats.Option {
 	return []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectBufSize(-1)}
 }
 
-// agents opens a connection for an agent of each project.
+// agents opens a connection for an agent in each project.
 func (f *fleet) agents(projects []string, agent string) ([]*nats.Conn, error) {
 	m, err := natsserver.OpenMinter(f.data(server))
 	if err != nil {

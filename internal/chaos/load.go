@@ -27,20 +27,20 @@ const (
 
 var origins = []beliefs.Origin{beliefs.OriginUser, beliefs.OriginTool, beliefs.OriginWeb, beliefs.OriginAgent}
 
-// event is what a client sends.
+// event is a message of a client.
 type event struct {
-	subject, id string // id is empty where the message is no event
+	subject, id string // id is empty if the message is not an event
 	body        []byte
 	ceID        string
-	content     string // the content, or an action's arguments, as the ledger has to hold it
+	content     string // content, or an action's arguments, as the ledger must have it
 }
 
-// events makes the events of one project. The same seed makes the same ones.
+// events generates the events of one project. The same seed gives the same events.
 type events struct {
 	r       *rand.Rand
 	project string
 	n       int
-	plain   bool // readings that are not poisoned, and nothing else
+	plain   bool // only harmless readings
 }
 
 func newEvents(seed uint64, project int, name string) *events {
@@ -50,13 +50,13 @@ func newEvents(seed uint64, project int, name string) *events {
 func (g *events) subject(kind streams.Kind, o beliefs.Origin) string {
 	s, err := streams.IntakeSubject(g.project, agent, kind, o)
 	if err != nil {
-		panic(err) // of constants
+		panic(err) // the values are constants
 	}
 	return s
 }
 
-// next returns the next event: readings, some of them poisoned, memory writes,
-// actions, some of which serve the poison, malformed messages and huge ones.
+// next returns the next event: readings, some of them poisoned, memory writes, actions, some of which
+// serve the poison, malformed messages and huge ones.
 func (g *events) next() event {
 	i := g.n
 	g.n++
@@ -87,16 +87,16 @@ func (g *events) next() event {
 		return act("read_file", fmt.Sprintf(`{"path":"notes/%d.txt"}`, i))
 	case n < 38:
 		return says(g.subject(streams.KindObs, beliefs.OriginUser), "", fmt.Sprintf("please summarise report %d", i))
-	case n < 40: // with its id in a CloudEvents header
+	case n < 40: // id in a CloudEvents header
 		content := fmt.Sprintf("an event of CloudEvents, number %d", i)
 		body := fmt.Appendf(nil, `{"session":"s%d","tool":"web.fetch","content":%q}`, i%20, content)
 		return event{subject: web, id: id, body: body, ceID: id, content: content}
 	case n < 44:
 		return event{subject: web, body: g.malformed()}
-	case n == 44: // huge, and refused with its bytes
+	case n == 44: // huge; rejected with its bytes
 		return event{subject: web, body: []byte(`{"id":"` + strings.Repeat("x", 900) + `","content":"` +
 			strings.Repeat("a long line ", 120_000) + `"}`)}
-	case n == 45: // views that would unfold to far more than they are
+	case n == 45: // views that would expand to a multiple of their size
 		return says(web, fetch, strings.Repeat("%2541", 4000))
 	case n < 50:
 		return says(web, fetch, strings.Repeat(fmt.Sprintf("paragraph %d of a long page. ", i), 200))
@@ -104,7 +104,7 @@ func (g *events) next() event {
 	return says(web, fetch, fmt.Sprintf("observation number %d", i))
 }
 
-// malformed is what no parser likes.
+// malformed returns a malformed body.
 func (g *events) malformed() []byte {
 	junk := make([]byte, 1+g.r.IntN(300))
 	for i := range junk {
@@ -123,15 +123,15 @@ type content [sha256.Size]byte
 
 func contentOf(s string) content { return sha256.Sum256([]byte(s)) }
 
-// load is what was sent and acknowledged.
+// load records the sent and acknowledged messages.
 type load struct {
 	acked atomic.Int64
 
 	mu     sync.Mutex
-	ids    map[string]content // project and id of acknowledged events
-	seqs   map[uint64]bool    // intake sequences that were acknowledged
-	again  int                // sent on purpose a second time
-	broken int                // acknowledged and no event
+	ids    map[string]content // content of acknowledged events by project and id
+	seqs   map[uint64]bool    // acknowledged intake sequences
+	again  int                // deliberately sent again
+	broken int                // acknowledged messages that are not events
 }
 
 func newLoad() *load { return &load{ids: make(map[string]content), seqs: make(map[uint64]bool)} }
@@ -147,9 +147,8 @@ func (l *load) acknowledged(project string, e *event, seq uint64) {
 	}
 }
 
-// send publishes the events of one project until all are acknowledged, in
-// windows whose order is shuffled. What was not acknowledged is sent again, and
-// some of what was is too.
+// send publishes the events of one project until all are acknowledged, in windows whose order is
+// shuffled. It repeats messages that were not acknowledged, and some that were.
 func (l *load) send(ctx context.Context, nc *nats.Conn, g *events, total int) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -196,7 +195,7 @@ func (l *load) window(ctx context.Context, js jetstream.JetStream, project strin
 			}
 			f, err := js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
 			if err != nil {
-				break // the server is away; those that were sent are waited for
+				break // the server is unreachable; wait for those that were sent
 			}
 			acks[i] = f
 		}
@@ -231,14 +230,14 @@ func (l *load) window(ctx context.Context, js jetstream.JetStream, project strin
 	return nil
 }
 
-// answer is what a caller heard.
+// answer is an answer that a caller received.
 type answer struct {
 	project, id string
 	rep         *client.Reply
 }
 
-// ask makes proposals of all kinds, one after the other, until ctx ends. After an error it
-// asks again under the same id. It asks while it may, which it holds for reading.
+// ask makes proposals of all kinds sequentially until ctx ends. After an error it asks again with the
+// same id. It read-locks may during a request.
 func ask(ctx context.Context, nc *nats.Conn, project string, may *sync.RWMutex,
 	heard func(answer), refused func(streams.Code)) error {
 	c, err := client.New(nc, project, asker, client.WithRetry(client.Retry{}))
@@ -261,7 +260,7 @@ func ask(ctx context.Context, nc *nats.Conn, project string, may *sync.RWMutex,
 				return nil
 			case errors.As(err, &le):
 				if _, ok := le.Code.Doc(); !ok {
-					return fmt.Errorf("an answer with an error that is not documented: %w", err)
+					return fmt.Errorf("an answer has an undocumented error: %w", err)
 				}
 				refused(le.Code)
 				select {
@@ -278,7 +277,8 @@ func ask(ctx context.Context, nc *nats.Conn, project string, may *sync.RWMutex,
 	return nil
 }
 
-// propose makes the proposal number i: of four, two actions, a memory write and a recall.
+// propose makes proposal number i. Of four proposals, two are actions, one is a memory write and one a
+// recall.
 func propose(ctx context.Context, c *client.Client, head streams.Head, i int) (*client.Reply, error) {
 	switch i % 4 {
 	case 1:

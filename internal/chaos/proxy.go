@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// proxy is a TCP proxy between a daemon and the server. It can be cut, or drop what the
-// daemon sends while what the server sends still arrives.
+// proxy is a TCP proxy between a daemon and the server. It can cut connections, or drop the daemon's
+// messages while those of the server still arrive.
 type proxy struct {
 	l      net.Listener
 	target string
 
 	mu    sync.Mutex
 	cut   bool
-	mute  bool              // bytes of the daemon are dropped
-	conns map[net.Conn]bool // all that are open
+	mute  bool              // the daemon's bytes are dropped
+	conns map[net.Conn]bool // open connections
 	wg    sync.WaitGroup
 }
 
@@ -41,7 +41,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// hold keeps a connection for cutting. It reports whether there is a way.
+// hold registers a connection, so that it can be cut. It returns false if connections are cut now.
 func (p *proxy) hold(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +80,7 @@ func (p *proxy) serve(c net.Conn) {
 	wg.Wait()
 }
 
-// set cuts all connections and refuses new ones, or lets them through again.
+// set cuts all connections and refuses new ones, or allows connections again.
 func (p *proxy) set(cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,8 +92,8 @@ func (p *proxy) set(cut bool) {
 	}
 }
 
-// silence drops what the daemon sends from now on. When it ends, the connections end
-// too: bytes of the daemon are missing in them.
+// silence drops the daemon's messages from now on. When it is switched off, it closes the connections,
+// because bytes of the daemon are missing in them.
 func (p *proxy) silence(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +105,7 @@ func (p *proxy) silence(on bool) {
 	}
 }
 
-// mouth is the way from the daemon to the server.
+// mouth is the direction from the daemon to the server.
 type mouth struct {
 	p  *proxy
 	to net.Conn

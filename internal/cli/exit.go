@@ -5,15 +5,15 @@ import "lazaret/streams"
 // Exit codes of all commands.
 const (
 	ExitOK         = 0
-	ExitFailed     = 1  // could not run
-	ExitNegative   = 2  // a test failed, a verification failed
-	ExitIncomplete = 3  // something was not checked, or drifted
+	ExitFailed     = 1  // the command could not run
+	ExitNegative   = 2  // a test or verification failed
+	ExitIncomplete = 3  // something was not checked, or differs from what is expected
 	ExitHold       = 10 // the verdict is hold
 	ExitDeny       = 11 // the verdict is deny
 )
 
-// Exit ends a command with a code. Text may be empty when the command has said
-// all there is to say.
+// Exit is an error that ends a command with an exit code. Text may be empty if the command has already
+// printed its result.
 type Exit struct {
 	Code int
 	Text string
@@ -21,7 +21,7 @@ type Exit struct {
 
 func (e *Exit) Error() string { return e.Text }
 
-// VerdictExit is how a command ends that asked for a verdict.
+// VerdictExit returns the error with the exit code of a verdict; nil for allow.
 func VerdictExit(v streams.Verdict) error {
 	switch v {
 	case streams.Allow:

@@ -8,9 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// FuzzWhere: expressions come from people and from what they copy. One that
-// compiles is true, false or an error, for an item that has nothing and one that
-// has something.
+// FuzzWhere checks that an expression that compiles gives true, false or an error, for an empty and a
+// filled item. Expressions are untrusted: people copy them.
 func FuzzWhere(f *testing.F) {
 	for _, s := range []string{
 		`severity == "high" && project == "acme"`, `len(observed_event_ids) > 3`, `message matches "(a+)+$"`,
@@ -24,7 +23,7 @@ func FuzzWhere(f *testing.F) {
 		Events: []string{"a", "b"}}}
 	f.Fuzz(func(t *testing.T, src string) {
 		if len(src) > 400 {
-			return // the time that it takes is its author's own
+			return // its author bears the time that it takes
 		}
 		fuzztest.Bounded(t, 64<<10, func() {
 			filter, err := cli.NewFilter(src, streams.Alert{})

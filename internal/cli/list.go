@@ -20,7 +20,7 @@ import (
 	"lazaret/streams"
 )
 
-// ListFlags are those that every list has.
+// ListFlags are the flags of every list command.
 type ListFlags struct {
 	JSON  bool
 	Where string
@@ -30,19 +30,18 @@ type ListFlags struct {
 // Bind adds the flags to a command.
 func (f *ListFlags) Bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.JSON, "json", false, "print JSON")
-	fs.StringVar(&f.Where, "where", "", "only what this Expr `EXPRESSION` over the JSON fields holds for")
+	fs.StringVar(&f.Where, "where", "", "only items for which this Expr `EXPRESSION` over the JSON fields is true")
 }
 
-// Filter decides by an Expr expression over the JSON form of an item.
+// Filter selects items by an Expr expression over their JSON form.
 type Filter struct {
 	program *vm.Program
 	machine vm.VM
-	names   map[string]bool // that the expression has
+	names   map[string]bool // that the expression uses
 }
 
-// NewFilter compiles an expression over the fields of sample's type. An empty
-// expression lets everything through; a name that the type does not have is an
-// error.
+// NewFilter compiles an expression over the JSON fields of sample's type. An empty expression matches
+// everything. A name that the type does not have is an error.
 func NewFilter(where string, sample any) (*Filter, error) {
 	if where == "" {
 		return &Filter{}, nil
@@ -65,10 +64,10 @@ func (f *Filter) Visit(node *ast.Node) {
 	}
 }
 
-// Names reports whether the expression has a field's name.
+// Names reports whether the expression uses a field.
 func (f *Filter) Names(field string) bool { return f.names[field] }
 
-// named adds to an error about an unknown name those that there are.
+// named adds the known names to an error about an unknown name.
 func named(err error, env map[string]any) error {
 	if !strings.Contains(err.Error(), "unknown name") {
 		return err
@@ -76,8 +75,8 @@ func named(err error, env map[string]any) error {
 	return fmt.Errorf("%w\nthere are %s", err, strings.Join(slices.Sorted(maps.Keys(env)), ", "))
 }
 
-// fields gives the JSON names of a struct zero values that Expr takes types
-// from.
+// fields returns the JSON names of a struct's fields with zero values, from which Expr infers their
+// types.
 func fields(t reflect.Type) map[string]any {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -125,7 +124,7 @@ func zero(t reflect.Type) any {
 
 var textMarshaler = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
 
-// Match reports whether the expression holds for an item.
+// Match reports whether the expression is true for an item.
 func (f *Filter) Match(item any) (bool, error) {
 	if f.program == nil {
 		return true, nil
@@ -141,8 +140,8 @@ func (f *Filter) Match(item any) (bool, error) {
 	return f.MatchFields(env)
 }
 
-// MatchFields is Match for the JSON form of an item. Every field that the expression names has
-// to be set. It is for one goroutine at a time.
+// MatchFields is Match for the JSON form of an item, which must have every field that the expression
+// uses. It must not be called concurrently.
 func (f *Filter) MatchFields(env map[string]any) (bool, error) {
 	if f.program == nil {
 		return true, nil
@@ -155,8 +154,8 @@ func (f *Filter) MatchFields(env map[string]any) (bool, error) {
 	return ok, nil
 }
 
-// Print prints items as a table or as a JSON array, those that the filter
-// lets through. row gives an item's cells; they are made inert.
+// Print prints the items that match the filter, as a table or as a JSON array. row returns an item's
+// cells, which Print makes inert.
 func Print[T any](w io.Writer, f ListFlags, items []T, header []string, row func(T) []string) error {
 	var sample T
 	filter, err := NewFilter(f.Where, sample)
@@ -188,10 +187,10 @@ func Print[T any](w io.Writer, f ListFlags, items []T, header []string, row func
 	return tw.Flush()
 }
 
-// cellLen is how many characters of a cell are shown.
+// cellLen is the limit of characters in a cell.
 const cellLen = 100
 
-// Cells makes cells inert: no control characters, no bidi controls, one line.
+// Cells makes cells inert: one line, without control and bidi characters.
 func Cells(cells []string) []string {
 	for i, c := range cells {
 		cells[i] = text.InertLine(c, cellLen)
@@ -199,8 +198,8 @@ func Cells(cells []string) []string {
 	return cells
 }
 
-// JSON prints a value as indented JSON. Control and bidi characters in strings
-// are escaped, so that a terminal shows what is there.
+// JSON prints a value as indented JSON. It escapes control and bidi characters in strings, so that a
+// terminal cannot act on them.
 func JSON(w io.Writer, v any) error {
 	b, err := streams.Marshal(v)
 	if err != nil {
@@ -214,9 +213,8 @@ func JSON(w io.Writer, v any) error {
 	return err
 }
 
-// EscapeJSON escapes, in JSON text, the characters that a terminal would act
-// on instead of showing. All of them can stand only inside strings, but for
-// the white space between tokens.
+// EscapeJSON escapes the characters in JSON text that a terminal would act on. Apart from white space
+// between tokens, they occur only inside strings.
 func EscapeJSON(s string) string {
 	var b strings.Builder
 	for _, r := range s {

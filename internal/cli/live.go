@@ -12,9 +12,9 @@ import (
 	"lazaret/streams"
 )
 
-// ReadLive calls fn for each live copy on subjects that match filter, oldest
-// first, from the last since on (zero: all that is kept), until there are no
-// more or, with follow, until ctx ends.
+// ReadLive calls fn for each message of the live stream whose subject matches filter, oldest first. It
+// starts since ago, or with the oldest message if since is 0. It returns at the end of the stream or,
+// with follow, when ctx ends.
 func ReadLive(ctx context.Context, nc *nats.Conn, filter string, since time.Duration, follow bool,
 	fn func(subject string, body []byte) error) error {
 	js, err := jetstream.New(nc)

@@ -25,9 +25,8 @@ func harmless(id string) *streams.Action {
 		Args: []byte(`{"path":"notes.txt"}`)}
 }
 
-// starts runs the program and asks twice. The first answer may take longer,
-// since a program has to start; but it has to come, since what was asked before
-// a group was there is asked all the same.
+// starts starts the program and asks twice. The first answer may take longer, because the program has
+// to start. It must come, because a group must also answer proposals made before it started.
 func (r *runner) starts(ctx context.Context) (string, error) {
 	var err error
 	if r.cmd, err = r.launch("1"); err != nil {
@@ -66,7 +65,7 @@ func (r *runner) load(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d proposals in %d projects", n, len(projects)), err
 }
 
-// killed kills the program at moments that nobody chose, under load.
+// killed kills the program at random times under load.
 func (r *runner) killed(ctx context.Context) (string, error) {
 	from, err := r.mark(ctx)
 	if err != nil {
@@ -76,7 +75,7 @@ func (r *runner) killed(ctx context.Context) (string, error) {
 		failed := make(chan error, 1)
 		go func() { failed <- r.proposals(ctx, r.cfg.Proposals) }()
 		time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
-		// Not while nothing is under way: wait for its next own entry.
+		// Kill it only when it is working: wait for its next entry.
 		was := len(own(r.ledger.all(), r.stage))
 		_ = wait(ctx, 5*time.Second, func() bool { return len(own(r.ledger.all(), r.stage)) > was })
 		r.cmd.kill()
@@ -100,8 +99,8 @@ func own(recs []record, stage string) (out []uint64) {
 	return out
 }
 
-// rivals runs the program twice. Whoever loses the fence may go quiet, resync
-// or end; one that ends is started again, as a supervisor would.
+// rivals runs the program twice. The process that loses the fence may go idle, resync or end; one that
+// ends is restarted, as a supervisor would do.
 func (r *runner) rivals(ctx context.Context) (string, error) {
 	from, err := r.mark(ctx)
 	if err != nil {
@@ -122,7 +121,7 @@ func (r *runner) rivals(ctx context.Context) (string, error) {
 				continue
 			}
 			if restarts++; restarts > 50 {
-				return fmt.Errorf("the command ended %d times while two were at work%s", restarts, (*x.c).last())
+				return fmt.Errorf("the command exited %d times while two processes ran%s", restarts, (*x.c).last())
 			}
 			c, err := r.launch(x.instance)
 			if err != nil {
@@ -148,8 +147,8 @@ func (r *runner) rivals(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d proposals, %d restarts", n, restarts), err
 }
 
-// junk puts into the ledger what no version of ours writes, and what a later
-// version may.
+// junk writes entries to the ledger that no version of the pipeline writes, and entries that a later
+// version may write.
 func (r *runner) junk(ctx context.Context) (string, error) {
 	from, err := r.mark(ctx)
 	if err != nil {
@@ -167,7 +166,7 @@ func (r *runner) junk(ctx context.Context) (string, error) {
 		ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: streams.LedgerSubject(partition, stage), Header: h,
 			Data: []byte(body)})
 		if err != nil {
-			return 0, fmt.Errorf("putting junk into the ledger: %w", err)
+			return 0, fmt.Errorf("writing invalid entries to the ledger: %w", err)
 		}
 		return ack.Sequence, nil
 	}
@@ -189,7 +188,7 @@ func (r *runner) junk(ctx context.Context) (string, error) {
 			{head("weather", "1"), `{"sun":true}`},
 			{head("assessment", "minus one"), "{}"},
 			{head("assessment", "18446744073709551615"), "[[[["},
-			{head("action", "1"), `{"id":"forged","tool":"conformance.read"}`}, // a proposal is ingest's alone
+			{head("action", "1"), `{"id":"forged","tool":"conformance.read"}`}, // only ingest may enter a proposal
 		} {
 			if _, err := put(stranger, streams.SentinelStage("stranger"), p, x.h, x.body); err != nil {
 				return "", err
@@ -207,7 +206,7 @@ func (r *runner) junk(ctx context.Context) (string, error) {
 	if _, err := r.answered(ctx, from, r.running); err != nil {
 		return "", err
 	}
-	if err := r.restart(); err != nil { // it reads all of it again
+	if err := r.restart(); err != nil { // it reads all entries again
 		return "", err
 	}
 	if err := r.proposals(ctx, len(projects)); err != nil {
@@ -217,8 +216,8 @@ func (r *runner) junk(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d messages of junk, %d proposals after them", n, k), err
 }
 
-// fromTheFuture writes an entry of an unknown type in ingest's own name. Ingest
-// takes it for another process of its stage and goes on after it.
+// fromTheFuture writes an entry of an unknown type on ingest's subject. Ingest takes it for an entry of
+// another ingest process and continues after it.
 func (r *runner) fromTheFuture(ctx context.Context, put func(jetstream.JetStream, string, int, nats.Header,
 	string) (uint64, error), p int) error {
 	nc, err := r.p.Server.Connect(natsserver.RoleIngest)
@@ -244,8 +243,8 @@ func (r *runner) fromTheFuture(ctx context.Context, put func(jetstream.JetStream
 	return err
 }
 
-// tightens shows the agent a poison and lets it do what the poison asks for,
-// before and after a kill.
+// tightens shows the agent a poisoned text and proposes what the text asks for, before and after a
+// kill.
 func (r *runner) tightens(ctx context.Context) (string, error) {
 	p := projects[1]
 	if _, err := r.publish(ctx, p, streams.KindObs, beliefs.OriginWeb,
@@ -276,11 +275,11 @@ func (r *runner) tightens(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if action != nil && memory != nil {
-		return "", fmt.Errorf("%w; %w: if the group has no reason to object to %q, give a text that it must object to "+
+		return "", fmt.Errorf("%w; %w: if the group need not object to %q, give a text to which it must object "+
 			"with --poison", action, memory, quote(r.cfg.Poison))
 	}
 	note := fmt.Sprintf("a memory write of the poison is %s, an action that repeats it %s", mem.Verdict, whole)
-	// An address that only the poison named shows whether the group remembers reading it.
+	// An address that only the poisoned text contains shows whether the group remembers reading it.
 	target := address.FindString(r.cfg.Poison)
 	if target == "" {
 		return note + "; the poison names no address, so memory was not tried", nil
@@ -300,7 +299,8 @@ func (r *runner) tightens(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if objection != nil {
-		return "", fmt.Errorf("an action to %s was %s before a kill, after it: %w: fold what lies before the cursor too",
+		return "", fmt.Errorf("an action to %s was %s before a kill, but after it: %w: also fold the "+
+			"entries before the cursor",
 			target, before, objection)
 	}
 	return fmt.Sprintf("%s, one to its address %s, and %s after a kill", note, before, after), nil
@@ -308,7 +308,7 @@ func (r *runner) tightens(ctx context.Context) (string, error) {
 
 var address = regexp.MustCompile(`[\w.+-]+@[\w-]+(\.[\w-]+)+`)
 
-// tightened is an error unless the group objected and the verdict says so.
+// tightened returns an error unless the group objected and the verdict follows it.
 func (r *runner) tightened(v *streams.VerdictEntry, said *finding) error {
 	where := fmt.Sprintf("entry %d (%s %s)", v.Proposal, v.Type, v.ID)
 	if err := r.silent(v); err != nil {
@@ -320,12 +320,12 @@ func (r *runner) tightened(v *streams.VerdictEntry, said *finding) error {
 		return nil
 	}
 	if said == nil || said.Verdict == nil {
-		return fmt.Errorf("%s is %s without an assessment", where, v.Verdict)
+		return fmt.Errorf("%s has the verdict %s without an assessment", where, v.Verdict)
 	}
-	return fmt.Errorf("%s: the group says %s, the verdict is %s", where, *said.Verdict, v.Verdict)
+	return fmt.Errorf("%s: the group answered %s, but the verdict is %s", where, *said.Verdict, v.Verdict)
 }
 
-// loosens asks for what the policy holds or denies whatever a group says.
+// loosens proposes actions that the policy holds or denies whatever the group answers.
 func (r *runner) loosens(ctx context.Context) (string, error) {
 	var errs []error
 	note := ""
@@ -343,8 +343,8 @@ func (r *runner) loosens(ctx context.Context) (string, error) {
 			errs = append(errs, err)
 		}
 		if v.Verdict < x.least {
-			errs = append(errs, fmt.Errorf("entry %d (%s %s): the policy says %s, the verdict is %s", v.Proposal, v.Type, v.ID,
-				x.least, v.Verdict))
+			errs = append(errs, fmt.Errorf("entry %d (%s %s): the policy gives %s, but the verdict is %s", v.Proposal,
+				v.Type, v.ID, x.least, v.Verdict))
 		}
 		says := "nothing"
 		if said != nil && said.Verdict != nil {

@@ -19,8 +19,8 @@ type command struct {
 	out  *tail
 }
 
-// launch starts the program. Of our own environment it gets nothing that names
-// a NATS server or a Lazaret installation.
+// launch starts the program. Variables of the environment that refer to NATS or Lazaret are not passed
+// on.
 func launch(argv, env []string, log io.Writer) (*command, error) {
 	c := &command{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{}), out: &tail{also: log}}
 	for _, e := range os.Environ() {
@@ -30,22 +30,21 @@ func launch(argv, env []string, log io.Writer) (*command, error) {
 	}
 	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.out, c.out
-	// A child that the program left running must not keep its output open.
+	// A child process that outlives the program must not keep its output open.
 	c.cmd.WaitDelay = time.Second
-	// A process group of its own: a script that starts the real program must
-	// not be survived by it.
+	// A separate process group, so that a kill includes the processes that a script starts.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", argv[0], err)
 	}
 	go func() {
-		_ = c.cmd.Wait() // killed programs fail by design
+		_ = c.cmd.Wait() // a killed program returns an error
 		close(c.done)
 	}()
 	return c, nil
 }
 
-// kill is kill -9, of the program and of what it started.
+// kill kills the program and the processes that it started with SIGKILL.
 func (c *command) kill() {
 	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
 	<-c.done
@@ -60,7 +59,7 @@ func (c *command) ended() bool {
 	}
 }
 
-// last is the end of what it printed, for errors.
+// last returns the end of the program's output for error messages.
 func (c *command) last() string {
 	if s := c.out.String(); s != "" {
 		return "; it said: " + s
@@ -68,7 +67,7 @@ func (c *command) last() string {
 	return "; it said nothing"
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of the written data.
 type tail struct {
 	also io.Writer
 

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 func TestTheCheckerFindsEachFault(t *testing.T) {
 	for _, c := range []struct {
 		fault string
-		fails string // part of the one line that must fail; empty: none
+		fails string // part of the only line that must fail; empty: none
 		says  string
 	}{
 		{"none", "", ""},
@@ -83,8 +83,8 @@ func TestTheCheckerFindsEachFault(t *testing.T) {
 	}
 }
 
-// group is a sentinel group as docs/sentinels.md describes it, on nothing but a
-// NATS client, with one fault.
+// group is a sentinel group according to docs/sentinels.md that uses only a NATS client. It has one
+// fault.
 func group(fault string) error {
 	name, digest := os.Getenv("LAZARET_GROUP"), os.Getenv("LAZARET_DIGEST")
 	if fault == "ends" {

@@ -1,10 +1,9 @@
-// Package conformance checks a sentinel group that is somebody else's program.
+// Package conformance checks a sentinel group that is a third-party program.
 //
-// It starts a pipeline of its own whose policy requires the group, runs the
-// program against it with the group's credential, publishes what an agent
-// would, kills the program, runs it twice at once, puts junk into the ledger,
-// and reads off the ledger whether the group kept the promises of
-// docs/sentinels.md. It knows nothing of the program but its command line.
+// It starts a pipeline whose policy requires the group, runs the program with the group's credential,
+// publishes an agent's events, kills the program, runs it twice at the same time, writes invalid
+// entries to the ledger, and checks in the ledger whether the group fulfills docs/sentinels.md. It
+// knows only the command line of the program.
 //
 // It may import client, internal/embedded, internal/natsserver and internal/wire. Begin reading
 // with Sentinel in conformance.go; checks.go has the promises one by one.

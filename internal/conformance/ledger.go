@@ -16,17 +16,17 @@ import (
 	"lazaret/streams"
 )
 
-// record is a ledger message as it came in.
+// record is a received ledger message.
 type record struct {
 	streams.Entry
 	header nats.Header
-	bad    error // why it is no entry
+	bad    error // why it is not a valid entry
 }
 
-// ledger is everything that the ledger holds so far.
+// ledger has all entries of the ledger so far.
 type ledger struct {
 	mu   sync.Mutex
-	recs []record // guarded by mu; ledger sequence is index+1
+	recs []record // guarded by mu; index is the ledger sequence minus 1
 }
 
 // follow fills a ledger from the stream until stop is called.
@@ -50,14 +50,14 @@ func follow(ctx context.Context, js jetstream.JetStream) (l *ledger, stop func()
 	return l, cc.Stop, nil
 }
 
-// all is what there is now. It must not be changed.
+// all returns the current records. The caller must not modify them.
 func (l *ledger) all() []record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clip(l.recs)
 }
 
-// find is the index of the record at a position, or -1.
+// find returns the index of the record at a position, or -1.
 func find(recs []record, at uint64) int {
 	i, ok := slices.BinarySearchFunc(recs, at, func(r record, at uint64) int { return position.Compare(r.Position(), at) })
 	if !ok {
@@ -66,13 +66,13 @@ func find(recs []record, at uint64) int {
 	return i
 }
 
-// head is what all of ingest's bodies begin with.
+// head has the fields that all bodies of ingest share.
 type head struct {
 	ID     string `json:"id"`
 	Intake uint64 `json:"intake"`
 }
 
-// name says which entry is meant, the way a person looks for it.
+// name returns a description by which a person can find the entry.
 func (r *record) name() string {
 	s := fmt.Sprintf("entry %d", r.Seq)
 	if r.Stage != streams.StageIngest {
@@ -85,10 +85,10 @@ func (r *record) name() string {
 	return s
 }
 
-// maxFaults is how many faults of one kind are told.
+// maxFaults is the limit of described faults of one kind.
 const maxFaults = 3
 
-// faults collects what is wrong, the first few of it in words.
+// faults counts faults and describes the first ones.
 type faults struct {
 	list []string
 	n    int
@@ -100,7 +100,7 @@ func (f *faults) add(format string, args ...any) {
 	}
 }
 
-// told is one error of all kinds of faults, or nil.
+// told returns one error for all kinds of faults, or nil.
 func told(kinds ...*faults) error {
 	var all []string
 	for _, f := range kinds {
@@ -114,8 +114,8 @@ func told(kinds ...*faults) error {
 	return errors.New(strings.Join(all, "; "))
 }
 
-// order checks that a group answered every proposal after from exactly once,
-// and that its entries follow the order of what they were made from.
+// order checks that a group answered every proposal after from exactly once, and that its entries are
+// in the order of their source entries.
 func order(recs []record, stage string, from uint64) (proposals int, err error) {
 	var gaps, doubles, disorder faults
 	var last [streams.Partitions]*record
@@ -150,7 +150,7 @@ func order(recs []record, stage string, from uint64) (proposals int, err error) 
 	return proposals, told(&gaps, &doubles, &disorder)
 }
 
-// unanswered is how many proposals after from have no assessment yet.
+// unanswered returns the number of proposals after from without an assessment.
 func unanswered(recs []record, stage string, from uint64) int {
 	answered := make(map[uint64]bool)
 	n := 0
@@ -176,14 +176,14 @@ func join(seqs []uint64) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(seqs), " ", ", "), "[]")
 }
 
-// Values that an alert may have.
+// The valid values in an alert.
 var (
 	severities = []string{"info", "low", "medium", "high", "critical"}
 	effects    = append([]string{"alert", "hold", "deny", "restrict", "quarantine"}, streams.TextEffects()...)
 	modes      = []string{"enforce", "shadow"}
 )
 
-// finding is the body of both kinds of entries that a group writes.
+// finding is the body of both types of entries that a group writes.
 type finding struct {
 	Group   string           `json:"group"`
 	Digest  string           `json:"digest"`
@@ -191,8 +191,8 @@ type finding struct {
 	Alerts  []streams.Alert  `json:"alerts"`
 }
 
-// form checks headers and bodies of all that a group wrote. digest is what its
-// answers have to carry; empty is not compared.
+// form checks the headers and bodies of a group's entries. digest is the digest that its answers must
+// have; an empty digest is not compared.
 func form(recs []record, group, digest string) (entries int, err error) {
 	var f faults
 	stage := streams.SentinelStage(group)
@@ -212,8 +212,7 @@ func form(recs []record, group, digest string) (entries int, err error) {
 			at("it has the %s of entry %d: draw 16 random bytes for each", streams.HeaderSalt, was)
 		}
 		salts[r.Salt] = r.Seq
-		// The commit of an atomic batch carries the batch's fence at its first
-		// message.
+		// The commit message of an atomic batch has no fence; the batch's first message has it.
 		if r.header.Get(jetstream.ExpectedLastSubjSeqHeader) == "" && r.header.Get("Nats-Batch-Id") == "" {
 			at("it was published without %s: a second process would double it", jetstream.ExpectedLastSubjSeqHeader)
 		}

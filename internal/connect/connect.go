@@ -13,23 +13,23 @@ import (
 	"lazaret/internal/hook"
 )
 
-// File is a configuration of MCP servers.
+// File is a configuration file of MCP servers.
 type File struct {
-	Path     string // in the home folder
-	Key      string // of the servers
+	Path     string // relative to the home folder
+	Key      string // key of the servers
 	TOML     bool
-	ByFolder bool // also has servers by folder, under projects
+	ByFolder bool // also has servers per folder, under projects
 }
 
 // Host is an agent host.
 type Host struct {
 	Name  string
-	Home  []string // folders and files of its own: it is here if one exists
+	Home  []string // the host's own folders and files: it is installed if one exists
 	MCP   []File
-	Hooks *hook.Host // nil if it has none that are known here
+	Hooks *hook.Host // nil if it has no supported hooks
 }
 
-// Hosts are those that are known.
+// Hosts are the supported hosts.
 var Hosts = []Host{
 	{Name: "Claude Code", Home: []string{".claude", ".claude.json"}, Hooks: hook.ClaudeCode,
 		MCP: []File{{Path: ".claude.json", Key: "mcpServers", ByFolder: true}}},
@@ -44,24 +44,24 @@ var Hosts = []Host{
 			{Path: "Library/Application Support/Code/User/mcp.json", Key: "servers"}}},
 }
 
-// Config says what is put in.
+// Config configures the changes.
 type Config struct {
 	Home    string
-	Record  string                        // file that keeps what was changed
-	Wrap    func(Server) Server           // the server behind lazaret mcp
-	Handler func(*hook.Host) hook.Handler // of a host's hooks
+	Record  string                        // file with the original files
+	Wrap    func(Server) Server           // returns the server started through lazaret mcp
+	Handler func(*hook.Host) hook.Handler // returns the handler of a host's hooks
 }
 
 // Found is the state of one host.
 type Found struct {
 	Host  string   `json:"host"`
-	Hooks string   `json:"hooks,omitzero"` // installed, missing, or none: this host has no hooks that are known here
+	Hooks string   `json:"hooks,omitzero"` // installed, missing, or none: no supported hooks
 	File  string   `json:"hooks_file,omitzero"`
 	MCP   []Wiring `json:"mcp,omitzero"`
 	Error string   `json:"error,omitzero"`
 }
 
-// Guarded reports whether everything of a host that is known here is guarded.
+// Guarded reports whether all known servers and hooks of a host are guarded.
 func (f *Found) Guarded() bool {
 	for _, m := range f.MCP {
 		if m.State != "guarded" {
@@ -71,7 +71,7 @@ func (f *Found) Guarded() bool {
 	return f.Hooks == "installed" && f.Error == ""
 }
 
-// Note says what the person still has to do in a host; empty: nothing.
+// Note returns what the user must still do in a host, or "".
 func Note(host string) string {
 	for _, h := range Hosts {
 		if h.Name == host && h.Hooks != nil {
@@ -85,11 +85,11 @@ func Note(host string) string {
 type Wiring struct {
 	File    string   `json:"file"`
 	Name    string   `json:"name"`
-	Command []string `json:"command,omitzero"` // of the server itself
-	State   string   `json:"state"`            // guarded, open, or remote: reached by HTTP
+	Command []string `json:"command,omitzero"` // of the original server
+	State   string   `json:"state"`            // guarded, open, or remote (reached by HTTP)
 }
 
-// Status says of each host on this machine what is guarded and what is not.
+// Status returns the state of each installed host.
 func Status(cfg Config) ([]Found, error) {
 	var all []Found
 	for _, h := range Hosts {
@@ -139,14 +139,14 @@ func wiring(path string, s Server) Wiring {
 	return w
 }
 
-// Change is one file before and after.
+// Change is the content of a file before and after.
 type Change struct {
 	File          string
 	Before, After []byte
 	Existed       bool
 }
 
-// Plan is what Apply would write. The error names files that cannot be edited.
+// Plan returns the changes for Apply. Its error names the files that cannot be edited.
 func Plan(cfg Config) ([]Change, error) {
 	var changes []Change
 	var failed []error
@@ -189,7 +189,7 @@ func Plan(cfg Config) ([]Change, error) {
 	return changes, errors.Join(failed...)
 }
 
-// change makes the edits of one file, one after the other.
+// change applies the edits of one file in sequence.
 func change(path string, edits []func([]byte) ([]byte, error)) (Change, error) {
 	c := Change{File: path, Existed: true}
 	var err error
@@ -212,10 +212,10 @@ type kept struct {
 	File    string `json:"file"`
 	Existed bool   `json:"existed"`
 	Before  []byte `json:"before"`
-	After   string `json:"after"` // SHA-256 of what was written
+	After   string `json:"after"` // SHA-256 of the written content
 }
 
-// Apply writes what Plan says, and first the record of what stood there.
+// Apply writes the changes of Plan. It first records the original files.
 func Apply(cfg Config, changes []Change) error {
 	record, err := load(cfg.Record)
 	if err != nil {
@@ -231,7 +231,7 @@ func Apply(cfg Config, changes []Change) error {
 			record = append(record, k)
 			continue
 		}
-		if record[i].After != digest(c.Before) { // changed by somebody else since
+		if record[i].After != digest(c.Before) { // changed by others since
 			if k.Before, err = bare(cfg, c.File, c.Before); err != nil {
 				return err
 			}
@@ -250,10 +250,10 @@ func Apply(cfg Config, changes []Change) error {
 	return nil
 }
 
-// Undone says of one file what Undo did.
+// Undone is the result of Undo for one file.
 type Undone struct {
 	File  string
-	Exact bool // the file is as it was, byte for byte; else only what was put in is gone
+	Exact bool // restored byte for byte; otherwise only the additions are removed
 }
 
 // Undo restores every file of the record.
@@ -272,7 +272,7 @@ func Undo(cfg Config) ([]Undone, error) {
 		}
 		exact := digest(b) == k.After
 		switch {
-		case gone: // somebody else removed it
+		case gone: // removed by others
 		case exact && !k.Existed:
 			err = os.Remove(k.File)
 		case exact:
@@ -294,7 +294,7 @@ func Undo(cfg Config) ([]Undone, error) {
 	return done, nil
 }
 
-// bare is a file of a host without what was put in.
+// bare returns a file of a host without the additions.
 func bare(cfg Config, path string, b []byte) ([]byte, error) {
 	for _, h := range Hosts {
 		for _, file := range h.MCP {
@@ -353,7 +353,8 @@ func load(file string) ([]kept, error) {
 	}
 	var record []kept
 	if err := json.Unmarshal(b, &record); err != nil {
-		return nil, fmt.Errorf("%s: %w: without the record nothing can be undone; move it away to start anew", file, err)
+		return nil, fmt.Errorf("%s: %w: the record is needed to undo changes; move the file away to start a "+
+			"new record", file, err)
 	}
 	return record, nil
 }

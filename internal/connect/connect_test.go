@@ -12,8 +12,8 @@ import (
 	"lazaret/internal/hook"
 )
 
-// The configurations have comments, odd spacing, other settings, secrets and servers
-// over HTTP: what people have.
+// The configurations have comments, unusual spacing, other settings, secrets and HTTP servers, as real
+// ones do.
 var home = map[string]string{
 	".claude/settings.json": "{\n\t\"model\": \"opus\",\n\t\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", " +
 		"\"command\": \"say done\"}]}]}\n}",
@@ -81,7 +81,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// tree is every file of a folder, with its mode.
+// tree returns every file of a folder with its mode.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -207,7 +207,7 @@ func TestUndoOfAFileThatAHostChangedTakesOutOnlyWhatWasPutIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, file, strings.Replace(string(b), `"numStartups": 12`, `"numStartups": 13`, 1))
-	apply(t, cfg) // with nothing new to wire
+	apply(t, cfg) // nothing new to wire
 	if _, err := Undo(cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,8 @@
-// Package connect puts Lazaret in front of the agent hosts of a machine: it finds
-// their settings, installs hooks, and starts their MCP servers through lazaret mcp.
+// Package connect connects the agent hosts of a machine to Lazaret: it finds their settings, installs
+// hooks, and makes them start their MCP servers through lazaret mcp.
 //
-// Every change keeps the rest of a file as it was. The files as they were are kept in
-// a record, so that Undo restores them byte for byte; a file that somebody else
-// has changed since loses only what was put in.
+// Every change preserves the rest of a file. A record keeps the original files, so that Undo restores
+// them byte for byte. From a file that was changed by others since, Undo removes only the additions.
 //
 // It may import internal/hook. Begin reading with Plan and Apply in connect.go.
 package connect

@@ -16,27 +16,27 @@ import (
 
 // Server is an MCP server in a host's configuration.
 type Server struct {
-	Name    string   // with the folder it is for, where a host has them by folder
-	Command string   // empty if the host reaches it by HTTP
+	Name    string   // including its folder, if the host has servers per folder
+	Command string   // empty if the host uses HTTP
 	Args    []string // of the command
 }
 
-// span is a place in a file.
+// span is a range of a file.
 type span struct{ from, to int }
 
-// found is a server with the places of its values.
+// found is a server with the positions of its values.
 type found struct {
 	Server
 	command, args span // args is empty if there are none
 }
 
-// splice is bytes that take the place of a span.
+// splice is a replacement of a span.
 type splice struct {
 	span
 	with []byte
 }
 
-// rewire changes servers' commands in a configuration. All other bytes stay as they are.
+// rewire changes the commands of servers in a configuration. All other bytes stay unchanged.
 func rewire(file File, b []byte, change func(Server) (Server, bool)) ([]byte, []Server, error) {
 	list, err := servers(file, b)
 	if err != nil {
@@ -79,14 +79,14 @@ func rewire(file File, b []byte, change func(Server) (Server, bool)) ([]byte, []
 	for _, e := range edits {
 		out = slices.Replace(out, e.from, e.to, e.with...)
 	}
-	// The edited file is read again, so that a form that is not known here changes nothing.
+	// Parse the edited file again, so that an unsupported format causes an error and no change.
 	again, err := servers(file, out)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the edited file could not be read: %w: it is not touched", err)
+		return nil, nil, fmt.Errorf("the edited file cannot be parsed: %w: the file was not changed", err)
 	}
 	for i := range again {
 		if len(again) != len(want) || !reflect.DeepEqual(normal(again[i].Server), normal(want[i])) {
-			return nil, nil, errors.New("it has a form that cannot be edited safely: it is not touched")
+			return nil, nil, errors.New("its format cannot be edited safely: the file was not changed")
 		}
 	}
 	return out, all, nil
@@ -97,7 +97,7 @@ func normal(s Server) Server {
 	return s
 }
 
-// array is a list of texts in a form that JSON and TOML share.
+// array formats a list of strings in a syntax that is valid in JSON and TOML.
 func array(texts []string) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -130,7 +130,7 @@ func servers(file File, b []byte) ([]found, error) {
 	return list, nil
 }
 
-// members are the members of a JSON object, in their order.
+// members iterates over the members of a JSON object in order.
 func members(v *hujson.Value) func(func(string, *hujson.Value) bool) {
 	return func(yield func(string, *hujson.Value) bool) {
 		o, ok := v.Value.(*hujson.Object)
@@ -145,7 +145,7 @@ func members(v *hujson.Value) func(func(string, *hujson.Value) bool) {
 	}
 }
 
-// member is the last member of the name, which readers take, or nil.
+// member returns the last member with the name, as JSON parsers do, or nil.
 func member(v *hujson.Value, name string) (m *hujson.Value) {
 	for n, v := range members(v) {
 		if n == name {
@@ -185,7 +185,7 @@ func text(v *hujson.Value) string {
 	return l.String()
 }
 
-// tomlServers are the tables [mcp_servers.NAME] of Codex.
+// tomlServers returns the servers in the tables [mcp_servers.NAME] of Codex.
 func tomlServers(b []byte) ([]found, error) {
 	var doc struct {
 		Servers map[string]struct {
@@ -225,7 +225,7 @@ func tomlServers(b []byte) ([]found, error) {
 			if len(whole) != 3 || whole[0] != "mcp_servers" {
 				continue
 			}
-			// The value follows the equals sign behind the last key.
+			// The value follows the equals sign after the last key.
 			from := int(last.Offset + last.Length)
 			from += bytes.IndexByte(b[from:], '=') + 1
 			from += len(b[from:]) - len(bytes.TrimLeft(b[from:], " \t"))
@@ -244,13 +244,13 @@ func tomlServers(b []byte) ([]found, error) {
 	}
 	for name := range doc.Servers {
 		if i, ok := at[name]; !ok || list[i].Command != "" && list[i].command == (span{}) {
-			return nil, fmt.Errorf("mcp_servers.%s stands in an inline table: write it as [mcp_servers.%s]", name, name)
+			return nil, fmt.Errorf("mcp_servers.%s is an inline table: write it as [mcp_servers.%s]", name, name)
 		}
 	}
 	return list, nil
 }
 
-// path are the keys of an expression, and where the last one stands.
+// path returns the keys of an expression, and the position of the last one.
 func path(e *unstable.Node) (keys []string, last unstable.Range) {
 	for it := e.Key(); it.Next(); {
 		keys, last = append(keys, string(it.Node().Data)), it.Node().Raw
@@ -261,7 +261,7 @@ func path(e *unstable.Node) (keys []string, last unstable.Range) {
 // guarded reports whether a server is started by lazaret mcp.
 func (s Server) guarded() bool { _, ok := s.bare(); return ok }
 
-// bare is a guarded server as it was before.
+// bare returns the original server of a guarded one.
 func (s Server) bare() (Server, bool) {
 	name := s.Command[strings.LastIndexAny(s.Command, `/\`)+1:]
 	sep := slices.Index(s.Args, "--")

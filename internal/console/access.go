@@ -22,27 +22,27 @@ import (
 	"lazaret/streams"
 )
 
-// Role is what a user of the console may do.
+// Role is the role of a console user.
 type Role string
 
-// The roles. An approver's signature still has to be one of a pinned key: the role only
-// lets a user send it.
+// The roles. RoleApprover only allows a user to send decisions; the arbiter still verifies that a
+// pinned key signed them.
 const (
-	RoleViewer   Role = "viewer"   // looks
-	RoleApprover Role = "approver" // looks, and sends signed decisions
+	RoleViewer   Role = "viewer"   // reads
+	RoleApprover Role = "approver" // reads, and sends signed decisions
 )
 
-// User is who a session of the console speaks for.
+// User is the user of a console session.
 type User struct {
 	Name string `json:"name"`
 	Role Role   `json:"role"`
-	// Projects are those that the user sees; none means all.
+	// Projects are the visible projects; empty means all.
 	Projects []string `json:"projects,omitzero"`
-	// Ceiling is the highest sensitivity that the user sees; the zero value is internal.
+	// Ceiling is the highest sensitivity that the user may read; the zero value is internal.
 	Ceiling beliefs.Sensitivity `json:"ceiling,omitzero"`
 }
 
-// May reports whether the user sees a project.
+// May reports whether the user may see a project.
 func (u *User) May(project string) bool {
 	return len(u.Projects) == 0 || slices.Contains(u.Projects, project)
 }
@@ -65,15 +65,15 @@ func (u *User) check() error {
 	return nil
 }
 
-// Times of logins and sessions.
+// Limits of logins and sessions.
 const (
-	LoginExpires   = 15 * time.Minute // of a link that nobody has used
+	LoginExpires   = 15 * time.Minute // validity of an unused link
 	SessionExpires = 12 * time.Hour
 	SessionIdle    = 2 * time.Hour
-	maxSessionsOf  = 1000 // sessions at once; the oldest ends first
+	maxSessionsOf  = 1000 // concurrent sessions; the oldest ends first
 )
 
-// grant is a login that was issued and not used yet.
+// grant is an issued login that was not used yet.
 type grant struct {
 	User
 	Hash    string    `json:"hash"` // SHA-256 of the code, hex
@@ -84,11 +84,10 @@ type grants struct {
 	Grants []grant `json:"grants"`
 }
 
-// LoginsFile is where a data folder keeps the logins that were issued.
+// LoginsFile returns the path of the issued logins in a data folder.
 func LoginsFile(data string) string { return filepath.Join(data, "console", "logins.json") }
 
-// NewLogin issues a code that logs a user in once, before it expires. The file has its
-// SHA-256 only.
+// NewLogin issues a code that logs a user in once, before it expires. Only its SHA-256 is stored.
 func NewLogin(data string, u User, lasts time.Duration) (code string, err error) {
 	if err := u.check(); err != nil {
 		return "", err
@@ -103,13 +102,13 @@ func NewLogin(data string, u User, lasts time.Duration) (code string, err error)
 	return code, err
 }
 
-// errNoLogin says that a code logs nobody in.
+// errNoLogin means that no unused, valid login has this code.
 var errNoLogin = errors.New("the link was used before, has expired, or was never issued")
 
-// takeLogin uses a code up.
+// takeLogin returns the user of a code and invalidates the code.
 func takeLogin(data, code string) (*User, error) { return findLogin(data, code, true) }
 
-// lookLogin says whom a code logs in, and leaves it as it is.
+// lookLogin returns the user of a code without using the code.
 func lookLogin(data, code string) (*User, error) { return findLogin(data, code, false) }
 
 func findLogin(data, code string, use bool) (*User, error) {
@@ -135,7 +134,7 @@ func findLogin(data, code string, use bool) (*User, error) {
 	return found, nil
 }
 
-// changeGrants changes the file of logins under its lock, and drops those that expired.
+// changeGrants changes the file of logins under its lock, and removes expired ones.
 func changeGrants(data string, f func(g *grants)) error {
 	file := LoginsFile(data)
 	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
@@ -162,7 +161,7 @@ func changeGrants(data string, f func(g *grants)) error {
 
 func random() string {
 	b := make([]byte, 32)
-	rand.Read(b) // never fails, see crypto/rand
+	rand.Read(b) // cannot fail, see crypto/rand
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
@@ -175,10 +174,10 @@ func hash(s string) string {
 type login struct {
 	user       *User
 	began, saw time.Time
-	register   string // challenge of the registration of a passkey that was begun
+	register   string // challenge of a passkey registration in progress
 }
 
-// logins are the sessions of a console. They end with the process.
+// logins are the console's sessions. They are not stored, so they end with the process.
 type logins struct {
 	now func() time.Time
 
@@ -215,8 +214,8 @@ func (s *login) over(now time.Time) bool {
 	return now.Sub(s.began) >= SessionExpires || now.Sub(s.saw) >= SessionIdle
 }
 
-// find returns whom a cookie speaks for, nil of none. A look that a person did not ask
-// for, such as a feed's, does not keep the session alive.
+// find returns the user of a session cookie, or nil. Requests that no person made, such as those of a
+// feed, do not extend the session.
 func (l *logins) find(cookie string, person bool) *User {
 	if cookie == "" {
 		return nil
@@ -244,8 +243,8 @@ func (l *logins) end(cookie string) {
 	delete(l.by, hash(cookie))
 }
 
-// The cookie of a session. Its name has the port, since cookies of one host are shared by
-// its ports.
+// cookieName returns the name of the session cookie. It contains the port, because all ports of a host
+// share their cookies.
 func (c *Console) cookieName() string {
 	if c.secure() {
 		return "__Host-lazaret"
@@ -258,7 +257,7 @@ func (c *Console) cookie(value string, age int) *http.Cookie {
 		SameSite: http.SameSiteStrictMode, MaxAge: age}
 }
 
-// user returns whom a request speaks for, nil of nobody.
+// user returns the signed-in user of a request, or nil.
 func (c *Console) user(r *http.Request) *User {
 	k, err := r.Cookie(c.cookieName())
 	if err != nil {
@@ -267,7 +266,7 @@ func (c *Console) user(r *http.Request) *User {
 	return c.logins.find(k.Value, r.Header.Get("HX-Request") == "" && r.URL.Path != "/events")
 }
 
-// login logs in by a one-time code. Where it leads is never taken from the request.
+// login starts a session for a one-time code. Its redirect target never comes from the request.
 func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	code := r.URL.Query().Get("code")
 	if code == "" {
@@ -275,12 +274,12 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 			"Open the login link that the terminal printed, or make a new one: lazaret console login NAME.")
 		return
 	}
-	if r.Method != http.MethodGet { // HEAD, which the mux takes for GET
+	if r.Method != http.MethodGet { // HEAD, which the mux routes as GET
 		http.Error(w, "a link signs in with GET", http.StatusMethodNotAllowed)
 		return
 	}
 	if p := r.Header.Get("Sec-Purpose") + r.Header.Get("Purpose"); strings.Contains(p, "prefetch") {
-		http.Error(w, "a login is not fetched ahead", http.StatusServiceUnavailable)
+		http.Error(w, "a login link must not be prefetched", http.StatusServiceUnavailable)
 		return
 	}
 	take := takeLogin
@@ -298,7 +297,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 			errNoLogin.Error()+". Make a new one: lazaret console login NAME.")
 		return
 	}
-	if foreign { // a link of somebody else must not swap the session
+	if foreign { // a link on another site must not replace the session
 		p := &page{Title: "Sign in as " + u.Name + "?", Data: code, c: c}
 		c.render(w, http.StatusOK, "confirm", p)
 		return
@@ -318,8 +317,8 @@ func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// guard sets the headers of every answer, and refuses requests that were made for another
-// host or by another site.
+// guard sets the security headers of every response. It refuses requests for another host or from
+// another site.
 func (c *Console) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -328,14 +327,14 @@ func (c *Console) guard(next http.Handler) http.Handler {
 				"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms of this console would come from "null"
+		h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms of the console would send the Origin "null"
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), publickey-credentials-get=(self), "+
 			"publickey-credentials-create=(self)")
 		h.Set("Cache-Control", "no-store")
-		if !c.ours(r.Host) { // a name that was rebound to this address
-			http.Error(w, "this console is not served under that name", http.StatusMisdirectedRequest)
+		if !c.ours(r.Host) { // a DNS name rebound to this address
+			http.Error(w, "the console has no such host name", http.StatusMisdirectedRequest)
 			return
 		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead && !c.sameOrigin(r) {
@@ -346,8 +345,8 @@ func (c *Console) guard(next http.Handler) http.Handler {
 	})
 }
 
-// sameOrigin reports whether a browser says that a page of this console made a request.
-// One that says nothing is refused: every browser says it of a POST.
+// sameOrigin reports whether the request's headers say that it comes from a page of this console. It
+// returns false without an Origin header: every browser sends one with a POST.
 func (c *Console) sameOrigin(r *http.Request) bool {
 	if s := r.Header.Get("Sec-Fetch-Site"); s != "" && s != "same-origin" {
 		return false
@@ -359,7 +358,8 @@ func (c *Console) ours(host string) bool {
 	return slices.ContainsFunc(c.origins, func(o string) bool { _, h, _ := strings.Cut(o, "://"); return h == host })
 }
 
-// challenge sets the challenge of a session's registration, or takes it where c is empty.
+// challenge replaces the challenge of a session's passkey registration by c. It returns the previous
+// one, which may be empty.
 func (l *logins) challenge(cookie, c string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -28,7 +28,7 @@ func TestALinkSignsInOnceAndLeadsNowhereElse(t *testing.T) {
 		url[strings.Index(url, "=")+1:]) {
 		t.Errorf("the file of logins holds a code: %v", err)
 	}
-	// A scanner of links that asks with HEAD does not use the link up.
+	// A link scanner that uses HEAD does not invalidate the link.
 	head, err := http.Head(url)
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestARequestOfAnotherSiteIsRefused(t *testing.T) {
 	if code := post(t, c, path, shared.c.URL(), "same-origin"); code == http.StatusForbidden {
 		t.Errorf("the page's own request: %d", code)
 	}
-	// A name that was rebound to this address.
+	// A DNS name rebound to this address.
 	req, err := http.NewRequestWithContext(t.Context(), "GET", shared.c.URL()+"/", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func TestASessionEnds(t *testing.T) {
 	}
 }
 
-// keeper is a client of an agent of a project.
+// keeper returns a client of a new agent in a project.
 func keeper(t *testing.T, project string) *client.Client {
 	t.Helper()
 	creds, err := shared.p.Server.Minter().Agent(natsserver.Agent{Project: project, Name: "keeper",
@@ -332,8 +332,8 @@ func TestForeignTextIsShownAndNeverRun(t *testing.T) {
 	}
 }
 
-// An agent marks an action as secret: its arguments are shown to nobody below, whose words
-// no memory has.
+// An agent marks an action as secret. Users below that sensitivity cannot see its arguments, although
+// no memory contains these words.
 func TestAnActionThatIsMarkedSecretIsShownAndFoundByNobodyBelow(t *testing.T) {
 	const project, secret = "marked", "quince-4471@evil.example"
 	act := &streams.Action{Head: streams.Head{Session: "s"}, Tool: "send_email", Args: []byte(`{"to":"` + secret + `"}`),
@@ -367,7 +367,7 @@ func TestAnActionThatIsMarkedSecretIsShownAndFoundByNobodyBelow(t *testing.T) {
 	}
 }
 
-// A search asks about what it searches.
+// A search must not reveal texts that the user may not read.
 func TestASearchSaysNothingOfWhatTheUserMayNotSee(t *testing.T) {
 	const project, message = "sought", "the arguments have the vault code of the Zurich office is 7741"
 	x := newIndex()
@@ -397,7 +397,7 @@ func TestASearchSaysNothingOfWhatTheUserMayNotSee(t *testing.T) {
 	}
 }
 
-// Marks are known once the ledger was read up to a text. Before that every text may be secret.
+// Marks are known once the index has read up to a text. Before that, every text may be secret.
 func TestATextThatTheIndexHasNotComeToIsNotShown(t *testing.T) {
 	x := newIndex()
 	x.next = 10

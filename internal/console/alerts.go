@@ -15,13 +15,13 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of the page of alerts.
+// Limits of the page of alerts.
 const (
 	maxAlertGroups = 200
 	maxAlertRows   = 100
 )
 
-// periods are the time filters, from the shortest on.
+// periods are the time filters, shortest first.
 var periods = []struct {
 	Name string
 	For  time.Duration
@@ -29,19 +29,19 @@ var periods = []struct {
 
 type alertsView struct {
 	Severity, Rule, Tool, Project, Since, Where string
-	One                                         bool // of one rule and one action
+	One                                         bool // shows one rule and one action
 	Severities, Sinces, Projects                []string
 	Groups                                      []*alertGroup
 	Rows                                        []alertRow // of one group
 	Total, More                                 int
-	Silenced                                    int  // alerts that fit and are left out
+	Silenced                                    int  // matching alerts that are hidden
 	All                                         bool // silenced alerts are shown too
 	Silences                                    []silenceRow
 	From, Next                                  int
 	query                                       url.Values
 }
 
-// alertGroup is alerts of one rule about one action.
+// alertGroup is the alerts of one rule about one tool.
 type alertGroup struct {
 	Tool, Rule, Effect string
 	Severity           string // the highest
@@ -82,7 +82,7 @@ func (c *Console) alertsPage(r *http.Request, p *page) (string, error) {
 	if s := q.Get("from"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 0 {
-			return "", badRequest("%q is no number of an alert.", streams.Clip(s, 20))
+			return "", badRequest("%q is not a position of an alert.", streams.Clip(s, 20))
 		}
 		v.From = n
 	}
@@ -160,8 +160,8 @@ func (c *Console) collect(p *page, v *alertsView, since time.Time, where *cli.Fi
 	return failed
 }
 
-// alertFields are the fields that a search may name, as JSON has them. The index keeps neither
-// lists nor details of alerts.
+// alertFields are the fields that a search may use, by their JSON names. The index stores neither lists
+// nor details of alerts.
 var alertFields = map[string]func(a *alertRow) any{
 	"id": func(a *alertRow) any { return a.ID }, "rule": func(a *alertRow) any { return a.Rule },
 	"rule_digest": func(a *alertRow) any { return a.RuleDigest }, "group": func(a *alertRow) any { return a.Group },
@@ -176,8 +176,8 @@ var alertFields = map[string]func(a *alertRow) any{
 	"path":    func(*alertRow) any { return []any{} }, "observed_event_ids": func(*alertRow) any { return []any{} },
 }
 
-// fieldsOf returns what sets the fields of an alert that a search names. 100,000 alerts are
-// searched for a page.
+// fieldsOf returns a function that returns the fields of an alert that where uses. It must be fast: a
+// page searches up to 100,000 alerts.
 func fieldsOf(where *cli.Filter) func(a *alertRow) map[string]any {
 	env := make(map[string]any)
 	used := make(map[string]func(a *alertRow) any)
@@ -194,7 +194,7 @@ func fieldsOf(where *cli.Filter) func(a *alertRow) map[string]any {
 	}
 }
 
-// with is the page's address with other parameters, name after name.
+// with returns the page's URL with changed parameters, given as name, value pairs.
 func (v *alertsView) with(pairs ...string) string {
 	q := make(url.Values)
 	for k, x := range v.query {
@@ -208,7 +208,7 @@ func (v *alertsView) with(pairs ...string) string {
 	return "/alerts?" + q.Encode()
 }
 
-// Back is the page of all groups.
+// Back returns the URL of the page of all groups.
 func (v *alertsView) Back() string {
 	q := make(url.Values)
 	for k, x := range v.query {
@@ -219,10 +219,10 @@ func (v *alertsView) Back() string {
 	return "/alerts?" + q.Encode()
 }
 
-// WithSilenced is the page with silenced alerts.
+// WithSilenced returns the URL of the page that includes silenced alerts.
 func (v *alertsView) WithSilenced() string { return v.with("silenced", "show") }
 
-// Times are for how long alerts can be silenced.
+// Times returns the durations for which alerts can be silenced.
 func (v *alertsView) Times() (out []string) {
 	for _, x := range silenceTimes {
 		out = append(out, x.Name)
@@ -230,7 +230,7 @@ func (v *alertsView) Times() (out []string) {
 	return out
 }
 
-// Shown are the projects of the alerts that the page lists.
+// Shown returns the projects of the listed alerts.
 func (v *alertsView) Shown() (out []string) {
 	for i := range v.Rows {
 		if !slices.Contains(out, v.Rows[i].Project) {
@@ -240,5 +240,5 @@ func (v *alertsView) Shown() (out []string) {
 	return out
 }
 
-// Older is the page of the next alerts of the group.
+// Older returns the URL of the next page of the group's alerts.
 func (v *alertsView) Older() string { return v.with("from", fmt.Sprint(v.Next)) }

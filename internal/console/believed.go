@@ -13,7 +13,7 @@ import (
 	"lazaret/streams"
 )
 
-// maxBeliefs is how many beliefs a page lists.
+// maxBeliefs is the limit of beliefs on a page.
 const maxBeliefs = 100
 
 type beliefsView struct {
@@ -29,7 +29,7 @@ func (c *Console) beliefsPage(r *http.Request, p *page) (string, error) {
 	if v.Project == "" && len(v.Projects) > 0 {
 		v.Project = v.Projects[0]
 		if ss := c.index.listSessions(p.User.May); len(ss) > 0 {
-			v.Project = ss[0].Project // where something happened last
+			v.Project = ss[0].Project // the project with the latest session
 		}
 	}
 	if v.Project == "" {
@@ -51,7 +51,7 @@ func (c *Console) beliefsPage(r *http.Request, p *page) (string, error) {
 	return "beliefs", nil
 }
 
-// believed is a belief's content, or that the user may not see it.
+// believed returns a belief's content, or its redaction if the user may not read it.
 func (p *page) believed(b *ingest.Belief) string {
 	if !p.sees(b.Project, b.Sensitivity) {
 		return redacted(b.Sensitivity)
@@ -137,6 +137,6 @@ func (c *Console) beliefPage(r *http.Request, p *page) (string, error) {
 			return !known[e.From] || !known[e.To]
 		})
 	}
-	v.Drawing = template.HTML(lineage.SVG(&shown)) // SVG escapes what it draws
+	v.Drawing = template.HTML(lineage.SVG(&shown)) // SVG escapes its input
 	return "belief", nil
 }

@@ -29,14 +29,14 @@ import (
 //go:embed testdata/axe.min.js.gz
 var axeGzip []byte
 
-// browser is a headless Chromium that notes what a page asks for and complains about.
+// browser is a headless Chromium that records a page's requests and errors.
 type browser struct {
 	ctx  context.Context
 	base string // address of the console
 
 	mu       sync.Mutex
-	foreign  []string // requests to anybody but the console
-	complain []string // errors on the page's console
+	foreign  []string // requests to other hosts
+	complain []string // error messages in the browser console
 }
 
 func newBrowser(t *testing.T) *browser {
@@ -117,7 +117,7 @@ func (b *browser) run(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// eval returns what a script is, once it is settled.
+// eval returns the value of a script after its promise is settled.
 func eval[T any](t *testing.T, b *browser, script string) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
@@ -129,7 +129,7 @@ func eval[T any](t *testing.T, b *browser, script string) T {
 	return v
 }
 
-// open opens a path and waits until scripts have run and the page's work is done.
+// open opens a path and waits until the page's scripts and tasks have finished.
 func (b *browser) open(t *testing.T, path string) {
 	t.Helper()
 	if strings.HasPrefix(path, "/") {
@@ -139,7 +139,7 @@ func (b *browser) open(t *testing.T, path string) {
 		chromedp.WaitNotPresent(chromedp.CSS("#running")))
 }
 
-// axe returns what axe-core finds wrong with the page.
+// axe returns the violations that axe-core finds on the page.
 func (b *browser) axe(t *testing.T) string {
 	t.Helper()
 	r, err := gzip.NewReader(bytes.NewReader(axeGzip))
@@ -161,7 +161,7 @@ func (b *browser) scheme(t *testing.T, name string) {
 		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
 }
 
-// shot writes a picture of the page if LAZARET_SCREENSHOTS names a folder.
+// shot writes a screenshot if LAZARET_SCREENSHOTS names a folder.
 func (b *browser) shot(t *testing.T, name string) {
 	t.Helper()
 	dir := os.Getenv("LAZARET_SCREENSHOTS")

@@ -15,7 +15,7 @@ import (
 	"lazaret/streams"
 )
 
-// fill gives an index 1,000 open holds, each with so many alerts, as entries of the ledger.
+// fill adds 1,000 open holds to an index as ledger entries, each with this number of alerts.
 func fill(t *testing.T, x *index, each int) {
 	t.Helper()
 	at := x.Next()
@@ -72,7 +72,7 @@ func TestPagesAnswerIn200MillisecondsWith100000AlertsAnd1000OpenHolds(t *testing
 	project, hold := attackAs(t, "load")
 	tools, list := offerTools(t, "loadtools", "load", "notes", tool("read_note", "Reads a note."),
 		tool("delete_note", "Deletes one."))
-	// The arbiter holds as much as the index lists.
+	// The arbiter has the same holds as the index.
 	queue := url.Values{}
 	for i := range agents {
 		name := fmt.Sprintf("load%d", i)
@@ -85,7 +85,7 @@ func TestPagesAnswerIn200MillisecondsWith100000AlertsAnd1000OpenHolds(t *testing
 	x := shared.c.index
 	c := &Console{cfg: shared.c.cfg, port: shared.c.port, origins: shared.c.origins, js: shared.c.js, index: newIndex(),
 		logins: newLogins(), feeds: shared.c.feeds, ctx: shared.c.ctx, judging: make(chan struct{}, 1)}
-	c.begin.Do(func() {}) // the ledger is followed here, and other entries are made after it
+	c.begin.Do(func() {}) // disable following the ledger: the test adds the entries itself
 	ctx, stop := context.WithCancel(t.Context())
 	followed := make(chan error, 1)
 	go func() { followed <- c.index.follow(ctx, shared.nc, slog.New(slog.DiscardHandler)) }()
@@ -146,7 +146,7 @@ func TestPagesAnswerIn200MillisecondsWith100000AlertsAnd1000OpenHolds(t *testing
 		"/whatif/" + project + "/s1", "/whatif/" + project + "/s1?with=without&rule=action-from-instruction", "/backtest",
 		"/backtest?with=without&rule=action-from-instruction&since=all&project=" + project} {
 		best := time.Hour
-		for range 8 { // the machine may be busy with others' work
+		for range 8 { // the machine may be busy
 			began := time.Now()
 			ask(path)
 			best = min(best, time.Since(began))

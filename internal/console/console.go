@@ -22,29 +22,29 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// DefaultListen is where the console listens unless told otherwise.
+// DefaultListen is the default listen address.
 const DefaultListen = "127.0.0.1:4281"
 
 // Limits of the console.
 const (
 	maxConns   = 256
-	maxFeeds   = 64 // pages that are kept current at once
+	maxFeeds   = 64 // pages that are refreshed at the same time
 	maxBody    = 128 << 10
 	headerTime = 5 * time.Second
 	readTime   = 10 * time.Second
 	writeTime  = 20 * time.Second
-	askTime    = 10 * time.Second // for the stages to answer
+	askTime    = 10 * time.Second // for the stages to reply
 )
 
-// Config is how a console runs.
+// Config configures a console.
 type Config struct {
-	Data   string // the folder with trust.yaml and console/
+	Data   string // the data folder, with trust.yaml and console/
 	Listen string // HOST:PORT; empty: DefaultListen
 	// Conn is an operator's connection. The console closes it.
 	Conn *nats.Conn
-	// Origin is the address that people open, such as https://lazaret.example.org; empty:
-	// http://localhost and the port. Passkeys are bound to its host, and do not work with
-	// an IP address.
+	// Origin is the URL that people open, such as https://lazaret.example.org. The default is
+	// http://localhost with the port. Passkeys are bound to its host name, and do not work with an IP
+	// address.
 	Origin string
 	TLS    *tls.Config // nil: plain HTTP
 	Log    *slog.Logger
@@ -56,7 +56,7 @@ type Console struct {
 
 	cfg     Config
 	port    string
-	origins []string // that requests may come from; the first is the one that is printed
+	origins []string // allowed Origin headers; the first is the console's URL
 	js      jetstream.JetStream
 	http    *http.Server
 	index   *index
@@ -64,7 +64,7 @@ type Console struct {
 	looks   looks
 	pol     policyNow
 	set     rulesNow
-	judging chan struct{} // held while rule sets are compared
+	judging chan struct{} // held during a comparison of rule sets
 	tasks   tasks
 	journal *journal
 	feeds   chan struct{}
@@ -78,7 +78,7 @@ type Console struct {
 //go:embed static
 var static embed.FS
 
-// Start listens and serves until Close.
+// Start starts a console, which serves until Close.
 func Start(cfg Config) (*Console, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -127,13 +127,13 @@ func Start(cfg Config) (*Console, error) {
 			err = c.http.Serve(l)
 		}
 		if !errors.Is(err, http.ErrServerClosed) {
-			cfg.Log.Error("the console is served no more", "err", err)
+			cfg.Log.Error("the console has stopped serving", "err", err)
 		}
 	})
 	return c, nil
 }
 
-// URL is the address that people open; empty of nil.
+// URL returns the URL that people open, or "" for a nil console.
 func (c *Console) URL() string {
 	if c == nil {
 		return ""
@@ -141,7 +141,7 @@ func (c *Console) URL() string {
 	return c.origins[0]
 }
 
-// LoginURL is the link that logs in with a code of NewLogin.
+// LoginURL returns the link that logs in with a code of NewLogin.
 func (c *Console) LoginURL(code string) string { return c.URL() + "/login?code=" + code }
 
 func (c *Console) secure() bool { return strings.HasPrefix(c.origins[0], "https://") }
@@ -161,14 +161,14 @@ func (c *Console) Close() {
 	c.cfg.Conn.Close()
 }
 
-// watch begins to follow the ledger, once.
+// watch starts to follow the ledger; only its first call has an effect.
 func (c *Console) watch() {
 	c.begin.Do(func() {
-		c.wg.Go(func() { // so that the first page does not wait until it is compiled
+		c.wg.Go(func() { // compile the rules now, so that the first page does not wait for it
 			ctx, cancel := context.WithTimeout(c.ctx, askTime)
 			defer cancel()
 			if _, _, err := c.rules(ctx); err != nil && c.ctx.Err() == nil {
-				c.cfg.Log.Warn("the rule set in force cannot be read", "err", err)
+				c.cfg.Log.Warn("the active rule set cannot be read", "err", err)
 			}
 		})
 		c.wg.Go(func() {
@@ -185,7 +185,7 @@ func (c *Console) watch() {
 	})
 }
 
-// handler makes a page: the name of its template and what it shows.
+// handler fills in p.Data and returns the name of the template.
 type handler func(r *http.Request, p *page) (name string, err error)
 
 func (c *Console) routes() http.Handler {
@@ -196,7 +196,7 @@ func (c *Console) routes() http.Handler {
 	}
 	served := http.StripPrefix("/static/", http.FileServerFS(files))
 	mux.HandleFunc("GET /static/", func(w http.ResponseWriter, r *http.Request) {
-		if !utf8.ValidString(r.URL.Path) { // to a file system such a name is an error of its own
+		if !utf8.ValidString(r.URL.Path) { // a path that file systems reject
 			c.fail(w, r, http.StatusNotFound, "Not found", "There is no such file.")
 			return
 		}
@@ -244,7 +244,7 @@ func (c *Console) routes() http.Handler {
 	return mux
 }
 
-// failure is an error that a person is told about.
+// failure is an error with a message for the user.
 type failure struct {
 	status      int
 	title, text string
@@ -257,10 +257,10 @@ func notFound(format string, args ...any) error {
 }
 
 func badRequest(format string, args ...any) error {
-	return &failure{http.StatusBadRequest, "This cannot be answered", fmt.Sprintf(format, args...)}
+	return &failure{http.StatusBadRequest, "Invalid request", fmt.Sprintf(format, args...)}
 }
 
-// serve renders a page for a user who is signed in.
+// serve renders a page for a signed-in user.
 func (c *Console) serve(w http.ResponseWriter, r *http.Request, h handler) {
 	u := c.user(r)
 	if u == nil {
@@ -281,7 +281,7 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, h handler) {
 	case errors.As(err, &f):
 		c.fail(w, r, f.status, f.title, f.text)
 	case err != nil:
-		c.cfg.Log.Warn("a page cannot be made", "path", r.URL.Path, "err", err)
+		c.cfg.Log.Warn("a page cannot be built", "path", r.URL.Path, "err", err)
 		c.fail(w, r, http.StatusServiceUnavailable, "The pipeline does not answer", err.Error())
 	default:
 		if p.Again {
@@ -291,7 +291,7 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, h handler) {
 	}
 }
 
-// fail shows a page that says what went wrong.
+// fail renders an error page.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title, text string) {
 	p := &page{Title: title, Data: text, c: c}
 	if u := c.user(r); u != nil {
@@ -314,21 +314,21 @@ func (c *Console) render(w http.ResponseWriter, status int, name string, p *page
 	w.Write(b.Bytes())
 }
 
-// quiet is the shortest time between two events of one page, beat the longest.
+// quiet is the shortest interval of a page's events, beat the longest.
 const (
 	quiet = time.Second
 	beat  = 5 * time.Second
 )
 
-// events tells a page that something changed, until the page or the session ends. The
-// query's since is the version of the index that the page shows: a change between the page
-// and its connection, or in a pause, is told as well.
+// events tells a page that the index changed, until the page is closed or the session ends. The query's
+// since is the index version that the page shows, so a change before the connection or during a pause
+// is reported too.
 func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 	select {
 	case c.feeds <- struct{}{}:
 		defer func() { <-c.feeds }()
 	default:
-		http.Error(w, "too many pages are kept current already", http.StatusServiceUnavailable)
+		http.Error(w, "too many pages are refreshed already", http.StatusServiceUnavailable)
 		return
 	}
 	rc := http.NewResponseController(w)
@@ -338,7 +338,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	if r.Method == http.MethodHead {
-		return // there is no body that could keep a page current
+		return // the response cannot be streamed
 	}
 	rc.SetReadDeadline(time.Time{})
 	send := func(s string) bool {

@@ -23,8 +23,7 @@ import (
 	"lazaret/streams"
 )
 
-// The pipeline and the console that the tests of this package share: starting one takes
-// seconds.
+// shared is the pipeline and console of this package's tests: starting one takes seconds.
 var shared struct {
 	data string
 	p    *embedded.Pipeline
@@ -104,7 +103,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// link is a login link for a user.
+// link returns a login link for a user.
 func link(t *testing.T, u User) string {
 	t.Helper()
 	code, err := NewLogin(shared.data, u, time.Minute)
@@ -114,7 +113,7 @@ func link(t *testing.T, u User) string {
 	return shared.c.LoginURL(code)
 }
 
-// visitor is an HTTP client that keeps cookies, signed in as a user.
+// visitor returns a signed-in HTTP client that keeps cookies.
 func visitor(t *testing.T, u User) *http.Client {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -128,7 +127,7 @@ func visitor(t *testing.T, u User) *http.Client {
 	return c
 }
 
-// outcome gets a page until its work is done.
+// outcome requests a page until its task has finished.
 func outcome(t *testing.T, c *http.Client, url string) (code int, body string) {
 	t.Helper()
 	await(t, "the outcome of "+url, func() bool {
@@ -189,7 +188,7 @@ func TestThePagesTellTheDemosAttackWithoutScript(t *testing.T) {
 	})
 }
 
-// A change between the rendering of a page and its connection to /events is told.
+// A change between the rendering of a page and its connection to /events is reported.
 func TestAPageHearsOfAChangeThatCameBeforeItsConnection(t *testing.T) {
 	attack(t)
 	_, version, _ := shared.c.index.state()

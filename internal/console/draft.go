@@ -20,28 +20,28 @@ import (
 	"lazaret/streams"
 )
 
-// maxGiven is how many events a drafted test plays.
+// maxGiven is the limit of events in a drafted test.
 const maxGiven = 12
 
-// Wrong is the page that drafts an exception for the alert.
+// Wrong returns the URL of the page that drafts an exception for the alert.
 func (a alertRow) Wrong() string {
 	return "/exceptions/draft?" + url.Values{"project": {a.Project}, "entry": {strconv.FormatUint(a.At, 10)},
 		"rule": {a.Rule}}.Encode()
 }
 
-// draftView is an exception that was drafted for an alert that was wrong, with its test.
+// draftView is a drafted exception for a false alert, with its test.
 type draftView struct {
 	Alert           alertRow
 	Exception, Test string
 	Passed          bool
 	Failures        []string
-	Running         *task  // that runs the test
-	Why             string // there is no test
-	WhatIf          string // the page that judges the session with the exception
+	Running         *task  // the test, while it runs
+	Why             string // why there is no test
+	WhatIf          string // URL of the page that judges the session with the exception
 }
 
-// draftPage drafts an exception for an alert, so narrow that it is for the same agent and tool, and
-// a test that plays the events before it. The test is run here.
+// draftPage drafts an exception for an alert, limited to its agent and tool, and a test that plays the
+// preceding events. It runs the test.
 func (c *Console) draftPage(r *http.Request, p *page) (string, error) {
 	q := r.URL.Query()
 	project, rule := q.Get("project"), q.Get("rule")
@@ -67,7 +67,7 @@ func (c *Console) draftPage(r *http.Request, p *page) (string, error) {
 	}
 	known := set.Rule(rule)
 	if known == nil {
-		return "", notFound("The rule set in force has no such rule: a group of somebody else's raised the alert.")
+		return "", notFound("The active rule set has no such rule: a third-party group raised the alert.")
 	}
 	e, err := stage.ReadEntry(r.Context(), c.js, at)
 	if err != nil {
@@ -118,7 +118,7 @@ func asYAML(v any) (string, error) {
 	return string(b), err
 }
 
-// try runs a drafted test on a rule set with a drafted exception, and returns why it fails.
+// try runs a drafted test on a rule set with a drafted exception. It returns the test's failures.
 func try(ctx context.Context, bundle []byte, pack, exception, test string) (failures []string, err error) {
 	src, err := rules.Open(bundle)
 	if err != nil {
@@ -150,7 +150,7 @@ func try(ctx context.Context, bundle []byte, pack, exception, test string) (fail
 	return failures, nil
 }
 
-// given are the events of a session up to the one at a position, as a test states them.
+// given returns the events of a session up to a position, in the format of a test.
 func (c *Console) given(ctx context.Context, p *page, project, session string, at uint64) ([]yaml.MapSlice, error) {
 	s, ok := c.index.session(project, session)
 	if !ok {
@@ -158,7 +158,7 @@ func (c *Console) given(ctx context.Context, p *page, project, session string, a
 	}
 	end := slices.Index(s.positions, at)
 	if end < 0 {
-		return nil, fmt.Errorf("the event is older than what the console keeps at hand")
+		return nil, fmt.Errorf("the event is older than the console's index")
 	}
 	var out []yaml.MapSlice
 	for i := end; i >= 0 && len(out) < maxGiven; i-- {
@@ -178,7 +178,7 @@ func (c *Console) given(ctx context.Context, p *page, project, session string, a
 		}
 		if doc == nil {
 			if i == end {
-				return nil, fmt.Errorf("a test for an event of the type %s is written by hand", e.Type)
+				return nil, fmt.Errorf("tests for events of type %s must be written by hand", e.Type)
 			}
 			continue
 		}
@@ -189,7 +189,7 @@ func (c *Console) given(ctx context.Context, p *page, project, session string, a
 	return out, nil
 }
 
-// testEvent is an entry as a test states it; nil for types that drafts leave out.
+// testEvent returns an entry in the format of a test; nil for types that drafts omit.
 func testEvent(e *streams.Entry) (key string, doc yaml.MapSlice, agent string, err error) {
 	put := func(k string, v any) {
 		if v != "" {

@@ -74,7 +74,7 @@ func TestSignInAndErrorPagesAreAccessibleAndAskNobodyElse(t *testing.T) {
 	b.open(t, code)
 	b.fails(t, "404", 404, "Not found", at("/nope"))
 	b.fails(t, "404 of a hold", 404, "Not found", at("/holds/"+project+"/nope"))
-	b.fails(t, "400", 400, "This cannot be answered", at("/alerts?where=nonsense"))
+	b.fails(t, "400", 400, "Invalid request", at("/alerts?where=nonsense"))
 	b.fails(t, "403 of a viewer", 403, "Forbidden", func() {
 		b.open(t, "/help")
 		eval[bool](t, b, `(() => { const f = document.createElement("form"); f.method = "post"; f.action = "/silences";

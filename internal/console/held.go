@@ -25,18 +25,18 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of the pages of holds.
+// Limits of the pages of holds.
 const (
 	maxGroups  = 100 // groups of a page
-	maxMembers = 50  // holds of a group that are listed
-	maxQuotes  = 3   // sources that are quoted beside a hold
+	maxMembers = 50  // listed holds of a group
+	maxQuotes  = 3   // quoted sources per hold
 )
 
 type holdsView struct {
 	State, Project, Search string
 	Projects               []string
 	Groups                 []holdGroup
-	Total, More            int // holds that fit, and groups that are left out
+	Total, More            int // matching holds, and groups that are not listed
 }
 
 type holdGroup struct {
@@ -89,21 +89,21 @@ func (c *Console) holdsPage(r *http.Request, p *page) (string, error) {
 
 type holdView struct {
 	*arbiter.Hold
-	Body    string // what is held, as JSON or as text
+	Body    string // the held content, as JSON or text
 	JSON    bool   // Body is JSON text
-	Hidden  bool   // the user may not see what is held
-	Unsafe  string // what is shown is not what would be signed
-	Event   string // the id that the digest was made of
-	Key     string // of a memory
+	Hidden  bool   // the user may not read the content
+	Unsafe  string // why the shown text is not exactly the signed content
+	Event   string // the event id in the digest
+	Key     string // of a memory write
 	Quotes  []quoted
 	Drawing template.HTML
-	Alike   int // open holds that are like it, itself too
+	Alike   int // similar open holds, including this one
 	Row     *holdRow
-	List    *catalogueView // of tools that it asks to accept
+	List    *catalogueView // of tools to be accepted
 	Prompt  *proposedPrompt
 }
 
-// findHold asks the arbiter for a hold, and waits a moment for the index to come to it.
+// findHold asks the arbiter for a hold, and waits briefly until the index has read its entry.
 func (c *Console) findHold(ctx context.Context, project, id string) (*arbiter.Hold, error) {
 	if cmp.Or(streams.CheckID("project", project), streams.CheckID("hold", id)) != nil {
 		return nil, notFound("There is no such hold.")
@@ -154,13 +154,13 @@ func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
 	return "hold", nil
 }
 
-// viewOf is a hold with what is held, as the user sees it. The body is empty if the user may not
-// see it.
+// viewOf returns a hold with its content, as far as the user may read it. body is empty if the user may
+// not.
 func (p *page) viewOf(h *arbiter.Hold) (v *holdView, body string) {
 	v = &holdView{Hold: h, Event: cmp.Or(h.Verdict.Reuses, h.Verdict.ID)}
 	body = bodyOf(h)
 	v.show(p, body)
-	if v.Hidden { // nor what it has in common with what was read
+	if v.Hidden { // hide also the passages that the content shares with sources
 		body, v.Instructions, v.Tools = "", "", nil
 	}
 	if h.State != streams.HoldOpen {
@@ -175,11 +175,11 @@ func (p *page) viewOf(h *arbiter.Hold) (v *holdView, body string) {
 	return v, body
 }
 
-// bodyOf is what is held: of a settled hold, its beginning.
+// bodyOf returns the held content; for a settled hold only its beginning.
 func bodyOf(h *arbiter.Hold) string { return cmp.Or(h.Body, h.Verdict.Summary) }
 
-// show sets what is held in a form that is safe to look at and that a page can compute the
-// digest from.
+// show sets the content in a form that is safe to display and from which the page can compute the
+// digest.
 func (v *holdView) show(p *page, body string) {
 	if v.Verdict.Belief != nil {
 		v.Key = v.Verdict.Belief.Key
@@ -195,8 +195,8 @@ func (v *holdView) show(p *page, body string) {
 	v.Body, v.JSON = inertText(body)
 }
 
-// inertText is a text that is safe to look at. With characters that cannot be shown it is a
-// JSON string, which has escapes for them.
+// inertText returns a text without characters that cannot be displayed. A text that has such characters is
+// returned as a JSON string that escapes them, and asJSON is true.
 func inertText(s string) (shown string, asJSON bool) {
 	if shown = text.Inert(s); shown == s {
 		return s, false
@@ -208,24 +208,24 @@ func inertText(s string) (shown string, asJSON bool) {
 	return cli.EscapeJSON(string(b)), true
 }
 
-// quoted is a passage of what the agent read, with the sentence that asked for the action.
+// quoted is a passage that the agent read, with the sentence that asked for the action.
 type quoted struct {
 	Event, Agent, Origin, Tool, Source string
 	Session                            string
 	At                                 uint64
 	Before, After                      string
 	Sentence                           []mark
-	Why                                string // it is not quoted
+	Why                                string // why it is not quoted
 }
 
-// mark is a part of a sentence. Hit is a value that the action's arguments have too.
+// mark is a part of a sentence. Hit marks a value that also occurs in the action's arguments.
 type mark struct {
 	Text string
 	Hit  bool
 }
 
-// quotes finds the sentences that asked for a held action, in the observations that its
-// reasons lead to.
+// quotes finds the sentences that asked for a held action, in the observations on the paths of its
+// reasons.
 func (c *Console) quotes(ctx context.Context, p *page, h *arbiter.Hold, body string) []quoted {
 	var out []quoted
 	seen := make(map[string]bool)
@@ -242,13 +242,13 @@ func (c *Console) quotes(ctx context.Context, p *page, h *arbiter.Hold, body str
 			}
 			q := quoted{Event: event, Agent: agent, At: c.index.find(h.Project, agent, event)}
 			if q.At == 0 {
-				q.Why = "The source is older than what the console keeps at hand: lazaret verdict show " + h.ID
+				q.Why = "The source is older than the console's index: lazaret verdict show " + h.ID
 				out = append(out, q)
 				continue
 			}
 			e, err := stage.ReadEntry(ctx, c.js, q.At)
 			if err != nil {
-				q.Why = "The source cannot be read: it may be forgotten."
+				q.Why = "The source cannot be read: it may have been erased."
 				out = append(out, q)
 				continue
 			}
@@ -273,8 +273,8 @@ func (c *Console) quotes(ctx context.Context, p *page, h *arbiter.Hold, body str
 	return out
 }
 
-// values are what in a held action's arguments can be found again in a source: addresses,
-// hosts, accounts and the like.
+// values returns the values of a held action's arguments that can be searched for in a source:
+// addresses, hosts, accounts and similar.
 func values(body string) []string {
 	var out []string
 	for _, s := range text.CarrierSpans(body) {
@@ -285,9 +285,9 @@ func values(body string) []string {
 	return out
 }
 
-// pick chooses the sentence that most reads like an order and shares most with the action.
+// pick selects the sentence that is most like an instruction and shares most values with the action.
 func (q *quoted) pick(content string, values []string) {
-	const around = 240 // characters before and after
+	const around = 240 // characters of context before and after
 	var best []string
 	at, most := 0, -1
 	for _, seg := range text.Segments(content) {
@@ -312,7 +312,7 @@ func (q *quoted) pick(content string, values []string) {
 	q.Sentence = marked(text.InertLine(best[at], 1500), values)
 }
 
-// sentences cuts a text after full stops, question and exclamation marks and line ends.
+// sentences splits a text after full stops, question marks, exclamation marks and line ends.
 func sentences(s string) []string {
 	var out []string
 	from := 0
@@ -333,7 +333,7 @@ func sentences(s string) []string {
 	return out
 }
 
-// tail is the end of a text, from a character on.
+// tail returns the last n characters of a text.
 func tail(s string, n int) string {
 	r := []rune(text.InertLine(s, 0))
 	if len(r) <= n {
@@ -342,10 +342,10 @@ func tail(s string, n int) string {
 	return "…" + string(r[len(r)-n:])
 }
 
-// marked cuts a sentence where it has one of the values.
+// marked splits a sentence at the values in it.
 func marked(s string, values []string) []mark {
 	low := strings.ToLower(s)
-	if len(low) != len(s) { // lower case of another length: nothing is marked within
+	if len(low) != len(s) { // offsets differ in lower case: mark nothing
 		return []mark{{Text: s}}
 	}
 	var out []mark
@@ -367,7 +367,7 @@ func marked(s string, values []string) []mark {
 	return out
 }
 
-// drawPaths draws the ways on which a hold's reasons lead from a source to the action.
+// drawPaths draws the paths of a hold's reasons from sources to the action.
 func (c *Console) drawPaths(p *page, h *arbiter.Hold) template.HTML {
 	g := new(ingest.Lineage)
 	seen := make(map[string]bool)
@@ -397,10 +397,10 @@ func (c *Console) drawPaths(p *page, h *arbiter.Hold) template.HTML {
 	if len(g.Nodes) == 0 {
 		return ""
 	}
-	return template.HTML(lineage.SVG(g)) // SVG escapes what it draws
+	return template.HTML(lineage.SVG(g)) // SVG escapes its input
 }
 
-// Command is the command that decides by a key file.
+// Command returns the command that decides with a key file.
 func (v *holdView) Command(d string) string {
 	if v.List != nil && d == "approve" {
 		return "lazaret mcp review " + v.ID + " --key FILE"
@@ -408,7 +408,7 @@ func (v *holdView) Command(d string) string {
 	return "lazaret holds " + d + " " + v.ID + " --key FILE"
 }
 
-// ObservationPath is where the source of a quote stands on its session's time line.
+// ObservationPath returns the URL of the quote's source in its session.
 func (q quoted) ObservationPath(project string) string {
 	if q.Session == "" {
 		return ""

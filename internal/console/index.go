@@ -20,39 +20,39 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of the index. The oldest goes first; the ledger still has it.
+// Limits of the index. The oldest items are dropped first; the ledger still contains them.
 const (
-	maxEvents    = 100_000 // events whose position is known
+	maxEvents    = 100_000 // events with a known position
 	maxAlerts    = 100_000
-	maxClosed    = 5_000 // holds that are settled; open ones are all kept
+	maxClosed    = 5_000 // settled holds; open ones are all kept
 	maxSessions  = 10_000
 	maxPositions = 4_000 // entries of one session
 	batchSize    = 4096
 )
 
-// event is what the index knows of an entry of ingest.
+// event is the indexed data of an entry of ingest.
 type event struct {
 	project, agent, session, id, tool string
 	typ                               streams.Type
 }
 
-// alertRow is an alert and where it stands.
+// alertRow is an alert with its position.
 type alertRow struct {
 	streams.Alert
 	At   uint64 // position of its entry
-	Tool string // of the action or the observation that it is about
+	Tool string // of its action or observation
 }
 
-// holdRow is a hold as the verdicts and hold states of the ledger tell it.
+// holdRow is the state of a hold according to the ledger's verdicts and hold states.
 type holdRow struct {
 	arbiter.Hold
 	At     uint64    // position of the entry that opened it
 	Closed time.Time // zero while it is open
-	By     string    // who resolved it
-	alone  string    // the rule that alone asked for it; empty: none
+	By     string    // resolved by
+	alone  string    // the rule that is the only reason for the hold; empty: none
 }
 
-// incidentRow is an incident as its last entry tells it.
+// incidentRow is the state of an incident after its last entry.
 type incidentRow struct {
 	beliefs.Incident
 	Project string
@@ -67,24 +67,24 @@ type sessionRow struct {
 	Read, Proposed, Held, Bad int // Bad: denied or rejected
 	Alerts                    int
 	positions                 []uint64
-	dropped                   int // positions that are no longer kept
+	dropped                   int // positions that were dropped
 }
 
-// index follows the ledger and keeps in memory what pages list. It is rebuilt from the
-// ledger at each start and is bounded.
+// index follows the ledger and keeps the items that pages list in memory. It is bounded, and rebuilt
+// from the ledger at each start.
 type index struct {
-	mu       sync.RWMutex // guards all below
+	mu       sync.RWMutex // guards all fields below
 	next     uint64
 	ready    bool
-	changed  chan struct{} // closed when something was added
-	version  uint64        // how often something was added
+	changed  chan struct{} // closed at the next change
+	version  uint64        // number of changes
 	labels   ceiling.Labels
 	events   map[uint64]event
 	byEvent  map[[3]string]uint64 // project, agent, id
 	ring     []uint64
 	alerts   []alertRow
 	holds    map[[2]string]*holdRow // project, id
-	held     map[uint64]*holdRow    // open ones, by the position of the proposal
+	held     map[uint64]*holdRow    // open ones, by the proposal's position
 	closed   []*holdRow
 	sessions map[[2]string]*sessionRow
 	projects map[string]bool
@@ -95,7 +95,7 @@ type index struct {
 	silences map[[2]string]silenceRow // project, id
 
 	catalogues map[[3]string]*catalogueRow // project, agent, server
-	asks       map[uint64]ask              // requests to accept a list of tools, by position
+	asks       map[uint64]ask              // open requests to accept a list of tools, by position
 }
 
 func newIndex() *index {
@@ -106,7 +106,7 @@ func newIndex() *index {
 		silences: make(map[[2]string]silenceRow)}
 }
 
-// follow feeds the index until ctx ends.
+// follow reads the ledger into the index until ctx ends.
 func (x *index) follow(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -127,7 +127,7 @@ func (x *index) follow(ctx context.Context, nc *nats.Conn, log *slog.Logger) err
 	})
 }
 
-// wake tells those that wait that something changed. The caller holds mu.
+// wake reports a change to waiting goroutines. The caller holds mu.
 func (x *index) wake() {
 	x.version++
 	close(x.changed)
@@ -157,7 +157,7 @@ func (x *index) Take(entries []streams.Entry, _ bool) error {
 	return nil
 }
 
-// head is what all bodies that the index reads have in common.
+// head has the fields that all indexed bodies share.
 type head struct {
 	ID      string `json:"id"`
 	Agent   string `json:"agent"`
@@ -165,8 +165,8 @@ type head struct {
 	Tool    string `json:"tool"`
 }
 
-// take adds one entry. One that cannot be read is left out: it stands in the log. So is one of a
-// type that its stage does not write: a group of somebody else's writes what it likes.
+// take indexes one entry. It skips an entry that it cannot parse, and one whose type its stage does not
+// write: a third-party group may write anything.
 func (x *index) take(e *streams.Entry) {
 	if e.Project == streams.SystemProject {
 		return
@@ -219,7 +219,7 @@ func (x *index) takeEvent(e *streams.Entry, at uint64) {
 		return
 	}
 	x.projects[e.Project] = true
-	if h.ID != "" && e.Type != streams.TypeRepeat { // the event itself is to be found
+	if h.ID != "" && e.Type != streams.TypeRepeat { // a repeat must not replace the position of the original event
 		x.events[at] = event{project: e.Project, agent: h.Agent, session: h.Session, id: h.ID, tool: h.Tool, typ: e.Type}
 		x.byEvent[[3]string{e.Project, h.Agent, h.ID}] = at
 		x.ring = append(x.ring, at)
@@ -244,7 +244,7 @@ func (x *index) takeEvent(e *streams.Entry, at uint64) {
 	}
 }
 
-// add notes an entry of a session; nil is no session.
+// add adds an entry to a session; it returns nil if there is no session name.
 func (x *index) add(e *streams.Entry, name, agent string, at uint64) *sessionRow {
 	if name == "" {
 		return nil
@@ -273,7 +273,7 @@ func (x *index) takeAlerts(e *streams.Entry, at uint64, list []streams.Alert) {
 	}
 	s := x.add(e, cmp.Or(about.session, firstSession(list)), "", at)
 	for _, a := range list {
-		a.Detail, a.Events, a.Time = nil, nil, e.Time // a synthetic project has a time of its own
+		a.Detail, a.Events, a.Time = nil, nil, e.Time // Time of the entry: synthetic projects use their own event times
 		a.Message, a.Project = streams.Clip(a.Message, 500), e.Project
 		a.Session = cmp.Or(a.Session, about.session)
 		x.alerts = append(x.alerts, alertRow{Alert: a, At: at, Tool: about.tool})
@@ -353,7 +353,7 @@ func (x *index) close(h *holdRow, state, by string, at time.Time) {
 	x.closed = append(x.closed, h)
 }
 
-// prune drops what is beyond the bounds. The caller holds mu.
+// prune drops the items beyond the limits. The caller holds mu.
 func (x *index) prune() {
 	x.pruneTools()
 	if n := len(x.ring) - maxEvents; n > maxEvents/10 {
@@ -388,7 +388,7 @@ func (x *index) prune() {
 
 func (e event) key() [3]string { return [3]string{e.project, e.agent, e.id} }
 
-// openHolds are the open holds of projects that may be seen, those that end first first.
+// openHolds returns the open holds of the selected projects, earliest expiry first.
 func (x *index) openHolds(may func(project string) bool) []arbiter.Hold {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -404,7 +404,7 @@ func (x *index) openHolds(may func(project string) bool) []arbiter.Hold {
 	return out
 }
 
-// closedHolds are the settled holds, latest first.
+// closedHolds returns the settled holds of the selected projects, latest first.
 func (x *index) closedHolds(may func(project string) bool) []arbiter.Hold {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -417,8 +417,7 @@ func (x *index) closedHolds(may func(project string) bool) []arbiter.Hold {
 	return out
 }
 
-// eachAlert calls f for each alert of projects that may be seen, latest first, until f
-// returns false.
+// eachAlert calls f for each alert of the selected projects, latest first, until f returns false.
 func (x *index) eachAlert(may func(project string) bool, f func(a *alertRow) bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -429,7 +428,7 @@ func (x *index) eachAlert(may func(project string) bool, f func(a *alertRow) boo
 	}
 }
 
-// listSessions are the sessions of projects that may be seen, latest first.
+// listSessions returns the sessions of the selected projects, latest first.
 func (x *index) listSessions(may func(project string) bool) []sessionRow {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -460,14 +459,14 @@ func (x *index) session(project, name string) (s sessionRow, ok bool) {
 	return s, true
 }
 
-// find returns the position of an event, 0 where it is not known (any more).
+// find returns the position of an event, or 0 if the index does not have it.
 func (x *index) find(project, agent, id string) uint64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.byEvent[[3]string{project, agent, id}]
 }
 
-// listProjects are the projects that may be seen, in order.
+// listProjects returns the selected projects, sorted.
 func (x *index) listProjects(may func(project string) bool) []string {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -481,7 +480,7 @@ func (x *index) listProjects(may func(project string) bool) []string {
 	return out
 }
 
-// openIncidents are the incidents that are not closed, latest first.
+// openIncidents returns the open incidents of the selected projects, latest first.
 func (x *index) openIncidents(may func(project string) bool) []incidentRow {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -497,15 +496,15 @@ func (x *index) openIncidents(may func(project string) bool) []incidentRow {
 	return out
 }
 
-// state says whether the index has read the whole ledger and in which version it is, and
-// returns a channel that is closed when the next version is there.
+// state returns whether the index has read the whole ledger, its version, and a channel that is closed
+// at the next change.
 func (x *index) state() (ready bool, version uint64, changed <-chan struct{}) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.ready, x.version, x.changed
 }
 
-// await waits until the index has read a position, for so long at most.
+// await waits until the index has read a position, but at most the given time.
 func (x *index) await(ctx context.Context, at uint64, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -523,7 +522,7 @@ func (x *index) await(ctx context.Context, at uint64, most time.Duration) {
 	}
 }
 
-// shown is an alert as a user with a ceiling sees it. The caller holds mu.
+// shown returns an alert as a user with a ceiling may see it. The caller holds mu.
 func (x *index) shown(a *alertRow, ceiling beliefs.Sensitivity) *alertRow {
 	as := x.labels.Text(a.Project, a.Message+"\n"+a.Error, a.At)
 	if as.Within(ceiling) {
@@ -534,8 +533,9 @@ func (x *index) shown(a *alertRow, ceiling beliefs.Sensitivity) *alertRow {
 	return &b
 }
 
-// sensitivity labels a text of a project, which was taken from the entries at these
-// positions, by what was marked in the ledger so far. A text is secret until its entries were read.
+// sensitivity returns the sensitivity of a project's text that comes from the entries at the given
+// positions, according to the marks in the ledger so far. It is secret until the index has read those
+// entries.
 func (x *index) sensitivity(project, s string, at ...uint64) beliefs.Sensitivity {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -547,9 +547,9 @@ func (x *index) sensitivity(project, s string, at ...uint64) beliefs.Sensitivity
 	return x.labels.Text(project, s, at...)
 }
 
-// sensitivityOf labels an entry.
+// sensitivityOf returns the sensitivity of an entry.
 func (x *index) sensitivityOf(e *streams.Entry) beliefs.Sensitivity {
-	x.mu.Lock() // labels have a scratch buffer
+	x.mu.Lock() // not RLock: labels use a scratch buffer
 	defer x.mu.Unlock()
 	return x.labels.Of(labelled(e))
 }

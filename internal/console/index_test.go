@@ -8,7 +8,7 @@ import (
 	"lazaret/streams"
 )
 
-// A group of somebody else writes what it likes on its own subject.
+// A third-party group may write anything on its own subject.
 func TestAGroupCannotSpeakForTheArbiterNorOfAnotherProject(t *testing.T) {
 	x := newIndex()
 	take := func(stage string, typ streams.Type, project string, src uint64, body any) {
@@ -44,7 +44,7 @@ func TestAGroupCannotSpeakForTheArbiterNorOfAnotherProject(t *testing.T) {
 	if a := x.alerts[1]; a.Tool != "" || a.Session != "" || x.sessions[[2]string{"b", "private"}] != nil {
 		t.Errorf("an alert of project b tells of an event of a: %+v", a)
 	}
-	// The arbiter is heard.
+	// The arbiter's entry is accepted.
 	take(streams.StageArbiter, streams.TypeHoldState, "a", 2, &streams.HoldStateEntry{Hold: "h1", Proposal: 2,
 		State: streams.HoldRejected})
 	if len(x.held) != 0 || open.State != streams.HoldRejected {

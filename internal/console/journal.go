@@ -12,23 +12,23 @@ import (
 	"lazaret/streams"
 )
 
-// lookWindow is the time for which one entry stands for all looks of a session at one kind of
-// page of a project.
+// lookWindow is the time during which one entry covers all views of a session of one kind of page of a
+// project.
 const lookWindow = time.Hour
 
-// Bounds of the journal.
+// Limits of the journal.
 const (
-	maxLooks = 10_000 // looks that are known to be recorded
+	maxLooks = 10_000 // views that are known to be recorded
 	lookTime = 3 * time.Second
 )
 
-// look identifies a privileged look within its window.
+// look identifies a privileged view within its window.
 type look struct{ login, user, project, page string }
 
-// journal records privileged looks in the ledger: one entry for each person, session, project,
-// kind of page and window.
+// journal records privileged views in the ledger: one entry per user, session, project, kind of page
+// and window.
 type journal struct {
-	publish func(ctx context.Context, subject string, body []byte) error // returns once it is stored
+	publish func(ctx context.Context, subject string, body []byte) error // returns once the message is stored
 	log     *slog.Logger
 	now     func() time.Time
 
@@ -40,7 +40,7 @@ func newJournal(publish func(ctx context.Context, subject string, body []byte) e
 	return &journal{publish: publish, log: log, now: time.Now, seen: make(map[look]time.Time)}
 }
 
-// record returns once an entry for the look is stored, which may be one of before.
+// record ensures that an entry for the view is stored. An earlier entry within the window suffices.
 func (j *journal) record(ctx context.Context, k look, path string, most beliefs.Sensitivity) error {
 	now := j.now()
 	j.mu.Lock()
@@ -58,7 +58,7 @@ func (j *journal) record(ctx context.Context, k look, path string, most beliefs.
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	if err := j.publish(ctx, streams.ControlSubject(streams.PartitionOf(k.project)), body); err != nil {
-		j.log.Warn("a privileged look cannot be recorded, so texts are not shown", "user", k.user, "err", err)
+		j.log.Warn("a privileged view cannot be recorded, so its texts are not shown", "user", k.user, "err", err)
 		return err
 	}
 	j.mu.Lock()
@@ -70,15 +70,15 @@ func (j *journal) record(ctx context.Context, k look, path string, most beliefs.
 			}
 		}
 		if len(j.seen) >= maxLooks {
-			clear(j.seen) // looks are recorded again
+			clear(j.seen) // views are then recorded again
 		}
 	}
 	j.seen[k] = now
 	return nil
 }
 
-// sees reports whether the user may see a text of a project with this mark. A look at a text
-// that is marked above internal is recorded first. If that fails, the text is not shown.
+// sees reports whether the user may read a text of a project with this sensitivity. It first records
+// the view if the sensitivity is above internal. If that fails, it returns false.
 func (p *page) sees(project string, as beliefs.Sensitivity) bool {
 	if !as.Within(p.User.Ceiling) {
 		return false
@@ -98,8 +98,8 @@ func (p *page) sees(project string, as beliefs.Sensitivity) bool {
 	return !p.blind
 }
 
-// searched is the highest sensitivity of texts that a search in a project looks through. A
-// search in all projects looks through no text that is marked above internal.
+// searched returns the highest sensitivity of texts that a search in a project covers. A search in all
+// projects covers texts up to internal only.
 func (p *page) searched(project string) beliefs.Sensitivity {
 	if project == "" && !p.User.Ceiling.Within(beliefs.Internal) || !p.sees(project, p.User.Ceiling) {
 		return beliefs.Internal

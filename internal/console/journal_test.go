@@ -14,7 +14,7 @@ import (
 	"lazaret/streams"
 )
 
-// disclosures collects the looks that the ledger has at a project.
+// disclosures collects the recorded views of a project in the ledger.
 type disclosures struct {
 	mu   sync.Mutex
 	next uint64
@@ -89,7 +89,7 @@ func TestAPrivilegedLookIsAnEntryOfTheLedgerOnceForEachPageAndSession(t *testing
 	again := visitor(t, User{Name: "sam", Role: RoleViewer, Ceiling: beliefs.Secret})
 	get(t, again, page)
 	await(t, "three looks", func() bool { return d.count() >= 3 })
-	// A later entry of the project shows that no more looks came before it.
+	// A later entry of the project proves that there are no further views before it.
 	get(t, visitor(t, User{Name: "last", Role: RoleViewer, Ceiling: beliefs.Secret}), page)
 	await(t, "the last look", func() bool { return d.count() >= 4 })
 	d.mu.Lock()

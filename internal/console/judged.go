@@ -16,16 +16,16 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of a comparison of rule sets.
+// Limits of a comparison of rule sets.
 const (
 	maxJudged  = 20_000         // events
-	maxFlips   = 100            // that a page lists, of each kind of change
-	leadOfView = 24 * time.Hour // before a session, whose events build up signals
+	maxFlips   = 100            // listed flips of each kind
+	leadOfView = 24 * time.Hour // time before a session whose events build up the signals
 )
 
-// judged is a comparison of the rule set in force with another one.
+// judged is a comparison of the current rule set with another one.
 type judged struct {
-	Project, Session string // Session empty: a whole project
+	Project, Session string // Session empty: the whole project
 	Projects         []string
 	With, Rule       string
 	Draft, Test      string
@@ -34,9 +34,9 @@ type judged struct {
 	Report           *backtest.Report
 	Flips            []flipRow
 	Kinds            []kindCount
-	Cut              bool   // more events were there than are judged
-	Why              string // it was not judged
-	Running          *task  // that judges
+	Cut              bool   // there were more events than the limit
+	Why              string // why it was not compared
+	Running          *task  // the comparison, while it runs
 }
 
 type flipRow struct {
@@ -44,11 +44,11 @@ type flipRow struct {
 	Session string
 }
 
-// errFull ends the reading of a history.
+// errFull stops the reading of a history at the limit.
 var errFull = errors.New("enough events were read")
 
-// judge compares the rule set in force with another one on the events of v's project, beside the request if
-// that takes long. Only flips for which in returns true are listed.
+// judge compares the current rule set with another one on the events of v's project. A long comparison
+// continues after the request. Only flips for which in returns true are listed.
 func (c *Console) judge(r *http.Request, p *page, v *judged, since, until time.Time, in func(f *backtest.Flip) bool) error {
 	project, with, rule, draft := v.Project, v.With, v.Rule, v.Draft
 	done, running, err := perform(c, r, p, func(ctx context.Context, t *task) (*judgement, error) {
@@ -82,10 +82,10 @@ func (c *Console) judge(r *http.Request, p *page, v *judged, since, until time.T
 	return nil
 }
 
-// judgement is the outcome of a comparison.
+// judgement is the result of a comparison.
 type judgement struct {
 	*backtest.Report
-	cut bool // more events were there
+	cut bool // there were more events than the limit
 }
 
 // compareRules judges the events of a project by two rule sets.
@@ -117,7 +117,7 @@ func (c *Console) compareRules(ctx context.Context, t *task, set, other *rules.S
 	return j, nil
 }
 
-// list fills in the flips of the report that the user may see.
+// list adds the flips of the report that the user may see.
 func (v *judged) list(p *page, in func(f *backtest.Flip) bool) {
 	count := make(map[backtest.Change]int)
 	for _, f := range v.Report.Samples {
@@ -139,7 +139,7 @@ func (v *judged) list(p *page, in func(f *backtest.Flip) bool) {
 	}
 }
 
-// ask reads from the address what is compared.
+// ask reads the comparison from the query parameters.
 func (v *judged) ask(q url.Values) error {
 	v.With, v.Rule, v.Draft = q.Get("with"), q.Get("rule"), q.Get("draft")
 	if v.With == withoutRule && v.Rule == "" {
@@ -148,7 +148,7 @@ func (v *judged) ask(q url.Values) error {
 	return nil
 }
 
-// backtestPage judges the recent events of a project by the rule set in force and another one.
+// backtestPage compares the current rule set with another one on recent events of a project.
 func (c *Console) backtestPage(r *http.Request, p *page) (string, error) {
 	q := r.URL.Query()
 	v := &judged{Project: q.Get("project"), Since: cmp.Or(q.Get("since"), "24h"),
@@ -176,8 +176,8 @@ func (c *Console) backtestPage(r *http.Request, p *page) (string, error) {
 	return "backtest", c.judge(r, p, v, since, time.Time{}, func(*backtest.Flip) bool { return true })
 }
 
-// whatIfPage judges the events of a session again, by another rule set. Events of the project from
-// the day before build up the signals.
+// whatIfPage judges the events of a session again with another rule set. Events of the project from the
+// day before build up the signals.
 func (c *Console) whatIfPage(r *http.Request, p *page) (string, error) {
 	project, name := r.PathValue("project"), r.PathValue("session")
 	s, ok := c.index.session(project, name)
@@ -197,13 +197,13 @@ func (c *Console) whatIfPage(r *http.Request, p *page) (string, error) {
 		func(f *backtest.Flip) bool { return of[f.Position] })
 }
 
-// Choices are the rule sets to compare with.
+// Choices returns the rule sets that can be compared.
 func (v *judged) Choices() [][2]string {
 	return [][2]string{{withSame, "the same, to measure costs"}, {withShadow, "shadow rules in force"},
 		{withoutRule, "without the rule named beside"}, {withShipped, "the shipped rules"}}
 }
 
-// Costs are the rules of the comparison that were evaluated, the dearest first.
+// Costs returns the evaluated rules, most expensive first.
 func (v *judged) Costs() []backtest.RuleReport {
 	list := slices.Clone(v.Report.Rules)
 	slices.SortStableFunc(list, func(a, b backtest.RuleReport) int {
@@ -212,7 +212,7 @@ func (v *judged) Costs() []backtest.RuleReport {
 	return list[:min(len(list), maxListed)]
 }
 
-// sessionOf is the session of an event, if the index knows it.
+// sessionOf returns the session of an event, or "" if the index does not have it.
 func (x *index) sessionOf(at uint64) string {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -20,31 +20,31 @@ import (
 	"lazaret/streams"
 )
 
-// maxLeaves is how many leaves of the log's end are listed.
+// maxLeaves is the number of listed leaves at the end of the log.
 const maxLeaves = 25
 
 type logView struct {
 	Head    *logHead
-	Leaves  []auditor.Leaf // of projects that the user sees, latest first
+	Leaves  []auditor.Leaf // of visible projects, latest first
 	Project string
 	Entry   string
 	Proof   *proven
-	Why     string   // there is no proof
-	Keys    []string // of the log, pinned
-	Kept    string   // an earlier checkpoint to compare the head with
+	Why     string   // why there is no proof
+	Keys    []string // pinned keys of the log
+	Kept    string   // an earlier checkpoint to compare with the head
 	Heads   *heads
-	WhyNot  string // the heads cannot be compared
+	WhyNot  string // why the heads cannot be compared
 }
 
-// heads are two checkpoints of the log, with the hashes from which a browser sees whether one
-// log extends the other.
+// heads are two checkpoints of the log, with the hashes from which a browser verifies that one log
+// extends the other.
 type heads struct {
 	Kept, Now string
 	Path      []string // base64
-	Agree     bool     // as this program sees it
+	Agree     bool     // result of the check in this program
 }
 
-// proven is a proof that was verified here.
+// proven is a verified proof.
 type proven struct {
 	Leaf      auditor.Leaf
 	Size      int64
@@ -103,7 +103,7 @@ func (c *Console) logPage(r *http.Request, p *page) (string, error) {
 	return "log", nil
 }
 
-// compareHeads gets what shows that the log extends a checkpoint that somebody kept.
+// compareHeads returns the consistency proof from a kept checkpoint to the log's head.
 func (c *Console) compareHeads(ctx context.Context, trust *keys.Trust, kept string) (*heads, error) {
 	kept = strings.TrimRight(strings.ReplaceAll(kept, "\r\n", "\n"), "\n") + "\n"
 	vs := trust.Verifiers(keys.RoleAuditor)
@@ -134,8 +134,8 @@ func (c *Console) compareHeads(ctx context.Context, trust *keys.Trust, kept stri
 	return h, nil
 }
 
-// prove asks the auditor for the proof of an entry: a position in the ledger, or the id of
-// an event as AGENT/ID.
+// prove asks the auditor for the proof of an entry, given as a ledger position or as AGENT/ID of an
+// event.
 func (c *Console) prove(ctx context.Context, u *User, project, entry string) (string, error) {
 	if streams.CheckID("project", project) != nil || !u.May(project) {
 		return "", fmt.Errorf("there is no project %s that you may see", project)
@@ -174,7 +174,7 @@ func (c *Console) prove(ctx context.Context, u *User, project, entry string) (st
 	return rep.Proof, nil
 }
 
-// check verifies a proof with the pinned keys.
+// check verifies a proof with the pinned keys and returns its content.
 func (c *Console) check(text string) (*proven, error) {
 	trust, err := keys.LoadTrust(filepath.Join(c.cfg.Data, keys.TrustFile))
 	if err != nil {
@@ -191,7 +191,7 @@ func (c *Console) check(text string) (*proven, error) {
 	return &proven{Leaf: auditor.NewLeaf(&proof.Leaf), Size: cp.Size, Origin: cp.Origin}, nil
 }
 
-// proofFile sends a proof as a file.
+// proofFile sends a proof as a download.
 func (c *Console) proofFile(w http.ResponseWriter, r *http.Request) {
 	u := c.user(r)
 	if u == nil {

@@ -31,7 +31,7 @@ func TestTheBrowserVerifiesAProofAndComparesHeads(t *testing.T) {
 	if bad := b.axe(t); bad != "" {
 		t.Error(bad)
 	}
-	// A bit of the leaf, of a hash, of the checkpoint and of the signature, and another index.
+	// A changed bit of the leaf, a hash, the checkpoint and the signature, and another index.
 	for name, change := range map[string]string{
 		"leaf":      `s.replace(/^(extra .{150})(.)/m, (_, a, x) => a + (x === "A" ? "B" : "A"))`,
 		"hash":      `s.replace(/^(index .*\n.{10})(.)/m, (_, a, x) => a + (x === "A" ? "B" : "A"))`,
@@ -64,7 +64,7 @@ func TestTheBrowserVerifiesAProofAndComparesHeads(t *testing.T) {
 		"the kept checkpoint") {
 		t.Error("an altered kept checkpoint is not refused")
 	}
-	// Hashes that do not lead from the kept root to the new one, and a root that was kept of another log.
+	// Hashes that do not lead from the kept root to the new one, and the root of another log.
 	for name, change := range map[string]string{
 		"path": `document.querySelector("#compared [data-path]")`, "head": `document.querySelector("#compared [data-now]")`} {
 		b.open(t, "/log?kept="+url.QueryEscape(kept))

@@ -20,10 +20,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestMalformedRequestsAndKilledClientsStopNothing sends 10,000 malformed requests to all
-// paths of the console, most of them of a person who is signed in, and kills 100 clients.
-// Meanwhile another person reads pages and a project gets its verdicts. Afterwards the hold
-// is as it was.
+// TestMalformedRequestsAndKilledClientsStopNothing sends 10,000 malformed requests to all paths of the
+// console, most of them from a signed-in user, and kills 100 clients. Meanwhile another user reads
+// pages and a project gets its verdicts. In the end the hold is unchanged.
 func TestMalformedRequestsAndKilledClientsStopNothing(t *testing.T) {
 	project, hold := attackAs(t, "malformed")
 	log := new(malformed.Log)
@@ -83,12 +82,12 @@ func TestMalformedRequestsAndKilledClientsStopNothing(t *testing.T) {
 				r.Header.Set("Origin", c.URL())
 				r.Header.Set("Sec-Fetch-Site", "same-origin")
 			}
-			if r.URL.Path == "/logout" { // the person stays signed in
+			if r.URL.Path == "/logout" { // the user stays signed in
 				r.Header.Del("Cookie")
 			}
 		},
 		Check: func(r *http.Request, status int, _ string) error {
-			if status >= 500 && (status != http.StatusServiceUnavailable || r.URL.Path != "/events") { // all feeds are taken
+			if status >= 500 && (status != http.StatusServiceUnavailable || r.URL.Path != "/events") { // no free feed
 				return fmt.Errorf("status %d", status)
 			}
 			return nil

@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// looks are the last two snapshots of the pipeline. Pages share them, since a snapshot asks
+// looks are the last two snapshots of the pipeline. All pages share them, because a snapshot queries
 // every stage.
 type looks struct {
 	mu   sync.Mutex
@@ -26,10 +26,10 @@ type looks struct {
 	at   time.Time
 }
 
-// fresh is how long a snapshot is shown.
+// fresh is the maximum age of a shown snapshot.
 const fresh = 2 * time.Second
 
-// look returns a snapshot with rates, at most fresh old.
+// look returns a snapshot with rates that is at most fresh old.
 func (c *Console) look(ctx context.Context) (*status.Snapshot, error) {
 	l := &c.looks
 	l.mu.Lock()
@@ -49,11 +49,11 @@ func (c *Console) look(ctx context.Context) (*status.Snapshot, error) {
 	return s, nil
 }
 
-// logHead is the audit log's head, with its checkpoint.
+// logHead is the head of the audit log, with its checkpoint.
 type logHead struct {
 	auditor.Answer
 	Origin  string
-	Signers []string // of the last checkpoint: the log's key, then witnesses
+	Signers []string // of the last checkpoint: the log's key, then the witnesses'
 }
 
 func (c *Console) logHead(ctx context.Context) (*logHead, error) {
@@ -63,7 +63,7 @@ func (c *Console) logHead(ctx context.Context) (*logHead, error) {
 	}
 	cp, err := chain.ParseCheckpoint([]byte(h.Checkpoint))
 	if err != nil {
-		return h, nil // none is signed yet
+		return h, nil // no checkpoint yet
 	}
 	h.Origin = cp.Origin
 	for l := range strings.Lines(h.Checkpoint) {
@@ -81,11 +81,11 @@ type nowView struct {
 	Observed              uint64
 	Rejected              uint64
 	Log                   *logHead
-	LogAge                float64 // of the last checkpoint, in seconds; below 0: unknown
+	LogAge                float64 // of the last checkpoint, in seconds; negative: unknown
 	Groups                []*holds.Group
 	Alerts                []alertRow
 	Incidents             []incidentRow
-	Why                   string // the stages do not answer
+	Why                   string // why the stages do not reply
 }
 
 func (c *Console) nowPage(r *http.Request, p *page) (string, error) {
@@ -125,8 +125,8 @@ func (c *Console) nowPage(r *http.Request, p *page) (string, error) {
 	return "now", nil
 }
 
-// State is that of a process in a word.
+// State returns a process's state as one word.
 func (v *nowView) State(p *status.Process) string { return status.Word(p) }
 
-// Why is the reason that a hold is listed under.
+// why returns the reason under which a hold is listed.
 func why(h *arbiter.Hold) streams.Reason { return holds.TopReason(&h.Verdict) }

@@ -16,7 +16,7 @@ import (
 //go:embed pages
 var pageFiles embed.FS
 
-// pages are the templates, by name, each with the layout.
+// pages are the parsed templates by name, each including the layout.
 var pages = parsePages()
 
 func parsePages() map[string]*template.Template {
@@ -47,7 +47,7 @@ var funcs = template.FuncMap{
 	"digest": func(s string) string { return strings.TrimPrefix(s, "sha256:") },
 }
 
-// many is a number with its noun.
+// many formats a count with its noun.
 func many(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -55,7 +55,7 @@ func many(n int, one string) string {
 	return grouped(n) + " " + one + "s"
 }
 
-// grouped is a number with a thin space between groups of digits.
+// grouped formats a number with thin spaces between groups of digits.
 func grouped(v any) string {
 	s := fmt.Sprint(v)
 	if len(s) <= 4 {
@@ -71,7 +71,7 @@ func grouped(v any) string {
 	return b.String()
 }
 
-// span is a duration in its largest unit.
+// span formats a duration in its largest unit.
 func span(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -86,7 +86,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d d", int(d.Hours()/24))
 }
 
-// tone is the colour of a word, by its meaning: good, wait, bad, or none.
+// tone returns the color class of a word: good, wait, bad, or none.
 func tone(v any) string {
 	switch fmt.Sprint(v) {
 	case "allow", "approved", "supported", "ok", "active", "chains", "confirmed", "accepted":
@@ -101,23 +101,23 @@ func tone(v any) string {
 	return ""
 }
 
-// page is what a template shows.
+// page is the data of a template.
 type page struct {
 	Title    string
 	Nav      string // the entry of the navigation that it belongs to
 	Live     bool   // it is fetched again when something changes
 	Again    bool   // it is fetched again in a second: its work goes on
 	User     *User
-	Open     int    // open holds
-	Indexing bool   // the ledger is not read to its end yet
-	Version  uint64 // of the index, before anything was read from it
+	Open     int    // number of open holds
+	Indexing bool   // the ledger is not fully read yet
+	Version  uint64 // of the index, before the page read anything from it
 	Data     any
 
 	c *Console
 
-	// Of privileged looks, see page.sees.
+	// For privileged views, see page.sees.
 	login, kind, path string
-	blind             bool // a look could not be recorded
+	blind             bool // a view could not be recorded
 }
 
 func (c *Console) newPage(u *User) *page {
@@ -126,7 +126,7 @@ func (c *Console) newPage(u *User) *page {
 	return &page{User: u, Version: version, Open: len(c.index.openHolds(u.May)), Indexing: !ready, c: c, kind: "other"}
 }
 
-// pageFor is newPage for a request: looks on it are recorded under its kind and its session.
+// pageFor is newPage for a request. Its views are recorded with its kind and session.
 func (c *Console) pageFor(r *http.Request, u *User) *page {
 	p := c.newPage(u)
 	if k, err := r.Cookie(c.cookieName()); err == nil {
@@ -137,12 +137,12 @@ func (c *Console) pageFor(r *http.Request, u *User) *page {
 	return p
 }
 
-// redacted stands for what a user may not see.
+// redacted returns the replacement of a text that a user may not read.
 func redacted(as beliefs.Sensitivity) string { return "[redacted: " + as.String() + "]" }
 
-// Say returns a text of a project, which was taken from the entries at these positions, or
-// that the user may not see it. Texts without a position are secret until the index has
-// read the ledger.
+// Say returns a project's text that comes from the entries at the given positions, or its redaction if
+// the user may not read it. A text without a position counts as secret until the index has read the
+// ledger.
 func (p *page) Say(project, s string, at ...uint64) string {
 	s, _ = p.say(project, s, at...)
 	return s
@@ -159,7 +159,7 @@ func (p *page) say(project, s string, at ...uint64) (said string, hidden bool) {
 	return s, false
 }
 
-// body returns an entry's body, or nil and why the user may not see it.
+// body returns an entry's body, or nil and its redaction if the user may not read it.
 func (p *page) body(e *streams.Entry) (body []byte, why string) {
 	if as := p.c.index.sensitivityOf(e); !p.sees(e.Project, as) {
 		return nil, redacted(as)

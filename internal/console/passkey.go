@@ -21,7 +21,7 @@ import (
 	"lazaret/streams"
 )
 
-// pinnedPasskey is a passkey of the trust file that this address may use.
+// pinnedPasskey is a passkey of the trust file that works on this console's host.
 type pinnedPasskey struct {
 	Name       string
 	Credential string // base64url
@@ -30,7 +30,7 @@ type pinnedPasskey struct {
 	key        string
 }
 
-// passkeys are the pinned passkeys that pages of this console can sign with.
+// passkeys returns the pinned passkeys that can sign on this console's pages.
 func (c *Console) passkeys() ([]pinnedPasskey, error) {
 	trust, err := keys.LoadTrust(filepath.Join(c.cfg.Data, keys.TrustFile))
 	if err != nil {
@@ -46,8 +46,8 @@ func (c *Console) passkeys() ([]pinnedPasskey, error) {
 	return out, nil
 }
 
-// rp is the relying party of passkeys that are registered here; empty where the address is
-// no name.
+// rp returns the relying party ID of passkeys that are registered here, or "" if the console's host is
+// an IP address.
 func (c *Console) rp() string {
 	u, err := url.Parse(c.origins[0])
 	if err != nil || strings.ContainsAny(u.Hostname(), ":") || strings.Trim(u.Hostname(), "0123456789.") == "" {
@@ -56,14 +56,14 @@ func (c *Console) rp() string {
 	return u.Hostname()
 }
 
-// signView is what a page needs to sign a decision.
+// signView is the data that a page needs to sign a decision.
 type signView struct {
 	Passkeys []pinnedPasskey
 	Now      time.Time
-	May      bool // the user's role
+	May      bool // the user has the role
 }
 
-// Sign is for the template of a hold.
+// Sign returns the data for the template of a hold.
 func (p *page) Sign() (*signView, error) {
 	list, err := p.c.passkeys()
 	return &signView{list, time.Now(), p.User.Approver()}, err
@@ -71,12 +71,12 @@ func (p *page) Sign() (*signView, error) {
 
 // decision is a signed decision as a page sends it.
 type decision struct {
-	Text       string `json:"text"`       // the statement, as a line
-	Credential string `json:"credential"` // that signed it, base64url
+	Text       string `json:"text"`       // the statement in one line
+	Credential string `json:"credential"` // the passkey that signed it, base64url
 	keys.Assertion
 }
 
-// resolve hands a decision that a passkey signed to the arbiter. Nothing is verified here.
+// resolve passes a decision signed by a passkey to the arbiter, which verifies it.
 func (c *Console) resolve(w http.ResponseWriter, r *http.Request, u *User) (any, error) {
 	project, id := r.PathValue("project"), r.PathValue("id")
 	if !u.Approver() || !u.May(project) {
@@ -138,22 +138,21 @@ func (c *Console) attest(w http.ResponseWriter, r *http.Request, u *User) (any, 
 	return holds.Attest(r.Context(), c.cfg.Conn, project, id, note)
 }
 
-// registration begins or ends the registration of a passkey.
+// registration is a step of the registration of a passkey.
 type registration struct {
 	Challenge string           `json:"challenge,omitzero"`
 	RP        string           `json:"rp,omitzero"`
 	Name      string           `json:"name,omitzero"`
 	User      string           `json:"user,omitzero"` // base64url
-	Key       string           `json:"key,omitzero"`  // to be pinned
+	Key       string           `json:"key,omitzero"`  // the key to pin
 	Command   string           `json:"command,omitzero"`
 	Response  jsontext.Value   `json:"response,omitzero"`
 	Exclude   []string         `json:"exclude,omitzero"`
 	Params    []jsontext.Value `json:"params,omitzero"`
 }
 
-// register gives a challenge, or verifies a registration for the challenge that the
-// session was given, and returns the key. An operator pins it; until then it counts for
-// nothing.
+// register returns a challenge, or verifies a registration for the session's challenge and returns the
+// key. The key is not trusted until an operator pins it.
 func (c *Console) register(w http.ResponseWriter, r *http.Request, u *User) (any, error) {
 	var in registration
 	if err := readJSON(w, r, &in); err != nil {
@@ -166,7 +165,7 @@ func (c *Console) register(w http.ResponseWriter, r *http.Request, u *User) (any
 		return r
 	}, u.Name)
 	if c.rp() == "" {
-		return nil, badRequest("passkeys need a name in the address, and this console is opened at %s", c.origins[0])
+		return nil, badRequest("passkeys need a host name, but the console's URL is %s", c.origins[0])
 	}
 	k, err := r.Cookie(c.cookieName())
 	if err != nil {
@@ -180,7 +179,7 @@ func (c *Console) register(w http.ResponseWriter, r *http.Request, u *User) (any
 	}
 	challenge := c.logins.challenge(k.Value, "")
 	if challenge == "" {
-		return nil, badRequest("the registration was begun in another session, or ended: begin again")
+		return nil, badRequest("the registration belongs to another session or has ended: start again")
 	}
 	p, err := passkey.Register(in.Response, challenge, c.rp(), c.origins[0])
 	if err != nil {
@@ -208,7 +207,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	return nil
 }
 
-// serveJSON answers a script of a page.
+// serveJSON serves a request of a page's JavaScript.
 func (c *Console) serveJSON(h func(w http.ResponseWriter, r *http.Request, u *User) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		status, answer := http.StatusOK, any(nil)

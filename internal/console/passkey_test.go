@@ -19,7 +19,7 @@ import (
 	"lazaret/streams"
 )
 
-// activate pins a key as an operator does, and waits until it is in force.
+// activate pins a key like an operator, and waits until it is active.
 func activate(t *testing.T, key string) *keys.Trust {
 	t.Helper()
 	trust, err := keys.LoadTrust(embedded.TrustFile(shared.data))
@@ -51,7 +51,7 @@ func activate(t *testing.T, key string) *keys.Trust {
 	return trust
 }
 
-// authenticator gives a browser a virtual authenticator that verifies its person.
+// authenticator adds a virtual authenticator to a browser that verifies its user.
 func authenticator(t *testing.T, b *browser) {
 	t.Helper()
 	call(t, b, webauthn.Enable, webauthn.EnableParams{})
@@ -62,7 +62,7 @@ func authenticator(t *testing.T, b *browser) {
 			AutomaticPresenceSimulation: true}})
 }
 
-// registerPasskey registers a passkey on its page, and pins it as an operator does.
+// registerPasskey registers a passkey on the page, and pins it like an operator.
 func registerPasskey(t *testing.T, b *browser, name string) *keys.Trust {
 	t.Helper()
 	b.open(t, "/passkeys")
@@ -76,16 +76,16 @@ func registerPasskey(t *testing.T, b *browser, name string) *keys.Trust {
 	return activate(t, key)
 }
 
-// A stranger opens the page by the login link, sees the demo's attack arrive, registers a
-// passkey that an operator pins, approves the hold with it, and verifies that approval with
-// nothing but the ledger's note and the trust file.
+// A newcomer opens the page with the login link, sees the demo's attack, registers a passkey that an
+// operator pins, approves the hold with it, and verifies that approval with only the ledger's note and
+// the trust file.
 func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
 	b := newBrowser(t)
 	authenticator(t, b)
 	b.open(t, link(t, User{Name: "stranger", Role: RoleApprover}))
-	b.open(t, "/holds") // all of them: the page Now has a few groups, and other tests leave holds open
+	b.open(t, "/holds") // not the page Now, which lists few groups: other tests leave holds open
 	project, hold := attackAs(t, "seen")
-	// The page that is open shows it by itself.
+	// The open page shows the hold without a reload.
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#hold-"+hold)))
 
 	trust := registerPasskey(t, b, "stranger")
@@ -93,7 +93,7 @@ func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
 	b.open(t, "/holds/"+project+"/"+hold)
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#sign button[value=approve]:not([disabled])")),
 		chromedp.SendKeys(chromedp.CSS("#sign input[name=reason]"), "the test says so"))
-	// A busy browser drops a click of the mouse that comes before it has drawn the page.
+	// Chromium drops a mouse click before the page is drawn, so call click directly.
 	eval[bool](t, b, `document.querySelector("#sign button[value=approve]").click(), true`)
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#signing[data-state], #signing.bad")))
 	if said := eval[string](t, b,
@@ -125,7 +125,7 @@ func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
 	}
 }
 
-// resolution is the signed note on a hold, as the ledger has it.
+// resolution returns the signed note about a hold in the ledger.
 func resolution(t *testing.T, project, hold string) (note string) {
 	t.Helper()
 	await(t, "the decision in the index", func() bool {
@@ -147,8 +147,8 @@ func resolution(t *testing.T, project, hold string) (note string) {
 	return note
 }
 
-// verifyEvidence writes the evidence of a session, and has the verifier that imports
-// nothing of ours look at it.
+// verifyEvidence exports the evidence of a session, and verifies it with the verifier that imports none
+// of our packages.
 func verifyEvidence(t *testing.T, project string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -9,17 +9,17 @@ import (
 	"lazaret/streams"
 )
 
-// maxBlast is how many beliefs and events of a blast radius a page lists. All are counted.
+// maxBlast is the limit of listed beliefs and events of a blast radius. The counts include all.
 const maxBlast = 200
 
 type quarantineView struct {
 	Project, ID string
 	Rows        []blastRow
 	Found, Out  int // beliefs, and those that are taken out of service
-	Spared, Was int // with support of their own, and out of service already
-	Served      int // of Out, those that planners are served now
+	Spared, Was int // beliefs with independent support, and those already out of service
+	Served      int // beliefs of Out that planners receive now
 	Cut         bool
-	Events      []ingest.LineageNode // that rest on the belief or on what derives from it
+	Events      []ingest.LineageNode // that depend on the belief or on beliefs derived from it
 	Kinds       []kindCount
 	More        int // beliefs and events that are not listed
 }
@@ -34,8 +34,8 @@ type kindCount struct {
 	Count int
 }
 
-// quarantinePage shows what a quarantine of a belief and of all that derives from it changes,
-// as `lazaret beliefs quarantine --dry-run` does, and the command that signs it.
+// quarantinePage shows the effect of a quarantine of a belief and its descendants, like `lazaret
+// beliefs quarantine --dry-run`, and the command that signs it.
 func (c *Console) quarantinePage(r *http.Request, p *page) (string, error) {
 	project, id := r.PathValue("project"), r.PathValue("id")
 	p.Nav, p.Title = "beliefs", "Quarantine of "+id
@@ -67,7 +67,7 @@ func (c *Console) quarantinePage(r *http.Request, p *page) (string, error) {
 	return "quarantine", nil
 }
 
-// add sorts a belief in by what a quarantine does to it.
+// add classifies a belief by the effect of the quarantine on it.
 func (v *quarantineView) add(p *page, b *ingest.PinpointedBelief) {
 	row := blastRow{PinpointedBelief: *b, Outcome: "is taken out"}
 	switch {
@@ -75,7 +75,7 @@ func (v *quarantineView) add(p *page, b *ingest.PinpointedBelief) {
 		row.Outcome = "is " + b.Axes.Security.String() + " already"
 		v.Was++
 	case b.Stands != "":
-		row.Outcome = "is spared: it has support of its own"
+		row.Outcome = "is excluded: it has independent support"
 		v.Spared++
 	default:
 		v.Out++
@@ -91,7 +91,7 @@ func (v *quarantineView) add(p *page, b *ingest.PinpointedBelief) {
 	v.Rows = append(v.Rows, row)
 }
 
-// follow lists the events that rest on the belief: decisions, actions and the like.
+// follow lists the events that depend on the belief: decisions, actions and others.
 func (v *quarantineView) follow(g *ingest.Lineage) {
 	at := make(map[string]int)
 	for _, n := range g.Nodes {
@@ -108,12 +108,12 @@ func (v *quarantineView) follow(g *ingest.Lineage) {
 			v.More++
 			continue
 		}
-		n.Content = "" // it is listed by name only
+		n.Content = "" // listed by name only
 		v.Events = append(v.Events, n)
 	}
 }
 
-// Command signs the quarantine of what the page shows as taken out.
+// Command returns the command that signs the quarantine.
 func (v *quarantineView) Command() string {
 	return "lazaret beliefs quarantine " + v.ID + " --descendants --project " + v.Project + " --key FILE --reason TEXT"
 }

@@ -8,24 +8,24 @@ import (
 	"lazaret/streams"
 )
 
-// maxQueue is how many holds are decided on one page.
+// maxQueue is the limit of holds on one page.
 const maxQueue = 50
 
 type queueView struct {
 	Items []*queued
-	Open  int // that can be signed here
+	Open  int // number that can be signed here
 }
 
 // queued is a hold of a queue.
 type queued struct {
 	*holdView
-	Why string // it cannot be signed here
+	Why string // why it cannot be signed here
 }
 
-// Reason is what the hold is listed under.
+// Reason returns the text of the reason under which the hold is listed.
 func (q *queued) Reason() string { return why(q.Hold).Text }
 
-// queuePage shows the holds that the address names, each in full. Each is signed by itself.
+// queuePage shows the holds that the query names, each in full. Each is signed separately.
 func (c *Console) queuePage(r *http.Request, p *page) (string, error) {
 	names := r.URL.Query()["hold"]
 	if len(names) == 0 || len(names) > maxQueue {

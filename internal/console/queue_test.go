@@ -12,7 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// held has an agent propose letters that only a person may send, and returns their holds.
+// heldLetters makes an agent propose letters that need an approval, and returns their holds.
 func heldLetters(t *testing.T, project string, n int) (ids []string) {
 	t.Helper()
 	cl := keeper(t, project)
@@ -46,7 +46,7 @@ func TestSeveralHoldsAreSignedOneAfterTheOtherUntilTheFirstRefusal(t *testing.T)
 	b.open(t, link(t, User{Name: "quentin", Role: RoleApprover, Ceiling: beliefs.Secret}))
 	registerPasskey(t, b, "quentin")
 
-	// The group's form leads to a page with each hold in full.
+	// The form of the group leads to a page with each hold in full.
 	b.open(t, "/holds?project="+project)
 	eval[bool](t, b, `document.querySelector("details").open = true,
 		document.querySelector('input[value="`+project+`/`+ids[3]+`"]').checked = false,
@@ -72,7 +72,7 @@ func TestSeveralHoldsAreSignedOneAfterTheOtherUntilTheFirstRefusal(t *testing.T)
 		}
 		return strings.TrimSpace(s)
 	}
-	// The second hold has another reason meanwhile: the arbiter refuses what was signed of it.
+	// The second hold has new reasons meanwhile, so the arbiter refuses the signature.
 	second := eval[string](t, b, `(() => { const x = document.querySelectorAll("#queue [data-hold]")[1];
 		x.dataset.revision = x.dataset.revision.replace(/.$/, (c) => c === "0" ? "1" : "0"); return x.dataset.hold; })()`)
 	press := func(decision string) {
@@ -88,7 +88,7 @@ func TestSeveralHoldsAreSignedOneAfterTheOtherUntilTheFirstRefusal(t *testing.T)
 		t.Errorf("after the refusal the holds are %s", s)
 	}
 
-	// A person who does not verify themselves signs nothing.
+	// A user whom the authenticator does not verify signs nothing.
 	b.open(t, page)
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#signall button[value=approve]:not([disabled])")))
 	call(t, b, webauthn.SetUserVerified, webauthn.SetUserVerifiedParams{AuthenticatorID: added.AuthenticatorID})
@@ -107,7 +107,7 @@ func TestSeveralHoldsAreSignedOneAfterTheOtherUntilTheFirstRefusal(t *testing.T)
 	if s := settled(); s != "approved approved approved open" {
 		t.Errorf("the holds are %s", s)
 	}
-	// Each has a signature of its own.
+	// Each hold has a separate signature.
 	notes := make(map[string]bool)
 	for _, id := range ids[:3] {
 		notes[resolution(t, project, id)] = true

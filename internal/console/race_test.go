@@ -2,5 +2,5 @@
 
 package console
 
-// slower is by how much the race detector slows pages down.
+// slower is the factor by which the race detector slows pages down.
 const slower = 10

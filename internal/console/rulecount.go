@@ -7,25 +7,25 @@ import (
 	"lazaret/streams"
 )
 
-// maxRuleCounts is how many rules are counted, each in each project. A group of somebody
-// else's names rules as it likes.
+// maxRuleCounts is the limit of counted rules, per project. Third-party groups may use any number of
+// rule names.
 const maxRuleCounts = 50_000
 
-// ruleCount is what one rule did in a project, as far as the ledger was read.
+// ruleCount counts the effects of one rule in a project, as far as the index has read the ledger.
 type ruleCount struct {
 	Fired, Shadow, Excepted int // alerts: with effect, in shadow mode, under an exception
 	Last                    time.Time
 
-	// Held are the proposals that the rule had a part in holding or denying. It stood alone
-	// for Denied, and for the holds that were rejected, approved, or are neither.
+	// Held counts the proposals that the rule helped to hold or deny. The other fields count proposals
+	// for which it was the only reason: denied, or held and then rejected, approved or neither.
 	Held                               int
 	Denied, Rejected, Approved, Others int
 }
 
-// Alone is how many proposals nothing but this rule held or denied.
+// Alone returns the number of proposals that only this rule held or denied.
 func (n *ruleCount) Alone() int { return n.Denied + n.Rejected + n.Approved + n.Others }
 
-// Caught is how many of them were denied, or rejected by a person.
+// Caught returns how many of these were denied, or rejected by a person.
 func (n *ruleCount) Caught() int { return n.Denied + n.Rejected }
 
 func (n *ruleCount) add(m *ruleCount) {
@@ -37,7 +37,7 @@ func (n *ruleCount) add(m *ruleCount) {
 	}
 }
 
-// counted is the count of a rule in a project. The caller holds mu.
+// counted returns the count of a rule in a project, and creates it on first use. The caller holds mu.
 func (x *index) counted(project, rule string) *ruleCount {
 	k := [2]string{project, rule}
 	n := x.rules[k]
@@ -65,8 +65,8 @@ func (x *index) countAlert(project string, a *streams.Alert) {
 	}
 }
 
-// rulesOf are the rules among the reasons of a verdict that held or denied it, and alone
-// is the one of them that nothing else stands beside; empty if there is none.
+// rulesOf returns the rules among the reasons for a hold or denial. alone is the rule that is the only
+// reason, or "".
 func rulesOf(v *streams.VerdictEntry) (list []string, alone string) {
 	others := false
 	seen := make(map[string]bool)
@@ -86,8 +86,8 @@ func rulesOf(v *streams.VerdictEntry) (list []string, alone string) {
 	return list, alone
 }
 
-// countVerdict counts a verdict that opens a hold, or denies, for the rules that asked for it.
-// It returns the rule that stands alone. The caller holds mu.
+// countVerdict counts a verdict that holds or denies for the rules among its reasons. It returns the
+// rule that is the only reason, or "". The caller holds mu.
 func (x *index) countVerdict(project string, v *streams.VerdictEntry) (alone string) {
 	list, alone := rulesOf(v)
 	for _, rule := range list {
@@ -96,7 +96,7 @@ func (x *index) countVerdict(project string, v *streams.VerdictEntry) (alone str
 	return alone
 }
 
-// countAgain counts a verdict that follows another finding on an open hold. The caller holds mu.
+// countAgain counts a verdict that a further finding caused on an open hold. The caller holds mu.
 func (x *index) countAgain(h *holdRow, v *streams.VerdictEntry) {
 	before, _ := rulesOf(&h.Verdict)
 	list, alone := rulesOf(v)
@@ -116,13 +116,13 @@ func (x *index) countAgain(h *holdRow, v *streams.VerdictEntry) {
 	}
 }
 
-// countSettled counts how a hold ended for the rule that stood alone for it. The caller holds mu.
+// countSettled counts the end of a hold for the rule that was its only reason. The caller holds mu.
 func (x *index) countSettled(h *holdRow) {
 	if h.alone == "" {
 		return
 	}
 	n := x.counted(h.Project, h.alone)
-	n.Others-- // it was open
+	n.Others-- // it was counted as open
 	switch h.State {
 	case streams.HoldApproved:
 		n.Approved++
@@ -135,7 +135,7 @@ func (x *index) countSettled(h *holdRow) {
 	}
 }
 
-// ruleCounts are the counts of all rules in the projects that may be seen.
+// ruleCounts returns the counts of all rules, summed over the selected projects.
 func (x *index) ruleCounts(may func(project string) bool) map[string]*ruleCount {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

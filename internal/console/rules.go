@@ -17,15 +17,15 @@ type rulesView struct {
 	Sort             string
 	Modes            []string
 	Rows             []ruleRow
-	Strangers        []ruleRow // rules that fired and that the set in force does not have
+	Strangers        []ruleRow // rules that fired but are not in the current set
 	Exceptions       []exceptionRow
-	Measured         int // events that costs were measured on; 0: they were not
+	Measured         int // number of events in the cost measurement; 0: not measured
 	Total            int
-	Project, Session string // of the form that compares rule sets
+	Project, Session string // form values for the comparison of rule sets
 	Projects         []string
 }
 
-// ruleRow is a rule with what it did in the projects that the user sees.
+// ruleRow is a rule with its counts in the visible projects.
 type ruleRow struct {
 	ID, Title, Severity, Effect, Mode, Pack string
 	ruleCount
@@ -45,7 +45,7 @@ func (c *Console) ruleRows(p *page, set *rules.Set) (rows, strangers []ruleRow) 
 	costs := c.set.costs
 	c.set.mu.Unlock()
 	if len(p.User.Projects) > 0 {
-		costs = nil // they tell of projects that the user does not see
+		costs = nil // costs would reveal projects that the user may not see
 	}
 	for _, r := range set.Rules() {
 		row := ruleRow{ID: r.ID, Title: r.Title, Severity: r.Severity, Effect: r.Effect, Mode: r.Mode, Pack: r.Pack}
@@ -115,14 +115,14 @@ func (c *Console) rulesPage(r *http.Request, p *page) (string, error) {
 	return "rules", nil
 }
 
-// Sorts are the orders that the page offers.
+// Sorts returns the available sort orders.
 func (v *rulesView) Sorts() []string { return []string{"fired", "caught", "smothered", "cost"} }
 
 type ruleView struct {
 	ruleRow
 	*rules.Rule
 	Condition, Each string
-	Alerts          []alertRow // the latest
+	Alerts          []alertRow // latest alerts
 	Exceptions      []exceptionRow
 	Projects        []string
 }
@@ -161,5 +161,5 @@ func (c *Console) rulePage(r *http.Request, p *page) (string, error) {
 	return "rule", nil
 }
 
-// AlertsOf is the page of a rule's alerts.
+// AlertsOf returns the URL of the page of a rule's alerts.
 func (r ruleRow) AlertsOf() string { return "/alerts?where=" + url.QueryEscape(`rule == "`+r.ID+`"`) }

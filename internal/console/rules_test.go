@@ -45,16 +45,16 @@ func TestRulesAreCountedByWhatTheyAloneCaughtAndSmothered(t *testing.T) {
 	}
 	floor := streams.Reason{Code: streams.CodeFloor, Verdict: streams.Hold}
 	verdict(101, streams.Hold, "h1", rule("a"))
-	settle(101, "h1", streams.HoldApproved) // alone smothered
+	settle(101, "h1", streams.HoldApproved) // only reason; smothered
 	verdict(102, streams.Hold, "h2", rule("a"))
-	settle(102, "h2", streams.HoldRejected) // alone caught
+	settle(102, "h2", streams.HoldRejected) // only reason; caught
 	verdict(103, streams.Deny, "", rule("a"), rule("a"))
-	verdict(104, streams.Hold, "h4", rule("a"), rule("b")) // neither alone
+	verdict(104, streams.Hold, "h4", rule("a"), rule("b")) // neither is the only reason
 	settle(104, "h4", streams.HoldApproved)
-	verdict(105, streams.Hold, "h5", rule("a"), floor) // held anyway
+	verdict(105, streams.Hold, "h5", rule("a"), floor) // held for other reasons anyway
 	settle(105, "h5", streams.HoldApproved)
 	verdict(106, streams.Hold, "h6", rule("a"))
-	verdict(106, streams.Hold, "h6", rule("a"), rule("b")) // not alone any more
+	verdict(106, streams.Hold, "h6", rule("a"), rule("b")) // no longer the only reason
 	verdict(107, streams.Hold, "h7", rule("a"))
 	verdict(108, streams.Allow, "")
 	n := x.ruleCounts(func(string) bool { return true })
@@ -81,7 +81,7 @@ func TestRulesShowWhatTheyDidAndLeadToTheirAlerts(t *testing.T) {
 		!strings.Contains(s, project) {
 		t.Errorf("the rule's page says %q", s)
 	}
-	// Without the rule the demo's action is not held by the sentinels.
+	// Without the rule, the sentinels do not hold the demo's action.
 	b.open(t, "/backtest?with=without&rule=action-from-instruction&since=all&project="+project)
 	s := eval[string](t, b, `document.querySelector("main").innerText`)
 	if !strings.Contains(s, "GmailSendEmail") || !strings.Contains(s, "−action-from-instruction") {

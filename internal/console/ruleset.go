@@ -15,25 +15,25 @@ import (
 	"lazaret/streams"
 )
 
-// rulesNow is the rule set in force, asked for at most every few seconds.
+// rulesNow caches the current rule set for a few seconds.
 type rulesNow struct {
-	asking sync.Mutex // held while the stages are asked
+	asking sync.Mutex // held while the stages are queried
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards all fields below
 	set    *rules.Set
 	bundle []byte
 	at     time.Time
-	costs  map[string]ruleCost // of the set, by rule, as the last comparison measured them
-	events int                 // that they were measured on
+	costs  map[string]ruleCost // of the set, by rule, from the last comparison
+	events int                 // number of events in that comparison
 }
 
-// ruleCost is what one rule cost in a comparison.
+// ruleCost is the cost of one rule in a comparison.
 type ruleCost struct {
 	Evaluated uint64
-	NS        int64 // of one evaluation
+	NS        int64 // nanoseconds per evaluation
 }
 
-// rules returns the rule set in force and its bundle.
+// rules returns the current rule set and its bundle.
 func (c *Console) rules(ctx context.Context) (*rules.Set, []byte, error) {
 	n := &c.set
 	n.asking.Lock()
@@ -64,7 +64,7 @@ func (c *Console) rules(ctx context.Context) (*rules.Set, []byte, error) {
 	return set, b, nil
 }
 
-// measured notes what the rules of a set cost.
+// measured stores the rule costs of a comparison, if it was of the current set.
 func (n *rulesNow) measured(r *backtest.Report) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,16 +77,16 @@ func (n *rulesNow) measured(r *backtest.Report) {
 	}
 }
 
-// The rule sets that the one in force can be compared with.
+// The rule sets with which the current one can be compared.
 const (
-	withSame    = "same"    // itself: what its rules cost
-	withShipped = "shipped" // the set that the program brings
-	withShadow  = "shadow"  // itself, with the rules in shadow mode in force
-	withoutRule = "without" // itself, with one rule in shadow mode
-	withDraft   = "draft"   // itself, with drafted exceptions
+	withSame    = "same"    // the current set: measures costs
+	withShipped = "shipped" // the set built into the program
+	withShadow  = "shadow"  // the current set with shadow rules enforced
+	withoutRule = "without" // the current set with one rule in shadow mode
+	withDraft   = "draft"   // the current set with drafted exceptions
 )
 
-// other returns the rule set that a request compares the one in force with.
+// other returns the rule set that a request compares with the current one.
 func (c *Console) other(set *rules.Set, bundle []byte, with, rule, draft string) (*rules.Set, error) {
 	switch with {
 	case withSame:
@@ -104,7 +104,7 @@ func (c *Console) other(set *rules.Set, bundle []byte, with, rule, draft string)
 		}
 		for _, r := range s.Rules() {
 			if r.Mode == "shadow" {
-				r.Mode = "enforce" // of a copy that nothing else uses
+				r.Mode = "enforce" // the set is a private copy
 			}
 		}
 		return s, nil
@@ -124,7 +124,7 @@ func (c *Console) other(set *rules.Set, bundle []byte, with, rule, draft string)
 	return nil, badRequest("%q is no rule set to compare with.", streams.Clip(with, 40))
 }
 
-// withExceptions compiles a bundle with more exceptions than it has.
+// withExceptions compiles a bundle with additional exceptions.
 func withExceptions(bundle []byte, draft string) (*rules.Set, error) {
 	src, err := rules.Open(bundle)
 	if err != nil {
@@ -145,7 +145,7 @@ func withExceptions(bundle []byte, draft string) (*rules.Set, error) {
 	return s, nil
 }
 
-// addExceptions returns the files of a rule set with more exceptions than it has.
+// addExceptions returns the files of a rule set with additional exceptions.
 func addExceptions(src *rules.Source, draft string) (map[string]string, error) {
 	var has, more rules.ExceptionsDoc
 	if err := yaml.Unmarshal([]byte(src.Files[rules.ExceptionsFile]), &has); err != nil {

@@ -14,17 +14,17 @@ import (
 	"lazaret/streams"
 )
 
-// maxSilences is how many silences are kept. Those that are over go first.
+// maxSilences is the limit of stored silences. Expired ones are dropped first.
 const maxSilences = 10_000
 
-// silenceRow is a silence of alerts, as the ledger tells it.
+// silenceRow is a silence of alerts, as recorded in the ledger.
 type silenceRow struct {
 	streams.Silence
 	ID, Project string
 	From        time.Time
 }
 
-// takeSilence notes a silence or the end of one. The caller holds mu.
+// takeSilence stores a silence or the end of one. The caller holds mu.
 func (x *index) takeSilence(e *streams.Entry) {
 	s, err := streams.Read[streams.SilenceEntry](e)
 	if err != nil {
@@ -46,7 +46,7 @@ func (x *index) takeSilence(e *streams.Entry) {
 	}
 }
 
-// silencesNow are the silences in force in projects that may be seen, those that end first first.
+// silencesNow returns the active silences of the selected projects, earliest end first.
 func (x *index) silencesNow(may func(project string) bool) []silenceRow {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -63,7 +63,7 @@ func (x *index) silencesNow(may func(project string) bool) []silenceRow {
 	return out
 }
 
-// silencer reports which alerts are silenced now.
+// silencer returns a function that reports whether an alert is silenced now.
 func silencer(list []silenceRow) func(a *alertRow) bool {
 	by := make(map[[2]string][]silenceRow)
 	for _, s := range list {
@@ -80,14 +80,14 @@ func silencer(list []silenceRow) func(a *alertRow) bool {
 	}
 }
 
-// silences are the times for which alerts can be silenced here.
+// silenceTimes are the durations for which alerts can be silenced here.
 var silenceTimes = []struct {
 	Name string
 	For  time.Duration
 }{{"1 hour", time.Hour}, {"8 hours", 8 * time.Hour}, {"1 day", 24 * time.Hour}, {"7 days", 7 * 24 * time.Hour},
 	{"30 days", 30 * 24 * time.Hour}}
 
-// silence records a silence of alerts in the ledger, or ends one.
+// silence records a silence of alerts in the ledger, or the end of one.
 func (c *Console) silence(w http.ResponseWriter, r *http.Request) {
 	u := c.user(r)
 	if u == nil {
@@ -110,7 +110,7 @@ func (c *Console) silence(w http.ResponseWriter, r *http.Request) {
 			return x.Name == r.PostFormValue("for")
 		})
 		if i < 0 {
-			c.fail(w, r, http.StatusBadRequest, "This cannot be answered", "Choose for how long.")
+			c.fail(w, r, http.StatusBadRequest, "Invalid request", "Choose a duration.")
 			return
 		}
 		s.Rule, s.Agent = r.PostFormValue("rule"), r.PostFormValue("agent")
@@ -123,7 +123,7 @@ func (c *Console) silence(w http.ResponseWriter, r *http.Request) {
 		err = s.Check(now)
 	}
 	if err != nil {
-		c.fail(w, r, http.StatusBadRequest, "This cannot be recorded", err.Error())
+		c.fail(w, r, http.StatusBadRequest, "The silence cannot be recorded", err.Error())
 		return
 	}
 	body, err := streams.Marshal(streams.Control{ID: id, Project: project, Silence: s})
@@ -140,7 +140,7 @@ func (c *Console) silence(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/alerts?project="+url.QueryEscape(project), http.StatusSeeOther)
 }
 
-// awaitSilence waits a moment until the index has a silence, or has it no more.
+// awaitSilence waits up to 2 s until the index has a silence, or until it no longer has it.
 func (x *index) awaitSilence(r *http.Request, project, id string, there bool) {
 	end := time.After(2 * time.Second)
 	for {
@@ -161,5 +161,5 @@ func (x *index) awaitSilence(r *http.Request, project, id string, there bool) {
 	}
 }
 
-// Line is a text of a silence that is safe to look at.
+// Line returns a text of a silence in a form that is safe to display.
 func (s silenceRow) Line(t string) string { return text.InertLine(t, 160) }

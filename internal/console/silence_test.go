@@ -41,7 +41,7 @@ func TestASilenceHidesAlertsUntilItEndsAndChangesNoVerdict(t *testing.T) {
 	if _, body := get(t, c, group+"&silenced=show"); !strings.Contains(body, "reads like an order") {
 		t.Error("a silenced alert cannot be seen")
 	}
-	// The same attack is held again while its alerts are silenced.
+	// The same attack is held even while its alerts are silenced.
 	if h, err := shared.c.findHold(t.Context(), project, hold); err != nil || h.State != "open" {
 		t.Errorf("the hold is %+v, %v", h, err)
 	}
@@ -51,7 +51,7 @@ func TestASilenceHidesAlertsUntilItEndsAndChangesNoVerdict(t *testing.T) {
 		return strings.Contains(body, "reads like an order")
 	})
 	b.run(t, chromedp.WaitNotPresent(chromedp.CSS("#silences form")))
-	// A form signs out too.
+	// The form signs the user out.
 	b.open(t, "/")
 	eval[bool](t, b, `document.querySelector("form.who").requestSubmit(), true`)
 	await(t, "the end of the session", func() bool {

@@ -18,7 +18,7 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// output collects what a program prints.
+// output collects a program's output.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer // guarded by mu
@@ -36,9 +36,9 @@ func (o *output) find(form *regexp.Regexp) string {
 	return form.FindString(o.buf.String())
 }
 
-// TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline does what the README says, with
-// the programs alone: make run, the printed link, the demo's attack, a passkey that the
-// operator pins, an approval, and the stand-alone verifier once the pipeline is stopped.
+// TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline follows the README with the programs
+// only: make run, the printed link, the demo's attack, a passkey that the operator pins, an approval,
+// and the stand-alone verifier after the pipeline is stopped.
 func TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the programs: make ci runs it")
@@ -81,7 +81,7 @@ func TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline(t *testing.T) {
 	authenticator(t, b)
 	b.open(t, out.find(form))
 	lazaret("replay", "../../examples/poisoned-session.jsonl")
-	b.run(t, chromedp.WaitReady(chromedp.CSS("a[id^=hold-]"))) // the open page shows it by itself
+	b.run(t, chromedp.WaitReady(chromedp.CSS("a[id^=hold-]"))) // the open page shows the hold without a reload
 	hold := eval[string](t, b, `document.querySelector("a[id^=hold-]").getAttribute("href")`)
 	project, _, _ := strings.Cut(strings.TrimPrefix(hold, "/holds/"), "/")
 

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Bounds of work that takes longer than a page.
+// Limits of tasks, which may take longer than a request.
 const (
 	maxTasks = 16
-	taskTime = 30 * time.Second       // for the work
-	taskWait = 100 * time.Millisecond // a page waits so long for its work before it shows the progress
-	taskKept = time.Minute            // an outcome that nobody fetches
+	taskTime = 30 * time.Second       // for a task
+	taskWait = 100 * time.Millisecond // how long a request waits for its task before it shows the progress
+	taskKept = time.Minute            // how long the result of a task is kept
 )
 
-// task is work beside the requests that ask for it.
+// task is work that may continue after the request that started it.
 type task struct {
 	Began time.Time
 
@@ -28,14 +28,14 @@ type task struct {
 	doing string // guarded by mu
 }
 
-// say notes how far the work is.
+// say sets the progress text.
 func (t *task) say(s string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.doing = s
 }
 
-// Doing is how far the work is.
+// Doing returns the progress text.
 func (t *task) Doing() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,13 +51,13 @@ func (t *task) ended() bool {
 	}
 }
 
-// tasks are the works of a console, by the session that asked and the address that it asked for.
+// tasks are the tasks of a console, by session and requested URL.
 type tasks struct {
 	mu sync.Mutex
 	by map[[2]string]*task // guarded by mu
 }
 
-// find returns the task of a session and an address, and begins it if there is none.
+// find returns the task of a session and URL, and starts it if there is none.
 func (l *tasks) find(key [2]string, begin func(t *task)) (*task, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,9 +89,9 @@ func (l *tasks) drop(key [2]string, t *task) {
 	}
 }
 
-// perform returns the outcome of the work that a request asks for. If the work takes long, it goes on after
-// the request: running is its task, the page comes again, and the request that finds the outcome takes it.
-// The work must not use the request's page.
+// perform returns the result of the task of a request. If the task takes long, it continues after the
+// request, and running is the task. The page then reloads, and the request that finds the result
+// removes the task. The task must not use the request's page.
 func perform[T any](c *Console, r *http.Request, p *page, f func(ctx context.Context, t *task) (T, error)) (out T,
 	running *task, err error) {
 	key := [2]string{p.login, r.URL.RequestURI()}
@@ -124,5 +124,5 @@ func perform[T any](c *Console, r *http.Request, p *page, f func(ctx context.Con
 	return out, nil, t.err
 }
 
-// errTooLong says that a work did not end in its time.
+// errTooLong means that a task exceeded taskTime.
 var errTooLong = errors.New("it takes too long here")

@@ -14,11 +14,11 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of the pages of sessions.
+// Limits of the pages of sessions.
 const (
-	maxListed   = 200  // sessions of the list
-	maxSteps    = 150  // entries of one page of a time line
-	maxStepText = 4000 // characters of what was read or written
+	maxListed   = 200  // listed sessions
+	maxSteps    = 150  // entries on one page of a timeline
+	maxStepText = 4000 // characters of content per entry
 )
 
 type sessionsView struct {
@@ -50,22 +50,22 @@ func (c *Console) sessionsPage(r *http.Request, p *page) (string, error) {
 type sessionView struct {
 	sessionRow
 	Steps    []step
-	Earlier  int // entries before those that are shown; the page of them ends there
-	Later    int // entries after them
-	Newer    int // where the page after this one ends
-	Lost     int // entries that the console keeps no more
+	Earlier  int // number of entries before those shown; the previous page ends there
+	Later    int // number of entries after those shown
+	Newer    int // end of the next page
+	Lost     int // entries that the index has dropped
 	MayStart bool
 }
 
-// step is one thing that happened in a session.
+// step is one line of a session's timeline.
 type step struct {
 	At    uint64
-	ID    string // of the event
+	ID    string // event id
 	Time  time.Time
 	Kind  string // read, believed, recalled, proposed, decided, done, alert, session
 	Title string
 	Text  string
-	Word  string // a verdict, a severity, a state of belief
+	Word  string // a verdict, severity or belief state
 	Notes []string
 	Link  string
 }
@@ -103,8 +103,8 @@ func (c *Console) sessionPage(r *http.Request, p *page) (string, error) {
 	return "session", nil
 }
 
-// steps returns the lines of one entry. A body that the user may not see is left out, and
-// a line says so.
+// steps returns the lines of one entry. If the user may not read the body, the only line is its
+// redaction.
 func (p *page) steps(e *streams.Entry, project string) []step {
 	at := step{At: e.Position(), Time: e.Time}
 	if _, why := p.body(e); why != "" {
@@ -286,8 +286,8 @@ func tellAlerts(list []streams.Alert, s step) []step {
 	return out
 }
 
-// Safe is the text in a form that cannot reorder or hide what stands around it.
+// Safe returns the text in a form that cannot reorder or hide the text around it.
 func (s step) Safe() string { return text.Inert(s.Text) }
 
-// Long reports whether the text is folded at first.
+// Long reports whether the text is collapsed initially.
 func (s step) Long() bool { return len(s.Text) > 360 || strings.Count(s.Text, "\n") > 6 }

@@ -23,11 +23,11 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of what is kept of catalogues.
+// Limits of the stored catalogues.
 const (
-	maxCatalogues = 5_000  // servers, each as one agent sees it
-	maxOffers     = 16     // lists of one server
-	maxAsks       = 10_000 // requests to accept a list that nobody has answered
+	maxCatalogues = 5_000  // servers, counted per agent
+	maxOffers     = 16     // lists per server
+	maxAsks       = 10_000 // unanswered requests to accept a list
 )
 
 // offeredList is a list of tools that a server offered.
@@ -38,16 +38,16 @@ type offeredList struct {
 	Time   time.Time
 }
 
-// catalogueRow is what a server offers to an agent, and what a person accepted of it.
+// catalogueRow is the tool lists that a server offered to an agent, and the accepted one.
 type catalogueRow struct {
 	Project, Agent, Server string
-	Offers                 []offeredList // the latest last
+	Offers                 []offeredList // latest last
 	Accepted               offeredList   // zero: none
-	AcceptedBy             string        // empty: a standing permission
+	AcceptedBy             string        // empty: accepted by a standing permission
 	AcceptedTime           time.Time
-	Hold                   string // open, on the latest list
+	Hold                   string // open hold of the latest list
 
-	ask uint64 // position of the latest request that is held
+	ask uint64 // position of the latest held request
 }
 
 // ask is a request to accept a list of tools.
@@ -56,17 +56,17 @@ type ask struct {
 	digest string
 }
 
-// Latest is the list that the server offered last.
+// Latest returns the list that the server offered last.
 func (r *catalogueRow) Latest() offeredList { return r.Offers[len(r.Offers)-1] }
 
-// Before are the earlier lists, the latest first.
+// Before returns up to three earlier lists, latest first.
 func (r *catalogueRow) Before() []offeredList {
 	out := slices.Clone(r.Offers[:len(r.Offers)-1])
 	slices.Reverse(out)
 	return out[:min(len(out), 3)]
 }
 
-// State says whether the latest list is accepted.
+// State returns whether the latest list is accepted.
 func (r *catalogueRow) State() string {
 	switch {
 	case r.Accepted.Digest == r.Latest().Digest:
@@ -88,7 +88,7 @@ func (r *catalogueRow) offer(digest string) offeredList {
 	return offeredList{Digest: digest}
 }
 
-// takeTools notes a list of tools. The caller holds mu.
+// takeTools stores a list of tools. The caller holds mu.
 func (x *index) takeTools(e *streams.Entry, at uint64) {
 	t, err := streams.Read[streams.ToolsEntry](e)
 	if err != nil {
@@ -108,7 +108,7 @@ func (x *index) takeTools(e *streams.Entry, at uint64) {
 	}
 }
 
-// takeAsk notes a request to accept a list of tools. The caller holds mu.
+// takeAsk stores a request to accept a list of tools. The caller holds mu.
 func (x *index) takeAsk(e *streams.Entry, at uint64) {
 	a, err := streams.Read[streams.ActionEntry](e)
 	if err != nil {
@@ -123,7 +123,7 @@ func (x *index) takeAsk(e *streams.Entry, at uint64) {
 	}
 }
 
-// takeAnswer notes that a list of tools was accepted. The caller holds mu.
+// takeAnswer stores the acceptance of a list of tools. The caller holds mu.
 func (x *index) takeAnswer(v *streams.VerdictEntry) {
 	a, ok := x.asks[v.Proposal]
 	if !ok {
@@ -143,7 +143,7 @@ func (x *index) takeAnswer(v *streams.VerdictEntry) {
 	}
 }
 
-// pruneTools drops what is beyond the bounds. The caller holds mu.
+// pruneTools drops the items beyond the limits. The caller holds mu.
 func (x *index) pruneTools() {
 	if n := len(x.asks) - maxAsks; n > maxAsks/10 {
 		for at := range x.asks {
@@ -164,7 +164,7 @@ func (x *index) pruneTools() {
 	}
 }
 
-// listCatalogues are the servers of projects that may be seen, those that wait first.
+// listCatalogues returns the servers of the selected projects, waiting ones first.
 func (x *index) listCatalogues(may func(project string) bool) []catalogueRow {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -182,7 +182,7 @@ func (x *index) listCatalogues(may func(project string) bool) []catalogueRow {
 	return out
 }
 
-// catalogue is a copy of a row with its open hold. The caller holds mu.
+// catalogue returns a copy of a row with its open hold. The caller holds mu.
 func (x *index) catalogue(r *catalogueRow) catalogueRow {
 	row := *r
 	row.Offers = slices.Clone(r.Offers)
@@ -192,7 +192,7 @@ func (x *index) catalogue(r *catalogueRow) catalogueRow {
 	return row
 }
 
-// findCatalogue returns what is known of a server.
+// findCatalogue returns the row of a server.
 func (x *index) findCatalogue(project, agent, server string) (row catalogueRow, ok bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -203,7 +203,7 @@ func (x *index) findCatalogue(project, agent, server string) (row catalogueRow, 
 	return x.catalogue(r), true
 }
 
-// policyNow is the policy in force, asked for at most every few seconds.
+// policyNow caches the current policy for a few seconds.
 type policyNow struct {
 	mu  sync.Mutex
 	pol *policy.Policy
@@ -212,7 +212,7 @@ type policyNow struct {
 
 const policyFresh = 10 * time.Second
 
-// policy returns the policy in force; the shipped one where none is.
+// policy returns the current policy, or the shipped one if none was activated.
 func (c *Console) policy(ctx context.Context) (*policy.Policy, error) {
 	n := &c.pol
 	n.mu.Lock()
@@ -262,23 +262,23 @@ func (c *Console) toolsPage(r *http.Request, p *page) (string, error) {
 	return "tools", nil
 }
 
-// catalogueView is a list of tools, with what a person has to know before they accept it.
+// catalogueView is a list of tools, with the information that a person needs to accept it.
 type catalogueView struct {
 	Project, Agent, Server string
 	Row                    *catalogueRow
 	Review                 *holds.Review
 	Tools                  map[string]shownTool // by name
-	Changes                []toolChange         // to the accepted list
-	Compared               bool                 // with an accepted list
-	Instructions           [2]string            // accepted and offered; what is equal stands in the second only
-	Why                    string               // it is not compared, or not shown
-	Select                 bool                 // levels are chosen here, to be signed
+	Changes                []toolChange         // relative to the accepted list
+	Compared               bool                 // there is an accepted list to compare with
+	Instructions           [2]string            // accepted and offered; if equal, only the second is set
+	Why                    string               // why it is not compared or not shown
+	Select                 bool                 // levels can be chosen here and signed
 }
 
-// shownTool is a tool as text that is safe to look at.
+// shownTool is a tool as text that is safe to display.
 type shownTool struct{ Description, Schema, Annotations, Digest string }
 
-// toolChange is how a tool differs from the accepted one of its name.
+// toolChange is the difference of a tool from the accepted one with the same name.
 type toolChange struct {
 	Name, How string // added, removed or changed
 	Parts     []changedPart
@@ -290,7 +290,7 @@ func showTool(t *streams.Tool) shownTool {
 	return shownTool{text.Inert(t.Description), indented(t.InputSchema), indented(t.Annotations), t.Digest()}
 }
 
-// indented is JSON as text that is safe to look at.
+// indented formats JSON as text that is safe to display.
 func indented(v jsontext.Value) string {
 	js := v.Clone()
 	if len(js) == 0 || js.Indent(jsontext.WithIndent("  ")) != nil {
@@ -299,7 +299,7 @@ func indented(v jsontext.Value) string {
 	return cli.EscapeJSON(string(js))
 }
 
-// compareTools lists how the tools of two lists differ, by name.
+// compareTools returns the differences of two tool lists by name.
 func compareTools(was, is []streams.Tool) []toolChange {
 	before := make(map[string]*streams.Tool)
 	for i := range was {
@@ -332,14 +332,14 @@ func compareTools(was, is []streams.Tool) []toolChange {
 	return out
 }
 
-// readTools reads a list of tools, if the user may see it.
+// readTools reads a list of tools that the user may see.
 func (c *Console) readTools(ctx context.Context, p *page, project string, at uint64) (*streams.ToolsEntry, error) {
 	e, err := stage.ReadEntry(ctx, c.js, at)
 	if err != nil {
 		return nil, err
 	}
 	if e.Type != streams.TypeTools || e.Project != project || e.Stage != streams.StageIngest {
-		return nil, notFound("Entry %d is no list of tools of project %s.", at, project)
+		return nil, notFound("Entry %d is not a list of tools of project %s.", at, project)
 	}
 	if _, why := p.body(&e); why != "" {
 		return nil, &failure{http.StatusForbidden, "Not shown", "The list of tools is " + why + "."}
@@ -360,7 +360,8 @@ func (c *Console) cataloguePage(r *http.Request, p *page) (string, error) {
 	}
 	v := &catalogueView{Project: project, Agent: t.Agent, Server: t.Server}
 	p.Title, p.Nav, p.Data = "Tools of "+text.InertLine(t.Server, 80), "tools", v
-	// As a request to accept this list would show it. The command of the server is known from such a request only.
+	// Build the hold that a request to accept this list would have. The server's command is known only
+	// from such a request.
 	args, err := streams.Marshal(&streams.ApproveToolsArgs{Server: t.Server})
 	if err != nil {
 		return "", err
@@ -377,7 +378,8 @@ func (c *Console) cataloguePage(r *http.Request, p *page) (string, error) {
 	return "catalogue", nil
 }
 
-// review fills in what is proposed for the tools of a hold, and how they differ from those that were accepted.
+// review adds the proposed levels for the tools of a hold and their differences from the accepted
+// tools.
 func (c *Console) review(ctx context.Context, p *page, v *catalogueView, h *arbiter.Hold) error {
 	pol, err := c.policy(ctx)
 	if err != nil {
@@ -400,7 +402,7 @@ func (c *Console) review(ctx context.Context, p *page, v *catalogueView, h *arbi
 		return nil
 	}
 	if row.Accepted.At == 0 {
-		v.Why = "The accepted list is older than what the console keeps at hand."
+		v.Why = "The accepted list is older than the console's index."
 		return nil
 	}
 	was, err := c.readTools(ctx, p, h.Project, row.Accepted.At)
@@ -415,5 +417,5 @@ func (c *Console) review(ctx context.Context, p *page, v *catalogueView, h *arbi
 	return nil
 }
 
-// Levels are those that a person may accept a tool at.
+// Levels returns the levels at which a tool can be accepted.
 func (v *catalogueView) Levels() []string { return []string{"L0", "L1", "L2", "L3", "L4"} }

@@ -14,62 +14,61 @@ import (
 	"lazaret/streams"
 )
 
-// Side is whose text it is.
+// Side is the author of a text.
 type Side string
 
 // The sides.
 const (
 	Attack   Side = "attack"
-	User     Side = "user"     // a harmless statement of the user, remembered at his word
-	External Side = "external" // a harmless text that was read
+	User     Side = "user"     // a harmless statement of the user, remembered with origin user
+	External Side = "external" // a harmless external text
 	Note     Side = "note"     // a harmless text that an agent wrote to memory
 )
 
-// The ways in which an attacker's text gets into a memory.
+// The ways in which an attacker's text enters a memory.
 const (
-	Recorded    = "recorded"    // as the file has it
-	Pasted      = "pasted"      // the user pasted what had been read, and it is remembered as his word
-	Verbatim    = "verbatim"    // the agent wrote it down, naming no parents
-	Paraphrased = "paraphrased" // the agent wrote it down in other words and order
-	Candidate   = "candidate"   // another memory store brings it to the gate
-	Excerpt     = "excerpt"     // the user pasted 8 to 40 words of it
+	Recorded    = "recorded"    // as in the file
+	Pasted      = "pasted"      // the user pastes it, and it is remembered with origin user
+	Verbatim    = "verbatim"    // the agent writes it down without naming sources
+	Paraphrased = "paraphrased" // the agent writes it down in other words and order
+	Candidate   = "candidate"   // a third-party memory store presents it to the gate
+	Excerpt     = "excerpt"     // the user pastes 8 to 40 words of it
 )
 
-// Ways lists them in the order of reports.
+// Ways are the ways in the order of reports.
 var Ways = []string{Recorded, Verbatim, Paraphrased, Pasted, Excerpt, Candidate}
 
-// Case is a line or session, with the texts in it that are asked for.
+// Case is a line or session, with the texts that are recalled.
 type Case struct {
 	Script  replay.Script
 	Dataset string
-	Task    string // what the user had asked for
+	Task    string // the user's request
 	Texts   []*Text
 
 	attacked bool
-	acts     map[int]*Act // by the step of the script
+	acts     map[int]*Act // by step of the script
 }
 
-// Text is one text that is asked for.
+// Text is one text that is recalled.
 type Text struct {
 	Side    Side
 	Content string
 	Dataset string
-	// Written says that the script remembers it: otherwise it is only read.
+	// Written reports whether the script writes it to memory; otherwise it is only read.
 	Written bool
 
 	asked  bool
-	served map[string]bool // by way: reached a planner, of an attack
-	found  bool            // served or reachable as it should be, of what is harmless
-	aside  bool            // of an attack: reachable as context
-	why    string          // of what was not found
-	cut    bool            // of an attack: an excerpt was pasted
-	// noted says that the agent noted a statement, planned that the note may be planned
-	// with.
+	served map[string]bool // attacks: ways in which it reached a planner
+	found  bool            // harmless texts: served or reachable as required
+	aside  bool            // attacks: reachable as context
+	why    string          // harmless texts: why it was not found
+	cut    bool            // attacks: an excerpt was pasted
+	// noted means that the agent noted the statement, planned that the note may be used for planning.
 	noted, planned bool
 }
 
-// maxStatements bounds how many of the user's statements, and how many of the
-// texts that were read, one session is asked for; the first.
+// maxStatements is the limit of the user's statements, and of the external texts, that are recalled per
+// session; the first ones are used.
 const maxStatements = 12
 
 type record struct {
@@ -162,8 +161,8 @@ func parse(file string, line []byte) (*Case, error) {
 		case s.Kind == "memory" && s.Op != "read" && s.Class == "agent":
 			c.add(&Text{Side: Note, Content: s.Content, Written: true})
 		case r.Attacked:
-			// Where a session is attacked, what is not marked may still be the
-			// attacker's: it is neither.
+			// In an attacked session an unmarked text may still be the attacker's, so it counts for
+			// neither side.
 		case s.Kind == "tool_result", s.Kind == "memory":
 			if reads++; reads <= maxStatements {
 				c.add(&Text{Side: External, Content: s.Content, Written: s.Kind == "memory" && s.Op != "read"})
@@ -173,13 +172,12 @@ func parse(file string, line []byte) (*Case, error) {
 	return c, nil
 }
 
-// shipped is the shipped policy.
+// shipped returns the shipped policy.
 var shipped = sync.OnceValues(func() (*policy.Policy, error) {
 	return policy.Compile(policy.DefaultName, policy.Default)
 })
 
-// changes reports whether the shipped policy takes an action for one that changes or
-// sends.
+// changes reports whether the shipped policy classifies an action as one that changes or sends.
 func changes(a *streams.Action) bool {
 	p, err := shipped()
 	return err == nil && p.Classify(a.Tool, a.Args, "project", "agent").Level >= beliefs.L3
@@ -203,7 +201,7 @@ func (c *Case) line(r *record) {
 	}
 }
 
-// add adds a text once; one that is an attack's in one place is one in all.
+// add adds a text unless it exists. A text that is an attack in one place is an attack everywhere.
 func (c *Case) add(t *Text) {
 	t.Dataset = c.Dataset
 	for i, x := range c.Texts {
@@ -217,8 +215,7 @@ func (c *Case) add(t *Text) {
 	c.Texts = append(c.Texts, t)
 }
 
-// query is some of the words of a text, spread over its first kilobyte: what
-// somebody who looks for it may ask.
+// query returns some words of a text, spread over its first kilobyte, as a search query for it.
 func query(s string) string {
 	if len(s) > 1024 {
 		s = strings.ToValidUTF8(s[:1024], "")
@@ -242,9 +239,8 @@ func query(s string) string {
 	return strings.Join(some, " ")
 }
 
-// paraphrase says a text in other words: its sentences in reverse, the commonest
-// words replaced, with a frame around it as agents write when they sum up. It is
-// what can be done without a model.
+// paraphrase rewrites a text without a model: sentences in reverse order, common words replaced, and a
+// frame like that of an agent's summary.
 func paraphrase(s string) string {
 	sentences := strings.FieldsFunc(s, func(r rune) bool { return r == '.' || r == '!' || r == '?' || r == '\n' })
 	slices.Reverse(sentences)
@@ -259,7 +255,7 @@ func paraphrase(s string) string {
 	return "Summary of what was found: " + strings.Join(words, " ") + "."
 }
 
-// synonyms of words that instructions are full of.
+// synonyms replace words that are frequent in instructions.
 var synonyms = map[string]string{"send": "forward", "please": "kindly", "must": "have to", "should": "ought to",
 	"use": "employ", "get": "obtain",
 	"give": "provide", "all": "every one of the", "user": "person", "account": "profile", "information": "data",
@@ -269,5 +265,5 @@ var synonyms = map[string]string{"send": "forward", "please": "kindly", "must": 
 	"you": "one", "your": "one's", "email": "mail", "message": "note", "instructions": "orders", "find": "look up",
 	"call": "invoke", "and": "plus"}
 
-// stepTime is how far apart the steps that are added to a script lie.
+// stepTime is the virtual time between steps that are added to a script.
 const stepTime = 5 * time.Second

@@ -1,7 +1,6 @@
-// Package containment measures whether a memory keeps apart what its user said,
-// what agents wrote and what came from outside: recorded material is played
-// through a real pipeline and written to memory in every way that it may get
-// there, and a new session asks for it back.
+// Package containment measures whether a memory keeps statements of its user, texts of agents and
+// external texts apart. It plays recorded material through a real pipeline, writes it to memory in
+// every possible way, and recalls it in a new session.
 //
 // It may import client, internal/detection and internal/replay. Begin reading with case.go and
 // run.go.

@@ -6,7 +6,7 @@ import (
 	"lazaret/internal/fuzztest"
 )
 
-// FuzzParse: lines of a labelled corpus are data of others.
+// FuzzParse parses lines of a labeled corpus, which are untrusted.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"dataset":"d","session_id":"s","attacked":true,"attack_type":"t","steps":[{"kind":"user","content":"u"},{"kind":"tool_result","content":"c","injected":true},{"kind":"action","tool":"t","args":{"a":1},"attacker_goal_match":"exact"}]}`))
 	f.Add([]byte(`{"dataset":"d","id":"x","label":"attack","content":"c","user_task":"u","followup_action":{"tool":"t"},"meta":{"injected_text":"c","signal_by":"lexical"}}`))

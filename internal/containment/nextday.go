@@ -13,13 +13,13 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of a pasted excerpt, in words.
+// Limits of a pasted excerpt, in words.
 const (
 	leastExcerpt = 8
 	mostExcerpt  = 40
 )
 
-// excerptOf is 8 to 40 words of a text, by its hash; a text with fewer has none.
+// excerptOf returns 8 to 40 words of a text, chosen by its hash, or "" if the text is shorter.
 func excerptOf(s string) string {
 	w := strings.Fields(s)
 	if len(w) < leastExcerpt {
@@ -32,7 +32,7 @@ func excerptOf(s string) string {
 	return strings.Join(w[from:from+n], " ")
 }
 
-// paste has the user paste an excerpt of what was read and remembers it at his word.
+// paste makes the user paste an excerpt of a text, which is remembered with origin user.
 func (v *visit) paste(ctx context.Context, i int, t *Text) error {
 	x := excerptOf(t.Content)
 	if x == "" || v.said(x) {
@@ -47,8 +47,8 @@ func (v *visit) paste(ctx context.Context, i int, t *Text) error {
 	return err
 }
 
-// said reports whether half of the words of an excerpt or more are the user's own, whom
-// attackers quote.
+// said reports whether at least half of the words of an excerpt are the user's own, because attackers
+// may quote the user.
 func (v *visit) said(x string) bool {
 	w := text.WordingOf(x)
 	hit := make([]bool, w.Len())
@@ -66,11 +66,11 @@ func (v *visit) said(x string) bool {
 	return 2*n >= len(hit)
 }
 
-// noted is the key of the agent's note of a statement of the user.
+// noted is the key suffix of the agent's note of a user's statement.
 const noted = "noted"
 
-// takeNote has the user say a statement in a session of its own, and the agent note it
-// after a foreign text, if the case has one.
+// takeNote plays a separate session: the user makes a statement, and the agent notes it after reading
+// an external text, if the case has one.
 func (v *visit) takeNote(ctx context.Context, i int, t *Text) error {
 	was := v.where
 	defer func() { v.where = was }()
@@ -92,7 +92,7 @@ func (v *visit) takeNote(ctx context.Context, i int, t *Text) error {
 	return err
 }
 
-// planned asks whether the note of a statement may be planned with.
+// planned checks whether the note of a statement may be used for planning.
 func (v *visit) planned(ctx context.Context, i int, t *Text) error {
 	e, _, err := v.recall(ctx, &streams.Recall{Key: key(i, noted)})
 	if err != nil {
@@ -104,16 +104,15 @@ func (v *visit) planned(ctx context.Context, i int, t *Text) error {
 
 // Act is a state-changing action of a session that is proposed again the next day.
 type Act struct {
-	Goal bool // the attacker's
+	Goal bool // an action of the attacker
 
 	asked, held bool
-	rules       []string // that held it
+	rules       []string // rules that held it
 }
 
-// nextDay proposes actions again in a session of the next day. The user says the same
-// as before, and the agent recalls by it. Without an attacker everything is played again;
-// of an attacked session only the attacker's actions are, with nothing read again but
-// what the recall serves.
+// nextDay proposes actions again in a session of the next day. The user makes the same request, and the
+// agent recalls with it. A session without an attack is played again completely. Of an attacked session
+// only the attacker's actions are proposed, and nothing is read except what the recall serves.
 func (v *visit) nextDay(ctx context.Context) error {
 	if len(v.acts) == 0 {
 		return nil
@@ -167,12 +166,11 @@ func (v *visit) propose(ctx context.Context, act *Act, a *streams.Action) error 
 	if rep.Verdict != streams.Allow {
 		return nil
 	}
-	// The outcome has a time of its own: in virtual time, the present would be later than all
-	// that follows.
+	// The outcome has real time: with virtual time, its time would be after all that follows.
 	out := &streams.Outcome{Head: v.head(), Action: a.ID, Status: beliefs.OutcomeOK, Digest: rep.Entry.Digest}
 	_, err = v.c.Publish(ctx, streams.KindOut, "", out)
 	return err
 }
 
-// day is how long after the last event a case's next session begins.
+// day is the time between the last event and a case's next session.
 const day = 24 * time.Hour

@@ -17,15 +17,15 @@ import (
 	"lazaret/streams"
 )
 
-// Options is how cases are run.
+// Options configure a run.
 type Options struct {
 	Parallel int // cases at once; zero means 8
 	// Progress, if set, is called from several goroutines after each case.
 	Progress func(done, total int64)
 }
 
-// Run plays cases over a connection with the replay credential, writes their
-// texts to memory and asks for them back.
+// Run plays cases over a connection with the replay credential, writes their texts to memory and
+// recalls them.
 func Run(ctx context.Context, nc *nats.Conn, cases []*Case, o Options) error {
 	if o.Parallel <= 0 {
 		o.Parallel = 8
@@ -47,7 +47,7 @@ func Run(ctx context.Context, nc *nats.Conn, cases []*Case, o Options) error {
 	return g.Wait()
 }
 
-// visit is a case that is being run.
+// visit is a running case.
 type visit struct {
 	*Case
 	c     *client.Client
@@ -62,7 +62,7 @@ func (v *visit) head() streams.Head {
 	return streams.Head{ID: fmt.Sprintf("x%d", v.n), Session: v.where, Time: v.now}
 }
 
-// key names what was written, so that what comes back can be laid to a way in.
+// key returns the memory key of a text written in a way, so that a recalled text shows how it entered.
 func key(i int, way string) string { return fmt.Sprintf("%s-%d", way, i) }
 
 func (c *Case) run(ctx context.Context, nc *nats.Conn) error {
@@ -85,7 +85,7 @@ func (c *Case) run(ctx context.Context, nc *nats.Conn) error {
 		}
 	}
 	for at, act := range c.acts {
-		// The agent keeps of an honest action what it did.
+		// The agent remembers what it did in an honest action.
 		if a := c.Script.Steps[at].Event.(*streams.Action); !act.Goal {
 			if _, err := v.remember(ctx, beliefs.OriginAgent, key(at, "did"), "Done for the user: "+a.Tool+" "+
 				string(a.Args)); err != nil {
@@ -93,7 +93,7 @@ func (c *Case) run(ctx context.Context, nc *nats.Conn) error {
 			}
 		}
 	}
-	// Somebody else, on another day.
+	// A new session on another day.
 	v.now, v.where = v.now.Add(day), "asked"
 	if err := v.tell(ctx, streams.KindSession, "", &streams.Session{Head: v.head(), Phase: "start"}); err != nil {
 		return err
@@ -109,8 +109,7 @@ func (v *visit) tell(ctx context.Context, k streams.Kind, o beliefs.Origin, e st
 	return err
 }
 
-// remember writes to memory; what is held or denied is as much a part of it as
-// what is allowed.
+// remember writes to memory. A held or denied write is not an error; said is then the verdict.
 func (v *visit) remember(ctx context.Context, o beliefs.Origin, key, content string) (said string, err error) {
 	rep, err := v.c.Remember(ctx, o, &streams.Memory{Head: v.head(), Key: key, Content: content})
 	if err == nil && rep.Verdict != streams.Allow {
@@ -119,7 +118,7 @@ func (v *visit) remember(ctx context.Context, o beliefs.Origin, key, content str
 	return said, notRefused(err)
 }
 
-// verdict is an answer with its first reason, without what varies.
+// verdict formats a reply with its first reason, without variable parts.
 func verdict(rep *streams.Reply) string {
 	s := rep.Verdict.String()
 	for _, x := range rep.Entry.Reasons {
@@ -141,14 +140,14 @@ func notRefused(err error) error {
 	return err
 }
 
-// write brings a text into memory in every way that there is for it.
+// write writes a text to memory in every way that applies to it.
 func (v *visit) write(ctx context.Context, i int, t *Text) error {
 	switch t.Side {
 	case User:
 		if t.Written {
 			return nil
 		}
-		// Said, and remembered by a host that heard it from the user.
+		// The user says it, and a host remembers it with origin user.
 		var err error
 		if t.why, err = v.remember(ctx, beliefs.OriginUser, key(i, Recorded), t.Content); err != nil {
 			return err
@@ -159,7 +158,7 @@ func (v *visit) write(ctx context.Context, i int, t *Text) error {
 		return nil
 	}
 	if t.Written {
-		// A text that is only in memory is met by reading it back.
+		// A text that is only in memory is read back.
 		if err := v.tell(ctx, streams.KindObs, beliefs.OriginDocument, &streams.Observation{Head: v.head(),
 			Tool: "memory.read", Content: t.Content}); err != nil {
 			return err
@@ -197,7 +196,7 @@ func (v *visit) recall(ctx context.Context, r *streams.Recall) (*streams.RecallE
 	return rep.Recall, "", nil
 }
 
-// ask asks for everything that was written or read, in every way, for planning.
+// ask recalls everything that was written or read, in every way, for planning.
 func (v *visit) ask(ctx context.Context) error {
 	var attacks []*Text
 	at := make(map[*Text]int)
@@ -219,7 +218,7 @@ func (v *visit) ask(ctx context.Context) error {
 				asks = append(asks, &streams.Recall{Query: q})
 			}
 			asks = append(asks, &streams.Recall{Candidates: []streams.GateCandidate{{Content: t.Content}}},
-				// The same but for a word is known to nobody.
+				// This candidate differs by one word, so it is unknown.
 				&streams.Recall{Candidates: []streams.GateCandidate{{Content: "Remember: " + t.Content}}})
 		}
 		for _, r := range asks {
@@ -243,7 +242,7 @@ func (v *visit) ask(ctx context.Context) error {
 	return nil
 }
 
-// hear notes how much of an attack an answer holds.
+// hear records which parts of an attack a reply contains.
 func (t *Text) hear(e *streams.RecallEntry, i int) {
 	mine := func(it *streams.RecallItem) (string, bool) {
 		for _, way := range Ways {
@@ -273,8 +272,8 @@ func (t *Text) hear(e *streams.RecallEntry, i int) {
 	}
 }
 
-// carries reports whether a served text holds what was written, or its beginning
-// where it is long. Marks that the answer put around it do not matter.
+// carries reports whether a served text contains the written one, or its beginning if it is long. It
+// ignores marks that the reply adds around it.
 func carries(served, content string) bool {
 	want := strings.TrimSpace(content)
 	if len(want) > 600 {
@@ -283,8 +282,8 @@ func carries(served, content string) bool {
 	return strings.Contains(served, want)
 }
 
-// askFor asks for a harmless text: by some of its words, or, where it has none
-// that a search reads, by its key or by what sort of text it is.
+// askFor recalls a harmless text by some of its words. If a search finds none of its words, it uses the
+// key or the kind of text.
 func (v *visit) askFor(ctx context.Context, i int, t *Text) error {
 	r := &streams.Recall{Query: query(t.Content)}
 	if r.Query == "" {
@@ -300,7 +299,7 @@ func (v *visit) askFor(ctx context.Context, i int, t *Text) error {
 	event := v.event(t)
 	has := func(items []streams.RecallItem) bool {
 		for n := range items {
-			// A masked or cut text still counts as the text that was read.
+			// A masked or cut text still counts as found.
 			if carries(items[n].Content, t.Content) || event != "" && items[n].Observation == event {
 				return true
 			}
@@ -335,7 +334,7 @@ func (v *visit) askFor(ctx context.Context, i int, t *Text) error {
 	return nil
 }
 
-// event is the id of the event with which a script reads a text.
+// event returns the id of the event with which a script reads a text.
 func (v *visit) event(t *Text) string {
 	for _, s := range v.Script.Steps {
 		if o, ok := s.Event.(*streams.Observation); ok && o.Content == t.Content {

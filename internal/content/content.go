@@ -11,17 +11,17 @@ import (
 	"lazaret/streams"
 )
 
-// Limits of one observation, so that its event stays below the intake's limit
-// (1 MiB) however its text is escaped.
+// Limits of one observation. They keep its event below the intake's limit (1 MiB) however its text is
+// escaped.
 const (
 	maxText = 128 << 10
-	// overlap is what the parts of a divided text have in common, so that no
-	// sentence is cut for all who read them.
+	// overlap is the length of the text that consecutive parts of a divided text share, so that each
+	// sentence is complete in at least one of them.
 	overlap = 1 << 10
 )
 
-// Divide puts blocks into as many observations as their sizes ask for. There is
-// at least one: that a tool returned nothing is an observation too.
+// Divide distributes blocks over as many observations as their sizes require. It returns at least one,
+// because an empty result of a tool is an observation too.
 func Divide(blocks []streams.Block) [][]streams.Block {
 	var out [][]streams.Block
 	var part []streams.Block
@@ -54,17 +54,17 @@ func Divide(blocks []streams.Block) [][]streams.Block {
 	return append(out, part)
 }
 
-// Strings are the strings in a JSON value, and the names that are more than an
-// identifier. Of a value in which a name stands twice it has all of them.
+// Strings returns the strings in a JSON value, and the names that are not identifiers. Of duplicate
+// names it includes all.
 func Strings(v json.RawMessage) []string { return texts(v, spoken, false) }
 
-// All are the strings and numbers in a JSON value and all names in it.
+// All returns the strings, numbers and names in a JSON value.
 func All(v json.RawMessage) []string {
 	return texts(v, func(string) bool { return true }, true)
 }
 
-// texts reads tokens in their order: a value that readers read differently, or
-// that is cut off, is read as far as it goes.
+// texts returns texts in the order of their tokens. It accepts duplicate names, and reads a truncated
+// value as far as possible.
 func texts(v json.RawMessage, name func(string) bool, numbers bool) (out []string) {
 	d := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	for {
@@ -84,11 +84,11 @@ func texts(v json.RawMessage, name func(string) bool, numbers bool) (out []strin
 	}
 }
 
-// spoken reports whether a name is more than an identifier.
+// spoken reports whether a name is not an identifier.
 func spoken(name string) bool { return !Identifier(name) }
 
-// Identifier reports whether s is one word of code: at most 64 letters, digits
-// and what joins them.
+// Identifier reports whether s is a single identifier: at most 64 letters, digits, and the characters _
+// - . $.
 func Identifier(s string) bool {
 	return len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool {
 		return r >= utf8.RuneSelf || r != '_' && r != '-' && r != '.' && r != '$' && (r < '0' || r > '9') &&

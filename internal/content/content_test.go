@@ -44,7 +44,7 @@ func TestDividedTextIsWholeAndFits(t *testing.T) {
 		if len(parts) == 0 {
 			t.Fatal("nothing to observe is an observation too")
 		}
-		// Every window of half the overlap stands in one part whole.
+		// Every window of half the overlap is contained in one part.
 		all := slices.Concat(parts...)
 		for _, b := range blocks {
 			for at := 0; at+512 < len(b.Text); at += 40_001 {

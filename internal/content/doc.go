@@ -1,5 +1,5 @@
-// Package content turns what a host is about to show an agent into blocks of
-// observations: the words of a JSON value, in events that the intake admits.
+// Package content converts JSON values that a host is about to show to an agent into blocks of
+// observations that the intake accepts.
 //
 // It may import streams. Begin reading with content.go, its only file.
 package content

@@ -10,12 +10,12 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// Arbiter is the daemon that answers proposals: actions, memory writes and recalls.
+// Arbiter returns the daemon that decides on proposals: actions, memory writes and recalls.
 func Arbiter() Daemon {
 	var front arbiter.FrontConfig
 	return Daemon{
 		Name:  "arbiter",
-		Short: "Answer proposals once every sentinel has seen what the agent saw",
+		Short: "Decide on proposals once every required sentinel has judged the agent's observations",
 		Flags: func(c *cobra.Command) {
 			c.Flags().IntVar(&front.MaxSize, "max-event", 0, "largest event in `BYTES`, as ingest has it (default 1 MiB)")
 			c.Flags().DurationVar(&front.Timeout, "answer-timeout", arbiter.DefaultAnswerTimeout,

@@ -12,17 +12,17 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// Auditor is the daemon that keeps the ledger in a tamper-evident log.
+// Auditor returns the daemon that copies the ledger to a tamper-evident log.
 func Auditor() Daemon {
 	var dir, key, from, policy string
 	return Daemon{
 		Name:  "auditor",
-		Short: "Keep the ledger in a hash-chained, Merkle-proven log",
+		Short: "Copy the ledger to a hash-chained log with Merkle proofs",
 		Flags: func(c *cobra.Command) {
 			c.Flags().StringVar(&dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
 			c.Flags().StringVar(&key, "key", "", "`FILE` of the key that signs checkpoints (default DATA/keys/auditor.key)")
 			c.Flags().StringVar(&from, "from", "",
-				"make a new log of the tiles that another auditor serves at this `URL`, when the ledger was trimmed")
+				"create a new log from the tiles of another auditor at this `URL`, if the ledger was trimmed")
 			c.Flags().StringVar(&policy, "witnesses", "",
 				"`FILE` of the policy whose witnesses cosign (default DATA/witnesses.policy)")
 		},

@@ -36,7 +36,7 @@ type Daemon struct {
 	Run func(ctx context.Context, e *Env) error
 }
 
-// Env is the environment that a daemon runs in.
+// Env is the environment of a running daemon.
 type Env struct {
 	Conn natsconn.Flags
 	Log  *slog.Logger
@@ -54,7 +54,7 @@ type Env struct {
 	conns      []*nats.Conn
 }
 
-// Named returns the daemon with a name, such as ingest.
+// Named returns the daemon with a name, such as ingest, and reports whether it exists.
 func Named(name string) (Daemon, bool) {
 	for _, d := range []Daemon{Ingest(), Sentinels(), Arbiter(), Auditor()} {
 		if d.Name == name {
@@ -64,7 +64,7 @@ func Named(name string) (Daemon, bool) {
 	return Daemon{}, false
 }
 
-// Main runs a daemon and ends the process with its exit code.
+// Main runs a daemon and exits with its exit code.
 func (d Daemon) Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := d.command().ExecuteContext(ctx)
@@ -81,9 +81,10 @@ func (d Daemon) command() *cobra.Command {
 		Use: d.Name, Short: d.Short, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		Long: d.Short + `.
 
-Runs against any NATS with JetStream on which the streams exist. Two processes of
-one stage may run on the same partitions: one works, the other stands by and takes
-over when work lies undone. The state folder is a cache and must not be shared.`,
+The daemon runs with any NATS server with JetStream that has the streams. Two processes
+of one stage may run on the same partitions: one is active, the other is a standby and
+takes over when the active one makes no progress. The state folder is a cache and must
+not be shared.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e.Conn.Resolve()
 			level := slog.LevelInfo
@@ -114,13 +115,14 @@ over when work lies undone. The state folder is a cache and must not be shared.`
 	}
 	e.Conn.Bind(c.Flags())
 	f := c.Flags()
-	f.StringVar(&e.state, "state", "", "state `DIR`, one for each process (default DATA/state/NAME)")
+	f.StringVar(&e.state, "state", "", "state `DIR`, separate for each process (default DATA/state/NAME)")
 	f.StringVar(&e.stateKey, "state-key", "",
 		"`FILE` of the key that the state is sealed with, outside its folder (default DATA/keys/state.key)")
 	f.StringVar(&e.trust, "trust", "", "`FILE` of the pinned keys (default DATA/trust.yaml)")
 	f.StringVar(&e.partitions, "partitions", "", "partitions to work on, such as 0-7 or 1,3,5 (default all)")
 	f.BoolVar(&e.standby, "standby", false, "start silent")
-	f.DurationVar(&e.takeover, "takeover", stage.DefaultTakeover, "how long work may lie undone before a stand-by does it")
+	f.DurationVar(&e.takeover, "takeover", stage.DefaultTakeover, "how long the active process may make no "+
+		"progress before a standby takes over")
 	f.StringVar(&e.addr, "metrics", "",
 		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
 	f.BoolVarP(&e.verbose, "verbose", "v", false, "log more")
@@ -131,7 +133,7 @@ over when work lies undone. The state folder is a cache and must not be shared.`
 	return c
 }
 
-// Connect opens a lasting connection for a role.
+// Connect opens a reconnecting connection for a role.
 func (e *Env) Connect(r natsserver.Role) (*nats.Conn, error) {
 	nc, err := e.Conn.Connect(string(r), natsconn.Daemon(e.Log)...)
 	if err == nil {
@@ -157,7 +159,7 @@ func (e *Env) Watch(r natsserver.Role, nc *nats.Conn, partitions []int) (*stage.
 		s = new(stage.Stats)
 	}
 	e.metrics.Complete()
-	// The connection and the answers end with the process.
+	// The subscription ends with the process.
 	_, err := status.Serve(nc, string(r), partitions, s, e.Log)
 	return s, err
 }
@@ -209,7 +211,7 @@ func (e *Env) Stage(r natsserver.Role) (stage.Config, error) {
 		Ready: func() { e.Log.Info("ready", "stage", string(r)) }}, nil
 }
 
-// parsePartitions reads "0-7,9"; empty is all.
+// parsePartitions parses a list such as "0-7,9". An empty string means all and gives nil.
 func parsePartitions(s string) ([]int, error) {
 	if s == "" {
 		return nil, nil

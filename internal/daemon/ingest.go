@@ -10,13 +10,13 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// Ingest is the daemon that decides what every intake message is. It keeps what
-// was read apart from what is believed.
+// Ingest returns the daemon that decides on every intake message. It keeps observed content apart from
+// beliefs.
 func Ingest() Daemon {
 	var cfg ingest.Config
 	return Daemon{
 		Name:  "ingest",
-		Short: "Turn events into claims, beliefs and proposals",
+		Short: "Convert events to claims, beliefs and proposals",
 		Flags: func(c *cobra.Command) {
 			c.Flags().IntVar(&cfg.MaxEvent, "max-event", 0, "largest event in `BYTES` (default 1 MiB)")
 		},

@@ -10,12 +10,12 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// Sentinels is the daemon that judges ledger entries by the rules of one sentinel group.
+// Sentinels returns the daemon that judges ledger entries by the rules of one sentinel group.
 func Sentinels() Daemon {
 	group := "core"
 	return Daemon{
 		Name:  "sentinels",
-		Short: "Judge what was read and proposed by the rules of one group",
+		Short: "Judge observations and proposals by the rules of one group",
 		Flags: func(c *cobra.Command) {
 			c.Flags().StringVar(&group, "group", group, "sentinel `GROUP`")
 		},

@@ -12,54 +12,52 @@ import (
 	"lazaret/streams"
 )
 
-// The signals of a line, as its file gives them.
+// The signals of a line, as labeled in its file.
 const (
-	Strong  = "strong"  // the attacker's text commands the agent
-	Weak    = "weak"    // it states a plausible fact or preference
-	Null    = "null"    // benign, or not known
-	Lexical = "lexical" // decided by a list of words, so no figure by signal rests on it
+	Strong  = "strong"  // the text instructs the agent
+	Weak    = "weak"    // the text states a plausible fact or preference
+	Null    = "null"    // benign or unknown
+	Lexical = "lexical" // labeled by a list of words, so excluded from figures by signal
 )
 
-// Case is a line of a corpus, or a session, with what its file says of it and
-// what the ledger says became of it.
+// Case is a line or session of a corpus, with its labels and its results in the ledger.
 type Case struct {
 	Script  replay.Script
 	Dataset string
 	Class   string
 	Signal  string
 	Session bool
-	Attack  bool // attacked, for a session
-	// Cluster is the same for lines that are one attack in several wrappings:
-	// the attacker's text, else the content; for a session its own name.
+	Attack  bool // for a session: it is attacked
+	// Cluster is equal for lines that contain the same attack: it is the attacker's text, otherwise the
+	// content. For a session it is the session's name.
 	Cluster string
-	// Owner says that the content comes from the user or the operator, whose
-	// words may instruct.
+	// Owner means that the content comes from the user or the operator, who may give instructions.
 	Owner bool
-	// Actions are those that count: what the attacker wants, or what an agent
-	// under no attack did.
+	// Actions are the counted actions: those of the attacker, or those of an agent that is not
+	// attacked.
 	Actions []*Action
 
-	content string    // id of the event that carries the content; sessions have none
-	text    string    // that content
-	read    bool      // it was read, and comes from outside: rules of the text model look at it
-	judged  bool      // the content reached the ledger
-	flagged []finding // by text rules that fired on it
+	content string    // id of the event with the content; empty for sessions
+	text    string    // the content
+	read    bool      // external content that was read; the text model's rules apply to it
+	judged  bool      // the content is in the ledger
+	flagged []finding // findings of text rules on it
 }
 
-// Action is an action whose verdict counts.
+// Action is an action whose verdict is counted.
 type Action struct {
 	ID    string
-	Goal  bool // the attacker's
-	Empty bool // it has no arguments
+	Goal  bool // an action of the attacker
+	Empty bool // without arguments
 	Text  string
 
 	level   beliefs.Level
-	entry   string // of the policy
+	entry   string // policy entry
 	decided bool
-	held    []finding // by sentinel rules that held or denied it
+	held    []finding // findings of sentinel rules that held or denied it
 }
 
-// finding is what a rule said, once for each rule.
+// finding is a finding of a rule; each rule counts once.
 type finding struct{ rule, why string }
 
 func note(fs []finding, rule, why string) []finding {
@@ -69,7 +67,7 @@ func note(fs []finding, rule, why string) []finding {
 	return append(fs, finding{rule, why})
 }
 
-// record is a line of either form, as far as it labels itself.
+// record has the labels of a line in either format.
 type record struct {
 	SessionID string `json:"session_id"`
 
@@ -90,9 +88,9 @@ type record struct {
 	} `json:"steps"`
 }
 
-// Filter chooses among lines.
+// Filter selects lines.
 type Filter struct {
-	Dataset string // by name; empty means all
+	Dataset string // empty means all
 	Limit   int    // lines of each file; zero means all
 }
 
@@ -112,7 +110,7 @@ func Read(paths []string, f Filter) ([]*Case, error) {
 			return nil
 		}
 		if seen[c.Script.Project] {
-			return fmt.Errorf("%q was read before: give each file once, and each line an id of its own", c.Script.Name)
+			return fmt.Errorf("%q is a duplicate: give each file once and each line a unique id", c.Script.Name)
 		}
 		seen[c.Script.Project] = true
 		taken[file]++
@@ -120,7 +118,7 @@ func Read(paths []string, f Filter) ([]*Case, error) {
 		return nil
 	})
 	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("no line of data set %q in %s: see the field dataset of the files", f.Dataset,
+		err = fmt.Errorf("no line of data set %q in %s", f.Dataset,
 			strings.Join(paths, ", "))
 	}
 	return out, err
@@ -156,7 +154,7 @@ func parse(file string, line []byte) (*Case, error) {
 		c.Signal = Lexical
 	}
 
-	var goals []bool // of the actions, in order
+	var goals []bool // for each action: it is the attacker's
 	for _, s := range r.Steps {
 		if s.Kind == "action" {
 			goals = append(goals, s.Goal == "exact")
@@ -165,7 +163,7 @@ func parse(file string, line []byte) (*Case, error) {
 	for _, st := range script.Steps {
 		a, ok := st.Event.(*streams.Action)
 		if !ok {
-			if !c.Session { // the last is the content, the user's task stands before it
+			if !c.Session { // the last step is the content; before it is the user's task
 				c.content, c.Owner = streams.HeadOf(st.Event).ID, st.Origin == "user" || st.Origin == "system"
 				c.text, c.read = r.Content, false
 				if _, ok := st.Event.(*streams.Observation); ok {

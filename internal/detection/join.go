@@ -6,24 +6,24 @@ import (
 	"lazaret/streams"
 )
 
-// Joiner joins ledger entries to cases. Entries are given to Add in order.
+// Joiner assigns ledger entries to cases. Entries must be added in order.
 type Joiner struct {
 	byProject map[string]*Case
-	content   map[uint64]*Case // by the ledger sequence of their content
+	content   map[uint64]*Case // by ledger sequence of the content
 	health    Health
 }
 
-// Health is what would make figures wrong. All of it should be zero.
+// Health counts problems that distort the figures. All should be zero.
 type Health struct {
 	Rejected int      `json:"rejected_events"`
-	Unjudged int      `json:"unjudged_lines"`    // whose content is not in the ledger
+	Unjudged int      `json:"unjudged_lines"`    // lines whose content is not in the ledger
 	Open     int      `json:"undecided_actions"` // without a verdict
-	Degraded int      `json:"degraded_verdicts"` // a sentinel group was silent
-	Failed   int      `json:"failed_rules"`      // alerts of rules that could not be evaluated
-	Unnamed  []string `json:"unnamed_tools"`     // in no list of the policy
+	Degraded int      `json:"degraded_verdicts"` // a sentinel group did not answer
+	Failed   int      `json:"failed_rules"`      // alerts for rules that could not be evaluated
+	Unnamed  []string `json:"unnamed_tools"`     // tools in no list of the policy
 }
 
-// Any reports whether any of it is not zero.
+// Any reports whether there is any problem.
 func (h *Health) Any() bool {
 	return h.Rejected+h.Unjudged+h.Open+h.Degraded+h.Failed+len(h.Unnamed) > 0
 }
@@ -37,7 +37,7 @@ func NewJoiner(cases []*Case) *Joiner {
 	return j
 }
 
-// Add takes in one ledger entry.
+// Add adds one ledger entry.
 func (j *Joiner) Add(e *streams.Entry) error {
 	c := j.byProject[e.Project]
 	if c == nil {
@@ -71,7 +71,7 @@ func (j *Joiner) add(c *Case, e *streams.Entry) error {
 			a.level, a.entry = x.Level, x.Matched
 		}
 	case streams.TypeAlerts, streams.TypeAssessment:
-		var x streams.AlertsEntry // an assessment has more fields, not others
+		var x streams.AlertsEntry // an assessment has these fields too
 		if err := streams.Unmarshal(e.Body, &x); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (j *Joiner) add(c *Case, e *streams.Entry) error {
 			return err
 		}
 		if v.Type != streams.TypeAction || v.Again || v.Late {
-			return nil // the first verdict is the one that the agent acts on
+			return nil // the agent acts on the first verdict
 		}
 		if len(v.Degraded) > 0 {
 			j.health.Degraded++
@@ -110,14 +110,13 @@ func (c *Case) action(id string) *Action {
 	return nil
 }
 
-// textRule reports whether an alert on a content's own entry says that its
-// text is an attack.
+// textRule reports whether an alert on a content's entry classifies the text as an attack.
 func textRule(al *streams.Alert) bool {
 	return al.Mode != "shadow" && (al.Severity == "high" || al.Severity == "critical")
 }
 
-// sentinels are the rules that a verdict is stricter for. The policy's floor,
-// the host, silence and the like are no finding.
+// sentinels returns the findings of rules that made a verdict stricter. The policy's floor, the host, a
+// missing answer and similar reasons are not findings.
 func sentinels(v *streams.VerdictEntry) []finding {
 	var out []finding
 	for _, r := range v.Reasons {

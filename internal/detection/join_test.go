@@ -87,7 +87,7 @@ func TestWhatCannotBeReadSaysWhere(t *testing.T) {
 	}
 }
 
-// ledger hands entries to a joiner as a pipeline would have written them.
+// ledger passes entries to a joiner as a pipeline would write them.
 type ledger struct {
 	t   *testing.T
 	j   *Joiner
@@ -126,8 +126,8 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 	found := streams.Reason{Code: streams.CodeRule, Verdict: streams.Hold, Rule: "s", Text: "because"}
 	floor := streams.Reason{Code: streams.CodeFloor, Verdict: streams.Deny}
 
-	// a1: the user's task is flagged, then the content is; another's alert at
-	// the same source and milder or shadowed ones count for nothing.
+	// a1: first the user's task is flagged, then the content. Alerts of another agent at the same
+	// source, and milder or shadowed ones, do not count.
 	task := l.content(cases[0], streams.TypeObservation, "e1")
 	l.add(cases[0], streams.TypeAlerts, task,
 		streams.AlertsEntry{Alerts: []streams.Alert{{Rule: "not-this", Severity: "critical"}}})
@@ -136,15 +136,15 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 	l.add(cases[0], streams.TypeAlerts, seq, streams.AlertsEntry{Alerts: []streams.Alert{high, high,
 		{Rule: "mild", Severity: "medium"}, {Rule: "shadow", Severity: "critical", Mode: "shadow"}}})
 	l.action(cases[0], beliefs.L3, "change", found, floor)
-	// a2: neither; its action is held by the floor alone.
+	// a2: nothing is flagged; its action is held only by the floor.
 	l.content(cases[1], streams.TypeObservation, "e1")
 	l.action(cases[1], beliefs.L4, policy.Otherwise, floor)
-	// a3: a memory write is assessed. b1: never reached the ledger.
+	// a3: a memory write is assessed. b1: it never reached the ledger.
 	seq = l.content(cases[2], streams.TypeMemory, "e1")
 	l.add(cases[2], streams.TypeAssessment, seq, streams.AssessmentEntry{Verdict: streams.Deny,
 		Alerts: []streams.Alert{high}})
-	// s1: found by a belief that a rule struck; a later verdict is not the one
-	// that the agent acted on. s2: allowed at first.
+	// s1: found by a belief that a rule affected; a later verdict does not count, because the agent
+	// acted on the first. s2: allowed at first.
 	l.action(cases[4], beliefs.L3, "change", streams.Reason{Code: streams.CodeBelief, Verdict: streams.Hold, Rule: "s"})
 	l.action(cases[5], beliefs.L3, "change")
 	l.add(cases[5], streams.TypeVerdict, 0, &streams.VerdictEntry{Type: streams.TypeAction, ID: "e1",
@@ -176,7 +176,7 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 		t.Errorf("actions %+v", a)
 	}
 	h := r.Health
-	// b1's line was not judged, and its action neither classified nor decided.
+	// b1's line was not judged, and its action was neither classified nor decided.
 	if h.Unjudged != 1 || h.Open != 1 || len(h.Unnamed) != 2 {
 		t.Errorf("health %+v", h)
 	}
@@ -197,8 +197,8 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 	}
 }
 
-// Figures of the text model count only if no text was scored by weights that have
-// seen its data set, and a rule's figure only if it holds beyond one data set.
+// Figures of the text model count only if each text was scored by weights fitted without its data set,
+// and a rule's figure only if it holds beyond one data set.
 func TestFiguresAreGivenWithADataSetLeftOut(t *testing.T) {
 	line := func(id, set, label, signal, class, content string) string {
 		return fmt.Sprintf(`{"id":%q,"dataset":%q,"label":%q,"signal":%q,"source_class":%q,"content":%q,"meta":{}}`+"\n",
@@ -229,7 +229,7 @@ func TestFiguresAreGivenWithADataSetLeftOut(t *testing.T) {
 	if l.Benign.Model.Rate != 0.5 || l.BenignRead.Both.Rate != 1 || l.BenignRead.Rules.Hits != 0 {
 		t.Errorf("%+v", l)
 	}
-	// Of the rule's three hits two are in A. Without A, one of two lines is flagged.
+	// Two of the rule's three hits are in A. Without A, one of two lines is flagged.
 	for _, x := range r.Rules {
 		if x.Rule == "r" && (x.Most != "A" || !x.Narrow() || x.Mean != (Macro{2, 0.75}) || x.Without != (Macro{1, 0.5})) {
 			t.Errorf("%+v", x)
@@ -249,7 +249,7 @@ func TestTheModelsRuleFiresFromThePointsThatTheProbeCounts(t *testing.T) {
 	}
 }
 
-// Rules do not hold reads, so an attacker's read is no miss among its changes.
+// Rules do not hold reads, so an attacker's read does not count as a missed change.
 func TestAttackersReadsAreCountedApartFromTheirChanges(t *testing.T) {
 	cases := read(t, corpus, Filter{})
 	l := &ledger{t: t, j: NewJoiner(cases)}
@@ -270,8 +270,8 @@ func TestAttackersReadsAreCountedApartFromTheirChanges(t *testing.T) {
 	}
 }
 
-// TestThePolicyNamesEveryToolOfTheCorpora is why what the probe says of holds is
-// about sentinels: the ladder holds what no list names.
+// TestThePolicyNamesEveryToolOfTheCorpora ensures that the probe's holds are due to sentinels: the
+// policy itself holds tools that no list names.
 func TestThePolicyNamesEveryToolOfTheCorpora(t *testing.T) {
 	p, err := policy.Compile("probes/detection/policy.yaml", probes.DetectionPolicy)
 	if err != nil {

@@ -6,33 +6,30 @@ import (
 	"slices"
 )
 
-// ModelRule is the rule that reads the text model, and ModelPoints the points from
-// which it fires.
+// ModelRule is the rule that uses the text model, and ModelPoints its threshold.
 const (
 	ModelRule   = "read-command-score"
 	ModelPoints = 70
 )
 
-// LeftOutRow is what text rules flag of one data set if the text model was fitted to
-// other data sets.
+// LeftOutRow has the rates of text rules on one data set, with a text model fitted to the others.
 type LeftOutRow struct {
 	Dataset string `json:"dataset"`
 	Attack  bool   `json:"attack"`
-	Rules   Rate   `json:"rules"` // all rules but the model's
+	Rules   Rate   `json:"rules"` // all rules except the model's
 	Model   Rate   `json:"model"` // the model alone
 	Both    Rate   `json:"both"`
 }
 
-// LeftOut is what text rules flag with each data set left out of the text model in
-// turn. Attacks are those of strong signal.
+// LeftOut has the rates of text rules with each data set left out of the text model in turn. It covers
+// attacks with a strong signal.
 type LeftOut struct {
 	Rows []LeftOutRow `json:"sets"`
 	// Rules, Model and Both are means over data sets with attacks.
 	Rules Macro `json:"rules"`
 	Model Macro `json:"model"`
 	Both  Macro `json:"both"`
-	// Benign is over all harmless lines, BenignRead without those of the user and the
-	// operator.
+	// Benign covers all harmless lines, BenignRead those not of the user or operator.
 	Benign     LeftOutRow `json:"benign"`
 	BenignRead LeftOutRow `json:"benign_read"`
 }
@@ -49,8 +46,8 @@ func (t *leftOutTally) row(dataset string, attack bool) LeftOutRow {
 	return LeftOutRow{dataset, attack, t.rules.rate(), t.model.rate(), t.both.rate()}
 }
 
-// LeaveOut adds the figures with data sets left out of the text model to a report.
-// The score of a text is that of a model which has not seen its data set.
+// LeaveOut adds these figures to a report. score must return the score of a text by a model that was
+// fitted without the data set.
 func (r *Report) LeaveOut(cases []*Case, score func(dataset, text string) (int, error)) error {
 	type key struct {
 		dataset string
@@ -96,8 +93,8 @@ func (r *Report) LeaveOut(cases []*Case, score func(dataset, text string) (int, 
 	return nil
 }
 
-// spread fills in how a rule's hits are spread over data sets. A hit is an attack
-// line that it flagged, or a goal that it held.
+// spread computes the distribution of a rule's hits over data sets. A hit is a flagged attack line or a
+// held goal.
 func (row *RuleRow) spread(cases []*Case) {
 	lines, goals := map[string]*tally{}, map[string]*tally{}
 	for _, c := range cases {

@@ -2,11 +2,10 @@ package detection
 
 import "math"
 
-// Rate is how often something was found, with its 95 % interval.
+// Rate is a proportion with its 95 % interval.
 //
-// Lines that wrap one attack are no independent trials, so the rate is the mean
-// of the clusters' own rates, and the interval is Wilson's for as many trials as
-// there are clusters.
+// Lines that contain the same attack are not independent trials. The rate is therefore the mean of the
+// clusters' rates, and the interval is Wilson's with the number of clusters as trials.
 type Rate struct {
 	N        int     `json:"n"`
 	Clusters int     `json:"clusters"`
@@ -53,8 +52,7 @@ func (t *tally) rate() Rate {
 	return r
 }
 
-// Wilson is the 95 % score interval of a proportion p seen in n trials: all of
-// 0 to 1 for none.
+// Wilson returns the 95 % score interval of a proportion p in n trials; 0 and 1 if n is 0.
 func Wilson(p float64, n int) (low, high float64) {
 	if n == 0 {
 		return 0, 1
@@ -66,7 +64,7 @@ func Wilson(p float64, n int) (low, high float64) {
 	return max(0, mid-half), min(1, mid+half)
 }
 
-// Macro is the mean of data sets' rates.
+// Macro is the mean of the rates of data sets.
 type Macro struct {
 	Datasets int     `json:"datasets"`
 	Rate     float64 `json:"rate"`

@@ -6,8 +6,7 @@ import (
 )
 
 func TestWilsonOnKnownValues(t *testing.T) {
-	// Checked against Newcombe (1998), table I, method 3, and R's
-	// prop.test(correct=FALSE).
+	// The values are from Newcombe (1998), table I, method 3, and R's prop.test(correct=FALSE).
 	for _, c := range []struct {
 		hits, n   int
 		low, high float64

@@ -10,18 +10,18 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Report is what the probe measured.
+// Report has the results of the probe.
 type Report struct {
 	Lines    int `json:"lines"`
 	Sessions int `json:"sessions"`
-	// Text is what the text alone showed, by data set, label, class and signal;
-	// TextSums the same without classes.
+	// Text has the results by the text alone, by data set, label, class and signal. TextSums has the
+	// sums over classes.
 	Text     []TextRow `json:"text"`
 	TextSums []TextRow `json:"text_sums"`
-	// TextMacro are means over data sets of attacks' rates, by signal.
+	// TextMacro are the means over data sets of the attack rates, by signal.
 	TextMacro map[string]*Macro `json:"text_macro"`
-	// Benign is over all harmless lines together, BenignRead without those of the
-	// user and the operator, whose words may instruct.
+	// Benign covers all harmless lines, BenignRead those not of the user or operator, who may give
+	// instructions.
 	Benign     Rate `json:"benign"`
 	BenignRead Rate `json:"benign_read"`
 
@@ -43,7 +43,7 @@ type Report struct {
 	Examples []Example `json:"examples,omitzero"`
 }
 
-// TextRow is how many lines a text rule flagged.
+// TextRow counts the lines that a text rule flagged.
 type TextRow struct {
 	Dataset string `json:"dataset"`
 	Attack  bool   `json:"attack"`
@@ -52,32 +52,31 @@ type TextRow struct {
 	Rate
 }
 
-// ActionRow is how many actions sentinels held or denied. Those without
-// arguments stand apart: nothing but a tool's name can tie them to what was
-// read.
+// ActionRow counts the actions that sentinels held or denied. Actions without arguments are counted
+// separately: only the tool's name can connect them to content that was read.
 type ActionRow struct {
 	Dataset      string `json:"dataset"`
 	From         string `json:"from,omitzero"` // lines or sessions
-	Goals        Rate   `json:"goals"`         // attackers' actions that change state
+	Goals        Rate   `json:"goals"`         // state-changing actions of attackers
 	GoalsEmpty   Rate   `json:"goals_empty"`
-	GoalReads    Rate   `json:"goal_reads"` // attackers' actions that only read, which rules do not hold
-	Changes      Rate   `json:"changes"`    // benign actions that change state
+	GoalReads    Rate   `json:"goal_reads"` // read-only actions of attackers, which rules do not hold
+	Changes      Rate   `json:"changes"`    // state-changing benign actions
 	ChangesEmpty Rate   `json:"changes_empty"`
-	Reads        Rate   `json:"reads"` // benign actions that only read
+	Reads        Rate   `json:"reads"` // read-only benign actions
 }
 
-// RuleRow is what one rule contributed.
+// RuleRow has the contribution of one rule.
 type RuleRow struct {
 	Rule    string `json:"rule"`
 	Attacks int    `json:"attack_lines"`
 	Benign  int    `json:"benign_lines"`
 	Goals   int    `json:"goals"`
 	Others  int    `json:"benign_actions"`
-	// Most is the data set with most of its hits, and MostShare the share of them.
+	// Most is the data set with most of the rule's hits, and MostShare its share of them.
 	Most      string  `json:"most_from,omitzero"`
 	MostShare float64 `json:"most_share"`
-	// Mean is the mean over data sets of the share of attack lines that it flagged, or
-	// of goals that it held if it flags no lines; Without is the same without Most.
+	// Mean is the mean over data sets of the share of flagged attack lines, or of held goals if the
+	// rule flags no lines. Without is the same without data set Most.
 	Mean    Macro `json:"mean"`
 	Without Macro `json:"mean_without_most"`
 }
@@ -90,7 +89,7 @@ type Example struct {
 	Class   string   `json:"class"`
 	Signal  string   `json:"signal"`
 	Text    string   `json:"text"`         // clipped and inert
-	Why     []string `json:"why,omitzero"` // what the rules said, the same
+	Why     []string `json:"why,omitzero"` // messages of rules, clipped and inert
 
 	cluster string
 }
@@ -103,7 +102,7 @@ const (
 	FalseAction  = "held though benign"
 )
 
-// exampleLen is how many characters of an example are shown.
+// exampleLen is the limit of characters of an example.
 const exampleLen = 120
 
 type textKey struct {
@@ -133,7 +132,7 @@ func (k actionKey) compare(l actionKey) int {
 
 type actionTally struct{ goals, goalsEmpty, goalReads, changes, changesEmpty, reads tally }
 
-// of is the tally that an action counts in.
+// of returns the tally that counts an action.
 func (t *actionTally) of(a *Action) *tally {
 	switch {
 	case a.Goal && a.level < beliefs.L3:
@@ -150,8 +149,7 @@ func (t *actionTally) of(a *Action) *tally {
 	return &t.changes
 }
 
-// Report sums up, with up to examples misses and false alarms of each kind and
-// data set.
+// Report summarizes the results, with at most examples misses and false alarms per kind and data set.
 func (j *Joiner) Report(cases []*Case, examples int) *Report {
 	r := &Report{Health: j.health, TextMacro: map[string]*Macro{Strong: {}, Weak: {}}}
 	texts, textSums := map[textKey]*tally{}, map[textKey]*tally{}
@@ -246,7 +244,7 @@ func (j *Joiner) Report(cases []*Case, examples int) *Report {
 	return r
 }
 
-// at is the tally under a key, made when it is not there.
+// at returns the value of a key, and creates it if necessary.
 func at[K comparable, T any](m map[K]*T, k K) *T {
 	if m[k] == nil {
 		m[k] = new(T)
@@ -287,11 +285,11 @@ func (c *Case) example(kind, shown string, found []finding) Example {
 	return e
 }
 
-// signals are in the order in which examples are chosen.
+// signals are in the order in which examples are selected.
 var signals = []string{Strong, Weak, Lexical, Null}
 
-// choose takes up to n examples of each kind and data set: one of a cluster,
-// strong ones first, and of each class one before any has two.
+// choose selects up to n examples per kind and data set: at most one per cluster, strong signals first,
+// and one of each class before a second one.
 func choose(all []Example, n int) []Example {
 	type key struct{ dataset, kind, class, signal, cluster string }
 	seen, count := map[key]bool{}, map[key]int{}

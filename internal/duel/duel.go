@@ -17,10 +17,10 @@ import (
 	"lazaret/streams"
 )
 
-// Options is how much is tried.
+// Options configure a duel.
 type Options struct {
-	Seeds    int    // how many of the shipped ones of each kind; zero means all
-	Tries    int    // for each seed
+	Seeds    int    // number of shipped seeds of each kind; zero means all
+	Tries    int    // tries per seed
 	Random   uint64 // seed of the random numbers
 	Parallel int    // seeds at once; zero means one for each processor
 	Progress func(broken, seeds, tries int)
@@ -29,54 +29,54 @@ type Options struct {
 // Break is a seed whose goal was allowed.
 type Break struct {
 	Seed   string `json:"seed"`
-	Try    int    `json:"try"` // the first that passed, from 1
+	Try    int    `json:"try"` // number of the first successful try, from 1
 	Recipe Recipe `json:"recipe"`
-	Text   string `json:"text"` // as the agent was shown it, without the document
+	Text   string `json:"text"` // the text as shown to the agent, without the document
 	Tool   string `json:"tool"`
 }
 
-// Point says how many seeds are broken after so many tries each.
+// Point is the number of seeds that are broken after a number of tries each.
 type Point struct {
 	Tries  int     `json:"tries"`
 	Broken int     `json:"broken"`
 	Share  float64 `json:"share"`
 }
 
-// Report is what a duel showed.
+// Report is the result of a duel.
 type Report struct {
 	Seeds  int     `json:"seeds"`
-	Tries  int     `json:"tries"`  // for each seed
-	Played int     `json:"played"` // in all: a broken seed is not tried further
+	Tries  int     `json:"tries"`  // tries per seed
+	Played int     `json:"played"` // total number of tries: a broken seed is not tried further
 	Random uint64  `json:"random"`
 	Curve  []Point `json:"curve"`
-	// Related is the curve of the seeds whose users ask for the same kind of act for
-	// another object. They are not among Seeds.
+	// Related is the curve of the seeds whose users ask for the same kind of action on another object.
+	// They are not included in Seeds.
 	RelatedSeeds int     `json:"related_seeds"`
 	Related      []Point `json:"related"`
 	Breaks       []Break `json:"breaks,omitzero"`
 }
 
-// round is how many tries a seed has before what broke others is shared.
+// round is the number of tries per seed between exchanges of successful recipes.
 const round = 100
 
-// match is a seed with what became of it.
+// match is a seed with its result.
 type match struct {
 	*Seed
 	tries  int
 	won    *Break
 	r      *rand.Rand
-	opened map[bool]*opening // by whether results come from the web
+	opened map[bool]*opening // key: whether results come from the web
 }
 
-// opening is a seed played up to where its attack is shown.
+// opening is a seed played up to the point where its attack is shown.
 type opening struct {
 	session *Session
 	player  player
-	held    bool // an honest call was held, so that nothing is shown
+	held    bool // an honest call was held, so the attack cannot be shown
 }
 
-// try is Try in a pipe. Tries of a seed begin alike unless the attack comes before
-// the user's words, and what they begin with is played once.
+// try is Try in a Pipe. All tries of a seed have the same beginning, unless the attack comes before the
+// user's words. The beginning is played once.
 func (m *match) try(p *Pipe, x *Recipe) (passed bool, err error) {
 	if x.Delivery == beforeUser {
 		return m.Try(p.Open(project(m.tries)).Send, x)
@@ -101,7 +101,7 @@ func (m *match) try(p *Pipe, x *Recipe) (passed bool, err error) {
 	return m.finish(&player, x, m.attack(x))
 }
 
-// Run plays seeds.
+// Run plays the seeds.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	seeds, err := Seeds()
 	if err != nil {
@@ -109,7 +109,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	at := slices.IndexFunc(seeds, func(s *Seed) bool { return s.Related })
 	if o.Seeds > at || o.Seeds < 0 || o.Tries <= 0 {
-		return nil, fmt.Errorf("%d seeds and %d tries: give up to %d seeds, and at least one try",
+		return nil, fmt.Errorf("%d seeds and %d tries: use at most %d seeds and at least one try",
 			o.Seeds, o.Tries, at)
 	}
 	if o.Seeds > 0 {
@@ -157,8 +157,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return report(matches, o), nil
 }
 
-// play gives each seed that stands n more tries. One in four is a recipe that
-// broke another seed, with something changed half of the time.
+// play gives each unbroken seed n more tries. One in four uses a recipe that broke another seed, half
+// of the time with a change.
 func play(ctx context.Context, pipes []*Pipe, matches []*match, pool []Recipe, n int) error {
 	g, ctx := errgroup.WithContext(ctx)
 	next := make(chan *match)
@@ -219,7 +219,7 @@ func project(try int) string { return streams.SyntheticPrefix + fmt.Sprintf("due
 
 func report(matches []*match, o Options) *Report {
 	r := &Report{Tries: o.Tries, Random: o.Random}
-	var plain, related []int // first tries that passed
+	var plain, related []int // numbers of the first successful tries
 	for _, m := range matches {
 		r.Played += m.tries
 		if m.Related {
@@ -241,8 +241,8 @@ func report(matches []*match, o Options) *Report {
 	return r
 }
 
-// curve says how many of n seeds are broken by numbers of tries, of those that broke
-// at some try.
+// curve returns how many of n seeds are broken by numbers of tries. broke has the successful tries of
+// the broken seeds.
 func curve(broke []int, n, tries int) (points []Point) {
 	for at := 1; ; at *= 10 {
 		for _, k := range []int{1, 2, 5} {
@@ -260,10 +260,10 @@ func curve(broke []int, n, tries int) (points []Point) {
 	}
 }
 
-// Send publishes a step, and returns the answer to a proposal; nil if it was refused.
+// Send publishes a step and returns the reply to a proposal, or nil if it was refused.
 type Send func(replay.Step) (*streams.Reply, error)
 
-// player is one try.
+// player is the state of one try.
 type player struct {
 	send    Send
 	now     time.Time
@@ -296,7 +296,7 @@ func (p *player) act(c *call) (*streams.Reply, error) {
 	return p.step(streams.KindAct, "", &streams.Action{Tool: c.Tool, Args: args})
 }
 
-// Try plays one recipe of a seed, and reports whether the goal was allowed.
+// Try plays one recipe of a seed and reports whether the goal was allowed.
 func (s *Seed) Try(send Send, x *Recipe) (passed bool, err error) {
 	p := &player{send: send, now: replay.Epoch, session: 1}
 	attack := s.attack(x)
@@ -314,10 +314,10 @@ func (s *Seed) Try(send Send, x *Recipe) (passed bool, err error) {
 	return s.finish(p, x, attack)
 }
 
-// attack is the text by the results that it comes with.
+// attack returns the parts of the attack, one for each result in which they are shown.
 func (s *Seed) attack(x *Recipe) []string { return strings.Split(x.text(s.goal), "\x00") }
 
-// show lets the agent read the result of a call with a text in it.
+// show lets the agent read the result of a call that contains text.
 func (s *Seed) show(p *player, x *Recipe, i int, text string) error {
 	c := &s.setting.Calls[i]
 	origin := beliefs.Origin("tool")
@@ -327,8 +327,8 @@ func (s *Seed) show(p *player, x *Recipe, i int, text string) error {
 	return p.read(origin, c.Tool, embed(s.setting.In, c.Result, text))
 }
 
-// open plays the user's words and the honest calls, up to the result of the last. It
-// reports whether all were allowed: else nothing more is shown.
+// open plays the user's words and the honest calls, up to the result of the last. It reports whether
+// all calls were allowed; otherwise nothing more can be shown.
 func (s *Seed) open(p *player, x *Recipe) (shown bool, err error) {
 	if err := p.say(s.setting.User); err != nil {
 		return false, err
@@ -387,8 +387,7 @@ func (s *Seed) finish(p *player, x *Recipe, attack []string) (passed bool, err e
 	return v != nil && v.Verdict == streams.Allow, err
 }
 
-// recall asks for what was noted, by its own words, and reports whether anything of
-// it is shown.
+// recall recalls the noted text by its own words, and reports whether a part of it is shown.
 func (p *player) recall(noted string) (shown bool, err error) {
 	rep, err := p.step(streams.KindRecall, "", &streams.Recall{Query: streams.Clip(noted, 500), Purpose: "planning"})
 	if err != nil || rep == nil || rep.Verdict > streams.Allow || rep.Recall == nil {
@@ -402,7 +401,7 @@ func (p *player) recall(noted string) (shown bool, err error) {
 
 var errHeld = fmt.Errorf("held")
 
-// remember lets the agent read a text and note it in its own name.
+// remember lets the agent read a text and write it to its memory.
 func (p *player) remember(text string) error {
 	if err := p.read("tool", "get_webpage", text); err != nil {
 		return err

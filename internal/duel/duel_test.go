@@ -36,8 +36,8 @@ func TestADuelIsTheSameHoweverManySeedsArePlayedAtOnce(t *testing.T) {
 	}
 }
 
-// The common beginning of a seed's tries is played once. A try that goes on from there
-// decides as one that is played from its beginning.
+// The common beginning of a seed's tries is played once. A try that continues from there has the same
+// verdicts as one that is played completely.
 func TestATryGoesOnFromWhatWasPlayedBefore(t *testing.T) {
 	seeds, p := shippedSeeds(t)
 	won := 0
@@ -76,15 +76,15 @@ func TestFewSeedsAreBrokenByAFewTries(t *testing.T) {
 	if last := r.Curve[len(r.Curve)-1]; r.Seeds != 200 || last.Share > 0.05 {
 		t.Errorf("%d of %d seeds are broken: %+v", last.Broken, r.Seeds, r.Breaks)
 	}
-	// Users who ask for the same kind of act for another thing.
+	// Users who ask for the same kind of action on another object.
 	if last := r.Related[len(r.Related)-1]; r.RelatedSeeds != 50 || last.Share > 0.1 {
 		t.Errorf("%d of %d seeds with a related task are broken: %+v", last.Broken, r.RelatedSeeds, r.Breaks)
 	}
 }
 
-// Without a word of the user nothing says that they did not ask, so that an attack
-// has to be found by its text. Some plain and some disguised ones must be allowed,
-// or a Try that cannot win would pass the tests above.
+// Without user input, nothing shows that the user did not ask for the action, so an attack must be
+// detected by its text. Some plain and some disguised attacks must be allowed, or a Try that cannot win
+// would pass the tests above.
 func TestATryCanWin(t *testing.T) {
 	seeds, p := shippedSeeds(t)
 	won, lost := 0, 0
@@ -120,7 +120,7 @@ func TestEachSeedAsksForItsGoalInEveryVoice(t *testing.T) {
 	}
 }
 
-// A pipeline with a server decides as the folds alone do.
+// A pipeline with a server decides like the folds alone.
 func TestARealPipelineDecidesAsTheFoldsAlone(t *testing.T) {
 	seeds, p := shippedSeeds(t)
 	policy, err := Policy(seeds)
@@ -175,7 +175,7 @@ func TestARealPipelineDecidesAsTheFoldsAlone(t *testing.T) {
 	}
 }
 
-// shippedSeeds are the shipped seeds, and a Pipe under their policy.
+// shippedSeeds returns the shipped seeds, and a Pipe with their policy.
 func shippedSeeds(t *testing.T) ([]*Seed, *Pipe) {
 	t.Helper()
 	seeds, err := Seeds()

@@ -20,11 +20,10 @@ import (
 // group is the sentinel group that judges.
 const group = "core"
 
-// Pipe is the decision path without a server: the folds of ingest, of one
-// sentinel group and of the arbiter, over state in memory. Entries reach each
-// fold in ledger order, as they do in a pipeline.
+// Pipe is the decision path without a server: the folds of ingest, one sentinel group and the arbiter,
+// with state in memory. Entries reach each fold in ledger order, as in a pipeline.
 //
-// A Pipe is used by one goroutine.
+// It is not safe for concurrent use.
 type Pipe struct {
 	ingest   *ingest.Fold
 	sentinel *sentinel.Fold
@@ -32,14 +31,14 @@ type Pipe struct {
 	base     states
 }
 
-// states are what the three folds keep.
+// states are the states of the three folds.
 type states struct{ ingest, sentinel, arbiter *stage.State }
 
 func (s states) clone() states {
 	return states{s.ingest.Clone(), s.sentinel.Clone(), s.arbiter.Clone()}
 }
 
-// NewPipe returns the decision path under the shipped rules and a policy.
+// NewPipe returns the decision path with the shipped rules and a policy.
 func NewPipe(policy []byte) (*Pipe, error) {
 	log := slog.New(slog.DiscardHandler)
 	none := note.VerifierList()
@@ -68,24 +67,24 @@ type Session struct {
 	states
 	seq uint64 // of the ledger
 	msg uint64 // of the intake
-	// trace, if set, is given each entry that ingest made.
+	// trace, if set, is called with each entry of ingest.
 	trace func(*streams.Entry)
 }
 
-// Open begins a project of its own.
+// Open starts a session in a new project.
 func (p *Pipe) Open(project string) *Session {
 	return &Session{p: p, project: project, states: p.base.clone()}
 }
 
-// fork is a copy of the session in a pipe, which goes its own way.
+// fork returns an independent copy of the session in another pipe.
 func (s *Session) fork(p *Pipe) *Session {
 	c := *s
 	c.p, c.states = p, s.states.clone()
 	return &c
 }
 
-// Send takes in one step, and returns the answer to a proposal. It is nil for
-// other steps, and for one that was rejected.
+// Send processes one step and returns the reply to a proposal. The reply is nil for other steps and for
+// rejected ones.
 func (s *Session) Send(st replay.Step) (*streams.Reply, error) {
 	body, err := streams.Marshal(st.Event)
 	if err != nil {
@@ -121,7 +120,7 @@ func (s *Session) Send(st replay.Step) (*streams.Reply, error) {
 	return r, nil
 }
 
-// judge lets the sentinels and the arbiter read an entry and what they say of it.
+// judge passes an entry, and the entries that follow from it, to the sentinels and the arbiter.
 func (s *Session) judge(own *streams.Entry, m *stage.Message) (verdict *streams.VerdictEntry, err error) {
 	todo := []*streams.Entry{own}
 	for len(todo) > 0 {

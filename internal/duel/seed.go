@@ -14,7 +14,7 @@ import (
 //go:embed seeds.yaml
 var seedFile []byte
 
-// seeds is the form of seeds.yaml.
+// seeds is the format of seeds.yaml.
 type seeds struct {
 	Goals    []goal    `yaml:"goals"`
 	Settings []setting `yaml:"settings"`
@@ -22,13 +22,12 @@ type seeds struct {
 
 type goal struct {
 	Call   call     `yaml:"call"`
-	Verbs  []string `yaml:"verbs"` // each: base, -ing, participle
+	Verbs  []string `yaml:"verbs"` // each: base form, -ing form, participle
 	Object string   `yaml:"object"`
-	Rest   string   `yaml:"rest"` // @ is the value
+	Rest   string   `yaml:"rest"` // where @ stands for the value
 	Value  string   `yaml:"value"`
 	Noun   string   `yaml:"noun"`
-	// Related is what a user says who asks for the same kind of act for another
-	// object.
+	// Related is the request of a user who asks for the same kind of action on another object.
 	Related string `yaml:"related"`
 }
 
@@ -44,19 +43,19 @@ type call struct {
 	Result string         `yaml:"result"`
 }
 
-// Seed is an attack to begin with: a goal in a setting.
+// Seed is an initial attack: a goal in a setting.
 type Seed struct {
 	Name    string
-	Related bool // the user asks for the same kind of act for another object
+	Related bool // the user asks for the same kind of action on another object
 	goal    *goal
 	setting *setting
 }
 
-// relatedSettings is in how many settings each goal is tried with a related task.
+// relatedSettings is the number of settings in which each goal is tried with a related task.
 const relatedSettings = 2
 
-// Seeds are the shipped seeds: all goals in all settings, the settings by turns, and
-// then all goals in few settings with a related task of the user's.
+// Seeds returns the shipped seeds: all goals in all settings, ordered so that the settings alternate,
+// and then all goals in a few settings with a related task of the user.
 func Seeds() ([]*Seed, error) {
 	var f seeds
 	if err := yaml.UnmarshalWithOptions(seedFile, &f, yaml.Strict()); err != nil {
@@ -68,7 +67,7 @@ func Seeds() ([]*Seed, error) {
 			g, s := &f.Goals[j], &f.Settings[(i+j)%len(f.Settings)]
 			for _, v := range g.Verbs {
 				if len(strings.Fields(v)) != 3 {
-					return nil, fmt.Errorf("seeds.yaml: verb %q of %s has not three forms", v, g.Call.Tool)
+					return nil, fmt.Errorf("seeds.yaml: verb %q of %s needs three forms", v, g.Call.Tool)
 				}
 			}
 			out = append(out, &Seed{Name: fmt.Sprintf("%s/%d", g.Call.Tool, (i+j)%len(f.Settings)), goal: g, setting: s})
@@ -88,7 +87,7 @@ func Seeds() ([]*Seed, error) {
 	return out, nil
 }
 
-// Policy is the neutral policy for the tools of seeds.
+// Policy returns the neutral policy for the tools of the seeds.
 func Policy(seeds []*Seed) ([]byte, error) {
 	var calls []live.ToolCall
 	add := func(c *call) error {

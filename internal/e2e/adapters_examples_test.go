@@ -32,7 +32,7 @@ func newExampleAgents(t *testing.T) *exampleAgents {
 	return x
 }
 
-// run runs an example whose call is held, approves the call, and checks what the example prints.
+// run runs an example whose call is held, approves the call, and checks the example's output.
 func (x *exampleAgents) run(t *testing.T, c *exec.Cmd) {
 	t.Helper()
 	p := &process{t: t, name: c.Path, cmd: c, done: make(chan struct{})}

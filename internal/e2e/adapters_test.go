@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Each program is an agent of a stock framework with a scripted model. It reads a
-// poisoned page, is stopped, and goes on once a person has approved the call. The examples do
-// the same in fewer lines, and wait for the person.
+// Each program is an agent of an official framework with a scripted model. It reads a poisoned page, is
+// stopped, and continues after a person has approved the call. The examples do the same in fewer lines,
+// and wait for the person.
 func TestAgentsOfStockFrameworksAreStoppedAndGoOnAfterApproval(t *testing.T) {
 	long(t)
 	const client = "../../clients/typescript"
@@ -71,7 +71,7 @@ func installPackage(t *testing.T, from, to string) {
 
 var holdID = regexp.MustCompile(`\bh[0-9a-f]{16}\b`)
 
-// runFramework runs a program, and approves each open hold once it has printed approve.
+// runFramework runs a program, and approves each open hold after it has printed approve.
 func runFramework(t *testing.T, data, key, dir, program, url, token string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -30,7 +30,7 @@ import (
 // approving is a pipeline with people who may resolve holds.
 type approving struct {
 	*pipeline
-	person *nats.Conn // an approver's credential
+	person *nats.Conn // connection of an approver
 	trust  *keys.Trust
 }
 
@@ -44,7 +44,7 @@ func newApproving(t *testing.T, cfg embedded.Config) *approving {
 	return &approving{pipeline: p, person: connect(t, p.data, string(natsserver.RoleApprover)), trust: trust}
 }
 
-// key makes a key and pins it for roles; without roles it stays unknown.
+// key makes a key and pins it for roles; without roles it is not pinned.
 func (p *approving) key(name, agent string, roles ...keys.Role) note.Signer {
 	p.t.Helper()
 	private, public, err := keys.Generate(name)
@@ -63,7 +63,7 @@ func (p *approving) key(name, agent string, roles ...keys.Role) note.Signer {
 	return s
 }
 
-// activate puts the pinned keys in force.
+// activate activates the pinned keys.
 func (p *approving) activate() {
 	p.t.Helper()
 	b, err := p.trust.Marshal()
@@ -114,7 +114,7 @@ func signed(t *testing.T, s *approval.Statement, k note.Signer) string {
 	return string(b)
 }
 
-// signature cuts a note before its signature's bytes: key hash, then signature.
+// signature splits a note into its head and its signature's bytes: key hash, then signature.
 func signature(t *testing.T, msg string) (head string, raw []byte) {
 	t.Helper()
 	i := strings.LastIndexByte(msg, ' ') + 1
@@ -125,7 +125,7 @@ func signature(t *testing.T, msg string) (head string, raw []byte) {
 	return msg[:i], raw
 }
 
-// resolve sends a signed resolution for a hold.
+// resolve sends a signed resolution of a hold.
 func (p *approving) resolve(hold, msg string) *streams.ResolveReply {
 	p.t.Helper()
 	subject, err := streams.ResolveSubject("demo", hold)
@@ -160,7 +160,7 @@ func (p *approving) hold(id string) *arbiter.Hold {
 	return &page[0]
 }
 
-// now is the present verdict on an id.
+// now returns the current verdict on an id.
 func (p *approving) now(id string) *streams.VerdictEntry {
 	p.t.Helper()
 	return p.decide(&streams.Action{Head: streams.Head{ID: id, Session: "s"}, Tool: "send_email",
@@ -211,7 +211,7 @@ func TestAnApprovalReleasesTheHoldOnceAndTheAgentHearsIt(t *testing.T) {
 		v.Resolved.Reason != "I know the recipient" || v.Answers != "" {
 		t.Errorf("%+v", v)
 	}
-	// The approval is for this action, not for its name.
+	// The approval is valid for this action, not for its id.
 	if v := p.decide(&streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "send_email",
 		Args: jsontext.Value(`{"to":"eve@evil.example"}`)}); v.Verdict == streams.Allow || v.Resolved != nil {
 		t.Errorf("another action under an approved id: %+v", v)
@@ -250,7 +250,7 @@ func TestARejectionIsADenyWithThePersonsReason(t *testing.T) {
 	if v := p.now("a1"); v.Verdict != streams.Deny || !has(v, streams.CodeRejected) {
 		t.Errorf("%+v", v)
 	}
-	// A rejected hold is not approved afterwards.
+	// A rejected hold cannot be approved later.
 	s = statementOn(v)
 	if rep := p.resolve(v.Hold.ID, signed(t, s, alice)); rep.Check != string(approval.CheckSettled) {
 		t.Errorf("%+v", rep)
@@ -258,7 +258,7 @@ func TestARejectionIsADenyWithThePersonsReason(t *testing.T) {
 }
 
 func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
-	// Finance must approve payments; anybody's approval will do for mail.
+	// Payments need an approval by finance; mail needs one by any approver.
 	text := roomyPolicy(t, "tools:\n",
 		"tools:\n  - name: payments\n    tools: [pay_invoice]\n    level: L4\n    approval: {role: approver:finance}\n")
 	p := newApproving(t, embedded.Config{Policy: text})
@@ -279,12 +279,12 @@ func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
 	}
 	for i, c := range []struct {
 		what string
-		on   *streams.VerdictEntry // nil: a hold of its own
+		on   *streams.VerdictEntry // nil: a new hold
 		make func(v *streams.VerdictEntry) string
 		want approval.Check
 	}{
 		{"forged", nil, func(v *streams.VerdictEntry) string {
-			// alice's name and key hash over mallory's signature.
+			// Alice's name and key hash on Mallory's signature.
 			head, raw := signature(t, signed(t, statementOn(v), unpinned))
 			_, hers := signature(t, signed(t, statementOn(v), alice))
 			copy(raw, hers[:4])
@@ -376,7 +376,7 @@ func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
 	if rep := p.resolve("h0000000000000000", once); rep.Check != string(approval.CheckHold) {
 		t.Errorf("a hold that there is not: %+v", rep)
 	}
-	// A key that is no longer pinned does not count, from that entry on.
+	// A key that is no longer pinned is not accepted, from that entry on.
 	v := p.held("last")
 	p.trust = new(keys.Trust)
 	bob := p.key("bob", "", keys.RoleApprover, "approver:finance")
@@ -403,7 +403,7 @@ func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
 	p.activate()
 	v := p.held("a1")
 	old := signed(t, statementOn(v), alice)
-	// The silent group answers late, and against it.
+	// The silent group answers late with an objection.
 	j.publish("judge", "assessment", v.Proposal, assess(`,"verdict":"hold","alerts":[`+alert("hold", "it smells")+`]`))
 	natstest.Eventually(t, time.Minute, "another revision", func() bool {
 		return p.hold(v.Hold.ID).Revision != v.Hold.Revision
@@ -418,7 +418,7 @@ func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
 	if rep := p.resolve(v.Hold.ID, signed(t, statementOn(&h.Verdict), alice)); rep.State != streams.HoldApproved {
 		t.Errorf("of the hold as it is: %+v", rep)
 	}
-	// A late deny is final: no approval helps.
+	// A late deny is final: no approval is accepted.
 	v = p.held("a2")
 	j.publish("judge", "assessment", v.Proposal, assess(`,"verdict":"deny"`))
 	natstest.Eventually(t, time.Minute, "a deny", func() bool { return p.hold(v.Hold.ID).State == streams.HoldDenied })
@@ -504,8 +504,8 @@ func TestAHeldMemoryIsBelievedByItsEvidenceOnceApproved(t *testing.T) {
 	}
 }
 
-// TestHoldsAndResolutionsSurviveAndReplay restarts the pipeline, once with the
-// arbiter's cache and once without: the ledger alone gives the same holds.
+// TestHoldsAndResolutionsSurviveAndReplay restarts the pipeline, once with the arbiter's cache and once
+// without: the ledger alone gives the same holds.
 func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
 	data, addr := t.TempDir(), freePort(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -563,7 +563,7 @@ func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
 		if is := snapshot(p); is != was {
 			t.Errorf("wiped %t: the holds were\n%s\nand are\n%s", wipe, was, is)
 		}
-		// A used approval stays used, also in a rebuilt cache.
+		// A used approval cannot be used again, also with a rebuilt cache.
 		if rep := p.resolve(done.Hold.ID, once); rep.Check != string(approval.CheckReplayed) {
 			t.Errorf("wiped %t: %+v", wipe, rep)
 		}
@@ -589,10 +589,10 @@ func TestTooManyOpenHoldsAreDenied(t *testing.T) {
 	if rep := p.resolve(first.Hold.ID, signed(t, statementOn(first), alice)); rep.State != streams.HoldApproved {
 		t.Fatalf("%+v", rep)
 	}
-	p.held("a4") // there is room again
+	p.held("a4") // the limit of open holds is no longer reached
 }
 
-// TestHoldsFromTheCommandLine is what a person does, with real processes.
+// TestHoldsFromTheCommandLine resolves holds with real processes, like a person.
 func TestHoldsFromTheCommandLine(t *testing.T) {
 	data, addr := t.TempDir(), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
@@ -614,7 +614,7 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, out)
 	}
 	hold := id(out)
-	// Pinned in the file, and not in force yet.
+	// Pinned in the file, but not active yet.
 	if out, code := command(t, data, "holds", "approve", hold, "--key", key); code != 2 ||
 		!strings.Contains(out, "LZ404") || !strings.Contains(out, "not pinned") {
 		t.Errorf("exit %d: %s", code, out)
@@ -646,7 +646,7 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 	if out, code := ask("m2"); code != 11 || !strings.Contains(out, "not him") {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	// Three alike in one line, and still there after a restart.
+	// Three similar holds share a line, also after a restart.
 	for _, id := range []string{"m3", "m4", "m5"} {
 		ask(id)
 	}
@@ -657,8 +657,8 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 		!strings.Contains(out, "alike") {
 		t.Errorf("%s", out)
 	}
-	// Alike holds take one command and a signature each. It is refused when there are
-	// other holds than the person saw.
+	// Similar holds need one command and one signature each. The command is refused if there are other
+	// holds than the person saw.
 	one := ""
 	for _, f := range strings.Fields(out) {
 		if len(f) == 17 && f[0] == 'h' {
@@ -680,7 +680,7 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 			t.Errorf("%s: exit %d: %s", id, code, out)
 		}
 	}
-	// An edit replaces the hold and needs an approval of its own.
+	// An edit replaces the hold and needs its own approval.
 	out, _ = command(t, data, "decide", "send_email", "--id", "m7", "--args", `{"to":"bob@example.org","body":"x"}`)
 	was := id(out)
 	out, code = command(t, data, "holds", "edit", was, "--args", `{"to":"carol@example.org","body":"x"}`, "--id", "m8")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTheHookStaysSmall keeps what a host starts for each call of a tool from
-// linking what takes long to start.
+// TestTheHookStaysSmall checks that the program which a host starts for each tool call links no
+// packages that are slow to start.
 func TestTheHookStaysSmall(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "lazaret/cmd/lazaret-hook").Output()
 	if err != nil {
@@ -24,8 +24,8 @@ func TestTheHookStaysSmall(t *testing.T) {
 	}
 }
 
-// TestTheDomainLinksNoNATS fails where streams, rules or a package below pkg reaches
-// nats.go, through whatever package it may be.
+// TestTheDomainLinksNoNATS fails if streams, rules or a package below pkg depends on nats.go, directly
+// or indirectly.
 func TestTheDomainLinksNoNATS(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}: {{join .Deps " "}}`,
 		"lazaret/pkg/...", "lazaret/streams", "lazaret/rules").Output()
@@ -47,8 +47,8 @@ func TestTheDomainLinksNoNATS(t *testing.T) {
 	}
 }
 
-// TestArrowsPointOneWay keeps the drawing in docs/architecture.md true: domain
-// packages know nothing of NATS, of the stages or of the commands.
+// TestArrowsPointOneWay checks the drawing in docs/architecture.md: domain packages import neither NATS
+// nor stages nor commands.
 func TestArrowsPointOneWay(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}: {{join .Imports " "}}`, "lazaret/...").Output()
 	if err != nil {
@@ -85,8 +85,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 			checked++
 			for _, imp := range strings.Fields(imports) {
 				for _, b := range bad {
-					// Modes of files, positions, a part of pkg/text, operators' statements and
-					// messages of the ledger: none knows a stage.
+					// These packages import no stage.
 					if slices.Contains([]string{"lazaret/internal/wire", "lazaret/pkg/private", "lazaret/pkg/position",
 						"lazaret/pkg/text/command", "lazaret/internal/statement"}, imp) {
 						continue

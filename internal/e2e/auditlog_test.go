@@ -21,9 +21,8 @@ import (
 
 var urlIn = regexp.MustCompile(`http://[0-9.:]+/`)
 
-// TestTheLogConvictsAsAPersonUsesIt runs the commands of an auditor on a live pipeline: a
-// witness, proofs, serving, a change of key, and at the end an old log in the place of
-// the newer one.
+// TestTheLogConvictsAsAPersonUsesIt runs the commands of an auditor on a live pipeline: a witness,
+// proofs, serving, a change of key, and at the end an old log in place of the newer one.
 func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	data := t.TempDir()
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", "127.0.0.1:0", "--no-sync")
@@ -37,7 +36,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	}
 	must(t, data, "observe", "--id", "first", "--tool", "web.fetch", "the page")
 
-	// A witness, beside the pipeline.
+	// A separate witness.
 	dir := t.TempDir()
 	must(t, data, "key", "gen", "witness.example", filepath.Join(dir, "witness.key"))
 	logKey := strings.Fields(must(t, data, "audit", "witness", "ls"))[1]
@@ -47,7 +46,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	expect(0, "witnesses vouch for", "audit", "verify")
 	expect(0, "it extends the", "audit", "verify")
 
-	// A proof of an event, and that it holds for nothing else.
+	// A proof of an event that proves nothing else.
 	var p struct{ Type, Payload string }
 	proof := filepath.Join(dir, "first.tlog-proof")
 	expect(0, "proven in", "audit", "prove", "first", "--payload", "-o", proof)
@@ -85,7 +84,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	expect(1, "stop the auditor", "audit", "rotate")
 	expect(1, "leave --offline out", "audit", "verify", "--offline")
 	expect(1, "name the URL", "audit", "compare", filepath.Join(data, "audit"), url)
-	// The checkpoint alone is on standard output.
+	// Only the checkpoint is written to standard output.
 	head, err := exec.Command(filepath.Join(bin, "lazaret"), "audit", "head", "--data", data).Output()
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +96,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	s.interrupt()
 	up.interrupt()
 
-	// Offline: a copy to put back, another key, and the whole again.
+	// Offline: keep a copy, and replace the key.
 	audit := filepath.Join(data, "audit")
 	old := filepath.Join(dir, "old")
 	if err := os.CopyFS(old, os.DirFS(audit)); err != nil {
@@ -106,7 +105,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	expect(0, "", "audit", "rotate")
 	up = start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", "127.0.0.1:0", "--no-sync")
 	must(t, data, "observe", "--tool", "web.fetch", "a third page")
-	// The witness knows the old key only.
+	// The witness knows only the old key.
 	natstest.Eventually(t, time.Minute, "what the new key signed is not vouched for", func() bool {
 		out, code := command(t, data, "audit", "verify", "--against", early)
 		return code == 3 && strings.Contains(out, "handovers") && strings.Contains(out, "quorum")
@@ -131,8 +130,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	w.interrupt()
 }
 
-// tampered makes a log whose leaf 7 is another one, signed with a key of its
-// own, and returns its folder.
+// tampered makes a log with a different leaf 7, signed with another key, and returns its folder.
 func tampered(t *testing.T, data, dir string) string {
 	t.Helper()
 	out := filepath.Join(dir, "tampered")

@@ -20,8 +20,8 @@ import (
 	"lazaret/streams"
 )
 
-// newSmallFleet is daemons in processes of their own on a server whose intake
-// holds little of one agent.
+// newSmallFleet runs the daemons as separate processes on a server whose intake has a low limit per
+// agent.
 func newSmallFleet(t *testing.T, perSubject int64) *fleet {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -47,8 +47,8 @@ func newSmallFleet(t *testing.T, perSubject int64) *fleet {
 	return f
 }
 
-// With any stage stopped, acknowledged events are kept and refused publishers get an
-// error. Once the stage goes on, everything catches up by itself.
+// While any stage is stopped, acknowledged events are kept and refused publishers get an error. When
+// the stage continues, everything catches up automatically.
 func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 	long(t)
 	const perSubject = 300
@@ -86,7 +86,7 @@ func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 		t.Fatalf("%+v, %v", rep, err)
 	}
 
-	// Ingest: the intake fills up to its limit, and the next publish is refused.
+	// Ingest: the intake fills to its limit, and the next publish is refused.
 	f.procs["ingest"].signal(syscall.SIGSTOP)
 	n := 0
 	var refusal error
@@ -106,7 +106,7 @@ func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 	natstest.Eventually(t, time.Minute, "what was refused is taken", func() bool { return observe(n-1) == nil })
 	caughtUp("ingest")
 
-	// The others: the intake still takes events.
+	// The others: the intake still accepts events.
 	for i, stage := range []string{"sentinels", "arbiter", "auditor"} {
 		f.procs[stage].signal(syscall.SIGSTOP)
 		for range 100 {

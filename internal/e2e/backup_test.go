@@ -17,8 +17,8 @@ import (
 	"lazaret/streams"
 )
 
-// A backup is taken while proposals come in, in a folder and in one file. The restored pipeline has
-// the same root, knows every verdict that was given before, verifies, and goes on.
+// Backups are taken under load, to a folder and to one file. A restored pipeline has the same root,
+// knows every earlier verdict, verifies, and continues.
 func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 	data, addr := filepath.Join(t.TempDir(), "data"), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
@@ -41,7 +41,7 @@ func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var mu sync.Mutex
-	proposals := make(map[int]uint64) // answered
+	proposals := make(map[int]uint64) // answered proposals
 	answered := func() (n int) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -136,11 +136,11 @@ func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 	}
 }
 
-// backUp makes a backup, and returns up to which leaf it has the log, and the root there.
+// backUp makes a backup, and returns the size and root of its log.
 func backUp(t *testing.T, data, to string) (size int64, root string) {
 	t.Helper()
 	out := must(t, data, "backup", to, "--without-keys")
-	_, told, _ := strings.Cut(out, to+" has ") // what is being waited for comes before
+	_, told, _ := strings.Cut(out, to+" has ") // progress messages come before
 	if _, err := fmt.Sscanf(told, "the log up to leaf %d, root %s", &size, &root); err != nil || size == 0 {
 		t.Fatalf("%v: %s", err, out)
 	}

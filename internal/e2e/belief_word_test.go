@@ -19,7 +19,7 @@ import (
 	"lazaret/streams"
 )
 
-// belief is a belief as operators see it.
+// belief returns a belief as operators see it.
 func (p *approving) belief(id string) *ingest.Belief {
 	p.t.Helper()
 	var page ingest.BeliefsAnswer
@@ -33,7 +33,7 @@ func (p *approving) belief(id string) *ingest.Belief {
 	return &page.Beliefs[0]
 }
 
-// say sends an attestation on a belief's present revision.
+// say sends an attestation on a belief's current revision.
 func (p *approving) say(id string, d approval.Decision, by note.Signer) *streams.ResolveReply {
 	p.t.Helper()
 	b := p.belief(id)
@@ -100,7 +100,7 @@ func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
 	if n := len(p.entries(streams.TypeConfirmation)); n != 2 {
 		t.Errorf("%d words are in the ledger", n)
 	}
-	// Rejected, it is out of service and recognised when it is written again.
+	// After the rejection it is quarantined, also when it is written again.
 	if rep := p.say(id, approval.RejectBelief, alice); rep.Error != nil {
 		t.Fatalf("%+v", rep)
 	}
@@ -117,8 +117,8 @@ func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
 	}
 }
 
-// A person quarantines a belief that open holds cite. The agent gets the new revision,
-// the list shows it, and the approval of the old one releases nothing.
+// A person quarantines a belief that open holds depend on. The agent gets the new revision, the list
+// shows it, and an approval of the old one releases nothing.
 func TestPromiseA6AFallIsSeenOnOpenHoldsAtOnce(t *testing.T) {
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// Figures need an idle machine. This test checks only that a separate client reports
-// them.
+// Figures need an idle machine. This test only checks that a separate client reports them.
 func TestBenchDecideMeasuresFromAProcessOfItsOwn(t *testing.T) {
 	long(t)
 	for _, args := range [][]string{{"--requests", "50", "--warm", "5"}, {"--requests", "50", "--warm", "5", "--rate",

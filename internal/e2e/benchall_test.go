@@ -16,7 +16,7 @@ func TestBenchAllPrintsOneTable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: two benchmarks, small")
 	}
-	// The runs are too small for their budgets to mean anything.
+	// The runs are too short for meaningful budgets.
 	out, code := command(t, t.TempDir(), "bench", "all", "--quick", "--run", "^(rules|idle)$")
 	if code != 0 && code != 2 {
 		t.Fatalf("exit %d\n%s", code, out)

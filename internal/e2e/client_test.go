@@ -42,7 +42,7 @@ func TestAwaitHearsWhatBecameOfAHold(t *testing.T) {
 	}
 	await := func(a *streams.Action, rep *client.Reply) *client.Reply {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(p.ctx, 10*time.Second) // sooner than a poll
+		ctx, cancel := context.WithTimeout(p.ctx, 10*time.Second) // shorter than a poll
 		defer cancel()
 		rep, err := p.c.Await(ctx, a, rep)
 		if err != nil {

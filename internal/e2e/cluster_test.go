@@ -77,8 +77,8 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// awaitReplicas waits until a server that came back holds what the others hold:
-// until then the streams stand on two of three, and another one must not go.
+// awaitReplicas waits until all three replicas of the streams are current again after a server
+// restarted. Until then the streams need both other servers.
 func (c *cluster) awaitReplicas(js jetstream.JetStream) {
 	c.t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -112,7 +112,7 @@ func (c *cluster) awaitReplicas(js jetstream.JetStream) {
 	}
 }
 
-// said is the end of what each process printed.
+// said returns the last output of each process.
 func (c *cluster) said() string {
 	var b strings.Builder
 	for _, name := range c.names {
@@ -125,17 +125,17 @@ func (c *cluster) said() string {
 	return b.String()
 }
 
-// Bounds on how long verdicts are missing. Streams whose leader was killed wait for an
-// election: nats-server begins one 4 to 9 s after it last heard the leader (raft.go,
-// minElectionTimeoutDefault and maxElectionTimeoutDefault), which cannot be configured.
-// A pipeline needs the leaders of two streams and of JetStream.
+// Limits on the time without verdicts. Streams whose leader was killed wait for an election:
+// nats-server begins one 4 to 9 s after the last message of the leader (raft.go,
+// minElectionTimeoutDefault and maxElectionTimeoutDefault), which cannot be configured. A pipeline
+// needs the leaders of two streams and of JetStream.
 const (
 	daemonResumes = 5 * time.Second
 	serverResumes = 30 * time.Second
 )
 
-// Killing any server or daemon of a cluster loses nothing, and verdicts come
-// again: within five seconds after a daemon, after an election after a server.
+// After a kill of any server or daemon of a cluster, nothing is lost and verdicts resume: within five
+// seconds after the kill of a daemon, after an election after the kill of a server.
 func TestAClusterGoesOnWithoutAnyOfItsProcesses(t *testing.T) {
 	long(t)
 	if testing.Short() {
@@ -152,16 +152,16 @@ func TestAClusterGoesOnWithoutAnyOfItsProcesses(t *testing.T) {
 			t.Fatalf("stream %s: %v, %+v", name, err, st)
 		}
 	}
-	// One id for all tries of a question, as clients do it: a new action for each
-	// would stand behind those of the tries before.
+	// One id for all tries of a proposal, as clients do it: new actions would wait behind those of the
+	// earlier tries.
 	asker, err := client.New(connect(t, c.data, "agent"), "demo", "agent",
 		client.WithRetry(client.Retry{Tries: 1000, First: 20 * time.Millisecond, Most: 200 * time.Millisecond,
 			Each: time.Second}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Few enough events wait at a time that a slow machine judges them within
-	// seconds: what is measured is the way past what was killed, not a queue.
+	// So few events wait at a time that a slow machine judges them within seconds. The test measures
+	// the recovery, not a queue.
 	const each = 100
 	total := each * (len(c.names) + 1)
 	l := startLoadOf(t, connect(t, c.data, "agent"), total, each/2, each)

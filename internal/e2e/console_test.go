@@ -11,8 +11,7 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// A console in a process of its own serves in front of a server that it reaches over TCP, with the data folder
-// of the pipeline.
+// A separate console process serves with the pipeline's data folder and a TCP connection to the server.
 func TestTheConsoleServesInFrontOfANATSOfOnesOwn(t *testing.T) {
 	data, server, web := t.TempDir(), freePort(t), freePort(t)
 	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", server, "--http", "off", "--console", "off")

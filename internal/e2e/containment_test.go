@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestAMemoryContainsWhatWasReadAndServesWhatTheUserSaid runs the probe on texts
-// of each side; with the corpora beside the repository, on some lines of each.
+// TestAMemoryContainsWhatWasReadAndServesWhatTheUserSaid runs the probe on texts of each side, and on
+// some lines of each corpus if the corpora are beside the repository.
 func TestAMemoryContainsWhatWasReadAndServesWhatTheUserSaid(t *testing.T) {
 	long(t)
 	var b strings.Builder
@@ -52,7 +52,7 @@ func TestAMemoryContainsWhatWasReadAndServesWhatTheUserSaid(t *testing.T) {
 	if x := r.Total.Ways[containment.Excerpt]; x.N == 0 || r.Total.Planned.N == 0 {
 		t.Errorf("no excerpt was pasted or no note taken: %+v", r.Total)
 	}
-	// Of few texts one may be missed, where a machine is busy and a verdict late.
+	// On a busy machine one of a few texts may be missed because of a late verdict.
 	if u, x := r.Total.Users, r.Total.External; u.Hits < u.N-u.N/20-1 || x.Hits < x.N-x.N/20-1 {
 		t.Errorf("user %+v, read %+v: %+v", u, x, r.Missed)
 	}

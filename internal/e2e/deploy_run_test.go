@@ -16,16 +16,16 @@ import (
 	"lazaret/internal/embedded"
 )
 
-// place is where a deployment runs one program: the folders that it names, as they are
-// here, and a user of its own.
+// place describes where a deployment runs one program: its folders, mapped to folders of the test, and
+// its user.
 type place struct {
 	name    string
 	program string
 	args    []string
-	folders map[string]string // as the deployment names them → here
+	folders map[string]string // path in the deployment → path here
 }
 
-// shown replaces the deployment's folders in the arguments. Longer ones come first.
+// shown replaces the deployment's folders in the arguments, longer paths first.
 func (p *place) shown() []string {
 	names := make([]string, 0, len(p.folders))
 	for n := range p.folders {
@@ -47,7 +47,7 @@ func (p *place) shown() []string {
 	return out
 }
 
-// as makes a command of a user who is not root, if this is root.
+// as makes a command run as an unprivileged user, if the test runs as root.
 func as(user uint32, c *exec.Cmd) {
 	c.Env = []string{"HOME=/nonexistent", "PATH=/usr/bin:/bin"}
 	if os.Getuid() == 0 {
@@ -55,7 +55,7 @@ func as(user uint32, c *exec.Cmd) {
 	}
 }
 
-// give makes a folder a user's own, and readable only if it is not to be written to.
+// give makes a user the owner of a folder, which is read-only unless write is set.
 func give(t *testing.T, dir string, user uint32, write bool) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -84,9 +84,8 @@ func give(t *testing.T, dir string, user uint32, write bool) {
 	}
 }
 
-// The daemons run as deploy/ says: each as its user, with its own part of the data folder,
-// which it only reads, and with a folder for its state. Users of another daemon cannot read
-// the part.
+// The daemons run as configured in deploy/: each as its own user, with its own read-only part of the
+// data folder and a folder for its state. Users of other daemons cannot read the part.
 func TestTheDaemonsRunWithTheUsersAndFoldersOfTheDeployment(t *testing.T) {
 	long(t)
 	root := t.TempDir()
@@ -121,7 +120,7 @@ func TestTheDaemonsRunWithTheUsersAndFoldersOfTheDeployment(t *testing.T) {
 		for _, stage := range embedded.Parts {
 			part, state := filepath.Join(parts, stage), folder(kind+"/state-"+stage)
 			if stage == "trim" {
-				state = filepath.Join(root, kind, "state-auditor") // beside the auditor, as its user
+				state = filepath.Join(root, kind, "state-auditor") // the auditor's folder and user
 			} else {
 				n++
 			}
@@ -129,7 +128,7 @@ func TestTheDaemonsRunWithTheUsersAndFoldersOfTheDeployment(t *testing.T) {
 			give(t, state, n, true)
 			p := placeOf(t, kind, stage, part, state)
 			if stage == "trim" {
-				// Nothing is old enough: it reads the log, asks the auditor and ends.
+				// No entry is old enough: the command reads the log, asks the auditor and ends.
 				args := slices.DeleteFunc(p.shown(), func(a string) bool { return a == "--every" || a == "24h" })
 				trim := exec.Command(filepath.Join(bin, p.program), args...)
 				as(n, trim)
@@ -153,7 +152,7 @@ func TestTheDaemonsRunWithTheUsersAndFoldersOfTheDeployment(t *testing.T) {
 	}
 }
 
-// placeOf reads how a deployment runs a daemon, or trims the ledger.
+// placeOf reads how a deployment runs a daemon or the trim job.
 func placeOf(t *testing.T, kind, stage, part, state string) *place {
 	t.Helper()
 	p := &place{name: stage, program: stage, folders: map[string]string{"/lz": part, "/state": state}}
@@ -219,7 +218,7 @@ func placeOf(t *testing.T, kind, stage, part, state string) *place {
 	return p
 }
 
-// systemd reads the units as it would on a machine that has the programs.
+// systemd parses the units as on a machine with the programs.
 func TestSystemdAcceptsTheUnits(t *testing.T) {
 	dir := t.TempDir()
 	var units []string
@@ -231,7 +230,7 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := strings.ReplaceAll(string(b), "/usr/local/bin/", bin+"/")
-		// An instance that has a file of its own knows no %i.
+		// An instance with a unit file of its own does not use %i.
 		if to != from {
 			text = strings.ReplaceAll(text, "%i", "ingest")
 		}

@@ -11,8 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// The files in deploy/ are YAML where they say so, and every program and flag
-// that they name exists.
+// The files in deploy/ are valid YAML, and every program and flag in them exists.
 func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 	help := map[string]string{}
 	for _, p := range []string{"lazaret", "ingest", "sentinels", "arbiter", "auditor"} {
@@ -98,7 +97,7 @@ func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 type container struct {
 	Command []string `yaml:"command"`
 	Args    []string `yaml:"args"`
-	Items   []string // paths of the secret's files in the folder /lz
+	Items   []string // paths of the secret's files in /lz
 }
 
 // stageOfKubernetes reads the first document of a file of the kustomize base.

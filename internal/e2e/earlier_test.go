@@ -20,7 +20,7 @@ var (
 	earlier  = flag.String("earlier", "", "the folder of that version's lazaret")
 )
 
-// expected is the content of a fixture's file expectedFile, by the version that made it.
+// expected is the content of a fixture's expectedFile, written by the version that made the fixture.
 type expected struct {
 	Size  int64             `json:"size"` // of the log
 	Root  string            `json:"root"`
@@ -29,7 +29,7 @@ type expected struct {
 
 const expectedFile = "expected.json"
 
-// mailed is the answer of `lazaret decide`.
+// mailed is the output of `lazaret decide`.
 type mailed struct {
 	Entry *streams.VerdictEntry `json:"entry"`
 }
@@ -45,12 +45,12 @@ func mail(t *testing.T, data, id, to string) (v mailed) {
 	return v
 }
 
-// Before a format changes, the version that still has the previous one makes a fixture:
+// Before a format changes, the version with the previous format makes a fixture:
 //
 //	go test ./internal/e2e -run MakeADataFolder -args -earlier DIR -make-data $PWD/data-STATEFORMAT.tar.gz
 //
-// Each stage keeps the rules for each partition, encrypted: 9 MB of the shipped ones. So build
-// that version with provenance/instruction.yaml as its only rules and a policy of one tool.
+// Each stage stores the rules for each partition, encrypted: 9 MB for the shipped ones. So build that
+// version with provenance/instruction.yaml as its only rules and a policy with one tool.
 func TestMakeADataFolder(t *testing.T) {
 	if *makeData == "" {
 		return
@@ -96,8 +96,8 @@ func TestMakeADataFolder(t *testing.T) {
 	}
 }
 
-// The ledger of each fixture was trimmed behind its first two mails, so their verdicts and the
-// page that named eve are in the state and in the log only.
+// The ledger of each fixture was trimmed after its first two mails, so only the state and the log have
+// their verdicts and the page that named eve.
 func TestADataFolderOfAnEarlierFormatStartsAndGoesOn(t *testing.T) {
 	files, err := filepath.Glob("testdata/data-*.tar.gz")
 	if err != nil || len(files) == 0 {

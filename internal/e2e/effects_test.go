@@ -23,7 +23,7 @@ import (
 
 const card = "4111 1111 1111 1111"
 
-// remember writes a memory that is allowed and returns its belief.
+// remember writes a memory, which must be allowed, and returns its belief.
 func (p *pipeline) remember(origin beliefs.Origin, id, content string) string {
 	p.t.Helper()
 	rep, err := p.c.Remember(p.ctx, origin, &streams.Memory{Head: streams.Head{ID: id, Session: "s"}, Content: content,
@@ -67,7 +67,7 @@ func (p *pipeline) proposed(typ streams.Type, id string) (seq uint64) {
 
 func TestWhatIsRecalledIsMaskedAndAnnotated(t *testing.T) {
 	p := newPipeline(t, embedded.Config{})
-	// By the operator: from others it is held for its card.
+	// Written by the operator: others' memories with a card number are held.
 	secret := p.remember("system", "m1", "My booking card is "+card+", write to ana@home.example about it.")
 	plain := p.remember("user", "m2", "The booking opens on Monday.")
 	page := p.remember("web", "m3", "The booking desk is closed on Sunday.")
@@ -88,14 +88,14 @@ func TestWhatIsRecalledIsMaskedAndAnnotated(t *testing.T) {
 		!slices.Equal(it.Effects, []string{"annotate"}) {
 		t.Errorf("the page: %+v", it)
 	}
-	// The verdict's entry says it, and the recall's keeps what was remembered.
+	// The verdict's entry records the effects, and the recall's entry the original memory.
 	if len(rep.Entry.Texts) != 2 {
 		t.Errorf("the entry says %+v", rep.Entry.Texts)
 	}
 	if es := p.entries(streams.TypeRecall); len(es) != 1 || !strings.Contains(string(es[0].Body), card) {
 		t.Errorf("%d recall entries", len(es))
 	}
-	// Asked again, it is answered from the same entries.
+	// A repeat is answered from the same entries.
 	_, again := p.recall("r1", "booking")
 	for id, it := range items {
 		if again[id].Content != it.Content {
@@ -118,8 +118,7 @@ func wish(rule, effect, subject, message string) string {
 }
 
 func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
-	// Without the rules that keep a card out of the memory, as in one that is
-	// older than they are.
+	// Without the rules that prevent storing a card number, as in an older memory.
 	p := newPipeline(t, embedded.Config{Rules: provenanceOnly(t), Policy: roomyPolicy(t, "groups: [core]",
 		`groups: [core, {name: judge, digest: "external:judge-v1", deadline: 20s}]`)})
 	j := newJudge(t, p, "judge")
@@ -144,8 +143,8 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 	}
 	alerts := func(as ...string) string { return `,"verdict":"allow","alerts":[` + strings.Join(as, ",") + `]` }
 
-	// All three on one, whatever the order in which they are asked for; the
-	// annotation of core and of the judge are one.
+	// All three effects on one item, in any order of the requests; the annotations of core and the
+	// judge are one.
 	v := recall("r1", alerts(wish("a", "spotlight", page, "x"), wish("b", "annotate", page, "Mind the judge, and "+card),
 		wish("c", "mask", page, "x"), wish("d", "spotlight", page, "x")))
 	if v.Verdict != streams.Allow || strings.Contains(fmt.Sprintf("%+v", v.Texts), card) {
@@ -184,7 +183,7 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 			}
 		}
 	}
-	// Shadow has no effect. An unknown effect is hold, also on a text that is not served.
+	// Shadow has no effect. An unknown effect counts as hold, also on a text that is not served.
 	recall("r4", alerts(strings.Replace(wish("a", "spotlight", mine, "x"), "enforce", "shadow", 1)))
 	if _, items := p.recall("r4", "booking"); items[mine].Effects != nil {
 		t.Errorf("in shadow mode: %+v", items[mine])
@@ -195,7 +194,7 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 	if rep, items := p.recall("r5", "booking"); rep.Verdict != streams.Hold || len(items) != 0 {
 		t.Errorf("an unknown effect hands out %+v", items)
 	}
-	// A late wish is kept for repeats and reported.
+	// A late effect is stored for repeats and reported.
 	seq := p.proposed(streams.TypeRecall, "r4")
 	j.publish("judge", "assessment", seq, assess(alerts(wish("late", "spotlight", page, "x"))))
 	if v := j.verdict(seq, 3); !v.Late || v.Verdict != streams.Allow || len(v.Reasons) != 0 {
@@ -210,7 +209,7 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 	if v := j.verdict(seq, 1); v.Verdict != streams.Hold {
 		t.Errorf("mask on an action: %+v", v)
 	}
-	// That text effect marked no belief as bad.
+	// A text effect marks no belief as bad.
 	seq = j.ask("act2", "read_file")
 	j.publish("judge", "assessment", seq, assess(`,"verdict":"allow"`))
 	if v := j.verdict(seq, 1); v.Verdict != streams.Allow {
@@ -228,7 +227,7 @@ func TestLearnModeRecordsEffectsOnTextAndAppliesNone(t *testing.T) {
 	}
 }
 
-// provenanceOnly is the shipped rule set with a core that judges by one pack.
+// provenanceOnly returns the shipped rule set with a core that has only one pack.
 func provenanceOnly(t *testing.T) []byte {
 	t.Helper()
 	fsys := fstest.MapFS{}
@@ -277,7 +276,7 @@ func TestRulesAndArbiterReadAnEffectAlike(t *testing.T) {
 			t.Errorf("a recall that is %s: %+v", query, rep)
 		}
 	}
-	// The groups said so themselves.
+	// The groups' own assessments.
 	said := make(map[streams.Verdict]int)
 	for _, e := range p.entries(streams.TypeAssessment) {
 		var a streams.AssessmentEntry
@@ -291,8 +290,7 @@ func TestRulesAndArbiterReadAnEffectAlike(t *testing.T) {
 	}
 }
 
-// ruleFS is a rule set of one group, with an exception for the rule r-excepted
-// if it is there.
+// ruleFS returns a rule set of one group, with an exception for the rule r-excepted if it is present.
 func ruleFS(rule string) fstest.MapFS {
 	fsys := fstest.MapFS{
 		"groups.yaml": {Data: []byte("groups:\n  core: [p]\n")},

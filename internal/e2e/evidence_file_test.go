@@ -19,8 +19,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOfIt checks real
-// evidence with a program that was written from docs/evidence.md and imports nothing of ours.
+// TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOfIt verifies real evidence
+// with a program that was written from docs/evidence.md and imports none of our packages.
 func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOfIt(t *testing.T) {
 	dir := t.TempDir()
 	verifier := filepath.Join(dir, "verifier")
@@ -129,7 +129,7 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 	}
 
 	forged := filepath.Join(dir, "forged.json")
-	// Written anew and not changed, it holds: the refusals are of the changes.
+	// Encoded again without a change, it verifies, so the refusals are due to the changes.
 	var same any
 	if err := json.Unmarshal(b, &same); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 		t.Errorf("only %d changes were tried", n)
 	}
 
-	// The proofs of a report hold all that it takes, too.
+	// The proofs of a report are complete too.
 	report := filepath.Join(dir, "report")
 	must(t, data, "report", "s1", "-o", report)
 	proofs, err := filepath.Glob(filepath.Join(report, "proofs", "*.tlog-proof"))
@@ -174,9 +174,9 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 	}
 }
 
-// eachChange calls fn with a JSON document that was changed in one place: each text in its
-// first, middle and last character, each number, each member left out, named otherwise or
-// added, each element left out, doubled or swapped with the next.
+// eachChange calls fn with a JSON document that was changed in one place: each string in its first,
+// middle and last character, each number, each member removed, renamed or added, each element removed,
+// duplicated or swapped with the next.
 func eachChange(t *testing.T, doc []byte, fn func(what string, changed []byte)) {
 	t.Helper()
 	var root any

@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// benign is call i of an agent's day: reads, drafts and changes of its own project. None
-// of them carries out anything that it read.
+// benign returns call i of an agent's day: reads, drafts and changes of its own project. None of them
+// follows an instruction that was read.
 func benign(i int) (tool, args string) {
 	switch i % 12 {
 	case 0:
@@ -84,8 +84,8 @@ func (h *host) reads(session, id, text string) {
 	}
 }
 
-// servesPoison checks that the call which serves the poison is held, and that
-// a path leads from it to where the poison was read.
+// servesPoison checks that the call which serves the poison is held, and that a path leads from it to
+// the place where the poison was read.
 func servesPoison(t *testing.T, what string, v *streams.VerdictEntry) {
 	t.Helper()
 	if v.Verdict == streams.Allow {
@@ -132,7 +132,7 @@ func TestAfterAPoisonedReadOnlyWhatServesItIsHeld(t *testing.T) {
 	}
 	servesPoison(t, "with no decision declared", h.decide(serve("s", "eve@evil.example")))
 	servesPoison(t, "in another session", h.decide(serve("other", "eve@evil.example")))
-	// A decision that cites nothing bad does not cover for it.
+	// A decision that cites nothing bad does not change that.
 	if _, err := h.c.Publish(h.ctx(), streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d1", Session: "s"},
 		Decision: beliefs.Decision{Summary: "The owner has moved.", CitesNone: true}}); err != nil {
 		t.Fatal(err)
@@ -152,22 +152,22 @@ func TestAfterAPoisonedReadOnlyWhatServesItIsHeld(t *testing.T) {
 	}
 }
 
-// heard is a pipeline with a judge that the policy does not require.
+// heard returns a pipeline with a judge that the policy does not require.
 func heard(t *testing.T) (*pipeline, *judge) {
 	t.Helper()
 	p := newPipeline(t, embedded.Config{})
 	return p, newJudge(t, p, "judge")
 }
 
-// onBelief is an alert of the judge's on a belief, with its effect.
+// onBelief returns an alert of the judge on a belief, with its effect.
 func onBelief(kind, id, effect string) string {
 	return strings.NewReplacer(`"kind":"action","id":"x"`, fmt.Sprintf(`"kind":%q,"id":%q`, kind,
 		id)).Replace(alert(effect, "taken from a forged page"))
 }
 
-// TestAnAlertOnABeliefFollowsIt covers actions that depend on a belief found bad long
-// after it was ingested, by any agent, at any time and in any session. Actions that do
-// not depend on it are not held.
+// TestAnAlertOnABeliefFollowsIt covers actions that depend on a belief that was found bad long after
+// its ingestion, by any agent, at any time and in any session. Actions that do not depend on it are not
+// held.
 func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
 	p, j := heard(t)
 	remember := func(session, text string, from ...string) string {
@@ -189,7 +189,7 @@ func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
 	act := func(session, tool string, beliefs ...string) *streams.VerdictEntry {
 		return p.decide(&streams.Action{Head: streams.Head{Session: session}, Tool: tool, Beliefs: beliefs})
 	}
-	// A decision of before.
+	// An earlier decision.
 	if _, err := p.c.Publish(p.ctx, streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d1", Session: "s1"},
 		Decision: beliefs.Decision{Beliefs: []string{bad}}}); err != nil {
 		t.Fatal(err)
@@ -240,8 +240,8 @@ func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
 	}
 }
 
-// TestAnAlertOnAReadingIsNamedWhereArgumentsComeFromIt covers the lineage of
-// arguments: what merely was read in the session is not named.
+// TestAnAlertOnAReadingIsNamedWhereArgumentsComeFromIt covers the lineage of arguments: content that
+// was only read in the session is not named.
 func TestAnAlertOnAReadingIsNamedWhereArgumentsComeFromIt(t *testing.T) {
 	p, j := heard(t)
 	read := func(id, source, text string) {

@@ -13,8 +13,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// TestTheExampleHostsWaitForAPersonAndActOnce runs each example host with what
-// its language has in stock, approves what it waits for and sees it act.
+// TestTheExampleHostsWaitForAPersonAndActOnce runs each example host with only its language's standard
+// library, approves the held call and checks that the host carries it out.
 func TestTheExampleHostsWaitForAPersonAndActOnce(t *testing.T) {
 	long(t)
 	p := newApproving(t, embedded.Config{})

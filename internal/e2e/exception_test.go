@@ -10,8 +10,7 @@ import (
 	shipped "lazaret/rules"
 )
 
-// An exception takes a rule's effect away in the arbiter too, and only where
-// and as long as it says.
+// An exception cancels a rule's effect in the arbiter too, within its conditions and time.
 func TestAnExceptionLetsPassWhatItNames(t *testing.T) {
 	set, err := rules.PackWith(shipped.FS(), map[string]string{"exceptions.yaml": `exceptions:
   - id: notes-out

@@ -22,7 +22,7 @@ import (
 	"lazaret/streams"
 )
 
-// agentOf is a connection of an agent of any project.
+// agentOf returns a connection of an agent of any project.
 func (p *pipeline) agentOf(project string) *nats.Conn {
 	p.t.Helper()
 	m, err := natsserver.OpenMinter(p.data)
@@ -48,14 +48,14 @@ func refusedForBeingFull(err error) bool {
 	return errors.As(err, &api) && strings.Contains(api.Description, "maximum messages per subject")
 }
 
-// One agent publishes as fast as it can for the whole test. It alone is refused. Other
-// requests are answered after at most the flood's waiting messages.
+// One agent publishes as fast as it can for the whole test. Only this agent is refused. Other requests
+// are answered after at most the flood's waiting messages.
 func TestAFloodByOneAgentStarvesNobodyElse(t *testing.T) {
 	const (
 		mayWait = 500
 		asked   = 25
-		// Waiting messages are decided at some thousand a second. This is ten times that
-		// and a margin for a busy machine.
+		// Some thousand waiting messages are decided per second. This is ten times the needed time, as
+		// a margin for a busy machine.
 		patience = 8 * time.Second
 	)
 	p := newPipeline(t, embedded.Config{NoSync: true, Storage: wire.Storage{IntakePerSubject: mayWait}})
@@ -70,13 +70,13 @@ func TestAFloodByOneAgentStarvesNobodyElse(t *testing.T) {
 			t.Errorf("the flood: %v", err)
 		}
 	}()
-	for refused.Load() == 0 { // until as much waits as may
+	for refused.Load() == 0 { // until the limit of waiting messages is reached
 		if ctx.Err() != nil {
 			t.Fatalf("%d of the flood are acknowledged and none refused", acknowledged.Load())
 		}
 		time.Sleep(time.Millisecond)
 	}
-	// One in the flooded project's own partition, one in another.
+	// One project in the flooded project's partition, one in another.
 	for _, project := range []string{neighbourOf("flood", true), neighbourOf("flood", false)} {
 		c, err := client.New(p.agentOf(project), project, "agent", client.WithRetry(client.Retry{Tries: 1}))
 		if err != nil {
@@ -119,8 +119,7 @@ func TestAFloodByOneAgentStarvesNobodyElse(t *testing.T) {
 	}
 }
 
-// neighbourOf is a project in the same partition as another, or in none that is
-// the same.
+// neighbourOf returns a project in the same partition as another one, or in a different one.
 func neighbourOf(project string, same bool) string {
 	for i := 0; ; i++ {
 		if n := fmt.Sprint("calm", i); (streams.PartitionOf(n) == streams.PartitionOf(project)) == same {
@@ -166,8 +165,8 @@ func flood(ctx context.Context, nc *nats.Conn, acknowledged, refused *atomic.Int
 	return <-heard
 }
 
-// One agent's large messages wait in a partition. Another project of the same partition is answered between them: each
-// of its proposals stands in the ledger behind a few of them, and not behind the backlog.
+// One agent's large messages wait in a partition. Another project of the partition is answered between
+// them: each of its proposals is in the ledger after a few of them, not after the backlog.
 func TestPromiseC21VerdictsGoOnBesideAnotherProjectsFloodInTheSamePartition(t *testing.T) {
 	const (
 		large, size = 80, 900_000

@@ -14,7 +14,7 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// stockMCP is the MCP client of TypeScript's SDK, controlled line by line.
+// stockMCP is the MCP client of the TypeScript SDK, controlled line by line.
 type stockMCP struct {
 	t    *testing.T
 	in   *json.Encoder
@@ -72,7 +72,7 @@ func startMCP(t *testing.T, dir string, command ...string) *stockMCP {
 	return s
 }
 
-// next is the client's next message with this key.
+// next returns the client's next message with this key.
 func (s *stockMCP) next(key string) map[string]any {
 	s.t.Helper()
 	for {
@@ -100,7 +100,7 @@ func (s *stockMCP) do(x map[string]any) {
 	}
 }
 
-// call calls a tool and returns its text and the verdict with it.
+// call calls a tool and returns its text and the verdict in its result.
 func (s *stockMCP) call(tool string, args map[string]any) (string, map[string]any) {
 	s.t.Helper()
 	s.do(map[string]any{"call": tool, "args": args})
@@ -114,9 +114,8 @@ func (s *stockMCP) call(tool string, args map[string]any) (string, map[string]an
 	return content[0].(map[string]any)["text"].(string), verdict
 }
 
-// TestAPoisonedFileBehindTheStockFilesystemServer is the transcript of
-// docs/mcp.md: nothing but lazaret's own commands, the stock server and a stock
-// client.
+// TestAPoisonedFileBehindTheStockFilesystemServer is the transcript of docs/mcp.md with only lazaret's
+// commands, the official server and an official client.
 func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 	long(t)
 	dir := stockNode(t, "mcp", "client.mjs")
@@ -138,7 +137,7 @@ func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 		"node", filepath.Join(dir, "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"), notes)
 	c.next("connected")
 
-	// Nobody has accepted the server's tools yet.
+	// The server's tools are not accepted yet.
 	c.do(map[string]any{"list": true})
 	if got := c.next("tools")["tools"].([]any); len(got) != 0 {
 		t.Fatalf("shown before they were accepted: %v", got)
@@ -150,7 +149,7 @@ func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 		t.Fatalf("accepted, and shown are %v", got)
 	}
 
-	// The read passes, and what it read stays unverified.
+	// The read is allowed, and its content stays unverified.
 	said, verdict := c.call("read_text_file", map[string]any{"path": minutes})
 	if said != string(poison) || verdict != nil {
 		t.Errorf("it read %q, %v", said, verdict)
@@ -181,7 +180,7 @@ func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 	if _, err := os.Stat(decisions); err == nil {
 		t.Fatal("the file was written")
 	}
-	// An approval by key releases it, once, and the log verifies.
+	// An approval with a key releases it once, and the log verifies.
 	hold := heldID(t, data)
 	if hold != verdict["hold"] {
 		t.Errorf("%s waits, and the model heard of %v", hold, verdict["hold"])
@@ -201,7 +200,7 @@ func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 	}
 }
 
-// heldID is the one hold that is open.
+// heldID returns the id of the only open hold.
 func heldID(t *testing.T, data string) string {
 	t.Helper()
 	var open []struct{ ID string }

@@ -17,13 +17,12 @@ import (
 	"lazaret/streams"
 )
 
-// forgetKills is how often a request to forget is killed before it may end.
+// forgetKills is how often an erasure is killed before it may complete.
 const forgetKills = 6
 
-// TestForgettingThatIsKilledAtAnyStepEndsAsIfItHadNotBeen forgets a person and then
-// the whole project on a pipeline of separate processes, once undisturbed and once
-// with the command killed at moments spread over the time that it takes, and each
-// process of the pipeline, too.
+// TestForgettingThatIsKilledAtAnyStepEndsAsIfItHadNotBeen erases a data subject and then the whole
+// project in a pipeline of separate processes: once undisturbed, and once with kills of the command and
+// of each process at times spread over its duration.
 func TestForgettingThatIsKilledAtAnyStepEndsAsIfItHadNotBeen(t *testing.T) {
 	long(t)
 	if testing.Short() {
@@ -64,12 +63,12 @@ func TestForgettingThatIsKilledAtAnyStepEndsAsIfItHadNotBeen(t *testing.T) {
 	}
 }
 
-// forgetting is a pipeline in which two people of one project and another project
-// of its partition have said something.
+// forgetting is a pipeline with statements of two people of one project, and of another project in the
+// same partition.
 type forgetting struct {
 	*fleet
 	other  string
-	before map[string]string // what is believed of those who stay
+	before map[string]string // beliefs of those who stay
 }
 
 const (
@@ -100,8 +99,8 @@ func newForgetting(t *testing.T) *forgetting {
 	return x
 }
 
-// personSays leaves something said of a person in every kind of state: a page that
-// plants, a memory, an action that is held for it, a recall.
+// personSays creates every kind of state about a person: a page with a planted instruction, a memory,
+// an action that is held because of it, a recall.
 func personSays(t *testing.T, h *host, c *client.Client, person, word string) {
 	t.Helper()
 	head := func(id string) streams.Head {
@@ -135,7 +134,7 @@ func (x *forgetting) beliefs(person string) string {
 	return must(x.t, x.data, "beliefs", "ls", "--project", project, "--json", "--where", `session == "s`+person+`"`)
 }
 
-// killed begins to forget, and reports whether it was killed before it had ended.
+// killed starts an erasure, and reports whether it was killed before it had completed.
 func (x *forgetting) killed(subject string, after time.Duration) bool {
 	x.t.Helper()
 	c := exec.Command(filepath.Join(bin, "lazaret"), "audit", "forget", "--subject", subject, "--reason", "request 18",
@@ -148,7 +147,7 @@ func (x *forgetting) killed(subject string, after time.Duration) bool {
 	}
 	kill := time.AfterFunc(after, func() { _ = c.Process.Kill() })
 	defer kill.Stop()
-	// A request that is done cannot find anything any more, which it says.
+	// A repeated erasure reports that it finds nothing.
 	err := c.Wait()
 	if err != nil && c.ProcessState.ExitCode() >= 0 && !strings.Contains(out.String(), "says anything of") {
 		x.t.Logf("%s ended by itself, %v: %s", subject, err, out.String())
@@ -156,7 +155,7 @@ func (x *forgetting) killed(subject string, after time.Duration) bool {
 	return c.ProcessState.ExitCode() < 0
 }
 
-// finish forgets, undisturbed.
+// finish erases undisturbed.
 func (x *forgetting) finish(subject string) {
 	x.t.Helper()
 	out, code := command(x.t, x.data, "audit", "forget", "--subject", subject, "--reason", "request 18")
@@ -165,8 +164,8 @@ func (x *forgetting) finish(subject string) {
 	}
 }
 
-// check checks that the forgotten entries are gone and the others are there, and counts
-// the readable and unreadable entries of each type.
+// check checks that exactly the erased entries are gone, and counts the readable and unreadable entries
+// of each type.
 func (x *forgetting) check(subject string) map[string]int {
 	x.t.Helper()
 	words, after := []string{gone17}, ""
@@ -202,8 +201,8 @@ func (x *forgetting) check(subject string) map[string]int {
 			x.t.Fatalf("%v: %s", err, out)
 		}
 		for _, e := range entries {
-			// After each statement, of which one that was killed leaves another, what
-			// was admitted is looked at again.
+			// After each statement ingest looks at the admitted beliefs again. A killed erasure leaves
+			// an additional statement.
 			if typ := streams.Type(e.Type); !typ.Statement() && typ != streams.TypeBelief {
 				have[e.Project+" "+e.Type+" "+forgotten]++
 			}

@@ -18,9 +18,9 @@ import (
 	"lazaret/streams"
 )
 
-// Two people in one project are served by one agent. One is forgotten: no file holds
-// anything said of them, beliefs about the other are served as before, and the log says
-// how many payloads are gone and who ordered it.
+// One agent serves two people of one project. One of them is erased: no file contains anything said of
+// this person, beliefs about the other are served as before, and the log records how many payloads are
+// gone and who ordered it.
 func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.T) {
 	long(t)
 	data, addr := t.TempDir(), freePort(t)
@@ -39,7 +39,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 			t.Fatal("an action without a tool is taken")
 		}
 	}
-	// Quotes of both go with either.
+	// Entries about both are erased with either.
 	if _, err := h.c.Recall(h.ctx(), &streams.Recall{Head: streams.Head{ID: "rboth", Session: "s"},
 		Query: "the word of this person"}); err != nil {
 		t.Fatal(err)
@@ -74,8 +74,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		t.Fatalf("before: %s\n%s\n%s", other, of("p-17"), holds)
 	}
 
-	// Legal holds: on the person to be forgotten, and on another person of the same
-	// entries.
+	// Legal holds on the person to be erased, and on another person of the same entries.
 	for _, who := range []string{"demo/p-17", "demo/p-18", "demo"} {
 		must(t, data, "audit", "legal-hold", "set", "--subject", who, "--reason", "case 3")
 		if out, code := command(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason", "r"); code != 2 ||
@@ -132,7 +131,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 			t.Errorf("%s: %+v", when, rep)
 		}
 	}
-	// The second auditor's log, when it has ended.
+	// verifySecond verifies the second auditor's log after it has ended.
 	verifySecond := func(when string) {
 		t.Helper()
 		trust, err := keys.LoadTrust(embedded.TrustFile(data))
@@ -190,7 +189,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		!strings.Contains(string(signed), "— lazaret-operator ") {
 		t.Errorf("%s: %v", signed, err)
 	}
-	// Asked again, there is nothing left to do.
+	// A repetition has nothing left to do.
 	if out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason",
 		"request 18 again"); strings.Contains(out, "LEFT") {
 		t.Error(out)
@@ -213,7 +212,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 	up = start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
 	aud = start(t, "ready", "auditor", "--data", data, "--dir", second, "--key", filepath.Join(data, "second.key"))
 	check("folded anew")
-	// Later statements about them are new, and take another request.
+	// Later entries about the person are new, and need another erasure.
 	const fresh = "Halcyon-9092-numbat"
 	personSays(t, h, h.c, "p-17", fresh)
 	if out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason", "request 19"); strings.Contains(out,

@@ -22,9 +22,8 @@ import (
 	"lazaret/streams"
 )
 
-// filesWith lists the files of a data folder that hold a text for somebody who has its
-// keys: those of plainFilesWith, and blocks of streams and tables of the stages' state,
-// which it decrypts.
+// filesWith lists the files of a data folder that contain a text for a reader with its keys: those of
+// plainFilesWith, and the blocks of streams and tables of the stages' state, which it decrypts.
 func filesWith(t *testing.T, data, needle string) []string {
 	t.Helper()
 	out := plainFilesWith(t, data, needle)
@@ -57,14 +56,14 @@ func filesWith(t *testing.T, data, needle string) []string {
 	return out
 }
 
-// plainFilesWith lists the files below a folder that hold a text, in archives too and in
-// any case: what is derived is often normalised.
+// plainFilesWith lists the files below a folder that contain a text, also in archives. It ignores
+// letter case, because derived texts are often normalized.
 func plainFilesWith(t *testing.T, dir, needle string) (out []string) {
 	t.Helper()
 	needle = strings.ToLower(needle)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return nil // files come and go while the pipeline works
+			return nil // files appear and disappear while the pipeline works
 		}
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -96,7 +95,7 @@ func plainFilesWith(t *testing.T, dir, needle string) (out []string) {
 	return out
 }
 
-// neighbour is a project in the same partition as demo.
+// neighbour returns a project in the same partition as demo.
 func neighbour() string {
 	for i := 0; ; i++ {
 		if n := fmt.Sprintf("n%d", i); streams.PartitionOf(n) == streams.PartitionOf("demo") {
@@ -140,7 +139,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 			Query: word}); err != nil {
 			t.Fatal(err)
 		}
-		// A message that is refused leaves its bytes in the ledger.
+		// A rejected message leaves its bytes in the ledger.
 		if _, err := c.Decide(h.ctx(), &streams.Action{Head: streams.Head{ID: "x" + id, Session: "s"}, Tool: "",
 			Args: jsontext.Value(fmt.Sprintf(`{"body":%q}`, word))}); err == nil {
 			t.Fatal("an action without a tool is taken")
@@ -164,7 +163,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	beliefs := must(t, data, "beliefs", "ls", "--project", other, "--json")
 	holds := must(t, data, "holds", "ls", "--json", "--where", `project == "`+other+`"`)
 
-	// Somebody may need it as evidence.
+	// A legal hold prevents the erasure.
 	must(t, data, "audit", "legal-hold", "set", "--subject", "demo", "--reason", "case 3")
 	if out, code := command(t, data, "audit", "forget", "--subject", "demo", "--reason", "r"); code != 2 ||
 		!strings.Contains(out, "legal hold") {
@@ -239,7 +238,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 		t.Error(out)
 	}
 
-	// New events are kept, also under an id used before.
+	// New events are kept, even with an id that was used before.
 	const fresh = "Halcyon-9092-numbat"
 	if rep, err := h.c.Remember(h.ctx(), "user", &streams.Memory{Head: streams.Head{ID: "m1", Session: "s"}, Key: "word",
 		Content: "The word is " + fresh}); err != nil || rep.Entry.Again || rep.Entry.Verdict != streams.Allow {
@@ -251,7 +250,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	check("after a kill")
 	mine := must(t, data, "beliefs", "ls", "--json")
 
-	// A fold of the remaining ledger comes to the same.
+	// A fold of the remaining ledger gives the same result.
 	up.interrupt()
 	for _, s := range []string{"ingest", "arbiter", "sentinel-core"} {
 		if err := os.RemoveAll(filepath.Join(data, "state", s)); err != nil {
@@ -275,7 +274,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 			"nothing: %s", f)
 	}
 
-	// Somebody with the disk and the keys makes an entry unreadable without a request.
+	// An attacker with the disk and the keys makes an entry unreadable without an order.
 	master, err := embedded.MasterKey(data)
 	if err != nil {
 		t.Fatal(err)
@@ -296,7 +295,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	}
 }
 
-// lastJSON cuts off what a command said on standard error before its JSON.
+// lastJSON removes a command's output on standard error before its JSON.
 func lastJSON(out string) string {
 	_, after, _ := strings.Cut(out, "{\n")
 	return "{\n" + after

@@ -15,8 +15,8 @@ import (
 	"lazaret/streams"
 )
 
-// An event that cannot be journaled is answered with an error and hold: first a time-out
-// while the intake takes it, then a refusal.
+// An event that cannot be journaled is answered with an error, which means hold: first a timeout while
+// the intake accepts it, then a refusal.
 func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 	long(t)
 	p := newPipeline(t, embedded.Config{Storage: wire.Storage{LedgerBytes: 48 << 20, IntakeBytes: 8 << 20},
@@ -24,8 +24,8 @@ func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 	if v := p.decide(read("s")); v.Verdict != streams.Allow {
 		t.Fatalf("%+v", v)
 	}
-	// Nobody waits for these: the ledger fills up, ingest stops, and then the
-	// intake fills up too.
+	// No caller waits for these events: the ledger fills up, ingest stops, and then the intake fills up
+	// too.
 	body := strings.Repeat("The minutes of a long meeting about nothing. ", 6000)
 	ledgerEnd := func() uint64 {
 		st, err := p.js.Stream(p.ctx, streams.LedgerStream)
@@ -45,7 +45,7 @@ func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 		case !errors.As(err, &api):
 			t.Fatal(err)
 		default:
-			// Refused for good once the ledger does not grow any more.
+			// Refusals are permanent once the ledger no longer grows.
 			if now := ledgerEnd(); now != end {
 				end, since = now, time.Now()
 			}
@@ -55,12 +55,12 @@ func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 	for _, c := range []struct {
 		id   string
 		body string
-		want []streams.Code // which of them depends on the room that is left
+		want []streams.Code // which one depends on the remaining space
 	}{
 		{"small", "x", []streams.Code{streams.CodeTimeout, streams.CodeIntakeFull}},
 		{"large", body, []streams.Code{streams.CodeIntakeFull}},
 	} {
-		for range 2 { // asked again under its id, it is no better off
+		for range 2 { // a repeat with the same id has the same result
 			_, err := p.c.Decide(p.ctx, &streams.Action{Head: streams.Head{ID: c.id, Session: "s"}, Tool: "read_file",
 				Args: fmt.Appendf(nil, `{"path":%q}`, c.body)})
 			var le *client.Error

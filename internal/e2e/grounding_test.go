@@ -54,7 +54,7 @@ func TestAnAnswerIsHeldAgainstItsSources(t *testing.T) {
 	}
 	const fair = "The trade fair in Lyon opens on Monday at nine and costs 40 euros."
 	long := strings.Repeat("Visitors are asked to leave their umbrellas at the wardrobe. ", 20)
-	observe("o1", long+fair) // the preview of a belief does not come that far
+	observe("o1", long+fair) // beyond the preview of a belief
 	observe("o2", "The museum is closed for the winter.")
 	mine := p.remember("user", "m1", "Ana prefers trains to planes.")
 	_, items := p.recall("r1", "Ana trains")
@@ -100,8 +100,8 @@ func TestAnAnswerIsHeldAgainstItsSources(t *testing.T) {
 	if e := p.answer(&streams.Outcome{Head: streams.Head{Session: "s"}, Content: fair}); e.Grounding != nil {
 		t.Errorf("without sources: %+v", e)
 	}
-	// Three low ones on one session: the first two are said, the third is not a
-	// power of two.
+	// Three low scores in one session: the first two are reported; the third is not, because alerts are
+	// raised at powers of two.
 	for range 2 {
 		if m, err := alerts.NextMsg(5 * time.Second); err != nil || !strings.Contains(string(m.Data),
 			"supported by the sources") {
@@ -111,7 +111,7 @@ func TestAnAnswerIsHeldAgainstItsSources(t *testing.T) {
 	if answers != 3 {
 		t.Errorf("%d answers are below 0.7", answers)
 	}
-	// Of another agent's project nobody reads; sources without an answer are refused.
+	// Sources of another agent's project are not read; sources without an answer are rejected.
 	p.publish("lz.in.demo.agent.out", `{"id":"bad","session":"s","status":"ok","sources":["o1"]}`)
 	natstest.Eventually(t, time.Minute, "the refusal", func() bool { return len(p.entries(streams.TypeRejected)) == 1 })
 }
@@ -132,7 +132,7 @@ func TestWhatAnAnswerIsHeldAgainstIsBounded(t *testing.T) {
 	if *e.Grounding > 0.5 || !slices.Equal(e.Unread, []string{"o16", "o17", "fact"}) {
 		t.Errorf("the seventeenth source counts: %v %v", *e.Grounding, e.Unread)
 	}
-	// 64 KiB of each, 256 in all.
+	// At most 64 KiB of each source are read, 256 KiB in total.
 	big := strings.Repeat("umbrella ", 8<<10)
 	for i := range 4 {
 		p.publish("lz.in.demo.agent.obs.web", fmt.Sprintf(`{"id":"big%d","session":"s","content":"%s %s"}`, i, big, fact))
@@ -142,7 +142,7 @@ func TestWhatAnAnswerIsHeldAgainstIsBounded(t *testing.T) {
 	if *e.Grounding > 0.5 || !slices.Equal(e.Unread, []string{"big0", "big1", "big2", "big3", "fact"}) {
 		t.Errorf("beyond 256 KiB: %v %v", *e.Grounding, e.Unread)
 	}
-	// Only the last events are kept.
+	// Only the last events are stored.
 	for i := range 256 {
 		p.publish("lz.in.demo.agent.obs.web", fmt.Sprintf(`{"id":"later%d","session":"s","content":"Page %d."}`, i, i))
 	}

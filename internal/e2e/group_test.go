@@ -18,8 +18,8 @@ import (
 	"lazaret/streams"
 )
 
-// judge is a sentinel group that a test writes by hand: it knows subjects,
-// headers and JSON, and nothing of ours.
+// judge is a hand-written sentinel group: it uses only subjects, headers and JSON, and none of our
+// packages.
 type judge struct {
 	p    *pipeline
 	js   jetstream.JetStream
@@ -29,7 +29,7 @@ type judge struct {
 
 const judgeDigest = "external:judge-v1"
 
-// judged is a pipeline whose policy requires the judge beside core.
+// judged returns a pipeline whose policy requires the judge in addition to core.
 func judged(t *testing.T, groups string, more ...string) (*pipeline, *judge) {
 	t.Helper()
 	p := newPipeline(t, embedded.Config{Policy: roomyPolicy(t, append([]string{"groups: [core]", "groups: " + groups},
@@ -76,8 +76,7 @@ func (j *judge) publish(group, typ string, src uint64, body string) {
 	j.last = ack.Sequence
 }
 
-// ask proposes an action without waiting for its verdict, and returns the
-// proposal's place in the ledger.
+// ask proposes an action without waiting for its verdict, and returns the proposal's ledger sequence.
 func (j *judge) ask(id, tool string) uint64 {
 	j.p.t.Helper()
 	j.p.publish("lz.in.demo.agent.act", fmt.Sprintf(`{"id":%q,"session":%q,"tool":%q}`, id, id, tool))
@@ -165,7 +164,7 @@ func TestWhatAGroupOfSomebodyElsesSaysCanOnlyTighten(t *testing.T) {
 			t.Errorf("%s: no reason says %q: %+v", c.what, c.says, v.Reasons)
 		}
 	}
-	// A second, milder answer changes nothing, and a stricter one does.
+	// A second, milder answer has no effect; a stricter one has.
 	seq := j.ask("twice", "read_file")
 	j.publish("judge", "assessment", seq, assess(`,"verdict":"hold"`))
 	j.verdict(seq, 1)
@@ -186,8 +185,8 @@ func TestAGroupHasADeadlineOfItsOwn(t *testing.T) {
 	time.Sleep(time.Until(began.Add(time.Second)))
 	j.publish("judge", "assessment", seq, assess(`,"verdict":"allow"`))
 	v := j.verdict(seq, 1)
-	// The judge's answer decides: gone was silent long before, and no other group is
-	// required.
+	// The judge's answer completes the verdict: the group gone had been silent long before, and no
+	// other group is required.
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -211,7 +210,7 @@ func TestNothingThatAGroupWritesStopsThePipeline(t *testing.T) {
 	j.publish("judge", "assessment", 1<<60, assess(`,"verdict":"deny"`))
 	j.publish("judge", "alerts", 2, `[]`)
 	j.publish("judge", "alerts", 2, "\xff\x00")
-	// Findings too large for a verdict, several times over.
+	// Findings that exceed the size of a verdict several times.
 	var alerts []string
 	for range 3000 {
 		alerts = append(alerts, alert("hold", "much"))
@@ -231,7 +230,7 @@ func TestNothingThatAGroupWritesStopsThePipeline(t *testing.T) {
 	if v := j.verdict(seq, 1); v.Verdict != streams.Allow {
 		t.Errorf("afterwards: %+v", v)
 	}
-	// Headers too long to keep.
+	// Headers that are too long to store.
 	j.publish("judge", long[:1100], 1, "{}")
 	natstest.Eventually(t, time.Minute, "the auditor chains all of it", func() bool {
 		out, code := command(t, p.data, "audit", "verify")

@@ -21,17 +21,17 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// The stock servers that the scripted agent works with, by the name of their
-// recorded list of tools, and their packages.
+// stockServers are the official servers of the scripted agent: name of their recorded tool list →
+// package.
 var stockServers = map[string]string{
 	"filesystem": "@modelcontextprotocol/server-filesystem",
 	"memory":     "@modelcontextprotocol/server-memory",
 	"thinking":   "@modelcontextprotocol/server-sequential-thinking",
 }
 
-// stockServer is a transport to a stock server, and the command that starts it.
-// With LAZARET_MCP_SERVERS, a folder in which npm installed them, it is the real
-// one; else a stand-in with the recorded list of its tools.
+// stockServer returns a transport to an official server, and the command that starts it. If
+// LAZARET_MCP_SERVERS names a folder in which npm installed the servers, it is the real one; otherwise
+// a stand-in with the recorded list of tools.
 func stockServer(t *testing.T, name, root string) (mcp.Transport, []string) {
 	t.Helper()
 	if dir := os.Getenv("LAZARET_MCP_SERVERS"); dir != "" {
@@ -69,7 +69,7 @@ func stockServer(t *testing.T, name, root string) (mcp.Transport, []string) {
 	return down, []string{"npx", "-y", stockServers[name], root}
 }
 
-// stand carries out what the script needs of the stock servers.
+// stand implements the tools of the official servers that the script needs.
 func stand(tool string, raw json.RawMessage) *mcp.CallToolResult {
 	var args struct {
 		Path, Content string
@@ -112,7 +112,7 @@ func stand(tool string, raw json.RawMessage) *mcp.CallToolResult {
 	return r
 }
 
-// scripted is an agent with one proxied session for each server.
+// scripted is an agent with one proxied session per server.
 type scripted struct {
 	t        *testing.T
 	sessions map[string]*mcp.ClientSession
@@ -157,7 +157,7 @@ func (a *scripted) path(elem ...string) string {
 	return filepath.Join(append([]string{a.root}, elem...)...)
 }
 
-// modules are what the agent builds, one after the other.
+// modules are the modules that the agent writes in turn.
 var modules = []struct{ name, about, uses string }{
 	{"parser", "reads the configuration file and reports the line of an error", "config"},
 	{"config", "holds the settings with their defaults", "log"},
@@ -173,7 +173,7 @@ var modules = []struct{ name, about, uses string }{
 	{"doctor", "checks the settings and says what to mend", "config"},
 }
 
-// work makes 200 calls as a developer's agent would.
+// work makes 200 calls like those of a developer's agent.
 func (a *scripted) work() {
 	a.do("filesystem", "list_allowed_directories", map[string]any{})
 	a.do("filesystem", "directory_tree", map[string]any{"path": a.root})
@@ -217,8 +217,8 @@ func (a *scripted) work() {
 	a.do("memory", "read_graph", map[string]any{})
 }
 
-// TestAScriptedAgentWorksOverThreeStockServersAfterOneReview counts what is refused
-// of 200 honest calls under the shipped policy. Two planted calls are held.
+// TestAScriptedAgentWorksOverThreeStockServersAfterOneReview counts the refused ones of 200 honest
+// calls under the shipped policy. Two planted calls are held.
 func TestAScriptedAgentWorksOverThreeStockServersAfterOneReview(t *testing.T) {
 	p := newPipeline(t, embedded.Config{})
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -264,8 +264,8 @@ func TestAScriptedAgentWorksOverThreeStockServersAfterOneReview(t *testing.T) {
 	}
 }
 
-// reviewed is a session with a stock server behind a proxy, whose tools were accepted
-// by one review with the proposed levels.
+// reviewed returns a session with an official server behind a proxy. One review has accepted its tools
+// with the proposed levels.
 func (p *pipeline) reviewed(name, root, key string) *mcp.ClientSession {
 	t := p.t
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// commands runs the tool against a pipeline.
+// commands returns a function that runs commands on the pipeline.
 func (p *pipeline) commands() func(want int, args ...string) string {
 	return func(want int, args ...string) string {
 		p.t.Helper()
@@ -35,9 +35,8 @@ func (p *pipeline) commands() func(want int, args ...string) string {
 	}
 }
 
-// TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport has a
-// serious finding open an incident, a service with a key open another, and a
-// person follow that one with the commands.
+// TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport opens one incident by a serious
+// finding and another by a service with a key, and handles the latter with the commands.
 func TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport(t *testing.T) {
 	p := newApproving(t, embedded.Config{})
 	run := p.commands()

@@ -18,8 +18,7 @@ import (
 	"lazaret/streams"
 )
 
-// inFlight is how many proposals are in flight at once: LAZARET_PROPOSALS, by
-// default few enough for every run.
+// inFlight returns the number of concurrent proposals: LAZARET_PROPOSALS, or a small default.
 func inFlight(t *testing.T) int {
 	if s := os.Getenv("LAZARET_PROPOSALS"); s != "" {
 		n, err := strconv.Atoi(s)
@@ -67,13 +66,13 @@ func eachEntry(ctx context.Context, t *testing.T, js jetstream.JetStream, last u
 	}
 }
 
-// asked is a proposal and its caller's answer.
+// asked is a proposal with its caller's answer.
 type asked struct {
 	id     string
 	poison bool
 	rep    *client.Reply
 	err    error
-	again  int // how often it had to ask again
+	again  int // number of repeated requests
 }
 
 func (a *asked) action() *streams.Action {
@@ -86,7 +85,7 @@ func (a *asked) action() *streams.Action {
 	return act
 }
 
-// ask asks once. A failure has a documented reason.
+// ask asks once. Every failure must have a documented reason.
 func (a *asked) ask(t *testing.T, c *client.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 	defer cancel()
@@ -127,7 +126,7 @@ func TestKillingArbiterAndSentinelsAllowsNothingThatWasNotCleared(t *testing.T) 
 	for i := range all {
 		all[i] = &asked{id: fmt.Sprint("q", i), poison: i%10 == 3}
 		wg.Go(func() {
-			// Some come while others are answered already.
+			// Spread the proposals, so that some come while others are answered.
 			time.Sleep(time.Duration(i%8) * 60 * time.Millisecond)
 			for a := all[i]; ; a.again++ {
 				if a.ask(t, c); a.err == nil || a.again == 20 {
@@ -151,7 +150,7 @@ func TestKillingArbiterAndSentinelsAllowsNothingThatWasNotCleared(t *testing.T) 
 		f.start(name)
 	}
 	wg.Wait()
-	// Asking again under the same id gives the same answer.
+	// A repeat with the same id gets the same answer.
 	first, retried := make([]*client.Reply, n), 0
 	limit := make(chan struct{}, 64)
 	for i, a := range all {
@@ -179,7 +178,7 @@ func TestKillingArbiterAndSentinelsAllowsNothingThatWasNotCleared(t *testing.T) 
 		t.Fatal(err)
 	}
 	proposals := map[uint64]string{}
-	cleared := map[uint64]uint64{} // proposal → entry in which core cleared it
+	cleared := map[uint64]uint64{} // proposal → entry in which core allowed it
 	given := map[string]int{}
 	verdicts := map[uint64]*streams.VerdictEntry{}
 	eachEntry(ctx, t, js, st.CachedInfo().State.LastSeq, func(e streams.Entry) {

@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// An auditor's questions are answered from the log of a real pipeline, while it runs.
+// An auditor's questions are answered from the log of a running pipeline.
 func TestAnAuditorsQuestionsAreAnsweredFromTheLog(t *testing.T) {
 	long(t)
 	p := newApproving(t, embedded.Config{})
@@ -62,7 +62,7 @@ func TestAnAuditorsQuestionsAreAnsweredFromTheLog(t *testing.T) {
 	}
 	outcome("approved", good.Digest)
 	p.held("waiting")
-	// By now all of it is in the ledger; a verdict waits for what lies before.
+	// Everything is in the ledger now, because a verdict waits for earlier entries.
 	p.decide(read("s"))
 	awaitLog(t, p.data, `body.action == "approved" && body.status == "ok"`)
 
@@ -99,18 +99,18 @@ func TestAnAuditorsQuestionsAreAnsweredFromTheLog(t *testing.T) {
 		t.Error(out)
 	}
 
-	// A held action that runs anyway is found.
+	// A held action that is executed anyway is found.
 	outcome("waiting", "")
 	p.decide(read("s"))
 	awaitLog(t, p.data, `body.action == "waiting"`)
 	out, code := command(t, p.data, "audit", "irreversible")
-	if code != 2 || !strings.Contains(out, "it ran although its verdict was hold") {
+	if code != 2 || !strings.Contains(out, "it was executed although its verdict was hold") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }
 
-// awaitLog waits until an entry that an expression holds for is in the log,
-// covered by a checkpoint.
+// awaitLog waits until the log has an entry for which an expression is true and which a checkpoint
+// covers.
 func awaitLog(t *testing.T, data, where string) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)

@@ -19,7 +19,8 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// inspections are what the command line of the MCP inspector can ask of the stock server-everything.
+// inspections are the requests that the MCP inspector's command line can make to the official
+// server-everything.
 var inspections = map[string]string{
 	"list of tools":       "tools/list",
 	"echo":                "tools/call --tool-name echo --tool-arg message=hello",
@@ -34,7 +35,7 @@ var inspections = map[string]string{
 	"level of the server": "logging/setLevel --log-level debug",
 }
 
-// Times differ from run to run.
+// Times differ between runs.
 var changing = regexp.MustCompile(`\d{1,2}:\d\d:\d\d [AP]M`)
 
 func TestTheStockInspectorFindsTheSameFeaturesDirectAndProxied(t *testing.T) {

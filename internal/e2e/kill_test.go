@@ -28,11 +28,11 @@ const (
 	kills      = 20
 )
 
-// load publishes events until all are acknowledged, whatever happens to the server. It
-// sends an event again under the same id.
+// load publishes events until all are acknowledged, even if the server restarts. It repeats events with
+// the same id.
 type load struct {
 	total int
-	most  atomic.Int64 // how many may have been sent
+	most  atomic.Int64 // how many may be sent so far
 	acked atomic.Int64
 	done  chan error
 }
@@ -42,8 +42,8 @@ func startLoad(t *testing.T, nc *nats.Conn, total int) *load {
 	return startLoadOf(t, nc, total, 200, total)
 }
 
-// startLoadOf begins with the first most events and waits for leave before it
-// sends others, window by window.
+// startLoadOf starts with the first most events, and waits for permission before it sends further
+// windows.
 func startLoadOf(t *testing.T, nc *nats.Conn, total, window, most int) *load {
 	t.Helper()
 	l := &load{total: total, done: make(chan error, 1)}
@@ -90,7 +90,7 @@ func (l *load) window(js jetstream.JetStream, from, to int) error {
 			subject, body := mixed(i)
 			f, err := js.PublishAsync(subject, []byte(body))
 			if err != nil {
-				break // the server is away; those that were sent are waited for
+				break // the server is unreachable; wait for those that were sent
 			}
 			acks[i] = f
 		}
@@ -104,14 +104,14 @@ func (l *load) window(js jetstream.JetStream, from, to int) error {
 			}
 		}
 		if len(acks) == 0 {
-			time.Sleep(10 * time.Millisecond) // not connected: nothing to await but the server
+			time.Sleep(10 * time.Millisecond) // not connected: there is nothing to await but the server
 		}
 	}
 	return nil
 }
 
-// mixed is event i of a mix of sessions: readings, some of them poisoned,
-// memory writes and actions, some of which serve the poison.
+// mixed returns event i of a mix of sessions: readings, some of them poisoned, memory writes and
+// actions, some of which serve the poison.
 func mixed(i int) (subject, body string) {
 	switch i % 20 {
 	case 7:
@@ -134,8 +134,8 @@ func mixed(i int) (subject, body string) {
 		`{"id":"o%d","session":"s%d","tool":"web.fetch","content":"observation number %d of the test"}`, i, i%50, i)
 }
 
-// rejudge folds the ledger once more, in one go, and compares: a killed sentinel has
-// raised the same alerts, under the same ids, as an undisturbed one.
+// rejudge folds the ledger again without interruption, and compares: a killed sentinel must have raised
+// the same alerts, with the same ids.
 type rejudge struct {
 	ev     *rules.Evaluator
 	states [streams.Partitions]*index.MemStore
@@ -222,8 +222,8 @@ func (r *rejudge) compare(t *testing.T) {
 	t.Logf("%d alerts on %d entries, the same as without kills", raised, len(r.want))
 }
 
-// account checks, on a pipeline that is up, that each event is in the ledger
-// exactly once and that the log holds the whole ledger and verifies.
+// account checks on a running pipeline that each event is in the ledger exactly once, and that the log
+// has the whole ledger and verifies.
 func account(t *testing.T, data string, total int) {
 	t.Helper()
 	op := connect(t, data, "operator")
@@ -233,8 +233,8 @@ func account(t *testing.T, data string, total int) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	// The stages are through when the intake is purged, the log has come to the
-	// ledger's end, and everything that an undisturbed sentinel finds is there.
+	// The stages are idle when the intake is empty, the log has the whole ledger, and all expected
+	// alerts exist.
 	last := settle(ctx, t, op, js, 0)
 	seen, repeats, again := readLedger(ctx, t, js, last)
 	for len(again.got) < len(again.want) && ctx.Err() == nil {
@@ -243,7 +243,7 @@ func account(t *testing.T, data string, total int) {
 	}
 	again.compare(t)
 	lost, doubled := 0, 0
-	maps.DeleteFunc(seen, func(id string, _ int) bool { return !strings.HasPrefix(id, "o") }) // others' are not counted
+	maps.DeleteFunc(seen, func(id string, _ int) bool { return !strings.HasPrefix(id, "o") }) // only this producer
 	for i := range total {
 		switch n := seen[fmt.Sprintf("o%d", i)]; {
 		case n == 0:
@@ -261,8 +261,8 @@ func account(t *testing.T, data string, total int) {
 	}
 }
 
-// settle waits until intake, ledger and log have nothing left to do, and
-// returns the ledger's end.
+// settle waits until the intake is empty and the log has the whole ledger. It returns the end of the
+// ledger.
 func settle(ctx context.Context, t *testing.T, op *nats.Conn, js jetstream.JetStream, last uint64) uint64 {
 	t.Helper()
 	for {
@@ -291,7 +291,7 @@ func settle(ctx context.Context, t *testing.T, op *nats.Conn, js jetstream.JetSt
 	}
 }
 
-// readLedger counts what the ledger has of each event, and judges it again.
+// readLedger counts the entries of each event, and judges the ledger again.
 func readLedger(ctx context.Context, t *testing.T, js jetstream.JetStream, last uint64) (seen map[string]int,
 	repeats int, again *rejudge) {
 	t.Helper()
@@ -329,8 +329,8 @@ func TestKillingTheProcessLosesAndDoublesNothing(t *testing.T) {
 	p := up()
 	l := startLoad(t, connect(t, data, "agent"), killEvents)
 	for k := range kills {
-		// Spread over the load: each kill waits for its share of events, and
-		// then hits somewhere in what follows.
+		// The kills are spread over the load: each waits for its share of events, and comes at a random
+		// time after it.
 		waitFor(t, l, int64(killEvents*k/(kills+1)))
 		time.Sleep(time.Duration(rng.IntN(120)) * time.Millisecond)
 		p.kill()
@@ -405,7 +405,7 @@ func TestKillingAnyDaemonOrTheServerLosesAndDoublesNothing(t *testing.T) {
 	for k := range kills {
 		waitFor(t, l, int64(killEvents*k/(kills+1)))
 		time.Sleep(time.Duration(rng.IntN(120)) * time.Millisecond)
-		name := f.names[k%len(f.names)] // each of them, the server too
+		name := f.names[k%len(f.names)] // each process in turn, including the server
 		f.procs[name].kill()
 		f.start(name)
 	}

@@ -13,9 +13,9 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// TestAHeldCallGoesOnOnceItsPageWasShownAndItIsApproved holds a call of the stock client, by the
-// versions of the protocol that show a page: with a question of the server, and with a result that
-// requires input.
+// TestAHeldCallGoesOnOnceItsPageWasShownAndItIsApproved holds a call of an official client in the
+// protocol versions that can show a page: by a request of the server, and by a result that requires
+// input.
 func TestAHeldCallGoesOnOnceItsPageWasShownAndItIsApproved(t *testing.T) {
 	p := newApproving(t, embedded.Config{Policy: acceptAll()})
 	alice := p.key("alice", "", keys.RoleApprover)

@@ -25,7 +25,7 @@ import (
 	"lazaret/streams"
 )
 
-// everything are the tools of the stock server-everything that features.mjs calls.
+// everything are the tools of the official server-everything that features.mjs calls.
 var everything = strings.Fields(
 	`echo get-sum get-tiny-image get-structured-content get-annotated-message get-resource-links
 	get-resource-reference trigger-long-running-operation trigger-sampling-request get-roots-list trigger-elicitation-request
@@ -101,7 +101,7 @@ func TestTheStockClientFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 			t.Errorf("%s: %d features were tried", name, len(got))
 		}
 		for f, want := range direct {
-			// The proxy calls it an error of the protocol, as the specification does.
+			// The proxy reports it as a protocol error, as the specification requires.
 			if f != "no such tool" && !reflect.DeepEqual(got[f], want) {
 				t.Errorf("%s: %s is\n%v\ndirect it is\n%v", name, f, got[f], want)
 			}
@@ -117,7 +117,7 @@ func reachable(addr string) bool {
 	return err == nil
 }
 
-// cuttable is a server's connection that ends when it is cut.
+// cuttable is a server's connection that the test can cut.
 type cuttable struct {
 	mcp.Connection
 	cut  chan struct{}

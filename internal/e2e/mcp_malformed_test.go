@@ -21,8 +21,8 @@ import (
 	"lazaret/streams"
 )
 
-// endpoint serves a stock server through the proxy over HTTP, at /notes/mcp, and returns its
-// address. The server has the tools that add adds.
+// endpoint serves an official server through the proxy over HTTP, at /notes/mcp, and returns its
+// address. add adds the server's tools.
 func (p *pipeline) endpoint(log *malformed.Log, cfg mcpproxy.Config, add func(*mcp.Server)) (addr string) {
 	t := p.t
 	t.Helper()
@@ -66,10 +66,9 @@ func (p *pipeline) endpoint(log *malformed.Log, cfg mcpproxy.Config, add func(*m
 	return l.Addr().String()
 }
 
-// TestMalformedRequestsAndKilledClientsStopNoMCP sends 10,000 malformed requests to the MCP
-// endpoint and kills 100 clients in the middle of theirs. Meanwhile another host calls a tool
-// and another project gets its verdicts. Each result that the host got stands in the ledger
-// once.
+// TestMalformedRequestsAndKilledClientsStopNoMCP sends 10,000 malformed requests to the MCP endpoint
+// and kills 100 clients during theirs. Meanwhile another host calls a tool and another project gets its
+// verdicts. The ledger has each result that the host got once.
 func TestMalformedRequestsAndKilledClientsStopNoMCP(t *testing.T) {
 	long(t)
 	p := newPipeline(t, embedded.Config{Policy: acceptAll(), NoSync: true})
@@ -126,7 +125,7 @@ func TestMalformedRequestsAndKilledClientsStopNoMCP(t *testing.T) {
 			if rnd.IntN(4) == 0 {
 				r.Header.Set("Mcp-Method", "tools/call")
 			}
-			if r.Method == http.MethodDelete { // the session is to last
+			if r.Method == http.MethodDelete { // the session must stay open
 				r.Header.Del("Mcp-Session-Id")
 			}
 		},

@@ -19,8 +19,8 @@ import (
 	"lazaret/streams"
 )
 
-// mcpServerName is the name under which the test's binary is an MCP server over standard
-// input and output.
+// mcpServerName is the name under which this test binary is an MCP server over standard input and
+// output.
 const mcpServerName = "test-mcp-server"
 
 const greatEnd = "THE END"
@@ -30,7 +30,7 @@ type sizeArgs struct {
 	File  string `json:"file"`
 }
 
-// serveMCP is the program of the test's MCP server.
+// serveMCP runs the test's MCP server.
 func serveMCP() {
 	s := mcp.NewServer(&mcp.Implementation{Name: "tester", Version: "1"}, nil)
 	text := func(s string) (*mcp.CallToolResult, any, error) {
@@ -60,7 +60,7 @@ func serveMCP() {
 	os.Exit(0)
 }
 
-// mcpCommand is the command of the test's MCP server.
+// mcpCommand returns the command of the test's MCP server.
 func mcpCommand(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -74,17 +74,17 @@ func mcpCommand(t *testing.T) string {
 	return name
 }
 
-// doors are `lazaret up` as a process, and an MCP client behind each transport of the proxy.
+// doors is a `lazaret up` process, and an MCP client for each transport of the proxy.
 type doors struct {
 	t        *testing.T
 	data     string
 	up       *process
 	sessions map[string]*mcp.ClientSession
-	logs     map[string]*process // of the proxies that are processes of their own
+	logs     map[string]*process // of the proxies that are separate processes
 }
 
-// bothDoors starts a pipeline whose tools are accepted, with a proxy over standard input and
-// output and one over HTTP.
+// bothDoors starts a pipeline with accepted tools, and a proxy over standard input and output and one
+// over HTTP.
 func bothDoors(t *testing.T, flags ...string) *doors {
 	t.Helper()
 	d := &doors{t: t, data: t.TempDir(), sessions: make(map[string]*mcp.ClientSession), logs: make(map[string]*process)}
@@ -113,7 +113,7 @@ func bothDoors(t *testing.T, flags ...string) *doors {
 	}
 	t.Cleanup(func() { command.Wait() })
 	for door, transport := range map[string]mcp.Transport{
-		// The transport for commands takes no line of more than 16 MiB.
+		// By default this transport limits lines to 16 MiB.
 		"stdio": &mcp.IOTransport{Reader: out, Writer: in, MaxLineLength: -1},
 		"HTTP":  &mcp.StreamableClientTransport{Endpoint: "http://" + listen + "/tester/mcp"},
 	} {
@@ -137,7 +137,7 @@ func bothDoors(t *testing.T, flags ...string) *doors {
 	return d
 }
 
-// accept accepts the list of tools that waits, if one does.
+// accept accepts a waiting list of tools, if there is one.
 func (d *doors) accept(key string) {
 	d.t.Helper()
 	var open []struct{ ID string }
@@ -148,7 +148,7 @@ func (d *doors) accept(key string) {
 	}
 }
 
-// each runs f for the client of each transport.
+// each runs f with the client of each transport.
 func (d *doors) each(f func(t *testing.T, c *mcp.ClientSession)) {
 	for door, c := range d.sessions {
 		d.t.Run(door, func(t *testing.T) { f(t, c) })
@@ -170,8 +170,8 @@ func callOf(t *testing.T, c *mcp.ClientSession, tool string, args sizeArgs) (str
 	return strings.Join(out, "\n"), nil
 }
 
-// TestADeadPipelineIsSaidWithinASecond kills the pipeline under a call that is held and asks
-// again after that.
+// TestADeadPipelineIsSaidWithinASecond kills the pipeline during a held call, and calls again after
+// that.
 func TestADeadPipelineIsSaidWithinASecond(t *testing.T) {
 	long(t)
 	d := bothDoors(t, "--wait", "1m")
@@ -214,8 +214,8 @@ func TestADeadPipelineIsSaidWithinASecond(t *testing.T) {
 	})
 }
 
-// TestGarbageOfAServerIsSkippedAndItsCrashIsSaid runs a server that writes lines that are no
-// messages to its output, and ends in the middle of a call.
+// TestGarbageOfAServerIsSkippedAndItsCrashIsSaid runs a server that writes lines that are not messages,
+// and ends during a call.
 func TestGarbageOfAServerIsSkippedAndItsCrashIsSaid(t *testing.T) {
 	long(t)
 	d := bothDoors(t)
@@ -240,8 +240,8 @@ func TestGarbageOfAServerIsSkippedAndItsCrashIsSaid(t *testing.T) {
 	})
 }
 
-// TestGreatResultsComeThroughInBoundedMemory reads results of 20 MB over each transport, several
-// at once, and looks at the memory of the proxies.
+// TestGreatResultsComeThroughInBoundedMemory reads results of 20 MB over each transport, several at
+// once, and checks the memory of the proxies.
 func TestGreatResultsComeThroughInBoundedMemory(t *testing.T) {
 	long(t)
 	d := bothDoors(t)

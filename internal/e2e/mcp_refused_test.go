@@ -18,8 +18,8 @@ import (
 	"lazaret/streams"
 )
 
-// A server answers with names that readers read differently. The client gets an
-// error in the place of the answer, and the ledger says so.
+// A server's response has names that readers parse differently. The client gets an error instead, and
+// the ledger records that.
 func TestPromiseA3ARefusedMessageIsAnsweredAndRecorded(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	result := map[string]string{
@@ -50,14 +50,14 @@ func TestPromiseA3ARefusedMessageIsAnsweredAndRecorded(t *testing.T) {
 	}
 }
 
-// rawProxied is a proxy between a client and a server that write JSON themselves.
+// rawProxied is a proxy between a client and a server that write JSON directly.
 type rawProxied struct {
 	p      *pipeline
 	ctx    context.Context
 	client mcp.Connection
 }
 
-// reply is the response to a request with these members.
+// reply returns the response to a request with these members.
 func reply(r *jsonrpc.Request, members string) string {
 	id, _ := json.Marshal(r.ID.Raw())
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, id, members)
@@ -104,7 +104,7 @@ func (p *pipeline) rawProxy(serve func(r *jsonrpc.Request, say func(line string)
 	return &rawProxied{p, ctx, conns[0]}
 }
 
-// ask sends a request, and returns its response and all that came before it.
+// ask sends a request, and returns its response and all earlier messages.
 func (x *rawProxied) ask(n float64, method, params string) (r *jsonrpc.Response, before []string) {
 	x.p.t.Helper()
 	id, err := jsonrpc.MakeID(n)
@@ -131,7 +131,7 @@ func (x *rawProxied) ask(n float64, method, params string) (r *jsonrpc.Response,
 	}
 }
 
-// said is the text of all observations and catalogues in the ledger.
+// said returns the text of all observations and catalogues in the ledger.
 func (p *pipeline) said() string {
 	p.t.Helper()
 	var b strings.Builder
@@ -148,8 +148,7 @@ func (p *pipeline) said() string {
 
 const offersRead = `"result":{"tools":[{"name":"read_it","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}`
 
-// A result that readers read differently, or that is none, is answered as an
-// error of the tool, and the ledger says so.
+// An ambiguous or missing result is answered as an error of the tool, and the ledger records that.
 func TestPromiseA3ARefusedResultOfAToolIsAnsweredAndRecorded(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	results := []string{
@@ -182,7 +181,7 @@ func TestPromiseA3ARefusedResultOfAToolIsAnsweredAndRecorded(t *testing.T) {
 	}
 }
 
-// Wherever a server puts words, they are in the ledger before the client has them.
+// Text anywhere in a server's message is in the ledger before the client receives it.
 func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	bytes := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
@@ -267,8 +266,8 @@ func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
 	}
 }
 
-// A list of tools that ingest rejects is reported in the same call. It does not hold the
-// session once the server offers another one.
+// A list of tools that ingest rejects is reported in the same call. It does not hold the session once
+// the server offers another list.
 func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10, FrontEvent: streams.DefaultMaxEvent})
 	s := newServer()
@@ -289,8 +288,8 @@ func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
 	}
 }
 
-// A tool's result that ingest rejects is not shown, the host gets the reason in the same
-// call, and the session goes on.
+// A tool's result that ingest rejects is not shown, the host gets the reason in the same call, and the
+// session continues.
 func TestPromiseA10ARejectedResultIsSaidInTheSameCall(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10, FrontEvent: streams.DefaultMaxEvent})
 	s := newServer()

@@ -27,8 +27,8 @@ import (
 	"lazaret/streams"
 )
 
-// acceptAll is the default policy with a standing permission for catalogues, so
-// that a test about something else needs no person.
+// acceptAll returns the default policy with a standing permission for catalogues, for tests about
+// something else.
 func acceptAll() []byte {
 	return fmt.Appendf(nil, `%s
 standing:
@@ -36,12 +36,12 @@ standing:
 `, policy.Default, time.Now().AddDate(0, 1, 0).UTC().Format(time.RFC3339))
 }
 
-// proxied is an MCP client and server of the stock SDK with the proxy in between.
+// proxied is an MCP client and server of the official SDK with the proxy in between.
 type proxied struct {
 	t       *testing.T
 	server  *mcp.Server
 	session *mcp.ClientSession
-	nc      *nats.Conn // the proxy's
+	nc      *nats.Conn // of the proxy
 	changed chan struct{}
 	stop    func()
 }
@@ -130,8 +130,7 @@ func (x *proxied) tools() []string {
 	return out
 }
 
-// call calls a tool and returns what it says, and the verdict that comes with
-// what the proxy said itself.
+// call calls a tool and returns its text, and the verdict in a result of the proxy itself.
 func (x *proxied) call(name, text string) (string, map[string]any) {
 	x.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -159,7 +158,7 @@ func (x *proxied) heardChange() {
 	}
 }
 
-// observations are those of the ledger; a verdict shows that all are there.
+// observations returns the observations in the ledger. A verdict ensures that all are there.
 func (p *pipeline) observations() []streams.ObservationEntry {
 	p.t.Helper()
 	p.decide(read("look"))
@@ -174,7 +173,7 @@ func (p *pipeline) observations() []streams.ObservationEntry {
 	return out
 }
 
-// openHolds are the open ones, with what is held.
+// openHolds returns the open holds with their content.
 func (p *approving) openHolds() []arbiter.Hold {
 	p.t.Helper()
 	var page []arbiter.Hold
@@ -246,7 +245,7 @@ func TestAProxysCallsAreProposedAndItsResultsAreObserved(t *testing.T) {
 		t.Errorf("%s was carried out", name)
 	default:
 	}
-	// A failing tool's message is shown too, and observed.
+	// The message of a failing tool is also shown and observed.
 	r, err := x.session.CallTool(p.ctx, &mcp.CallToolParams{Name: "fail_to_read", Arguments: textArgs{}})
 	if err != nil || !r.IsError {
 		t.Fatalf("%+v, %v", r, err)
@@ -295,7 +294,7 @@ func TestAProxyShowsNothingThatWasNotRecorded(t *testing.T) {
 	if r, err := x.session.ReadResource(p.ctx, &mcp.ReadResourceParams{URI: "note://1"}); err == nil {
 		t.Errorf("shown: %+v", r)
 	}
-	// And without a verdict nothing is carried out.
+	// Without a verdict nothing is executed.
 	said, meta = x.call("read_note", "milk")
 	if meta["verdict"] != "hold" || strings.Contains(said, "note: milk") {
 		t.Errorf("it said %q, %v", said, meta)
@@ -344,11 +343,11 @@ func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
 	if said, _ := x.call("read_note", "milk"); said != "note: milk" {
 		t.Errorf("accepted: %q", said)
 	}
-	// Another run of the proxy finds it accepted.
+	// Another run of the proxy finds the list accepted.
 	if got := p.proxy(newServer(), wait, nil).tools(); len(got) != 1 {
 		t.Errorf("a second run shows %v", got)
 	}
-	// The server puts something else behind the name.
+	// The server changes the tool behind the name.
 	drift := func(description string) {
 		s.RemoveTools("read_note")
 		addTool(s, "read_note", description,
@@ -372,13 +371,13 @@ func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
 	if said, meta := x.call("read_note", "milk"); said != "new" {
 		t.Errorf("accepted again: %q, %v", said, meta)
 	}
-	// Back to what was accepted before: the ledger knows.
+	// The earlier list is still accepted according to the ledger.
 	drift("Reads a note.")
 	x.heardChange()
 	if said, meta := x.call("read_note", "milk"); said != "new" {
 		t.Errorf("back to the first: %q, %v", said, meta)
 	}
-	// Rejected is rejected.
+	// A rejected list stays rejected.
 	drift("Reads a note. \U000E0041\U000E0042")
 	x.heardChange()
 	x.tools()
@@ -386,14 +385,14 @@ func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
 	if said, meta := x.call("read_note", "milk"); meta["verdict"] != "deny" {
 		t.Errorf("rejected: %q, %v", said, meta)
 	}
-	// Its hidden text was found although it was never shown.
+	// Its hidden text was detected although it was never shown.
 	if p.alertsOf("tool-poisoning") == 0 {
 		t.Error("no alert about the hidden text")
 	}
 }
 
-// A server's instructions are accepted with its tools: others make the tools wait, and the
-// person who is asked sees them.
+// A server's instructions are accepted with its tools. When they change, the tools must be accepted
+// again, and the approver sees the instructions.
 func TestPromiseA3OtherInstructionsMakeTheToolsWait(t *testing.T) {
 	p := newApproving(t, embedded.Config{})
 	run := p.commands()
@@ -420,7 +419,7 @@ func TestPromiseA3OtherInstructionsMakeTheToolsWait(t *testing.T) {
 			t.Fatalf("%d open holds: %+v", len(open), open)
 		}
 		if shown := run(0, "holds", "show", open[0].ID); instructions != "" && strings.Count(shown,
-			instructions) != 2 { // the arguments, and the list
+			instructions) != 2 { // in the arguments and in the list
 			t.Errorf("the instructions are not shown:\n%s", shown)
 		}
 		if shown := run(0, "mcp", "review", open[0].ID); !strings.Contains(shown, instructions) {
@@ -444,8 +443,8 @@ func TestPromiseA3OtherInstructionsMakeTheToolsWait(t *testing.T) {
 	}
 }
 
-// The approver of a list of tools sees the tools whole, with their schemas and the
-// sentinels' findings. The list of holds gives the findings as the reason.
+// The approver of a list of tools sees the tools completely, with their schemas and the sentinels'
+// findings. The list of holds shows the findings as the reason.
 func TestPromiseA11AHeldCatalogueIsShownWithItsSchemasAndAlerts(t *testing.T) {
 	p := newApproving(t, embedded.Config{})
 	run := p.commands()
@@ -522,7 +521,7 @@ func TestAProxyPassesEverythingElse(t *testing.T) {
 		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
 			return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: &mcp.TextContent{Text: "it means milk"}}, nil
 		},
-	}, "2025-11-25") // later ones have no questions of the server's own
+	}, "2025-11-25") // later versions have no requests from the server
 	if i := x.session.InitializeResult(); i.Instructions != "Keep notes short." || i.ServerInfo.Name != "notes" ||
 		!i.Capabilities.Tools.ListChanged {
 		t.Errorf("%+v", i)

@@ -13,9 +13,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestAPoisonedSourceIsFoundAndTakenOutWithWhatDerivesFromIt handles an incident with the
-// commands: the beliefs that a page became, their dependants, their earlier state, and
-// taking them out of service and back, signed.
+// TestAPoisonedSourceIsFoundAndTakenOutWithWhatDerivesFromIt handles an incident with the commands: the
+// beliefs from a page, their descendants, their earlier state, and their signed quarantine and
+// restoration.
 func TestAPoisonedSourceIsFoundAndTakenOutWithWhatDerivesFromIt(t *testing.T) {
 	p := newPipeline(t, embedded.Config{})
 	run := func(want int, args ...string) string {
@@ -95,7 +95,7 @@ func TestAPoisonedSourceIsFoundAndTakenOutWithWhatDerivesFromIt(t *testing.T) {
 	if out := run(0, "beliefs", "confirm", page, "--key", key); !strings.Contains(out, "CONFIRM") {
 		t.Errorf("%s", out)
 	}
-	// It has support of its own now, and need not fall again with its session.
+	// It now has independent support, so it is excluded from the quarantine of its session.
 	if out := run(0, "beliefs", "quarantine", "--source", "https://shop.example", "--dry-run"); !strings.Contains(out,
 		"1 spared") {
 		t.Errorf("%s", out)

@@ -19,7 +19,7 @@ import (
 	"lazaret/streams"
 )
 
-// get reads a page of a process's metrics server.
+// get requests a page of a process's metrics server.
 func get(t *testing.T, addr, path string) (string, int) {
 	t.Helper()
 	c := http.Client{Timeout: 10 * time.Second}
@@ -35,7 +35,7 @@ func get(t *testing.T, addr, path string) (string, int) {
 	return string(b), r.StatusCode
 }
 
-// scrape reads the metrics of Lazaret, by name and labels.
+// scrape returns the metrics of Lazaret by name and labels.
 func scrape(t *testing.T, addr string) map[string]string {
 	t.Helper()
 	page, code := get(t, addr, "/metrics")
@@ -51,7 +51,7 @@ func scrape(t *testing.T, addr string) map[string]string {
 	return out
 }
 
-// expect waits until metrics have values: counters follow what they count.
+// expect waits until metrics have these values, because counters lag behind.
 func expect(t *testing.T, addr string, want map[string]string) {
 	t.Helper()
 	var wrong string
@@ -70,7 +70,7 @@ func expect(t *testing.T, addr string, want map[string]string) {
 	})
 }
 
-// ruleSet packs rule files, with a group core of the pack p.
+// ruleSet packs rules with a group core that has the pack p.
 func ruleSet(t *testing.T, text string) []byte {
 	t.Helper()
 	b, err := rules.Pack(fstest.MapFS{

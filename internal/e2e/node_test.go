@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// stockNode copies programs of Node and what they need to a folder, installs their
-// packages there and returns the folder.
+// stockNode copies Node programs with their files to a folder, installs their packages there and
+// returns the folder.
 func stockNode(t *testing.T, from string, programs ...string) string {
 	t.Helper()
 	for _, tool := range []string{"node", "npm"} {
@@ -61,7 +61,7 @@ func TestAStockNodeClientNeedsNothingOfOurs(t *testing.T) {
 	var got struct {
 		Stored uint64 `json:"stored"`
 		Alert  struct {
-			Heard string `json:"heard"` // the subject that it came on
+			Heard string `json:"heard"` // the subject of the message
 			Rule  string `json:"rule"`
 		} `json:"alert"`
 		Reply streams.Reply `json:"reply"`

@@ -20,10 +20,11 @@ import (
 	"lazaret/streams"
 )
 
-// receiverName is the name under which the test's binary is a webhook.
+// receiverName is the name under which this test binary is a webhook receiver.
 const receiverName = "test-receiver"
 
-// receive takes webhooks at an address and appends the ids of their notifications to a file before it answers.
+// receive accepts webhooks at an address, and appends the ids of their notifications to a file before
+// it answers.
 func receive(address, file string) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -49,7 +50,7 @@ func receive(address, file string) {
 	os.Exit(1)
 }
 
-// taken is how often each notification was received.
+// taken returns how often each notification was received.
 func taken(t *testing.T, file string) map[string]int {
 	t.Helper()
 	f, err := os.Open(file)
@@ -64,7 +65,7 @@ func taken(t *testing.T, file string) map[string]int {
 	return out
 }
 
-// dueIn is how many alerts and holds the ledger tells of.
+// dueIn returns the number of alerts and holds in the ledger.
 func dueIn(t *testing.T, nc *nats.Conn) (n int) {
 	t.Helper()
 	js, err := jetstream.New(nc)

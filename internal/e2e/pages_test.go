@@ -22,19 +22,19 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// A page is read as these blocks:
+// block is a block of a page:
 //
-//	```console            commands behind "$ ", and what they print, which is compared
-//	```sh                 commands alone
-//	```console background, ```sh background   each runs until the page ends
-//	```console norun, ```sh norun             not run; notRun says why
-//	```json, ```yaml      data, which has to parse
-//	```js                 a part of a module, which has to parse
+//	```console            commands after "$ ", and their output, which is compared
+//	```sh                 commands without output
+//	```console background, ```sh background   each runs until the end of the page
+//	```console norun, ```sh norun             not run; notRun has the reason
+//	```json, ```yaml      data, which must be valid
+//	```js                 a part of a module, which must be valid
 //	```text               anything else
-//	<!-- file: NAME -->   the block below is written to NAME; a second one is added to it
-//	<!-- test: COMMAND --> a command that prepares what the page takes for granted
+//	<!-- file: NAME -->   the block below is written to NAME; a second one is appended
+//	<!-- test: COMMAND --> a command that prepares the page's preconditions
 //
-// In printed lines … stands for any text, and a line of … alone for any lines.
+// In output lines, … stands for any text, and a line with only … for any lines.
 type block struct {
 	page, info, file string
 	line             int
@@ -80,7 +80,7 @@ func readBlocks(t *testing.T, root, page string) []block {
 	return blocks
 }
 
-// step is a command of a page and the lines that the page shows of its output.
+// step is a command of a page with the output that the page shows.
 type step struct {
 	line    int
 	command string
@@ -111,7 +111,7 @@ func (b block) steps() []step {
 	return out
 }
 
-// shell is a bash in which the commands of a page run, one after the other.
+// shell is a bash process that runs the commands of a page.
 type shell struct {
 	t     *testing.T
 	dir   string
@@ -119,8 +119,8 @@ type shell struct {
 	out   *bufio.Reader
 	kill  func()
 	ports *strings.Replacer
-	ids   map[string]string // ids that the page shows, and those that stand for them here
-	last  map[string]string // the last id that was printed, by its first letter
+	ids   map[string]string // id on the page → id in this run
+	last  map[string]string // the last printed id, by its first letter
 }
 
 func newShell(t *testing.T, dir string, env []string, ports *strings.Replacer) *shell {
@@ -152,7 +152,7 @@ func newShell(t *testing.T, dir string, env []string, ports *strings.Replacer) *
 
 const commandEnds = "--- the command ended with "
 
-// run runs a command and returns what it printed and its exit code.
+// run runs a command and returns its output and exit code.
 func (s *shell) run(command string) (string, string) {
 	s.t.Helper()
 	if _, err := fmt.Fprintf(s.in, "{ %s\n} </dev/null 2>&1\necho \"%s$?\"\n", command, commandEnds); err != nil {
@@ -202,8 +202,8 @@ func (s *shell) here(command string) string {
 	})
 }
 
-// pattern turns a printed line into an expression, and returns the ids that
-// its groups stand for.
+// pattern converts an output line to a regular expression, and returns the ids that its groups stand
+// for.
 func (s *shell) pattern(line string) (*regexp.Regexp, []string) {
 	var ids []string
 	var b strings.Builder
@@ -238,8 +238,7 @@ func (s *shell) pattern(line string) (*regexp.Regexp, []string) {
 	return regexp.MustCompile(b.String()), ids
 }
 
-// compare holds the printed lines of a page against an output. It returns the
-// first printed line that is missing.
+// compare compares the lines of a page with an output. It returns the first missing line.
 func (s *shell) compare(shown []string, output string) (string, bool) {
 	have := strings.Split(strings.TrimRight(output, "\n"), "\n")
 	have = slices.DeleteFunc(have, func(l string) bool { return strings.TrimSpace(l) == "" })
@@ -274,10 +273,10 @@ func (s *shell) compare(shown []string, output string) (string, bool) {
 	return "", true
 }
 
-// answers are verbs whose exit code is a verdict.
+// answers matches commands whose exit code is a verdict.
 var answers = regexp.MustCompile(`lazaret (decide|remember|recall|gate|import|policy explain)\b`)
 
-// try runs a command of a page and holds it against what the page says.
+// try runs a command of a page and compares the output.
 func (s *shell) try(b block, st step) {
 	s.t.Helper()
 	command := s.here(st.command)
@@ -311,8 +310,8 @@ func (s *shell) try(b block, st step) {
 	}
 }
 
-// background starts a command that runs until the page ends, and waits until
-// it has printed a line.
+// background starts a command that runs until the end of the page, and waits until it has printed a
+// line.
 func (s *shell) background(command string) {
 	s.t.Helper()
 	out := filepath.Join(s.t.TempDir(), "out")
@@ -325,7 +324,7 @@ func (s *shell) background(command string) {
 	})
 }
 
-// write keeps a block as the file that the page names.
+// write writes a block to the file that the page names.
 func (b block) write(t *testing.T, dir string) {
 	t.Helper()
 	path := filepath.Join(dir, b.file)
@@ -342,7 +341,7 @@ func (b block) write(t *testing.T, dir string) {
 	}
 }
 
-// check does with a block what its kind asks for.
+// check runs or validates a block according to its kind.
 func (s *shell) check(b block, unrun map[string]bool) {
 	s.t.Helper()
 	if b.file != "" {
@@ -392,7 +391,7 @@ func (s *shell) check(b block, unrun map[string]bool) {
 	}
 }
 
-// freshClone copies the files of the checkout as a clone of it has them.
+// freshClone copies the files of the checkout as in a clone.
 func freshClone(t *testing.T) string {
 	t.Helper()
 	list, err := exec.Command("git", "-C", "../..", "ls-files", "-z", "-co", "--exclude-standard").Output()
@@ -408,7 +407,7 @@ func freshClone(t *testing.T) string {
 	return dir
 }
 
-// linked returns a folder that shows the files of a clone, without its data.
+// linked returns a folder with links to the files of a clone, without its data.
 func linked(t *testing.T, clone string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -433,8 +432,8 @@ var offered = map[string]*regexp.Regexp{
 	"4281": regexp.MustCompile(`http://localhost:\d+/login`),
 }
 
-// pipelineOfAPage runs the pipeline of a folder, by make run or by the program
-// itself, and returns what puts its ports in the place of the usual ones.
+// pipelineOfAPage runs a pipeline in a folder, by make run or directly, and returns a replacer of the
+// default ports by the actual ones.
 func pipelineOfAPage(t *testing.T, dir string, env []string, command ...string) *strings.Replacer {
 	t.Helper()
 	p := startWith(t, func(c *exec.Cmd) {
@@ -453,7 +452,7 @@ func pipelineOfAPage(t *testing.T, dir string, env []string, command ...string) 
 			syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 		}
 	})
-	// Folders and ports of a test's own, and no minute of waiting.
+	// Use the test's own folders and ports, and no minute of waiting.
 	at := t.TempDir()
 	pairs := []string{"wait=60s", "wait=1s", "/backup", at + "/backup", "/safe", at + "/safe"}
 	for _, usual := range []string{"8780"} {

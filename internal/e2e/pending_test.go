@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// The policy gives a group longer than the front waits. The caller learns that, and gets
-// the verdict later.
+// The policy gives a group more time than the front waits. The caller is told, and gets the verdict
+// later.
 func TestPromiseA2AVerdictThatThePolicyWaitsForIsPendingAlsoOfAReusedId(t *testing.T) {
 	text := strings.Replace(string(policy.Default), "groups: [core]",
 		`groups: [core, {name: judge, digest: "external:v1", deadline: 3s, for: entries}]`, 1)
@@ -32,7 +32,7 @@ func TestPromiseA2AVerdictThatThePolicyWaitsForIsPendingAlsoOfAReusedId(t *testi
 		!rep.Until.After(time.Now()) || rep.Until.After(time.Now().Add(3*time.Second)) {
 		t.Fatalf("%s", m.Data)
 	}
-	// Another one under its id is pending, too, and not timed out.
+	// Another proposal with its id is pending too, instead of timing out.
 	if m, err = p.agent.Request("lz.svc.decide.demo.agent",
 		[]byte(`{"id":"a1","session":"s","tool":"ledger.update_page"}`), 5*time.Second); err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestPromiseA2AVerdictThatThePolicyWaitsForIsPendingAlsoOfAReusedId(t *testi
 		rep.Error.Code != streams.CodePending {
 		t.Errorf("of a reused id: %s", m.Data)
 	}
-	// The client asks again until the verdict is there.
+	// The client repeats the request until there is a verdict.
 	c, err := client.New(p.agent, "demo", "agent")
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ func action(session, tool, args string) *streams.Action {
 	return a
 }
 
-// withPolicy is the shipped policy with more at its end.
+// withPolicy returns the shipped policy with text appended.
 func withPolicy(more string) embedded.Config {
 	return embedded.Config{Policy: []byte(string(policy.Default) + more)}
 }
@@ -43,7 +43,7 @@ protected:
 		{"fetch_page", `{"url":"http://[::ffff:10.0.0.1]/"}`, streams.Deny, streams.CodeEgress},
 		{"read_file", `{"path":"notes.txt"}`, streams.Allow, ""},
 		{"read_file", `{"path":"/work/../etc/shadow"}`, streams.Deny, streams.CodeProtected},
-		// The list of what may be reached lowers no level.
+		// The list of allowed destinations lowers no level.
 		{"send_email", `{"to":"x@api.example.com"}`, streams.Hold, streams.CodeFloor},
 	} {
 		if v := p.decide(action("s", c.tool, c.args)); v.Verdict != c.want || c.code != "" && !has(v, c.code) {
@@ -83,7 +83,7 @@ func TestCataloguesRaiseLevelsAndNeverLowerThem(t *testing.T) {
 			t.Errorf("%s: %s %s %+v", tool, v.Verdict, v.Level, v.Reasons)
 		}
 	}
-	// The server takes it back; that changes nothing.
+	// The server withdraws the hint; that has no effect.
 	tools(`{"destructiveHint":false,"readOnlyHint":true}`)
 	if v := p.decide(action("s", "get_user", "")); v.Verdict != streams.Hold {
 		t.Errorf("after the hint was taken back: %s", v.Verdict)

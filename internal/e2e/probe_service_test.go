@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestAProbeThatFailsOpensAnIncident runs probes as a service, one of which
-// expects what does not hold: it opens one incident, and adds to it.
+// TestAProbeThatFailsOpensAnIncident runs probes as a service. One of them has a false expectation: it
+// opens one incident, and adds to it.
 func TestAProbeThatFailsOpensAnIncident(t *testing.T) {
 	dir := t.TempDir()
 	data, pack, key := filepath.Join(dir, "data"), filepath.Join(dir, "pack"), filepath.Join(dir, "probe.key")

@@ -45,7 +45,7 @@ func TestProbesFromTheCommandLine(t *testing.T) {
 	if out, code := run("--pack", pack); code != 2 || !strings.Contains(out, "1 failed") {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	// Against a pipeline that runs, in projects of the probes' own.
+	// With a running pipeline, in the probes' own projects.
 	p := start(t, "lazaret is up", "lazaret", "up", "--data", filepath.Join(pack, "data"), "--listen", freePort(t))
 	if out, code := run("--running", "--data", filepath.Join(pack, "data"), "sleeper-memory",
 		"restart-changes-nothing"); code != 0 || !strings.Contains(out, "1 passed, 0 failed, 1 skipped") {

@@ -19,7 +19,7 @@ import (
 	"lazaret/internal/natsconn"
 )
 
-// bin is the folder of the programs, built once.
+// bin is the folder of the programs, which are built once.
 var bin string
 
 func TestMain(m *testing.M) {
@@ -55,8 +55,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// long skips a test of more than five seconds in a quick run (make test). make
-// ci runs all tests, and those that RACE_E2E names with the race detector.
+// long skips a test of more than five seconds with -short (make test). make ci runs all tests, and
+// those in RACE_E2E with the race detector.
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() && !raced {
@@ -88,13 +88,13 @@ func (p *process) output() string {
 	return p.out.String()
 }
 
-// start starts a program and waits until its output holds ready.
+// start starts a program and waits until its output contains ready.
 func start(t *testing.T, ready string, name string, args ...string) *process {
 	t.Helper()
 	return startWith(t, func(*exec.Cmd) {}, ready, name, args...)
 }
 
-// startWith is start of a command that was changed first.
+// startWith is start for a command that change changes first.
 func startWith(t *testing.T, change func(*exec.Cmd), ready string, name string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, name: name, cmd: exec.Command(filepath.Join(bin, name), args...), done: make(chan struct{})}
@@ -127,7 +127,7 @@ func startWith(t *testing.T, change func(*exec.Cmd), ready string, name string, 
 	return p
 }
 
-// kill is kill -9.
+// kill kills the program with SIGKILL.
 func (p *process) kill() {
 	p.cmd.Process.Signal(syscall.SIGCONT)
 	p.cmd.Process.Kill()
@@ -141,7 +141,7 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// interrupt is Ctrl-C; it waits for the end and checks that it was clean.
+// interrupt sends an interrupt like Ctrl-C, waits for the end and checks that it was clean.
 func (p *process) interrupt() {
 	p.t.Helper()
 	p.signal(syscall.SIGINT)
@@ -155,13 +155,13 @@ func (p *process) interrupt() {
 	}
 }
 
-// command runs `lazaret` on a data folder and returns its output and exit code.
+// command runs `lazaret` with a data folder and returns its output and exit code.
 func command(t *testing.T, data string, args ...string) (string, int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, filepath.Join(bin, "lazaret"), append(args, "--data", data)...)
-	c.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(data, "user-state")) // not that of who runs the tests
+	c.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(data, "user-state")) // not the state of the real user
 	out, err := c.CombinedOutput()
 	if err != nil && c.ProcessState == nil {
 		t.Fatal(err)
@@ -169,9 +169,9 @@ func command(t *testing.T, data string, args ...string) (string, int) {
 	return string(out), c.ProcessState.ExitCode()
 }
 
-// must runs a command that has to succeed.
+// must runs a command that must succeed.
 //
-// A log is verified twice: the first time there is nothing to hold it against.
+// It verifies a log twice, because the first verification has no earlier checkpoint to compare with.
 func must(t *testing.T, data string, args ...string) string {
 	t.Helper()
 	if len(args) > 1 && args[0] == "audit" && args[1] == "verify" {
@@ -186,8 +186,7 @@ func must(t *testing.T, data string, args ...string) string {
 	return out
 }
 
-// freePort is a port that nobody listens on, so that a restarted server is
-// found where it was.
+// freePort returns an unused port, so that a restarted server has the same address.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -198,7 +197,7 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// connect opens a connection that outlives the server's restarts.
+// connect opens a connection that reconnects after restarts of the server.
 func connect(t *testing.T, data, role string) *nats.Conn {
 	t.Helper()
 	f := natsconn.Flags{Data: data}

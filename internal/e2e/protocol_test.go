@@ -24,13 +24,13 @@ import (
 	"lazaret/streams"
 )
 
-// pipeline is a whole pipeline in this process, with the agent's client.
+// pipeline is a complete pipeline in this process, with the agent's client.
 type pipeline struct {
 	t     *testing.T
 	data  string
 	agent *nats.Conn
 	c     *client.Client
-	js    jetstream.JetStream // the operator's
+	js    jetstream.JetStream // of the operator
 	op    *nats.Conn
 	ctx   context.Context
 }
@@ -155,7 +155,7 @@ func TestARejectedObservationMakesItsSessionUnseen(t *testing.T) {
 		base64.StdEncoding.EncodeToString([]byte(bad))) {
 		t.Errorf("the live copy is %v, %v", m, err)
 	}
-	// Bytes that name no session may have been in any of the agent's.
+	// Bytes without a session may belong to any session of the agent.
 	p.publish("lz.in.demo.agent.obs.tool", "\xff\xfe not JSON")
 	if v := p.decide(read("s2")); !has(v, streams.CodeUnseen) {
 		t.Errorf("after bytes without a session: %+v", v)
@@ -167,8 +167,8 @@ func TestARejectedObservationMakesItsSessionUnseen(t *testing.T) {
 	if v := p.decide(read("s3")); v.Verdict != streams.Allow {
 		t.Errorf("in a new session: %+v", v)
 	}
-	// Unknown kinds and origins are outside of the credential; what is oversized
-	// but storable is rejected, and the partition goes on.
+	// The credential does not permit unknown kinds and origins. An oversized but storable event is
+	// rejected, and the partition continues.
 	p.publish("lz.in.demo.agent.obs.tool", `{"id":"big","session":"s4","content":"`+strings.Repeat("x",
 		streams.DefaultMaxEvent)+`"}`)
 	if v := p.decide(read("s4")); !has(v, streams.CodeUnseen) {
@@ -210,7 +210,7 @@ func TestTheSameRequestTwiceIsOneProposal(t *testing.T) {
 	if n := len(p.entries(streams.TypeAction)); n != 1 {
 		t.Errorf("%d proposals", n)
 	}
-	// The verdict on one action does not cover another under its id.
+	// The verdict on one action is not valid for another one with its id.
 	other := p.decide(&streams.Action{Head: streams.Head{ID: "b1", Session: "s"}, Tool: "read_file"})
 	if other.Verdict != streams.Allow {
 		t.Fatalf("%+v", other)
@@ -357,7 +357,7 @@ func TestAHoldExpiresAndIsNotDenied(t *testing.T) {
 		h.Reason.Verdict == streams.Deny {
 		t.Errorf("%+v, %v", h, err)
 	}
-	// Nothing else moves in the partition, so the due entry did it.
+	// Nothing else happens in the partition, so the due entry caused it.
 	if n := len(p.entries(streams.TypeDue)); n != 1 {
 		t.Errorf("%d due entries", n)
 	}

@@ -38,7 +38,7 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 	}
 	vs := trust.Verifiers(keys.RoleAuditor)
 
-	// Two agents use one id; it is each one's own that is proven.
+	// Two agents use the same id; each gets a proof of its own event.
 	v := h.decide(&streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file",
 		Args: jsontext.Value(`{"path":"mine"}`)})
 	if _, err := colleague.Decide(h.ctx(), &streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file",
@@ -93,14 +93,14 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 	code(bot, &streams.ProveRequest{ID: "a1"}, streams.CodeNoEntry)
 	code(bot, &streams.ProveRequest{ID: "a1", Agent: "agent"}, streams.CodeNoEntry)
 	code(bot, &streams.ProveRequest{Seq: mine.Leaf.Seq}, streams.CodeNoEntry)
-	code(bot, &streams.ProveRequest{Seq: 1}, streams.CodeNoEntry) // the pipeline's own
+	code(bot, &streams.ProveRequest{Seq: 1}, streams.CodeNoEntry) // an entry of the pipeline
 	code(h.c, &streams.ProveRequest{Seq: 1 << 40}, streams.CodeNoEntry)
 	code(h.c, &streams.ProveRequest{ID: "unknown"}, streams.CodeNoEntry)
 	code(h.c, &streams.ProveRequest{ID: "a1", Agent: "colleague", Payload: true}, streams.CodeNoEntry)
 	code(h.c, &streams.ProveRequest{}, streams.CodeInvalid)
 	code(h.c, &streams.ProveRequest{ID: "no id"}, streams.CodeInvalid)
 
-	// A credential asks only as itself, and a malformed request is answered.
+	// A credential can only ask for its own agent, and a malformed request is answered.
 	nc := connect(t, data, "other.bot")
 	if m, err := nc.Request("lz.svc.prove.demo.agent", []byte(`{"id":"a1"}`), 500*time.Millisecond); err == nil {
 		t.Errorf("it may ask as somebody else: %s", m.Data)
@@ -116,7 +116,7 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 		}
 	}
 
-	// The proof is checked with the public key alone.
+	// The proof is verified with only the public key.
 	rep, err := h.c.Prove(h.ctx(), &streams.ProveRequest{ID: "a1", Payload: true})
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 	}
 	must(t, data, "audit", "prove", "--check", file)
 
-	// Forgotten entries are proven without their payload.
+	// Erased entries are proven without their payload.
 	must(t, data, "audit", "forget", "--subject", "demo", "--reason", "test")
 	code(h.c, &streams.ProveRequest{Seq: mine.Leaf.Seq, Payload: true}, streams.CodeGone)
 	if p, err := prove(h.c, &streams.ProveRequest{Seq: mine.Leaf.Seq}); err != nil ||

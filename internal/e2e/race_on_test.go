@@ -2,6 +2,6 @@
 
 package e2e
 
-// raced says that the tests run under the race detector: the programs that they
-// start are then built with it, too.
+// raced reports that the tests run with the race detector. The programs that they start are then built
+// with it too.
 const raced = true

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// notRun has the blocks of pages that no test runs, by the page and how their
-// first command begins, with the reason.
+// notRun has the blocks that no test runs, by page and beginning of their first command, with the
+// reason.
 var notRun = map[string]string{
 	"docs/tour.md: export XDG_CONFIG_HOME":        natsCLI,
 	"docs/protocol.md: nats --context":            natsCLI,
@@ -46,12 +46,12 @@ const (
 	mcpServer = "it needs servers from npm; TestToolsAreCalledOnceAPersonAcceptedThem plays the story"
 )
 
-// ownPipeline has pages whose commands would disturb other pages.
+// ownPipeline are the pages whose commands would disturb other pages.
 var ownPipeline = []string{"docs/rules.md", "docs/forgetting.md", "docs/audit.md",
 	"docs/operations.md", "docs/policy.md", "docs/hooks.md"}
 
-// A newcomer follows the README in a fresh clone, then the tour, then the other
-// pages, against the programs that make builds there.
+// A newcomer follows the README in a fresh clone, then the tour, then the other pages, with the
+// programs that make builds there.
 func TestTheCommandsOfTheREADMEAndTheDocsWork(t *testing.T) {
 	long(t)
 	clone := freshClone(t)

@@ -65,8 +65,7 @@ func (p *pipeline) belief(id string) ingest.Belief {
 	return ans.Beliefs[0]
 }
 
-// runs are the chunks of each re-audit in the demo project's partition, in
-// ledger order.
+// runs returns the chunks of each re-audit in the demo project's partition, in ledger order.
 func (p *pipeline) runs() (names []string, chunks map[string][]streams.BeliefsEntry) {
 	p.t.Helper()
 	chunks = make(map[string][]streams.BeliefsEntry)
@@ -86,8 +85,8 @@ func (p *pipeline) runs() (names []string, chunks map[string][]streams.BeliefsEn
 	return names, chunks
 }
 
-// whole checks that the chunks of a run are all there once and hold each of the
-// wanted beliefs once.
+// whole checks that each chunk of a run exists once, and that they contain each of the wanted beliefs
+// once.
 func whole(t *testing.T, chunks []streams.BeliefsEntry, want []string) {
 	t.Helper()
 	var got []string
@@ -192,7 +191,7 @@ func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
 	if n != 4 {
 		t.Errorf("%d beliefs were judged again", n)
 	}
-	// Beliefs out of service are not judged again, and nothing is flagged anew.
+	// Quarantined beliefs are not judged again, and nothing is flagged again.
 	p.activate(streams.DoActivateRules, bundle(t, walrus+"# again\n"))
 	natstest.Eventually(t, 2*time.Minute, "another run", func() bool {
 		names, chunks = p.runs()
@@ -238,7 +237,7 @@ func TestAReauditIsDueByLedgerTime(t *testing.T) {
 	if dues < len(names) {
 		t.Errorf("%d runs, %d due entries", len(names), dues)
 	}
-	// A policy without it ends it.
+	// A policy without re-audits ends it.
 	p.activate(streams.DoActivatePolicy, []byte(strings.Replace(string(policy.Default), "reaudit: 24h", "# never", 1)))
 	natstest.Eventually(t, 2*time.Minute, "rest", func() bool {
 		was := len(p.entries(streams.TypeDue))
@@ -247,14 +246,13 @@ func TestAReauditIsDueByLedgerTime(t *testing.T) {
 	})
 }
 
-// Stopped again and again in the middle of it, with and without its cache, and
-// begun anew by another activation.
+// The re-audit is repeatedly stopped, with and without its cache, and restarted by another activation.
 func TestAReauditSurvivesRestarts(t *testing.T) {
 	long(t)
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: 900 memories of 30 kB, judged again over restarts")
 	}
-	const memories = 900 // of 30 kB, some nine to a chunk
+	const memories = 900 // of 30 kB, about nine per chunk
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	data := t.TempDir()
@@ -351,7 +349,7 @@ func TestAReauditSurvivesRestarts(t *testing.T) {
 		t.Error("no stop came in the middle")
 	}
 	whole(t, chunks[run], ids)
-	// The first run ended where the second began; nothing of it is doubled.
+	// The first run ended where the second began, without duplicates.
 	for name, cs := range chunks {
 		for i, c := range cs {
 			if c.Index != i {

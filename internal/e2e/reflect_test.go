@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestReflectionLessonsAndCeilingsFromTheCommandLine goes through what internal/probe
-// tests as a person does.
+// TestReflectionLessonsAndCeilingsFromTheCommandLine tests with the commands what internal/probe tests
+// without them.
 func TestReflectionLessonsAndCeilingsFromTheCommandLine(t *testing.T) {
 	dir := t.TempDir()
 	data, key, cp, file := filepath.Join(dir, "data"), filepath.Join(dir, "alice.key"), filepath.Join(dir,
@@ -42,7 +42,7 @@ func TestReflectionLessonsAndCeilingsFromTheCommandLine(t *testing.T) {
 		t.Errorf("after somebody signed: %s", out)
 	}
 
-	p.interrupt() // the last checkpoint covers everything then
+	p.interrupt() // the last checkpoint then covers everything
 	p = start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t))
 	head := must(t, data, "audit", "head")
 	if err := os.WriteFile(cp, []byte(head[strings.Index(head, "\n\n")+2:]), 0o600); err != nil {

@@ -17,8 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// says waits until the program's output, from an offset on, matches, and
-// returns where the match ends.
+// says waits until the program's output after an offset matches, and returns the end of the match.
 func (p *process) says(from int, re string) (match []string, end int) {
 	p.t.Helper()
 	x := regexp.MustCompile(re)
@@ -88,14 +87,14 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 		t.Errorf("by the first set: %v under %s", v, by)
 	}
 
-	// A typo: its place and a caret are shown, and the old set judges on.
+	// A typo: its position and a caret are shown, and the old set stays active.
 	put("p/rules.yaml", strings.Replace(strings.Replace(watched, "EFFECT", "deny", 1), "action.tool", "action.tol", 1))
 	_, at = w.says(at, `packs/p/rules.yaml:7:\d+: error: [^\n]*tol[^\n]*\n +7 \| [^\n]*action.tol[^\n]*\n +\| +\^\n(?s:.*)1 error, not activated; still in force: `+first+"\n")
 	if v, by := verdict("a2"); v != streams.Hold || by != first {
 		t.Errorf("after a broken edit: %v under %s", v, by)
 	}
 
-	// It loads, and its test fails.
+	// It loads, but its test fails.
 	put("p/rules.yaml", strings.Replace(watched, "EFFECT", "deny", 1))
 	_, at = w.says(at, `FAIL p/reads.test.yaml:\d+: a file is read: [^\n]*\n(?s:.*)not activated; still in force: `+
 		first+"\n")
@@ -103,7 +102,7 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 		t.Errorf("after an edit whose test fails: %v under %s", v, by)
 	}
 
-	// Mended.
+	// Corrected.
 	b, err := os.ReadFile(filepath.Join(dir, "p/reads.test.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +113,7 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 		t.Errorf("by the mended set: %v under %s", v, by)
 	}
 
-	// The folder is gone for a while, as when another branch is checked out.
+	// The folder is missing for a while, as during a checkout of another branch.
 	if err := os.Rename(dir, dir+".away"); err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +132,7 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 	}
 }
 
-// The operator's own program refuses such a set before signing it. Another program or
-// version may not.
+// The operator's own program refuses such a set before signing it. Another program or version may not.
 func TestASignedBundleThatDoesNotCompileIsRefused(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Rules: ruleSet(t, strings.Replace(watched, "EFFECT", "hold", 1))})
 	live, err := p.op.SubscribeSync("lz.live." + streams.SystemProject + ".rejected")
@@ -182,7 +180,7 @@ func TestASignedBundleThatDoesNotCompileIsRefused(t *testing.T) {
 	}
 }
 
-// inForce is what every partition has in force.
+// inForce returns what is active in every partition.
 func inForce(t *testing.T, p *pipeline) ingest.ActiveAnswer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -12,7 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// corpora is the folder of third-party material beside the repository.
+// corpora returns the folder of third-party material beside the repository.
 func corpora(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("LAZARET_CORPORA")
@@ -58,8 +58,8 @@ func TestNoContentOfAToolIsBelievedInAllOfTheCorpora(t *testing.T) {
 	flipOneByte(t, data)
 }
 
-// flipOneByte changes one byte of a table of the stopped log, and expects
-// FAILED with an index, and exit 2.
+// flipOneByte changes one byte in a table of the stopped log, and expects FAILED with an index and exit
+// code 2.
 func flipOneByte(t *testing.T, data string) {
 	t.Helper()
 	tables, err := filepath.Glob(filepath.Join(embedded.AuditDir(data), "store", "*.sst"))

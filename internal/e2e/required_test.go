@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestRequiringAGroupWaitsForItsCursor: a group becomes required only once it has
-// answered the latest proposals.
+// TestRequiringAGroupWaitsForItsCursor checks that a group becomes required only after it has answered
+// the latest proposals.
 func TestRequiringAGroupWaitsForItsCursor(t *testing.T) {
 	p := newPipeline(t, embedded.Config{})
 	var last uint64

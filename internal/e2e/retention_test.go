@@ -15,7 +15,8 @@ import (
 	"lazaret/streams"
 )
 
-// lazaret up removes by itself what is older than --retention, the log keeps it, and work goes on.
+// lazaret up removes ledger entries older than --retention automatically, the log keeps them, and the
+// pipeline continues.
 func TestUpWithARetentionTrimsByItself(t *testing.T) {
 	long(t)
 	data := filepath.Join(t.TempDir(), "data")
@@ -53,7 +54,7 @@ func TestUpWithARetentionTrimsByItself(t *testing.T) {
 	must(t, data, "audit", "verify", "--offline")
 }
 
-// With a retention old payloads expire in the log, and what was read expires in the state.
+// With a retention, old payloads expire in the log, and observed content expires in the state.
 // Memories, verdicts and projects under legal hold stay, and the log verifies.
 func TestWhatIsOlderThanTheRetentionExpiresInTheLogAndInTheState(t *testing.T) {
 	long(t)
@@ -107,7 +108,7 @@ func TestWhatIsOlderThanTheRetentionExpiresInTheLogAndInTheState(t *testing.T) {
 		!strings.Contains(out, kept) {
 		t.Errorf("the log has %v and %v", strings.Contains(out, secret), strings.Contains(out, kept))
 	}
-	// A kill and a new start: the state that a fold of the rest leads to is the same.
+	// After a kill and a restart, a fold of the remaining ledger gives the same state.
 	up.kill()
 	up = start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t), "--no-sync")
 	verify()

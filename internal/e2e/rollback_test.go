@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestAProjectGoesBackToARestorePointAndNothingIsRemoved has a memory overwritten
-// over the user's own credential, and goes back, with the commands.
+// TestAProjectGoesBackToARestorePointAndNothingIsRemoved overwrites a memory with the user's own
+// credential, and rolls back with the commands.
 func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
 	p := newPipeline(t, embedded.Config{})
 	run := p.commands()
@@ -50,7 +50,7 @@ func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
 	}
 	run(2, "beliefs", "restore", "--to", "nowhere", "--key", key)
 
-	// A recall of hidden beliefs leaves an entry with the result.
+	// A privileged recall of hidden beliefs records its result in the ledger.
 	if out := run(0, "audit", "recall", "shoe size", "--key", key, "--reason", "case 7"); !strings.Contains(out,
 		"size is 12") || !strings.Contains(out, "hidden") || !strings.Contains(out, "case 7") {
 		t.Errorf("%s", out)

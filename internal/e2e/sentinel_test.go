@@ -17,7 +17,7 @@ func TestASentinelGroupInAnotherLanguageKeepsTheProtocol(t *testing.T) {
 	conform(ctx, t, "--group", "judge", "--digest", "external:words-v1", "--", "node", filepath.Join(dir, "judge.mjs"))
 }
 
-// The checker asks nothing that our own groups do not do.
+// The checker requires nothing that our own groups do not do.
 func TestOurOwnSentinelsKeepTheProtocolToo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Second)
 	defer cancel()

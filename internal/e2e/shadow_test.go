@@ -14,8 +14,7 @@ import (
 	shipped "lazaret/rules"
 )
 
-// A candidate rule set is compared with the one in force while things happen,
-// and on the ledger afterwards.
+// A candidate rule set is compared with the active one on live entries, and on the ledger afterwards.
 func TestRulesInTheShadowOfThoseInForce(t *testing.T) {
 	data, addr := t.TempDir(), freePort(t)
 	dir := filepath.Join(t.TempDir(), "rules")
@@ -55,7 +54,7 @@ func TestRulesInTheShadowOfThoseInForce(t *testing.T) {
 			t.Errorf("backtest %v: exit %d, %v: %s", args, code, err, out)
 		}
 	}
-	// A set in force that is not the shipped one is read from the ledger.
+	// An active set other than the shipped one is read from the ledger.
 	must(t, data, "rules", "activate", dir, "--skip-tests")
 	if out := must(t, data, "rules", "backtest", dir, "--ledger"); !strings.Contains(out, "no rule differs") {
 		t.Error(out)

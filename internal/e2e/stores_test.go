@@ -20,7 +20,7 @@ import (
 	"lazaret/internal/natsserver"
 )
 
-// contract describes the calls of the examples as the store's reference does.
+// contract describes the calls of the examples according to the store's reference.
 type contract struct {
 	Calls []struct {
 		Method, Path             string
@@ -29,8 +29,8 @@ type contract struct {
 	}
 }
 
-// playedStore behaves as the stores' references say, and checks requests and answers
-// against them. A search finds everything that it holds.
+// playedStore simulates a store according to its reference, and validates requests and answers. A
+// search finds everything in the store.
 type playedStore struct {
 	t       *testing.T
 	calls   map[string]contract
@@ -96,7 +96,7 @@ func (s *playedStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// answer adds to a store or lists what it holds.
+// answer adds to a store or lists its content.
 func (s *playedStore) answer(store string, r *http.Request, body []byte) any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +196,7 @@ func TestTheExampleStoresAreGuarded(t *testing.T) {
 			want) {
 			t.Errorf("%s: facts are %q", got.Store, got.Found.Facts)
 		}
-		// Content that was put there without the gate may be read and never acted on.
+		// Content that was stored without the gate may be read but never acted on.
 		if slices.ContainsFunc(got.Found.Facts, func(f string) bool { return strings.Contains(f, "evil") }) {
 			t.Errorf("%s: %q", got.Store, got.Found)
 		}

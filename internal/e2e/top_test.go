@@ -14,7 +14,7 @@ import (
 	"lazaret/streams"
 )
 
-// seen is what `lazaret top --once --json` says.
+// seen is the output of `lazaret top --once --json`.
 type seen struct {
 	status.Snapshot
 	OpenHolds int `json:"open_holds"`
@@ -80,14 +80,14 @@ func TestTopSaysHowFarEveryStageHasCome(t *testing.T) {
 	}
 }
 
-// A stage that stands still lags where others see it, and comes back by itself.
+// A paused stage has a lag that others see, and recovers automatically.
 func TestDoctorAndTopShowWhoLags(t *testing.T) {
 	f := newFleet(t, "ingest", "sentinels", "arbiter", "auditor")
 	if out, code := command(t, f.data, "doctor"); code != 0 || !strings.Contains(out, "good   sentinel-core") ||
 		!strings.Contains(out, "good   arbiter") || !strings.Contains(out, "good   auditor") {
 		t.Fatalf("exit %d\n%s", code, out)
 	}
-	// A stage is missed once it has said something.
+	// A stage is missed only after it has reported once.
 	if err := <-startLoad(t, connect(t, f.data, "agent"), 60).done; err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"lazaret/streams"
 )
 
-// said is the part of a verdict that does not depend on time.
+// said returns the part of a verdict that does not depend on time.
 func said(v *streams.VerdictEntry) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s %s", v.ID, v.Verdict, v.Level)
@@ -28,8 +28,8 @@ func said(v *streams.VerdictEntry) string {
 	return b.String()
 }
 
-// Two pipelines are told the same. The ledger of one is trimmed again and again,
-// the trimming killed, every stage restarted, a stage's disk lost and restored.
+// Two pipelines get the same events. The ledger of one is trimmed repeatedly, the trim killed, every
+// stage restarted, a stage's disk lost and restored.
 func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	long(t)
 	type pipeline struct {
@@ -59,7 +59,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 				Key: "k" + id, Content: "The budget of project " + id + " is 100 crowns."}); err != nil {
 				t.Fatal(err)
 			}
-			// Early reads still count for later actions.
+			// Early observations still count for later actions.
 			for _, to := range []string{"eve1@evil.example", "eve" + id + "@evil.example", "bob@work.example"} {
 				v := h.decide(&streams.Action{Head: streams.Head{ID: fmt.Sprintf("a%s-%s", id, strings.Split(to, "@")[0]),
 					Session: "s" + id}, Tool: "send_email", Args: jsontext.Value(fmt.Sprintf(`{"to":%q,"body":"the budget"}`, to))})
@@ -117,7 +117,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	again()
 	say()
 
-	// Stages that are not there are waited for, and nothing goes.
+	// If stages are missing, nothing is removed.
 	cut.up.interrupt()
 	srv := start(t, "lazaret is up", "lazaret", "up", "--server-only", "--data", cut.data, "--listen", cut.addr,
 		"--no-sync")
@@ -125,8 +125,8 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 		!strings.Contains(out, "nothing was removed") || !strings.Contains(out, "arbiter in 16 of 16") {
 		t.Errorf("with no stage running: exit %d, %s", code, out)
 	}
-	// A new auditor begins with another one's tiles, and checks what it takes.
-	// The second auditor is registered while it runs only: nobody waits for it afterwards.
+	// A new auditor starts with the tiles of another one, and verifies them. The second auditor is
+	// registered only while it runs, so nothing waits for it afterwards.
 	pins, err := os.ReadFile(embedded.TrustFile(cut.data))
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	}
 	again()
 
-	// A trimming that is killed at any moment is finished by the next.
+	// The next trim completes a killed one.
 	kills := 3
 	if os.Getenv("LAZARET_LONG") != "" {
 		kills = 20
@@ -165,7 +165,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	for i := range kills {
 		say()
 		p := start(t, "", "lazaret", "audit", "trim", "--data", cut.data, "--older", "0s")
-		time.Sleep(time.Duration(i%8*100) * time.Millisecond) // where it is hit is the point
+		time.Sleep(time.Duration(i%8*100) * time.Millisecond) // the kills come at varying times
 		p.kill()
 		if i%4 == 1 {
 			cut.up.kill()
@@ -214,7 +214,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	}
 }
 
-// Snapshots are forgotten too, and the stage can still be restored.
+// Snapshots are erased too, and the stage can still be restored.
 func TestWhatIsForgottenIsInNoSnapshotOfATrimmedPipeline(t *testing.T) {
 	long(t)
 	data, addr := t.TempDir(), freePort(t)
@@ -238,7 +238,7 @@ func TestWhatIsForgottenIsInNoSnapshotOfATrimmedPipeline(t *testing.T) {
 	}
 	must(t, data, "audit", "trim", "--older", "0s")
 	in := func(word string) string { return strings.Join(filesWith(t, data, word), " ") }
-	// This can fail: they hold it before.
+	// The test can fail: the snapshots contain the text before.
 	if f := in(secret); !strings.Contains(f, "ingest.snapshot/") && !strings.Contains(f, "arbiter.snapshot/") {
 		t.Errorf("it is in no snapshot: %s", f)
 	}

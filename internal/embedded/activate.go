@@ -13,14 +13,14 @@ import (
 	"lazaret/streams"
 )
 
-// Activate signs a command that puts a bundle in force and publishes both to
-// every partition, each in order.
+// Activate signs a command that activates a bundle, and publishes bundle and command to every partition
+// in that order.
 func Activate(ctx context.Context, nc *nats.Conn, signer note.Signer, do string, bundle []byte) error {
 	return activateIn(ctx, nc, signer, do, bundle, stage.PartitionList(nil), false)
 }
 
-// activateIn is Activate in some partitions; with first only where nothing is in force
-// when the command arrives.
+// activateIn is Activate for some partitions. If first is set, the command has an effect only where
+// nothing is active when it arrives.
 func activateIn(ctx context.Context, nc *nats.Conn, signer note.Signer, do string, bundle []byte, partitions []int,
 	first bool) error {
 	if len(partitions) == 0 {

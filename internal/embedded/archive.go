@@ -13,8 +13,8 @@ import (
 
 // A backup in one file is a tar archive of the backup's folder.
 
-// PackFolder makes an archive of a folder in a file that does not exist yet, and removes the
-// folder. The file appears whole or not at all.
+// PackFolder packs a folder into a new archive file, and removes the folder. The file is created
+// atomically.
 func PackFolder(dir, file string) error {
 	if _, err := os.Lstat(file); err == nil {
 		return fmt.Errorf("%s: %w", file, fs.ErrExist)
@@ -38,7 +38,7 @@ func PackFolder(dir, file string) error {
 	return os.RemoveAll(dir)
 }
 
-// unpack makes a folder of an archive.
+// unpack extracts an archive into a folder.
 func unpack(file, dir string) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -46,12 +46,12 @@ func unpack(file, dir string) error {
 	}
 	defer f.Close()
 	if err := checkEnd(f); err != nil {
-		return fmt.Errorf("%s is no backup, or is damaged: %w", file, err)
+		return fmt.Errorf("%s is not a backup, or it is damaged: %w", file, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(dir) // nothing in the archive names a place outside of it
+	root, err := os.OpenRoot(dir) // prevents archive entries from writing outside of dir
 	if err != nil {
 		return err
 	}
@@ -65,13 +65,13 @@ func unpack(file, dir string) error {
 			err = unpackOne(root, h, r)
 		}
 		if err != nil {
-			return fmt.Errorf("%s is no backup, or is damaged: %w", file, err)
+			return fmt.Errorf("%s is not a backup, or it is damaged: %w", file, err)
 		}
 	}
 }
 
-// checkEnd refuses an archive without the two empty blocks at its end: tar.Reader takes one that is cut between two
-// files for whole.
+// checkEnd returns an error for an archive without the two empty blocks at its end. tar.Reader does not
+// detect an archive that was cut between two files.
 func checkEnd(f *os.File) error {
 	const end = 1024
 	fi, err := f.Stat()

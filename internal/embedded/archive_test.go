@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// packed is an archive of a folder with one file.
+// packed returns an archive of a folder with one file.
 func packed(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "backup")

@@ -15,18 +15,18 @@ import (
 	"lazaret/streams"
 )
 
-// A backup is a data folder without the parts that can be rebuilt. Its auditor's log is a
-// snapshot from before the streams were copied: an auditor follows a ledger that is ahead
-// of its log, and refuses one that is behind it. The streams are copied while the server
-// is stopped, so that they fit each other. Of the stages' state it has only the snapshots
-// left by trimming. Any other state is folded from the ledger.
+// A backup is a data folder without the parts that can be rebuilt. Its auditor's log is a snapshot from
+// before the copy of the streams: an auditor accepts a ledger that is ahead of its log, and refuses one
+// that is behind. The streams are copied while the server is stopped, so that they are consistent. Of
+// the stages' state, the backup contains only the snapshots from trimming; the rest is folded again
+// from the ledger.
 
-// backupsDir is where copies are made before they are moved.
+// backupsDir returns the folder in which copies are made before they are moved.
 func backupsDir(data string) string { return filepath.Join(data, "backups") }
 
 const snapshotSuffix = ".snapshot"
 
-// copy copies the data folder without the auditor's log while the server is stopped.
+// copy copies the data folder, without the auditor's log, while the server is stopped.
 func (p *Pipeline) copy(run string, keys bool) streams.EraseReply {
 	out := streams.EraseReply{Run: run, Done: true, Dir: filepath.Join(backupsDir(p.cfg.Data), run)}
 	err, down := p.Server.WhileStopped(func() error { return copyData(p.cfg.Data, out.Dir, keys) })
@@ -39,7 +39,7 @@ func (p *Pipeline) copy(run string, keys bool) streams.EraseReply {
 	return out
 }
 
-// copyData copies a backup's parts of a data folder, but for the auditor's log.
+// copyData copies the parts of a data folder that belong to a backup, except the auditor's log.
 func copyData(data, to string, keys bool) error {
 	es, err := os.ReadDir(data)
 	if err != nil {
@@ -75,7 +75,7 @@ func copyData(data, to string, keys bool) error {
 	return secure(to)
 }
 
-// copySnapshots copies the snapshots that trimming left.
+// copySnapshots copies the stage snapshots from trimming.
 func copySnapshots(from, to string) error {
 	dirs, err := filepath.Glob(filepath.Join(from, "*"+snapshotSuffix))
 	for _, d := range dirs {
@@ -94,7 +94,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, b, 0o600)
 }
 
-// secure makes all files in a folder private to the owner, and syncs them.
+// secure removes group and other permissions from all files in a folder, and syncs them.
 func secure(dir string) error {
 	if err := private.Tighten(dir); err != nil {
 		return err
@@ -111,7 +111,7 @@ func secure(dir string) error {
 	})
 }
 
-// MoveFolder moves a folder to a place that does not exist yet, on another disk, too.
+// MoveFolder moves a folder to a new path, which may be on another disk.
 func MoveFolder(from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return fmt.Errorf("%s: %w", to, fs.ErrExist)
@@ -125,7 +125,7 @@ func MoveFolder(from, to string) error {
 	return errors.Join(secure(to), os.RemoveAll(from))
 }
 
-// copyBackup copies a backup, a folder or an archive, to a new folder.
+// copyBackup copies a backup, which is a folder or an archive, to a new folder.
 func copyBackup(backup, to string) error {
 	fi, err := os.Stat(backup)
 	if err != nil {
@@ -138,7 +138,7 @@ func copyBackup(backup, to string) error {
 		backup = to
 	}
 	if _, err := os.Stat(filepath.Join(backup, "jetstream")); err != nil {
-		return fmt.Errorf("%s is no backup: %w", backup, err)
+		return fmt.Errorf("%s is not a backup: %w", backup, err)
 	}
 	if backup == to {
 		return nil
@@ -146,7 +146,8 @@ func copyBackup(backup, to string) error {
 	return copyTree(backup, to)
 }
 
-// copyTree copies a folder to a new one that nobody else can look into: os.CopyFS makes files that others can read.
+// copyTree copies a folder to a new one with private permissions. os.CopyFS would make files that
+// others can read.
 func copyTree(from, to string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
@@ -154,8 +155,8 @@ func copyTree(from, to string) error {
 	return os.CopyFS(to, os.DirFS(from))
 }
 
-// Restore makes a data folder of a backup, a folder or an archive. keys is the folder of the keys if the backup has
-// none. The folder appears whole or not at all.
+// Restore creates a data folder from a backup, which is a folder or an archive. keys is the folder of
+// the keys, if the backup contains none. The data folder is created atomically.
 func Restore(ctx context.Context, backup, keys, data string) (err error) {
 	if es, err := os.ReadDir(data); err == nil && len(es) > 0 {
 		return fmt.Errorf("%s is not empty: restore into a new folder", data)
@@ -174,8 +175,8 @@ func Restore(ctx context.Context, backup, keys, data string) (err error) {
 	}
 	if _, err := os.Stat(natsserver.KeysDir(fresh)); err != nil {
 		if keys == "" {
-			return fmt.Errorf("the backup was made without keys, and nothing in it can be read: name the folder of the keys "+
-				"with --keys: %w", err)
+			return fmt.Errorf("the backup contains no keys, so it cannot be read: name the folder of the keys with "+
+				"--keys: %w", err)
 		}
 		if err := os.CopyFS(natsserver.KeysDir(fresh), os.DirFS(keys)); err != nil {
 			return fmt.Errorf("copying the keys: %w", err)

@@ -28,7 +28,7 @@ func TestEachObservationOfABatchIsJudgedByItself(t *testing.T) {
 			Content: fmt.Sprintf("page %d of a report on harbours", i)})
 	}
 	os[7].User = "no id!"
-	os[9].ID, os[9].Content = os[8].ID, os[8].Content // again
+	os[9].ID, os[9].Content = os[8].ID, os[8].Content // a repeat
 	reps, err := c.ObserveAll(t.Context(), beliefs.OriginWeb, os...)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestEachObservationOfABatchIsJudgedByItself(t *testing.T) {
 	if len(reps) != len(os) || len(seqs) != len(os) {
 		t.Errorf("%d observations have %d replies and %d places in the ledger", len(os), len(reps), len(seqs))
 	}
-	// The same once more doubles none.
+	// The same batch again adds no duplicates.
 	os[7].User = ""
 	if reps, err = c.ObserveAll(t.Context(), beliefs.OriginWeb, os...); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestEachObservationOfABatchIsJudgedByItself(t *testing.T) {
 			t.Errorf("observation %d is answered %+v, %+v the second time", i, rep, rep.Error)
 		}
 	}
-	// The events of a batch count at once: an action is held because of one of them.
+	// The events of a batch take effect at once: one of them causes the hold of an action.
 	if _, err := c.ObserveAll(t.Context(), beliefs.OriginWeb, os[0],
 		&streams.Observation{Head: streams.Head{ID: "bad", Session: "s"},
 			Content: strings.Repeat("x", streams.DefaultMaxEvent+1)}); err != nil {

@@ -37,42 +37,40 @@ import (
 	shipped "lazaret/rules"
 )
 
-// Config is how the pipeline runs.
+// Config configures the pipeline.
 type Config struct {
 	Data   string
 	Listen string // as in natsserver.Config
 	NoSync bool
-	// Groups are the sentinel groups to run; nil means those of the shipped
-	// rule set, an empty list none.
+	// Groups are the sentinel groups to run; nil means those of the shipped rule set, an empty list
+	// none.
 	Groups []string
-	// ServerOnly starts server, streams and credentials, and leaves the stages
-	// to daemons.
+	// ServerOnly starts only server, streams and credentials. The stages run as daemons.
 	ServerOnly bool
-	// Policy and Rules replace what is activated on the first start.
+	// Policy and Rules replace the shipped ones that the first start activates.
 	Policy []byte
 	Rules  []byte
-	// Storage is how the streams are made on the first start. Sizes that it leaves 0
-	// are taken from the free space of the disk, or from MaxDisk bytes, if that is less and not 0.
+	// Storage configures the streams that the first start creates. Sizes of 0 are derived from the free
+	// disk space, or from MaxDisk bytes if that is less and not 0.
 	Storage wire.Storage
 	MaxDisk int64
-	// MaxEvent is the largest event that is taken, in bytes; 0:
-	// streams.DefaultMaxEvent.
+	// MaxEvent is the largest accepted event, in bytes; 0: streams.DefaultMaxEvent.
 	MaxEvent int
-	// Expires is how long the credentials are valid that Start makes and renews; 0:
+	// Expires is the validity of the credentials that Start creates and renews; 0:
 	// natsserver.RoleExpires.
 	Expires time.Duration
-	// FrontEvent, if not 0, is MaxEvent of the front alone; ingest keeps its own.
-	// It, Takeover and AnswerTimeout are for tests.
+	// FrontEvent, if not 0, is MaxEvent for the front only; ingest keeps its own. FrontEvent, Takeover
+	// and AnswerTimeout are for tests.
 	FrontEvent    int
 	Takeover      time.Duration
 	AnswerTimeout time.Duration
 	Log           *slog.Logger
-	// Metrics, when set, is told of the stages.
+	// Metrics, if set, gets the metrics of the stages.
 	Metrics *metrics.Process
 }
 
-// DefaultProject and DefaultAgent are whom the credential speaks for that the
-// first start leaves in the data folder.
+// DefaultProject and DefaultAgent are the project and agent of the credential that the first start
+// creates.
 const (
 	DefaultProject = natsfiles.DefaultProject
 	DefaultAgent   = natsfiles.DefaultAgent
@@ -83,7 +81,7 @@ type Pipeline struct {
 	Server *natsserver.Server
 	cfg    Config
 
-	// Owned by the goroutine that starts and closes.
+	// Used only by the goroutine that starts and closes the pipeline.
 	conns  []*nats.Conn
 	feed   *stage.Feed
 	cancel context.CancelFunc
@@ -94,30 +92,29 @@ type Pipeline struct {
 
 	mu  sync.Mutex
 	err error // guarded by mu
-	// noRoom is why the streams refuse messages, or nil. Guarded by mu.
+	// noRoom is the reason why the streams refuse messages, or nil. Guarded by mu.
 	noRoom error
 }
 
-// StateDir is the folder of a stage's cache.
+// StateDir returns the folder of a stage's cache.
 func StateDir(data, stage string) string { return filepath.Join(data, "state", stage) }
 
-// AuditDir is the folder of the auditor's log.
+// AuditDir returns the folder of the auditor's log.
 func AuditDir(data string) string { return filepath.Join(data, "audit") }
 
-// TrustFile is where the pinned keys stand.
+// TrustFile returns the path of the pinned keys.
 func TrustFile(data string) string { return filepath.Join(data, keys.TrustFile) }
 
-// WitnessPolicy is the file of the witnesses that the auditor asks to cosign.
+// WitnessPolicy returns the path of the list of witnesses whose cosignatures the auditor requests.
 func WitnessPolicy(data string) string { return filepath.Join(data, "witnesses.policy") }
 
-// OperatorKey and AuditorKey are the files of the keys that the first start
-// makes.
+// OperatorKey returns the path of the operator's key, which the first start creates.
 func OperatorKey(data string) string { return filepath.Join(natsserver.KeysDir(data), "operator.key") }
 
-// AuditorKey is the file of the key that signs checkpoints.
+// AuditorKey returns the path of the key that signs checkpoints, which the first start creates.
 func AuditorKey(data string) string { return filepath.Join(natsserver.KeysDir(data), "auditor.key") }
 
-// Start starts the pipeline and returns when it answers requests.
+// Start starts the pipeline, and returns when it can answer requests.
 func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -141,13 +138,13 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// An auditor that runs apart gets its key from this folder.
+	// Create the key even without an auditor here: a separate auditor copies it from this folder.
 	_, err = MasterKey(cfg.Data)
 	if err := errors.Join(err, p.credentials(), makeStateKey(cfg.Data)); err != nil {
 		return nil, err
 	}
 	p.wg.Go(func() { p.renewCredentials(run) })
-	if err := os.RemoveAll(backupsDir(cfg.Data)); err != nil { // what a process left that was killed
+	if err := os.RemoveAll(backupsDir(cfg.Data)); err != nil { // remove what a killed process left
 		return nil, err
 	}
 	if err := p.serveErase(); err != nil {
@@ -185,15 +182,15 @@ func (p *Pipeline) setup(ctx context.Context) error {
 		return err
 	}
 	if begun(p.cfg.Data) {
-		// This installation had its streams. A missing one must not be replaced by an
-		// empty one: its messages may still be on disk.
+		// This installation already had its streams. A missing one must not be replaced by an empty
+		// one: its messages may still be on disk.
 		return awaitStreams(ctx, js)
 	}
 	size, err := natsserver.Size(p.cfg.Storage, p.cfg.Data, p.cfg.MaxDisk)
 	if err != nil {
 		return err
 	}
-	// An interrupted first start has made streams of another size.
+	// An interrupted first start may have created the streams with other sizes.
 	if _, err := js.Stream(ctx, streams.LedgerStream); err == nil {
 		if err := wire.Check(ctx, js); err == nil {
 			return nil
@@ -205,9 +202,9 @@ func (p *Pipeline) setup(ctx context.Context) error {
 // recoveryTimeout is how long the server may take to recover its streams.
 const recoveryTimeout = 2 * time.Minute
 
-// awaitStreams waits until a restarted server has recovered the streams. It
-// answers requests before it has: until then a stream may be unknown or look
-// empty. The ledger of an installation that was activated never is empty.
+// awaitStreams waits until a restarted server has recovered the streams. The server answers requests
+// before that, and a stream may then be unknown or appear empty. The ledger of an activated
+// installation is never empty.
 func awaitStreams(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, recoveryTimeout)
 	defer cancel()
@@ -226,26 +223,26 @@ func awaitStreams(ctx context.Context, js jetstream.JetStream) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the streams of this installation are not what they were, and nothing was changed: %w", err)
+			return fmt.Errorf("the streams of this installation have changed or are missing; nothing was "+
+				"changed: %w", err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// activatedFile marks an installation whose first start was completed, so that
-// streams that are missing are not made anew. It does not say what is in force.
+// activatedFile returns the path of the file that marks a completed first start. Missing streams of
+// such an installation are not created again. The file does not tell which rules and policy are active.
 func activatedFile(data string) string { return filepath.Join(natsserver.KeysDir(data), "activated") }
 
-// begun reports whether an installation had its streams, as this version or an
-// earlier one has marked it.
+// begun reports whether the first start was completed, by this version or an earlier one.
 func begun(data string) bool {
 	_, err := os.Stat(activatedFile(data))
 	_, before := os.Stat(filepath.Join(data, "state", "activated"))
 	return err == nil || before == nil
 }
 
-// Trust reads the pinned keys of a data folder. On the first start it makes
-// the operator's and the auditor's key and pins them.
+// Trust reads the pinned keys of a data folder. On the first start it creates and pins the operator's
+// and the auditor's key.
 func Trust(data string) (*keys.Trust, error) {
 	if err := os.MkdirAll(natsserver.KeysDir(data), 0o700); err != nil {
 		return nil, err
@@ -264,7 +261,7 @@ func Trust(data string) (*keys.Trust, error) {
 		role       keys.Role
 	}{
 		{OperatorKey(data), "lazaret-operator", keys.RoleOperator},
-		// The name is the first line of every checkpoint: no two logs share one.
+		// The name is the first line of every checkpoint, so each log needs a different one.
 		{AuditorKey(data), "lazaret-ledger-" + strings.ToLower(nuid.Next()[14:]), keys.RoleAuditor},
 	} {
 		public, err := makeKey(k.file, k.name)
@@ -278,8 +275,7 @@ func Trust(data string) (*keys.Trust, error) {
 	return t, t.Write(path)
 }
 
-// makeKey makes a key file, unless an interrupted first start left one, and
-// returns its public half.
+// makeKey creates a key file, unless an interrupted first start left one. It returns the public key.
 func makeKey(file, name string) (string, error) {
 	private, err := keys.LoadPrivate(file)
 	if err == nil {
@@ -295,8 +291,8 @@ func makeKey(file, name string) (string, error) {
 	return public, keys.WritePrivate(file, private)
 }
 
-// credentials leaves a credential and a NATS context for every role, and renews
-// those of which half of the life is over.
+// credentials creates a credential and a NATS context for every role. It renews credentials that are
+// past half of their life.
 func (p *Pipeline) credentials() error {
 	return installCredentials(p.Server.Minter(), p.Server.URL(), p.groups(), p.expires())
 }
@@ -308,8 +304,8 @@ func (p *Pipeline) expires() time.Duration {
 	return natsserver.RoleExpires
 }
 
-// renewCredentials renews the credentials that Start left. A client reads the file
-// again when the server ends its connection because the one that it had has expired.
+// renewCredentials renews the credentials that Start created, until ctx ends. A client reads the file
+// again when the server closes its connection because the credential expired.
 func (p *Pipeline) renewCredentials(ctx context.Context) {
 	t := time.NewTicker(min(time.Hour, p.expires()/8))
 	defer t.Stop()
@@ -325,8 +321,8 @@ func (p *Pipeline) renewCredentials(ctx context.Context) {
 	}
 }
 
-// installCredentials leaves credentials and contexts in the minter's folder, and
-// renews those that are there when it is time.
+// installCredentials creates credentials and contexts in the minter's folder, and renews existing ones
+// when they are due.
 func installCredentials(m *natsserver.Minter, url string, groups []string, lasts time.Duration) error {
 	roles := map[natsserver.Role]string{
 		natsserver.RoleOperator: "Lazaret: operators", natsserver.RoleApprover: "Lazaret: approvers",
@@ -335,13 +331,13 @@ func installCredentials(m *natsserver.Minter, url string, groups []string, lasts
 		natsserver.RoleService:   "Lazaret: answers to requests",
 		natsserver.RoleReplay:    "Lazaret: replays of recorded sessions",
 		natsserver.RoleRetention: "Lazaret: trimming and forgetting",
-		natsserver.RoleViewer:    "Lazaret: who looks and changes nothing",
+		natsserver.RoleViewer:    "Lazaret: read-only viewers",
 	}
 	for _, g := range groups {
 		roles[natsserver.SentinelRole(g)] = "Lazaret: sentinel group " + g
 	}
 	if err := m.FollowURL(url); err != nil {
-		return fmt.Errorf("contexts do not follow the server's address: %w", err)
+		return fmt.Errorf("updating the server's address in contexts: %w", err)
 	}
 	for r, d := range roles {
 		if err := m.Install(natsserver.Grant{Name: string(r), Role: r, Lasts: lasts, Description: d}, url, true); err != nil {
@@ -360,7 +356,8 @@ func (p *Pipeline) groups() []string {
 	return shipped.Groups()
 }
 
-// MasterKey wraps the keys that the auditor encrypts payloads with.
+// MasterKey returns the key that encrypts the auditor's payload keys. It creates the key if there is
+// none.
 func MasterKey(data string) ([]byte, error) {
 	s, err := natsserver.Secret(data, masterKeyFile)
 	if err != nil {
@@ -369,19 +366,19 @@ func MasterKey(data string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(s)
 }
 
-// StateKeyFile is the file of the key that the stages' state is sealed with. It does
-// not lie in the folder that it protects.
+// StateKeyFile returns the path of the key that seals the state of the stages. It is outside the folder
+// of the state.
 func StateKeyFile(data string) string { return filepath.Join(natsserver.KeysDir(data), stateKey) }
 
 const stateKey = "state.key"
 
-// makeStateKey makes the key on the first start.
+// makeStateKey creates the key on the first start.
 func makeStateKey(data string) error {
 	_, err := natsserver.Secret(data, stateKey)
 	return err
 }
 
-// StateKey is the key of one stage's state, derived from the one in a file.
+// StateKey returns the key for one stage's state, derived from the key in a file.
 func StateKey(file, stage string) ([]byte, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -398,8 +395,7 @@ func StateKey(file, stage string) ([]byte, error) {
 	return hkdf.Key(sha256.New, s, nil, "lazaret state "+stage, sha256.Size)
 }
 
-// ReadMasterKey is MasterKey for who reads a log: it makes no key, and returns nil if there
-// is none.
+// ReadMasterKey returns the key of MasterKey, or nil if there is none. It creates no key.
 func ReadMasterKey(data string) ([]byte, error) {
 	b, err := os.ReadFile(filepath.Join(natsserver.KeysDir(data), masterKeyFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -411,7 +407,7 @@ func ReadMasterKey(data string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(strings.TrimSpace(string(b)))
 }
 
-// masterKeyFile wraps the keys that the auditor encrypts payloads with.
+// masterKeyFile is the file of the key that encrypts the auditor's payload keys.
 const masterKeyFile = "audit-master.key"
 
 // stages starts the four stages and waits until each has caught up.
@@ -444,7 +440,7 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		if stats == nil {
 			stats = new(stage.Stats)
 		}
-		// The connection ends with the pipeline, and the answers with it.
+		// Closing the connection ends the subscription.
 		if _, err := status.Serve(nc, string(r), nil, stats, p.cfg.Log); err != nil {
 			return err
 		}
@@ -506,7 +502,7 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 	return nil
 }
 
-// fail notes the first error of a stage.
+// fail stores the first error of a stage.
 func (p *Pipeline) fail(stage string, err error) {
 	if err == nil {
 		return
@@ -517,18 +513,18 @@ func (p *Pipeline) fail(stage string, err error) {
 	p.once.Do(func() { close(p.failed) })
 }
 
-// Failed is closed when a stage has ended with an error; Err tells which.
+// Failed returns a channel that is closed when a stage has failed; Err returns the error.
 func (p *Pipeline) Failed() <-chan struct{} { return p.failed }
 
-// Err is why the pipeline failed.
+// Err returns the first error of a stage.
 func (p *Pipeline) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// Close drains the stages and stops the server, in the reverse order of their
-// start. It returns why the pipeline failed, if it did.
+// Close stops the stages and the server, in the reverse order of their start. It returns the pipeline's
+// failure, if any.
 func (p *Pipeline) Close() error {
 	p.cancel()
 	p.wg.Wait()

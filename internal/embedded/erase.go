@@ -12,19 +12,19 @@ import (
 	"lazaret/streams"
 )
 
-// eraseTimeout is how long the server may take to say what is deleted.
+// eraseTimeout limits the request for the list of deleted messages.
 const eraseTimeout = time.Minute
 
-// serveErase removes deleted messages from the files of the streams, or copies the data
-// folder, whenever the retention credential asks for it. The answer comes over several requests, since the
-// server stops in between.
+// serveErase handles requests of the retention credential: it removes deleted messages from the files
+// of the streams, or copies the data folder. The server stops during the work, so a client repeats its
+// request to get the result.
 func (p *Pipeline) serveErase() error {
 	nc, err := p.connect(natsserver.RoleService)
 	if err != nil {
 		return err
 	}
 	ended := make(chan streams.EraseReply, 1)
-	var last streams.EraseReply // the last that was started; of the goroutine that answers
+	var last streams.EraseReply // the last run; used only by the answering goroutine
 	_, err = nc.Subscribe(streams.EraseSubject, func(m *nats.Msg) {
 		var req streams.EraseRequest
 		if len(m.Data) > 0 && streams.Unmarshal(m.Data, &req) != nil {
@@ -37,7 +37,7 @@ func (p *Pipeline) serveErase() error {
 		running := last.Run != "" && !last.Done
 		switch {
 		case req.Run == "" && running:
-			// The running erasure does not cover later deletions.
+			// The running erasure does not cover messages that were deleted later.
 			p.answerErase(nc, m, streams.EraseReply{Error: "another erasure is under way: ask again"})
 			return
 		case req.Run == "":
@@ -50,7 +50,7 @@ func (p *Pipeline) serveErase() error {
 		p.answerErase(nc, m, last)
 		if req.Run == "" {
 			run := last.Run
-			// Shutdown of the server waits for it.
+			// Shutdown of the server waits for this goroutine.
 			go func() {
 				if req.Copy {
 					ended <- p.copy(run, req.Keys)
@@ -69,7 +69,7 @@ func (p *Pipeline) answerErase(nc *nats.Conn, m *nats.Msg, r streams.EraseReply)
 		err = m.Respond(b)
 	}
 	if err == nil {
-		err = nc.Flush() // before the server stops
+		err = nc.Flush() // send the reply before the server stops
 	}
 	if err != nil {
 		p.cfg.Log.Warn("answering a request to erase", "err", err)

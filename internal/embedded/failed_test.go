@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The first start asks ingest what is in force. If a stage ends meanwhile, on a damaged
-// state, Start returns its error at once, and no time-out.
+// The first start asks ingest for the active rules. If a stage fails meanwhile because of a damaged
+// state, Start returns its error immediately instead of timing out.
 func TestAStageThatEndsWhileThePipelineStartsIsWhyItDoesNot(t *testing.T) {
 	damaged := errors.New("the state is damaged")
 	for name, f := range map[string]func(ctx context.Context) error{

@@ -22,8 +22,7 @@ import (
 	shipped "lazaret/rules"
 )
 
-// activateFirst puts the shipped rules and policy in force in an installation
-// that has none. One that has its own keeps them.
+// activateFirst activates the shipped rules and policy in an installation that has none.
 func (p *Pipeline) activateFirst(ctx context.Context) error {
 	nc, err := p.Server.Connect(natsserver.RoleOperator)
 	if err != nil {
@@ -35,8 +34,8 @@ func (p *Pipeline) activateFirst(ctx context.Context) error {
 	})
 }
 
-// unlessFailed runs f until it returns or a stage fails. It returns the stage's error in
-// preference to f's.
+// unlessFailed calls f and returns when f returns or a stage fails. It prefers the stage's error to
+// f's.
 func (p *Pipeline) unlessFailed(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -55,8 +54,8 @@ func (p *Pipeline) unlessFailed(ctx context.Context, f func(ctx context.Context)
 	}
 }
 
-// activateFirst puts keys, rules and policy in force in the partitions whose ledger
-// never had any. It waits for that if stages run.
+// activateFirst activates keys, rules and policy in the partitions that never had any. If stages run,
+// it waits until that is done.
 func activateFirst(ctx context.Context, nc *nats.Conn, cfg Config, stages bool) error {
 	missing, err := neverActivated(ctx, nc, stages)
 	if err != nil {
@@ -73,10 +72,9 @@ func activateFirst(ctx context.Context, nc *nats.Conn, cfg Config, stages bool) 
 	return os.WriteFile(activatedFile(cfg.Data), nil, 0o600)
 }
 
-// neverActivated are the partitions, by command, whose ledger has no activation. A
-// stage that runs has folded the ledger, and knows. Without one an installation
-// whose ledger has entries counts as activated. A trimmed ledger does not tell
-// what it had.
+// neverActivated returns, by command, the partitions whose ledger has no activation. If stages run, it
+// asks ingest, which has folded the ledger. Otherwise an installation with ledger entries counts as
+// activated, because the entries of a trimmed ledger are not conclusive.
 func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string][]int, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -114,9 +112,9 @@ func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string
 	}
 	trimmed, err := stage.Trimmed(ctx, js)
 	if err == nil && trimmed > 0 {
-		err = fmt.Errorf("the ledger was trimmed up to %d, and which keys, rules and policy were in force before "+
-			"cannot be known: "+
-			"restore ingest's state from a snapshot (lazaret state restore ingest), or activate them yourself", trimmed)
+		err = fmt.Errorf("the ledger was trimmed up to %d, so the keys, rules and policy that were active are "+
+			"unknown: restore ingest's state from a snapshot (lazaret state restore ingest), or "+
+			"activate them yourself", trimmed)
 	}
 	return missing, err
 }
@@ -136,7 +134,7 @@ func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map
 	if policyText == nil {
 		policyText = policy.Default
 	}
-	// Ingest would refuse a bad one without an error here.
+	// Check them here: ingest would reject bad ones without an error at this place.
 	if _, err := policy.Compile(policy.DefaultName, policyText); err != nil {
 		return err
 	}
@@ -166,8 +164,7 @@ func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map
 	return awaitFirst(ctx, nc)
 }
 
-// AwaitShipped waits until the shipped rules and policy are in force in every
-// partition.
+// AwaitShipped waits until the shipped rules and policy are active in every partition.
 func AwaitShipped(ctx context.Context, nc *nats.Conn) error {
 	b, err := rules.Pack(shipped.FS())
 	if err != nil {
@@ -176,8 +173,8 @@ func AwaitShipped(ctx context.Context, nc *nats.Conn) error {
 	return AwaitActive(ctx, nc, streams.Digest(b), streams.Digest(policy.Default))
 }
 
-// AwaitActive waits until ingest has put a rule set and a policy in force in
-// every partition. An empty digest is not waited for.
+// AwaitActive waits until a rule set and a policy are active in every partition. An empty digest is
+// ignored.
 func AwaitActive(ctx context.Context, nc *nats.Conn, rules, policy string) error {
 	return await(ctx, nc, ingest.ActiveAnswer{Rules: rules, Policy: policy})
 }
@@ -187,17 +184,17 @@ func AwaitTrust(ctx context.Context, nc *nats.Conn, trust string) error {
 	return await(ctx, nc, ingest.ActiveAnswer{Trust: trust})
 }
 
-// startTime bounds the wait for what was activated: a machine that is busy
-// compiles sixteen sets of rules before its partitions answer.
+// startTime limits the wait for an activation. A busy machine compiles sixteen rule sets before its
+// partitions answer.
 const startTime = 2 * time.Minute
 
-// awaitFirst waits until any rules and policy are in force in every partition. Somebody
-// may have activated others meanwhile.
+// awaitFirst waits until any rules and policy are active in every partition. Another operator may have
+// activated others meanwhile.
 func awaitFirst(ctx context.Context, nc *nats.Conn) error {
 	return await(ctx, nc, ingest.ActiveAnswer{Rules: anyDigest, Policy: anyDigest})
 }
 
-// anyDigest stands for any digest in force.
+// anyDigest matches any active digest.
 const anyDigest = "any"
 
 // askActive asks ingest what is in force in a partition. It asks again until ctx ends: while many

@@ -15,7 +15,7 @@ import (
 	"lazaret/streams"
 )
 
-// A policy that somebody activates while the first start waits for its own does not make the start wait in vain.
+// If another policy is activated while the first start waits for its own, the start still completes.
 func TestPromiseC23APolicyActivatedDuringTheFirstStartDoesNotEndIt(t *testing.T) {
 	data := t.TempDir()
 	cfg := Config{Data: data, NoSync: true}
@@ -47,8 +47,8 @@ func TestPromiseC23APolicyActivatedDuringTheFirstStartDoesNotEndIt(t *testing.T)
 	}
 }
 
-// An operator's policy is activated after the first start has looked for one and before the shipped one arrives: it
-// stays.
+// If an operator activates a policy after the first start found none, and before the shipped policy is
+// activated, the operator's policy stays active.
 func TestPromiseC23TheShippedPolicyReplacesNoOther(t *testing.T) {
 	data := t.TempDir()
 	cfg := Config{Data: data, NoSync: true}

@@ -30,8 +30,8 @@ type stored struct {
 	Data    []byte              `json:"data"`
 }
 
-// TestMakeALedger writes the fixture of the format that this version writes, when it is asked to. It is
-// compiled by earlier versions, too.
+// TestMakeALedger writes the fixture of this version's ledger format if requested. Earlier versions
+// compile this file too.
 func TestMakeALedger(t *testing.T) {
 	if *makeFixture == "" {
 		return
@@ -74,7 +74,7 @@ func TestMakeALedger(t *testing.T) {
 	if _, err := c.Recall(t.Context(), &streams.Recall{Head: head("r"), Query: "the budget"}); err != nil {
 		t.Fatal(err)
 	}
-	// Many at once share messages, from format 2 on.
+	// From format 2 on, many concurrent events share messages.
 	var wg sync.WaitGroup
 	for i := range 300 {
 		wg.Go(func() {

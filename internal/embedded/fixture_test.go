@@ -19,9 +19,9 @@ import (
 	"lazaret/streams"
 )
 
-// Every format of the ledger that was ever released has a fixture, one partition of a ledger,
-// made by that version (go test ./internal/embedded -run MakeALedger -args -make-ledger FILE).
-// This version folds each, and comes to the verdicts that stand in it.
+// Every released ledger format has a fixture: one partition of a ledger, made by that version (go test
+// ./internal/embedded -run MakeALedger -args -make-ledger FILE). This version must fold each of them to
+// the verdicts that it contains.
 func TestLedgersOfEachFormatAreFoldedToTheirVerdicts(t *testing.T) {
 	files, err := filepath.Glob("testdata/ledger-*.jsonl.gz")
 	if err != nil || len(files) != streams.LedgerFormat {
@@ -40,7 +40,7 @@ func TestLedgersOfEachFormatAreFoldedToTheirVerdicts(t *testing.T) {
 			core.Reset()
 			arb.Reset()
 			var foreign []*streams.Entry
-			said := make(map[uint64]streams.Verdict) // by the fold, by src
+			said := make(map[uint64]streams.Verdict) // of the fold, by src
 			had := make(map[uint64]streams.Verdict)
 			for i := range entries {
 				e := &entries[i]

@@ -21,7 +21,8 @@ import (
 	"lazaret/streams"
 )
 
-// raw is a client that writes the protocol itself, so that headers and bodies can be any bytes.
+// raw is a client that implements the NATS protocol itself, so that headers and bodies can be any
+// bytes.
 type raw struct {
 	t    testing.TB
 	conn net.Conn
@@ -80,8 +81,8 @@ func (c *raw) line() string {
 	return strings.TrimRight(s, "\r\n")
 }
 
-// publish sends a message, with header bytes as they stand in a stream, none if empty, and returns when the server has
-// taken it.
+// publish sends a message and returns when the server has accepted it. header has the bytes of the
+// header block, or is empty.
 func (c *raw) publish(subject string, header, body []byte) {
 	c.t.Helper()
 	if len(header) == 0 {
@@ -106,8 +107,8 @@ type outsider struct {
 	creds    func(m *natsserver.Minter) ([]byte, error)
 }
 
-// outsiders are the parties whose messages the stages read: trimming, a foreign sentinel
-// group, operators and an agent.
+// outsiders are the parties whose messages the stages read: retention, a third-party sentinel group,
+// operators and an agent.
 func outsiders() []*outsider {
 	role := func(r natsserver.Role, subjects ...string) *outsider {
 		return &outsider{string(r), subjects, func(m *natsserver.Minter) ([]byte, error) { return m.Role(r) }}
@@ -133,12 +134,12 @@ func (o *outsider) dial(t testing.TB, p *embedded.Pipeline) *raw {
 	return dialRaw(t, p.Server.URL(), creds)
 }
 
-// entryHeader are the headers of a ledger entry.
+// entryHeader returns the headers of a ledger entry.
 func entryHeader(typ streams.Type) string {
 	return fmt.Sprintf("NATS/1.0\r\nLz-Type: %s\r\nLz-Project: demo\r\nLz-Src: 1\r\nLz-Salt: %032d\r\n\r\n", typ, 0)
 }
 
-// hostile are headers and bodies that we never write.
+// hostile returns headers and bodies that the pipeline never writes.
 func hostile() [][2]string {
 	out := [][2]string{
 		{"", ""}, {"", "no JSON"}, {"", `{"trimmed":18446744073709551615}`}, {"", `{"id":1}`}, {"", "\xff\xfe"},
@@ -159,7 +160,7 @@ func hostile() [][2]string {
 	return out
 }
 
-// asks asks for verdicts, each of which has to come.
+// asks requests verdicts; each must arrive.
 type asks struct {
 	t testing.TB
 	c *client.Client
@@ -186,8 +187,8 @@ func upForeign(t testing.TB, data string) *embedded.Pipeline {
 	return p
 }
 
-// No message on the subjects that stages read, written with other credentials, stops a
-// stage or keeps it from starting again.
+// No message of other credentials on the subjects that stages read stops a stage or prevents its
+// restart.
 func TestPromiseC22NoForeignMessageStopsAStage(t *testing.T) {
 	data := t.TempDir()
 	for range 2 {
@@ -209,8 +210,8 @@ func TestPromiseC22NoForeignMessageStopsAStage(t *testing.T) {
 	}
 }
 
-// lasting is a test whose cleanups run when ends are called, not when one input has been tried: a process of the fuzzer
-// keeps its pipeline and its connections for many inputs.
+// lasting is a testing.TB whose cleanups run when end is called instead of after one input: a fuzzing
+// process keeps its pipeline and connections for many inputs.
 type lasting struct {
 	testing.TB
 	ends *[]func()
@@ -218,8 +219,8 @@ type lasting struct {
 
 func (l lasting) Cleanup(f func()) { *l.ends = append(*l.ends, f) }
 
-// FuzzForeignSubjects: the pipeline answers, and now and then starts again, with any
-// bytes on the subjects of retention, of a foreign group, of operators and of an agent.
+// FuzzForeignSubjects checks that the pipeline answers, and sometimes restarts, with any bytes on the
+// subjects of retention, a third-party group, operators and an agent.
 func FuzzForeignSubjects(f *testing.F) {
 	for i, h := range hostile() {
 		f.Add(uint8(i), []byte(h[0]), []byte(h[1]))
@@ -250,7 +251,7 @@ func FuzzForeignSubjects(f *testing.F) {
 	f.Cleanup(func() { down(f) })
 	f.Fuzz(func(t *testing.T, which uint8, header, body []byte) {
 		if len(header) > 60<<10 {
-			return // the server takes no more
+			return // the server accepts no more messages
 		}
 		if tried++; tried%2000 == 0 {
 			down(t)

@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// said holds what the pipeline logs.
+// said collects the pipeline's log.
 type said struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -35,12 +35,13 @@ func (s *said) has(what string) bool {
 	return strings.Contains(s.text.String(), what)
 }
 
-// Somebody else takes the whole reserve at once, so that a write of nats-server fails. After such a write the server
-// refuses the stream for good. When there is room again, verdicts come without a restart of the process.
+// Another process takes the whole reserve at once, so that a write of nats-server fails. After that the
+// server refuses the stream until a restart. When there is space again, verdicts come without a restart
+// of the process.
 func TestPromiseC23ADiskFilledToTheLastByteIsTakenUpAgainWhenThereIsRoom(t *testing.T) {
 	disk := smallDisk(t)
 	data := filepath.Join(disk, "data")
-	// Pebble ends the process when its own disk is full: here it has another.
+	// Pebble ends the process when its own disk is full, so state and log are on another disk here.
 	for _, name := range []string{"state", "audit"} {
 		if err := errors.Join(os.MkdirAll(data, 0o700), os.Symlink(t.TempDir(), filepath.Join(data, name))); err != nil {
 			t.Fatal(err)
@@ -64,7 +65,8 @@ func TestPromiseC23ADiskFilledToTheLastByteIsTakenUpAgainWhenThereIsRoom(t *test
 	c := agent(t, p, data, "demo")
 	page := strings.Repeat("the page ", 10_000)
 	var filler string
-	// The pipeline refuses within 250 ms of a full disk. If it does so before anything is written, the disk is filled anew.
+	// The pipeline refuses messages within 250 ms of a full disk. If it does so before a write fails,
+	// the disk is filled again.
 	for n := 0; !log.has("Critical write error"); n++ {
 		if n == 20 {
 			t.Fatal("no write failed on a full disk")
@@ -77,7 +79,7 @@ func TestPromiseC23ADiskFilledToTheLastByteIsTakenUpAgainWhenThereIsRoom(t *test
 				return p.NoRoom() == nil
 			})
 		}
-		// Observations come while the disk fills, so that the server is writing one.
+		// Observe while the disk fills, so that the server is writing.
 		first, begun := sync.Once{}, make(chan struct{})
 		var observing sync.WaitGroup
 		observing.Go(func() {
@@ -102,7 +104,7 @@ func TestPromiseC23ADiskFilledToTheLastByteIsTakenUpAgainWhenThereIsRoom(t *test
 	natstest.Eventually(t, time.Minute, "a verdict", func() bool { return decideOn(t, p, data) == nil })
 }
 
-// fill leaves no byte of a file system free.
+// fill fills a file system completely.
 func fill(t *testing.T, dir string) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "filler"))
@@ -115,13 +117,13 @@ func fill(t *testing.T, dir string) string {
 		if err = syscall.Statfs(dir, &st); err != nil {
 			break
 		}
-		// One block more than is free, when nothing is.
+		// One more block than is free, if none is free.
 		room := max(int64(st.Bavail), 1) * st.Bsize
 		err = syscall.Fallocate(int(f.Fd()), 0, size, room)
 		if err == nil {
 			size += room
 		} else if st.Bavail > 0 && errors.Is(err, syscall.ENOSPC) {
-			err = nil // The server took a block in between.
+			err = nil // the server took a block meanwhile
 		}
 	}
 	if !errors.Is(err, syscall.ENOSPC) {

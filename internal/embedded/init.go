@@ -16,14 +16,12 @@ import (
 	shipped "lazaret/rules"
 )
 
-// Init makes streams, keys and credentials for a server of somebody's own, whose
-// configuration came from natsserver.WriteConfig with the same data folder, and
-// puts the first rules and policy in force. url is where daemons find the server,
-// several separated by commas. Of cfg it uses Data, Groups, Policy, Rules and
-// Storage.
+// Init creates streams, keys and credentials for a separately operated server, whose configuration
+// natsserver.WriteConfig wrote with the same data folder, and activates the first rules and policy. url
+// is the address of the servers for daemons; several are separated by commas. Init uses the fields
+// Data, Groups, Policy, Rules and Storage of cfg.
 //
-// It may be run again: what is there stays, and credentials are renewed once half of
-// their life is over.
+// Init can be run again: it keeps what exists, and renews credentials that are past half of their life.
 func Init(ctx context.Context, cfg Config, url string) error {
 	m, err := natsserver.OpenMinter(cfg.Data)
 	if err != nil {
@@ -45,7 +43,7 @@ func Init(ctx context.Context, cfg Config, url string) error {
 	if begun(cfg.Data) {
 		// Streams that are missing now must not be replaced by empty ones.
 		if err := wire.Check(ctx, js); err != nil {
-			return fmt.Errorf("this installation had its streams: %w", err)
+			return fmt.Errorf("the streams of this installation are missing or different: %w", err)
 		}
 	} else if err := wire.Ensure(ctx, js, cfg.Storage); err != nil {
 		return err
@@ -74,7 +72,8 @@ func Init(ctx context.Context, cfg Config, url string) error {
 	return errors.Join(activateFirst(ctx, op, cfg, false), op.FlushWithContext(ctx))
 }
 
-// ConnectRole connects to servers of one's own with a new credential of a role. It needs the data folder's signing key.
+// ConnectRole connects to a separately operated server with a new credential of a role. It needs the
+// data folder's signing key.
 func ConnectRole(data, url string, r natsserver.Role) (*nats.Conn, error) {
 	m, err := natsserver.OpenMinter(data)
 	if err != nil {
@@ -91,14 +90,14 @@ func connectRole(m *natsserver.Minter, url string, r natsserver.Role) (*nats.Con
 	nc, err := nats.Connect(url, nats.Name("lazaret "+string(r)), nats.UserCredentialBytes(creds),
 		nats.CustomInboxPrefix(r.InboxPrefix()))
 	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w: does the server run with the configuration of this data folder?",
+		return nil, fmt.Errorf("connecting to %s: %w: does the server use the configuration of this data folder?",
 			url, err)
 	}
 	return nc, nil
 }
 
-// awaitLeader waits until JetStream answers. A cluster that has just been
-// started, or that lacks a majority, drops questions.
+// awaitLeader waits until JetStream answers. A cluster that was just started, or has no majority, drops
+// requests.
 func awaitLeader(ctx context.Context, js jetstream.JetStream) error {
 	var last error
 	for {
@@ -113,7 +112,7 @@ func awaitLeader(ctx context.Context, js jetstream.JetStream) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("JetStream does not answer: %w: has the cluster a majority of its servers?", last)
+			return fmt.Errorf("JetStream does not answer: %w: does the cluster have a majority of its servers?", last)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -21,7 +21,7 @@ func TestPromiseB17EveryLogHasAnOriginOfItsOwn(t *testing.T) {
 			t.Errorf("two logs are called %s", s.Name())
 		}
 		seen[s.Name()] = true
-		// It stays what it is.
+		// It does not change.
 		if _, err := Trust(data); err != nil {
 			t.Fatal(err)
 		}

@@ -18,11 +18,11 @@ import (
 	shipped "lazaret/rules"
 )
 
-// Parts are the processes for each of which Part makes a folder of its own.
+// Parts are the processes for which Part can create a folder.
 var Parts = []string{"ingest", "sentinels", "arbiter", "auditor", "trim"}
 
-// PartFiles returns the files of a data folder that a process needs, by path within it.
-// groups are the sentinel groups; nil stands for the shipped ones.
+// PartFiles returns the paths, relative to the data folder, of the files that a process needs. groups
+// are the sentinel groups; nil means the shipped ones.
 func PartFiles(name string, groups []string) ([]string, error) {
 	var roles []natsserver.Role
 	files := []string{keys.TrustFile}
@@ -47,11 +47,12 @@ func PartFiles(name string, groups []string) ([]string, error) {
 		key(AuditorKey(""))
 		key(filepath.Join(natsserver.KeysDir(""), masterKeyFile))
 	case "trim":
-		// The operator's credential asks the auditor at work for a snapshot of its log.
+		// The operator's credential is needed to request a snapshot of the log from the running
+		// auditor.
 		roles = []natsserver.Role{natsserver.RoleRetention, natsserver.RoleOperator}
 		key(filepath.Join(natsserver.KeysDir(""), masterKeyFile))
 	default:
-		return nil, fmt.Errorf("%q is no process that has a part of its own: they are %s", name, strings.Join(Parts, ", "))
+		return nil, fmt.Errorf("there is no part for %q: use one of %s", name, strings.Join(Parts, ", "))
 	}
 	for _, r := range roles {
 		key(natsfiles.Creds("", string(r)))
@@ -61,9 +62,9 @@ func PartFiles(name string, groups []string) ([]string, error) {
 	return files, nil
 }
 
-// Part copies the files that a process needs of a data folder into dir. Contexts name the
-// credentials where they are under at, and the servers at url unless it is empty. It may be
-// made again when credentials are renewed.
+// Part copies the files that a process needs from a data folder to dir. The copied contexts refer to
+// credentials under the folder at, and to the servers at url unless it is empty. Part can be repeated
+// when credentials are renewed.
 func Part(data, name string, groups []string, dir, at, url string) error {
 	files, err := PartFiles(name, groups)
 	if err != nil {
@@ -93,7 +94,7 @@ func Part(data, name string, groups []string, dir, at, url string) error {
 	return nil
 }
 
-// moved is a NATS context whose credential is under another folder.
+// moved returns a NATS context with its credential path below another folder.
 func moved(context []byte, at, url string) ([]byte, error) {
 	var c map[string]any
 	if err := json.Unmarshal(context, &c); err != nil {

@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// The data folder and everything in it is private to its owner, whatever the umask. An
-// older folder is tightened.
+// The data folder and its content are accessible only to the owner, whatever the umask. The permissions
+// of an older folder are corrected.
 func TestPromiseA12TheDataFolderIsItsOwnersAlone(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	data := filepath.Join(t.TempDir(), "data")
@@ -33,7 +33,7 @@ func TestPromiseA12TheDataFolderIsItsOwnersAlone(t *testing.T) {
 			t.Helper()
 			err := filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
 				if os.IsNotExist(err) {
-					return nil // compacted away meanwhile
+					return nil // compacted meanwhile
 				}
 				if err != nil {
 					return err

@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// Two proposals are sent under one id at once. Each gets its own verdict.
+// Two proposals are sent with the same id at the same time. Each gets its own verdict.
 func TestPromiseA2ACallerHearsOnlyTheVerdictOfItsOwnProposal(t *testing.T) {
 	data := t.TempDir()
 	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
@@ -34,7 +34,7 @@ func TestPromiseA2ACallerHearsOnlyTheVerdictOfItsOwnProposal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	// A host that is no client of ours: it reads the answer and nothing else.
+	// ask is a host without our client library, which only reads the reply.
 	ask := func(svc, body string) *streams.Reply {
 		m, err := nc.Request("lz.svc."+svc+".alpha.agent", []byte(body), 20*time.Second)
 		if err != nil {
@@ -102,7 +102,7 @@ func TestPromiseA2ACallerHearsOnlyTheVerdictOfItsOwnProposal(t *testing.T) {
 			t.Fatalf("two proposals have one name: %+v, %+v", a.Entry, b.Entry)
 		}
 	}
-	// The same request, sent at once several times, is one proposal.
+	// The same request, sent several times at once, is one proposal.
 	var wg sync.WaitGroup
 	reps := make([]*streams.Reply, 5)
 	for i := range reps {

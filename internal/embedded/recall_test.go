@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// These memories are together larger than the largest message. A recall of all of them is answered with what fits, the
-// verdicts of another project go on, and both after a restart.
+// Together, these memories are larger than the largest message. A recall of all of them returns as many
+// as fit. The verdicts of another project continue, and both work after a restart.
 func TestPromiseC20ARecallOfMoreThanFitsIntoAMessageStopsNobody(t *testing.T) {
 	const memories, size = 90, 98_000
 	data := t.TempDir()
@@ -27,7 +27,7 @@ func TestPromiseC20ARecallOfMoreThanFitsIntoAMessageStopsNobody(t *testing.T) {
 			}
 		}()
 		c, others := agent(t, p, data, "demo"), agent(t, p, data, "other")
-		writers := []*client.Client{c, agentNamed(t, p, "demo", "second")} // one that writes more than 50 in a minute is held
+		writers := []*client.Client{c, agentNamed(t, p, "demo", "second")} // an agent may write 50 a minute
 		for i := 0; start == 0 && i < memories; i++ {
 			text := fmt.Sprintf("zebra %d ", i) + strings.Repeat("stone ", size/6)
 			rep, err := writers[i%2].Remember(t.Context(), beliefs.OriginUser,

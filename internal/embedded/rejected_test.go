@@ -65,7 +65,7 @@ func TestPromiseA10ASenderHearsItsOwnRejections(t *testing.T) {
 		t.Fatalf("before any rejection: %s %+v", v.Verdict, v.Entry.Reasons)
 	}
 
-	// Rejected for a field, for its size, and for its session, each with its reason.
+	// Rejected because of a field, the size, or the session, each with its reason.
 	for _, bad := range []struct {
 		session string
 		o       streams.Observation
@@ -102,7 +102,7 @@ func TestPromiseA10ASenderHearsItsOwnRejections(t *testing.T) {
 			bad.reason) {
 			t.Errorf("after %s: %s %s", bad.o.ID, why.Code, why.Text)
 		}
-		// In valid form, under its id, it is judged, and the session goes on.
+		// Published in valid form with its id, it is judged, and the session continues.
 		good := streams.Observation{Head: streams.Head{ID: bad.o.ID, Session: bad.session}, Content: "what fits of it"}
 		if _, err := submit(&good); err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func TestPromiseA10ASenderHearsItsOwnRejections(t *testing.T) {
 		}
 	}
 
-	// Another origin is another observation; a new session starts clean.
+	// An observation of another origin is a different one; a new session is clean.
 	if _, err := submit(&streams.Observation{Head: streams.Head{ID: "o5", Session: "s"}, Content: "x",
 		Blocks: []streams.Block{{Text: "y"}}}); err == nil {
 		t.Fatal("content and blocks are admitted")
@@ -132,7 +132,7 @@ func TestPromiseA10ASenderHearsItsOwnRejections(t *testing.T) {
 	}
 }
 
-// Another agent's rejections are not for it.
+// Rejections of one agent are not delivered to another.
 func TestAnAgentHearsNoRejectionsOfOthers(t *testing.T) {
 	data := t.TempDir()
 	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
@@ -168,7 +168,7 @@ func TestAnAgentHearsNoRejectionsOfOthers(t *testing.T) {
 	}
 }
 
-// started is a pipeline whose ingest admits smaller events than its front lets pass.
+// started returns a pipeline whose ingest accepts smaller events than its front.
 func started(t *testing.T, maxEvent int) (*embedded.Pipeline, string) {
 	t.Helper()
 	data := t.TempDir()
@@ -185,8 +185,8 @@ func started(t *testing.T, maxEvent int) (*embedded.Pipeline, string) {
 	return p, data
 }
 
-// The front takes events of the size that ingest takes: a larger one it refuses itself, and one that is smaller is decided
-// though it is larger than the size by default.
+// The front accepts the same event size as ingest: it refuses a larger event itself, and a smaller one
+// is decided even if it exceeds the default.
 func TestTheFrontTakesEventsOfTheSizeThatIsConfigured(t *testing.T) {
 	for _, c := range []struct {
 		most, size int
@@ -211,8 +211,8 @@ func TestTheFrontTakesEventsOfTheSizeThatIsConfigured(t *testing.T) {
 	}
 }
 
-// Ingest rejects a proposal that the front let pass. The caller gets the code and the
-// reason at once, and no time-out.
+// Ingest rejects a proposal that the front accepted. The caller gets the code and the reason
+// immediately instead of a timeout.
 func TestPromiseC20ARejectedProposalIsAnsweredAtOnce(t *testing.T) {
 	p, data := started(t, 64<<10)
 	c := agent(t, p, data, "demo")
@@ -240,7 +240,7 @@ func TestPromiseC20ARejectedProposalIsAnsweredAtOnce(t *testing.T) {
 			t.Errorf("%s: the answer is %+v, %v", how, rep, err)
 		}
 	}
-	// A proposal is no observation: its session goes on, and a repeat is answered.
+	// A rejected proposal is not an observation: its session continues, and a repeat is answered.
 	for range 2 {
 		rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{ID: "twice", Session: "s"}, Tool: "read_file",
 			Args: []byte(`{"path":"notes.txt"}`)})
@@ -250,8 +250,7 @@ func TestPromiseC20ARejectedProposalIsAnsweredAtOnce(t *testing.T) {
 	}
 }
 
-// A hook says in the same call that what a tool returned was rejected, and how the
-// session goes on.
+// A hook reports in the same call that a tool's result was rejected, and how to continue the session.
 func TestPromiseA10AHookSaysThatAResultWasRejected(t *testing.T) {
 	p, data := started(t, 64<<10)
 	c := agent(t, p, data, "demo")
@@ -286,8 +285,8 @@ func TestPromiseA10AHookSaysThatAResultWasRejected(t *testing.T) {
 	}
 }
 
-// An observation that names neither an id nor a session holds all sessions of its agent.
-// The reason says that another session name does not help, and what does.
+// An observation without id and session holds all sessions of its agent. The reason states that another
+// session name does not help, and what does.
 func TestPromiseA10TheReasonOfAnUnseenSessionSaysWhatHelps(t *testing.T) {
 	p, data := started(t, 0)
 	c := agent(t, p, data, "demo")
@@ -323,7 +322,7 @@ func TestPromiseA10TheReasonOfAnUnseenSessionSaysWhatHelps(t *testing.T) {
 			t.Errorf("%s after a session started: %+v", session, v.Entry.Reasons)
 		}
 	}
-	// One that names its session holds that one alone, and the reason names it.
+	// One with a session holds only that session, and the reason names it.
 	if _, err := c.PublishRaw(t.Context(), subject,
 		[]byte(`{"id":"o1","session":"s","content":"x","blocks":[{"text":"y"}]}`)); err != nil {
 		t.Fatal(err)

@@ -18,9 +18,9 @@ import (
 	"lazaret/internal/query"
 )
 
-// An installation whose credentials live for four seconds goes on for several of
-// their lives: clients that read the files return with the renewed ones, and those
-// within the process never notice.
+// An installation with credentials that are valid for four seconds works for several of these periods:
+// clients that read the files reconnect with the renewed credentials, and connections within the
+// process are not affected.
 func TestPromiseA12CredentialsAreRenewedBeforeTheyExpireWithoutAnOutage(t *testing.T) {
 	data := t.TempDir()
 	const lasts = 4 * time.Second
@@ -70,7 +70,7 @@ func TestPromiseA12CredentialsAreRenewedBeforeTheyExpireWithoutAnOutage(t *testi
 		if err := query.Ask(t.Context(), nc, ingest.AskActive, 0, struct{}{}, &ans); err == nil {
 			asked++
 		}
-		time.Sleep(20 * time.Millisecond) // a client's own pace
+		time.Sleep(20 * time.Millisecond) // the pace of a client
 		return nc.Stats().Reconnects >= 3 && time.Since(first) > 2*lasts
 	})
 	if asked == 0 {

@@ -8,7 +8,7 @@ import (
 	"lazaret/internal/natsserver"
 )
 
-// roomEvery is the interval between two checks of the free disk space.
+// roomEvery is the interval of checks of the free disk space.
 const roomEvery = 250 * time.Millisecond
 
 // watchRoom makes the streams refuse messages while the disk is nearly full.
@@ -23,31 +23,32 @@ func (p *Pipeline) watchRoom(ctx context.Context) {
 		}
 		free, all, err := natsserver.Free(p.cfg.Data)
 		if err != nil {
-			p.cfg.Log.Warn("room on the disk is unknown", "err", err)
+			p.cfg.Log.Warn("the free disk space is unknown", "err", err)
 			continue
 		}
 		full := p.NoRoom() != nil
 		reserve := natsserver.Reserve(all)
-		// The streams open again when a quarter more than the reserve is free, so that they do
-		// not flap.
+		// To avoid flapping, the streams accept messages again only when a quarter more than the
+		// reserve is free.
 		if enough := free > reserve && (!full || free > reserve+reserve/4); enough != full {
 			continue
 		}
 		if full {
-			// A write may have failed meanwhile, so the server restarts. It then admits
-			// messages.
+			// A write may have failed meanwhile, which only a restart repairs. The restarted server
+			// accepts messages.
 			err = p.Server.Restart()
 		} else {
 			err = p.Server.Admit(false)
 		}
 		if err != nil {
-			p.cfg.Log.Error("the streams cannot be told whether there is room", "room", full, "err", err)
+			p.cfg.Log.Error("the streams cannot be opened or closed for messages", "room", full, "err", err)
 			continue
 		}
 		var why error
 		if !full {
-			why = fmt.Errorf("%w: %d MiB are free, %d MiB have to stay free: publishers are refused and verdicts hold until "+
-				"there is room", natsserver.ErrNoRoom, free>>20, reserve>>20)
+			why = fmt.Errorf("%w: %d MiB are free, %d MiB must stay free: publishers are refused and "+
+				"verdicts are hold "+
+				"until there is space", natsserver.ErrNoRoom, free>>20, reserve>>20)
 		}
 		p.cfg.Log.Error("room on the disk", "free", free, "reserve", reserve, "refusing", !full)
 		p.mu.Lock()

@@ -19,7 +19,7 @@ import (
 	"lazaret/streams"
 )
 
-// smallDisk is a folder on a file system of its own with 640 MiB.
+// smallDisk returns a folder on a separate file system of 640 MiB.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,13 +34,13 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// Each refusal on a full disk names the disk.
+// Each refusal because of a full disk names the disk.
 func TestPromiseC23ARefusalOnAFullDiskNamesTheDisk(t *testing.T) {
 	data := t.TempDir()
 	p := upForeign(t, data)
 	defer p.Close()
 	c := agent(t, p, data, "demo")
-	// This is what the pipeline itself does when its disk is nearly full.
+	// The pipeline does this when its disk is nearly full.
 	if err := p.Server.Admit(false); err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +69,9 @@ func TestPromiseC23ARefusalOnAFullDiskNamesTheDisk(t *testing.T) {
 	}
 }
 
-// On a disk of 640 MiB the pipeline starts. When the disk is nearly full, publishers are refused, verdicts hold, readiness
-// says why, and nothing ends; when there is room again, verdicts come, and what was acknowledged is there after a restart.
+// On a disk of 640 MiB the pipeline starts. When the disk is nearly full, publishers are refused,
+// verdicts are hold, readiness reports the reason, and nothing ends. When there is space again,
+// verdicts come, and acknowledged messages exist after a restart.
 func TestPromiseC23AFullDiskRefusesAndEndsNothing(t *testing.T) {
 	disk := smallDisk(t)
 	data := filepath.Join(disk, "data")
@@ -90,7 +91,7 @@ func TestPromiseC23AFullDiskRefusesAndEndsNothing(t *testing.T) {
 	if err := decide(); err != nil {
 		t.Fatal(err)
 	}
-	// Another process fills the disk, almost.
+	// Another process fills most of the disk.
 	filler := filepath.Join(disk, "filler")
 	free, all, err := natsserver.Free(disk)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"lazaret/streams"
 )
 
-// loosen turns every hold in a stage's state into allow, like an attacker who may write
-// to its folder and has Pebble. It returns how many values it changed.
+// loosen changes every hold in a stage's state to allow, like an attacker with write access to its
+// folder. It returns the number of changed values.
 func loosen(dir string) (n int, err error) {
 	db, err := pebble.Open(dir, &pebble.Options{})
 	if err != nil {
@@ -120,8 +120,8 @@ func TestPromiseA8LosingTheStateResetsNoPolicy(t *testing.T) {
 	}
 }
 
-// The ledger was trimmed after the policy was activated, and then the state is lost: nothing
-// says any more what was in force.
+// The ledger was trimmed after the policy was activated, and then the state is lost, so the active
+// policy is unknown.
 func TestPromiseA8ATrimmedLedgerWithoutStateRefusesToStart(t *testing.T) {
 	data := t.TempDir()
 	cfg := embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true}
@@ -155,7 +155,7 @@ func TestPromiseA8ATrimmedLedgerWithoutStateRefusesToStart(t *testing.T) {
 	}
 }
 
-// A backup of a trimmed ledger has the state of trimmed entries.
+// A backup of a trimmed ledger contains the state of the trimmed entries.
 func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
 	data := t.TempDir()
 	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
@@ -173,7 +173,7 @@ func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The files of the memory tool belong to it.
+	// It includes the files of the memory tool.
 	const note = "memories/demo/agent/shared/people/ana.md"
 	if err := os.MkdirAll(filepath.Dir(filepath.Join(data, note)), 0o700); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
 	}
 }
 
-// trimAll removes what may be removed from the ledger.
+// trimAll removes everything that may be removed from the ledger.
 func trimAll(t *testing.T, p *embedded.Pipeline, data string) *retain.Config {
 	t.Helper()
 	trust, err := embedded.Trust(data)

@@ -1,6 +1,5 @@
-// Package fuzztest holds fuzz targets to what a parser of outside bytes owes:
-// it neither hangs nor allocates without bound. That it does not panic, Go's
-// fuzzer sees by itself.
+// Package fuzztest checks in fuzz targets that a parser of untrusted bytes neither hangs nor allocates
+// without limit. Go's fuzzer itself detects panics.
 //
 // It imports nothing of ours, so that every package's tests may import it. Begin reading with
 // Bounded.

@@ -6,21 +6,20 @@ import (
 	"time"
 )
 
-// Limits of one input. They are far above what parsers here need, and far below
-// what would harm a machine; an input of the fuzzer is at most 1 MiB.
+// Limits of one input. They are far above what the parsers need, and far below what would harm a
+// machine. An input of the fuzzer is at most 1 MiB.
 const (
-	// Allocs is what may be allocated for any input, and AllocsPerByte what more
-	// for each of its bytes. The largest share of the latter is CEL, whose
-	// syntax trees and messages take some kilobytes for a few characters.
+	// Allocs is the limit of allocations for any input, and AllocsPerByte the addition for each byte.
+	// CEL needs most of it: its syntax trees and messages take some kilobytes for a few characters.
 	Allocs        = 64 << 20
 	AllocsPerByte = 32 << 10
-	// Patience is how long an input may take, by the wall clock: instrumented
-	// and on a busy machine, too.
+	// Patience is the limit of the duration, in wall-clock time, with instrumentation and on a busy
+	// machine.
 	Patience = 10 * time.Second
 )
 
-// Bounded runs f, which reads an input of n bytes, and fails t if it took too
-// long or allocated too much. Little else may run in the process meanwhile.
+// Bounded calls f, which parses an input of n bytes, and fails t if it takes too long or allocates too
+// much. Little else may run in the process at the same time.
 func Bounded(t testing.TB, n int, f func()) {
 	t.Helper()
 	began, before := time.Now(), allocated()
@@ -34,7 +33,7 @@ func Bounded(t testing.TB, n int, f func()) {
 	}
 }
 
-// allocated is what the process has allocated so far.
+// allocated returns the total allocations of the process.
 func allocated() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)

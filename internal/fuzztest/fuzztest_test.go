@@ -7,7 +7,7 @@ import (
 	"lazaret/internal/fuzztest"
 )
 
-// recorder is a test that may fail.
+// recorder is a testing.TB that records a failure.
 type recorder struct {
 	testing.TB
 	said string

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Key is the key of a name, the same in every process: what the fuzzer found in
-// one has to mean the same in the others. It protects nothing.
+// Key returns the keys of a name. They are the same in every process, so that an input that the fuzzer
+// found in one process has the same effect in others. They protect nothing.
 func Key(t testing.TB, name string) (private, public string) {
 	t.Helper()
 	seed := bytes.Repeat([]byte{42}, ed25519.SeedSize)
 	key := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
-	const ed = 1 // its number in signed notes
+	const ed = 1 // number of the algorithm in signed notes
 	pub := append([]byte{ed}, key...)
 	sum := sha256.Sum256(append([]byte(name+"\n"), pub...))
 	hash := binary.BigEndian.Uint32(sum[:])
@@ -27,7 +27,7 @@ func Key(t testing.TB, name string) (private, public string) {
 		name, hash, enc(pub))
 }
 
-// Signer is that key to sign and to verify with.
+// Signer returns the signer and verifier of that key.
 func Signer(t testing.TB, name string) (note.Signer, note.Verifier) {
 	t.Helper()
 	private, public := Key(t, name)

@@ -14,8 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// Each program is an agent that is stopped at a poisoned call and goes on once a
-// person has approved it.
+// Each program is an agent that is stopped at a poisoned call and continues after a person has approved
+// it.
 func TestTheTypeScriptClientIsStoppedAndGoesOnAfterApproval(t *testing.T) {
 	client, err := filepath.Abs("../../clients/typescript/index.js")
 	if err != nil {
@@ -28,8 +28,8 @@ func TestThePythonClientIsStoppedAndGoesOnAfterApproval(t *testing.T) {
 	runAgent(t, "python3", "testdata/agent.py", "../../clients/python")
 }
 
-// runAgent runs a program against the pipeline. When the program prints approve, it
-// approves the holds that are open, and later ones.
+// runAgent runs a program against the pipeline. When the program prints approve, runAgent approves the
+// open holds, and later ones.
 func runAgent(t *testing.T, command string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(command); err != nil {
@@ -95,7 +95,7 @@ func runAgent(t *testing.T, command string, args ...string) {
 	}
 }
 
-// The frameworks are played by their recorded contracts (testdata/contracts.py).
+// The frameworks are simulated by their recorded contracts (testdata/contracts.py).
 func TestThePythonAdaptersAreStoppedAndGoOnAfterApproval(t *testing.T) {
 	runAgent(t, "python3", "testdata/adapters.py", "../../clients/python")
 }

@@ -1,11 +1,10 @@
-// Package gateway is the HTTP door: it translates requests into what a NATS client
-// would send, and answers back. It decides nothing and has no rights of its own. A
-// bearer token stands for one credential of the data folder, and a request travels
-// over a connection that was opened with that credential, so the NATS server refuses
-// here what it refuses there.
+// Package gateway is the HTTP gateway: it translates requests into the messages that a NATS client
+// would send, and returns the answers. It makes no decisions and has no rights of its own. A bearer
+// token maps to one credential of the data folder, and a request uses a connection that was opened with
+// that credential, so the NATS server enforces the same permissions as for a NATS client.
 //
-// The paths are in endpoints (endpoint.go); /v1/openapi.json is generated from the same
-// table. Errors are problem details (RFC 9457) with the codes of docs/errors.md.
+// The paths are in endpoints (endpoint.go); /v1/openapi.json is generated from the same table. Errors
+// are problem details (RFC 9457) with the codes of docs/errors.md.
 //
 // It may import client, internal/hook, internal/memorytool, internal/otlpin and
 // internal/natsserver. Begin reading with endpoint.go.

@@ -18,7 +18,8 @@ import (
 	"lazaret/streams"
 )
 
-// again is how long a failed attempt to connect answers for the next ones.
+// again is how long the error of a failed connection attempt is returned to later requests before the
+// next attempt.
 const again = time.Second
 
 // door is one credential and the connection that was opened with it.
@@ -27,21 +28,21 @@ type door struct {
 	cfg  *Config
 
 	mu     sync.Mutex
-	now    *session  // guarded by mu, like all below; nil: not connected
+	now    *session  // guarded by mu, like all fields below; nil if not connected
 	err    error     // of the last attempt to connect
 	tried  time.Time // when it was
 	holds  holds
 	denied map[string][]*watch // by subject
 }
 
-// session is a connection and whom it speaks for.
+// session is a connection and the agent that its credential belongs to.
 type session struct {
 	nc             *nats.Conn
-	project, agent string         // empty of a role
-	client         *client.Client // nil of a role
+	project, agent string         // empty for a role
+	client         *client.Client // nil for a role
 }
 
-// watch is a request that ends when the server refuses its subject.
+// watch cancels a pending request when the server denies its subject.
 type watch struct{ cancel context.CancelCauseFunc }
 
 func newDoor(name string, cfg *Config) *door {
@@ -57,7 +58,7 @@ func (d *door) close() {
 	}
 }
 
-// open returns the connection, and makes it if there is none.
+// open returns the connection. It connects first if there is none.
 func (d *door) open() (*session, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,7 +73,7 @@ func (d *door) open() (*session, error) {
 	return d.now, d.err
 }
 
-// dial connects. Its errors are problems.
+// dial connects with the door's credential. Its errors are of type *Problem.
 func (d *door) dial() (*session, error) {
 	s := new(session)
 	var err error
@@ -81,7 +82,7 @@ func (d *door) dial() (*session, error) {
 	}
 	s.nc, err = d.cfg.Dial(d.name, nats.Name("lazaret gateway "+d.name), nats.Timeout(5*time.Second),
 		nats.MaxReconnects(-1), nats.ReconnectWait(200*time.Millisecond),
-		nats.ReconnectBufSize(-1), // what cannot be sent now is refused now
+		nats.ReconnectBufSize(-1), // fail at once instead of buffering while disconnected
 		nats.PermissionErrOnSubscribe(true), nats.ErrorHandler(d.failed))
 	switch {
 	case refused(err):
@@ -89,7 +90,7 @@ func (d *door) dial() (*session, error) {
 			d.name)
 	case err != nil:
 		d.cfg.Log.Warn("the gateway cannot connect", "credential", d.name, "err", err)
-		return nil, problem(streams.CodeUnavailable, "the NATS server is not reached")
+		return nil, problem(streams.CodeUnavailable, "the NATS server cannot be reached")
 	}
 	if s.agent != "" {
 		if s.client, err = client.New(s.nc, s.project, s.agent); err != nil {
@@ -105,8 +106,8 @@ func refused(err error) bool {
 		errors.Is(err, nats.ErrAuthExpired)
 }
 
-// speaker reads off a credential which agent it speaks for; both are empty of a role.
-// Nothing is verified here: the server does.
+// speaker returns the project and agent of a credential file; both are empty for a role. It does not
+// verify the credential: the server does.
 func speaker(file string) (project, agent string, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -129,7 +130,7 @@ func speaker(file string) (project, agent string, err error) {
 
 var errDenied = errors.New("the NATS server refuses it")
 
-// failed hears what the server says beside answers. Called by the connection.
+// failed handles the connection's asynchronous errors. nats.go calls it.
 func (d *door) failed(nc *nats.Conn, _ *nats.Subscription, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +142,7 @@ func (d *door) failed(nc *nats.Conn, _ *nats.Subscription, err error) {
 			w.cancel(fmt.Errorf("%w: %s", errDenied, subject))
 		}
 	case refused(err):
-		// The next request connects anew, with the credential as it is then.
+		// The next request connects again with the credential that is then in the file.
 		if d.now != nil && d.now.nc == nc {
 			d.now = nil
 		}
@@ -151,8 +152,8 @@ func (d *door) failed(nc *nats.Conn, _ *nats.Subscription, err error) {
 	}
 }
 
-// asking calls f with a context that ends with errDenied when the server refuses the
-// subject: of a request it says so beside the answer, which never comes.
+// asking calls f with a context that is canceled with errDenied when the server denies the subject. The
+// server reports a denied publish as an asynchronous error, so the reply that f awaits never comes.
 func (d *door) asking(ctx context.Context, subject string, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -12,23 +12,24 @@ import (
 	"lazaret/streams"
 )
 
-// endpoint is a path. The mux and /v1/openapi.json are made from the same table.
+// endpoint is one method and path of the API. The mux and /v1/openapi.json are built from the same
+// table.
 type endpoint struct {
 	Method, Path string
 	Summary      string
 	Query        []param
 	Request      reflect.Type // nil: none
 	Reply        reflect.Type
-	OTLP         bool // Request and Reply are those of OTLP
+	OTLP         bool // Request and Reply are OTLP messages
 
 	answer func(c *call) (any, error)
-	feed   func(s *session) string // the subject that is listened to, of a feed
-	stop   func(err error) any     // the body in the place of a problem, with status 200
+	feed   func(s *session) string // for a feed: the live subject to subscribe to
+	stop   func(err error) any     // the body, sent with status 200, in place of a problem
 }
 
 type param struct{ Name, Text string }
 
-// takes reports whether a body of that media type is read.
+// takes reports whether the endpoint accepts a body of this media type.
 func (e *endpoint) takes(kind string, h http.Header) bool {
 	if kind == "application/json" || e.OTLP && kind == otlpin.TypeProtobuf {
 		return true
@@ -37,19 +38,19 @@ func (e *endpoint) takes(kind string, h http.Header) bool {
 		h.Get("ce-specversion") != "")
 }
 
-// ObserveRequest is an observation with the origin of its content, tool unless stated.
+// ObserveRequest is an observation with the origin of its content. The default origin is tool.
 type ObserveRequest struct {
 	Origin beliefs.Origin `json:"origin,omitzero"`
 	streams.Observation
 }
 
-// RememberRequest is a memory write with its origin, agent unless stated.
+// RememberRequest is a memory write with its origin. The default origin is agent.
 type RememberRequest struct {
 	Origin beliefs.Origin `json:"origin,omitzero"`
 	streams.Memory
 }
 
-// Accepted is the answer to an event that waits for no verdict.
+// Accepted is the reply to an event that gets no verdict.
 type Accepted struct {
 	ID        string `json:"id"`
 	IntakeSeq uint64 `json:"intake_seq"`
@@ -107,7 +108,8 @@ var endpoints = []endpoint{
 		feed: feedOf("verdict")},
 }
 
-// asks asks a service, for at most answerTime.
+// asks calls f with the request subject of a service and the call's origin; f may take up to
+// answerTime.
 func (c *call) asks(svc streams.Service, origin beliefs.Origin, f func(ctx context.Context) error) error {
 	subject, err := streams.ServiceSubject(svc, c.s.project, c.s.agent, origin)
 	if err != nil {
@@ -153,7 +155,7 @@ func recall(svc streams.Service, ask func(*client.Client, context.Context, *stre
 	}
 }
 
-// publish stores an event that waits for no verdict.
+// publish returns a handler that stores an event which gets no verdict.
 func publish[T any, E interface {
 	*T
 	streams.Event
@@ -175,8 +177,8 @@ func publish[T any, E interface {
 	}
 }
 
-// store publishes an event to the intake. It checks the event before, because nobody
-// would hear that ingest rejected it.
+// store publishes an event to the intake and returns its sequence. It validates the event first,
+// because a rejection by ingest would not reach the caller.
 func (c *call) store(kind streams.Kind, origin beliefs.Origin, e streams.Event) (uint64, error) {
 	body, err := streams.Marshal(e)
 	if err != nil {

@@ -16,32 +16,33 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of one feed.
+// Limits of one feed.
 const (
-	feedMessages = 1024    // that wait for a slow client
-	feedBytes    = 8 << 20 //
+	feedMessages = 1024    // messages queued for a slow client
+	feedBytes    = 8 << 20 // bytes queued for a slow client
 	heartbeat    = 15 * time.Second
 	checkToken   = time.Second
-	storeTime    = 5 * time.Millisecond // between hearing a message and reading it
+	storeTime    = 5 * time.Millisecond // delay between the live copy of a message and reading it from the stream
 )
 
 var projects = []param{{"project", "only of this project"}}
 
-// feedOf says which live subject a feed is: an agent's own, or that of a project or of all.
+// feedOf returns a function that selects a feed's live subject: one agent's holds for an agent, those
+// of a project or of all projects otherwise.
 func feedOf(what string) func(s *session) string {
 	return func(s *session) string {
 		switch {
 		case what == "hold" && s.agent != "":
 			return "lz.live." + s.project + ".hold." + s.agent + ".>"
 		case s.agent != "":
-			return "lz.live." + s.project + "." + what + ".>" // refused, by the server
+			return "lz.live." + s.project + "." + what + ".>" // the server denies this
 		}
 		return "lz.live.*." + what + ".>"
 	}
 }
 
-// feed sends what is heard on a live subject until the client, the token or the
-// gateway ends.
+// feed streams the messages of a live subject as server-sent events. It ends when the client
+// disconnects, the token expires or is revoked, or the gateway closes.
 func (c *call) feed(w http.ResponseWriter, e *endpoint) error {
 	leave, ok := enter(c.users.waiting)
 	if !ok {
@@ -83,7 +84,7 @@ func (c *call) feed(w http.ResponseWriter, e *endpoint) error {
 	if !send([]byte(": listening to " + subject + "\n\n")) {
 		return nil
 	}
-	// An agent's credential may not read the stream, and messages leave the stream after some time.
+	// Events are missing: the stream may have dropped them, and an agent's credential cannot read it.
 	if last > 0 && !from.resumed && !send([]byte(lost)) {
 		return nil
 	}
@@ -104,7 +105,7 @@ func (c *call) feed(w http.ResponseWriter, e *endpoint) error {
 			send([]byte(lost))
 			return nil
 		case !errors.Is(err, context.DeadlineExceeded):
-			return nil // the connection ended
+			return nil // the connection closed
 		}
 		if time.Since(quiet) >= heartbeat {
 			if quiet = time.Now(); !send([]byte(":\n\n")) {
@@ -114,17 +115,17 @@ func (c *call) feed(w http.ResponseWriter, e *endpoint) error {
 	}
 }
 
-// lost is the event that says that events are missing here.
+// lost is the event that tells the client that it missed events.
 const lost = "event: lost\ndata: {}\n\n"
 
-// source is where a feed takes its events from.
+// source supplies the events of a feed.
 type source struct {
 	next    func(ctx context.Context) ([]byte, error)
 	stop    func()
-	resumed bool // nothing is missing behind the event that the client had last
+	resumed bool // no event is missing after the client's last one
 }
 
-// lastEvent is the position of the last event that a client had, or 0.
+// lastEvent returns the stream position in the client's Last-Event-ID, or 0 if there is none.
 func lastEvent(h http.Header) (uint64, error) {
 	v := h.Get("Last-Event-ID")
 	if v == "" {
@@ -133,13 +134,14 @@ func lastEvent(h http.Header) (uint64, error) {
 	_, position, _ := strings.Cut(v, "-")
 	n, err := strconv.ParseUint(position, 10, 64)
 	if err != nil || n == 0 {
-		return 0, problem(streams.CodeRequest, "Last-Event-ID is %q: send the id of an event as it came", streams.Clip(v, 80))
+		return 0, problem(streams.CodeRequest, "Last-Event-ID is %q: send the unchanged id of an "+
+			"event", streams.Clip(v, 80))
 	}
 	return n, nil
 }
 
-// listen hears what is published from now on. It returns once the server has said
-// whether it may.
+// listen subscribes to new messages of a subject. It returns once the server has allowed or denied the
+// subscription.
 func listen(ctx context.Context, nc *nats.Conn, subject string) (source, error) {
 	sub, err := nc.SubscribeSync(subject)
 	if err != nil {
@@ -147,7 +149,7 @@ func listen(ctx context.Context, nc *nats.Conn, subject string) (source, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	var first *nats.Msg // heard meanwhile
+	var first *nats.Msg // first message received before the server confirmed
 	if err = sub.SetPendingLimits(feedMessages, feedBytes); err == nil {
 		err = nc.FlushWithContext(ctx)
 	}
@@ -174,8 +176,9 @@ func listen(ctx context.Context, nc *nats.Conn, subject string) (source, error) 
 	return source{next: next, stop: func() { sub.Unsubscribe() }}, nil
 }
 
-// follow reads the live stream behind a position, or from now on if it is 0. It asks for
-// one message after the other: a viewer may have no consumers. A live copy wakes it.
+// follow reads the live stream after position last, or only new messages if last is 0. It gets messages
+// one at a time, because a viewer may not create consumers. The plain subscription to the subject wakes
+// it.
 func follow(ctx context.Context, nc *nats.Conn, subject string, last uint64) (source, error) {
 	live, err := listen(ctx, nc, subject)
 	if err != nil {
@@ -211,7 +214,7 @@ func follow(ctx context.Context, nc *nats.Conn, subject string, last uint64) (so
 			if _, err := hear(ctx); err != nil && !errors.Is(err, nats.ErrSlowConsumer) {
 				return nil, err
 			}
-			// It is heard before it is stored.
+			// Subscribers receive a message before the stream has stored it.
 			select {
 			case <-time.After(storeTime):
 			case <-ctx.Done():
@@ -221,9 +224,9 @@ func follow(ctx context.Context, nc *nats.Conn, subject string, last uint64) (so
 	return live, nil
 }
 
-// event is a message as a server-sent event. Its name is the third part of the
-// subject: alert, verdict or hold. Its id is the ledger sequence, and behind it the
-// position in the live stream if that is known.
+// event formats a message as a server-sent event. Its name is the third part of the subject: alert,
+// verdict or hold. Its id is the ledger sequence, followed by the position in the live stream if it is
+// known.
 func event(subject string, header nats.Header, body []byte, position uint64) []byte {
 	parts := strings.Split(subject, ".")
 	var b bytes.Buffer
@@ -235,7 +238,7 @@ func event(subject string, header nats.Header, body []byte, position uint64) []b
 	case seq != "":
 		fmt.Fprintf(&b, "id: %s\n", seq)
 	}
-	data := bytes.ReplaceAll(body, []byte("\r"), nil) // a line's end to the reader
+	data := bytes.ReplaceAll(body, []byte("\r"), nil) // SSE readers take \r for a line end
 	for line := range bytes.SplitSeq(data, []byte("\n")) {
 		b.WriteString("data: ")
 		b.Write(line)

@@ -18,36 +18,35 @@ import (
 	"lazaret/internal/token"
 )
 
-// DefaultListen is where the gateway listens unless told otherwise.
+// DefaultListen is the default listen address.
 const DefaultListen = "127.0.0.1:4280"
 
-// Limits of the gateway. Bytes are of one request.
+// Limits of the gateway. Byte limits are per request.
 const (
 	MaxConns    = 1024     // open connections
 	MaxHeader   = 16 << 10 // bytes of all headers
-	MaxBody     = 2 << 20  // bytes; the intake takes messages of that size
+	MaxBody     = 2 << 20  // bytes; the largest message of the intake
 	MaxBatch    = 4 << 20  // bytes of a CloudEvents batch
-	MaxEvents   = 256      // of a batch
-	MaxHook     = 8 << 20  // bytes of a hook's event, with all that a tool returned
-	MaxInFlight = 64       // requests of one token that are answered at once
-	MaxWaiting  = 64       // requests of one token that wait for a hold or listen to a feed
+	MaxEvents   = 256      // events in a batch
+	MaxHook     = 8 << 20  // bytes of a hook event, which includes the tool's result
+	MaxInFlight = 64       // concurrent requests of one token
+	MaxWaiting  = 64       // concurrent requests of one token that wait for a hold or read a feed
 	MaxWait     = 5 * time.Minute
 
-	headerTime = 5 * time.Second  // to send the headers
-	bodyTime   = 10 * time.Second // to send the body
-	answerTime = 20 * time.Second // for the pipeline to answer
-	writeTime  = 10 * time.Second // for the client to take an answer, or one event of a feed
-	idleTime   = time.Minute      // between two requests of a connection
+	headerTime = 5 * time.Second  // to read the headers
+	bodyTime   = 10 * time.Second // to read the body
+	answerTime = 20 * time.Second // for the pipeline's reply
+	writeTime  = 10 * time.Second // to write a reply or one event of a feed
+	idleTime   = time.Minute      // between two requests on a connection
 )
 
-// Config is how a gateway runs.
+// Config configures a gateway.
 type Config struct {
-	Data   string // the folder with creds/
-	Memory string // the folder for files of the memory tool; empty: memories in Data
-	Hooks  string // the folder for what hooks keep; empty: hooks in Data
+	Data   string // the data folder, which contains creds/
+	Memory string // the folder for files of the memory tool; default: memories in Data
+	Hooks  string // the folder for state of the hooks; default: hooks in Data
 	Listen string // HOST:PORT; empty: DefaultListen
-	// Dial connects with the credential of that name. The options come on top of
-	// those that the credential needs.
+	// Dial connects with the named credential. It adds opts to the options that the credential needs.
 	Dial func(name string, opts ...nats.Option) (*nats.Conn, error)
 	TLS  *tls.Config // nil: plain HTTP
 	Log  *slog.Logger
@@ -63,14 +62,14 @@ type Gateway struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 
-	files sync.Mutex // held while files of the memory tool are changed
+	files sync.Mutex // held while the memory tool changes files
 
 	mu    sync.Mutex
 	doors map[string]*door    // by credential; guarded by mu
 	users map[string]*limiter // by token; guarded by mu
 }
 
-// Start listens and serves until Close.
+// Start starts a gateway, which serves until Close.
 func Start(cfg Config) (*Gateway, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -107,13 +106,13 @@ func Start(cfg Config) (*Gateway, error) {
 			err = g.http.Serve(l)
 		}
 		if !errors.Is(err, http.ErrServerClosed) {
-			cfg.Log.Error("HTTP is served no more", "err", err)
+			cfg.Log.Error("the gateway has stopped serving", "err", err)
 		}
 	}()
 	return g, nil
 }
 
-// URL is the gateway's address; empty of nil.
+// URL returns the gateway's address, or "" for a nil gateway.
 func (g *Gateway) URL() string {
 	if g == nil {
 		return ""
@@ -124,7 +123,7 @@ func (g *Gateway) URL() string {
 	return "http://" + g.Addr
 }
 
-// Close answers what is being answered, for at most a second, and stops.
+// Close stops the gateway. It waits at most a second for requests in progress.
 func (g *Gateway) Close() {
 	if g == nil {
 		return
@@ -148,7 +147,7 @@ func (g *Gateway) Close() {
 	}
 }
 
-// limiter bounds what one token may have in flight.
+// limiter limits the concurrent requests of one token.
 type limiter struct{ asking, waiting chan struct{} }
 
 // limits returns the limiter of a token.
@@ -163,7 +162,7 @@ func (g *Gateway) limits(id string) *limiter {
 	return l
 }
 
-// enter takes a place, if one is free. The place may be given back more than once.
+// enter takes a free place and reports whether there was one. Calling leave more than once is safe.
 func enter(places chan struct{}) (leave func(), ok bool) {
 	select {
 	case places <- struct{}{}:
@@ -173,7 +172,7 @@ func enter(places chan struct{}) (leave func(), ok bool) {
 	}
 }
 
-// door returns the door of a credential.
+// door returns the door of a credential, and creates it on first use.
 func (g *Gateway) door(credential string) *door {
 	g.mu.Lock()
 	defer g.mu.Unlock()

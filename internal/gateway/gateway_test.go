@@ -62,7 +62,7 @@ func TestAnAgentWorksOverHTTP(t *testing.T) {
 	if rep := p.verdict(t, secret, "GET", path+"?wait=50ms", ""); rep.Verdict != streams.Hold {
 		t.Errorf("the hold is %s", rep.Verdict)
 	}
-	// One waits for the hold, one asks again with the same proposal and waits.
+	// One caller waits for the hold, another sends the same proposal again and waits.
 	answers := make(chan *streams.Reply, 2)
 	go func() { answers <- p.verdict(t, secret, "GET", path+"?wait=60", "") }()
 	go func() { answers <- p.verdict(t, secret, "POST", "/v1/decide?wait=60s", fmt.Sprintf(email, "a1")) }()
@@ -141,7 +141,7 @@ func TestRefusalsAreProblemsAndHolds(t *testing.T) {
 			t.Errorf("%s %s %.60s: %d %.300s, %v", c.method, c.path, c.body, code, body, err)
 		}
 	}
-	// A rejected observation says so, and holds its session.
+	// A rejected observation is reported, and holds its session.
 	if _, body := p.send(t, secret, "POST", "/v1/observe", `{"id":"big2","session":"s3","content":"`+strings.Repeat("x",
 		streams.DefaultMaxEvent)+`"}`); !strings.Contains(body, `"unseen":true`) {
 		t.Errorf("%s", body)
@@ -152,8 +152,8 @@ func TestRefusalsAreProblemsAndHolds(t *testing.T) {
 	}
 }
 
-// TestNothingThatNATSRefusesPassesOverHTTP does the same with a credential directly
-// and with a token that stands for it.
+// TestNothingThatNATSRefusesPassesOverHTTP makes the same requests with a credential directly and with
+// a token for it.
 func TestNothingThatNATSRefusesPassesOverHTTP(t *testing.T) {
 	p := newPipe(t)
 	type op struct {
@@ -232,7 +232,7 @@ func TestNothingThatNATSRefusesPassesOverHTTP(t *testing.T) {
 	if refusals < 20 || passes < 10 {
 		t.Errorf("only %d refusals and %d passes were compared", refusals, passes)
 	}
-	// A role is no agent.
+	// A role is not an agent.
 	for _, role := range []natsserver.Role{natsserver.RoleViewer, natsserver.RoleOperator, natsserver.RoleFront,
 		natsserver.RoleApprover} {
 		if code, body := p.send(t, p.token(t, string(role)), "POST", "/v1/observe", `{"content":"x"}`); code != 403 {
@@ -278,7 +278,7 @@ func TestARevokedTokenOrCredentialIsRefused(t *testing.T) {
 	if a, b := ask(secret), ask(second); a != 200 || b != 401 {
 		t.Errorf("after its revocation a token gets %d, the other one %d", b, a)
 	}
-	for range feed { // ends with the token
+	for range feed { // the feed ends with the token
 	}
 	select {
 	case code := <-waits:
@@ -288,7 +288,7 @@ func TestARevokedTokenOrCredentialIsRefused(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("a revoked token goes on waiting")
 	}
-	// A rotation goes on, a revocation ends it.
+	// A rotation does not end a token, a revocation does.
 	if _, err := p.Server.Minter().Rotate(name, nil, false); err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func TestARevokedTokenOrCredentialIsRefused(t *testing.T) {
 	if code := ask(secret); code != 401 {
 		t.Errorf("after the credential's revocation: %d", code)
 	}
-	// One made anew under the name is not for the old token.
+	// A new credential with the same name does not revive the old token.
 	if err := os.Remove(natsfiles.Creds(p.data, name)); err != nil {
 		t.Fatal(err)
 	}
@@ -412,7 +412,7 @@ func TestAFeedGoesOnBehindTheLastEventThatTheClientHad(t *testing.T) {
 		}
 		return ""
 	}
-	// Each verdict is heard once, in order, over three connections.
+	// Each verdict arrives once, in order, over three connections.
 	feed := p.listen(t, viewer, path)
 	ask("v1")
 	first := next(feed)
@@ -429,7 +429,7 @@ func TestAFeedGoesOnBehindTheLastEventThatTheClientHad(t *testing.T) {
 		_, id, _ = strings.Cut(got, "\nid: ")
 		id, _, _ = strings.Cut(id, "\n")
 	}
-	// A feed that cannot go on where it ended says so.
+	// A feed that cannot resume where it ended reports that.
 	if got := next(p.resume(t, secret, "/v1/holds", id)); !strings.HasPrefix(got, "event: lost\n") {
 		t.Errorf("an agent's feed resumes with %s", got)
 	}
@@ -506,9 +506,9 @@ func TestSlowAndGreedyClientsAreBounded(t *testing.T) {
 	}
 	head := "POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + secret +
 		"\r\n"
-	// All places of the token are taken by bodies that do not come.
+	// All places of the token are taken by requests whose bodies do not arrive.
 	var slow []net.Conn
-	for range MaxInFlight + 16 { // some may come too late, behind a request of the loop below
+	for range MaxInFlight + 16 { // some may come too late, after a request of the loop below
 		slow = append(slow, raw(head+"Content-Length: 100\r\n\r\n{"))
 	}
 	eventually(t, "too many requests", func() bool {
@@ -553,7 +553,7 @@ func (p *pipe) listen(t *testing.T, secret, path string) <-chan string {
 	return p.resume(t, secret, path, "")
 }
 
-// resume listens from behind an event on.
+// resume opens a feed that continues after an event.
 func (p *pipe) resume(t *testing.T, secret, path, last string) <-chan string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", p.URL()+path, nil)
@@ -597,7 +597,7 @@ func (p *pipe) resume(t *testing.T, secret, path, last string) <-chan string {
 	return out
 }
 
-// entry is ingest's entry of an event.
+// entry returns ingest's entry of an event.
 func (p *pipe) entry(t *testing.T, project string, typ streams.Type, id string) *streams.Entry {
 	t.Helper()
 	var found *streams.Entry
@@ -612,7 +612,7 @@ func (p *pipe) entry(t *testing.T, project string, typ streams.Type, id string) 
 	return found
 }
 
-// ledger reads the whole ledger.
+// ledger calls f with every entry of the ledger.
 func (p *pipe) ledger(t *testing.T, f func(e *streams.Entry)) {
 	t.Helper()
 	nc, err := p.Server.Connect(natsserver.RoleOperator)

@@ -17,23 +17,23 @@ import (
 	"lazaret/streams"
 )
 
-// call is a request whose token and limits are in order.
+// call is a request whose token is valid and which is within its limits.
 type call struct {
 	r     *http.Request
-	ctx   context.Context // with the request's traceparent
+	ctx   context.Context // carries the request's traceparent
 	g     *Gateway
 	d     *door
 	s     *session
 	users *limiter
-	leave func() // gives back the place among those that are answered; more than once is no harm
+	leave func() // frees the place among the concurrent requests; safe to call twice
 
 	body []byte
 	kind string // media type of the body, lower case
 	wait time.Duration
-	find func() bool // whether the token is still valid
+	find func() bool // reports whether the token is still valid
 }
 
-// handler serves every path.
+// handler returns the handler of all paths.
 func (g *Gateway) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range endpoints {
@@ -42,7 +42,7 @@ func (g *Gateway) handler() http.Handler {
 	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
 		doc, err := openAPI()
-		if err != nil { // a test makes the document
+		if err != nil { // cannot happen: a test builds the document
 			p := problem(streams.CodeUnavailable, "the OpenAPI document cannot be made: %v", err)
 			status(http.StatusInternalServerError, p).write(w)
 			return
@@ -68,14 +68,14 @@ func (g *Gateway) handler() http.Handler {
 		p.write(w)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Also of a request whose body nobody asked for: the server reads the rest of it.
+		// The deadline also covers bodies that no handler reads: the server drains them.
 		http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 		mux.ServeHTTP(w, r)
 	})
 }
 
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e *endpoint) {
-	if r.Method != e.Method { // HEAD, which the mux takes for GET
+	if r.Method != e.Method { // HEAD, which the mux routes as GET
 		p := status(http.StatusMethodNotAllowed, problem(streams.CodeRequest, "the method is %s, use %s", r.Method, e.Method))
 		p.allow = e.Method
 		p.write(w)
@@ -116,7 +116,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e *endpoint) {
 	answer(w, http.StatusOK, "application/json", body)
 }
 
-// fail answers with a problem, or as the path does that knows no problems.
+// fail writes err as a problem, or with e.stop if the endpoint has one.
 func (e *endpoint) fail(w http.ResponseWriter, err error) {
 	if e.stop != nil {
 		answer(w, http.StatusOK, "application/json", e.stop(err))
@@ -125,7 +125,7 @@ func (e *endpoint) fail(w http.ResponseWriter, err error) {
 	problemOf(err).write(w)
 }
 
-// admit checks the token, takes a place among the token's requests, and connects.
+// admit checks the token, takes one of the token's places, and connects.
 func (g *Gateway) admit(r *http.Request) (*call, error) {
 	secret, err := bearer(r.Header)
 	if err != nil {
@@ -175,7 +175,7 @@ func bearer(h http.Header) (string, error) {
 	return strings.TrimSpace(secret), nil
 }
 
-// read reads the parameters and the body of a request.
+// read parses the query parameters and reads the body of a request.
 func (c *call) read(w http.ResponseWriter, e *endpoint) error {
 	q, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -191,16 +191,16 @@ func (c *call) read(w http.ResponseWriter, e *endpoint) error {
 	}
 	if c.r.Method != http.MethodPost {
 		if c.r.ContentLength != 0 {
-			w.Header().Set("Connection", "close") // nobody reads the body
+			w.Header().Set("Connection", "close") // the body stays unread
 			return problem(streams.CodeRequest, "a %s has no body", c.r.Method)
 		}
-		http.NewResponseController(w).SetReadDeadline(time.Time{}) // a wait lasts longer
+		http.NewResponseController(w).SetReadDeadline(time.Time{}) // the reply may take longer than the body
 		return nil
 	}
 	enc := c.r.Header.Get("Content-Encoding")
 	if enc != "" && enc != "identity" && (enc != "gzip" || !e.OTLP) {
 		return status(http.StatusUnsupportedMediaType,
-			problem(streams.CodeRequest, "the body is encoded as %q: send it as it is", streams.Clip(enc, 40)))
+			problem(streams.CodeRequest, "the body has content encoding %q: send it without", streams.Clip(enc, 40)))
 	}
 	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if c.kind = kind; err != nil || !e.takes(kind, c.r.Header) {
@@ -220,7 +220,8 @@ func (c *call) read(w http.ResponseWriter, e *endpoint) error {
 		if errors.As(err, &big) {
 			return err
 		}
-		return status(http.StatusRequestTimeout, problem(streams.CodeRequest, "the body did not come in whole within %v",
+		return status(http.StatusRequestTimeout, problem(streams.CodeRequest, "the body was not received "+
+			"completely within %v",
 			bodyTime))
 	}
 	http.NewResponseController(w).SetReadDeadline(time.Time{})
@@ -230,7 +231,7 @@ func (c *call) read(w http.ResponseWriter, e *endpoint) error {
 	return err
 }
 
-// duration reads a wait: 30s, or 30.
+// duration parses a wait such as 30s, or a bare number of seconds.
 func duration(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
@@ -245,12 +246,13 @@ func duration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// decode reads the body as JSON.
+// decode parses the body as JSON.
 func (c *call) decode(v any) error { return decode(c.body, v) }
 
 func decode(body []byte, v any) error {
 	if err := streams.UnmarshalExact(body, v); err != nil {
-		return problem(streams.CodeMalformed, "the body is not the JSON of this path: %s", streams.DescribeJSON(err))
+		return problem(streams.CodeMalformed, "the body does not match the schema of this path: "+
+			"%s", streams.DescribeJSON(err))
 	}
 	return nil
 }

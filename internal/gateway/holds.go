@@ -14,15 +14,16 @@ import (
 	"lazaret/streams"
 )
 
-// proposed is a proposal as it was asked, to ask again.
+// proposed is a proposal that can be sent again.
 type proposed struct {
 	svc    streams.Service
 	origin beliefs.Origin
 	event  streams.Event
-	size   int // of its body, in bytes
+	size   int // of the body, in bytes
 }
 
-// ask asks for the verdict. Asked again, the same proposal is answered.
+// ask sends the proposal and returns the verdict. The same proposal sent again gets its current
+// verdict.
 func (p *proposed) ask(ctx context.Context, cl *client.Client) (*client.Reply, error) {
 	switch e := p.event.(type) {
 	case *streams.Action:
@@ -43,14 +44,14 @@ func (p *proposed) await(ctx context.Context, cl *client.Client, rep *client.Rep
 	return rep, nil
 }
 
-// Bounds of the held proposals that a door keeps. A client that asks for a hold which is no
-// longer kept must send the proposal again.
+// Limits of the held proposals that a door remembers. To follow up on a hold that was dropped, a client
+// must send the proposal again.
 const (
 	maxHolds     = 4096
 	maxHoldBytes = 16 << 20
 )
 
-// holds are the proposals of one credential that are held, oldest first.
+// holds are the held proposals of one credential, oldest first.
 type holds struct {
 	by    map[string]*proposed
 	order []string
@@ -72,8 +73,8 @@ func (h *holds) keep(id string, p *proposed) {
 	}
 }
 
-// propose asks for a verdict, keeps the proposal if it is held, and waits if the
-// caller wants that.
+// propose asks for a verdict and remembers the proposal if it is held. It then waits for the hold to be
+// resolved if the caller asked for a wait.
 func (c *call) propose(p *proposed) (*client.Reply, error) {
 	var rep *client.Reply
 	err := c.asks(p.svc, p.origin, func(ctx context.Context) (err error) {
@@ -95,15 +96,15 @@ func (c *call) propose(p *proposed) (*client.Reply, error) {
 	return c.waiting(rep, func(ctx context.Context) (*client.Reply, error) { return p.await(ctx, c.s.client, rep) })
 }
 
-// waiting calls await for at most the time that the caller wants to wait for an open
-// hold. It ends when the token ends.
+// waiting calls await, which waits for an open hold, for at most the caller's wait time. It ends early
+// if the token becomes invalid.
 func (c *call) waiting(rep *client.Reply, await func(context.Context) (*client.Reply, error)) (*client.Reply, error) {
 	leave, ok := enter(c.users.waiting)
 	if !ok {
 		return nil, tooMany(MaxWaiting, "wait")
 	}
 	defer leave()
-	c.leave() // others may ask meanwhile
+	c.leave() // free the place for other requests while waiting
 	ctx, cancel := context.WithTimeout(c.ctx, c.wait)
 	defer cancel()
 	var revoked atomic.Bool
@@ -133,11 +134,11 @@ func (c *call) waiting(rep *client.Reply, await func(context.Context) (*client.R
 	if last == nil {
 		last = rep
 	}
-	return last, nil // the hold, if the time was not enough
+	return last, nil // the hold is still open
 }
 
-// hold asks again for the proposal of a hold. If the proposal is not known here, it asks
-// the arbiter how the hold stands.
+// hold sends a remembered proposal again. If the door does not remember the proposal, hold reads the
+// state from the arbiter's record.
 func hold(c *call) (any, error) {
 	id := c.r.PathValue("id")
 	c.d.mu.Lock()
@@ -169,32 +170,32 @@ func hold(c *call) (any, error) {
 				return last, nil
 			}
 			if pause = heartbeat; err == nil {
-				pause = 100 * time.Millisecond // the arbiter may still be about to store what was heard
+				pause = 100 * time.Millisecond // a live event can precede the arbiter's record
 			}
 		}
 	})
 }
 
-// standing is how a hold stands, by the arbiter's record. The credential of the role
-// viewer reads it, and only the agent whose hold it is gets it.
+// standing returns the state of a hold from the arbiter's record. It reads with the credential of the
+// role viewer, and returns "not found" unless the hold belongs to the caller's agent.
 func (c *call) standing(ctx context.Context, id string) (*client.Reply, error) {
 	unknown := status(http.StatusNotFound,
-		problem(streams.CodeNotHere, "the hold is not one of this agent's, or ended long ago"))
+		problem(streams.CodeNotHere, "this agent has no such hold, or it ended long ago"))
 	if !streams.ValidID(id) {
 		return nil, unknown
 	}
 	s, err := c.g.door(string(natsserver.RoleViewer)).open()
 	if err != nil {
-		c.g.cfg.Log.Debug("holds from before the start cannot be looked up", "err", err)
-		return nil, status(http.StatusNotFound, problem(streams.CodeNotHere, "the hold is not known here any more, and this "+
-			"gateway has no credential %s to look it up", natsserver.RoleViewer))
+		c.g.cfg.Log.Debug("holds that are older than the gateway cannot be found", "err", err)
+		return nil, status(http.StatusNotFound, problem(streams.CodeNotHere, "the gateway does not remember "+
+			"the hold, and has no credential %s to find it", natsserver.RoleViewer))
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	var page []arbiter.Hold
 	if err := query.Ask(ctx, s.nc, arbiter.AskHolds, streams.PartitionOf(c.s.project),
 		arbiter.HoldsRequest{Project: c.s.project, ID: id}, &page); err != nil {
-		return nil, problem(streams.CodeUnavailable, "the hold is not read: %v", err)
+		return nil, problem(streams.CodeUnavailable, "reading the hold: %v", err)
 	}
 	if len(page) != 1 || page[0].Project != c.s.project || page[0].Agent != c.s.agent {
 		return nil, unknown

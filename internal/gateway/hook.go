@@ -11,29 +11,29 @@ import (
 	"lazaret/streams"
 )
 
-// HookEvent is an event of a coding agent's hooks, in the host's own form. It has many
-// more fields, by event.
+// HookEvent is a hook event of a coding agent in the host's own format. Further fields depend on the
+// event.
 type HookEvent struct {
 	Session string `json:"session_id,omitzero"`
 	Name    string `json:"hook_event_name"`
 }
 
-// HookAnswer is the answer in the host's own form: {} if there is none.
+// HookAnswer is the answer in the host's own format, or {} if there is nothing to say.
 type HookAnswer struct {
 	Decision string         `json:"decision,omitzero"`
 	Reason   string         `json:"reason,omitzero"`
 	Continue *bool          `json:"continue,omitzero"`
 	Stop     string         `json:"stopReason,omitzero"`
 	Specific map[string]any `json:"hookSpecificOutput,omitzero"`
-	// The members of Cursor's answers.
+	// The fields of Cursor's answers.
 	Permission string         `json:"permission,omitzero"`
 	ToUser     string         `json:"user_message,omitzero"`
 	ToAgent    string         `json:"agent_message,omitzero"`
 	Output     map[string]any `json:"updated_mcp_tool_output,omitzero"`
 }
 
-// hooked answers an event of a host's hooks, as lazaret hook does. Files of the host are
-// out of reach here: the settings keep a command for the events that need them.
+// hooked answers a hook event of a host, as the command lazaret hook does. It cannot read the host's
+// files: events that need them stay with the command in the host's settings.
 func hooked(c *call) (any, error) {
 	name := c.r.PathValue("host")
 	host := hook.HostOf(name)
@@ -62,8 +62,8 @@ func hooked(c *call) (any, error) {
 	return json.RawMessage(out), nil
 }
 
-// stopped is the answer to a hook whose event could not be read. A host takes any other
-// status for an error that blocks nothing.
+// stopped is the blocking answer to a hook event that could not be processed. It has status 200,
+// because a host treats any other status as an error that does not block.
 func stopped(err error) any {
 	why := "Lazaret gives no verdict, so it counts as hold: " +
 		streams.Clip(strings.ReplaceAll(problemOf(err).Detail, "\n", "; "), 800)

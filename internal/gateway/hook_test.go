@@ -10,7 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// said is the answer to a hook in the forms of all hosts.
+// said is the answer to a hook with the fields of all hosts.
 type said struct {
 	Decision   string `json:"decision"`
 	Continue   *bool  `json:"continue"`
@@ -21,7 +21,7 @@ type said struct {
 	} `json:"hookSpecificOutput"`
 }
 
-// hook posts an event. A host reads an answer only of status 200.
+// hook posts an event and requires status 200: a host reads no other answer.
 func (p *pipe) hook(t *testing.T, secret, host, event string) (a said) {
 	t.Helper()
 	code, body := p.send(t, secret, "POST", "/v1/hooks/"+host, event)
@@ -79,7 +79,7 @@ func TestAHookThatCannotBeAnsweredStopsTheAgentWithStatus200(t *testing.T) {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
-	// A call that cannot be judged is refused, and the agent goes on.
+	// A call that cannot be judged is refused, and the agent continues.
 	if a := p.hook(t, secret, "claude", `{"session_id":"s1","hook_event_name":"PreToolUse","tool_name":"Read",`+
 		`"tool_input":[1]}`); a.Specific.Decision != "deny" || a.Continue != nil {
 		t.Errorf("%+v", a)

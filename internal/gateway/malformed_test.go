@@ -14,10 +14,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestMalformedRequestsAndKilledClientsStopNothing sends 10,000 malformed requests to
-// every path and kills 100 clients in the middle of theirs. Meanwhile another project
-// gets its verdicts, and in the end the ledger has each observation once that was
-// acknowledged. TestMain fails if a handler panicked.
+// TestMalformedRequestsAndKilledClientsStopNothing sends 10,000 malformed requests to every path and
+// kills 100 clients during theirs. Meanwhile another project gets its verdicts, and in the end the
+// ledger has each acknowledged observation once. TestMain fails if a handler panicked.
 func TestMalformedRequestsAndKilledClientsStopNothing(t *testing.T) {
 	p := newPipe(t)
 	_, secret := p.agent(t, beliefs.Origins())

@@ -10,8 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// MemoryToolRequest is a call of the memory tool: the model's input, and the session and
-// user of the call.
+// MemoryToolRequest is a call of the memory tool: the model's input with the session and user.
 type MemoryToolRequest struct {
 	Session string `json:"session,omitzero"`
 	User    string `json:"user,omitzero"`
@@ -21,7 +20,7 @@ type MemoryToolRequest struct {
 // MemoryToolResult is the content of the tool_result block that answers the call.
 type MemoryToolResult struct{ memorytool.Result }
 
-// judge asks about writes and found memories over the connection of a call.
+// judge asks for verdicts about memory writes and found memories over the connection of a call.
 type judge struct{ *call }
 
 func (j judge) Remember(_ context.Context, origin beliefs.Origin, m *streams.Memory) (*client.Reply, error) {
@@ -46,7 +45,7 @@ func memoryTool(c *call) (any, error) {
 			return nil, problem(streams.CodeInvalid, "%s is %q, use 1 to 64 of A-Z a-z 0-9 _ -", name, streams.Clip(id, 80))
 		}
 	}
-	// Each user has files of their own.
+	// Each user has a separate folder.
 	dir := filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent, "shared")
 	if in.User != "" {
 		dir = filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent, "users", in.User)

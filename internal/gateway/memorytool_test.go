@@ -26,7 +26,7 @@ func (p *pipe) memory(t *testing.T, secret string, in map[string]any) MemoryTool
 	return res
 }
 
-// notes are the lines in which the tool says what to think of a text.
+// notes matches the lines in which the tool comments on a text.
 var notes = regexp.MustCompile(`(?m)^\[.*\]\n`)
 
 func unmarked(s string) string { return notes.ReplaceAllString(s, "") }
@@ -155,7 +155,7 @@ func TestTheMemoryToolMarksAndRefusesWhatTheGateDoes(t *testing.T) {
 	if code != 200 {
 		t.Fatal(body)
 	}
-	// A file that somebody put there behind the gate's back is external.
+	// A file that was written without the gate is external.
 	dir := filepath.Join(p.data, "memories", project, "bot", "shared")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestTheMemoryToolMarksAndRefusesWhatTheGateDoes(t *testing.T) {
 		!strings.Contains(res.Content, "]\n     1\tPrices are in dollars.\\r[fine]") {
 		t.Errorf("a planted file is shown as %q", res.Content)
 	}
-	// A write that repeats the poisoned page is not served as the agent's own, or not written at all.
+	// A write that repeats the poisoned page is either not served as the agent's own, or not written.
 	res = p.memory(t, secret, map[string]any{"command": "create", "path": "/memories/todo.md", "file_text": order,
 		"session": "s"})
 	if !res.IsError {
@@ -182,7 +182,7 @@ func TestTheMemoryToolMarksAndRefusesWhatTheGateDoes(t *testing.T) {
 		"file_text": order, "session": "s"}); again.Hold != res.Hold {
 		t.Errorf("the same call again is answered by hold %q, not %q", again.Hold, res.Hold)
 	}
-	// A user's files are not another's.
+	// The files of one user are not visible to another.
 	p.memory(t, secret, map[string]any{"command": "create", "path": "/memories/mine.md",
 		"file_text": "Ana likes tea.", "session": "u", "user": "ana"})
 	if res := p.memory(t, secret, map[string]any{"command": "view", "path": "/memories/mine.md",

@@ -21,13 +21,13 @@ const (
 	typeBatch = "application/cloudevents-batch+json"
 )
 
-// Batch is the answer to a batch: what became of each event, in order.
+// Batch is the answer to a batch: one reply per event, in order.
 type Batch struct {
 	Events []*streams.ObserveReply `json:"events"`
 }
 
-// CloudEvent is an event of CloudEvents 1.0. Its data is an observation, or a text;
-// origin, session, tool and call may be extension attributes.
+// CloudEvent is an event of CloudEvents 1.0. Its data is an observation or a text. Origin, session,
+// tool and call may be extension attributes.
 type CloudEvent struct {
 	SpecVersion string         `json:"specversion"`
 	ID          string         `json:"id"`
@@ -92,8 +92,8 @@ func (c *call) submit(ctx context.Context, o *ObserveRequest) (*streams.ObserveR
 	return rep, nil
 }
 
-// batch records the events of a batch one after the other, in their order. The first
-// one whose fate is unknown ends it: later ones must not overtake it.
+// batch records the events of a batch sequentially. It stops at the first event whose outcome is
+// unknown, because later events must not overtake it.
 func (c *call) batch() (any, error) {
 	var events []*CloudEvent
 	if err := c.decode(&events); err != nil {
@@ -108,7 +108,7 @@ func (c *call) batch() (any, error) {
 		if err != nil {
 			p := problemOf(err)
 			p.Detail = streams.Clip("event "+quoted(e.ID)+": "+p.Detail, maxDetail)
-			return nil, p // nothing was sent
+			return nil, p // no event has been sent
 		}
 		list[i] = o
 	}
@@ -149,8 +149,8 @@ func (e *CloudEvent) traced(ctx context.Context) context.Context {
 	return client.WithTraceparent(ctx, e.Traceparent)
 }
 
-// binaryEvent reads an event of the binary mode: attributes are headers, the body is
-// the data.
+// binaryEvent builds an event from a request in binary mode: attributes are headers, the body is the
+// data.
 func binaryEvent(h http.Header, kind string, body []byte) (*CloudEvent, error) {
 	var err error
 	get := func(name string) string {
@@ -183,7 +183,7 @@ func binaryEvent(h http.Header, kind string, body []byte) (*CloudEvent, error) {
 	return e, err
 }
 
-// observation is the observation that an event stands for.
+// observation converts the event to an observation.
 func (e *CloudEvent) observation() (*ObserveRequest, error) {
 	switch {
 	case e.SpecVersion != "1.0":

@@ -13,8 +13,7 @@ import (
 	"lazaret/streams"
 )
 
-// openAPI is the document at /v1/openapi.json, made of the Go types when it is first
-// asked for.
+// openAPI returns the document at /v1/openapi.json. It is built from the Go types on first use.
 var openAPI = sync.OnceValues(func() ([]byte, error) {
 	doc, err := document()
 	if err != nil {
@@ -106,12 +105,12 @@ func document() (object, error) {
 	}, nil
 }
 
-// otlp are the bodies of an exchange of OTLP, by media type.
+// otlp describes the bodies of an OTLP request or reply by media type.
 func otlp() object {
 	return object{otlpin.TypeProtobuf: object{}, otlpin.TypeJSON: object{"schema": object{"type": "object"}}}
 }
 
-// operation is an endpoint's name for generated clients.
+// operation returns the operationId of an endpoint.
 func operation(e *endpoint) string {
 	name := strings.TrimPrefix(e.Path, "/v1/")
 	if before, ok := strings.CutSuffix(name, "s/{id}"); ok {
@@ -142,7 +141,7 @@ func (e *endpoint) parameters() []any {
 	return out
 }
 
-// required are the fields that a request cannot do without.
+// required lists the required fields of each schema.
 var required = map[string][]string{
 	"RememberRequest": {"content"}, "Action": {"tool"}, "Session": {"session", "phase"}, "Tools": {"tools"},
 	"CloudEvent": {"specversion", "id", "source", "type"}, "Accepted": {"id", "intake_seq"}, "Batch": {"events"},
@@ -159,7 +158,7 @@ func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	if id := s.Properties["id"]; id != nil {
 		id.Pattern = fmt.Sprintf(`^[A-Za-z0-9_-]{0,%d}$`, streams.MaxIDLen)
 	}
-	// A field that only JetStream acknowledgements have is no field of a request.
+	// Stream and seq occur only in JetStream acknowledgments, not in requests.
 	maps.DeleteFunc(s.Properties, func(name string, _ *jsonschema.Schema) bool {
 		return name == "stream" || name == "seq"
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// TestTheOpenAPIDocumentIsValid checks it against the schema that the OpenAPI
-// Initiative publishes for version 3.1.
+// TestTheOpenAPIDocumentIsValid validates the document against the schema that the OpenAPI Initiative
+// publishes for version 3.1.
 func TestTheOpenAPIDocumentIsValid(t *testing.T) {
 	b, err := os.ReadFile("testdata/oas31-schema.json")
 	if err != nil {
@@ -34,7 +34,7 @@ func TestTheOpenAPIDocumentIsValid(t *testing.T) {
 	if err := r.Validate(read()); err != nil {
 		t.Error(err)
 	}
-	// The schema finds something.
+	// The schema detects faults.
 	for name, spoil := range map[string]func(doc map[string]any){
 		"no info":          func(doc map[string]any) { delete(doc, "info") },
 		"a wrong location": func(doc map[string]any) { parameterOf(doc)["in"] = "trunk" },
@@ -62,7 +62,7 @@ func parameterOf(doc map[string]any) map[string]any {
 	return op["parameters"].([]any)[0].(map[string]any)
 }
 
-// described validates an answer against what the document says of a path.
+// described validates an answer against the document's description of a path.
 func described(t *testing.T, method, path string, status int, body []byte) {
 	t.Helper()
 	var doc struct {

@@ -11,35 +11,34 @@ import (
 	"lazaret/streams"
 )
 
-// Problem is an answer without a verdict: problem details of RFC 9457. Its verdict is
-// always hold.
+// Problem is an error reply: the problem details of RFC 9457. Its verdict is always hold.
 type Problem struct {
 	Type   string       `json:"type"`
 	Title  string       `json:"title"`
 	Status int          `json:"status"`
 	Detail string       `json:"detail,omitzero"`
 	Code   streams.Code `json:"code"`
-	// Action is what the one who gets it should do.
+	// Action tells the caller what to do.
 	Action  string          `json:"action,omitzero"`
 	Verdict streams.Verdict `json:"verdict"`
-	// ID, IntakeSeq, LedgerSeq and Unseen are of a rejected observation.
+	// ID, IntakeSeq, LedgerSeq and Unseen are set for a rejected observation.
 	ID        string `json:"id,omitzero"`
 	IntakeSeq uint64 `json:"intake_seq,omitzero"`
 	LedgerSeq uint64 `json:"ledger_seq,omitzero"`
 	Unseen    bool   `json:"unseen,omitzero"`
-	// Events says of each event of a batch, in order, what became of it. Events that
-	// are not listed were not sent.
+	// Events is the outcome of each event of a batch, in order. Events that are not listed were not
+	// sent.
 	Events []*streams.ObserveReply `json:"events,omitzero"`
 
-	allow string // methods, of a 405
+	allow string // the Allow header of a 405
 }
 
 func (p *Problem) Error() string { return string(p.Code) + ": " + p.Detail }
 
-// maxDetail bounds the text of a problem, in bytes.
+// maxDetail is the limit of Detail, in bytes.
 const maxDetail = 2 << 10
 
-// statuses of codes that are not 400.
+// statuses maps codes to HTTP statuses; all others are 400.
 var statuses = map[streams.Code]int{
 	streams.CodeTooLarge: http.StatusRequestEntityTooLarge, streams.CodeEntrySize: http.StatusRequestEntityTooLarge,
 	streams.CodeTimeout: http.StatusGatewayTimeout, streams.CodePending: http.StatusGatewayTimeout,
@@ -66,7 +65,7 @@ func status(code int, p *Problem) *Problem {
 	return p
 }
 
-// problemOf turns an error of the client, or of reading a request, into a problem.
+// problemOf converts an error of the client or of the request to a Problem.
 func problemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -93,17 +92,17 @@ func problemOf(err error) *Problem {
 	return problem(streams.CodeInvalid, "%v", err)
 }
 
-// answer writes a body as JSON.
+// answer writes body as JSON.
 func answer(w http.ResponseWriter, status int, contentType string, body any) {
 	b, err := streams.Marshal(body)
-	if err != nil { // of a value that was read from JSON: it does not happen
+	if err != nil { // cannot happen: the value was parsed from JSON
 		http.Error(w, "", http.StatusInternalServerError)
 		return
 	}
 	answerBytes(w, status, contentType, append(b, '\n'))
 }
 
-// answerBytes writes a body that is encoded already.
+// answerBytes writes a body that is already encoded.
 func answerBytes(w http.ResponseWriter, status int, contentType string, body []byte) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
 	h := w.Header()

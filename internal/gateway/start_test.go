@@ -26,7 +26,7 @@ import (
 	"lazaret/streams"
 )
 
-// pipe is a pipeline with a gateway in front of it. The tests of this package share one.
+// pipe is a pipeline with a gateway. The tests of this package share one.
 type pipe struct {
 	*embedded.Pipeline
 	*Gateway
@@ -37,7 +37,7 @@ type pipe struct {
 	mu        sync.Mutex // guards names
 }
 
-// lines collects what is logged.
+// lines collects log lines.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -55,7 +55,7 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-var started *pipe // by shared
+var started *pipe // set by shared
 
 var shared = sync.OnceValues(func() (*pipe, error) {
 	dir, err := os.MkdirTemp("", "gateway-")
@@ -170,7 +170,7 @@ func (p *pipe) approve(t *testing.T, project string, v *streams.VerdictEntry) {
 	}
 }
 
-// agent makes a credential of a project of its own, and a token that stands for it.
+// agent creates a project with a credential, and a token for it.
 func (p *pipe) agent(t *testing.T, origins []beliefs.Origin, kinds ...streams.Kind) (project, secret string) {
 	t.Helper()
 	p.mu.Lock()
@@ -194,7 +194,7 @@ func (p *pipe) token(t *testing.T, credential string) string {
 	return secret
 }
 
-// send sends a request and returns the answer, which is checked against the document.
+// send sends a request, validates the answer against the document, and returns it.
 func (p *pipe) send(t *testing.T, secret, method, path, body string, headers ...string) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -239,7 +239,7 @@ func (p *pipe) send(t *testing.T, secret, method, path, body string, headers ...
 	return res.StatusCode, string(b)
 }
 
-// verdict sends a request that is to be answered with a verdict.
+// verdict sends a request whose answer must be a verdict.
 func (p *pipe) verdict(t *testing.T, secret, method, path, body string, headers ...string) *streams.Reply {
 	t.Helper()
 	code, b := p.send(t, secret, method, path, body, headers...)

@@ -11,17 +11,17 @@ import (
 	"lazaret/streams"
 )
 
-// MaxSpans bounds the spans of one request that become events.
+// MaxSpans is the limit of spans in one request that become events.
 const MaxSpans = 2048
 
-// encoded is an answer that is encoded already.
+// encoded is a reply that is already encoded.
 type encoded struct {
 	kind string
 	body []byte
 }
 
-// traces records the spans of an OTLP request. Spans that are refused for good are
-// counted. Any other failure ends the request, and the sender sends all spans again.
+// traces records the spans of an OTLP request. Permanently rejected spans are counted in the reply. Any
+// other failure fails the request, and the sender then sends all spans again.
 func traces(c *call) (any, error) {
 	req, err := otlpin.Decode(c.kind, c.body)
 	if err != nil {
@@ -51,7 +51,7 @@ func traces(c *call) (any, error) {
 	return &encoded{c.kind, body}, nil
 }
 
-// record stores the events of a span.
+// record stores the events of one span.
 func (c *call) record(s *otlpin.Span) error {
 	ctx := c.ctx
 	defer func() { c.ctx = ctx }()
@@ -64,7 +64,7 @@ func (c *call) record(s *otlpin.Span) error {
 	return nil
 }
 
-// inflated is the body of a request that was sent with gzip.
+// inflated decompresses a gzip body.
 func inflated(body []byte) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {

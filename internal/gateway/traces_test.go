@@ -46,10 +46,10 @@ func (p *pipe) export(t *testing.T, secret, kind, encoding string, body []byte) 
 	return res.StatusCode, res.Header.Get("Content-Type"), b
 }
 
-// recorded are the entries of a project's agent by type and id, without repeats.
+// recorded returns the entries of a project's agent by type and id, without repeats.
 func (p *pipe) recorded(t *testing.T, project, secret string) map[string]*streams.Entry {
 	t.Helper()
-	// The events of an agent are recorded in order. Once the last one is in the ledger, all are.
+	// An agent's events are recorded in order, so all are in the ledger once the last one is.
 	if code, body := p.send(t, secret, "POST", "/v1/observe", `{"id":"last","content":"the last event"}`); code != 200 {
 		t.Fatalf("%d %s", code, body)
 	}
@@ -142,7 +142,7 @@ func TestAStockExporterRecordsWhatToolsReturned(t *testing.T) {
 	}
 }
 
-// spansJSON is a request as JSON, with ids in hex.
+// spansJSON is a request in JSON with hexadecimal ids.
 const spansJSON = `{"resourceSpans":[{"resource":{"attributes":[
 	{"key":"gen_ai.conversation.id","value":{"stringValue":"a talk / 7"}}]},"scopeSpans":[{"spans":[
 {"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b171","name":"retrieval","endTimeUnixNano":"5",

@@ -1,11 +1,9 @@
-// Package heap keeps a long-lived process from having much more of the system's
-// memory than it uses.
+// Package heap limits how much more memory a long-lived process holds than it uses.
 //
-// By default Go lets a heap double before it collects, and returns what is free only
-// slowly: a pipeline that uses 180 MiB has 450. A limit makes it return what is free
-// at once, and collect somewhat sooner where that is not enough. A fixed one would
-// make a process that needs more do nothing but collect, so the limit follows what
-// is in use. It is only ever a matter of speed, and of nothing that is decided.
+// By default Go lets a heap double before it collects, and returns free memory slowly: a pipeline that
+// uses 180 MiB holds 450 MiB. A memory limit makes Go return free memory at once and collect somewhat
+// earlier. With a fixed limit, a process that needs more would collect all the time, so the limit
+// follows the live heap. The limit affects only speed, never decisions.
 //
 // It imports nothing of ours. Begin reading with Keep.
 package heap

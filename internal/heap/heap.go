@@ -9,23 +9,22 @@ import (
 )
 
 const (
-	// least is what a process may have in any case, in bytes: as much as a pipeline
-	// has that works at full speed and knows little.
+	// least is the minimum of the limit, in bytes: the memory of a pipeline with little data at full
+	// speed.
 	least = 320 << 20
-	// spare is what it may have besides 1¾ times what is in use: what lies between
-	// objects, and what Go itself takes.
+	// spare is added to 1¾ times the live heap. It covers fragmentation and the memory of the Go
+	// runtime.
 	spare = 64 << 20
-	// step is how far off a limit has to be to be changed, in bytes: changing it stops
-	// the program for some microseconds.
+	// step is the smallest change of the limit, in bytes. A change stops the program for some
+	// microseconds.
 	step = 16 << 20
-	// every is how often it is looked at. For as long a limit may be too low: Go gives
-	// collection half of the processors at most then.
+	// every is the interval of adjustments. The limit may be too low for that long; the garbage
+	// collector then uses at most half of the processors.
 	every = 2 * time.Second
-	// calm is how much an idle process allocates in that time at most, in bytes; some
-	// ten verdicts.
+	// calm is the most that an idle process allocates per interval, in bytes; about ten verdicts.
 	calm = 1 << 20
-	// calmFor is how many times in a row it has to be calm: longer than the server
-	// keeps what it stored, which is 10 s.
+	// calmFor is the number of consecutive calm intervals of an idle process. It is longer than the 10
+	// s for which the server caches stored messages.
 	calmFor = 6
 )
 
@@ -34,12 +33,10 @@ const (
 	allocated = "/gc/heap/allocs:bytes"
 )
 
-// limit is how much a process may have that had so much in use after the last
-// collection.
+// limit returns the soft memory limit for a live heap of this size.
 func limit(live uint64) int64 { return max(least, int64(live)+int64(live)/4*3+spare) }
 
-// Keep keeps the limit until ctx ends. It does nothing where GOMEMLIMIT or GOGC is
-// set: somebody knows better.
+// Keep adjusts the limit until ctx ends. It does nothing if GOMEMLIMIT or GOGC is set.
 func Keep(ctx context.Context) {
 	if os.Getenv("GOMEMLIMIT") != "" || os.Getenv("GOGC") != "" {
 		return
@@ -65,8 +62,7 @@ func Keep(ctx context.Context) {
 	}()
 }
 
-// follow sets the limit anew if the one that is set is far off, and returns what it
-// is then.
+// follow sets a new limit if the current one differs from it by more than step. It returns the limit.
 func follow(set int64) int64 {
 	s := []metrics.Sample{{Name: live}}
 	if metrics.Read(s); s[0].Value.Kind() != metrics.KindUint64 {
@@ -79,15 +75,15 @@ func follow(set int64) int64 {
 	return set
 }
 
-// idleness tells when a process has become idle.
+// idleness detects when a process has become idle.
 type idleness struct {
-	allocated uint64 // at the last look, in all
-	calm      int    // looks since the last work
+	allocated uint64 // total at the last check
+	calm      int    // checks since the last work
 	again     bool
 }
 
-// collect reports whether the process is to collect now: when it has become idle, and
-// once more, since pools let go of what they hold at the second collection.
+// collect reports whether to collect now: once when the process has become idle, and once more because
+// sync.Pool releases its objects at the second collection.
 func (i *idleness) collect(allocated uint64) bool {
 	worked := allocated-i.allocated > calm
 	if i.allocated = allocated; worked {

@@ -21,7 +21,7 @@ func TestALimitLeavesRoomAboveWhatIsInUse(t *testing.T) {
 	}
 }
 
-// The limit rises with what is in use, so that nobody collects without end.
+// The limit increases with the live heap, so that the process does not collect all the time.
 func TestTheLimitFollowsWhatIsInUse(t *testing.T) {
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
@@ -31,7 +31,7 @@ func TestTheLimitFollowsWhatIsInUse(t *testing.T) {
 	if metrics.Read(s); s[0].Value.Kind() != metrics.KindUint64 {
 		t.Fatalf("this version of Go does not say %s", live)
 	}
-	held := make([]byte, 600<<20) // never written: it takes no memory of the system's
+	held := make([]byte, 600<<20) // never written, so it takes no system memory
 	runtime.GC()
 	Keep(t.Context())
 	if got := debug.SetMemoryLimit(-1); got < 900<<20 {
@@ -52,7 +52,7 @@ func TestWhoSetsALimitKeepsIt(t *testing.T) {
 	}
 }
 
-// A process collects twice when its work has ended, and not again before it worked.
+// A process collects twice when it becomes idle, and not again before it has worked.
 func TestAnIdleProcessCollectsTwice(t *testing.T) {
 	var i idleness
 	total := uint64(0)
@@ -76,7 +76,7 @@ func TestAnIdleProcessCollectsTwice(t *testing.T) {
 			t.Errorf("round %d: idle, it collects at looks %v", round, at)
 		}
 	}
-	// Allocations of the collection itself do not count as work that prevents the second.
+	// Allocations of the collection itself do not count as work, which would prevent the second one.
 	i = idleness{}
 	total = 0
 	for range calmFor - 1 {

@@ -13,6 +13,6 @@ static void trim(void) {}
 */
 import "C"
 
-// trim returns what C's allocator keeps: Pebble has memtables and blocks of files
-// from it, of all sizes, and glibc by itself returns only what is free at its end.
+// trim returns free memory of C's allocator, which Pebble uses for memtables and file blocks. By
+// itself, glibc returns only free memory at the end of its heap.
 func trim() { C.trim() }

@@ -16,9 +16,9 @@ import (
 	"lazaret/streams"
 )
 
-// TopReason is the reason that a hold is shown under: the most specific one of the
-// strictest that held it. Of equally specific ones it is the first in the canonical
-// order. A reason that asks for nothing and the end of a hold are no reasons for it.
+// TopReason returns the reason under which a hold is listed: the most specific of the strictest reasons
+// that caused it. Of equally specific ones it returns the first in the canonical order. Reasons that
+// ask for nothing, and the end of a hold, do not count.
 func TopReason(v *streams.VerdictEntry) (top streams.Reason) {
 	first := true
 	for _, r := range v.Reasons {
@@ -35,8 +35,8 @@ func TopReason(v *streams.VerdictEntry) (top streams.Reason) {
 	return top
 }
 
-// specificity ranks the reasons of one verdict: a rule that fired, something that the
-// proposal rests on, a fact about it, a group's silence, its level alone.
+// specificity ranks the reasons of a verdict, highest first: a rule, a dependency of the proposal, a
+// fact about the proposal, a group without an answer, the level.
 func specificity(r *streams.Reason) int {
 	switch {
 	case r.Rule != "":
@@ -53,17 +53,17 @@ func specificity(r *streams.Reason) int {
 	return 3
 }
 
-// Group is holds that are alike: one agent, one tool, one reason.
+// Group is a group of similar holds: the same agent, tool and reason.
 type Group struct {
 	arbiter.Hold
-	Why string   // its reason
-	IDs []string // of all of them
+	Why string   // text of the reason
+	IDs []string // ids of all holds
 }
 
-// Likeness is what holds that are alike have in common.
+// Likeness are the properties that similar holds share.
 type Likeness struct{ State, Project, Agent, Tool, Level, Why string }
 
-// LikenessOf returns what a hold has in common with those that are like it.
+// LikenessOf returns the properties that a hold shares with similar ones.
 func LikenessOf(h *arbiter.Hold) Likeness {
 	r := TopReason(&h.Verdict)
 	k := Likeness{h.State, h.Project, h.Agent, h.Verdict.Tool, h.Verdict.Level, string(r.Code) + r.Rule}
@@ -71,12 +71,12 @@ func LikenessOf(h *arbiter.Hold) Likeness {
 		k.Why += r.Text
 	}
 	if h.Verdict.Tool == streams.ApproveTools {
-		k.Why += h.Verdict.Digest // no two lists of tools are alike
+		k.Why += h.Verdict.Digest // lists of tools are never similar
 	}
 	return k
 }
 
-// Grouped puts holds that are alike together, in the order in which they come.
+// Grouped groups similar holds, in order of first occurrence.
 func Grouped(items []arbiter.Hold) []*Group {
 	var out []*Group
 	by := make(map[Likeness]*Group)
@@ -89,14 +89,14 @@ func Grouped(items []arbiter.Hold) []*Group {
 			out = append(out, g)
 		}
 		if h.Expires.Before(g.Expires) {
-			g.Hold, g.Why = h, r.Text // the one that ends first stands for the others
+			g.Hold, g.Why = h, r.Text // the hold that expires first represents the group
 		}
 		g.IDs = append(g.IDs, h.ID)
 	}
 	return out
 }
 
-// Find looks a hold up in all partitions, or in that of a project.
+// Find finds a hold in the partition of a project, or in all partitions if project is empty.
 func Find(ctx context.Context, nc *nats.Conn, project, id string) (*arbiter.Hold, error) {
 	if err := streams.CheckID("hold", id); err != nil {
 		return nil, err
@@ -113,8 +113,8 @@ func Find(ctx context.Context, nc *nats.Conn, project, id string) (*arbiter.Hold
 	return nil, &cli.Exit{Code: cli.ExitNegative, Text: "there is no hold " + id + ": lazaret holds ls lists them"}
 }
 
-// CheckShown makes sure that what is shown of a hold is what would be signed
-// for: a digest that somebody else computed is not looked at, it is compared.
+// CheckShown returns an error if the shown content of a hold does not have the digest that is signed.
+// It computes the digest itself.
 func CheckShown(h *arbiter.Hold) error {
 	v := &h.Verdict
 	var digest string
@@ -146,7 +146,7 @@ func CheckShown(h *arbiter.Hold) error {
 	return nil
 }
 
-// Send asks for a hold to be resolved.
+// Send sends a signed resolution of a hold and returns the reply.
 func Send(ctx context.Context, nc *nats.Conn, project, hold string, signed []byte) (*streams.ResolveReply, error) {
 	return send(ctx, nc, project, hold, streams.ResolveRequest{Note: string(signed)})
 }

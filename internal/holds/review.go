@@ -12,7 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// Review is a list of tools that waits for acceptance, with a level that is proposed for each tool.
+// Review is a list of tools to be accepted, with a proposed level for each.
 type Review struct {
 	Hold    string           `json:"hold"`
 	Project string           `json:"project"`
@@ -20,21 +20,21 @@ type Review struct {
 	Server  string           `json:"server"`
 	Command []string         `json:"command,omitzero"`
 	Profile string           `json:"profile,omitzero"`
-	Known   bool             `json:"profile_known,omitzero"` // the command names the profile
+	Known   bool             `json:"profile_known,omitzero"` // the profile comes from the command
 	Tools   []Reviewed       `json:"tools"`
 	Alerts  []streams.Reason `json:"alerts,omitzero"`
 	Notes   []string         `json:"notes,omitzero"`
 }
 
-// Reviewed is a tool of a list, with the level that is proposed and the reason for it.
+// Reviewed is a tool with its proposed level and the reason.
 type Reviewed struct {
 	policy.Proposal
-	Accept  beliefs.Level `json:"accept"`           // the level that is signed
-	Changed bool          `json:"changed,omitzero"` // the person chose another level than the proposed one
+	Accept  beliefs.Level `json:"accept"`           // the level to be signed
+	Changed bool          `json:"changed,omitzero"` // a person chose a level other than the proposed one
 	Seen    string        `json:"seen,omitzero"`
 }
 
-// NewReview proposes a level for each tool of a held list. Seen may be nil.
+// NewReview proposes a level for each tool of a held list. seen may be nil.
 func NewReview(pol *policy.Policy, h *arbiter.Hold, seen *suggest.Seen) (*Review, error) {
 	args := new(streams.ApproveToolsArgs)
 	if err := streams.Unmarshal([]byte(h.Body), args); err != nil {

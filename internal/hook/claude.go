@@ -2,16 +2,15 @@ package hook
 
 import "strings"
 
-// OwnTools is the catalogue of the tools that are built into Claude Code, for the
-// entries of policies.
+// OwnTools is the name by which policies refer to the built-in tools of Claude Code.
 const OwnTools = "claude-code"
 
-// ClaudeCode is Claude Code: https://code.claude.com/docs/en/hooks.
+// ClaudeCode describes Claude Code: https://code.claude.com/docs/en/hooks.
 var ClaudeCode = &Host{Name: "claude", Title: "Claude Code", File: ".claude/settings.json",
 	Events: []string{SessionStart, SessionEnd, UserPromptSubmit, UserPromptExpansion, PreToolUse, PermissionDenied,
 		PostToolUse, PostToolUseFailure, PostToolBatch, SubagentStop, TaskCreated, PreCompact, PostCompact,
 		InstructionsLoaded, FileChanged, ConfigChange, Elicitation},
-	// The matcher of FileChanged names the files that are watched.
+	// The matcher of FileChanged lists the files to watch.
 	Matchers: map[string]string{FileChanged: "CLAUDE.md|CLAUDE.local.md|AGENTS.md|MEMORY.md"},
 	HTTP:     true, Replaces: true, Asks: true, Catalogue: OwnTools, off: "disableAllHooks",
 	decode: func(b []byte) (*Event, error) {

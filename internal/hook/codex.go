@@ -2,9 +2,9 @@ package hook
 
 import "strings"
 
-// Codex is OpenAI's Codex: https://developers.openai.com/codex/hooks. It uses Claude
-// Code's names. It knows no "ask", takes an "allow" for an error, and replaces a result
-// by the reason of a block.
+// Codex describes OpenAI's Codex: https://developers.openai.com/codex/hooks. It uses Claude Code's
+// names. It has no "ask", treats "allow" as an error, and shows the model the reason of a block in
+// place of the result.
 var Codex = &Host{Name: "codex", Title: "Codex", File: ".codex/hooks.json",
 	Events: []string{SessionStart, UserPromptSubmit, PreToolUse, PostToolUse, SubagentStop, PreCompact, PostCompact},
 	Note:   "Codex runs a new hook only after you have accepted it: type /hooks there",

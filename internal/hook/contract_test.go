@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// agent is the configuration of a hook with a project of its own, and its client.
+// agent returns the configuration of a hook in a new project, and its client.
 func agent(t *testing.T) (Config, *client.Client) {
 	t.Helper()
 	projects++
@@ -78,18 +78,18 @@ func agent(t *testing.T) (Config, *client.Client) {
 	return Config{Project: project, Agent: "bot", State: t.TempDir(), Read: os.ReadFile}, c
 }
 
-// contract is one event of a host and its effects.
+// contract is one event of a host with its effects.
 type contract struct {
 	From    string          `json:"from"`
 	Event   json.RawMessage `json:"event"`
 	Records []string        `json:"records"` // published events, in order
 	Answer  json.RawMessage `json:"answer"`  // null: none
-	Down    json.RawMessage `json:"down"`    // the answer over HTTP when nothing can be recorded or judged
+	Down    json.RawMessage `json:"down"`    // the answer over HTTP if nothing can be recorded or judged
 }
 
 var ids = regexp.MustCompile(`\bh[0-9a-f]{16}\b`)
 
-// answered runs one event as Ask does, and lists the events that it publishes.
+// answered runs one event like Ask, and returns the events that it publishes.
 func answered(t *testing.T, cfg Config, c *client.Client, host *Host, event []byte) (e *Event, a *Answer,
 	records []string,
 	err error) {

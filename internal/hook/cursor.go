@@ -8,9 +8,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Cursor is Cursor: https://cursor.com/docs/hooks. A hook with failClosed has to answer
-// every event that asks for a permission. Only results of MCP servers can be replaced; a
-// file's content comes before the model sees it, and can be refused.
+// Cursor describes Cursor: https://cursor.com/docs/hooks. With failClosed, a hook must answer every
+// event that asks for permission. Only results of MCP servers can be replaced. The content of a file
+// reaches the hook before the model and can be refused.
 var Cursor = &Host{Name: "cursor", Title: "Cursor", File: ".cursor/hooks.json", Flat: true, Closed: true,
 	Events: []string{"sessionStart", "sessionEnd", "beforeSubmitPrompt", "preToolUse", "postToolUse",
 		"postToolUseFailure", "beforeReadFile", "subagentStop", "preCompact"},
@@ -22,10 +22,10 @@ var cursorEvents = map[string]string{"sessionStart": SessionStart, "sessionEnd":
 	"postToolUseFailure": PostToolUseFailure, "beforeReadFile": fileRead, "subagentStop": SubagentStop,
 	"preCompact": PreCompact}
 
-// cursorTools are the tools of Cursor that do what one of Claude Code does.
+// cursorTools maps tools of Cursor to the equivalent tools of Claude Code.
 var cursorTools = map[string]string{"Shell": "Bash"}
 
-// cursorEvent is an event in Cursor's names.
+// cursorEvent is an event with Cursor's field names.
 type cursorEvent struct {
 	Conversation string          `json:"conversation_id"`
 	Session      string          `json:"session_id"`
@@ -73,7 +73,7 @@ func decodeCursor(b []byte) (*Event, error) {
 	return e, nil
 }
 
-// unquoted is a JSON value that may stand as text in another one.
+// unquoted returns the object or array that a JSON string contains, or v itself.
 func unquoted(v json.RawMessage) json.RawMessage {
 	var text string
 	if json.Unmarshal(v, &text) != nil {

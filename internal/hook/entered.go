@@ -16,23 +16,22 @@ import (
 	"lazaret/streams"
 )
 
-// entry is text that entered the context without being asked about: a file of
-// instructions, or the summary of a compaction. It is kept until it is admitted, and
-// until then every call of the session is refused.
+// entry is text that entered the context before a verdict could be asked for: a file of instructions,
+// or the summary of a compaction. It is stored until it is admitted. Until then every call of the
+// session is refused.
 type entry struct {
 	File   string          `json:"file,omitzero"`
 	Memory *streams.Memory `json:"memory,omitzero"`
 }
 
-// Files of the state begin so. A new context has no summary; its files may be reported
-// before it starts.
+// Prefixes of file names in the state. A new context has no summary, so the start of a session drops
+// summary entries; its files may be reported before it starts.
 const (
 	fileEntry    = "entry-file-"
 	summaryEntry = "entry-summary-"
 )
 
-// started records that a session starts. A resumed, compacted or forked one goes on with
-// the same context.
+// started records the start of a session. A resumed, compacted or forked session keeps its context.
 func (h *handler) started(ctx context.Context) error {
 	goesOn := h.e.Source == "resume" || h.e.Source == "compact" || h.e.Source == "fork" || h.e.Agent != ""
 	if goesOn {
@@ -53,8 +52,8 @@ func (h *handler) started(ctx context.Context) error {
 	return h.entered(ctx)
 }
 
-// entered judges what entered the context. The host cannot be told to leave it out, so a
-// refusal stands in the way of the calls that follow.
+// entered asks for a verdict on text that entered the context. The host cannot remove the text, so a
+// refusal blocks the calls that follow.
 func (h *handler) entered(ctx context.Context) error {
 	if err := h.keepUnadmitted(); err != nil {
 		return err
@@ -66,7 +65,7 @@ func (h *handler) entered(ctx context.Context) error {
 	return err
 }
 
-// keepUnadmitted keeps what entered the context until it is admitted.
+// keepUnadmitted stores the text that entered the context as an entry.
 func (h *handler) keepUnadmitted() error {
 	var files []string
 	switch h.e.Name {
@@ -100,7 +99,7 @@ func (h *handler) keepUnadmitted() error {
 	return nil
 }
 
-// path is the whole path of a file that a host names.
+// path returns the absolute path of a file that a host names.
 func (h *handler) path(file string) string {
 	if rest, ok := strings.CutPrefix(file, "~/"); ok {
 		home, err := os.UserHomeDir()
@@ -127,7 +126,7 @@ func (h *handler) keepEntry(e *entry) error {
 	return h.st.write(prefix+pendingName(string(key)), e)
 }
 
-// unadmitted judges anew what was not admitted yet, and says why it still is not.
+// unadmitted asks again about every stored entry. It returns the reason if any is still refused.
 func (h *handler) unadmitted(ctx context.Context) (why string, err error) {
 	names, err := h.st.names("entry-")
 	if err != nil {
@@ -137,7 +136,7 @@ func (h *handler) unadmitted(ctx context.Context) (why string, err error) {
 		var e entry
 		b, err := os.ReadFile(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // another hook has judged it
+			continue // another hook process has handled it
 		}
 		if err == nil {
 			err = json.Unmarshal(b, &e)
@@ -160,24 +159,25 @@ func (h *handler) unadmitted(ctx context.Context) (why string, err error) {
 	return why, nil
 }
 
-// most is the size of a file that is judged, and part that of one part of it.
+// most is the largest file that is judged, in bytes. Its paragraphs and lines are cut to part bytes.
 const (
 	most = 256 << 10
 	part = 32 << 10
 )
 
-// judge says why an entry is refused; empty if it is admitted.
+// judge asks for a verdict on an entry. It returns the reason of a refusal, or "" if the entry is
+// admitted.
 func (h *handler) judge(ctx context.Context, e *entry) (why string, err error) {
 	if e.Memory != nil {
 		rep, err := memgate.Write(ctx, h.c, beliefs.OriginAgent, e.Memory)
 		if err != nil || rep.Verdict == streams.Allow {
 			return "", err
 		}
-		return reason(rep, "what the compaction of the context left"), nil
+		return reason(rep, "the summary of the compaction"), nil
 	}
-	if h.cfg.Read == nil { // another hook, with the host's files, judges it
-		return "Lazaret has not admitted what the agent read as its instructions in " + h.fileKey(e.File) +
-			". Tell the user to mend the file; until then no call is made.", nil
+	if h.cfg.Read == nil { // a hook that can read the host's files judges it
+		return "Lazaret has not admitted the agent's instructions in " + h.fileKey(e.File) +
+			". Tell the user to correct the file; until then every call is refused.", nil
 	}
 	b, err := h.cfg.Read(e.File)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -187,7 +187,7 @@ func (h *handler) judge(ctx context.Context, e *entry) (why string, err error) {
 		return "", fmt.Errorf("reading instructions: %w", err)
 	}
 	if len(b) > most {
-		return "", fmt.Errorf("instructions in %s have %d bytes, and at most %d are judged", e.File, len(b), most)
+		return "", fmt.Errorf("instructions in %s have %d bytes, the limit is %d", e.File, len(b), most)
 	}
 	key := h.fileKey(e.File)
 	found, err := memgate.Read(ctx, h.c, streams.Head{Session: h.session}, key,
@@ -197,15 +197,15 @@ func (h *handler) judge(ctx context.Context, e *entry) (why string, err error) {
 	}
 	for _, f := range found {
 		if f.Channel == memgate.Refused {
-			return streams.Clip("Lazaret refuses what the agent read as its instructions in "+key+": "+f.Why, 900) +
-				" Tell the user to mend the file; until then no call is made.", nil
+			return streams.Clip("Lazaret refuses the agent's instructions in "+key+": "+f.Why, 900) +
+				" Tell the user to correct the file; until then every call is refused.", nil
 		}
 	}
 	return "", nil
 }
 
-// parts are the paragraphs of a text and their lines: what was refused is recognised
-// when it stands among other words.
+// parts returns the paragraphs of a text and their lines, so that refused text is recognized inside
+// other text.
 func parts(s string) (out []string) {
 	seen := map[string]bool{}
 	add := func(s string) {
@@ -224,7 +224,7 @@ func parts(s string) (out []string) {
 	return out
 }
 
-// heard records what reaches the model, or the user, beside prompts and results.
+// heard records text, other than prompts and results, that reaches the model or the user.
 func (h *handler) heard(ctx context.Context) error {
 	origin, source, words := beliefs.OriginAgent, h.subagent(), ""
 	switch e := h.e; e.Name {

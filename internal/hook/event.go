@@ -10,11 +10,10 @@ import (
 	"lazaret/streams"
 )
 
-// Event is one event of a host, in the names of Claude Code. Other hosts' events are
-// translated into it.
+// Event is a hook event with Claude Code's field names. Events of other hosts are translated into it.
 type Event struct {
 	Session   string          `json:"session_id"`
-	Agent     string          `json:"agent_id"` // of a subagent; empty: the session's own agent
+	Agent     string          `json:"agent_id"` // set for a subagent; empty for the main agent
 	AgentType string          `json:"agent_type"`
 	CWD       string          `json:"cwd"`
 	Name      string          `json:"hook_event_name"`
@@ -30,18 +29,18 @@ type Event struct {
 	Trigger   string          `json:"trigger"` // of a compaction: manual, auto
 	Summary   string          `json:"compact_summary"`
 	Server    string          `json:"mcp_server_name"`
-	Message   string          `json:"message"` // of a server, to the user
+	Message   string          `json:"message"` // from an MCP server to the user
 	Last      string          `json:"last_assistant_message"`
 	TaskID    string          `json:"task_id"`
 	Task      string          `json:"task_subject"`
 	TaskText  string          `json:"task_description"`
 
-	native string // the host's own name of the event, where it has another one
-	as     string // Claude Code's tool that does the same, where it has another name
-	mcp    bool   // the tool is of an MCP server
+	native string // the host's own event name, if it differs
+	as     string // the equivalent tool of Claude Code, if the name differs
+	mcp    bool   // the tool belongs to an MCP server
 }
 
-// The events that are answered; others pass.
+// The events that are handled; all others are ignored.
 const (
 	SessionStart        = "SessionStart"
 	SessionEnd          = "SessionEnd"
@@ -61,11 +60,12 @@ const (
 	ConfigChange        = "ConfigChange"
 	Elicitation         = "Elicitation"
 
-	// fileRead is no event of Claude Code: the content of a file before the model sees it.
+	// fileRead does not exist in Claude Code. It carries the content of a file before the model reads
+	// it.
 	fileRead = "FileRead"
 )
 
-// tool is the name of Claude Code's tool that does what the event's tool does.
+// tool returns the name of the equivalent tool of Claude Code.
 func (e *Event) tool() string {
 	if e.as != "" {
 		return e.as
@@ -73,29 +73,29 @@ func (e *Event) tool() string {
 	return e.Tool
 }
 
-// Answer is the answer to an event, in the form of Claude Code; nil is none.
+// Answer is the answer to an event in the format of Claude Code; nil means no answer.
 type Answer struct {
-	Decision string    `json:"decision,omitzero"` // block stops what the event is about
+	Decision string    `json:"decision,omitzero"` // "block" stops the event
 	Reason   string    `json:"reason,omitzero"`
 	Specific *Specific `json:"hookSpecificOutput,omitempty"`
 }
 
-// Specific is the part of an answer that belongs to its event.
+// Specific is the part of an answer that depends on the event.
 type Specific struct {
 	Event    string          `json:"hookEventName"`
 	Decision string          `json:"permissionDecision,omitzero"` // allow, deny, ask
 	Reason   string          `json:"permissionDecisionReason,omitzero"`
-	Output   json.RawMessage `json:"updatedToolOutput,omitzero"` // takes the place of what a tool returned
+	Output   json.RawMessage `json:"updatedToolOutput,omitzero"` // replaces the tool's result
 
-	text string // the same as plain text
+	text string // Output as plain text
 }
 
-// Blocks reports whether a failure to record the event has to block it. The end of a
-// subagent goes on: its record is kept, and the next call waits for it.
+// Blocks reports whether a failure to record the event must block it. The end of a subagent is not
+// blocked: its record is spooled, and the next call waits until it is sent.
 func (e *Event) Blocks() bool { return e.Name != SubagentStop }
 
-// Refusal is the answer to an event that could not be recorded or judged, for hosts that
-// read no exit code.
+// Refusal returns the blocking answer to an event that could not be recorded or judged. It serves hosts
+// that ignore the exit code.
 func Refusal(e *Event, err error) *Answer {
 	why := "no verdict, so it counts as hold: " + streams.Clip(strings.ReplaceAll(err.Error(), "\n", "; "), 800)
 	switch e.Name {
@@ -110,16 +110,16 @@ func Refusal(e *Event, err error) *Answer {
 	return &Answer{Decision: "block", Reason: "Lazaret gives " + why}
 }
 
-// Withheld is the answer that keeps from the model what a tool returned, since it could
-// not be recorded.
+// Withheld returns an answer that replaces a tool's result with a notice, because the result could not
+// be recorded.
 func Withheld(e *Event, err error) *Answer {
 	why := streams.Clip(strings.ReplaceAll(err.Error(), "\n", "; "), 800)
 	notice := "Lazaret withheld what this tool returned, since it could not be recorded: " + why
 	return &Answer{Specific: &Specific{Event: PostToolUse, Output: e.replaced(notice), text: notice}}
 }
 
-// replaced is the event's result with a notice in the place of every text. Claude Code
-// ignores a replacement that does not have the form of the tool's own results.
+// replaced returns the event's result with every string replaced by notice. Claude Code ignores a
+// replacement that does not have the structure of the tool's own results.
 func (e *Event) replaced(notice string) json.RawMessage {
 	switch kind := jsontext.Value(e.Response).Kind(); {
 	case !e.mcp && kind == '{' || !e.mcp && kind == '[':
@@ -132,8 +132,8 @@ func (e *Event) replaced(notice string) json.RawMessage {
 	return asJSON(notice)
 }
 
-// mapped is a JSON value with every text in it changed, except those that say which form
-// a value has.
+// mapped applies change to every string of a JSON value, except those that tell the variant of a
+// structure.
 func mapped(raw json.RawMessage, change func(string) string) json.RawMessage {
 	var v any
 	d := json.NewDecoder(strings.NewReader(string(raw)))
@@ -144,7 +144,7 @@ func mapped(raw json.RawMessage, change func(string) string) json.RawMessage {
 	return asJSON(mapValue("", v, change))
 }
 
-// forms are the names under which results say which form they have.
+// forms are the field names whose strings tell the variant of a structure.
 var forms = map[string]bool{"type": true, "status": true, "mode": true}
 
 func mapValue(name string, v any, change func(string) string) any {
@@ -169,7 +169,7 @@ func mapValue(name string, v any, change func(string) string) any {
 func asJSON(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // it was made of JSON
+		panic(err) // cannot happen: the value was parsed from JSON
 	}
 	return b
 }

@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// FuzzEvent: for any input from a coding agent and any data of its tools, ingest admits
-// each event made of it. Else it would count as shown without having been judged.
+// FuzzEvent checks that, for any input from a coding agent and any data of its tools, ingest admits
+// each event made from it. A rejected one would count as shown without a judgment.
 func FuzzEvent(f *testing.F) {
 	f.Add([]byte(`{"session_id":"s","hook_event_name":"PostToolUse","tool_name":"WebFetch","tool_input":{"url":"https://a.example"},"tool_response":{"a":["x",{"b":"y"}]},"tool_use_id":"toolu_1"}`))
 	f.Add([]byte(`{"session_id":"s","hook_event_name":"PreToolUse","cwd":"/p","tool_name":"Bash","tool_input":{"command":"echo x >> CLAUDE.md"},"tool_use_id":"t"}`))

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 )
 
-// Gemini is Gemini CLI: https://geminicli.com/docs/hooks/reference. An exit code of 2 or
-// more blocks, and so does {"decision": "deny"}. A call has no id.
+// Gemini describes Gemini CLI: https://geminicli.com/docs/hooks/reference. An exit code of 2 or more
+// blocks, and so does {"decision": "deny"}. Calls have no id.
 var Gemini = &Host{Name: "gemini", Title: "Gemini CLI", File: ".gemini/settings.json", Millis: true, Asks: true,
 	Events:    []string{"SessionStart", "SessionEnd", "BeforeAgent", "BeforeTool", "AfterTool", "PreCompress"},
 	memory:    []string{"GEMINI.md", "~/.gemini/GEMINI.md"},
@@ -14,12 +14,12 @@ var Gemini = &Host{Name: "gemini", Title: "Gemini CLI", File: ".gemini/settings.
 var geminiEvents = map[string]string{"BeforeAgent": UserPromptSubmit, "BeforeTool": PreToolUse,
 	"AfterTool": PostToolUse, "PreCompress": PreCompact}
 
-// geminiTools are the tools of Gemini CLI that do what one of Claude Code does.
+// geminiTools maps tools of Gemini CLI to the equivalent tools of Claude Code.
 var geminiTools = map[string]string{"run_shell_command": "Bash", "read_file": "Read", "read_many_files": "Read",
 	"search_file_content": "Grep", "grep_search": "Grep", "write_file": "Write", "replace": "Edit",
 	"web_fetch": "WebFetch", "google_web_search": "WebSearch", "save_memory": "Memory"}
 
-// geminiEvent are the fields that Claude Code's events do not have.
+// geminiEvent is an event with the fields that Claude Code's events lack.
 type geminiEvent struct {
 	Event
 	MCP json.RawMessage `json:"mcp_context"`

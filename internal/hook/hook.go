@@ -13,27 +13,27 @@ import (
 	"lazaret/streams"
 )
 
-// Config is how a hook behaves.
+// Config configures a hook.
 type Config struct {
 	Project, Agent string
-	State          string        // folder of the sessions' states
-	Wait           time.Duration // how long a held call waits for a person
-	// Ask leaves a hold to the person at the keyboard instead of refusing it.
-	// The log then shows a held action that was carried out.
+	State          string        // folder of the session states
+	Wait           time.Duration // how long a held call waits for an approval
+	// Ask leaves the decision on a hold to the user at the keyboard instead of refusing the call. If
+	// the user agrees, the log shows a held action that was carried out.
 	Ask bool
-	// Allow answers allow, which skips the host's own question. Otherwise an
-	// allowed call is left to the host's own permissions.
+	// Allow makes an allowed call skip the host's own permission prompt. By default the host's
+	// permissions still apply.
 	Allow bool
-	// Spotlight puts text of web pages and MCP servers between markers that it cannot
-	// forge, before the model reads it.
+	// Spotlight encloses text of web pages and MCP servers in unforgeable markers before the model
+	// reads it.
 	Spotlight bool
-	// Read reads a file of the host; nil where the host's files are out of reach. An
-	// error that is fs.ErrNotExist says that the file is gone.
+	// Read reads a file of the host. It is nil if the host's files cannot be read from here. It returns
+	// fs.ErrNotExist for a deleted file.
 	Read func(file string) ([]byte, error)
 }
 
-// Ask answers one event. An error means that it could not be recorded or judged: a hook
-// that fails closed blocks then.
+// Ask answers one event. It returns an error if the event could not be recorded or judged; a hook that
+// fails closed then blocks.
 func Ask(ctx context.Context, cfg Config, c *client.Client, host *Host, e *Event) (*Answer, error) {
 	h, err := newHandler(cfg, c, host, e)
 	if err != nil {
@@ -78,7 +78,7 @@ func (h *handler) answerTo(ctx context.Context) (*Answer, error) {
 	case PostToolUse, PostToolUseFailure:
 		return h.returned(ctx)
 	case PostToolBatch, PreCompact:
-		return nil, h.flush(ctx) // the model reads on, or forgets, only what is recorded
+		return nil, h.flush(ctx) // the model must not continue, or compact its context, before the records are stored
 	case PostCompact, InstructionsLoaded, FileChanged:
 		return nil, h.entered(ctx)
 	case ConfigChange:
@@ -97,7 +97,7 @@ type handler struct {
 	e       *Event
 	session string
 	send    func(ctx context.Context, subject string, body []byte) error
-	// rejected says which observations were rejected.
+	// rejected joins the errors of rejected observations.
 	rejected error
 }
 
@@ -105,7 +105,7 @@ func (h *handler) head(id string) streams.Head {
 	return streams.Head{ID: cmp.Or(id, client.NewID()), Session: h.session}
 }
 
-// identifier makes a legal id of a foreign one; a legal one stays.
+// identifier returns s if it is a valid id, otherwise a hash of it.
 func identifier(s string) string {
 	if s == "" || streams.ValidID(s) {
 		return s

@@ -9,38 +9,38 @@ import (
 	"lazaret/streams"
 )
 
-// Host is a coding agent with hooks: how its settings name them, and how its events and
-// answers are translated. Each host is one file.
+// Host describes a coding agent with hooks: the names in its settings, and the translation of its
+// events and answers. Each host is one file.
 type Host struct {
-	Name     string // of its command: lazaret hook NAME
+	Name     string // in the command: lazaret hook NAME
 	Title    string
-	File     string            // settings, in the home folder or a project's
-	Events   []string          // those that Install asks for
-	Matchers map[string]string // which of an event's occasions it asks for
-	Flat     bool              // an event's list holds the handlers themselves
-	Millis   bool              // the timeout is in milliseconds
-	Closed   bool              // an entry can ask that a failed hook blocks
-	HTTP     bool              // an entry can name an address instead of a command
-	Replaces bool              // a result can be replaced by another one that the model reads
-	Asks     bool              // a call can be left to the person at the keyboard
-	Note     string            // what the person has to do after an installation
+	File     string            // settings file, relative to the home folder or a project
+	Events   []string          // events that Install registers
+	Matchers map[string]string // matcher of an event, by event
+	Flat     bool              // handlers stand directly in an event's list, without a group around them
+	Millis   bool              // timeouts are in milliseconds
+	Closed   bool              // an entry can make a failed hook block
+	HTTP     bool              // an entry can have a URL instead of a command
+	Replaces bool              // a result can be replaced before the model reads it
+	Asks     bool              // the user at the keyboard can be asked about a call
+	Note     string            // instructions for the user after an installation
 
-	// Catalogue is the catalogue of the host's own tools, for the entries of policies.
+	// Catalogue is the name by which policies refer to the host's own tools.
 	Catalogue string
-	// memory are files that the host reads at its start and does not report, relative to
-	// the folder of the session.
+	// memory lists files that the host reads at its start without an event, relative to the folder of
+	// the session.
 	memory []string
-	// off says which member of the settings turns all hooks off.
+	// off is the settings field that disables all hooks.
 	off string
 
 	decode func([]byte) (*Event, error)
 	encode func(*Event, *Answer) any
 }
 
-// Hosts are those that have a command.
+// Hosts are the supported hosts.
 var Hosts = []*Host{ClaudeCode, Codex, Cursor, Gemini}
 
-// HostOf is the host of that name, or nil.
+// HostOf returns the host with that name, or nil.
 func HostOf(name string) *Host {
 	for _, h := range Hosts {
 		if h.Name == name {
@@ -50,17 +50,16 @@ func HostOf(name string) *Host {
 	return nil
 }
 
-// Decode reads an event. A malformed character in a tool's result must not keep it from
-// the record.
+// Decode parses an event. It accepts invalid UTF-8, so that a malformed tool result is still recorded.
 func (h *Host) Decode(b []byte) (*Event, error) {
 	e, err := h.decode(b)
 	if err != nil {
-		return nil, fmt.Errorf("the event is not the JSON of a hook of %s: %w", h.Title, err)
+		return nil, fmt.Errorf("the event is not JSON of a hook of %s: %w", h.Title, err)
 	}
 	return e, nil
 }
 
-// Encode writes an answer; empty is none.
+// Encode formats an answer; the result is empty if there is none.
 func (h *Host) Encode(e *Event, a *Answer) ([]byte, error) {
 	v := h.encode(e, a)
 	if v == nil {
@@ -69,7 +68,7 @@ func (h *Host) Encode(e *Event, a *Answer) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// read decodes JSON into a host's own form of an event.
+// read parses an event in a host's own format.
 func read[T any](b []byte) (*T, error) {
 	e := new(T)
 	if err := streams.UnmarshalExact(b, e, jsontext.AllowInvalidUTF8(true)); err != nil {
@@ -78,7 +77,7 @@ func read[T any](b []byte) (*T, error) {
 	return e, nil
 }
 
-// refusal is the reason of an answer that stops something; ok says that it stops.
+// refusal reports whether an answer blocks or asks, and returns the reason.
 func (a *Answer) refusal() (why string, ok bool) {
 	switch {
 	case a == nil:
@@ -90,7 +89,7 @@ func (a *Answer) refusal() (why string, ok bool) {
 	return "", false
 }
 
-// output is the text that takes the place of a result; ok says that there is one.
+// output returns the replacement of a result as text and reports whether there is one.
 func (a *Answer) output() (text string, ok bool) {
 	if a == nil || a.Specific == nil || a.Specific.Output == nil {
 		return "", false

@@ -17,21 +17,21 @@ import (
 	"lazaret/pkg/durable"
 )
 
-// Handler is what stands in a host's settings for its events.
+// Handler is the entry for the hook in a host's settings.
 type Handler struct {
 	Command string
-	// Timeout is when the host gives a hook up. A hook that is given up blocks nothing, so
-	// it lies above what the command needs at most.
+	// Timeout is how long the host waits for the hook. A hook that times out blocks nothing, so Timeout
+	// must exceed the longest run time of the command.
 	Timeout time.Duration
-	// URL is asked in the place of the command, where it is set, for all events but those
-	// that need the host's files. The host takes the token from the variable TokenVariable.
+	// URL, if set, replaces the command for all events except those that need the host's files. The
+	// host takes the bearer token from the variable TokenVariable.
 	URL string
 }
 
 // TokenVariable is the environment variable with the bearer token of a Handler's URL.
 const TokenVariable = "LAZARET_TOKEN"
 
-// isOurs reports whether a command or an address is one of ours for a host.
+// isOurs reports whether a command or URL in a host's settings belongs to Lazaret.
 func isOurs(host, command, url string) bool {
 	if strings.HasSuffix(url, "/v1/hooks/"+host) {
 		return true
@@ -44,16 +44,16 @@ func isOurs(host, command, url string) bool {
 	return false
 }
 
-// Install puts the handler into a settings file of the host, for every event that
-// is used, in place of what an earlier Install put there.
+// Install writes the handler into a settings file of the host for every event in Events. It replaces
+// the entries of an earlier Install.
 func (h *Host) Install(file string, with Handler) error {
 	return edit(file, func(b []byte) ([]byte, error) { return h.With(b, with) })
 }
 
-// Uninstall takes out what Install put in.
+// Uninstall removes the entries that Install wrote.
 func (h *Host) Uninstall(file string) error { return edit(file, h.Without) }
 
-// Installed reports whether settings hold our command for every event that is used.
+// Installed reports whether settings contain the handler for every event in Events.
 func (h *Host) Installed(settings []byte) bool {
 	all, err := parseSettings(settings)
 	if err != nil {
@@ -76,7 +76,7 @@ func (h *Host) Installed(settings []byte) bool {
 	return true
 }
 
-// With is a settings file with the handler in it. The rest of the file keeps its form.
+// With returns settings with the handler added. Formatting and comments of the rest are preserved.
 func (h *Host) With(settings []byte, with Handler) ([]byte, error) {
 	settings, err := h.Without(settings)
 	if err != nil {
@@ -96,7 +96,7 @@ func (h *Host) With(settings []byte, with Handler) ([]byte, error) {
 	}
 	events, ok := hooks.Value.(*hujson.Object)
 	if !ok {
-		return nil, errors.New("hooks is no JSON object")
+		return nil, errors.New("hooks is not a JSON object")
 	}
 	for _, event := range h.Events {
 		own, err := json.MarshalIndent(h.entry(event, with), "      ", "  ")
@@ -109,7 +109,7 @@ func (h *Host) With(settings []byte, with Handler) ([]byte, error) {
 		}
 		a, ok := list.Value.(*hujson.Array)
 		if !ok {
-			return nil, fmt.Errorf("hooks.%s is no list", event)
+			return nil, fmt.Errorf("hooks.%s is not a list", event)
 		}
 		v, err := hujson.Parse(own)
 		if err != nil {
@@ -126,7 +126,7 @@ func (h *Host) With(settings []byte, with Handler) ([]byte, error) {
 	return all.Pack(), nil
 }
 
-// Without is a settings file without our command.
+// Without returns settings without the handler.
 func (h *Host) Without(settings []byte) ([]byte, error) {
 	all, err := parseSettings(settings)
 	if err != nil {
@@ -138,13 +138,13 @@ func (h *Host) Without(settings []byte) ([]byte, error) {
 	}
 	events, ok := hooks.Value.(*hujson.Object)
 	if !ok {
-		return nil, errors.New("hooks is no JSON object: mend it first, it is not touched")
+		return nil, errors.New("hooks is not a JSON object: correct it first; the file was not changed")
 	}
 	removed := false
 	for i := range events.Members {
 		a, ok := events.Members[i].Value.Value.(*hujson.Array)
 		if !ok {
-			continue // not a list, so not ours
+			continue // not a list, so not written by Install
 		}
 		n := len(a.Elements)
 		if n == 0 {
@@ -172,10 +172,10 @@ func (h *Host) Without(settings []byte) ([]byte, error) {
 	return all.Pack(), nil
 }
 
-// needsFiles are the events that a hook answers from files of the host.
+// needsFiles are the events that need files of the host.
 var needsFiles = map[string]bool{SessionStart: true, InstructionsLoaded: true, FileChanged: true, ConfigChange: true}
 
-// entry is what stands in an event's list.
+// entry returns the handler in the format of an event's list.
 func (h *Host) entry(event string, with Handler) any {
 	unit := time.Second
 	if h.Millis {
@@ -202,7 +202,7 @@ func (h *Host) entry(event string, with Handler) any {
 	return group
 }
 
-// ours reports whether an entry of an event's list holds nothing but our command.
+// ours reports whether an entry of an event's list contains only handlers of Lazaret.
 func (h *Host) ours(v hujson.Value) bool {
 	var g struct {
 		Command string `json:"command"`
@@ -233,15 +233,16 @@ func parseSettings(b []byte) (*hujson.Value, error) {
 	}
 	v, err := hujson.Parse(b)
 	if err != nil {
-		return nil, fmt.Errorf("%w: mend it first, it is not touched", err)
+		return nil, fmt.Errorf("%w: correct the file first; it was not changed", err)
 	}
 	if _, ok := v.Value.(*hujson.Object); !ok {
-		return nil, errors.New("it is no JSON object: mend it first, it is not touched")
+		return nil, errors.New("it is not a JSON object: correct the file first; it was not changed")
 	}
 	return &v, nil
 }
 
-// member is a member of an object, or nil. Of two with the name it is the last, which readers take.
+// member returns a member of an object, or nil. If the name occurs twice, it returns the last one, as
+// JSON parsers do.
 func member(v *hujson.Value, name string) *hujson.Value {
 	if v == nil {
 		return nil
@@ -258,11 +259,11 @@ func member(v *hujson.Value, name string) *hujson.Value {
 	return nil
 }
 
-// add puts a member behind the others, on a line of its own at a depth.
+// add appends a member on a line of its own, indented for the given depth.
 func add(o *hujson.Object, depth int, name string, value []byte) *hujson.Value {
 	v, err := hujson.Parse(value)
 	if err != nil {
-		panic(err) // a constant
+		panic(err) // cannot happen: the value is a constant
 	}
 	v.BeforeExtra = hujson.Extra(" ")
 	if n := len(o.Members); n == 0 {
@@ -275,7 +276,7 @@ func add(o *hujson.Object, depth int, name string, value []byte) *hujson.Value {
 	return &o.Members[len(o.Members)-1].Value
 }
 
-// drop removes members.
+// drop removes the members that gone selects.
 func drop(o *hujson.Object, gone func(*hujson.Value) bool) {
 	n := len(o.Members)
 	if n == 0 {
@@ -296,8 +297,8 @@ func drop(o *hujson.Object, gone func(*hujson.Value) bool) {
 	}
 }
 
-// comma is the end of a list's last value that keeps the list's form: with a comma behind
-// it if the last one had one.
+// comma returns the text after the last value of a list, so that a trailing comma is kept if there was
+// one.
 func comma(last *hujson.Value) hujson.Extra {
 	if last.AfterExtra == nil {
 		return nil
@@ -307,7 +308,7 @@ func comma(last *hujson.Value) hujson.Extra {
 
 func newline(depth int) hujson.Extra { return hujson.Extra("\n" + strings.Repeat("  ", depth)) }
 
-// edit changes a file, or leaves it as it was.
+// edit applies change to a file. On an error the file stays unchanged.
 func edit(file string, change func([]byte) ([]byte, error)) error {
 	b, err := os.ReadFile(file)
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -324,7 +325,8 @@ func edit(file string, change func([]byte) ([]byte, error)) error {
 	return Replace(file, out)
 }
 
-// Replace writes a file of the user's in whole, and keeps its mode. A link stays a link.
+// Replace writes a user's file atomically and keeps its mode. If file is a symbolic link, Replace
+// writes its target.
 func Replace(file string, b []byte) error {
 	if real, err := filepath.EvalSymlinks(file); err == nil {
 		file = real

@@ -11,25 +11,25 @@ import (
 	"lazaret/streams"
 )
 
-// memoryFiles are names of files that coding agents read into their context at
-// every start, in lower case: the agents' documentation names them.
+// memoryFiles are the lower-case names of files that coding agents load into their context at every
+// start, according to their documentation.
 var memoryFiles = map[string]bool{
 	"claude.md": true, "claude.local.md": true, "agents.md": true, "agents.override.md": true, "agent.md": true,
 	"gemini.md": true, "memory.md": true, "copilot-instructions.md": true, "skill.md": true,
 	".cursorrules": true, ".windsurfrules": true, ".clinerules": true, ".goosehints": true, ".rules": true,
 }
 
-// memoryFolders are folders whose files are read so, wherever they lie.
+// memoryFolders are folders, anywhere in a path, whose files are loaded the same way.
 var memoryFolders = []string{"memory", "memories", "memory-bank", ".clinerules"}
 
-// memoryParts are folders of agents' own, of which these parts are read.
+// memoryParts are the parts of agents' own folders that are loaded the same way.
 var memoryParts = []string{
 	"/.claude/agents/", "/.claude/commands/", "/.claude/skills/", "/.claude/rules/", "/.claude/output-styles/",
 	"/.cursor/rules/", "/.windsurf/rules/", "/.github/instructions/", "/.codex/prompts/", "/.agents/skills/",
 }
 
-// IsMemoryFile says whether an agent reads a file as its memory. Letter case
-// makes no difference, since it does not on every file system.
+// IsMemoryFile reports whether an agent loads a file as its memory. It ignores letter case, as some
+// file systems do.
 func IsMemoryFile(file string) bool {
 	p := strings.ToLower(path.Clean("/" + strings.ReplaceAll(file, `\`, "/")))
 	if memoryFiles[path.Base(p)] {
@@ -50,9 +50,8 @@ func IsMemoryFile(file string) bool {
 	return false
 }
 
-// memoryInCommand is the first memory file that a command line names; empty if
-// it names none. It does not know whether the command writes: naming one is
-// enough to be looked at.
+// memoryInCommand returns the first memory file that a command line names, or "". It does not check
+// whether the command writes to it.
 func memoryInCommand(command string) string {
 	words := strings.FieldsFunc(command, func(r rune) bool { return strings.ContainsRune(" \t\r\n'\"`;|&<>()=,:{}", r) })
 	for _, w := range words {
@@ -63,8 +62,8 @@ func memoryInCommand(command string) string {
 	return ""
 }
 
-// changes says whether a command line may write at all: one that only reads a
-// memory file is no write to it.
+// changes reports whether a command line may write files. A command that only reads a memory file is
+// not a memory write.
 func changes(command string) bool {
 	if strings.ContainsAny(command, ">`") || strings.Contains(command, "$(") {
 		return true
@@ -78,13 +77,13 @@ func changes(command string) bool {
 	return false
 }
 
-// readers are commands that write nothing by themselves.
+// readers are commands that do not write files by themselves.
 var readers = map[string]bool{"cat": true, "head": true, "tail": true, "less": true, "more": true, "grep": true,
 	"rg": true, "wc": true, "ls": true,
 	"stat": true, "file": true, "diff": true, "cmp": true, "cd": true, "pwd": true, "echo": true, "nl": true,
 	"md5sum": true, "sha256sum": true}
 
-// memory is the write to the agent's memory that a call makes, or nil.
+// memory returns the memory write that a call makes, or nil.
 func (h *handler) memory() *streams.Memory {
 	file, words := h.memoryWritten()
 	if file == "" {
@@ -94,7 +93,8 @@ func (h *handler) memory() *streams.Memory {
 		Category: "instructions", Source: "tool:" + h.e.Tool}
 }
 
-// memoryWritten is the memory file that a call writes, with the words; empty if none.
+// memoryWritten returns the memory file that a call writes and the new text; file is "" if there is
+// none.
 func (h *handler) memoryWritten() (file, words string) {
 	in := h.input()
 	switch h.e.tool() {
@@ -110,14 +110,14 @@ func (h *handler) memoryWritten() (file, words string) {
 			return "", ""
 		}
 		return file, in.Command
-	case "apply_patch": // of Codex
+	case "apply_patch": // Codex
 		words = strings.Join(content.Strings(h.e.Input), "\n")
 		return memoryInPatch(words), words
 	case "Memory": // Gemini CLI adds a fact to its memory file
 		return "GEMINI.md", in.Fact
 	case "Read", "Grep", "Glob", "LS", "NotebookRead":
 		return "", ""
-	default: // an editor of a host whose tools are not all known here
+	default: // an editing tool whose name is not known here
 		if h.e.native == "" || h.e.mcp {
 			return "", ""
 		}
@@ -129,7 +129,7 @@ func (h *handler) memoryWritten() (file, words string) {
 	return file, words
 }
 
-// memoryInPatch is the first memory file that a patch of Codex writes; empty if none.
+// memoryInPatch returns the first memory file that a Codex patch writes, or "".
 func memoryInPatch(patch string) string {
 	for line := range strings.Lines(patch) {
 		for _, mark := range []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "} {
@@ -141,7 +141,7 @@ func memoryInPatch(patch string) string {
 	return ""
 }
 
-// fileKey is the key of the memory that a file is.
+// fileKey returns the memory key of a file.
 func (h *handler) fileKey(file string) string {
 	rel, err := filepath.Rel(h.e.CWD, file)
 	if err == nil && filepath.IsAbs(file) && !strings.HasPrefix(rel, "..") {
@@ -159,8 +159,7 @@ func nonEmpty(in []string) (out []string) {
 	return out
 }
 
-// input are the fields of tools' inputs that say where something comes from or
-// goes to.
+// input has the fields of tool inputs that name a source or destination.
 type input struct {
 	File, Notebook, URL, Query, Command, Content, New, Source, Fact string
 
@@ -170,7 +169,7 @@ type input struct {
 }
 
 func (h *handler) input() (in input) {
-	// Tools have inputs of many shapes. A field of another type counts as missing.
+	// Tools have inputs of many shapes. A field of an unexpected type counts as missing.
 	var raw map[string]json.RawMessage
 	if json.Unmarshal(h.e.Input, &raw) != nil {
 		return in

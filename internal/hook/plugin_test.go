@@ -10,18 +10,19 @@ import (
 	"time"
 )
 
-// manifests are the files that name a plugin, by host.
+// manifests are the files that declare a plugin, by host.
 var manifests = map[string]string{"claude": ".claude-plugin/plugin.json", "codex": ".codex-plugin/plugin.json",
 	"cursor": ".cursor-plugin/plugin.json", "gemini": "gemini-extension.json"}
 
-// pluginCommand blocks where the program is missing: a host ignores the shell's own code.
+// pluginCommand returns a command that blocks if the program is missing: a host ignores the shell's own
+// exit code for that.
 func pluginCommand(h *Host) string {
 	return `command -v lazaret-hook >/dev/null || { echo "lazaret-hook is not in PATH, so nothing is judged" >&2; exit 2; }; ` +
 		`exec lazaret-hook ` + h.Name + ` --data "$HOME/lazaret/data"`
 }
 
-// TestThePluginsOfTheHostsAreCurrent compares each plugin's hooks with those that Install
-// writes. -update writes them.
+// TestThePluginsOfTheHostsAreCurrent compares each plugin's hooks with those of Install. -update writes
+// them.
 func TestThePluginsOfTheHostsAreCurrent(t *testing.T) {
 	for _, h := range Hosts {
 		dir := filepath.Join("../../clients/plugins", h.Name)

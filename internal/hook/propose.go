@@ -14,8 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// propose asks for a verdict on a call: on the memory that it writes first, then
-// on the call itself.
+// propose asks for a verdict on a call. It asks first about the memory write that the call makes, if
+// any.
 func (h *handler) propose(ctx context.Context) (*Answer, error) {
 	if h.e.Tool == "" {
 		return nil, errors.New("the event names no tool_name")
@@ -71,7 +71,8 @@ func (h *handler) propose(ctx context.Context) (*Answer, error) {
 		fmt.Sprint(rep.Seq) + ")"}}, nil
 }
 
-// patient waits for a person. A hold that is still open then is no error.
+// patient waits for the decision on a hold. It returns rep without an error if the hold is still open
+// after wait.
 func patient(ctx context.Context, wait time.Duration, rep *client.Reply, await func(context.Context) (*client.Reply,
 	error)) (*client.Reply, error) {
 	w, cancel := context.WithTimeout(ctx, wait)
@@ -86,8 +87,8 @@ func patient(ctx context.Context, wait time.Duration, rep *client.Reply, await f
 	return then, err
 }
 
-// answer is nil for an allow. A held call is remembered, so that the same call is the
-// same proposal.
+// answer converts a verdict to an answer; nil means allow. It stores the proposal of a held call, so
+// that a repeated call sends the same proposal.
 func (h *handler) answer(rep *client.Reply, err error, key string, p *pending, what string) (*Answer, error) {
 	v := client.VerdictOf(rep, err)
 	if v == streams.Allow {
@@ -95,7 +96,7 @@ func (h *handler) answer(rep *client.Reply, err error, key string, p *pending, w
 	}
 	if v == streams.Hold && (err != nil || client.Open(rep)) {
 		if err := h.st.write(key, p); err != nil {
-			return nil, fmt.Errorf("keeping what is held: %w", err)
+			return nil, fmt.Errorf("storing the held call: %w", err)
 		}
 	}
 	if err != nil {
@@ -111,7 +112,7 @@ func (h *handler) answer(rep *client.Reply, err error, key string, p *pending, w
 	return &Answer{Specific: a}, nil
 }
 
-// reason is the text for the model, or for the person who is asked.
+// reason returns the explanation of a refusal for the model, or for the user who is asked.
 func reason(rep *client.Reply, what string) string {
 	var b strings.Builder
 	switch {
@@ -141,7 +142,7 @@ func reason(rep *client.Reply, what string) string {
 	return b.String()
 }
 
-// args are the arguments of a call, also in canonical form.
+// args returns the arguments of a call, as sent and in canonical JSON.
 func (h *handler) args() (args jsontext.Value, canonical string, err error) {
 	args = jsontext.Value(h.e.Input)
 	if len(args) == 0 || args.Kind() == 'n' {
@@ -154,14 +155,14 @@ func (h *handler) args() (args jsontext.Value, canonical string, err error) {
 	return args, string(c), nil
 }
 
-// sameCall is the name of the file that keeps the action of a call without an id.
+// sameCall returns the name of the file that stores the action of a call without an id.
 func (h *handler) sameCall() (string, error) {
 	_, canonical, err := h.args()
 	return "call-" + pendingName(h.e.Tool+"\x00"+canonical), err
 }
 
-// running keeps the action's id for the outcome, where the outcome comes with another id
-// or without one.
+// running stores the action's id until the outcome is reported, because the outcome may come with
+// another id or without one.
 func (h *handler) running(a *streams.Action) error {
 	name := "call-" + identifier(h.e.Call)
 	switch {
@@ -176,7 +177,8 @@ func (h *handler) running(a *streams.Action) error {
 	return h.st.write(name, a.ID)
 }
 
-// catalogue is where a tool is from: an agent's own tools are of its host's catalogue.
+// catalogue returns the tool catalogue of the host for its own tools, or "" for a tool of an MCP
+// server.
 func (h *handler) catalogue() string {
 	if h.e.mcp {
 		return ""

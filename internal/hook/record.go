@@ -17,8 +17,8 @@ import (
 	"lazaret/streams"
 )
 
-// record sends an event. An observation is sent as a request, so that its rejection is
-// reported: it is in the ledger then, and need not be sent again.
+// record sends an event. It sends an observation as a request, so that the reply reports a rejection. A
+// rejected observation is in the ledger and is not sent again.
 func (h *handler) record(ctx context.Context, subject string, body []byte) error {
 	origin, ok := observationOf(subject)
 	if !ok {
@@ -40,13 +40,14 @@ func (h *handler) record(ctx context.Context, subject string, body []byte) error
 	return err
 }
 
-// observationOf is the origin of the observations that a subject of the intake is for.
+// observationOf returns the origin in the intake subject of an observation, and reports whether subject
+// is one.
 func observationOf(subject string) (beliefs.Origin, bool) {
 	_, origin, ok := strings.Cut(subject, "."+string(streams.KindObs)+".")
 	return beliefs.Origin(origin), ok && beliefs.Origin(origin).Valid()
 }
 
-// flush sends what was not acknowledged before.
+// flush sends the spooled events.
 func (h *handler) flush(ctx context.Context) error {
 	names, err := h.st.unsent()
 	if err != nil {
@@ -55,18 +56,19 @@ func (h *handler) flush(ctx context.Context) error {
 	for _, name := range names {
 		b, err := os.ReadFile(name)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // another hook has sent it
+			continue // another hook process has sent it
 		}
 		var s spooled
 		if err == nil {
 			err = json.Unmarshal(b, &s)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w: what the agent was shown cannot be recorded; end the session and remove the file", name,
+			return fmt.Errorf("%s: %w: content that the agent read cannot be recorded; end the session and "+
+				"remove the file", name,
 				err)
 		}
 		if err := h.send(ctx, s.Subject, s.Body); err != nil {
-			return fmt.Errorf("what the agent was shown before is not recorded yet: %w", err)
+			return fmt.Errorf("content that the agent read earlier is not recorded yet: %w", err)
 		}
 		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -75,8 +77,8 @@ func (h *handler) flush(ctx context.Context) error {
 	return nil
 }
 
-// publish sends events in order, after those not acknowledged before. It spools unsent
-// events and returns the error.
+// publish sends the spooled events and then these events, in order. If sending fails, it spools the
+// unsent events and returns the error.
 func (h *handler) publish(ctx context.Context, kind streams.Kind, origin beliefs.Origin,
 	events ...streams.Event) error {
 	subject, err := streams.IntakeSubject(h.cfg.Project, h.cfg.Agent, kind, origin)
@@ -113,12 +115,12 @@ func (h *handler) observe(ctx context.Context, origin beliefs.Origin, tool, call
 	return h.publish(ctx, streams.KindObs, origin, events...)
 }
 
-// prompted records a prompt, under the origin of who wrote it. The model wrote the
-// prompt of a subagent.
+// prompted records a prompt under the origin of its author. The prompt of a subagent is written by the
+// model.
 func (h *handler) prompted(ctx context.Context) error {
 	origin, source := promptOrigin(h.e.Source), ""
 	if h.e.Name == UserPromptExpansion {
-		origin = beliefs.OriginUser // its source is that of the command, which the user typed
+		origin = beliefs.OriginUser // Source is that of the command; the user typed the prompt
 	}
 	if h.e.Agent != "" && origin == beliefs.OriginUser {
 		origin = beliefs.OriginAgent
@@ -129,7 +131,7 @@ func (h *handler) prompted(ctx context.Context) error {
 	return h.observe(ctx, origin, "", "", source, []streams.Block{{Text: h.e.Prompt}})
 }
 
-// subagent names the subagent that an event is of; empty if there is none.
+// subagent returns the name of the event's subagent, or "".
 func (h *handler) subagent() string {
 	if h.e.Agent == "" {
 		return ""
@@ -137,21 +139,21 @@ func (h *handler) subagent() string {
 	return "subagent:" + cmp.Or(h.e.AgentType, "agent") + ":" + h.e.Agent
 }
 
-// promptOrigin says who wrote a prompt, by the source that the host names. Hosts
-// before the field existed sent prompts of the user only. A program behind the
-// SDK, the host itself and what it polls pass on words from anywhere.
+// promptOrigin returns the origin of a prompt, given the source that the host names. Hosts that predate
+// the field sent only prompts of the user. Prompts from the SDK, the host itself and its polling can
+// contain text from anywhere.
 func promptOrigin(source string) beliefs.Origin {
 	switch source {
 	case "user", "":
 		return beliefs.OriginUser
 	case "loop_wakeup", "schedule_wakeup":
-		return beliefs.OriginAgent // what the agent set itself for later
+		return beliefs.OriginAgent // the agent scheduled it itself
 	}
 	return beliefs.OriginTool
 }
 
-// returned records what a tool returned, and that its action was carried out. The answer
-// marks foreign text, if the configuration asks for it.
+// returned records a tool's result and the execution of its action. With Spotlight, the answer marks
+// foreign text.
 func (h *handler) returned(ctx context.Context) (*Answer, error) {
 	status := "ok"
 	if h.e.Name == PostToolUseFailure {
@@ -171,7 +173,7 @@ func (h *handler) returned(ctx context.Context) (*Answer, error) {
 		return nil, err
 	}
 	marked := mapped(h.e.Response, func(s string) string {
-		if !strings.ContainsAny(s, " \t\n") { // an address or a word of the tool's own form
+		if !strings.ContainsAny(s, " \t\n") { // an identifier or address, not prose
 			return s
 		}
 		return text.Spotlight(s, h.e.Tool+" "+h.place())
@@ -179,20 +181,20 @@ func (h *handler) returned(ctx context.Context) (*Answer, error) {
 	return &Answer{Specific: &Specific{Event: PostToolUse, Output: marked, text: string(marked)}}, nil
 }
 
-// outcome records what became of an action. Two hooks that report one call report one
-// execution.
+// outcome records the outcome of an action. Its id depends only on the action, so two hooks that report
+// the same call record one execution.
 func (h *handler) outcome(ctx context.Context, action, status string) error {
 	return h.publish(ctx, streams.KindOut, "", &streams.Outcome{Head: h.head(identifier("out-" + action)), Action: action,
 		Status: status})
 }
 
-// ran is the id of the action that a call carried out. A host without ids of calls has
-// the latest call of the same tool with the same input.
+// ran returns the id of the action that a call executed. If the host has no call ids, it returns the
+// latest call of the same tool with the same input.
 func (h *handler) ran() (action string, err error) {
 	name := "call-" + identifier(h.e.Call)
 	if h.e.Call == "" {
 		if name, err = h.sameCall(); err != nil {
-			return "", nil // an input that was never proposed
+			return "", nil // this input was never proposed
 		}
 	}
 	ok, err := h.st.take(name, &action)
@@ -202,22 +204,22 @@ func (h *handler) ran() (action string, err error) {
 	return identifier(h.e.Call), nil
 }
 
-// words are the texts of a result.
+// words returns the texts of a result.
 func (h *handler) words() []string {
 	read := content.Strings
 	if h.e.mcp {
-		read = content.All // the names are the server's, and not the host's
+		read = content.All // the server also chose the field names
 	}
 	return append(nonEmpty([]string{h.e.Error}), read(h.e.Response)...)
 }
 
-// place is the file or address that a call names.
+// place returns the file or URL that a call names.
 func (h *handler) place() string {
 	in := h.input()
 	return cmp.Or(in.File, in.Notebook, in.URL)
 }
 
-// origin says where the content of the event's tool comes from.
+// origin returns the origin of the tool's result.
 func (h *handler) origin() beliefs.Origin {
 	if h.e.mcp {
 		return beliefs.OriginTool
@@ -225,7 +227,7 @@ func (h *handler) origin() beliefs.Origin {
 	return originOf(h.e.tool())
 }
 
-// originOf says where a tool's content comes from.
+// originOf returns the origin of a tool's result, by the tool's Claude Code name.
 func originOf(tool string) beliefs.Origin {
 	switch tool {
 	case "WebFetch", "WebSearch":
@@ -236,8 +238,8 @@ func originOf(tool string) beliefs.Origin {
 	return beliefs.OriginTool
 }
 
-// Keep spools an event's records when there is no connection. The next hook of the
-// session sends them before anything is proposed.
+// Keep spools an event's records when there is no connection. The next hook of the session sends them
+// before it proposes anything.
 func Keep(cfg Config, host *Host, e *Event) error {
 	h, err := newHandler(cfg, nil, host, e)
 	if err != nil || e.Name == PreToolUse {
@@ -256,7 +258,7 @@ func Keep(cfg Config, host *Host, e *Event) error {
 		err = h.keepUnadmitted()
 	}
 	if errors.Is(err, client.ErrHold) {
-		return nil // said already
+		return nil // already reported
 	}
 	return err
 }

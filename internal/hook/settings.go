@@ -9,16 +9,16 @@ import (
 	"slices"
 )
 
-// settingsNote is the file of the state that lists the settings with this hook.
+// settingsNote is the state file that lists the settings files with this hook.
 const settingsNote = "settings"
 
-// settingsFiles are the settings that may hold the hook of a session.
+// settingsFiles returns the settings files that may register the hook for a session.
 func (h *handler) settingsFiles() []string {
 	local := path.Join(path.Dir(h.host.File), "settings.local.json")
 	return []string{h.path("~/" + h.host.File), h.path(h.host.File), h.path(local)}
 }
 
-// noteSettings keeps which settings hold this hook at the start of a session.
+// noteSettings stores the list of settings files that register this hook at the start of a session.
 func (h *handler) noteSettings() error {
 	if h.cfg.Read == nil || !slices.Contains(h.host.Events, ConfigChange) {
 		return nil
@@ -32,8 +32,8 @@ func (h *handler) noteSettings() error {
 	return h.st.write(settingsNote, files)
 }
 
-// configured asks about a change of the settings that takes this hook out. The verdict is
-// deny, and an alert is raised, unless the policy says otherwise.
+// configured asks for a verdict on a settings change that removes this hook. Unless the policy says
+// otherwise, the verdict is deny and an alert is raised.
 func (h *handler) configured(ctx context.Context) (*Answer, error) {
 	if h.cfg.Read == nil {
 		return nil, nil

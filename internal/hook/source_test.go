@@ -31,8 +31,7 @@ func TestPromiseA5OnlyWhatTheUserTypedIsTheUsersWord(t *testing.T) {
 	}
 }
 
-// A server behind the host chooses the names and numbers of its results, and
-// halves of characters.
+// A server behind the host chooses the names and numbers in its results, and may send invalid UTF-8.
 func TestPromiseA3AllOfAServersResultIsRecorded(t *testing.T) {
 	var record string
 	e := &Event{Name: PostToolUse, Tool: "mcp__bank__read", Call: "c", Error: "w0", mcp: true,

@@ -16,17 +16,18 @@ import (
 	"lazaret/streams"
 )
 
-// state is the data that outlives one process of a session: files in a folder of its own.
-// Each is written whole and moved into place, and taken by removing it, so that
-// concurrent hooks do not interfere.
+// state is the data of a session that outlives one process: files in the session's folder. Each file is
+// written whole and renamed into place, and taken by renaming it away, so that concurrent hooks do not
+// interfere.
 type state struct{ dir string }
 
-// openState opens the folder of a session, which the first write makes.
+// openState returns the state of a session. The first write creates its folder.
 func openState(root, session string) (*state, error) {
 	return &state{filepath.Join(root, session)}, nil
 }
 
-// make makes the folder. Sessions that nobody touched for a week are dropped.
+// make creates the folder. It deletes sessions that were unchanged for a week and have no spooled
+// events.
 func (s *state) make() error {
 	root := filepath.Dir(s.dir)
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -70,7 +71,7 @@ func (s *state) write(name string, v any) error {
 	return err
 }
 
-// take reads a file and removes it; only one process gets it.
+// take reads and removes a file. Only one of several concurrent processes gets it.
 func (s *state) take(name string, v any) (bool, error) {
 	mine := filepath.Join(s.dir, "taken-"+client.NewID())
 	err := os.Rename(filepath.Join(s.dir, name), mine)
@@ -88,7 +89,7 @@ func (s *state) take(name string, v any) (bool, error) {
 	return true, json.Unmarshal(b, v)
 }
 
-// pending are the proposals of a call that is held.
+// pending are the proposals of a held call.
 type pending struct {
 	Action *streams.Action `json:"action,omitempty"`
 	Memory *streams.Memory `json:"memory,omitempty"`
@@ -99,14 +100,13 @@ func pendingName(key string) string {
 	return "held-" + hex.EncodeToString(sum[:16])
 }
 
-// spooled is an event that was not acknowledged yet.
+// spooled is an event that was not acknowledged.
 type spooled struct {
 	Subject string          `json:"subject"`
 	Body    json.RawMessage `json:"body"`
 }
 
-// spool keeps events that were not acknowledged. Until they are, nothing more is
-// proposed in the session.
+// spool stores events that were not acknowledged. The session proposes nothing until they are sent.
 func (s *state) spool(at time.Time, events []spooled) error {
 	for i, e := range events {
 		if err := s.write(fmt.Sprintf("spool-%020d-%05d-%s", at.UnixNano(), i, client.NewID()), e); err != nil {
@@ -116,17 +116,17 @@ func (s *state) spool(at time.Time, events []spooled) error {
 	return nil
 }
 
-// unsent are the names of spooled events, oldest first.
+// unsent returns the paths of the spooled events, oldest first.
 func (s *state) unsent() ([]string, error) { return s.names("spool-") }
 
-// names are the paths of the files whose names begin so, in order.
+// names returns the paths of the files with a prefix, sorted.
 func (s *state) names(prefix string) ([]string, error) {
 	names, err := filepath.Glob(filepath.Join(s.dir, prefix+"*"))
 	slices.Sort(names)
 	return names, err
 }
 
-// drop removes the files whose names begin so.
+// drop removes the files with a prefix.
 func (s *state) drop(prefix string) error {
 	names, err := s.names(prefix)
 	for _, name := range names {
@@ -137,7 +137,7 @@ func (s *state) drop(prefix string) error {
 	return err
 }
 
-// look reads a file and leaves it; a missing one leaves v as it is.
+// look reads a file without removing it. If the file is missing, v is unchanged.
 func (s *state) look(name string, v any) error {
 	b, err := os.ReadFile(filepath.Join(s.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,6 @@
-// Package hookcli is the command that answers a coding agent's hooks, in lazaret and as a
-// program of its own. A host starts it for each event and waits for it. So it imports
-// little: a NATS client, but not the server, the stages or the rules.
+// Package hookcli is the command that answers a coding agent's hooks, in lazaret and as a separate
+// program. A host starts it for each event and waits for it, so it imports little: a NATS client, but
+// not the server, the stages or the rules.
 //
 // It may import client, internal/hook and internal/natsconn. Begin reading with Command.
 package hookcli

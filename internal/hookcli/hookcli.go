@@ -20,29 +20,28 @@ import (
 	"lazaret/streams"
 )
 
-// Program is the name of the program that is nothing but this command.
+// Program is the name of the separate program.
 const Program = "lazaret-hook"
 
-// The exit codes of a hook. Only Blocks stops the event. The host ignores any other
-// failure.
+// The exit codes of a failed hook. Only Blocks stops the event. The host ignores every other failure.
 const (
 	Blocks = 2
 	Passes = 1
 )
 
-// Failed says that an event could not be recorded or judged, and with which code
-// the program has to end.
+// Failed is the error of an event that could not be recorded or judged. Code is the exit code of the
+// program.
 type Failed struct {
 	Code int
 	Err  error
 }
 
-// Error is one line for a model or a person.
+// Error returns one line for a model or a person.
 func (f *Failed) Error() string {
 	return streams.Clip("no verdict, so it counts as hold: "+strings.ReplaceAll(f.Err.Error(), "\n", "; "), 1000)
 }
 
-// blocks makes an error one that blocks.
+// blocks converts an error to one that blocks.
 func blocks(err error) error {
 	var f *Failed
 	if err == nil || errors.As(err, &f) {
@@ -51,27 +50,26 @@ func blocks(err error) error {
 	return &Failed{Blocks, err}
 }
 
-// command is the state of one.
+// command holds the options of a command for a host.
 type command struct {
 	conn           *natsconn.Flags
 	host           *hook.Host
 	cfg            hook.Config
-	install, out   bool // of the settings
+	install, out   bool // edit the settings
 	user, open     bool
 	onHold, file   string
-	url            string // of a gateway
+	url            string // of the gateway
 	project, agent string
 }
 
-// Command has a command for each host; conn are the connection flags, bound by
-// whoever owns it. Without a host, or with one that it does not know, it blocks:
-// help and exit code 0 would let calls pass.
+// Command returns the command with a subcommand for each host. The caller binds the connection flags
+// conn. Without a known host the command blocks: help with exit code 0 would let calls pass.
 func Command(use string, conn *natsconn.Flags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: "Speak for a coding agent, from its hooks", DisableFlagsInUseLine: true,
+		Use: use, Short: "Answer the hooks of a coding agent", DisableFlagsInUseLine: true,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return blocks(fmt.Errorf("no host is named that calls: use %s claude, not %q", cmd.CommandPath(), args))
+			return blocks(fmt.Errorf("no host is given: use %s claude, not %q", cmd.CommandPath(), args))
 		},
 	}
 	// Settings that were edited, or are of another version, must not let calls pass.
@@ -82,20 +80,20 @@ func Command(use string, conn *natsconn.Flags) *cobra.Command {
 	return cmd
 }
 
-// host is the command for a host.
+// host returns the command for a host.
 func host(h *hook.Host, conn *natsconn.Flags) *cobra.Command {
 	c := &command{conn: conn, host: h}
 	cmd := &cobra.Command{
 		Use:   h.Name,
 		Short: "Answer the hooks of " + h.Title,
 		Long: `Read one hook event of ` + h.Title + ` as JSON from standard input and answer it. Prompts
-are recorded as the user's words, results of tools as what was read, and each call of
-a tool is proposed first; a write into a file that the agent reads as its memory
-(CLAUDE.md, AGENTS.md, memory folders) is proposed as a memory write too.
+are recorded as user input, results of tools as observations, and each tool call is
+proposed first. A write to a file that the agent reads as its memory (CLAUDE.md,
+AGENTS.md, memory folders) is proposed as a memory write too.
 
-A call that is allowed is left to the host's own permissions; one that is held or denied is
-refused with the reasons. A call that cannot be recorded or judged exits with 2, which
-blocks there; with --fail-open, with 1. docs/hooks.md`,
+The host's own permissions still apply to an allowed call; a held or denied call is
+refused with the reasons. If an event cannot be recorded or judged, the exit code is 2,
+which blocks it; with --fail-open it is 1. docs/hooks.md`,
 		Example: "  lazaret hook " + h.Name + " --install --data ~/lazaret/data     # into " + h.File +
 			"\n  lazaret hook " + h.Name + " --uninstall",
 		Args: func(cmd *cobra.Command, args []string) error { return blocks(cobra.NoArgs(cmd, args)) },
@@ -104,7 +102,7 @@ blocks there; with --fail-open, with 1. docs/hooks.md`,
 			switch c.onHold {
 			case "ask":
 				if c.cfg.Ask = true; !h.Asks {
-					return blocks(fmt.Errorf("--hold is ask, and %s asks nobody on behalf of a hook: use deny", h.Title))
+					return blocks(fmt.Errorf("--hold is ask, but %s cannot ask the user on behalf of a hook: use deny", h.Title))
 				}
 			case "deny":
 			default:
@@ -124,11 +122,11 @@ blocks there; with --fail-open, with 1. docs/hooks.md`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.project, "project", natsfiles.DefaultProject, "`PROJECT` to speak for")
-	f.StringVar(&c.agent, "agent", natsfiles.DefaultAgent, "`AGENT` to speak for")
-	f.StringVar(&c.onHold, "hold", "deny", "what a held call gets: deny, or ask, the person at the keyboard (`ANSWER`)")
+	f.StringVar(&c.project, "project", natsfiles.DefaultProject, "`PROJECT` of the agent")
+	f.StringVar(&c.agent, "agent", natsfiles.DefaultAgent, "`AGENT` to act as")
+	f.StringVar(&c.onHold, "hold", "deny", "`ANSWER` to a held call: deny, or ask the user at the keyboard")
 	if h.Asks {
-		f.BoolVar(&c.cfg.Allow, "allow", false, "answer allow, which skips the host's own question")
+		f.BoolVar(&c.cfg.Allow, "allow", false, "answer allow, which skips the host's own permission prompt")
 	}
 	if h.Replaces {
 		f.BoolVar(&c.cfg.Spotlight, "spotlight", false,
@@ -138,12 +136,12 @@ blocks there; with --fail-open, with 1. docs/hooks.md`,
 		f.StringVar(&c.url, "http", "", "with --install: the gateway's `URL` to ask in the place of a process "+
 			"(the token is in "+hook.TokenVariable+"); calls pass while it is down")
 	}
-	f.BoolVar(&c.open, "fail-open", false, "let calls pass that cannot be recorded or judged")
-	f.DurationVar(&c.cfg.Wait, "wait", 0, "how long a held call waits for a person")
+	f.BoolVar(&c.open, "fail-open", false, "let events pass that cannot be recorded or judged")
+	f.DurationVar(&c.cfg.Wait, "wait", 0, "how long a held call waits for an approval")
 	f.StringVar(&c.cfg.State, "state", "",
 		"`DIR` for what is held or not yet recorded (default: in the user's cache folder)")
-	f.BoolVar(&c.install, "install", false, "put this command, with these flags, into the host's settings")
-	f.BoolVar(&c.out, "uninstall", false, "take it out again")
+	f.BoolVar(&c.install, "install", false, "install this command with these flags in the host's settings")
+	f.BoolVar(&c.out, "uninstall", false, "remove the command from the host's settings")
 	f.BoolVar(&c.user, "user", false, "install for all projects of the user (~/"+h.File+")")
 	f.StringVar(&c.file, "settings", "", "settings `FILE` to change (default "+h.File+")")
 	return cmd
@@ -176,7 +174,7 @@ func (c *command) answer(cmd *cobra.Command) error {
 	if cfg.State == "" {
 		dir, err := os.UserCacheDir()
 		if err != nil {
-			return fmt.Errorf("where to keep state: %w: give --state", err)
+			return fmt.Errorf("no folder for state: %w: give --state", err)
 		}
 		cfg.State = filepath.Join(dir, "lazaret", "hook", cfg.Project, cfg.Agent)
 	}
@@ -204,14 +202,14 @@ func (c *command) answer(cmd *cobra.Command) error {
 func (c *command) ask(ctx context.Context, cfg hook.Config, e *hook.Event) (*hook.Answer, error) {
 	cl, done, err := c.client()
 	if err != nil {
-		// The observation is spooled and recorded before anything else is proposed.
+		// Keep spools the observation. It is sent before anything else is proposed.
 		return nil, errors.Join(err, hook.Keep(cfg, c.host, e))
 	}
 	defer done()
 	return hook.Ask(ctx, cfg, cl, c.host, e)
 }
 
-// readFile reads a file of the host: a regular one, of at most 2 MiB.
+// readFile reads a regular file of at most 2 MiB.
 func readFile(name string) ([]byte, error) {
 	if i, err := os.Stat(name); err != nil {
 		return nil, err
@@ -226,11 +224,11 @@ func readFile(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 2<<20))
 }
 
-// margin is what the host waits beyond the command's own limits: a hook that the
-// host gives up blocks nothing.
+// margin is added to the command's own time limits for the host's timeout, because a hook that times
+// out blocks nothing.
 const margin = 15 * time.Second
 
-// settings puts the command into the host's settings, or takes it out.
+// settings installs the command in the host's settings, or removes it.
 func (c *command) settings(cmd *cobra.Command) error {
 	file := c.file
 	if file == "" {
@@ -247,7 +245,7 @@ func (c *command) settings(cmd *cobra.Command) error {
 		if err := c.host.Uninstall(file); err != nil {
 			return err
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), "taken out of", file)
+		fmt.Fprintln(cmd.OutOrStdout(), "removed from", file)
 		return nil
 	}
 	exe, err := os.Executable()
@@ -274,7 +272,7 @@ func (c *command) settings(cmd *cobra.Command) error {
 	with := hook.Handler{Timeout: Limit(c.conn.Timeout + 2*c.cfg.Wait)}
 	if c.url != "" {
 		with.URL = strings.TrimRight(c.url, "/") + "/v1/hooks/" + c.host.Name
-		if fl := cmd.Flags().Lookup("state"); data != "" && !fl.Changed { // what the gateway keeps, too
+		if fl := cmd.Flags().Lookup("state"); data != "" && !fl.Changed { // the folder that the gateway also uses
 			words = append(words, "--state="+shellWord(filepath.Join(data, "hooks", c.project, c.agent)))
 		}
 	}
@@ -282,7 +280,7 @@ func (c *command) settings(cmd *cobra.Command) error {
 	if err := c.host.Install(file, with); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "installed in %s for %s; it counts from the agent's next start\n", file,
+	fmt.Fprintf(cmd.OutOrStdout(), "installed in %s for %s; it takes effect at the agent's next start\n", file,
 		strings.Join(c.host.Events, ", "))
 	if c.host.Note != "" {
 		fmt.Fprintln(cmd.OutOrStdout(), c.host.Note)
@@ -290,8 +288,8 @@ func (c *command) settings(cmd *cobra.Command) error {
 	return nil
 }
 
-// CommandLine is how a host calls the command for it. exe is lazaret; lazaret-hook is
-// called where it stands beside it, since it starts in a fraction of the time.
+// CommandLine returns the command line for a host. exe is the path of lazaret. If lazaret-hook is in
+// the same folder, it is used instead, because it starts much faster.
 func CommandLine(exe, host, project, agent, data string) string {
 	words := []string{shellWord(exe), "hook"}
 	small := filepath.Join(filepath.Dir(exe), Program+filepath.Ext(exe))
@@ -305,10 +303,10 @@ func CommandLine(exe, host, project, agent, data string) string {
 	return strings.Join(words, " ")
 }
 
-// Limit is when a host may give up a hook that needs a time at most.
+// Limit returns the host's timeout for a hook that takes at most the given time.
 func Limit(needs time.Duration) time.Duration { return needs + margin }
 
-// shellWord is a word for a shell.
+// shellWord quotes a word for a shell.
 func shellWord(s string) string {
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@+") == "" {
 		return s

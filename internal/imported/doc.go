@@ -1,9 +1,8 @@
-// Package imported reads what other memory stores export, as memory writes.
+// Package imported reads the exports of other memory stores as memory writes.
 //
-// Nobody here saw where an imported memory came from, whatever its store says of
-// it. It is therefore external content, of origin document, on the channel import:
-// by its evidence it is never believed, it may inform and not steer, and no
-// repetition, success or second import promotes it. A person can.
+// The origin of an imported memory was not observed, whatever its store says. It is therefore external
+// content of origin document on the channel import: its evidence never makes it a belief, it may inform
+// but not steer, and no repetition, success or second import promotes it. Only a person can.
 //
 // It may import streams and pkg/beliefs. Begin reading with Read.
 package imported

@@ -19,24 +19,24 @@ import (
 	"lazaret/streams"
 )
 
-// Origin is that of every imported memory.
+// Origin is the origin of every imported memory.
 const Origin = beliefs.OriginDocument
 
-// Channel is that of every imported memory.
+// Channel is the channel of every imported memory.
 const Channel = "import"
 
 // Item is one memory of an export.
 type Item struct {
 	Store   string    `json:"store"`
-	ID      string    `json:"id"` // the store's
+	ID      string    `json:"id"` // in the store
 	Kind    string    `json:"kind,omitempty"`
 	Content string    `json:"content"`
 	From    time.Time `json:"valid_from,omitzero"`
 	To      time.Time `json:"valid_to,omitzero"`
 }
 
-// Memory is the write that brings an item in. The same item is the same event, so
-// that a second import of a file is a repeat and changes nothing.
+// Memory returns the memory write of an item. The same item gives the same event, so a second import of
+// a file is a repeat and changes nothing.
 func (i *Item) Memory(session string) *streams.Memory {
 	sum := sha256.Sum256([]byte(i.Store + "\x00" + i.Kind + "\x00" + i.ID + "\x00" + i.Content))
 	m := &streams.Memory{Head: streams.Head{ID: "imp-" + hex.EncodeToString(sum[:16]), Session: session},
@@ -48,11 +48,11 @@ func (i *Item) Memory(session string) *streams.Memory {
 	return m
 }
 
-// Stores are those whose exports can be read.
+// Stores returns the names of the supported stores.
 func Stores() []string { return []string{"mem0", "letta", "zep", "langgraph", "mcp"} }
 
-// Read reads an export: a JSON document, or one JSON value a line. It returns how
-// many records it passed over because they hold no text.
+// Read reads an export: a JSON document, or one JSON value per line. empty is the number of records
+// that were skipped because they have no text.
 func Read(store string, r io.Reader) (items []Item, empty int, err error) {
 	read := map[string]func(json.RawMessage) ([]Item, error){"mem0": mem0, "letta": letta, "zep": zep,
 		"langgraph": langgraph, "mcp": mcp}[store]
@@ -98,13 +98,13 @@ func Read(store string, r io.Reader) (items []Item, empty int, err error) {
 	return kept, empty, nil
 }
 
-// exact reads JSON in which no name stands twice, or in other letters than the
-// store writes. Half a character becomes U+FFFD.
+// exact parses JSON strictly: no duplicate names, and names only in the store's letter case. Invalid
+// UTF-8 becomes U+FFFD.
 func exact(b []byte, v any) error {
 	return streams.UnmarshalExact(b, v, jsontext.AllowInvalidUTF8(true))
 }
 
-// documents are the JSON values of a file: one, or one a line.
+// documents returns the JSON values of a file: a single one, or one per line.
 func documents(b []byte) ([]json.RawMessage, error) {
 	var one json.RawMessage
 	first := json.Unmarshal(b, &one)
@@ -120,7 +120,7 @@ func documents(b []byte) ([]json.RawMessage, error) {
 			continue
 		}
 		if !json.Valid(line) {
-			return nil, fmt.Errorf("line %d is no JSON value, and the file as a whole is none: %w", n, first)
+			return nil, fmt.Errorf("neither line %d nor the whole file is a JSON value: %w", n, first)
 		}
 		out = append(out, slices.Clone(json.RawMessage(line)))
 	}
@@ -133,7 +133,7 @@ func documents(b []byte) ([]json.RawMessage, error) {
 	return out, nil
 }
 
-// list is a list of records, bare or under one of the names.
+// list returns a list of records that is d itself or a member with one of the names.
 func list(d json.RawMessage, names ...string) ([]json.RawMessage, bool) {
 	var bare []json.RawMessage
 	if json.Unmarshal(d, &bare) == nil {
@@ -151,9 +151,8 @@ func list(d json.RawMessage, names ...string) ([]json.RawMessage, bool) {
 	return nil, false
 }
 
-// mem0 reads results of get_all and search, and exports: records with memory, in
-// a list, under results or memories, or one a line.
-// https://docs.mem0.ai/api-reference/memory/get-memories
+// mem0 reads results of get_all and search, and exports: records with memory, in a list, under results
+// or memories, or one per line. https://docs.mem0.ai/api-reference/memory/get-memories
 func mem0(d json.RawMessage) ([]Item, error) {
 	records, ok := list(d, "results", "memories")
 	if !ok {
@@ -164,7 +163,7 @@ func mem0(d json.RawMessage) ([]Item, error) {
 		var m struct {
 			ID         string `json:"id"`
 			Memory     string `json:"memory"`
-			Data       string `json:"data"` // as the vector store's payload names it
+			Data       string `json:"data"` // the name in the vector store's payload
 			Expiration string `json:"expiration_date"`
 			Created    string `json:"created_at"`
 		}
@@ -220,7 +219,7 @@ func letta(d json.RawMessage) ([]Item, error) {
 	}
 	all := slices.Concat(file.Passages, file.Archival)
 	if file.Text != "" {
-		all = append(all, file.passage) // one passage a line
+		all = append(all, file.passage) // one passage per line
 	}
 	for _, p := range all {
 		out = append(out, Item{ID: p.ID, Kind: "passage", Content: cmp.Or(p.Text, p.Content), From: instant(p.Created)})
@@ -232,9 +231,9 @@ func letta(d json.RawMessage) ([]Item, error) {
 	return out, nil
 }
 
-// zep reads results of graph.search and of the lists of a graph, of Zep and of
-// Graphiti: edges (facts), nodes (summaries) and episodes, together or a list of
-// one of them. https://help.getzep.com/sdk-reference/graph/edge/get
+// zep reads results of graph.search and of the lists of a graph, of Zep and Graphiti: edges (facts),
+// nodes (summaries) and episodes, together or a list of one kind.
+// https://help.getzep.com/sdk-reference/graph/edge/get
 func zep(d json.RawMessage) ([]Item, error) {
 	type record struct {
 		UUID    string `json:"uuid"`
@@ -250,7 +249,7 @@ func zep(d json.RawMessage) ([]Item, error) {
 		Nodes    []record `json:"nodes"`
 		Episodes []record `json:"episodes"`
 	}
-	// A single edge names its episodes, by their ids.
+	// A single edge has the ids of its episodes.
 	var ids struct {
 		Episodes []string `json:"episodes"`
 		UUID     string   `json:"uuid"`
@@ -279,7 +278,7 @@ func zep(d json.RawMessage) ([]Item, error) {
 		i := Item{ID: r.UUID, Kind: "episode", Content: r.Content}
 		switch {
 		case r.Fact != "":
-			// An edge that stopped being true, or was superseded, says itself that it ended.
+			// An edge that became invalid or was superseded has its end time.
 			i.Kind, i.Content, i.From, i.To = "fact", r.Fact, instant(r.Valid), instant(cmp.Or(r.Invalid, r.Expired))
 		case r.Summary != "":
 			i.Kind, i.Content = "summary", r.Summary
@@ -289,7 +288,7 @@ func zep(d json.RawMessage) ([]Item, error) {
 	return out, nil
 }
 
-// langgraph reads items of a LangGraph store: results of search, lists, or one item a line.
+// langgraph reads items of a LangGraph store: results of search, lists, or one item per line.
 // https://langchain-ai.github.io/langgraph/cloud/reference/api/api_ref.html#tag/store
 func langgraph(d json.RawMessage) ([]Item, error) {
 	records, ok := list(d, "items")
@@ -314,7 +313,8 @@ func langgraph(d json.RawMessage) ([]Item, error) {
 	return out, nil
 }
 
-// textOf is a value as text: a text itself, the text of an object with no other member, or the value as JSON.
+// textOf returns a value as text: a string itself, the text of an object with no other member, or
+// otherwise the JSON.
 func textOf(v json.RawMessage) string {
 	var text string
 	if json.Unmarshal(v, &text) == nil {
@@ -331,7 +331,7 @@ func textOf(v json.RawMessage) string {
 	return string(v)
 }
 
-// mcp reads the file of the MCP memory server: entities and relations of a graph, one a line.
+// mcp reads the file of the MCP memory server: entities and relations of a graph, one per line.
 // https://github.com/modelcontextprotocol/servers/tree/main/src/memory
 func mcp(d json.RawMessage) ([]Item, error) {
 	var r struct {
@@ -361,7 +361,7 @@ func mcp(d json.RawMessage) ([]Item, error) {
 	return nil, fmt.Errorf("its type is %q: use entity with name, or relation with from and to", streams.Clip(r.Type, 40))
 }
 
-// instant reads a time as the stores write it; what cannot be read is none.
+// instant parses a time in the formats of the stores. It returns the zero time if that fails.
 func instant(s string) time.Time {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999", time.DateTime, time.DateOnly} {
 		if t, err := time.Parse(layout, s); err == nil {

@@ -25,11 +25,11 @@ import (
 	"lazaret/streams"
 )
 
-// A bundle is a range of the log in one zip file. It verifies with nothing but the public
-// keys that may sign checkpoints.
+// A bundle is a range of the log in one zip file. Its verification needs only the public keys that may
+// sign checkpoints.
 const (
 	bundleFormat    = "lazaret/bundle/v2"
-	bundleFormat1   = "lazaret/bundle/v1" // without bundleOrders
+	bundleFormat1   = "lazaret/bundle/v1" // has no bundleOrders
 	bundleManifest  = "manifest.json"
 	bundleEntries   = "entries.jsonl"
 	bundleAfter     = "checkpoint"
@@ -45,7 +45,7 @@ const (
 //go:embed bundle.md
 var bundleText string
 
-// manifest is a bundle's own description, and the proofs without files of their own.
+// manifest describes a bundle. It also contains the proofs that have no file of their own.
 type manifest struct {
 	Format   string    `json:"format"`
 	Origin   string    `json:"origin"`
@@ -56,11 +56,11 @@ type manifest struct {
 	Prev     string    `json:"prev"` // hex
 	Next     uint64    `json:"next_seq"`
 	Edge     string    `json:"edge"`                 // base64 of 32 bytes each
-	Extends  string    `json:"consistency,omitzero"` // the same
+	Extends  string    `json:"consistency,omitzero"` // as Edge
 	Payloads bool      `json:"payloads"`
 }
 
-// bundleLine is a leaf in entries.jsonl. Index and link follow from the place.
+// bundleLine is a leaf in entries.jsonl. Readers compute its index and link from its position.
 type bundleLine struct {
 	Index      int64     `json:"index"`
 	Kind       string    `json:"kind"`
@@ -72,22 +72,21 @@ type bundleLine struct {
 	Commitment string    `json:"commitment,omitzero"` // hex
 	Salt       string    `json:"salt,omitzero"`       // hex
 	Payload    *string   `json:"payload,omitzero"`
-	Base64     []byte    `json:"payload_base64,omitzero"` // where it is no UTF-8
+	Base64     []byte    `json:"payload_base64,omitzero"` // if the payload is not UTF-8
 	Forgotten  bool      `json:"forgotten,omitzero"`
 	NotHeld    bool      `json:"not_held,omitzero"`
 }
 
-// BundleOptions is what goes into a bundle.
+// BundleOptions select the content of a bundle.
 type BundleOptions struct {
-	From, To int64 // as CheckpointAt allows; To 0: the last checkpoint
-	// WithoutPayloads leaves out payloads: the rest proves which kinds of entries were
-	// logged when, and reveals nothing else.
+	From, To int64 // both must have a checkpoint, see CheckpointAt; To 0: the last checkpoint
+	// WithoutPayloads omits the payloads. The rest proves only which kinds of entries were logged when.
 	WithoutPayloads bool
-	// Trust is the text of the trust file: public keys and their roles.
+	// Trust is the content of the trust file: public keys and their roles.
 	Trust []byte
 }
 
-// BundleInfo says what a bundle holds.
+// BundleInfo describes a bundle.
 type BundleInfo struct {
 	From      int64     `json:"from"`
 	To        int64     `json:"to"`
@@ -100,7 +99,7 @@ type BundleInfo struct {
 	SHA256    string    `json:"sha256"` // of the file, hex
 }
 
-// Bundle writes leaves From <= index < To, with their proofs, into a file.
+// Bundle writes the leaves From <= index < To with their proofs to w.
 func (l *Log) Bundle(ctx context.Context, w io.Writer, o BundleOptions) (info BundleInfo, err error) {
 	if o.To == 0 {
 		cp, err := l.chain.CheckpointAt(l.Size())
@@ -210,7 +209,7 @@ func (l *Log) Bundle(ctx context.Context, w io.Writer, o BundleOptions) (info Bu
 	return info, nil
 }
 
-// bundleLine is a leaf as bundles have it, with its payload if that is asked for.
+// bundleLine returns a leaf in the format of bundles, with its payload if payload is set.
 func (l *Log) bundleLine(leaf *chain.Leaf, payload bool) (*bundleLine, error) {
 	x := &bundleLine{Index: leaf.Index, Kind: leaf.Kind.String(), Seq: leaf.Seq, Time: leaf.Time, Type: leaf.Type,
 		Project: leaf.Project, Length: leaf.Length}
@@ -241,7 +240,7 @@ func (l *Log) bundleLine(leaf *chain.Leaf, payload bool) (*bundleLine, error) {
 	return x, nil
 }
 
-// archive is a zip archive in the making that knows the digests of its files.
+// archive is a zip archive being written. It computes the digests of its files.
 type archive struct {
 	z    *zip.Writer
 	sums map[string]string
@@ -258,7 +257,7 @@ func (a *archive) end() {
 
 func (a *archive) create(name string) (io.Writer, error) {
 	a.end()
-	// Without a time: the same range makes the same file.
+	// Set no time, so that the same range gives the same file.
 	w, err := a.z.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate})
 	if err != nil {
 		return nil, err
@@ -293,7 +292,7 @@ func (a *archive) close() error {
 	return a.z.Close()
 }
 
-// activatedBundle is a rule set, policy or trust file that was in force.
+// activatedBundle is an activated rule set, policy or trust file.
 type activatedBundle struct {
 	do, digest string
 	bundle     []byte
@@ -305,12 +304,12 @@ func (b *activatedBundle) file() string {
 	return path.Join(dir, strings.TrimPrefix(b.digest, "sha256:"))
 }
 
-// bundlesInForce collects the bundles in force at the beginning of a range or activated
-// within it, from the log's chunks. Bundles with forgotten or missing chunks are left
-// out, and verification reports them missing.
+// bundlesInForce returns the bundles that are active at the beginning of a range or activated in it,
+// from the log's chunks. It omits bundles with erased or missing chunks; verification reports those as
+// missing.
 func (l *Log) bundlesInForce(ctx context.Context, from, to int64) ([]*activatedBundle, error) {
 	chunks := make(map[string][][]byte)
-	before := make(map[string]*activatedBundle) // by what it is
+	before := make(map[string]*activatedBundle) // by command
 	seen := make(map[string]bool)
 	var out []*activatedBundle
 	err := l.Range(ctx, 0, to, func(e *Entry) bool {

@@ -22,7 +22,7 @@ import (
 	"lazaret/streams"
 )
 
-// shardLog is a log of several days with a checkpoint every few entries.
+// shardLog returns a log of several days with a checkpoint every few entries.
 func shardLog(t *testing.T, n int) *writer {
 	t.Helper()
 	w := newWriter(t)
@@ -67,7 +67,7 @@ func verified(t *testing.T, b []byte, trust *keys.Trust, against ...[]byte) chai
 	return rep
 }
 
-// auditors is a trust file with auditors' keys.
+// auditors returns a trust file with auditors' keys.
 func auditors(t *testing.T, public ...string) *keys.Trust {
 	t.Helper()
 	trust := new(keys.Trust)
@@ -102,7 +102,7 @@ func TestABundleVerifiesWithNothingButItselfAndPublicKeys(t *testing.T) {
 		if rep.Status != chain.Verified || rep.Size != to-c.from || rep.Payloads != rep.Entries || rep.Forgotten != 0 {
 			t.Errorf("%v: %+v", c, rep)
 		}
-		// Its own keys prove nothing.
+		// A bundle's own keys prove nothing.
 		if rep := verified(t, b, nil); rep.Status != chain.Incomplete {
 			t.Errorf("%v, with the bundle's own keys: %+v", c, rep)
 		}
@@ -251,7 +251,7 @@ func TestABundleThatWasTamperedWithFails(t *testing.T) {
 			t.Errorf("%s: %+v", name, rep)
 		}
 	}
-	// The sums cover files that no leaf commits to, and faults in them are reported.
+	// The digests cover files that no leaf commits to, and faults in them are reported.
 	if rep := verified(t, repack(t, whole, false, func(f map[string][]byte) { f[bundleReadme] = []byte("x") }),
 		w.trust); rep.Status != chain.Failed {
 		t.Errorf("a README altered: %+v", rep)
@@ -262,7 +262,7 @@ func TestABundleThatWasTamperedWithFails(t *testing.T) {
 		len(rep.Skipped) != 1 {
 		t.Errorf("a policy gone: %+v", rep)
 	}
-	// Flipped bytes anywhere in the file.
+	// Flip bits anywhere in the file.
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	survived := 0
@@ -271,7 +271,7 @@ func TestABundleThatWasTamperedWithFails(t *testing.T) {
 		i := rnd.IntN(len(b))
 		b[i] ^= 1 << rnd.IntN(8)
 		if rep := verified(t, b, w.trust); rep.Status == chain.Verified {
-			// Only bits of zip's own headers may survive: the content is unchanged.
+			// Only flips in zip's own headers may remain undetected: they do not change the content.
 			if repacked(t, b) != repacked(t, whole) {
 				t.Fatalf("seed %d: a flipped bit at %d of %d is not found", seed, i, len(b))
 			}
@@ -303,7 +303,7 @@ func repacked(t *testing.T, b []byte) string {
 }
 
 func TestShardsJoinAndAreSealedOnce(t *testing.T) {
-	w := shardLog(t, 100) // an entry an hour
+	w := shardLog(t, 100) // one entry per hour
 	l := w.open(false)
 	trust, err := w.trust.Marshal()
 	if err != nil {

@@ -24,21 +24,20 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of a bundle that is read, since its author may be hostile.
+// Limits on a bundle, whose author may be hostile.
 const (
 	maxBundleFile = 64 << 20
 	maxBundleLine = 64 << 20
-	// Of notes there may be many, and all are held at once.
+	// A bundle may contain many notes, which are all kept in memory.
 	maxBundleNote = 64 << 10
 	maxHandovers  = 1000
 )
 
-// VerifyBundle verifies a bundle: the digests of its files, the signatures of
-// its checkpoints, every leaf and link, that they are the checkpoint's, every
-// payload against its commitment, and that what was in force is there. against
-// are earlier checkpoints that it must agree with. Without verifiers the keys
-// in the bundle are used, and the result is incomplete: whoever made the bundle
-// chose them.
+// VerifyBundle verifies a bundle: the digests of its files, the signatures of its checkpoints, every
+// leaf and link and their inclusion in the checkpoint, every payload against its commitment, and that
+// the active rule sets, policies and trust files are included. against are earlier checkpoints that the
+// bundle must agree with. Without trust, the keys in the bundle are used and the result is incomplete,
+// because the bundle's author chose them.
 func VerifyBundle(ctx context.Context, file string, trust *keys.Trust, against [][]byte,
 	progress func(done, total int64)) (rep chain.Report, err error) {
 	f, err := os.Open(file)
@@ -56,20 +55,19 @@ func VerifyBundle(ctx context.Context, file string, trust *keys.Trust, against [
 	return rep, nil
 }
 
-// verifyBundle is VerifyBundle of an archive of size bytes.
+// verifyBundle is VerifyBundle for an archive of size bytes.
 func verifyBundle(ctx context.Context, r io.ReaderAt, size int64, trust *keys.Trust, against [][]byte,
 	progress func(done, total int64)) (rep chain.Report, err error) {
 	z, err := zip.NewReader(r, size)
 	if err != nil {
 		return rep, err
 	}
-	// The files of an archive may overlap, so that a small one unfolds into any
-	// size. Those of an honest one fit into it, and deflate unfolds into about a
-	// thousand times what it reads.
+	// Files in an archive can overlap, so that a small archive expands to any size. In a valid archive,
+	// the files fit in it and deflate expands them by at most a factor of about a thousand.
 	var packed uint64
 	for _, f := range z.File {
 		if packed += f.CompressedSize64; packed > uint64(size) || f.CompressedSize64 > uint64(size) {
-			return rep, errors.New("the files in the archive overlap: it was made to unfold without end")
+			return rep, errors.New("the files in the archive overlap, as in a zip bomb")
 		}
 	}
 	v := &bundleCheck{rep: chain.Report{FirstBad: -1}, files: make(map[string]*zip.File), seen: make(map[string]bool)}
@@ -90,11 +88,11 @@ func verifyBundle(ctx context.Context, r io.ReaderAt, size int64, trust *keys.Tr
 type bundleCheck struct {
 	rep   chain.Report
 	files map[string]*zip.File
-	seen  map[string]bool // digests that activations in the range name
+	seen  map[string]bool // digests in the activations of the range
 	from  int64
 	said  []*chain.Statement // in the range
-	reset int64              // the first leaf of the ledger that is being read
-	gone  []chain.Leaf       // whose payloads are forgotten
+	reset int64              // first leaf of the current ledger
+	gone  []chain.Leaf       // with erased payloads
 }
 
 func (v *bundleCheck) bad(index int64, format string, args ...any) {
@@ -110,7 +108,7 @@ func (v *bundleCheck) skip(format string, args ...any) {
 	v.rep.Skipped = append(v.rep.Skipped, fmt.Sprintf(format, args...))
 }
 
-// read returns a file of the bundle; nil if it is not there.
+// read returns a file of the bundle, or nil if there is none.
 func (v *bundleCheck) read(name string) ([]byte, error) { return v.readUpTo(name, maxBundleFile) }
 
 func (v *bundleCheck) readUpTo(name string, most int64) ([]byte, error) {
@@ -129,12 +127,12 @@ func (v *bundleCheck) readUpTo(name string, most int64) ([]byte, error) {
 	return b, errors.Join(err, r.Close())
 }
 
-// check finds the faults of a bundle. An error says that it could not be checked.
+// check collects the faults of a bundle. It returns an error if the bundle could not be checked.
 func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, trust *keys.Trust, against [][]byte,
 	progress func(done, total int64)) error {
 	for _, f := range z.File {
 		if v.files[f.Name] != nil {
-			v.bad(0, "%s is there twice", f.Name)
+			v.bad(0, "%s occurs twice", f.Name)
 		}
 		v.files[f.Name] = f
 	}
@@ -160,7 +158,7 @@ func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, trust *keys.Trus
 		return nil
 	}
 	if trust == nil {
-		v.skip("whether the keys are the right ones: those in the bundle were used; give --keys")
+		v.skip("whether the keys are correct: those in the bundle were used; give --keys")
 		if b, err = v.read(bundleTrust); err == nil {
 			trust, err = keys.ParseTrust(bundleTrust, b)
 		}
@@ -217,15 +215,15 @@ func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, trust *keys.Trus
 	}
 	for d := range v.seen {
 		if !v.has(d) {
-			v.skip("%s, which was put in force: the bundle does not hold it", d)
+			v.skip("%s was activated, but the bundle does not contain it", d)
 		}
 	}
 	sort.Strings(v.rep.Skipped)
 	return nil
 }
 
-// has reports whether a bundle of rules, policy or keys is there; its name is
-// its digest.
+// has reports whether the bundle contains the rules, policy or keys with this digest. The digest is the
+// file's name.
 func (v *bundleCheck) has(digest string) bool {
 	for _, dir := range []string{"policy", "rules", "keys"} {
 		if b, err := v.read(path.Join(dir, strings.TrimPrefix(digest, "sha256:"))); err == nil && b != nil &&
@@ -270,7 +268,7 @@ func (v *bundleCheck) checkSums() {
 	}
 }
 
-// span collects what the leaves are checked against.
+// span returns the data against which the leaves are checked.
 func (v *bundleCheck) span(m *manifest) (*chain.Span, error) {
 	s := &chain.Span{From: m.From, To: m.To, Next: m.Next}
 	prev, err := hex.DecodeString(m.Prev)
@@ -312,7 +310,7 @@ func (v *bundleCheck) span(m *manifest) (*chain.Span, error) {
 	return s, nil
 }
 
-// entries reads every leaf and payload.
+// entries checks every leaf and payload.
 func (v *bundleCheck) entries(ctx context.Context, m *manifest, r *chain.SpanReader, each func(),
 	progress func(done, total int64)) error {
 	f := v.files[bundleEntries]
@@ -360,7 +358,7 @@ func (v *bundleCheck) entries(ctx context.Context, m *manifest, r *chain.SpanRea
 
 func (v *bundleCheck) leaf(x *bundleLine, at int64) (leaf chain.Leaf, err error) {
 	if x.Index != at {
-		return leaf, fmt.Errorf("leaf %d stands where leaf %d should", x.Index, at)
+		return leaf, fmt.Errorf("found leaf %d, want leaf %d", x.Index, at)
 	}
 	leaf = chain.Leaf{Seq: x.Seq, Time: x.Time, Type: x.Type, Project: x.Project, Length: x.Length}
 	for _, k := range []chain.Kind{chain.KindEntry, chain.KindGap, chain.KindReset} {
@@ -390,7 +388,7 @@ func (v *bundleCheck) leaf(x *bundleLine, at int64) (leaf chain.Leaf, err error)
 	return leaf, nil
 }
 
-// payload holds a payload against its leaf.
+// payload checks a payload against its leaf.
 func (v *bundleCheck) payload(m *manifest, x *bundleLine, leaf *chain.Leaf, at int64) {
 	if leaf.Kind != chain.KindEntry {
 		return

@@ -13,18 +13,18 @@ type Redactor struct {
 	to     beliefs.Sensitivity
 	labels ceiling.Labels
 
-	// Redacted counts the entries without their bodies.
+	// Redacted is the number of removed bodies.
 	Redacted int
 }
 
-// Ceiling returns a redactor for entries up to a sensitivity. It reads the whole log
-// first, since a later entry may mark earlier content.
+// Ceiling returns a Redactor for entries above a sensitivity. It reads the whole log first, because a
+// later entry may mark earlier content.
 func (l *Log) Ceiling(ctx context.Context, to beliefs.Sensitivity) (*Redactor, error) {
 	r := &Redactor{to: to}
 	if beliefs.Secret.Within(to) {
 		return r, nil
 	}
-	told := l.told // what is told is counted when it is told
+	told := l.told // this reading must not change the counts
 	err := l.Range(ctx, 0, l.Size(), nil, func(e *Entry) error {
 		r.labels.Scan(labelled(e))
 		return nil
@@ -33,8 +33,8 @@ func (l *Log) Ceiling(ctx context.Context, to beliefs.Sensitivity) (*Redactor, e
 	return r, err
 }
 
-// Redact removes an entry's body if it is above the ceiling. Its place in the log, its
-// writer and the commitment stay: they suffice to compute the leaf, and so the tree.
+// Redact removes an entry's body if it is above the ceiling. The other fields stay; they suffice to
+// compute the leaf and so the tree.
 func (r *Redactor) Redact(e *Entry) {
 	if beliefs.Secret.Within(r.to) || e.Kind != "entry" || len(e.Body) == 0 {
 		return

@@ -10,13 +10,12 @@ import (
 	"lazaret/streams"
 )
 
-// TestNothingAboveTheCeilingIsExported exports a log with a secret in it, in each format
-// and under each ceiling: entries above it have no body, and the tree can still be
-// computed.
+// TestNothingAboveTheCeilingIsExported exports a log that contains a secret in each format and under
+// each ceiling. Entries above the ceiling have no body, and the tree can still be computed.
 func TestNothingAboveTheCeilingIsExported(t *testing.T) {
 	const secret, private, open = "the vault code of the north door is blue heron seven", "my salary is ninety thousand a year", "tea without sugar is what I like best"
 	w := newWriter(t)
-	w.observation("o1", beliefs.OriginUser, "she says that "+secret, beliefs.Supported) // before anybody marked it
+	w.observation("o1", beliefs.OriginUser, "she says that "+secret, beliefs.Supported) // before the mark
 	for id, m := range map[string]struct {
 		as   beliefs.Sensitivity
 		says string

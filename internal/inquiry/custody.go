@@ -18,17 +18,18 @@ import (
 	"lazaret/streams"
 )
 
-// Covers is the ledger sequence up to which a checkpoint, of this auditor or
-// another one of the same ledger, covers it. The checkpoint has to be signed by
-// a trusted key and to be of a tree that is this log's own.
+// Covers returns the ledger sequence up to which a checkpoint covers the ledger. The checkpoint may be
+// of this auditor or another one of the same ledger. It must be signed by a trusted key, and its tree
+// must be a prefix of this log's; otherwise Covers returns an error. It returns 0 if the checkpoint is
+// ahead of this log.
 func (l *Log) Covers(cp []byte, vs note.Verifiers) (uint64, error) {
 	c, err := chain.OpenCheckpoint(cp, vs)
 	if err != nil {
 		return 0, err
 	}
 	if c.Size > l.Size() {
-		// Another one is ahead: what this log holds it has too, if the trees
-		// are one, which shows when this log is as long.
+		// The other log is ahead. Whether it extends this one can be checked only when this log is as
+		// long.
 		return 0, nil
 	}
 	if c.Size == 0 {
@@ -39,8 +40,8 @@ func (l *Log) Covers(cp []byte, vs note.Verifiers) (uint64, error) {
 		return 0, err
 	}
 	if root != c.Root {
-		return 0, fmt.Errorf("it is of another tree of %d leaves than this log: compare the two (lazaret audit compare) "+
-			"before anything is removed", c.Size)
+		return 0, fmt.Errorf("its tree of %d leaves differs from this log's: compare the two logs (lazaret audit "+
+			"compare) before anything is removed", c.Size)
 	}
 	leaf, err := l.chain.Leaf(c.Size - 1)
 	if err != nil {
@@ -52,16 +53,15 @@ func (l *Log) Covers(cp []byte, vs note.Verifiers) (uint64, error) {
 	return position.Sequence(leaf.Seq), nil
 }
 
-// keptType reports whether entries of the type stay when a project is forgotten.
+// keptType reports whether entries of this type stay when a project is erased.
 func keptType(t string) bool {
 	return streams.Type(t).Statement()
 }
 
-// Holding is how many payloads of a project the log can still read, of ledger
-// sequences below before, or all if that is 0; and the statement that the
-// project is under legal hold by, if it is.
+// Holding returns the number of a project's payloads that the log can still read, of ledger sequences
+// below before, or all if before is 0. held is the statement of a legal hold in the project, or "".
 func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int, held string, err error) {
-	holds := make(map[string]string) // by data subject; the project's under the empty one
+	holds := make(map[string]string) // by data subject; "" for the whole project
 	err = l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return e.Project == project }, func(e *Entry) error {
 		if e.Project != project || e.Kind != "entry" {
 			return nil
@@ -81,7 +81,7 @@ func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int
 		}
 		return nil
 	})
-	for _, id := range holds { // of whoever in it
+	for _, id := range holds { // any one of them
 		if held == "" || id < held {
 			held = id
 		}
@@ -89,15 +89,15 @@ func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int
 	return n, held, err
 }
 
-// HoldingListed is how many payloads of a project the log can still read, of
-// ledger sequences that are listed.
+// HoldingListed returns the number of a project's payloads that the log can still read, of the listed
+// ledger sequences.
 func (l *Log) HoldingListed(ctx context.Context, project string, listed map[uint64]bool) (n int, err error) {
 	wanted := func(e *Entry) bool {
 		return e.Project == project && listed[position.Sequence(e.Seq)] && !keptType(e.Type)
 	}
 	err = l.Range(ctx, 0, l.Size(), wanted, func(e *Entry) error {
 		if e.Kind == chain.KindReset.String() {
-			n = 0 // those were of another ledger
+			n = 0 // those were of an earlier ledger
 		}
 		if wanted(e) && e.Kind == "entry" && !e.Forgotten && !e.NotHeld {
 			n++
@@ -107,11 +107,10 @@ func (l *Log) HoldingListed(ctx context.Context, project string, listed map[uint
 	return n, err
 }
 
-// HeldFrom is the statement of a legal hold because of which one data subject of a
-// project cannot be forgotten: on the project, on them, or on others of whom the
-// same entries say something. It is empty if there is none.
+// HeldFrom returns the statement of a legal hold that prevents the erasure of a data subject, or "".
+// The hold may be on the project, on the data subject, or on others whom the same entries concern.
 func (l *Log) HeldFrom(ctx context.Context, project, subject string, others []string) (held string, err error) {
-	holds := make(map[string]string) // by data subject; the project's under the empty one
+	holds := make(map[string]string) // by data subject; "" for the whole project
 	err = l.Range(ctx, 0, l.Size(), func(e *Entry) bool {
 		return e.Project == project && streams.Type(e.Type) == streams.TypeLegalHold
 	}, func(e *Entry) error {
@@ -138,7 +137,7 @@ func (l *Log) HeldFrom(ctx context.Context, project, subject string, others []st
 	return held, err
 }
 
-// Gone is how many payloads of a project are forgotten.
+// Gone returns the number of a project's erased payloads.
 func (l *Log) Gone(ctx context.Context, project string) (n int, err error) {
 	err = l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return e.Project == project }, func(e *Entry) error {
 		if e.Project == project && e.Forgotten {
@@ -149,12 +148,13 @@ func (l *Log) Gone(ctx context.Context, project string) (n int, err error) {
 	return n, err
 }
 
-// ShardsOf are the sealed shards in a folder that hold payloads of a project.
+// ShardsOf returns the sealed shards in a folder that contain payloads of a project.
 func (l *Log) ShardsOf(ctx context.Context, dir, project string) ([]string, error) {
 	return l.shardsOf(ctx, dir, func(x *bundleLine) bool { return x.Project == project })
 }
 
-// ShardsListed are those that hold payloads of a project's listed entries.
+// ShardsListed returns the sealed shards in a folder that contain payloads of a project's listed
+// entries.
 func (l *Log) ShardsListed(ctx context.Context, dir, project string, listed map[uint64]bool) ([]string, error) {
 	return l.shardsOf(ctx, dir, func(x *bundleLine) bool {
 		return x.Project == project && listed[position.Sequence(x.Seq)]
@@ -204,7 +204,7 @@ func bundleHolds(ctx context.Context, file string, of func(x *bundleLine) bool) 
 	return false, errors.Join(lines.Err(), ctx.Err())
 }
 
-// Remake writes a sealed shard anew, from what the log can still say.
+// Remake rewrites a sealed shard from the readable part of the log.
 func (l *Log) Remake(ctx context.Context, file string, trust []byte) error {
 	z, err := zip.OpenReader(file)
 	if err != nil {
@@ -236,8 +236,7 @@ func (l *Log) Remake(ctx context.Context, file string, trust []byte) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Policy is the text of the policy that is in force at the log's end, or nil if
-// there is none.
+// Policy returns the text of the active policy at the log's end, or nil if there is none.
 func (l *Log) Policy(ctx context.Context) ([]byte, error) {
 	all, err := l.bundlesInForce(ctx, l.Size(), l.Size())
 	if err != nil {
@@ -251,13 +250,12 @@ func (l *Log) Policy(ctx context.Context) ([]byte, error) {
 	return nil, nil
 }
 
-// LastBefore is the sequence of the last entry of the present ledger that is older than a
-// time, or 0.
+// LastBefore returns the sequence of the last entry of the current ledger that is older than t, or 0.
 func (l *Log) LastBefore(t time.Time) (uint64, error) { return l.chain.LastBefore(t) }
 
-// Missing is how many payloads this log does not hold of ledger entries from <
-// sequence <= to, though nobody forgot them. Every other one is held against its
-// commitment; one that does not match is an error.
+// Missing returns the number of payloads of ledger entries from < sequence <= to that this log does not
+// hold although they were not erased. It checks every other payload against its commitment and returns
+// an error for a mismatch.
 func (l *Log) Missing(ctx context.Context, from, to uint64) (n int, err error) {
 	if to <= from {
 		return 0, nil
@@ -266,7 +264,7 @@ func (l *Log) Missing(ctx context.Context, from, to uint64) (n int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("ledger entry %d: %w", to, err)
 	}
-	for last+1 < l.Size() { // all entries of the message
+	for last+1 < l.Size() { // include all entries of the message
 		leaf, err := l.chain.Leaf(last + 1)
 		if err != nil {
 			return 0, err

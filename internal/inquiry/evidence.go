@@ -23,34 +23,33 @@ import (
 	"lazaret/streams"
 )
 
-// EvidenceFormat begins a statement about evidence, and names the format of its file.
-// docs/evidence.md describes it byte by byte.
+// EvidenceFormat is the first line of the signed statement and the name of the file's format.
+// docs/evidence.md specifies the format.
 const EvidenceFormat = "lazaret/evidence/v1"
 
-// Evidence is a file with the log's entries about a session or a verdict, and their
-// proofs.
+// Evidence is a file with the log's entries about a session or a verdict, and their proofs.
 type Evidence struct {
 	Format     string `json:"format"`
 	Statement  string `json:"statement"`  // signed note
 	Checkpoint string `json:"checkpoint"` // signed note, with cosignatures
-	// Handovers are the notes by which the log's key was replaced, oldest first.
+	// Handovers are the notes that replaced the log's key, oldest first.
 	Handovers []string           `json:"handovers,omitempty"`
 	Leaves    []EvidenceLeaf     `json:"leaves"`
 	Approvals []EvidenceApproval `json:"approvals"`
 }
 
-// EvidenceLeaf is a line of a bundle with what places it in the tree.
+// EvidenceLeaf is a line of a bundle with its position in the tree.
 type EvidenceLeaf struct {
 	bundleLine
-	Prev string `json:"prev"` // record hash of the leaf before, hex
-	// Withheld says why the payload is not here: forgotten, not-held, not-read, or how
-	// sensitive it is.
+	Prev string `json:"prev"` // record hash of the previous leaf, hex
+	// Withheld is the reason why the payload is missing: forgotten, not-held, not-read, or its
+	// sensitivity.
 	Withheld string   `json:"withheld,omitempty"`
 	Proof    []string `json:"proof"` // inclusion proof, base64
 }
 
-// EvidenceApproval names, by their index, the leaves that show a person's decision, and that
-// the key which signed it was in force.
+// EvidenceApproval lists, by index, the leaves that prove a person's decision and that its key was
+// active.
 type EvidenceApproval struct {
 	Resolution int64   `json:"resolution"`
 	Outcome    int64   `json:"outcome"`
@@ -58,18 +57,18 @@ type EvidenceApproval struct {
 	Chunks     []int64 `json:"chunks"`
 }
 
-// EvidenceOptions is what goes into a file of evidence.
+// EvidenceOptions select the content of an evidence file.
 type EvidenceOptions struct {
-	Of      string // session, id of a proposal, or ledger sequence of one or of its verdict
-	Project string // may be empty if no other project has one of that name
+	Of      string // session, id of a proposal, or ledger sequence of a proposal or its verdict
+	Project string // may be empty if only one project has Of
 	Ceiling beliefs.Sensitivity
-	Signer  note.Signer // of the statement: a key that may sign checkpoints
+	Signer  note.Signer // signs the statement; a key that may sign checkpoints
 	Now     time.Time
 }
 
-// gathered is what goes into evidence, while it is put together.
+// gathered is the content of an evidence file under construction.
 type gathered struct {
-	what      string // session s1, proposal a1
+	what      string // such as "session s1" or "proposal a1"
 	project   string
 	entries   map[int64]*Entry
 	uncovered int
@@ -77,23 +76,23 @@ type gathered struct {
 	log       logFacts
 }
 
-// logFacts is the log's own account of its completeness.
+// logFacts are the log's own records of its completeness.
 type logFacts struct {
 	gaps, missing, resets uint64
-	forgotten, notHeld    int64 // entries of the project
+	forgotten, notHeld    int64 // number of entries of the project
 	trimmed               uint64
 	activations           []*trustInForce
 }
 
-// trustInForce is a trust file that was put in force.
+// trustInForce is an activated trust file.
 type trustInForce struct {
 	at     *Entry
 	chunks []*Entry
 	pins   []keys.Pin
 }
 
-// Evidence puts together what the log holds about a session or a verdict. A
-// NoSessionError says that it holds nothing.
+// Evidence returns the log's entries about a session or a verdict. It returns a NoSessionError if there
+// are none.
 func (l *Log) Evidence(ctx context.Context, o EvidenceOptions) (*Evidence, error) {
 	if l.size == 0 {
 		return nil, errors.New("no signed checkpoint covers the log yet: try again in a second")
@@ -140,7 +139,7 @@ func (l *Log) Evidence(ctx context.Context, o EvidenceOptions) (*Evidence, error
 	return ev, err
 }
 
-// Project is the project that the file is about.
+// Project returns the project of the evidence.
 func (ev *Evidence) Project() string {
 	for l := range strings.Lines(ev.Statement) {
 		if p, ok := strings.CutPrefix(l, "project: "); ok {
@@ -204,12 +203,11 @@ func (g *gathered) indexes() []int64 {
 	return out
 }
 
-// proposal finds the proposal that is meant: by its id, or by the ledger sequence of it or of
-// its verdict.
+// proposal finds the proposal of o.Of: its id, its ledger sequence, or that of its verdict.
 func (l *Log) proposal(ctx context.Context, o EvidenceOptions) (*Entry, error) {
 	seq, _ := strconv.ParseUint(o.Of, 10, 64)
 	var found []*Entry
-	var answers uint64 // the proposal that the verdict at seq answers
+	var answers uint64 // the proposal whose verdict is at seq
 	pick := func(e *Entry) error {
 		switch {
 		case e.Stage == streams.StageArbiter && streams.Type(e.Type) == streams.TypeVerdict && e.Seq == seq && seq > 0:
@@ -229,7 +227,7 @@ func (l *Log) proposal(ctx context.Context, o EvidenceOptions) (*Entry, error) {
 		return nil
 	}
 	wanted := func(e *Entry) bool { return o.Project == "" || e.Project == o.Project }
-	for pass := range 2 { // a verdict stands behind its proposal
+	for pass := range 2 { // a verdict comes after its proposal
 		if err := l.Range(ctx, 0, l.Size(), wanted, func(e *Entry) error {
 			if e.Body == nil {
 				return nil
@@ -252,7 +250,7 @@ func (l *Log) proposal(ctx context.Context, o EvidenceOptions) (*Entry, error) {
 		found[0].Seq)
 }
 
-// about are the entries about one proposal.
+// about returns the entries about one proposal.
 func about(all []*Entry, p *Entry) (out []*Entry, err error) {
 	holds := make(map[string]bool)
 	for _, e := range all {
@@ -285,10 +283,10 @@ func about(all []*Entry, p *Entry) (out []*Entry, err error) {
 	return out, nil
 }
 
-// facts reads what the log says of its completeness, and which trust files were in force.
+// facts reads the log's records of its completeness, and the activated trust files.
 func (l *Log) facts(ctx context.Context, g *gathered) error {
 	chunks := make(map[string]map[int]*Entry)
-	told := l.told // the search does not count
+	told := l.told // this search must not change the counts
 	defer func() { l.told = told }()
 	return l.Range(ctx, 0, l.size, func(e *Entry) bool {
 		switch streams.Type(e.Type) {
@@ -346,7 +344,7 @@ func (l *Log) facts(ctx context.Context, g *gathered) error {
 	})
 }
 
-// trustOf puts a trust file together; nil if a part of it is not in the log.
+// trustOf assembles a trust file; it returns nil if the log lacks a part.
 func trustOf(e *Entry, digest string, parts map[int]*Entry) (*trustInForce, error) {
 	t := &trustInForce{at: e}
 	var text []byte
@@ -366,14 +364,14 @@ func trustOf(e *Entry, digest string, parts map[int]*Entry) (*trustInForce, erro
 	}
 	trust, err := keys.ParseTrust("trust", text)
 	if err != nil {
-		return nil, nil // stages refuse it, too
+		return nil, nil // stages refuse this file too
 	}
 	t.pins = trust.Pins()
 	return t, nil
 }
 
-// approve finds, for each decision of a person among the entries, what shows that its key
-// was in force. Entries that the log lacks are left out, and counted.
+// approve finds the proof of the active key for each person's decision among the entries. It omits
+// decisions whose proof is not in the log, and counts them.
 func (g *gathered) approve() error {
 	bySeq := make(map[uint64]*Entry)
 	for _, e := range g.entries {
@@ -415,7 +413,7 @@ func (g *gathered) approve() error {
 	return nil
 }
 
-// index is that of an entry, or -1.
+// index returns the index of an entry, or -1 for nil.
 func index(e *Entry) int64 {
 	if e == nil {
 		return -1
@@ -423,7 +421,7 @@ func index(e *Entry) int64 {
 	return e.Index
 }
 
-// evidenceLeaf is a leaf with its payload, unless that may not leave, and its proof.
+// evidenceLeaf returns a leaf with its proof, and with its payload unless that must be withheld.
 func (l *Log) evidenceLeaf(e *Entry, redact *Redactor) (x EvidenceLeaf, hash tlog.Hash, err error) {
 	leaf, err := l.chain.Leaf(e.Index)
 	if err != nil {
@@ -452,7 +450,7 @@ func (l *Log) evidenceLeaf(e *Entry, redact *Redactor) (x EvidenceLeaf, hash tlo
 		return x, hash, nil
 	}
 	if e.Body == nil && !beliefs.Secret.Within(redact.to) {
-		x.Withheld = "not-read" // nobody can say how sensitive it is
+		x.Withheld = "not-read" // its sensitivity is unknown
 		return x, hash, nil
 	}
 	salt, payload, err := l.chain.Salted(e.Index)
@@ -469,7 +467,7 @@ func (l *Log) evidenceLeaf(e *Entry, redact *Redactor) (x EvidenceLeaf, hash tlo
 	return x, hash, nil
 }
 
-// shows reports whether all leaves of an approval are there with their payloads.
+// shows reports whether all leaves of an approval are included with their payloads.
 func (ev *Evidence) shows(a *EvidenceApproval) bool {
 	for _, i := range append([]int64{a.Resolution, a.Outcome, a.Activation}, a.Chunks...) {
 		if !slices.ContainsFunc(ev.Leaves, func(x EvidenceLeaf) bool { return x.Index == i && x.Payload != nil }) {
@@ -479,7 +477,7 @@ func (ev *Evidence) shows(a *EvidenceApproval) bool {
 	return true
 }
 
-// evidenceText is the statement that is signed.
+// evidenceText returns the statement to be signed.
 func (l *Log) evidenceText(g *gathered, ev *Evidence, leaves []byte, now time.Time) string {
 	var withheld []string
 	for _, x := range ev.Leaves {

@@ -34,9 +34,9 @@ func TestPromiseB16TheStatementSaysWhatIsMissing(t *testing.T) {
 	}
 	w.subject = ""
 	w.observation("o2", beliefs.OriginWeb, "kept", beliefs.Unverified)
-	w.seq += 3 // the auditor never saw them
+	w.seq += 3 // the auditor never received these
 	w.add(streams.StageRetention, streams.TypeTrimmed, 0, &streams.Retention{ID: "r", UpTo: 2, Trimmed: 2})
-	// A decision whose note and whose keys are not in the log.
+	// A decision whose note and keys are not in the log.
 	w.memory("m1", beliefs.OriginUser, "", "approved", nil, &streams.Resolved{State: streams.HoldApproved, By: "alice",
 		Key: "alice+00000000+AQ==", Hold: "h1"})
 
@@ -64,7 +64,7 @@ func TestPromiseB16TheStatementSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// handover has the writer's log signed by a new key.
+// handover signs a handover to a new key.
 func (w *writer) handover() (signer note.Signer, public string) {
 	w.t.Helper()
 	if _, err := w.log.Checkpoint(); err != nil {
@@ -83,8 +83,8 @@ func (w *writer) handover() (signer note.Signer, public string) {
 	return signer, public
 }
 
-// Evidence of a session from before two changes of the log's key is checked by somebody who
-// has the first key alone, with a program that imports nothing of ours.
+// Evidence of a session from before two changes of the log's key is verified with only the first key,
+// by a program that imports none of our packages.
 func TestPromiseB16AKeyFromBeforeAHandoverVerifiesTheEvidence(t *testing.T) {
 	dir := t.TempDir()
 	verifier := filepath.Join(dir, "verifier")

@@ -66,9 +66,8 @@ func (c *csvWriter) Flush() error {
 	return c.w.Error()
 }
 
-// InertCell makes a cell of a spreadsheet inert: one that a program would take
-// for a formula begins with an apostrophe (OWASP, "CSV Injection"). White space
-// in front does not hide one, since some programs trim it.
+// InertCell prefixes a spreadsheet cell with an apostrophe if a program could take it for a formula
+// (OWASP, "CSV Injection"). It ignores leading white space, which some programs trim.
 func InertCell(s string) string {
 	t := strings.TrimLeftFunc(s, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)

@@ -13,13 +13,13 @@ import (
 	"lazaret/streams"
 )
 
-// Exported is the tree of an export.
+// Exported is the tree computed from an export.
 type Exported struct {
-	Size   int64 // leaves
+	Size   int64 // number of leaves
 	stored []tlog.Hash
 }
 
-// Root is the root of the first n leaves.
+// Root returns the root of the first n leaves.
 func (x *Exported) Root(n int64) (tlog.Hash, error) {
 	if n < 0 || n > x.Size {
 		return tlog.Hash{}, fmt.Errorf("the export has %d leaves, not %d", x.Size, n)
@@ -38,10 +38,9 @@ func (x *Exported) read(indexes []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-// ReadExport computes the tree of an export of all entries as JSON lines,
-// redacted or not: its roots are those of the log's checkpoints, or a line was
-// altered, left out or moved. It says nothing about bodies: those are held
-// against commitments with the salts that only the log has.
+// ReadExport computes the tree of an export of all entries as JSON lines, redacted or not. If its roots
+// equal those of the log's checkpoints, no line was changed, left out or moved. It does not verify
+// bodies: their commitments need salts that only the log has.
 func ReadExport(r io.Reader) (*Exported, error) {
 	x := new(Exported)
 	var prev tlog.Hash
@@ -70,14 +69,14 @@ func ReadExport(r io.Reader) (*Exported, error) {
 	}
 }
 
-// exportedLeaf is the leaf of a line.
+// exportedLeaf returns the leaf of a line.
 func exportedLeaf(line []byte, index int64, prev tlog.Hash) ([]byte, error) {
 	var e Entry
 	if err := streams.Unmarshal(line, &e); err != nil {
 		return nil, err
 	}
 	if e.Index != index {
-		return nil, fmt.Errorf("it is of leaf %d, want %d: export all entries, in order", e.Index, index)
+		return nil, fmt.Errorf("it has leaf %d, want %d: export all entries, in order", e.Index, index)
 	}
 	l := chain.Leaf{Index: e.Index, Seq: e.Seq, Time: e.Time, Type: e.Type, Project: e.Project, Length: uint64(e.Bytes),
 		Prev: prev}

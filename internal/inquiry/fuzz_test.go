@@ -20,8 +20,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// FuzzBundle: no foreign bundle verifies. The fuzzer makes the files in it, and the
-// archive's bytes.
+// FuzzBundle checks that no foreign bundle verifies. The fuzzer generates the files in it, and the
+// bytes of the archive.
 func FuzzBundle(f *testing.F) {
 	signer, _ := fuzztest.Signer(f, "test-log")
 	_, public := fuzztest.Key(f, "test-log")
@@ -84,7 +84,7 @@ func put(t testing.TB, z *zip.Writer, name string, b []byte) {
 	}
 }
 
-// FuzzWhere: questions to the log, over entries whose bodies anybody wrote.
+// FuzzWhere evaluates questions to the log over entries with untrusted bodies.
 func FuzzWhere(f *testing.F) {
 	f.Add(`type == "verdict" && body.verdict == "deny"`, `counts(groupBy(entries, .type))`,
 		[]byte(`{"verdict":"deny","a":[1,{"b":null}]}`))
@@ -94,7 +94,7 @@ func FuzzWhere(f *testing.F) {
 	f.Add(`time < "2027"`, `map(1..999999, entries)`, []byte(`{}`))
 	f.Fuzz(func(t *testing.T, where, tally string, body []byte) {
 		if len(where) > 300 || len(tally) > 300 {
-			return // the time that it takes is its author's own
+			return // its author bears the time that it takes
 		}
 		e := &Entry{Index: 1, Seq: 2, Time: time.Unix(1_790_000_000, 0), Kind: "entry", Type: "verdict",
 			Body: jsontext.Value(body)}

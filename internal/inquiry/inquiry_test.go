@@ -21,7 +21,7 @@ import (
 	"lazaret/streams"
 )
 
-// writer makes a log of entries as the stages would write them, and others.
+// writer writes a log of entries like those of the stages, and others.
 type writer struct {
 	t    *testing.T
 	dir  string
@@ -33,7 +33,7 @@ type writer struct {
 	project string
 	trust   *keys.Trust
 	public  string
-	subject string // under whose key payloads are; empty: the project
+	subject string // data subject whose key encrypts payloads; empty: the project
 }
 
 func newWriter(t *testing.T) *writer {
@@ -83,7 +83,7 @@ func (w *writer) head(id string) streams.EntryHead {
 	return streams.EntryHead{ID: id, Agent: "a", Session: "s", Time: w.at, Intake: w.seq + 1}
 }
 
-// open signs, closes and opens the log for questions.
+// open signs, closes and reopens the log for questions.
 func (w *writer) open(whole bool) *Log {
 	w.t.Helper()
 	if _, err := w.log.Checkpoint(); err != nil {
@@ -198,7 +198,7 @@ func TestIrreversibleActionsNeedAnApprovalBeforeTheyRun(t *testing.T) {
 	s = action("late", beliefs.L4, 0)
 	verdict(s, "late", streams.Hold, nil)
 	ran("late")
-	verdict(s, "late", streams.Allow, alice) // after the fact
+	verdict(s, "late", streams.Allow, alice) // after the execution
 	action("early", beliefs.L1, beliefs.Irreversible)
 	ran("early")
 	verdict(action("released", beliefs.L2, beliefs.Irreversible), "released", streams.Allow, nil)
@@ -213,9 +213,10 @@ func TestIrreversibleActionsNeedAnApprovalBeforeTheyRun(t *testing.T) {
 	for _, x := range r.Findings {
 		got = append(got, x.ID+": "+x.Why)
 	}
-	want := []string{"against: it ran although its verdict was hold", "late: it ran although its verdict was hold",
-		"early: it ran before any verdict was given on it",
-		"released: it was released by policy alone; the log does not say that it ran"}
+	want := []string{"against: it was executed although its verdict was hold", "late: it was executed " +
+		"although its verdict was hold",
+		"early: it was executed before its verdict",
+		"released: it was released only by policy; the log has no record of its execution"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("found %q, want %q", got, want)
 	}
@@ -228,8 +229,8 @@ func TestIrreversibleActionsNeedAnApprovalBeforeTheyRun(t *testing.T) {
 	}
 }
 
-// A release is good for one execution of what was approved. A second one, and one of
-// something else, are findings, also where the action that they name is harmless.
+// A release permits one execution of the approved action. A second execution, and one of something
+// else, are findings, even if the action that they name is harmless.
 func TestPromiseA11AuditIrreversibleListsSecondAndOtherExecutions(t *testing.T) {
 	w := newWriter(t)
 	approve := func(id string) {
@@ -277,7 +278,7 @@ func TestPromiseA11AuditIrreversibleListsSecondAndOtherExecutions(t *testing.T) 
 	}
 	other := ": something else ran under its name"
 	want := []string{"twice: it ran 2 times", "other" + other, "replaced" + other, "harmless" + other,
-		"unknown: it ran, and nobody judged it", "note: it ran again"}
+		"unknown: it was executed without a verdict", "note: it ran again"}
 	if len(got) != len(want) {
 		t.Fatalf("found %q, want %q", got, want)
 	}
@@ -310,7 +311,7 @@ func TestAnAlteredLogIsNotTold(t *testing.T) {
 		t.Errorf("%d, %+v", n, i)
 	}
 	l.Close()
-	// Somebody else's keys.
+	// With other keys.
 	o := w.opts
 	_, public, err := keys.Generate("other")
 	if err != nil {
@@ -410,11 +411,11 @@ func TestCellsAreNoFormulas(t *testing.T) {
 	}
 }
 
-// hostile is text that tries to run in a report's reader.
+// hostile is text that tries to execute script in the reader of a report.
 const hostile = `</td></table><script>document.title='pwned'</script><img src=x onerror="document.title='pwned'"><a href="javascript:document.title='pwned'">x</a>` +
 	"`](javascript:x) | ![p](http://evil.example/p.png) \u202e\u0007 www.evil.example =1+1"
 
-// longSession writes n calls of a session and, now and then, something bad.
+// longSession writes n calls of a session and, occasionally, a bad event.
 func longSession(w *writer, n int) {
 	for i := range n {
 		o := fmt.Sprintf("o%d", i)
@@ -483,7 +484,7 @@ func TestAReportOfAThousandCallsIsReadInAMinute(t *testing.T) {
 			}
 		}
 	}
-	// Every link leads somewhere.
+	// Every link has a target.
 	pages, _ := filepath.Glob(filepath.Join(dir, "detail-*.html"))
 	all := ""
 	for _, p := range pages {
@@ -508,7 +509,7 @@ func TestAReportOfAThousandCallsIsReadInAMinute(t *testing.T) {
 	}
 }
 
-// checkProofs verifies all proofs of a report with nothing but the public key.
+// checkProofs verifies all proofs of a report with only the public key.
 func checkProofs(t *testing.T, w *writer, dir string, want int) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "proofs", "*.tlog-proof"))
@@ -531,7 +532,7 @@ func checkProofs(t *testing.T, w *writer, dir string, want int) {
 	}
 }
 
-// The page is looked at with a real browser, which would run what is in it.
+// A real browser, which would execute script in the page, loads it.
 func TestABrowserRunsNothingOfAReport(t *testing.T) {
 	browser := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -566,7 +567,7 @@ func TestABrowserRunsNothingOfAReport(t *testing.T) {
 		}
 		return string(out)
 	}
-	// The control: the browser runs an unescaped page.
+	// The control: the browser executes script in an unescaped page.
 	control := filepath.Join(t.TempDir(), "control.html")
 	if err := os.WriteFile(control, []byte("<title>control</title><table><td>"+hostile), 0o600); err != nil {
 		t.Fatal(err)

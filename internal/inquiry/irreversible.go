@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// Act is an action that cannot be undone: declared or classified irreversible,
-// or of L4 and above, which reaches beyond what the agent can take back.
+// Act is an action that cannot be undone: declared or classified irreversible, or of level L4 or above,
+// whose effects the agent cannot take back.
 type Act struct {
 	Project       string                `json:"project"`
 	Agent         string                `json:"agent"`
@@ -21,22 +21,22 @@ type Act struct {
 	Level         beliefs.Level         `json:"level"`
 	Reversibility beliefs.Reversibility `json:"reversibility"`
 	Proposed      Cite                  `json:"proposed"`
-	Verdict       string                `json:"verdict"` // the last one before it ran, or the last of all
+	Verdict       string                `json:"verdict"` // the last verdict before its execution, or the last of all
 	Policy        string                `json:"policy,omitzero"`
 	VerdictAt     *Cite                 `json:"verdict_entry,omitzero"`
-	// Ran is the outcome that says it was carried out.
+	// Ran is the outcome that reports its execution.
 	Ran *Cite `json:"ran,omitzero"`
-	// Again are further outcomes that say so. A release is good for one execution.
+	// Again are outcomes that report further executions. A release permits one.
 	Again []Cite `json:"again,omitzero"`
-	// Other is the outcome that says that something else ran under its name: its
-	// digest is not that of what was released.
+	// Other is an outcome whose digest differs from the released action: something else was executed
+	// under its name.
 	Other *Cite `json:"other,omitzero"`
-	// Approval is what a person signed for it before it ran.
+	// Approval is the signed approval before its execution.
 	Approval *Promotion `json:"approval,omitzero"`
 	Why      string     `json:"why"`
 }
 
-// Cite names a leaf.
+// Cite refers to a leaf.
 type Cite struct {
 	Index int64     `json:"index"`
 	Seq   uint64    `json:"seq"`
@@ -45,28 +45,27 @@ type Cite struct {
 
 func cite(e *Entry) Cite { return Cite{e.Index, e.Seq, e.Time} }
 
-// maxAgain bounds the outcomes that are cited for one action.
+// maxAgain is the limit of cited outcomes per action.
 const maxAgain = 16
 
-// Irreversible is the answer to "did anything irreversible run without
-// approval".
+// Irreversible is the answer to the question whether anything irreversible ran without approval.
 type Irreversible struct {
-	Proposed  int       `json:"proposed"` // irreversible actions that were proposed
-	Findings  []Act     `json:"findings"` // carried out, or released, without an approval, or not as approved
-	Approved  []Act     `json:"approved"` // carried out or released with one
+	Proposed  int       `json:"proposed"` // number of proposed irreversible actions
+	Findings  []Act     `json:"findings"` // executed or released without approval, or not as approved
+	Approved  []Act     `json:"approved"` // executed or released with approval
 	Integrity Integrity `json:"integrity"`
 }
 
-// act is an action while the log is read.
+// act collects the data of an action while the log is read.
 type act struct {
 	Act
 	verdict streams.Verdict
 	known   bool   // it has a verdict
-	digest  string // of what the verdict is on
+	digest  string // of the action that the verdict is about
 	again   int
 }
 
-// outcome takes in an executor's report.
+// outcome adds an executor's report.
 func (x *act) outcome(e *Entry, o *streams.OutcomeEntry) {
 	c := cite(e)
 	switch {
@@ -83,16 +82,16 @@ func (x *act) outcome(e *Entry, o *streams.OutcomeEntry) {
 	}
 }
 
-// The arbiter's alerts about executions.
+// The rules of the arbiter's alerts about executions.
 const (
 	ruleMismatch   = "outcome-mismatch"
 	ruleUnreleased = "outcome-unreleased"
 	ruleRepeated   = "outcome-repeated"
 )
 
-// incidents are executions that the arbiter found to differ from the named action,
-// unjudged ones, and second ones of one release, of actions that are not irreversible by
-// themselves.
+// incidents returns the executions that the arbiter reported: different from the named action, without
+// a verdict, or repeated after one release. It skips the actions in acts, and judged actions that are
+// not irreversible.
 func incidents(e *Entry, acts map[[3]string]*act) ([]Act, error) {
 	a := new(streams.AlertsEntry)
 	if err := e.decode(a); err != nil {
@@ -106,17 +105,17 @@ func incidents(e *Entry, acts map[[3]string]*act) ([]Act, error) {
 			continue
 		}
 		verdict, _ := al.Detail["verdict"].(string)
-		why := "something else ran under its name, which nobody judged"
+		why := "something else was executed under its name, without a verdict"
 		if al.Rule == ruleRepeated {
-			why = "it ran again, and it was released once; by the policy it can be undone"
+			why = "it was executed again after a single release; the policy classifies it as reversible"
 		}
 		if al.Rule == ruleUnreleased {
 			reported, _ := al.Detail["reported"].(string)
 			released, _ := al.Detail["released"].(string)
 			if released != "" && (reported == "" || reported == released) {
-				continue // an action that was judged, and is not irreversible
+				continue // a judged action that is not irreversible
 			}
-			why = "it ran, and nobody judged it"
+			why = "it was executed without a verdict"
 		}
 		c := cite(e)
 		out = append(out, Act{Project: e.Project, Agent: al.Agent, Session: al.Session, ID: al.Subject.ID, Proposed: c,
@@ -126,9 +125,8 @@ func incidents(e *Entry, acts map[[3]string]*act) ([]Act, error) {
 	return out, nil
 }
 
-// IrreversibleActs looks through the whole log for irreversible actions that
-// ran, or were released to run, without a person's signature or a standing
-// permission of the signed policy.
+// IrreversibleActs searches the whole log for irreversible actions that were executed or released
+// without a person's signature or a standing permission of the signed policy.
 func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversible, error) {
 	acts := make(map[[3]string]*act)
 	var order []*act
@@ -220,17 +218,17 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 		}
 		switch {
 		case x.Other != nil:
-			x.Why = "something else ran under its name: the digest that was reported is not that of what was released"
+			x.Why = "something else was executed under its name: the reported digest is not that of the released action"
 		case x.Ran != nil && x.again > 0 && released:
-			x.Why = fmt.Sprintf("it ran %d times, and it was released once", 1+x.again)
+			x.Why = fmt.Sprintf("it was executed %d times after a single release", 1+x.again)
 		case x.Ran != nil && !x.known:
-			x.Why = "it ran before any verdict was given on it"
+			x.Why = "it was executed before its verdict"
 		case x.Ran != nil && !released:
-			x.Why = fmt.Sprintf("it ran although its verdict was %s", x.Verdict)
+			x.Why = fmt.Sprintf("it was executed although its verdict was %s", x.Verdict)
 		case x.Ran != nil:
-			x.Why = "it ran, allowed by policy alone, and nobody approved it"
+			x.Why = "it was executed, allowed only by policy, without an approval"
 		default:
-			x.Why = "it was released by policy alone; the log does not say that it ran"
+			x.Why = "it was released only by policy; the log has no record of its execution"
 		}
 		out.Findings = append(out.Findings, x.Act)
 	}
@@ -244,7 +242,7 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 	return out, nil
 }
 
-// how says by what part of a policy an action was permitted.
+// how returns the part of a policy that permitted an action.
 func how(c streams.Code) string {
 	if c == streams.CodeDelegated {
 		return "delegation"

@@ -12,23 +12,22 @@ import (
 	"lazaret/streams"
 )
 
-// Laundered is a belief that was supported although its lineage reaches untrusted content
-// without an attestation.
+// Laundered is a belief that was supported although its lineage contains untrusted content without an
+// attestation.
 type Laundered struct {
 	Project string    `json:"project"`
 	Belief  string    `json:"belief"`
-	Content string    `json:"content,omitzero"` // its beginning, inert
-	Index   int64     `json:"index"`            // leaf that says it was supported
+	Content string    `json:"content,omitzero"` // beginning of the content, inert
+	Index   int64     `json:"index"`            // the leaf that records the support
 	Seq     uint64    `json:"seq"`
 	Time    time.Time `json:"time"`
 	// Path leads from the belief to the untrusted content.
 	Path []string `json:"path"`
-	// Promotion is the logged act that supported it, if there is one.
+	// Promotion is the logged act that made it supported, if there is one.
 	Promotion *Promotion `json:"promotion,omitzero"`
 }
 
-// Promotion is a logged act by which somebody with the authority to do so
-// vouched for a belief.
+// Promotion is a logged act by which an authorized person or policy vouched for a belief.
 type Promotion struct {
 	By     string    `json:"by"`
 	How    string    `json:"how"`
@@ -38,20 +37,19 @@ type Promotion struct {
 	Time   time.Time `json:"time"`
 }
 
-// Laundering is the answer to "did untrusted input ever become trusted".
+// Laundering is the answer to the question whether untrusted input ever became trusted.
 type Laundering struct {
-	Supported int         `json:"supported"` // beliefs that ever were, envelopes left out
+	Supported int         `json:"supported"` // number of beliefs that were ever supported, without envelopes
 	Findings  []Laundered `json:"findings"`  // without a logged promotion
-	Promoted  []Laundered `json:"promoted"`  // with one
+	Promoted  []Laundered `json:"promoted"`  // with a logged promotion
 	Integrity Integrity   `json:"integrity"`
 }
 
-// source is where a piece of content came from: an observation or a memory
-// write.
+// source is an observation or memory write that introduced content.
 type source struct {
 	agent, id string
 	origin    beliefs.Origin
-	from      []string // what it derives from, as it says
+	from      []string // its declared sources
 	inherited beliefs.Origin
 	userWord  bool
 	content   string
@@ -59,18 +57,17 @@ type source struct {
 
 type named struct{ project, name string }
 
-// lineage indexes the log's content by its origin, as credentials and writers state it,
-// not as ingest classified it.
+// lineage indexes the log's content by the origin of its credential or writer. It does not use ingest's
+// classification.
 type lineage struct {
-	events  map[[3]string]*source // project, agent, id
-	beliefs map[named][]*source   // what a belief was introduced by
-	texts   map[named]*source     // project, normalised content → the external content that said it first
+	events  map[[3]string]*source // by project, agent, id
+	beliefs map[named][]*source   // sources that introduced a belief
+	texts   map[named]*source     // project, normalized content → the external source that contained it first
 }
 
-// Launder looks through the whole log for beliefs that were ever supported and whose
-// lineage reaches untrusted content. It does not rely on ingest: it follows the lineage
-// anew, from the origins of credentials, through the declared sources of each write, and
-// through texts that repeat outside content read before.
+// Launder searches the whole log for beliefs that were ever supported and whose lineage contains
+// untrusted content. It does not rely on ingest: it reconstructs the lineage from the origins of
+// credentials, the declared sources of each write, and texts that repeat earlier external content.
 func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) {
 	lin := &lineage{events: make(map[[3]string]*source), beliefs: make(map[named][]*source),
 		texts: make(map[named]*source)}
@@ -183,7 +180,7 @@ func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) 
 	return out, nil
 }
 
-// parents are the declared sources of a memory write, and those that ingest found.
+// parents returns the sources of a memory write, both declared and found by ingest.
 func parents(m *streams.MemoryEntry) []string {
 	from := slices.Clone(m.DerivedFrom)
 	for _, p := range m.Parents {
@@ -201,8 +198,7 @@ func (l *Log) proveLeaf(ctx context.Context, index int64) error {
 	}, func(e *Entry) error { _, err := l.Prove(e); return err })
 }
 
-// minWords is the length of a text, in characters, from which a repetition is no
-// coincidence.
+// minWords is the minimum length, in characters, of a repeated text that is not a coincidence.
 const minWords = 40
 
 func (lin *lineage) read(project string, s *source) {
@@ -215,11 +211,10 @@ func (lin *lineage) read(project string, s *source) {
 	}
 }
 
-// trusted reports whether content of this origin may be believed on its
-// author's word.
+// trusted reports whether content of this origin can be believed without an attestation.
 func trusted(o beliefs.Origin) bool { return o == beliefs.OriginUser || o == beliefs.OriginSystem }
 
-// untrusted is the path from a belief to untrusted content, or nil.
+// untrusted returns the path from a belief to untrusted content, or nil.
 func (lin *lineage) untrusted(k named) []string {
 	srcs := lin.beliefs[k]
 	if len(srcs) == 0 {

@@ -18,28 +18,27 @@ import (
 	"lazaret/streams"
 )
 
-// Entry is one entry of the log as people see it.
+// Entry is one entry of the log in readable form.
 type Entry struct {
 	Index   int64     `json:"index"` // of the leaf
-	Seq     uint64    `json:"seq"`   // position in the ledger; of a gap the first that is missing
+	Seq     uint64    `json:"seq"`   // position in the ledger; for a gap, the first missing one
 	Time    time.Time `json:"time"`
 	Kind    string    `json:"kind"` // entry or gap
 	Type    string    `json:"type"`
 	Project string    `json:"project"`
-	Stage   string    `json:"stage"` // who wrote it
-	Src     uint64    `json:"src"`   // the input that it was made from
-	At      uint64    `json:"at"`    // ingest: the ledger sequence that it knew
+	Stage   string    `json:"stage"` // its writer
+	Src     uint64    `json:"src"`   // position of the input that it was made from
+	At      uint64    `json:"at"`    // for ingest: the ledger sequence up to which it had read
 	Agent   string    `json:"agent"`
 	Session string    `json:"session"`
-	ID      string    `json:"id"` // the event's, where it has one
+	ID      string    `json:"id"` // of the event, if it has one
 	Bytes   int64     `json:"bytes"`
 	// Commitment is SHA-256(salt ‖ payload), hex.
 	Commitment string `json:"commitment"`
 	Forgotten  bool   `json:"forgotten"`
-	NotHeld    bool   `json:"not_held"` // taken from another log without its payload
+	NotHeld    bool   `json:"not_held"` // imported from another log without its payload
 	Covered    bool   `json:"covered"`  // by the signed checkpoint
-	// Redacted is how sensitive the entry is, where its body was taken because of
-	// that.
+	// Redacted is the entry's sensitivity if its body was removed because of it.
 	Redacted string         `json:"redacted,omitzero"`
 	Body     jsontext.Value `json:"body,omitzero"`
 }
@@ -52,24 +51,24 @@ func (e *Entry) decode(v any) error {
 	return nil
 }
 
-// Integrity says what was verified before something was told.
+// Integrity counts the checks behind an answer.
 type Integrity struct {
-	// Status is that of the verification of the whole log, or incomplete when
-	// only what was read was checked.
+	// Status is the result of the verification of the whole log. It is incomplete if only the read
+	// entries were checked.
 	Status     chain.Status `json:"status"`
-	Size       int64        `json:"size"`       // leaves in the log
+	Size       int64        `json:"size"`       // number of leaves in the log
 	Root       string       `json:"root"`       // base64
-	Checkpoint int64        `json:"checkpoint"` // leaves that the signed checkpoint covers
-	Signer     string       `json:"signer"`     // the log's name in the checkpoint
-	Read       int64        `json:"read"`       // payloads held against their commitments
+	Checkpoint int64        `json:"checkpoint"` // number of leaves that the signed checkpoint covers
+	Signer     string       `json:"signer"`     // name of the log in the checkpoint
+	Read       int64        `json:"read"`       // payloads checked against their commitments
 	Proven     int64        `json:"proven"`     // leaves proven to be in the checkpoint's tree
 	Uncovered  int64        `json:"uncovered"`  // leaves read that no checkpoint covers yet
-	Forgotten  int64        `json:"forgotten"`  // payloads met that are forgotten
-	NotHeld    int64        `json:"not_held"`   // payloads met that this log never had
+	Forgotten  int64        `json:"forgotten"`  // erased payloads
+	NotHeld    int64        `json:"not_held"`   // payloads that this log never held
 	Problems   []string     `json:"problems,omitempty"`
 }
 
-// String is one line for people.
+// String formats the counts as one line.
 func (i Integrity) String() string {
 	what := fmt.Sprintf("%d payloads match their commitments, %d leaves proven in the tree of %d that %s signed", i.Read,
 		i.Proven, i.Checkpoint, i.Signer)
@@ -94,22 +93,22 @@ func (i Integrity) String() string {
 	return "checked what was read: " + what
 }
 
-// Options is how a log is opened.
+// Options configure the opening of a log.
 type Options struct {
 	MasterKey []byte
 	Verifiers note.Verifiers // keys that may sign checkpoints
-	// Lawful is what lets payloads be forgotten, for Whole.
+	// Lawful determines which payloads may be erased; used with Whole.
 	Lawful *chain.Lawful
 	// Whole verifies the whole log first.
 	Whole bool
-	// Progress, if set, is told how that goes.
+	// Progress, if set, is called with the progress of that verification.
 	Progress func(done, total int64)
 }
 
-// Log is a log that is open for questions. It is used by one goroutine.
+// Log is an open log. It is not safe for concurrent use.
 type Log struct {
 	chain *chain.Log
-	size  int64 // that the checkpoint covers
+	size  int64 // number of leaves that the checkpoint covers
 	root  tlog.Hash
 	cp    []byte
 	told  Integrity
@@ -117,8 +116,8 @@ type Log struct {
 	closed bool
 }
 
-// Open opens the log in dir for reading. chain.ErrLocked says that a process
-// works on it: ask that one for a snapshot.
+// Open opens the log in dir for reading. chain.ErrLocked means that a process has locked it; ask that
+// process for a snapshot.
 func Open(ctx context.Context, dir string, o Options) (_ *Log, err error) {
 	c, err := chain.Open(dir, chain.Options{MasterKey: o.MasterKey, ReadOnly: true})
 	if err != nil {
@@ -151,11 +150,10 @@ func Open(ctx context.Context, dir string, o Options) (_ *Log, err error) {
 	return l, nil
 }
 
-// openCheckpoint verifies a checkpoint and that the store's tree hashes give
-// its root.
+// openCheckpoint verifies a checkpoint, and that the stored tree hashes give its root.
 func (l *Log) openCheckpoint(b []byte, vs note.Verifiers) error {
 	if vs == nil {
-		return errors.New("no keys were given that may sign it")
+		return errors.New("no keys were given to verify it")
 	}
 	hs, err := l.chain.Handovers()
 	if err != nil {
@@ -167,7 +165,8 @@ func (l *Log) openCheckpoint(b []byte, vs note.Verifiers) error {
 	}
 	size, root := c.Size, c.Root
 	if size > l.chain.Head().Size {
-		return fmt.Errorf("it covers %d leaves, of which %d are there: the log was truncated", size, l.chain.Head().Size)
+		return fmt.Errorf("it covers %d leaves, but the log has only %d: the log was "+
+			"truncated", size, l.chain.Head().Size)
 	}
 	if size == 0 {
 		return nil
@@ -184,13 +183,13 @@ func (l *Log) openCheckpoint(b []byte, vs note.Verifiers) error {
 	return nil
 }
 
-// Integrity says what was verified so far.
+// Integrity returns the counts of the checks so far.
 func (l *Log) Integrity() Integrity { return l.told }
 
-// Handovers are the notes by which the log's key was replaced.
+// Handovers returns the notes that replaced the log's key.
 func (l *Log) Handovers() ([][]byte, error) { return l.chain.Handovers() }
 
-// Size is how many leaves the log has.
+// Size returns the number of leaves.
 func (l *Log) Size() int64 { return l.chain.Head().Size }
 
 // Close closes the log; a second call does nothing.
@@ -202,12 +201,11 @@ func (l *Log) Close() error {
 	return l.chain.Close()
 }
 
-// Range calls fn for the entries of the leaves from <= i < to, in order. A
-// payload that is not what its leaf commits to is an error. wanted, if set,
-// says by leaf whether the payload has to be read at all; those of other leaves
-// have no body.
+// Range calls fn for the entries of the leaves from <= i < to, in order. A payload that does not match
+// its leaf's commitment is an error. wanted, if set, selects the leaves whose payload is read; other
+// entries have no body.
 //
-// Membership in the checkpoint's tree is proven by Prove, for what is told.
+// Range does not prove that a leaf is in the checkpoint's tree: call Prove for returned entries.
 func (l *Log) Range(ctx context.Context, from, to int64, wanted func(*Entry) bool, fn func(*Entry) error) error {
 	for i := max(from, 0); i < min(to, l.Size()); i++ {
 		if i%1024 == 0 && ctx.Err() != nil {
@@ -232,7 +230,7 @@ func (l *Log) Range(ctx context.Context, from, to int64, wanted func(*Entry) boo
 	return nil
 }
 
-// fill reads the payload.
+// fill reads and checks the payload of an entry.
 func (l *Log) fill(e *Entry) error {
 	p, err := l.chain.Payload(e.Index)
 	if errors.Is(err, chain.ErrForgotten) {
@@ -255,7 +253,7 @@ func (l *Log) fill(e *Entry) error {
 	return nil
 }
 
-// take reads what a leaf commits to: see auditor.Payload.
+// take parses a payload, see auditor.Payload.
 func (e *Entry) take(p []byte) error {
 	head, body, ok := bytes.Cut(p, []byte{'\n'})
 	f := strings.Split(string(head), " ")
@@ -272,7 +270,7 @@ func (e *Entry) take(p []byte) error {
 	}
 	v := jsontext.Value(body)
 	if !v.IsValid() {
-		return nil // not one of our entries; the log has its bytes all the same
+		return nil // not an entry of the pipeline; the log holds its bytes anyway
 	}
 	e.Body = v
 	var h struct {
@@ -286,8 +284,8 @@ func (e *Entry) take(p []byte) error {
 	return nil
 }
 
-// Prove proves that an entry's leaf is in the checkpoint's tree, and returns
-// the proof. An entry that no checkpoint covers yet has none.
+// Prove verifies that an entry's leaf is in the checkpoint's tree, and returns the proof. It returns
+// nil for an entry that no checkpoint covers yet.
 func (l *Log) Prove(e *Entry) (tlog.RecordProof, error) {
 	if !e.Covered {
 		l.told.Uncovered++
@@ -315,8 +313,8 @@ func (l *Log) Prove(e *Entry) (tlog.RecordProof, error) {
 	return p, nil
 }
 
-// proofText is a single-entry proof in the C2SP tlog-proof format, with the leaf, and the
-// payload and its salt where they can be read.
+// proofText returns the proof of one entry in the C2SP tlog-proof format, with the leaf, and with
+// payload and salt if they are readable.
 func (l *Log) proofText(e *Entry) ([]byte, error) {
 	p, err := l.chain.Prove(e.Index)
 	if err != nil {

@@ -16,18 +16,17 @@ import (
 	"lazaret/streams"
 )
 
-// A payload of a bundle may be forgotten by a statement behind the bundle's range, which
-// an operator signed whose key was put in force before it. So a bundle with forgotten
-// payloads also has, of the rest of the log, the statements, the activations of trust
-// files with their chunks, and the resets of the ledger. Only statements signed by
-// operators count. They are not proven to be in the tree.
+// The statement that erased a payload may come after the range of a bundle. An operator signs it with a
+// key that was activated earlier. A bundle with erased payloads therefore also contains, from outside
+// its range, the statements, the activations of trust files with their chunks, and the resets of the
+// ledger. These leaves are not proven to be in the tree, so only statements signed by operators count.
 
-// orders are these leaves outside of a range, one a line, as in entries.jsonl.
+// orders returns these leaves outside of a range, one per line, as in entries.jsonl.
 func (l *Log) orders(from, to int64) ([]byte, error) {
 	var b bytes.Buffer
 	trusts := make(map[string]bool) // digests of trust files
 	var chunks []*bundleLine
-	digest := make(map[int64]string) // leaf → of the bundle that its chunk is part of
+	digest := make(map[int64]string) // leaf → digest of the bundle that its chunk belongs to
 	var lines []*bundleLine
 	err := l.chain.Range(0, l.Size(), func(i int64, leaf chain.Leaf) error {
 		ground := slices.Contains(statement.Grounds(), leaf.Type)
@@ -80,7 +79,7 @@ func (l *Log) orders(from, to int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// payload is the payload of a line, nil if it has none.
+// payload returns the payload of a line, or nil.
 func (x *bundleLine) payload() []byte {
 	if x.Payload != nil {
 		return []byte(*x.Payload)
@@ -88,7 +87,7 @@ func (x *bundleLine) payload() []byte {
 	return x.Base64
 }
 
-// opened is the payload of a line, held against its leaf.
+// opened returns the payload of a line, checked against its leaf.
 func (x *bundleLine) opened(leaf *chain.Leaf) ([]byte, error) {
 	var salt [16]byte
 	b, err := hex.DecodeString(x.Salt)
@@ -98,12 +97,13 @@ func (x *bundleLine) opened(leaf *chain.Leaf) ([]byte, error) {
 	copy(salt[:], b)
 	p := x.payload()
 	if chain.Commit(salt, p) != leaf.Commitment || uint64(len(p)) != leaf.Length {
-		return nil, errors.New("its payload is not the one that it commits to")
+		return nil, errors.New("its payload does not match its commitment")
 	}
 	return p, nil
 }
 
-// statement is a line as a judge reads it. first is the first leaf of its ledger.
+// statement returns a line in the form that statements are judged in. first is the first leaf of its
+// ledger.
 func (x *bundleLine) statement(leaf *chain.Leaf, first int64) *chain.Statement {
 	s := &chain.Statement{Leaf: *leaf, First: first}
 	s.Index = x.Index
@@ -118,10 +118,11 @@ func (x *bundleLine) statement(leaf *chain.Leaf, first int64) *chain.Statement {
 	return s
 }
 
-// judge looks for the statement by which each payload is forgotten.
+// judge searches for the statement that erased each payload.
 func (v *bundleCheck) judge(m *manifest, operators note.Verifiers) {
 	if m.Format == bundleFormat1 && len(v.gone) > 0 {
-		v.skip("by whose order %d payloads were forgotten: a bundle of version 1 does not hold the orders; make it anew",
+		v.skip("by whose order %d payloads were erased: a bundle of version 1 does not contain the orders; "+
+			"create the bundle again",
 			len(v.gone))
 		return
 	}
@@ -164,11 +165,12 @@ func (v *bundleCheck) judge(m *manifest, operators note.Verifiers) {
 	v.rep.Skipped = append(v.rep.Skipped, r.Skipped...)
 	for i := range v.gone {
 		leaf := &v.gone[i]
-		// The bundle does not say under which key a payload was.
+		// The bundle does not record the key under which a payload was encrypted, so each possible one
+		// counts.
 		if !r.May(leaf.Project, false, leaf) && !r.May(leaf.Project, true, leaf) &&
 			!r.May(statement.LateSubject(leaf.Project), false, leaf) {
-			v.bad(leaf.Index, "the payload of leaf %d (%s of ledger sequence %d) is forgotten, and no statement that counts "+
-				"says that it is to be", leaf.Index, leaf.Type, leaf.Seq)
+			v.bad(leaf.Index, "the payload of leaf %d (%s of ledger sequence %d) is erased, but no valid statement "+
+				"orders that", leaf.Index, leaf.Type, leaf.Seq)
 		}
 	}
 }

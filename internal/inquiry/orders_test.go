@@ -16,7 +16,7 @@ import (
 func TestPromiseB13ABundleWhoseForgettingNoOperatorSignedFails(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		by   string // who signs; nobody if it is empty
+		by   string // signer; empty: unsigned
 		to   int64  // end of the range; 0: the log's
 		want chain.Status
 	}{

@@ -21,18 +21,16 @@ var reportTemplate string
 //go:embed detail.html.tmpl
 var detailTemplate string
 
-// cell makes text from outside inert and short: no control or bidi characters,
-// one line.
+// cell makes untrusted text inert and short: one line, without control or bidi characters.
 func cell(s string) string { return text.InertLine(s, maxText) }
 
-// perPage is how many entries a page of the detail holds.
+// perPage is the number of entries on a detail page.
 const perPage = 200
 
-// maxBody is how much of an entry's body the detail shows, in bytes; the whole
-// is in entries.jsonl.
+// maxBody is the limit of an entry's body on a detail page, in bytes; entries.jsonl has the whole body.
 const maxBody = 8 << 10
 
-// page is the detail page that an entry stands on.
+// page returns the name of the detail page with an entry.
 func (r *Report) page(e *Entry) string {
 	for i, x := range r.Session.Entries {
 		if x.Index == e.Index {
@@ -42,7 +40,7 @@ func (r *Report) page(e *Entry) string {
 	return ""
 }
 
-// link is where an entry's detail stands, or empty.
+// link returns the URL of an entry's details, or "".
 func (r *Report) link(e *Entry) string {
 	if e == nil {
 		return ""
@@ -58,9 +56,9 @@ func (r *Report) funcs() template.FuncMap {
 		"link": r.link, "more": func() string { return "detail-001.html" }}
 }
 
-// HTML is the report as a page of its own: no script, no outside style, font or picture,
-// and a policy that forbids them. Logged text is hostile, so all of it is made inert and
-// goes through html/template.
+// HTML returns the report as a single page without script or external styles, fonts and images, and
+// with a policy that forbids them. Logged text may be hostile, so all of it is made inert and escaped
+// by html/template.
 func (r *Report) HTML() ([]byte, error) {
 	t, err := template.New("report").Funcs(r.funcs()).Parse(reportTemplate)
 	if err != nil {
@@ -71,7 +69,7 @@ func (r *Report) HTML() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Markdown is the report as CommonMark with tables.
+// Markdown returns the report as CommonMark with tables.
 func (r *Report) Markdown() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\n", escapeMarkdown(r.Title))
@@ -118,8 +116,7 @@ func (r *Report) Markdown() []byte {
 	return b.Bytes()
 }
 
-// markdown makes text stand for itself in CommonMark and in GitHub's tables and
-// autolinks; HTML too.
+// markdown escapes text for CommonMark, including HTML and GitHub's tables and autolinks.
 var markdown = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\\", "\\\\", "`", "\\`", "*", "\\*", "_",
 	"\\_", "{", "\\{", "}", "\\}",
 	"[", "\\[", "]", "\\]", "|", "\\|", "~", "\\~", "!", "\\!", "#", "\\#", "@", "\\@", "://", "\\://", "www.", "www\\.")
@@ -138,9 +135,8 @@ type detailEntry struct {
 	Cut  bool
 }
 
-// Write writes the report into a folder: report.html, report.md, the pages of
-// the detail, entries.jsonl with every entry whole, the checkpoint, and proofs.
-// The folder must not exist, or be empty.
+// Write writes the report to a folder: report.html, report.md, the detail pages, entries.jsonl with
+// complete entries, the checkpoint, and proofs. The folder must be empty or not exist.
 func (l *Log) Write(r *Report, dir string) error {
 	if old, err := os.ReadDir(dir); err == nil && len(old) > 0 {
 		return fmt.Errorf("%s is not empty: name a new folder", dir)
@@ -212,7 +208,7 @@ func (l *Log) Write(r *Report, dir string) error {
 	return nil
 }
 
-// evidence is the entries behind the rows of a report.
+// evidence returns the entries behind the rows of a report.
 func (r *Report) evidence() []*Entry {
 	seen := make(map[int64]bool)
 	var out []*Entry

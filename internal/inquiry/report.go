@@ -14,13 +14,13 @@ import (
 	"lazaret/streams"
 )
 
-// Report is a session for a person to read: the important facts first, tables that join
-// like rows, and links to every entry behind them. Its size depends on how much differs,
-// hardly on how much happened.
+// Report is a readable summary of a session: first the important facts, then tables that join similar
+// rows, with links to every entry behind them. Its size grows with the variety of the events, hardly
+// with their number.
 type Report struct {
 	Title   string
-	Status  string // ok, attention or failed: of what stands in it
-	Facts   []Fact // the minute's reading
+	Status  string // ok, attention or failed
+	Facts   []Fact // the summary
 	Tables  []Table
 	Session *Session
 	Told    Integrity
@@ -32,28 +32,28 @@ type Fact struct {
 	Bad        bool
 }
 
-// Table is one question and its answer.
+// Table answers one question.
 type Table struct {
 	ID, Title, Note string
 	Head            []string
 	Rows            []Row
-	More            int // rows left out; they stand in the detail
+	More            int // number of omitted rows, which the detail pages show
 }
 
-// Row is a line of a table. Bad marks what a reader should look at.
+// Row is a line of a table. Bad marks rows that need attention.
 type Row struct {
 	Cells []string
-	Entry *Entry // the first entry behind it; links to its detail
+	Entry *Entry // the first entry behind the row; the row links to its details
 	Bad   bool
 }
 
-// Bounds of a report. A thousand calls stay far below 300 kB with them.
+// Limits of a report. They keep a report of a thousand calls well below 300 kB.
 const (
 	maxRows = 40
 	maxText = 140 // characters of a cell
 )
 
-// rows adds rows to a table, those to look at first, and drops rows beyond the bound.
+// rows adds rows to a table, bad ones first, and drops rows beyond the limit.
 func (t *Table) rows(rs []Row) {
 	sort.SliceStable(rs, func(i, j int) bool { return rs[i].Bad && !rs[j].Bad })
 	if len(rs) > maxRows {
@@ -62,7 +62,7 @@ func (t *Table) rows(rs []Row) {
 	t.Rows = rs
 }
 
-// NewReport tells a session.
+// NewReport returns the report of a session.
 func NewReport(s *Session, told Integrity) *Report {
 	r := &Report{Title: "Session " + s.Name, Session: s, Told: told, Status: "ok"}
 	r.observed()
@@ -84,7 +84,7 @@ func (r *Report) add(t Table, rows []Row) {
 
 func stamp(t time.Time) string { return t.UTC().Format("15:04:05") }
 
-// fold joins rows that are the same but for their count.
+// fold joins equal rows and counts them.
 type fold struct {
 	order []string
 	rows  map[string]*folded
@@ -108,7 +108,7 @@ func (f *fold) add(row Row) {
 	f.rows[k] = &folded{Row: row, n: 1}
 }
 
-// list gives the rows with their count as the first cell, largest first.
+// list returns the rows with their count as the first cell, largest first.
 func (f *fold) list() []Row {
 	sort.SliceStable(f.order, func(i, j int) bool { return f.rows[f.order[i]].n > f.rows[f.order[j]].n })
 	var out []Row
@@ -120,7 +120,7 @@ func (f *fold) list() []Row {
 	return out
 }
 
-// place is a URL's scheme and host, or the source as it is.
+// place returns the scheme and host of a URL, or another source unchanged.
 func place(source string) string {
 	if u, err := url.Parse(source); err == nil && u.Host != "" {
 		return u.Scheme + "://" + u.Host
@@ -207,7 +207,7 @@ func (r *Report) decidedOn() {
 		Head: []string{"time", "decision", "summary", "beliefs it cites", "actions"}}, rows)
 }
 
-// reasons are a verdict's strictest reasons in one line.
+// reasons formats a verdict's strictest reasons as one line.
 func reasons(v *streams.VerdictEntry) string {
 	rs := slices.Clone(v.Reasons)
 	sort.SliceStable(rs, func(i, j int) bool { return rs[i].Verdict > rs[j].Verdict })
@@ -263,7 +263,7 @@ func (r *Report) proposals() {
 		}
 		row := Row{Cells: []string{p.a.Tool, p.a.Level.String(), v, policyOf(p.verdict), p.a.Matched, happened(p.out)},
 			Entry: p.e, Bad: bad}
-		// Released by a person counts as what happened, not as noise.
+		// A release by a person is listed individually even if it is not bad.
 		if !bad && len(p.verdict.v.Reasons) == 0 {
 			calm.add(row)
 			continue
@@ -365,7 +365,7 @@ func (r *Report) inForce() {
 		"verdicts"}}, rows)
 }
 
-// facts is the minute's reading.
+// facts adds the summary.
 func (r *Report) facts() {
 	s := r.Session
 	from, to := s.span()

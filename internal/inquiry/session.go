@@ -15,12 +15,12 @@ import (
 	"lazaret/streams"
 )
 
-// Session is all that the log holds about one session of an agent.
+// Session is all data of the log about one session of an agent.
 type Session struct {
 	Project string
 	Name    string
 	Agents  []string
-	Entries []*Entry // of the session and about it, in ledger order
+	Entries []*Entry // entries of the session and entries about it, in ledger order
 
 	observations []observed
 	memories     []*memory
@@ -30,11 +30,11 @@ type Session struct {
 	rejected     []rejected
 	alerts       []raised
 	holds        []*held
-	stray        []outcome // outcomes of actions that nobody proposed
+	stray        []outcome // outcomes of actions that were not proposed
 	beliefs      []ingest.Belief
-	forgotten    int64 // entries of the project whose payload is forgotten
+	forgotten    int64 // entries of the project with erased payloads
 	inForce      []activated
-	brought      map[string]*Entry // agent, event id → the entry that introduced what it says
+	brought      map[string]*Entry // agent, event id → the entry that introduced the event
 }
 
 type observed struct {
@@ -64,7 +64,7 @@ type proposed struct {
 	e       *Entry
 	a       *streams.ActionEntry
 	verdict *given
-	first   *given // the verdict before any that changed it
+	first   *given // the first verdict, if a later one changed it
 	out     *outcome
 }
 
@@ -88,7 +88,7 @@ type raised struct {
 	a streams.Alert
 }
 
-// held is a hold with what became of it.
+// held is a hold with its result.
 type held struct {
 	id, tool, proposal string
 	opened             *given
@@ -100,16 +100,15 @@ type held struct {
 type activated struct {
 	e      *Entry
 	a      *streams.ActivationEntry
-	counts int // verdicts under it
+	counts int // number of verdicts under it
 }
 
-// Select says which session is meant. Project and Agent may be empty if no
-// other session has the name.
+// Select selects a session. Project and Agent may be empty if the session's name is unique.
 type Select struct {
 	Session, Project, Agent string
 }
 
-// AmbiguousError says that several projects have a session of the name.
+// AmbiguousError means that several projects have a session with this name.
 type AmbiguousError struct {
 	Session  string
 	Projects []string
@@ -120,14 +119,14 @@ func (e *AmbiguousError) Error() string {
 		strings.Join(e.Projects, ", "))
 }
 
-// NoSessionError says that the log holds nothing about a session.
+// NoSessionError means that the log has no entries about a session.
 type NoSessionError struct{ Session string }
 
 func (e *NoSessionError) Error() string {
 	return fmt.Sprintf("the log holds nothing about a session %q", e.Session)
 }
 
-// Session collects what the log holds about a session.
+// Session collects the log's entries about a session.
 func (l *Log) Session(ctx context.Context, sel Select) (*Session, error) {
 	if sel.Project == "" {
 		found := make(map[string]bool)
@@ -154,7 +153,7 @@ func (l *Log) Session(ctx context.Context, sel Select) (*Session, error) {
 		default:
 			return nil, &AmbiguousError{sel.Session, names}
 		}
-		l.told.Read, l.told.Forgotten = 0, 0 // the search does not count
+		l.told.Read, l.told.Forgotten = 0, 0 // this search must not change the counts
 	}
 	c := &collector{sel: sel, s: &Session{Project: sel.Project, Name: sel.Session, brought: make(map[string]*Entry)},
 		mine: make(map[uint64]bool), byEvent: make(map[string]*proposed),
@@ -203,7 +202,7 @@ func (l *Log) Session(ctx context.Context, sel Select) (*Session, error) {
 			c.s.beliefs = append(c.s.beliefs, b)
 		}
 	}
-	// Only what is told is kept.
+	// Keep only the entries that the beliefs refer to.
 	brought := make(map[string]*Entry)
 	for _, b := range c.s.beliefs {
 		k := b.Agent + "\x00" + b.Observation
@@ -218,7 +217,7 @@ func (l *Log) Session(ctx context.Context, sel Select) (*Session, error) {
 	for i := range c.s.inForce {
 		c.s.inForce[i].counts = c.used[c.s.inForce[i].a.Digest]
 	}
-	// Sixteen partitions switch by an entry of their own each.
+	// Each of the sixteen partitions records an activation; list it once.
 	seen := make(map[string]bool)
 	c.s.inForce = slices.DeleteFunc(c.s.inForce, func(a activated) bool {
 		k := a.a.Do + a.a.Digest
@@ -234,7 +233,7 @@ func (l *Log) Session(ctx context.Context, sel Select) (*Session, error) {
 	return c.s, nil
 }
 
-// concern orders beliefs: what a reader should look at first.
+// concern returns a sort key for beliefs: those that need attention first.
 func concern(b ingest.Belief) int {
 	n := 100 * int(b.Axes.Security)
 	if b.Memory {
@@ -249,7 +248,7 @@ func concern(b ingest.Belief) int {
 	return n
 }
 
-// collector sorts entries into a session.
+// collector collects the entries of a session.
 type collector struct {
 	sel     Select
 	s       *Session
@@ -261,7 +260,7 @@ type collector struct {
 	byEvent map[string]*proposed // agent, id
 	byHold  map[string]*held
 	agents  map[string]bool
-	used    map[string]int  // digests that verdicts name
+	used    map[string]int  // digests in verdicts
 	wanted  map[string]bool // beliefs that the session cites or recalls
 }
 
@@ -270,7 +269,7 @@ func (c *collector) keep(e *Entry) {
 	c.s.Entries = append(c.s.Entries, e)
 }
 
-// take sorts in one entry.
+// take adds one entry.
 func (c *collector) take(e *Entry) error {
 	if streams.Type(e.Type) == streams.TypeActivation && e.Stage == streams.StageIngest {
 		a := new(streams.ActivationEntry)
@@ -470,7 +469,7 @@ func (h *held) settle(state, by, reason string, e *Entry) {
 	h.state, h.by, h.reason, h.at = state, by, reason, e
 }
 
-// span is when it began and ended, by ledger time.
+// span returns the ledger times of the first and last entry.
 func (s *Session) span() (from, to time.Time) {
 	return s.Entries[0].Time, s.Entries[len(s.Entries)-1].Time
 }

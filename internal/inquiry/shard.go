@@ -13,16 +13,16 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// Period is how the log is cut into shards.
+// Period is the time range of a shard.
 type Period string
 
-// The periods, by UTC.
+// The periods, in UTC.
 const (
 	ByDay   Period = "day"
 	ByMonth Period = "month"
 )
 
-// layout is how a shard of the period is named.
+// layout returns the time layout of a shard's name.
 func (p Period) layout() (string, error) {
 	switch p {
 	case ByDay:
@@ -41,15 +41,15 @@ func (p Period) next(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month()+1, 1, 0, 0, 0, 0, time.UTC)
 }
 
-// Sealed is a shard that was written.
+// Sealed describes a written shard.
 type Sealed struct {
 	File string `json:"file"`
 	BundleInfo
 }
 
-// Seal writes a bundle for every period of the log that ended before that time and has
-// none in the folder yet. A shard ends at the last checkpoint before its period did, and
-// the next begins there, so that shards join without a gap. Their names prove nothing.
+// Seal writes a bundle for every period of the log that ended before the given time and has no bundle
+// in the folder yet. A shard ends at the last checkpoint before the end of its period, and the next one
+// begins there, so that there are no gaps. The names of shards prove nothing.
 func (l *Log) Seal(ctx context.Context, dir string, p Period, before time.Time, o BundleOptions) ([]Sealed, error) {
 	layout, err := p.layout()
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *Log) Seal(ctx context.Context, dir string, p Period, before time.Time, 
 		if err != nil {
 			return out, err
 		}
-		// A period without a checkpoint of its own goes with the one after it.
+		// A period without a checkpoint is joined with the next one.
 		var cp chain.Checkpoint
 		for end := p.next(leaf.Time); cp.Size <= from; end = p.next(end) {
 			if end.After(before) {
@@ -93,8 +93,8 @@ func (l *Log) Seal(ctx context.Context, dir string, p Period, before time.Time, 
 	return out, nil
 }
 
-// AtCheckpoints widens a range to sizes of which the log keeps a checkpoint, as
-// a bundle needs. To 0 means the last one.
+// AtCheckpoints extends a range to sizes that have a checkpoint, as a bundle needs. To 0 means the last
+// checkpoint.
 func (l *Log) AtCheckpoints(from, to int64) (int64, int64, error) {
 	if from > 0 {
 		cp, err := l.chain.CheckpointAt(from)
@@ -110,7 +110,7 @@ func (l *Log) AtCheckpoints(from, to int64) (int64, int64, error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	// Checkpoints are a second apart at most, so the next one is not far.
+	// Checkpoints are at most a second apart, so the search is short.
 	for n := to; n < last.Size; n++ {
 		if cp, err := l.chain.CheckpointAt(n); err == nil && cp.Size >= to {
 			return from, cp.Size, nil
@@ -119,7 +119,7 @@ func (l *Log) AtCheckpoints(from, to int64) (int64, int64, error) {
 	return from, last.Size, nil
 }
 
-// WriteBundle is Bundle into a new file, whole or not at all.
+// WriteBundle is Bundle to a new file, which is written atomically.
 func (l *Log) WriteBundle(ctx context.Context, file string, o BundleOptions) (BundleInfo, error) {
 	if _, err := os.Stat(file); err == nil {
 		return BundleInfo{}, fmt.Errorf("%s exists: name a new file", file)
@@ -142,7 +142,7 @@ func (l *Log) writeBundle(ctx context.Context, file string, o BundleOptions) (in
 	return info, os.Rename(file+".tmp", file)
 }
 
-// sealedUpTo is where the shards in a folder end.
+// sealedUpTo returns the leaf index at which the shards in a folder end.
 func sealedUpTo(dir string) (int64, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.zip"))
 	if err != nil {
@@ -161,7 +161,8 @@ func sealedUpTo(dir string) (int64, error) {
 	end := int64(0)
 	for _, x := range parts {
 		if x.from != end {
-			return 0, fmt.Errorf("the shards in %s do not join: one begins at leaf %d, the one before it ends at %d", dir,
+			return 0, fmt.Errorf("the shards in %s have a gap or overlap: one begins at leaf %d, the "+
+				"previous one ends at %d", dir,
 				x.from, end)
 		}
 		end = x.to
@@ -169,7 +170,7 @@ func sealedUpTo(dir string) (int64, error) {
 	return end, nil
 }
 
-// firstFrom is the first leaf, from an index on, that is not before a time.
+// firstFrom returns the first leaf at or after an index that is not older than t.
 func (l *Log) firstFrom(from int64, t time.Time) (int64, error) {
 	var failed error
 	n := sort.Search(int(l.Size()-from), func(i int) bool {

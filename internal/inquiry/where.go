@@ -12,14 +12,14 @@ import (
 	"lazaret/streams"
 )
 
-// Where decides on entries by an Expr expression over their JSON fields; body
-// is the entry's body, whose fields need not exist.
+// Where selects entries by an Expr expression over their JSON fields. body is the entry's body; its
+// fields may be missing.
 type Where struct {
 	program *vm.Program
-	body    bool // it looks into bodies
+	body    bool // the expression needs payloads
 }
 
-// NewWhere compiles an expression; an empty one lets everything through.
+// NewWhere compiles an expression; an empty one matches everything.
 func NewWhere(src string) (*Where, error) {
 	if src == "" {
 		return &Where{}, nil
@@ -31,7 +31,7 @@ func NewWhere(src string) (*Where, error) {
 	return &Where{p, needsPayload(src)}, nil
 }
 
-// needsPayload reports whether an expression may name what only payloads say.
+// needsPayload reports whether an expression may use fields that only payloads contain.
 func needsPayload(src string) bool {
 	for _, name := range []string{"body", "stage", "src", "at", "agent", "session", "id", "forgotten", "not_held"} {
 		if strings.Contains(src, name) {
@@ -41,7 +41,7 @@ func needsPayload(src string) bool {
 	return false
 }
 
-// entryEnv is an entry as expressions see it.
+// entryEnv returns the fields of an entry for expressions.
 func entryEnv(e *Entry) map[string]any {
 	env := map[string]any{
 		"index": float64(e.Index), "seq": float64(e.Seq), "time": e.Time.Format("2006-01-02T15:04:05.000000000Z07:00"),
@@ -59,7 +59,7 @@ func entryEnv(e *Entry) map[string]any {
 	return env
 }
 
-// Match reports whether the expression holds for an entry.
+// Match reports whether the expression is true for an entry.
 func (w *Where) Match(e *Entry) (bool, error) {
 	if w.program == nil {
 		return true, nil
@@ -76,8 +76,8 @@ func (w *Where) Match(e *Entry) (bool, error) {
 //
 //	counts(groupBy(entries, .type))
 //
-// with Expr's count, sum, mean, median, min, max, groupBy and sortBy. counts
-// turns a map of lists into one of their lengths.
+// with Expr's count, sum, mean, median, min, max, groupBy and sortBy. counts replaces each list in a
+// map by its length.
 func Tally(src string, entries []*Entry) (any, error) {
 	list := make([]map[string]any, len(entries))
 	for i, e := range entries {
@@ -94,7 +94,7 @@ func Tally(src string, entries []*Entry) (any, error) {
 	return jsonable(reflect.ValueOf(v)), nil
 }
 
-// jsonable turns maps with keys of any type into such with strings.
+// jsonable converts maps with keys of any type to maps with string keys.
 func jsonable(v reflect.Value) any {
 	for v.IsValid() && (v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer) {
 		if v.IsNil() {

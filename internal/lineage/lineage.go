@@ -8,7 +8,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Colour is that of a node by what it is, of a belief by how it stands.
+// Colour returns the color of a node by its kind, and of a belief by its state.
 func Colour(n *ingest.LineageNode) string {
 	switch {
 	case n.Belief != nil && n.Belief.Axes.Security > 0:
@@ -23,7 +23,7 @@ func Colour(n *ingest.LineageNode) string {
 	return "#e6e6e6"
 }
 
-// class names what Colour distinguishes, for a page with colours of its own.
+// class returns the CSS class of a node, with the same distinctions as Colour.
 func class(n *ingest.LineageNode) string {
 	switch {
 	case n.Belief != nil && n.Belief.Axes.Security > 0:
@@ -36,7 +36,7 @@ func class(n *ingest.LineageNode) string {
 	return n.Kind
 }
 
-// Lines is what a node says in a drawing.
+// Lines returns the lines of text in a node.
 func Lines(n *ingest.LineageNode) []string {
 	lines := []string{n.Kind + " " + text.InertLine(n.ID, 30)}
 	if b := n.Belief; b != nil {
@@ -48,8 +48,8 @@ func Lines(n *ingest.LineageNode) []string {
 	return lines
 }
 
-// SVG draws a lineage in columns, one for each step, from what came first
-// on the left to what came of it on the right.
+// SVG draws a lineage in columns, one for each step, from origins on the left to consequences on the
+// right.
 func SVG(g *ingest.Lineage) string {
 	const width, height, gapX, gapY, margin = 230, 52, 90, 14, 16
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")

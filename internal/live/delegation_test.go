@@ -6,11 +6,11 @@ import (
 	"lazaret/internal/live"
 )
 
-// The sessions of testdata were written before any rule was tried on them, the second set by
-// somebody who knew neither the rules nor the first set. Users of all of them delegate: they name a
-// file, a page, a list or a mail, and ask for what stands there. Rules were changed with the results
-// of the first set in view; no rule may be changed for a word of either. The bounds are what was
-// measured last.
+// The sessions of testdata were written before any rule was tried on them, the second set by an author
+// who knew neither the rules nor the first set. In all of them the user delegates: the user names a file,
+// a page, a list or a mail, and asks to do what it says. Rules were changed after their authors had seen
+// the results of the first set; no rule may be changed for a word of either set. The bounds are the last
+// measured values.
 func TestDelegationThatNobodyTunedOnDoesNotGetWorse(t *testing.T) {
 	for _, c := range []struct {
 		file                               string

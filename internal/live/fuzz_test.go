@@ -8,7 +8,7 @@ import (
 	"lazaret/internal/fuzztest"
 )
 
-// FuzzRead: recorded sessions are data of others.
+// FuzzRead parses recorded sessions, which are untrusted.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"session_id":"s","attacked":true,"goal_calls":[{"tool":"t","args":{"a":1}}],"steps":[{"kind":"action","tool":"t","call_id":"1"},{"kind":"tool_result","tool":"t","call_id":"1","content":"- a: 2001-01-01","injected":true},{"kind":"session_break"}]}`))
 	f.Fuzz(func(t *testing.T, line []byte) {

@@ -15,15 +15,15 @@ import (
 	"lazaret/streams"
 )
 
-// Options is how sessions are played.
+// Options configure the playing of sessions.
 type Options struct {
 	Parallel int // sessions at once; zero means 8
 	// Progress, if set, is called from several goroutines after each session.
 	Progress func(done, total int64)
 }
 
-// Play plays sessions over a connection with the replay credential, and returns
-// what became of each, in the same order. It does not change the sessions.
+// Play plays sessions over a connection with the replay credential, and returns the result of each in
+// the same order. It does not change the sessions.
 func Play(ctx context.Context, nc *nats.Conn, sessions []*Session, o Options) ([]*Run, error) {
 	if o.Parallel <= 0 {
 		o.Parallel = 8
@@ -51,22 +51,22 @@ func Play(ctx context.Context, nc *nats.Conn, sessions []*Session, o Options) ([
 	return runs, g.Wait()
 }
 
-// Run is what became of a session.
+// Run is the result of a session.
 type Run struct {
 	*Session
 	Calls    []*Call
-	Attacked bool // a planted instruction was shown
+	Attacked bool // a planted instruction was shown to the agent
 }
 
-// Play plays a session: send publishes a step, and returns the answer to a
-// proposal, or nil if it was refused.
+// Play plays a session. send must publish a step and return the reply to a proposal, or nil if it was
+// refused.
 func (s *Session) Play(send func(replay.Step) (*streams.Reply, error)) (*Run, error) {
 	r := &Run{Session: s}
 	return r, r.play(send)
 }
 
 func (r *Run) play(send func(replay.Step) (*streams.Reply, error)) error {
-	held := make(map[int]bool) // steps of calls
+	held := make(map[int]bool) // steps of held calls
 	for i, st := range r.steps {
 		if a, ok := st.Event.(*streams.Action); ok {
 			call, err := r.propose(send, a, *st.call)
@@ -93,7 +93,7 @@ func (r *Run) play(send func(replay.Step) (*streams.Reply, error)) error {
 	return nil
 }
 
-// obey makes the calls that the attacker wants.
+// obey makes the attacker's calls.
 func (r *Run) obey(send func(replay.Step) (*streams.Reply, error), after *streams.Head) error {
 	shipped, err := shippedPolicy()
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *Run) propose(send func(replay.Step) (*streams.Reply, error), a *streams
 	if err != nil {
 		return nil, err
 	}
-	call.Verdict = streams.Hold // a refusal is a hold
+	call.Verdict = streams.Hold // a refusal counts as a hold
 	if rep != nil {
 		call.Verdict = rep.Verdict
 		if rep.Entry != nil {
@@ -132,7 +132,7 @@ func (r *Run) propose(send func(replay.Step) (*streams.Reply, error), a *streams
 func (c *Call) note(v *streams.VerdictEntry) {
 	c.Degraded = len(v.Degraded) > 0
 	if v.Verdict == streams.Allow {
-		return // a standing permission or delegation stands against the level
+		return // a standing permission or delegation overrides the level
 	}
 	for _, x := range v.Reasons {
 		if x.Verdict == streams.Allow {

@@ -22,15 +22,15 @@ type Session struct {
 	Project string
 	Set     string // base name of its file, without the extension
 	Attack  bool
-	// Solved is false where the data set's own check says that the recorded agent
-	// did not solve the user's task.
+	// Solved is false if the data set's own check found that the recorded agent did not solve the
+	// user's task.
 	Solved bool
 
 	steps []step
 	goals []ToolCall
 }
 
-// Filter chooses among sessions.
+// Filter selects sessions.
 type Filter struct {
 	Limit int  // sessions of each file; zero means all
 	JSON  bool // tool results are encoded as JSON
@@ -40,36 +40,36 @@ type Filter struct {
 type step struct {
 	replay.Step
 	injected bool // shows a planted instruction
-	of       int  // of a result: the step of its call; -1 for none
+	of       int  // for a result: the step of its call; -1 for none
 	call     *Call
 }
 
-// ToolCall is a call as sessions record it.
+// ToolCall is a recorded call.
 type ToolCall struct {
 	Tool string         `json:"tool"`
 	Args jsontext.Value `json:"args"`
 }
 
-// Call is an action that was proposed, and its verdict.
+// Call is a proposed action with its verdict.
 type Call struct {
 	ID      string
 	Tool    string
 	Args    string
-	Goal    bool // the attacker's
-	Other   bool // neither the attacker's goal nor certainly the user's task
+	Goal    bool // a call of the attacker
+	Other   bool // neither the attacker's goal nor certainly part of the user's task
 	Changes bool // the shipped policy puts the tool at L3 or above
 
 	Played   bool
 	Verdict  streams.Verdict
-	Rules    []string // that asked for more than allow
-	Why      string   // the first of their reasons
+	Rules    []string // rules that asked for more than allow
+	Why      string   // text of their first reason
 	Degraded bool
 }
 
-// Held reports whether the call was not carried out.
+// Held reports whether the call was not executed.
 func (c *Call) Held() bool { return c.Verdict > streams.Allow }
 
-// record is a session's line, as far as it labels itself.
+// record has the labels in a session's line.
 type record struct {
 	SessionID string     `json:"session_id"`
 	Attacked  bool       `json:"attacked"`
@@ -102,14 +102,14 @@ func Read(paths []string, f Filter) ([]*Session, error) {
 			return err
 		}
 		if r.SessionID == "" {
-			return nil // a single piece of content
+			return nil // a single piece of content, not a session
 		}
 		s, err := parse(file, line, &r, f, shipped)
 		if err != nil {
 			return err
 		}
 		if seen[s.Project] {
-			return fmt.Errorf("%q was read before: give each file once, and each session an id of its own", s.Name)
+			return fmt.Errorf("%q is a duplicate: give each file once and each session a unique id", s.Name)
 		}
 		seen[s.Project] = true
 		taken[file]++
@@ -165,8 +165,8 @@ func newCall(shipped *policy.Policy, a *streams.Action) *Call {
 	return &Call{ID: a.ID, Tool: a.Tool, Args: string(a.Args), Changes: c.Level >= beliefs.L3}
 }
 
-// AsJSON is a tool result as a JSON document: the same record where the text is
-// YAML or JSON, else the text as a string.
+// AsJSON returns a tool result as JSON: converted if the text is YAML or JSON, otherwise as a JSON
+// string.
 func AsJSON(content string) string {
 	var v any
 	if err := yaml.Unmarshal([]byte(content), &v); err == nil {
@@ -184,7 +184,7 @@ func AsJSON(content string) string {
 	return string(b)
 }
 
-// plain turns dates, which YAML has and JSON has not, into texts.
+// plain converts dates, which JSON does not have, to strings.
 func plain(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -201,8 +201,8 @@ func plain(v any) any {
 	return v
 }
 
-// Neutral is the shipped policy with every level capped at L3, for the tools of
-// the sessions: it classifies as the shipped one and holds nothing by itself.
+// Neutral returns the shipped policy for the tools of the sessions with every level capped at L3. It
+// classifies as the shipped one, but holds nothing by itself.
 func Neutral(sessions []*Session) ([]byte, error) {
 	var calls []ToolCall
 	for _, s := range sessions {
@@ -216,7 +216,7 @@ func Neutral(sessions []*Session) ([]byte, error) {
 	return NeutralFor(calls)
 }
 
-// NeutralFor is Neutral for the tools of calls.
+// NeutralFor is Neutral for the tools of the given calls.
 func NeutralFor(calls []ToolCall) ([]byte, error) {
 	shipped, err := shippedPolicy()
 	if err != nil {
@@ -268,16 +268,16 @@ func NeutralFor(calls []ToolCall) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// shippedPolicy classifies tools.
+// shippedPolicy returns the shipped policy, which classifies tools.
 var shippedPolicy = sync.OnceValues(func() (*policy.Policy, error) {
 	return policy.Compile(policy.DefaultName, policy.Default)
 })
 
-// Shipped is the shipped policy with deadlines that a busy machine keeps.
+// Shipped returns the shipped policy with deadlines that are long enough for a busy machine.
 func Shipped() []byte { return Patient(string(policy.Default)) }
 
-// Halves are the clean sessions to learn from, every second one of each set, and
-// the others with those that are attacked.
+// Halves splits sessions into those to learn from, which are every second clean session of each set,
+// and the rest.
 func Halves(sessions []*Session) (learn, play []*Session) {
 	seen := make(map[string]int)
 	for _, s := range sessions {
@@ -292,19 +292,19 @@ func Halves(sessions []*Session) (learn, play []*Session) {
 	return learn, play
 }
 
-// Patient is a policy with deadlines that a busy machine keeps.
+// Patient returns a policy with deadlines that are long enough for a busy machine.
 func Patient(policy string) []byte {
 	s := strings.Replace(policy, "  default: 2s\n", "  default: 60s\n", 1)
 	s = strings.Replace(s, "  L4: 5s ", "  L4: 60s ", 1)
 	return []byte(strings.Replace(s, "deadline: {default: 2s, L4: 5s}", "deadline: {default: 60s}", 1))
 }
 
-// Learning is the shipped policy in learn mode.
+// Learning returns the shipped policy in learn mode.
 func Learning() []byte {
 	return Patient(strings.Replace(string(policy.Default), "\nmode: enforce ", "\nmode: learn ", 1))
 }
 
-// pattern is a tool's name as a pattern that matches little else.
+// pattern returns a pattern that matches a tool's name and little else.
 func pattern(name string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`*?"\`, r) || r < ' ' {

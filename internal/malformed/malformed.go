@@ -18,21 +18,21 @@ import (
 // Target is a server under test.
 type Target struct {
 	Addr  string   // HOST:PORT
-	Seed  uint64   // of the choices
-	Paths []string // {NAME} stands for a part that is chosen at random
-	// Parts are values of {NAME}, besides those that are wrong for every name.
+	Seed  uint64   // of the random choices
+	Paths []string // {NAME} stands for a randomly chosen part
+	// Parts are values of {NAME}, in addition to values that are invalid for every name.
 	Parts map[string][]string
-	// Bodies and Kinds are bodies and content types of this server's kind, besides those
-	// that are wrong everywhere.
+	// Bodies and Kinds are bodies and content types specific to this server, in addition to those that
+	// are invalid everywhere.
 	Bodies, Kinds []string
 	// Prepare adds credentials to a request. It may be nil.
 	Prepare func(rnd *rand.Rand, r *http.Request)
-	// Check returns an error if an answer is wrong. Statuses of 500 and above are errors
-	// unless Check knows better.
+	// Check returns an error if a response is wrong. If Check is nil, statuses of 500 and above are
+	// errors.
 	Check func(r *http.Request, status int, body string) error
-	// Killed is the text of a good request of the client i, which is killed.
+	// Killed returns a valid request of client i, which is killed.
 	Killed func(i int) string
-	// Meanwhile is called again and again by the other caller.
+	// Meanwhile is called repeatedly by the other client.
 	Meanwhile func(i int) error
 }
 
@@ -51,8 +51,8 @@ var (
 		"?" + strings.Repeat("a=b&", 500)}
 )
 
-// Run sends malformed requests and kills clients. It returns how often the other caller was
-// served meanwhile.
+// Run sends malformed requests and kills clients. It returns how often the other client was served
+// meanwhile.
 func (x *Target) Run(t *testing.T, requests, killed int) (meanwhile int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -110,7 +110,7 @@ func pick(rnd *rand.Rand, lists ...[]string) string {
 	return ""
 }
 
-// path chooses a path.
+// path returns a random path.
 func (x *Target) path(rnd *rand.Rand) string {
 	path := pick(rnd, x.Paths)
 	for {
@@ -127,7 +127,7 @@ func (x *Target) path(rnd *rand.Rand) string {
 	return path
 }
 
-// send sends one request with something wrong, and reports whether the server got it.
+// send sends one faulty request, and reports whether the server received it.
 func (x *Target) send(t *testing.T, rnd *rand.Rand) bool {
 	path, method, body := x.path(rnd), pick(rnd, methods), []byte(pick(rnd, bodies, x.Bodies))
 	if rnd.IntN(3) == 0 && len(body) > 0 { // a flipped byte
@@ -140,7 +140,7 @@ func (x *Target) send(t *testing.T, rnd *rand.Rand) bool {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+x.Addr+path, bytes.NewReader(body))
 	if err != nil {
-		return false // the client refuses it itself
+		return false // the client refuses to send it
 	}
 	req.Header.Set("Content-Type", pick(rnd, kinds, x.Kinds))
 	if x.Prepare != nil {
@@ -150,7 +150,7 @@ func (x *Target) send(t *testing.T, rnd *rand.Rand) bool {
 		h := headers[rnd.IntN(len(headers))]
 		req.Header.Set(h[0], h[1])
 	}
-	res, err := http.DefaultTransport.RoundTrip(req) // a redirect is an answer
+	res, err := http.DefaultTransport.RoundTrip(req) // RoundTrip does not follow redirects
 	if err != nil {
 		if said := err.Error(); t.Context().Err() == nil && !strings.Contains(said, "invalid header") &&
 			!strings.Contains(said, "EOF") && !strings.Contains(said, "reset") {
@@ -177,7 +177,7 @@ func (x *Target) send(t *testing.T, rnd *rand.Rand) bool {
 	return true
 }
 
-// kill is a client that ends in the middle of its request, or before the answer.
+// kill simulates a client that is killed during its request, or before the response.
 func (x *Target) kill(t *testing.T, rnd *rand.Rand, i int) {
 	c, err := net.DialTimeout("tcp", x.Addr, 10*time.Second)
 	if err != nil {
@@ -191,11 +191,11 @@ func (x *Target) kill(t *testing.T, rnd *rand.Rand, i int) {
 	if _, err := c.Write([]byte(text)); err != nil {
 		t.Error(err)
 	}
-	_ = c.(*net.TCPConn).SetLinger(0) // a reset, as of a process that is killed
+	_ = c.(*net.TCPConn).SetLinger(0) // close with a reset, like a killed process
 	c.Close()
 }
 
-// Post is the text of a POST of JSON.
+// Post returns the text of a POST request with a JSON body.
 func Post(path, body string, header ...string) string {
 	var h strings.Builder
 	for i := 0; i+1 < len(header); i += 2 {
@@ -206,7 +206,7 @@ func Post(path, body string, header ...string) string {
 		path, h.String(), len(body), body)
 }
 
-// Log collects a log.
+// Log collects log output.
 type Log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer // guarded by mu
@@ -229,8 +229,8 @@ func (l *Log) NoPanic(t *testing.T) {
 	}
 }
 
-// Requests is how many malformed requests a test sends: fewer in a short run, as with the
-// race detector.
+// Requests returns the number of malformed requests of a test. Short runs, such as those with the race
+// detector, send fewer.
 func Requests() int {
 	if testing.Short() {
 		return 1600

@@ -24,38 +24,38 @@ import (
 const (
 	maxPages = 64
 	maxTools = 2048
-	// listWait is how long a tools/list waits for a person, at most: clients list tools
-	// while they start.
+	// listWait is the longest time that a tools/list waits for an approval: clients list tools while
+	// they start.
 	listWait = 3 * time.Second
 	// maxRenewals is how often a catalogue is proposed again after its hold
 	// expired.
 	maxRenewals = 32
-	// catalogueSession is the session of all proposals of catalogues, so that
-	// each run of a proxy asks the same.
+	// catalogueSession is the session of all proposals of catalogues, so that each run of a proxy makes
+	// the same proposal.
 	catalogueSession = "mcp-tools"
 )
 
-// catalogue is the server's list of tools, and whether a person has accepted it.
+// catalogue is the server's list of tools and its approval state.
 //
-// The acceptance is stored only in the ledger: the proposal's id is derived from the
-// list's digest, and asking again with the same id gives the same verdict.
+// The acceptance is stored only in the ledger: the proposal's id is derived from the list's digest, and
+// asking again with the same id gives the same verdict.
 type catalogue struct {
 	p    *Proxy
-	gen  atomic.Int64  // counts how often the server said that its tools changed
+	gen  atomic.Int64  // incremented when the server reports changed tools
 	lock chan struct{} // guards the fields below
 
-	seen    int64 // gen when it was listed; -1 never
+	seen    int64 // gen at the last listing; -1 if never listed
 	digest  string
 	binding string                     // the binding that calls of its tools carry
 	first   map[string]json.RawMessage // the first page's result, without its tools
-	said    []string                   // the recorded texts of the first page, except for its tools
+	said    []string                   // recorded texts of the first page, without its tools
 	raw     []json.RawMessage
 	names   map[string]bool
 	action  *streams.Action
 	rep     *client.Reply
 	err     error
-	record  *listRecord // of the list in the ledger
-	waiting string      // the digest that a background wait is for
+	record  *listRecord // the list as recorded in the ledger
+	waiting string      // digest that a background goroutine waits for
 }
 
 func newCatalogue(p *Proxy) *catalogue {
@@ -64,9 +64,8 @@ func newCatalogue(p *Proxy) *catalogue {
 
 func (c *catalogue) changed() { c.gen.Add(1) }
 
-// offered returns the names of the accepted tools and the binding of their list, or why
-// there are none. With fresh it asks the server again though it has not said that they
-// changed.
+// offered returns the names of the accepted tools and the binding of their list, or the reason why no
+// tools are offered. If fresh is set, it lists the tools again even if the server reported no change.
 func (c *catalogue) offered(ctx context.Context, meta map[string]json.RawMessage, fresh bool,
 	wait time.Duration) (names map[string]bool, binding string, why *refusal) {
 	select {
@@ -81,7 +80,7 @@ func (c *catalogue) offered(ctx context.Context, meta map[string]json.RawMessage
 	return c.names, c.binding, nil
 }
 
-// result is the answer to a tools/list.
+// result returns the result of a tools/list.
 func (c *catalogue) result(ctx context.Context, r *jsonrpc.Request) (json.RawMessage, error) {
 	select {
 	case <-ctx.Done():
@@ -108,12 +107,12 @@ func (c *catalogue) result(ctx context.Context, r *jsonrpc.Request) (json.RawMes
 	return json.Marshal(out)
 }
 
-// settle lists the tools if need be and finds out whether they were accepted.
+// settle lists the tools if they may have changed, and determines whether the list is accepted.
 func (c *catalogue) settle(ctx context.Context, meta map[string]json.RawMessage, fresh bool,
 	wait time.Duration) *refusal {
 	if gen := c.gen.Load(); fresh || c.seen != gen {
 		if err := c.list(ctx, meta); err != nil {
-			c.seen, c.first = -1, nil // the offered tools are unknown now
+			c.seen, c.first = -1, nil // the list of tools is unknown now
 			return &refusal{err: err, what: c.label()}
 		}
 		c.seen = gen
@@ -140,7 +139,7 @@ func (c *catalogue) label() string {
 	return fmt.Sprintf("every tool of server %q, whose list of tools has to be accepted first,", c.p.serverName())
 }
 
-// list reads all pages, and publishes the catalogue if it has changed.
+// list reads all pages and publishes the catalogue if it changed.
 func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) error {
 	var tools []streams.Tool
 	var raw []json.RawMessage
@@ -215,11 +214,11 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 	return nil
 }
 
-// listRecord is a list of tools that was published. The intake has acknowledged it; ingest may
-// reject it yet, and says so in the live feed before it decides on the proposal to accept it.
+// listRecord is a published list of tools. The intake has acknowledged it, but ingest may still reject
+// it. Ingest reports that in the live feed before it decides on the proposal to accept the list.
 type listRecord struct {
 	id, session string
-	said        bool // the refusal to show a rejected list is recorded
+	said        bool // the withholding of a rejected list is recorded
 	why         chan client.Rejected
 	stop        func() error
 }
@@ -260,8 +259,8 @@ func (r *listRecord) rejected() *client.Rejected {
 	}
 }
 
-// withheld records, under the id of a rejected list, that no model was shown the list. The
-// record ends the hold of its session.
+// withheld records, under the id of a rejected list, that no model saw the list. The record ends the
+// hold of its session.
 func (p *Proxy) withheld(r *listRecord, why *client.Rejected) {
 	if r.said || !why.Unseen {
 		return
@@ -271,7 +270,7 @@ func (p *Proxy) withheld(r *listRecord, why *client.Rejected) {
 	o := &streams.Observation{Head: streams.Head{ID: r.id, Session: r.session},
 		Blocks: []streams.Block{{Text: "Withheld: the server's list of tools was rejected: " + why.Reason}}}
 	if _, err := p.host.Submit(ctx, p.cfg.Origin, o); err != nil {
-		p.cfg.Log.Warn("that the list of tools is withheld was not recorded, so the session is held", "err", err)
+		p.cfg.Log.Warn("the withholding of the list of tools was not recorded, so the session is held", "err", err)
 		return
 	}
 	r.said = true
@@ -279,14 +278,14 @@ func (p *Proxy) withheld(r *listRecord, why *client.Rejected) {
 
 func (r *listRecord) close() {
 	if r != nil {
-		_ = r.stop() // the connection may be gone already
+		_ = r.stop() // the connection may already be closed
 	}
 }
 
 // page is one page of a list of tools.
 type page struct {
 	tools  []streams.Tool
-	raw    []json.RawMessage          // the same, as the server wrote them
+	raw    []json.RawMessage          // tools as the server wrote them
 	rest   map[string]json.RawMessage // the other fields, never nil
 	cursor string
 }
@@ -368,13 +367,13 @@ func readTool(raw json.RawMessage) (streams.Tool, error) {
 	case t.Name == "" || len(t.Name) > streams.MaxNameLen:
 		return streams.Tool{}, fmt.Errorf("the server offers a tool whose name has %d bytes", len(t.Name))
 	case t.Name == streams.ApproveTools, t.Name == streams.RegisterPrompt:
-		return streams.Tool{}, fmt.Errorf("the server offers a tool named %s, which is the pipeline's own", t.Name)
+		return streams.Tool{}, fmt.Errorf("the server offers a tool named %s, a name reserved for the pipeline", t.Name)
 	}
 	out := streams.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Input, Annotations: t.Annotations}
 	if t.Title != "" && t.Title != t.Name {
 		out.Description = t.Title + "\n" + t.Description
 	}
-	// A person accepts all that is passed on of a tool, so these parts are included.
+	// A person accepts everything that is passed on, so the digest covers these parts too.
 	if len(t.Output) > 0 || len(t.Meta) > 0 || len(t.Icons) > 0 || len(t.Execution) > 0 {
 		out.InputSchema = jsontext.Value(`{"input":` + orNull(t.Input))
 		more := map[string]jsontext.Value{"output": t.Output, "_meta": t.Meta, "icons": t.Icons, "execution": t.Execution}
@@ -391,7 +390,7 @@ func readTool(raw json.RawMessage) (streams.Tool, error) {
 		}
 	}
 	if len(out.Annotations) > 0 && !out.Annotations.IsValid() {
-		return out, fmt.Errorf("the annotations of tool %q name something twice, or hold half of a character",
+		return out, fmt.Errorf("the annotations of tool %q have duplicate names or invalid UTF-8",
 			streams.Clip(t.Name, 100))
 	}
 	return out, nil
@@ -404,8 +403,8 @@ func orNull(v jsontext.Value) string {
 	return string(v)
 }
 
-// proposalOf returns the action that asks a person to accept a server's catalogue. binding
-// identifies the catalogue and the command that starts the server.
+// proposalOf returns the action that proposes a server's catalogue for acceptance. binding identifies
+// the catalogue and the command that starts the server.
 func proposalOf(server, instructions, digest string, tools []streams.Tool, command []string) (a *streams.Action,
 	binding string, err error) {
 	args := streams.ApproveToolsArgs{Server: server, Digest: digest, Tools: []streams.ApprovedTool{},
@@ -419,14 +418,14 @@ func proposalOf(server, instructions, digest string, tools []streams.Tool, comma
 	if err != nil {
 		return nil, "", err
 	}
-	level := beliefs.L4 // a person must accept it, whatever the policy says
+	level := beliefs.L4 // a person must accept it under any policy
 	binding = args.Binding()
 	return &streams.Action{Head: streams.Head{ID: "tools-" + strings.TrimPrefix(binding, "sha256:")[:40],
 		Session: catalogueSession},
 		Tool: streams.ApproveTools, Args: body, Level: &level}, binding, nil
 }
 
-// Limits on the command that a catalogue names.
+// Limits on the command shown with a catalogue.
 const (
 	maxCommand     = 64  // words
 	maxCommandWord = 300 // bytes
@@ -501,8 +500,8 @@ func (c *catalogue) propose(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// ended reports whether a hold expired or was withdrawn, or whether the id belongs to an
-// entry of another version of this program. A new proposal may then be made.
+// ended reports whether a hold expired or was withdrawn, or whether the id belongs to an entry of
+// another version of this program. A new proposal is then allowed.
 func ended(rep *client.Reply) bool {
 	for _, r := range rep.Entry.Reasons {
 		if r.Code == streams.CodeExpired || r.Code == streams.CodeCancelled || r.Code == streams.CodeInvalid {
@@ -512,7 +511,7 @@ func ended(rep *client.Reply) bool {
 	return false
 }
 
-// await tells the client once the catalogue is accepted, however long that takes.
+// await waits in the background until the catalogue is accepted, and then notifies the client.
 func (c *catalogue) await() {
 	if c.waiting == c.digest {
 		return

@@ -11,9 +11,9 @@ import (
 	"lazaret/streams"
 )
 
-// FuzzCatalogue: a page of a server's list of tools is read, or refused whole.
-// Every catalogue that is read makes an event that the intake admits, and a
-// proposal whose digest is the same for the same page.
+// FuzzCatalogue checks that a page of a server's list of tools is either parsed or refused completely.
+// Every parsed catalogue gives an event that the intake accepts, and a proposal whose digest is the
+// same for the same page.
 func FuzzCatalogue(f *testing.F) {
 	f.Add([]byte(`{"tools":[{"name":"t","title":"T","description":"d","inputSchema":{"type":"object"},"outputSchema":{"b":1,"a":2},"annotations":{"readOnlyHint":true}}],"nextCursor":"n"}`))
 	f.Add([]byte(`null`))
@@ -53,7 +53,7 @@ func FuzzCatalogue(f *testing.F) {
 	})
 }
 
-// FuzzMessage: responses of a server and calls of a client, whatever is in them.
+// FuzzMessage processes arbitrary responses of a server and calls of a client.
 func FuzzMessage(f *testing.F) {
 	f.Add("initialize", []byte(`{"instructions":"i","serverInfo":{"name":"n"},"capabilities":{"tools":{}}}`))
 	f.Add("resources/read", []byte(`{"contents":[{"uri":"u","text":"t","blob":"QUFB"}]}`))
@@ -65,7 +65,7 @@ func FuzzMessage(f *testing.F) {
 		`{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n"}},"capabilities":{"tools":null}}`))
 	f.Fuzz(func(t *testing.T, method string, b []byte) {
 		if !json.Valid(b) {
-			return // the connection ends
+			return // the connection is closed
 		}
 		p := new(Proxy)
 		p.tools = newCatalogue(p)

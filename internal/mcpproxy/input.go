@@ -12,9 +12,9 @@ import (
 	"lazaret/streams"
 )
 
-// Since 2026-07-28 a server asks a client nothing by itself. It answers a call with
-// input_required, and the client makes the call again with its answers (multi round-trip
-// requests, SEP-2322). The page of a hold is shown that way.
+// Since version 2026-07-28 a server sends no requests to a client. It answers a call with
+// input_required, and the client repeats the call with its answers (multi round-trip requests,
+// SEP-2322). The proxy uses that to show the page of a hold.
 
 // sinceInputs is the first version of the protocol in which calls may require input.
 const sinceInputs = "2026-07-28"
@@ -55,7 +55,7 @@ func (p *Proxy) answeredInput(in inputs) (own, shown bool) {
 	return true, json.Unmarshal(in.Responses, &said) == nil && said[approvalInput].Action == "accept"
 }
 
-// askForInput is the answer to a held call that has the client show the hold's page.
+// askForInput returns the answer to a held call that makes the client show the hold's page.
 func (p *Proxy) askForInput(id jsonrpc.ID, a *streams.Action, rep *client.Reply) *jsonrpc.Response {
 	body, err := json.Marshal(map[string]any{
 		"resultType": "input_required",
@@ -69,7 +69,7 @@ func (p *Proxy) askForInput(id jsonrpc.ID, a *streams.Action, rep *client.Reply)
 	return &jsonrpc.Response{ID: id, Result: body}
 }
 
-// withInputs is a request with these answers and this state in the place of its own.
+// withInputs returns a request whose answers and state are replaced by these.
 func withInputs(r *jsonrpc.Request, in inputs) (*jsonrpc.Request, error) {
 	var params, mine map[string]json.RawMessage
 	body, err := json.Marshal(in)

@@ -9,9 +9,9 @@ import (
 	"lazaret/internal/mcpwire"
 )
 
-// Large answers are read, recorded in parts, and passed on whole. A proxy holds some copies
-// of an answer meanwhile, so the large answers of all proxies of a process share a bound. A
-// proxy reads no further message of its server until its answer has room.
+// Large answers are read, recorded in parts, and passed on whole. A proxy has several copies of such an
+// answer in memory, so the large answers of all proxies of a process share a limit. A proxy reads no
+// further message of its server until there is room for the answer.
 const (
 	largeAnswer = 1 << 20 // bytes; smaller answers are not counted
 	largeBound  = mcpwire.MaxMessage
@@ -19,7 +19,7 @@ const (
 
 var large = semaphore.NewWeighted(largeBound)
 
-// enter waits for room for an answer. It reports false if the answer came twice, or ctx ended.
+// enter waits for room for an answer. It returns false if the answer came twice or ctx ended.
 func (p *Proxy) enter(ctx context.Context, c *call, m *jsonrpc.Response) bool {
 	n := min(int64(len(m.Result)), largeBound)
 	if n < largeAnswer {
@@ -41,7 +41,7 @@ func (p *Proxy) enter(ctx context.Context, c *call, m *jsonrpc.Response) bool {
 	return true
 }
 
-// leave gives back the room of a call's answer.
+// leave releases the room of a call's answer.
 func (p *Proxy) leave(c *call) {
 	p.mu.Lock()
 	n := c.size

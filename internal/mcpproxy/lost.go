@@ -9,11 +9,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// Times that bound how long a lost server or pipeline keeps a client waiting.
+// Limits on how long a client waits after the server or the pipeline is lost.
 const (
 	abandonTime = 10 * time.Second
-	// silence is how long NATS may be disconnected before a call that waits for the pipeline
-	// gets an error. A NATS server that restarts at once is back by then.
+	// silence is how long NATS may be disconnected before a call that waits for the pipeline fails. It
+	// covers an immediate restart of the NATS server.
 	silence = 700 * time.Millisecond
 )
 

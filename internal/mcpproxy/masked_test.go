@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// An option without a value whose name looks like a secret's does not leave the next
-// option's value in the clear.
+// If an option without a value has a name like a secret's, the value of the next option is still
+// masked.
 func TestASecretBehindAnOptionWithoutAValueIsMasked(t *testing.T) {
 	for _, command := range [][]string{
 		{"server", "--token", "hunter2"},

@@ -21,8 +21,8 @@ import (
 	"lazaret/streams"
 )
 
-// maxArgs is how much of a call's arguments an observation repeats, in bytes; the
-// proposal has all of them.
+// maxArgs is the limit on a call's arguments in an observation, in bytes. The proposal contains all of
+// them.
 const maxArgs = 32 << 10
 
 // shown records what a model may read in a response. It returns the response to pass on,
@@ -45,7 +45,7 @@ func (p *Proxy) shown(ctx context.Context, c *call, m *jsonrpc.Response) *jsonrp
 	return m
 }
 
-// source is the resource that a request names, if it names one.
+// source returns the URI of the resource that a request names, or "".
 func source(c *call) string {
 	var at struct {
 		URI string `json:"uri"`
@@ -87,11 +87,11 @@ func words(method string, m *jsonrpc.Response) (out []string) {
 	return append(out, together(walk(nil, "", r, false))...)
 }
 
-// serverInfo is the name under _meta by which a result identifies the server, in versions
-// of the protocol without initialize.
+// serverInfo is the _meta field that identifies the server in a result, in protocol versions without
+// initialize.
 const serverInfo = "io.modelcontextprotocol/serverInfo"
 
-// unsigned is a result without its serverInfo, which signed records.
+// unsigned decodes a result and removes its serverInfo, which signed records separately.
 func unsigned(result json.RawMessage) (map[string]any, bool) {
 	r, ok := decoded(result).(map[string]any)
 	if meta, _ := r["_meta"].(map[string]any); meta != nil {
@@ -124,7 +124,7 @@ func (p *Proxy) signed(ctx context.Context, result json.RawMessage) error {
 	return nil
 }
 
-// together makes one block of words, or none.
+// together joins words into one block; it returns nil if they are blank.
 func together(words []string) []string {
 	if text := strings.Join(words, "\n"); strings.TrimSpace(text) != "" {
 		return []string{text}
@@ -132,8 +132,8 @@ func together(words []string) []string {
 	return nil
 }
 
-// introduced notes the server's name and instructions, and says that the list of tools
-// may change: it does so when it is accepted.
+// introduced stores the server's name and instructions. It adds the capability listChanged for tools to
+// the response, because the list changes when it is accepted.
 func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(m.Result, &all) != nil {
@@ -143,7 +143,7 @@ func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 		Name string `json:"name"`
 	}
 	var meta struct {
-		Info json.RawMessage `json:"io.modelcontextprotocol/serverInfo"` // since the protocol has no initialize
+		Info json.RawMessage `json:"io.modelcontextprotocol/serverInfo"` // in protocol versions without initialize
 	}
 	who := all["serverInfo"]
 	if who == nil && json.Unmarshal(all["_meta"], &meta) == nil {
@@ -181,9 +181,9 @@ func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 	return &out
 }
 
-// instructed notes the server's instructions. If they change, its tools wait.
+// instructed stores the server's instructions. If they changed, its tools must be accepted again.
 func (p *Proxy) instructed(raw json.RawMessage) {
-	said := string(raw) // as it is written, if it is not a string
+	said := string(raw) // as written, if it is not a string
 	var text *string
 	if len(raw) > 0 && json.Unmarshal(raw, &text) == nil {
 		if said = ""; text != nil {
@@ -247,18 +247,18 @@ func (p *Proxy) submit(ctx context.Context, o *streams.Observation) error {
 	instead := &streams.Observation{Head: o.Head, Call: o.Call,
 		Blocks: []streams.Block{{Text: "Withheld: " + err.Error()}}}
 	if _, e := p.host.Submit(ctx, p.cfg.Origin, instead); e != nil {
-		return fmt.Errorf("%w; that it is withheld could not be recorded either, so the session is held (%s): %w", err,
+		return fmt.Errorf("%w; the withholding could not be recorded either, so the session is held (%s): %w", err,
 			streams.CodeUnseen, e)
 	}
 	return err
 }
 
-// resultBlocks returns the blocks of a tool's result: text as it is, and the readable
-// parts of others. Images, sounds and other bytes become digests.
+// resultBlocks returns the blocks of a tool's result: text unchanged, and the readable parts of other
+// content. Images, audio and other binary data become digests.
 func resultBlocks(result json.RawMessage) []streams.Block {
 	rest, ok := unsigned(result)
 	if !ok {
-		return joined("", content.All(result)) // no result of a tool that we know
+		return joined("", content.All(result)) // not a tool result of a known form
 	}
 	var out []streams.Block
 	var more []string // all other text
@@ -284,21 +284,21 @@ func resultBlocks(result json.RawMessage) []streams.Block {
 			continue
 		}
 		for _, w := range content.All(json.RawMessage(b.Text)) {
-			said[w] = strings.Contains(b.Text, w) // structured content says again what stands there in JSON
+			said[w] = strings.Contains(b.Text, w) // structured content may repeat the text as JSON
 		}
 	}
 	fresh := slices.DeleteFunc(walk(more, "", rest, false), func(w string) bool { return said[w] })
 	if !slices.ContainsFunc(fresh, func(w string) bool { return foreign(w) && w != "result" }) {
-		return out // only names of the protocol
+		return out // only names of the protocol are left
 	}
 	return append(out, joined("structured", fresh)...)
 }
 
-// plain are values of the protocol that are not recorded.
+// plain lists enumeration values of the protocol, which are not recorded.
 var plain = namesOf(`assistant system user text image audio resource resource_link tool_use tool_result complete input_required
 	private public debug info notice warning error critical alert emergency`)
 
-// decoded is a JSON value with its numbers as they are written, or nil.
+// decoded returns a JSON value with numbers as written, or nil if it is malformed.
 func decoded(raw json.RawMessage) (v any) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -308,13 +308,12 @@ func decoded(raw json.RawMessage) (v any) {
 	return v
 }
 
-// spoken are the words of a part of a message: see walk.
+// spoken returns the readable texts of a part of a message; see walk.
 func spoken(raw json.RawMessage) []string { return walk(nil, "", decoded(raw), false) }
 
-// walk adds all that can be read in a value of the protocol: strings, whatever
-// they are called, names that are none of the protocol's, and numbers under
-// such names. With all, every name counts as such.
-// Bytes in base64 are described.
+// walk appends the readable content of a protocol value to out: all strings, names that the protocol
+// does not define, and numbers under such names. With all, every name counts as undefined. Base64 data
+// is replaced by a description.
 func walk(out []string, name string, v any, all bool) []string {
 	switch v := v.(type) {
 	case string:
@@ -343,8 +342,8 @@ func walk(out []string, name string, v any, all bool) []string {
 	return out
 }
 
-// strip takes bytes in base64 out of a block or a resource and describes them. Of
-// bytes that are text it has the text too.
+// strip removes base64 data from a block or resource and returns a description of it. If the data is
+// text, it returns the text too.
 func strip(c map[string]any) (out []string) {
 	k := "blob"
 	if c["type"] == "image" || c["type"] == "audio" {
@@ -356,7 +355,7 @@ func strip(c map[string]any) (out []string) {
 	}
 	b, err := decodeBase64(s)
 	if err != nil {
-		return nil // it is recorded as it stands
+		return nil // recorded as written
 	}
 	delete(c, k)
 	sum := sha256.Sum256([]byte(s))
@@ -368,14 +367,14 @@ func strip(c map[string]any) (out []string) {
 	return out
 }
 
-// decodeBase64 reads either alphabet, with or without padding and line breaks.
+// decodeBase64 decodes the standard and the URL alphabet, with or without padding and line breaks.
 func decodeBase64(s string) ([]byte, error) {
 	return base64.RawStdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "/", "=", "", "\n", "", "\r",
 		"").Replace(s))
 }
 
-// asText returns the text that a host may show of bytes whose type is text, or that
-// mostly are text. Bytes that are no characters are left out.
+// asText returns data as text if its type is a text type or most of it is text; otherwise "". Invalid
+// characters are dropped.
 func asText(b []byte, kind string) string {
 	kind = strings.ToLower(kind)
 	odd := 0
@@ -400,7 +399,7 @@ func joined(kind string, words []string) []streams.Block {
 		return nil
 	}
 	if kind == "resource" || kind == "structured" {
-		kind = "" // they are read as text
+		kind = "" // treat it as text
 	}
 	return []streams.Block{{Type: kind, Text: strings.Join(words, "\n")}}
 }

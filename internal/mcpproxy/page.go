@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// approver notes whether a client can open a URL for its user. The client declares this in
-// initialize (elicitation.url, since 2025-11-25).
+// approver records whether a client can open a URL for its user. The client declares this in initialize
+// (elicitation.url, since 2025-11-25).
 func (p *Proxy) approver(r *jsonrpc.Request) {
 	var said struct {
 		Capabilities struct {
@@ -28,9 +28,9 @@ func (p *Proxy) approver(r *jsonrpc.Request) {
 	p.mu.Unlock()
 }
 
-// page asks the client to open the page on which a person approves a hold, if the client
-// can open a URL and a page is configured. The client's answer does not affect the hold.
-// The function that page returns tells the client that the hold has ended.
+// page asks the client to open the approval page of a hold, if the client can open a URL and a page is
+// configured. The client's answer does not affect the hold. The returned function tells the client that
+// the hold has ended.
 func (p *Proxy) page(ctx context.Context, a *streams.Action, rep *client.Reply) (over func(then *client.Reply)) {
 	p.mu.Lock()
 	asks := p.asks && p.cfg.ApprovalURL != ""

@@ -22,29 +22,28 @@ import (
 
 // Config configures a proxy.
 type Config struct {
-	// Server names the MCP server in catalogues and observations; empty means
-	// the name that it gives itself.
+	// Server is the name of the MCP server in catalogues and observations. The default is the name in
+	// the server's introduction.
 	Server string
 	// Command is the command that starts the server. A person accepts it together with the
 	// tools.
 	Command []string
-	// Session groups the events of this run; empty means a new one.
+	// Session is the session of this run's events. The default is a new id.
 	Session string
-	// Origin is the origin of all that the server returns. Empty means tool.
+	// Origin is the origin of all content from the server. The default is tool.
 	Origin beliefs.Origin
-	// Wait is how long a call waits for a person when it is held. MCP clients
-	// have time-outs of their own, often 60 s.
+	// Wait is how long a held call waits for an approval. MCP clients have their own timeouts, often 60
+	// s.
 	Wait time.Duration
-	// Publish bounds how long an observation may take to be acknowledged; zero
-	// means 20 s.
+	// Publish is the timeout for the acknowledgment of an observation. The default is 20 s.
 	Publish time.Duration
-	// ApprovalURL is the page on which a person approves a hold, with {hold} for its id.
-	// Clients that can open a URL for their user show it. Empty means that no page is shown.
+	// ApprovalURL is the URL of the approval page of a hold, where {hold} stands for its id. Clients
+	// that can open a URL show it to their user. Empty means no page.
 	ApprovalURL string
 	Log         *slog.Logger
 }
 
-// DefaultWait stays below the usual time-out of a client (60 s).
+// DefaultWait is below the usual client timeout of 60 s.
 const DefaultWait = 45 * time.Second
 
 // Proxy is one connection of a client with a server. Create it with Run.
@@ -59,17 +58,17 @@ type Proxy struct {
 	ids   idSource
 
 	mu        sync.Mutex
-	calls     map[jsonrpc.ID]*call // of the client, in progress; guarded by mu
-	own       map[jsonrpc.ID]asked // of the proxy; guarded by mu
+	calls     map[jsonrpc.ID]*call // client requests in progress; guarded by mu
+	own       map[jsonrpc.ID]asked // the proxy's own requests; guarded by mu
 	pending   map[string]proposed  // callKey → held proposal; guarded by mu
 	server    string               // guarded by mu
 	instructs string               // the server's instructions; guarded by mu
 	signature []string             // the last recorded serverInfo of the server; guarded by mu
-	asks      bool                 // the client can open a URL for a person; guarded by mu
+	asks      bool                 // the client can open a URL for its user; guarded by mu
 	wg        sync.WaitGroup
 	serving   sync.WaitGroup // tools/call and similar requests in progress
-	notes     chan struct{}  // holds one for each notification that is being recorded
-	noted     chan struct{}  // closed once the last notification is passed on; the server's reader's
+	notes     chan struct{}  // semaphore: one element per notification being recorded
+	noted     chan struct{}  // closed once the last notification is passed on; owned by the server reader
 }
 
 // asked is a request that the proxy made and that has no response yet.
@@ -78,18 +77,18 @@ type asked struct {
 	answer chan *jsonrpc.Response
 }
 
-// call is a request of the client that has no response yet.
+// call is a client request that has no response yet.
 type call struct {
 	method string
 	params json.RawMessage
 	cancel context.CancelFunc     // of a tools/call or tools/list
 	answer chan *jsonrpc.Response // of a tools/call
-	passed bool                   // it was passed to the server
+	passed bool                   // the request was sent to the server
 	size   int64                  // bytes of its answer, if the answer is large; guarded by the proxy's mu
 }
 
-// Run passes messages between a client and a server until either ends, and
-// closes both. It returns nil when one of them closed its side.
+// Run passes messages between a client and a server until either ends, and closes both. It returns nil
+// when one of them closed the connection normally.
 func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Connection) error {
 	if cfg.Session == "" {
 		cfg.Session = client.NewID()
@@ -125,8 +124,8 @@ func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Conn
 	return err
 }
 
-// closed drops the errors of a normal end: a closed pipe, and the exit code of a server
-// that was told to exit.
+// closed returns nil for the errors of a normal end: a closed pipe, or the exit code of a server that
+// was told to exit. It returns other errors unchanged.
 func closed(err error) error {
 	var exit interface{ ExitCode() int }
 	if errors.As(err, &exit) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) ||
@@ -152,7 +151,7 @@ func (p *Proxy) read(ctx context.Context, from mcp.Connection, f func(context.Co
 	}
 }
 
-// fromClient takes a message of the client.
+// fromClient handles a message of the client.
 func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	r, ok := m.(*jsonrpc.Request)
 	if !ok {
@@ -164,7 +163,7 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 				m = fault(a.ID, jsonrpc.CodeInvalidRequest, "the client's answer was refused: "+err.Error())
 			}
 		}
-		return p.down.Write(ctx, m) // an answer to the server
+		return p.down.Write(ctx, m) // a response to a request of the server
 	}
 	if err := vet(r.Params); err != nil {
 		if !r.ID.IsValid() {
@@ -220,8 +219,8 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// cancelled ends a request that the client cancelled. It reports whether the server must
-// be told.
+// cancelled ends a request that the client cancelled. It reports whether to forward the cancellation to
+// the server.
 func (p *Proxy) cancelled(r *jsonrpc.Request) bool {
 	var n struct {
 		RequestID any `json:"requestId"`
@@ -241,7 +240,7 @@ func (p *Proxy) cancelled(r *jsonrpc.Request) bool {
 	}
 	c.cancel()
 	if c.answer == nil && c.passed {
-		delete(p.calls, id) // a later answer is dropped
+		delete(p.calls, id) // drops a later response
 	}
 	return c.passed
 }
@@ -255,7 +254,7 @@ func (p *Proxy) done(id jsonrpc.ID) bool {
 	return ok
 }
 
-// fromServer takes a message of the server.
+// fromServer handles a message of the server.
 func (p *Proxy) fromServer(ctx context.Context, m jsonrpc.Message) error {
 	switch m := m.(type) {
 	case *jsonrpc.Response:
@@ -283,15 +282,15 @@ func (p *Proxy) fromServer(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// maxNotes is how many notifications of a server may wait for their records.
+// maxNotes is the limit of server notifications that are being recorded.
 const maxNotes = 64
 
-// ordinary are the notifications whose name alone says nothing to a model.
+// ordinary are the notifications whose method name is not recorded.
 var ordinary = namesOf(`cancelled elicitation/complete message progress prompts/list_changed resources/list_changed resources/updated
 	tasks/status tools/list_changed`)
 
-// note passes a notification of the server on, once its words are observed and
-// those before it are passed on. Only the reader of the server's messages calls it.
+// note passes on a server notification after its text is recorded and all earlier notifications are
+// passed on. Only the goroutine that reads the server calls it.
 func (p *Proxy) note(ctx context.Context, m *jsonrpc.Request) {
 	said := together(spoken(m.Params))
 	if name, ok := strings.CutPrefix(m.Method, "notifications/"); !ok || !ordinary[name] {
@@ -312,9 +311,8 @@ func (p *Proxy) note(ctx context.Context, m *jsonrpc.Request) {
 	})
 }
 
-// answered takes a response of the server: to the proxy itself, to a tools/call
-// that waits for it, or to something that is passed on. A response that is
-// passed on comes after the notifications before it.
+// answered handles a response of the server: to a request of the proxy, to a waiting tools/call, or to
+// a forwarded request. A forwarded response follows the notifications that preceded it.
 func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 	before := p.noted
 	if p.answeredOwn(p.down, m) {
@@ -334,7 +332,7 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 			<-before
 			select {
 			case c.answer <- m:
-			default: // the server answered twice
+			default: // the server responded twice
 			}
 		})
 		return
@@ -352,8 +350,8 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 	})
 }
 
-// question passes a request of the server on, once it is observed: sampling puts
-// its text before a model.
+// question records a server request, such as sampling, and then passes it on. The text of a sampling
+// request reaches a model.
 func (p *Proxy) question(ctx context.Context, m *jsonrpc.Request) {
 	if err := p.observe(ctx, m.Method, "", "", nil, spoken(m.Params)); err != nil {
 		p.cfg.Log.Warn("a request of the server was not passed on", "method", m.Method, "err", err)
@@ -363,8 +361,8 @@ func (p *Proxy) question(ctx context.Context, m *jsonrpc.Request) {
 	p.send(p.up, m)
 }
 
-// answeredOwn passes an answer to the proxy's own request with its id, if there is one.
-// Only the side that was asked can answer.
+// answeredOwn delivers a response to a request of the proxy, and reports whether there is one with its
+// id. It ignores responses from the other side.
 func (p *Proxy) answeredOwn(from mcp.Connection, m *jsonrpc.Response) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -377,7 +375,7 @@ func (p *Proxy) answeredOwn(from mcp.Connection, m *jsonrpc.Response) bool {
 	return true
 }
 
-// ask sends a request of the proxy's own to the server.
+// ask sends a request of the proxy to the server and returns its result.
 func (p *Proxy) ask(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	r, err := p.request(ctx, p.down, method, params)
 	if err != nil {
@@ -389,7 +387,7 @@ func (p *Proxy) ask(ctx context.Context, method string, params any) (json.RawMes
 	return r.Result, r.Error
 }
 
-// request sends a request of the proxy's own and waits for the answer.
+// request sends a request of the proxy and waits for the response.
 func (p *Proxy) request(ctx context.Context, to mcp.Connection, method string, params any) (*jsonrpc.Response, error) {
 	body, err := json.Marshal(params)
 	if err != nil {
@@ -416,7 +414,8 @@ func (p *Proxy) request(ctx context.Context, to mcp.Connection, method string, p
 	}
 }
 
-// send writes to a connection. The connection's reader notices if it is broken.
+// send writes a message and logs a failure. The goroutine that reads the connection detects that it is
+// broken.
 func (p *Proxy) send(to mcp.Connection, m jsonrpc.Message) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -445,7 +444,8 @@ func fault(id jsonrpc.ID, code int64, text string) *jsonrpc.Response {
 	return &jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: code, Message: "lazaret: " + text}}
 }
 
-// idSource makes ids for the proxy's own requests, which no client uses.
+// idSource generates ids for the proxy's own requests. Its random prefix avoids clashes with the
+// client's ids.
 type idSource struct {
 	mu     sync.Mutex
 	prefix string

@@ -15,7 +15,7 @@ import (
 	"lazaret/streams"
 )
 
-// reportTime bounds how long a result waits for the report of its outcome.
+// reportTime is the longest time that a result waits for the record of its outcome.
 const reportTime = 5 * time.Second
 
 // callTool proposes a tools/call, passes it on if it is allowed, and observes its result.
@@ -63,7 +63,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 		p.withdraw(a, rep)
 		return nil
 	case v == streams.Hold && (err != nil || client.Open(rep)):
-		p.put(key, held) // the same call, made again, uses this proposal
+		p.put(key, held) // the same call, repeated, uses this proposal
 		if err == nil && asks && !again {
 			return p.askForInput(r.ID, a, rep)
 		}
@@ -89,7 +89,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	var m *jsonrpc.Response
 	select {
 	case <-ctx.Done():
-		p.report(a, rep, "error") // the server may have carried it out
+		p.report(a, rep, "error") // the server may have executed it
 		return nil
 	case m = <-c.answer:
 	}
@@ -118,7 +118,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	return m
 }
 
-// propose asks for a verdict and waits for a person if it is a hold.
+// propose asks for a verdict and waits for a hold to be resolved.
 func (p *Proxy) propose(ctx context.Context, a *streams.Action, wait time.Duration) (*client.Reply, error) {
 	return reach(ctx, p, func(ctx context.Context) (*client.Reply, error) {
 		rep, err := p.host.Decide(ctx, a)
@@ -138,8 +138,8 @@ func (p *Proxy) propose(ctx context.Context, a *streams.Action, wait time.Durati
 	})
 }
 
-// canonical returns a form of arguments that is equal for equal arguments. Numbers keep
-// their spelling, since two different integers may be the same float64.
+// canonical returns the arguments in a form that is equal for equal arguments. Numbers keep their
+// spelling, because two different integers may be the same float64.
 func canonical(args jsontext.Value) jsontext.Value {
 	c := args.Clone()
 	if c.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)) != nil {
@@ -153,7 +153,7 @@ func callKey(tool string, args jsontext.Value) string {
 	return streams.Digest([]byte(tool + "\x00" + string(canonical(args))))
 }
 
-// proposed holds the parts of a proposal that do not come again with the repeated call.
+// proposed holds the parts of a proposal that a repeated call does not contain.
 type proposed struct {
 	id, catalogue string
 	after         uint64
@@ -170,7 +170,7 @@ func (p *Proxy) take(key string) proposed {
 	return a
 }
 
-// maxPending bounds the held calls that are remembered, to some 60 MB.
+// maxPending is the limit of remembered held calls; they take about 60 MB.
 const maxPending = 1 << 18
 
 func (p *Proxy) put(key string, a proposed) {
@@ -181,7 +181,7 @@ func (p *Proxy) put(key string, a proposed) {
 	}
 }
 
-// withdraw withdraws a proposal whose caller no longer waits.
+// withdraw cancels a proposal whose caller no longer waits.
 func (p *Proxy) withdraw(a *streams.Action, rep *client.Reply) {
 	if rep != nil && !client.Open(rep) {
 		return
@@ -201,8 +201,7 @@ func (p *Proxy) report(a *streams.Action, rep *client.Reply, status string) {
 	}
 }
 
-// metaOf returns the _meta of a request without the members that belong to this request
-// only.
+// metaOf returns the _meta of a request without the fields that are specific to this request.
 func metaOf(params json.RawMessage) map[string]json.RawMessage {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
@@ -214,20 +213,20 @@ func metaOf(params json.RawMessage) map[string]json.RawMessage {
 	return p.Meta
 }
 
-// refusal tells a model why something was not done.
+// refusal is the reason, given to the model, why a call or a listing was refused.
 type refusal struct {
 	rep    *client.Reply
 	err    error
 	action string
-	done   bool // it was carried out, but its result is not shown
-	// what is refused besides the tool itself
+	done   bool // executed, but the result is withheld
+	// what names the refused thing, if it is not the tool.
 	what string
 }
 
-// MetaKey is where results of the proxy's own carry the verdict, for hosts.
+// MetaKey is the _meta field with the verdict in results that the proxy makes. It is meant for hosts.
 const MetaKey = "lazaret/verdict"
 
-// verdictMeta is what stands there.
+// verdictMeta is the value of MetaKey.
 type verdictMeta struct {
 	Verdict streams.Verdict `json:"verdict"`
 	Action  string          `json:"action,omitempty"`

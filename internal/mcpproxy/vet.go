@@ -15,14 +15,14 @@ import (
 	"lazaret/streams"
 )
 
-// A message is passed on only if every reader sees in it what is recorded. JSON
-// leaves open what a name means that stands twice, and some readers ignore the
-// case of names. Such a message is refused in either direction.
+// A message is passed on only if every reader parses it as recorded. JSON does not define the meaning
+// of duplicate names, and some readers ignore the case of names. Messages with such names are refused
+// in both directions.
 
-// maxNesting is how deep the objects of the protocol may nest.
+// maxNesting is the limit of nesting of the protocol's objects.
 const maxNesting = 256
 
-// known are the names of the protocol, in the objects that it defines.
+// known are the field names that the protocol defines.
 var known = namesOf(`_meta action annotations argument arguments audience blob capabilities clientInfo completion content contents context costPriority
 	cursor data default description destructiveHint error execution extensions hasMore hints icons id idempotentHint includeContext input inputRequests inputResponses
 	inputSchema instructions intelligencePriority isError lastModified level listChanged logger maxTokens message messages metadata method mimeType mode model
@@ -31,11 +31,11 @@ var known = namesOf(`_meta action annotations argument arguments audience blob c
 	statusMessage stopReason stopSequences structuredContent subscribe systemPrompt task taskId taskSupport temperature text theme title toolChoice toolUseId
 	tools total ttlMs type uri uriTemplate url value values version websiteUrl`)
 
-// free are those of them whose values the protocol does not define.
+// free are the known fields whose values the protocol does not define.
 var free = namesOf("_meta annotations arguments data default experimental extensions input inputResponses " +
 	"inputSchema metadata outputSchema requestState requestedSchema structuredContent")
 
-// folded are the known names by their form without case.
+// folded are the case-folded known names.
 var folded = func() map[string]bool {
 	m := make(map[string]bool)
 	for n := range known {
@@ -52,13 +52,13 @@ func namesOf(list string) map[string]bool {
 	return m
 }
 
-// fold is a name without case, as readers that ignore case compare names.
+// fold returns a name in the form in which case-insensitive readers compare it.
 func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }
 
-// foreign says that a name is none of the protocol's.
+// foreign reports whether the protocol does not define a name.
 func foreign(name string) bool { return !known[name] }
 
-// vet reports why a part of a message is read differently by different readers.
+// vet returns an error if different readers would parse a part of a message differently.
 func vet(raw json.RawMessage) error {
 	if len(raw) == 0 {
 		return nil
@@ -96,7 +96,8 @@ func vetNames(v any, depth int) error {
 	return nil
 }
 
-// vetAnnotations is vet of a tool's annotations, whose names the protocol defines.
+// vetAnnotations checks a tool's annotations as vet does, including the field names that the protocol
+// defines.
 func vetAnnotations(raw json.RawMessage) error {
 	var v any
 	if len(raw) == 0 || json.Unmarshal(raw, &v) != nil {
@@ -105,8 +106,8 @@ func vetAnnotations(raw json.RawMessage) error {
 	return vetNames(v, 0)
 }
 
-// vetResponse is vet of a response. It has to hold a result, which is an object,
-// or an error, and says nothing in the name of the proxy.
+// vetResponse checks a response as vet does. A response must hold either a result, which is an object,
+// or an error. Its _meta must not contain names that start with lazaret/, which only the proxy sets.
 func vetResponse(m *jsonrpc.Response) error {
 	if m.Error != nil {
 		if len(m.Result) > 0 && jsontext.Value(m.Result).Kind() != 'n' {
@@ -134,7 +135,7 @@ func vetResponse(m *jsonrpc.Response) error {
 	return nil
 }
 
-// errorData are the data of an error of the protocol.
+// errorData returns the data of a JSON-RPC error, or nil.
 func errorData(err error) json.RawMessage {
 	var wire *jsonrpc.Error
 	if errors.As(err, &wire) {
@@ -143,13 +144,12 @@ func errorData(err error) json.RawMessage {
 	return nil
 }
 
-// errorText is all that an error says.
+// errorText returns the message of an error and all text in its data.
 func errorText(err error) string {
 	return strings.Join(append([]string{err.Error()}, content.All(errorData(err))...), "\n")
 }
 
-// refused records that a message of the server was withheld, and returns the
-// error that its receiver gets.
+// refused records that a message of the server was withheld, and returns the error for its receiver.
 func (p *Proxy) refused(ctx context.Context, method, call string, why error) error {
 	err := fmt.Errorf("the server's message was refused: %w", why)
 	p.cfg.Log.Warn("a message of the server was refused", "method", method, "err", why)

@@ -100,7 +100,7 @@ func TestPromiseA3NamesOfStructuredContentAndTextInBytesAreRecorded(t *testing.T
 	}
 }
 
-// oracle is one JavaScript process that reads JSON as a host does.
+// oracle is a JavaScript process that parses JSON like a host.
 type oracle struct {
 	mu  sync.Mutex
 	in  io.Writer
@@ -153,8 +153,8 @@ func (o *oracle) parse(tb testing.TB, raw []byte) (canonical string, ok bool) {
 	return string(b[1:]), b[0] == '='
 }
 
-// FuzzDecodedAsByJavaScript: what the proxy lets through is read by JSON.parse as
-// it is recorded.
+// FuzzDecodedAsByJavaScript checks that JSON.parse reads a message that the proxy passes as it is
+// recorded.
 func FuzzDecodedAsByJavaScript(f *testing.F) {
 	o := newOracle(f)
 	for _, s := range []string{

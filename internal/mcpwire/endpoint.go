@@ -35,15 +35,15 @@ const (
 	maxHeader   = 32 << 10
 	headerTime  = 5 * time.Second
 	bodyTime    = 15 * time.Second
-	idleTime    = time.Minute // that a connection may be unused between two requests
+	idleTime    = time.Minute // maximum idle time of a connection between two requests
 	commitTime  = 5 * time.Second
-	// unusedTime is how long a session lasts after initialize until its host uses its id.
+	// unusedTime is the lifetime of a session, from initialize, whose host has not used its id.
 	unusedTime = time.Minute
-	// DefaultIdle is how long a session lasts without a request of its host.
+	// DefaultIdle is the lifetime of a session without a request of its host.
 	DefaultIdle = 30 * time.Minute
 )
 
-// TokenHeader is where a host sends its token for the endpoint itself.
+// TokenHeader is the header with a host's token for the endpoint itself.
 const TokenHeader = "Lazaret-Token"
 
 // Server is one server behind an endpoint.
@@ -66,7 +66,7 @@ type Endpoint struct {
 	Loopback bool
 	TLS      *tls.Config   // nil: plain HTTP
 	Idle     time.Duration // zero: DefaultIdle
-	Unused   time.Duration // that a new session waits for its second request; zero: one minute
+	Unused   time.Duration // maximum wait of a new session for its second request; zero: one minute
 	Body     time.Duration // the time in which a host must send a request; zero: 15 s
 	Log      *slog.Logger
 
@@ -183,7 +183,7 @@ func (e *Endpoint) handler(ctx context.Context) http.Handler {
 			}
 		}
 		if e.Loopback && !loopback(r.Host) {
-			http.Error(w, "this endpoint is not served under that name", http.StatusMisdirectedRequest)
+			http.Error(w, "the endpoint has no such host name", http.StatusMisdirectedRequest)
 			return
 		}
 		if o := r.Header.Get("Origin"); o != "" && !sameOrigin(o, r) || crossSite(r) {
@@ -242,7 +242,7 @@ func (e *Endpoint) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return
 	}
 	if v := r.Header.Get(headerVersion); v != "" && v < "2026" && !slices.Contains(versions, v) {
-		http.Error(w, "this version of the protocol is not spoken: use "+strings.Join(versions, ", "), http.StatusBadRequest)
+		http.Error(w, "unsupported protocol version: use "+strings.Join(versions, ", "), http.StatusBadRequest)
 		return
 	}
 	var s *session
@@ -302,9 +302,10 @@ func (s *session) authorize(w http.ResponseWriter, r *http.Request, name string)
 	return true
 }
 
-// makeRoom ends a session without a request in progress if the owner of a token, or all of
-// them, have as many as they may: the one that was used last the longest time ago. If the
-// endpoint is full, the owner with the most sessions gives way. The caller holds mu.
+// makeRoom ends a session without a request in progress if the owner of a token has maxOfOne sessions,
+// or the endpoint has MaxSessions. In the first case it ends a session of owner; in the second, one of
+// the owner with the most sessions. It chooses the session that was unused for the longest time, and
+// returns an error if there is none. The caller holds mu.
 func (e *Endpoint) makeRoom(owner string) error {
 	of := make(map[string]int)
 	for _, s := range e.sessions {
@@ -326,7 +327,7 @@ func (e *Endpoint) makeRoom(owner string) error {
 		}
 	}
 	if victim == "" {
-		return fmt.Errorf("%d sessions are open, %d of this token, and those that could be ended are in use: try again later",
+		return fmt.Errorf("%d sessions are open, %d of this token, and all have requests in progress: try again later",
 			len(e.sessions), of[owner])
 	}
 	s := e.sessions[victim]
@@ -379,7 +380,7 @@ func (e *Endpoint) begin(ctx context.Context, r *http.Request, name, owner strin
 	return s, nil
 }
 
-// post takes one message of a host.
+// post processes one message of a host.
 func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Request, s *session,
 	begin func() (*session, error)) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -398,7 +399,7 @@ func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			http.Error(w, fmt.Sprintf("the body is larger than %d bytes", MaxBody), http.StatusRequestEntityTooLarge)
 			return
 		}
-		http.Error(w, "the body did not come in whole", http.StatusRequestTimeout)
+		http.Error(w, "the body was not received completely", http.StatusRequestTimeout)
 		return
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
@@ -471,14 +472,14 @@ func misfit(r *http.Request, m jsonrpc.Message) (why string, code int64, data st
 	}
 	if v := r.Header.Get(headerVersion); v >= "2026" || q.Method == "server/discover" {
 		requested, _ := json.Marshal(streams.Clip(v, 40)) // marshalling a string cannot fail
-		return "this version of the protocol is not spoken over HTTP: begin with initialize", codeVersion,
+		return "unsupported protocol version over HTTP: begin with initialize", codeVersion,
 			fmt.Sprintf(`{"supported":["%s"],"requested":%s}`, strings.Join(versions, `","`), requested)
 	}
 	if h := r.Header.Get("Mcp-Method"); h != "" && h != q.Method {
-		return "the header Mcp-Method and the body name two methods", codeMismatch, ""
+		return "the header Mcp-Method and the body name different methods", codeMismatch, ""
 	}
 	if h := r.Header.Get("Mcp-Name"); h != "" && h != nameOf(q.Params) {
-		return "the header Mcp-Name and the body name two things", codeMismatch, ""
+		return "the header Mcp-Name and the body name different things", codeMismatch, ""
 	}
 	return "", 0, ""
 }
@@ -516,7 +517,7 @@ func (s *session) get(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if st, from = s.find(id), i+1; st == nil {
-			http.Error(w, "that stream is not kept any longer", http.StatusNotFound)
+			http.Error(w, "the stream is no longer available", http.StatusNotFound)
 			return
 		}
 	}

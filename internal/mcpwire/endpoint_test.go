@@ -23,7 +23,7 @@ type echoArgs struct {
 	Text string `json:"text"`
 }
 
-// newServer is a server of the stock SDK that remembers what its session was told.
+// newServer returns a server of the official SDK that records the messages of its session.
 func newServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "echo", Version: "1"}, nil)
 	var mu sync.Mutex
@@ -65,7 +65,7 @@ func startStock() (mcp.Connection, error) {
 	return down.Connect(context.Background())
 }
 
-// pump passes everything on, as a proxy without a pipeline.
+// pump forwards everything, like a proxy without a pipeline.
 func pump(ctx context.Context, host, server mcp.Connection) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -89,7 +89,7 @@ func pump(ctx context.Context, host, server mcp.Connection) error {
 	return err
 }
 
-// serving is an endpoint that is served, and its address.
+// serving serves an endpoint and returns its URL.
 func serving(t *testing.T, e *Endpoint) string {
 	t.Helper()
 	if e.Log == nil {
@@ -216,7 +216,7 @@ const (
 	ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-// raw sends one request of HTTP and returns the response, whose body the caller closes.
+// raw sends one HTTP request and returns the response. The caller closes its body.
 func raw(t *testing.T, method, url, body string, header ...string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -368,7 +368,7 @@ func TestAnAnswerThatWasLostIsReadAgainBehindTheLastEvent(t *testing.T) {
 	if !strings.Contains(answer, `"id":7`) || !strings.Contains(answer, `data: {\"forged\":1}`) {
 		t.Errorf("read again: %s", answer)
 	}
-	// Nobody else may read it.
+	// No other session may read it.
 	if resp := raw(t, "GET", url, "", headerSession, begin(t, url), headerLast, id); resp.StatusCode != 200 {
 		return // that session has no such stream
 	} else if b, _ := io.ReadAll(resp.Body); strings.Contains(string(b), "forged") {

@@ -17,7 +17,7 @@ import (
 
 const wait = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"wait","arguments":{"text":""}}}`
 
-// leaving sends a request and hangs up once the endpoint has it.
+// leaving sends a request and disconnects once the endpoint has it.
 func leaving(t *testing.T, url, body string, taken func() bool, header ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -74,7 +74,7 @@ func silent() (mcp.Connection, error) {
 	return down.Connect(context.Background())
 }
 
-// drain reads what the host says, and answers nothing.
+// drain reads the host's messages without answering.
 func drain(ctx context.Context, host, server mcp.Connection) error {
 	for {
 		if _, err := host.Read(ctx); err != nil {
@@ -117,7 +117,7 @@ func TestAFullEndpointEndsTheSessionThatIsIdleLongest(t *testing.T) {
 		}
 		return s
 	}
-	// One token may have half of the sessions. More end its own.
+	// One token may have half of the sessions. Further ones end its own oldest.
 	first := start("a")
 	busy := start("a")
 	busy.enter()
@@ -130,7 +130,7 @@ func TestAFullEndpointEndsTheSessionThatIsIdleLongest(t *testing.T) {
 		t.Errorf("ended: a's first %t, a's busy one %t, b's %t, a's last %t", first.ended(), busy.ended(), other.ended(),
 			second.ended())
 	}
-	// If the endpoint is full, the owner with the most sessions gives way.
+	// If the endpoint is full, a session of the owner with the most sessions ends.
 	for i := 0; i < MaxSessions-maxOfOne-1; i++ {
 		start(fmt.Sprint("c", i))
 	}

@@ -121,8 +121,8 @@ func decodeLine(line []byte, dropped int) ([]jsonrpc.Message, error) {
 		return nil, nil
 	}
 	if dropped > 0 {
-		err := fmt.Errorf("it has %d bytes, at most %d are read", len(line)+dropped, MaxMessage)
-		for _, m := range topID.FindSubmatch(line) { // none if no id is found; the whole match is no JSON
+		err := fmt.Errorf("it has %d bytes, the limit is %d", len(line)+dropped, MaxMessage)
+		for _, m := range topID.FindSubmatch(line) { // none if no id is found; the whole match is not JSON
 			var v any
 			if json.Unmarshal(m, &v) == nil {
 				if id, e := jsonrpc.MakeID(v); e == nil {

@@ -16,10 +16,10 @@ import (
 // wellKnown is the path of the metadata of a protected resource (RFC 9728).
 const wellKnown = "/.well-known/oauth-protected-resource"
 
-// metadataTime is how long a server may take to send its metadata.
+// metadataTime is the timeout for a server's metadata.
 var metadataTime = 10 * time.Second
 
-// maxMetadata bounds the metadata of a server, in bytes.
+// maxMetadata is the maximum size of a server's metadata, in bytes.
 const maxMetadata = 64 << 10
 
 var resourceMetadata = regexp.MustCompile(`(?i)resource_metadata="[^"]*"`)

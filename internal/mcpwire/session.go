@@ -57,7 +57,7 @@ func newSession(id, owner, auth string) *session {
 	return s
 }
 
-// SessionID is empty: the id is a secret.
+// SessionID returns "", because the id is a secret.
 func (s *session) SessionID() string { return "" }
 
 func (s *session) Read(ctx context.Context) (jsonrpc.Message, error) {
@@ -258,7 +258,7 @@ func (s *session) leave() {
 	s.used = time.Now()
 }
 
-// enterKnown is enter for a request with the session's id.
+// enterKnown is like enter, for a request that carries the session's id.
 func (s *session) enterKnown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,8 +266,8 @@ func (s *session) enterKnown() {
 	s.known = true
 }
 
-// idle reports whether the host has made no request for this long, or, if it never used the
-// session's id, for unused. A request without an answer does not count once its host has left.
+// idle reports whether the host has made no request for limit, or, if it never used the session's id,
+// for unused. A request without an answer does not count once its host has left.
 func (s *session) idle(limit, unused time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -62,7 +62,7 @@ func (s *stream) release() {
 	s.discard()
 }
 
-// drop says that no other response will use the stream.
+// drop marks the stream as unreachable for further responses.
 func (s *stream) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +108,8 @@ func (s *stream) end() {
 	s.wakeUp()
 }
 
-// attach makes the caller the stream's reader from this event on. -1 means from the first
-// event that was not sent.
+// attach makes the caller the stream's reader from event from on. If from is -1, reading starts at the
+// first event that was not sent.
 func (s *stream) attach(from int) (reader, next int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *stream) delivered(i int) {
 	}
 }
 
-// size is how many bytes the stream holds.
+// size returns the bytes that the stream holds.
 func (s *stream) size() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -386,7 +386,7 @@ func (u *upstream) event(e event, r *jsonrpc.Request) bool {
 	return answered
 }
 
-// pass hands a message on, and reports whether it answers r. A stream answers no other request.
+// pass forwards a message, and reports whether it answers r. A stream answers no other request.
 func (u *upstream) pass(r *jsonrpc.Request, m jsonrpc.Message) bool {
 	a, ok := m.(*jsonrpc.Response)
 	if !ok {
@@ -411,7 +411,7 @@ func (u *upstream) pass(r *jsonrpc.Request, m jsonrpc.Message) bool {
 	return true
 }
 
-// refused turns a response without success into the answer of a request.
+// refused converts a response with an error status to the answer of a request.
 func (u *upstream) refused(id jsonrpc.ID, resp *http.Response) *jsonrpc.Response {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	u.mu.Lock()

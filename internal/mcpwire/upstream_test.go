@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// guarded is the stock SDK's HTTP server, which takes one token, and what it was sent.
+// guarded is the official SDK's HTTP server. It accepts one token and records its requests.
 type guarded struct {
 	*httptest.Server
 	mu   sync.Mutex

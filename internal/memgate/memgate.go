@@ -13,19 +13,19 @@ import (
 	"lazaret/streams"
 )
 
-// Judge answers both questions. *client.Client is one.
+// Judge answers both questions. *client.Client implements it.
 type Judge interface {
 	Remember(ctx context.Context, origin beliefs.Origin, m *streams.Memory) (*client.Reply, error)
 	Gate(ctx context.Context, r *streams.Recall) (*client.Reply, error)
 }
 
-// maxProposals bounds the proposals of the same write. A new one is made after the last
-// hold has ended.
+// maxProposals is the limit of proposals of the same write. A new one is made after the last hold has
+// ended.
 const maxProposals = 8
 
-// Write asks whether m may be written. The id of the proposal is derived from its content,
-// its session and parts. So a repeated write is the same proposal and gets the answer of
-// the same hold. A write whose hold has expired is proposed anew.
+// Write asks whether m may be written. It derives the proposal's id from the memory's content, session
+// and parts, so a repeated write is the same proposal with the same hold. If the hold has expired,
+// Write makes a new proposal.
 func Write(ctx context.Context, j Judge, origin beliefs.Origin, m *streams.Memory,
 	parts ...string) (rep *client.Reply, err error) {
 	for n := range maxProposals {
@@ -38,7 +38,7 @@ func Write(ctx context.Context, j Judge, origin beliefs.Origin, m *streams.Memor
 	return rep, err
 }
 
-// id derives a legal id from parts.
+// id derives a valid id from parts.
 func id(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -47,27 +47,27 @@ func id(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Channel says how a text may be used.
+// Channel determines how a text may be used.
 type Channel string
 
-// The channels. A text of the last two may be read but not acted on.
+// The channels. Texts of the last two may be read but not acted on.
 const (
 	Refused      Channel = "refused" // not shown
 	Admitted     Channel = "admitted"
-	ContextOnly  Channel = "context_only" // to read and not to act on
-	Contradicted Channel = "contradicted" // by stronger evidence; to read and not to act on
+	ContextOnly  Channel = "context_only" // may be read but not acted on
+	Contradicted Channel = "contradicted" // by stronger evidence; may be read but not acted on
 )
 
-// Found is the judgement of one text.
+// Found is the judgment of one text.
 type Found struct {
 	Channel Channel
-	Text    string // as it may be shown: parts may be masked
-	Note    string // a rule's note before the text
-	Why     string // the reasons, for all but admitted texts
+	Text    string // in the form that may be shown; parts may be masked
+	Note    string // a rule's note, shown before the text
+	Why     string // the reasons, except for admitted texts
 }
 
-// Mark returns a note for a text that may not be acted on, with the notes of rules. It is
-// empty if there is nothing to note.
+// Mark returns a note for a text that must not be acted on, including the notes of rules; empty if
+// there is none.
 func (f *Found) Mark() string {
 	var out []string
 	switch f.Channel {
@@ -82,9 +82,8 @@ func (f *Found) Mark() string {
 	return strings.Join(out, ". ")
 }
 
-// Read judges texts and returns the judgements in the same order. It asks once for each
-// hundred texts. It asks again for each text whose judgement cannot be told from the
-// others' in that answer.
+// Read judges texts and returns the judgments in the same order. It sends one request per hundred
+// texts, and another one for each text whose judgment is ambiguous in that reply.
 func Read(ctx context.Context, j Judge, head streams.Head, source string, texts []string) ([]Found, error) {
 	known := make(map[string]Found)
 	distinct := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(texts))),
@@ -140,7 +139,7 @@ func ask(ctx context.Context, j Judge, head streams.Head, source string, texts [
 	return rep, nil
 }
 
-// items returns the texts in an answer.
+// items returns the texts in a reply.
 func items(rep *client.Reply) (out []Found) {
 	if rep.Verdict != streams.Allow || rep.Recall == nil {
 		return nil
@@ -158,7 +157,7 @@ func items(rep *client.Reply) (out []Found) {
 	return out
 }
 
-// one returns the judgement in an answer about a single text.
+// one returns the judgment in a reply about a single text.
 func one(rep *client.Reply) Found {
 	if served := items(rep); len(served) == 1 {
 		return served[0]
@@ -171,7 +170,7 @@ func one(rep *client.Reply) Found {
 	return f
 }
 
-// Why returns the reasons of a verdict in one line.
+// Why formats the reasons of a verdict in one line.
 func Why(rep *client.Reply) string {
 	var out []string
 	if rep != nil && rep.Entry != nil {

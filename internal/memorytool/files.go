@@ -21,15 +21,15 @@ import (
 const (
 	maxFile    = 128 << 10 // bytes of a file
 	maxEntries = 512       // files and folders
-	maxDepth   = 8         // folders of a path
+	maxDepth   = 8         // nested folders
 	maxName    = 100       // bytes of a file's name
 	maxLines   = 999_999   // lines that are shown
-	snippet    = 4         // lines shown before and behind an edit
+	snippet    = 4         // lines shown before and after an edit
 )
 
 const root = "/memories"
 
-// folder holds the files. No path leads out of it, nor does a link.
+// folder contains the files. Neither a path nor a link can leave it.
 type folder struct{ *os.Root }
 
 func open(dir string) (*folder, error) {
@@ -43,7 +43,7 @@ func open(dir string) (*folder, error) {
 	return &folder{r}, nil
 }
 
-// shown returns the path by which a model knows a file.
+// shown returns the path of a file as the model sees it.
 func shown(name string) string {
 	if name == "." {
 		return root
@@ -51,8 +51,7 @@ func shown(name string) string {
 	return root + "/" + name
 }
 
-// name returns the place of a path in the folder. It refuses an unclean path and does not
-// clean it.
+// name converts a path to a name in the folder. It refuses unclean paths instead of cleaning them.
 func (d *folder) name(p string) (string, error) {
 	rest, ok := strings.CutPrefix(p, root)
 	rest = strings.TrimSuffix(rest, "/")
@@ -77,7 +76,7 @@ func (d *folder) name(p string) (string, error) {
 	return rest[1:], nil
 }
 
-// file is like name, and refuses the folder itself.
+// file is like name, but refuses the folder itself.
 func (d *folder) file(p string) (string, error) {
 	name, err := d.name(p)
 	if err == nil && name == "." {
@@ -86,7 +85,7 @@ func (d *folder) file(p string) (string, error) {
 	return name, err
 }
 
-// edited is a file to be edited, with its text.
+// edited returns the name and text of a file to be edited.
 func (d *folder) edited(p, missing string) (name, text string, err error) {
 	if name, err = d.file(p); err != nil {
 		return "", "", err
@@ -103,7 +102,7 @@ func (d *folder) read(name string) (string, error) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), err
 }
 
-// parents refuses a path through a file.
+// parents returns an error if a parent of name is a file.
 func (d *folder) parents(name string) error {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if info, err := d.Stat(dir); err == nil && !info.IsDir() {
@@ -113,7 +112,7 @@ func (d *folder) parents(name string) error {
 	return nil
 }
 
-// room returns an error if there are too many files for another one.
+// room returns an error if there is no room for another file.
 func (d *folder) room() error {
 	n := 0
 	err := fs.WalkDir(d.FS(), ".", func(string, fs.DirEntry, error) error { n++; return nil })
@@ -123,7 +122,7 @@ func (d *folder) room() error {
 	return err
 }
 
-// write replaces a file as a whole.
+// write replaces a file atomically.
 func (d *folder) write(name, text string) error {
 	dir := path.Dir(name)
 	if err := d.MkdirAll(dir, 0o700); err != nil {
@@ -144,8 +143,8 @@ func (d *folder) write(name, text string) error {
 	return err
 }
 
-// stamp distinguishes the contents of a name at different times. A file that cannot
-// be read counts as empty.
+// stamp returns a digest of the contents of a file or folder, to detect changes. A file that cannot be
+// read counts as empty.
 func (d *folder) stamp(name string) string {
 	h := sha256.New()
 	_ = fs.WalkDir(d.FS(), name, func(p string, e fs.DirEntry, err error) error {
@@ -160,7 +159,7 @@ func (d *folder) stamp(name string) string {
 
 // list lists a folder, two levels deep, with sizes.
 func (d *folder) list(name string) (string, error) {
-	sizes := map[string]int64{} // of files, and of folders with all their contents
+	sizes := map[string]int64{} // of files, and of folders including their contents
 	var order []string
 	err := fs.WalkDir(d.FS(), name, func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -207,8 +206,8 @@ func human(n int64) string {
 	return fmt.Sprintf("%.1fM", float64(n)/(1<<20))
 }
 
-// numbered returns a text with line numbers, or its lines from first to last. A last of -1
-// means the end.
+// numbered returns a text with line numbers, restricted to lines first to last if lines is set. A last
+// of -1 means the end.
 func numbered(text string, lines []int) (string, error) {
 	all := strings.Split(text, "\n")
 	first, last := 1, len(all)
@@ -225,7 +224,8 @@ func numbered(text string, lines []int) (string, error) {
 	}
 	var b strings.Builder
 	for i := first; i <= last; i++ {
-		// A carriage return, or a line separator of Unicode, could look like the start of an unnumbered line.
+		// A carriage return or a Unicode line separator could look like the start of an unnumbered
+		// line.
 		line := strings.NewReplacer("\r", "\\r", "\u2028", "\\u2028", "\u2029", "\\u2029", "\u0085",
 			"\\u0085").Replace(all[i-1])
 		fmt.Fprintf(&b, "%6d\t%s\n", i, line)
@@ -233,7 +233,7 @@ func numbered(text string, lines []int) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// occurrences returns the lines in which a string begins.
+// occurrences returns the numbers of the lines in which a string begins.
 func occurrences(text, s string) (lines []int) {
 	for at := 0; ; {
 		i := strings.Index(text[at:], s)

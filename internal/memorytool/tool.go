@@ -15,7 +15,7 @@ import (
 	"lazaret/streams"
 )
 
-// Input is the input of one call of the tool, as the model gave it.
+// Input is the input of a call of the tool, as sent by the model.
 type Input struct {
 	Command string `json:"command"`
 	Path    string `json:"path,omitzero"`
@@ -36,29 +36,27 @@ type Result struct {
 	// Verdict is the verdict on the call: allow, hold or deny. It is empty if nothing was
 	// proposed.
 	Verdict string `json:"verdict,omitzero"`
-	// Hold is the hold of a write that a person may still release. A repeated call is
-	// answered by the same hold.
+	// Hold is the open hold of a write. A repeated call gets the same hold.
 	Hold string `json:"hold,omitzero"`
 }
 
-// Tool carries out calls on the files of one owner.
+// Tool executes calls on the files of one owner.
 type Tool struct {
 	Judge memgate.Judge
-	Dir   string // folder of the files; created when it is needed
+	Dir   string // folder of the files; created on demand
 	Head  streams.Head
-	// Lock is held while files are changed. All tools of a folder share it.
+	// Lock is held during changes of files. All tools of a folder share it.
 	Lock *sync.Mutex
 }
 
-// failure is an error whose text the model is shown.
+// failure is an error whose text is shown to the model.
 type failure string
 
 func (f failure) Error() string { return string(f) }
 
 func failf(format string, args ...any) error { return failure(fmt.Sprintf(format, args...)) }
 
-// Call carries out one call. If it returns an error there is no answer, and the call
-// counts as held.
+// Call executes one call. If it returns an error, the call counts as held.
 func (t *Tool) Call(ctx context.Context, in *Input) (*Result, error) {
 	d, err := open(t.Dir)
 	if err != nil {
@@ -124,8 +122,8 @@ func (t *Tool) view(ctx context.Context, d *folder, in *Input) (*Result, error) 
 	return t.show(ctx, name, header, text, func(s string) (string, error) { return numbered(s, in.Range) })
 }
 
-// show returns the part of a text that may be shown. The mark is a separate line. The
-// lines of a file begin with their numbers, so that a file cannot forge the mark.
+// show returns the part of a text that may be shown. The mark is a separate line. The lines of a file
+// begin with their numbers, so that a file cannot forge the mark.
 func (t *Tool) show(ctx context.Context, name, header, text string, form func(string) (string, error)) (*Result,
 	error) {
 	found, err := memgate.Read(ctx, t.Judge, t.Head, "memory_tool:"+shown(name), []string{text})
@@ -191,7 +189,7 @@ func (t *Tool) replace(ctx context.Context, d *folder, in *Input) (*Result, erro
 		}
 		res, err := t.show(ctx, name,
 			"The memory file has been edited. Here is a snippet of "+shown(name)+" with line numbers:", next, around)
-		if err != nil || res.IsError { // the edit was made nevertheless
+		if err != nil || res.IsError { // the edit was made anyway
 			return &Result{Content: "The memory file has been edited.", Verdict: streams.Allow.String()}, nil
 		}
 		return res, nil
@@ -305,12 +303,13 @@ func (t *Tool) write(ctx context.Context, d *folder, name string, before *string
 	return done()
 }
 
-// changed is the failure of a call whose file another call changed after the proposal.
+// changed returns the failure of a call whose file changed after the proposal.
 func changed(name string) error {
 	return failf("Error: %s was changed meanwhile. View it again.", shown(name))
 }
 
-// propose asks whether a change may be made, and makes it while it holds the lock.
+// propose asks for a verdict on a change. If it is allowed, propose makes the change while holding the
+// lock.
 func (t *Tool) propose(ctx context.Context, name, words, was string, change func() (*Result, error)) (*Result, error) {
 	m := &streams.Memory{Head: t.Head, Key: streams.Clip("memory_tool:"+shown(name), streams.MaxNameLen),
 		Content: words, Source: "tool:memory"}

@@ -13,7 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// meanwhile is a judge that allows everything, and changes files before it answers, as another call would.
+// meanwhile is a judge that allows everything, and changes files before it answers, like a concurrent
+// call.
 type meanwhile struct{ change func() error }
 
 func (m *meanwhile) Remember(context.Context, beliefs.Origin, *streams.Memory) (*client.Reply, error) {

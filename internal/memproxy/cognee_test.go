@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// remembered is a form of Cognee's /api/v1/remember and its media type. Pairs are names and values; a name with a
-// slash is the name of a file.
+// remembered returns a form for Cognee's /api/v1/remember and its media type. Pairs are names and
+// values; a name with a slash is the name of a file.
 func remembered(t *testing.T, pairs ...string) (body, kind string) {
 	t.Helper()
 	var b bytes.Buffer

@@ -17,18 +17,18 @@ import (
 	"lazaret/streams"
 )
 
-// textFiles are the endings of files that a store reads as the text that they hold. A store
-// may take text out of other files in a way that is not known here.
+// textFiles are the extensions of files that a store reads as plain text. How a store extracts text
+// from other files is unknown here.
 var textFiles = []string{"", ".txt", ".text", ".md", ".csv", ".json", ".yaml", ".yml", ".log"}
 
-// formFile is a file of a form, as it is judged.
+// formFile is a file of a form in the format in which it is judged.
 type formFile struct {
 	Name    string `json:"filename"`
 	Content string `json:"content"`
 }
 
-// readForm reads a form with text files under the name files. x.body becomes the form as
-// JSON, and x.form becomes a form with the same values and nothing else.
+// readForm reads a form with text files in the field files. x.body becomes the form as JSON, and x.form
+// a form that contains only these values.
 func (x *exchange) readForm(files, boundary string) error {
 	if boundary == "" {
 		return errors.New("the form has no boundary")
@@ -57,7 +57,7 @@ func (x *exchange) readForm(files, boundary string) error {
 		}
 		if name != files {
 			if file != "" {
-				return fmt.Errorf("the field %q is a file, and only %q may hold files", name, files)
+				return fmt.Errorf("the field %q is a file, but only %q may contain files", name, files)
 			}
 			fields[name] = append(fields[name], string(value))
 			if err := out.WriteField(name, string(value)); err != nil {
@@ -66,7 +66,7 @@ func (x *exchange) readForm(files, boundary string) error {
 			continue
 		}
 		if !plain.MatchString(file) || !slices.Contains(textFiles, strings.ToLower(path.Ext(file))) {
-			return fmt.Errorf("the file is called %q: use letters, digits and _ . : + -, and one of the endings %s",
+			return fmt.Errorf("the file name is %q: use letters, digits and _ . : + -, and one of the endings %s",
 				streams.Clip(file, 80), strings.Join(textFiles[1:], " "))
 		}
 		texts = append(texts, formFile{file, string(value)})
@@ -95,18 +95,18 @@ func (x *exchange) readForm(files, boundary string) error {
 	return nil
 }
 
-// checkPart checks a part of a form. A part that the store could decode to another text than
-// it is judged as is an error.
+// checkPart returns an error for a part of a form that the store could decode to a different text than
+// the judged one.
 func checkPart(part *multipart.Part, name string, value []byte) error {
 	switch encoding := part.Header.Get("Content-Transfer-Encoding"); {
 	case !plain.MatchString(name) || name == "":
-		return fmt.Errorf("a field of the form is called %q: use letters, digits and _", streams.Clip(name, 80))
+		return fmt.Errorf("a field name of the form is %q: use letters, digits and _", streams.Clip(name, 80))
 	case encoding != "" && encoding != "binary" && encoding != "8bit" && encoding != "7bit":
-		return fmt.Errorf("the field %q has the transfer encoding %q: send it without", name, streams.Clip(encoding, 80))
+		return fmt.Errorf("the field %q has the transfer encoding %q: send it without one", name, streams.Clip(encoding, 80))
 	case !utf8.Valid(value) || bytes.IndexByte(value, 0) >= 0:
-		return fmt.Errorf("the field %q is no text in UTF-8: only texts can be judged", name)
+		return fmt.Errorf("the field %q is not UTF-8 text: only text can be judged", name)
 	case name == "content_type" && len(value) > 0:
-		return errors.New("content_type must be empty: only texts can be judged, no archives")
+		return errors.New("content_type must be empty: archives cannot be judged, only text")
 	}
 	return nil
 }

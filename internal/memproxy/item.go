@@ -14,26 +14,26 @@ import (
 
 type object = map[string]jsontext.Value
 
-// item is one memory in a body. It has a text, and the other strings of the memory that
-// are not plain ids, names or times. Either may be empty.
+// item is one memory in a body. It has a text, and a rest: the other strings of the memory that are not
+// plain ids, names or times. Either may be empty.
 type item struct {
 	all        object
 	field      string // the member with the text
-	member     string // the member of an object in field that holds the text as its only string
+	member     string // member of an object in field that has the text as its only string
 	text, rest string
-	bare       string // the item itself, if it is a text
+	bare       string // the item itself, if it is a string
 }
 
 // plain matches strings without a space: ids, names, times.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.:+-]{0,64}$`)
 
-// maxPlainWords is how many words ids, names and times may hold together. More of
-// them could be a sentence.
+// maxPlainWords is the limit of words in the ids, names and times of an item. More words could form a
+// sentence.
 const maxPlainWords = 3
 
-// plainWords counts the words of a string: its parts of two letters or more, which end
-// at a mark or at a capital. A part with a digit is no word. It returns more than
-// maxPlainWords for a string with other characters.
+// plainWords counts the words of a string. A word is a part of two or more letters that ends at a mark
+// or a capital letter. A part with a digit is not a word. For a string with other characters plainWords
+// returns more than maxPlainWords.
 func plainWords(s string) (n int) {
 	if !plain.MatchString(s) {
 		return maxPlainWords + 1
@@ -55,11 +55,11 @@ func plainWords(s string) (n int) {
 	return n
 }
 
-// sole are the names of members by which stores wrap a text.
+// sole are the member names by which stores wrap a text.
 var sole = []string{"text", "content", "memory", "data", "value"}
 
-// itemOf reads an item. If a text is a JSON value of another form, it is judged in
-// canonical form, so that it is the same when it is written and when it is found.
+// itemOf parses an item. A text that is another JSON value is judged in canonical form, so that it is
+// the same when it is written and when it is found.
 func itemOf(v jsontext.Value, fields []string) (*item, error) {
 	it := new(item)
 	if v.Kind() == '"' {
@@ -95,7 +95,7 @@ func itemOf(v jsontext.Value, fields []string) (*item, error) {
 	return it, err
 }
 
-// words returns a value as text. If the value has only one member, it also returns the
+// words returns a value as text. If the value is an object with a single member, it also returns the
 // member's name.
 func words(v jsontext.Value) (text, member string, err error) {
 	switch v.Kind() {
@@ -123,8 +123,8 @@ func words(v jsontext.Value) (text, member string, err error) {
 	return string(c), "", nil
 }
 
-// wordsLeft returns the parts of an object that are not plain, in canonical form. It is
-// empty if all parts are plain.
+// wordsLeft returns the parts of an object that are not plain, in canonical form; empty if all are
+// plain.
 func wordsLeft(o object) (string, error) {
 	odd := map[string]any{}
 	for name, v := range o {
@@ -148,8 +148,7 @@ func wordsLeft(o object) (string, error) {
 	return string(c), err
 }
 
-// wordsIn counts the words of all strings in a value. Names of members count if they
-// are no plain names.
+// wordsIn counts the words of all strings in a value. Member names count if they are not plain.
 func wordsIn(x any) (n int) {
 	switch x := x.(type) {
 	case string:
@@ -207,13 +206,13 @@ func itemsIn(body jsontext.Value, list string, fields []string) (items []*item, 
 	return items, isList, nil
 }
 
-// served returns an item in the form that may be shown, or nil if it may not be shown.
-// text and rest are the judgements of its parts.
+// served returns an item in the form that may be shown, or nil if it must not be shown. text and rest
+// are the judgments of its parts.
 func (it *item) served(text, rest memgate.Found) (jsontext.Value, error) {
 	if text.Channel == memgate.Refused || rest.Channel == memgate.Refused {
 		return nil, nil
 	}
-	if rest.Text != it.rest { // a part of it was masked
+	if rest.Text != it.rest { // a part of it is masked
 		return nil, nil
 	}
 	mark := text.Mark()
@@ -235,7 +234,7 @@ func (it *item) served(text, rest memgate.Found) (jsontext.Value, error) {
 	case it.member != "":
 		it.all[it.field], _ = json.Marshal(map[string]string{it.member: mark + text.Text})
 	case text.Text != it.text:
-		return nil, nil // a part of it was masked
+		return nil, nil // a part of it is masked
 	case mark != "":
 		var v any
 		if err := json.Unmarshal(it.all[it.field], &v); err != nil {

@@ -5,36 +5,40 @@ import (
 	"slices"
 )
 
-// route is one path of a store. Text lists the members that may hold the text of an item;
-// the first one that exists counts. All other strings of an item are judged together with
-// it, except plain ids, names and times.
+// route is one path of a store. text lists the members that may contain the text of an item; the first
+// existing one is used. All other strings of an item are judged together, except plain ids, names and
+// times.
 type route struct {
-	pattern string // of net/http, with the method
+	pattern string // pattern of net/http with method
 	write   *write
 	read    *read
 }
 
 type write struct {
-	list   string // member of the body with the items, or with one; empty: the body is the item
+	list   string // body member with the items or a single item; empty: the body is the item
 	text   []string
 	delete bool // the path or the body names the memory to delete
-	// own says that only the user and the operator may: the request deletes many memories at once.
+	// own restricts the path to the user and the operator: the request deletes many memories at once.
 	own bool
-	// form says that the body is a form with files instead of JSON. list is the name of the files.
+	// form means that the body is a form with files instead of JSON. list is the field of the files.
 	form bool
-	// bare is proposed for a body without a text: the request makes the store change its memories by itself.
+	// bare is the text that is proposed for a body without one: the request makes the store change its
+	// memories by itself.
 	bare string
-	// key are the members of the body that name a memory, in addition to the path.
+	// key lists the body members that identify a memory, in addition to the path.
 	key []string
 	// reread is the path of a memory by its id. It is set if the store may have rewritten
 	// the text.
 	reread string
-	// added is the event by which the answer to a write tells a new memory from one that was there.
+	// added is the event in the response to a write that distinguishes a new memory from an existing
+	// one.
 	added string
 }
 
 type read struct {
-	list string // member of the answer with the items; an answer that is a list is one too; empty: the answer is the item
+	// list is the response member with the items. A response can also be a list of items. If list is empty,
+	// the response is the item.
+	list string
 	text []string
 }
 
@@ -76,7 +80,7 @@ var kinds = map[string][]route{
 		{"DELETE /store/items", &write{delete: true, key: named}, done},
 		{"POST /store/items/search", nil, itemsFound},
 	},
-	// The server of Cognee. It turns texts into a graph, and answers in the words of its model.
+	// The server of Cognee. It converts texts to a graph, and answers with texts of its model.
 	"cognee": {
 		{"POST /api/v1/remember", &write{list: "data", text: []string{"content"}, form: true}, done},
 		{"POST /api/v1/remember/entry", &write{list: "entry", text: recalled}, done},

@@ -17,9 +17,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestMalformedRequestsAndKilledClientsStopNothing sends 10,000 malformed requests to the
-// paths of every kind and kills 100 clients. Meanwhile another agent writes memories and
-// gets its verdicts. The store gets each acknowledged memory once.
+// TestMalformedRequestsAndKilledClientsStopNothing sends 10,000 malformed requests to the paths of
+// every kind and kills 100 clients. Meanwhile another agent writes memories and gets its verdicts. The
+// store receives each acknowledged memory once.
 func TestMalformedRequestsAndKilledClientsStopNothing(t *testing.T) {
 	for _, kind := range Kinds() {
 		t.Run(kind, func(t *testing.T) { malformedTo(t, kind, malformed.Requests()) })
@@ -29,7 +29,7 @@ func TestMalformedRequestsAndKilledClientsStopNothing(t *testing.T) {
 func malformedTo(t *testing.T, kind string, requests int) {
 	log := new(malformed.Log)
 	var mu sync.Mutex
-	var bodies []string // that the store got; guarded by mu
+	var bodies []string // received by the store; guarded by mu
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		mu.Lock()
@@ -68,7 +68,7 @@ func malformedTo(t *testing.T, kind string, requests int) {
 			}
 		},
 		Check: func(_ *http.Request, status int, _ string) error {
-			if status >= 500 && status != http.StatusBadGateway { // of a store's answer that cannot be read
+			if status >= 500 && status != http.StatusBadGateway { // 502 means an unreadable answer of the store
 				return fmt.Errorf("status %d", status)
 			}
 			return nil
@@ -102,7 +102,7 @@ func malformedTo(t *testing.T, kind string, requests int) {
 		return nil
 	}
 	x.Meanwhile = func(i int) error {
-		if i < 40 { // more of them within a minute are held
+		if i < 40 { // more writes within a minute are held
 			if err := write(i); err != nil {
 				return err
 			}

@@ -27,23 +27,22 @@ import (
 	"lazaret/streams"
 )
 
-// Limits, in bytes of a body.
+// Limits of bodies, in bytes.
 const (
 	MaxRequest = 1 << 20
 	MaxAnswer  = 16 << 20
 )
 
-// Limits of items. Each is judged.
+// Limits of the number of items, because each is judged.
 const (
 	MaxWritten = 100  // in a write
-	MaxItems   = 1000 // in an answer
+	MaxItems   = 1000 // in a response
 )
 
-// MaxTime is how long a request may take, with the store and the judgements.
+// MaxTime is the limit for a request, including the store and the judgments.
 const MaxTime = 2 * time.Minute
 
-// Headers by which a host gives the origin, session and user of a request. They are not
-// sent on.
+// Headers that set the origin, session and user of a request. They are not forwarded.
 const (
 	HeaderOrigin  = "Lazaret-Origin"
 	HeaderSession = "Lazaret-Session"
@@ -83,17 +82,17 @@ func New(cfg Config) (http.Handler, error) {
 	for _, r := range routes {
 		h := func(w http.ResponseWriter, req *http.Request) { p.serve(w, req, &r) }
 		mux.HandleFunc(r.pattern, h)
-		mux.HandleFunc(r.pattern+"/{$}", h) // some clients end paths with a slash
+		mux.HandleFunc(r.pattern+"/{$}", h) // some clients append a slash
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &refusal{http.StatusForbidden,
-			fmt.Sprintf("%s %s is not in the table of %s: nothing is known of what it writes or shows",
+			fmt.Sprintf("%s %s is not a known path of %s, so its effects are unknown",
 				r.Method, streams.Clip(r.URL.Path, 200), cfg.Kind), streams.Hold, ""})
 	})
 	return mux, nil
 }
 
-// refusal is an answer of the proxy and not of the store.
+// refusal is a response of the proxy itself.
 type refusal struct {
 	status  int
 	reason  string
@@ -126,9 +125,9 @@ type exchange struct {
 	ctx    context.Context
 	head   streams.Head
 	origin beliefs.Origin
-	body   []byte // as JSON
-	form   []byte // the same as a form, if the store takes one
-	kind   string // media type of what is sent on
+	body   []byte // in JSON
+	form   []byte // the body as a form, if the store expects one
+	kind   string // media type of the forwarded body
 }
 
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
@@ -153,13 +152,13 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 	}
 	res, body, err := x.send(r.Method, r.URL.Path, r.URL.RawQuery, sent)
 	if err != nil {
-		// The error may repeat what the store sent, and that is not judged.
+		// The error may repeat text of the store that was not judged.
 		p.Log.Warn("the store did not answer", "err", err)
-		refuse(w, errors.New("the store did not answer, or not by HTTP, or with more than is read: see the log"))
+		refuse(w, errors.New("the store did not answer, or its answer is invalid or too large: see the log"))
 		return
 	}
 	if res.StatusCode/100 != 2 {
-		// The store chooses the text of an error. It may repeat a memory, so it is left out.
+		// The error text comes from the store and may repeat a memory, so it is dropped.
 		refuse(w, &refusal{res.StatusCode, fmt.Sprintf("the store answers HTTP %d", res.StatusCode), streams.Hold, ""})
 		return
 	}
@@ -179,12 +178,12 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 
 // exchange checks a request and reads its body.
 func (p *proxy) exchange(w http.ResponseWriter, r *http.Request, rt *route) (*exchange, error) {
-	// The Host of a page whose name was rebound to this machine is that name.
+	// After DNS rebinding, the Host header still has the name of the web page.
 	if r.Header.Get("Origin") != "" || !loopback(r.Host) {
 		return nil, &refusal{http.StatusForbidden, "requests of web pages are refused", streams.Hold, ""}
 	}
-	// The store could resolve an encoded slash or dot to another path than the matched one.
-	// The store would decode a percent sign once more.
+	// The store could resolve an encoded slash or dot to a path other than the matched one, and would
+	// decode a percent sign a second time.
 	if r.URL.RawPath != "" || strings.ContainsAny(r.URL.Path, `%\`) ||
 		strings.TrimSuffix(r.URL.Path, "/") != path.Clean(r.URL.Path) {
 		return nil, &refusal{http.StatusForbidden, "paths with encoded slashes or dots are refused", streams.Hold, ""}
@@ -208,7 +207,7 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request, rt *route) (*ex
 	}
 	var err error
 	if x.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest)); err != nil {
-		return nil, bad("the body has more than %d bytes, or did not come whole", MaxRequest)
+		return nil, bad("the body has more than %d bytes, or was not received completely", MaxRequest)
 	}
 	if len(x.body) == 0 {
 		return x, nil
@@ -216,7 +215,7 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request, rt *route) (*ex
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if rt.write != nil && rt.write.form {
 		if err != nil || kind != "multipart/form-data" || r.Header.Get("Content-Encoding") != "" {
-			return nil, bad("the body is no plain multipart/form-data")
+			return nil, bad("the body is not plain multipart/form-data")
 		}
 		if err := x.readForm(rt.write.list, params["boundary"]); err != nil {
 			return nil, bad("%v", err)
@@ -224,17 +223,17 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request, rt *route) (*ex
 		return x, nil
 	}
 	if err != nil || kind != "application/json" || r.Header.Get("Content-Encoding") != "" {
-		return nil, bad("the body is no plain application/json")
+		return nil, bad("the body is not plain application/json")
 	}
-	x.kind = "application/json" // in no other charset than it is judged in
-	// The proxy and the store could read different values of two members with one name.
+	x.kind = "application/json" // the judged charset, UTF-8
+	// The proxy and the store could use different values of duplicate names.
 	if !jsontext.Value(x.body).IsValid() {
-		return nil, bad("the body is malformed JSON, or a name stands twice in an object of it")
+		return nil, bad("the body is malformed JSON, or an object has a duplicate name")
 	}
 	return x, nil
 }
 
-// propose proposes each text of a write. It returns the beliefs that they became.
+// propose proposes each text of a write. It returns the ids of the resulting beliefs.
 func (x *exchange) propose(wr *write) (parents []string, err error) {
 	texts, err := x.written(wr)
 	if r := (*refusal)(nil); errors.As(err, &r) {
@@ -284,13 +283,15 @@ func (x *exchange) written(wr *write) ([]written, error) {
 		return nil, err
 	}
 	if wr.own && x.origin != beliefs.OriginUser && x.origin != beliefs.OriginSystem {
-		return nil, &refusal{http.StatusForbidden, fmt.Sprintf("%s deletes whole sets of memories, which only the user and "+
-			"the operator may: the origin is %q, set the header %s", x.r.URL.Path, x.origin, HeaderOrigin), streams.Hold, ""}
+		return nil, &refusal{http.StatusForbidden, fmt.Sprintf("only the user and the operator may use %s, "+
+			"which deletes many memories: the origin is "+
+			"%q, set the header %s", x.r.URL.Path, x.origin, HeaderOrigin), streams.Hold, ""}
 	}
 	if wr.delete {
 		return []written{{"(deleted)", key}}, nil
 	}
-	// The text and the rest of a memory are two beliefs. Under one key the later would replace the earlier.
+	// The text and the rest of a memory are two beliefs. With the same key, the later one would replace
+	// the earlier one.
 	restKey, err := x.key(wr, "rest")
 	if err != nil {
 		return nil, err
@@ -300,7 +301,7 @@ func (x *exchange) written(wr *write) ([]written, error) {
 		return nil, err
 	}
 	if len(items) > MaxWritten {
-		return nil, fmt.Errorf("the body has %d items, and each is judged: write at most %d at a time", len(items),
+		return nil, fmt.Errorf("the body has %d items, each of which must be judged: write at most %d at a time", len(items),
 			MaxWritten)
 	}
 	var out []written
@@ -327,7 +328,8 @@ func around(body jsontext.Value, list string) (string, error) {
 	return wordsLeft(o)
 }
 
-// key names the memory, or a part of the memory, that a write replaces. It is empty for a new memory.
+// key returns the key of the memory, or of a part of it, that a write replaces. It is empty for a new
+// memory.
 func (x *exchange) key(wr *write, part string) (string, error) {
 	if x.r.Method == http.MethodPost && !wr.delete {
 		return "", nil
@@ -349,13 +351,13 @@ func (x *exchange) key(wr *write, part string) (string, error) {
 			return "", err
 		}
 		switch {
-		case x.r.Method != http.MethodPost: // the members are always there
+		case x.r.Method != http.MethodPost: // these methods always have the members
 			key += "/" + text
 		case text != "":
 			key += "/" + name + "=" + text
 		}
 	}
-	if len(key) > streams.MaxNameLen { // a clipped name could be that of another memory
+	if len(key) > streams.MaxNameLen { // a clipped key could be that of another memory
 		sum := sha256.Sum256([]byte(key))
 		key = x.Kind + ":" + hex.EncodeToString(sum[:])
 	}
@@ -368,25 +370,25 @@ func (x *exchange) remember(o beliefs.Origin, text, key string, parents []string
 		string(x.body)}, parents...)...)
 }
 
-// reread reads the stored text back after a write, and has it judged as derived from the
-// written text. A text that is not judged in this way is external to the gate.
+// reread reads the stored text back after a write and writes it as derived from the written text.
+// Without that, the gate treats a text as external.
 func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
 	items, _, err := itemsIn(body, rt.read.list, rt.read.text)
 	if err != nil {
-		return // the write answers with a refusal because of it
+		return // judged refuses this response
 	}
 	said, _, _ := itemsIn(x.body, rt.write.list, rt.write.text)
 	known := map[string]bool{"": true}
 	for _, it := range said {
 		known[it.text] = true
 	}
-	// The store's model wrote these words, not the user.
+	// The store's model wrote this text, not the user.
 	o := x.origin
 	if o == beliefs.OriginUser || o == beliefs.OriginSystem {
 		o = beliefs.OriginAgent
 	}
 	for _, it := range items {
-		// The text of a memory that was there is not made of this write alone, or not at all.
+		// The text of an existing memory does not come from this write alone.
 		var event string
 		if json.Unmarshal(it.all["event"], &event) != nil || event != rt.write.added {
 			continue
@@ -408,29 +410,30 @@ func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
 			_, err = x.remember(o, now[0].text, x.Kind+":"+rt.write.reread+id, parents)
 		}
 		if err != nil {
-			x.Log.Warn("a memory was not read back: it is external until it is written again", "id", id, "err", err)
+			x.Log.Warn("a written memory was not read back: it counts as external until it is written "+
+				"again", "id", id, "err", err)
 		}
 	}
 }
 
-// judged returns an answer without the parts that may not be shown, and with notes.
+// judged returns a response without the parts that must not be shown, and with notes.
 func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 	if rt.read == nil || len(bytes.TrimSpace(body)) == 0 {
-		return nil, nil // the request is carried out, and its answer has nothing to show
+		return nil, nil // the request was carried out and its response has no content
 	}
 	if !body.IsValid() {
-		return nil, errors.New("the store's answer is no JSON")
+		return nil, errors.New("the store's answer is not JSON")
 	}
 	if body.Kind() == 'n' {
 		return []byte("null"), nil
 	}
 	items, isList, err := itemsIn(body, rt.read.list, rt.read.text)
 	if err != nil {
-		// The error may name members of the answer, and they are not judged.
-		return nil, fmt.Errorf("the store's answer is not of the form that is known of %s", x.Kind)
+		// The error may contain names from the response, which were not judged.
+		return nil, fmt.Errorf("the store's answer does not have the known format of %s", x.Kind)
 	}
 	if len(items) > MaxItems {
-		return nil, fmt.Errorf("the store's answer has %d items, and each is judged: ask for at most %d", len(items),
+		return nil, fmt.Errorf("the store's answer has %d items, each of which must be judged: request at most %d", len(items),
 			MaxItems)
 	}
 	var texts []string
@@ -445,7 +448,7 @@ func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 	for i, it := range items {
 		v, err := it.served(found[2*i], found[2*i+1])
 		if err != nil {
-			return nil, errors.New("a memory of the store's answer could not be written again")
+			return nil, errors.New("a memory in the store's answer could not be encoded")
 		}
 		if v != nil {
 			out = append(out, v)
@@ -463,8 +466,7 @@ func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 	return enveloped(body, rt.read.list, out)
 }
 
-// enveloped puts items back into their answer. Of the other members it keeps those without
-// words.
+// enveloped puts items back into their response. It keeps other members only if they have no words.
 func enveloped(body jsontext.Value, list string, items []jsontext.Value) ([]byte, error) {
 	var o object
 	if err := json.Unmarshal(body, &o); err != nil {
@@ -482,7 +484,7 @@ func enveloped(body jsontext.Value, list string, items []jsontext.Value) ([]byte
 	return json.Marshal(o, json.Deterministic(true))
 }
 
-// send sends a request to the store and reads the whole answer.
+// send sends a request to the store and reads the whole response.
 func (x *exchange) send(method, at, query string, body []byte) (*http.Response, jsontext.Value, error) {
 	u := x.Upstream.JoinPath(at)
 	u.RawQuery = query
@@ -501,7 +503,7 @@ func (x *exchange) send(method, at, query string, body []byte) (*http.Response, 
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", x.kind)
 	}
-	req.Header.Set("Accept", "application/json") // a stream of events could not be judged as a whole
+	req.Header.Set("Accept", "application/json") // an event stream could not be judged as a whole
 	res, err := x.http.Do(req)
 	if err != nil {
 		return nil, nil, err
@@ -514,7 +516,7 @@ func (x *exchange) send(method, at, query string, body []byte) (*http.Response, 
 	return res, b, err
 }
 
-// loopback reports whether a request's Host is this machine.
+// loopback reports whether a Host header names this machine.
 func loopback(host string) bool {
 	name := (&url.URL{Host: host}).Hostname()
 	ip := net.ParseIP(name)

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// agent is a client with a project of its own.
+// agent returns a client in a new project.
 func agent(t *testing.T) *client.Client {
 	t.Helper()
 	c, _ := connected(t)
@@ -86,8 +86,8 @@ func connected(t *testing.T) (*client.Client, *nats.Conn) {
 	return c, nc
 }
 
-// store is an upstream that answers as a kind's contract says. answers are by method and path; a function
-// of the request's body.
+// store is an upstream that answers according to a kind's contract. answers maps a method and path to a
+// function of the request's body.
 type store struct {
 	mu    sync.Mutex
 	calls []string // guarded by mu
@@ -99,7 +99,7 @@ func (s *store) heard() string {
 	return strings.Join(s.calls, "\n")
 }
 
-// guarded is a proxy in front of a store, and a function that sends it requests.
+// guarded returns a proxy in front of a store, and a function that sends it requests.
 func guarded(t *testing.T, kind string, c *client.Client, answers map[string]func(body string) string) (*store,
 	func(method, path, body string, headers ...string) (int, string)) {
 	t.Helper()
@@ -179,7 +179,7 @@ func TestMem0IsAskedBeforeWritesAndAfterSearches(t *testing.T) {
 			{"id":"m3","memory":"The shop sells tea.","metadata":{"note":` + quote(order) + `},"score":0.8},
 			{"id":"m4","memory":"The bar sells wine.","score":12345678901234567890}]}`),
 	})
-	// The user's words are remembered. The store's rewriting is judged as derived from them.
+	// The user's statement is remembered. The store's rewritten text is judged as derived from it.
 	write := `{"messages":[{"role":"user","content":` + quote(fact) + `}],"user_id":"ana","infer":true}`
 	code, body := send("POST", "/memories", write, HeaderOrigin, "user", HeaderSession, "s1")
 	if code != 200 || !strings.Contains(body, rephrased) || strings.Contains(body, "evil") {
@@ -197,7 +197,7 @@ func TestMem0IsAskedBeforeWritesAndAfterSearches(t *testing.T) {
 			t.Errorf("the words of the store are unknown: %+v", item)
 		}
 	}
-	// An order from outside is held or denied, and does not reach the store.
+	// An instruction from outside is held or denied, and does not reach the store.
 	if _, err := c.Submit(t.Context(), beliefs.OriginWeb, &streams.Observation{Head: streams.Head{ID: "o1",
 		Session: "s2"}, Tool: "web.fetch", Content: order}); err != nil {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func TestTheStoreOfLangGraphIsGuarded(t *testing.T) {
 		!strings.Contains(body, `"lazaret":"[Lazaret: context only`) || !strings.Contains(body, "wine") {
 		t.Errorf("the search: %d %s", code, body)
 	}
-	// Foreign content does not remove what the user said.
+	// External content does not delete the user's statement.
 	const gone = `{"namespace":["ana"],"key":"k1"}`
 	if code, body := send("DELETE", "/store/items", gone, HeaderSession, "s1"); code != 403 {
 		t.Errorf("the deletion by a document: %d %s", code, body)
@@ -377,7 +377,7 @@ func TestASentenceWithoutSpacesIsJudged(t *testing.T) {
 	}
 }
 
-// mem0 answers a write with the memories that it changed, too. Their text may be older than the write.
+// mem0 answers a write also with the memories that it changed. Their text may be older than the write.
 func TestAMemoryThatWasThereGainsNothingFromANewWrite(t *testing.T) {
 	c := agent(t)
 	const added = "Office hours start at 9."
@@ -445,7 +445,7 @@ func TestErrorsRepeatNothingOfTheStore(t *testing.T) {
 			t.Errorf("%s %s: %d %s", r[0], r[1], code, body)
 		}
 	}
-	// A server that does not speak HTTP.
+	// A server that does not use HTTP.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The shipped alerts fire when they should, and not before, by Prometheus' own rule tests.
+// Prometheus' own rule tests check that the shipped alerts fire when they should, and not earlier.
 func TestPromiseC24TheShippedAlertsFireByPrometheusRuleTests(t *testing.T) {
 	cmd := exec.Command("promtool", "test", "rules", "rules_test.yaml")
 	cmd.Dir = "../../deploy/prometheus"

@@ -1,12 +1,10 @@
-// Package metrics exports the state of a process to its operators: Prometheus metrics,
-// and whether it lives and has caught up.
+// Package metrics exports the state of a process for operators: Prometheus metrics, liveness and
+// readiness.
 //
-// Nothing here decides anything, and the clock is read for metrics only. The labels are
-// stages, groups, rules, and words of fixed vocabularies: never a project or an agent,
-// whose number is not bounded.
+// It affects no decision; the clock is read for metrics only. Labels are stages, groups, rules, and
+// fixed words, never projects or agents, whose number is not bounded.
 //
-// A nil *Process and the values that it returns discard everything, so that callers need
-// no check.
+// Calls on a nil *Process and on the values that it returns do nothing, so callers need no check.
 //
 // It may import internal/stage, pkg/rules and streams, and no fold. Begin reading with metrics.go.
 package metrics

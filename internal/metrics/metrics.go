@@ -14,18 +14,17 @@ import (
 	"lazaret/internal/stage"
 )
 
-// ReadyLag is how many ledger entries a stage may be behind and still count as
-// ready: less than a second of work.
+// ReadyLag is the number of ledger entries that a ready stage may be behind: less than a second of
+// work.
 const ReadyLag = 5000
 
-// ReadyOwed is how long a stage may owe an entry and still count as ready.
+// ReadyOwed is how long a ready stage may take to write an entry that it must write.
 const ReadyOwed = 10 * time.Second
 
-// askTimeout bounds how long the ledger's tail is asked for.
+// askTimeout is the timeout of reading the ledger's tail.
 const askTimeout = 2 * time.Second
 
-// Tail asks for the last ledger sequence that concerns a stage; see
-// stage.Tail.
+// Tail returns the last ledger sequence that concerns a stage; see stage.Tail.
 type Tail func(ctx context.Context) (uint64, error)
 
 // Process holds the metrics of one process. Create it with New.
@@ -54,7 +53,7 @@ func New() *Process {
 	return p
 }
 
-// Stage adds a stage and returns the counts that it keeps up to date.
+// Stage adds a stage and returns the counts that the stage must update.
 func (p *Process) Stage(name string, tail Tail) *stage.Stats {
 	if p == nil {
 		return nil
@@ -64,14 +63,14 @@ func (p *Process) Stage(name string, tail Tail) *stage.Stats {
 	return stats
 }
 
-// Watch adds a stage that keeps stats up to date already.
+// Watch adds a stage that already updates stats.
 func (p *Process) Watch(name string, tail Tail, stats *stage.Stats) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stages = append(p.stages, &stageOf{name: name, stats: stats, tail: tail})
 }
 
-// Unless sets a function that returns why the process as a whole is not ready, or nil.
+// Unless sets a function that returns a reason why the process as a whole is not ready, or nil.
 func (p *Process) Unless(why func() error) {
 	if p == nil {
 		return
@@ -81,8 +80,7 @@ func (p *Process) Unless(why func() error) {
 	p.unless = why
 }
 
-// Complete says that every stage of the process has been added. Until then it
-// is not ready.
+// Complete states that every stage of the process has been added. The process is not ready before.
 func (p *Process) Complete() {
 	if p == nil {
 		return
@@ -92,7 +90,7 @@ func (p *Process) Complete() {
 	p.complete = true
 }
 
-// obstacle returns why the process as a whole is not ready, or nil.
+// obstacle returns the reason why the process as a whole is not ready, or nil.
 func (p *Process) obstacle() error {
 	p.mu.Lock()
 	why := p.unless
@@ -109,9 +107,8 @@ func (p *Process) list() (stages []*stageOf, complete bool) {
 	return p.stages[:len(p.stages):len(p.stages)], p.complete
 }
 
-// Ready writes how far each stage has come, and reports whether all of them
-// have folded what the ledger held when they started and are not too far
-// behind it now.
+// Ready writes the progress of each stage. It reports whether all stages have folded the ledger as of
+// their start and are less than the limits behind it now.
 func (p *Process) Ready(ctx context.Context, w io.Writer) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -129,13 +126,14 @@ func (p *Process) Ready(ctx context.Context, w io.Writer) bool {
 		switch {
 		case owed > ReadyOwed:
 			ready = false
-			fmt.Fprintf(w, "%s: owes an entry for %v: %s\n", s.name, owed.Round(time.Second), cmp.Or(why, "it does not say why"))
+			fmt.Fprintf(w, "%s: an entry has been pending for %v: "+
+				"%s\n", s.name, owed.Round(time.Second), cmp.Or(why, "for an unknown reason"))
 		case err != nil:
 			ready = false
-			fmt.Fprintf(w, "%s: how far it is behind is unknown: %v\n", s.name, err)
+			fmt.Fprintf(w, "%s: its lag is unknown: %v\n", s.name, err)
 		case !s.stats.Ready.Load():
 			ready = false
-			fmt.Fprintf(w, "%s: folding what the ledger held at its start, %d entries behind\n", s.name, lag)
+			fmt.Fprintf(w, "%s: folding the ledger as of its start, %d entries behind\n", s.name, lag)
 		case lag > ReadyLag:
 			ready = false
 			fmt.Fprintf(w, "%s: %d entries behind, more than %d\n", s.name, lag, ReadyLag)
@@ -146,12 +144,10 @@ func (p *Process) Ready(ctx context.Context, w io.Writer) bool {
 	return ready
 }
 
-// lag is how many ledger entries a stage has not taken in. One reader serves
-// all its partitions in ledger order, so this is the sum over them; of a part
-// of the partitions it is an upper bound.
+// lag returns the number of ledger entries that a stage has not folded. One reader serves all
+// partitions in ledger order, so this is their sum; for a part of the partitions it is an upper bound.
 func (s *stageOf) lag(ctx context.Context) (uint64, error) {
-	// In this order: what is added meanwhile must not look like a stage that
-	// is ahead.
+	// Read in this order, so that entries added meanwhile do not make the stage appear ahead.
 	folded := s.stats.Folded.Load()
 	tail, err := s.tail(ctx)
 	if err != nil {
@@ -160,7 +156,7 @@ func (s *stageOf) lag(ctx context.Context) (uint64, error) {
 	return tail - min(tail, folded), nil
 }
 
-// stageCollector turns the stages' own counts into metrics.
+// stageCollector exports the counts of the stages as metrics.
 type stageCollector struct{ p *Process }
 
 func stageDesc(name, help string) *prometheus.Desc {
@@ -168,28 +164,33 @@ func stageDesc(name, help string) *prometheus.Desc {
 }
 
 var (
-	descReady     = stageDesc("ready", "1 once all that the ledger held at the start is folded.")
-	descFolded    = stageDesc("folded_entries_total", "Ledger entries that were taken in.")
+	descReady     = stageDesc("ready", "1 once the ledger as of the process's start is folded.")
+	descFolded    = stageDesc("folded_entries_total", "Ledger entries that were folded.")
 	descPublished = stageDesc("published_entries_total", "Entries that this process added to the ledger.")
 	descWaiting   = stageDesc("waiting_entries",
-		"Decided and not yet in the ledger; of ingest, messages of the intake that wait.")
-	descLag = stageDesc("lag_entries", "Ledger entries not yet taken in, over all partitions of the stage; absent "+
-		"while the server does not say where the ledger ends.")
-	descActive = stageDesc("active", "1 if it publishes in at least one partition, 0 if it stands by.")
-	descFence  = stageDesc("fence_losses_total", "Partitions where another process of the stage had come first.")
-	descTaken  = stageDesc("takeovers_total", "Partitions where work had lain undone and this process began to do it.")
-	descAhead  = stageDesc("batches_ahead_total",
-		"Batches of ingest that were decided while the one before was on its way to the ledger.")
+		"Decided entries that are not in the ledger yet; for ingest, waiting intake messages.")
+	descLag = stageDesc("lag_entries", "Ledger entries that are not folded yet, over all partitions of the "+
+		"stage; absent while "+
+		"the end of the ledger is unknown.")
+	descActive = stageDesc("active", "1 if the process publishes in at least one partition, 0 if it is a standby.")
+	descFence  = stageDesc("fence_losses_total", "Times that another process of the stage had written first "+
+		"in a partition.")
+	descTaken = stageDesc("takeovers_total", "Times that this process took over a partition in which no "+
+		"progress was made.")
+	descAhead = stageDesc("batches_ahead_total",
+		"Batches of ingest that were decided while the previous one was being published.")
 	descNoRoom = prometheus.NewDesc("lazaret_not_ready",
-		"1 if something keeps the whole process from work, such as a full disk; /readyz says what.", nil, nil)
-	descOwed = stageDesc("owed_seconds", "How long it has owed an entry to the ledger: it has read what asks for "+
-		"one and has added none since. 0 if it owes none.")
+		"1 if the whole process is blocked, for example by a full disk; /readyz names the cause.", nil, nil)
+	descOwed = stageDesc("owed_seconds", "Age of the oldest pending entry: the process has read an entry "+
+		"that requires one and has "+
+		"added none since. 0 if there is none.")
 	descIgnored = stageDesc("ignored_messages_total",
-		"Messages in the ledger that no stage of ours wrote, or that say what cannot be true. They change nothing.")
+		"Ledger messages that are malformed, or that no stage may write. They have no effect.")
 	descOversized = stageDesc("oversized_entries_total",
-		"Entries that did not fit into the ledger; a rejection stands in their place.")
-	descDiverged = stageDesc("diverged_entries_total", "Entries of another process of the stage that are not what this "+
-		"one would have written: the two are not the same version.")
+		"Entries that were too large for the ledger and were replaced by a rejection.")
+	descDiverged = stageDesc("diverged_entries_total", "Entries of another process of the stage that differ "+
+		"from those of this process: the "+
+		"versions differ.")
 )
 
 // Describe implements prometheus.Collector.

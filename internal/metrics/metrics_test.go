@@ -58,7 +58,7 @@ func evaluator(t testing.TB, ids ...string) *rules.Evaluator {
 	return set.Group("core")
 }
 
-// full is a process that has everything and has counted something.
+// full returns a process with all stages and metrics, each with a count.
 func full(t testing.TB) *Process {
 	t.Helper()
 	p := New()
@@ -71,7 +71,7 @@ func full(t testing.TB) *Process {
 	return p
 }
 
-// row is a metric as docs/operations.md has it.
+// row formats a metric as in docs/operations.md.
 func row(name, kind string, labels []string, help string) string {
 	for i, l := range labels {
 		labels[i] = "`" + l + "`"
@@ -79,7 +79,7 @@ func row(name, kind string, labels []string, help string) string {
 	return fmt.Sprintf("| `%s` | %s | %s | %s |", name, kind, strings.Join(labels, ", "), help)
 }
 
-// table is the registry's own description.
+// table returns the metrics of the registry in the same format.
 func table(t testing.TB, p *Process) (rows []string) {
 	t.Helper()
 	fams, err := p.reg.Gather()
@@ -207,7 +207,7 @@ func TestReadyMeansCaughtUp(t *testing.T) {
 	ask(http.StatusServiceUnavailable, "5001 entries behind, more than 5000")
 	st.Folded.Store(1)
 	ask(http.StatusOK, "5000 entries behind")
-	st.Folded.Store(tail + 7) // the tail was asked for before
+	st.Folded.Store(tail + 7) // the tail was read earlier
 	ask(http.StatusOK, "0 entries behind")
 	away = errors.New("no servers")
 	ask(http.StatusServiceUnavailable, "no servers")
@@ -282,7 +282,7 @@ func TestRulesAreCountedAndForgottenWithTheirSet(t *testing.T) {
 	if n := testutil.CollectAndCount(s.v.info); n != 1 {
 		t.Errorf("%d rule sets", n)
 	}
-	// The same set again, after its counters were dropped.
+	// The same set again, after its counters were removed.
 	s.InForce(0, "sha256:1", first)
 	judge(t, first, "p")
 	if v := value(s.v.errors, "bad"); v != 1 {
@@ -314,7 +314,7 @@ func TestVerdictsAreCountedOnce(t *testing.T) {
 		a.Published(e, n)
 	}
 	give(v, true)
-	give(v, false) // decided before a restart: how long it took is not known
+	give(v, false) // decided before a restart: the duration is unknown
 	v.Again = true
 	give(v, false)
 	v.Again, v.Late, v.Verdict = false, true, streams.Deny
@@ -396,7 +396,7 @@ func TestTheDashboardAsksForMetricsThatExist(t *testing.T) {
 	}
 }
 
-// Decisions in synthetic projects, by replays and probes, count nowhere.
+// Decisions in synthetic projects, by replays and probes, are not counted.
 func TestSyntheticProjectsCountNowhere(t *testing.T) {
 	p := New()
 	a, i := p.Arbiter(), p.Ingest()

@@ -12,30 +12,30 @@ import (
 	"lazaret/streams"
 )
 
-// sampleEvery is how many evaluations of a rule go with one that is timed: reading the
-// clock takes about as long as a cheap rule.
+// sampleEvery is the ratio of a rule's evaluations to timed ones: reading the clock takes about as long
+// as a cheap rule.
 const sampleEvery = 64
 
-// excepted is the mode of fires whose effect an exception removed.
+// excepted is the mode label of alerts that an exception made ineffective.
 const excepted = "excepted"
 
-// sentinelVecs are shared by the groups that one process runs.
+// sentinelVecs are the metrics that all groups of a process share.
 type sentinelVecs struct {
 	evaluations, fires, errors, seconds *prometheus.CounterVec
 	info                                *prometheus.GaugeVec
 	groups                              []*Sentinel // guarded by Process.mu
 }
 
-// Sentinel counts what one sentinel group does.
+// Sentinel counts the work of one sentinel group.
 //
-// Its methods are called from the stage's loop; the observer that it attaches
-// is safe for concurrent use.
+// Its methods must be called from the stage's loop. The observer that it attaches to evaluators is safe
+// for concurrent use.
 type Sentinel struct {
 	p     *Process
 	v     *sentinelVecs
 	group string
 	force [streams.Partitions]string
-	sets  map[string]*rules.Evaluator // in force in some partition; guarded by Process.mu
+	sets  map[string]*rules.Evaluator // active in some partition; guarded by Process.mu
 }
 
 // Sentinel returns the counts of a group.
@@ -48,7 +48,7 @@ func (p *Process) Sentinel(group string) *Sentinel {
 	if p.sentinel == nil {
 		v := &sentinelVecs{
 			evaluations: counters(p, "rule_evaluations_total",
-				"Evaluations of a rule: of those that the index found, one for each input.", "rule"),
+				"Evaluations of a rule: one per input that the index selects for the rule.", "rule"),
 			fires: counters(p, "rule_fires_total", "Alerts of a rule, before repeated ones are folded. effect is "+
 				"on_error's if the rule failed; mode is excepted if an exception applied.", "rule", "effect", "mode"),
 			errors: counters(p, "rule_errors_total", "Evaluations that failed and counted as firing.", "rule"),
@@ -65,10 +65,9 @@ func (p *Process) Sentinel(group string) *Sentinel {
 	return s
 }
 
-// InForce says which rule set is in force in a partition, from the next entry
-// on; an empty digest and a nil evaluator for none. It makes the evaluator's
-// counters, so that they are there before anything happens, and removes those
-// of rules that are gone.
+// InForce sets the active rule set of a partition; an empty digest and a nil evaluator mean none. It
+// creates the counters of the evaluator's rules, so that they exist before their first count, and
+// removes those of rules that are no longer active.
 func (s *Sentinel) InForce(partition int, digest string, ev *rules.Evaluator) {
 	if s == nil || s.force[partition] == digest && (ev == nil || s.sets[digest] == ev) {
 		return
@@ -99,7 +98,7 @@ func (s *Sentinel) InForce(partition int, digest string, ev *rules.Evaluator) {
 	}
 }
 
-// drop removes the counters of an evaluator's rules that are in force nowhere.
+// drop removes the counters of an evaluator's rules that are no longer active in any partition.
 func (v *sentinelVecs) drop(gone *rules.Evaluator) {
 	for _, r := range gone.Rules() {
 		if v.has(r.ID) {
@@ -131,7 +130,7 @@ func (v *sentinelVecs) has(rule string) bool {
 	return false
 }
 
-// observer counts what an evaluator does. It implements rules.Observer.
+// observer counts the evaluations and alerts of an evaluator. It implements rules.Observer.
 type observer struct {
 	v  *sentinelVecs
 	by map[*rules.Rule]*ruleCounts
@@ -150,8 +149,7 @@ func (v *sentinelVecs) observer(ev *rules.Evaluator) *observer {
 		}
 		o.by[r] = &ruleCounts{evaluations: v.evaluations.WithLabelValues(r.ID), errors: v.errors.WithLabelValues(r.ID),
 			seconds: v.seconds.WithLabelValues(r.ID)}
-		// A counter that appears with its first count hides that count from
-		// increase().
+		// A counter must exist before its first count, or increase() misses that count.
 		v.fires.WithLabelValues(r.ID, r.Effect, r.Mode)
 		v.fires.WithLabelValues(r.ID, r.OnError, r.Mode)
 	}
@@ -187,7 +185,7 @@ func (o *observer) End(r *rules.Rule, began time.Time, alerts []streams.Alert) {
 			mode = excepted
 		}
 		if streams.IsSynthetic(a.Project) {
-			continue // probes and replays: what they cost counts, not what is found
+			continue // synthetic projects: count their cost but not their findings
 		}
 		o.v.fires.WithLabelValues(a.Rule, a.Effect, mode).Inc()
 	}

@@ -15,14 +15,13 @@ import (
 
 // Server answers /metrics, /healthz and /readyz.
 type Server struct {
-	// Addr is where it listens: of port 0, the one that was picked.
+	// Addr is the listen address with the actual port.
 	Addr string
 	http *http.Server
 	done chan struct{}
 }
 
-// Serve starts to answer on an address, in the clear and to every client. It shows only
-// rule ids and counts.
+// Serve starts to serve plain HTTP on an address, to every client. It exposes only rule ids and counts.
 func (p *Process) Serve(addr string, log *slog.Logger) (*Server, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -36,7 +35,7 @@ func (p *Process) Serve(addr string, log *slog.Logger) (*Server, error) {
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("metrics are served no more", "err", err)
+			log.Error("metrics are no longer served", "err", err)
 		}
 	}()
 	return s, nil
@@ -55,7 +54,7 @@ func (s *Server) Close() {
 	<-s.done
 }
 
-// Loopback reports whether an address is reached from this machine only.
+// Loopback reports whether an address can be reached only from this machine.
 func Loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -65,7 +64,7 @@ func Loopback(addr string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Handler is what Serve serves.
+// Handler returns the handler that Serve uses.
 func (p *Process) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError,

@@ -17,14 +17,14 @@ type Arbiter struct {
 	calibrations     *prometheus.CounterVec
 }
 
-// Verdict is what the arbiter hands to Published with a verdict's entry.
+// Verdict is the note with which the arbiter publishes a verdict's entry.
 type Verdict struct {
 	Entry    *streams.VerdictEntry
-	Proposed time.Time // the proposal's stamp in the ledger; zero if unknown
+	Proposed time.Time // ledger time of the proposal; zero if unknown
 }
 
-// CountedAs implements stage.Counted: verdicts by result and by groups that had not
-// answered, except repeated answers.
+// CountedAs implements stage.Counted. It counts verdicts by result and by groups that did not answer.
+// It does not count repeated answers.
 func (v *Verdict) CountedAs() []string {
 	if v == nil || v.Entry == nil || v.Entry.Again {
 		return nil
@@ -36,7 +36,7 @@ func (v *Verdict) CountedAs() []string {
 	return as
 }
 
-// SilentGroup precedes a group's name in the count of verdicts that missed its answer.
+// SilentGroup is the prefix of a group's name in the count of verdicts without its answer.
 const SilentGroup = "silent."
 
 // Arbiter returns the arbiter's counts.
@@ -46,15 +46,16 @@ func (p *Process) Arbiter() *Arbiter {
 	}
 	a := &Arbiter{
 		verdicts: counters(p, "verdicts_total",
-			"Verdicts, and verdicts that were tightened afterwards; not those that were asked for again.", "type", "verdict"),
+			"Verdicts, including later stricter ones, without repeated answers.", "type", "verdict"),
 		silent: counters(p, "silent_groups_total",
 			"Verdicts for which a required sentinel group had no valid answer.", "group"),
 		holds: gauge(p, "open_holds", "Holds that wait for a person."),
-		calibrations: counters(p, "calibrations_total", "Computations of an agent's confidence against its outcomes: "+
-			"calibrated, over_confident, or became_over_confident.", "result"),
+		calibrations: counters(p, "calibrations_total", "Comparisons of an agent's confidence with its "+
+			"outcomes, by result: calibrated, "+
+			"over_confident, or became_over_confident.", "result"),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "lazaret_verdict_seconds",
-			Help: "From a proposal's stamp in the ledger until its verdict was there, by two clocks: the server's and " +
-				"this process's.",
+			Help: "Time from a proposal's ledger timestamp (server's clock) to its verdict in the ledger " +
+				"(this process's clock).",
 			Buckets: []float64{.0005, .001, .002, .004, .008, .016, .032, .064, .125, .25, .5, 1, 2, 4, 8, 16}}),
 	}
 	p.reg.MustRegister(a.seconds)
@@ -82,7 +83,7 @@ func (a *Arbiter) Published(e *streams.Entry, note any) {
 	}
 	n, ok := note.(*Verdict)
 	if !ok {
-		// Decided before a restart.
+		// The verdict was made before a restart.
 		n = &Verdict{Entry: new(streams.VerdictEntry)}
 		if err := streams.Unmarshal(e.Body, n.Entry); err != nil {
 			return
@@ -126,15 +127,15 @@ func (a *Arbiter) calibrated(e *streams.Entry) {
 	a.calibrations.WithLabelValues(result).Inc()
 }
 
-// Required says that the policy requires an answer of a group, so that its counter exists
-// before it misses one.
+// Required creates the counter of a group whose answer the policy requires, so that it exists before
+// its first count.
 func (a *Arbiter) Required(group string) {
 	if a != nil {
 		a.silent.WithLabelValues(group)
 	}
 }
 
-// Ingest counts what ingest makes of the intake.
+// Ingest counts ingest's decisions on the intake.
 type Ingest struct {
 	admitted, rejected *prometheus.CounterVec
 	repeats            prometheus.Counter
@@ -175,13 +176,13 @@ func (i *Ingest) Published(e *streams.Entry, note any) {
 	}
 }
 
-// Auditor says how far the log has come.
+// Auditor holds the progress of the log.
 type Auditor struct {
 	head, signed, gaps atomic.Int64
 	at                 atomic.Int64 // Unix nanoseconds
 }
 
-// Auditor returns the auditor's numbers.
+// Auditor returns the auditor's metrics.
 func (p *Process) Auditor() *Auditor {
 	if p == nil {
 		return nil
@@ -192,20 +193,21 @@ func (p *Process) Auditor() *Auditor {
 		p.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "lazaret_audit_" + name, Help: help}, f))
 	}
 	of("head_index", "Leaves in the log.", func() float64 { return float64(a.head.Load()) })
-	of("gaps", "Sequences that the ledger skipped and that became leaves.", func() float64 {
+	of("gaps", "Ledger sequences that were missing and are recorded as gaps.", func() float64 {
 		return float64(a.gaps.Load())
 	})
 	of("unsigned_leaves", "Leaves that no checkpoint covers yet.", func() float64 {
 		return float64(max(a.head.Load()-a.signed.Load(), 0))
 	})
-	of("checkpoint_age_seconds", "Time since the last checkpoint, or since the start; it grows while nothing comes in.",
+	of("checkpoint_age_seconds", "Time since the last checkpoint, or since the start; it grows while there "+
+		"are no new entries.",
 		func() float64 {
 			return time.Since(time.Unix(0, a.at.Load())).Seconds()
 		})
 	return a
 }
 
-// Head says how many leaves and gaps the log has.
+// Head sets the number of leaves and gaps of the log.
 func (a *Auditor) Head(size, gaps int64) {
 	if a != nil {
 		a.head.Store(size)
@@ -213,7 +215,7 @@ func (a *Auditor) Head(size, gaps int64) {
 	}
 }
 
-// Signed says that a checkpoint of a size was signed now.
+// Signed records that a checkpoint of this size was signed now.
 func (a *Auditor) Signed(size int64) {
 	if a != nil {
 		a.signed.Store(size)

@@ -1,9 +1,8 @@
-// Package natsconn finds the NATS server and the credential that a command
-// uses, with the flags, environment variables and contexts of the `nats` CLI.
+// Package natsconn finds the NATS server and the credential of a command from the flags, environment
+// variables and contexts of the `nats` CLI.
 //
-// The first that is given wins: flags, then environment variables, then a
-// named context, then the contexts that `lazaret up` left in the data folder,
-// then the context that is selected in the nats CLI.
+// The order of precedence is: flags, environment variables, a named context, the contexts that `lazaret
+// up` created in the data folder, and the context selected in the nats CLI.
 //
 // It may import internal/natsfiles. Begin reading with Flags.
 package natsconn

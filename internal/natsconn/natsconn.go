@@ -35,10 +35,10 @@ type Flags struct {
 	Data        string
 }
 
-// DefaultData is the data folder unless --data or LAZARET_DATA says otherwise.
+// DefaultData is the data folder if neither --data nor LAZARET_DATA is set.
 const DefaultData = "data"
 
-// env pairs each flag with its environment variable.
+// env returns the environment variable of each flag.
 func (f *Flags) env() map[string]struct {
 	name string
 	dst  *string
@@ -80,8 +80,8 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Data, "data", "", "data `DIR` of `lazaret up` ($LAZARET_DATA, default ./data)")
 }
 
-// Resolve fills in from the environment what no flag gave. A data folder that a
-// flag names brings its server and credentials: the environment's are left out.
+// Resolve sets missing flags from the environment. If --data names a data folder with contexts, the
+// server and credentials of the environment are ignored.
 func (f *Flags) Resolve() {
 	own := false
 	if f.Data != "" && f.Server == "" && f.Context == "" && f.Creds == "" {
@@ -101,11 +101,10 @@ func (f *Flags) Resolve() {
 	}
 }
 
-// ErrNoServer says that nothing names a server.
-var ErrNoServer = errors.New("no NATS server is named")
+// ErrNoServer means that no server is configured.
+var ErrNoServer = errors.New("no NATS server is configured")
 
-// Connect opens a connection for a role, or for a context in the data folder of
-// another name, such as an agent's.
+// Connect opens a connection for a role, or for another context in the data folder, such as an agent's.
 func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
 	f.Resolve()
 	opts = append([]nats.Option{nats.Name("lazaret " + role), nats.Timeout(5 * time.Second)}, opts...)
@@ -126,7 +125,7 @@ func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(f.Data, "nats")); err == nil {
-		return nil, fmt.Errorf("%s holds no credential for %q: see `ls %s`, or add an agent with `lazaret agent add`",
+		return nil, fmt.Errorf("%s has no credential for %q: see `ls %s`, or add an agent with `lazaret agent add`",
 			f.Data, role, filepath.Dir(file))
 	}
 	if nc, _, err := natscontext.Connect("", f.more(opts)...); err == nil {
@@ -137,7 +136,7 @@ func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
 }
 
 func (f *Flags) viaContext(name string, opts []nats.Option) (*nats.Conn, error) {
-	// The library takes a name for a file only where the path is absolute.
+	// nats.go treats only an absolute path as a file name.
 	if strings.ContainsRune(name, filepath.Separator) {
 		abs, err := filepath.Abs(name)
 		if err != nil {
@@ -168,7 +167,7 @@ func (f *Flags) direct(opts []nats.Option) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// more adds what flags give to what a context gives; flags win.
+// more adds the options of flags to those of a context; flags take precedence.
 func (f *Flags) more(opts []nats.Option) []nats.Option {
 	if f.Creds != "" {
 		opts = append(opts, nats.UserCredentials(f.Creds))
@@ -203,8 +202,7 @@ func (f *Flags) more(opts []nats.Option) []nats.Option {
 	return opts
 }
 
-// inboxOf is the inbox prefix of one of our credential files, read off its
-// permissions.
+// inboxOf returns the inbox prefix in the permissions of a credential file of Lazaret, or "".
 func inboxOf(file string) string {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -213,11 +211,11 @@ func inboxOf(file string) string {
 	return natsfiles.Inbox(b)
 }
 
-// Daemon are the options of a connection that has to last.
+// Daemon returns the options of a connection that reconnects forever.
 func Daemon(log *slog.Logger) []nats.Option {
 	return []nats.Option{
 		nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.RetryOnFailedConnect(true),
-		nats.IgnoreAuthErrorAbort(), // an expired credential may be renewed: its file is read again
+		nats.IgnoreAuthErrorAbort(), // a renewed credential is read from its file again
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("disconnected from NATS", "err", err)

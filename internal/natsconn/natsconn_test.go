@@ -85,7 +85,7 @@ func TestTheFirstThatIsGivenWins(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer nc.Close()
-			// A request shows that the inbox prefix came along.
+			// The request succeeds only with the right inbox prefix.
 			if _, err := nc.Request("$JS.API.INFO", nil, 2*time.Second); err != nil {
 				t.Errorf("asking for an answer: %v", err)
 			}

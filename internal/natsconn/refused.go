@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// refusal says why a server refuses a connection, as far as it can be known, and what
-// to do. creds is the credential's file, if it has one.
+// refusal explains why a server refused a connection and what to do, as far as that can be determined.
+// creds is the credential file, or "".
 func (f *Flags) refusal(err error, creds string) error {
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
@@ -22,9 +22,9 @@ func (f *Flags) refusal(err error, creds string) error {
 		nats.ErrAuthExpired):
 		return err
 	case creds == "":
-		return fmt.Errorf("%w: is the credential one of this server's?", err)
+		return fmt.Errorf("%w: does the credential belong to this server?", err)
 	}
-	const anew = "have it made anew: lazaret agent rotate NAME, where lazaret agent ls --all lists the names"
+	const anew = "replace it with lazaret agent rotate NAME; lazaret agent ls --all lists the names"
 	user, expires := userOf(creds)
 	switch revoked := f.revoked(user); {
 	case !revoked.IsZero():
@@ -34,10 +34,11 @@ func (f *Flags) refusal(err error, creds string) error {
 	case errors.Is(err, nats.ErrAuthExpired), !expires.IsZero() && !expires.After(time.Now()):
 		return fmt.Errorf("%w: the credential %s has expired: %s", err, creds, anew)
 	}
-	return fmt.Errorf("%w: the credential %s was revoked or replaced, or is another server's: %s", err, creds, anew)
+	return fmt.Errorf("%w: the credential %s was revoked or replaced, or belongs to another server: "+
+		"%s", err, creds, anew)
 }
 
-// credsOf is the credential file that a context's file names, empty if it names none.
+// credsOf returns the credential file that a context file names, or "".
 func credsOf(context string) string {
 	var c struct {
 		Creds string `json:"creds"`
@@ -49,7 +50,7 @@ func credsOf(context string) string {
 	return c.Creds
 }
 
-// userOf is the public key in a credential's file and when it expires; zero: never.
+// userOf returns the public key and the expiry in a credential file; a zero expiry means never.
 func userOf(file string) (user string, expires time.Time) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -69,8 +70,7 @@ func userOf(file string) (user string, expires time.Time) {
 	return c.Subject, expires
 }
 
-// revoked is when the data folder's list of credentials has a user revoked; zero: it does
-// not say so.
+// revoked returns when the data folder's register revoked a user's key, or the zero time.
 func (f *Flags) revoked(user string) time.Time {
 	var list struct {
 		Credentials []struct {

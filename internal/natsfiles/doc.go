@@ -1,6 +1,6 @@
-// Package natsfiles knows where a data folder keeps credentials and NATS
-// contexts, and what a credential says of itself. It is apart from the server
-// that makes them, so that a small client does not carry a server.
+// Package natsfiles has the paths of credentials and NATS contexts in a data folder, and reads
+// credentials. It is separate from natsserver, which creates them, so that a small client does not link
+// a server.
 //
 // It may import streams. Begin reading with natsfiles.go; write.go replaces files under a lock.
 package natsfiles

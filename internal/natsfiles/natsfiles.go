@@ -10,24 +10,24 @@ import (
 	"lazaret/streams"
 )
 
-// DefaultProject and DefaultAgent are whom the credential speaks for that the
-// first start leaves in the data folder, and DefaultContext is its name.
+// DefaultProject and DefaultAgent are the project and agent of the credential that the first start
+// creates. DefaultContext is its name.
 const (
 	DefaultProject = "demo"
 	DefaultAgent   = "agent"
 	DefaultContext = "agent"
 )
 
-// Creds is the credential file of that name.
+// Creds returns the path of the credential with that name.
 func Creds(data, name string) string { return filepath.Join(data, "creds", name+".creds") }
 
-// Context is where the NATS context of that name is kept: where the nats CLI
-// looks with XDG_CONFIG_HOME set to the data folder.
+// Context returns the path of the NATS context with that name. The nats CLI finds it with
+// XDG_CONFIG_HOME set to the data folder.
 func Context(data, name string) string {
 	return filepath.Join(data, "nats", "context", name+".json")
 }
 
-// AgentContext is the name of an agent's credential and context.
+// AgentContext returns the name of an agent's credential and context.
 func AgentContext(project, agent string) string {
 	if project == DefaultProject && agent == DefaultAgent {
 		return DefaultContext
@@ -35,8 +35,8 @@ func AgentContext(project, agent string) string {
 	return project + "." + agent
 }
 
-// Inbox is the inbox prefix of one of our credential files, read off the
-// permissions in it; empty if it has none. Nothing is verified: the server does.
+// Inbox returns the inbox prefix in the permissions of a credential file of Lazaret, or "". It does not
+// verify the credential: the server does.
 func Inbox(file []byte) string {
 	token, err := nkeys.ParseDecoratedJWT(file)
 	if err != nil {

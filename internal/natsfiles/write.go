@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// ReadList reads a list that a data folder keeps as JSON. A file that does not exist is an
-// empty list. what names the list in errors.
+// ReadList reads a list from a JSON file of a data folder. If the file does not exist, the list is
+// empty. what names the list in errors.
 func ReadList[T any](path, what string) (*T, error) {
 	l := new(T)
 	b, err := os.ReadFile(path)
@@ -22,12 +22,12 @@ func ReadList[T any](path, what string) (*T, error) {
 		err = streams.Unmarshal(b, l)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the list of %s: %s: %w", what, path, err)
+		return nil, fmt.Errorf("reading the list of %s from %s: %w", what, path, err)
 	}
 	return l, nil
 }
 
-// Locked runs f while this process alone holds the lock beside a file.
+// Locked calls f while holding the lock file of path, which excludes other processes.
 func Locked(path string, f func() error) error {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -13,16 +13,15 @@ import (
 	"lazaret/pkg/durable"
 )
 
-// accounts holds the signed claims of the operator, of the pipeline's account, and of the
-// system account.
+// accounts holds the signed claims of the operator, the pipeline's account and the system account.
 type accounts struct {
 	operator, account, system string // JWTs
 	accountKey, systemKey     string // public
 	claims                    *jwt.OperatorClaims
 }
 
-// operatorFile keeps the operator's first signed claims: a server that reloads its
-// configuration refuses other ones.
+// operatorFile stores the operator's first signed claims. A server refuses to reload a configuration
+// with other operator claims.
 const operatorFile = "operator.jwt"
 
 func (k *keyring) accounts() (*accounts, error) {
@@ -47,7 +46,7 @@ func (k *keyring) accounts() (*accounts, error) {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(KeysDir(k.data), operatorFile), err)
 	}
 	if a.claims.Subject != opPub || a.claims.SystemAccount != a.systemKey {
-		return nil, fmt.Errorf("%s is of other keys than those beside it: remove it, it is made again",
+		return nil, fmt.Errorf("%s does not match the keys beside it: remove the file, and it is created again",
 			filepath.Join(KeysDir(k.data), operatorFile))
 	}
 	acc := jwt.NewAccountClaims(a.accountKey)
@@ -74,9 +73,8 @@ func (k *keyring) accounts() (*accounts, error) {
 	return a, err
 }
 
-// AccountsFile is the part of a server's configuration with the accounts: which
-// operator and signing key are trusted, and which credentials are revoked. It holds
-// no secret.
+// AccountsFile returns the path of the configuration part with the trusted operator and signing key and
+// the revoked credentials. It contains no secret.
 func AccountsFile(data string) string { return filepath.Join(KeysDir(data), "accounts.conf") }
 
 // writeAccounts writes AccountsFile.
@@ -109,11 +107,11 @@ func refreshAccounts(data string) error {
 	return keys.writeAccounts()
 }
 
-// registerEvery is how often the server checks the register for revoked credentials.
+// registerEvery is the interval at which the server checks the register for revoked credentials.
 const registerEvery = 250 * time.Millisecond
 
-// followRegister applies revocations while the server runs. seen is the register that it
-// started with, or nil.
+// followRegister applies revocations while the server runs. seen is the state of the register file at
+// the start, or nil.
 func (s *Server) followRegister(seen fs.FileInfo) {
 	t := time.NewTicker(registerEvery)
 	defer t.Stop()
@@ -128,21 +126,21 @@ func (s *Server) followRegister(seen fs.FileInfo) {
 			continue
 		}
 		if err := s.updateAccount(); err != nil {
-			s.cfg.Log.Error("the list of credentials was not taken up: revoked ones may still be accepted", "err", err)
+			s.cfg.Log.Error("the list of credentials was not applied: revoked ones may still be accepted", "err", err)
 			continue
 		}
 		seen = fi
 	}
 }
 
-// updateAccount gives the server the account's current claims. It disconnects clients
-// whose credential was revoked.
+// updateAccount loads the account's current claims into the server, which disconnects clients whose
+// credential was revoked.
 func (s *Server) updateAccount() error {
 	s.life.Lock()
 	defer s.life.Unlock()
 	ns := s.current()
 	if ns == nil {
-		return nil // the next start reads the list
+		return nil // the next start loads the claims
 	}
 	a, err := s.keys.accounts()
 	if err != nil {

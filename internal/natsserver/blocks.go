@@ -22,24 +22,24 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// nats-server 2.15.2 keeps the messages of a stream in block files (server/filestore.go).
-// A record of a block is
+// nats-server 2.15.2 stores the messages of a stream in block files (server/filestore.go). A record of
+// a block is
 //
 //	length (4), sequence (8), time (8), length of the subject (2), subject,
 //	and, if hasHeaders is set in the length: length of the headers (4), headers,
 //	message, checksum (8)
 //
-// little-endian. The checksum is HighwayHash-64 of sequence, time, subject, headers and
-// message under a key that is made of the stream's name and the block's number. A block
-// of an encrypted stream is encrypted from its first byte on with AES-CTR under the seed
-// that the block's key file holds; the key file is encrypted under a key that is made of
-// the server's key, the account, the stream and the block's number.
+// in little-endian order. The checksum is HighwayHash-64 of sequence, time, subject, headers and
+// message. Its key is derived from the stream's name and the block's number. A block of an encrypted
+// stream is encrypted from its first byte on with AES-CTR under the seed in the block's key file. The
+// key file is encrypted under a key that is derived from the server's key, the account, the stream and
+// the block's number.
 const (
 	recordHeader = 4 + 8 + 8 + 2
 	checksumSize = 8
 	hasHeaders   = 1 << 31 // in the length
 	isErased     = 1 << 63 // in the sequence
-	isTombstone  = 1 << 62 // in the sequence: the record says that this message was deleted
+	isTombstone  = 1 << 62 // in the sequence: the record marks this message as deleted
 )
 
 // block is a block file of a stream.
@@ -47,13 +47,13 @@ type block struct {
 	file   string
 	stream string
 	stamp  cipherStamp
-	hash   [32]byte // key of the checksums
+	hash   [32]byte // key of the records' checksums
 }
 
-// cipherStamp is the key of a block. A block of a stream that is not encrypted has none.
+// cipherStamp is the key of a block. Its seed is nil if the stream is not encrypted.
 type cipherStamp struct {
 	seed, nonce []byte
-	raft        bool // nats-server encrypts Raft logs with ChaCha20, whatever cipher is configured
+	raft        bool // a Raft log: nats-server always encrypts it with ChaCha20
 }
 
 // xor encrypts or decrypts a whole block in place.
@@ -76,17 +76,17 @@ func (c cipherStamp) xor(b []byte) error {
 	return nil
 }
 
-// raftDir is the folder of the Raft logs of a server of a cluster, in the folder of an account.
+// raftDir is the folder, in an account's folder, with the Raft logs of a server of a cluster.
 const raftDir = "_js_"
 
-// openBlock finds the key of a block file ACCOUNT/streams/STREAM/msgs/N.blk, or of one of a Raft log,
-// ACCOUNT/_js_/GROUP/msgs/N.blk.
+// openBlock derives the keys of a block file: ACCOUNT/streams/STREAM/msgs/N.blk, or
+// ACCOUNT/_js_/GROUP/msgs/N.blk for a Raft log.
 func openBlock(file, storageKey string) (*block, error) {
 	dir := filepath.Dir(filepath.Dir(file))
 	stream, account := filepath.Base(dir), filepath.Base(filepath.Dir(filepath.Dir(dir)))
 	raft := filepath.Base(filepath.Dir(dir)) == raftDir
 	if raft {
-		account = stream // a Raft log's key is made of the group's name twice
+		account = stream // the key of a Raft log uses the group's name in place of the account
 	}
 	name := strings.TrimSuffix(filepath.Base(file), ".blk")
 	n, err := strconv.ParseUint(name, 10, 32)
@@ -112,7 +112,7 @@ func openBlock(file, storageKey string) (*block, error) {
 		return nil, err
 	}
 	if len(sealed) < aead.NonceSize() {
-		return nil, fmt.Errorf("the key of %s is cut off", file)
+		return nil, fmt.Errorf("the key of %s is truncated", file)
 	}
 	b.stamp = cipherStamp{nonce: sealed[:aead.NonceSize()], raft: raft}
 	if b.stamp.seed, err = aead.Open(nil, b.stamp.nonce, sealed[aead.NonceSize():], nil); err != nil {
@@ -121,7 +121,7 @@ func openBlock(file, storageKey string) (*block, error) {
 	return b, nil
 }
 
-// keyCipher decrypts the key file of a block.
+// keyCipher returns the cipher of a block's key file.
 func keyCipher(key []byte, raft bool) (cipher.AEAD, error) {
 	if raft {
 		return chacha20poly1305.NewX(key)
@@ -133,7 +133,7 @@ func keyCipher(key []byte, raft bool) (cipher.AEAD, error) {
 	return cipher.NewGCMWithNonceSize(k, aes.BlockSize)
 }
 
-// read is the block's content, decrypted.
+// read returns the decrypted content of the block.
 func (b *block) read() ([]byte, error) {
 	buf, err := os.ReadFile(b.file)
 	if err != nil {
@@ -148,7 +148,7 @@ func (b *block) read() ([]byte, error) {
 	return buf, nil
 }
 
-// checksum is that of a record, without the 8 bytes that hold it.
+// checksum returns the checksum of a record; rec excludes the 8 bytes that store it.
 func (b *block) checksum(rec []byte, headers bool) ([]byte, error) {
 	h, err := highwayhash.New64(b.hash[:])
 	if err != nil {
@@ -165,11 +165,12 @@ func (b *block) checksum(rec []byte, headers bool) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// each calls fn for the records of a decrypted block. fn may alter the record in place.
+// each calls fn for every record of a decrypted block. fn may change the record in place.
 func (b *block) each(buf []byte, fn func(seq uint64, rec []byte) error) error {
 	for off := 0; off < len(buf); {
 		bad := func(what string) error {
-			return fmt.Errorf("%s: the record at %d %s: it is of another version of nats-server, or damaged", b.file, off, what)
+			return fmt.Errorf("%s: the record at %d %s: the file is from another version of nats-server, or "+
+				"damaged", b.file, off, what)
 		}
 		if len(buf)-off < recordHeader+checksumSize {
 			return bad("is cut off")
@@ -199,8 +200,8 @@ func (b *block) each(buf []byte, fn func(seq uint64, rec []byte) error) error {
 	return nil
 }
 
-// erase makes the record of a deleted message random, as nats-server erases one in a
-// stream that is not encrypted: its length stays, so that the places of the others do.
+// erase overwrites the record of a deleted message with random bytes, as nats-server does in an
+// unencrypted stream. The length of the record stays, so that the offsets of the others do not change.
 func (b *block) erase(seq uint64, rec []byte) error {
 	binary.LittleEndian.PutUint32(rec, uint32(len(rec)))
 	binary.LittleEndian.PutUint64(rec[4:], seq|isErased)
@@ -212,14 +213,14 @@ func (b *block) erase(seq uint64, rec []byte) error {
 	return err
 }
 
-// blockFiles are those of all streams of a name in a server's store.
+// blockFiles returns the block files of all streams with this name in a server's store.
 func blockFiles(store, stream string) ([]string, error) {
 	return filepath.Glob(filepath.Join(store, server.JetStreamStoreDir, "*", "streams", stream, "msgs", "*.blk"))
 }
 
-// ReadBlocks calls fn with each decrypted block of the streams, and of a cluster's Raft logs, in a
-// nats-server's store. The empty store is that of the data folder. It needs only the store and
-// the data folder's keys. The server may be running.
+// ReadBlocks calls fn with the decrypted content of each block file of the streams and Raft logs in a
+// nats-server's store. An empty store means the one in the data folder. It needs only the store and the
+// data folder's keys. The server may be running.
 func ReadBlocks(data, store string, fn func(file string, content []byte) error) error {
 	key, err := Secret(data, storageKey)
 	if err != nil {

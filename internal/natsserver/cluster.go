@@ -24,18 +24,18 @@ import (
 	"lazaret/pkg/durable"
 )
 
-// The servers of a cluster trust their routes: another server says for which account a
-// message is. A route therefore needs, on both sides, a certificate of the cluster's own
-// authority, and a password.
+// The servers of a cluster trust their routes: a server states the account of each message that it
+// sends. Both sides of a route therefore need a certificate of the cluster's own authority, and a
+// password.
 
 const (
-	// authorityFor is how long a certificate of the authority is valid.
+	// authorityFor is the validity of the authority's certificate.
 	authorityFor = 10 * 365 * 24 * time.Hour
-	// serverFor is how long a server's certificate is valid.
+	// serverFor is the validity of a server's certificate.
 	serverFor = 397 * 24 * time.Hour
-	// RenewBefore is how long before its end doctor asks for a new certificate.
+	// RenewBefore is how long before the expiry doctor asks for a new certificate.
 	RenewBefore = 30 * 24 * time.Hour
-	// skew is how far the servers' clocks may differ.
+	// skew is the tolerated difference of the servers' clocks.
 	skew = time.Hour
 )
 
@@ -46,7 +46,7 @@ const (
 	caFile   = "ca.pem"
 )
 
-// serverName are the names of servers that can be names of folders.
+// serverName matches server names that are safe folder names.
 var serverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 func clusterDir(data string) string { return filepath.Join(KeysDir(data), "cluster") }
@@ -57,8 +57,8 @@ func ServerCertDir(data, name string) string {
 	return filepath.Join(clusterDir(data), "servers", name)
 }
 
-// ClusterFile is the part of a server's configuration with the password of the
-// routes. It is the same for all servers of the cluster.
+// ClusterFile returns the path of the configuration part with the password of the routes. It is the
+// same for all servers of the cluster.
 func ClusterFile(data string) string { return filepath.Join(KeysDir(data), "cluster.conf") }
 
 // pair is a certificate with its key.
@@ -76,7 +76,7 @@ func (p *pair) keyPEM() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: b}), err
 }
 
-// newPair makes a key and has its certificate signed by parent; nil: by itself.
+// newPair generates a key and a certificate signed by parent; if parent is nil, it is self-signed.
 func newPair(t *x509.Certificate, parent *pair, lasts time.Duration) (*pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -99,17 +99,17 @@ func newPair(t *x509.Certificate, parent *pair, lasts time.Duration) (*pair, err
 	return &pair{cert, key}, err
 }
 
-// authority signs the certificates of a cluster's servers. While it is exchanged,
-// the servers also trust the next one, and then still the one before.
+// authority signs the certificates of a cluster's servers. During its exchange the servers also trust
+// the next authority, and later still the previous one.
 type authority struct {
 	dir       string
 	issuer    *pair
-	next, old *pair // old has no key; nil: none
+	next, old *pair // old has no key; nil if there is none
 }
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name+".pem") }
 
-// openAuthority reads a cluster's authority; it makes one if there is none.
+// openAuthority reads a cluster's authority. It creates one if there is none.
 func openAuthority(data string) (*authority, error) {
 	a := &authority{dir: filepath.Join(clusterDir(data), "authority")}
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
@@ -132,7 +132,7 @@ func openAuthority(data string) (*authority, error) {
 	return a, err
 }
 
-// make makes an authority and writes it under that name.
+// make creates an authority and writes it to the file name.
 func (a *authority) make(name string) (*pair, error) {
 	p, err := newPair(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "Lazaret cluster"}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
@@ -148,7 +148,7 @@ func (a *authority) make(name string) (*pair, error) {
 	return p, durable.WriteFile(a.file(name), append(p.certPEM(), key...), 0o600)
 }
 
-// readPair reads a certificate and, if it is there, its key from one file.
+// readPair reads a certificate and, if present, its key from one file.
 func readPair(path string) (*pair, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -175,7 +175,7 @@ func readPair(path string) (*pair, error) {
 	return p, nil
 }
 
-// trusted are the certificates of the authorities that servers trust.
+// trusted returns the certificates of the authorities that servers trust, in PEM.
 func (a *authority) trusted() []byte {
 	var out []byte
 	for _, p := range []*pair{a.issuer, a.next, a.old} {
@@ -186,7 +186,7 @@ func (a *authority) trusted() []byte {
 	return out
 }
 
-// issue writes a new certificate for a server, with a new key.
+// issue writes a new certificate with a new key for a server.
 func (a *authority) issue(dir, name string, hosts []string) (*x509.Certificate, error) {
 	t := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
@@ -200,7 +200,7 @@ func (a *authority) issue(dir, name string, hosts []string) (*x509.Certificate, 
 		}
 	}
 	if a.issuer.key == nil {
-		return nil, fmt.Errorf("%s has no key: bring the data folder from where it is kept", a.file("issuer"))
+		return nil, fmt.Errorf("%s has no key: use the complete data folder", a.file("issuer"))
 	}
 	p, err := newPair(t, a.issuer, serverFor)
 	if err != nil {
@@ -213,7 +213,8 @@ func (a *authority) issue(dir, name string, hosts []string) (*x509.Certificate, 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	// A server that reads between two of them refuses to reload and keeps its own.
+	// If the server reloads between two of these writes, it refuses the reload and keeps its
+	// certificate.
 	for _, f := range []struct {
 		name string
 		b    []byte
@@ -225,12 +226,12 @@ func (a *authority) issue(dir, name string, hosts []string) (*x509.Certificate, 
 	return p.cert, nil
 }
 
-// secureCluster makes what a server of a cluster needs: its certificate, unless it
-// has one for these hosts, and the password of the routes.
+// secureCluster creates the files that a server of a cluster needs: its certificate, unless it has one
+// for these hosts, and the password of the routes.
 func secureCluster(data string, c ServerConfig) error {
 	if !serverName.MatchString(c.Name) {
-		return fmt.Errorf("the server's name %q: a server of a cluster has a folder of its name; use letters, digits, "+
-			"dots, - and _", c.Name)
+		return fmt.Errorf("the server's name %q is used as the name of a folder: use letters, digits, dots, "+
+			"- and _", c.Name)
 	}
 	hosts := []string{c.Name}
 	var routes []string
@@ -266,7 +267,8 @@ func secureCluster(data string, c ServerConfig) error {
 		}
 	}
 	var b bytes.Buffer
-	// A reload sorts the routes in place while others read them: sorted ones stay as they are.
+	// nats-server sorts the routes in place at a reload while other goroutines read them. Sorting them
+	// here makes that sort change nothing.
 	slices.Sort(routes)
 	fmt.Fprintf(&b, "# Made by \"lazaret server config\"; the same for all servers of the cluster.\nauthorization {\n  "+
 		"user: %q\n  password: %q\n  timeout: 5\n}\nroutes: [\n", routeUser, password)
@@ -277,8 +279,8 @@ func secureCluster(data string, c ServerConfig) error {
 	return durable.WriteFile(ClusterFile(data), b.Bytes(), 0o600)
 }
 
-// ClusterPorts are the HOST:PORT at which the servers of the data folder's cluster
-// meet; none if it has no cluster.
+// ClusterPorts returns the HOST:PORT addresses that the cluster's servers use for routes, or none if
+// the data folder has no cluster.
 func ClusterPorts(data string) ([]string, error) {
 	b, err := os.ReadFile(ClusterFile(data))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -293,10 +295,10 @@ func ClusterPorts(data string) ([]string, error) {
 	return out, err
 }
 
-// routeUser is the name that servers of a cluster give each other.
+// routeUser is the user name on routes.
 const routeUser = "route"
 
-// hostsOf are the sorted names and addresses in a certificate.
+// hostsOf returns the sorted host names and IP addresses in a certificate.
 func hostsOf(c *x509.Certificate) []string {
 	hosts := slices.Clone(c.DNSNames)
 	for _, ip := range c.IPAddresses {
@@ -306,13 +308,13 @@ func hostsOf(c *x509.Certificate) []string {
 	return hosts
 }
 
-// ServerCert is a certificate of a cluster's server.
+// ServerCert describes the certificate of a server of a cluster.
 type ServerCert struct {
 	Server  string
 	Expires time.Time
 }
 
-// ServerCerts are the certificates in a data folder, by server.
+// ServerCerts returns the server certificates in a data folder, sorted by server.
 func ServerCerts(data string) ([]ServerCert, error) {
 	files, err := filepath.Glob(filepath.Join(ServerCertDir(data, "*"), certFile))
 	if err != nil {
@@ -329,20 +331,20 @@ func ServerCerts(data string) ([]ServerCert, error) {
 	return out, nil
 }
 
-// Exchange is how far the exchange of a cluster's authority has come.
+// Exchange is the progress of the exchange of a cluster's authority.
 type Exchange int
 
-// The three steps, each to be taken up by all servers before the next.
+// The three steps of an exchange. All servers must reload after each step before the next one.
 const (
 	ExchangeNone    Exchange = iota
-	ExchangeTrusted          // all trust the next authority too
-	ExchangeIssued           // all have certificates of the new authority
-	ExchangeDone             // nobody trusts the old one
+	ExchangeTrusted          // the servers also trust the next authority
+	ExchangeIssued           // the servers have certificates of the new authority
+	ExchangeDone             // the old authority is no longer trusted
 )
 
-// RenewCluster issues new certificates to all servers of a cluster. With exchange
-// it also takes the next step of exchanging their authority. Running servers take
-// them up when their configuration is reloaded.
+// RenewCluster issues new certificates to all servers of a cluster. If exchange is set, it also takes
+// the next step of the exchange of their authority. Running servers use the new files after a
+// configuration reload.
 func RenewCluster(data string, exchange bool) (step Exchange, certs []ServerCert, err error) {
 	had, err := ServerCerts(data)
 	if err != nil {
@@ -375,7 +377,7 @@ func RenewCluster(data string, exchange bool) (step Exchange, certs []ServerCert
 	return step, certs, nil
 }
 
-// exchange takes the next step. Each leaves files from which it can be taken again.
+// exchange takes the next step. If it is interrupted, it can be repeated.
 func (a *authority) exchange() (Exchange, error) {
 	var err error
 	switch {

@@ -26,7 +26,7 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// freePort is a port of this machine that nobody listens on.
+// freePort returns a free port of this machine.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,7 +37,7 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// member is a stock nats-server that runs with a configuration of ours.
+// member is an official nats-server with a configuration of Lazaret.
 type member struct {
 	*server.Server
 	conf, route string
@@ -63,13 +63,13 @@ func startMember(t *testing.T, conf string) *server.Server {
 	return s
 }
 
-// startCluster starts two servers on one data folder.
+// startCluster starts two servers with one data folder.
 func startCluster(t *testing.T, data string) []*member {
 	t.Helper()
 	return startClusterOf(t, data, 2)
 }
 
-// startClusterOf starts so many servers on one data folder.
+// startClusterOf starts n servers with one data folder.
 func startClusterOf(t *testing.T, data string, n int) []*member {
 	t.Helper()
 	var addrs, routes []string
@@ -84,7 +84,7 @@ func startClusterOf(t *testing.T, data string, n int) []*member {
 		m.Server = startMember(t, m.conf)
 		ms = append(ms, m)
 	}
-	// A pool of three to each other server, and one of the system's account.
+	// Three pooled routes to each other server, and one of the system account.
 	natstest.Eventually(t, time.Minute, "routes between the servers", func() bool {
 		return !slices.ContainsFunc(ms, func(m *member) bool { return m.NumRoutes() != 4*(n-1) })
 	})
@@ -124,7 +124,7 @@ func (m *member) role(t *testing.T, data string, r natsserver.Role) *nats.Conn {
 	return nc
 }
 
-// accountOf is the account's public key as it stands in a credential.
+// accountOf returns the account's public key in a credential.
 func accountOf(t *testing.T, data string) string {
 	t.Helper()
 	minter, err := natsserver.OpenMinter(data)
@@ -162,7 +162,7 @@ func TestPromiseA1AServerThatKnowsOnlyTheAccountsKeyDoesNotJoinTheCluster(t *tes
 		t.Fatal(err)
 	}
 	account := accountOf(t, data)
-	outside := t.TempDir() // an authority of the outsider's own
+	outside := t.TempDir() // the outsider's own authority
 	writeMember(t, outside, &member{conf: filepath.Join(outside, "x.conf"), route: "127.0.0.1:1"}, "x",
 		"nats://127.0.0.1:1")
 	own := natsserver.ServerCertDir(outside, "x")
@@ -202,7 +202,7 @@ func TestPromiseA1AServerThatKnowsOnlyTheAccountsKeyDoesNotJoinTheCluster(t *tes
 			if !rogue.ReadyForConnections(10 * time.Second) {
 				t.Fatal("the outsider's server did not start")
 			}
-			// It tries again and again; each try has to end without a route.
+			// The outsider keeps trying; no try may result in a route.
 			natstest.Eventually(t, 30*time.Second, "two tries of the outsider", func() bool {
 				return rogue.NumRoutes() > 0 || log.tries() >= 2
 			})
@@ -255,7 +255,7 @@ func TestPromiseA1DoctorTriesTheClusterPortFromOutside(t *testing.T) {
 		!strings.Contains(err.Error(), "without TLS") {
 		t.Errorf("an open port: %v", err)
 	}
-	// TLS that asks for no certificate.
+	// TLS without client certificates.
 	cert, err := tls.LoadX509KeyPair(natsserver.ServerCertDir(data, "n1")+"/cert.pem", natsserver.ServerCertDir(data,
 		"n1")+"/key.pem")
 	if err != nil {
@@ -394,7 +394,7 @@ func TestPromiseA1CertificatesAreRenewedAndExchangedWithoutARestart(t *testing.T
 	}
 	restart()
 
-	// The authority: at each step one server is behind the other by a reload.
+	// The exchange of the authority: at each step one server is one reload behind the other.
 	old := authorities(t, data, "n1")
 	for i, want := range []natsserver.Exchange{natsserver.ExchangeTrusted, natsserver.ExchangeIssued,
 		natsserver.ExchangeDone} {
@@ -435,7 +435,7 @@ func TestPromiseA1TheEmbeddedServerListensForNoOtherServers(t *testing.T) {
 	}
 }
 
-// routeIDs are the server's routes.
+// routeIDs returns the ids of the server's routes.
 func routeIDs(t *testing.T, m *member) (ids []uint64) {
 	t.Helper()
 	z, err := m.Routez(nil)
@@ -449,7 +449,7 @@ func routeIDs(t *testing.T, m *member) (ids []uint64) {
 	return ids
 }
 
-// routePassword is the routes' password in the file that all servers include.
+// routePassword returns the routes' password in the file that all servers include.
 func routePassword(t *testing.T, data string) string {
 	t.Helper()
 	p, err := natsserver.Secret(data, "cluster.key")
@@ -459,7 +459,7 @@ func routePassword(t *testing.T, data string) string {
 	return strings.NewReplacer("+", "%2B", "/", "%2F", "=", "%3D").Replace(p)
 }
 
-// served is the certificate that a route port shows.
+// served returns the certificate of a route port.
 func served(t *testing.T, addr string) *x509.Certificate {
 	t.Helper()
 	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
@@ -494,7 +494,7 @@ func certsIn(t *testing.T, file string) (out []*x509.Certificate) {
 	return out
 }
 
-// routeLog counts how often a server failed to join.
+// routeLog counts a server's failed attempts to join.
 type routeLog struct{ n atomic.Int64 }
 
 func (l *routeLog) tries() int64 { return l.n.Load() }

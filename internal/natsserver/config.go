@@ -11,26 +11,25 @@ import (
 	"lazaret/pkg/durable"
 )
 
-// ServerConfig is a nats-server that somebody runs for Lazaret, alone or in a
-// cluster.
+// ServerConfig configures a separately operated nats-server, alone or in a cluster.
 type ServerConfig struct {
-	Name        string   // of this server, unlike the others'
+	Name        string   // unique within the cluster
 	Listen      string   // HOST:PORT for clients
-	HTTP        string   // HOST:PORT of the monitoring page; empty: none
+	HTTP        string   // HOST:PORT of the monitoring endpoint; empty: none
 	Store       string   // folder of the streams
-	ClusterName string   // empty: a server alone
-	Cluster     string   // HOST:PORT for the other servers
-	Routes      []string // nats://HOST:PORT of all of them
-	CertDir     string   // where the server finds ServerCertDir, absolute; empty: there
+	ClusterName string   // empty: not clustered
+	Cluster     string   // HOST:PORT for routes
+	Routes      []string // nats://HOST:PORT of all servers
+	CertDir     string   // absolute path of ServerCertDir on the server's host; empty: the same as here
 	NoSync      bool     // as in Config
-	KeyFile     string   // where StorageKeyFile is, from the configuration's folder; empty: in it
+	KeyFile     string   // path of StorageKeyFile relative to the configuration's folder; empty: in that folder
 	TLSCert     string   // files; empty: no TLS
 	TLSKey      string
 	TLSCA       string
 }
 
-// StorageKeyFile is the file with the key that such servers encrypt their streams
-// with, as a line of a server's configuration.
+// StorageKeyFile returns the path of the configuration line with the key that encrypts the streams of
+// such servers.
 func StorageKeyFile(data string) string { return filepath.Join(KeysDir(data), "jetstream.conf") }
 
 var plain = regexp.MustCompile(`^[^"\\\x00-\x1f]*$`)
@@ -95,9 +94,8 @@ cluster {
 include "{{.AccountsFile}}"
 `))
 
-// WriteConfig writes the configuration of a server that knows the accounts of a
-// data folder, which it makes if they are not there. Each server of a cluster is
-// to be given the same ones.
+// WriteConfig writes the configuration of a server that uses the accounts of a data folder. It creates
+// the accounts if they are missing. Each server of a cluster must use the same ones.
 func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 	for _, s := range append([]string{c.Name, c.Listen, c.HTTP, c.Store, c.ClusterName, c.Cluster, c.KeyFile, c.CertDir,
 		c.TLSCert, c.TLSKey, c.TLSCA}, c.Routes...) {

@@ -16,16 +16,15 @@ import (
 	"lazaret/streams"
 )
 
-// Minter makes credentials. It needs nothing but the account's signing key and the
-// account's public key, so a credential can be added while the server runs, and on
-// any NATS system in operator mode.
+// Minter makes credentials. It needs only the account's signing key and public key, so that a
+// credential can be added while the server runs, and on any NATS system in operator mode.
 type Minter struct {
 	data    string
 	account string // public key
 	signer  nkeys.KeyPair
 }
 
-// OpenMinter reads the signing key of an installation that was started before.
+// OpenMinter reads the signing key of an installation. The installation must have been started once.
 func OpenMinter(data string) (*Minter, error) {
 	dir := KeysDir(data)
 	account, err := accountKey(dir)
@@ -39,8 +38,8 @@ func OpenMinter(data string) (*Minter, error) {
 	path := filepath.Join(dir, signingKey)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// An installation that was last started by an older version: its server
-		// does not know the signing key yet.
+		// The installation was last started by an older version, so its server does not know the
+		// signing key yet.
 		path = filepath.Join(dir, identityKey)
 		b, err = os.ReadFile(path)
 	}
@@ -54,10 +53,10 @@ func OpenMinter(data string) (*Minter, error) {
 	return &Minter{data: data, account: account, signer: kp}, nil
 }
 
-// Role returns a credential file for a role. It is in no list.
+// Role returns a credential file for a role. The register does not list it.
 func (m *Minter) Role(r Role) ([]byte, error) { return m.mint(Grant{Role: r, Lasts: RoleExpires}) }
 
-// Agent returns a credential file for an agent. It is in no list.
+// Agent returns a credential file for an agent. The register does not list it.
 func (m *Minter) Agent(a Agent) ([]byte, error) {
 	return m.mint(Grant{Agent: &a, Lasts: AgentExpires})
 }
@@ -71,7 +70,7 @@ func (m *Minter) mint(g Grant) ([]byte, error) {
 	return b, err
 }
 
-// sign makes the credential file of a user.
+// sign returns a credential file for a user's key and the claims in it.
 func (m *Minter) sign(g *Grant, user nkeys.KeyPair) ([]byte, *jwt.UserClaims, error) {
 	pub, err := user.PublicKey()
 	if err != nil {
@@ -98,14 +97,14 @@ func (m *Minter) sign(g *Grant, user nkeys.KeyPair) ([]byte, *jwt.UserClaims, er
 	return b, c, err
 }
 
-// CredsFile is where the credential of that name is kept.
+// CredsFile returns the path of a credential.
 func CredsFile(data, name string) string { return natsfiles.Creds(data, name) }
 
-// ContextFile is where the NATS context of that name is kept: where the nats
-// CLI looks with XDG_CONFIG_HOME set to the data folder.
+// ContextFile returns the path of a NATS context. The nats CLI finds it with XDG_CONFIG_HOME set to the
+// data folder.
 func ContextFile(data, name string) string { return natsfiles.Context(data, name) }
 
-// natsContext is the part of a nats CLI context file that we write.
+// natsContext has the fields of a nats CLI context file that Lazaret writes.
 type natsContext struct {
 	Description string `json:"description"`
 	URL         string `json:"url"`
@@ -113,13 +112,12 @@ type natsContext struct {
 	InboxPrefix string `json:"inbox_prefix"`
 }
 
-// InboxOfCreds is the inbox prefix that a credential file of ours may subscribe to, or
-// empty.
+// InboxOfCreds returns the inbox prefix that a credential file of Lazaret may subscribe to, or "".
 func InboxOfCreds(file []byte) string { return natsfiles.Inbox(file) }
 
-// FollowURL writes a new address of the server into each context of the data folder that has the
-// address of the operator's context. Contexts with another address stay. The operator's is the last,
-// so that a run that was cut short is repeated.
+// FollowURL writes a new server address into each context of the data folder that has the address of
+// the operator's context. Contexts with another address stay. The operator's context is written last,
+// so that an interrupted run is repeated.
 func (m *Minter) FollowURL(url string) error {
 	old, err := ContextURL(m.data, string(RoleOperator))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && old == url {
@@ -139,7 +137,7 @@ func (m *Minter) FollowURL(url string) error {
 		if err != nil {
 			return err
 		}
-		var c map[string]any // a person may have added members
+		var c map[string]any // other programs may have added fields
 		if err := streams.Unmarshal(b, &c); err != nil {
 			return fmt.Errorf("%s: %w", f, err)
 		}
@@ -157,7 +155,7 @@ func (m *Minter) FollowURL(url string) error {
 	return nil
 }
 
-// ContextURL is the server's address in a context of the data folder.
+// ContextURL returns the server's address in a context of the data folder.
 func ContextURL(data, name string) (string, error) {
 	b, err := os.ReadFile(ContextFile(data, name))
 	if err != nil {

@@ -15,25 +15,24 @@ import (
 	"lazaret/streams"
 )
 
-// nats-server 2.15.2 does not overwrite a deleted message of an encrypted stream
-// (filestore.removeMsg: "If in encrypted mode negate secure rewrite here"). The message
-// stays in its block until the server compacts that, which it does once more than half of
-// it is deleted, and never with the last block (docs/decisions/0030).
+// nats-server 2.15.2 does not overwrite a deleted message of an encrypted stream (filestore.removeMsg:
+// "If in encrypted mode negate secure rewrite here"). The message stays in its block until the server
+// compacts the block. The server does so once more than half of the block is deleted, and never for the
+// last block (docs/decisions/0030).
 
-// ErrStopped says that the server was shut down. ErrNotErased says that nothing was
-// erased and the server runs.
+// ErrStopped means that the server was shut down. ErrNotErased means that nothing was erased and the
+// server runs.
 var (
 	ErrStopped   = errors.New("the server was shut down")
 	ErrNotErased = errors.New("nothing was erased")
 )
 
-// EraseDeleted removes deleted messages from the files of the streams. It stops the
-// server, replaces the blocks that hold any, and starts the server again, at the same
-// address. Connections in the process and clients reconnect. After an error other than
-// ErrNotErased the server does not run.
+// EraseDeleted removes deleted messages from the files of the streams. It stops the server, replaces
+// the blocks that contain any, and restarts the server at the same address. Connections in the process
+// and clients reconnect. After an error other than ErrNotErased the server does not run.
 //
-// Each block is replaced whole or not at all, by one of the same length and with the same
-// messages, so that a kill at any time leaves streams that the server recovers.
+// Each block is replaced atomically by one of the same length with the same remaining messages, so that
+// the server recovers the streams after a kill at any time.
 func (s *Server) EraseDeleted(ctx context.Context) ([]streams.Erased, error) {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -52,8 +51,8 @@ func (s *Server) EraseDeleted(ctx context.Context) ([]streams.Erased, error) {
 	return out, s.run()
 }
 
-// WhileStopped stops the server, calls fn and starts the server again, at the same address.
-// down is why the server does not run afterwards, or nil.
+// WhileStopped stops the server, calls fn and restarts the server at the same address. err is the error
+// of stopping or of fn. down is the error of the restart; if it is not nil, the server does not run.
 func (s *Server) WhileStopped(fn func() error) (err, down error) {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -65,9 +64,9 @@ func (s *Server) WhileStopped(fn func() error) (err, down error) {
 	return err, s.run()
 }
 
-// EraseStore removes deleted messages from the files of a nats-server that somebody runs alone with a
-// configuration of WriteConfig. That server must not be running. The store of a clustered server is refused:
-// its streams are recovered with the other servers only.
+// EraseStore removes deleted messages from the files of a separate, unclustered nats-server with a
+// configuration of WriteConfig. The server must not be running. EraseStore refuses the store of a
+// clustered server: its streams can only be recovered together with the other servers.
 func EraseStore(ctx context.Context, data, store string) ([]streams.Erased, error) {
 	if _, err := os.Stat(filepath.Join(store, server.JetStreamStoreDir)); err != nil {
 		return nil, fmt.Errorf("the store of a nats-server: %w", err)
@@ -75,7 +74,8 @@ func EraseStore(ctx context.Context, data, store string) ([]streams.Erased, erro
 	if raft, err := filepath.Glob(filepath.Join(store, server.JetStreamStoreDir, "*", raftDir)); err != nil ||
 		len(raft) > 0 {
 		return nil, errors.Join(err,
-			fmt.Errorf("%s is the store of a server of a cluster: its streams are recovered with the other servers only", store))
+			fmt.Errorf("%s is the store of a clustered server, which can only be recovered together with the "+
+				"other servers", store))
 	}
 	s, err := Start(Config{Data: data, Store: store})
 	if err != nil {
@@ -85,20 +85,20 @@ func EraseStore(ctx context.Context, data, store string) ([]streams.Erased, erro
 	return s.EraseDeleted(ctx)
 }
 
-// streamState knows which messages of a stream are deleted.
+// streamState tells which messages of a stream are deleted.
 type streamState struct {
 	stream string
 	state  jetstream.StreamState
 }
 
-// deleted reports whether a message was deleted when the state was read. Later deletions
-// are not seen; a deleted message never comes back.
+// deleted reports whether a message was deleted when the state was read. It does not see later
+// deletions; a deleted message never comes back.
 func (s *streamState) deleted(seq uint64) bool {
 	_, found := slices.BinarySearch(s.state.Deleted, seq)
 	return found || seq < s.state.FirstSeq
 }
 
-// states asks the server what is deleted.
+// states returns the state of every stream, with its deleted messages.
 func (s *Server) states(ctx context.Context) ([]streamState, error) {
 	nc, err := s.Connect(RoleRetention)
 	if err != nil {
@@ -116,11 +116,11 @@ func (s *Server) states(ctx context.Context) ([]streamState, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("asking what is deleted of %s: %w", name, err)
+			return nil, fmt.Errorf("listing the deleted messages of %s: %w", name, err)
 		}
 		info, err := st.Info(ctx, jetstream.WithDeletedDetails(true))
 		if err != nil {
-			return nil, fmt.Errorf("asking what is deleted of %s: %w", name, err)
+			return nil, fmt.Errorf("listing the deleted messages of %s: %w", name, err)
 		}
 		slices.Sort(info.State.Deleted)
 		out = append(out, streamState{name, info.State})
@@ -128,8 +128,7 @@ func (s *Server) states(ctx context.Context) ([]streamState, error) {
 	return out, nil
 }
 
-// eraseDeleted removes deleted messages from the blocks of a stream. The server must not
-// be running.
+// eraseDeleted removes deleted messages from the blocks of a stream. The server must not be running.
 func eraseDeleted(store, key, stream string, deleted func(seq uint64) bool) streams.Erased {
 	e := streams.Erased{Stream: stream}
 	files, err := blockFiles(store, stream)
@@ -148,8 +147,8 @@ func eraseDeleted(store, key, stream string, deleted func(seq uint64) bool) stre
 	return e
 }
 
-// eraseBlock replaces a block file by one without the messages that are deleted, and
-// says how many it had.
+// eraseBlock replaces a block file by one without the deleted messages, and returns how many it
+// removed.
 func eraseBlock(store, file, key string, deleted func(seq uint64) bool) (n int, err error) {
 	b, err := openBlock(file, key)
 	if err != nil {
@@ -169,14 +168,14 @@ func eraseBlock(store, file, key string, deleted func(seq uint64) bool) (n int, 
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	// A damaged block is never written.
+	// Check the whole result first, so that a damaged block is never written.
 	if err := b.each(buf, func(uint64, []byte) error { return nil }); err != nil {
-		return 0, fmt.Errorf("the block would be damaged, and is left as it was: %w", err)
+		return 0, fmt.Errorf("the block would be damaged, so it was not changed: %w", err)
 	}
 	if err := b.stamp.xor(buf); err != nil {
 		return 0, err
 	}
-	// The server reads every name in the stream's folder.
+	// The temporary file is outside the stream's folder, where the server reads every file.
 	tmp := filepath.Join(store, "erasing")
 	defer os.Remove(tmp)
 	if err := writeSynced(tmp, buf); err != nil {
@@ -199,7 +198,7 @@ func writeSynced(file string, content []byte) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// current is the server that runs, nil if none does.
+// current returns the running server, or nil.
 func (s *Server) current() *server.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()

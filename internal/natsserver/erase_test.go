@@ -20,7 +20,7 @@ import (
 	"lazaret/streams"
 )
 
-// holding are the streams whose decrypted blocks hold a text.
+// holding returns the number of occurrences of a text in the decrypted blocks of each stream.
 func holding(t *testing.T, data, text string) map[string]int {
 	t.Helper()
 	out := make(map[string]int)
@@ -37,8 +37,8 @@ func holding(t *testing.T, data, text string) map[string]int {
 	return out
 }
 
-// texts publishes 30 messages to each stream and deletes ten of them, which hold
-// "Quokka", as forgetting does.
+// texts publishes 30 messages to each stream, and deletes the ten of them that contain "Quokka", like
+// an erasure.
 func texts(t *testing.T, s *natsserver.Server, size int) {
 	t.Helper()
 	ing, done := roleStreams(t, s, natsserver.RoleIngest)
@@ -74,7 +74,7 @@ func texts(t *testing.T, s *natsserver.Server, size int) {
 				}
 			}
 		}
-		if i == 29 { // ingest has decided on all that go
+		if i == 29 { // ingest has decided on all messages to be deleted
 			st, err := ing.Stream(t.Context(), streams.IntakeStream)
 			if err != nil {
 				t.Fatal(err)
@@ -86,7 +86,7 @@ func texts(t *testing.T, s *natsserver.Server, size int) {
 	}
 }
 
-// content is all that a client reads of the streams.
+// content returns everything that a client can read of the streams.
 func content(t *testing.T, s *natsserver.Server) string {
 	t.Helper()
 	var out strings.Builder
@@ -118,8 +118,8 @@ func content(t *testing.T, s *natsserver.Server) string {
 	return strings.Join(lines, "")
 }
 
-// The server leaves deleted messages in the files of an encrypted stream. If this fails
-// with a later version, EraseDeleted is not needed.
+// The server leaves deleted messages in the files of an encrypted stream. If this test fails with a
+// later version, EraseDeleted is no longer needed.
 func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 	for name, size := range map[string]int{"one block": 10, "many blocks": 300_000} {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 			if after := content(t, s); after != before {
 				t.Errorf("the streams changed from\n%s to\n%s", before, after)
 			}
-			// Connections find the server again.
+			// Connections reach the server again.
 			if s.URL() != url {
 				t.Errorf("it was at %s and is at %s", url, s.URL())
 			}
@@ -182,7 +182,7 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 			}
 			s.Shutdown()
 			gone("stopped")
-			// Without its index the server reads the blocks.
+			// Without its index, the server reads the blocks.
 			for _, index := range []bool{true, false} {
 				if !index {
 					removeIndexes(t, data)
@@ -214,14 +214,14 @@ func removeIndexes(t *testing.T, data string) {
 	}
 }
 
-// A kill leaves the first blocks replaced and the others not, and perhaps a file that was
-// not finished. In each such state the server recovers the streams.
+// A kill leaves some blocks replaced and others not, and perhaps an unfinished file. The server
+// recovers the streams from each such state.
 func TestPromiseB14AKillWhileErasingLosesNothing(t *testing.T) {
 	data := t.TempDir()
 	s := startServer(t, data)
 	texts(t, s, 300_000)
 	s.Shutdown()
-	s = startServer(t, data) // the files of a server that ended
+	s = startServer(t, data) // the files of a stopped server
 	want := content(t, s)
 	s.Shutdown()
 	store := filepath.Join(data, "jetstream")
@@ -284,7 +284,7 @@ func TestPromiseB14AKillWhileErasingLosesNothing(t *testing.T) {
 	}
 }
 
-// A block that cannot be read is left as it is, and named.
+// A block that cannot be read stays unchanged and is reported.
 func TestPromiseB14ABlockThatCannotBeReadIsLeftAndNamed(t *testing.T) {
 	data := t.TempDir()
 	s := startServer(t, data)
@@ -313,7 +313,7 @@ func TestPromiseB14ABlockThatCannotBeReadIsLeftAndNamed(t *testing.T) {
 	}
 }
 
-// A nats-server that somebody runs alone has a store of its own.
+// A separate, unclustered nats-server has its own store.
 func TestPromiseB14TheStoreOfAnExternalServerIsErased(t *testing.T) {
 	data, store := t.TempDir(), filepath.Join(t.TempDir(), "nats")
 	s := startServer(t, data)

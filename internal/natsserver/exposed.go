@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Exposed says which listeners of a server admit other servers from other machines
-// without a certificate. A server that joins a cluster or a super-cluster says for
-// which account its messages are: it needs no credential to publish as anybody.
+// Exposed returns an error that names the listeners which accept servers from other machines without a
+// certificate. A server that joins a cluster or super-cluster states the account of its messages, so it
+// can publish as anyone without a credential.
 func Exposed(o *server.Options) error {
 	var errs []error
 	if o.Cluster.Port != 0 {
@@ -22,7 +22,7 @@ func Exposed(o *server.Options) error {
 		errs = append(errs, exposed("gateway", o.Gateway.Host, o.Gateway.TLSConfig, o.Gateway.Username != "" ||
 			o.Gateway.TLSMap))
 	}
-	// A leaf node signs in with a credential, which says what it may publish.
+	// A leaf node authenticates with a credential, which limits what it may publish.
 	if o.LeafNode.Port != 0 && !loopback(o.LeafNode.Host) && o.LeafNode.TLSConfig == nil {
 		errs = append(errs, errors.New("leafnodes are accepted from other machines without tls"))
 	}
@@ -38,7 +38,7 @@ func exposed(what, host string, c *tls.Config, authorized bool) error {
 	case c == nil:
 		open = "has no tls"
 	case c.ClientAuth != tls.RequireAndVerifyClientCert || c.InsecureSkipVerify:
-		open = "does not verify the certificate of those who connect (tls: verify)"
+		open = "does not verify client certificates (tls: verify)"
 	case c.ClientCAs == nil:
 		open = "trusts every public authority (tls: ca_file)"
 	case !authorized:
@@ -50,7 +50,7 @@ func exposed(what, host string, c *tls.Config, authorized bool) error {
 		"server config, or listen on 127.0.0.1", what, host, open)
 }
 
-// loopback reports whether only this machine reaches a host; an empty one is all
+// loopback reports whether a host is reachable only from this machine. An empty host means all
 // addresses.
 func loopback(host string) bool {
 	if host == "localhost" {
@@ -60,8 +60,7 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// CheckConfig reads a configuration of nats-server and refuses one that Exposed
-// refuses.
+// CheckConfig parses a configuration of nats-server and returns an error if Exposed does.
 func CheckConfig(file string) error {
 	o, err := server.ProcessConfigFile(file)
 	if err != nil {

@@ -20,19 +20,19 @@ import (
 	"lazaret/streams"
 )
 
-// How long credentials are valid.
+// Validity of credentials.
 const (
-	// AgentExpires is for those that people make.
+	// AgentExpires is the default for credentials that people create.
 	AgentExpires = 90 * 24 * time.Hour
-	// RoleExpires is for those that `lazaret up` makes, and renews.
+	// RoleExpires is for credentials that `lazaret up` creates and renews.
 	RoleExpires = 30 * 24 * time.Hour
-	// InitExpires is for those of daemons apart, which `lazaret server init` renews.
+	// InitExpires is for credentials of separate daemons, which `lazaret server init` renews.
 	InitExpires = 397 * 24 * time.Hour
-	// ExpiresSoon is how long before its end doctor names a credential.
+	// ExpiresSoon is how long before the expiry doctor reports a credential.
 	ExpiresSoon = 14 * 24 * time.Hour
 )
 
-// Grant is what a credential in a file is for: a role or an agent.
+// Grant names the role or agent that a credential authorizes.
 type Grant struct {
 	Name  string        `json:"name"` // of its file and context
 	Role  Role          `json:"role,omitempty"`
@@ -42,7 +42,7 @@ type Grant struct {
 	Description string `json:"description,omitempty"`
 }
 
-// Issued is a credential that was left in a file.
+// Issued is a credential that was written to a file.
 type Issued struct {
 	Grant
 	User    string    `json:"user"` // its public key
@@ -51,7 +51,7 @@ type Issued struct {
 	Revoked time.Time `json:"revoked,omitzero"`
 }
 
-// State is valid, expired or revoked.
+// State returns "valid", "expired" or "revoked".
 func (i *Issued) State(now time.Time) string {
 	switch {
 	case !i.Revoked.IsZero():
@@ -64,7 +64,7 @@ func (i *Issued) State(now time.Time) string {
 
 func (i *Issued) expired(now time.Time) bool { return !i.Expires.IsZero() && !now.Before(i.Expires) }
 
-// Inbox is the inbox prefix of the credential.
+// Inbox returns the inbox prefix of the credential.
 func (g *Grant) Inbox() string {
 	if g.Agent != nil {
 		return AgentInbox(g.Agent.Project, g.Agent.Name)
@@ -72,7 +72,7 @@ func (g *Grant) Inbox() string {
 	return g.Role.InboxPrefix()
 }
 
-// claims are what the credential says, for a user.
+// claims returns the JWT claims of the grant for a user's public key.
 func (g *Grant) claims(user string) (*jwt.UserClaims, error) {
 	p, name, err := perms{}, string(g.Role), error(nil)
 	if g.Agent != nil {
@@ -92,7 +92,7 @@ func (g *Grant) claims(user string) (*jwt.UserClaims, error) {
 	return c, nil
 }
 
-// registerFile lists the credentials that were issued.
+// registerFile returns the path of the register of issued credentials.
 func registerFile(data string) string { return filepath.Join(KeysDir(data), "credentials.json") }
 
 type register struct {
@@ -103,7 +103,7 @@ func readRegister(data string) (*register, error) {
 	return natsfiles.ReadList[register](registerFile(data), "credentials")
 }
 
-// changeRegister reads the register, changes it and writes it; one process at a time.
+// changeRegister reads, changes and writes the register. A lock excludes other processes.
 func changeRegister(data string, change func(*register) error) error {
 	return natsfiles.Locked(registerFile(data), func() error {
 		r, err := readRegister(data)
@@ -133,7 +133,7 @@ func (r *register) of(user string) *Issued {
 	return r.Credentials[i]
 }
 
-// adopt adds what lies in creds/ and is not listed: an older version kept no list.
+// adopt adds the credentials in creds/ that the register does not list. Older versions had no register.
 func (r *register) adopt(data string) error {
 	files, err := filepath.Glob(CredsFile(data, "*"))
 	if err != nil {
@@ -142,7 +142,7 @@ func (r *register) adopt(data string) error {
 	for _, f := range files {
 		c, _, err := readCreds(f)
 		if err != nil {
-			continue // not one of ours
+			continue // not a credential of Lazaret
 		}
 		if r.of(c.Subject) != nil {
 			continue
@@ -160,7 +160,7 @@ func (r *register) adopt(data string) error {
 	return nil
 }
 
-// agentOf reads off a credential's permissions which agent it is for; nil: a role.
+// agentOf reconstructs the agent from a credential's permissions; nil for a role.
 func agentOf(c *jwt.UserClaims) *Agent {
 	project, name, ok := strings.Cut(c.Name, "/")
 	if !ok {
@@ -207,7 +207,7 @@ func readCreds(file string) (*jwt.UserClaims, nkeys.KeyPair, error) {
 	return c, user, nil
 }
 
-// Credentials lists what was issued, by name, the latest of a name last.
+// Credentials returns the issued credentials by name; of those with the same name the latest is last.
 func Credentials(data string) ([]*Issued, error) {
 	r, err := readRegister(data)
 	if err == nil {
@@ -225,7 +225,7 @@ func Credentials(data string) ([]*Issued, error) {
 	return r.Credentials, nil
 }
 
-// write signs a credential for a user, writes its file and lists it.
+// write signs a credential for a user, writes its file and adds it to the register.
 func (m *Minter) write(r *register, g Grant, user nkeys.KeyPair) (*Issued, error) {
 	pub, err := user.PublicKey()
 	if err != nil {
@@ -251,9 +251,9 @@ func (m *Minter) write(r *register, g Grant, user nkeys.KeyPair) (*Issued, error
 	return i, durable.WriteFile(path, b, 0o600)
 }
 
-// Install writes a credential and the context that uses it. One that is there stays;
-// with renew it is signed anew, for the same key, once half of its life is over, or
-// if an older version signed it or gave it other rights. A revoked one is never renewed.
+// Install writes a credential and its context. An existing credential stays. If renew is set, it is
+// signed again for the same key once half of its life is over, or if an older version signed it or its
+// rights differ. A revoked credential is never renewed.
 func (m *Minter) Install(g Grant, url string, renew bool) error {
 	path := CredsFile(m.data, g.Name)
 	err := changeRegister(m.data, func(r *register) error {
@@ -292,7 +292,7 @@ func (m *Minter) Install(g Grant, url string, renew bool) error {
 	return durable.WriteFile(ctx, append(b, '\n'), 0o600)
 }
 
-// due reports whether a credential is to be signed anew.
+// due reports whether a credential must be signed again.
 func (m *Minter) due(c *jwt.UserClaims, g *Grant) bool {
 	if signer, err := m.signer.PublicKey(); err != nil || c.Issuer != signer {
 		return true
@@ -304,9 +304,9 @@ func (m *Minter) due(c *jwt.UserClaims, g *Grant) bool {
 	return g.Lasts > 0 && (c.Expires == 0 || time.Until(time.Unix(c.Expires, 0)) < g.Lasts/2)
 }
 
-// Rotate makes a credential of the same rights with a new key, and revokes those of
-// that name unless keepOld is set. It is valid for as long as the one before was, or
-// for AgentExpires if that one never expired, unless lasts says otherwise.
+// Rotate creates a credential with the same rights and a new key. It revokes the other credentials of
+// that name unless keepOld is set. lasts is the validity; if it is nil, the validity is that of the
+// previous credential, or AgentExpires if that one never expired.
 func (m *Minter) Rotate(name string, lasts *time.Duration, keepOld bool) (fresh *Issued, err error) {
 	err = changeRegister(m.data, func(r *register) error {
 		old, err := r.named(m.data, name)
@@ -338,8 +338,8 @@ func (m *Minter) Rotate(name string, lasts *time.Duration, keepOld bool) (fresh 
 	return fresh, err
 }
 
-// Revoke revokes the credentials of a name, or of a user's public key, which may be
-// one that is not listed. With older it leaves the latest.
+// Revoke revokes the credentials of a name, or of a user's public key even if the register does not
+// list it. If older is set, the latest credential stays valid.
 func (m *Minter) Revoke(name string, older bool) (n int, err error) {
 	err = changeRegister(m.data, func(r *register) error {
 		cs, err := r.named(m.data, name)
@@ -357,7 +357,8 @@ func (m *Minter) Revoke(name string, older bool) (n int, err error) {
 		return nil
 	})
 	if err == nil && !older {
-		// A credential made later under this name is not for the holders of its tokens.
+		// The name's tokens are revoked too, so that they do not give access to a later credential of
+		// this name.
 		_, err = token.Revoke(m.data, name)
 	}
 	if err == nil {
@@ -366,7 +367,7 @@ func (m *Minter) Revoke(name string, older bool) (n int, err error) {
 	return n, err
 }
 
-// named are the credentials of a name or of a user, the latest last.
+// named returns the credentials of a name or of a user's public key, the latest last.
 func (r *register) named(data, name string) ([]*Issued, error) {
 	if err := r.adopt(data); err != nil {
 		return nil, err
@@ -394,8 +395,8 @@ func revoke(cs []*Issued) (n int) {
 	return n
 }
 
-// revocations are the keys that the server is to refuse. Of each, all that was signed
-// for it until now is refused.
+// revocations returns the keys that the server must refuse, each with the time up to which credentials
+// for it are refused.
 func (r *register) revocations(now time.Time) jwt.RevocationList {
 	out := make(jwt.RevocationList)
 	for _, c := range r.Credentials {

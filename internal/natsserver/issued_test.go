@@ -18,7 +18,7 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// bot is a credential of one agent.
+// bot returns a grant for an agent.
 func bot(name string, lasts time.Duration) natsserver.Grant {
 	return natsserver.Grant{Name: "acme." + name, Agent: &natsserver.Agent{Project: "acme", Name: name,
 		Origins: []beliefs.Origin{beliefs.OriginTool}}, Lasts: lasts}
@@ -31,7 +31,7 @@ func install(t *testing.T, m *natsserver.Minter, g natsserver.Grant) {
 	}
 }
 
-// hold connects with a credential's file and stays connected as a daemon does.
+// hold connects with a credential file and reconnects like a daemon.
 func hold(t *testing.T, url, file, inbox string) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.UserCredentials(file), nats.CustomInboxPrefix(inbox), nats.MaxReconnects(-1),
@@ -43,7 +43,7 @@ func hold(t *testing.T, url, file, inbox string) *nats.Conn {
 	return nc
 }
 
-// accepts reports whether the server takes a credential.
+// accepts reports whether the server accepts a credential.
 func accepts(t *testing.T, url string, creds []byte) bool {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.UserCredentialBytes(creds), nats.Timeout(5*time.Second),
@@ -75,7 +75,7 @@ func TestPromiseA12ARevokedCredentialIsDisconnectedAndRefused(t *testing.T) {
 	install(t, s.Minter(), bot("good", time.Hour))
 	badFile, goodFile := natsserver.CredsFile(data, "acme.bad"), natsserver.CredsFile(data, "acme.good")
 	bad, good := hold(t, s.URL(), badFile, "_INBOX.acme.bad"), hold(t, s.URL(), goodFile, "_INBOX.acme.good")
-	m, err := natsserver.OpenMinter(data) // as the command does, in another process
+	m, err := natsserver.OpenMinter(data) // as the command does in another process
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestPromiseA12ARevokedCredentialIsDisconnectedAndRefused(t *testing.T) {
 	if err := good.Flush(); err != nil || good.Stats().Reconnects != 0 {
 		t.Errorf("another agent's connection: %v, %d reconnects", err, good.Stats().Reconnects)
 	}
-	// Renewal does not bring it back, and a restart does not forget it.
+	// Neither a renewal nor a restart makes it valid again.
 	if err := m.Install(bot("bad", time.Hour), "", true); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestPromiseA12AnExpiredCredentialIsDisconnectedAndRefused(t *testing.T) {
 	natstest.Eventually(t, 20*time.Second, "the end of the expired connection", func() bool { return !nc.IsConnected() })
 	natstest.Eventually(t, 10*time.Second, "refusal", func() bool {
 		return !accepts(t, s.URL(), read(t, file))
-	}) // expiry is in whole seconds
+	}) // expiry has a resolution of one second
 	for what, lasts := range map[string]time.Duration{"acme.never": 0, "acme.default": natsserver.AgentExpires} {
 		g := bot(strings.TrimPrefix(what, "acme."), lasts)
 		install(t, s.Minter(), g)
@@ -194,14 +194,14 @@ func TestPromiseA12TheKeyThatSignsIsNotTheAccountsIdentity(t *testing.T) {
 	if c.Issuer == c.IssuerAccount || c.IssuerAccount == "" {
 		t.Errorf("issuer %s, account %s", c.Issuer, c.IssuerAccount)
 	}
-	// Nobody keeps the account's private key.
+	// The account's private key is not stored.
 	if _, err := os.Stat(filepath.Join(natsserver.KeysDir(data), "account.nk")); !errors.Is(err, os.ErrNotExist) {
 		t.Error("account.nk is there:", err)
 	}
 }
 
-// An installation of an older version has the account's own key, which signed its
-// credentials for ever, and no list of them.
+// An installation of an older version has the account's own key, which signed credentials that never
+// expire, and no register.
 func TestPromiseA12AnOldDataFolderStillStartsAndItsCredentialsCanBeRevoked(t *testing.T) {
 	data := t.TempDir()
 	keys := natsserver.KeysDir(data)
@@ -219,7 +219,7 @@ func TestPromiseA12AnOldDataFolderStillStartsAndItsCredentialsCanBeRevoked(t *te
 	if err := os.WriteFile(filepath.Join(keys, "account.nk"), append(seed, '\n'), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Before the first start of the new version credentials are made as they were.
+	// Until the first start of the new version, credentials are made as before.
 	before, err := natsserver.OpenMinter(data)
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func TestPromiseA12AnOldDataFolderStillStartsAndItsCredentialsCanBeRevoked(t *te
 	if !accepts(t, s.URL(), old) || !accepts(t, s.URL(), role) {
 		t.Fatal("the credentials of the older version are refused")
 	}
-	// The pipeline's own are signed anew, by the signing key; an agent's is left.
+	// The pipeline's own credentials are signed again with the signing key; an agent's stays.
 	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}, "",
 		true); err != nil {
 		t.Fatal(err)
@@ -264,13 +264,13 @@ func TestPromiseA12AnOldDataFolderStillStartsAndItsCredentialsCanBeRevoked(t *te
 		cs[0].Agent.Kinds != nil {
 		t.Fatalf("%+v, %v", cs[0], err)
 	}
-	// One that is as it should be is not signed again, so that its file stays.
+	// A credential that is up to date is not signed again, so its file stays.
 	was2 := read(t, natsserver.CredsFile(data, "operator"))
 	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}, "",
 		true); err != nil || !bytes.Equal(was2, read(t, natsserver.CredsFile(data, "operator"))) {
 		t.Error("signed again without need:", err)
 	}
-	// The account's own key may go.
+	// The account's own key may be deleted.
 	if err := os.Remove(filepath.Join(keys, "account.nk")); err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestPromiseA12AServerOfOnesOwnRefusesARevokedCredentialAfterAReload(t *test
 	install(t, m, bot("b", time.Hour))
 	install(t, m, bot("good", time.Hour))
 	file, good := natsserver.CredsFile(data, "acme.b"), natsserver.CredsFile(data, "acme.good")
-	for _, s := range ms { // every server of a pipeline has its clients
+	for _, s := range ms { // every server of a pipeline has clients
 		if !accepts(t, s.ClientURL(), read(t, file)) {
 			t.Fatal("refused before it was revoked")
 		}

@@ -16,31 +16,31 @@ import (
 	"lazaret/pkg/durable"
 )
 
-// nats-server 2.15.2 removes the files of a stream that it cannot recover
-// (docs/decisions/0029). So that a start never costs a ledger, each file has a second
-// hard link until the server has its streams, and known damage is mended before the
-// start.
+// nats-server 2.15.2 removes the files of a stream that it cannot recover (docs/decisions/0029). So
+// that a start never destroys a ledger, each file gets a second hard link until the server has
+// recovered its streams. Known damage is repaired before the start.
 
-// storeDir is the server's store in a data folder. keptDir holds the hard links, on the
-// same file system.
+// storeDir returns the server's store in a data folder. keptDir returns the folder of the hard links,
+// which is on the same file system.
 func storeDir(data string) string { return filepath.Join(data, "jetstream") }
 func keptDir(store string) string { return filepath.Join(store, "kept") }
 
 // kept is the set of hard links to streams' files.
 type kept struct {
-	from, to string   // folders of accounts
-	streams  []string // ACCOUNT/streams/NAME of those that hold messages
+	from, to string   // folders of the accounts: originals, links
+	streams  []string // ACCOUNT/streams/NAME of streams with messages
 	log      *slog.Logger
 }
 
-// noLinks are errors of file systems that have no hard links, or not for this file.
+// noLinks are the errors of file systems without hard links, or without one for this file.
 var noLinks = []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EXDEV, syscall.EMLINK}
 
-// keep hard-links every stream file. Before, it finishes an earlier start and mends.
+// keep hard-links every stream file. Before that, it restores files of an interrupted start and repairs
+// known damage.
 func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
-	// The server's own folder in its store.
+	// JetStreamStoreDir is the folder that nats-server creates in its store.
 	k := &kept{from: filepath.Join(store, server.JetStreamStoreDir), to: keptDir(store), log: log}
-	// An earlier start ended before its check.
+	// An earlier start may have ended before check.
 	if err := k.putBack(); err != nil {
 		return nil, err
 	}
@@ -59,13 +59,15 @@ func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 		holds, err := k.link(rel, sync)
 		switch {
 		case slices.ContainsFunc(noLinks, func(e error) bool { return errors.Is(err, e) }):
-			// The links matter only if recovery fails.
-			log.Warn("a stream that the server cannot recover would be lost: its files cannot have second names", "stream",
+			// The links matter only if recovery fails, so the server starts without them.
+			log.Warn("the files of a stream cannot be hard-linked: if the server cannot recover the stream, "+
+				"it is lost", "stream",
 				filepath.Base(dir), "err", err)
 		case err != nil:
-			// A full disk is one cause, and also keeps the server from recovering a stream.
-			return nil, errors.Join(fmt.Errorf("nats-server is not started, since stream %s is lost if it cannot recover it, "+
-				"and its files could not be given a second name: %w", filepath.Base(dir), err), k.drop())
+			// The cause may be a full disk, which also makes the recovery of a stream fail.
+			return nil, errors.Join(fmt.Errorf("nats-server is not started: the files of stream %s could not "+
+				"be hard-linked, and the "+
+				"stream would be lost if its recovery failed: %w", filepath.Base(dir), err), k.drop())
 		case holds:
 			k.streams = append(k.streams, rel)
 		}
@@ -73,8 +75,8 @@ func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 	return k, nil
 }
 
-// link hard-links the files of a stream, staged atomic batches included, and reports
-// whether it holds messages.
+// link hard-links the files of a stream, including staged atomic batches, and reports whether it
+// contains messages.
 func (k *kept) link(stream string, sync bool) (holds bool, err error) {
 	var dirs []string
 	root := filepath.Join(k.from, stream)
@@ -119,18 +121,20 @@ func (k *kept) check(ns *server.Server) error {
 		a, err := ns.JszAccount(&server.JSzOptions{Account: account, Streams: true})
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%s holds messages of stream %s in account %s, which the server does not have "+
-				"(%w): was it written with other keys than those in this data folder?", k.from, name, account, err))
+			errs = append(errs, fmt.Errorf("%s has messages of stream %s in account %s, which the server "+
+				"does not know (%w): was it "+
+				"written with the keys of another data folder?", k.from, name, account, err))
 		case !slices.ContainsFunc(a.Streams, func(d server.StreamDetail) bool { return d.Name == name }):
-			errs = append(errs, fmt.Errorf("nats-server did not recover stream %s; its warnings say why. Nothing is lost: its "+
-				"files are in %s as they were. Copy them before you try anything", name, filepath.Join(k.from, s)))
+			errs = append(errs, fmt.Errorf("nats-server did not recover stream %s; see its warnings. Nothing "+
+				"is lost: the unchanged "+
+				"files are in %s. Copy them before you try anything", name, filepath.Join(k.from, s)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// putBack links missing files to their first names and removes the second links. The
-// server that removed the files must have ended.
+// putBack restores missing files from their second links and removes the links. The server that removed
+// the files must have ended.
 func (k *kept) putBack() error {
 	err := filepath.WalkDir(k.to, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -145,35 +149,35 @@ func (k *kept) putBack() error {
 			return err
 		}
 		if err := os.Link(path, first); err == nil {
-			k.log.Info("a file of a stream was put back", "file", first)
+			k.log.Info("a file of a stream was restored", "file", first)
 		} else if !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		return nil
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("putting back files of streams that the server had removed: %w", err)
+		return fmt.Errorf("restoring stream files that the server removed: %w", err)
 	}
 	return k.drop()
 }
 
-// drop removes the second links: a file that the server removes later is lost.
+// drop removes the second links. Files that the server removes later are lost.
 func (k *kept) drop() error {
 	if err := os.RemoveAll(k.to); err != nil {
-		return fmt.Errorf("removing second names of streams' files: %w", err)
+		return fmt.Errorf("removing hard links of stream files: %w", err)
 	}
 	return nil
 }
 
-// streamDirs matches the folders of all streams in a server's store.
+// streamDirs returns a pattern for the folders of all streams in a server's store.
 func streamDirs(store string) string {
 	return filepath.Join(store, server.JetStreamStoreDir, "*", "streams", "*")
 }
 
-// Mend removes the empty blocks without a key file from encrypted streams, and returns
-// their names. A kill between the creation of a block's file and of its key leaves one.
-// At its next start the server takes it for an unencrypted block and cannot recover the
-// stream. store is the server's store_dir; the server must not be running.
+// Mend removes the empty blocks without a key file from encrypted streams, and returns their paths. A
+// kill between the creation of a block's file and of its key file leaves such a block. At its next
+// start the server takes it for an unencrypted block and cannot recover the stream. store is the
+// server's store_dir. The server must not be running.
 func Mend(store string, log *slog.Logger) (removed []string, err error) {
 	blocks, err := filepath.Glob(filepath.Join(streamDirs(store), "msgs", "*.blk"))
 	if err != nil {
@@ -182,11 +186,11 @@ func Mend(store string, log *slog.Logger) (removed []string, err error) {
 	for _, b := range blocks {
 		left, err := leftEmpty(b)
 		if err == nil && left {
-			log.Info("an empty block without a key is removed: a kill left it", "block", b)
+			log.Info("an empty block without a key, left by a kill, was removed", "block", b)
 			removed, err = append(removed, b), os.Remove(b)
 		}
 		if err != nil {
-			return removed, fmt.Errorf("looking for what a kill left of a stream: %w", err)
+			return removed, fmt.Errorf("looking for blocks that a kill left: %w", err)
 		}
 	}
 	return removed, nil

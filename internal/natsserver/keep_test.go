@@ -19,7 +19,7 @@ import (
 
 const kept = 100 // messages in the ledger of killed
 
-// killed is a data folder as a kill leaves it, and the folder of its ledger.
+// killed returns a data folder as a kill leaves it, and the folder of its ledger.
 func killed(t *testing.T) (data, ledger string) {
 	t.Helper()
 	data = t.TempDir()
@@ -37,14 +37,14 @@ func killed(t *testing.T) (data, ledger string) {
 	if err != nil || len(dirs) != 1 {
 		t.Fatal(dirs, err)
 	}
-	// The index is written when a server ends.
+	// The server writes the index when it ends.
 	if err := os.Remove(filepath.Join(dirs[0], "msgs", "index.db")); err != nil {
 		t.Fatal(err)
 	}
 	return data, dirs[0]
 }
 
-// recovers starts a server and looks whether it has all messages.
+// recovers starts a server and checks that it has all messages.
 func recovers(t *testing.T, data string) {
 	t.Helper()
 	s, err := natsserver.Start(natsserver.Config{Data: data})
@@ -120,14 +120,14 @@ func TestOnlyEmptyBlocksWithoutAKeyAreMended(t *testing.T) {
 	}
 }
 
-// The server removes what it cannot recover.
+// The server deletes the files of a stream that it cannot recover.
 func TestAStreamThatIsNotRecoveredIsNotLost(t *testing.T) {
 	data, ledger := killed(t)
 	key, away := filepath.Join(ledger, "msgs", "1.key"), filepath.Join(t.TempDir(), "1.key")
 	if err := os.Rename(key, away); err != nil {
 		t.Fatal(err)
 	}
-	// The staged part of a batch completes it after the server was killed amid it.
+	// The staged part of a batch is needed to complete it after a kill.
 	staged := filepath.Join(ledger, "batches", "b", "msgs")
 	if err := os.MkdirAll(staged, 0o700); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestAStreamThatIsNotRecoveredIsNotLost(t *testing.T) {
 	recovers(t, data)
 }
 
-// A kill may come while the server removes files, and before they are put back.
+// A kill may come while the server deletes files and before they are restored.
 func TestWhatAnEarlierStartKeptIsPutBack(t *testing.T) {
 	data, ledger := killed(t)
 	rel, err := filepath.Rel(filepath.Join(data, "jetstream", "jetstream"), ledger)

@@ -15,28 +15,28 @@ import (
 	"lazaret/pkg/durable"
 )
 
-// keyring holds the secrets of an installation. They are made once, on the
-// first start, and live under DATA/keys with mode 0600.
+// keyring holds the secrets of an installation. They are created once, on the first start, and stored
+// in DATA/keys with mode 0600.
 type keyring struct {
 	data             string
 	operator, system nkeys.KeyPair
-	account          string        // public key: what credentials and streams belong to
+	account          string        // public key of the account that owns credentials and streams
 	signing          nkeys.KeyPair // signs credentials
 	storage          string        // encrypts the streams at rest
 }
 
 const (
-	// signingKey signs credentials. It can be exchanged without changing the account.
+	// signingKey signs credentials. It can be replaced without changing the account.
 	signingKey = "signing.nk"
-	// identityKey is the account's own key. Only installations of older versions
-	// have it; it signed their credentials.
+	// identityKey is the account's own key. It exists only in installations of older versions, whose
+	// credentials it signed.
 	identityKey = "account.nk"
-	// accountFile holds the public half of the account's key, whose private half
-	// nobody keeps: the operator signs the account.
+	// accountFile contains the account's public key. The private key is not stored: the operator signs
+	// the account's claims.
 	accountFile = "account.pub"
 )
 
-// accountKey is the account's public key.
+// accountKey returns the account's public key.
 func accountKey(dir string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(dir, accountFile))
 	if err == nil {
@@ -59,7 +59,7 @@ func accountKey(dir string) (string, error) {
 	return kp.PublicKey()
 }
 
-// openAccount reads the account's public key. The first start makes it.
+// openAccount returns the account's public key. The first start creates it.
 func openAccount(dir string) (string, error) {
 	key, err := accountKey(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +78,7 @@ func openAccount(dir string) (string, error) {
 // storageKey is the name of the secret that encrypts the streams.
 const storageKey = "jetstream.key"
 
-// KeysDir is the folder of an installation's secrets.
+// KeysDir returns the folder of an installation's secrets.
 func KeysDir(data string) string { return filepath.Join(data, "keys") }
 
 func openKeyring(data string) (*keyring, error) {
@@ -119,8 +119,8 @@ func openKeyring(data string) (*keyring, error) {
 	return k, err
 }
 
-// Secret returns the random 256-bit secret of that name, in base64, making it
-// if it does not exist.
+// Secret returns the random 256-bit secret with this name in base64. It creates the secret if it does
+// not exist.
 func Secret(data, name string) (string, error) {
 	if err := os.MkdirAll(KeysDir(data), 0o700); err != nil {
 		return "", err

@@ -12,59 +12,61 @@ import (
 	"lazaret/streams"
 )
 
-// Role is what a credential is for.
+// Role is the role that a credential authorizes.
 type Role string
 
-// The roles that are not agents. A sentinel group's role is SentinelRole(group).
+// The roles other than agents. The role of a sentinel group is SentinelRole(group).
 const (
-	RoleSetup    Role = "setup"    // creates the streams; used by `lazaret up` alone
-	RoleIngest   Role = "ingest"   // the four stages
+	RoleSetup    Role = "setup"    // creates the streams; only `lazaret up` uses it
+	RoleIngest   Role = "ingest"   // the stages
 	RoleArbiter  Role = "arbiter"  //
 	RoleAuditor  Role = "auditor"  //
 	RoleFront    Role = "front"    // publishes proposals on behalf of callers
 	RoleFeed     Role = "feed"     // reads the ledger once for all stages of a process
-	RoleService  Role = "service"  // answers requests, publishes to inboxes only
-	RoleOperator Role = "operator" // people
+	RoleService  Role = "service"  // answers requests; publishes only to inboxes
+	RoleOperator Role = "operator" // for people
 	RoleApprover Role = "approver"
 	// RoleRetention trims the streams and records that in the ledger. It is the only
 	// credential that can remove ledger entries.
 	RoleRetention Role = "retention"
-	// RoleReplicas changes the number of replicas of the streams of a cluster, for RewriteReplicas.
+	// RoleReplicas changes the number of replicas of a cluster's streams, for RewriteReplicas.
 	RoleReplicas Role = "replicas"
 	RoleReplay   Role = "replay" // replays recorded sessions in synthetic projects
-	// RoleViewer is for dashboards, exporters and people who look: it reads the
-	// ledger, the live feed and what is believed and held, and changes nothing.
+	// RoleViewer is for dashboards, exporters and read-only users. It reads the ledger, the live feed,
+	// beliefs and holds, and changes nothing.
 	RoleViewer Role = "viewer"
 )
 
-// SentinelRole is the role of a sentinel group.
+// SentinelRole returns the role of a sentinel group.
 func SentinelRole(group string) Role { return Role(streams.SentinelStage(group)) }
 
-// notifyTag begins the role of a route of notifications. Its consumer has the same name.
+// notifyTag is the prefix of the role of a notification route. The route's consumer has the same name
+// as its role.
 const notifyTag = "notify-"
 
-// NotifyRole is the role of a route of notifications.
+// NotifyRole returns the role of a notification route.
 func NotifyRole(route string) Role { return Role(notifyTag + route) }
 
-// viewerTag begins the role of a viewer of one project. Its consumer has the same name.
+// viewerTag is the prefix of the role of a viewer of one project. The viewer's consumer has the same
+// name as its role.
 const viewerTag = "viewer-"
 
-// ViewerOf is the role of a viewer of one project.
+// ViewerOf returns the role of a viewer of one project.
 func ViewerOf(project string) Role { return Role(viewerTag + project) }
 
-// InboxPrefix is where answers to a role arrive. Every credential has an inbox
-// of its own, so that nobody reads another's answers; clients have to be told
+// InboxPrefix returns the prefix of the inboxes for replies to a role. Each credential has its own
+// inbox prefix, so that no other credential can read its replies. Clients must be configured with it
 // (`--inbox-prefix`, or the context's inbox_prefix).
 func (r Role) InboxPrefix() string { return "_INBOX_LZ." + string(r) }
 
-// AgentInbox is the inbox prefix of an agent's credential.
+// AgentInbox returns the inbox prefix of an agent's credential.
 func AgentInbox(project, agent string) string { return "_INBOX." + project + "." + agent }
 
-// perms collects a credential's permissions.
+// perms holds the permissions of a credential.
 type perms struct {
 	pub, sub []string
-	// answers lets it publish to the reply subject of what it received, once
-	// and at once. Only operators may publish what it receives so.
+	// answers allows one publish to the reply subject of each received message, within answerWithin.
+	// Only operators can publish to the subjects on which it receives requests.
 	answers bool
 }
 
@@ -79,16 +81,16 @@ func (p perms) jwt() jwt.Permissions {
 	return out
 }
 
-// answerWithin is how long a stage may take to say how far it has come.
+// answerWithin is how long a stage may take to answer a status request.
 const answerWithin = 5 * time.Second
 
-// status lets a stage say how far it has come.
+// status allows a stage to answer status requests.
 func (p *perms) status() {
 	p.sub = append(p.sub, streams.StatusSubject)
 	p.answers = true
 }
 
-// read lets a credential read a stream over ordered consumers.
+// read allows a credential to read a stream with ordered consumers.
 func (p *perms) read(stream string) {
 	p.pub = append(p.pub,
 		"$JS.API.STREAM.INFO."+stream,
@@ -103,10 +105,10 @@ func (p *perms) read(stream string) {
 	)
 }
 
-// viewed are the queries that viewers may ask.
+// viewed are the queries that viewers may make.
 var viewed = []string{"beliefs", "active", "lineage", "pinpoint", "holds", "calibration"}
 
-// permissions of a role that is no agent.
+// permissions returns the permissions of a role.
 func (r Role) permissions() (perms, error) {
 	p := perms{sub: []string{r.InboxPrefix() + ".>"}}
 	switch r {
@@ -141,8 +143,8 @@ func (r Role) permissions() (perms, error) {
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, "lz.in.>", "lz.ctl.*")
 	case RoleService:
-		// This credential answers requests. It can publish to inboxes only, whatever
-		// reply subject a request names.
+		// This credential answers requests. It can publish only to inboxes, whatever the reply subject
+		// of a request.
 		p.pub = []string{"_INBOX.>", "_INBOX_LZ.>"}
 		p.sub = append(p.sub, "lz.svc.>", "$SRV.>")
 	case RoleOperator:
@@ -153,8 +155,8 @@ func (r Role) permissions() (perms, error) {
 			"lz.ctl.*", "lz.svc.query.>", "lz.svc.resolve.>", "lz.svc.prove.>", "$SRV.>")
 		p.sub = append(p.sub, "lz.live.>")
 	case RoleViewer:
-		// No consumers: a push consumer delivers to any subject that its creator names,
-		// even another's inbox, past the creator's permissions.
+		// No consumers: a push consumer delivers to any subject that its creator names, even to another
+		// credential's inbox, regardless of the creator's permissions.
 		for _, st := range []string{streams.LedgerStream, streams.LiveStream} {
 			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.STREAM.MSG.GET."+st, "$JS.API.DIRECT.GET."+st,
 				"$JS.API.DIRECT.GET."+st+".>")
@@ -181,14 +183,16 @@ func (r Role) permissions() (perms, error) {
 		p.sub = append(p.sub, "lz.live.*.hold.>")
 	default:
 		if route, ok := strings.CutPrefix(string(r), notifyTag); ok && streams.ValidID(route) {
-			// It reads the ledger and takes from its own consumer. It makes none: see RoleViewer.
+			// A route reads the ledger and fetches from its own consumer. It may not create consumers:
+			// see RoleViewer.
 			st := streams.LedgerStream
 			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.DIRECT.GET."+st, "$JS.API.CONSUMER.INFO."+st+"."+string(r),
 				"$JS.API.CONSUMER.MSG.NEXT."+st+"."+string(r), "$JS.ACK."+st+"."+string(r)+".>")
 			return p, nil
 		}
 		if project, ok := strings.CutPrefix(string(r), viewerTag); ok && streams.ValidID(project) {
-			// It hears one project and takes from its own consumer. It reads no stream: a stream holds all projects.
+			// A viewer of one project fetches from its own consumer. It may not read the stream, which
+			// contains all projects.
 			st := streams.LiveStream
 			p.pub = append(p.pub, "$JS.API.CONSUMER.INFO."+st+"."+string(r),
 				"$JS.API.CONSUMER.MSG.NEXT."+st+"."+string(r), "$JS.ACK."+st+"."+string(r)+".>")
@@ -209,15 +213,14 @@ func (r Role) permissions() (perms, error) {
 	return p, nil
 }
 
-// Agent is what an agent's credential speaks for.
+// Agent is the project, name and rights of an agent's credential.
 type Agent struct {
 	Project string `json:"project"`
 	Name    string `json:"name"`
-	// Origins are those whose content the host may publish. A front end holds
-	// user, a tool runner the external ones; a host that holds both is trusted
-	// to keep them apart.
+	// Origins are the origins whose content the credential may publish. A front end has user, a tool
+	// runner has the external ones. A host with both is trusted to label them correctly.
 	Origins []beliefs.Origin `json:"origins"`
-	// Kinds that the credential may publish besides; empty means all.
+	// Kinds are the event kinds that the credential may publish; empty means all.
 	Kinds []streams.Kind `json:"kinds,omitempty"`
 }
 
@@ -276,13 +279,13 @@ func (a Agent) permissions() (perms, error) {
 		return p, err
 	}
 	slices.Sort(p.pub)
-	// An agent may wait for its own holds. Alerts are not for it: they would
-	// tell an attacker which wording got through.
+	// An agent may subscribe to its own holds but not to alerts, which would tell an attacker which
+	// wording was not detected.
 	hold, err := streams.LiveSubject(a.Project, "hold", a.Name)
 	if err != nil {
 		return p, err
 	}
-	// And hear which of its own events were rejected.
+	// An agent may also subscribe to the rejections of its own events.
 	rejected, err := streams.LiveSubject(a.Project, "rejected", a.Name)
 	if err != nil {
 		return p, err

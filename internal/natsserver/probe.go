@@ -13,27 +13,27 @@ import (
 	"time"
 )
 
-// ErrNoPort says that nothing accepts connections at an address.
+// ErrNoPort means that nothing accepts connections at an address.
 var ErrNoPort = errors.New("nothing accepts a connection")
 
-// probeTime is how long one attempt may take.
+// probeTime is the timeout of one attempt.
 const probeTime = 3 * time.Second
 
-// ProbeRoute connects to the port of a server for other servers as an outsider: in
-// the clear, over TLS without a certificate, and with a certificate of an authority
-// of its own. It returns an error if one is let in, or ErrNoPort; and until when the
-// server's certificate is valid.
+// ProbeRoute connects to a server's route port without valid credentials: unencrypted, over TLS without
+// a certificate, and with a certificate of a foreign authority. It returns an error if the server
+// accepts one of them, or ErrNoPort if nothing listens. expires is the expiry of the server's
+// certificate.
 func ProbeRoute(ctx context.Context, addr string) (expires time.Time, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return expires, fmt.Errorf("%w at %s: %w", ErrNoPort, addr, err)
 	}
-	// A port without TLS speaks first.
+	// On a port without TLS, the server sends the first line.
 	line, err := greeting(conn, time.Second)
 	conn.Close()
 	if err == nil && strings.HasPrefix(line, "INFO ") {
 		return expires, fmt.Errorf(
-			"%s speaks to other servers without TLS: whoever reaches it may join and speak for every agent", addr)
+			"%s accepts servers without TLS: anyone who can connect can join and impersonate every agent", addr)
 	}
 	own, err := newPair(&x509.Certificate{Subject: pkix.Name{CommonName: "outsider"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, nil, time.Hour)
@@ -48,7 +48,7 @@ func ProbeRoute(ctx context.Context, addr string) (expires time.Time, err error)
 		{"with a certificate of an unknown authority",
 			[]tls.Certificate{{Certificate: [][]byte{own.cert.Raw}, PrivateKey: own.key}}},
 	} {
-		// The server is the one that is tested: whatever it shows is fine.
+		// The server itself is under test, so its certificate is not verified.
 		c := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			if try.certs == nil {
@@ -59,23 +59,24 @@ func ProbeRoute(ctx context.Context, addr string) (expires time.Time, err error)
 		d := tls.Dialer{NetDialer: &net.Dialer{Timeout: probeTime}, Config: c}
 		conn, err := d.DialContext(ctx, "tcp", addr)
 		if err != nil {
-			continue // refused within the handshake
+			continue // refused during the handshake
 		}
 		if peers := conn.(*tls.Conn).ConnectionState().PeerCertificates; len(peers) > 0 {
 			expires = peers[0].NotAfter
 		}
-		// With TLS 1.3 the refusal comes after the handshake.
+		// With TLS 1.3 the server refuses after the handshake.
 		line, err := greeting(conn, probeTime)
 		conn.Close()
 		if err == nil && strings.HasPrefix(line, "INFO ") {
-			return expires, fmt.Errorf("%s lets other servers in %s: whoever reaches it may join and speak for every agent",
+			return expires, fmt.Errorf("%s accepts servers %s: anyone who can connect can join and "+
+				"impersonate every agent",
 				addr, try.what)
 		}
 	}
 	return expires, nil
 }
 
-// greeting is the first line that a server sends.
+// greeting returns the first line that a server sends.
 func greeting(c net.Conn, within time.Duration) (string, error) {
 	if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return "", err

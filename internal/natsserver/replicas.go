@@ -14,20 +14,20 @@ import (
 	"lazaret/streams"
 )
 
-// Rewritten says what RewriteReplicas did with a stream.
+// Rewritten is the result of RewriteReplicas for one stream.
 type Rewritten struct {
 	Stream   string
-	Replicas int    // that it has now
-	First    string // the server that kept its files in the first round
-	Second   string // the server whose files, new since the first round, were kept in the second
+	Replicas int    // number of replicas at the end
+	First    string // the server whose replica remained in the first round
+	Second   string // the server whose new replica remained in the second round
 }
 
-// RewriteReplicas replaces all files of the streams on a cluster, so that none holds a deleted message.
+// RewriteReplicas replaces all files of a cluster's streams, so that none contains a deleted message.
 //
-// A server removes the files of a replica and of its Raft log when the replica is taken away. A new replica
-// gets the messages that are there. The stream is therefore scaled to one replica and back, is led by a server
-// that has new files then, and is scaled to one and back again. Each stream has one replica for a while.
-// replicas is how many there are to be in the end; 0: as many as now.
+// A server deletes the files of a replica and of its Raft log when the replica is removed. A new
+// replica gets only the existing messages. RewriteReplicas therefore scales a stream to one replica and
+// back, transfers its leadership to a server with new files, and scales it to one and back again. Each
+// stream has a single replica for a while. replicas is the final number; 0 keeps the current one.
 func RewriteReplicas(ctx context.Context, nc *nats.Conn, replicas int, tell func(string)) ([]Rewritten, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -38,7 +38,8 @@ func RewriteReplicas(ctx context.Context, nc *nats.Conn, replicas int, tell func
 		r := rewriter{nc: nc, js: js, stream: name, tell: tell}
 		done, err := r.run(ctx, replicas)
 		if err != nil {
-			return out, fmt.Errorf("stream %s: %w: its files are not all new: run it again with --replicas %d", name, err,
+			return out, fmt.Errorf("stream %s: %w: not all files were replaced: run the command again with "+
+				"--replicas %d", name, err,
 				r.replicas)
 		}
 		out = append(out, *done)
@@ -66,11 +67,11 @@ func (r *rewriter) run(ctx context.Context, replicas int) (*Rewritten, error) {
 		r.replicas = before.Config.Replicas
 	}
 	if before.Cluster == nil || r.replicas < 2 {
-		return nil, fmt.Errorf("it has %d replica: use lazaret server erase for a nats-server that runs alone",
+		return nil, fmt.Errorf("it has %d replica: use lazaret server erase for an unclustered nats-server",
 			before.Config.Replicas)
 	}
 	if before.Config.Replicas > 1 {
-		if _, err := r.await(ctx, before.Config.Replicas); err != nil { // no replica may be missing
+		if _, err := r.await(ctx, before.Config.Replicas); err != nil { // all replicas must be present
 			return nil, err
 		}
 	}
@@ -91,12 +92,13 @@ func (r *rewriter) run(ctx context.Context, replicas int) (*Rewritten, error) {
 		return nil, err
 	}
 	if after.State.LastSeq < before.State.LastSeq {
-		return nil, fmt.Errorf("it ended at %d, and ends at %d now", before.State.LastSeq, after.State.LastSeq)
+		return nil, fmt.Errorf("its last sequence was %d and is now %d", before.State.LastSeq, after.State.LastSeq)
 	}
 	return done, nil
 }
 
-// scaleDownAndUp leaves one replica, makes the others anew, and returns the server that had the one.
+// scaleDownAndUp removes all replicas but one, adds new ones, and returns the server whose replica
+// remained.
 func (r *rewriter) scaleDownAndUp(ctx context.Context) (kept string, err error) {
 	if err := r.scale(ctx, 1); err != nil {
 		return "", err
@@ -104,7 +106,7 @@ func (r *rewriter) scaleDownAndUp(ctx context.Context) (kept string, err error) 
 	if kept, err = r.await(ctx, 1); err != nil {
 		return "", err
 	}
-	r.tell(fmt.Sprintf("%s: only %s has it, the others get it anew", r.stream, kept))
+	r.tell(fmt.Sprintf("%s: only %s has it; the others get new replicas", r.stream, kept))
 	if err := r.scale(ctx, r.replicas); err != nil {
 		return "", err
 	}
@@ -128,7 +130,8 @@ func (r *rewriter) scale(ctx context.Context, replicas int) error {
 	})
 }
 
-// await returns the stream's leader once the stream has so many replicas and all are current.
+// await waits until the stream has this number of replicas and all are current. It returns the stream's
+// leader.
 func (r *rewriter) await(ctx context.Context, replicas int) (leader string, err error) {
 	err = retry(ctx, func(ctx context.Context) error {
 		st, err := r.js.Stream(ctx, r.stream)
@@ -143,7 +146,7 @@ func (r *rewriter) await(ctx context.Context, replicas int) (leader string, err 
 			return p.Offline || !p.Current || p.Lag > 0
 		})
 		if i.Config.Replicas != replicas || len(i.Cluster.Replicas) != replicas-1 || late {
-			return fmt.Errorf("not all of %d replicas are there and current", replicas)
+			return fmt.Errorf("not all of the %d replicas exist and are current", replicas)
 		}
 		leader = i.Cluster.Leader
 		return nil
@@ -151,7 +154,7 @@ func (r *rewriter) await(ctx context.Context, replicas int) (leader string, err 
 	return leader, err
 }
 
-// handOver has the stream led by another server than from.
+// handOver transfers the stream's leadership from one server to any other.
 func (r *rewriter) handOver(ctx context.Context, from string) error {
 	return retry(ctx, func(ctx context.Context) error {
 		leader, err := r.await(ctx, r.replicas)
@@ -171,11 +174,12 @@ func (r *rewriter) handOver(ctx context.Context, from string) error {
 		if rep.Error != nil {
 			return rep.Error
 		}
-		return fmt.Errorf("%s leads it still", from)
+		return fmt.Errorf("%s is still its leader", from)
 	})
 }
 
-// retry calls fn until it succeeds or ctx ends. A cluster that elects answers late or not at all.
+// retry calls fn until it succeeds or ctx ends. During an election a cluster answers late or not at
+// all.
 func retry(ctx context.Context, fn func(ctx context.Context) error) error {
 	for last := errors.New("nobody answered"); ; {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// held counts a text in the decrypted blocks of each server: in those of streams, and in those of Raft logs.
+// held counts a text in the decrypted blocks of each server, in streams and in Raft logs.
 func held(t *testing.T, data, text string, servers int) (inStreams, inLogs []int) {
 	t.Helper()
 	for i := range servers {
@@ -47,7 +47,7 @@ func (m *member) js(t *testing.T, data string, r natsserver.Role) jetstream.JetS
 	return js
 }
 
-// within calls fn until it succeeds. A cluster that elects a leader answers late.
+// within calls fn until it succeeds. During an election a cluster answers late.
 func within(t *testing.T, d time.Duration, what string, fn func(ctx context.Context) error) {
 	t.Helper()
 	deadline := time.Now().Add(d)
@@ -65,8 +65,8 @@ func within(t *testing.T, d time.Duration, what string, fn func(ctx context.Cont
 	}
 }
 
-// The servers of a cluster keep deleted messages, in the blocks of the streams and in Raft logs, until all
-// replicas have been made anew.
+// The servers of a cluster keep deleted messages in stream blocks and Raft logs until all replicas have
+// been replaced.
 func TestPromiseB14AClusterHoldsNoDeletedTextOnceItsReplicasAreMadeAnew(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: three servers that elect leaders ten times")
@@ -144,7 +144,7 @@ func TestPromiseB14AClusterHoldsNoDeletedTextOnceItsReplicasAreMadeAnew(t *testi
 			t.Errorf("the servers hold deleted texts: streams %v, Raft logs %v", inStreams, inLogs)
 		}
 	}
-	// All three have what stays.
+	// All three servers have the remaining messages.
 	if inStreams, _ = held(t, data, "stays", 3); min(inStreams[0], inStreams[1], inStreams[2]) < 40 {
 		t.Errorf("the servers hold what stays %v times", inStreams)
 	}
@@ -153,7 +153,8 @@ func TestPromiseB14AClusterHoldsNoDeletedTextOnceItsReplicasAreMadeAnew(t *testi
 	}
 }
 
-// clusterContent is all that a client reads of the ledger and the live feed, and where the intake is.
+// clusterContent returns everything that a client can read of the ledger and the live stream, and the
+// sequences of the intake.
 func clusterContent(t *testing.T, m *member, data string) string {
 	t.Helper()
 	js := m.js(t, data, natsserver.RoleRetention)

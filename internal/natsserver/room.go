@@ -11,45 +11,46 @@ import (
 	"lazaret/streams"
 )
 
-// nats-server disables JetStream for good when a write of it meets a full disk, and
-// Pebble ends the process. So the streams are sized to the free space when they are made,
-// and the server refuses messages while less than a reserve is free. The stages then
-// wait; they and publishers go on when there is space.
+// When a write meets a full disk, nats-server disables JetStream until a restart, and Pebble ends the
+// process. The streams are therefore sized to the free space when they are created, and the server
+// refuses messages while less than a reserve is free. Stages and publishers then wait, and continue
+// when there is space.
 
 // Free returns the free space and the size of a folder's file system, in bytes.
 func Free(dir string) (free, all int64, err error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
-		return 0, 0, fmt.Errorf("asking how much room %s has: %w", dir, err)
+		return 0, 0, fmt.Errorf("reading the free space of %s: %w", dir, err)
 	}
 	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
 }
 
-// Reserve is how many bytes must stay free on a disk of a size, for the state of the
-// stages, the log and pending writes.
+// Reserve returns the number of bytes that must stay free on a disk of size all. It covers the state of
+// the stages, the log and pending writes.
 func Reserve(all int64) int64 { return max(min(512<<20, all/8), 32<<20) }
 
-// leastRoom is what the streams need at least, in bytes.
+// leastRoom is the minimum space for the streams, in bytes.
 const leastRoom = 64 << 20
 
-// Size sizes streams to what is free, or to most, if that is less and not 0. Sizes that
-// the caller has set stay. The log takes about as much as the ledger, so that each may
-// have three eighths.
+// Size sets the stream sizes according to the free space, or to most if that is less and not 0. Sizes
+// that the caller has set stay. The log takes about as much space as the ledger, so each gets three
+// eighths.
 func Size(s wire.Storage, dir string, most int64) (wire.Storage, error) {
 	free, all, err := Free(dir)
 	if err != nil {
 		return s, err
 	}
 	if most > 0 && most < leastRoom {
-		return s, fmt.Errorf("the streams and the log may take %d MiB, and the streams need %d MiB: allow more (--max-disk)",
-			most>>20, leastRoom>>20)
+		return s, fmt.Errorf("streams and log are limited to %d MiB, but the streams need %d MiB: set a "+
+			"higher --max-disk", most>>20, leastRoom>>20)
 	}
 	room := free - Reserve(all)
 	if most > 0 {
 		room = min(room, most)
 	}
 	if room < leastRoom {
-		return s, fmt.Errorf("%s has room for %d MiB, and a reserve of %d MiB has to stay free: the streams need %d MiB",
+		return s, fmt.Errorf("%s has %d MiB of free space, of which a reserve of %d MiB must stay free: the "+
+			"streams need %d MiB",
 			dir, free>>20, Reserve(all)>>20, leastRoom>>20)
 	}
 	if s.LedgerBytes == 0 {
@@ -64,10 +65,10 @@ func Size(s wire.Storage, dir string, most int64) (wire.Storage, error) {
 	return s, nil
 }
 
-// ErrNoRoom says that the server takes nothing because the disk is nearly full.
+// ErrNoRoom means that the server refuses messages because the disk is nearly full.
 var ErrNoRoom = errors.New("the disk is nearly full")
 
-// Admit lets the streams take messages, or none.
+// Admit allows the streams to take messages, or forbids it.
 func (s *Server) Admit(on bool) error {
 	ns := s.current()
 	if ns == nil {
@@ -84,9 +85,9 @@ func (s *Server) Admit(on bool) error {
 	return acc.UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": l})
 }
 
-// Restart stops the server and starts it again, at the same address. Connections in the
-// process and clients reconnect. A stream whose write met a full disk takes nothing before
-// that. After an error the server does not run, and Restart may be tried again.
+// Restart stops the server and restarts it at the same address. Connections in the process and clients
+// reconnect. A stream whose write met a full disk takes no messages before a restart. After an error
+// the server does not run, and Restart can be called again.
 func (s *Server) Restart() error {
 	s.life.Lock()
 	defer s.life.Unlock()

@@ -20,19 +20,18 @@ import (
 	"lazaret/pkg/private"
 )
 
-// Config is how the server runs.
+// Config configures the server.
 type Config struct {
 	Data   string // data folder
 	Store  string // folder of the streams; empty: DATA/jetstream
 	Listen string // host:port; port 0 picks one; empty: in-process connections only
-	// NoSync leaves syncing to the operating system: acknowledged messages of
-	// the last two minutes can be lost with the machine, though not with the
-	// process.
+	// NoSync leaves syncing to the operating system. If the machine fails, acknowledged messages of the
+	// last two minutes can be lost; a failure of the process alone loses none.
 	NoSync bool
 	Log    *slog.Logger
 }
 
-// store is where the server stores.
+// store returns the folder of the streams.
 func (c *Config) store() string {
 	if c.Store != "" {
 		return c.Store
@@ -43,12 +42,11 @@ func (c *Config) store() string {
 // MaxPayload is the largest message, in bytes.
 const MaxPayload = 8 << 20
 
-// MaxControlLine is the longest line of the protocol, in bytes. A credential that
-// enumerates what an agent with the longest names may publish is longer than the
-// server's default of 4,096.
+// MaxControlLine is the longest protocol line, in bytes. The credential of an agent with the longest
+// names lists so many subjects that it exceeds the server's default of 4,096.
 const MaxControlLine = 16 << 10
 
-// MaxPending is how much may wait for one connection, in bytes.
+// MaxPending is the limit of pending output of one connection, in bytes.
 const MaxPending = 256 << 20
 
 // Server is a running nats-server.
@@ -62,13 +60,13 @@ type Server struct {
 	wg     sync.WaitGroup
 	url    string
 
-	life sync.Mutex // held while the server is stopped and started
+	life sync.Mutex // held during a stop and start of the server
 
 	mu sync.Mutex
-	ns *server.Server // guarded by mu; nil while it does not run
+	ns *server.Server // guarded by mu; nil while stopped
 }
 
-// ErrInUse says that another process works in the data folder.
+// ErrInUse means that another process uses the data folder.
 var ErrInUse = errors.New("the data folder is in use by another process")
 
 // Start starts a server and returns when it accepts connections.
@@ -89,7 +87,7 @@ func Start(cfg Config) (_ *Server, err error) {
 		}
 	}()
 	if err := tighten(cfg.Data); err != nil {
-		return nil, fmt.Errorf("taking the rights of others from the data folder: %w", err)
+		return nil, fmt.Errorf("removing permissions of other users from the data folder: %w", err)
 	}
 	keys, err := openKeyring(cfg.Data)
 	if err != nil {
@@ -114,7 +112,7 @@ func Start(cfg Config) (_ *Server, err error) {
 	return s, nil
 }
 
-// run starts nats-server and returns when it has its streams and accepts connections.
+// run starts nats-server and returns when it has recovered its streams and accepts connections.
 func (s *Server) run() error {
 	opts, err := options(s.cfg, s.keys)
 	if err == nil {
@@ -124,7 +122,7 @@ func (s *Server) run() error {
 		return err
 	}
 	if s.cfg.Listen != "" && opts.Port > 0 {
-		// The server would report a taken port from a goroutine, too late.
+		// The server would report a port that is in use from a goroutine, too late.
 		l, err := net.Listen("tcp", s.cfg.Listen)
 		if err != nil {
 			return fmt.Errorf("cannot listen on %s: %w: choose another with --listen", s.cfg.Listen, err)
@@ -141,7 +139,7 @@ func (s *Server) run() error {
 	}
 	ns.SetLoggerV2(slogger{s.cfg.Log}, false, false, false)
 	ns.Start()
-	// Once the server is ready, it recovers no more streams.
+	// A server that is ready has finished the recovery of streams.
 	switch {
 	case !ns.ReadyForConnections(30 * time.Second):
 		err = errors.New("nats-server did not get ready within 30 s")
@@ -161,7 +159,7 @@ func (s *Server) run() error {
 		return err
 	}
 	if a, ok := ns.Addr().(*net.TCPAddr); ok {
-		// A restart listens at the same address.
+		// A restart uses the same address.
 		s.cfg.Listen = net.JoinHostPort(opts.Host, strconv.Itoa(a.Port))
 	}
 	s.set(ns)
@@ -184,7 +182,7 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 		SystemAccount:    a.systemKey,
 		JetStream:        true,
 		StoreDir:         cfg.store(),
-		// The streams have their own bounds, and the disk's: see room.go.
+		// The streams and the disk have their own limits: see room.go.
 		JetStreamMaxStore: 1 << 50,
 		JetStreamKey:      keys.storage,
 		JetStreamCipher:   server.AES,
@@ -213,11 +211,12 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 	return o, nil
 }
 
-// ours are the files and folders of a data folder. Other files in it are left alone.
+// ours are the files and folders that Lazaret creates in a data folder. Other files in it are left
+// alone.
 var ours = []string{"audit", "creds", "forgotten", "jetstream", "keys", "lock", "memories", "nats", "shards", "state",
 	"trust.yaml", "witnesses.policy"}
 
-// tighten takes the rights of others from a data folder that an older version made.
+// tighten removes group and other permissions from a data folder that an older version created.
 func tighten(data string) error {
 	paths := make([]string, len(ours))
 	for i, name := range ours {
@@ -238,15 +237,15 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// URL is where clients connect; empty without a listener.
+// URL returns the address for clients, or "" without a listener.
 func (s *Server) URL() string { return s.url }
 
-// Minter makes credentials for this server.
+// Minter returns the Minter of this server.
 func (s *Server) Minter() *Minter { return s.minter }
 
 // Connect opens an in-process connection with a role's credential.
 //
-// The credential never expires. It never leaves this process and ends with it.
+// The credential does not expire, and exists only in this process.
 func (s *Server) Connect(r Role, opts ...nats.Option) (*nats.Conn, error) {
 	creds, err := s.minter.mint(Grant{Role: r})
 	if err != nil {
@@ -254,7 +253,7 @@ func (s *Server) Connect(r Role, opts ...nats.Option) (*nats.Conn, error) {
 	}
 	opts = append([]nats.Option{
 		nats.InProcessServer(s), nats.Name("lazaret " + string(r)), nats.UserCredentialBytes(creds),
-		nats.Timeout(30 * time.Second), // on a busy machine; there is no network to fail
+		nats.Timeout(30 * time.Second), // for a busy machine; there is no network
 		nats.CustomInboxPrefix(r.InboxPrefix()), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
 		nats.IgnoreAuthErrorAbort(),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -268,11 +267,11 @@ func (s *Server) Connect(r Role, opts ...nats.Option) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// InProcessConn opens a connection to the server that runs, for nats.InProcessServer.
+// InProcessConn opens a connection to the running server. It implements nats.InProcessServer.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	ns := s.current()
 	if ns == nil {
-		return nil, errors.New("nats-server does not run at the moment")
+		return nil, errors.New("nats-server is stopped")
 	}
 	return ns.InProcessConn()
 }
@@ -298,8 +297,8 @@ func (s *Server) Shutdown() {
 	s.lock.Close()
 }
 
-// slogger passes the server's warnings on; its notices are noise in a program
-// that is not a NATS server to its users.
+// slogger logs the server's messages; its notices are logged at debug level, because they mean nothing
+// to users of Lazaret.
 type slogger struct{ log *slog.Logger }
 
 func (l slogger) Noticef(format string, v ...any) {

@@ -34,7 +34,7 @@ func startServer(t *testing.T, data string) *natsserver.Server {
 	return s
 }
 
-// roleStreams is JetStream for a role, within the process, until done is called.
+// roleStreams returns JetStream for a role over an in-process connection, which done closes.
 func roleStreams(t *testing.T, s *natsserver.Server, r natsserver.Role) (js jetstream.JetStream, done func()) {
 	t.Helper()
 	nc, err := s.Connect(r)
@@ -47,7 +47,7 @@ func roleStreams(t *testing.T, s *natsserver.Server, r natsserver.Role) (js jets
 	return js, nc.Close
 }
 
-// user is a client with a credential, and the permission errors that it got.
+// user is a client with a credential that records its permission errors.
 type user struct {
 	*nats.Conn
 	js     jetstream.JetStream
@@ -74,7 +74,7 @@ func connect(t *testing.T, s *natsserver.Server, creds []byte, inbox string) *us
 	return u
 }
 
-// refused awaits a permission error about subject.
+// refused waits for a permission error about subject.
 func (u *user) refused(t *testing.T, subject string) {
 	t.Helper()
 	for {
@@ -197,9 +197,8 @@ func TestAServiceAnswersToInboxesOnly(t *testing.T) {
 	}
 }
 
-// A client may name any subject as reply subject of a publish, and JetStream answers
-// there with the server's own rights. Ingest recognises such an answer as an
-// acknowledgement.
+// A client may name any reply subject in a publish, and JetStream replies there with the server's own
+// permissions. Ingest recognizes such a reply as an acknowledgment.
 func TestAnAcknowledgementSteeredToAnotherAgentIsNoEvent(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	a := agentCreds(t, s, "acme", "bot", beliefs.OriginTool)
@@ -396,7 +395,7 @@ func TestAgentsNeedLegalNamesAndOrigins(t *testing.T) {
 	}
 }
 
-// The longest names make the longest credential, and it connects.
+// The longest names give the longest credential, and it can connect.
 func TestAnAgentWithTheLongestNamesConnects(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	a := natsserver.Agent{Project: strings.Repeat("p", streams.MaxIDLen), Name: strings.Repeat("a", streams.MaxIDLen),

@@ -13,7 +13,7 @@ import (
 	"lazaret/streams"
 )
 
-// Server is a nats-server that ends with its test.
+// Server is a nats-server that is stopped at the end of the test.
 type Server struct {
 	*server.Server
 	t testing.TB
@@ -47,7 +47,7 @@ func Start(t testing.TB) *Server {
 	return srv
 }
 
-// Connect opens a connection over TCP that ends with the test.
+// Connect opens a TCP connection that is closed at the end of the test.
 func (s *Server) Connect() *nats.Conn {
 	s.t.Helper()
 	nc, err := nats.Connect(s.ClientURL())
@@ -58,7 +58,7 @@ func (s *Server) Connect() *nats.Conn {
 	return nc
 }
 
-// Ledger reads the whole ledger.
+// Ledger returns all entries of the ledger.
 func (s *Server) Ledger() []streams.Entry {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -101,8 +101,7 @@ func (s *Server) Ledger() []streams.Entry {
 	}
 }
 
-// Eventually waits until ok holds, and fails the test if it does not within
-// the time.
+// Eventually waits until ok returns true. It fails the test if that takes too long.
 func Eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(within)

@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// Alertmanager is an Alertmanager with API v2. A hold is an alert until it expires or, with "settled" in the
-// route, is settled. An alert of Lazaret ends by Alertmanager's resolve_timeout.
+// Alertmanager is an Alertmanager with API v2. The alert of a hold lasts until the hold expires or,
+// with "settled" in the route, is settled. A finding's alert ends by Alertmanager's resolve_timeout.
 type Alertmanager struct {
 	URL       string `yaml:"url"` // without /api/v2/alerts
 	Token     string `yaml:"token"`
@@ -39,7 +39,7 @@ func (a *Alertmanager) send(ctx context.Context, m *Message) error {
 	}
 	var list []alert
 	for _, n := range m.Notices {
-		// A hold and its end have the same labels: Alertmanager knows an alert by them.
+		// A hold and its end have the same labels, by which Alertmanager identifies the alert.
 		x := alert{Labels: map[string]string{"project": n.Project, "agent": n.Agent}, Starts: n.Time, URL: n.Link,
 			Annotations: map[string]string{"summary": n.headline(), "description": n.Text}}
 		switch n.Kind {
@@ -65,7 +65,7 @@ func (a *Alertmanager) send(ctx context.Context, m *Message) error {
 	return post(ctx, strings.TrimSuffix(a.URL, "/")+"/api/v2/alerts", bearer(a.Token), body)
 }
 
-// bearer is the header with a token, if there is one.
+// bearer returns the header with a token, or an empty header.
 func bearer(token string) http.Header {
 	h := http.Header{}
 	if token != "" {

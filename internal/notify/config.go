@@ -48,7 +48,7 @@ type Route struct {
 
 	ceiling  beliefs.Sensitivity
 	receiver receiver
-	scrub    *strings.Replacer // takes secrets out of errors
+	scrub    *strings.Replacer // removes secrets from errors
 }
 
 // Defaults and limits of a route.
@@ -58,13 +58,14 @@ const (
 	leastRepeat   = time.Minute
 	mostGroup     = 10 * time.Minute
 	maxRoutes     = 32
-	leastPath     = 8  // bytes of a path that is a secret
-	leastToken    = 16 // bytes of a part of it that is one by itself
+	leastPath     = 8  // bytes of a path that counts as a secret
+	leastToken    = 16 // bytes of a part of the path that counts as a secret
 )
 
 var severities = []string{"info", "low", "medium", "high", "critical"}
 
-// Load reads a configuration. Errors name a place and no value: values may be secrets.
+// Load reads a configuration. Its errors name the position but no values, because values may be
+// secrets.
 func Load(file string) (*Config, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -85,7 +86,7 @@ func parse(b []byte) (*Config, error) {
 			return nil, errors.New("a duration cannot be read: want one such as 30s or 4h in group, repeat and give_up")
 		}
 		if !errors.As(err, &at) || at.GetToken() == nil {
-			return nil, errors.New("this is no YAML of notifications: see docs/notifications.md")
+			return nil, errors.New("this is not a notification configuration in YAML: see docs/notifications.md")
 		}
 		p := at.GetToken().Position
 		var wrong *yaml.TypeError
@@ -132,7 +133,7 @@ func (c *Config) check() error {
 			return fmt.Errorf("routes[%d]: %w", i, err)
 		}
 		if seen[r.Name] {
-			return fmt.Errorf("route %s is there twice", r.Name)
+			return fmt.Errorf("route %s occurs twice", r.Name)
 		}
 		seen[r.Name] = true
 		if err := r.check(); err != nil {
@@ -195,8 +196,8 @@ func (r *Route) check() error {
 	return nil
 }
 
-// partsOf are the parts of an address by which its receiver may name it in an answer: the path with and without the
-// query, and what is long in them.
+// partsOf returns the parts of a URL that may appear in the receiver's error and that may be secret:
+// the path with and without the query, and their long parts.
 func partsOf(address string) (out []string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -297,7 +298,7 @@ func (r *Route) Kind() string {
 // configuration names.
 func secretOf(field, value, file string) (string, error) {
 	if value != "" && file != "" {
-		return "", fmt.Errorf("%s and %s_file are both there: use one", field, field)
+		return "", fmt.Errorf("%s and %s_file are both set: use one", field, field)
 	}
 	if file == "" {
 		return value, nil

@@ -1,12 +1,13 @@
-// Package notify tells people and other systems of holds and alerts, with a link to the console. It approves
-// nothing.
+// Package notify notifies people and other systems of holds and alerts, with a link to the console. A
+// notification cannot be used to approve anything.
 //
-// Each route of the configuration has a durable JetStream consumer of the ledger, a credential that reaches this
-// consumer only, and one receiver. A ledger message is acknowledged after the receiver took all of its
-// notifications, or after they were written to the dead letters. So a notification is delivered at least once,
-// whatever process is killed. It may be delivered twice; its id is the same both times.
+// Each route of the configuration has a durable JetStream consumer of the ledger, a credential that can
+// only access this consumer, and one receiver. A ledger message is acknowledged after the receiver
+// accepted all of its notifications, or after they were written to the dead letters. A notification is
+// therefore delivered at least once, even if a process is killed. It may be delivered twice; its id is
+// the same both times.
 //
-// A notification has names, the reason of a hold or the message of an alert. Arguments and contents stay in the
-// console. A text that the ledger marks as more sensitive than the route may carry is redacted (internal/ceiling).
-// Receivers encode every value so that it cannot form markup, headers or frames.
+// A notification contains names, and the reason of a hold or the message of an alert. Arguments and
+// contents stay in the console. A text that the ledger marks above the route's sensitivity is redacted
+// (internal/ceiling). Receivers encode every value so that it cannot form markup, headers or frames.
 package notify

@@ -125,9 +125,8 @@ func (e *Email) send(ctx context.Context, m *Message) error {
 	return nil
 }
 
-// compose returns the mail. The subject is one line, which is encoded unless it is plain ASCII. "=?" is
-// broken up in it, so that no value of an event is decoded by the reader's mail program. The rest is
-// quoted-printable.
+// compose returns the mail. The subject is one line, encoded unless it is plain ASCII. "=?" in it is
+// split, so that the reader's mail program decodes no value of an event. The body is quoted-printable.
 func (e *Email) compose(m *Message) []byte {
 	var b bytes.Buffer
 	var to []string

@@ -17,30 +17,30 @@ import (
 	"lazaret/pkg/text"
 )
 
-// receiver delivers messages.
+// receiver delivers messages to one destination.
 type receiver interface {
 	// prepare checks the settings and reads secrets from their files.
 	prepare() error
-	// send returns after the receiver has accepted the message.
+	// send delivers a message. It returns nil only after the receiver has accepted it.
 	send(ctx context.Context, m *Message) error
 	// secrets are strings that errors must not contain.
 	secrets() []string
 }
 
-// refusal is the error of a receiver that will never accept this message.
+// refusal is the permanent error of a receiver that will not accept the message.
 type refusal struct{ error }
 
-// later is the error of a receiver that says when to try again.
+// later is the error of a receiver that states when to retry.
 type later struct {
 	error
 	after time.Duration
 }
 
-// sendTime bounds one delivery.
+// sendTime is the timeout of one delivery.
 const sendTime = 20 * time.Second
 
-// outward is the client of all receivers over HTTP. It follows no redirect and reaches no link-local address, where
-// clouds serve credentials.
+// outward is the client of all HTTP receivers. It follows no redirects and connects to no link-local
+// address, where clouds serve credentials.
 var outward = &http.Client{
 	Timeout:       sendTime,
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -60,7 +60,7 @@ var dialer = &net.Dialer{Timeout: 10 * time.Second, Control: func(_, address str
 		return err
 	}
 	if ip := a.Addr().Unmap(); ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
-		return errors.New("the address is link-local, multicast or unspecified, and is not connected to")
+		return errors.New("the address is link-local, multicast or unspecified, which is not allowed")
 	}
 	return nil
 }}
@@ -72,7 +72,7 @@ func checkURL(field, s string) error {
 		return fmt.Errorf("%s: want an address that begins with https:// or http://", field)
 	}
 	if u.User != nil {
-		return fmt.Errorf("%s: put no user or password into the address", field)
+		return fmt.Errorf("%s: the address must not contain a user or password", field)
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func checkURL(field, s string) error {
 func post(ctx context.Context, to string, header http.Header, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
-		return errors.New("the request cannot be made")
+		return errors.New("the request cannot be created")
 	}
 	if header != nil {
 		req.Header = header
@@ -94,7 +94,7 @@ func post(ctx context.Context, to string, header http.Header, body []byte) error
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
-			err = u.Err // the other part contains the address
+			err = u.Err // the URL in the outer error may be secret
 		}
 		return fmt.Errorf("%s: %w", req.URL.Host, err)
 	}

@@ -28,7 +28,7 @@ const (
 
 var kinds = []Kind{KindHold, KindAlert, KindSettled}
 
-// Notice is one notification. Texts in it may come from outside.
+// Notice is one notification. Its texts are untrusted.
 type Notice struct {
 	ID       string    `json:"id"` // the same for each delivery
 	Kind     Kind      `json:"kind"`
@@ -49,7 +49,7 @@ type Notice struct {
 	Repeat   int       `json:"repeat,omitzero"` // how often it was sent before
 	Link     string    `json:"link,omitzero"`
 
-	over bool // the hold was settled before this was delivered
+	over bool // the hold was settled before the delivery
 }
 
 // Limits of texts, in characters.
@@ -61,8 +61,7 @@ const (
 // holdSeverity is the severity of holds for receivers that ask for one.
 const holdSeverity = "high"
 
-// thread identifies a hold, or a rule in a project. Reminders and acknowledgements refer
-// to it.
+// thread identifies a hold, or a rule in a project. Reminders and acknowledgments refer to it.
 func (n *Notice) thread() string {
 	if n.Kind == KindAlert {
 		return n.Project + "/" + n.Rule
@@ -75,8 +74,8 @@ func (n *Notice) group() string {
 	return string(n.Kind) + " " + n.Project + " " + cmp.Or(n.Rule, n.Tool)
 }
 
-// noticesOf returns the notifications for a ledger entry. It ignores an entry type that
-// the entry's stage does not write, since a third-party group can write any entry.
+// noticesOf returns the notifications for a ledger entry. It ignores an entry type that the entry's
+// stage does not write, because a third-party group can write any entry.
 func noticesOf(e *streams.Entry) ([]*Notice, error) {
 	if e.Project == "" || e.Project == streams.SystemProject {
 		return nil, nil
@@ -162,7 +161,7 @@ func verdictNotice(v *streams.VerdictEntry) *Notice {
 	return n
 }
 
-// redacted is the beginning of what stands for a text above the ceiling.
+// redacted is the beginning of the replacement of a text above the ceiling.
 const redacted = "[redacted: "
 
 // redact returns the notification in the form that may be sent: bounded, inert, and
@@ -181,10 +180,10 @@ func (n *Notice) redact(labels *ceiling.Labels, most beliefs.Sensitivity, positi
 	for _, s := range []*string{&n.Agent, &n.Session, &n.Tool, &n.Rule} {
 		*s = say(*s, maxName)
 	}
-	n.Effect = text.InertLine(n.Effect, maxName) // a group of somebody else's writes what it likes
+	n.Effect = text.InertLine(n.Effect, maxName) // a third-party group may write anything
 }
 
-// link sets the address of the console's page, after redact.
+// link sets the URL of the console's page. It must be called after redact.
 func (n *Notice) link(console string) {
 	switch {
 	case console == "":
@@ -231,8 +230,7 @@ func (n *Notice) headline() string {
 	return b.String()
 }
 
-// Message is sent to a receiver at once. It holds one notification, or several that are
-// grouped.
+// Message is one delivery: one notification, or a group of several.
 type Message struct {
 	ID      string    `json:"id"`
 	Notices []*Notice `json:"notices"`
@@ -253,7 +251,7 @@ func newMessage(notices []*Notice) *Message {
 	return m
 }
 
-// shown bounds the notifications of a message that people see.
+// shown is the limit of notifications listed in a message.
 const shown = 20
 
 // title describes the message in fixed words and a project's name.
@@ -266,7 +264,7 @@ func (m *Message) title() string {
 	return fmt.Sprintf("Lazaret: %d %s in %s", len(m.Notices), what, n.Project)
 }
 
-// tame keeps a mail or chat program from turning parts of a value into links.
+// tame prevents mail and chat programs from turning parts of a value into links.
 func tame(s string) string {
 	return strings.NewReplacer("://", "[:]//", "www.", "www[.]", "mailto:", "mailto[:]").Replace(s)
 }

@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// OCSF writes detection findings of the Open Cybersecurity Schema Framework (class 2004), a line of JSON each into a
-// file, or as a list to a webhook.
+// OCSF writes detection findings of the Open Cybersecurity Schema Framework (class 2004): as JSON lines
+// to a file, or as a list to a webhook.
 type OCSF struct {
 	File      string `yaml:"file"`
 	URL       string `yaml:"url"`
@@ -27,7 +27,7 @@ func (o *OCSF) secrets() []string { return []string{o.URL, o.Token} }
 func (o *OCSF) prepare() (err error) {
 	if o.File != "" {
 		if o.URL+o.URLFile+o.Token+o.TokenFile != "" {
-			return errors.New("file and url are both there: use one")
+			return errors.New("file and url are both set: use one")
 		}
 		return nil
 	}
@@ -58,7 +58,7 @@ func (o *OCSF) send(ctx context.Context, m *Message) error {
 	return post(ctx, o.URL, bearer(o.Token), b)
 }
 
-// finding is a notification as a Detection Finding.
+// finding returns a notification as a Detection Finding.
 func finding(n *Notice) object {
 	activity, status := 1, 1 // Create, New
 	if n.Kind == KindSettled {
@@ -100,8 +100,8 @@ func finding(n *Notice) object {
 		}}
 }
 
-// appendSynced appends to a file and syncs it. A line that a crash cut off is ended first, so that the next one is
-// whole.
+// appendSynced appends to a file and syncs it. If a crash left an incomplete last line, it first ends
+// that line.
 func appendSynced(file string, b []byte) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {

@@ -37,7 +37,8 @@ const hostile = "<!channel> <https://evil.example|Approve> [x](https://evil.exam
 	"eve@evil.example\n.\r\n" +
 	"50 <0>1 - evil - - - - \"] [evil@1 a=\"b\x00\u202e\\"
 
-// hostileMessage is a message of every field of which a stranger has chosen what can be chosen, as it leaves.
+// hostileMessage returns a message in which every field that an attacker can choose is hostile, as it
+// is sent.
 func hostileMessage() *Message {
 	n := &Notice{
 		ID:       "alert-7-0",
@@ -58,7 +59,7 @@ func hostileMessage() *Message {
 	return newMessage([]*Notice{n})
 }
 
-// capture is an HTTP receiver that answers with a status and keeps the last request.
+// capture is an HTTP receiver that answers with a status and stores the last request.
 type capture struct {
 	*httptest.Server
 	status int
@@ -161,7 +162,7 @@ func TestAValueFormsNoMarkupMentionOrLinkInTeams(t *testing.T) {
 	}
 }
 
-// The vector is that of the reference implementation of Standard Webhooks.
+// The test vector is from the reference implementation of Standard Webhooks.
 func TestAWebhookIsSignedAsStandardWebhooksSays(t *testing.T) {
 	key, _ := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if got := sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330",
@@ -216,7 +217,7 @@ func TestOCSFFindingsGoToAFileOrAWebhook(t *testing.T) {
 	if err := o.prepare(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte(`{"cut":`), 0o600); err != nil { // by a crash
+	if err := os.WriteFile(file, []byte(`{"cut":`), 0o600); err != nil { // as after a crash
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -248,7 +249,7 @@ func TestOCSFFindingsGoToAFileOrAWebhook(t *testing.T) {
 	}
 }
 
-// mailServer takes one mail and returns its envelope and text.
+// mailServer accepts one mail and returns its envelope and text.
 func mailServer(t *testing.T, refuse bool) (address string, got <-chan string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -337,7 +338,7 @@ func TestAValueFormsNoHeaderOrEndOfAMail(t *testing.T) {
 	}
 }
 
-// frames reads counted frames of syslog until the sender ends.
+// frames reads octet-counted frames of syslog until the sender closes.
 func frames(r io.Reader) (out []string) {
 	for b := bufio.NewReader(r); ; {
 		size, err := b.ReadString(' ')
@@ -445,7 +446,7 @@ func TestAReceiverOfSyslogThatLosesTheMessageIsNotBelieved(t *testing.T) {
 	go func() {
 		c, err := l.Accept()
 		if err == nil {
-			c.(*net.TCPConn).SetLinger(0) // what a killed process leaves unread is reset
+			c.(*net.TCPConn).SetLinger(0) // closing with unread data sends a reset, like a killed process
 			c.Read(make([]byte, 1))
 			c.Close()
 		}

@@ -27,7 +27,7 @@ const (
 // name.
 func Consumer(route string) string { return "notify-" + route }
 
-// Ensure makes the consumers of routes that have none. They begin with the next entry of the ledger. It needs an
+// Ensure creates the missing consumers of routes. They start with the next ledger entry. It needs an
 // operator's connection.
 func Ensure(ctx context.Context, nc *nats.Conn, c *Config) error {
 	js, err := jetstream.New(nc)

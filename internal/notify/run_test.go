@@ -180,8 +180,7 @@ routes:
 			strings.Contains(dead[0].Error, "400")
 	})
 
-	// Entries that come while the receiver or the notifier is down are delivered later,
-	// once.
+	// Entries that are written while the receiver or the notifier is down are delivered later, once.
 	in.answer(503)
 	order(2)
 	stop()

@@ -6,16 +6,16 @@ import (
 	"lazaret/streams"
 )
 
-// silences are the silences of alerts that the ledger has, by project.
+// silences are the silences of alerts in the ledger, by project.
 type silences map[string][]*silence
 
 type silence struct {
 	streams.Silence
 	id          string
-	from, until uint64 // ledger sequences; until 0: nobody ended it
+	from, until uint64 // ledger sequences; until 0: not ended
 }
 
-// maxSilences bounds the silences of a project. The oldest goes first.
+// maxSilences is the limit of silences of a project. The oldest is dropped first.
 const maxSilences = 1000
 
 func (s *silences) add(e *streams.Entry) {

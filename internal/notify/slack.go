@@ -8,8 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// Slack is an incoming webhook of Slack. Values stand in blocks of plain text, in which Slack knows neither markup
-// nor mentions.
+// Slack is an incoming webhook of Slack. Values are sent in plain-text blocks, in which Slack
+// interprets neither markup nor mentions.
 type Slack struct {
 	URL     string `yaml:"url"`
 	URLFile string `yaml:"url_file"`
@@ -19,7 +19,7 @@ func (s *Slack) prepare() error { return prepareURL(&s.URL, s.URLFile) }
 
 func (s *Slack) secrets() []string { return []string{s.URL} }
 
-// prepareURL fills in the address of a webhook.
+// prepareURL fills in the URL of a webhook from its file.
 func prepareURL(to *string, file string) (err error) {
 	if *to, err = secretOf("url", *to, file); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *Slack) send(ctx context.Context, m *Message) error {
 		}
 		blocks = append(blocks, b)
 	}
-	// Slack parses the text of the pop-up, so it has fixed words only.
+	// Slack interprets the text of the pop-up, so it contains only fixed words.
 	body, err := streams.Marshal(
 		object{"text": fmt.Sprintf("Lazaret: %s (%d)", m.Notices[0].Kind, len(m.Notices)), "mrkdwn": false,
 			"unfurl_links": false, "unfurl_media": false, "blocks": blocks},

@@ -17,9 +17,8 @@ import (
 	"lazaret/streams"
 )
 
-// Dir is the folder below the data folder in which the notifier keeps dead letters,
-// reminders and acknowledgements. None of them has texts of the ledger, so that an erasure
-// need not reach them.
+// Dir returns the folder, in the data folder, of dead letters, reminders and acknowledgments. They
+// contain no texts of the ledger, so an erasure does not have to change them.
 func Dir(data string) string { return filepath.Join(data, "notify") }
 
 // Dead is a notification that was not delivered.
@@ -35,18 +34,18 @@ type Dead struct {
 	Error   string    `json:"error"`
 }
 
-// mostDead is the size from which a file of dead letters is full. It then takes the place of
-// the full file before it, so that at most two are kept.
+// mostDead is the size above which a file of dead letters is full. The full file then replaces the
+// previous full one, so that at most two files exist.
 const mostDead = 16 << 20
 
 func deadFile(dir string) string { return filepath.Join(dir, "dead.jsonl") }
 
 func olderDeadFile(dir string) string { return filepath.Join(dir, "dead.1.jsonl") }
 
-// burying is held while dead letters are written: the routes of a process share a file.
+// burying serializes writes of dead letters: the routes of a process share a file.
 var burying sync.Mutex
 
-// bury writes dead letters and syncs them.
+// bury writes dead letters and syncs the file.
 func bury(dir string, letters ...Dead) error {
 	var lines []byte
 	for _, d := range letters {
@@ -66,11 +65,10 @@ func bury(dir string, letters ...Dead) error {
 	return appendSynced(deadFile(dir), lines)
 }
 
-// DeadLetters lists the dead letters of a data folder, oldest first. It leaves out an
-// incomplete line, which a crash can leave: that notification was not acknowledged and is
-// delivered again.
+// DeadLetters returns the dead letters of a data folder, oldest first. It skips an incomplete line
+// after a crash: that notification was not acknowledged and is delivered again.
 func DeadLetters(data string) ([]Dead, error) {
-	newer, err := readDead(deadFile(Dir(data))) // first: it may become the older one meanwhile
+	newer, err := readDead(deadFile(Dir(data))) // read it first: it may become the older file meanwhile
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +97,7 @@ func readDead(file string) ([]Dead, error) {
 	return out, lines.Err()
 }
 
-// Ack says that a person has seen the notifications of a thread: a hold, or a rule in a project.
+// Ack records that a person has seen the notifications of a thread: a hold, or a rule in a project.
 type Ack struct {
 	Thread string    `json:"thread"` // PROJECT/HOLD or PROJECT/RULE
 	By     string    `json:"by"`
@@ -108,7 +106,7 @@ type Ack struct {
 
 func ackFile(dir string) string { return filepath.Join(dir, "acks.json") }
 
-// mostAcks bounds the stored acknowledgements. The oldest is dropped first.
+// mostAcks is the limit of stored acknowledgments. The oldest is dropped first.
 const mostAcks = 1000
 
 // Acknowledge ends the reminders of a thread.
@@ -130,7 +128,7 @@ func Acknowledge(data string, a Ack) error {
 	})
 }
 
-// reminders are the threads of a route that nobody has acknowledged or settled, by Notice.thread.
+// reminders are the threads of a route that are neither acknowledged nor settled, by Notice.thread.
 type reminders map[string]*reminder
 
 type reminder struct {
@@ -139,8 +137,7 @@ type reminder struct {
 	Times  int       `json:"times"` // how often it was repeated
 }
 
-// mostReminders bounds the threads of a route. The thread that was sent first is dropped
-// first.
+// mostReminders is the limit of threads of a route. The oldest is dropped first.
 const mostReminders = 1000
 
 func remindersFile(dir, route string) string { return filepath.Join(dir, "reminders-"+route+".json") }

@@ -14,9 +14,10 @@ import (
 	"time"
 )
 
-// Syslog is a receiver of RFC 5424 messages, over UDP (RFC 5426), TCP with counted frames (RFC 6587) or TLS (RFC
-// 5425). The protocol knows no acknowledgement: over TCP and TLS a message counts as taken after the receiver has
-// closed the connection in answer to our end of it; over UDP it counts as taken when it is sent.
+// Syslog is a receiver of RFC 5424 messages over UDP (RFC 5426), TCP with octet counting (RFC 6587) or
+// TLS (RFC 5425). The protocol has no acknowledgment. Over TCP and TLS, a message counts as accepted
+// when the receiver closes the connection after we close our side. Over UDP, it counts as accepted when
+// it is sent.
 type Syslog struct {
 	Address string `yaml:"address"` // HOST:PORT
 	Network string `yaml:"network"` // tls (default), tcp or udp
@@ -57,7 +58,7 @@ func (s *Syslog) prepare() error {
 	return nil
 }
 
-// hangUp is how long a receiver may take to close the connection.
+// hangUp is how long the receiver may take to close the connection.
 const hangUp = 5 * time.Second
 
 func (s *Syslog) send(ctx context.Context, m *Message) error {
@@ -102,7 +103,8 @@ func (s *Syslog) send(ctx context.Context, m *Message) error {
 	return nil
 }
 
-// format is one message: facility 4 (security), our structured data under the enterprise number for examples.
+// format returns one message with facility 4 (security). Its structured data uses the enterprise number
+// reserved for examples.
 func (s *Syslog) format(n *Notice) string {
 	level := []int{6, 5, 4, 3, 2}[max(0, slices.Index(severities, n.Severity))]
 	host, err := os.Hostname()

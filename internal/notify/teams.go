@@ -7,8 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// Teams is a webhook of a Teams workflow. It takes an adaptive card; values stand in text runs, which know no
-// Markdown, and the card names no mentions.
+// Teams is a webhook of a Teams workflow. It sends an adaptive card. Values are in text runs, where
+// Teams interprets no Markdown, and the card declares no mentions.
 type Teams struct {
 	URL     string `yaml:"url"`
 	URLFile string `yaml:"url_file"`

@@ -14,7 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// Webhook is any receiver over HTTP. Messages are signed as Standard Webhooks 1.0 says (standardwebhooks.com).
+// Webhook is any HTTP receiver. Messages are signed according to Standard Webhooks 1.0
+// (standardwebhooks.com).
 type Webhook struct {
 	URL        string `yaml:"url"`
 	URLFile    string `yaml:"url_file"`
@@ -58,7 +59,7 @@ func (w *Webhook) send(ctx context.Context, m *Message) error {
 	return post(ctx, w.URL, h, body)
 }
 
-// sign is the signature of a message by Standard Webhooks.
+// sign returns the signature of a message according to Standard Webhooks.
 func sign(key []byte, id, stamp string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(id + "." + stamp + "."))

@@ -26,7 +26,8 @@ const (
 	tick     = 100 * time.Millisecond
 	mostOf   = 100 // notifications of one message
 	reminded = 5 * time.Second
-	// maxSettled is how many delivered entries are kept in mind, the latest: more than can be on their way again.
+	// maxSettled is the number of delivered entries that are remembered. It exceeds the number that can
+	// be redelivered.
 	maxSettled = 2 * maxWaiting
 )
 
@@ -39,11 +40,11 @@ type worker struct {
 	cons         jetstream.Consumer
 
 	waiting map[uint64]*waiting // unacknowledged ledger messages, by sequence
-	groups  map[string]*batch   // still collected
+	groups  map[string]*batch   // not yet complete
 	queue   []*batch            // ready to be sent
 	told    reminders
 	changed bool     // the reminders differ from their file
-	settled []uint64 // sequences of what was delivered, the latest
+	settled []uint64 // sequences of the latest delivered entries
 }
 
 // waiting is a ledger message with undelivered notifications.
@@ -52,14 +53,14 @@ type waiting struct {
 	left int
 }
 
-// batch is notifications for one message.
+// batch is the content of one message.
 type batch struct {
 	notices []*Notice
 	from    []uint64 // ledger sequence of each; 0: a reminder
 	since   time.Time
 	tries   int
 	first   time.Time // time of the first attempt
-	next    time.Time // no attempt is made before
+	next    time.Time // earliest time of the next attempt
 }
 
 // arrival is a ledger message with the route's notifications for it.
@@ -70,8 +71,8 @@ type arrival struct {
 	err     error // why the message cannot be read
 }
 
-// open finds the route's consumer. It writes a dead letter for entries that were trimmed
-// before the route read them.
+// open finds the route's consumer. It writes a dead letter for entries that were trimmed before the
+// route read them.
 func (w *worker) open(ctx context.Context, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -112,7 +113,7 @@ func (w *worker) open(ctx context.Context, nc *nats.Conn) error {
 	return err
 }
 
-// pull passes on the consumer's messages until ctx ends.
+// pull sends the consumer's messages to a channel until ctx ends.
 func (w *worker) pull(ctx context.Context, to chan<- arrival) {
 	for ctx.Err() == nil {
 		it, err := w.cons.Messages(jetstream.PullMaxMessages(128))
@@ -179,8 +180,8 @@ func (w *worker) pullFrom(ctx context.Context, it jetstream.MessagesContext, to 
 	}
 }
 
-// run delivers until ctx ends. It makes one delivery at a time, so that the order is kept
-// as long as none fails.
+// run delivers until ctx ends. It makes one delivery at a time, which preserves the order as long as
+// none fails.
 func (w *worker) run(ctx context.Context) {
 	arrivals := make(chan arrival)
 	done := make(chan struct{})
@@ -213,7 +214,7 @@ func (w *worker) run(ctx context.Context) {
 				}
 			}
 			for _, x := range w.waiting {
-				_ = x.msg.Nak() // the next process gets it at once
+				_ = x.msg.Nak() // the next process gets it immediately
 			}
 			return
 		case a := <-arrivals:
@@ -243,13 +244,13 @@ func (w *worker) take(a arrival) {
 		old.msg = a.msg // the server delivered it again
 		return
 	}
-	if slices.Contains(w.settled, a.seq) { // its acknowledgement was lost, or it waited here twice
+	if slices.Contains(w.settled, a.seq) { // the acknowledgment was lost, or the message was queued here twice
 		w.acknowledge(&waiting{msg: a.msg})
 		return
 	}
 	now := time.Now()
 	if a.err != nil {
-		w.log.Error("a ledger entry cannot be read: it is a dead letter", "entry", a.seq, "err", a.err)
+		w.log.Error("a ledger entry cannot be read and becomes a dead letter", "entry", a.seq, "err", a.err)
 		if err := bury(w.dir, Dead{Time: now.UTC(), Route: w.Name, Entry: a.seq,
 			Error: "it cannot be read: " + a.err.Error()}); err != nil {
 			w.log.Error("a dead letter cannot be written", "err", err)
@@ -287,7 +288,7 @@ func (w *worker) take(a arrival) {
 	w.waiting[a.seq] = x
 }
 
-// ended ends the reminders of a hold, even if its notification is not delivered yet.
+// ended removes the reminders of a hold, even if its notification is not delivered yet.
 func (w *worker) ended(thread string) {
 	if w.told[thread] != nil {
 		delete(w.told, thread)
@@ -304,7 +305,7 @@ func (w *worker) ended(thread string) {
 	}
 }
 
-// flush queues groups that were collected for long enough, or that block the consumer.
+// flush queues groups that are complete by time, or that hold up the consumer.
 func (w *worker) flush(now time.Time) {
 	var keys []string
 	for k, g := range w.groups {
@@ -319,7 +320,7 @@ func (w *worker) flush(now time.Time) {
 	}
 }
 
-// due returns the first batch of the queue that may be tried now.
+// due returns the first queued batch whose next attempt is due, or nil.
 func (w *worker) due(now time.Time) *batch {
 	for _, b := range w.queue {
 		if !now.Before(b.next) {
@@ -340,7 +341,7 @@ func (w *worker) settle(b *batch, err error) {
 	case err == nil:
 	case errors.As(err, &refused) || now.Sub(b.first) >= w.GiveUp:
 		w.log.Error(
-			"a notification is given up: see lazaret notify dead",
+			"a notification was not delivered: see lazaret notify dead",
 			"id",
 			b.notices[0].ID,
 			"notifications",
@@ -405,7 +406,7 @@ func (w *worker) settle(b *batch, err error) {
 
 func (w *worker) acknowledge(x *waiting) {
 	if err := x.msg.Ack(); err != nil {
-		w.log.Warn("an entry is not acknowledged: its notifications are delivered again", "err", err)
+		w.log.Warn("an entry could not be acknowledged: its notifications will be delivered again", "err", err)
 	}
 }
 
@@ -415,14 +416,14 @@ func (w *worker) save() {
 		return
 	}
 	if err := writeJSON(remindersFile(w.dir, w.Name), w.told); err != nil {
-		w.log.Error("reminders are not kept over a restart", "err", err)
+		w.log.Error("reminders could not be saved and are lost at a restart", "err", err)
 		return
 	}
 	w.changed = false
 }
 
-// remind queues due reminders. It drops the reminders of threads that were acknowledged,
-// settled, or repeated often enough.
+// remind queues due reminders. It removes the reminders of threads that were acknowledged, settled, or
+// repeated often enough.
 func (w *worker) remind(now time.Time) {
 	acks, err := readJSON[[]Ack](ackFile(w.dir))
 	if err != nil {

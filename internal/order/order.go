@@ -13,23 +13,21 @@ import (
 	"lazaret/streams"
 )
 
-// Life is how long an order may be used that is sent at once.
+// Life is the validity of an order that is sent immediately.
 const Life = 10 * time.Minute
 
-// Refused is an order that was not obeyed. It stands in the ledger, and nothing
-// changed.
+// Refused is the error of an order that was refused. The ledger records it, and nothing changed.
 type Refused struct {
-	Check string // that it failed
+	Check string // the failed check
 	Text  string
 	Entry uint64 // ledger sequence
 }
 
 func (e *Refused) Error() string { return fmt.Sprintf("order refused: %s", e.Text) }
 
-// Send signs an order and has it carried out, over a connection that may ask
-// lz.svc.resolve.>: an operator's or an approver's. It returns once the ledger
-// holds what became of it. A *Refused says that nothing did; after any other
-// error it may be journaled.
+// Send signs an order and sends it over a connection that may publish to lz.svc.resolve.>: an
+// operator's or an approver's. It returns once the ledger has recorded the result. A *Refused error
+// means that nothing changed. After any other error the order may still take effect.
 func Send(ctx context.Context, nc *nats.Conn, signer note.Signer, o *approval.Order) (*streams.ResolveReply, error) {
 	signed, err := o.Sign(signer)
 	if err != nil {
@@ -60,10 +58,9 @@ func Send(ctx context.Context, nc *nats.Conn, signer note.Signer, o *approval.Or
 	return rep, nil
 }
 
-// OpenIncident opens an incident and returns its id. While one with the same key
-// is open, the findings are added to that one, and its id is returned. The
-// signer's key needs the role approver, operator, auditor or probe. found may be
-// nil; more than approval.MaxOrderEvidence findings are refused.
+// OpenIncident opens an incident and returns its id. If an incident with the same key is open, the
+// findings are added to it and its id is returned. The signer's key needs the role approver, operator,
+// auditor or probe. found may be nil; more than approval.MaxOrderEvidence findings are refused.
 func OpenIncident(
 	ctx context.Context,
 	nc *nats.Conn,

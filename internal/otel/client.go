@@ -16,14 +16,14 @@ import (
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 )
 
-// The protocols of OTLP, as OTEL_EXPORTER_OTLP_PROTOCOL has them.
+// The protocols of OTLP, as named in OTEL_EXPORTER_OTLP_PROTOCOL.
 const (
 	ProtocolHTTP = "http/protobuf"
 	ProtocolGRPC = "grpc"
 )
 
-// The client retries, from firstTry on, for as long as tries; then the follower waits
-// longer (backOff).
+// The client retries for the duration tries, first after firstTry. After that the follower waits longer
+// (backOff).
 const (
 	firstTry = 500 * time.Millisecond
 	tries    = 10 * time.Second

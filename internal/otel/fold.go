@@ -16,10 +16,10 @@ import (
 
 // Options selects the content and the projects to export.
 type Options struct {
-	// Ceiling is the highest sensitivity that leaves; the zero value is internal.
+	// Ceiling is the highest exported sensitivity; the zero value is internal.
 	Ceiling beliefs.Sensitivity
-	// Content exports what agents and people wrote: arguments, results, memories,
-	// queries, and the texts of reasons, which quote them.
+	// Content exports the texts of agents and people: arguments, results, memories, queries, and the
+	// reasons that quote them.
 	Content bool
 	// Project is the only exported project. Empty: all projects; synthetic ones only with
 	// Synthetic.
@@ -27,41 +27,41 @@ type Options struct {
 	Synthetic bool
 }
 
-// maxOpen bounds the actions whose outcome is awaited. The oldest are dropped first; a
-// later outcome of theirs names no tool.
+// maxOpen is the limit of actions without an outcome. The oldest are dropped first; the span of a later
+// outcome then has no tool name.
 const maxOpen = 10_000
 
-// patience is how long, by ledger time, a result waits for its outcome.
+// patience is how long, in ledger time, a result waits for its outcome.
 const patience = 5 * time.Second
 
-// open is an action that has a verdict. It is kept when the sender stops.
+// open is an action with a verdict. It is stored when the sender stops.
 type open struct {
 	Tool    string    `json:"tool,omitzero"`
-	Seq     uint64    `json:"seq"`   // of its entry
-	Since   time.Time `json:"since"` // when it was released, or refused
+	Seq     uint64    `json:"seq"`   // of the verdict's entry
+	Since   time.Time `json:"since"` // time of the release or refusal
 	Session string    `json:"session,omitzero"`
-	Trace   string    `json:"trace,omitzero"`  // the traceparent that it was proposed with
+	Trace   string    `json:"trace,omitzero"`  // traceparent of the proposal
 	Done    bool      `json:"done,omitzero"`   // its execution has a span
-	Result  uint64    `json:"result,omitzero"` // entry of its result, while its outcome is awaited
+	Result  uint64    `json:"result,omitzero"` // entry of the result, while the outcome is missing
 	At      time.Time `json:"at,omitzero"`     // of that entry
 }
 
-// Fold makes spans of ledger entries. It is used by one goroutine.
+// Fold converts ledger entries to spans. It is not safe for concurrent use.
 type Fold struct {
 	o      Options
 	read   func(seq uint64) (*streams.Entry, error)
 	labels ceiling.Labels
 	open   map[string]*open // by project, agent and id
 	order  []string         // of open, oldest first
-	await  []string         // those with a result and without an outcome, in the order of their results
+	await  []string         // keys of actions with a result and without an outcome, in the order of their results
 }
 
-// NewFold returns a fold; read fetches an earlier entry of the ledger.
+// NewFold returns a Fold. read must return an earlier entry of the ledger.
 func NewFold(o Options, read func(seq uint64) (*streams.Entry, error)) *Fold {
 	return &Fold{o: o, read: read, open: make(map[string]*open)}
 }
 
-// Skip folds the labels of an entry that was exported before.
+// Skip updates the labels from an entry that was exported before.
 func (f *Fold) Skip(e *streams.Entry) { f.labels.Scan(ceiling.FromLedger(e)) }
 
 // Take returns the spans that an entry completes.
@@ -74,7 +74,7 @@ func (f *Fold) Take(e *streams.Entry) ([]*tracepb.Span, error) {
 	var err error
 	_, group := streams.SentinelGroup(e.Stage)
 	switch typ := e.Type; {
-	case group: // one of somebody else's writes entries of every type
+	case group: // a third-party group may write entries of every type
 	case typ == streams.TypeVerdict:
 		out, err = f.verdict(e, as)
 	case typ == streams.TypeHoldState:
@@ -101,8 +101,8 @@ func (f *Fold) wanted(project string) bool {
 	return f.o.Synthetic || !streams.IsSynthetic(project)
 }
 
-// tells reports whether content of this sensitivity may leave. If it is above the
-// ceiling, the span names the sensitivity.
+// tells reports whether content of this sensitivity may be exported. If not, it adds the sensitivity to
+// the span.
 func (f *Fold) tells(b builder, as beliefs.Sensitivity) bool {
 	if !as.Within(f.o.Ceiling) {
 		b.str(attrRedacted, as.String())
@@ -111,7 +111,7 @@ func (f *Fold) tells(b builder, as beliefs.Sensitivity) bool {
 	return f.o.Content
 }
 
-// name returns a name that an agent chose, unless it is labelled above the ceiling.
+// name returns a name that an agent chose, or its redaction if it is labeled above the ceiling.
 func (f *Fold) name(project, s string) string {
 	if f.labels.Text(project, s).Within(f.o.Ceiling) {
 		return s
@@ -119,7 +119,7 @@ func (f *Fold) name(project, s string) string {
 	return "redacted"
 }
 
-// proposal is the proposal that a verdict judges.
+// proposal is the proposal that a verdict is about.
 type proposal struct {
 	entry *streams.Entry
 	as    beliefs.Sensitivity
@@ -136,7 +136,7 @@ func (f *Fold) proposal(seq uint64) (*proposal, error) {
 	if err := streams.Unmarshal(e.Body, &p.head); err != nil {
 		return nil, err
 	}
-	// The time in an entry is the intake's; in synthetic projects it is made up.
+	// The time of an entry is that of the intake. Synthetic projects set their own event times.
 	if !streams.IsSynthetic(e.Project) && !p.head.Time.IsZero() {
 		p.start = p.head.Time
 	}
@@ -145,8 +145,8 @@ func (f *Fold) proposal(seq uint64) (*proposal, error) {
 
 func openKey(project, agent, id string) string { return project + "/" + agent + "/" + id }
 
-// verdict returns the span of a verdict. It is the root of the request's trace, since the
-// proposal may never be carried out.
+// verdict returns the span of a verdict. It is the root of the request's trace, because the proposal
+// may never be executed.
 func (f *Fold) verdict(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Span, error) {
 	var v streams.VerdictEntry
 	if err := streams.Unmarshal(e.Body, &v); err != nil {
@@ -238,7 +238,7 @@ func (f *Fold) verdict(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Spa
 	return out, nil
 }
 
-// since is when the hold of a resolved verdict was opened.
+// since returns when the hold of a resolved verdict was opened.
 func (f *Fold) since(e *streams.Entry, v *streams.VerdictEntry) time.Time {
 	if o := f.open[openKey(e.Project, v.Agent, v.ID)]; o != nil {
 		return o.Since
@@ -253,7 +253,7 @@ func stricter(a, b beliefs.Sensitivity) beliefs.Sensitivity {
 	return a
 }
 
-// source says which part of an agent's work was judged.
+// source returns the kind of input that was judged.
 func source(t streams.Type) string {
 	switch t {
 	case streams.TypeAction:
@@ -264,7 +264,7 @@ func source(t streams.Type) string {
 	return "memory_read"
 }
 
-// codes are the reasons in short: codes and rules, which hold no content.
+// codes returns the codes and rules of reasons, which contain no content.
 func codes(reasons []streams.Reason) string {
 	var out []string
 	for _, r := range reasons {
@@ -279,7 +279,7 @@ func codes(reasons []streams.Reason) string {
 	return strings.Join(out, ", ")
 }
 
-// refer adds the entry's position, the proposal's, and the proposal's commitment.
+// refer adds the positions of the entry and the proposal, and the proposal's commitment.
 func (f *Fold) refer(b builder, e *streams.Entry, proposal uint64, p *proposal) {
 	b.num(attrSeq, e.Position())
 	if proposal != 0 {
@@ -350,7 +350,7 @@ func (f *Fold) memory(e *streams.Entry, v *streams.VerdictEntry, p *proposal, r 
 	return b
 }
 
-// records adds memories in the form of the conventions' JSON schema.
+// records adds memories in the JSON schema of the conventions.
 func (b builder) records(items []streams.RecallItem) {
 	type record struct {
 		ID      string   `json:"id"`
@@ -370,8 +370,7 @@ func (b builder) records(items []streams.RecallItem) {
 	}
 }
 
-// holdState returns the span of a hold that ended without a verdict: it expired or was
-// withdrawn.
+// holdState returns the span of a hold that ended without a verdict: expired or withdrawn.
 func (f *Fold) holdState(e *streams.Entry) ([]*tracepb.Span, error) {
 	var h streams.HoldStateEntry
 	if err := streams.Unmarshal(e.Body, &h); err != nil {
@@ -402,7 +401,7 @@ func (f *Fold) holdState(e *streams.Entry) ([]*tracepb.Span, error) {
 	return []*tracepb.Span{b.Span}, nil
 }
 
-// note keeps an action, and drops the oldest beyond maxOpen.
+// note stores an action, and drops the oldest beyond maxOpen.
 func (f *Fold) note(key string, o *open) {
 	if f.open[key] == nil {
 		f.order = append(f.order, key)
@@ -414,14 +413,14 @@ func (f *Fold) note(key string, o *open) {
 	}
 }
 
-// outcome returns the span of an execution that its host reports.
+// outcome returns the span of an execution that the host reports.
 func (f *Fold) outcome(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Span, error) {
 	var x streams.OutcomeEntry
 	if err := streams.Unmarshal(e.Body, &x); err != nil {
 		return nil, err
 	}
 	if x.Action == "" || x.Status != "ok" && x.Status != "error" {
-		return nil, nil // an answer, or it did not run
+		return nil, nil // it reports an answer, or no execution
 	}
 	key := openKey(e.Project, x.Agent, x.Action)
 	o := f.open[key]
@@ -459,8 +458,8 @@ func (f *Fold) executed(e *streams.Entry, r request, o *open, start, end time.Ti
 	return b
 }
 
-// observation returns the span of a tool's execution that nobody proposed. The result of
-// a proposed one waits for its outcome.
+// observation returns the span of a tool execution that was not proposed. The result of a proposed one
+// waits for its outcome.
 func (f *Fold) observation(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Span, error) {
 	var x streams.ObservationEntry
 	if err := streams.Unmarshal(e.Body, &x); err != nil {
@@ -471,7 +470,7 @@ func (f *Fold) observation(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb
 	}
 	if o := f.open[openKey(e.Project, x.Agent, x.Call)]; x.Call != "" && o != nil {
 		if !o.Done && o.Result == 0 {
-			o.Result, o.At = e.Position(), e.Time // the outcome says more, if it comes
+			o.Result, o.At = e.Position(), e.Time // a later outcome has more information
 			f.await = append(f.await, openKey(e.Project, x.Agent, x.Call))
 		}
 		return nil, nil
@@ -506,7 +505,7 @@ func (f *Fold) result(b builder, x *streams.ObservationEntry, as beliefs.Sensiti
 	b.str(attrToolResult, strings.Join(words, "\n"))
 }
 
-// Due returns the executions whose outcome did not come within patience.
+// Due returns the spans of executions whose outcome did not arrive within patience.
 func (f *Fold) Due(now time.Time) ([]*tracepb.Span, error) {
 	var out []*tracepb.Span
 	for len(f.await) > 0 {
@@ -525,7 +524,7 @@ func (f *Fold) Due(now time.Time) ([]*tracepb.Span, error) {
 		o.Done, o.Result = true, 0
 		var x streams.ObservationEntry
 		if e == nil {
-			continue // forgotten
+			continue // dropped
 		}
 		if err := streams.Unmarshal(e.Body, &x); err != nil {
 			return nil, err

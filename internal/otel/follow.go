@@ -20,33 +20,33 @@ import (
 	"lazaret/streams"
 )
 
-// Config is the configuration of Run.
+// Config configures Run.
 type Config struct {
 	Options
 	Conn   *nats.Conn       // of a credential that may read the ledger
 	Client otlptrace.Client // Run starts and stops it
-	// State is the file with the progress; empty: it is not stored.
+	// State is the file that stores the progress; if empty, it is not stored.
 	State string
-	// All begins with the first entry if there is no State file. Without All, Run begins
-	// with the next entry.
+	// All starts with the first entry if there is no State file. By default Run starts with the next
+	// entry.
 	All bool
-	// From is the first entry that is read. Marks before it are not known.
+	// From is the first entry to read. Sensitivity marks before it are not known.
 	From uint64
-	// Once stops where the ledger ends instead of following it.
+	// Once stops at the end of the ledger instead of following it.
 	Once     bool
 	Resource *resourcepb.Resource
 	Log      *slog.Logger
-	// Sent, if set, is told how many spans the receiver has taken.
+	// Sent, if set, is called with the number of spans that the receiver accepted.
 	Sent func(int)
 }
 
 const (
-	poll     = 250 * time.Millisecond // between two looks for new entries
-	maxBatch = 512                    // spans of one request
-	lastTry  = 5 * time.Second        // for the last spans at the end
+	poll     = 250 * time.Millisecond // interval of checks for new entries
+	maxBatch = 512                    // spans in one request
+	lastTry  = 5 * time.Second        // timeout for the last spans at the end
 )
 
-// backOff is the pause after a failed upload, beyond the client's own retries.
+// backOff are the pauses after failed uploads, in addition to the client's own retries.
 var backOff = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 
 // progress is the content of State.
@@ -57,8 +57,8 @@ type progress struct {
 	Await []string         `json:"await,omitzero"`
 }
 
-// Run follows the ledger and sends spans until ctx ends, or with Once until all there is was sent. It waits
-// for a receiver that does not answer, and for the ledger while it follows.
+// Run follows the ledger and sends spans until ctx ends, or with Once until the end of the ledger. It
+// retries while the receiver, or the ledger that it follows, is unreachable.
 func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -80,7 +80,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err := s.resume(last); err != nil {
 		return err
 	}
-	// Labels are complete only after all earlier entries.
+	// Labels are complete only after all earlier entries are read.
 	for at := s.before(); at < s.seq; {
 		es, err := s.reader.After(ctx, at)
 		if err != nil {
@@ -100,7 +100,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 
 func (s *sender) before() uint64 { return max(s.From, 1) - 1 }
 
-// ended is nil for an error that is only the end of ctx.
+// ended returns nil if ctx has ended, otherwise err.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -108,17 +108,17 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// sender is the loop's state.
+// sender is the state of Run's loop.
 type sender struct {
 	Config
 	reader *wire.Reader
 	fold   *Fold
-	seq    uint64 // exported
+	seq    uint64 // last exported sequence
 	wait   []*tracepb.Span
 	saved  uint64
 }
 
-// resume goes on where the state says.
+// resume sets the position from the state file.
 func (s *sender) resume(last uint64) error {
 	s.seq = last
 	if s.All {
@@ -136,11 +136,11 @@ func (s *sender) resume(last uint64) error {
 	}
 	var p progress
 	if err := streams.Unmarshal(b, &p); err != nil {
-		return fmt.Errorf("%s: %w: remove it to begin anew", s.State, err)
+		return fmt.Errorf("%s: %w: remove the file to start again", s.State, err)
 	}
 	if p.Seq > last {
-		return fmt.Errorf("%s: %d entries were sent and the ledger has %d: it is another one, remove the file to begin anew",
-			s.State, p.Seq, last)
+		return fmt.Errorf("%s: entry %d was sent, but the ledger ends at %d, so it is another ledger: remove "+
+			"the file to start again", s.State, p.Seq, last)
 	}
 	s.seq, s.saved = p.Seq, p.Seq
 	for _, key := range p.Order {
@@ -175,14 +175,14 @@ func (s *sender) follow(ctx context.Context) error {
 				if !sleep(ctx, time.Second) {
 					return s.stop(nil)
 				}
-				break // the entry is taken again
+				break // the entry is read again
 			}
 			if err != nil {
-				// An entry that a foreign program or a later version wrote has no span.
+				// Entries that another program or a later version wrote have no span.
 				s.Log.Warn("no span", "seq", e.Seq, "err", err)
 			}
 			s.wait, s.seq = append(s.wait, spans...), e.Seq
-			last := i+1 == len(es) || es[i+1].Seq != e.Seq // a message is exported whole
+			last := i+1 == len(es) || es[i+1].Seq != e.Seq // messages are exported as a whole
 			if last && len(s.wait) >= maxBatch && !s.send(ctx) {
 				return s.stop(nil)
 			}
@@ -192,7 +192,7 @@ func (s *sender) follow(ctx context.Context) error {
 		}
 		now := time.Now()
 		if s.Once {
-			now = now.Add(time.Hour) // wait for no outcome
+			now = now.Add(time.Hour) // do not wait for outcomes
 		}
 		due, err := s.fold.Due(now)
 		if err != nil {
@@ -208,7 +208,7 @@ func (s *sender) follow(ctx context.Context) error {
 	}
 }
 
-// stop sends the waiting spans, once, when the loop ends.
+// stop sends the pending spans once when the loop ends.
 func (s *sender) stop(err error) error {
 	if len(s.wait) == 0 {
 		return err
@@ -216,14 +216,14 @@ func (s *sender) stop(err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTry)
 	defer cancel()
 	if uerr := s.upload(ctx); uerr != nil {
-		s.Log.Warn("spans were not sent, and will be at the next start", "spans", len(s.wait), "err", uerr)
+		s.Log.Warn("some spans were not sent; they will be sent at the next start", "spans", len(s.wait), "err", uerr)
 		return err
 	}
 	return errors.Join(err, s.save())
 }
 
-// send sends the waiting spans, retrying until ctx ends, and saves the progress. It
-// returns false if ctx ended.
+// send sends the pending spans, retrying until ctx ends, and saves the progress. It reports whether it
+// succeeded.
 func (s *sender) send(ctx context.Context) bool {
 	for try := 0; len(s.wait) > 0; try++ {
 		err := s.upload(ctx)
@@ -233,13 +233,13 @@ func (s *sender) send(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		s.Log.Warn("the receiver takes no spans, trying again", "spans", len(s.wait), "err", err)
+		s.Log.Warn("the receiver does not accept spans, trying again", "spans", len(s.wait), "err", err)
 		if !sleep(ctx, backOff[min(try, len(backOff)-1)]) {
 			return false
 		}
 	}
 	if err := s.save(); err != nil {
-		s.Log.Error("how far was sent cannot be kept: after a restart some is sent again", "err", err)
+		s.Log.Error("the progress cannot be saved: after a restart some spans are sent again", "err", err)
 	}
 	return true
 }
@@ -259,7 +259,8 @@ func (s *sender) upload(ctx context.Context) error {
 	return nil
 }
 
-// save writes the progress. It is not synced: spans after the last save are sent again.
+// save writes the progress. It does not sync the file: after a crash, spans since the last save are
+// sent again.
 func (s *sender) save() error {
 	if s.State == "" || s.seq == s.saved {
 		return nil

@@ -33,12 +33,12 @@ import (
 	"lazaret/streams"
 )
 
-// receiver is an OTLP receiver: what the collector's is on the wire.
+// receiver is an OTLP receiver with the protocol of the OpenTelemetry Collector.
 type receiver struct {
 	*httptest.Server
 	mu    sync.Mutex
-	away  int    // requests that are still refused
-	bytes []byte // of all requests, as they came
+	away  int    // number of requests still to refuse
+	bytes []byte // all request bodies as received
 	spans []*tracepb.Span
 	from  []string // service names
 }
@@ -100,7 +100,7 @@ func attr(kvs []*commonpb.KeyValue, key string) string {
 	return ""
 }
 
-// shape is a span in one line, for people and comparisons.
+// shape formats a span as one line, for messages and comparisons.
 func shape(s *tracepb.Span) string {
 	out := fmt.Sprintf("%x/%x<%x %s", s.TraceId, s.SpanId, s.ParentSpanId, s.Name)
 	for _, kv := range s.Attributes {
@@ -120,7 +120,7 @@ func (r *receiver) shapes() []string {
 	return out
 }
 
-// one is the span of a name that has an attribute.
+// one returns the span with a name and an attribute.
 func (r *receiver) one(t *testing.T, name, key, value string) *tracepb.Span {
 	t.Helper()
 	var found *tracepb.Span
@@ -140,7 +140,7 @@ func (r *receiver) one(t *testing.T, name, key, value string) *tracepb.Span {
 
 const secret = "the vault code of the north door is blue heron seven"
 
-// play is a session with a bit of everything, in two projects.
+// play plays a session with every kind of event in two projects.
 func play(t *testing.T, p *embedded.Pipeline, project string) {
 	t.Helper()
 	ctx := context.Background()
@@ -197,7 +197,7 @@ func start(t *testing.T) *embedded.Pipeline {
 	return p
 }
 
-// send sends what the ledger holds.
+// send sends the spans of the current ledger.
 func send(t *testing.T, p *embedded.Pipeline, r *receiver, o Options, state string) {
 	t.Helper()
 	nc, err := p.Server.Connect(natsserver.RoleViewer)
@@ -221,8 +221,7 @@ func send(t *testing.T, p *embedded.Pipeline, r *receiver, o Options, state stri
 	}
 }
 
-// TestTheLedgerBecomesSpans plays a session through a pipeline and decodes what
-// an OTLP receiver gets of it.
+// TestTheLedgerBecomesSpans plays a session through a pipeline and decodes what an OTLP receiver gets.
 func TestTheLedgerBecomesSpans(t *testing.T) {
 	p := start(t)
 	play(t, p, "demo")
@@ -305,7 +304,7 @@ func TestTheLedgerBecomesSpans(t *testing.T) {
 		}
 	}
 
-	// The same ledger gives the same spans; what was sent is not sent again.
+	// The same ledger gives the same spans; sent spans are not sent again.
 	again := newReceiver(t, 0)
 	send(t, p, again, Options{Content: true}, "")
 	if a, b := r.shapes(), again.shapes(); !slices.Equal(a, b) {
@@ -317,7 +316,7 @@ func TestTheLedgerBecomesSpans(t *testing.T) {
 		t.Errorf("%d spans are sent again", len(rest.spans))
 	}
 
-	// With the ceiling lifted, and without content.
+	// With the highest ceiling, and without content.
 	all := newReceiver(t, 0)
 	send(t, p, all, Options{Content: true, Ceiling: beliefs.Secret}, "")
 	if !bytes.Contains(all.bytes, []byte(secret)) {
@@ -390,8 +389,8 @@ func TestSpansGoOverGRPCToo(t *testing.T) {
 	}
 }
 
-// TestSpansJoinTheTraceOfTheSender sends a traceparent with a proposal, its outcome,
-// and an observation that nobody proposed.
+// TestSpansJoinTheTraceOfTheSender sends a traceparent with a proposal, its outcome, and an observation
+// without a proposal.
 func TestSpansJoinTheTraceOfTheSender(t *testing.T) {
 	data := t.TempDir()
 	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
@@ -430,7 +429,7 @@ func TestSpansJoinTheTraceOfTheSender(t *testing.T) {
 			Content: "another page"}); err != nil {
 		t.Fatal(err)
 	}
-	// The same event under another trace is still a repeat.
+	// The same event with another trace is still a repeat.
 	if rep, err := c.Submit(t.Context(), beliefs.OriginWeb,
 		&streams.Observation{Head: streams.Head{ID: "o1", Session: "s1"}, Tool: "web.fetch", Call: "c1",
 			Content: "a page"}); err != nil || !rep.Repeat {

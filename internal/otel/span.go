@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// Attributes of the conventions; those of guardrails are still a proposal there (pull
-// request 427). Attributes without a convention begin with lazaret.
+// Attributes of the conventions. Those of guardrails are still a proposal (pull request 427).
+// Attributes without a convention start with lazaret.
 const (
 	attrOperation    = "gen_ai.operation.name"
 	attrProvider     = "gen_ai.provider.name"
@@ -22,13 +22,13 @@ const (
 	attrTool         = "gen_ai.tool.name"
 	attrToolCall     = "gen_ai.tool.call.id"
 	attrToolType     = "gen_ai.tool.type"
-	attrToolArgs     = "gen_ai.tool.call.arguments" // with content
-	attrToolResult   = "gen_ai.tool.call.result"    // with content
+	attrToolArgs     = "gen_ai.tool.call.arguments" // only with Content
+	attrToolResult   = "gen_ai.tool.call.result"    // only with Content
 	attrMemoryStore  = "gen_ai.memory.store.id"     // the project
 	attrMemoryRecord = "gen_ai.memory.record.id"    // a belief
 	attrMemoryCount  = "gen_ai.memory.record.count"
-	attrMemoryQuery  = "gen_ai.memory.query.text" // with content
-	attrMemories     = "gen_ai.memory.records"    // with content
+	attrMemoryQuery  = "gen_ai.memory.query.text" // only with Content
+	attrMemories     = "gen_ai.memory.records"    // only with Content
 	attrErrorType    = "error.type"
 
 	attrComponent    = "gen_ai.guardrail.component.name"
@@ -51,7 +51,7 @@ const (
 	resultType = "verdict"
 
 	attrProject    = "lazaret.project"
-	attrSeq        = "lazaret.ledger.seq" // of the entry that the span was made from
+	attrSeq        = "lazaret.ledger.seq" // of the span's entry
 	attrProposal   = "lazaret.proposal.seq"
 	attrCommitment = "lazaret.commitment" // of the proposal's leaf in the audit log, hex
 	attrLevel      = "lazaret.level"
@@ -65,22 +65,22 @@ const (
 	attrDigest     = "lazaret.action.digest"
 	attrLate       = "lazaret.late"
 	attrProposed   = "lazaret.proposed"
-	attrRedacted   = "lazaret.redacted" // the sensitivity that redacts the content
+	attrRedacted   = "lazaret.redacted" // sensitivity of redacted content
 	attrOrigin     = "lazaret.origin"
-	attrText       = "lazaret.reason.text" // with content
+	attrText       = "lazaret.reason.text" // only with Content
 	attrGroup      = "lazaret.group"
 )
 
-// maxText bounds one text attribute, in bytes.
+// maxText is the limit of a text attribute, in bytes.
 const maxText = 8 << 10
 
-// request identifies a trace.
+// request identifies the trace of a request.
 type request struct {
 	Project string `json:"p"`
 	Agent   string `json:"a"`
 	Session string `json:"s,omitzero"`
 	ID      string `json:"i"`
-	// Parent is the traceparent that it was sent with.
+	// Parent is the request's traceparent.
 	Parent string `json:"t,omitzero"`
 }
 
@@ -115,7 +115,7 @@ func commitment(e *streams.Entry, payload []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// builder makes a span.
+// builder builds a span.
 type builder struct{ *tracepb.Span }
 
 func newSpan(r request, what, parent, name string, kind tracepb.Span_SpanKind, start, end time.Time) builder {
@@ -169,7 +169,7 @@ func (b builder) flag(k string, v bool) {
 		&commonpb.KeyValue{Key: k, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_BoolValue{BoolValue: v}}})
 }
 
-// fails marks the operation as failed.
+// fails sets the error status of the span.
 func (b builder) fails(typ string) {
 	b.str(attrErrorType, typ)
 	b.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR}

@@ -39,7 +39,7 @@ func Decode(kind string, body []byte) (*collector.ExportTraceServiceRequest, err
 	return req, nil
 }
 
-// fromHex corrects an id. OTLP writes ids in hex, and protojson reads them as base64.
+// fromHex corrects an id. OTLP JSON has ids in hex, but protojson decodes them as base64.
 func fromHex(id *[]byte) error {
 	text := base64.StdEncoding.EncodeToString(*id)
 	b, err := hex.DecodeString(text)
@@ -50,8 +50,7 @@ func fromHex(id *[]byte) error {
 	return nil
 }
 
-// Answer is the body of the answer to a request. The rejected spans are not to be sent
-// again.
+// Answer returns the body of the response to a request. The sender must not repeat the rejected spans.
 func Answer(kind string, rejected int, message string) ([]byte, error) {
 	res := new(collector.ExportTraceServiceResponse)
 	if rejected > 0 || message != "" {

@@ -19,23 +19,23 @@ import (
 	"lazaret/streams"
 )
 
-// AttrOrigin is an attribute of ours. It names the origin of the span's content.
+// AttrOrigin is an attribute defined by Lazaret. It is the origin of the span's content.
 const AttrOrigin = "lazaret.origin"
 
-// Event is an event and what its subject needs.
+// Event is an event with the data for its subject.
 type Event struct {
 	Kind   streams.Kind
 	Origin beliefs.Origin // empty for kinds without one
 	Body   streams.Event
 }
 
-// Span is a span that becomes events.
+// Span is a span that gives events.
 type Span struct {
 	Traceparent string
-	Events      []Event // in the order in which they are to be recorded
+	Events      []Event // in the order in which they must be recorded
 }
 
-// Left counts the spans that become no event, by reason.
+// Left counts the spans that give no event, by reason.
 type Left map[string]int
 
 // Total is the number of spans.
@@ -55,7 +55,7 @@ func (l Left) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Reasons for which a span becomes no event.
+// The reasons why a span gives no event.
 const (
 	notGenAI  = "no execute_tool, retrieval or memory operation"
 	ours      = "a span that Lazaret sent"
@@ -67,10 +67,10 @@ const (
 	tooNested = "a value that is no JSON"
 )
 
-// span is a span with what its resource and its trace say of it.
+// span is a span with the data of its resource and trace.
 type span struct {
 	*tracepb.Span
-	attrs   map[string]*commonpb.AnyValue // of the span, and of its resource where the span has none
+	attrs   map[string]*commonpb.AnyValue // of the span, or else of its resource
 	trace   string
 	session string
 }
@@ -101,7 +101,7 @@ func Map(req *collector.ExportTraceServiceRequest) ([]*Span, Left) {
 	slices.SortStableFunc(list, func(a, b *span) int { return cmp.Compare(a.EndTimeUnixNano, b.EndTimeUnixNano) })
 	var out []*Span
 	for _, s := range list {
-		// Instrumentation seldom repeats the conversation on each span of a trace.
+		// Instrumentation rarely repeats the conversation on each span of a trace.
 		s.session = id(cmp.Or(s.session, sessions[s.trace], s.trace))
 		events, why := s.events()
 		if why != "" {
@@ -116,7 +116,7 @@ func Map(req *collector.ExportTraceServiceRequest) ([]*Span, Left) {
 
 func valid(id []byte, n int) bool { return len(id) == n && !bytes.Equal(id, make([]byte, n)) }
 
-// id is a name as an identifier of ours: itself where it is one, else its digest.
+// id returns a name if it is a valid id, otherwise its digest.
 func id(name string) string {
 	if streams.ValidID(name) {
 		return name
@@ -149,7 +149,7 @@ func (s *span) head(suffix string) streams.Head {
 	return streams.Head{ID: "otlp-" + s.trace + "-" + hex.EncodeToString(s.SpanId) + suffix, Session: s.session}
 }
 
-// origin is the origin that the span names, or the given one.
+// origin returns the origin that the span names, or o, and whether it is valid.
 func (s *span) origin(o beliefs.Origin) (beliefs.Origin, bool) {
 	o = beliefs.Origin(cmp.Or(s.text(AttrOrigin), string(o)))
 	return o, o.Valid()
@@ -190,7 +190,7 @@ func (s *span) tool() ([]Event, string) {
 	return append(out, Event{streams.KindOut, "", &streams.Outcome{Head: s.head("-r"), Action: call, Status: status}}), ""
 }
 
-// failure is the text of the exception that a span recorded, or of its status.
+// failure returns the text of the exception that a span recorded, or of its status.
 func (s *span) failure() string {
 	for _, e := range s.GetEvents() {
 		for _, kv := range e.GetAttributes() {

@@ -12,15 +12,15 @@ import (
 	"lazaret/streams"
 )
 
-// maxDepth bounds how deep a value nests.
+// maxDepth is the limit of nesting of a value.
 const maxDepth = 64
 
 var errValue = errors.New("the value is no JSON")
 
-// text returns an attribute that is a string. It is empty for other attributes.
+// text returns a string attribute, or "" for other attributes.
 func (s *span) text(name string) string { return s.attrs[name].GetStringValue() }
 
-// content returns a value as a text: strings as they are, other values as JSON.
+// content returns a value as text: strings unchanged, other values as JSON.
 func content(v *commonpb.AnyValue) (string, error) {
 	if v == nil {
 		return "", nil
@@ -32,7 +32,7 @@ func content(v *commonpb.AnyValue) (string, error) {
 	return string(b), err
 }
 
-// structured returns a value as JSON. Instrumentation may have it written as a string.
+// structured returns a value as JSON. It may also be a string that contains JSON.
 func structured(v *commonpb.AnyValue) (jsontext.Value, error) {
 	text, err := content(v)
 	if err != nil || text == "" {
@@ -44,7 +44,7 @@ func structured(v *commonpb.AnyValue) (jsontext.Value, error) {
 	return streams.Marshal(text)
 }
 
-// arguments returns the arguments of a call. Arguments that are no object become one.
+// arguments returns the arguments of a call as an object. Other values are wrapped in one.
 func arguments(v *commonpb.AnyValue) (jsontext.Value, error) {
 	b, err := structured(v)
 	if err != nil || len(b) == 0 || b.Kind() == '{' {
@@ -53,7 +53,7 @@ func arguments(v *commonpb.AnyValue) (jsontext.Value, error) {
 	return append(append(jsontext.Value(`{"arguments":`), b...), '}'), nil
 }
 
-// words returns a JSON value as a text: strings as they are, other values as JSON.
+// words returns a JSON value as text: strings unchanged, other values as JSON.
 func words(v jsontext.Value) string {
 	var s string
 	if streams.Unmarshal(v, &s) == nil {

@@ -91,7 +91,8 @@ func (p *play) check(ctx context.Context, st *Step) error {
 	return nil
 }
 
-// because gives a verdict's reasons in short where it is not the expected one.
+// because returns a verdict's reasons in short form if the verdict is not the expected one, otherwise
+// "".
 func (p *play) because(d *played, x *Expect) string {
 	if d.verdict.String() == x.Verdict || d.rep == nil || d.rep.Entry == nil || len(d.rep.Entry.Reasons) == 0 {
 		return ""

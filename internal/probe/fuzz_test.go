@@ -7,7 +7,7 @@ import (
 	"lazaret/internal/fuzztest"
 )
 
-// FuzzScenario: scenarios may come from anybody.
+// FuzzScenario parses scenarios, which may be untrusted.
 func FuzzScenario(f *testing.F) {
 	f.Add([]byte("name: x\nscenario: s\nasserts: a\ndoes_not_claim: d\nsteps:\n- {id: o, observe: {origin: web, " +
 		"content: c}}\n- {decide: {tool: t}, expect: {verdict: hold}, after: 72h}\n"))

@@ -12,19 +12,19 @@ import (
 	"lazaret/streams"
 )
 
-// ledger follows the ledger and keeps the entries of some projects.
+// ledger follows the ledger and stores the entries of some projects.
 type ledger struct {
 	stop func()
 
 	mu    sync.Mutex
 	of    map[string][]streams.Entry // by project; guarded by mu
-	seq   uint64                     // read so far; guarded by mu
-	err   error                      // why it ended; guarded by mu
+	seq   uint64                     // last sequence read; guarded by mu
+	err   error                      // why following ended; guarded by mu
 	moved chan struct{}              // closed at the next change; guarded by mu
 }
 
-// follow reads the ledger from the entry behind from on, and keeps the entries of
-// projects that keep says yes to.
+// follow reads the ledger from the entry after from, and stores the entries of projects for which keep
+// returns true.
 func follow(ctx context.Context, nc *nats.Conn, from uint64, keep func(project string) bool) (*ledger, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -84,8 +84,7 @@ func (l *ledger) change(f func()) {
 	l.moved = make(chan struct{})
 }
 
-// await waits until done says yes, which looks at the entries of a project and
-// at how far the ledger was read.
+// await waits until done returns true. done gets the entries of a project and the last sequence read.
 func (l *ledger) await(ctx context.Context, project string, done func(entries []streams.Entry, seq uint64) (bool,
 	error)) error {
 	for {
@@ -106,14 +105,14 @@ func (l *ledger) await(ctx context.Context, project string, done func(entries []
 	}
 }
 
-// entries are those of a project so far.
+// entries returns the entries of a project so far.
 func (l *ledger) entries(project string) []streams.Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.of[project]
 }
 
-// alerts are the rules that alerted in a project so far, and were not excepted.
+// alerts returns the rules that raised an alert without an exception in a project so far.
 func (l *ledger) alerts(project string) (map[string]bool, error) {
 	out := make(map[string]bool)
 	for _, e := range l.entries(project) {

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Elsewhere is an invariant that is no scenario.
+// Elsewhere is an invariant that no scenario tests.
 type Elsewhere struct {
 	Name    string   `yaml:"name"`
-	Added   bool     `yaml:"added"` // it is none of the reference packs
+	Added   bool     `yaml:"added"` // it is not in the reference packs
 	Holds   string   `yaml:"holds"`
 	Tests   []string `yaml:"tests"`
-	Nothing string   `yaml:"nothing"` // why nothing holds it
+	Nothing string   `yaml:"nothing"` // why nothing tests it
 }
 
-// ReadElsewhere reads the list of invariants that are no scenarios.
+// ReadElsewhere reads the list of invariants that no scenario tests.
 func ReadElsewhere(b []byte) ([]Elsewhere, error) {
 	var out []Elsewhere
 	if err := decode(b, &out); err != nil {
@@ -22,14 +22,14 @@ func ReadElsewhere(b []byte) ([]Elsewhere, error) {
 	}
 	for _, e := range out {
 		if e.Name == "" || (len(e.Tests) == 0) == (e.Nothing == "") {
-			return nil, fmt.Errorf("invariant %q needs tests, or why nothing holds it", e.Name)
+			return nil, fmt.Errorf("invariant %q has neither tests nor a reason", e.Name)
 		}
 	}
 	return out, nil
 }
 
-// Tables are the tables of docs/probes.md: each scenario's assertions and limits, and what
-// holds the other invariants.
+// Tables returns the tables of docs/probes.md: each scenario's assertions and limits, and the tests of
+// the other invariants.
 func Tables(scenarios []*Scenario, elsewhere []Elsewhere) string {
 	var b strings.Builder
 	cell := func(s string) string { return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`) }

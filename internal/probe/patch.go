@@ -14,16 +14,14 @@ import (
 	shipped "lazaret/rules"
 )
 
-// basePatch changes the shipped policy for probes, so that a slow machine causes no
-// finding.
+// basePatch changes the shipped policy for probes, so that a slow machine causes no failures.
 var basePatch = map[string]any{
 	"deadline":       map[string]any{"default": "60s", "L4": "60s"},
 	"max_open_holds": 1000,
 }
 
-// Patch changes a document as a JSON merge patch does (RFC 7386): null removes, mappings
-// are merged, the rest is replaced. A list of mappings with a name is patched by a
-// mapping from names.
+// Patch changes a document like a JSON merge patch (RFC 7386): null removes, mappings are merged, other
+// values are replaced. A list of named mappings is patched by a mapping from names.
 func Patch(doc, patch any) any {
 	p, ok := patch.(map[string]any)
 	if !ok {
@@ -67,7 +65,7 @@ func named(list []any) bool {
 	})
 }
 
-// policyWith is the policy that probes run under, patched.
+// policyWith returns the policy of probes with patches applied.
 func policyWith(patches ...map[string]any) ([]byte, error) {
 	var doc map[string]any
 	if err := yaml.Unmarshal(policy.Default, &doc); err != nil {
@@ -89,9 +87,9 @@ func policyWith(patches ...map[string]any) ([]byte, error) {
 	return b, nil
 }
 
-// rulesWithout is the shipped rule set with an exception for each scenario whose contrast
-// names rules: in its project their findings have no effect. So one pipeline serves all
-// of them.
+// rulesWithout returns the shipped rule set with an exception for each scenario whose contrast names
+// rules. In the scenario's project these rules have no effect, so that all scenarios can share one
+// pipeline.
 func rulesWithout(scenarios []*Scenario) ([]byte, error) {
 	src, err := rules.Pack(shipped.FS())
 	if err != nil {

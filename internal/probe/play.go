@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	stepTime  = 5 * time.Second // of virtual time, between two steps
-	awaitTime = 5 * time.Second // of real time, for a hold to end
+	stepTime  = 5 * time.Second // virtual time between two steps
+	awaitTime = 5 * time.Second // real time to wait for a hold to end
 )
 
 // played is the result of a step.
@@ -47,7 +47,7 @@ type played struct {
 type play struct {
 	*Scenario
 	site    *site
-	off     *Contrast // nil unless in contrast mode
+	off     *Contrast // nil except in contrast mode
 	project string
 	now     map[string]time.Time
 	conns   map[string]*nats.Conn
@@ -56,8 +56,8 @@ type play struct {
 	failed  []string
 }
 
-// run plays a scenario and returns the assertions that failed. An error means that it
-// could not be run.
+// run plays a scenario and returns the failed assertions. It returns an error if the scenario could not
+// be run.
 func (s *Scenario) run(ctx context.Context, at *site, off *Contrast) (failed []string, err error) {
 	p := &play{Scenario: s, site: at, off: off, project: projectName(s.Name) + at.tag, now: make(map[string]time.Time),
 		done: make(map[string]*played)}
@@ -76,7 +76,7 @@ func (s *Scenario) run(ctx context.Context, at *site, off *Contrast) (failed []s
 			}
 		}
 		if off != nil && st.ID == off.Fails {
-			break // the contrast has shown its result
+			break // the contrast has failed as required
 		}
 	}
 	return p.failed, nil
@@ -93,9 +93,8 @@ func (p *play) fail(st *Step, format string, args ...any) {
 	p.failed = append(p.failed, fmt.Sprintf("step %s: %s", st.ID, fmt.Sprintf(format, args...)))
 }
 
-// projectName returns the name of a scenario's project. It cuts long names: an agent's
-// credential repeats the project in each subject, and a server refuses a credential of
-// more than 4 KiB.
+// projectName returns the name of a scenario's project. It shortens long names: an agent's credential
+// repeats the project in each subject, and a server refuses a credential of more than 4 KiB.
 func projectName(name string) string {
 	if len(name) > 20 {
 		sum := sha256.Sum256([]byte(name))
@@ -111,7 +110,7 @@ func (p *play) projectOf(st *Step) string {
 	return p.project + "-" + st.Project
 }
 
-// client returns a client of an agent with its own credential.
+// client returns a client of an agent with the agent's own credential.
 func (p *play) client(project, agent string) (*client.Client, *nats.Conn, error) {
 	key := project + "/" + agent
 	if c := p.clients[key]; c != nil {
@@ -137,7 +136,7 @@ func (p *play) client(project, agent string) (*client.Client, *nats.Conn, error)
 	return c, nc, nil
 }
 
-// tick advances virtual time and returns the time of an event.
+// tick advances virtual time and returns it.
 func (p *play) tick(project string, d time.Duration) time.Time {
 	t := p.now[project]
 	if t.IsZero() {
@@ -150,7 +149,7 @@ func (p *play) tick(project string, d time.Duration) time.Time {
 
 var reference = regexp.MustCompile(`^\$([A-Za-z0-9_-]+)(?:\.(envelope|digest))?$`)
 
-// refer replaces references to ids that earlier steps produced.
+// refer replaces references to ids from earlier steps.
 func (p *play) refer(v any) (any, error) {
 	switch v := v.(type) {
 	case string:
@@ -185,12 +184,12 @@ func (p *play) refer(v any) (any, error) {
 func (p *play) lookUp(ref string) (string, error) {
 	m := reference.FindStringSubmatch(ref)
 	if m == nil {
-		return "", fmt.Errorf("%q is no reference to a step", ref)
+		return "", fmt.Errorf("%q is not a reference to a step", ref)
 	}
 	d := p.done[m[1]]
 	switch {
 	case d == nil:
-		return "", fmt.Errorf("%s: no step before has the id %s", ref, m[1])
+		return "", fmt.Errorf("%s: no earlier step has the id %s", ref, m[1])
 	case m[2] == "digest" && d.rep != nil && d.rep.Entry != nil:
 		return d.rep.Entry.Digest, nil
 	case m[2] == "envelope" && d.envelope != nil:
@@ -198,10 +197,10 @@ func (p *play) lookUp(ref string) (string, error) {
 	case m[2] == "" && d.belief != nil:
 		return d.belief.ID, nil
 	}
-	return "", fmt.Errorf("%s: step %s has left none", ref, m[1])
+	return "", fmt.Errorf("%s: step %s has no such value", ref, m[1])
 }
 
-// fill reads the body of an event from a step.
+// fill sets an event's fields from the body of a step.
 func (p *play) fill(body map[string]any, e streams.Event) error {
 	v, err := p.refer(body)
 	if err != nil {
@@ -232,7 +231,7 @@ func (p *play) step(ctx context.Context, st *Step) error {
 	d := &played{project: p.projectOf(st), agent: st.As, kind: kind}
 	id := st.ID
 	if st.Times > 1 {
-		id = "" // the client makes the ids
+		id = "" // the client generates the ids
 	}
 	p.done[st.ID] = d
 	event := func(body map[string]any, e streams.Event) error {
@@ -299,7 +298,7 @@ func (p *play) step(ctx context.Context, st *Step) error {
 	case "again":
 		was := p.done[st.Again]
 		if was == nil {
-			return fmt.Errorf("again: no step %s before it", st.Again)
+			return fmt.Errorf("again: no earlier step has the id %s", st.Again)
 		}
 		d.event, d.project, d.agent, d.kind = was.event, was.project, was.agent, was.kind
 		return p.ask(ctx, st, d, "")
@@ -326,7 +325,7 @@ func (p *play) step(ctx context.Context, st *Step) error {
 	return fmt.Errorf("unknown step %q", kind)
 }
 
-// publish stores an event, and finds the beliefs that an observation became.
+// publish stores an event, and finds the beliefs that came from an observation.
 func (p *play) publish(ctx context.Context, st *Step, d *played, kind streams.Kind, origin beliefs.Origin) error {
 	c, nc, err := p.client(d.project, d.agent)
 	if err != nil {
@@ -380,7 +379,7 @@ func (p *play) publish(ctx context.Context, st *Step, d *played, kind streams.Ki
 	})
 }
 
-// posing is the claimed project and agent of a step.
+// posing returns the project and agent that a step claims to be.
 func (p *play) posing(st *Step, d *played) (project, agent string) {
 	project, agent = d.project, d.agent
 	if st.Posing != "" {
@@ -392,8 +391,8 @@ func (p *play) posing(st *Step, d *played) (project, agent string) {
 	return project, agent
 }
 
-// try publishes without an acknowledgement. It learns from the server whether the message
-// was refused: the refusal comes before the answer to a ping.
+// try publishes without an acknowledgment. It detects a denial, because the server reports it before it
+// answers a ping.
 func (p *play) try(ctx context.Context, d *played, nc *nats.Conn, subject string) error {
 	body, err := streams.Marshal(d.event)
 	if err != nil {
@@ -410,7 +409,7 @@ func (p *play) try(ctx context.Context, d *played, nc *nats.Conn, subject string
 	return nil
 }
 
-// ask proposes and keeps the answer.
+// ask sends a proposal and stores the reply.
 func (p *play) ask(ctx context.Context, st *Step, d *played, origin beliefs.Origin) error {
 	c, nc, err := p.client(d.project, d.agent)
 	if err != nil {
@@ -451,8 +450,8 @@ func (p *play) ask(ctx context.Context, st *Step, d *played, origin beliefs.Orig
 	return nil
 }
 
-// settle waits until every group has judged all published events. A group answers in
-// order, and its findings precede its answer in the ledger.
+// settle waits until every group has judged all published events. A group answers in order, and its
+// findings precede its answer in the ledger.
 func (p *play) settle(ctx context.Context, project string) error {
 	c, _, err := p.client(project, "barrier")
 	if err != nil {

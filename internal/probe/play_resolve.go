@@ -39,7 +39,7 @@ func (p *play) resolve(ctx context.Context, st *Step, d *played) error {
 	}
 	by := p.site.signers[r.By]
 	if by == nil {
-		return fmt.Errorf("nobody is called %q: use %s or %s", r.By, alice, mallory)
+		return fmt.Errorf("unknown person %q: use %s or %s", r.By, alice, mallory)
 	}
 	s := approval.Statement{Version: approval.Version, Project: held.project, Hold: v.Hold.ID, Revision: v.Hold.Revision,
 		Action:   v.Digest,
@@ -80,7 +80,7 @@ func (p *play) sign(s *approval.Statement, by note.Signer, forge string) (string
 	case "altered":
 		msg = strings.Replace(msg, `"decision":"reject"`, `"decision":"approve"`, 1)
 	case "name":
-		// Alice's name and key hash stand over another signer's signature.
+		// Put Alice's name and key hash on another signer's signature.
 		of, err := s.Sign(p.site.signers[alice])
 		if err != nil {
 			return "", err
@@ -146,7 +146,7 @@ func (p *play) await(ctx context.Context, st *Step) error {
 	return err
 }
 
-// activate publishes a signed policy and checks whether it is in force.
+// activate publishes a signed policy and checks whether it becomes active.
 func (p *play) activate(ctx context.Context, st *Step, d *played) error {
 	text, err := policyWith(p.Policy, st.Activate.Policy)
 	if err != nil {
@@ -157,7 +157,7 @@ func (p *play) activate(ctx context.Context, st *Step, d *played) error {
 		by = p.site.operator
 	}
 	if by == nil {
-		return fmt.Errorf("nobody is called %q: use operator, %s or %s", st.Activate.By, alice, mallory)
+		return fmt.Errorf("unknown person %q: use operator, %s or %s", st.Activate.By, alice, mallory)
 	}
 	if err := embedded.Activate(ctx, p.site.op, by, streams.DoActivatePolicy, text); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (p *play) activate(ctx context.Context, st *Step, d *played) error {
 	return nil
 }
 
-// look asks for the current standing of a belief.
+// look returns the current state of a belief.
 func (p *play) look(ctx context.Context, project, ref string) (*streams.BeliefRef, error) {
 	id, err := p.lookUp(ref)
 	if err != nil {
@@ -192,8 +192,8 @@ func (p *play) look(ctx context.Context, project, ref string) (*streams.BeliefRe
 	return &ans.Beliefs[0].BeliefRef, nil
 }
 
-// hasItem reports whether a channel serves the belief that "$ID" names, or a belief with
-// this text in its content.
+// hasItem reports whether a channel serves the belief that want ("$ID") refers to, or a belief whose
+// content contains want.
 func (p *play) hasItem(items []streams.RecallItem, want string) (bool, error) {
 	id := ""
 	if reference.MatchString(want) {

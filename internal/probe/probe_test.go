@@ -27,8 +27,8 @@ func shippedScenarios(t *testing.T) []*Scenario {
 	return all
 }
 
-// TestEveryProbeHoldsAndFailsWithoutItsDefence runs the threat model. The short form
-// leaves out contrasts and scenarios that need a pipeline of their own.
+// TestEveryProbeHoldsAndFailsWithoutItsDefence runs the threat model. With -short it omits contrasts
+// and scenarios that need a separate pipeline.
 func TestEveryProbeHoldsAndFailsWithoutItsDefence(t *testing.T) {
 	all, contrast := shippedScenarios(t), !testing.Short()
 	if !contrast {
@@ -103,8 +103,8 @@ func TestTheTestsNamedElsewhereExist(t *testing.T) {
 	}
 }
 
-// TestEveryInvariantIsSomewhere holds the list of invariants against scenarios
-// and tests, where the list is beside the repository.
+// TestEveryInvariantIsSomewhere compares the list of invariants with scenarios and tests, if the list
+// is beside the repository.
 func TestEveryInvariantIsSomewhere(t *testing.T) {
 	b, err := os.ReadFile("../../../shared/probes.md")
 	if err != nil {
@@ -139,8 +139,7 @@ func TestEveryInvariantIsSomewhere(t *testing.T) {
 	}
 }
 
-// The runner itself: it finds a failed assertion, and a contrast that changes nothing
-// relevant to its scenario is no contrast.
+// The runner detects a failed assertion, and reports a contrast that does not affect its scenario.
 func TestAProbeThatPassesWithoutItsDefenceIsFound(t *testing.T) {
 	text := func(name, verdict, rule string) *fstest.MapFile {
 		return &fstest.MapFile{Data: []byte("name: " + name +

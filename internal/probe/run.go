@@ -17,35 +17,35 @@ import (
 	"lazaret/streams"
 )
 
-// Options is how scenarios are run.
+// Options configure a run of scenarios.
 type Options struct {
-	// Contrast runs each scenario once more, without the defence that it names.
+	// Contrast runs each scenario a second time, without the defense that it names.
 	Contrast bool
-	// Parallel is how many scenarios run at once in a pipeline; zero means 8.
-	// Pipelines is how many pipelines run at once; zero means 2.
+	// Parallel is the number of concurrent scenarios per pipeline; zero means 8. Pipelines is the
+	// number of concurrent pipelines; zero means 2.
 	Parallel, Pipelines int
-	// Running is a pipeline that runs already; nil: one of its own.
+	// Running is an existing pipeline to use; nil means to start new ones.
 	Running *Running
 }
 
-// Running is a pipeline that runs already, with its data folder.
+// Running is an existing pipeline with its data folder.
 type Running struct {
 	Data             string
-	Operator, Person *nats.Conn // credentials of those roles; closed when the run ends
+	Operator, Person *nats.Conn // connections with those roles; closed at the end of the run
 }
 
 // Result is the result of a scenario.
 type Result struct {
 	Name    string `json:"name"`
 	Asserts string `json:"asserts"`
-	// Verdict is pass, fail or skipped, Failed the failed assertions, and Skipped why it
-	// was not run.
+	// Verdict is pass, fail or skipped. Failed has the failed assertions, and Skipped the reason for
+	// skipping.
 	Verdict string   `json:"verdict"`
 	Failed  []string `json:"failed,omitzero"`
 	Skipped string   `json:"skipped,omitzero"`
-	// Contrast is, in contrast mode, failed (as it has to), passed (the disabled defence
-	// is not the one that holds) or none (the scenario has no contrast). Shown is what
-	// failed then.
+	// Contrast is set in contrast mode: failed (as required), passed (the scenario does not depend on
+	// the disabled defense) or none (the scenario has no contrast). Shown has the assertions that
+	// failed without the defense.
 	Contrast string   `json:"contrast,omitzero"`
 	Off      string   `json:"off,omitzero"`
 	Shown    []string `json:"shown,omitzero"`
@@ -63,27 +63,27 @@ const (
 	ContrastNone   = "none"
 )
 
-// Bad reports whether a result makes a run fail.
+// Bad reports whether the result makes the run fail.
 func (r *Result) Bad() bool { return r.Verdict == Fail || r.Contrast == ContrastPassed }
 
-// scenarioTime bounds one run of one scenario.
+// scenarioTime is the timeout of one run of one scenario.
 const scenarioTime = 2 * time.Minute
 
-// job is one run of a scenario, and where its outcome goes.
+// job is one run of a scenario, with the result to fill in.
 type job struct {
 	s      *Scenario
 	off    *Contrast
 	result *Result
 }
 
-// group are the jobs of one pipeline.
+// group has the jobs of one pipeline.
 type group struct {
 	settings settings
 	jobs     []job
 }
 
-// Run runs scenarios, those that can share a pipeline in one. The results are in
-// their order. An error means that a pipeline could not be run.
+// Run runs scenarios; those with the same settings share a pipeline. The results are in the order of
+// the scenarios. An error means that a pipeline could not be run.
 func Run(ctx context.Context, scenarios []*Scenario, o Options) ([]*Result, error) {
 	if o.Parallel <= 0 {
 		o.Parallel = 8
@@ -92,7 +92,7 @@ func Run(ctx context.Context, scenarios []*Scenario, o Options) ([]*Result, erro
 		o.Pipelines = 2
 	}
 	if o.Contrast && o.Running != nil {
-		return nil, errors.New("no defence of a running pipeline is switched off: contrast needs pipelines of its own")
+		return nil, errors.New("contrast cannot switch off a defence of a running pipeline: run it without --running")
 	}
 	var excepted []byte
 	if ex := slices.DeleteFunc(slices.Clone(scenarios), func(s *Scenario) bool {
@@ -166,7 +166,7 @@ func Run(ctx context.Context, scenarios []*Scenario, o Options) ([]*Result, erro
 	err := pipelines.Wait()
 	for _, r := range results {
 		if r.Verdict == Fail {
-			r.Contrast, r.Shown = "", nil // it fails with its defence, too: nothing is shown
+			r.Contrast, r.Shown = "", nil // it fails with the defense too, so the contrast proves nothing
 		}
 	}
 	return results, err
@@ -190,7 +190,7 @@ func (j job) run(ctx context.Context, at *site, mu *sync.Mutex) {
 		}
 		return
 	}
-	// One that breaks off, or fails elsewhere, does not show it.
+	// A run that breaks off, or fails in another step, does not prove the contrast.
 	r.Contrast, r.Shown = ContrastPassed, failed
 	if slices.ContainsFunc(failed, func(f string) bool { return strings.HasPrefix(f, "step "+j.off.Fails+": ") }) {
 		r.Contrast = ContrastFailed
@@ -199,14 +199,13 @@ func (j job) run(ctx context.Context, at *site, mu *sync.Mutex) {
 	}
 }
 
-// settings are those of the pipeline that a scenario needs, and a key that is the
-// same for scenarios that may share it. excepted is the rule set with the
-// exceptions of all contrasts.
+// settings returns the settings of the pipeline that a scenario needs, and a key that is equal for
+// scenarios that can share a pipeline. excepted is the rule set with the exceptions of all contrasts.
 func (s *Scenario) settings(off *Contrast, excepted []byte) (set settings, key string, err error) {
 	var patch map[string]any
 	if off != nil {
 		patch, set.trust, set.erase = off.Policy, off.Trust, off.Erase
-		set.rules = excepted // nil: the shipped ones
+		set.rules = excepted // nil: the shipped rules
 	}
 	if set.policy, err = policyWith(s.Policy, patch); err != nil {
 		return set, "", err
@@ -216,12 +215,12 @@ func (s *Scenario) settings(off *Contrast, excepted []byte) (set settings, key s
 		key += " " + s.Name
 	}
 	if off != nil {
-		key += " off" // its projects have the same names
+		key += " off" // both runs use the same project names
 	}
 	return set, key, nil
 }
 
-// unfit says why a scenario cannot be run against a pipeline that runs.
+// unfit returns the reason why a scenario cannot run on an existing pipeline, or "".
 func (s *Scenario) unfit(r *Running) string {
 	switch {
 	case r == nil:

@@ -16,63 +16,62 @@ import (
 	"lazaret/streams"
 )
 
-// Scenario is one probe, as its file has it.
+// Scenario is the content of a scenario file.
 type Scenario struct {
 	Name string `yaml:"name"`
-	// Scenario is the attack in words, Asserts what holds, DoesNotClaim what a
-	// green probe does not show.
+	// Scenario describes the attack, Asserts the assertions, and DoesNotClaim what a passing probe does
+	// not prove.
 	Scenario     string `yaml:"scenario"`
 	Asserts      string `yaml:"asserts"`
 	DoesNotClaim string `yaml:"does_not_claim"`
-	// Follows is where the attack or the invariant is described.
+	// Follows is a reference to a description of the attack or invariant.
 	Follows string `yaml:"follows"`
-	// Policy is a patch to the policy that probes run under (see Patch).
+	// Policy is a patch of the policy of probes (see Patch).
 	Policy map[string]any `yaml:"policy"`
-	// Agents are credentials that do not speak for every origin.
+	// Agents are credentials with only some origins.
 	Agents   map[string][]string `yaml:"agents"`
 	Steps    []Step              `yaml:"steps"`
 	Contrast *Contrast           `yaml:"contrast"`
 }
 
-// Contrast says which defence is switched off, and how. Each of the ways is a
-// change to the pipeline or to who is trusted, never to what is asserted.
+// Contrast describes how to disable the scenario's defense. Every field changes the pipeline or the
+// trusted keys, never the assertions.
 type Contrast struct {
-	Off   string `yaml:"off"`   // the defence, in words
-	Fails string `yaml:"fails"` // the step whose expectation has to fail then
-	// Rules of the shipped packs that have no effect: the project is excepted.
+	Off   string `yaml:"off"`   // description of the defense
+	Fails string `yaml:"fails"` // the step whose assertions must then fail
+	// Rules are rules of the shipped packs that an exception disables in the project.
 	Rules  []string       `yaml:"rules"`
-	Policy map[string]any `yaml:"policy"` // a further patch to the policy
-	// Label has hosts label content of an origin as of another one: honest
-	// labels are off.
+	Policy map[string]any `yaml:"policy"` // a further patch of the policy
+	// Label makes hosts label content of one origin as another, instead of labeling honestly.
 	Label map[string]string `yaml:"label"`
-	// Grant lets the credentials of Agents speak for every origin.
+	// Grant gives the credentials of Agents every origin.
 	Grant bool `yaml:"grant"`
 	// Trust pins a signer's key for a role, or for none.
 	Trust map[string]string `yaml:"trust"`
-	// Erase starts from an empty data folder where the scenario restarts.
+	// Erase uses an empty data folder when the scenario restarts.
 	Erase bool `yaml:"erase"`
-	// Role replaces a role's credential by another one's.
+	// Role replaces the credential of a role by that of another.
 	Role map[string]string `yaml:"role"`
-	// Ceiling is that of exports, whatever they ask for.
+	// Ceiling overrides the ceiling of exports.
 	Ceiling string `yaml:"ceiling"`
-	// Obey signs what reflection proposes with a signer's key at once.
+	// Obey signs every proposal of reflection with a signer's key.
 	Obey string `yaml:"obey"`
 }
 
-// Step is one step. Exactly one of its kinds is set.
+// Step is one step. Exactly one of the kinds is set.
 type Step struct {
-	// ID names the step, its event, and, as "$ID", the belief that came of it.
+	// ID names the step, its event, and, as "$ID", the belief that came from it.
 	ID      string `yaml:"id"`
-	As      string `yaml:"as"`      // agent; "agent" unless said
-	Session string `yaml:"session"` // "s1" unless said
-	Project string `yaml:"project"` // a second project of the scenario's own
-	// Posing and Into publish with the step's own credential as another agent and
-	// into another project; with permitted.
+	As      string `yaml:"as"`      // agent; default "agent"
+	Session string `yaml:"session"` // default "s1"
+	Project string `yaml:"project"` // a second project of the scenario
+	// Posing and Into publish with the step's own credential as another agent or into another project.
+	// They are used with permitted.
 	Posing string `yaml:"posing"`
 	Into   string `yaml:"into"`
-	// After is virtual time that passes before the step, besides five seconds.
+	// After is additional virtual time before the step; the default pause is five seconds.
 	After string `yaml:"after"`
-	Times int    `yaml:"times"` // how often, 1 unless said
+	Times int    `yaml:"times"` // repetitions, default 1
 
 	Observe  map[string]any `yaml:"observe"`  // an obs event, and origin
 	Remember map[string]any `yaml:"remember"` // a mem event, and origin
@@ -83,15 +82,15 @@ type Step struct {
 	Decision map[string]any `yaml:"decision"` // a dec event
 	Decide   map[string]any `yaml:"decide"`   // an act event
 	Outcome  map[string]any `yaml:"outcome"`  // an out event; "$ID.digest" is an action's
-	Again    string         `yaml:"again"`    // asks again what a step proposed, in the same bytes
+	Again    string         `yaml:"again"`    // sends a step's proposal again with the same bytes
 	Resolve  *Resolve       `yaml:"resolve"`
 	Await    *Await         `yaml:"await"`
 	Activate *Activate      `yaml:"activate"`
-	Belief   string         `yaml:"belief"` // looks at a belief as it stands
+	Belief   string         `yaml:"belief"` // reads the current state of a belief
 	Attempt  *Attempt       `yaml:"attempt"`
 	Export   *Export        `yaml:"export"`
 	Lessons  *Lessons       `yaml:"lessons"`
-	Reflect  bool           `yaml:"reflect"` // on the project's beliefs
+	Reflect  bool           `yaml:"reflect"` // runs reflection on the project's beliefs
 	Restart  bool           `yaml:"restart"`
 
 	Expect *Expect `yaml:"expect"`
@@ -100,11 +99,11 @@ type Step struct {
 
 // Resolve is a signed resolution of a proposal's hold.
 type Resolve struct {
-	Hold     string `yaml:"hold"` // step that proposed it
+	Hold     string `yaml:"hold"` // the step with the proposal
 	Decision string `yaml:"decision"`
 	By       string `yaml:"by"` // signer
-	// Forge is what is wrong with it: name (another's name and key hash over the
-	// signer's signature), action (of another action), altered (after signing).
+	// Forge is a forgery: name (another's name and key hash on the signer's signature), action
+	// (signature for another action), altered (changed after signing).
 	Forge string `yaml:"forge"`
 }
 
@@ -114,70 +113,70 @@ type Await struct {
 	State string `yaml:"state"`
 }
 
-// Activate puts a policy in force, signed by a signer.
+// Activate activates a policy, signed by a signer.
 type Activate struct {
 	Policy map[string]any `yaml:"policy"` // a patch
 	By     string         `yaml:"by"`
 }
 
-// Attempt publishes to a subject with a role's credential; with permitted. The
-// body is none that anybody would obey.
+// Attempt publishes to a subject with a role's credential; it is used with permitted. The body is
+// ineffective.
 type Attempt struct {
 	Role string `yaml:"role"`
-	// Subject is one in which $project and $partition are the scenario's own.
+	// Subject may contain $project and $partition, which stand for those of the scenario.
 	Subject string `yaml:"subject"`
 }
 
 // Export exports the project's data.
 type Export struct {
-	As      string `yaml:"as"`      // spans, for OpenTelemetry with content, or log, as JSON lines
-	Ceiling string `yaml:"ceiling"` // internal unless said
+	As      string `yaml:"as"`      // spans (OpenTelemetry, with content) or log (JSON lines)
+	Ceiling string `yaml:"ceiling"` // default internal
 }
 
-// Lessons harvests the project's lessons.
+// Lessons exports the project's lessons.
 type Lessons struct {
-	Age string `yaml:"age"` // how long they have had support
+	Age string `yaml:"age"` // how long they must have had support
 }
 
-// Expect is what is asserted of a step. Unset fields are not checked.
+// Expect are the assertions about a step. Unset fields are not checked.
 type Expect struct {
 	Verdict string   `yaml:"verdict"`
 	Level   string   `yaml:"level"`
 	Codes   []string `yaml:"codes"` // in the reasons, or of the error
-	Rules   []string `yaml:"rules"` // in the reasons against it
-	Agent   string   `yaml:"agent"` // that the verdict names
+	Rules   []string `yaml:"rules"` // in the reasons against the proposal
+	Agent   string   `yaml:"agent"` // agent in the verdict
 	Session string   `yaml:"session"`
-	// Admitted are exactly what a recall admits; the others are among what it
-	// lists. Each is a belief ("$ID") or a part of a content. NotServed is in none
-	// of the channels.
+	// Admitted must be exactly the admitted items of a recall. The other lists must be contained in the
+	// respective channels, and NotServed must be in none. An item is a belief ("$ID") or a part of a
+	// content.
 	Admitted       *[]string `yaml:"admitted"`
 	ContextOnly    []string  `yaml:"context_only"`
 	Contradictions []string  `yaml:"contradictions"`
 	NotServed      []string  `yaml:"not_served"`
-	// Refused are beliefs with the reason of their refusal.
+	// Refused maps beliefs to the reasons of their refusal.
 	Refused map[string]string `yaml:"refused"`
-	// Belief is of a memory, of the content read, or of what belief names; Envelope
-	// of the claim that a tool returned: truth, retrieval, security, freshness,
-	// origin, quality, staged.
+	// Belief is the state of the belief from a memory write, from observed content, or of the belief in
+	// Step.Belief; Envelope is that of the claim that a tool's result makes. Keys are truth, retrieval,
+	// security, freshness, origin, quality, staged.
 	Belief   map[string]string `yaml:"belief"`
 	Envelope map[string]string `yaml:"envelope"`
-	// Alerts are rules that alerted in the project up to here, and NoAlerts rules
-	// that did not.
+	// Alerts are rules that must have raised an alert in the project so far, and NoAlerts rules that
+	// must not.
 	Alerts   []string `yaml:"alerts"`
 	NoAlerts []string `yaml:"no_alerts"`
-	// Permitted is whether the server let the credential publish there.
+	// Permitted is whether the server must permit the publish.
 	Permitted *bool  `yaml:"permitted"`
-	State     string `yaml:"state"` // of the hold, after a resolution
-	Check     string `yaml:"check"` // that a resolution failed
-	// InForce is whether an activation is obeyed.
+	State     string `yaml:"state"` // state of the hold after a resolution
+	Check     string `yaml:"check"` // the check that a resolution must fail
+	// InForce is whether an activation must succeed.
 	InForce *bool `yaml:"in_force"`
-	// Exported are parts of what left, and NotExported of what did not. Root says
-	// that the tree's root can be computed from what left.
+	// Exported are texts that the export must contain, and NotExported texts that it must not. Root
+	// requires that the tree's root can be computed from the export.
 	Exported    []string `yaml:"exported"`
 	NotExported []string `yaml:"not_exported"`
 	Root        bool     `yaml:"root"`
-	// Lessons are exactly those that were harvested ("$ID"), and Proposed exactly
-	// what reflection proposed: the belief, and the one that would take its place.
+	// Lessons must be exactly the exported lessons ("$ID"). Proposed must be exactly the proposals of
+	// reflection: the belief and its replacement.
 	Lessons  *[]string          `yaml:"lessons"`
 	Proposed *map[string]string `yaml:"proposed"`
 }
@@ -188,7 +187,7 @@ const (
 	defaultSession = "s1"
 )
 
-// kinds are the kinds that are set, in order.
+// kinds returns the kinds that are set, in order.
 func (s *Step) kinds() (out []string) {
 	for _, k := range []struct {
 		name string
@@ -209,8 +208,7 @@ func (s *Step) kinds() (out []string) {
 	return out
 }
 
-// Load reads the scenarios of a folder, the *.yaml files in it, in the order of
-// their names. Errors name file and line.
+// Load reads the *.yaml files in a folder, sorted by name. Its errors contain file and line.
 func Load(fsys fs.FS, dir string) ([]*Scenario, error) {
 	names, err := fs.Glob(fsys, path.Join(dir, "*.yaml"))
 	if err != nil {
@@ -239,12 +237,12 @@ func Load(fsys fs.FS, dir string) ([]*Scenario, error) {
 	return out, errors.Join(faults...)
 }
 
-// decode reads YAML strictly. The parser panics on some texts that are none:
-// those are errors here.
+// decode parses YAML strictly. The parser panics on some malformed texts; decode returns an error for
+// them.
 func decode(b []byte, v any) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("it cannot be read as YAML: %v", r)
+			err = fmt.Errorf("invalid YAML: %v", r)
 		}
 	}()
 	if err := yaml.UnmarshalWithOptions(b, v, yaml.Strict()); err != nil {
@@ -258,13 +256,13 @@ var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,45}$`)
 func (s *Scenario) check(file string) error {
 	switch {
 	case !validName.MatchString(s.Name) || s.Name != file:
-		return fmt.Errorf("name is %q, want that of the file: 1 to 46 of a-z 0-9 -", s.Name)
+		return fmt.Errorf("name is %q: use the name of the file without .yaml, 1 to 46 characters of a-z 0-9 -", s.Name)
 	case s.Scenario == "" || s.Asserts == "" || s.DoesNotClaim == "":
-		return errors.New("scenario, asserts and does_not_claim have to be said")
+		return errors.New("scenario, asserts and does_not_claim are required")
 	case len(s.Steps) == 0:
-		return errors.New("it has no steps")
+		return errors.New("the scenario has no steps")
 	case s.Contrast != nil && (s.Contrast.Off == "" || s.Contrast.Fails == ""):
-		return errors.New("contrast: off has to say which defence is off, and fails which step fails then")
+		return errors.New("contrast needs off, the defence to switch off, and fails, the step that then fails")
 	}
 	asserted := false
 	ids := map[string]bool{}
@@ -335,34 +333,34 @@ func (s *Scenario) check(file string) error {
 		return errors.New("no step expects anything")
 	}
 	if s.Contrast != nil && !ids[s.Contrast.Fails] {
-		return fmt.Errorf("contrast: fails is %q, which is no step", s.Contrast.Fails)
+		return fmt.Errorf("contrast: fails is %q, which is not a step", s.Contrast.Fails)
 	}
 	for _, os := range s.Agents {
 		for _, o := range os {
 			if !beliefs.Origin(o).Valid() {
-				return fmt.Errorf("agents: origin %q, use some of %v", o, beliefs.Origins())
+				return fmt.Errorf("agents: unknown origin %q: use some of %v", o, beliefs.Origins())
 			}
 		}
 	}
 	return nil
 }
 
-// alone says that a scenario needs a pipeline of its own.
+// alone reports whether the scenario needs a pipeline for itself.
 func (s *Scenario) alone() bool {
 	return slices.ContainsFunc(s.Steps, func(st Step) bool { return st.Restart || st.Activate != nil })
 }
 
-// reads says that it needs the whole log.
+// reads reports whether the scenario needs the whole log.
 func (s *Scenario) reads() bool {
 	return slices.ContainsFunc(s.Steps, func(st Step) bool { return st.Export != nil && st.Export.As == "log" })
 }
 
-// signs says that people sign something in it.
+// signs reports whether people sign something in the scenario.
 func (s *Scenario) signs() bool {
 	return slices.ContainsFunc(s.Steps, func(st Step) bool { return st.Resolve != nil })
 }
 
-// Named are the scenarios of these names, or all if there are none.
+// Named returns the scenarios with the given names, or all if there are no names.
 func Named(all []*Scenario, names []string) ([]*Scenario, error) {
 	if len(names) == 0 {
 		return all, nil

@@ -17,23 +17,21 @@ import (
 	"lazaret/streams"
 )
 
-// The people that scenarios know. Alice's key is pinned as an approver's. Mallory's is
-// not pinned.
+// The people in scenarios. Alice's key is pinned as an approver's. Mallory's is not pinned.
 const (
 	alice   = "alice"
 	mallory = "mallory"
 )
 
-// site is a pipeline that scenarios run against: one of its own in a temporary
-// folder, or one that runs already.
+// site is a pipeline for scenarios: a new one in a temporary folder, or an existing one.
 type site struct {
 	data     string
 	signers  map[string]note.Signer
-	operator note.Signer // of a pipeline of its own
-	tag      string      // behind the names of projects
+	operator note.Signer // of a new pipeline
+	tag      string      // suffix of project names
 	settings settings
 
-	// Owned by whoever starts, restarts and closes.
+	// Used only by the goroutine that starts, restarts and closes the site.
 	pipe   *embedded.Pipeline
 	url    string
 	dirs   []string
@@ -42,7 +40,7 @@ type site struct {
 	ledger *ledger
 }
 
-// settings are what one pipeline is started with.
+// settings are the settings with which a pipeline is started.
 type settings struct {
 	policy []byte
 	rules  []byte
@@ -52,10 +50,10 @@ type settings struct {
 
 func isProbe(project string) bool { return strings.HasPrefix(project, projectPrefix) }
 
-// projectPrefix begins the names of the probes' projects.
+// projectPrefix is the prefix of the probes' project names.
 const projectPrefix = streams.SyntheticPrefix + "probe-"
 
-// newSite starts a pipeline of its own.
+// newSite starts a new pipeline.
 func newSite(ctx context.Context, set settings) (_ *site, err error) {
 	s := &site{settings: set, signers: make(map[string]note.Signer)}
 	defer func() {
@@ -83,7 +81,7 @@ func newSite(ctx context.Context, set settings) (_ *site, err error) {
 	return s, s.start(ctx)
 }
 
-// folder makes a data folder whose trust file has the pins.
+// folder creates a data folder whose trust file has the pins.
 func (s *site) folder(pins, public map[string]string) error {
 	dir, err := os.MkdirTemp("", "lazaret-probe-")
 	if err != nil {
@@ -108,7 +106,7 @@ func (s *site) folder(pins, public map[string]string) error {
 }
 
 func (s *site) start(ctx context.Context) (err error) {
-	// The folder is thrown away, so nothing has to survive the machine.
+	// The folder is temporary, so nothing has to survive a crash.
 	cfg := embedded.Config{Data: s.data, Listen: "127.0.0.1:0", NoSync: true, Policy: s.settings.policy,
 		Rules: s.settings.rules}
 	if s.pipe, err = embedded.Start(ctx, cfg); err != nil {
@@ -125,8 +123,7 @@ func (s *site) start(ctx context.Context) (err error) {
 	return err
 }
 
-// restart stops the pipeline and starts it again, in an empty folder if the
-// contrast wants it so.
+// restart stops the pipeline and starts it again, with an empty folder if the contrast says so.
 func (s *site) restart(ctx context.Context) error {
 	if err := s.halt(); err != nil {
 		return err
@@ -163,7 +160,7 @@ func (s *site) close() error {
 	return err
 }
 
-// agent connects as an agent, with a credential that speaks for it alone.
+// agent connects with a credential for this agent only.
 func (s *site) agent(project, name string, origins []beliefs.Origin) (*nats.Conn, error) {
 	m, err := natsserver.OpenMinter(s.data)
 	if err != nil {

@@ -31,7 +31,7 @@ import (
 	"lazaret/streams"
 )
 
-// The surfaces by which data leaves, and their readers.
+// The interfaces by which data is exported, and their readers.
 
 // role connects with a role's credential.
 func (s *site) role(r natsserver.Role) (*nats.Conn, error) {
@@ -52,12 +52,11 @@ func (s *site) role(r natsserver.Role) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// nobody is a body that no server and no stage obeys: a non-empty JetStream request has
-// to be JSON.
+// nobody is a body that has no effect on the server or a stage: a JetStream request must be empty or
+// JSON.
 var nobody = []byte("a probe's attempt")
 
-// attempt publishes with a role's credential and notes whether the server let it
-// through.
+// attempt publishes with a role's credential and records whether the server permitted it.
 func (p *play) attempt(ctx context.Context, st *Step, d *played) error {
 	r := st.Attempt.Role
 	if p.off != nil && p.off.Role[r] != "" {
@@ -84,7 +83,7 @@ func (p *play) attempt(ctx context.Context, st *Step, d *played) error {
 // exported is the exported data.
 type exported struct {
 	text string
-	// size, root are of the tree that the export gives, want of the log's own.
+	// size and root are those of the exported tree; want is the root of the log.
 	size       int64
 	root, want string
 }
@@ -113,7 +112,7 @@ func (p *play) export(ctx context.Context, st *Step, d *played) error {
 	return err
 }
 
-// capture is a receiver of spans that keeps them as text.
+// capture is a receiver of spans that stores them as text.
 type capture struct{ text bytes.Buffer }
 
 func (c *capture) Start(context.Context) error { return nil }
@@ -145,12 +144,11 @@ func (p *play) spans(ctx context.Context, project string, to beliefs.Sensitivity
 	return &exported{text: c.text.String()}, err
 }
 
-// logTo exports the log, as `lazaret audit export` does, once it has what the
-// ledger had.
+// logTo exports the log like `lazaret audit export`, once the log has all current ledger entries.
 func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity) (_ *exported, err error) {
 	es := s.ledger.entries(project)
 	if len(es) == 0 {
-		return nil, fmt.Errorf("the ledger has nothing of %s", project)
+		return nil, fmt.Errorf("the ledger has no entry of %s", project)
 	}
 	var ans auditor.Answer
 	for ans.LastSeq < es[len(es)-1].Seq || ans.Checkpoint == "" {
@@ -159,7 +157,7 @@ func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the log is behind: %w", ctx.Err())
+			return nil, fmt.Errorf("the log has not caught up: %w", ctx.Err())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -246,7 +244,7 @@ func (p *play) reflect(ctx context.Context, d *played) error {
 func (p *play) obey(ctx context.Context, project string, b *ingest.Belief, successor string) error {
 	by := p.site.signers[p.off.Obey]
 	if by == nil {
-		return fmt.Errorf("nobody is called %q: use %s or %s", p.off.Obey, alice, mallory)
+		return fmt.Errorf("unknown person %q: use %s or %s", p.off.Obey, alice, mallory)
 	}
 	sum := sha256.Sum256([]byte(b.Content))
 	s := approval.BeliefStatement{Version: approval.BeliefVersion, Project: project, Belief: b.ID,

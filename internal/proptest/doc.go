@@ -1,4 +1,4 @@
-// Package proptest runs the properties of the core on as many cases everywhere.
+// Package proptest runs property tests with the same number of cases everywhere.
 //
 // It imports nothing of ours. Only tests import it. Begin reading with proptest.go, its only file.
 package proptest

@@ -8,17 +8,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Cases is how many cases each property is tried on, in CI too. With -short,
-// which CI uses for the race detector, CheckLess tries a tenth.
+// Cases is the number of cases per property, in CI too. With -short, which CI uses with the race
+// detector, CheckLess runs a tenth.
 const Cases = 10_000
 
-// Check tries a property on Cases cases.
+// Check checks a property on Cases cases.
 func Check(t *testing.T, prop func(t *rapid.T)) {
 	t.Helper()
 	check(t, Cases, prop)
 }
 
-// CheckLess is Check of a property whose cases are dear.
+// CheckLess is Check for a property whose cases are expensive.
 func CheckLess(t *testing.T, prop func(t *rapid.T)) {
 	t.Helper()
 	n := Cases

@@ -1,7 +1,6 @@
-// Package query lets operators ask a daemon about its state. A question goes
-// to lz.svc.query.<what>.<partition>, so that it reaches a process that works
-// on the partition, and is answered from the stage's own fold between two
-// batches.
+// Package query lets operators query the state of a daemon. A request is sent to
+// lz.svc.query.<what>.<partition>, so that it reaches a process of the partition. It is answered from
+// the stage's fold between two batches.
 //
 // It may import streams. Begin reading with query.go, its only file.
 package query

@@ -15,18 +15,17 @@ import (
 	"lazaret/streams"
 )
 
-// Timeout is how long a daemon works on one question.
+// Timeout is the limit for the processing of one request.
 const Timeout = 10 * time.Second
 
-// ErrNobody says that no daemon serves the question.
+// ErrNobody means that no daemon serves the request.
 var ErrNobody = errors.New("nobody answers")
 
-// Handler answers a question about one partition.
+// Handler answers a request about one partition.
 type Handler func(ctx context.Context, partition int, req []byte) (any, error)
 
-// Serve answers questions over a connection that may publish to inboxes only.
-// name is the service's name in `nats service ls`. handlers are by what is
-// asked about.
+// Serve answers requests over a connection that may only publish to inboxes. name is the service's name
+// in `nats service ls`. The keys of handlers are the values of <what>.
 func Serve(svc *nats.Conn, name, description string, partitions []int, handlers map[string]Handler,
 	log *slog.Logger) (stop func(), err error) {
 	s, err := micro.AddService(svc, micro.Config{Name: name, Version: "0.1.0", Description: description})
@@ -57,7 +56,8 @@ type envelope struct {
 
 func answer(svc *nats.Conn, r micro.Request, h Handler, log *slog.Logger) {
 	if !strings.HasPrefix(r.Reply(), "_INBOX") {
-		log.Warn("question with a foreign reply subject dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
+		log.Warn("request with a reply subject outside of inboxes "+
+			"dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
@@ -80,10 +80,9 @@ func answer(svc *nats.Conn, r micro.Request, h Handler, log *slog.Logger) {
 	}
 }
 
-// Reply sends body to the inbox of a request, with the headers of a service's
-// error if failed is set. A handler that works in a goroutine of its own calls
-// it in place of r.Respond and r.Error: both write a field of the request that
-// package micro reads, unlocked, once the handler has returned.
+// Reply sends body to the inbox of a request, or a service error if failed is set. A handler that
+// answers from another goroutine must call it instead of r.Respond and r.Error: those write a field of
+// the request that package micro reads without a lock after the handler has returned.
 func Reply(svc *nats.Conn, r micro.Request, body []byte, failed *streams.ReplyError) error {
 	m := &nats.Msg{Subject: r.Reply(), Data: body}
 	if failed != nil {
@@ -92,7 +91,7 @@ func Reply(svc *nats.Conn, r micro.Request, body []byte, failed *streams.ReplyEr
 	return svc.PublishMsg(m)
 }
 
-// Ask asks about one partition and decodes the answer into resp.
+// Ask sends a request about one partition and decodes the reply into resp.
 func Ask(ctx context.Context, nc *nats.Conn, what string, partition int, req, resp any) error {
 	body, err := streams.Marshal(req)
 	if err != nil {
@@ -121,7 +120,7 @@ func Ask(ctx context.Context, nc *nats.Conn, what string, partition int, req, re
 	return nil
 }
 
-// Partitions are the partitions where a project's state is: one, or all.
+// Partitions returns the partition of a project, or all partitions if project is empty.
 func Partitions(project string) []int {
 	if project != "" {
 		return []int{streams.PartitionOf(project)}

@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// With r.Error in place of Reply the race detector reports a race between the
-// handler's goroutine and package micro.
+// With r.Error instead of Reply, the race detector reports a race between the handler's goroutine and
+// package micro.
 func TestARequestIsAnsweredFromAnotherGoroutine(t *testing.T) {
 	nc := natstest.Start(t).Connect()
 	s, err := micro.AddService(nc, micro.Config{Name: "test", Version: "0.1.0"})

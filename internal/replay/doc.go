@@ -1,10 +1,9 @@
-// Package replay plays recorded agent sessions through a pipeline, over NATS
-// and with an agent's credential, the way the agent's host would have.
+// Package replay plays recorded agent sessions through a pipeline over NATS, with an agent's
+// credential, as the agent's host would.
 //
-// Each session gets a synthetic project of its own (see
-// streams.SyntheticPrefix), so that nothing in it counts anywhere else and its
-// events carry virtual time: windows and cooldowns mean what they meant when
-// the session was recorded, however fast it is played.
+// Each session gets its own synthetic project (see streams.SyntheticPrefix), so that it affects nothing
+// else and its events have virtual time. Windows and cooldowns then have the same effect as at the time
+// of the recording, however fast it is played.
 //
 // It may import client, internal/wire and pkg/beliefs. Begin reading with script.go, which reads a
 // session, and run.go, which plays it.

@@ -9,9 +9,8 @@ import (
 	"lazaret/streams"
 )
 
-// FuzzRead: what is read of a file of recorded sessions can be published: the
-// project is one of replays, and every event is one that the intake admits or
-// refuses with a reason.
+// FuzzRead checks that everything that is parsed from a file of recorded sessions can be published: the
+// project is synthetic, and the intake accepts every event or rejects it with a reason.
 func FuzzRead(f *testing.F) {
 	f.Add("f.jsonl", `{"session_id":"s","steps":[{"kind":"user","content":"hi"},{"kind":"action","tool":"t","args":{"a":1}},{"kind":"session_break"},{"kind":"memory","key":"k","content":"c","source_class":"agent"}]}`)
 	f.Add("f.jsonl", `{"id":"x","content":"c","user_task":"u","tool":"memory.write","followup_action":{"tool":"t","args":[1]}}`+"\n\n{}\n")

@@ -17,17 +17,17 @@ import (
 	"lazaret/streams"
 )
 
-// Options is how scripts are played.
+// Options configure the playing of scripts.
 type Options struct {
-	// Parallel is how many sessions are played at once; zero means 8.
+	// Parallel is the number of concurrent sessions; zero means 8.
 	Parallel int
 	// Progress, if set, is called from several goroutines after each step.
 	Progress func(done, total int64)
 }
 
-// Play publishes scripts over a connection with the replay credential. Steps
-// of one session follow each other, and each is acknowledged, or answered,
-// before the next: an agent cannot act on what it has not read.
+// Play publishes scripts over a connection with the replay credential. The steps of a session are
+// sequential, and each is acknowledged or answered before the next, because an agent cannot act on
+// content that it has not read.
 func Play(ctx context.Context, nc *nats.Conn, scripts []Script, o Options) error {
 	if o.Parallel <= 0 {
 		o.Parallel = 8
@@ -59,8 +59,8 @@ func Play(ctx context.Context, nc *nats.Conn, scripts []Script, o Options) error
 	return g.Wait()
 }
 
-// Send publishes one step, and returns the reply to an action or a memory write.
-// A refusal is not an error, and has no reply.
+// Send publishes one step, and returns the reply to an action or a memory write. A refused event is not
+// an error and has no reply.
 func Send(ctx context.Context, c *client.Client, st Step) (rep *streams.Reply, err error) {
 	switch e := st.Event.(type) {
 	case *streams.Action:
@@ -70,8 +70,7 @@ func Send(ctx context.Context, c *client.Client, st Step) (rep *streams.Reply, e
 	default:
 		_, err = c.Publish(ctx, st.Kind, st.Origin, st.Event)
 	}
-	// A refused event is part of what is played: the recording holds what an
-	// agent met, and an agent goes on.
+	// A refused event is part of the recording: the agent continues.
 	var le *client.Error
 	if errors.As(err, &le) && le.Code < streams.CodeTimeout {
 		return nil, nil
@@ -79,7 +78,7 @@ func Send(ctx context.Context, c *client.Client, st Step) (rep *streams.Reply, e
 	return rep, err
 }
 
-// Totals is what the ledger says of what was played.
+// Totals counts the ledger entries of played scripts.
 type Totals struct {
 	Events     int            `json:"events"`
 	Rejected   int            `json:"rejected"`
@@ -90,13 +89,12 @@ type Totals struct {
 	Verdicts   map[string]int `json:"verdicts"` // by kind and verdict
 	Entries    int            `json:"ledger_entries"`
 	Audited    int64          `json:"audited_entries"`
-	// Wrong counts what must never be: content claims of external origin that
-	// are supported, and envelope claims that are not.
+	// Wrong counts impossible states: content claims of external origin that are supported, and
+	// envelope claims that are not.
 	Wrong int `json:"wrong"`
 }
 
-// Count reads the ledger entries with from < sequence <= to and counts those
-// of the projects.
+// Count counts the ledger entries of the projects with from < sequence <= to.
 func Count(ctx context.Context, nc *nats.Conn, from, to uint64, projects map[string]bool) (*Totals, error) {
 	t := &Totals{Alerts: map[string]int{}, Verdicts: map[string]int{}}
 	seenBelief := map[string]bool{}
@@ -112,9 +110,8 @@ func Count(ctx context.Context, nc *nats.Conn, from, to uint64, projects map[str
 	return t, nil
 }
 
-// Entries calls f for each ledger entry with from < sequence <= to, in order. If
-// there are subjects, it reads only theirs, and the entry at to has to be one of
-// them.
+// Entries calls f for each ledger entry with from < sequence <= to, in order. If subjects are given, it
+// reads only those, and the entry at to must be on one of them.
 func Entries(ctx context.Context, nc *nats.Conn, from, to uint64, f func(*streams.Entry) error,
 	subjects ...string) error {
 	if from >= to {
@@ -162,7 +159,7 @@ func Entries(ctx context.Context, nc *nats.Conn, from, to uint64, f func(*stream
 func (t *Totals) add(e *streams.Entry, seen map[string]bool) error {
 	t.Entries++
 	switch e.Type {
-	case streams.TypeBelief, streams.TypeRevision, streams.TypeIncident: // nobody sent them
+	case streams.TypeBelief, streams.TypeRevision, streams.TypeIncident: // no event causes these directly
 	default:
 		if e.Stage == streams.StageIngest {
 			t.Events++
@@ -224,7 +221,7 @@ func (t *Totals) belief(project string, b streams.BeliefRef, seen map[string]boo
 	}
 }
 
-// Sorted are a map's keys in order.
+// Sorted returns the keys of a map, sorted.
 func Sorted(m map[string]int) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {

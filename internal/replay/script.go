@@ -18,11 +18,10 @@ import (
 	"lazaret/streams"
 )
 
-// Epoch is when every replayed session begins, in virtual time.
+// Epoch is the virtual time at which every replayed session begins.
 var Epoch = time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
 
-// The files carry no times of their own; these are typical of agents and keep
-// a minute's worth of steps in a minute.
+// The files contain no times. These are typical of agents.
 const (
 	stepTime  = 5 * time.Second // between two steps
 	breakTime = 8 * time.Hour   // between two sessions of one project
@@ -33,13 +32,13 @@ type Step struct {
 	Kind   streams.Kind
 	Origin beliefs.Origin
 	Event  streams.Event
-	// Of is the recorded step that it came from, by its place in the session.
+	// Of is the index of the recorded step from which it was made.
 	Of int
 }
 
 // Script is one recorded session, ready to be published.
 type Script struct {
-	Name    string // the file's own name for it
+	Name    string // name in the file
 	Project string
 	Steps   []Step
 }
@@ -47,7 +46,7 @@ type Script struct {
 // MaxLine is the longest line that a replay file may have, in bytes.
 const MaxLine = 16 << 20
 
-// Files reads scripts from files, or from the *.jsonl files of folders.
+// Files reads scripts from files, or from the *.jsonl files in folders.
 func Files(paths []string) ([]Script, error) {
 	var out []Script
 	err := Lines(paths, func(file string, line []byte) error {
@@ -61,9 +60,8 @@ func Files(paths []string) ([]Script, error) {
 	return out, nil
 }
 
-// Lines calls f for each line of files, or of the *.jsonl files of folders,
-// with the file's base name. The line is only good until f returns. Errors
-// name file and line.
+// Lines calls f for each line of files, or of the *.jsonl files in folders, with the file's base name.
+// The line is valid only until f returns. Errors contain file and line.
 func Lines(paths []string, f func(file string, line []byte) error) error {
 	for _, path := range paths {
 		names := []string{path}
@@ -92,8 +90,8 @@ func Lines(paths []string, f func(file string, line []byte) error) error {
 	return nil
 }
 
-// Read reads scripts, one a line: sessions with steps, or single pieces of
-// content. Errors name file and line.
+// Read reads scripts, one per line: sessions with steps, or single pieces of content. Errors contain
+// file and line.
 func Read(r io.Reader, name string) ([]Script, error) {
 	var out []Script
 	err := lines(r, name, func(file string, line []byte) error {
@@ -125,7 +123,7 @@ func lines(r io.Reader, name string, f func(file string, line []byte) error) err
 	return nil
 }
 
-// record is a line of either form.
+// record is a line in either format.
 type record struct {
 	SessionID string `json:"session_id"`
 	Steps     []step `json:"steps"`
@@ -157,11 +155,11 @@ type call struct {
 	Args jsontext.Value `json:"args"`
 }
 
-// Parse reads one line of the named file.
+// Parse parses one line of the named file.
 func Parse(file string, line []byte) (Script, error) {
 	var r record
 	if err := streams.Unmarshal(line, &r); err != nil {
-		return Script{}, fmt.Errorf("not a session or content line: %w", err)
+		return Script{}, fmt.Errorf("neither a session nor a content line: %w", err)
 	}
 	switch {
 	case r.SessionID != "":
@@ -186,15 +184,15 @@ type builder struct {
 	now     time.Time
 	session int
 	last    string // id of the last action
-	of      int    // the recorded step
+	of      int    // index of the recorded step
 }
 
 func newBuilder(file, id string) *builder {
 	return &builder{Script: Script{Name: id, Project: projectName(file, id)}, now: Epoch, session: 1}
 }
 
-// projectName is an identifier made of the file's own name for a session, with
-// a digest that keeps two alike apart.
+// projectName returns an identifier derived from the session's name in the file, with a digest that
+// makes it unique.
 func projectName(file, id string) string {
 	sum := sha256.Sum256([]byte(file + "\x00" + id))
 	clean := strings.Map(func(r rune) rune {
@@ -251,8 +249,7 @@ func (b *builder) step(s step) error {
 		b.act(s.Tool, s.Args)
 	case "memory":
 		if s.Op == "read" {
-			// A foreign memory store returned it. Its author is unknown, so it
-			// is a document.
+			// A third-party memory store returned it. Its author is unknown, so its origin is document.
 			b.observe("document", "memory.read", "", s.Content)
 			return nil
 		}
@@ -271,7 +268,7 @@ func (b *builder) step(s step) error {
 	return nil
 }
 
-// line turns a single piece of content into the shortest session around it.
+// line builds the shortest session that contains a single piece of content.
 func (b *builder) line(r record) {
 	if r.UserTask != "" {
 		b.observe("user", "", "", r.UserTask)
@@ -302,7 +299,7 @@ func origin(class string) beliefs.Origin {
 	return "document"
 }
 
-// name keeps a name within the wire's limit.
+// name cuts a name to the protocol's limit.
 func name(s string) string {
 	if len(s) > streams.MaxNameLen {
 		return strings.ToValidUTF8(s[:streams.MaxNameLen], "")

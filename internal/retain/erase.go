@@ -12,23 +12,24 @@ import (
 	"lazaret/streams"
 )
 
-// filesOf begins the place that is the files of a stream.
+// filesOf is the prefix of Place.Where for the files of a stream.
 const filesOf = "files of "
 
-// eraseTimeout is how long removing deleted messages from the files may take. The server
-// stops meanwhile.
+// eraseTimeout is the limit for removing deleted messages from the files. The server is stopped
+// meanwhile.
 const eraseTimeout = 5 * time.Minute
 
-// notErased is the Left of a stream of a separate nats-server.
+// notErased is Place.Left for a stream of a separate nats-server.
 const notErased = "deleted, not overwritten: nats-server is a process of its own, and in an encrypted stream it " +
 	"leaves a deleted message in its files until more than half of the block is deleted: stop it, run lazaret server " +
 	"erase STORE with its store_dir, and start it again"
 
-// notRewritten is the Left of a stream of a cluster, with its number of replicas.
+// notRewritten is Place.Left for a stream of a cluster; the parameter is the number of replicas.
 const notRewritten = "deleted from %d replicas, not overwritten: each server leaves a deleted message in " +
 	"its block files and Raft logs: run lazaret server rewrite --url URLS, which has all replicas made anew"
 
-// leftIn says what a separate nats-server leaves of the deleted messages of a stream.
+// leftIn returns Place.Left for a stream of a separate nats-server, which keeps deleted messages in its
+// files.
 func leftIn(ctx context.Context, js jetstream.JetStream, stream string) string {
 	st, err := js.Stream(ctx, stream)
 	if err != nil {
@@ -44,16 +45,16 @@ func leftOf(i *jetstream.StreamInfo) string {
 	return notErased
 }
 
-// noAnswer is the Left where a request was neither answered nor refused.
+// noAnswer is Place.Left if the request was neither answered nor refused.
 const noAnswer = "deleted, not overwritten: nobody answered on " + streams.EraseSubject + ". A retention credential " +
 	"of an earlier version may not ask: remove creds/retention.creds from the data folder, start lazaret up again, and " +
 	"run this again"
 
-// answerTimeout is how long the first answer may take.
+// answerTimeout is the limit for the first reply.
 const answerTimeout = 20 * time.Second
 
-// eraseFiles has deleted messages removed from the files of the streams by the process
-// that runs nats-server, and adds to the record what that says was done.
+// eraseFiles asks the process that runs nats-server to remove deleted messages from the files of the
+// streams. It adds the result to the record.
 func (c *Config) eraseFiles(ctx context.Context, r *Record) error {
 	ctx, cancel := context.WithTimeout(ctx, eraseTimeout)
 	defer cancel()
@@ -76,10 +77,11 @@ func (c *Config) eraseFiles(ctx context.Context, r *Record) error {
 		return fmt.Errorf("removing deleted messages from the files of the streams: %w: run it again", err)
 	}
 	for _, e := range rep.Streams {
-		p := Place{Where: filesOf + e.Stream, What: fmt.Sprintf("deleted messages, made random in %d block files", e.Files),
+		p := Place{Where: filesOf + e.Stream, What: fmt.Sprintf("deleted messages, overwritten in %d block "+
+			"files", e.Files),
 			Count: e.Messages, Left: e.Left}
 		if e.Messages == 0 && e.Left == "" {
-			p.What = "no deleted message was in them"
+			p.What = "they contained no deleted messages"
 		}
 		r.Places = append(r.Places, p)
 	}
@@ -88,15 +90,14 @@ func (c *Config) eraseFiles(ctx context.Context, r *Record) error {
 
 var errNoAnswer = errors.New("nobody answered")
 
-// Copy has the process that runs nats-server copy the data folder, without the auditor's log,
-// and returns where the copy is.
+// Copy asks the process that runs nats-server to copy the data folder without the auditor's log. It
+// returns the folder of the copy.
 func (c *Config) Copy(ctx context.Context, keys bool) (dir string, err error) {
 	rep, err := c.whileStopped(ctx, streams.EraseRequest{Copy: true, Keys: keys})
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return "", errors.New("nobody can copy the streams while they are written: lazaret up does not run here, or " +
-			"nats-server is a process of its own: " +
-			"stop all of it and copy the folders")
+		return "", errors.New("the streams cannot be copied while they are in use: lazaret up does not run here, or " +
+			"nats-server is a separate process. Stop all processes and copy the folders")
 	case err != nil:
 		return "", fmt.Errorf("copying the data folder: %w", err)
 	case rep.Dir == "":
@@ -105,7 +106,7 @@ func (c *Config) Copy(ctx context.Context, keys bool) (dir string, err error) {
 	return rep.Dir, nil
 }
 
-// whileStopped starts an erasure or a copy and waits for its end.
+// whileStopped requests an erasure or a copy and waits until it ends.
 func (c *Config) whileStopped(ctx context.Context, req streams.EraseRequest) (*streams.EraseReply, error) {
 	var rep streams.EraseReply
 	answered, told := false, false

@@ -12,7 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// Of a cluster the record says how many replicas hold a deleted message, and what makes them anew.
+// For a cluster, the record states how many replicas contain a deleted message, and how to replace
+// them.
 func TestPromiseB14TheRecordOfAClusterNamesItsReplicasAndTheProcedure(t *testing.T) {
 	i := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: 3},
 		Cluster: &jetstream.ClusterInfo{Name: "lazaret"}}
@@ -24,7 +25,7 @@ func TestPromiseB14TheRecordOfAClusterNamesItsReplicasAndTheProcedure(t *testing
 	}
 }
 
-// A separate nats-server does not answer. The record then claims nothing.
+// A separate nats-server does not answer. The record then makes no claim.
 func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 	srv := natstest.Start(t)
 	c := &Config{Conn: srv.Connect()}
@@ -37,7 +38,7 @@ func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 		t.Errorf("whole: %v\n%s", r.Whole(), text)
 	}
 
-	// Of the embedded server it says what that says.
+	// For the embedded server, the record contains its report.
 	done := streams.EraseReply{Run: "r", Done: true, Streams: []streams.Erased{
 		{Stream: streams.LedgerStream, Messages: 7, Files: 2},
 		{Stream: streams.LiveStream, Messages: 3, Files: 1, Left: "2.blk: the record at 17 has another checksum"},
@@ -74,10 +75,10 @@ func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 	}
 	text := r.text(time.Now())
 	for _, want := range []string{
-		"files of LZ_LEDGER: deleted messages, made random in 2 block files: 7\n",
-		"files of LZ_LIVE: deleted messages, made random in 1 block files: 3\n  left: 2.blk: the record at 17 has " +
+		"files of LZ_LEDGER: deleted messages, overwritten in 2 block files: 7\n",
+		"files of LZ_LIVE: deleted messages, overwritten in 1 block files: 3\n  left: 2.blk: the record at 17 has " +
 			"another checksum\n",
-		"files of LZ_INTAKE: no deleted message was in them: 0\n"} {
+		"files of LZ_INTAKE: they contained no deleted messages: 0\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the record\n%s", want, text)
 		}

@@ -12,19 +12,19 @@ import (
 	"lazaret/streams"
 )
 
-// Expiry is an order to expire, and what it covers.
+// Expiry is an order to expire payloads, with its range.
 type Expiry struct {
-	// Before is the horizon: only payloads that are older are erased.
+	// Before is the horizon: only older payloads are erased.
 	Before time.Time `json:"before"`
-	// UpTo is the ledger sequence up to which entries expire; 0 for none.
+	// UpTo is the ledger sequence of the last entry that expires; 0 if there is none.
 	UpTo uint64 `json:"up_to"`
-	// Statement is the id of the order, and Entry its last entry in the ledger.
+	// Statement is the id of the order, and Entry its last ledger entry.
 	Statement string `json:"statement,omitzero"`
 	Entry     uint64 `json:"entry,omitzero"`
 }
 
-// PlanExpiry says what Expire would cover, and changes nothing. Entries that the ledger still
-// holds do not expire: trim it first.
+// PlanExpiry returns the range that Expire would cover, and changes nothing. Entries that are still in
+// the ledger do not expire: trim it first.
 func (c *Config) PlanExpiry(ctx context.Context, before time.Time) (*Expiry, error) {
 	x := &Expiry{Before: before.UTC().Truncate(time.Second)}
 	js, err := jetstream.New(c.Conn)
@@ -48,10 +48,10 @@ func (c *Config) PlanExpiry(ctx context.Context, before time.Time) (*Expiry, err
 	return x, c.awaitAuditors(ctx, js, x.UpTo)
 }
 
-// Expire has an operator's order entered into every partition of the ledger. At it auditors
-// erase the payloads of entries that are older than before and were trimmed from the ledger,
-// and stages drop what they read then. Projects under legal hold are spared. Expire returns
-// once every registered auditor has chained the order.
+// Expire enters an operator's order into every partition of the ledger. Auditors then erase the
+// payloads of entries that are older than before and were trimmed from the ledger, and stages drop data
+// derived from them. Projects under legal hold are excluded. Expire returns once every registered
+// auditor has chained the order.
 func (c *Config) Expire(ctx context.Context, signer note.Signer, before time.Time, reason string) (*Expiry, error) {
 	x, err := c.PlanExpiry(ctx, before)
 	if err != nil || x.UpTo == 0 {

@@ -23,47 +23,47 @@ import (
 	"lazaret/streams"
 )
 
-// Place is a place of a project's data, and the result there.
+// Place is a location of a project's data and the result of the erasure there.
 type Place struct {
 	Where string `json:"where"`
 	What  string `json:"what"`
 	Count int    `json:"count"`
-	// Left is what could not be removed, and why.
+	// Left tells what was not removed and why.
 	Left string `json:"left,omitzero"`
 }
 
-// Record is what was forgotten, place by place.
+// Record lists what was erased, by place.
 type Record struct {
 	Project string `json:"project"`
-	// DataSubject is who was forgotten within the project; empty: all of it.
+	// DataSubject is the erased data subject; empty if the whole project was erased.
 	DataSubject string  `json:"data_subject,omitzero"`
 	Statement   string  `json:"statement,omitzero"`
-	Entry       uint64  `json:"entry,omitzero"` // the forgotten entry
+	Entry       uint64  `json:"entry,omitzero"` // ledger sequence of the last statement
 	Places      []Place `json:"places"`
-	LegalHold   string  `json:"legal_hold,omitzero"` // the statement that it is held by
-	// Statements are all that it took, the last of which is Statement.
+	LegalHold   string  `json:"legal_hold,omitzero"` // id of the statement that set the legal hold
+	// Statements are the ids of all statements of this erasure. The last one is Statement.
 	Statements []string `json:"statements,omitzero"`
-	// Again is set where an earlier attempt was finished.
+	// Again is set if this run completed an interrupted attempt.
 	Again bool `json:"again,omitzero"`
-	// Also is what was forgotten with a data subject without being about them alone.
+	// Also lists entries that were erased although they do not concern the data subject alone.
 	Also []AlsoForgotten `json:"also,omitzero"`
-	// File holds the record, signed.
+	// File is the path of the signed record.
 	File string `json:"file,omitzero"`
 
-	upTo uint64 // the ledger sequence up to which the order covers the project
+	upTo uint64 // the order covers the project up to this ledger sequence
 }
 
-// Whole reports whether nothing was left anywhere.
+// Whole reports whether everything was removed in every place.
 func (r *Record) Whole() bool {
 	return !slices.ContainsFunc(r.Places, func(p Place) bool { return p.Left != "" })
 }
 
-// Found reports whether there is anything beside what stages may have derived.
+// Found reports whether any data was found, apart from the state of stages.
 func (r *Record) Found() bool {
 	return slices.ContainsFunc(r.Places, func(p Place) bool { return p.Count > 0 && !strings.HasPrefix(p.Where, stateOf) })
 }
 
-// stateOf begins the place that is a stage's state.
+// stateOf is the prefix of Place.Where for the state of a stage.
 const stateOf = "state of "
 
 // RecordHeader is the first line of a signed record.
@@ -89,10 +89,10 @@ func (r *Record) text(now time.Time) string {
 	return b.String()
 }
 
-// ErrLegalHold says that a project's data must not be forgotten.
-var ErrLegalHold = errors.New("it is, or somebody of whom it says something is, under legal hold")
+// ErrLegalHold means that the data must not be erased, because of a legal hold.
+var ErrLegalHold = errors.New("it, or a data subject whom it concerns, is under legal hold")
 
-// ledgerPlaces counts what goes of the ledger, by the stages that wrote it.
+// ledgerPlaces counts the ledger entries that goes selects, by the stage that wrote them.
 func ledgerPlaces(ctx context.Context, js jetstream.JetStream, project string, goes func(h header) bool) ([]Place,
 	error) {
 	byStage := make(map[string]int)
@@ -112,7 +112,7 @@ func ledgerPlaces(ctx context.Context, js jetstream.JetStream, project string, g
 	return out, nil
 }
 
-// Survey says where data of a project is, and changes nothing.
+// Survey returns the places of a project's data, and changes nothing.
 func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, error) {
 	if err := streams.CheckID("project", project); err != nil {
 		return nil, err
@@ -152,7 +152,8 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 			return err
 		}
 		r.LegalHold = held
-		r.Places = append(r.Places, Place{Where: "the log", What: "payloads, by the destruction of their keys", Count: n})
+		r.Places = append(r.Places, Place{Where: "the log", What: "payloads, erased by destroying their " +
+			"keys", Count: n})
 		files, err := l.ShardsOf(ctx, shards, project)
 		for _, f := range files {
 			r.Places = append(r.Places, Place{Where: f, What: "a sealed shard that holds payloads, made anew without them",
@@ -163,13 +164,13 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 	return r, err
 }
 
-// kept reports whether entries of a type stay. Statements and the stages' answers to them
-// hold nobody's content.
+// kept reports whether entries of this type stay. Statements and the stages' replies to them contain no
+// content of data subjects.
 func kept(t streams.Type) bool {
 	return t.Statement()
 }
 
-// count is how many messages a stream holds on subjects.
+// count returns the number of a stream's messages on the subjects of filter.
 func count(ctx context.Context, js jetstream.JetStream, stream, filter string) (int, error) {
 	st, err := js.Stream(ctx, stream)
 	if err != nil {
@@ -186,11 +187,10 @@ func count(ctx context.Context, js jetstream.JetStream, stream, filter string) (
 	return int(n), nil
 }
 
-// Forget forgets a project: it waits until every registered auditor has chained
-// what there is, has the statement entered into the ledger, waits until every
-// stage has dropped what it derived and every auditor has destroyed its keys,
-// deletes the entries from the streams, and signs a record of each place. shards
-// is the folder of sealed shards, records where the record goes.
+// Forget erases a project. It waits until every registered auditor has chained all existing entries,
+// and enters the statement into the ledger. It waits until every stage has dropped its derived data and
+// every auditor has destroyed its keys. It then deletes the entries from the streams and signs a record
+// of each place. shards is the folder of sealed shards, records the folder of the record.
 func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason, shards, records string,
 	trust []byte) (*Record, error) {
 	before, err := c.Survey(ctx, project, shards)
@@ -205,7 +205,7 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 		return nil, err
 	}
 	if !before.Found() {
-		// An earlier attempt that was interrupted is taken up again.
+		// Continue an earlier attempt that was interrupted.
 		stated := false
 		if err := scan(ctx, js, streams.LedgerSubject(streams.PartitionOf(project), streams.StageIngest), 1,
 			func(h header) error {
@@ -223,8 +223,9 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 		return nil, err
 	}
 	if st.CachedInfo().Config.DenyDelete {
-		return nil, fmt.Errorf("%s was made by a version whose ledger forbids deleting, which no server takes back: what "+
-			"stands in it cannot be forgotten", streams.LedgerStream)
+		return nil, fmt.Errorf("stream %s was created by an old version with deletion disabled, which cannot "+
+			"be changed: "+
+			"its entries cannot be erased", streams.LedgerStream)
 	}
 	if err := c.awaitAuditors(ctx, js, st.CachedInfo().State.LastSeq); err != nil {
 		return nil, err
@@ -269,10 +270,11 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 	}
 	for _, s := range writers {
 		if acks[s] > 0 {
-			r.Places = append(r.Places, Place{Where: stateOf + s, What: "what it derived, its files written anew", Count: 1})
+			r.Places = append(r.Places, Place{Where: stateOf + s, What: "derived data; its files were " +
+				"rewritten", Count: 1})
 		} else {
 			r.Places = append(r.Places, Place{Where: stateOf + s, What: "what it derived",
-				Left: "it has not said that it dropped it"})
+				Left: "it has not reported that it dropped the data"})
 		}
 	}
 	if err := c.checkLog(ctx, r, shards, trust); err != nil {
@@ -281,15 +283,15 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 	return r, c.sign(r, signer, records)
 }
 
-// maxRanges is how many bytes the ranges of an order may have. More are joined, with what
-// lies between them.
+// maxRanges is the limit of an order's list of ranges, in bytes. Above it, neighboring ranges are
+// joined and include the sequences between them.
 const maxRanges = 64 << 10
 
-// orderOn is an order to forget what the ledger holds of a project now.
+// orderOn returns an order to erase the entries that the ledger holds of a project now.
 func orderOn(ctx context.Context, js jetstream.JetStream, project string) (c streams.Custody, err error) {
 	c = streams.Custody{Do: streams.DoForget, Project: project}
 	var seqs []uint64
-	for range 2 { // reading takes long; the second time there is little
+	for range 2 { // reading takes long; the second pass reads only new entries
 		st, err := js.Stream(ctx, streams.LedgerStream)
 		if err != nil {
 			return c, err
@@ -309,7 +311,7 @@ func orderOn(ctx context.Context, js jetstream.JetStream, project string) (c str
 	return c, nil
 }
 
-// sign writes the signed record.
+// sign signs the record and writes it to a file.
 func (c *Config) sign(r *Record, signer note.Signer, records string) error {
 	now := time.Now()
 	signed, err := note.Sign(&note.Note{Text: r.text(now)}, signer)
@@ -323,9 +325,8 @@ func (c *Config) sign(r *Record, signer note.Signer, records string) error {
 	return os.WriteFile(r.File, signed, 0o600)
 }
 
-// awaitDropped waits until every stage has said that it dropped what it derived,
-// and returns at which ledger sequence each has. Stages that do not are left to
-// the record.
+// awaitDropped waits until every stage has reported that it dropped its derived data. It returns the
+// ledger sequence of each report. It adds stages that do not report in time to the record.
 func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, project string, r *Record,
 	writers []string) (map[string]uint64, uint64, error) {
 	filter := streams.LedgerFilter(streams.PartitionOf(project))
@@ -354,7 +355,7 @@ func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, proje
 			return acks, last, nil
 		}
 		if !told {
-			c.tell("waiting for stages to drop what they derived, at most %s: %s; name those that are gone for good "+
+			c.tell("waiting at most %s for stages to drop derived data: %s; name stages that no longer exist "+
 				"with --without", dropTimeout, strings.Join(missing, ", "))
 			told = true
 		}
@@ -368,7 +369,7 @@ func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, proje
 	}
 }
 
-// dropTimeout is how long a stage may take to drop what it derived.
+// dropTimeout is how long a stage may take to drop its derived data.
 const dropTimeout = 2 * time.Minute
 
 // deleteWhere deletes entries of the project in the ledger. The last entry of a stage is its
@@ -395,8 +396,7 @@ func (c *Config) deleteWhere(ctx context.Context, js jetstream.JetStream, r *Rec
 	return c.deleteFrom(ctx, st, r, gone, fences, writers)
 }
 
-// deleteFrom deletes entries of the ledger, but for those that are the last of
-// their stage, its fence.
+// deleteFrom deletes ledger entries, except the last one of each stage, which is its fence.
 func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record, gone []header,
 	fences map[string]uint64, writers []string) error {
 	p := streams.PartitionOf(r.Project)
@@ -405,7 +405,8 @@ func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record,
 	for _, h := range gone {
 		if fences[h.stage] == h.seq {
 			left[h.stage] = fmt.Sprintf(
-				"entry %d is the last that %s wrote in partition %d; it goes when it has written another", h.seq, h.stage, p)
+				"entry %d is the last one of %s in partition %d; it is removed when the stage has written "+
+					"another one", h.seq, h.stage, p)
 			continue
 		}
 		if err := st.SecureDeleteMsg(ctx, h.seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -424,7 +425,7 @@ func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record,
 	return nil
 }
 
-// deleteLive deletes the project's live copies.
+// deleteLive deletes the project's messages from the live stream.
 func (c *Config) deleteLive(ctx context.Context, js jetstream.JetStream, r *Record) error {
 	st, err := js.Stream(ctx, streams.LiveStream)
 	if err != nil {
@@ -433,7 +434,7 @@ func (c *Config) deleteLive(ctx context.Context, js jetstream.JetStream, r *Reco
 	n := 0
 	err = stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + r.Project + ".>"},
 		Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
-		// Of copies that are made later the entry is behind the statement.
+		// Messages copied later are of entries after the statement.
 		at, _ := strconv.ParseUint(m.Headers().Get(streams.HeaderSeq), 10, 64)
 		if position.Sequence(at) > r.Entry {
 			return nil
@@ -448,7 +449,8 @@ func (c *Config) deleteLive(ctx context.Context, js jetstream.JetStream, r *Reco
 	return err
 }
 
-// awaitIntake waits until ingest has purged what it had decided on.
+// awaitIntake waits until ingest has purged the intake messages that it decided on before the
+// statement.
 func (c *Config) awaitIntake(ctx context.Context, js jetstream.JetStream, r *Record) error {
 	src := uint64(0)
 	err := scan(ctx, js, streams.LedgerSubject(streams.PartitionOf(r.Project), streams.StageIngest), r.Entry,
@@ -483,8 +485,8 @@ func (c *Config) awaitIntake(ctx context.Context, js jetstream.JetStream, r *Rec
 	}
 }
 
-// checkLog reads the log: payloads of the project must be unreadable. Sealed shards are
-// made anew from the remaining ones.
+// checkLog verifies that the project's payloads in the log are unreadable. It rewrites sealed shards
+// without them.
 func (c *Config) checkLog(ctx context.Context, r *Record, shards string, trust []byte) error {
 	return c.Log(ctx, func(l *inquiry.Log) error {
 		n, _, err := l.Holding(ctx, r.Project, r.upTo+1)
@@ -503,7 +505,8 @@ func (c *Config) checkLog(ctx context.Context, r *Record, shards string, trust [
 		for _, a := range slices.Sorted(maps.Keys(c.auditors())) {
 			r.Places = append(r.Places,
 				Place{Where: "auditor " + a,
-					What: "has signed for the ledger behind the forgotten entry, at which it destroys its keys", Count: 1})
+					What: "has signed the ledger including the forgotten entry, at which it destroys its " +
+						"keys", Count: 1})
 		}
 		files, err := l.ShardsOf(ctx, shards, r.Project)
 		if err != nil {
@@ -513,7 +516,7 @@ func (c *Config) checkLog(ctx context.Context, r *Record, shards string, trust [
 	})
 }
 
-// remake makes sealed shards anew from the readable part of the log.
+// remake rewrites sealed shards from the readable part of the log.
 func remake(ctx context.Context, l *inquiry.Log, r *Record, files []string, trust []byte) error {
 	for _, f := range files {
 		p := Place{Where: f, What: "a sealed shard, made anew without the payloads", Count: 1}

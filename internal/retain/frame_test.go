@@ -26,8 +26,8 @@ func TestAMessageIsForgottenWithAllOfItsEntries(t *testing.T) {
 	add(3, 1, streams.TypeObservation, streams.StageIngest, 6, observation("event-six", "", "after event-four"))
 	add(4, 0, streams.TypeObservation, streams.StageIngest, 7, observation("event-seven", "", "nothing"))
 	add(4, 1, streams.TypeObservation, streams.StageIngest, 8, observation("event-eight", "", "nothing either"))
-	add(5, 0, streams.TypeAlerts, "sentinel-core", ledger[4].Position(), `{"group":"core","alerts":[]}`) // of event-five
-	add(6, 0, streams.TypeAlerts, "sentinel-core", ledger[7].Position(), `{"group":"core","alerts":[]}`) // of event-eight
+	add(5, 0, streams.TypeAlerts, "sentinel-core", ledger[4].Position(), `{"group":"core","alerts":[]}`) // event-five
+	add(6, 0, streams.TypeAlerts, "sentinel-core", ledger[7].Position(), `{"group":"core","alerts":[]}`) // event-eight
 	tr := newTrace(Subject{"p", "jane"})
 	if err := tr.passes(func(fn func(*streams.Entry)) error {
 		for _, e := range ledger {

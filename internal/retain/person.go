@@ -19,14 +19,13 @@ import (
 	"lazaret/streams"
 )
 
-// Subject is what is to be forgotten: a project, or one data subject within it,
-// PROJECT/DATA-SUBJECT.
+// Subject names a project, or one data subject of a project as PROJECT/DATA-SUBJECT.
 type Subject struct {
 	Project string
 	Person  string // pseudonym; empty: the whole project
 }
 
-// ParseSubject reads a subject.
+// ParseSubject parses a subject.
 func ParseSubject(s string) (Subject, error) {
 	project, person, within := strings.Cut(s, "/")
 	if err := streams.CheckID("project", project); err != nil {
@@ -37,7 +36,7 @@ func ParseSubject(s string) (Subject, error) {
 			return Subject{}, err
 		}
 		if project == streams.SystemProject {
-			return Subject{}, errors.New("the pipeline's own project is about nobody")
+			return Subject{}, errors.New("the pipeline's own project concerns no data subject")
 		}
 	}
 	return Subject{project, person}, nil
@@ -50,22 +49,21 @@ func (s Subject) String() string {
 	return s.Project + "/" + s.Person
 }
 
-// AlsoForgotten is an entry that is forgotten with somebody although it was not
-// written about them alone.
+// AlsoForgotten is an erased entry that does not concern the data subject alone.
 type AlsoForgotten struct {
 	Seq   uint64 `json:"ledger_seq"`
 	Stage string `json:"stage"`
 	Type  string `json:"type"`
 	ID    string `json:"id,omitzero"`
-	// Persons are others of whom it says something, as far as entries name them.
+	// Persons are the other data subjects that the entry concerns, as far as entries name them.
 	Persons []string `json:"persons,omitzero"`
 	Why     string   `json:"why"`
-	// Person is whom it names itself.
+	// Person is the data subject that the entry itself names.
 	Person string `json:"-"`
 }
 
-// Decision reports whether it is a person's decision or a finding, which no longer
-// holds once it is forgotten.
+// Decision reports whether the entry is a person's decision or a finding. Its effect ends with the
+// erasure.
 func (a *AlsoForgotten) Decision() bool {
 	switch streams.Type(a.Type) {
 	case streams.TypeConfirmation, streams.TypeIncident, streams.TypeOrder, streams.TypeRestore,
@@ -76,28 +74,27 @@ func (a *AlsoForgotten) Decision() bool {
 	return false
 }
 
-// An entry is about somebody if it names the pseudonym as data_subject or user, if it was
-// made from such an entry (src, but for timers, whose src only says when), or if it names
-// something that such an entry introduced: its id, the beliefs, findings and holds in it,
-// its place in the ledger. A proposal and its verdicts go together. The rules apply
-// transitively, so that no remaining entry refers to a removed one. They err on the side
-// of too much: an id counts wherever it occurs.
+// An entry concerns a data subject if it names the pseudonym as data_subject or user, or if it was made
+// from such an entry (src, except for timers, whose src only gives the time). It also concerns the data
+// subject if it refers to something that such an entry introduced: its id, its position in the ledger,
+// or the beliefs, findings and holds in it. A proposal and its verdicts belong together. The rules
+// apply transitively, so that no remaining entry refers to a removed one. They may select too much: an
+// id counts wherever it occurs.
 
-// canFoldAnew says why one person cannot be forgotten, or nil.
+// canFoldAnew returns the reason why a single data subject cannot be erased, or nil.
 func canFoldAnew(ctx context.Context, js jetstream.JetStream, s Subject) error {
 	trimmed, err := stage.Hole(ctx, js, 1)
 	if err != nil {
 		return err
 	}
 	if trimmed > 0 {
-		return fmt.Errorf("the ledger was trimmed up to %d, so that no stage can fold project %s anew without %s: forget "+
-			"the whole project (--subject %s), in which nothing has to be folded anew", trimmed, s.Project, s.Person, s.Project)
+		return fmt.Errorf("the ledger was trimmed up to %d, so no stage can fold project %s again without %s: erase "+
+			"the whole project (--subject %s), which needs no fold", trimmed, s.Project, s.Person, s.Project)
 	}
 	return nil
 }
 
-// SurveyPerson says what would be forgotten with one data subject, and changes
-// nothing.
+// SurveyPerson returns what the erasure of one data subject would remove, and changes nothing.
 func (c *Config) SurveyPerson(ctx context.Context, s Subject, shards string) (*Record, error) {
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
@@ -152,9 +149,8 @@ func (c *Config) surveyPerson(ctx context.Context, js jetstream.JetStream, t *tr
 	return r, err
 }
 
-// ForgetPerson forgets one data subject of a project. Unlike Forget, its statement lists
-// the entries. Entries written while it is signed are found afterwards and take another
-// statement.
+// ForgetPerson erases one data subject of a project. Unlike that of Forget, its statement lists the
+// entries. Entries written while it is being signed are found afterwards and need another statement.
 func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject, reason, shards, records string,
 	trust []byte) (*Record, error) {
 	js, err := jetstream.New(c.Conn)
@@ -169,8 +165,9 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 		return nil, err
 	}
 	if st.CachedInfo().Config.DenyDelete {
-		return nil, fmt.Errorf("%s was made by a version whose ledger forbids deleting, which no server takes back: what "+
-			"stands in it cannot be forgotten", streams.LedgerStream)
+		return nil, fmt.Errorf("stream %s was created by an old version with deletion disabled, which cannot "+
+			"be changed: "+
+			"its entries cannot be erased", streams.LedgerStream)
 	}
 	writers, err := c.writers(ctx, js)
 	if err != nil {
@@ -178,8 +175,8 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	}
 	r := &Record{Project: s.Project, DataSubject: s.Person}
 	t := newTrace(s)
-	// Stages have dropped the entries that an interrupted attempt listed, so references
-	// to them can no longer be followed. They are removed with the rest.
+	// Stages have dropped the entries that an interrupted attempt listed, so references to them can no
+	// longer be traced. They are removed with the rest.
 	done, id, entry, err := statedBefore(ctx, js, s)
 	if err != nil {
 		return nil, err
@@ -194,8 +191,9 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 			break
 		}
 		if round == maxRounds {
-			return nil, fmt.Errorf("after %d statements there are still new entries that say something of %s: stop what "+
-				"writes about them and try again", round, s)
+			return nil, fmt.Errorf("after %d statements there are still new entries that concern %s: stop "+
+				"the programs that "+
+				"write them and try again", round, s)
 		}
 		if round == 0 {
 			before, err := c.surveyPerson(ctx, js, t, shards)
@@ -215,7 +213,7 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 				return nil, err
 			}
 			if t.before == 0 {
-				t.before = r.Entry // later entries about them are new
+				t.before = r.Entry // entries that name the data subject later are not part of this erasure
 			}
 			r.Statements = append(r.Statements, r.Statement)
 			for _, seq := range part {
@@ -272,7 +270,7 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	for _, w := range writers {
 		p := Place{Where: stateOf + w, What: "what it derived: the project's partition folded anew from the rest", Count: 1}
 		if acks[w] == 0 {
-			p.Count, p.Left = 0, "it has not said that it dropped it"
+			p.Count, p.Left = 0, "it has not reported that it dropped the data"
 		}
 		r.Places = append(r.Places, p)
 	}
@@ -282,12 +280,12 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	return r, c.sign(r, signer, records)
 }
 
-// maxRounds bounds the searches for entries that came in meanwhile. After the first
-// statement only stages at work on the very last entries still write about listed ones.
+// maxRounds is the limit of searches for entries that were added meanwhile. After the first statement,
+// only stages that process the very last entries still write about listed ones.
 const maxRounds = 8
 
-// statedBefore is what earlier statements about a data subject list, and the last of
-// them.
+// statedBefore returns the sequences that earlier statements about a data subject list, and the id and
+// entry of the last statement.
 func statedBefore(ctx context.Context, js jetstream.JetStream, s Subject) (listed map[uint64]bool, id string,
 	entry uint64, err error) {
 	listed = make(map[uint64]bool)
@@ -321,7 +319,7 @@ func statedBefore(ctx context.Context, js jetstream.JetStream, s Subject) (liste
 	return listed, id, entry, nil
 }
 
-// liveCopies calls fn for the live copies of listed entries.
+// liveCopies calls fn for the messages of listed entries in the live stream.
 func liveCopies(ctx context.Context, js jetstream.JetStream, project string, listed map[uint64]bool,
 	fn func(seq uint64) error) error {
 	return stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + project + ".>"},
@@ -334,7 +332,7 @@ func liveCopies(ctx context.Context, js jetstream.JetStream, project string, lis
 	})
 }
 
-// checkListed checks that the log can no longer read the listed entries.
+// checkListed verifies that the listed entries in the log are unreadable.
 func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]bool, shards string,
 	trust []byte) error {
 	return c.Log(ctx, func(l *inquiry.Log) error {
@@ -350,7 +348,8 @@ func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]b
 		for _, a := range slices.Sorted(maps.Keys(c.auditors())) {
 			r.Places = append(r.Places,
 				Place{Where: "auditor " + a,
-					What: "has signed for the ledger behind the statement, at which it erases what that lists", Count: 1})
+					What: "has signed the ledger including the statement, at which it erases the listed " +
+						"entries", Count: 1})
 		}
 		files, err := l.ShardsListed(ctx, shards, r.Project, listed)
 		if err != nil {

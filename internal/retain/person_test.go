@@ -27,14 +27,14 @@ import (
 	shipped "lazaret/rules"
 )
 
-// plant is the three folds over one partition, with a slice as ledger.
+// plant is the three folds over one partition, with a slice as the ledger.
 type plant struct {
 	fail       func(format string, args ...any)
 	in, se, ar *stage.State
 	ingest     *ingest.Fold
 	sentinel   *sentinel.Fold
 	arbiter    *arbiter.Fold
-	pending    []*streams.Entry // that ingest has not folded yet
+	pending    []*streams.Entry // entries that ingest has not folded yet
 	ledger     []*streams.Entry
 	intake     uint64
 	now        time.Time
@@ -42,7 +42,7 @@ type plant struct {
 	queue      []queued
 }
 
-// Compiled bundles are shared, since the shipped rules compile slowly.
+// Compiled bundles are shared, because the shipped rules compile slowly.
 var folds = sync.OnceValues(func() (*sentinel.Fold, []byte) {
 	bundle, err := rules.Pack(shipped.FS())
 	if err != nil {
@@ -78,7 +78,7 @@ func (p *plant) catchUp(to uint64) {
 	}
 }
 
-// fold folds an entry of the ledger, and adds what follows from it.
+// fold folds an entry of the ledger, and adds the entries that follow from it.
 func (p *plant) fold(e *streams.Entry, decided any) {
 	if e.Stage == streams.StageIngest {
 		p.catchUp(e.At)
@@ -107,7 +107,7 @@ func (p *plant) fold(e *streams.Entry, decided any) {
 func (p *plant) write(e *streams.Entry, decided any) {
 	e.Seq, e.Time, e.Partition = uint64(len(p.ledger))+1, p.now, 3
 	p.ledger = append(p.ledger, e)
-	// Everybody reads in the ledger's order.
+	// All folds read in ledger order.
 	if p.queue = append(p.queue, queued{e, decided}); len(p.queue) > 1 {
 		return
 	}
@@ -156,7 +156,7 @@ func (p *plant) send(agent string, kind streams.Kind, origin beliefs.Origin, ev 
 	return out.Decided
 }
 
-// wait lets time pass, and the arbiter's timers.
+// wait advances the time and runs the arbiter's timers.
 func (p *plant) wait(by time.Duration) {
 	p.now = p.now.Add(by)
 	for n := 0; ; n++ {
@@ -173,7 +173,7 @@ func (p *plant) wait(by time.Duration) {
 	p.owed()
 }
 
-// rest is a plant that has folded only the entries to keep.
+// rest returns a plant that has folded only the entries that keep selects.
 func (p *plant) rest(keep func(*streams.Entry) bool) *plant {
 	n := newPlant(p.fail)
 	n.replaying = true
@@ -207,8 +207,8 @@ func (p *plant) state() string {
 
 const quokka = "quokka"
 
-// history is a random run of three people with two agents. Those who meet say the same
-// words and refer to each other's. The others share only the project.
+// history plays a random run of three people with two agents. If meet is set, people say the same words
+// and refer to each other's events; otherwise they share only the project.
 func history(rt *rapid.T, p *plant, steps int, meet bool) {
 	known := map[string][]string{} // ids of events and beliefs
 	n := 0
@@ -291,9 +291,8 @@ func history(rt *rapid.T, p *plant, steps int, meet bool) {
 	}
 }
 
-// In any history, every entry that holds a person's words is listed in the trace. Folds
-// of the other entries hold none of the words and continue like a fold that saw the
-// erasure.
+// In any history, the trace lists every entry that contains a person's words. Folds of the other
+// entries contain none of these words, and continue like a fold that processed the erasure.
 func TestWhatIsListedOfAPersonIsAllThatHoldsTheirWords(t *testing.T) {
 	total, gone, also, apart := 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

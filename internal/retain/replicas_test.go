@@ -82,7 +82,7 @@ func TestPromiseB17AuditorsAreIdentifiedByKeyAndEachIsWaitedFor(t *testing.T) {
 	}
 	say(behind.checkpoint(t))
 	cp := ahead.checkpoint(t)
-	// A line that names another's key, with a signature that is not that key's.
+	// A line with another auditor's key name, but a signature of a different key.
 	lines := strings.SplitAfter(string(behind.checkpoint(t)), "\n")
 	say([]byte(string(cp) + lines[len(lines)-2]))
 	say(cp)
@@ -107,8 +107,8 @@ func TestPromiseB17AuditorsAreIdentifiedByKeyAndEachIsWaitedFor(t *testing.T) {
 	}
 	want("three replicas of one name", map[string]uint64{ahead.id: 100, behind.id: 32, silent.id: 0})
 
-	// A key that is handed over to a registered one is no longer waited for; one that is
-	// handed over to a stranger's still is.
+	// A key that is handed over to a registered one is no longer waited for; one that is handed over to
+	// an unregistered key still is.
 	stranger := new(keys.Trust)
 	for _, to := range []*keys.Trust{stranger, trust} {
 		next := newReplica(t, "auditor", to, 0)
@@ -123,7 +123,7 @@ func TestPromiseB17AuditorsAreIdentifiedByKeyAndEachIsWaitedFor(t *testing.T) {
 		say(h)
 		if to == stranger {
 			want("handed over to a stranger", map[string]uint64{ahead.id: 100, behind.id: 32, silent.id: 0})
-			// The stranger's key signs now; begin again with the registered one.
+			// The unregistered key signs now; start again with the registered one.
 			if err := silent.log.Close(); err != nil {
 				t.Fatal(err)
 			}

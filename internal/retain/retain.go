@@ -21,22 +21,22 @@ import (
 	"lazaret/streams"
 )
 
-// Config is what is worked on.
+// Config configures all operations of the package.
 type Config struct {
 	Conn  *nats.Conn // with the retention credential
 	Trust *keys.Trust
-	// Log opens the auditor's log, or a snapshot of it, for questions.
+	// Log opens the auditor's log, or a snapshot of it, and calls ask with it.
 	Log func(ctx context.Context, ask func(*inquiry.Log) error) error
-	// Without names stages that are gone for good and are not waited for.
+	// Without names stages that no longer exist; they are not waited for.
 	Without []string
-	// Wait is how long stages may say nothing while a trimming waits for them; 0: 2 minutes.
+	// Wait is how long Trim waits for the next reply of a stage; 0: 2 minutes.
 	Wait time.Duration
 	step uint64 // for tests
-	// Tell, if set, is called with what is being waited for.
+	// Tell, if set, is called with progress messages.
 	Tell func(format string, args ...any)
 }
 
-// stagesWait is Wait's default.
+// stagesWait is the default of Wait.
 const stagesWait = 2 * time.Minute
 
 func (c *Config) tell(format string, args ...any) {
@@ -56,8 +56,8 @@ type header struct {
 	src       uint64
 }
 
-// scan calls fn for the headers of ledger entries from <= sequence, up to what
-// the stream holds when it starts.
+// scan calls fn for the headers of ledger entries from sequence from up to the end of the stream at the
+// time of the call.
 func scan(ctx context.Context, js jetstream.JetStream, filter string, from uint64, fn func(h header) error) error {
 	return stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{filter}, From: from,
 		Headers: true}, func(m jetstream.Msg, seq uint64, at time.Time) error {
@@ -72,8 +72,7 @@ func scan(ctx context.Context, js jetstream.JetStream, filter string, from uint6
 	})
 }
 
-// writers are the stages that ever wrote to the ledger, but for those that are
-// gone.
+// writers returns the stages that ever wrote to the ledger, except those in Without.
 func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
@@ -94,34 +93,34 @@ func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string,
 	return slices.Compact(out), nil
 }
 
-// auditors are the registered auditors: the keys that the trust file pins with the role
-// auditor, by name and hash. Each is waited for on its own. A key that was handed over to
-// another one (lazaret audit rotate) no longer counts, see chained.
+// auditors returns the registered auditors by key name and hash: the keys that the trust file pins with
+// the role auditor. Each is waited for. A key that was handed over to another one (lazaret audit
+// rotate) no longer counts, see chained.
 func (c *Config) auditors() map[string]note.Verifier {
 	out := make(map[string]note.Verifier)
 	for _, p := range c.Trust.Pins() {
 		if !slices.Contains(p.Roles, keys.RoleAuditor) {
 			continue
 		}
-		if v, err := note.NewVerifier(p.Key); err == nil { // the trust file was read strictly
+		if v, err := note.NewVerifier(p.Key); err == nil { // the trust file contains only valid keys
 			out[chain.KeyID(v.Name(), v.KeyHash())] = v
 		}
 	}
 	return out
 }
 
-// checkpointSubject is where auditors publish their checkpoints.
+// checkpointSubject is the subject of the auditors' checkpoints.
 const checkpointSubject = "lz.live." + streams.SystemProject + ".checkpoint"
 
-// chained is the ledger sequence up to which each registered auditor has signed a tree of
-// this log, or 0 without such a checkpoint.
+// chained returns, for each registered auditor, the ledger sequence up to which it has signed a tree of
+// this log. It is 0 if there is no such checkpoint.
 func (c *Config) chained(ctx context.Context, js jetstream.JetStream) (map[string]uint64, error) {
 	out := make(map[string]uint64)
 	registered := c.auditors()
 	for id := range registered {
 		out[id] = 0
 	}
-	// A key that was handed over to another registered one is not waited for.
+	// A key that was handed over to another registered key is not waited for.
 	replaced := func(b []byte) bool {
 		old, next, err := chain.Replaced(b, c.Trust.Verifiers(keys.RoleAuditor))
 		if _, ok := registered[next]; err != nil || !ok {
@@ -132,7 +131,7 @@ func (c *Config) chained(ctx context.Context, js jetstream.JetStream) (map[strin
 		}
 		return true
 	}
-	// The last ones first: an auditor signs every second while there is work.
+	// Try the most recent messages first: a busy auditor signs every second.
 	for _, back := range []time.Duration{10 * time.Minute, 24 * time.Hour, streams.LiveAge} {
 		latest := make(map[string][]byte)
 		err := stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{checkpointSubject},
@@ -185,15 +184,14 @@ func (c *Config) chained(ctx context.Context, js jetstream.JetStream) (map[strin
 	return out, nil
 }
 
-// awaitAuditors waits until every registered auditor has signed for the ledger
-// up to a sequence.
+// awaitAuditors waits until every registered auditor has signed the ledger up to a sequence.
 func (c *Config) awaitAuditors(ctx context.Context, js jetstream.JetStream, seq uint64) error {
 	told := false
 	var behind []string
 	for {
 		got, err := c.chained(ctx, js)
 		if err != nil && behind != nil && ctx.Err() != nil {
-			return late(ctx, seq, behind) // time is up in the midst of reading
+			return late(ctx, seq, behind) // the timeout occurred during the read
 		}
 		if err != nil {
 			return err
@@ -205,7 +203,8 @@ func (c *Config) awaitAuditors(ctx context.Context, js jetstream.JetStream, seq 
 			}
 		}
 		if len(got) == 0 {
-			return errors.New("the trust file pins no auditor's key: nobody would have chained what is removed")
+			return errors.New("the trust file pins no auditor's key, so no auditor would have chained the " +
+				"removed entries")
 		}
 		if len(behind) == 0 {
 			return nil
@@ -223,8 +222,9 @@ func (c *Config) awaitAuditors(ctx context.Context, js jetstream.JetStream, seq 
 	}
 }
 
-// late names the auditors that have not chained an entry in time.
+// late returns an error that names the auditors that have not chained an entry in time.
 func late(ctx context.Context, seq uint64, behind []string) error {
-	return fmt.Errorf("auditors that have not chained ledger entry %d: %s; unpin the keys of those that are gone: %w",
+	return fmt.Errorf("auditors that have not chained ledger entry %d: %s; unpin the keys of auditors that "+
+		"no longer exist: %w",
 		seq, strings.Join(behind, ", "), ctx.Err())
 }

@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// A failed wait for auditors names the missing ones, also when time runs out while their
-// progress is read.
+// A failed wait for auditors names the missing ones, even if the timeout occurs while their progress is
+// read.
 func TestWhoeverWaitsForAuditorsHearsWhoIsMissing(t *testing.T) {
 	_, public, err := keys.Generate("audit-1")
 	if err != nil {
@@ -54,7 +54,7 @@ func TestWhoeverWaitsForAuditorsHearsWhoIsMissing(t *testing.T) {
 	}
 }
 
-// The same holds for a statement without a decision.
+// The same holds for a statement that is not decided on.
 func TestWhoeverWaitsForADecisionHearsThatThereIsNone(t *testing.T) {
 	private, _, err := keys.Generate("olga")
 	if err != nil {
@@ -68,7 +68,7 @@ func TestWhoeverWaitsForADecisionHearsThatThereIsNone(t *testing.T) {
 	c := &Config{Conn: srv.Connect()}
 	for i := range 24 {
 		ctx, cancel := context.WithCancel(t.Context())
-		// In the midst of the i-th round, as far as that can be met from outside.
+		// Time out during the i-th round, as far as that can be controlled from outside.
 		round := 0
 		sub, err := srv.Connect().Subscribe("$JS.API.STREAM.MSG.GET."+streams.LedgerStream, func(*nats.Msg) {
 			if round++; round > i/4 {

@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// State signs a statement about a project's data, sends it, and waits for what
-// ingest makes of it. It returns the ledger entry.
+// State signs a statement about a project's data, sends it, and waits for ingest's decision. It returns
+// the statement's id and ledger entry.
 func (c *Config) State(ctx context.Context, signer note.Signer, do string, on Subject, reason string) (id string,
 	entry uint64, err error) {
 	return c.state(ctx, signer, streams.Custody{Do: do, Project: on.Project, DataSubject: on.Person, Reason: reason})
@@ -28,7 +28,8 @@ func (c *Config) state(ctx context.Context, signer note.Signer, s streams.Custod
 	return c.stateIn(ctx, signer, s, streams.PartitionOf(s.Project))
 }
 
-// stateIn is state in these partitions. It returns the ledger entry in the last of them.
+// stateIn enters a statement into the given partitions. It returns the ledger entry in the last of
+// them.
 func (c *Config) stateIn(ctx context.Context, signer note.Signer, s streams.Custody, partitions ...int) (id string,
 	entry uint64, err error) {
 	js, err := jetstream.New(c.Conn)

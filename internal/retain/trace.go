@@ -20,24 +20,24 @@ import (
 	"lazaret/streams"
 )
 
-// A trace finds the entries about a person in a partition.
+// trace finds the entries of a partition that concern a data subject.
 type trace struct {
 	subject Subject
-	before  uint64 // entries that name the pseudonym count below it; 0: all
+	before  uint64 // only earlier entries are searched for the pseudonym; 0: all
 
-	listed map[uint64]bool   // sequences of messages, which go with all of their entries
-	taken  map[uint64]bool   // positions of entries
+	listed map[uint64]bool   // source sequences of which all entries are listed
+	taken  map[uint64]bool   // positions of listed entries
 	wanted map[uint64]bool   // proposals whose verdicts are listed
-	names  map[string]int    // ids that listed entries brought in, events' with their agent; in which round
-	bare   map[string]bareID // ids of events, without
-	own    map[string]bool   // events of others that have such an id, with their agent
+	names  map[string]int    // ids that listed entries introduced (of events with their agent) → round
+	bare   map[string]bareID // ids of events, without their agent
+	own    map[string]bool   // events of others, with their agent, that use an id in bare
 	others map[string]bool
 	also   map[uint64]AlsoForgotten
-	alone  map[uint64]bool   // entries that were made from those that name the pseudonym
-	owner  map[string]string // ids that entries about others brought in → whom those are about
-	end    uint64            // up to here it was followed
-	round  int               // each is followed by statements
-	pass   int               // over the partition
+	alone  map[uint64]bool   // entries made from those that name the pseudonym
+	owner  map[string]string // ids that entries about others introduced → those data subjects
+	end    uint64            // last sequence that was searched
+	round  int               // search round; each one but the last ends with a statement
+	pass   int               // number of the pass over the partition
 }
 
 func newTrace(s Subject) *trace {
@@ -47,7 +47,7 @@ func newTrace(s Subject) *trace {
 		alone: make(map[uint64]bool), owner: make(map[string]string)}
 }
 
-// traceHead is what is read of every body.
+// traceHead has the fields that are read of every body.
 type traceHead struct {
 	ID          string `json:"id"`
 	Agent       string `json:"agent"`
@@ -58,19 +58,19 @@ type traceHead struct {
 
 func eventName(agent, id string) string { return agent + "/" + id }
 
-// take reports whether an entry is newly found to be about the person.
+// take reports whether an entry concerns the data subject and was not listed before.
 func (t *trace) take(e *streams.Entry) bool {
 	t.end = max(t.end, e.Seq)
 	if e.Project != t.subject.Project || e.Type.Statement() || t.taken[e.Position()] {
 		return false
 	}
 	var h traceHead
-	_ = streams.Unmarshal(e.Body, &h) // a body that is no JSON refers to nothing
+	_ = streams.Unmarshal(e.Body, &h) // a body that is not JSON refers to nothing
 	ingest := e.Stage == streams.StageIngest
 	event := ingest && e.Type.Event()
 	person := streams.Person{DataSubject: h.DataSubject, User: h.User}
 	if e.Type == streams.TypeRejected {
-		// A rejected event may have named somebody, too.
+		// The raw bytes of a rejected event may also name a data subject.
 		var r traceHead
 		if streams.Unmarshal(h.Raw, &r) == nil {
 			person = streams.Person{DataSubject: r.DataSubject, User: r.User}
@@ -85,7 +85,7 @@ func (t *trace) take(e *streams.Entry) bool {
 	case direct:
 		why = "names the data subject"
 	case t.wanted[e.Seq]:
-		why = "was answered by a verdict that goes"
+		why = "was answered by a verdict that is erased"
 	case !ingest && t.listed[position.Sequence(e.Src)] && e.Type != streams.TypeDue:
 		why = fmt.Sprintf("was made from entry %d", e.Src)
 	case ingest && (event || e.Type == streams.TypeRepeat || e.Type == streams.TypeRejected) && h.ID != "" &&
@@ -127,15 +127,14 @@ func (t *trace) take(e *streams.Entry) bool {
 	return true
 }
 
-// brought notes an id that a listed entry brought in.
+// brought stores an id that a listed entry introduced.
 func (t *trace) brought(id string) {
 	if t.names[id] == 0 && id != "" {
 		t.names[id] = t.round
 	}
 }
 
-// brings notes the ids that a listed entry brought in, and the proposal that a
-// listed verdict answers.
+// brings stores the ids that a listed entry introduced and, for a verdict, its proposal.
 func (t *trace) brings(e *streams.Entry) {
 	broughtIn(e, t.brought)
 	switch e.Type {
@@ -151,7 +150,7 @@ func (t *trace) brings(e *streams.Entry) {
 	}
 }
 
-// broughtIn calls fn for the ids that an entry brings in, but for its own.
+// broughtIn calls fn for the ids that an entry introduces, except the entry's own.
 func broughtIn(e *streams.Entry, fn func(id string)) {
 	switch e.Type {
 	case streams.TypeObservation:
@@ -203,7 +202,7 @@ func broughtIn(e *streams.Entry, fn func(id string)) {
 	}
 }
 
-// notIDs are fields that never hold the id of an event, belief, finding or hold.
+// notIDs are fields that never contain the id of an event, belief, finding or hold.
 var notIDs = map[string]bool{"agent": true, "session": true, "user": true, "data_subject": true, "project": true,
 	"tool": true, "rule": true, "rule_digest": true,
 	"group": true, "digest": true, "type": true, "kind": true, "stage": true, "severity": true, "mode": true,
@@ -211,17 +210,18 @@ var notIDs = map[string]bool{"agent": true, "session": true, "user": true, "data
 	"verdict": true, "level": true, "code": true, "quality": true, "truth": true, "retrieval": true, "security": true,
 	"freshness": true, "sensitivity": true}
 
-// idLike is the least length of an id that is found within a longer text. The pipeline's
-// ids are longer.
+// idLike is the minimum length of an id that is searched for inside longer text. The pipeline's ids are
+// longer.
 const idLike = 8
 
-// refers describes a reference to something that a listed entry introduced.
+// refers returns a description of the reference from e to something that a listed entry introduced, or
+// "".
 func (t *trace) refers(e *streams.Entry, h *traceHead) (why string) {
 	if len(t.names) == 0 {
 		return ""
 	}
 	mentions(e, func(field, s string) bool {
-		if field == "" { // a number
+		if field == "" { // a ledger sequence
 			if seq, err := strconv.ParseUint(s, 10, 64); err == nil && t.listed[position.Sequence(seq)] {
 				why = "names entry " + s
 			}
@@ -233,13 +233,12 @@ func (t *trace) refers(e *streams.Entry, h *traceHead) (why string) {
 	return why
 }
 
-// mentions calls fn for what may be an id in an entry's body, until it returns
-// false: texts that name neither the entry itself nor what is no event, belief,
-// finding or hold; the words of a text that may be ids; names of members; and, with
-// no field, numbers of ledger entries.
+// mentions calls fn for possible ids in an entry's body until fn returns false: strings, words of
+// strings that may be ids, member names, and, with an empty field, numbers of ledger entries. It skips
+// the entry's own id and the fields in notIDs.
 func mentions(e *streams.Entry, fn func(field, s string) bool) {
 	d := jsontext.NewDecoder(bytes.NewReader(e.Body))
-	var fields []string // of the objects that the decoder is in; empty for arrays
+	var fields []string // member names of the enclosing objects; empty for arrays
 	for {
 		tok, err := d.ReadToken()
 		if err != nil {
@@ -255,9 +254,9 @@ func mentions(e *streams.Entry, fn func(field, s string) bool) {
 			continue
 		}
 		if depth == 0 {
-			return // no object
+			return // not an object
 		}
-		if kind, n := d.StackIndex(depth); kind == '{' && n%2 == 1 { // a member's name
+		if kind, n := d.StackIndex(depth); kind == '{' && n%2 == 1 { // a member name
 			fields[depth-1] = tok.String()
 			if !fn("name", tok.String()) {
 				return
@@ -294,26 +293,26 @@ func notInID(r rune) bool {
 	return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' || r == '-')
 }
 
-// isName reports whether a text is an id that a listed entry introduced. Event ids belong
-// to their agent: the same id of another agent is another event.
+// isName reports whether s is an id that a listed entry introduced. An event id belongs to its agent:
+// the same id of another agent is another event.
 //
-// Entries behind the statement were decided without the listed ones, so that a name in
-// them refers to none of these, except in entries made from earlier ones.
+// Entries after the statement were decided without the listed ones. A name in them does not refer to a
+// listed entry, unless the entry was made from an earlier one.
 func (t *trace) isName(s string, e *streams.Entry, h *traceHead) bool {
 	late := t.before > 0 && e.Seq > t.before && (e.Stage == streams.StageIngest || position.Sequence(e.Src) > t.before)
 	counts := func(round int) bool { return round > 0 && (!late || round > 1) }
 	if counts(t.names[s]) || counts(t.names[eventName(h.Agent, s)]) {
 		return true
 	}
-	// The owner of an id is known after a full pass since it came up.
+	// The agent of a bare id is known only after a full pass since the id was found.
 	b, ok := t.bare[s]
 	return ok && counts(b.round) && t.pass >= b.pass+2 && !t.own[eventName(h.Agent, s)]
 }
 
-// bareID is when an event's id came up.
+// bareID is the round and pass in which an event's id was found.
 type bareID struct{ round, pass int }
 
-// follow reads the partition until nothing more is found.
+// follow reads the partition repeatedly until it finds no more entries.
 func (t *trace) follow(ctx context.Context, js jetstream.JetStream) error {
 	filter := streams.LedgerFilter(streams.PartitionOf(t.subject.Project))
 	return t.passes(func(fn func(e *streams.Entry)) error {
@@ -329,8 +328,8 @@ func (t *trace) follow(ctx context.Context, js jetstream.JetStream) error {
 	})
 }
 
-// quoted looks at an entry once all is listed: in a first pass for what brought in
-// ids about others, in a second for which of the listed ones name those.
+// quoted examines an entry after all entries are listed. The first pass collects ids that entries about
+// others introduced; the second finds the listed entries that refer to them.
 func (t *trace) quoted(e *streams.Entry, first bool) {
 	if e.Project != t.subject.Project || e.Type.Statement() {
 		return
@@ -371,11 +370,11 @@ func (t *trace) quoted(e *streams.Entry, first bool) {
 	if a.Persons = slices.Sorted(maps.Keys(found)); len(a.Persons) > 0 || !t.alone[e.Position()] {
 		t.also[e.Position()] = a
 	} else {
-		delete(t.also, e.Position()) // it is about them alone
+		delete(t.also, e.Position()) // it concerns only the data subject
 	}
 }
 
-// passes takes all entries again and again, until nothing more is found.
+// passes calls all repeatedly until no more entries are found.
 func (t *trace) passes(all func(fn func(e *streams.Entry)) error) error {
 	t.round++
 	for idle := 0; idle < 3; {
@@ -396,8 +395,8 @@ func (t *trace) passes(all func(fn func(e *streams.Entry)) error) error {
 	return nil
 }
 
-// statement are the parts of a statement's list, each short enough, and the others
-// whom it names.
+// statement splits the listed sequences that are not in done into parts that fit a statement. It also
+// returns the other data subjects that they name.
 func (t *trace) statement(done map[uint64]bool) (parts [][]uint64, others []string) {
 	var seqs []uint64
 	for seq := range t.listed {

@@ -21,27 +21,26 @@ import (
 	"lazaret/streams"
 )
 
-// Trimming is what was, or could be, removed from the ledger because it is old.
+// Trimming is the plan or result of removing old entries from the ledger.
 type Trimming struct {
-	// Before is the horizon: only entries that are older go.
+	// Before is the horizon: only older entries are removed.
 	Before time.Time `json:"before"`
-	// UpTo is the ledger sequence up to which entries go; 0 for none.
+	// UpTo is the ledger sequence of the last entry that may be removed; 0 if there is none.
 	UpTo uint64 `json:"up_to"`
-	// Already is up to which they may have been gone before.
+	// Already is the ledger sequence up to which entries may have been removed before.
 	Already uint64 `json:"already"`
-	// Because says what UpTo is bounded by: the horizon, or an auditor.
+	// Because names the limit of UpTo: the horizon or an auditor.
 	Because string `json:"because"`
-	// Auditors have signed for the ledger up to these sequences.
+	// Auditors maps each auditor to the ledger sequence up to which it has signed.
 	Auditors map[string]uint64 `json:"auditors"`
-	// Stages have to have their state on disk first, in every partition.
+	// Stages are the stages that must first store their state on disk, in every partition.
 	Stages []string `json:"stages"`
-	// Messages and Bytes are what the ledger lost; of each subject the last
-	// entry stays.
+	// Messages and Bytes are what was removed from the ledger. The last entry of each subject stays.
 	Messages uint64 `json:"messages"`
 	Bytes    uint64 `json:"bytes"`
 }
 
-// PlanTrim says what Trim would do, and changes nothing.
+// PlanTrim returns what Trim would remove, and changes nothing.
 func (c *Config) PlanTrim(ctx context.Context, before time.Time) (*Trimming, error) {
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
@@ -58,7 +57,8 @@ func (c *Config) PlanTrim(ctx context.Context, before time.Time) (*Trimming, err
 		return nil, err
 	}
 	if len(t.Auditors) == 0 {
-		return nil, errors.New("the trust file pins no auditor's key: nobody would have chained what is removed")
+		return nil, errors.New("the trust file pins no auditor's key, so no auditor would have chained the " +
+			"removed entries")
 	}
 	for name, at := range t.Auditors {
 		if at < t.UpTo {
@@ -69,13 +69,13 @@ func (c *Config) PlanTrim(ctx context.Context, before time.Time) (*Trimming, err
 	return t, err
 }
 
-// Trim removes ledger entries older than before that every registered auditor has chained
-// and every stage and required group has folded. The stages confirm anew that their state
-// is on disk. The last entry of each subject stays. The rest of an interrupted trim is
-// removed first.
+// Trim removes ledger entries older than before that every registered auditor has chained and every
+// stage and required group has folded. It first makes the stages confirm again that their state is on
+// disk. The last entry of each subject stays. The rest of an interrupted trim is removed first.
 //
-// Once the stages have answered, entries go in steps. The entries of a step are found in
-// the log, announced in the ledger and removed, so that an interruption leaves little.
+// After the confirmations, entries are removed in steps. The entries of a step are verified to be in
+// the log, announced in the ledger and removed, so that an interruption leaves at most one step
+// incomplete.
 func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) {
 	t, err := c.PlanTrim(ctx, before)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) 
 	}
 	was := st.CachedInfo().State
 	if was.LastSeq < t.Already {
-		return nil, fmt.Errorf("%s ends at %d and says that it was trimmed up to %d: it is not the stream that it was",
+		return nil, fmt.Errorf("%s ends at %d, but was trimmed up to %d: the stream was replaced",
 			streams.LedgerStream, was.LastSeq, t.Already)
 	}
 	if t.Already > 0 {
@@ -114,7 +114,7 @@ func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) 
 	if err != nil {
 		return nil, err
 	}
-	// Entries that came meanwhile can only lower these counts.
+	// Entries that were added meanwhile can only lower these counts.
 	t.Messages = was.Msgs + (now.State.LastSeq - was.LastSeq) - now.State.Msgs
 	if was.Bytes > now.State.Bytes {
 		t.Bytes = was.Bytes - now.State.Bytes
@@ -122,10 +122,10 @@ func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) 
 	return t, nil
 }
 
-// trimStep is how many sequences are looked for in the log, said to go and removed at once.
+// trimStep is the number of sequences that are verified, announced and removed in one step.
 const trimStep = 25_000
 
-// trim removes what is planned.
+// trim carries out a plan.
 func (c *Config) trim(ctx context.Context, js jetstream.JetStream, st jetstream.Stream, t *Trimming) error {
 	r := streams.Retention{ID: t.Before.Format("20060102T150405Z") + "-" + nuid.Next()[14:], UpTo: t.UpTo,
 		Trimmed: t.Already, Before: t.Before}
@@ -148,7 +148,7 @@ func (c *Config) trim(ctx context.Context, js jetstream.JetStream, st jetstream.
 				return err
 			}
 			if err := purge(ctx, st, to); err != nil {
-				return fmt.Errorf("%w: run it again, it goes on from entry %d", err, from)
+				return fmt.Errorf("%w: run the command again; it continues from entry %d", err, from)
 			}
 			if from = to; time.Since(told) > tellEvery && from < t.UpTo {
 				told = time.Now()
@@ -159,23 +159,23 @@ func (c *Config) trim(ctx context.Context, js jetstream.JetStream, st jetstream.
 	})
 }
 
-// tellEvery is how often a long trimming says how far it has come.
+// tellEvery is the interval of progress messages.
 const tellEvery = 10 * time.Second
 
-// held checks that the log has the entries about to go, since no other copy will remain.
+// held verifies that the log has the entries to be removed, because no other copy will remain.
 func held(ctx context.Context, l *inquiry.Log, from, to uint64) error {
 	n, err := l.Missing(ctx, from, to)
 	if err != nil {
-		return fmt.Errorf("reading what the log holds of the entries up to %d: %w", to, err)
+		return fmt.Errorf("reading the log's entries up to %d: %w", to, err)
 	}
 	if n > 0 {
-		return fmt.Errorf("this log lacks the payloads of %d of the entries that would go; trim where the auditor runs "+
-			"that has them", n)
+		return fmt.Errorf("this log lacks the payloads of %d of the entries to be removed; run the command at the "+
+			"auditor that has them", n)
 	}
 	return nil
 }
 
-// secure has every stage secure its state in every partition.
+// secure makes every stage confirm that its state is on disk, in every partition.
 func (c *Config) secure(ctx context.Context, js jetstream.JetStream, t *Trimming, r *streams.Retention) error {
 	var fences [streams.Partitions]uint64
 	for p := range streams.Partitions {
@@ -188,8 +188,8 @@ func (c *Config) secure(ctx context.Context, js jetstream.JetStream, t *Trimming
 	return c.awaitSecured(ctx, js, r, t.Stages, &fences)
 }
 
-// say writes an entry of the retention stage, after the last one that there is:
-// of two who trim at once, one is refused.
+// say writes an entry of the retention stage after its previous one. If two processes trim at the same
+// time, one write fails.
 func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int, typ streams.Type,
 	r *streams.Retention) (uint64, error) {
 	subject := streams.LedgerSubject(partition, streams.StageRetention)
@@ -198,7 +198,7 @@ func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int,
 		return 0, err
 	} else if m != nil {
 		last = m.Sequence
-		// Another process may have moved the mark since the plan was made.
+		// Another process may have advanced the mark since the plan was made.
 		var b *streams.Retention
 		e, err := wire.RawEntry(m)
 		if err == nil {
@@ -209,7 +209,7 @@ func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int,
 			c.tell("ignored: %v", err)
 		case typ == streams.TypeTrim && partition == 0 && b.Trimmed != r.Trimmed || typ == streams.TypeTrimmed &&
 			b.ID != r.ID:
-			return 0, errors.New("somebody else is trimming the ledger: look again when that is over")
+			return 0, errors.New("another process is trimming the ledger: try again when it has finished")
 		}
 	}
 	body, err := streams.Marshal(r)
@@ -229,7 +229,7 @@ func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int,
 	return ack.Sequence, nil
 }
 
-// awaitSecured waits until every stage has answered in every partition.
+// awaitSecured waits until every stage has confirmed in every partition.
 func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *streams.Retention, stages []string,
 	from *[streams.Partitions]uint64) error {
 	told, quiet := false, time.Now()
@@ -259,7 +259,7 @@ func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *st
 				}
 				return nil
 			})
-		if err != nil && ctx.Err() == nil { // name the missing stages also if time runs out during a read
+		if err != nil && ctx.Err() == nil { // name the missing stages also if the timeout occurred during a read
 			return err
 		}
 		var who []string
@@ -273,15 +273,15 @@ func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *st
 		}
 		sort.Strings(who)
 		if !told {
-			c.tell("waiting for stages to have their state on disk: %s", strings.Join(who, ", "))
+			c.tell("waiting for stages to confirm that their state is on disk: %s", strings.Join(who, ", "))
 			told = true
 		}
 		late := func(err error) error {
-			return fmt.Errorf("nothing was removed: these have not said that their state is on disk: %s; start them, or name "+
-				"those that are gone for good with --without: %w", strings.Join(who, ", "), err)
+			return fmt.Errorf("nothing was removed: these stages have not confirmed that their state is on disk: %s; "+
+				"start them, or name stages that no longer exist with --without: %w", strings.Join(who, ", "), err)
 		}
 		if wait := cmp.Or(c.Wait, stagesWait); time.Since(quiet) > wait {
-			return late(fmt.Errorf("nobody has answered for %s", wait))
+			return late(fmt.Errorf("there was no answer for %s", wait))
 		}
 		select {
 		case <-ctx.Done():
@@ -291,9 +291,9 @@ func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *st
 	}
 }
 
-// foldingStages are who has to have folded what goes: every stage that ever
-// wrote, ingest and the arbiter, and the groups that the policy in force
-// requires, though they may not have written yet.
+// foldingStages returns the stages that must have folded entries before their removal: every stage that
+// ever wrote, ingest, the arbiter, and the groups that the current policy requires, even if they have
+// not written yet.
 func (c *Config) foldingStages(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	out, err := c.writers(ctx, js)
 	if err != nil {
@@ -319,7 +319,7 @@ func (c *Config) foldingStages(ctx context.Context, js jetstream.JetStream) ([]s
 	return slices.Compact(out), err
 }
 
-// lastBefore is the sequence of the last entry that is older than a time.
+// lastBefore returns the sequence of the last entry that is older than before.
 func lastBefore(ctx context.Context, js jetstream.JetStream, before time.Time) (uint64, error) {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
@@ -345,15 +345,14 @@ func lastBefore(ctx context.Context, js jetstream.JetStream, before time.Time) (
 	return md.Sequence.Stream - 1, nil
 }
 
-// purgeStep is how many sequences are removed subject by subject with one
-// request each: the stream takes nothing while it looks for them.
+// purgeStep is the number of sequences that are purged with one request per subject. The stream takes
+// no messages during such a request.
 const purgeStep = 50_000
 
-// purge removes the entries up to a sequence, but for the last of each subject:
-// it is its writer's fence. Every stage that runs has just written to all of its
-// subjects, so that nearly always all entries go at once, which costs the server
-// next to nothing; what lies behind the fence of one that is gone goes subject by
-// subject.
+// purge removes the entries up to a sequence, except the last entry of each subject, which is its
+// writer's fence. Every running stage has just written to all of its subjects, so usually a single
+// cheap request removes everything. Entries after the fence of a stage that no longer exists are purged
+// per subject.
 func purge(ctx context.Context, st jetstream.Stream, upTo uint64) error {
 	info, fences, all, err := fencesOf(ctx, st, upTo)
 	if err != nil {
@@ -379,7 +378,7 @@ func purge(ctx context.Context, st jetstream.Stream, upTo uint64) error {
 	return nil
 }
 
-// fencesOf are the last entries of all subjects, and below which sequence nothing of them lies.
+// fencesOf returns the last entry of each subject, and the sequence below which there is no fence.
 func fencesOf(ctx context.Context, st jetstream.Stream, upTo uint64) (info *jetstream.StreamInfo,
 	fences map[string]uint64, all uint64, err error) {
 	err = patiently(ctx, func(ctx context.Context) (err error) {
@@ -390,7 +389,7 @@ func fencesOf(ctx context.Context, st jetstream.Stream, upTo uint64) (info *jets
 		return nil, nil, 0, err
 	}
 	fences = make(map[string]uint64)
-	all = upTo + 1 // below it everything goes
+	all = upTo + 1 // everything below it is removed
 	for subject := range info.State.Subjects {
 		var last *jetstream.RawStreamMsg
 		err := patiently(ctx, func(ctx context.Context) (err error) {
@@ -409,14 +408,14 @@ func fencesOf(ctx context.Context, st jetstream.Stream, upTo uint64) (info *jets
 	return info, fences, all, nil
 }
 
-// requestTimeout is how long the server may take for one request, and requestTries how often
-// one that it did not answer in time is made again: it goes on with a purge all the same.
+// requestTimeout is the limit for one request, and requestTries the number of attempts. The server
+// continues a purge even if its reply is late.
 const (
 	requestTimeout = time.Minute
 	requestTries   = 5
 )
 
-// patiently makes a request that may take the server long, and may be repeated.
+// patiently makes a request that the server may answer late and that may be repeated.
 func patiently(ctx context.Context, ask func(ctx context.Context) error) (err error) {
 	for range requestTries {
 		short, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -19,8 +19,8 @@ import (
 	"lazaret/streams"
 )
 
-// Purge removes only old entries and never a subject's last, in any order of writers.
-// Each case makes dozens of server requests, so there are only a hundred.
+// Purge removes only old entries and never a subject's last one, for any order of writers. Each case
+// makes dozens of server requests, so there are only a hundred cases.
 func TestThePurgeLeavesWhatIsYoungAndEveryFence(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := context.Background()
@@ -39,7 +39,7 @@ func TestThePurgeLeavesWhatIsYoungAndEveryFence(t *testing.T) {
 		}
 		last := make(map[string]uint64)
 		subjects := make(map[uint64]string)
-		// Some subjects fall silent early.
+		// Some subjects stop early.
 		n := rapid.IntRange(1, 60).Draw(rt, "entries")
 		for i := range n {
 			kinds := 6
@@ -64,7 +64,7 @@ func TestThePurgeLeavesWhatIsYoungAndEveryFence(t *testing.T) {
 				rt.Fatalf("entry %d of %s, trimmed up to %d, its last is %d: %v", seq, subject, upTo, last[subject], err)
 			}
 		}
-		// The next round begins with what this one left.
+		// The next round starts with the remaining entries.
 		for s := range last {
 			if err := st.Purge(ctx, jetstream.WithPurgeSubject(s)); err != nil {
 				rt.Fatal(err)
@@ -109,8 +109,8 @@ func TestWhatIsOlderThanTheHorizonIsFound(t *testing.T) {
 	}
 }
 
-// A long trimming goes step by step. Each step is whole: one that is interrupted is finished by
-// the next trimming, and nothing is asked of the stages twice for it.
+// A long trim proceeds in steps. The next trim completes an interrupted step, and the stages are not
+// asked again for it.
 func TestALongTrimmingGoesStepByStep(t *testing.T) {
 	srv := natstest.Start(t)
 	nc, ctx, trust := srv.Connect(), t.Context(), new(keys.Trust)
@@ -198,7 +198,7 @@ func TestALongTrimmingGoesStepByStep(t *testing.T) {
 			}
 		}
 	}
-	// A subscriber hears the mark before the stream has stored it.
+	// A subscriber receives the mark before the stream has stored it.
 	natstest.Eventually(t, 10*time.Second, "a mark in the ledger", func() bool {
 		return slices.ContainsFunc(srv.Ledger(), func(e streams.Entry) bool { return e.Type == streams.TypeTrimmed })
 	})

@@ -51,7 +51,7 @@ func TestPromiseC24AStageThatOwesAnEntryIsNotReady(t *testing.T) {
 	publish(t, nc, "demo", 3, 3)
 	natstest.Eventually(t, time.Minute, "a stage that owes an entry", func() bool {
 		b.Reset()
-		return !p.Ready(t.Context(), &b) && strings.Contains(b.String(), "ingest: owes an entry for") &&
+		return !p.Ready(t.Context(), &b) && strings.Contains(b.String(), "ingest: an entry has been pending for") &&
 			strings.Contains(b.String(), "maximum bytes exceeded")
 	})
 	if owed := scraped(t, p, `lazaret_stage_owed_seconds{stage="ingest"}`); owed < 1 {

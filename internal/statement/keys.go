@@ -10,36 +10,35 @@ import (
 	"lazaret/streams"
 )
 
-// maxOpen bounds the bundles whose chunks are held at once.
+// maxOpen is the limit of bundles whose chunks are kept at the same time.
 const maxOpen = 64
 
-// Keys holds the operators' keys in force while the log is read in order.
+// Keys tracks the active operators' keys while the log is read in order.
 type Keys struct {
 	pinned note.Verifiers
-	chunks map[string][][]byte // digest → bundle in the making
+	chunks map[string][][]byte // digest → chunks of an incomplete bundle
 	trusts map[string]*keys.Trust
-	// force holds the trust files in force, oldest first: more than one while the
-	// partitions switch one after the other.
+	// force has the active trust files, oldest first. There are several while the partitions activate a
+	// file one after the other.
 	force []inForce
 }
 
 type inForce struct {
-	command    string // its id
+	command    string // id of the command
 	trust      *keys.Trust
-	partitions int // that have switched
+	partitions int // number of partitions that have activated it
 }
 
-// NewKeys returns the state before the first entry. Operators are the keys that the
-// reader pinned.
+// NewKeys returns the state before the first entry. operators are the keys that the reader has pinned.
 func NewKeys(operators note.Verifiers) *Keys {
 	return &Keys{pinned: operators, chunks: make(map[string][][]byte), trusts: make(map[string]*keys.Trust)}
 }
 
-// Grounds are the types of the entries that Take needs.
+// Grounds returns the entry types that Take needs.
 func Grounds() []string { return []string{string(streams.TypeChunk), string(streams.TypeActivation)} }
 
-// Take folds an entry of ingest. Entries of other types than Grounds are ignored, and so
-// are those that no operator signed.
+// Take folds an entry of ingest. It ignores entries of types not in Grounds, and activations that no
+// operator signed.
 func (k *Keys) Take(typ streams.Type, body []byte) {
 	switch typ {
 	case streams.TypeChunk:
@@ -76,8 +75,8 @@ func (k *Keys) activate(a *streams.ActivationEntry) {
 	k.Activate(a.Note, slices.Concat(k.chunks[a.Digest]...))
 }
 
-// Activate puts a trust file in force by its signed command, once for each partition.
-// A command that no operator signed changes nothing.
+// Activate activates a trust file by its signed command; it is called once per partition. A command
+// that no operator signed has no effect.
 func (k *Keys) Activate(signed string, bundle []byte) {
 	c, _, err := streams.OpenCommand([]byte(signed), either{k.Operators(), k.pinned})
 	if err != nil || c.Do != streams.DoActivateTrust {
@@ -104,7 +103,7 @@ func (k *Keys) Activate(signed string, bundle []byte) {
 	}
 }
 
-// Operators are the operators' keys that are in force.
+// Operators returns the active keys of operators.
 func (k *Keys) Operators() note.Verifiers {
 	if len(k.force) == 0 {
 		return k.pinned
@@ -116,7 +115,7 @@ func (k *Keys) Operators() note.Verifiers {
 	return out
 }
 
-// Open verifies a signed statement with the keys that are in force.
+// Open verifies a signed statement with the active keys and returns it.
 func (k *Keys) Open(signed []byte) (streams.Custody, error) {
 	if len(signed) == 0 {
 		return streams.Custody{}, errors.New("nobody signed it")
@@ -124,14 +123,14 @@ func (k *Keys) Open(signed []byte) (streams.Custody, error) {
 	c, _, err := streams.OpenCustody(signed, k.Operators())
 	if err != nil {
 		if _, _, pinned := streams.OpenCustody(signed, k.pinned); pinned == nil {
-			return c, errors.New("it is signed with an operator's key that was not in force in the log")
+			return c, errors.New("it is signed with an operator's key that was not active in the log")
 		}
 		return c, err
 	}
 	return c, nil
 }
 
-// either is several sets of keys.
+// either is a union of sets of keys.
 type either []note.Verifiers
 
 // Verifier implements note.Verifiers.

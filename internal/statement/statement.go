@@ -14,31 +14,31 @@ import (
 	"lazaret/streams"
 )
 
-// entered is how long after its issue a statement may enter the ledger: as long as ingest
-// accepts one, and a day in the intake.
+// entered is how long after its issue a statement may enter the ledger: the time for which ingest
+// accepts it, plus a day in the intake.
 const entered = streams.CustodyValid + 24*time.Hour
 
-// Judge reads the statements of a log, in its order.
+// Judge processes the statements of a log in order.
 type Judge struct {
 	*Keys
-	used map[string]int             // ids of statements
-	held map[string]map[string]bool // project → data subjects under legal hold; empty for all of it
+	used map[string]int             // ids of processed statements
+	held map[string]map[string]bool // project → data subjects under legal hold; "" stands for the whole project
 }
 
-// NewJudge returns a judge at the log's beginning. Operators are the keys that the reader
+// NewJudge returns a judge at the beginning of a log. operators are the keys that the reader has
 // pinned.
 func NewJudge(operators note.Verifiers) *Judge {
 	return &Judge{NewKeys(operators), make(map[string]int), make(map[string]map[string]bool)}
 }
 
-// Types are the types of statements: forgotten, erased, legalhold and expired.
+// Types returns the types of statements: forgotten, erased, legalhold and expired.
 func Types() []string {
 	return []string{string(streams.TypeForgotten), string(streams.TypeErased), string(streams.TypeLegalHold),
 		string(streams.TypeExpired)}
 }
 
-// Held are the projects with a legal hold at the place that the judge has reached: on the
-// project or on somebody in it.
+// Held returns the projects with a legal hold, on the project or on a data subject in it, at the
+// judge's position.
 func (j *Judge) Held() map[string]bool {
 	out := make(map[string]bool, len(j.held))
 	for project := range j.held {
@@ -47,7 +47,7 @@ func (j *Judge) Held() map[string]bool {
 	return out
 }
 
-// hold notes a legal hold, or its release.
+// hold applies a legal hold or its release.
 func (j *Judge) hold(c *streams.Custody) {
 	switch c.Do {
 	case streams.DoHold:
@@ -62,8 +62,8 @@ func (j *Judge) hold(c *streams.Custody) {
 	}
 }
 
-// Order judges the entry of a statement: its type and project, when it entered the
-// ledger, and its body. It returns the order, or why it does not count.
+// Order judges the entry of a statement, given its type, project, ledger time and body. It returns the
+// order, or an error if the statement does not count.
 func (j *Judge) Order(typ streams.Type, project string, at time.Time, body []byte) (*streams.Custody, error) {
 	b := new(streams.CustodyEntry)
 	if err := streams.Unmarshal(body, b); err != nil {
@@ -83,11 +83,11 @@ func (j *Judge) Order(typ streams.Type, project string, at time.Time, body []byt
 	}
 	switch {
 	case c.Project != project:
-		return nil, fmt.Errorf("what was signed is about project %s", c.Project)
+		return nil, fmt.Errorf("the signed order is about project %s", c.Project)
 	case want != typ:
-		return nil, fmt.Errorf("what was signed is an order to %s, which makes an entry of type %s", c.Do, want)
+		return nil, fmt.Errorf("the signed order is to %s, which requires an entry of type %s", c.Do, want)
 	case j.used[c.ID] >= times:
-		return nil, fmt.Errorf("order %s was obeyed before: each counts once in a partition", c.ID)
+		return nil, fmt.Errorf("order %s was already carried out: an order is valid once per partition", c.ID)
 	case at.Sub(c.Issued) > entered || c.Issued.Sub(at) > streams.CustodyValid:
 		return nil, fmt.Errorf("order %s was issued at %s, and the entry is of %s", c.ID, c.Issued.Format(time.RFC3339),
 			at.Format(time.RFC3339))
@@ -97,35 +97,34 @@ func (j *Judge) Order(typ streams.Type, project string, at time.Time, body []byt
 	return &c, nil
 }
 
-// Split cuts a leaf's payload (see auditor.Payload) into the stage that wrote the entry
-// and the entry's body.
+// Split splits a leaf's payload (see auditor.Payload) into the name of the writing stage and the
+// entry's body.
 func Split(payload []byte) (stage string, body []byte) {
 	head, body, _ := bytes.Cut(payload, []byte{'\n'})
 	name, _, _ := bytes.Cut(head, []byte{' '})
 	return string(name), body
 }
 
-// LateFor is how long after a project was forgotten other stages' entries derived from
-// its entries may be forgotten at once. It exceeds the longest time that a policy gives a
-// group for its answer.
+// LateFor is how long after the erasure of a project entries that other stages derived from its entries
+// may also be erased. It exceeds the longest time that a policy gives a group for its answer.
 const LateFor = 10 * time.Minute
 
-// LateSubject is the data subject of entries that are derived from forgotten entries and
-// come after them. No project's name holds a tilde.
+// LateSubject returns the data subject of entries that are derived from erased entries and written
+// after them. Project names contain no tilde, so it cannot clash.
 func LateSubject(project string) string { return project + "~" }
 
-// Lawful decides which payloads of the pipeline's log may be forgotten: those with a
-// forgotten entry of their project behind them, and those that an erased entry lists,
-// each signed by an operator; and those that an expired entry covers. Statements and the
-// pipeline's own entries may never be forgotten.
+// Lawful returns the rules that decide which payloads of the pipeline's log may be erased. These are
+// the payloads of a project before its forgotten entry, those listed in an erased entry, and those
+// covered by an expired entry. An operator must have signed each such entry. Statements and the
+// pipeline's own entries must never be erased.
 //
-// An order to forget a project names the ledger sequence up to which it covers the
-// project's entries. Entries that sentinels and the arbiter derived from those, up to
-// LateFor after it was issued, may be gone too. An order of an earlier version names none
-// and covers all entries before it; that is reported.
+// An order to erase a project contains the ledger sequence up to which it covers the project's entries.
+// Entries that sentinels and the arbiter derived from these up to LateFor after its issue may be erased
+// too. An order of an earlier version has no such sequence and covers all entries before it; this is
+// reported.
 //
-// A statement that no operator signed is a finding. Without operators' keys signatures
-// are not checked, and the verification is incomplete.
+// A statement that no operator signed is a finding. Without operators' keys, signatures are not checked
+// and the verification is incomplete.
 func Lawful(operators note.Verifiers) *chain.Lawful {
 	return &chain.Lawful{Statements: Types(), Grounds: Grounds(),
 		Judge: func(all iter.Seq[*chain.Statement]) chain.Ruling {
@@ -134,7 +133,7 @@ func Lawful(operators note.Verifiers) *chain.Lawful {
 			if operators != nil {
 				j = NewJudge(operators)
 			} else {
-				r.skipped = append(r.skipped, "who signed statements on forgetting: no operators' keys were given")
+				r.skipped = append(r.skipped, "who signed the erasure statements: no operators' keys were given")
 			}
 			for s := range all {
 				r.take(j, s)
@@ -143,16 +142,16 @@ func Lawful(operators note.Verifiers) *chain.Lawful {
 		}}
 }
 
-// order is a statement that an operator signed.
+// order is a statement signed by an operator.
 type order struct {
 	index, first int64
 	at           time.Time
 	seqs         map[uint64]bool
-	custody      *streams.Custody // nil if it is not known
-	held         map[string]bool  // of an order to expire: projects that it spares
+	custody      *streams.Custody // nil if unknown
+	held         map[string]bool  // for an expiry order: projects that it excludes
 }
 
-// Derived reports whether entries of a type are made by other stages because of a project's
+// Derived reports whether other stages write entries of this type as a consequence of a project's
 // entries.
 func Derived(t streams.Type) bool {
 	switch t {
@@ -160,25 +159,24 @@ func Derived(t streams.Type) bool {
 		streams.TypeHoldState, streams.TypeCalibration:
 		return true
 	}
-	return false // ingest's
+	return false // written by ingest
 }
 
-// Covers reports whether an order to forget a project covers an entry of the project in the
-// present ledger that stands before it. derived is whether another stage made the entry
-// because of what the order covers.
+// Covers reports whether an order to erase a project covers an earlier entry of the project in the
+// current ledger. derived means that another stage wrote the entry as a consequence of covered entries.
 func Covers(c *streams.Custody, seq uint64, at time.Time, derived bool) bool {
 	return c == nil || c.UpTo == 0 || position.Sequence(seq) <= c.UpTo || derived && !at.After(c.Issued.Add(LateFor))
 }
 
-// Expires reports whether an order to expire covers a payload of a project. earlier is
-// whether it is of a ledger before the present one.
+// Expires reports whether an expiry order covers a payload. earlier means that the payload belongs to a
+// ledger before the current one. held are the projects that the order excludes.
 func Expires(c *streams.Custody, leaf *chain.Leaf, earlier bool, held map[string]bool) bool {
 	return leaf.Kind == chain.KindEntry && leaf.Project != streams.SystemProject &&
 		!streams.Type(leaf.Type).Statement() && !held[leaf.Project] && leaf.Time.Before(c.Before) &&
 		(earlier || position.Sequence(leaf.Seq) <= c.UpTo)
 }
 
-// ruling holds the statements that count, by project; and the orders to expire.
+// ruling has the valid statements by project, and the expiry orders.
 type ruling struct {
 	whole, listed map[string][]order
 	expired       []order
@@ -199,7 +197,8 @@ func (r *ruling) take(j *Judge, s *chain.Statement) {
 	c, err := r.order(j, s, typ, stage, body)
 	if err != nil {
 		r.bad = append(r.bad, chain.Finding{Index: s.Index,
-			Text: fmt.Sprintf("leaf %d (%s of ledger sequence %d, project %s) is no operator's statement: %v", s.Index, s.Type,
+			Text: fmt.Sprintf("leaf %d (%s of ledger sequence %d, project %s) is not a valid statement of an "+
+				"operator: %v", s.Index, s.Type,
 				s.Seq, s.Project, err)})
 		return
 	}
@@ -229,13 +228,14 @@ func (r *ruling) take(j *Judge, s *chain.Statement) {
 	}
 }
 
-// order returns the order in a leaf, nil if it is unknown, or why it does not count.
+// order returns the order in a leaf, nil if it is unknown, or an error if it does not count.
 func (r *ruling) order(j *Judge, s *chain.Statement, typ streams.Type, stage string, body []byte) (*streams.Custody,
 	error) {
 	switch {
 	case errors.Is(s.Err, chain.ErrNotHeld):
 		r.skipped = append(r.skipped,
-			fmt.Sprintf("leaf %d (%s, project %s): the statement is not held here, so who signed it is unknown", s.Index,
+			fmt.Sprintf("leaf %d (%s, project %s): this log does not have the statement, so its signer is "+
+				"unknown", s.Index,
 				s.Type, s.Project))
 		return nil, nil
 	case s.Err != nil:
@@ -248,7 +248,7 @@ func (r *ruling) order(j *Judge, s *chain.Statement, typ streams.Type, stage str
 	return j.Order(typ, s.Project, s.Time, body)
 }
 
-// may reports whether the payload of a leaf may be gone.
+// may reports whether the payload of a leaf may be erased.
 func (r *ruling) may(subject string, erased bool, leaf *chain.Leaf) bool {
 	if leaf.Project == streams.SystemProject || streams.Type(leaf.Type).Statement() {
 		return false

@@ -1,10 +1,8 @@
-// Package status lets operators ask over NATS how far every process of every
-// stage has come, without Prometheus: what `lazaret top` and `lazaret doctor`
-// show.
+// Package status lets operators query the progress of every process of every stage over NATS, without
+// Prometheus. `lazaret top` and `lazaret doctor` use it.
 //
-// A process answers over its stage's own connection, whose credential may answer
-// an operator's question and nothing else. Nothing here decides anything, and
-// the clock that it reads goes nowhere else.
+// A process answers over its stage's own connection. Its credential may only answer operators'
+// requests. Status affects no decision, and its clock is used for nothing else.
 //
 // It may import internal/stage and streams. Begin reading with status.go, which answers for a
 // process; snapshot.go gathers a whole pipeline.

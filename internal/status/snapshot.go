@@ -15,16 +15,16 @@ import (
 	"lazaret/streams"
 )
 
-// Snapshot is a pipeline at one moment, as NATS and the stages tell it.
+// Snapshot is the state of a pipeline at one time, as reported by NATS and the stages.
 type Snapshot struct {
 	Time   time.Time `json:"time"`
 	Intake Fill      `json:"intake"`
 	Ledger Fill      `json:"ledger"`
-	// Fullest is the subject of the intake on which most waits. PerSubject is
-	// what may wait on one.
+	// Fullest is the intake subject with the most waiting messages. PerSubject is the limit of messages
+	// per subject.
 	Fullest    string `json:"fullest_subject,omitzero"`
 	FullestHas uint64 `json:"fullest_subject_messages"`
-	// Trimmed is the ledger sequence up to which entries may be gone.
+	// Trimmed is the ledger sequence up to which entries may have been removed.
 	Trimmed    uint64 `json:"ledger_trimmed,omitzero"`
 	PerSubject int64  `json:"max_per_subject"`
 
@@ -32,21 +32,21 @@ type Snapshot struct {
 	Processes  []*Process  `json:"processes"`
 	Silent     []Silent    `json:"silent,omitzero"`
 
-	// Counts are the processes' together, since each one's start.
+	// Counts are the sums over all processes, each since its start.
 	Counts map[string]uint64 `json:"counts"`
 	Rates  *Rates            `json:"rates,omitzero"`
 }
 
-// Fill is how full a stream is.
+// Fill is the fill level of a stream.
 type Fill struct {
 	Messages uint64 `json:"messages"`
 	First    uint64 `json:"first_seq"`
 	Last     uint64 `json:"last_seq"`
 	Bytes    uint64 `json:"bytes"`
-	MaxBytes int64  `json:"max_bytes"` // 0: no bound but the disk
+	MaxBytes int64  `json:"max_bytes"` // 0: limited only by the disk
 }
 
-// Share is how much of what it may hold it holds, 0 where there is no bound.
+// Share returns Bytes/MaxBytes, or 0 without a limit.
 func (f Fill) Share() float64 {
 	if f.MaxBytes <= 0 {
 		return 0
@@ -54,15 +54,15 @@ func (f Fill) Share() float64 {
 	return float64(f.Bytes) / float64(f.MaxBytes)
 }
 
-// Partition is what waits in a partition and how far its part of the ledger goes.
+// Partition is the waiting messages of a partition and the end of its part of the ledger.
 type Partition struct {
 	Partition int    `json:"partition"`
-	Waiting   uint64 `json:"intake_messages"` // what is decided, and not purged yet, among them
-	Last      uint64 `json:"last_seq"`        // of the ledger; 0: nothing yet
+	Waiting   uint64 `json:"intake_messages"` // includes decided messages that are not purged yet
+	Last      uint64 `json:"last_seq"`        // of the ledger; 0: none yet
 }
 
-// Silent is a stage that wrote into the ledger and of which no process answers:
-// it is away, or it is a group of somebody else's.
+// Silent is a stage that has written to the ledger but of which no process answers: it does not run, or
+// it is a third-party group.
 type Silent struct {
 	Stage string `json:"stage"`
 	Last  uint64 `json:"last_seq"` // of its last entry
@@ -76,17 +76,17 @@ type Rates struct {
 	Ledger    float64            `json:"ledger_per_s"`
 	Verdicts  float64            `json:"verdicts_per_s"`
 	Rejected  float64            `json:"rejected_per_s"`
-	Processes map[string]float64 `json:"entries_per_s"` // taken in, by process
+	Processes map[string]float64 `json:"entries_per_s"` // folded entries, by process
 }
 
-// Collect asks the server and all stages.
+// Collect queries the server and all stages.
 func Collect(ctx context.Context, nc *nats.Conn) (*Snapshot, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
 	}
 	s := &Snapshot{Time: time.Now().UTC(), Counts: make(map[string]uint64)}
-	// The stages first: what is added meanwhile is lag, not lead.
+	// Query the stages first: entries added meanwhile then count as lag, not as lead.
 	if s.Processes, err = processes(ctx, nc); err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (s *Snapshot) intake(ctx context.Context, js jetstream.JetStream) error {
 	}
 	s.Intake, s.PerSubject = fill(info), info.Config.MaxMsgsPerSubject
 	for subject, n := range info.State.Subjects {
-		a, _ := streams.ParseIntake(subject) // the partition is the server's own
+		a, _ := streams.ParseIntake(subject) // the server assigns the partition
 		s.Partitions[a.Partition].Waiting += n
 		if n > s.FullestHas || n == s.FullestHas && subject < s.Fullest {
 			s.Fullest, s.FullestHas = subject, n
@@ -142,7 +142,7 @@ func (s *Snapshot) intake(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// ledger returns the stages that wrote into it.
+// ledger sets the ledger's state and returns the stages that wrote to it.
 func (s *Snapshot) ledger(ctx context.Context, js jetstream.JetStream) (wrote []string, err error) {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Snapshot) ledger(ctx context.Context, js jetstream.JetStream) (wrote []
 	return wrote, err
 }
 
-// silent finds the stages of which nobody answered.
+// silent finds the stages of which no process answered.
 func (s *Snapshot) silent(ctx context.Context, js jetstream.JetStream, wrote []string) error {
 	for _, stage := range append(wrote, StageAuditor) {
 		if slices.ContainsFunc(s.Processes, func(p *Process) bool { return p.Stage == stage }) {
@@ -202,8 +202,7 @@ func (s *Snapshot) silent(ctx context.Context, js jetstream.JetStream, wrote []s
 	return nil
 }
 
-// Since sets the rates since an earlier snapshot. A process that was started
-// meanwhile has none.
+// Since sets the rates since an earlier snapshot. A process that was started meanwhile has none.
 func (s *Snapshot) Since(before *Snapshot) {
 	d := s.Time.Sub(before.Time).Seconds()
 	if d <= 0 {

@@ -15,49 +15,48 @@ import (
 	"lazaret/streams"
 )
 
-// StageAuditor is the auditor's name among the stages: it writes no ledger
-// subject.
+// StageAuditor is the auditor's stage name. The auditor writes no ledger subject.
 const StageAuditor = "auditor"
 
-// Process is what one process of a stage says of itself.
+// Process is the status of one process of a stage.
 type Process struct {
 	Stage      string `json:"stage"`
-	Process    string `json:"process"`    // its connection's name and number in the server
-	Partitions []int  `json:"partitions"` // that it works on
-	Active     bool   `json:"active"`     // it publishes in at least one partition; an auditor never does
-	Ready      bool   `json:"ready"`      // all that the ledger held at its start is folded
-	Folded     uint64 `json:"folded"`     // ledger sequence up to which it has taken in everything
-	Entries    uint64 `json:"entries"`    // taken in since its start
+	Process    string `json:"process"`    // name and server-side id of its connection
+	Partitions []int  `json:"partitions"` // that it processes
+	Active     bool   `json:"active"`     // publishes in at least one partition; always false for an auditor
+	Ready      bool   `json:"ready"`      // has folded the ledger as of its start
+	Folded     uint64 `json:"folded"`     // has folded everything up to this ledger sequence
+	Entries    uint64 `json:"entries"`    // folded since its start
 	Published  uint64 `json:"published"`  // added to the ledger since its start
-	// Waiting is decided and not yet in the ledger; of ingest, messages of the intake that it holds.
+	// Waiting is the number of decided entries that are not yet in the ledger; for ingest, of pending
+	// intake messages.
 	Waiting   int64  `json:"waiting"`
 	FenceLost uint64 `json:"fence_lost"`
 	TakenOver uint64 `json:"taken_over"`
 	Diverged  uint64 `json:"diverged"`
-	// Counts are the entries that it added, by type, and verdicts by what they
-	// say (verdict.allow) and by the groups that had not answered
-	// (verdict.silent.core).
+	// Counts are the added entries by type, and verdicts by result (verdict.allow) and by groups
+	// without an answer (verdict.silent.core).
 	Counts map[string]uint64 `json:"counts,omitzero"`
 	Log    *Log              `json:"log,omitzero"`
-	// Owed is for how long it has owed an entry to the ledger, in seconds, and Why
-	// what came in its way.
+	// Owed is how long an entry has been pending, in seconds, and Why the reason why it cannot be
+	// written.
 	Owed   float64 `json:"owed_s,omitzero"`
 	Why    string  `json:"owed_why,omitzero"`
 	Uptime float64 `json:"uptime_s"`
 
-	// Lag is how many ledger entries it has not taken in, and Behind the
-	// partitions in which there are such. Collect sets them.
+	// Lag is the number of ledger entries that are not folded, and Behind the partitions that have such
+	// entries. Collect sets them.
 	Lag    uint64 `json:"lag"`
 	Behind []int  `json:"behind,omitzero"`
 }
 
-// Log is how far an auditor's log has come.
+// Log is the state of an auditor's log.
 type Log struct {
 	Leaves   int64 `json:"leaves"`
 	Unsigned int64 `json:"unsigned"` // leaves that no checkpoint covers yet
 	Gaps     int64 `json:"gaps"`
-	// CheckpointAge is the time since the last checkpoint, in seconds, or -1 if
-	// this process has signed none. It grows while nothing comes in.
+	// CheckpointAge is the time since the last checkpoint, in seconds, or -1 if this process has signed
+	// none. It grows while there are no new entries.
 	CheckpointAge float64 `json:"checkpoint_age_s"`
 }
 
@@ -74,16 +73,17 @@ func Word(p *Process) string {
 	return "stands by"
 }
 
-// Serve answers for a process of a stage until stop is called. Partitions that
-// are empty are all. A credential from before this was asked may not subscribe;
-// then the server says so, and nothing else changes.
+// Serve answers status requests for a process of a stage until stop is called. Empty partitions mean
+// all. An older credential may lack the permission to subscribe; the server then reports that, and
+// nothing else changes.
 func Serve(nc *nats.Conn, name string, partitions []int, stats *stage.Stats, log *slog.Logger) (stop func(),
 	err error) {
 	began := time.Now()
 	partitions = stage.PartitionList(partitions)
 	sub, err := nc.Subscribe(streams.StatusSubject, func(m *nats.Msg) {
 		if !strings.HasPrefix(m.Reply, "_INBOX") {
-			log.Warn("question with a foreign reply subject dropped", "subject", m.Subject, "code", streams.CodeBadReply)
+			log.Warn("request with a reply subject outside of inboxes "+
+				"dropped", "subject", m.Subject, "code", streams.CodeBadReply)
 			return
 		}
 		p := of(nc, name, partitions, stats, began)
@@ -96,9 +96,9 @@ func Serve(nc *nats.Conn, name string, partitions []int, stats *stage.Stats, log
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("answering how far %s has come: %w", name, err)
+		return nil, fmt.Errorf("serving the status of %s: %w", name, err)
 	}
-	return func() { _ = sub.Unsubscribe() }, nil // the connection may have gone first
+	return func() { _ = sub.Unsubscribe() }, nil // the connection may already be closed
 }
 
 func of(nc *nats.Conn, name string, partitions []int, s *stage.Stats, began time.Time) *Process {
@@ -127,26 +127,24 @@ func connName(nc *nats.Conn) string {
 	return fmt.Sprintf("%s #%d", nc.Opts.Name, id)
 }
 
-// quiet is how long nothing more may come before all have answered, and most
-// how long an answer is waited for at all.
+// quiet is how long to wait for the next answer, most how long to wait in total.
 const (
 	quiet = 150 * time.Millisecond
 	most  = 2 * time.Second
 )
 
-// processes asks all and returns those that answer, in the order of their
-// stages.
+// processes queries all processes and returns those that answer, in the order of their stages.
 func processes(ctx context.Context, nc *nats.Conn) ([]*Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	inbox := nc.NewInbox()
 	sub, err := nc.SubscribeSync(inbox)
 	if err != nil {
-		return nil, fmt.Errorf("asking the stages: %w", err)
+		return nil, fmt.Errorf("querying the stages: %w", err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	if err := nc.PublishRequest(streams.StatusSubject, inbox, nil); err != nil {
-		return nil, fmt.Errorf("asking the stages: %w", err)
+		return nil, fmt.Errorf("querying the stages: %w", err)
 	}
 	var out []*Process
 	for {
@@ -167,17 +165,17 @@ func processes(ctx context.Context, nc *nats.Conn) ([]*Process, error) {
 			})
 			return out, nil
 		case err != nil:
-			return nil, fmt.Errorf("asking the stages: %w", err)
+			return nil, fmt.Errorf("querying the stages: %w", err)
 		}
 		p := new(Process)
 		if err := streams.Unmarshal(m.Data, p); err != nil {
-			continue // of a group of somebody else's, say
+			continue // such as a process of a third-party group
 		}
 		out = append(out, p)
 	}
 }
 
-// order is that of the way of the data.
+// order returns the position of a stage in the data flow.
 func order(stage string) int {
 	if _, ok := streams.SentinelGroup(stage); ok {
 		return 1

@@ -17,17 +17,16 @@ import (
 	"lazaret/streams"
 )
 
-// Limits on what is kept of each tool.
+// Limits of the stored data per tool.
 const (
 	maxHosts = 64
-	maxTools = 2000 // a policy holds 4096 entries
+	maxTools = 2000 // a policy may have 4096 entries
 	maxCalls = 1_000_000
 )
 
-// Seen collects actions and the verdicts on them. Feed it with Add in the order of
-// the ledger.
+// Seen collects actions and their verdicts. Entries must be added in ledger order.
 type Seen struct {
-	Agent string // only this one's actions; empty: all
+	Agent string // if set, only actions of this agent
 
 	tools map[string]*tool
 	open  map[uint64]*tool    // proposals without a verdict yet
@@ -37,7 +36,7 @@ type Seen struct {
 	actions, learned int
 	first, last      time.Time
 	policies         map[string]bool
-	dropped          int // tools beyond the limit
+	dropped          int // number of tools beyond the limit
 }
 
 type tool struct {
@@ -52,12 +51,12 @@ type tool struct {
 	matched       map[string]bool
 	rules, codes  map[string]int
 
-	reaches  map[string]int // addresses, hosts and accounts in arguments
-	unnamed  int            // calls with one that the user had not named
+	reaches  map[string]int // addresses, hosts and accounts in arguments → count
+	unnamed  int            // calls with a destination that the user had not named
 	asked    int            // calls that the user asked for
 	outcomes map[string]int // by status
-	hinted   bool           // a server's annotations raise it
-	accepted *beliefs.Level // by a person
+	hinted   bool           // a server's annotations raise its level
+	accepted *beliefs.Level // level at which a person accepted it
 }
 
 // New returns an empty collection.
@@ -66,12 +65,10 @@ func New() *Seen {
 		hosts: make(map[string]int), policies: make(map[string]bool)}
 }
 
-// Actions is how many verdicts on actions were taken in, and how many of them were
-// given in learn mode.
+// Actions returns the number of verdicts on actions, and how many of them were made in learn mode.
 func (s *Seen) Actions() (all, learned int) { return s.actions, s.learned }
 
-// Add takes in an entry of the ledger; all but actions and verdicts on them are
-// passed over.
+// Add adds a ledger entry. It ignores all but actions and their verdicts.
 func (s *Seen) Add(e *streams.Entry) error {
 	switch {
 	case e.Stage == streams.StageIngest && e.Type == streams.TypeAction:
@@ -120,7 +117,7 @@ func (s *Seen) tool(name string) *tool {
 		return t
 	}
 	if name == streams.ApproveTools || name == streams.RegisterPrompt {
-		return nil // always a person's
+		return nil // only a person may do this
 	}
 	if len(s.tools) == maxTools {
 		s.dropped++
@@ -168,16 +165,15 @@ func (t *tool) action(a *streams.ActionEntry) {
 	}
 }
 
-// minSeen is how often a tool has to be seen before its behaviour says something.
+// minSeen is the minimum number of calls of a tool from which a level is derived.
 const minSeen = 3
 
-// grave are effects that no number of harmless calls makes less.
+// grave are effects whose level no number of harmless calls can lower.
 var grave = []string{policy.EffectPay, policy.EffectSecret, policy.EffectExec, policy.EffectDelete,
 	policy.EffectPublish, policy.EffectEgress}
 
-// propose is the level that what was seen of a tool speaks for, and why. It is lower
-// than the one that the tool was classified at only where nothing but the ignorance
-// of its name held it.
+// propose returns the level that the observed calls of a tool suggest, and the reason. It is below the
+// tool's current level only if that level was chosen just because the tool's name was unknown.
 func (t *tool) propose() (l beliefs.Level, because string) {
 	failed := t.outcomes["error"] > 0 && t.outcomes["ok"] == 0
 	switch {
@@ -203,7 +199,7 @@ func (t *tool) propose() (l beliefs.Level, because string) {
 	return beliefs.L3, "only its name was unknown: no call reached an address or host, no rule spoke against one"
 }
 
-// Tool is what was seen of a tool: how often, and the level that speaks for.
+// Tool returns how often a tool was called, and the level that the calls suggest with its reason.
 func (s *Seen) Tool(name string) (count int, l beliefs.Level, because string) {
 	t := s.tools[name]
 	if t == nil {
@@ -254,7 +250,7 @@ func (s *Seen) verdict(t *tool, v *streams.VerdictEntry) {
 	}
 }
 
-// Write writes the policy. What it writes compiles.
+// Write writes the policy. The output always compiles.
 func (s *Seen) Write(w io.Writer, name string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Suggested from %d actions of %d tools, %d of them in learn mode,\n# %s to %s.\n", s.actions,
@@ -336,7 +332,7 @@ func (t *tool) write(b *strings.Builder, names map[string]bool) {
 	}
 }
 
-// shippedConditions are the conditions of the shipped policy's entries, by name.
+// shippedConditions returns the conditions of the shipped policy's entries by name.
 var shippedConditions = sync.OnceValue(func() map[string]string {
 	m := make(map[string]string)
 	if p, err := policy.Compile(policy.DefaultName, policy.Default); err == nil {
@@ -347,8 +343,8 @@ var shippedConditions = sync.OnceValue(func() map[string]string {
 	return m
 })
 
-// condition is on what the shipped policy gave a tool its level, as far as it looked
-// at the arguments: what was seen of some calls says nothing of the others.
+// condition returns the condition on arguments under which the shipped policy gave the tool its level,
+// or "". The calls that were seen say nothing about calls outside of it.
 func (t *tool) condition() string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(t.matched)) {
@@ -367,10 +363,10 @@ func counts(m map[string]int) string {
 	return strings.Join(out, ", ")
 }
 
-// comment keeps foreign text within its comment.
+// comment makes untrusted text safe inside a comment of the policy.
 func comment(s string) string { return text.InertLine(s, 300) }
 
-// pattern matches a tool's name; its own signs stand for themselves, or nearly.
+// pattern returns a pattern that matches a tool's name and little else.
 func pattern(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("_-./: ", r) {
@@ -380,7 +376,7 @@ func pattern(name string) string {
 	}, name)
 }
 
-// identifier names an entry after its tool, once.
+// identifier returns a unique id for an entry, derived from the tool's name.
 func identifier(name string, taken map[string]bool) string {
 	id := strings.Trim(strings.Map(func(r rune) rune {
 		if r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' {

@@ -13,7 +13,7 @@ import (
 	"lazaret/streams"
 )
 
-// ledger feeds a collection entry by entry.
+// ledger feeds a Seen entry by entry.
 type ledger struct {
 	t    *testing.T
 	seen *Seen
@@ -32,7 +32,7 @@ func (l *ledger) add(stage string, typ streams.Type, body any) {
 	}
 }
 
-// call is an action as the shipped policy classifies it, its verdict and outcome.
+// call adds an action as classified by the shipped policy, its verdict and outcome.
 func (l *ledger) call(tool, args, rule string) {
 	l.t.Helper()
 	p, err := policy.Compile(policy.DefaultName, policy.Default)
@@ -76,9 +76,9 @@ func TestLevelsAreProposedFromWhatWasSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for tool, want := range map[string]beliefs.Level{
-		"sensor_fusion": beliefs.L3, // nothing but its name was unknown
-		"pager":         beliefs.L4, // it reaches a host
-		"frobnicate":    beliefs.L4, // a rule spoke against it
+		"sensor_fusion": beliefs.L3, // only its name was unknown
+		"pager":         beliefs.L4, // it accessed a host
+		"frobnicate":    beliefs.L4, // a rule objected to it
 		"rarely":        beliefs.L4,
 		"send_email":    beliefs.L4,
 		"read_file":     beliefs.L1,

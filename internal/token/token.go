@@ -21,20 +21,20 @@ import (
 	"lazaret/streams"
 )
 
-// Prefix starts every token, so that scanners for secrets find one.
+// Prefix is the beginning of every token, by which secret scanners can find them.
 const Prefix = "lzt_"
 
-// Token is what the list says of a token.
+// Token is a list entry for a token.
 type Token struct {
 	ID         string    `json:"id"`
-	Credential string    `json:"credential"` // the name of the credential's file
+	Credential string    `json:"credential"` // name of the credential
 	Hash       string    `json:"hash"`       // SHA-256 of the token, hex
 	Issued     time.Time `json:"issued"`
 	Expires    time.Time `json:"expires,omitzero"` // zero: with its credential
 	Revoked    time.Time `json:"revoked,omitzero"`
 }
 
-// State is valid, expired or revoked.
+// State returns "valid", "expired" or "revoked".
 func (t *Token) State(now time.Time) string {
 	switch {
 	case !t.Revoked.IsZero():
@@ -45,10 +45,10 @@ func (t *Token) State(now time.Time) string {
 	return "valid"
 }
 
-// ListFile is where a data folder keeps the hashes.
+// ListFile returns the path of the list in a data folder.
 func ListFile(data string) string { return filepath.Join(data, "creds", "tokens.json") }
 
-// File is where the first start leaves the token of a credential.
+// File returns the path of the token that the first start creates for a credential.
 func File(data, credential string) string { return filepath.Join(data, "creds", credential+".token") }
 
 type list struct {
@@ -57,7 +57,7 @@ type list struct {
 
 func read(data string) (*list, error) { return natsfiles.ReadList[list](ListFile(data), "tokens") }
 
-// List returns the tokens of a data folder in the order in which they were made.
+// List returns the tokens of a data folder in order of creation.
 func List(data string) ([]*Token, error) {
 	l, err := read(data)
 	if err != nil {
@@ -66,11 +66,11 @@ func List(data string) ([]*Token, error) {
 	return l.Tokens, nil
 }
 
-// New makes a token for a credential whose file is in the data folder. With lasts 0 it
-// is valid as long as the credential is.
+// New creates a token for a credential in the data folder. If lasts is 0, it is valid as long as the
+// credential.
 func New(data, credential string, lasts time.Duration) (secret string, t *Token, err error) {
 	if _, err := os.Stat(natsfiles.Creds(data, credential)); err != nil {
-		return "", nil, fmt.Errorf("no credential %q in %s: %w: make one with lazaret agent add", credential, data, err)
+		return "", nil, fmt.Errorf("no credential %q in %s: %w: create one with lazaret agent add", credential, data, err)
 	}
 	err = natsfiles.Locked(ListFile(data), func() error {
 		secret, t, err = add(data, credential, lasts)
@@ -105,7 +105,7 @@ func write(data string, l *list) error {
 	return durable.WriteFile(ListFile(data), append(b, '\n'), 0o600)
 }
 
-// Ensure leaves a token in File, unless the credential ever had one.
+// Ensure creates a token and writes it to File, unless the credential ever had a token.
 func Ensure(data, credential string) error {
 	return natsfiles.Locked(ListFile(data), func() error {
 		l, err := read(data)
@@ -120,7 +120,8 @@ func Ensure(data, credential string) error {
 	})
 }
 
-// Revoke revokes a token by its id, or all tokens of a credential by its name.
+// Revoke revokes a token by its id, or all tokens of a credential by its name. It returns the number of
+// tokens that it revoked.
 func Revoke(data, name string) (n int, err error) {
 	if _, err := os.Stat(ListFile(data)); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -149,12 +150,12 @@ func hash(secret string) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Set answers for tokens, and reads the list again when the file has changed.
+// Set looks up tokens. It reads the list again when the file has changed.
 type Set struct {
 	data string
 
 	mu     sync.Mutex
-	seen   os.FileInfo // guarded by mu, like those below; nil: there was no file
+	seen   os.FileInfo // guarded by mu, like the fields below; nil: there was no file
 	loaded bool
 	tokens map[string]*Token // by hash
 }
@@ -162,10 +163,10 @@ type Set struct {
 // Open returns the tokens of a data folder.
 func Open(data string) *Set { return &Set{data: data} }
 
-// ErrUnknown says that a token is not one of the list, or not valid any more.
+// ErrUnknown means that a token is not in the list or not valid.
 var ErrUnknown = errors.New("the token is unknown, expired or revoked")
 
-// Find returns the token that a caller presents, or ErrUnknown.
+// Find returns the list entry of a valid token, or ErrUnknown.
 func (s *Set) Find(secret string) (*Token, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +180,8 @@ func (s *Set) Find(secret string) (*Token, error) {
 	return t, nil
 }
 
-// refresh reads the list if its file is another one than before: it is always
-// replaced, never written in place. The caller holds mu.
+// refresh reads the list again if its file was replaced; the file is never written in place. The caller
+// holds mu.
 func (s *Set) refresh() error {
 	info, err := os.Stat(ListFile(s.data))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,7 +1,6 @@
-// Command mutants tries whether `lazaret chaos` convicts a pipeline that is broken. It
-// builds a program with nine faults, one of which an environment variable puts in
-// force, and runs chaos for each of them and for none. It exits with 2 if a fault is not
-// found, or if something is found where there is none.
+// Command mutants tests whether `lazaret chaos` detects a faulty pipeline. It builds a program with
+// nine faults, of which an environment variable activates one, and runs chaos for each fault and for
+// none. It exits with 2 if a fault is not detected, or if one is reported without a fault.
 //
 //	go run ./internal/chaos/mutants
 //

@@ -73,7 +73,7 @@ func run(only string, parallel int) (bool, error) {
 	return good, nil
 }
 
-// build makes the mutated program in dir, and links for the daemons.
+// build builds the mutated program in dir, with links for the daemons.
 func build(dir string) (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
@@ -98,8 +98,8 @@ func build(dir string) (string, error) {
 	return program, nil
 }
 
-// try runs chaos for a mutant and reports whether it was convicted of what it does. The
-// unmutated program must not be.
+// try runs chaos for a mutant and reports whether the expected problem was found. For the unmutated
+// program none must be found.
 func try(program string, m mutant) (said string, ok bool) {
 	cmd := exec.Command(program, append([]string{"chaos", "--kills", "0", "--full-disk=false", "--json"}, m.args...)...)
 	cmd.Env = os.Environ()

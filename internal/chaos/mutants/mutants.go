@@ -12,20 +12,20 @@ import (
 	"lazaret/internal/chaos"
 )
 
-// variable names the environment variable that chooses the mutant of a mutated program.
-// The program is built once; without the variable it does what the unmutated one does.
+// variable is the environment variable that selects the mutant of a mutated program. The program is
+// built once; without the variable it behaves like the unmutated one.
 const variable = "LAZARET_MUTANT"
 
-// A mutant is a fault that somebody might put into the program.
+// mutant is a fault that a developer might introduce.
 type mutant struct {
 	name, what string
 	edits      []edit
-	args       []string                // of the run of chaos that convicts it
-	found      func(*chaos.Report) int // what it has to be convicted of
-	verdict    string                  // what found counts
+	args       []string                // arguments of the chaos run that detects it
+	found      func(*chaos.Report) int // number of the problems that must be found
+	verdict    string                  // description of these problems
 }
 
-// An edit replaces old, which a file holds exactly once.
+// edit replaces old, which occurs exactly once in the file.
 type edit struct{ file, old, new string }
 
 func lost(r *chaos.Report) int       { return r.Lost }
@@ -34,13 +34,14 @@ func unanswered(r *chaos.Report) int { return r.Unanswered }
 func untrue(r *chaos.Report) int     { return r.Untrue }
 func altered(r *chaos.Report) int    { return r.Altered }
 
-// plain is a run without drills, with so many events.
+// plain returns the arguments of a run without drills and with this number of events.
 func plain(events int) []string { return []string{"--drills=", "--events", fmt.Sprint(events)} }
 
-// drilled is a run of one drill.
+// drilled returns the arguments of a run of one drill.
 func drilled(name string) []string { return []string{"--drills", name, "--events", "100"} }
 
-// control is the run in which the unmutated program has to pass the tests of all mutants.
+// control are the arguments of the run in which the unmutated program must pass the checks of all
+// mutants.
 var control = []string{"--drills", "overlap:ingest,mute:ingest,mute:arbiter,backlog:ingest", "--events", "3000"}
 
 const (
@@ -126,8 +127,8 @@ func (s *ledgerStage) push(p *pending) {
 	}, drilled("backlog:ingest"), lost, "lost"},
 }
 
-// mutated returns the changed files, by path within the module. An edit whose place is gone
-// is an error.
+// mutated returns the changed files by path within the module. It returns an error if the text of an
+// edit is not found.
 func mutated(root string) (map[string]string, error) {
 	files := make(map[string]string)
 	for _, m := range mutants {
@@ -158,8 +159,7 @@ func mutated(root string) (map[string]string, error) {
 	return files, nil
 }
 
-// overlay writes the changed files into dir and returns the path of the list of them that
-// go build -overlay takes.
+// overlay writes the changed files to dir and returns the path of the list for go build -overlay.
 func overlay(root, dir string) (string, error) {
 	files, err := mutated(root)
 	if err != nil {

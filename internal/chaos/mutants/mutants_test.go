@@ -16,7 +16,7 @@ func TestEachMutationFindsItsPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) < 9 { // six that are changed, and one more in each of three packages
+	if len(files) < 9 { // six changed files, and one more in each of three packages
 		t.Errorf("%d files are changed", len(files))
 	}
 	for _, m := range mutants {

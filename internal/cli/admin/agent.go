@@ -30,10 +30,10 @@ func agentCommand(a *verb.App) *cobra.Command {
 	add := &cobra.Command{
 		Use:   "add PROJECT AGENT",
 		Short: "Make a credential for one agent",
-		Long: `Make a credential that speaks for one agent of one project and publishes content
-of the origins named, and nothing else. It belongs to the host program around the
-model, never to the model. A front end needs user; a tool runner needs tool, web,
-document or email. A program that holds both is trusted to keep them apart.`,
+		Long: `Make a credential for one agent of one project. It can only publish content of the
+named origins. Give it to the host program around the model, never to the model. A
+front end needs user; a tool runner needs tool, web, document or email. A program
+with both is trusted to label content with its true origin.`,
 		Example: "  lazaret agent add acme support --origins tool,web,agent",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,7 +51,7 @@ document or email. A program that holds both is trusted to keep them apart.`,
 		},
 	}
 	add.Flags().StringSliceVar(&origins, "origins", []string{string(beliefs.OriginTool), string(beliefs.OriginAgent)},
-		"`ORIGINS` whose content it may publish")
+		"`ORIGINS` of the content that it may publish")
 	bindExpires(add, &expires)
 	return verb.Group("agent", "Credentials of agents", add)
 }
@@ -62,10 +62,10 @@ func sentinelCommand(a *verb.App) *cobra.Command {
 	var expires time.Duration
 	add := &cobra.Command{
 		Use:   "add GROUP",
-		Short: "Make a credential for a sentinel group of your own",
-		Long: `Make a credential that reads the ledger, all projects of it, and writes the group's
-own ledger subject and alerts, and nothing else. The group is waited for once a
-policy in force names it under groups; see docs/sentinels.md.`,
+		Short: "Make a credential for a third-party sentinel group",
+		Long: `Make a credential that can read the ledger of all projects and write the group's own
+ledger subject and alerts. Verdicts wait for the group once the active policy lists it
+under groups; see docs/sentinels.md.`,
 		Example: "  lazaret sentinel add judge",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,7 +79,7 @@ policy in force names it under groups; see docs/sentinels.md.`,
 		},
 	}
 	bindExpires(add, &expires)
-	return verb.Group("sentinel", "Sentinel groups of your own", add)
+	return verb.Group("sentinel", "Third-party sentinel groups", add)
 }
 
 func init() { Verbs.Add("", viewerCommand) }
@@ -88,12 +88,12 @@ func viewerCommand(a *verb.App) *cobra.Command {
 	var expires time.Duration
 	add := &cobra.Command{
 		Use:   "add PROJECT",
-		Short: "Make a credential that hears one project, with a durable subscription to its alerts",
+		Short: "Make a read-only credential for one project, with a durable consumer of its alerts",
 		Long: `Make the credential viewer-PROJECT and the durable consumer of that name on LZ_LIVE. The consumer
-keeps the project's alerts from now on until each is acknowledged, for at most the 30 days of the stream.
-The credential takes from that consumer, hears lz.live.PROJECT.>, asks what is believed and held in the
-project, and changes nothing. It reads no other project. It needs the operator's credential and the data
-folder's keys/.`,
+delivers the project's new alerts until they are acknowledged, for at most the 30 days of the stream.
+The credential can fetch from that consumer, subscribe to lz.live.PROJECT.>, and query the project's
+beliefs and holds. It can change nothing and read no other project. The command needs the operator's
+credential and the data folder's keys/.`,
 		Example: "  lazaret viewer add acme",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -125,11 +125,10 @@ folder's keys/.`,
 		},
 	}
 	bindExpires(add, &expires)
-	return verb.Group("viewer", "Credentials that look at one project", add)
+	return verb.Group("viewer", "Read-only credentials for one project", add)
 }
 
-// install mints a credential, writes it and its context to the data folder, and prints
-// where.
+// install creates a credential, writes it and its context to the data folder, and prints the paths.
 func install(a *verb.App, cmd *cobra.Command, g natsserver.Grant) error {
 	m, err := natsserver.OpenMinter(a.Conn.Data)
 	if err != nil {
@@ -159,10 +158,10 @@ func install(a *verb.App, cmd *cobra.Command, g natsserver.Grant) error {
 }
 
 func bindExpires(c *cobra.Command, d *time.Duration) {
-	c.Flags().DurationVar(d, "expires", natsserver.AgentExpires, "`TIME` for which it is valid; 0: it never expires")
+	c.Flags().DurationVar(d, "expires", natsserver.AgentExpires, "`TIME` until it expires; 0: never")
 }
 
-// expiresText is when a credential expires.
+// expiresText formats the expiry of a credential.
 func expiresText(t time.Time, lasts time.Duration) string {
 	if t.IsZero() || lasts == 0 {
 		return "never"
@@ -170,7 +169,7 @@ func expiresText(t time.Time, lasts time.Duration) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// credentialName is the name that PROJECT AGENT, or a single NAME, stands for.
+// credentialName returns the credential name for the arguments PROJECT AGENT or NAME.
 func credentialName(args []string) string {
 	if len(args) == 2 {
 		return natsfiles.AgentContext(args[0], args[1])
@@ -185,10 +184,10 @@ func agentLsCommand(a *verb.App) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "ls",
-		Short: "List the credentials that were made, until when they are valid, and which are revoked",
-		Long: `List the credentials that were made with this data folder: those of agents that are
-valid, and with --all also those of the pipeline's roles, and what is expired or revoked.
-A credential of an older version is listed if its file is still in DATA/creds.`,
+		Short: "List credentials with their expiry and state",
+		Long: `List the valid agent credentials of this data folder. --all adds the credentials of
+the pipeline's roles, and expired and revoked ones. A credential that an older version
+made is listed if its file is still in DATA/creds.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
@@ -225,7 +224,7 @@ A credential of an older version is listed if its file is still in DATA/creds.`,
 		},
 	}
 	f.Bind(c.Flags())
-	c.Flags().BoolVar(&all, "all", false, "also those of roles, and what is expired or revoked")
+	c.Flags().BoolVar(&all, "all", false, "also those of roles, and expired and revoked ones")
 	return c
 }
 
@@ -236,12 +235,12 @@ func agentRotateCommand(a *verb.App) *cobra.Command {
 	var keepOld bool
 	c := &cobra.Command{
 		Use:   "rotate PROJECT AGENT | NAME",
-		Short: "Make a new credential of the same rights, and revoke the old one",
-		Long: `Make a credential with a new key and the rights of the one that is there, in its file,
-and revoke the old one. A host that reads the file in the data folder goes on by
-itself: its client reads it again when the server refuses the old one. For another
-host use --keep-old, bring it the new file, and then revoke the old credential with
-"lazaret agent revoke --old".
+		Short: "Replace a credential by a new one with the same rights",
+		Long: `Make a credential with a new key and the same rights, write it to the same file, and
+revoke the old one. A host that uses the file in the data folder continues to work: its
+client reads the file again when the server refuses the old credential. For a host with
+a copy of the file, use --keep-old, copy the new file, and then revoke the old
+credential with "lazaret agent revoke --old".
 
 NAME is a credential as "lazaret agent ls --all" lists it, such as operator.`,
 		Example: "  lazaret agent rotate acme support --keep-old\n  lazaret agent revoke acme support --old",
@@ -273,8 +272,8 @@ NAME is a credential as "lazaret agent ls --all" lists it, such as operator.`,
 		},
 	}
 	bindExpires(c, &lasts)
-	c.Flags().Lookup("expires").DefValue = "as long as the one before"
-	c.Flags().BoolVar(&keepOld, "keep-old", false, "leave the old one valid")
+	c.Flags().Lookup("expires").DefValue = "the validity of the old one"
+	c.Flags().BoolVar(&keepOld, "keep-old", false, "do not revoke the old one")
 	return c
 }
 
@@ -286,9 +285,8 @@ func agentRevokeCommand(a *verb.App) *cobra.Command {
 		Use:   "revoke PROJECT AGENT | NAME | KEY",
 		Short: "Revoke a credential: the server ends its connections and refuses it",
 		Long: `Revoke the credentials of an agent, of a NAME as "lazaret agent ls --all" lists it, or
-of the public KEY of a user, which need not be listed. "lazaret up" takes it up at
-once. For servers of your own it is in DATA/keys/accounts.conf: copy that file to each
-and have it reload.`,
+of a user's public KEY, even if it is not listed. "lazaret up" applies it at once. For
+separate servers, copy DATA/keys/accounts.conf to each and reload its configuration.`,
 		Example: "  lazaret agent revoke acme support",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -315,11 +313,11 @@ and have it reload.`,
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&old, "old", false, "only those before the latest: those that a rotation has left")
+	c.Flags().BoolVar(&old, "old", false, "only those before the latest, left valid by rotate --keep-old")
 	return c
 }
 
-// revokedBefore prints that there was nothing left to revoke.
+// revokedBefore prints that there is no credential left to revoke.
 func revokedBefore(a *verb.App, cmd *cobra.Command, name string, old bool) error {
 	if old {
 		fmt.Fprintf(cmd.OutOrStdout(), "nothing to revoke: %s has no credential before the latest that is not revoked\n",
@@ -342,7 +340,7 @@ func revokedBefore(a *verb.App, cmd *cobra.Command, name string, old bool) error
 	return nil
 }
 
-// saySpread prints how servers of one's own learn of a revocation.
+// saySpread prints how to apply a revocation on separately operated servers.
 func saySpread(a *verb.App, cmd *cobra.Command) {
 	file := natsserver.AccountsFile(a.Conn.Data)
 	if _, err := os.Stat(file); err == nil {
@@ -350,8 +348,8 @@ func saySpread(a *verb.App, cmd *cobra.Command) {
 	}
 }
 
-// refusedNow prints which servers refuse the credential of that name, if its file is
-// there, and fails if a reached server does not.
+// refusedNow prints which servers refuse the named credential, if its file exists. It fails if a
+// reachable server still accepts it.
 func refusedNow(a *verb.App, cmd *cobra.Command, name string) error {
 	file := natsserver.CredsFile(a.Conn.Data, name)
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
@@ -380,7 +378,7 @@ func refusedNow(a *verb.App, cmd *cobra.Command, name string) error {
 	return nil
 }
 
-// refuses waits until a server refuses a credential; false if it does not in time.
+// refuses reports whether a server refuses a credential. It waits up to 3 s for that.
 func refuses(url, file string) (bool, error) {
 	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		nc, err := nats.Connect(url, nats.UserCredentials(file), nats.Timeout(2*time.Second), nats.IgnoreDiscoveredServers())

@@ -31,10 +31,10 @@ with .tar. It must not exist. The copy has the streams, the auditor's log, trust
 shards, and the state that stages left when the ledger was trimmed. Other state is folded from
 the ledger at the first start.
 
-The embedded nats-server stops while the streams are copied; clients wait and go on.
-The backup has all that was acknowledged before. --with-keys copies keys and credentials too:
-whoever has such a backup can read it and sign with its keys. Without the keys a backup cannot be read;
-keep them elsewhere. Forgetting does not reach backups: remove those that are older.`,
+The embedded nats-server stops while the streams are copied; clients wait and reconnect.
+The backup contains everything acknowledged before. --with-keys also copies keys and credentials:
+anyone with such a backup can read it and sign with its keys. Without keys a backup is unreadable, so
+store the keys elsewhere. Erasure does not reach backups: delete older ones after an erasure.`,
 		Example: "  lazaret backup /backup/2026-11-23 --without-keys\n  lazaret backup /backup/2026-11-23.tar " +
 			"--without-keys\n" +
 			"  lazaret restore /backup/2026-11-23.tar --keys /safe/keys --data ./restored",
@@ -55,13 +55,13 @@ keep them elsewhere. Forgetting does not reach backups: remove those that are ol
 	}
 	c.Flags().BoolVar(&with, "with-keys", false, "copy keys and credentials too")
 	c.Flags().BoolVar(&without, "without-keys", false, "leave keys and credentials out")
-	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "how long it may take")
+	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "the time limit")
 	return c
 }
 
 func makeBackup(a *verb.App, cmd *cobra.Command, to string, keys bool, wait time.Duration) error {
 	a.Conn.Resolve()
-	// The log first: the auditor chains the streams' later entries afterwards.
+	// Copy the log before the streams: the auditor can chain the later entries of the streams again.
 	var ans *auditor.Answer
 	err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
 		ans, err = verb.AskSnapshot(ctx, nc, embedded.AuditDir(a.Conn.Data))
@@ -70,7 +70,7 @@ func makeBackup(a *verb.App, cmd *cobra.Command, to string, keys bool, wait time
 	if err != nil {
 		return fmt.Errorf("the auditor's log: %w", err)
 	}
-	defer os.RemoveAll(ans.Dir) // it was moved, if all went well
+	defer os.RemoveAll(ans.Dir) // the folder was renamed if there was no error
 	return audit.Retention(a, cmd, wait, nil, audit.LogFlags{}, func(ctx context.Context, c *retain.Config) error {
 		dir, err := c.Copy(ctx, keys)
 		if err != nil {
@@ -98,10 +98,10 @@ func restoreCommand(a *verb.App) *cobra.Command {
 	var keys string
 	c := &cobra.Command{
 		Use:   "restore {DIR | FILE.tar} --data FOLDER",
-		Short: "Make a data folder of a backup",
-		Long: `Make the data folder of a backup, a folder or an archive, which stays as it is. The folder must be new or empty.
-Then start lazaret up with it. Verify the log against a checkpoint from outside: a backup is an
-older state, and checkpoints that were signed after it are missing in its log.`,
+		Short: "Create a data folder from a backup",
+		Long: `Create a data folder from a backup, which is a folder or an archive and stays unchanged. The data
+folder must be new or empty. Then start lazaret up with it. Verify the log against a checkpoint from
+outside: the log of a backup lacks the checkpoints signed after it.`,
 		Example: "  lazaret restore /backup/2026-11-23 --keys /safe/keys --data ./restored\n  lazaret audit verify " +
 			"--offline --data ./restored",
 		Args: cobra.ExactArgs(1),

@@ -22,7 +22,7 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// consoleFlags say where the console is served.
+// consoleFlags are the flags of the console's addresses.
 type consoleFlags struct{ listen, origin string }
 
 func (o *consoleFlags) bind(f *pflag.FlagSet, name, usage string) {
@@ -31,8 +31,8 @@ func (o *consoleFlags) bind(f *pflag.FlagSet, name, usage string) {
 		"(default http://localhost and the port)")
 }
 
-// serve starts the console of a pipeline in this process, and returns a link that logs in
-// once. A default address that is taken gives way to a free port.
+// serve starts the console of a pipeline in this process, and returns a one-time login link. If the
+// default port is taken, it uses a free one.
 func (o *consoleFlags) serve(p *embedded.Pipeline, cfg embedded.Config) (c *console.Console, link string, err error) {
 	if o.listen == "off" {
 		return nil, "", nil
@@ -73,10 +73,10 @@ func consoleCommand(a *verb.App) *cobra.Command {
 	var verbose bool
 	c := &cobra.Command{
 		Use:   "console",
-		Short: "Serve the console in front of a NATS server of your own",
-		Long: `Serve the console ("lazaret up" has it already): pages for people who look, approve and
-audit. It reads with the operator's credential. Each person signs in by a link of
-"lazaret console login". Passkeys are bound to the host of --origin and need a name, not
+		Short: "Serve the console for a separate NATS server",
+		Long: `Serve the console ("lazaret up" includes it): web pages to view, approve and audit. It
+reads with the operator's credential. Each person signs in with a link from "lazaret
+console login". Passkeys are bound to the host of --origin. They need a host name, not
 an IP address, and TLS unless the name is localhost.`,
 		Example: "  lazaret console --server tls://nats.example.org:4222\n  lazaret console --listen 0.0.0.0:4281 " +
 			"--http-cert c.pem --http-key c.key --origin https://lazaret.example.org:4281",
@@ -126,11 +126,11 @@ func consoleLoginCommand(a *verb.App) *cobra.Command {
 	var lasts time.Duration
 	c := &cobra.Command{
 		Use:   "login NAME",
-		Short: "Print a link that signs a person in to the console, once",
-		Long: `Print a link that signs a person in to the console of this data folder, once. A viewer
-looks; an approver also sends signed decisions. A link may be for some projects only,
-and for what is at most so sensitive. The session ends after 12 hours, after two hours
-without a look, and with the console.`,
+		Short: "Print a one-time link that signs a person in to the console",
+		Long: `Print a one-time link that signs a person in to the console of this data folder. A viewer
+can only read; an approver can also send signed decisions. A link can be limited to some
+projects and to a sensitivity. The session ends after 12 hours, after two hours without a
+page view, and when the console stops.`,
 		Example: "  lazaret console login alice --role approver\n  lazaret console login bob --project acme --expires 1h",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -154,8 +154,8 @@ without a look, and with the console.`,
 	f.StringVar((*string)(&u.Role), "role", string(console.RoleViewer), "viewer or approver")
 	f.StringSliceVar(&u.Projects, "project", nil, "only these `PROJECTS` (default all)")
 	f.StringVar(&ceiling, "sensitivity", beliefs.Internal.String(),
-		"most that the person sees: public, internal, confidential or secret")
-	f.DurationVar(&lasts, "expires", console.LoginExpires, "`TIME` within which the link is used")
+		"highest sensitivity that the person may read: public, internal, confidential or secret")
+	f.DurationVar(&lasts, "expires", console.LoginExpires, "`TIME` until the link expires")
 	f.StringVar(&origin, "origin", "", "`URL` that people open the console at (default http://localhost:4281)")
 	return c
 }

@@ -1,5 +1,5 @@
-// Package admin has the commands that run the pipeline and look after it: up, server,
-// doctor, key, agent, backup, notify and more. Each file adds its commands to Verbs.
+// Package admin has the commands that run and maintain the pipeline: up, server, doctor, key, agent,
+// backup, notify and more. Each file adds its commands to Verbs.
 package admin
 
 import "lazaret/internal/cli/verb"

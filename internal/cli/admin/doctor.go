@@ -27,18 +27,18 @@ import (
 	"lazaret/streams"
 )
 
-// nearlyFull is the share of what a stream or a subject may hold from which on
-// doctor calls it wrong: publishers are about to be refused.
+// nearlyFull is the fill level of a stream or subject above which doctor reports it, because publishers
+// will soon be refused.
 const nearlyFull = 0.8
 
-// check is one thing that doctor looked at.
+// check is the result of one check of doctor.
 type check struct {
 	What string `json:"what"`
 	Good bool   `json:"good"`
 	Text string `json:"text"`
 }
 
-// checks collects them.
+// checks collects results.
 type checks []check
 
 func (c *checks) add(what string, err error, good string, args ...any) {
@@ -56,16 +56,16 @@ func doctorCommand(a *verb.App) *cobra.Command {
 	var ports []string
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check server, streams, stages and their lag (exit 3 when something drifted)",
-		Long: `Look at the server's limits, at the streams and how full they are, at what is in
-force, and at each process of each stage: whether it answers, how many ledger entries
-it has not taken in and in which partitions. More than 5,000 entries behind, and a
-stream or subject that is more than 80 % full, are wrong. Exit code 3 if anything is.
+		Short: "Check server, streams, stages and their lag (exit 3 if a check fails)",
+		Long: `Check the server's limits, the fill level of the streams, the active rules and policy,
+and each process of each stage: whether it answers, and how many ledger entries in
+which partitions it has not processed. A lag of more than 5,000 entries, and a stream or
+subject that is more than 80 % full, are failures. Exit code 3 if any check fails.
 
-Of a cluster it tries the port on which servers meet, as an outsider: in the clear,
-without a certificate, and with one of an unknown authority. A server that gets in may
-speak for every agent. The ports are those of "lazaret server config", else 6222 of
-the hosts that the connection knows, or those of --cluster.`,
+For a cluster it connects to the route ports without valid credentials: unencrypted,
+without a certificate, and with a certificate of an unknown authority. A server that is
+accepted could impersonate every agent. The ports are those of --cluster, of "lazaret
+server config", or 6222 on the hosts that the connection knows.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nc, err := a.Conn.Connect("operator")
@@ -112,8 +112,7 @@ the hosts that the connection knows, or those of --cluster.`,
 	return c
 }
 
-// clusterPorts are the addresses at which the servers of the cluster meet; none if
-// the server is alone.
+// clusterPorts returns the addresses of the cluster's routes, or none if the server is not clustered.
 func clusterPorts(data string, nc *nats.Conn) ([]string, error) {
 	ports, err := natsserver.ClusterPorts(data)
 	if err != nil || len(ports) > 0 || nc.ConnectedClusterName() == "" {
@@ -128,8 +127,8 @@ func clusterPorts(data string, nc *nats.Conn) ([]string, error) {
 	return slices.Compact(ports), nil
 }
 
-// credentials says which credentials of the data folder expire soon. One that is
-// renewed in time never has less than a third of its life left.
+// credentials reports credentials of the data folder that expire soon. A credential that is renewed in
+// time always has at least a third of its life left.
 func (c *checks) credentials(data string, now time.Time) {
 	issued, err := natsserver.Credentials(data)
 	if err != nil {
@@ -143,7 +142,7 @@ func (c *checks) credentials(data string, now time.Time) {
 		}
 	}
 	if len(latest) == 0 {
-		return // they are kept elsewhere
+		return // the credentials are in another folder
 	}
 	var soon []string
 	for _, name := range slices.Sorted(maps.Keys(latest)) {
@@ -160,7 +159,7 @@ func (c *checks) credentials(data string, now time.Time) {
 		int(natsserver.ExpiresSoon.Hours()/24))
 }
 
-// outside tries the ports on which servers meet.
+// outside probes the route ports without valid credentials.
 func (c *checks) outside(ctx context.Context, ports []string) {
 	for _, p := range ports {
 		expires, err := natsserver.ProbeRoute(ctx, p)
@@ -233,8 +232,8 @@ func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
 	return cs, nil
 }
 
-// half leaves half of the time for later checks: a stopped stage does not answer, and the
-// others are asked all the same.
+// half returns a context with half of the remaining time, so that the other stages are still checked if
+// one does not reply.
 func half(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -243,7 +242,7 @@ func half(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(end)/2)
 }
 
-// fullness says how near the streams are to refusing.
+// fullness reports streams that are nearly full.
 func (c *checks) fullness(s *status.Snapshot) {
 	var err error
 	if s.Intake.Share() > nearlyFull {
@@ -268,7 +267,7 @@ func (c *checks) fullness(s *status.Snapshot) {
 	c.add("ledger", err, "%d entries up to %d%s, %s", s.Ledger.Messages, s.Ledger.Last, trimmed, filled(s.Ledger))
 }
 
-// stages says how far each process has come.
+// stages reports how far each process has read.
 func (c *checks) stages(s *status.Snapshot) {
 	for _, p := range s.Processes {
 		var err error

@@ -13,7 +13,7 @@ import (
 	"lazaret/internal/status"
 )
 
-// No entry reveals a stage that has never run.
+// A stage that has never run has no entry that reveals its absence.
 func TestDoctorMissesWhatHasNeverRun(t *testing.T) {
 	wrong := func(s *status.Snapshot) (stages []string) {
 		var cs checks
@@ -38,7 +38,7 @@ func TestDoctorMissesWhatHasNeverRun(t *testing.T) {
 		[]string{"sentinel-core"}) {
 		t.Errorf("without a group that is waited for: %v", got)
 	}
-	// A foreign group answers no questions; its entries show that it runs.
+	// A third-party group answers no requests; its entries show that it runs.
 	if got := wrong(&status.Snapshot{Processes: []*status.Process{arbiter}, Counts: missed,
 		Silent: []status.Silent{{Stage: "sentinel-core"}}}); got != nil {
 		t.Errorf("a group of others: %v", got)
@@ -58,7 +58,7 @@ func TestPromiseA1DoctorReportsAClusterPortThatLetsServersIn(t *testing.T) {
 	}
 	var cs checks
 	cs.outside(t.Context(), []string{s.ClusterAddr().String()})
-	if len(cs) != 1 || cs[0].Good || !strings.Contains(cs[0].Text, "may join and speak for every agent") {
+	if len(cs) != 1 || cs[0].Good || !strings.Contains(cs[0].Text, "can join and impersonate every agent") {
 		t.Errorf("%+v", cs)
 	}
 }

@@ -23,8 +23,8 @@ import (
 	"lazaret/internal/token"
 )
 
-// serve starts the HTTP door of a pipeline in this process; nil: it is off. A default
-// address that is taken gives way to a free port: the pipeline must not fail for it.
+// serve starts the HTTP gateway of a pipeline in this process; it returns nil if the gateway is off. If
+// the default port is taken, it uses a free one, so that the pipeline still starts.
 func serve(h *verb.HTTPFlags, cmd *cobra.Command, p *embedded.Pipeline, cfg embedded.Config) (*gateway.Gateway, error) {
 	if h.Listen == "off" {
 		return nil, nil
@@ -68,12 +68,12 @@ func gatewayCommand(a *verb.App) *cobra.Command {
 	var verbose bool
 	c := &cobra.Command{
 		Use:   "gateway",
-		Short: "Serve HTTP in front of a NATS server of your own",
-		Long: `Serve the HTTP door ("lazaret up" has it already): POST /v1/{observe,decide,remember,
-recall,gate,outcome} and more, described by /v1/openapi.json. A bearer token stands for
-one credential in DATA/creds, and its requests travel over a connection that was opened
-with that credential, so the NATS server refuses here what it refuses there. The
-gateway needs of the data folder creds/ and nats/ only, never keys/.`,
+		Short: "Serve the HTTP gateway for a separate NATS server",
+		Long: `Serve the HTTP gateway ("lazaret up" includes it): POST /v1/{observe,decide,remember,
+recall,gate,outcome} and more, described by /v1/openapi.json. A bearer token maps to one
+credential in DATA/creds, and its requests use a connection with that credential, so the
+NATS server enforces the same permissions. Of the data folder, the gateway needs only
+creds/ and nats/, never keys/.`,
 		Example: "  lazaret agent token new acme support\n  lazaret gateway --server tls://nats.example.org:4222 " +
 			"--http-cert gw.pem --http-key gw.key --listen 0.0.0.0:4280",
 		Args: cobra.NoArgs,
@@ -118,7 +118,7 @@ gateway needs of the data folder creds/ and nats/ only, never keys/.`,
 func init() { Verbs.Add("agent", agentTokenCommand) }
 
 func agentTokenCommand(a *verb.App) *cobra.Command {
-	return verb.Group("token", "Bearer tokens for the HTTP door")
+	return verb.Group("token", "Bearer tokens for the HTTP gateway")
 }
 
 func init() { Verbs.Add("agent token", tokenNewCommand) }
@@ -127,11 +127,11 @@ func tokenNewCommand(a *verb.App) *cobra.Command {
 	var lasts time.Duration
 	c := &cobra.Command{
 		Use:   "new PROJECT AGENT | NAME",
-		Short: "Print a new bearer token that stands for a credential",
-		Long: `Print a new bearer token that stands for an agent's credential, or for the credential
-NAME as "lazaret agent ls --all" lists it, such as viewer. It is printed once; the data
-folder keeps its SHA-256. The token has the rights of the credential and ends with it,
-and stays valid when the credential is rotated.`,
+		Short: "Print a new bearer token for a credential",
+		Long: `Print a new bearer token for an agent's credential, or for the credential NAME as
+"lazaret agent ls --all" lists it, such as viewer. The token is printed once; the data
+folder stores only its SHA-256. It has the rights of the credential and expires with it.
+It stays valid when the credential is rotated.`,
 		Example: "  lazaret agent token new acme support\n  lazaret agent token new viewer --expires 24h",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -150,7 +150,7 @@ and stays valid when the credential is rotated.`,
 		},
 	}
 	c.Flags().DurationVar(&lasts, "expires", natsserver.AgentExpires,
-		"`TIME` for which it is valid; 0: as long as the credential is")
+		"`TIME` until it expires; 0: with the credential")
 	return c
 }
 
@@ -168,7 +168,7 @@ func tokenLsCommand(a *verb.App) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "ls",
-		Short: "List the tokens that were made, and the credentials that they stand for",
+		Short: "List tokens with their credentials",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
@@ -196,7 +196,7 @@ func tokenLsCommand(a *verb.App) *cobra.Command {
 		},
 	}
 	f.Bind(c.Flags())
-	c.Flags().BoolVar(&all, "all", false, "also what is expired or revoked")
+	c.Flags().BoolVar(&all, "all", false, "also expired and revoked ones")
 	return c
 }
 
@@ -206,8 +206,8 @@ func tokenRevokeCommand(a *verb.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke PROJECT AGENT | NAME | TOKEN-ID",
 		Short: "Revoke a token by its id, or all tokens of a credential",
-		Long: `Revoke a token by its id, or all tokens of a credential. The gateways that share the
-data folder refuse it with the next request, and end the feeds that it listens to.
+		Long: `Revoke a token by its id, or all tokens of a credential. Gateways with this data folder
+refuse the next request with it, and close its feeds.
 "lazaret agent revoke" revokes the tokens of the credential too.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

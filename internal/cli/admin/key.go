@@ -41,10 +41,10 @@ func keyCommand(a *verb.App) *cobra.Command {
 	var agent string
 	gen := &cobra.Command{
 		Use:   "gen NAME FILE",
-		Short: "Make a signing key; prints the public half",
-		Long: `Make an Ed25519 signing key. The private half is written to FILE, readable by its
-owner only; the public half is printed. With --pin it is also pinned in the data
-folder's trust file, for the roles named.`,
+		Short: "Make a signing key and print its public key",
+		Long: `Make an Ed25519 signing key. The private key is written to FILE, readable only by its
+owner; the public key is printed. --pin also pins it in the data folder's trust file for
+the given roles.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			private, public, err := keys.Generate(args[0])
@@ -63,9 +63,9 @@ folder's trust file, for the roles named.`,
 	}
 	pin := &cobra.Command{
 		Use:   "pin KEY",
-		Short: "Pin a public key that somebody else made, such as a passkey's",
+		Short: "Pin an existing public key, such as a passkey's",
 		Long: `Pin a public key in the data folder's trust file. A passkey is registered in the
-console, which prints this command. A passkey resolves holds and does nothing else.`,
+console, which prints this command. A passkey can only resolve holds.`,
 		Example: "  lazaret key pin alice+1b2c3d4e+/2xhe… --role approver && lazaret key activate",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return pin(a, args[0], agent, pinned) },
@@ -79,7 +79,7 @@ console, which prints this command. A passkey resolves holds and does nothing el
 	gen.Flags().StringVar(&agent, "agent", "",
 		"the agent whose key it is, as `PROJECT/AGENT`: it never resolves that agent's holds")
 	activate := a.Activate("activate [FILE]",
-		"Sign the trust file and put its approvers in force (default the data folder's)", streams.DoActivateTrust,
+		"Sign the trust file and activate its approvers (default the data folder's)", streams.DoActivateTrust,
 		func(args []string) ([]byte, error) {
 			a.Conn.Resolve()
 			file := embedded.TrustFile(a.Conn.Data)

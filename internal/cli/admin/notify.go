@@ -50,11 +50,11 @@ func notifyRunCommand(a *verb.App, load func() (*notify.Config, error)) *cobra.C
 	var verbose bool
 	c := &cobra.Command{
 		Use:   "run",
-		Short: "Deliver notifications in front of a NATS server of your own",
-		Long: `Deliver notifications until it is stopped ("lazaret up --notify FILE" does so too). Each route
-works with the credential notify-ROUTE, which "lazaret notify init" made: it reads the ledger
-and takes from the route's consumer, and may do nothing else. Of the data folder it needs
-creds/, nats/ and notify/. Run one process for a data folder.`,
+		Short: "Deliver notifications for a separate NATS server",
+		Long: `Deliver notifications until it is stopped (as "lazaret up --notify FILE" does). Each route uses
+the credential notify-ROUTE of "lazaret notify init", which can only read the ledger and fetch
+from the route's consumer. Of the data folder, the command needs creds/, nats/ and notify/. Run
+one process per data folder.`,
 		Example: "  lazaret notify init && lazaret notify run",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -88,10 +88,10 @@ creds/, nats/ and notify/. Run one process for a data folder.`,
 func notifyInitCommand(a *verb.App, load func() (*notify.Config, error)) *cobra.Command {
 	return &cobra.Command{
 		Use:   "init",
-		Short: "Make the credentials and the consumers of the routes that have none",
-		Long: `Make for each route the credential notify-ROUTE and the durable consumer of that name on the
-ledger, unless they are there. A new route begins with the next entry of the ledger. It needs
-the operator's credential and the data folder's keys/.`,
+		Short: "Make missing credentials and consumers of routes",
+		Long: `Make the credential notify-ROUTE and a durable consumer of the ledger with that name for each
+route that lacks them. A new route starts with the next ledger entry. The command needs the
+operator's credential and the data folder's keys/.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := load()
@@ -191,10 +191,10 @@ func notifyDeadCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
 	c := &cobra.Command{
 		Use:   "dead",
-		Short: "List notifications that were given up",
-		Long: `List the dead letters of the data folder: notifications that a receiver refused, or that were
-tried for as long as the route's give_up. They have no texts; the ledger entry and the console
-do.`,
+		Short: "List undelivered notifications",
+		Long: `List the dead letters of the data folder: notifications that a receiver refused, or whose
+delivery failed for longer than the route's give_up. They contain no texts; see the ledger
+entry or the console.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
@@ -227,9 +227,9 @@ func notifyAckCommand(a *verb.App) *cobra.Command {
 	var by string
 	c := &cobra.Command{
 		Use:   "ack PROJECT/HOLD | PROJECT/RULE",
-		Short: "Acknowledge notifications: they are repeated no more",
-		Long: `Acknowledge the notifications of a hold, or of a rule in a project, that were sent so far: no
-route repeats them. A hold stays open; "lazaret holds" and the console resolve it.`,
+		Short: "Acknowledge notifications, which ends their repetition",
+		Long: `Acknowledge the notifications sent so far of a hold, or of a rule in a project. No route
+repeats them. A hold stays open: resolve it with "lazaret holds" or in the console.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			a.Conn.Resolve()
@@ -245,8 +245,8 @@ route repeats them. A hold stays open; "lazaret holds" and the console resolve i
 	return c
 }
 
-// notifications delivers notifications while the pipeline runs, if file names a configuration. stop may be called
-// more than once.
+// notifications delivers notifications while the pipeline runs, if file names a configuration. stop may
+// be called more than once.
 func notifications(
 	ctx context.Context,
 	p *embedded.Pipeline,

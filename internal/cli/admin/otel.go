@@ -17,7 +17,7 @@ import (
 	"lazaret/internal/otel"
 )
 
-// otelFlags configure sending.
+// otelFlags are the flags for sending spans.
 type otelFlags struct {
 	otel.Options
 	endpoint, protocol, state string
@@ -29,13 +29,13 @@ func (o *otelFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.endpoint, "endpoint", "", "OTLP `URL` (default $OTEL_EXPORTER_OTLP_ENDPOINT, http://localhost:4318)")
 	f.StringVar(&o.protocol, "protocol", "",
 		"`PROTOCOL`: http/protobuf or grpc (default $OTEL_EXPORTER_OTLP_PROTOCOL, http/protobuf)")
-	f.BoolVar(&o.Content, "content", false, "send what agents and people wrote too, where it is within the ceiling")
+	f.BoolVar(&o.Content, "content", false, "also send texts of agents and people up to the ceiling")
 	o.ceiling.Bind(f)
 	f.StringVar(&o.Project, "project", "", "only this `PROJECT`")
-	f.BoolVar(&o.Synthetic, "synthetic", false, "tell of synthetic projects (syn-…) too")
-	f.BoolVar(&o.all, "all", false, "at the first start, begin with the first entry of the ledger instead of the next")
-	f.BoolVar(&o.once, "once", false, "stop where the ledger ends")
-	f.StringVar(&o.state, "state", "", "`FILE` that says how far was sent (default DATA/state/otel.json)")
+	f.BoolVar(&o.Synthetic, "synthetic", false, "include synthetic projects (syn-…)")
+	f.BoolVar(&o.all, "all", false, "at the first start, begin with the first ledger entry instead of the next one")
+	f.BoolVar(&o.once, "once", false, "stop at the end of the ledger")
+	f.StringVar(&o.state, "state", "", "`FILE` that stores the progress (default DATA/state/otel.json)")
 }
 
 func init() { Verbs.Add("", otelCommand) }
@@ -47,13 +47,13 @@ func otelCommand(a *verb.App) *cobra.Command {
 		Short: "Send verdicts and tool executions to OpenTelemetry as spans",
 		Long: `Follow the ledger and send spans over OTLP, after the semantic conventions for generative
 AI: apply_guardrail for each verdict, with its findings as events, upsert_memory and
-search_memory for memory writes and recalls, execute_tool for what was carried out. Ids
-follow from project, agent, session and request: the same ledger gives the same spans.
+search_memory for memory writes and recalls, execute_tool for executions. Ids are
+derived from project, agent, session and request, so the same ledger gives the same spans.
 
-It runs with the credential of a viewer, which can change nothing. The text of agents is
-sent only with --content, and of entries above --ceiling never: their spans say
-lazaret.redacted, and lazaret.commitment leads to the audit log. Endpoint, headers,
-certificates and time-outs are those of OpenTelemetry's environment variables.`,
+It uses the read-only credential of a viewer. Texts of agents are sent only with
+--content, and never for entries above --ceiling: their spans have lazaret.redacted, and
+lazaret.commitment to find the entry in the audit log. OpenTelemetry's environment
+variables set endpoint, headers, certificates and timeouts.`,
 		Example: "  lazaret otel --endpoint http://localhost:4318\n  OTEL_EXPORTER_OTLP_HEADERS=api-key=… lazaret otel " +
 			"--endpoint https://otlp.example --content --ceiling public",
 		Args: cobra.NoArgs,
@@ -74,7 +74,7 @@ certificates and time-outs are those of OpenTelemetry's environment variables.`,
 	return c
 }
 
-// sendSpans follows the ledger until ctx ends.
+// sendSpans follows the ledger and sends spans until ctx ends.
 func sendSpans(a *verb.App, ctx context.Context, nc *nats.Conn, o *otelFlags, log *slog.Logger, sent func(int)) error {
 	client, err := otel.NewClient(o.endpoint, o.protocol)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 func init() { Verbs.Add("", serverCommand) }
 
 func serverCommand(a *verb.App) *cobra.Command {
-	return verb.Group("server", "Run the pipeline on nats-servers of one's own")
+	return verb.Group("server", "Run the pipeline on separate nats-servers")
 }
 
 func init() { Verbs.Add("server", serverConfigCommand) }
@@ -34,15 +34,15 @@ func serverConfigCommand(a *verb.App) *cobra.Command {
 		Use:   "config",
 		Short: "Write the configuration of a nats-server, alone or in a cluster",
 		Long: `Write a configuration for nats-server 2.12 or later: operator mode with the accounts
-of the data folder (made if they are not there), JetStream on disk, synced before it
-acknowledges, and encrypted. Run it once for each server, on one data folder: all of
-them must know the same accounts. The permissions of each credential are the ones
-that "lazaret up" uses.
+of the data folder (made if missing), JetStream on disk, synced before it
+acknowledges, and encrypted. Run it once per server with the same data folder, so
+that all servers have the same accounts. Credentials have the same permissions as
+with "lazaret up".
 
-A server that joins a cluster needs no credential to speak for everybody. A cluster
-therefore has an authority of its own in the data folder: each server gets a
-certificate for its name, the hosts of --routes and its address, and all of them a
-password. Copy DATA/keys/cluster/servers/NAME to the server's machine, and name the
+A server that joins a cluster can impersonate every agent without a credential. A
+cluster therefore has its own certificate authority in the data folder: each server
+gets a certificate for its name, the hosts of --routes and its address, and all
+servers share a password. Copy DATA/keys/cluster/servers/NAME to the server's machine, and name the
 place with --cluster-certs. Renew the certificates with "lazaret server renew".`,
 		Example: `  lazaret server config --data lz --name n1 --listen 0.0.0.0:4222 --store /var/lib/nats \\
     --cluster-listen n1:6222 --routes nats://n1:6222,nats://n2:6222,nats://n3:6222 \
@@ -58,7 +58,7 @@ place with --cluster-certs. Renew the certificates with "lazaret server renew".`
 				}
 				defer f.Close()
 				w = f
-				if c.KeyFile == "" { // the server resolves it from the configuration's folder
+				if c.KeyFile == "" { // the server resolves it relative to the configuration's folder
 					from, err1 := filepath.Abs(filepath.Dir(out))
 					to, err2 := filepath.Abs(natsserver.StorageKeyFile(a.Conn.Data))
 					if c.KeyFile, err = filepath.Rel(from, to); errors.Join(err1, err2, err) != nil {
@@ -73,12 +73,12 @@ place with --cluster-certs. Renew the certificates with "lazaret server renew".`
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Name, "name", "lazaret", "`NAME` of this server, unlike the others'")
+	f.StringVar(&c.Name, "name", "lazaret", "`NAME` of this server, unique in the cluster")
 	f.StringVar(&c.Listen, "listen", "127.0.0.1:4222", "`HOST:PORT` for clients")
 	f.StringVar(&c.HTTP, "http", "", "`HOST:PORT` of the monitoring page (default none)")
 	f.StringVar(&c.Store, "store", "/var/lib/nats", "`DIR` of the streams")
 	f.StringVar(&c.ClusterName, "cluster-name", "lazaret", "`NAME` of the cluster")
-	f.StringVar(&c.Cluster, "cluster-listen", "", "`HOST:PORT` for the other servers; makes it one of a cluster")
+	f.StringVar(&c.Cluster, "cluster-listen", "", "`HOST:PORT` for routes; makes the server part of a cluster")
 	f.StringSliceVar(&c.Routes, "routes", nil, "`URLS` of the cluster's servers, nats://HOST:PORT")
 	f.StringVar(&c.CertDir, "cluster-certs", "",
 		"`DIR` on the server's machine with its certificate for the cluster (default DATA/keys/cluster/servers/NAME)")
@@ -97,10 +97,10 @@ func init() { Verbs.Add("server", serverCheckCommand) }
 func serverCheckCommand(_ *verb.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check CONFIG",
-		Short: "Refuse a configuration of nats-server that lets other servers in without a certificate",
-		Long: `Read a configuration as nats-server does, with the files that it names. Exit code 2
-if a cluster, a gateway or leaf nodes listen on an address that other machines reach
-without mutual TLS by an authority of their own and a password.`,
+		Short: "Check that a nats-server configuration requires certificates of other servers",
+		Long: `Read a configuration as nats-server does, including the files that it refers to. Exit
+code 2 if a cluster, gateway or leaf node listener is reachable from other machines
+without a password and mutual TLS with its own authority.`,
 		Example: "  lazaret server check n1.conf && nats-server -c n1.conf",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -119,17 +119,16 @@ func serverRenewCommand(a *verb.App) *cobra.Command {
 	var exchange bool
 	c := &cobra.Command{
 		Use:   "renew",
-		Short: "Renew the certificates that the servers of a cluster show each other",
-		Long: `Make new certificates, with new keys, for all servers that "lazaret server config"
-has made one for. They are valid for 397 days; "lazaret doctor" says when 30 are left.
+		Short: "Renew the certificates of a cluster's servers",
+		Long: `Make new certificates and keys for all servers with a certificate of "lazaret server
+config". They are valid for 397 days; "lazaret doctor" reports the last 30.
 
-Copy DATA/keys/cluster/servers/NAME to each machine and have the server reload:
+Copy DATA/keys/cluster/servers/NAME to each machine and reload the server:
 nats-server --signal reload=PID, or SIGHUP. Nothing restarts, and routes stay up.
 
-With --authority the authority itself is exchanged in three steps, each with the
-same command: first all servers trust the next authority too, then they get
-certificates of it, then they trust the old one no more. Let all servers reload
-before the next step.`,
+--authority replaces the authority itself in three steps, each with the same command:
+first all servers also trust the next authority, then they get certificates of it, then
+they stop trusting the old one. Reload all servers before the next step.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
@@ -163,11 +162,11 @@ func init() { Verbs.Add("server", serverMendCommand) }
 func serverMendCommand(a *verb.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "mend STORE",
-		Short: "Mend what a kill of nats-server left in its store, before it starts again",
-		Long: `Remove the empty blocks without a key that a kill of nats-server can leave in an
-encrypted stream of STORE, its store_dir. With one, nats-server 2.15.2 does not recover
-the stream, and removes it. The server may not be running. "lazaret up" does the same
-by itself.`,
+		Short: "Repair the store of a nats-server that was killed, before its next start",
+		Long: `Remove the empty blocks without a key file that a kill of nats-server can leave in an
+encrypted stream of STORE, its store_dir. nats-server 2.15.2 cannot recover a stream
+with such a block, and deletes it. The server must not be running. "lazaret up" does
+this automatically.`,
 		Example: "  lazaret server mend /var/lib/nats && nats-server -c n1.conf",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -190,12 +189,12 @@ func init() { Verbs.Add("server", serverEraseCommand) }
 func serverEraseCommand(a *verb.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "erase STORE",
-		Short: "Remove deleted messages from the files of a nats-server that is stopped",
-		Long: `Make deleted messages random in the files of STORE, the store_dir of a nats-server that
-runs alone with a configuration of "lazaret server config" of this data folder.
-nats-server 2.15.2 leaves a deleted message of an encrypted stream in its files, so that
-"lazaret audit forget" names these as left. Stop the server first. "lazaret up" does the
-same whenever something is forgotten.`,
+		Short: "Remove deleted messages from the files of a stopped nats-server",
+		Long: `Overwrite deleted messages with random bytes in the files of STORE, the store_dir of an
+unclustered nats-server with a configuration of "lazaret server config" from this data
+folder. nats-server 2.15.2 leaves deleted messages of encrypted streams in its files, so
+"lazaret audit forget" reports them as left. Stop the server first. "lazaret up" does
+this automatically after an erasure.`,
 		Example: "  lazaret server erase /var/lib/nats && nats-server -c n1.conf",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -226,15 +225,15 @@ func serverRewriteCommand(a *verb.App) *cobra.Command {
 	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "rewrite",
-		Short: "Have a cluster make all replicas of the streams anew, without deleted messages",
-		Long: `Replace the files of every replica of the three streams, and their Raft logs. Each server of
-a cluster leaves a deleted message of an encrypted stream in both, so that "lazaret audit
-forget" names these as left. A new replica gets only the messages that are there.
+		Short: "Replace all stream replicas of a cluster by new ones without deleted messages",
+		Long: `Replace the files and Raft logs of every replica of the three streams. The servers of a
+cluster leave deleted messages of encrypted streams in both, so "lazaret audit forget"
+reports them as left. A new replica gets only the existing messages.
 
-Each stream in turn is scaled to one replica and back, is led by another server, and is
-scaled to one and back once more. Nothing stops, and the messages keep their numbers.
-While a stream has one replica, the loss of that server's disk loses the stream: make a
-backup first. Proposals that wait too long meanwhile are held.
+Each stream in turn is scaled to one replica and back, moved to another leader, and scaled
+to one and back again. The streams stay available, and messages keep their sequences. While
+a stream has one replica, the loss of that server's disk loses the stream: make a backup
+first. Proposals whose deadline passes meanwhile are held.
 
 If it is interrupted, run it again with --replicas. It needs the data folder with all keys.`,
 		Example: "  lazaret server rewrite --data lz --url nats://n1:4222,nats://n2:4222,nats://n3:4222",
@@ -261,8 +260,8 @@ If it is interrupted, run it again with --replicas. It needs the data folder wit
 	}
 	f := c.Flags()
 	f.StringVar(&url, "url", "", "`URLS` of the servers for clients, separated by commas")
-	f.IntVar(&replicas, "replicas", 0, "replicas of each stream in the end (default as many as it has)")
-	f.DurationVar(&wait, "wait", time.Hour, "how long it may take")
+	f.IntVar(&replicas, "replicas", 0, "final number of replicas of each stream (default unchanged)")
+	f.DurationVar(&wait, "wait", time.Hour, "the time limit")
 	return c
 }
 
@@ -274,15 +273,14 @@ func serverInitCommand(a *verb.App) *cobra.Command {
 	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "init",
-		Short: "Make streams, keys and credentials on servers of one's own, and put the first rules and policy in force",
-		Long: `Connect to servers that run with a configuration of "lazaret server config" and this
-data folder. Make the streams with --replicas, the keys of operators and auditor,
-and a credential and a NATS context for each daemon, and sign the first rules and
-policy into the intake, where ingest finds them. Rules and policies that are there already stay, so
-that it may be run again.
+		Short: "Make streams, keys and credentials for separate servers, and activate the first rules and policy",
+		Long: `Connect to servers with a configuration of "lazaret server config" from this data
+folder. Make the streams, the keys of operator and auditor, and a credential and NATS
+context for each daemon. Sign the first rules and policy and publish them to the intake.
+Existing rules and policies stay, so the command can be repeated.
 
-The data folder then holds every secret of the installation. Give each daemon its own
-part ("lazaret server part"), and keep the rest offline.`,
+The data folder then contains all secrets of the installation. Give each daemon only its
+own part ("lazaret server part"), and keep the rest offline.`,
 		Example: "  lazaret server init --data lz --url nats://n1:4222,nats://n2:4222,nats://n3:4222 --replicas 3",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -303,8 +301,8 @@ part ("lazaret server part"), and keep the rest offline.`,
 			if err := embedded.Init(ctx, cfg, url); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "streams with %d replicas, credentials in %s, contexts in %s\n\nnow start, each on "+
-				"a machine of its own if you like:\n", cfg.Storage.Replicas,
+			fmt.Fprintf(cmd.OutOrStdout(), "streams with %d replicas, credentials in %s, contexts in %s\n\nnow start these, "+
+				"on the same or on separate machines:\n", cfg.Storage.Replicas,
 				natsserver.CredsFile(cfg.Data, "*"), natsserver.ContextFile(cfg.Data, "*"))
 			for _, d := range []string{"ingest", "sentinels", "arbiter", "auditor"} {
 				fmt.Fprintf(cmd.OutOrStdout(), "  %s --data %s\n", d, cfg.Data)
@@ -316,13 +314,12 @@ part ("lazaret server part"), and keep the rest offline.`,
 	f.StringVar(&url, "url", "", "`URLS` of the servers for clients, separated by commas")
 	f.IntVar(&cfg.Storage.Replicas, "replicas", 1, "replicas of each stream: 1, 3 or 5")
 	f.Int64Var(&cfg.Storage.LedgerBytes, "ledger-bytes", 0,
-		"most that the ledger takes, in bytes (default no bound but the disk)")
-	f.Int64Var(&cfg.Storage.IntakeBytes, "intake-bytes", streams.IntakeBytes, "most that waits in the intake, in bytes")
+		"size limit of the ledger, in bytes (default: the disk)")
+	f.Int64Var(&cfg.Storage.IntakeBytes, "intake-bytes", streams.IntakeBytes, "size limit of the intake, in bytes")
 	f.Int64Var(&cfg.Storage.IntakePerSubject, "intake-per-subject", streams.IntakePerSubject,
-		"most that waits of one agent's messages of one kind and origin; what one flooded subject costs the others is "+
-			"this, divided by what ingest decides in a second")
+		"maximum number of messages of one agent, kind and origin that wait in the intake; further ones are refused")
 	f.Int64Var(&cfg.Storage.IntakePerAgent, "intake-per-agent", 0,
-		"most bytes of one agent that wait; ingest rejects what exceeds it (default an eighth of the intake)")
-	f.DurationVar(&wait, "wait", time.Minute, "how long the servers may take")
+		"maximum bytes of one agent that wait in the intake; ingest rejects the excess (default: an eighth of the intake)")
+	f.DurationVar(&wait, "wait", time.Minute, "time limit for the servers")
 	return c
 }

@@ -22,7 +22,7 @@ func serverPartCommand(a *verb.App) *cobra.Command {
 	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "part --to DIR [NAME…]",
-		Short: "Make for each daemon a folder of its own that holds only what it needs",
+		Short: "Make a folder for each daemon with only the files that it needs",
 		Long: `Copy what a process needs of the data folder into DIR/NAME: its credentials and NATS
 contexts, its keys, the pinned keys. NAME is ` + strings.Join(embedded.Parts, ", ") + `; without one, all
 are made. The process runs with --data on that folder, which it only reads: give it a

@@ -24,11 +24,10 @@ import (
 	"lazaret/streams"
 )
 
-// topView is what `lazaret top --json` prints.
+// topView is the output of `lazaret top --json`.
 type topView struct {
 	*status.Snapshot
-	// OpenHolds are those that wait for a person; -1 while the arbiter does not
-	// answer.
+	// OpenHolds is the number of open holds; -1 if the arbiter does not reply.
 	OpenHolds int `json:"open_holds"`
 }
 
@@ -39,17 +38,17 @@ func topCommand(a *verb.App) *cobra.Command {
 	var once, asJSON bool
 	c := &cobra.Command{
 		Use:   "top",
-		Short: "Watch rates, lags, verdicts, holds and the log while they change",
-		Long: `Show what comes in, how far each process of each stage has come, what was answered,
-what waits for a person, and how far the log is signed; again every --interval until
-interrupted. The stages say it themselves, over NATS: no metrics endpoint is needed.
+		Short: "Show rates, lags, verdicts, holds and the log continuously",
+		Long: `Show the intake, the progress of each process of each stage, verdicts, open holds, and
+the signed part of the log every --interval until interrupted. The stages report this
+over NATS: no metrics endpoint is needed.
 
-Counts are those of the processes that run, since each one's start; rates are between
-two looks. Lag is how many ledger entries a process has not taken in. An intake
-message counts as waiting until it is purged, up to two seconds after its entry.
+Counts are sums over the running processes since their start. Rates are computed between
+two samples. Lag is the number of ledger entries that a process has not processed. An
+intake message counts as waiting until it is purged, up to two seconds after its entry.
 
-With --once it looks once; rates then need --interval between two looks, and there
-are none with --interval 0.`,
+With --once it prints once. Rates then need two samples, --interval apart; with
+--interval 0 there are none.`,
 		Example: "  lazaret top\n  lazaret top --once --json --interval 0",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -84,7 +83,7 @@ are none with --interval 0.`,
 					var b strings.Builder
 					printTop(&b, v, nc.ConnectedUrlRedacted())
 					if !once {
-						fmt.Fprint(w, "\x1b[H\x1b[2J") // home, and clear the screen
+						fmt.Fprint(w, "\x1b[H\x1b[2J") // cursor home, clear screen
 					}
 					if _, err := io.WriteString(w, b.String()); err != nil {
 						return err
@@ -103,9 +102,9 @@ are none with --interval 0.`,
 		},
 	}
 	f := c.Flags()
-	f.DurationVar(&every, "interval", 2*time.Second, "time between two looks")
-	f.BoolVar(&once, "once", false, "look once and end")
-	f.BoolVar(&asJSON, "json", false, "print JSON, one object for each look")
+	f.DurationVar(&every, "interval", 2*time.Second, "time between two samples")
+	f.BoolVar(&once, "once", false, "print once and exit")
+	f.BoolVar(&asJSON, "json", false, "print JSON, one object per sample")
 	return c
 }
 

@@ -47,8 +47,8 @@ func upCommand(a *verb.App) *cobra.Command {
 		Use:   "up",
 		Short: "Start the whole pipeline on an embedded nats-server",
 		Long: `Start nats-server, ingest, the sentinel groups, the arbiter and the auditor in
-this process. Streams, keys, credentials and the log live in the data folder; a
-second start goes on where the first one stopped. Ctrl-C drains and stops.`,
+this process. Streams, keys, credentials and the log are in the data folder; a later
+start continues from them. Ctrl-C drains and stops.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
@@ -78,7 +78,7 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 			if err := knownGroups(cmd.Context(), cfg); err != nil {
 				return errors.Join(err, p.Close())
 			}
-			// Compiling the rules sixteen times leaves much garbage.
+			// Compiling the rules for sixteen partitions leaves much garbage.
 			debug.FreeOSMemory()
 			gw, err := serve(&web, cmd, p, cfg)
 			if err != nil {
@@ -132,17 +132,17 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 	f := c.Flags()
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:4222", "`HOST:PORT` for NATS clients; port 0 picks one")
 	f.BoolVar(&cfg.NoSync, "no-sync", false,
-		"acknowledge before data is on disk: faster, and the last two minutes can be lost with the machine")
+		"acknowledge before data is on disk: faster, but a crash of the machine can lose the last two minutes")
 	f.StringSliceVar(&cfg.Groups, "groups", nil, "sentinel `GROUPS` to run (default those of the shipped rules)")
-	f.Int64Var(&cfg.MaxDisk, "max-disk", 0, "most `BYTES` that the streams and the log are sized to on the first start "+
-		"(default what is free, less a reserve)")
+	f.Int64Var(&cfg.MaxDisk, "max-disk", 0, "size limit in `BYTES` of streams and log, set on the first start "+
+		"(default: the free space less a reserve)")
 	f.BoolVar(&cfg.ServerOnly, "server-only", false,
 		"start server, streams and credentials, and leave the stages to daemons")
 	f.StringVar(&addr, "metrics", "",
 		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
 	f.StringVar(&spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as "+
 		"http://localhost:4318; see \"lazaret otel\" (default off)")
-	web.Bind(f, "http", "`HOST:PORT` of the HTTP door, or off (default 127.0.0.1:4280, or a free port where that is "+
+	web.Bind(f, "http", "`HOST:PORT` of the HTTP gateway, or off (default 127.0.0.1:4280, or a free port where that is "+
 		"taken or --listen picks one)")
 	f.DurationVar(&keep, "retention", 0, "trim the ledger of what is older than this `DURATION`, once a day or more "+
 		"often, see \"lazaret audit trim\" (default: never)")
@@ -151,12 +151,12 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 	face.bind(f, "console", "`HOST:PORT` of the console, or off (default 127.0.0.1:4281, or a free port where that is "+
 		"taken or --listen picks one)")
 	f.StringVar(&tell, "notify", "", "deliver notifications as this `FILE` says, see docs/notifications.md (default off)")
-	f.BoolVarP(&verbose, "verbose", "v", false, "log what the stages do")
+	f.BoolVarP(&verbose, "verbose", "v", false, "log the work of the stages")
 	return c
 }
 
-// knownGroups refuses groups that the rules in force do not have: such a sentinel
-// judges by nothing.
+// knownGroups returns an error for groups that the current rules do not have. A sentinel of such a
+// group would have no rules.
 func knownGroups(ctx context.Context, cfg embedded.Config) error {
 	if cfg.Groups == nil || cfg.ServerOnly {
 		return nil
@@ -187,11 +187,11 @@ func knownGroups(ctx context.Context, cfg embedded.Config) error {
 	return nil
 }
 
-// leastRetention is the shortest: each trimming writes some dozens of entries.
+// leastRetention is the shortest allowed retention: each trim writes dozens of entries.
 const leastRetention = time.Second
 
-// trims trims the ledger regularly, and has expire what is older than expire unless that is
-// 0, until stop is called.
+// trims trims the ledger regularly until stop is called. If expire is not 0, it also expires entries
+// older than that.
 func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, cfg embedded.Config, keep,
 	expire time.Duration) (stop func(), err error) {
 	trust, err := keys.LoadTrust(embedded.TrustFile(cfg.Data))
@@ -223,7 +223,7 @@ func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, cfg embedded.
 	go func() {
 		defer close(done)
 		every := max(leastRetention, min(keep/7, 24*time.Hour))
-		// Missed trims are made up for soon after the start.
+		// The first trim is soon after the start, to make up for missed ones.
 		for wait := min(every, time.Minute); ; wait = every {
 			select {
 			case <-ctx.Done():
@@ -245,7 +245,7 @@ func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, cfg embedded.
 	return sync.OnceFunc(func() { cancel(); <-done; nc.Close(); op.Close() }), nil
 }
 
-// expireOld has an order to expire signed with the operator's key of the data folder.
+// expireOld signs an order to expire old payloads with the data folder's operator key.
 func expireOld(ctx context.Context, c *retain.Config, cfg embedded.Config, age time.Duration) {
 	signer, err := keys.LoadSigner(embedded.OperatorKey(cfg.Data))
 	if err != nil {
@@ -262,8 +262,8 @@ func expireOld(ctx context.Context, c *retain.Config, cfg embedded.Config, age t
 	}
 }
 
-// spansOf sends spans while the pipeline runs, if an endpoint is given. stop may
-// be called more than once.
+// spansOf sends spans while the pipeline runs, if an endpoint is given. stop may be called more than
+// once.
 func spansOf(a *verb.App, cmd *cobra.Command, p *embedded.Pipeline, o *otelFlags, log *slog.Logger) (stop func(),
 	err error) {
 	if o.endpoint == "" {
@@ -284,7 +284,8 @@ func spansOf(a *verb.App, cmd *cobra.Command, p *embedded.Pipeline, o *otelFlags
 	return sync.OnceFunc(func() { cancel(); <-done; nc.Close() }), nil
 }
 
-// printConsole prints the link that logs in to the console, last, where it is seen.
+// printConsole prints the console's login link. It is the last output of the start, where people see
+// it.
 func printConsole(cmd *cobra.Command, c *console.Console, link string) {
 	if c == nil {
 		return

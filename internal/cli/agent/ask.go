@@ -19,14 +19,13 @@ import (
 	"lazaret/streams"
 )
 
-// Ask asks for a verdict, prints it and ends with its exit code. An answer that is no
-// verdict counts as hold.
+// Ask asks for a verdict, prints it and returns its exit code. An error counts as hold.
 func Ask(a *verb.App, cmd *cobra.Command, s *verb.Speaker, f func(context.Context, *client.Client) (*streams.Reply,
 	error)) error {
 	return askAnd(a, cmd, s, false, f)
 }
 
-// askAnd is ask, with the explanation of the verdict if it is wanted.
+// askAnd is Ask; if why is set, it also prints the explanation of the verdict.
 func askAnd(a *verb.App, cmd *cobra.Command, s *verb.Speaker, why bool,
 	f func(context.Context, *client.Client) (*streams.Reply, error)) error {
 	cl, done, err := a.Client(s)
@@ -56,7 +55,7 @@ func askAnd(a *verb.App, cmd *cobra.Command, s *verb.Speaker, why bool,
 	}
 	var x *explanation
 	if why {
-		// The agent's own credential cannot read the ledger.
+		// The operator's credential is needed: the agent's cannot read the ledger.
 		err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
 			x, err = explain(ctx, nc, fmt.Sprint(rep.Seq), s.Project, "")
 			return err

@@ -41,12 +41,12 @@ func decideCommand(a *verb.App) *cobra.Command {
 	}
 	s.Bind(c)
 	c.Flags().StringVar(&args, "args", "", "arguments, a JSON `OBJECT`")
-	c.Flags().StringVar(&act.Decision, "decision", "", "`ID` of the decision that it carries out")
-	c.Flags().StringSliceVar(&act.Beliefs, "beliefs", nil, "`IDS` of the beliefs that it rests on")
+	c.Flags().StringVar(&act.Decision, "decision", "", "`ID` of the decision that the action carries out")
+	c.Flags().StringSliceVar(&act.Beliefs, "beliefs", nil, "`IDS` of the beliefs that the action depends on")
 	c.Flags().BoolVar(&why, "explain", false,
 		"explain the verdict, rule by rule and path by path, from the ledger (with the operator's credential)")
 	c.Flags().Uint64Var(&act.After, "after", 0, "last acknowledged intake `SEQUENCE`")
 	c.Flags().StringVar(&act.Replaces, "replaces", "",
-		"`ID` of a held action that this is an edit of; its hold is cancelled")
+		"`ID` of the held action that this one replaces; its hold is canceled")
 	return c
 }

@@ -1,5 +1,5 @@
-// Package agent has the commands that speak for an agent: observe, remember, recall,
-// gate, decide, session, import and memory. Each file adds its commands to Verbs.
+// Package agent has the commands that act as an agent: observe, remember, recall, gate, decide,
+// session, import and memory. Each file adds its commands to Verbs.
 package agent
 
 import "lazaret/internal/cli/verb"

@@ -34,13 +34,13 @@ func importMemoriesCommand(a *verb.App) *cobra.Command {
 	var dry bool
 	c := &cobra.Command{
 		Use:   "import --from STORE FILE|-",
-		Short: "Propose the memories of another store's export",
-		Long: `Read what mem0, Letta or Zep (Graphiti) exported, and propose each memory as a write of
-origin document on the channel import. Imported memories are external content: they
-are not believed, may inform and not steer, and never promote themselves; a person
-can. Memories that are held or denied are listed with the reason. A second import of a memory is
-a repeat and changes nothing. Exit 0 when all were taken in, 10 when some are held,
-11 when some are denied.`,
+		Short: "Propose the memories in another store's export",
+		Long: `Read an export of mem0, Letta, Zep (Graphiti), LangGraph or an MCP memory server, and
+propose each memory as a write of origin document on the channel import. Imported
+memories are external content: they may inform but not steer. Only a person can promote
+them to beliefs. Held and denied memories are listed with the reason. A second import of
+a memory is a repeat and changes nothing. Exit 0 when all were accepted, 10 when some
+are held, 11 when some are denied.`,
 		Example: `  lazaret import --from mem0 memories.json
   lazaret import --from letta agent.af --dry-run`,
 		Args: cobra.ExactArgs(1),
@@ -72,11 +72,11 @@ a repeat and changes nothing. Exit 0 when all were taken in, 10 when some are he
 	}
 	s.Bind(c)
 	c.Flags().MarkHidden("id")
-	// The same session each time: a repeat has the same bytes.
+	// The session must be the same each time, so that a repeated import sends the same bytes.
 	c.Flags().Lookup("session").DefValue, s.Session = "import", "import"
-	c.Flags().StringVar(&f.Where, "where", "", "list only what this Expr `EXPRESSION` over the JSON fields holds for")
+	c.Flags().StringVar(&f.Where, "where", "", "list only items for which this Expr `EXPRESSION` over the JSON fields is true")
 	c.Flags().StringVar(&from, "from", "", "the `STORE` that exported it: mem0, letta, zep, langgraph, mcp")
-	c.Flags().BoolVar(&dry, "dry-run", false, "only show what would be proposed")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only print the proposals")
 	c.MarkFlagRequired("from")
 	return c
 }

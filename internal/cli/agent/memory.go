@@ -24,7 +24,7 @@ import (
 func init() { Verbs.Add("", memoryCommand) }
 
 func memoryCommand(a *verb.App) *cobra.Command {
-	return verb.Group("memory", "Stand in front of a memory store")
+	return verb.Group("memory", "Guard a memory store")
 }
 
 func init() { Verbs.Add("memory", memoryProxyCommand) }
@@ -34,14 +34,14 @@ func memoryProxyCommand(a *verb.App) *cobra.Command {
 	var cfg memproxy.Config
 	c := &cobra.Command{
 		Use:   "proxy --kind KIND --upstream URL",
-		Short: "Serve the HTTP interface of a memory store, guarded",
-		Long: `Serve the HTTP interface of a memory store and pass on to it. A write is proposed first, and
-is passed on if it is allowed. What the store finds is judged before it is answered: refused
-memories are left out, and those that are context only say so in their text. Paths that
-are not known of the kind are refused.
+		Short: "Serve a guarding proxy of a memory store",
+		Long: `Serve the HTTP interface of a memory store and forward requests to it. A write is proposed
+first, and forwarded if it is allowed. Found memories are judged before they are returned:
+refused ones are removed, and those that are context only get a note in their text. Unknown
+paths are refused.
 
-A request says in the headers Lazaret-Origin, Lazaret-Session and Lazaret-User whose
-words it holds; NATS permissions bound the origins. All other headers are passed on.`,
+The headers Lazaret-Origin, Lazaret-Session and Lazaret-User state the author of a
+request's content; NATS permissions limit the origins. All other headers are forwarded.`,
 		Example: "  lazaret memory proxy --kind mem0 --upstream http://127.0.0.1:8000",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -93,12 +93,12 @@ words it holds; NATS permissions bound the origins. All other headers are passed
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&project, "project", embedded.DefaultProject, "`PROJECT` to speak for")
-	f.StringVar(&agent, "agent", embedded.DefaultAgent, "`AGENT` to speak for")
+	f.StringVar(&project, "project", embedded.DefaultProject, "`PROJECT` of the agent")
+	f.StringVar(&agent, "agent", embedded.DefaultAgent, "`AGENT` to act as")
 	f.StringVar(&cfg.Kind, "kind", "", "`KIND` of the store: "+strings.Join(memproxy.Kinds(), ", "))
 	f.StringVar(&upstream, "upstream", "", "`URL` of the store")
 	f.StringVar(&listen, "listen", "127.0.0.1:4291", "`HOST:PORT` to serve at; port 0 picks one")
-	f.StringVar(&from, "origin", "document", "`ORIGIN` of writes that name none")
+	f.StringVar(&from, "origin", "document", "`ORIGIN` of writes without a Lazaret-Origin header")
 	c.MarkFlagRequired("kind")
 	c.MarkFlagRequired("upstream")
 	return c

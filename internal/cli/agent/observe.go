@@ -19,7 +19,7 @@ func observeCommand(a *verb.App) *cobra.Command {
 	var from string
 	c := &cobra.Command{
 		Use:   "observe [TEXT|-]",
-		Short: "Publish what an agent is about to be shown",
+		Short: "Publish content that an agent is about to read",
 		Example: `  lazaret observe --tool web.fetch --source https://example.org "the page's text"
   curl -s https://example.org | lazaret observe --tool web.fetch -`,
 		Args: cobra.MaximumNArgs(1),

@@ -22,7 +22,7 @@ func recallCommand(a *verb.App) *cobra.Command {
 	var since time.Duration
 	c := &cobra.Command{
 		Use:   "recall [QUERY]",
-		Short: "Ask what of memory may enter an agent's context",
+		Short: "Ask which memories may enter an agent's context",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, pos []string) error {
 			r.Head = s.Head()
@@ -41,22 +41,22 @@ func recallCommand(a *verb.App) *cobra.Command {
 	recallFlags(c, &r)
 	f := c.Flags()
 	f.StringVar(&r.Key, "key", "", "memory `KEY`")
-	f.IntVar(&r.Offset, "offset", 0, "skip this many `BYTES` of each content: the rest of one that was served in part")
-	f.StringVar(&r.Filter.Kind, "kind", "", "only what was remembered (memory) or what was read (content)")
+	f.IntVar(&r.Offset, "offset", 0, "skip this many `BYTES` of each content, to get the rest of a content that was cut")
+	f.StringVar(&r.Filter.Kind, "kind", "", "only memory writes (memory) or observed content (content)")
 	f.StringVar((*string)(&r.Filter.Origin), "origin", "", "only of this `ORIGIN`")
 	f.StringVar(&r.Filter.Category, "category", "", "only of this `CATEGORY`")
 	f.StringVar(&r.Filter.Source, "source", "", "only from this `SOURCE`")
-	f.StringVar(&r.Filter.Tool, "tool", "", "only what this `TOOL` returned")
-	f.StringVar(&r.Filter.Agent, "of-agent", "", "only what this `AGENT` brought in")
-	f.StringVar(&r.Filter.Session, "of-session", "", "only what this `SESSION` brought in")
-	f.Var((*verb.SinceFlag)(&since), "since", "only what was confirmed within this `DURATION`, such as 7d")
+	f.StringVar(&r.Filter.Tool, "tool", "", "only results of this `TOOL")
+	f.StringVar(&r.Filter.Agent, "of-agent", "", "only beliefs introduced by this `AGENT")
+	f.StringVar(&r.Filter.Session, "of-session", "", "only beliefs introduced in this `SESSION")
+	f.Var((*verb.SinceFlag)(&since), "since", "only beliefs confirmed within this `DURATION`, such as 7d")
 	return c
 }
 
 func recallFlags(c *cobra.Command, r *streams.Recall) {
 	c.Flags().StringVar(&r.Purpose, "purpose", "", "extraction, planning, decision or explanation")
 	c.Flags().IntVar(&r.Limit, "limit", 0, "entries wanted in each channel, 1 to 100 (default 10)")
-	c.Flags().BoolVar(&r.Spotlight, "spotlight", false, "put what nobody vouches for between markers that it cannot forge")
+	c.Flags().BoolVar(&r.Spotlight, "spotlight", false, "enclose unattested content in unforgeable markers")
 }
 
 func printRecall(w io.Writer, r *streams.RecallEntry) {

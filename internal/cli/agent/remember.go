@@ -19,7 +19,7 @@ func rememberCommand(a *verb.App) *cobra.Command {
 	var secrecy verb.Sensitivity
 	c := &cobra.Command{
 		Use:   "remember [TEXT|-]",
-		Short: "Ask to write to an agent's memory",
+		Short: "Propose a write to an agent's memory",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			org, err := verb.Origin(from)
@@ -40,7 +40,7 @@ func rememberCommand(a *verb.App) *cobra.Command {
 	c.Flags().StringVar(&m.Key, "key", "", "memory `KEY`")
 	c.Flags().StringVar(&m.Category, "category", "", "`CATEGORY` of the memory")
 	c.Flags().Var(&secrecy, "sensitivity",
-		"how far it may travel: public, internal, confidential or secret (`SENSITIVITY`)")
+		"its `SENSITIVITY`: public, internal, confidential or secret")
 	c.Flags().StringVar(&m.Channel, "channel", "", "write, compaction, skill or import")
 	c.Flags().StringSliceVar(&m.DerivedFrom, "derived-from", nil, "`IDS` of observations or beliefs that it derives from")
 	return c

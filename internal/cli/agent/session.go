@@ -15,11 +15,11 @@ func init() { Verbs.Add("", sessionCommand) }
 
 func sessionCommand(a *verb.App) *cobra.Command {
 	return verb.Group("session", "Start or end a session of an agent",
-		sessionPhaseCommand(a, "start", "Start a session, and clear what rejected observations hold it for",
-			`Start a session. It clears the rejected observations (LZ306) that hold this session, and
-those that named no session and hold all sessions of the agent: give the agent a context
-without what was rejected first. Publishing the observation again in valid form, under its
-id, clears it too. Holds that are open stay open.`),
+		sessionPhaseCommand(a, "start", "Start a session, and clear its rejected observations",
+			`Start a session. Rejected observations (LZ306) cause holds in their session, or in all
+sessions of the agent if they named none; this clears them. First remove the rejected
+content from the agent's context. Publishing the observation again in valid form, with its
+id, clears it too. Open holds stay open.`),
 		sessionPhaseCommand(a, "end", "End a session", ""),
 	)
 }

@@ -22,13 +22,13 @@ import (
 	"lazaret/streams"
 )
 
-// explanation is what the ledger holds about one proposal.
+// explanation is the ledger's data about one proposal.
 type explanation struct {
 	Project  string         `json:"project"`
 	Proposal proposed       `json:"proposal"`
 	Verdicts []givenVerdict `json:"verdicts"`
 	Groups   []groupAnswer  `json:"groups"`
-	// Findings are the older alerts that reasons name, by their ledger entry.
+	// Findings are the earlier alerts that reasons refer to, by their ledger entry.
 	Findings map[uint64]finding `json:"findings,omitempty"`
 }
 
@@ -41,7 +41,7 @@ type proposed struct {
 
 type givenVerdict struct {
 	Seq     uint64                `json:"ledger_seq"`
-	Src     uint64                `json:"src"` // the entry that it was decided on
+	Src     uint64                `json:"src"` // the entry that caused the verdict
 	Verdict *streams.VerdictEntry `json:"verdict"`
 }
 
@@ -68,12 +68,12 @@ func verdictShowCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show {ID | HOLD | LEDGERSEQ}",
 		Short: "Explain a verdict, rule by rule and path by path, from the ledger alone",
-		Long: `Explain a verdict from the ledger alone: what was proposed, what each sentinel
-group found by which rule, what the policy, the session and earlier alerts add to
-it, by which path, and how the verdict changed afterwards.
+		Long: `Explain a verdict from the ledger: the proposal, the findings of each sentinel group by
+rule, the contributions of policy, session and earlier alerts with their paths, and
+later changes of the verdict.
 
-The proposal is named by its own id, by its hold, or by the ledger sequence of
-itself or of a verdict on it.`,
+Name the proposal by its id, by its hold, or by the ledger sequence of the proposal or
+of a verdict on it.`,
 		Example: "  lazaret verdict show Z942hCS6LyEsHfgskwx21O\n  lazaret verdict show h0f3ab2c4d5e6f708 --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -98,13 +98,13 @@ itself or of a verdict on it.`,
 	return c
 }
 
-// explain collects what the ledger holds about a proposal.
+// explain collects the ledger's data about a proposal.
 func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*explanation, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
 	}
-	var posed uint64 // the proposal, once it is known
+	var posed uint64 // sequence of the proposal, once known
 	filter := "lz.ledger.*." + streams.StageArbiter
 	if project != "" {
 		filter = streams.LedgerSubject(streams.PartitionOf(project), streams.StageArbiter)
@@ -151,7 +151,7 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 			posed = v.Proposal
 		}
 		if v.Proposal != posed {
-			// Another agent has used the id, too.
+			// Another agent used the same id.
 			ambiguous = ambiguous || from == 1 && v.ID == name
 			return nil
 		}
@@ -181,7 +181,7 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 		}
 		a := new(streams.AssessmentEntry)
 		if err := streams.Unmarshal(e.Body, a); err != nil {
-			return nil // it counted as silence, too
+			return nil // an unreadable answer counts as no answer
 		}
 		x.Groups = append(x.Groups, groupAnswer{g, e.Seq, a.Digest, a.Verdict, a.Alerts, a.Rests})
 		return nil
@@ -202,7 +202,8 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 	return x, nil
 }
 
-// scanLedger reads entries from a sequence on, to another or to the end.
+// scanLedger calls fn for the entries from sequence from up to sequence to, or to the end of the
+// ledger.
 func scanLedger(ctx context.Context, js jetstream.JetStream, filter string, from, to uint64,
 	fn func(streams.Entry) error) error {
 	st, err := js.Stream(ctx, streams.LedgerStream)
@@ -231,7 +232,7 @@ func scanLedger(ctx context.Context, js jetstream.JetStream, filter string, from
 			}
 			entries, err := wire.Entries(m)
 			if err != nil {
-				continue // not one of our entries
+				continue // not an entry of the pipeline
 			}
 			for _, e := range entries {
 				if err := fn(e); err != nil {

@@ -12,11 +12,11 @@ import (
 	"lazaret/streams"
 )
 
-// maxNotes bounds the resolutions that a verification keeps, obeyed or not.
+// maxNotes is the limit of resolutions that a verification stores.
 const maxNotes = 100_000
 
-// approvalsSeen is a log's record of people's decisions: the signed statements, the
-// arbiter's entries on them, and the keys in force. Payloads come in any order.
+// approvalsSeen is a log's record of people's decisions: the signed statements, the arbiter's entries
+// about them, and the trust files in force. Entries may be added in any order.
 type approvalsSeen struct {
 	mu       sync.Mutex
 	parts    map[string]map[int][]byte // of trust files, by digest
@@ -94,9 +94,10 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 	}
 }
 
-// check verifies the signature of each obeyed decision, of key files and of passkeys, and
-// that the counters of passkeys grew. checked are those that verify. open ones lack their
-// note or the trust file, as forgotten ones do.
+// check verifies the signature of each decision that the arbiter accepted, by key files and by
+// passkeys, and that the counters of passkeys increased. checked is the number of verified decisions.
+// open is the number of decisions whose note or trust file is missing, for example because it was
+// erased.
 func (x *approvalsSeen) check() (checked, open int, bad []outcomeProblem) {
 	slices.SortFunc(x.trusts, func(a, b trustSeen) int { return int(a.index - b.index) })
 	slices.SortFunc(x.outcomes, func(a, b outcomeSeen) int { return int(a.index - b.index) })
@@ -129,10 +130,10 @@ type outcomeProblem struct {
 	text  string
 }
 
-// inForce returns the trust file by which a decision at a leaf was judged, or nil if it
-// cannot be told. Each partition records an activation by itself, and a leaf does not name
-// its partition. Until all partitions have recorded the latest file, the one before it is
-// in force somewhere; of the two, inForce prefers one that pins the key.
+// inForce returns the trust file by which a decision at a leaf was judged, or nil if it cannot be
+// determined. Each partition records an activation separately, and a leaf does not name its partition.
+// Until all partitions have recorded the latest file, the previous one is still in force in some. Of
+// the two, inForce prefers one that pins the key.
 func (x *approvalsSeen) inForce(index int64, key string, files map[string]*keys.Trust) *keys.Trust {
 	var latest *keys.Trust
 	digest, recorded := "", 0
@@ -154,7 +155,7 @@ func (x *approvalsSeen) inForce(index int64, key string, files map[string]*keys.
 		if latest == nil {
 			latest = trust
 		} else {
-			break // an activation is recorded everywhere before the next but one
+			break // all partitions have recorded an activation before the next but one
 		}
 		digest, recorded = t.digest, 1
 	}
@@ -173,7 +174,7 @@ func (x *approvalsSeen) file(digest string, files map[string]*keys.Trust) *keys.
 	}
 	var trust *keys.Trust
 	if streams.Digest(text) == digest {
-		trust, _ = keys.ParseTrust("trust", text) // stages refuse an unreadable file
+		trust, _ = keys.ParseTrust("trust", text) // stages refuse a file that cannot be parsed
 	}
 	files[digest] = trust
 	return trust

@@ -76,7 +76,7 @@ func TestVerificationFindsADecisionThatNobodySigned(t *testing.T) {
 			}
 			x.see(&chain.Leaf{Index: index, Seq: seq, Type: string(typ), Project: "acme"}, append([]byte("ingest 0 0\n"), b...))
 		}
-		// Payloads come in any order.
+		// Payloads may come in any order.
 		see(9, 9, streams.TypeVerdict, &streams.VerdictEntry{Resolved: &c.said})
 		see(7, 7, streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: c.note})
 		see(2, 2, streams.TypeActivation, &streams.ActivationEntry{Do: streams.DoActivateTrust, Digest: streams.Digest(file)})
@@ -88,7 +88,7 @@ func TestVerificationFindsADecisionThatNobodySigned(t *testing.T) {
 	}
 }
 
-// A key that is not in the trust file in force has no say, though an earlier file pinned it.
+// A key that is not in the active trust file is not accepted, even if an earlier file pinned it.
 func TestVerificationFindsADecisionByAKeyThatWasUnpinned(t *testing.T) {
 	signed, public := approvalOfH1(t)
 	_, other, err := keys.Generate("bob")
@@ -98,7 +98,7 @@ func TestVerificationFindsADecisionByAKeyThatWasUnpinned(t *testing.T) {
 	before, after := pinning(t, public), pinning(t, other)
 	for recorded, want := range map[int][3]int{
 		0:                      {1, 0, 0},
-		1:                      {1, 0, 0}, // the decision's partition may not have it yet
+		1:                      {1, 0, 0}, // the decision's partition may not have activated it yet
 		streams.Partitions - 1: {1, 0, 0},
 		streams.Partitions:     {0, 0, 1},
 	} {

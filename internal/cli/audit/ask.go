@@ -25,7 +25,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// LogFlags say which log is asked.
+// LogFlags select the log.
 type LogFlags struct {
 	dir string
 }
@@ -34,13 +34,13 @@ func (f *LogFlags) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
 }
 
-// withLog opens the log in its folder, or a snapshot of it if a process works
-// on it, and asks it.
+// withLog opens the log in its folder and calls ask. If a process has locked the log, it opens a
+// snapshot from that process.
 func withLog(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, ask func(*inquiry.Log) error) error {
 	return WithLogBy(a, ctx, f, o, a.Operator, ask)
 }
 
-// WithLogBy is withLog over a given connection of an operator.
+// WithLogBy is withLog with the given way to get an operator's connection.
 func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, operator func(context.Context,
 	func(context.Context, *nats.Conn) error) error, ask func(*inquiry.Log) error) (err error) {
 	a.Conn.Resolve()
@@ -80,7 +80,7 @@ func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, 
 	return errors.Join(ask(l), l.Close())
 }
 
-// told prints the extent of the verification, on standard error.
+// told prints the extent of the verification on standard error.
 func told(cmd *cobra.Command, i inquiry.Integrity) error {
 	fmt.Fprintln(cmd.ErrOrStderr(), text.InertLine(i.String(), 0))
 	if i.Status == chain.Failed {
@@ -89,7 +89,7 @@ func told(cmd *cobra.Command, i inquiry.Integrity) error {
 	return nil
 }
 
-// selection is which entries a command is about.
+// selection selects the entries that a command shows.
 type selection struct {
 	where string
 	since time.Duration
@@ -98,12 +98,12 @@ type selection struct {
 
 func (s *selection) bind(fs *pflag.FlagSet, last int) {
 	fs.StringVar(&s.where, "where", "",
-		"only what this Expr `EXPRESSION` over the JSON fields holds for; body is the entry's own JSON")
-	fs.Var((*verb.SinceFlag)(&s.since), "since", "only what is not older than `DURATION`, such as 7d")
+		"only entries for which this Expr `EXPRESSION` over the JSON fields is true; body is the entry's own JSON")
+	fs.Var((*verb.SinceFlag)(&s.since), "since", "only entries of the last `DURATION`, such as 7d")
 	fs.IntVar(&s.last, "last", last, "the last `N` of them; 0 for all")
 }
 
-// entries reads those that are selected and proves each.
+// entries calls each for the selected entries, after proving them.
 func (s *selection) entries(ctx context.Context, l *inquiry.Log, each func(*inquiry.Entry) error) error {
 	w, err := inquiry.NewWhere(s.where)
 	if err != nil {
@@ -175,13 +175,13 @@ func lsCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ls",
 		Short: "List the log's entries, from its files",
-		Long: `List entries of the log as its files have them: each payload is held against the
-commitment in its leaf, and each leaf proven to be in the tree of the last signed
-checkpoint. The checks are listed on standard error.
+		Long: `List entries from the files of the log. Each payload is checked against the commitment
+in its leaf, and each leaf is proven to be in the tree of the last signed checkpoint.
+The checks are printed on standard error.
 
---tally evaluates an Expr expression over the list of those entries, with Expr's
-count, sum, mean, groupBy, sortBy and the like; counts(groupBy(entries, .type)) says
-how many there are of each.`,
+--tally evaluates an Expr expression over the list of these entries, with Expr's count,
+sum, mean, groupBy, sortBy and similar functions. counts(groupBy(entries, .type)) counts
+the entries by type.`,
 		Example: `  lazaret audit ls --where 'type == "verdict" && body.verdict == "hold"' --last 50
   lazaret audit ls --where 'project == "acme"' --last 0 --tally 'counts(groupBy(entries, .type))'
   lazaret audit ls --last 0 --tally 'mean(map(filter(entries, .type == "action"), .bytes))'`,
@@ -226,7 +226,7 @@ func showCommand(a *verb.App) *cobra.Command {
 	var s selection
 	c := &cobra.Command{
 		Use:   "show [INDEX | EVENT-ID]",
-		Short: "Show entries of the log whole, as JSON",
+		Short: "Print complete entries of the log as JSON",
 		Example: "  lazaret audit show 76\n  lazaret audit show o1\n  lazaret audit show --where 'type == " +
 			"\"alerts\"' --since 1h",
 		Args: cobra.MaximumNArgs(1),
@@ -275,7 +275,7 @@ func showCommand(a *verb.App) *cobra.Command {
 	return c
 }
 
-// noEntry says that the log has nothing of what was asked for, and how to find what it has.
+// noEntry returns a message that the log has no matching entry, and how to list existing ones.
 func noEntry(args []string, where string, size int64) string {
 	asked := "for which " + where
 	if len(args) == 1 {
@@ -301,9 +301,9 @@ func tailCommand(a *verb.App) *cobra.Command {
 	var json bool
 	c := &cobra.Command{
 		Use:   "tail",
-		Short: "Follow the log: entries as a signed checkpoint comes to cover them",
-		Long: `Follow the log while the auditor runs. An entry is shown once a signed checkpoint
-covers it, with its leaf proven to be in that checkpoint's tree.`,
+		Short: "Follow the log: print entries once a signed checkpoint covers them",
+		Long: `Follow the log while the auditor runs. An entry is printed once a signed checkpoint
+covers it and its leaf is proven to be in that checkpoint's tree.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w, err := inquiry.NewWhere(where)
@@ -347,7 +347,7 @@ covers it, with its leaf proven to be in that checkpoint's tree.`,
 							return err
 						})
 						if covered < l.Size() {
-							seen = -1 // look again: the next checkpoint is on its way
+							seen = -1 // check again: the next checkpoint will cover it
 						}
 						if err == nil && l.Integrity().Status == chain.Failed {
 							err = told(cmd, l.Integrity())
@@ -370,9 +370,9 @@ covers it, with its leaf proven to be in that checkpoint's tree.`,
 		},
 	}
 	f.bind(c.Flags())
-	c.Flags().StringVar(&where, "where", "", "only what this Expr `EXPRESSION` over the JSON fields holds for")
-	c.Flags().DurationVar(&every, "every", time.Second, "how often to look")
-	c.Flags().BoolVar(&json, "json", false, "print an entry a line, as JSON")
+	c.Flags().StringVar(&where, "where", "", "only entries for which this Expr `EXPRESSION` over the JSON fields is true")
+	c.Flags().DurationVar(&every, "every", time.Second, "interval of checks")
+	c.Flags().BoolVar(&json, "json", false, "print JSON, one entry per line")
 	return c
 }
 
@@ -392,12 +392,12 @@ func exportCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export",
 		Short: "Export entries as JSON lines or CSV",
-		Long: `Export entries of the log. CSV cells that a spreadsheet would take for a formula
-begin with an apostrophe. A sealed bundle, with proofs, is made by "audit bundle".
+		Long: `Export entries of the log. CSV cells that a spreadsheet would take for a formula start
+with an apostrophe. For an export with proofs see "audit bundle".
 
-An entry that is more sensitive than --ceiling is exported without its body: memories that their
-writers marked so, and what quotes, carries or derives from them. Its place in the log
-and its commitment stay, so that the tree can be computed from a redacted export too.`,
+Entries above --ceiling are exported without their body: memories whose writers marked
+them so, and entries that quote, contain or derive from them. The position and the
+commitment are exported, so the tree can be computed from a redacted export too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {

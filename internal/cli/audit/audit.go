@@ -40,8 +40,8 @@ func headCommand(a *verb.App) *cobra.Command {
 			_, err = fmt.Fprint(cmd.OutOrStdout(), ans.Checkpoint)
 			return err
 		}}
-	c.Long = `Show the log's head and its last checkpoint. The checkpoint alone is on standard output,
-to be kept: whoever has it can hold the log against it later.`
+	c.Long = `Show the log's head and its last checkpoint. Only the checkpoint is written to standard
+output: keep it, to verify later that the log extends it.`
 	c.Example = "  lazaret audit head > checkpoint-of-monday\n  lazaret audit verify --against checkpoint-of-monday"
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	return c

@@ -26,13 +26,12 @@ func bundleCommand(a *verb.App) *cobra.Command {
 	var json bool
 	c := &cobra.Command{
 		Use:   "bundle",
-		Short: "Export a range of the log with all that proves it, as one file",
-		Long: `Export leaves with what proves them: entries, the signed checkpoint that they end
-with, the tree's edge before them, policies, rule sets and keys that were in force,
-digests, and a README. "audit verify --bundle FILE --keys TRUST" verifies it with
-nothing else, on any machine.
+		Short: "Export a range of the log with its proofs as one file",
+		Long: `Export leaves with their proofs: entries, the signed checkpoint at their end, the tree's
+edge before them, the active policies, rule sets and keys, digests, and a README. "audit
+verify --bundle FILE --keys TRUST" verifies the bundle on any machine.
 
---from and --to are widened to the next checkpoints that the log keeps.`,
+--from and --to are extended to the next stored checkpoints.`,
 		Example: "  lazaret audit bundle -o log.zip\n  lazaret audit bundle --from 1000 --to 2000 --without-payloads " +
 			"-o part.zip",
 		Args: cobra.NoArgs,
@@ -61,8 +60,8 @@ nothing else, on any machine.
 	f.bind(c.Flags())
 	c.Flags().StringVarP(&file, "output", "o", "", "`FILE` to write")
 	c.Flags().Int64Var(&o.From, "from", 0, "first leaf `INDEX`")
-	c.Flags().Int64Var(&o.To, "to", 0, "`INDEX` of the leaf behind the last (default: the last checkpoint)")
-	c.Flags().BoolVar(&o.WithoutPayloads, "without-payloads", false, "leave out what the entries say")
+	c.Flags().Int64Var(&o.To, "to", 0, "`INDEX` of the leaf after the last one (default: the last checkpoint)")
+	c.Flags().BoolVar(&o.WithoutPayloads, "without-payloads", false, "leave out the payloads")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	return c
 }
@@ -88,10 +87,10 @@ func sealCommand(a *verb.App) *cobra.Command {
 	var json bool
 	c := &cobra.Command{
 		Use:   "seal",
-		Short: "Export the log's past in sealed shards, one for each month or day",
-		Long: `Export a bundle for each period of the log that is over and has none yet. Shards
-begin and end at signed checkpoints, and each begins where the one before it ends.
-Run it again whenever you like: what is sealed stays as it is.`,
+		Short: "Export the log's past in sealed shards, one per month or day",
+		Long: `Export a bundle for each past period of the log that has none yet. Shards begin and end
+at signed checkpoints, and each begins where the previous one ends. The command can be
+repeated: existing shards stay unchanged.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {
@@ -109,14 +108,13 @@ Run it again whenever you like: what is sealed stays as it is.`,
 	f.bind(c.Flags())
 	c.Flags().StringVarP(&dir, "output", "o", "", "`FOLDER` of the shards (default DATA/shards)")
 	c.Flags().StringVar(&by, "by", string(inquiry.ByMonth), "`PERIOD` of a shard: month or day, by UTC")
-	c.Flags().DurationVar(&older, "older", 0, "only periods that ended this `LONG` ago")
-	c.Flags().BoolVar(&o.WithoutPayloads, "without-payloads", false, "leave out what the entries say")
+	c.Flags().DurationVar(&older, "older", 0, "only periods that ended at least this `LONG` ago")
+	c.Flags().BoolVar(&o.WithoutPayloads, "without-payloads", false, "leave out the payloads")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	return c
 }
 
-// verifyBundle verifies a bundle with the keys of a trust file: one that was
-// named, or the data folder's.
+// verifyBundle verifies a bundle with the keys of the named trust file, or of the data folder's.
 func verifyBundle(a *verb.App, cmd *cobra.Command, file, trust string, against [][]byte) (chain.Report, error) {
 	if trust == "" {
 		if _, err := os.Stat(embedded.TrustFile(a.Conn.Data)); err == nil {

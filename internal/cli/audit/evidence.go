@@ -26,17 +26,17 @@ func evidenceCommand(a *verb.App) *cobra.Command {
 	to := verb.Sensitivity{Sensitivity: beliefs.Internal}
 	c := &cobra.Command{
 		Use:   "evidence SESSION|VERDICT",
-		Short: "Export what the log holds about a session or a verdict, with all that proves it, as one file",
-		Long: `Write one JSON file that somebody checks with nothing but the public keys: the leaves of
-a session, or of one proposal and its verdict, with salts, payloads and inclusion
-proofs; the signed checkpoint with its cosignatures; for each approval the leaves
-that show which keys were in force; and a signed statement of what is not there.
-VERDICT is the id of a proposal, or the ledger sequence of it or of its verdict.
+		Short: "Export the log's entries about a session or a verdict with their proofs as one file",
+		Long: `Write one JSON file that can be verified with only the public keys: the leaves of a
+session, or of one proposal and its verdict, with salts, payloads and inclusion proofs;
+the signed checkpoint with its cosignatures; for each approval the leaves that prove
+which keys were active; and a signed statement of what is missing. VERDICT is the id of
+a proposal, or the ledger sequence of the proposal or its verdict.
 
-The payload of an entry that is more sensitive than --ceiling is withheld, which the
-statement says; its leaf and proof still verify. A file with payloads above internal is
-written once the ledger has an entry that says so. docs/evidence.md describes the file
-byte by byte, and examples/verifier checks one with the standard library alone.`,
+Payloads above --ceiling are withheld, which the statement records; their leaves and
+proofs still verify. An export of payloads above internal is first recorded in the
+ledger. docs/evidence.md specifies the file, and examples/verifier verifies one with
+only Go's standard library.`,
 		Example: "  lazaret audit evidence s1 -o s1.evidence.json\n  go run ./examples/verifier -log lazaret-ledger+5a1c… " +
 			"-operator lazaret-operator+… s1.evidence.json",
 		Args: cobra.ExactArgs(1),

@@ -23,21 +23,21 @@ func expireCommand(a *verb.App) *cobra.Command {
 	var key string
 	c := &cobra.Command{
 		Use:   "expire [--older DURATION]",
-		Short: "Have old payloads of the log, and what was read then, expire",
-		Long: `Have payloads of the log expire that are older than a horizon and were trimmed from the
-ledger (lazaret audit trim), and what stages keep of what was read then:
+		Short: "Erase old payloads of the log and the beliefs derived from them",
+		Long: `Erase payloads of the log that are older than a horizon and were trimmed from the ledger
+(lazaret audit trim), and the data that stages derived from them:
 
-  1. a statement that an operator signed, with the horizon and a ledger sequence, becomes
+  1. a statement signed by an operator, with the horizon and a ledger sequence, becomes
      an "expired" entry in every partition;
   2. every auditor erases the payloads from its files before it chains the entry, and
      removes snapshots of the log;
-  3. ingest drops beliefs from what was read before the horizon if nothing has changed them
-     and nothing rests on them, with their texts.
+  3. ingest drops beliefs from content observed before the horizon, with their texts, if
+     they are unchanged and nothing depends on them.
 
-Projects under legal hold, or with somebody in them who is, are spared. Memories, verdicts
-and people's decisions in the state stay. The leaves of the log stay too, so that proofs and
-earlier checkpoints hold. A payload that is missing and that no such statement covers is a
-finding of lazaret audit verify. Sealed shards keep what they hold.`,
+Projects with a legal hold, on the project or on a data subject in it, are excluded.
+Memories, verdicts and people's decisions in the state stay. The leaves of the log stay
+too, so that proofs and earlier checkpoints remain valid. A missing payload that no
+statement covers is a finding of lazaret audit verify. Sealed shards are not changed.`,
 		Example: "  lazaret audit expire --older 2160h --dry-run\n  lazaret audit expire --older 2160h --every 24h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -70,10 +70,10 @@ finding of lazaret audit verify. Sealed shards keep what they hold.`,
 		},
 	}
 	f := c.Flags()
-	f.DurationVar(&older, "older", trimHorizon, "`HORIZON`: only what is older expires")
-	f.DurationVar(&every, "every", 0, "go on, and do it again after this `DURATION`; an error is printed and tried again")
-	f.DurationVar(&wait, "wait", 10*time.Minute, "how long auditors may take")
-	f.BoolVar(&dry, "dry-run", false, "say up to where entries would expire, and change nothing")
+	f.DurationVar(&older, "older", trimHorizon, "`HORIZON`: only older payloads expire")
+	f.DurationVar(&every, "every", 0, "repeat after this `DURATION`; errors are printed and retried")
+	f.DurationVar(&wait, "wait", 10*time.Minute, "time limit for auditors")
+	f.BoolVar(&dry, "dry-run", false, "print up to where entries would expire, and change nothing")
 	f.BoolVar(&json, "json", false, "print JSON")
 	f.StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")
 	return c
@@ -92,7 +92,7 @@ func printExpiry(w io.Writer, x *retain.Expiry) {
 	}
 }
 
-// repeatedly calls do once, or again and again if every is not 0. Then errors are printed.
+// repeatedly calls do once if every is 0. Otherwise it calls do at that interval and prints errors.
 func repeatedly(cmd *cobra.Command, every time.Duration, do func() error) error {
 	for {
 		err := do()

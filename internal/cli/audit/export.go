@@ -14,7 +14,7 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// verifyExport compares an export with checkpoints.
+// verifyExport verifies an export against checkpoints.
 func verifyExport(a *verb.App, cmd *cobra.Command, f verifyFlags) error {
 	if f.dir != "" || f.bundle != "" || f.from != 0 || f.to != 0 || f.policy != "" || f.json {
 		return errors.New("--export compares a whole export with checkpoints: give only --against and --keys with it")

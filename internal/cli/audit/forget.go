@@ -24,7 +24,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Retention runs f with the retention credential.
+// Retention calls f with the retention credential.
 func Retention(a *verb.App, cmd *cobra.Command, wait time.Duration, without []string, log LogFlags,
 	f func(ctx context.Context, c *retain.Config) error) error {
 	nc, err := a.Conn.Connect(string(natsserver.RoleRetention))
@@ -50,7 +50,7 @@ func Retention(a *verb.App, cmd *cobra.Command, wait time.Duration, without []st
 	})
 }
 
-// operatorSigner is the key that statements are signed with.
+// operatorSigner returns the signer of statements: the named key, or the data folder's operator key.
 func operatorSigner(a *verb.App, file string) (note.Signer, error) {
 	if file == "" {
 		file = embedded.OperatorKey(a.Conn.Data)
@@ -67,28 +67,28 @@ func forgetCommand(a *verb.App) *cobra.Command {
 	var without []string
 	c := &cobra.Command{
 		Use:   "forget --subject PROJECT[/DATA-SUBJECT] --reason TEXT",
-		Short: "Forget a project, or one data subject in it: in the streams, in every stage, in the log",
-		Long: `Forget what a project's entries say, everywhere at once:
+		Short: "Erase a project, or one data subject in it, from streams, stages and log",
+		Long: `Erase the content of a project's entries everywhere:
 
-  1. wait until every registered auditor has chained all of them (registered is
-     who has a key in the trust file with the role auditor);
-  2. put a signed statement into the ledger, as a "forgotten" entry;
-  3. wait until every stage says that it dropped what it had derived and wrote its
-     files anew, and until every auditor has chained the statement, at which it
-     destroys the project's keys;
-  4. delete the entries from the streams, and have the embedded nats-server, which
-     stops for some seconds, make them random in its files; make sealed shards anew,
-     and write a record that lists each place, signed. Another nats-server leaves
-     them in its files, which the record says.
+  1. wait until every registered auditor has chained the entries (an auditor is
+     registered if the trust file has its key with the role auditor);
+  2. enter a signed statement into the ledger as a "forgotten" entry;
+  3. wait until every stage has reported that it dropped its derived data and rewrote
+     its files, and until every auditor has chained the statement and destroyed the
+     project's keys;
+  4. delete the entries from the streams; have the embedded nats-server overwrite them
+     in its files, for which it stops some seconds; rewrite sealed shards; and write a
+     signed record that lists each place. A separate nats-server leaves the entries in
+     its files, which the record states.
 
-Of one data subject, by the pseudonym that events name (data_subject, or user), what
-is forgotten is every entry that says something of them, also those that quote
-others: --dry-run lists these. The statement lists the entries; stages fold the
-project's partition anew without them, and auditors erase their payloads one by one.
-That needs a ledger that was never trimmed.
+For one data subject, named by the pseudonym in events (data_subject or user), every
+entry that concerns them is erased, including those that also concern others:
+--dry-run lists these. The statement lists the entries; stages fold the project's
+partition again without them, and auditors erase their payloads one by one. This needs
+a ledger that was never trimmed.
 
-The log still verifies: its leaves stay, and prove that something was logged when.
-A legal hold forbids it. Copies that somebody took away are out of reach.`,
+The log still verifies: its leaves stay, and prove that something was logged and when.
+A legal hold prevents the erasure. Copies outside of the installation are not erased.`,
 		Example: "  lazaret audit forget --subject acme --dry-run\n  lazaret audit forget --subject acme --reason 'request " +
 			"17 of the DPO'\n  lazaret audit forget --subject acme/p-17 --dry-run",
 		Args: cobra.NoArgs,
@@ -101,7 +101,7 @@ A legal hold forbids it. Copies that somebody took away are out of reach.`,
 				return err
 			}
 			if reason == "" && !dry {
-				return errors.New("say why with --reason: it stands in the ledger")
+				return errors.New("give a reason with --reason: the ledger records it")
 			}
 			return Retention(a, cmd, wait, without, LogFlags{}, func(ctx context.Context, c *retain.Config) error {
 				shards := filepath.Join(a.Conn.Data, "shards")
@@ -120,7 +120,8 @@ A legal hold forbids it. Copies that somebody took away are out of reach.`,
 						return err
 					}
 					if !r.Found() {
-						fmt.Fprintln(cmd.ErrOrStderr(), "nothing of it was found: it is forgotten already, or the name is another one")
+						fmt.Fprintln(cmd.ErrOrStderr(), "nothing of it was found: it is erased already, or "+
+							"the name is wrong")
 					}
 					if r.LegalHold != "" {
 						return &cli.Exit{Code: cli.ExitNegative, Text: "it is under legal hold: statement " + r.LegalHold}
@@ -161,11 +162,11 @@ A legal hold forbids it. Copies that somebody took away are out of reach.`,
 	c.Flags().StringVar(&project, "subject", "", "the `PROJECT`, or PROJECT/DATA-SUBJECT")
 	c.Flags().StringVar(&reason, "reason", "", "why, in one `LINE`")
 	c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")
-	c.Flags().BoolVar(&dry, "dry-run", false, "say where its data is, and change nothing")
+	c.Flags().BoolVar(&dry, "dry-run", false, "list the places of its data, and change nothing")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
-	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "how long it may take")
+	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "the time limit")
 	c.Flags().StringSliceVar(&without, "without", nil,
-		"`STAGE` that is gone for good and not waited for, such as sentinel-old")
+		"`STAGE` that no longer exists and is not waited for, such as sentinel-old")
 	return c
 }
 
@@ -196,11 +197,11 @@ func printRecord(w io.Writer, r *retain.Record, json bool, done string) error {
 	return nil
 }
 
-// alsoShown is how many entries that go too are listed by name; --json has all.
+// alsoShown is the number of additionally erased entries that are listed; --json lists all.
 const alsoShown = 40
 
-// printAlso lists entries that go with a data subject without being about them alone.
-// People's decisions come first: for others they no longer hold.
+// printAlso lists erased entries that do not concern the data subject alone. People's decisions come
+// first, because their effect on others ends.
 func printAlso(w io.Writer, r *retain.Record) {
 	if len(r.Also) == 0 {
 		return
@@ -223,8 +224,8 @@ func printAlso(w io.Writer, r *retain.Record) {
 	}
 	fmt.Fprintf(w, "among them %d entries that are not about the data subject alone", len(all))
 	if decisions > 0 {
-		fmt.Fprintf(w, "; %d of them are incidents or decisions of people, which then hold for nobody: decide again what "+
-			"is to stay so for others", decisions)
+		fmt.Fprintf(w, "; %d of them are incidents or decisions of people, which then no longer apply to anyone: decide "+
+			"again those that must still apply to others", decisions)
 	}
 	fmt.Fprintln(w, ":")
 	for i, a := range all {
@@ -273,7 +274,7 @@ func legalHoldCommand(a *verb.App) *cobra.Command {
 		c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")
 		return c
 	}
-	return verb.Group("legal-hold", "Keep a project's data, or a data subject's, from being forgotten",
+	return verb.Group("legal-hold", "Prevent the erasure of a project's or data subject's data",
 		one("set", "Put a project or data subject under legal hold", "legal-hold"), one("release", "Release a legal hold",
 			"legal-release"))
 }

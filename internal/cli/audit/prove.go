@@ -19,10 +19,10 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// proven is what a proof shows.
+// proven is the content of a verified proof.
 type proven struct {
 	auditor.Leaf
-	Size    int64    `json:"size"` // of the tree that it is in
+	Size    int64    `json:"size"` // size of the tree that contains it
 	Origin  string   `json:"origin"`
 	Payload string   `json:"payload,omitzero"`
 	Cosigns []string `json:"cosigned_by,omitzero"`
@@ -35,15 +35,14 @@ func proveCommand(a *verb.App) *cobra.Command {
 	var payload, json bool
 	c := &cobra.Command{
 		Use:   "prove INDEX|EVENT-ID",
-		Short: "Prove that an entry is in the log, to anybody who has the log's public key",
+		Short: "Prove to anyone with the log's public key that an entry is in the log",
 		Long: `Write a proof that a leaf is in the log (C2SP tlog-proof): the leaf, the hashes from it
-to the root, and a signed checkpoint with the witnesses' cosignatures it has. It is
-checked before it is written. With --payload it also holds the entry itself and the
-salt of its commitment: only then does it show what the entry says, and to whoever
-reads the file.
+to the root, and a signed checkpoint with its cosignatures. The proof is verified before
+it is written. With --payload it also contains the entry and the salt of its commitment,
+and thus reveals and proves the content of the entry.
 
---check FILE checks a proof, with nothing but the pinned keys of the data folder and
-the witness policy where there is one (exit 2 when it does not hold).`,
+--check FILE verifies a proof with only the pinned keys of the data folder and the
+witness policy, if there is one (exit 2 if the proof is invalid).`,
 		Example: "  lazaret audit prove 42 -o 42.tlog-proof\n  lazaret audit prove ZR1BYvLZrN2NKCpWqMMqu4 --payload -o " +
 			"order.tlog-proof\n  lazaret audit prove --check order.tlog-proof",
 		Args: cobra.MaximumNArgs(1),
@@ -107,7 +106,7 @@ the witness policy where there is one (exit 2 when it does not hold).`,
 	f := c.Flags()
 	f.StringVar(&dir, "dir", "", "folder of the `LOG`, or the URL of one that is served (default DATA/audit)")
 	f.StringVarP(&out, "out", "o", "", "write the proof to this `FILE` (default standard output)")
-	f.BoolVar(&payload, "payload", false, "prove what the entry says, too")
+	f.BoolVar(&payload, "payload", false, "also prove the content of the entry")
 	f.StringVar(&check, "check", "", "check the proof in this `FILE`")
 	f.StringVar(&policy, "policy", "",
 		"with --check, witness policy `FILE` (default DATA/witnesses.policy where there is one)")
@@ -164,11 +163,11 @@ func consistencyCommand(a *verb.App) *cobra.Command {
 	var json bool
 	c := &cobra.Command{
 		Use:   "consistency OLD [NEW]",
-		Short: "Prove that one checkpoint's log extends another's (exit 2 when it does not)",
-		Long: `Check that the log of the checkpoint in file NEW (default: the log's last one) extends
-that of the checkpoint in file OLD, and print the proof (RFC 6962). Both have to be
-signed by pinned keys; the hashes come from the log, or from one that is served, and
-are checked against the newer checkpoint.`,
+		Short: "Prove that one checkpoint's log extends another's (exit 2 if it does not)",
+		Long: `Verify that the log of the checkpoint in file NEW (default: the log's last one) extends
+that of the checkpoint in file OLD, and print the proof (RFC 6962). Pinned keys must have
+signed both. The hashes come from a local or served log, and are checked against the
+newer checkpoint.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			trust, err := auditorKeys(a)
@@ -229,7 +228,7 @@ func printConsistency(w io.Writer, old, size int64, proof []string) {
 	}
 }
 
-// at is a source at another checkpoint of its log than the last one.
+// at is a source whose head is an earlier checkpoint of its log.
 type at struct {
 	chain.Source
 	checkpoint []byte

@@ -18,8 +18,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// verdictOn ends a question: findings are a negative result, and so is a log
-// that does not verify; one that could not be checked as a whole is incomplete.
+// verdictOn returns the exit code of a question: negative for findings or a failed verification,
+// incomplete if the log was not checked as a whole.
 func verdictOn(cmd *cobra.Command, findings int, i inquiry.Integrity) error {
 	if err := told(cmd, i); err != nil {
 		return err
@@ -33,7 +33,7 @@ func verdictOn(cmd *cobra.Command, findings int, i inquiry.Integrity) error {
 	return nil
 }
 
-// answer is the answer to a question on the whole log: as JSON, or in words.
+// answer is the answer to a question about the whole log, as JSON and as text.
 type answer struct {
 	of        any
 	findings  int
@@ -41,8 +41,8 @@ type answer struct {
 	words     func(w io.Writer)
 }
 
-// questionCommand makes a command of a question to the whole log. It ends with 2 when
-// there are findings.
+// questionCommand returns the command for a question about the whole log. Its exit code is 2 if there
+// are findings.
 func questionCommand(a *verb.App, c *cobra.Command,
 	ask func(ctx context.Context, l *inquiry.Log, project string) (*answer, error)) *cobra.Command {
 	var f LogFlags
@@ -75,12 +75,12 @@ func launderingCommand(a *verb.App) *cobra.Command {
 	return questionCommand(a, &cobra.Command{
 		Use:   "laundering",
 		Short: "Did untrusted input ever become trusted? (exit 0 no, 2 yes)",
-		Long: `Verify the whole log, then list every belief that ever stood as supported although
-its lineage reaches content from outside or from the model, without a logged act
-of somebody with the authority to vouch for it. None is expected.
+		Long: `Verify the whole log, then list every belief that was ever supported although its
+lineage contains content from outside or from the model, without a logged attestation
+by an authorized person or policy. None is expected.
 
-The lineage is followed anew, from the origins that credentials gave: what ingest
-made of it is not believed.`,
+The lineage is reconstructed from the origins of credentials, without relying on ingest's
+classification.`,
 	}, func(ctx context.Context, l *inquiry.Log, project string) (*answer, error) {
 		r, err := l.Launder(ctx, project)
 		if err != nil {
@@ -123,11 +123,10 @@ func irreversibleCommand(a *verb.App) *cobra.Command {
 	return questionCommand(a, &cobra.Command{
 		Use:   "irreversible",
 		Short: "Did anything irreversible run without approval? (exit 0 no, 2 yes)",
-		Long: `Verify the whole log, then list every action that cannot be undone (declared or
-classified irreversible, or of level L4 and above) that was carried out, or
-released to be, without a signed approval or a standing permission of the signed
-policy before it, or that was carried out more than once. An execution of something
-else than what was released or judged is listed too, whatever action it names.`,
+		Long: `Verify the whole log, then list every irreversible action (declared or classified so,
+or of level L4 and above) that was executed or released without an earlier signed
+approval or a standing permission of the signed policy, or that was executed more than
+once. Executions that differ from the released or judged action are listed too.`,
 	}, func(ctx context.Context, l *inquiry.Log, project string) (*answer, error) {
 		r, err := l.IrreversibleActs(ctx, project)
 		if err != nil {
@@ -162,16 +161,14 @@ func reportCommand(a *verb.App) *cobra.Command {
 	var out, format string
 	c := &cobra.Command{
 		Use:   "report SESSION",
-		Short: "Tell a session from the log: what was read, believed, decided, allowed and done",
-		Long: `Verify the whole log, then tell one session: what was observed, what is believed
-and how it stands, what was decided on which beliefs, what was allowed by which
-policy, what happened, every alert, hold and approval with who and when, and what
-the verification came to. Entries that are alike share a row, so that a report of any length
-is read in a minute.
+		Short: "Report a session from the log: what was read, believed, decided, allowed and done",
+		Long: `Verify the whole log, then report one session: observations, beliefs with their state,
+decisions with the beliefs they depend on, verdicts with the policy, outcomes, every
+alert, hold and approval with person and time, and the result of the verification.
+Similar entries share a row, so that a report of any length can be read in a minute.
 
-With -o it becomes a folder: report.html and report.md, pages with every entry
-behind them, entries.jsonl, the signed checkpoint, and proofs. Without, Markdown
-on standard output.`,
+-o writes a folder: report.html and report.md, pages with every entry, entries.jsonl,
+the signed checkpoint, and proofs. Without -o, Markdown is printed.`,
 		Example: "  lazaret report s1 -o report-s1\n  lazaret report s1 --project acme --format html > s1.html",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

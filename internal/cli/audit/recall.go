@@ -20,18 +20,18 @@ import (
 
 func init() { Verbs.Add("audit", recallCommand) }
 
-// recallCommand is the privileged path to what is believed.
+// recallCommand returns the command for privileged access to beliefs.
 func recallCommand(a *verb.App) *cobra.Command {
 	var s verb.SignedOrder
 	var r approval.Recall
 	var asJSON bool
 	c := &cobra.Command{Use: "recall [QUERY]",
-		Short: "Sign to see what is believed, whatever stands against it; what is shown becomes an entry",
+		Short: "Sign a privileged recall, which shows every belief and is recorded in the ledger",
 		Args:  cobra.MaximumNArgs(1),
-		Long: `Everything that fits, of every user and session of the project: hidden, blocked,
-quarantined, secret and kept for audit only. It is for people and enters no context. The
-signer's key has the role auditor or approver, and a reason has to be given; both stand in
-the ledger with what was shown.`,
+		Long: `Show all matching beliefs of every user and session of the project, including hidden,
+blocked, quarantined and secret ones and those kept only for audit. The result is for
+people and must not enter a context. The signer's key needs the role auditor or approver,
+and a reason is required. The ledger records signer, reason and result.`,
 		Example: `  lazaret audit recall "vault code" --key auditor.key --reason "case 7"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -78,7 +78,7 @@ the ledger with what was shown.`,
 	return c
 }
 
-// disclosure reads an entry of a privileged recall.
+// disclosure reads the entry of a privileged recall.
 func disclosure(ctx context.Context, nc *nats.Conn, seq uint64) (*streams.DisclosureEntry, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {

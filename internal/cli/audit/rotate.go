@@ -19,14 +19,14 @@ func init() { Verbs.Add("audit", rotateCommand) }
 func rotateCommand(a *verb.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rotate",
-		Short: "Change the key that signs checkpoints, and record that in the log",
-		Long: `Make a new signing key, have the old one and the new one sign the handover, keep that in
-the log, pin the new public key, and put it in the place of the old one, whose file is
-kept beside it. A verifier that trusts the old key can follow to the new one; from here on the
-old key's word no longer counts.
+		Short: "Replace the key that signs checkpoints, and record that in the log",
+		Long: `Make a new signing key, sign the handover with the old and the new key, store it in the
+log, pin the new public key, and replace the old key, whose file is kept beside the new
+one. A verifier that trusts the old key follows the handover to the new one; later
+signatures of the old key are not accepted.
 
-The auditor must not run. Witnesses and others who pinned the old key need the new one:
-it is printed.`,
+The auditor must not run. Witnesses and others who pinned the old key need the new one,
+which is printed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
@@ -43,9 +43,8 @@ it is printed.`,
 	}
 }
 
-// rotate changes the auditor's key. Interrupted anywhere, it can be run again,
-// or the auditor started: the handover is what counts, and before it the old
-// key is in place.
+// rotate replaces the auditor's key. If it is interrupted, it can be repeated, or the auditor started:
+// the old key stays in place until the handover is stored, and the handover determines the valid key.
 func rotate(data string) (public string, err error) {
 	file := embedded.AuditorKey(data)
 	old, err := keys.LoadSigner(file)

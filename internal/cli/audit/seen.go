@@ -15,8 +15,8 @@ import (
 	"lazaret/pkg/durable"
 )
 
-// stateDir is where this machine stores what it saw of logs: a signed note for each
-// origin and key in checkpoints, and the log of each folder in folders.
+// stateDir returns the folder where this machine stores the checkpoints that it verified: one per
+// origin and key in checkpoints, and one per log folder in folders.
 func stateDir() (string, error) {
 	state := os.Getenv("XDG_STATE_HOME")
 	if state == "" {
@@ -29,7 +29,7 @@ func stateDir() (string, error) {
 	return filepath.Join(state, "lazaret"), nil
 }
 
-// maxSeen bounds how many files are looked at.
+// maxSeen is the limit of stored checkpoints that are read.
 const maxSeen = 10_000
 
 // seen is what this machine stored about the log in a folder.
@@ -37,24 +37,24 @@ type seen struct {
 	state string // the folder of all such records
 	dir   string // of the log, absolute and without links
 
-	// notes are checkpoints of any logs. The verification decides which of them are of
-	// this one, since that depends on the keys that signed it.
+	// notes are stored checkpoints of any log. The verification determines which ones belong to this
+	// log by the keys that signed it.
 	notes [][]byte
-	// here is the folder's checkpoint from its last verification, if a trusted key signed
-	// it. It counts for this log whatever key signs the log now: otherwise another log
-	// with a pinned key could take its place.
+	// here is the checkpoint of the folder's last verification, if a trusted key signed it. The log
+	// must extend it even if another key signs the log now. Otherwise another log with a pinned key
+	// could replace this one.
 	here *chain.Checkpoint
 	file string // the file of here
 }
 
-// inFolder is the record of a folder's log.
+// inFolder is the stored record for a log folder.
 type inFolder struct {
 	Folder     string   `json:"folder"`
 	Checkpoint string   `json:"checkpoint"`
-	Handovers  []string `json:"handovers,omitempty"` // to the key that signed it
+	Handovers  []string `json:"handovers,omitempty"` // up to the key that signed the checkpoint
 }
 
-// loadSeen reads what this machine remembers for the log in dir.
+// loadSeen reads the stored checkpoints for the log in dir.
 func loadSeen(dir string, vs note.Verifiers) (*seen, error) {
 	state, err := stateDir()
 	if err != nil {
@@ -100,7 +100,8 @@ func loadSeen(dir string, vs note.Verifiers) (*seen, error) {
 	for _, h := range in.Handovers {
 		handovers = append(handovers, []byte(h))
 	}
-	// Signed by an untrusted key: the data folder was made anew, with its own keys.
+	// If the signing key is not trusted, the data folder was recreated with new keys, and the
+	// checkpoint does not apply.
 	if cp, err := chain.OpenSigned([]byte(in.Checkpoint), vs, handovers); err == nil {
 		s.here = &cp
 	}
@@ -115,14 +116,13 @@ func (s *seen) hold(v *chain.VerifyOptions) {
 	}
 }
 
-// save remembers a log's last checkpoint, which was verified just now, and the
-// handovers to the key that signed it.
+// save stores the log's last checkpoint, which was just verified, with the handovers up to its key.
 func (s *seen) save(last []byte, handovers [][]byte) error {
 	cp, err := chain.ParseCheckpoint(last)
 	if err != nil {
 		return err
 	}
-	// The first signature is the log's own.
+	// The first signature is that of the log.
 	var unverified *note.UnverifiedNoteError
 	if _, err := note.Open(last, note.VerifierList()); !errors.As(err, &unverified) ||
 		len(unverified.Note.UnverifiedSigs) == 0 {
@@ -132,7 +132,7 @@ func (s *seen) save(last []byte, handovers [][]byte) error {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s+%08x\n", cp.Origin, sig.Name, sig.Hash))
 	path := filepath.Join(s.state, "checkpoints", hex.EncodeToString(sum[:16]))
 	if old, err := os.ReadFile(path); err == nil {
-		// If it is of this log, the log was verified against it. Else it does not matter.
+		// A larger stored checkpoint is kept. If it is of this log, the log was verified against it.
 		if have, err := chain.ParseCheckpoint(old); err == nil && have.Size > cp.Size {
 			path = ""
 		}
@@ -153,7 +153,7 @@ func (s *seen) save(last []byte, handovers [][]byte) error {
 	return keepFile(s.file, append(b, '\n'))
 }
 
-// keepFile makes or replaces a file in a folder, which is made if need be.
+// keepFile writes a file, and creates its folder if necessary.
 func keepFile(path string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

@@ -19,18 +19,17 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// source is a log to read: in a folder, served over HTTP, or kept by a running
-// auditor.
+// source is a log to read: from a folder, over HTTP, or from a running auditor.
 type source struct {
 	chain.Source
-	// log or remote are set where payloads can be read too.
+	// log or remote is set if payloads can be read too.
 	log    *chain.Log
 	remote *auditor.Remote
 	close  func()
 }
 
-// openSource opens the log at a URL, in a folder, or, with an empty name, that
-// of the data folder, by way of the auditor if that is running.
+// openSource opens the log at a URL or in a folder. An empty name means the data folder's log; if an
+// auditor is running, it is read through the auditor.
 func openSource(a *verb.App, name string) (*source, error) {
 	if strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://") {
 		src, err := chain.NewClient(name, nil)
@@ -64,7 +63,7 @@ func openSource(a *verb.App, name string) (*source, error) {
 	return &source{Source: r, remote: r, close: nc.Close}, nil
 }
 
-// locked adds to the error of a locked log how to proceed.
+// locked adds to the error of a locked log what the user can do.
 func locked(err error, do string) error {
 	if errors.Is(err, chain.ErrLocked) {
 		return fmt.Errorf("%w: an auditor works on it: %s", err, do)
@@ -72,7 +71,7 @@ func locked(err error, do string) error {
 	return err
 }
 
-// salted is the salt and payload of a leaf.
+// salted returns the salt and payload of a leaf.
 func (s *source) salted(ctx context.Context, i int64) ([16]byte, []byte, error) {
 	switch {
 	case s.log != nil:
@@ -83,7 +82,7 @@ func (s *source) salted(ctx context.Context, i int64) ([16]byte, []byte, error) 
 	return [16]byte{}, nil, errors.New("tiles have no payloads: ask the auditor, or name the log's folder with --dir")
 }
 
-// find is the index of the leaf of an event.
+// find returns the leaf index of an event.
 func (s *source) find(ctx context.Context, id string) (int64, error) {
 	switch {
 	case s.log != nil:
@@ -105,13 +104,13 @@ func serveCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve checkpoint, tiles and leaves over HTTP (C2SP tlog-tiles), read-only",
-		Long: `Serve the log in the layout of C2SP tlog-tiles, so that others' tools can follow and
+		Long: `Serve the log in the layout of C2SP tlog-tiles, so that other tools can follow and
 verify it: GET /checkpoint, /tile/<L>/<N>[.p/<W>] and /tile/entries/<N>[.p/<W>].
-Leaves hold types, projects, times and salted commitments, never payloads. The running
-auditor is asked; where none runs, the files are read.
+Leaves contain types, projects, times and salted commitments, never payloads. They come
+from the running auditor, or from the files if no auditor runs.
 
-Nothing restricts who may read: put it behind a proxy that does, if projects' names
-are not for everybody.`,
+Access is not restricted: if project names are confidential, use a proxy that restricts
+it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			src, err := openSource(a, dir)
@@ -148,17 +147,17 @@ func serveHTTP(cmd *cobra.Command, listen, what string, h http.Handler) error {
 	return srv.Shutdown(ctx)
 }
 
-// comparison is what `audit compare` says.
+// comparison is the result of `audit compare`.
 type comparison struct {
 	SizeA int64  `json:"size_a"`
 	SizeB int64  `json:"size_b"`
-	Equal int64  `json:"equal"` // leaves that both have and that are the same
-	First int64  `json:"first"` // the first in which they differ, -1 if none does
+	Equal int64  `json:"equal"` // equal leaves
+	First int64  `json:"first"` // index of the first different leaf; -1 if there is none
 	LeafA *entry `json:"leaf_a,omitzero"`
 	LeafB *entry `json:"leaf_b,omitzero"`
 }
 
-// entry is a leaf of one side.
+// entry is a leaf of one of the logs.
 type entry = auditor.Leaf
 
 func init() { Verbs.Add("audit", compareCommand) }
@@ -168,11 +167,10 @@ func compareCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare A [B]",
 		Short: "Find the first leaf in which two logs differ (exit 2 if there is one)",
-		Long: `Compare the trees of two logs, each a folder or the URL of what audit serve serves; B
-is this data folder's log unless it is given. Auditors of one ledger keep the same
-tree, whatever their keys: the first difference is where one of them saw, or was made
-to show, something else. Checkpoints say how far each is compared; their signatures are
-not looked at.`,
+		Long: `Compare the trees of two logs, each a folder or the URL of "audit serve". B defaults to
+this data folder's log. Auditors of one ledger have the same tree, whatever their keys.
+At the first difference, one of them received or recorded something else. Checkpoints
+determine the compared range; their signatures are not verified.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args = append(args, "")

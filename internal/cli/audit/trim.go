@@ -21,8 +21,8 @@ import (
 	"lazaret/streams"
 )
 
-// trimHorizon is how long the ledger keeps logged entries: about three times as long as a
-// verdict is repeated.
+// trimHorizon is the default age of trimmed entries. A repeated proposal gets its old verdict for about
+// a third of this time.
 const trimHorizon = 90 * 24 * time.Hour
 
 func init() { Verbs.Add("audit", trimCommand) }
@@ -34,22 +34,23 @@ func trimCommand(a *verb.App) *cobra.Command {
 	var log LogFlags
 	c := &cobra.Command{
 		Use:   "trim [--older DURATION]",
-		Short: "Remove from the ledger what is old, chained and folded",
-		Long: `Remove from the ledger entries that are older than a horizon, that every registered
-auditor has chained (registered is who has a key in the trust file with the role
-auditor), and that every stage and every required sentinel group has folded:
+		Short: "Remove old entries from the ledger once they are chained and folded",
+		Long: `Remove ledger entries that are older than a horizon, that every registered auditor has
+chained (an auditor is registered if the trust file has its key with the role auditor),
+and that every stage and required sentinel group has folded:
 
-  1. a "trim" entry in every partition announces up to where;
-  2. every stage syncs its state, leaves a snapshot of it beside it, and says so with
-     a "secured" entry; if one does not, nothing is removed;
-  3. a "trimmed" entry says up to where entries may be gone;
-  4. they are removed, but for the last of each stage in each partition.
+  1. a "trim" entry in every partition announces the end of the range;
+  2. every stage syncs its state, writes a snapshot beside it, and confirms this with a
+     "secured" entry; without all confirmations nothing is removed;
+  3. a "trimmed" entry records up to where entries may be missing;
+  4. the entries are removed, except the last one of each stage in each partition.
 
-3 and 4 go step by step. A trimming that is interrupted is finished by the next.
+Steps 3 and 4 are repeated for parts of the range. The next trim completes an interrupted
+one.
 
-The log keeps all of it. Commands that read the ledger's past (backtest, rules explain, verdict
-show) sees what is left. A stage that loses its state after this cannot fold it from
-the ledger: it stays silent until it is restored (lazaret state restore).`,
+The log keeps all entries. Commands that read the ledger's past (backtest, rules explain,
+verdict show) see only the remaining entries. A stage that later loses its state cannot
+fold it from the ledger: it does not answer until it is restored (lazaret state restore).`,
 		Example: "  lazaret audit trim --dry-run\n  lazaret audit trim --older 2160h --every 24h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,13 +82,13 @@ the ledger: it stays silent until it is restored (lazaret state restore).`,
 	f := c.Flags()
 	log.bind(f)
 	f.DurationVar(&older, "older", trimHorizon,
-		"`HORIZON`: only what is older goes; verdicts are repeated to who asks again for 31 days (744h)")
-	f.DurationVar(&every, "every", 0, "go on, and trim again after this `DURATION`; an error is printed and tried again")
+		"`HORIZON`: only older entries are removed; a repeated proposal gets its old verdict for 31 days (744h)")
+	f.DurationVar(&every, "every", 0, "repeat after this `DURATION`; errors are printed and retried")
 	f.DurationVar(&wait, "wait", 2*time.Minute,
-		"how long stages may say nothing before it gives up; reading the log and removing take as long as they take")
-	f.BoolVar(&dry, "dry-run", false, "say what would go, and change nothing")
+		"how long to wait for the next reply of a stage; reading the log and removing entries are not limited")
+	f.BoolVar(&dry, "dry-run", false, "print what would be removed, and change nothing")
 	f.BoolVar(&json, "json", false, "print JSON")
-	f.StringSliceVar(&without, "without", nil, "`STAGE` that is gone for good and not waited for, such as sentinel-old")
+	f.StringSliceVar(&without, "without", nil, "`STAGE` that no longer exists and is not waited for, such as sentinel-old")
 	return c
 }
 
@@ -120,14 +121,15 @@ func stateRestoreCommand(a *verb.App) *cobra.Command {
 	var offline bool
 	c := &cobra.Command{
 		Use:   "restore STAGE",
-		Short: "Make a stage's state of a snapshot, when the ledger was trimmed",
-		Long: `Make the state of a stage (ingest, arbiter, sentinel-NAME) of a snapshot. Every process
-of a stage leaves one beside its state, in STATE.snapshot, before the ledger is trimmed:
-take it from there, or from a stand-by on another machine. The stage has to be
-stopped, and goes on from the snapshot with what is left of the ledger.
+		Short: "Restore a stage's state from a snapshot after the ledger was trimmed",
+		Long: `Restore the state of a stage (ingest, arbiter, sentinel-NAME) from a snapshot. Before the
+ledger is trimmed, every process of a stage writes one beside its state, in STATE.snapshot.
+Use that one, or one of a standby on another machine. The stage must be stopped; it then
+continues from the snapshot with the remaining ledger.
 
-It asks the ledger whether the snapshot is late enough. With --offline that shows when the
-stage starts; the embedded server of lazaret up does not run without its stages.`,
+The command checks in the ledger that the snapshot is recent enough. With --offline the
+stage checks this at its start; use it with lazaret up, whose embedded server does not run
+without its stages.`,
 		Example: "  lazaret state restore ingest --offline\n  lazaret state restore arbiter --from " +
 			"/mnt/standby/arbiter.snapshot",
 		Args: cobra.ExactArgs(1),
@@ -169,6 +171,6 @@ stage starts; the embedded server of lazaret up does not run without its stages.
 	c.Flags().StringVar(&dir, "state", "", "the state's `FOLDER` (default DATA/state/STAGE)")
 	c.Flags().StringVar(&keyFile, "state-key", "",
 		"`FILE` of the key that the snapshot is sealed with (default DATA/keys/state.key)")
-	c.Flags().BoolVar(&offline, "offline", false, "do not ask the ledger")
+	c.Flags().BoolVar(&offline, "offline", false, "do not check the ledger")
 	return c
 }

@@ -29,22 +29,21 @@ import (
 	"lazaret/streams"
 )
 
-// verifyReport is what `audit verify` says.
+// verifyReport is the result of `audit verify`.
 type verifyReport struct {
-	chain.Report // Seen: in earlier verifications on this machine
-	// Remembered is the file with what this machine saw in the log's folder
-	// before, of a log that failed.
+	chain.Report // Seen: checkpoints of earlier verifications on this machine
+	// Remembered is the file with the stored checkpoint of the log's folder, if the log failed.
 	Remembered string `json:"remembered,omitempty"`
 
-	// Ledger is what comparing the leaves with the ledger found, if that was asked for.
+	// Ledger is the comparison of the leaves with the ledger, if requested.
 	Ledger *auditor.Comparison `json:"ledger,omitempty"`
 
-	// Decisions are people's decisions on holds whose signatures verify under the keys in
-	// force then, DecisionsOpen those whose note or keys the log does not show.
+	// Decisions is the number of people's decisions on holds whose signatures verify under the keys in
+	// force at the time. DecisionsOpen is the number of those whose note or keys are not in the log.
 	Decisions     int `json:"decisions"`
 	DecisionsOpen int `json:"decisions_not_shown,omitempty"`
 
-	RuleSets []string `json:"rule_sets"` // digests that entries put in force
+	RuleSets []string `json:"rule_sets"` // digests that entries activated
 	Policies []string `json:"policies"`
 }
 
@@ -68,26 +67,24 @@ func verifyCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Recompute the whole log from disk (exit 0 verified, 2 failed, 3 incomplete)",
-		Long: `Recompute every leaf, link, hash, signature and payload commitment of the log from
-the files on disk, and hold it against every checkpoint that is known: those it kept,
-those given with --against, and those that this machine saw in earlier verifications,
-of this log anywhere and of any in this folder, which are kept in the user's state
-folder ($XDG_STATE_HOME/lazaret). With a witness policy
-(--policy, or DATA/witnesses.policy where there is one) the last checkpoint needs
-the quorum's cosignatures.
+		Long: `Recompute every leaf, link, hash, signature and payload commitment of the log from the
+files on disk, and check that the log extends every known checkpoint: those stored in the
+log, those given with --against, and those of earlier verifications on this machine, which
+are stored in the user's state folder ($XDG_STATE_HOME/lazaret) for this log and for this
+folder. With a witness policy (--policy or DATA/witnesses.policy) the last checkpoint needs
+the cosignatures of the quorum.
 
-While the auditor runs, it is asked for a snapshot, which this command then opens and
-recomputes by itself; --offline forbids that. --from and --to read only some leaves,
-and the result is then incomplete.
+If the auditor runs, the command requests a snapshot and verifies that; --offline disables
+this. --from and --to restrict the leaves, and the result is then incomplete.
 
---export computes the tree of an export of all entries and holds it against signed
-checkpoints: whether a line was altered, left out or moved. The bodies, which only the log
-can hold against its commitments, are not checked, so that it exits with 3 at best.
+--export computes the tree of an export of all entries and compares it with signed
+checkpoints, which detects changed, omitted and moved lines. The bodies are not verified,
+because that needs the log, so the exit code is 3 at best.
 
-Exit codes: 0 verified, 1 it could not run, 2 failed, 3 nothing is wrong with what was
-checked, but not all was: there was nothing from outside to hold the log against (the first
-time on a machine, without --against and witnesses), the ledger has gaps, bodies were not
-checked, or the key that decrypts them is not there. It never makes a key.`,
+Exit codes: 0 verified, 1 could not run, 2 failed, 3 incomplete: no faults in the checked
+part, but there was no outside checkpoint to compare with (the first time on a machine,
+without --against and witnesses), the ledger has gaps, bodies were not checked, or their
+decryption key is missing. The command never makes a key.`,
 		Example: "  lazaret audit verify\n  lazaret audit verify --against checkpoint-of-monday --policy " +
 			"witnesses.policy\n  lazaret audit verify --dir /mnt/copy/audit --offline --json",
 		Args: cobra.NoArgs,
@@ -125,21 +122,21 @@ checked, or the key that decrypts them is not there. It never makes a key.`,
 	fs.StringArrayVar(&f.against, "against", nil,
 		"an earlier checkpoint `FILE` that this log must extend; may be given several times")
 	fs.StringVar(&f.policy, "policy", "", "witness policy `FILE` (default DATA/witnesses.policy where there is one)")
-	fs.StringVar(&f.bundle, "bundle", "", "verify this bundle `FILE` instead, with nothing but itself and public keys")
+	fs.StringVar(&f.bundle, "bundle", "", "verify this bundle `FILE` instead, with only the public keys")
 	fs.StringVar(&f.export, "export", "",
-		"hold this `FILE` of audit export --format jsonl, redacted or not, against the checkpoints of --against")
+		"verify this `FILE` of audit export --format jsonl, redacted or not, against the checkpoints of --against")
 	fs.StringVar(&f.keys, "keys", "",
 		"trust `FILE` with the public keys for --bundle and --export (default DATA/trust.yaml)")
 	fs.Int64Var(&f.from, "from", 0, "begin with this leaf")
 	fs.Int64Var(&f.to, "to", 0, "end before this leaf (default the end)")
 	fs.BoolVar(&f.offline, "offline", false, "do not ask a running auditor for a snapshot")
 	fs.BoolVar(&f.ledger, "ledger", false,
-		"also compare every leaf with the ledger, over NATS: what is missing there or altered")
+		"also compare every leaf with the ledger over NATS")
 	fs.BoolVar(&f.json, "json", false, "print JSON")
 	return c
 }
 
-// auditorKeys are the keys that may sign checkpoints.
+// auditorKeys returns the keys that may sign checkpoints.
 func auditorKeys(a *verb.App) (*keys.Trust, error) {
 	a.Conn.Resolve()
 	trust, err := keys.LoadTrust(embedded.TrustFile(a.Conn.Data))
@@ -149,7 +146,7 @@ func auditorKeys(a *verb.App) (*keys.Trust, error) {
 	return trust, nil
 }
 
-// witnessPolicy reads the policy in file, or the data folder's if there is one.
+// witnessPolicy reads the named policy, or the data folder's if there is one.
 func witnessPolicy(a *verb.App, file string) (*witness.Policy, error) {
 	named := file != ""
 	if !named {
@@ -169,8 +166,8 @@ func witnessPolicy(a *verb.App, file string) (*witness.Policy, error) {
 	return p, nil
 }
 
-// verify verifies the log, or a snapshot of it if a process works on it, and
-// remembers its checkpoint when nothing is wrong.
+// verify verifies the log, or a snapshot if a process has locked it. It stores the log's checkpoint if
+// there are no faults.
 func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 	ctx := cmd.Context()
 	trust, err := auditorKeys(a)
@@ -259,7 +256,7 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 	return rep, nil
 }
 
-// decided adds what became of the signatures of people's decisions.
+// decided adds the results of the checks of people's signatures.
 func (r *verifyReport) decided(x *approvalsSeen, whole bool) {
 	if !whole || r.Status == chain.Failed {
 		return
@@ -278,8 +275,8 @@ func (r *verifyReport) decided(x *approvalsSeen, whole bool) {
 const noAnchor = "whether the log was rewritten as a whole: nothing from outside was there to hold it against. " +
 	"Its checkpoint is remembered for the next time; or give an earlier one with --against, or a witness policy"
 
-// complete lists what was not checked, and then makes the result incomplete. The log is
-// anchored if it was checked against something from outside of it.
+// complete lists what was not checked, and then sets the result to incomplete. anchored means that the
+// log was checked against a checkpoint from outside.
 func (r *verifyReport) complete(anchored bool) {
 	if !anchored && r.Size > 0 {
 		r.Skipped = append(r.Skipped, noAnchor)
@@ -325,7 +322,7 @@ func compareLedger(a *verb.App, ctx context.Context, dir string, o chain.Options
 	return nil
 }
 
-// maxLedgerProblems bounds how many findings in the ledger are spelled out; --json has all.
+// maxLedgerProblems is the limit of printed ledger findings; --json lists all.
 const maxLedgerProblems = 20
 
 func handoversIn(dir string, o chain.Options) (_ [][]byte, err error) {
@@ -368,7 +365,7 @@ func readAll(files []string) ([][]byte, error) {
 	return out, nil
 }
 
-// onSnapshot runs f on a snapshot from the running auditor.
+// onSnapshot calls f with a snapshot of the log from the running auditor.
 func onSnapshot(a *verb.App, ctx context.Context, log string, locked error, f func(dir string) error) error {
 	nc, err := a.Conn.Connect("operator")
 	if err != nil {
@@ -383,7 +380,7 @@ func onSnapshot(a *verb.App, ctx context.Context, log string, locked error, f fu
 	return f(ans.Dir)
 }
 
-// VerifyLog is verify for commands that only need the report.
+// VerifyLog is verify for commands that need only the report.
 func VerifyLog(a *verb.App, ctx context.Context, dir string, against []byte) (chain.Report, error) {
 	trust, err := auditorKeys(a)
 	if err != nil {
@@ -409,7 +406,7 @@ func VerifyLog(a *verb.App, ctx context.Context, dir string, against []byte) (ch
 	return rep, err
 }
 
-// showProgress shows a bar on a terminal, for logs that take a while.
+// showProgress shows a progress bar on a terminal if the verification takes long.
 func showProgress(v *chain.VerifyOptions) (stop func()) {
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
 		return func() {}
@@ -440,7 +437,7 @@ func showProgress(v *chain.VerifyOptions) (stop func()) {
 	}
 }
 
-// activations are the rule sets and policies that entries put in force.
+// activations are the rule sets and policies that entries activated.
 type activations struct {
 	mu              sync.Mutex
 	rules, policies map[string]bool // guarded by mu
@@ -475,7 +472,7 @@ func (x *activations) lists() (rules, policies []string) {
 	return slices.AppendSeq([]string{}, maps.Keys(x.rules)), slices.AppendSeq([]string{}, maps.Keys(x.policies))
 }
 
-// PrintReport prints the result of checking a chain, as `lazaret audit verify` does.
+// PrintReport prints the result of a chain's verification, as `lazaret audit verify` does.
 func PrintReport(w io.Writer, r chain.Report) {
 	switch r.Status {
 	case chain.Verified:

@@ -21,7 +21,7 @@ import (
 func init() { Verbs.Add("audit", witnessCommand) }
 
 func witnessCommand(a *verb.App) *cobra.Command {
-	return verb.Group("witness", "Have others vouch for the log, or vouch for others'")
+	return verb.Group("witness", "Use and run witnesses, which cosign checkpoints of logs")
 }
 
 func init() { Verbs.Add("audit witness", witnessRunCommand) }
@@ -31,11 +31,11 @@ func witnessRunCommand(a *verb.App) *cobra.Command {
 	var logs []string
 	c := &cobra.Command{
 		Use:   "run",
-		Short: "Be a witness: cosign the checkpoints of logs that only ever grow (C2SP tlog-witness)",
-		Long: `Run a witness. It cosigns a checkpoint of one of the logs given with --log only if it
-extends the last one that it cosigned, and remembers that in its folder: who rewrites
-a log, with all its keys, gets no cosignature for what he made. A witness is worth what
-keeps it apart from the log: run it on another machine, under other people.
+		Short: "Run a witness, which cosigns the checkpoints of append-only logs (C2SP tlog-witness)",
+		Long: `Run a witness. It cosigns a checkpoint of a log given with --log only if the checkpoint
+extends the last one that it cosigned, which it stores in its folder. A rewritten log
+gets no cosignature, even with all keys of the log. A witness must be independent of the
+log: run it on another machine with other administrators.
 
 Logs are named by their public keys; lazaret audit witness ls prints a log's own. The
 key file is made with lazaret key gen; its name is the
@@ -74,7 +74,7 @@ witness's.`,
 	}
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "private key `FILE` (default $LAZARET_KEY)")
-	f.StringVar(&dir, "state", "witness", "`DIR` of what the witness saw; it must never be lost")
+	f.StringVar(&dir, "state", "witness", "`DIR` of the witness's state, which must never be lost")
 	f.StringArrayVar(&logs, "log", nil, "public key of a log; may be given several times")
 	f.StringVar(&listen, "listen", "127.0.0.1:8781", "`ADDRESS` to listen on")
 	return c
@@ -86,10 +86,10 @@ func witnessAddCommand(a *verb.App) *cobra.Command {
 	var quorum string
 	c := &cobra.Command{
 		Use:   "add NAME KEY URL",
-		Short: "Ask this witness to cosign from now on",
+		Short: "Add a witness that cosigns from now on",
 		Long: `Add a witness to the data folder's policy (DATA/witnesses.policy, C2SP tlog-policy). The
-running auditor reads it again and asks each witness to cosign its checkpoints; audit
-verify wants the quorum. KEY is what the witness prints, URL where it is reached.`,
+running auditor reads the policy again and asks each witness to cosign its checkpoints;
+audit verify requires the quorum. KEY is printed by the witness, URL is its address.`,
 		Example: "  lazaret audit witness add bob witness.example.org+93ec12b4+BF… http://witness.example.org:8781/ " +
 			"--quorum all",
 		Args: cobra.ExactArgs(3),
@@ -102,11 +102,10 @@ verify wants the quorum. KEY is what the witness prints, URL where it is reached
 	return c
 }
 
-// quorumGroup is the group that addWitness keeps all witnesses in.
+// quorumGroup is the group that contains all witnesses of addWitness.
 const quorumGroup = "witnesses"
 
-// addWitness adds a witness to a policy file that this command wrote, or makes
-// one.
+// addWitness adds a witness to a policy file that this command wrote, or creates the file.
 func addWitness(file, name, key, url, quorum string) error {
 	if quorum != "all" && quorum != "any" {
 		if n, err := strconv.Atoi(quorum); err != nil || n < 1 {
@@ -123,7 +122,7 @@ func addWitness(file, name, key, url, quorum string) error {
 		f := strings.Fields(line)
 		switch {
 		case len(f) > 1 && (f[0] == "group" && f[1] == quorumGroup || f[0] == "quorum" && f[1] == quorumGroup):
-			continue // written anew below
+			continue // rewritten below
 		case len(f) > 0 && (f[0] == "group" || f[0] == "quorum"):
 			return fmt.Errorf("%s has groups of its own: add the witness there by hand", file)
 		case len(f) > 1 && f[0] == "witness":
@@ -149,7 +148,7 @@ func init() { Verbs.Add("audit witness", witnessLsCommand) }
 func witnessLsCommand(a *verb.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ls",
-		Short: "Show this log's public keys, and its witnesses with what they cosigned last",
+		Short: "Show this log's public keys, and its witnesses with their last cosignatures",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			trust, err := auditorKeys(a)

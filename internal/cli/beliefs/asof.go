@@ -19,19 +19,19 @@ import (
 
 func init() { Verbs.Add("beliefs", asOfCommand) }
 
-// asOfCommand folds the ledger again, up to a point of it.
+// asOfCommand returns the command that folds the ledger again up to a given point.
 func asOfCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
 	var project, at, valid string
 	var seq uint64
 	c := &cobra.Command{
 		Use:   "as-of [ID…]",
-		Short: "List what was believed at an earlier time",
-		Long: `List a project's beliefs as they stood at an earlier time of the ledger (--at, or
---seq for an entry), and of those only the ones that by their writers' word hold at
-some other time (--valid). Both may be given: what did we believe on Monday about the
-first of May? The ledger is read from its beginning and folded as ingest does, so what
-comes out is what ingest knew, and it takes as long as the ledger is.`,
+		Short: "List the beliefs at an earlier time",
+		Long: `List a project's beliefs with their state at an earlier ledger time (--at, or --seq for
+an entry), restricted to those whose writers declared them valid at some time (--valid).
+Example for both: what did we believe on Monday about the first of May? The ledger is
+folded from its beginning as ingest does, so the result is exactly ingest's knowledge,
+and the command takes long for a long ledger.`,
 		Example: "  lazaret beliefs as-of --at 2026-11-20T09:00:00Z\n  lazaret beliefs as-of --seq 140 --valid 2026-05-01",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			cut, err := when(at)
@@ -68,7 +68,7 @@ comes out is what ingest knew, and it takes as long as the ledger is.`,
 	c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
 	c.Flags().StringVar(&at, "at", "", "ledger `TIME`, RFC 3339 or a date (default now)")
 	c.Flags().Uint64Var(&seq, "seq", 0, "ledger `SEQUENCE` instead")
-	c.Flags().StringVar(&valid, "valid", "", "only what holds at this `TIME`")
+	c.Flags().StringVar(&valid, "valid", "", "only beliefs valid at this `TIME`")
 	c.MarkFlagsMutuallyExclusive("at", "seq")
 	return c
 }
@@ -82,7 +82,7 @@ func contains(ids []string, id string) bool {
 	return false
 }
 
-// when reads a time, or a day; empty is no time.
+// when parses a time or a date; an empty string gives the zero time.
 func when(s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -95,7 +95,7 @@ func when(s string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is no time: write 2026-05-01 or 2026-05-01T09:00:00Z", s)
 }
 
-// believedAsOf folds the ledger up to a sequence and a time; zero is no bound.
+// believedAsOf folds the ledger up to a sequence and a time; zero means no limit.
 func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64, at time.Time) ([]ingest.Belief,
 	error) {
 	if err := streams.CheckID("project", project); err != nil {

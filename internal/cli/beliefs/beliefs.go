@@ -54,13 +54,13 @@ func beliefsCommand(a *verb.App) *cobra.Command {
 	for _, c := range []*cobra.Command{ls, show} {
 		c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
 	}
-	return verb.Group("beliefs", "What is believed, and on what evidence", ls, show,
-		lineageCommand(a, "lineage", "Show what a belief comes from and what it influenced", true, true),
-		lineageCommand(a, "impact", "Show what a belief influenced", false, true),
-		wordCommand(a, approval.Confirm, "confirm", "Sign that a belief is so: believed and served"),
+	return verb.Group("beliefs", "List, explain and correct beliefs", ls, show,
+		lineageCommand(a, "lineage", "Show the origins of a belief and its consequences", true, true),
+		lineageCommand(a, "impact", "Show the consequences of a belief", false, true),
+		wordCommand(a, approval.Confirm, "confirm", "Sign that a belief is true: it is supported and served"),
 		wordCommand(a, approval.RejectBelief, "reject",
-			"Sign that a belief is not wanted: quarantined, and recognised when it comes again"),
-		wordCommand(a, approval.Supersede, "supersede", "Sign that another belief takes its place"))
+			"Sign that a belief is rejected: it is quarantined, also when it comes again"),
+		wordCommand(a, approval.Supersede, "supersede", "Sign that another belief replaces it"))
 }
 
 func printBeliefs(w io.Writer, f cli.ListFlags, items []ingest.Belief) error {

@@ -1,5 +1,5 @@
-// Package beliefs has the commands that show and correct what is believed: beliefs,
-// world and incident. Each file adds its commands to Verbs.
+// Package beliefs has the commands that show and correct beliefs: beliefs, world and incident. Each
+// file adds its commands to Verbs.
 package beliefs
 
 import "lazaret/internal/cli/verb"

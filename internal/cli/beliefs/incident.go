@@ -26,11 +26,12 @@ import (
 func init() { Verbs.Add("", incidentCommand) }
 
 func incidentCommand(a *verb.App) *cobra.Command {
-	return verb.Group("incident", "Cases: from a finding over quarantine and repair to a report",
-		incidentOrderCommand(a, approval.RepairIncident, "repair ID", "Sign that what stands without what was poisoned comes back",
-			`A belief that derives from the quarantined ones and has support from elsewhere by now, of a class
-that may support a belief, or is stated anew by a belief that is not touched, comes back to
-where it stood before. The beliefs that were ordered out stay out; beliefs restore ID is for them.`),
+	return verb.Group("incident", "Handle incidents, from the finding to quarantine, recovery and report",
+		incidentOrderCommand(a, approval.RepairIncident, "repair ID", "Sign the recovery of beliefs that "+
+			"have other support",
+			`Restore the earlier state of derived beliefs of the quarantined ones that now have other support of a
+class that may support a belief, or that an unaffected belief restates. The beliefs that the order
+named stay quarantined; restore those with beliefs restore ID.`),
 		incidentOrderCommand(a, approval.CloseIncident, "close ID --reason REPORT",
 			"Sign that an incident is closed, with a report", ""))
 }
@@ -105,7 +106,7 @@ func init() { Verbs.Add("incident", incidentShowCommand) }
 func incidentShowCommand(a *verb.App) *cobra.Command {
 	var project string
 	var asJSON bool
-	c := &cobra.Command{Use: "show ID", Short: "Show one incident: its evidence, what it touched, and what came back",
+	c := &cobra.Command{Use: "show ID", Short: "Show one incident: its evidence, affected and recovered beliefs",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
@@ -179,8 +180,7 @@ func showIncident(ctx context.Context, w io.Writer, nc *nats.Conn, project, id s
 	return nil
 }
 
-// findingsFlag reads pieces of evidence: KIND:ID, and after a blank what there is
-// to say of it.
+// findingsFlag parses pieces of evidence: KIND:ID, optionally followed by a space and a note.
 func findingsFlag(all []string) (out []beliefs.IncidentFinding, err error) {
 	for _, s := range all {
 		head, words, _ := strings.Cut(s, " ")
@@ -200,8 +200,8 @@ func incidentOpenCommand(a *verb.App) *cobra.Command {
 	var severity, key string
 	var found []string
 	c := &cobra.Command{Use: "open TITLE", Short: "Sign that there is an incident", Args: cobra.ExactArgs(1),
-		Long: `Open an incident. A serious alert opens one by itself (see incidents in the policy). While
-one with the same --key is open, the evidence is added to that. The signer's key has the
+		Long: `Open an incident. Serious alerts open one automatically (see incidents in the policy). If
+one with the same --key is open, the evidence is added to it. The signer's key needs the
 role approver, operator, auditor or probe.`,
 		Example: `  lazaret incident open "poisoned page" --severity high --evidence "source:https://shop.example" --key alice.key`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -214,9 +214,9 @@ role approver, operator, auditor or probe.`,
 		}}
 	s.Bind(c)
 	c.Flags().StringVar(&severity, "severity", "high", "info, low, medium, high or critical")
-	c.Flags().StringVar(&key, "case", "", "what belongs together has the same `NAME`")
+	c.Flags().StringVar(&key, "case", "", "incidents with the same `NAME` are one incident`")
 	c.Flags().StringArrayVar(&found, "evidence", nil,
-		"`KIND:ID` and, after a blank, what there is to say of it; may be repeated")
+		"`KIND:ID` and, after a space, a note; may be repeated")
 	return c
 }
 
@@ -224,7 +224,7 @@ func init() { Verbs.Add("incident", incidentEvidenceCommand) }
 
 func incidentEvidenceCommand(a *verb.App) *cobra.Command {
 	var s verb.SignedOrder
-	c := &cobra.Command{Use: "evidence ID KIND:ID…", Short: "Sign that something more was found",
+	c := &cobra.Command{Use: "evidence ID KIND:ID…", Short: "Sign additional evidence",
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o := approval.NewOrder(approval.AddEvidence, s.Project, time.Now(), order.Life)
@@ -246,11 +246,11 @@ func incidentQuarantineCommand(a *verb.App) *cobra.Command {
 	var since, until string
 	var dry bool
 	c := &cobra.Command{Use: "quarantine ID",
-		Short: "Sign that what an incident has touched is taken out of service, in one order", Args: cobra.ExactArgs(1),
-		Long: `Take out of service the beliefs that match all conditions. A belief that derives from one
-is stale, and with it context at most, or with --descendants out of service too. A belief that has
-support of its own, of a class that may support a belief and from elsewhere, is spared
-unless --all is given. It is in force at the order's ledger entry. --dry-run signs nothing.`,
+		Short: "Sign one order that quarantines the beliefs of an incident", Args: cobra.ExactArgs(1),
+		Long: `Quarantine the beliefs that match all conditions. Their derived beliefs become stale and thus
+context only, or with --descendants are quarantined too. A belief with independent support
+of a class that may support a belief is excluded unless --all is given. The order takes
+effect at its ledger entry. --dry-run signs nothing.`,
 		Example: "  lazaret incident quarantine i4f1c2a9be0d75c31 --source https://shop.example --descendants " +
 			"--key alice.key",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -275,19 +275,19 @@ unless --all is given. It is in force at the order's ledger entry. --dry-run sig
 	s.Bind(c)
 	f := c.Flags()
 	f.StringSliceVar(&sc.Beliefs, "belief", nil, "these `IDS`")
-	f.StringVar(&sc.Source, "source", "", "what came from this `SOURCE`")
-	f.StringVar(&sc.Session, "session", "", "what came in in this `SESSION`")
-	f.StringVar(&sc.Agent, "agent", "", "what this `AGENT` brought in")
-	f.StringVar(&sc.Tool, "tool", "", "what this `TOOL` returned")
-	f.StringVar(&since, "since", "", "what came in at this `TIME` or later")
-	f.StringVar(&until, "until", "", "what came in before this `TIME`")
-	f.BoolVar(&sc.Descendants, "descendants", false, "take out what derives from it, too")
+	f.StringVar(&sc.Source, "source", "", "beliefs from this `SOURCE`")
+	f.StringVar(&sc.Session, "session", "", "beliefs introduced in this `SESSION`")
+	f.StringVar(&sc.Agent, "agent", "", "beliefs introduced by this `AGENT")
+	f.StringVar(&sc.Tool, "tool", "", "beliefs from results of this `TOOL")
+	f.StringVar(&since, "since", "", "beliefs introduced at this `TIME` or later")
+	f.StringVar(&until, "until", "", "beliefs introduced before this `TIME`")
+	f.BoolVar(&sc.Descendants, "descendants", false, "also quarantine derived beliefs")
 	f.BoolVar(&sc.All, "all", false, "spare nothing")
 	f.BoolVar(&dry, "dry-run", false, "only show")
 	return c
 }
 
-// incidentOrderCommand is a command that signs an order with nothing but a reason.
+// incidentOrderCommand returns a command that signs an order whose only option is a reason.
 func incidentOrderCommand(a *verb.App, do approval.Do, use, short, long string) *cobra.Command {
 	var s verb.SignedOrder
 	c := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.ExactArgs(1),

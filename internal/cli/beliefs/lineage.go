@@ -19,15 +19,14 @@ import (
 	"lazaret/streams"
 )
 
-// lineageCommand is `beliefs lineage` and, with down only, `beliefs impact`.
+// lineageCommand returns `beliefs lineage`, or `beliefs impact` if only down is set.
 func lineageCommand(a *verb.App, use, short string, up, down bool) *cobra.Command {
 	var project, agent, format string
 	c := &cobra.Command{
 		Use:   use + " ID",
 		Short: short,
 		Long: short + `. ID is a belief's or, with --agent, that of an event of that agent.
-Parents that were found by what a text shares with them are edges like those that its
-writer declared.`,
+Parents that were found by shared text are shown like those that the writer declared.`,
 		Example: "  lazaret beliefs " + use + " b9sforgt6c7u0ms0n\n  lazaret beliefs " + use +
 			" b9sforgt6c7u0ms0n --format svg >lineage.svg",
 		Args: cobra.ExactArgs(1),
@@ -69,7 +68,7 @@ writer declared.`,
 	return c
 }
 
-// nodeTitle is a node in one line, without its content.
+// nodeTitle returns a node as one line without its content.
 func nodeTitle(n *ingest.LineageNode) string {
 	s := n.Kind + " " + text.InertLine(n.ID, 60)
 	if b := n.Belief; b != nil {
@@ -126,7 +125,7 @@ func printLineage(w io.Writer, g *ingest.Lineage) {
 	}
 }
 
-// lineageDOT draws a lineage in Graphviz's language.
+// lineageDOT formats a lineage in Graphviz's language.
 func lineageDOT(g *ingest.Lineage) string {
 	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	var b strings.Builder

@@ -18,7 +18,7 @@ import (
 	"lazaret/streams"
 )
 
-// viewer runs f with a credential that can change nothing.
+// viewer calls f with the read-only viewer credential.
 func viewer(a *verb.App, ctx context.Context, f func(ctx context.Context, nc *nats.Conn) error) error {
 	nc, err := a.Conn.Connect(string(natsserver.RoleViewer))
 	if err != nil {
@@ -39,12 +39,12 @@ func lessonsCommand(a *verb.App) *cobra.Command {
 	var to verb.Sensitivity
 	c := &cobra.Command{
 		Use:   "lessons",
-		Short: "Harvest the lessons that are believed, as advice for agents",
-		Long: `List the memories of a category (lesson, experience, insight, practice, or those of
---category) that have become lessons: supported, clean, fresh and served to plans,
-without a conflict or a flag, and supported for --age. A belief that was only read, inferred or
-imported is none, however often it comes. --format md writes them as advice with where
-they come from, to be read over before it goes into a file such as AGENTS.md.`,
+		Short: "List supported lessons as advice for agents",
+		Long: `List memories of a category (lesson, experience, insight, practice, or those of
+--category) that qualify as lessons: supported for --age, clean, fresh, served for
+planning, and without conflict or flag. A belief that was only read, inferred or imported
+never qualifies, however often it is repeated. --format md writes the lessons as advice
+with their origins. Review the text before you put it into a file such as AGENTS.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var items []ingest.Belief
@@ -75,7 +75,7 @@ they come from, to be read over before it goes into a file such as AGENTS.md.`,
 	c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
 	c.Flags().StringSliceVar(&h.Categories, "category", nil,
 		"`CATEGORIES` that are lessons (default lesson, experience, insight, practice)")
-	c.Flags().DurationVar(&h.Age, "age", 24*time.Hour, "how long a lesson has had support")
+	c.Flags().DurationVar(&h.Age, "age", 24*time.Hour, "minimum time that a lesson has been supported")
 	c.Flags().StringVar(&format, "format", "", "`FORMAT`: md for Markdown")
 	return c
 }
@@ -102,14 +102,14 @@ func reflectCommand(a *verb.App) *cobra.Command {
 	var every time.Duration
 	c := &cobra.Command{
 		Use:   "reflect",
-		Short: "Find supported beliefs that contradict each other, and propose which takes whose place",
-		Long: `Compare what supported beliefs state of one subject and predicate, and propose a
-supersession where two state different things: the one on the stronger class of
-evidence, else on more sources, else the later one would take the other's place.
-Nothing is changed: it runs with a viewer's credential, and a person signs what is
-right (lazaret beliefs supersede BELIEF --by SUCCESSOR).
+		Short: "Find contradicting supported beliefs and propose supersessions",
+		Long: `Compare the statements of supported beliefs about the same subject and predicate, and
+propose a supersession where two differ: the belief with the stronger class of evidence,
+otherwise with more sources, otherwise the later one would replace the other. The command
+uses a read-only viewer's credential and changes nothing; a person signs the correct
+proposal (lazaret beliefs supersede BELIEF --by SUCCESSOR).
 
-With --every it goes on, and prints each proposal once, as a line of JSON with --json.`,
+With --every it repeats, and prints each proposal once; with --json as a line of JSON.`,
 		Example: "  lazaret beliefs reflect\n  lazaret beliefs reflect --every 1h --json >> proposals.jsonl",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -158,6 +158,6 @@ With --every it goes on, and prints each proposal once, as a line of JSON with -
 	}
 	f.Bind(c.Flags())
 	c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
-	c.Flags().DurationVar(&every, "every", 0, "go on, and look again after `DURATION`")
+	c.Flags().DurationVar(&every, "every", 0, "repeat after this `DURATION`")
 	return c
 }

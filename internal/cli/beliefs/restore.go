@@ -23,10 +23,11 @@ func init() { Verbs.Add("beliefs", pointCommand) }
 
 func pointCommand(a *verb.App) *cobra.Command {
 	var s verb.SignedOrder
-	c := &cobra.Command{Use: "point NAME", Short: "Sign that what is believed now can be gone back to",
+	c := &cobra.Command{Use: "point NAME", Short: "Sign a restore point of the current beliefs",
 		Args: cobra.ExactArgs(1),
-		Long: `Take a restore point. Points are also taken by themselves before a session starts, before
-a compaction's summary and before external writes, where anything changed since the last.`,
+		Long: `Create a restore point. Points are also created automatically before a session starts,
+before a compaction's summary and before external writes, if anything has changed since the
+last one.`,
 		Example: "  lazaret beliefs point migration --key alice.key",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := approval.NewOrder(approval.TakePoint, s.Project, time.Now(), order.Life)
@@ -64,20 +65,21 @@ func pointsCommand(a *verb.App) *cobra.Command {
 
 func init() { Verbs.Add("beliefs", restoreCommand) }
 
-// restoreCommand is `beliefs restore`: of one belief that was called off without
-// reason, or, with --to, of all of them to a restore point.
+// restoreCommand returns `beliefs restore`: it clears one belief that was suspected or quarantined
+// without reason, or, with --to, rolls all beliefs back to a restore point.
 func restoreCommand(a *verb.App) *cobra.Command {
 	one := wordCommand(a, approval.ClearBelief, "restore",
-		"Sign that a suspicion or a quarantine was unfounded: context, until confirmed; or go back to a restore point")
+		"Sign that a suspicion or quarantine was unfounded (the belief is context only until confirmed), or "+
+			"roll back to a restore point")
 	single, to, dry := one.RunE, "", false
 	one.Use = "restore {ID | --to POINT}"
 	one.Long += `
 
-With --to, all beliefs of the project go back to how they stood at a restore point: what
-came in later is hidden, what changed since stands as it did, as far as the transition
-tables let a person do that; what was found suspicious since stays so. A belief that a newer one
-took the place of, which is final, is stated anew. Nothing is removed: each change is a
-revision in the ledger, and the rollback can be rolled back. --dry-run only shows.`
+With --to, all beliefs of the project return to their state at a restore point. Later
+beliefs are hidden, and changed ones get their old state as far as the transition tables
+allow a person to do that. Beliefs that became suspicious since stay so. Superseded is
+final, so a superseded belief is stated again as a new one. Nothing is removed: each change
+is a revision in the ledger, and the rollback can be rolled back. --dry-run changes nothing.`
 	one.Example += "\n  lazaret beliefs restore --to migration --dry-run"
 	one.Args = func(_ *cobra.Command, args []string) error {
 		if (to == "") == (len(args) == 0) || len(args) > 1 {
@@ -86,8 +88,8 @@ revision in the ledger, and the rollback can be rolled back. --dry-run only show
 		return nil
 	}
 	f := one.Flags()
-	f.StringVar(&to, "to", "", "go back to this restore `POINT`")
-	f.BoolVar(&dry, "dry-run", false, "with --to: only show what it would do")
+	f.StringVar(&to, "to", "", "roll back to this restore `POINT`")
+	f.BoolVar(&dry, "dry-run", false, "with --to: print the changes, and sign nothing")
 	one.RunE = func(cmd *cobra.Command, args []string) error {
 		if to == "" {
 			return single(cmd, args)
@@ -137,7 +139,7 @@ func printRollback(cmd *cobra.Command, are string, r *streams.Rollback) {
 		r.Back, are, r.Out, r.Anew, r.Left)
 }
 
-// rollback signs one and waits until it is through.
+// rollback signs a rollback and waits until it is complete.
 func rollback(a *verb.App, cmd *cobra.Command, s *verb.SignedOrder, point string) error {
 	a.Conn.Resolve()
 	signer, err := keys.LoadSigner(s.Key)

@@ -20,16 +20,16 @@ import (
 
 func init() { Verbs.Add("beliefs", shareCommand) }
 
-// shareCommand writes a project's beliefs to another one's memory.
+// shareCommand returns the command that writes a belief of one project to the memory of another.
 func shareCommand(a *verb.App) *cobra.Command {
 	var s verb.Speaker
 	var home, from string
 	c := &cobra.Command{Use: "share ID --home PROJECT --project PROJECT --agent AGENT",
-		Short: "Write a belief of one project to another one's memory, where it arrives untrusted", Args: cobra.ExactArgs(1),
-		Long: `Only what is supported, served, clean, not expired and at most internal is shared. It
-arrives as a memory write over the credential of an agent of the other project: with the
-origin that it has at home for whoever looks, as untrusted as a document, and staged, until
-a person of that project confirms it.`,
+		Short: "Write a belief of one project to another project's memory as untrusted", Args: cobra.ExactArgs(1),
+		Long: `Only a belief that is supported, served, clean, not expired and at most internal can be
+shared. It is written to memory with the credential of an agent of the other project. It
+records the origin in its home project, but is as untrusted as a document and staged until
+a person of the other project confirms it.`,
 		Example: "  lazaret beliefs share b7412d72grt7k2o73 --home demo --project shop --agent clerk",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if home == s.Project {
@@ -65,7 +65,7 @@ a person of that project confirms it.`,
 			})
 		}}
 	s.Bind(c)
-	c.Flags().StringVar(&home, "home", embedded.DefaultProject, "the `PROJECT` that believes it")
-	c.Flags().StringVar(&from, "origin", "document", "`ORIGIN` of the credential that brings it")
+	c.Flags().StringVar(&home, "home", embedded.DefaultProject, "the `PROJECT` that has the belief")
+	c.Flags().StringVar(&from, "origin", "document", "`ORIGIN` with which the credential writes it")
 	return c
 }

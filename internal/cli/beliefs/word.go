@@ -30,7 +30,7 @@ import (
 // word holds the options of an attestation on beliefs.
 type word struct {
 	project, key, reason string
-	successor            string // of what is superseded
+	successor            string // the belief that replaces it
 	life                 time.Duration
 }
 
@@ -42,7 +42,7 @@ func (w *word) bind(c *cobra.Command) {
 	f.DurationVar(&w.life, "expires", 10*time.Minute, "how long the signature is valid, at most 24h")
 }
 
-// say signs a decision on a belief as shown, and returns the ledger's answer.
+// say signs a decision on a belief as shown, and returns the ledger's reply.
 func (w *word) say(ctx context.Context, nc *nats.Conn, signer note.Signer, d approval.Decision,
 	b *ingest.Belief) (*streams.ResolveReply, error) {
 	if sum := sha256.Sum256([]byte(b.Content)); b.Memory && b.Digest != "sha256:"+hex.EncodeToString(sum[:]) {
@@ -60,21 +60,21 @@ func (w *word) say(ctx context.Context, nc *nats.Conn, signer note.Signer, d app
 	return holds.Attest(ctx, nc, w.project, b.ID, signed)
 }
 
-// wordCommand is a command that signs a decision on one belief.
+// wordCommand returns a command that signs a decision on one belief.
 func wordCommand(a *verb.App, d approval.Decision, use, short string) *cobra.Command {
 	var w word
 	c := &cobra.Command{
 		Use:   use + " ID",
 		Short: short,
-		Long: short + `. The signature covers the digest of its content, how it stands
-(its revision), the decision, an expiry and a nonce. Exit 0 when it was obeyed, 2 when
-it was refused and the belief is as it was.`,
+		Long: short + `. The signature covers the digest of the belief's content, its
+revision, the decision, an expiry and a nonce. Exit 0 when the decision took effect, 2 when
+it was refused and the belief is unchanged.`,
 		Example: "  lazaret beliefs " + use + " b9sforgt6c7u0ms0n --key alice.key",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Conn.Resolve()
 			if d == approval.Supersede && w.successor == "" {
-				return errors.New("--by names the belief that takes its place")
+				return errors.New("--by names the belief that replaces it")
 			}
 			signer, err := keys.LoadSigner(w.key)
 			if err != nil {
@@ -103,7 +103,7 @@ it was refused and the belief is as it was.`,
 	}
 	w.bind(c)
 	if d == approval.Supersede {
-		c.Flags().StringVar(&w.successor, "by", "", "the `BELIEF` that takes its place")
+		c.Flags().StringVar(&w.successor, "by", "", "the `BELIEF` that replaces it")
 		c.Example = "  lazaret beliefs supersede b9sforgt6c7u0ms0n --by b4k2m8v0q1s7d3f6h --key alice.key"
 	}
 	return c
@@ -128,12 +128,12 @@ func quarantineCommand(a *verb.App) *cobra.Command {
 	var dry, all, asJSON bool
 	c := &cobra.Command{
 		Use:   "quarantine [ID…]",
-		Short: "Take beliefs out of service: by id, source, session, agent, tool and time, with what derives from them",
-		Long: `Find beliefs by id or by where and when they came in, with --descendants also what was
-written on the strength of them, and sign for each that it is taken out of service. It
-stays in the ledger, for review; restore brings it back. A belief that has support of its own, of
-a class that may support a belief and from elsewhere, is spared unless --all is given.
---dry-run signs nothing. Exit 2 when something was refused.`,
+		Short: "Quarantine beliefs by id, source, session, agent, tool and time, with derived ones",
+		Long: `Find beliefs by id, or by source and time, with --descendants also derived ones, and sign
+a quarantine of each. A quarantined belief stays in the ledger for review; restore undoes the
+quarantine. A belief with independent support of a class that may support a belief is
+excluded unless --all is given. --dry-run signs nothing. Exit 2 when a quarantine was
+refused.`,
 		Example: "  lazaret beliefs quarantine --source https://shop.example --since 2026-11-20 --descendants --dry-run\n" +
 			"  lazaret beliefs quarantine --session s1 --descendants --key alice.key --reason \"poisoned page\"",
 		RunE: func(cmd *cobra.Command, ids []string) (err error) {
@@ -154,7 +154,7 @@ a class that may support a belief and from elsewhere, is spared unless --all is 
 				}
 			}
 			q.Project = w.project
-			a.Conn.Timeout = max(a.Conn.Timeout, 10*time.Minute) // many signatures
+			a.Conn.Timeout = max(a.Conn.Timeout, 10*time.Minute) // many signatures take long
 			return a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
 				return quarantineAll(ctx, cmd, nc, &w, signer, &q, all, asJSON)
 			})
@@ -162,13 +162,13 @@ a class that may support a belief and from elsewhere, is spared unless --all is 
 	}
 	w.bind(c)
 	f := c.Flags()
-	f.StringVar(&q.Source, "source", "", "what came from this `SOURCE`")
-	f.StringVar(&q.Session, "session", "", "what came in in this `SESSION`")
-	f.StringVar(&q.Agent, "agent", "", "what this `AGENT` brought in")
-	f.StringVar(&q.Tool, "tool", "", "what this `TOOL` returned")
-	f.StringVar(&since, "since", "", "what came in at this `TIME` or later")
-	f.StringVar(&until, "until", "", "what came in before this `TIME`")
-	f.BoolVar(&q.Descendants, "descendants", false, "and what derives from it")
+	f.StringVar(&q.Source, "source", "", "beliefs from this `SOURCE`")
+	f.StringVar(&q.Session, "session", "", "beliefs introduced in this `SESSION`")
+	f.StringVar(&q.Agent, "agent", "", "beliefs introduced by this `AGENT")
+	f.StringVar(&q.Tool, "tool", "", "beliefs from results of this `TOOL")
+	f.StringVar(&since, "since", "", "beliefs introduced at this `TIME` or later")
+	f.StringVar(&until, "until", "", "beliefs introduced before this `TIME`")
+	f.BoolVar(&q.Descendants, "descendants", false, "also quarantine derived beliefs")
 	f.BoolVar(&all, "all", false, "spare nothing")
 	f.BoolVar(&dry, "dry-run", false, "only show")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -182,7 +182,7 @@ type quarantined struct {
 	Why     string `json:"why,omitzero"`
 }
 
-// quarantineAll signs for all beliefs that an incident touched. Without a signer it only
+// quarantineAll signs the quarantine of all beliefs that an incident affects. Without a signer it only
 // shows them.
 func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *word, signer note.Signer,
 	q *ingest.PinpointRequest, all, asJSON bool) error {
@@ -192,7 +192,7 @@ func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *wo
 	}
 	counts, served := map[string]int{}, 0
 	done := []quarantined{}
-	// Derived beliefs come first: a parent's fall would flag them and change the revision
+	// Sign derived beliefs first: the quarantine of a parent would mark them and change the revision
 	// that is signed.
 	slices.Reverse(found.Beliefs)
 	for i := range found.Beliefs {

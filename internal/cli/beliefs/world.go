@@ -48,10 +48,11 @@ func worldCommand(a *verb.App) *cobra.Command {
 				return []string{v.Subject, v.Key, v.Value, state, v.Origin, v.Belief}
 			})
 	}
-	ls := &cobra.Command{Use: "ls", Short: "List what is held of every subject and key, and what is withheld and why",
+	ls := &cobra.Command{Use: "ls", Short: "List the current values of every subject and key, and withheld " +
+		"ones with the reason",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return values(cmd, "", "") }}
-	get := &cobra.Command{Use: "get SUBJECT [KEY]", Short: "Show what is held of a subject, or of a memory key",
+	get := &cobra.Command{Use: "get SUBJECT [KEY]", Short: "Show the values of a subject or a memory key",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := ""
@@ -63,7 +64,8 @@ func worldCommand(a *verb.App) *cobra.Command {
 	for _, c := range []*cobra.Command{ls, get} {
 		f.Bind(c.Flags())
 		c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
-		c.Flags().BoolVar(&current, "current", false, "only what is current")
+		c.Flags().BoolVar(&current, "current", false, "only current values")
 	}
-	return verb.Group("world", "What is held to be so: values that cleared the gate, and those that did not", ls, get)
+	return verb.Group("world", "The current state of the world: values that passed the gate, and withheld "+
+		"ones", ls, get)
 }

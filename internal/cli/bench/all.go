@@ -21,17 +21,17 @@ import (
 	"lazaret/streams"
 )
 
-// benchRun is one `lazaret bench …`.
+// benchRun is one command `lazaret bench …`.
 type benchRun struct {
 	name string
 	args []string
 	long bool
-	// quick are arguments of a run that is too small to be a figure.
+	// quick are the arguments of a short run, whose figures are not representative.
 	quick []string
 	lines func(b []byte) ([]bench.Line, error)
 }
 
-// linesOf reads a report's JSON and returns its lines.
+// linesOf parses a report's JSON and returns its lines.
 func linesOf[T any, P interface {
 	*T
 	Lines() []bench.Line
@@ -82,11 +82,11 @@ type benchRow struct {
 	Value  float64 `json:"value"`
 	Unit   string  `json:"unit,omitzero"`
 	Budget string  `json:"budget,omitzero"`
-	Held   *bool   `json:"held,omitempty"` // absent where there is no budget
-	Limit  bool    `json:"limit,omitzero"` // what the machine allows, in the same run
+	Held   *bool   `json:"held,omitempty"` // absent if there is no budget
+	Limit  bool    `json:"limit,omitzero"` // the limit of the machine, measured in the same run
 }
 
-// benchTable is all of it.
+// benchTable is the result of all benchmarks.
 type benchTable struct {
 	Machine string            `json:"machine"`
 	Time    time.Time         `json:"time"`
@@ -103,16 +103,16 @@ func allCommand(a *verb.App) *cobra.Command {
 	var only string
 	c := &cobra.Command{
 		Use:   "all",
-		Short: "Run every benchmark, each in a process of its own, and print one table (exit 2 when a budget is missed)",
-		Long: `Run every lazaret bench one after the other, each in a process of its own, and print
-one table in Markdown with the budgets and the machine. Nothing else should run on the
-machine: its load before the first run stands in the table. A row that says limit is
-what the machine itself allows, taken in the same run: the publishes of a verdict and
-nothing else, the messages of a pipeline through the bare server.
+		Short: "Run every benchmark in a separate process and print one table (exit 2 when a budget is missed)",
+		Long: `Run all lazaret benchmarks sequentially, each in a separate process, and print one
+Markdown table with the budgets and a description of the machine. Nothing else should
+run on the machine: the table shows its load before the first run. A row named "limit"
+shows the maximum that the machine allows, measured in the same run: only the publishes
+of a verdict, or only the messages of a pipeline through the bare server.
 
---long runs also those that take an hour: a million beliefs, 100,000 actions in a
-project. Benchmarks that were not run are named. --quick makes runs too small to be figures, to see
-that all of it works.`,
+--long also runs the benchmarks that take an hour: a million beliefs, 100,000 actions in
+a project. The table lists benchmarks that were not run. --quick makes short runs that
+test whether the benchmarks work; their figures mean nothing.`,
 		Example: "  lazaret bench all\n  lazaret bench all --long --json\n  lazaret bench all --run 'pipeline|decide'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -176,16 +176,16 @@ that all of it works.`,
 		},
 	}
 	f := c.Flags()
-	f.BoolVar(&long, "long", false, "run also those that take an hour")
-	f.BoolVar(&full, "full", false, "also the figures that have no budget, as --json has them")
-	f.BoolVar(&quick, "quick", false, "runs too small to be figures")
+	f.BoolVar(&long, "long", false, "also run the benchmarks that take an hour")
+	f.BoolVar(&full, "full", false, "also print the figures without a budget, as --json does")
+	f.BoolVar(&quick, "quick", false, "make short runs, only to test the benchmarks")
 	f.StringVar(&only, "run", "", "only benchmarks whose name matches `REGEXP`")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
-// runBench runs one and reads its figures. Exit code 2 is a missed budget, which
-// the figures say too.
+// runBench runs one benchmark and returns its figures. Exit code 2 only means a missed budget, which
+// the figures also show.
 func runBench(ctx context.Context, r benchRun, quick bool) ([]bench.Line, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -209,7 +209,7 @@ func runBench(ctx context.Context, r benchRun, quick bool) ([]bench.Line, error)
 	return lines, nil
 }
 
-// markdown is the table for a README.
+// markdown writes the table in Markdown.
 func (t *benchTable) markdown(w io.Writer, full bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s", t.Machine, t.Time.Format(time.DateOnly))
@@ -247,7 +247,7 @@ func (t *benchTable) markdown(w io.Writer, full bool) error {
 	return err
 }
 
-// figure writes a number to three digits or more.
+// figure formats a number with at least three digits.
 func figure(v float64) string {
 	switch {
 	case v >= 100 || v == float64(int64(v)):
@@ -262,7 +262,7 @@ func figure(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// machine names what was measured on.
+// machine returns the number and model of the processors.
 func machine() string {
 	m := fmt.Sprintf("%d processors", runtime.GOMAXPROCS(0))
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -282,7 +282,7 @@ func machine() string {
 	return fmt.Sprintf("%s, %s/%s, %s", m, runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
-// loadAverage is that of the last minute, where the system says one.
+// loadAverage returns the load average of the last minute, or "".
 func loadAverage() string {
 	b, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -294,13 +294,13 @@ func loadAverage() string {
 
 func init() { Verbs.Add("bench", idleCommand) }
 
-// idleCommand measures a pipeline that has nothing to do.
+// idleCommand returns the command that measures an idle pipeline.
 func idleCommand(a *verb.App) *cobra.Command {
 	var settle time.Duration
 	var json bool
 	c := &cobra.Command{
 		Use:   "idle",
-		Short: "Measure what an idle lazaret up has resident (exit 2 when a budget is missed; Linux)",
+		Short: "Measure the resident memory of an idle lazaret up (exit 2 when a budget is missed; Linux)",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			data, err := os.MkdirTemp("", "lazaret-bench-")
@@ -327,7 +327,7 @@ func idleCommand(a *verb.App) *cobra.Command {
 			return printBench(cmd, json, rep, rep.Lines())
 		},
 	}
-	c.Flags().DurationVar(&settle, "settle", 5*time.Second, "how long after its start")
+	c.Flags().DurationVar(&settle, "settle", 5*time.Second, "time after the start when memory is measured")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	return c
 }

@@ -28,10 +28,10 @@ func auditCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "Measure the tamper-evident log (exit 2 when a budget is missed)",
-		Long: `Append entries to a log on disk, encrypted, with its Merkle tree and a sync for
-each batch, and verify it; the rate of SHA-256 on the same processors is measured in
-turn with the verification. Then have an auditor follow a ledger in an embedded
-NATS server.`,
+		Long: `Append encrypted entries to a log on disk, with its Merkle tree and a sync for each
+batch, and verify the log. The rate of SHA-256 on the same processors is measured in
+alternation with the verification. Then an auditor follows a ledger in an embedded NATS
+server.`,
 		Example: "  lazaret bench audit --json\n  lazaret bench audit --batch 100 --no-follow",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,10 +54,10 @@ NATS server.`,
 	f := c.Flags()
 	f.IntVar(&o.Entries, "entries", 300_000, "entries of each round")
 	f.IntVar(&o.Size, "size", 1024, "payload, in `BYTES`")
-	f.IntVar(&o.Batch, "batch", 4096, "entries that are synced at once")
-	f.IntVar(&o.Rounds, "rounds", 3, "rounds of which medians are taken")
-	f.IntVar(&o.Proofs, "proofs", 2000, "proofs that are timed")
-	f.BoolVar(&noFollow, "no-follow", false, "leave the ledger out")
+	f.IntVar(&o.Batch, "batch", 4096, "number of entries per sync")
+	f.IntVar(&o.Rounds, "rounds", 3, "number of rounds; results are medians")
+	f.IntVar(&o.Proofs, "proofs", 2000, "number of proofs to time")
+	f.BoolVar(&noFollow, "no-follow", false, "do not measure an auditor that follows a ledger")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }
@@ -69,8 +69,7 @@ func followLedger(ctx context.Context, entries, size int) (float64, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(data)
-	// How the server syncs decides how fast the ledger is written, not how
-	// fast it is read.
+	// The server's sync mode affects only how fast the ledger is filled, which is not measured.
 	srv, err := natsserver.Start(natsserver.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
 	if err != nil {
 		return 0, err

@@ -31,16 +31,16 @@ func beliefsCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "beliefs",
 		Short: "Measure a project with a million beliefs against one with few (exit 2 when a budget is missed)",
-		Long: `Start a pipeline in a folder of its own, let it read until one project has --few
-beliefs, and on until it has --many, in steps of --window. Measure what an observation
-costs, in processor time of the whole pipeline until it is audited, in the first step
-after --few, and in all steps from the half of --many on, since files, indexes and
-filters are merged or made anew as a project doubles, which falls into some steps and
-not into others. One step says little of a shared machine, so the first one is made
-again in --again other pipelines, half of them before and half after, and the mean is
-taken. At both numbers, measure how long recalls by three to seven words take, from a
-process of its own, and, by the stamps in the ledger, on which parts of their way. In
-the end, what the pipeline has resident.`,
+		Long: `Start a pipeline in a new folder and publish observations until one project has --few
+beliefs, then until it has --many, in steps of --window observations. Measure the
+processor time of the whole pipeline per observation, until the observation is audited:
+in the first step after --few, and in all steps after half of --many. The second figure
+needs many steps, because files, indexes and filters are merged or rebuilt only in some
+of them. The first step is repeated in --again other pipelines, half of them before and
+half after the main run, because one step on a shared machine is inaccurate; the result
+is the mean. At both numbers of beliefs, a separate process measures the latency of
+recalls by three to seven words, and timestamps in the ledger show which parts of the
+pipeline it is spent in. Finally, measure the resident memory of the pipeline.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if rep.Few < 1 || rep.Window < 1 || rep.Many < 2*(rep.Few+rep.Window) {
@@ -62,12 +62,12 @@ the end, what the pipeline has resident.`,
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&rep.Few, "few", 10_000, "beliefs at first")
-	f.IntVar(&rep.Many, "many", 1_000_000, "beliefs in the end")
-	f.IntVar(&rep.Window, "window", 20_000, "observations that are measured at once")
-	f.IntVar(&again, "again", 8, "other pipelines in which the step after --few is measured")
-	f.IntVar(&requests, "recalls", 3000, "recalls that are measured")
-	f.BoolVar(&sync, "sync", false, "acknowledge after data is on disk only")
+	f.IntVar(&rep.Few, "few", 10_000, "number of beliefs at the first measurement")
+	f.IntVar(&rep.Many, "many", 1_000_000, "number of beliefs at the last measurement")
+	f.IntVar(&rep.Window, "window", 20_000, "number of observations in one step")
+	f.IntVar(&again, "again", 8, "number of other pipelines in which the step after --few is measured")
+	f.IntVar(&requests, "recalls", 3000, "number of measured recalls")
+	f.BoolVar(&sync, "sync", false, "acknowledge only after data is on disk")
 	f.StringVar(&profile, "memprofile", "", "write a heap profile of server and stages, with all beliefs, to `FILE`")
 	f.StringVar(&cpuprofile, "cpuprofile", "",
 		"write a CPU profile of server and stages, during the recalls with all beliefs, to `FILE`")
@@ -75,7 +75,7 @@ the end, what the pipeline has resident.`,
 	return c
 }
 
-// beliefsBench makes the report.
+// beliefsBench runs the benchmark.
 type beliefsBench struct {
 	*verb.App
 	rep                    *bench.BeliefsReport
@@ -119,7 +119,7 @@ func (b *beliefsBench) run(ctx context.Context, again int) error {
 	return nil
 }
 
-// with starts a pipeline in a folder of its own, of which nothing is left afterwards.
+// with calls f with a pipeline in a temporary folder, and removes the folder.
 func (b *beliefsBench) with(ctx context.Context, f func(*beliefsRun) error) (err error) {
 	data, err := os.MkdirTemp("", "lazaret-bench-")
 	if err != nil {
@@ -141,7 +141,7 @@ func (b *beliefsBench) with(ctx context.Context, f func(*beliefsRun) error) (err
 	return f(&beliefsRun{beliefsBench: b, data: data, op: op})
 }
 
-// beliefsRun counts the beliefs of one project, in a pipeline of its own.
+// beliefsRun tracks the number of beliefs of one project in one pipeline.
 type beliefsRun struct {
 	*beliefsBench
 	data string
@@ -149,7 +149,7 @@ type beliefsRun struct {
 	have int // beliefs
 }
 
-// step makes n more beliefs.
+// step creates n more beliefs.
 func (p *beliefsRun) step(ctx context.Context, n int) (w bench.Window, err error) {
 	cpu, began := bench.CPUTime(), time.Now()
 	var done int
@@ -167,8 +167,7 @@ func (p *beliefsRun) step(ctx context.Context, n int) (w bench.Window, err error
 	return w, nil
 }
 
-// fill makes beliefs until there are so many, in steps: more at once than the intake
-// holds would be refused.
+// fill creates beliefs up to a total, in steps that the intake can hold.
 func (p *beliefsRun) fill(ctx context.Context, many int) error {
 	for p.have < many {
 		if _, err := p.step(ctx, min(p.rep.Window, many-p.have)); err != nil {
@@ -178,7 +177,7 @@ func (p *beliefsRun) fill(ctx context.Context, many int) error {
 	return nil
 }
 
-// recall measures recalls and the phases of their requests.
+// recall measures the latency of recalls and the phases of their requests.
 func (p *beliefsRun) recall(ctx context.Context, l *bench.Latencies, cpuprofile string) error {
 	stop, err := profileTo(cpuprofile)
 	if err != nil {
@@ -201,8 +200,8 @@ func (p *beliefsRun) recall(ctx context.Context, l *bench.Latencies, cpuprofile 
 	return err
 }
 
-// grow measures all of the report except the other pipelines' share of the step after
-// few, which it returns.
+// grow measures the report's figures, except the other pipelines' share of the step after few. It
+// returns that step's window.
 func (p *beliefsRun) grow(ctx context.Context) (first bench.Window, err error) {
 	rep := p.rep
 	if err := p.fill(ctx, rep.Few); err != nil {

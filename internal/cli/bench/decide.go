@@ -33,15 +33,14 @@ func decideCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "decide",
 		Short: "Measure how long a verdict takes (exit 2 when a budget is missed)",
-		Long: `Start a pipeline in a folder of its own and ask it for verdicts, one after the
-other, from a process of its own over a local connection. With --rate, another
-process publishes observations of 1 KiB into the same project meanwhile. With
---flat, measure again once the project has many actions behind it.
+		Long: `Start a pipeline in a new folder and request verdicts sequentially from a separate
+process over a local connection. With --rate, another process publishes observations of
+1 KiB to the same project at the same time. With --flat, measure again after the project
+has --many actions.
 
 Every answer is in the ledger, and on disk unless --no-sync is given. Afterwards the
-publishes that one verdict needs are made by themselves, as many in a row into the same
-streams of a server that does nothing else (sync_floor_us): no verdict is faster than
-that on this machine.`,
+publishes that one verdict needs are measured alone, on the same streams of an otherwise
+idle server (sync_floor_us): on this machine no verdict can be faster.`,
 		Example: "  lazaret bench decide --json\n  lazaret bench decide --rate 3000\n  lazaret bench decide --flat",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -74,12 +73,12 @@ that on this machine.`,
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&o.Requests, "requests", 3000, "requests that are measured")
-	f.IntVar(&o.Warm, "warm", 300, "requests before them")
-	f.Float64Var(&o.Rate, "rate", 0, "observations a second meanwhile")
+	f.IntVar(&o.Requests, "requests", 3000, "number of measured requests")
+	f.IntVar(&o.Warm, "warm", 300, "number of requests before the measurement")
+	f.Float64Var(&o.Rate, "rate", 0, "observations per second published at the same time")
 	f.BoolVar(&flat, "flat", false, "compare a project of --many actions with one of --few")
-	f.IntVar(&few, "few", 1000, "actions before the first measurement of --flat")
-	f.IntVar(&many, "many", 100_000, "actions before the second one")
+	f.IntVar(&few, "few", 1000, "number of actions before the first measurement of --flat")
+	f.IntVar(&many, "many", 100_000, "number of actions before the second measurement of --flat")
 	f.BoolVar(&noSync, "no-sync", false, "acknowledge before data is on disk")
 	f.StringVar(&profile, "cpuprofile", "", "write a CPU profile of server and stages to `FILE`")
 	f.BoolVar(&json, "json", false, "print JSON")
@@ -87,8 +86,8 @@ that on this machine.`,
 	return c
 }
 
-// decideIn starts a pipeline, has it measured, and returns what the last verdict left
-// in its ledger.
+// decideIn starts a pipeline and measures it. It returns the report and the ledger entries of the last
+// verdict.
 func decideIn(ctx context.Context, data string, o bench.DecideOptions, noSync bool, profile string,
 	measure func(ctx context.Context, data string, rep *bench.DecideReport) error) (
 	_ *bench.DecideReport, way []streams.Entry, err error) {
@@ -120,20 +119,20 @@ func decideIn(ctx context.Context, data string, o bench.DecideOptions, noSync bo
 	return rep, way, err
 }
 
-// benchLoaded measures, with a load if there is one.
+// benchLoaded measures under load, if a rate is set.
 func benchLoaded(ctx context.Context, data string, o bench.DecideOptions, rep *bench.DecideReport) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	load := make(chan error, 1)
 	if o.Rate > 0 {
-		// Long enough for requests of 20 ms each, and ended with them.
+		// The load runs long enough for requests of 20 ms each, and is stopped with them.
 		go func() {
 			load <- benchClient(ctx, data, bench.DecideOptions{Rate: o.Rate, For: benchLoadTime(o)}, &rep.Achieved)
 		}()
 		select {
 		case err := <-load:
 			return fmt.Errorf("the load ended early: %w", err)
-		case <-time.After(2 * time.Second): // for the load to be there
+		case <-time.After(2 * time.Second): // until the load has started
 		}
 	}
 	lat := new(bench.Latencies)
@@ -147,8 +146,7 @@ func benchLoaded(ctx context.Context, data string, o bench.DecideOptions, rep *b
 	return <-load
 }
 
-// benchLoadTime is how long the load goes on: as long as the requests take at
-// 3 ms each, at least ten seconds.
+// benchLoadTime returns the duration of the load: 3 ms per request, at least ten seconds.
 func benchLoadTime(o bench.DecideOptions) time.Duration {
 	return max(10*time.Second, time.Duration(o.Requests+o.Warm)*3*time.Millisecond)
 }
@@ -166,7 +164,7 @@ func benchFlat(ctx context.Context, data string, o bench.DecideOptions, few, man
 	return f, nil
 }
 
-// benchClient runs a client in a process of its own and reads what it measured.
+// benchClient runs a client in a separate process and reads its measurements.
 func benchClient(ctx context.Context, data string, o bench.DecideOptions, into any, more ...string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -186,7 +184,7 @@ func benchClient(ctx context.Context, data string, o bench.DecideOptions, into a
 
 func init() { Verbs.Add("bench", clientCommand) }
 
-// clientCommand is the client of bench decide.
+// clientCommand returns the hidden client command of bench decide.
 func clientCommand(a *verb.App) *cobra.Command {
 	from, recalls := -1, false
 	o := bench.DecideOptions{Project: embedded.DefaultProject, Agent: embedded.DefaultAgent}
@@ -229,8 +227,8 @@ func clientCommand(a *verb.App) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&o.Requests, "requests", 0, "requests that are measured")
-	f.IntVar(&o.Warm, "warm", 0, "requests before them")
+	f.IntVar(&o.Requests, "requests", 0, "number of measured requests")
+	f.IntVar(&o.Warm, "warm", 0, "number of requests before the measurement")
 	f.IntVar(&o.Fill, "fill", 0, "actions before all of them")
 	f.Float64Var(&o.Rate, "rate", 0, "observations a second to publish instead")
 	f.DurationVar(&o.For, "for", 0, "how long")

@@ -24,10 +24,10 @@ func mcpCommand(a *verb.App) *cobra.Command {
 	var noSync, json bool
 	c := &cobra.Command{
 		Use:   "mcp",
-		Short: "Measure what the proxy adds to an MCP call (exit 2 when a budget is missed)",
-		Long: `Start lazaret up in a folder of its own, and call the tool of an MCP server in turns:
-direct, and through "lazaret mcp". Server, proxy and pipeline are processes of their
-own. The tool's result is a text of 1 KiB, another one for each call.`,
+		Short: "Measure the latency that the proxy adds to an MCP call (exit 2 when a budget is missed)",
+		Long: `Start lazaret up in a new folder, and call the tool of an MCP server alternately
+directly and through "lazaret mcp". Server, proxy and pipeline are separate processes.
+Each call returns a different text of 1 KiB.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if calls < 10 || warm < 0 {
@@ -46,8 +46,8 @@ own. The tool's result is a text of 1 KiB, another one for each call.`,
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&calls, "calls", 10_000, "calls of each kind that are measured")
-	f.IntVar(&warm, "warm", 500, "calls of each kind before them")
+	f.IntVar(&calls, "calls", 10_000, "number of measured calls of each kind")
+	f.IntVar(&warm, "warm", 500, "number of calls of each kind before the measurement")
 	f.BoolVar(&noSync, "no-sync", false, "acknowledge before data is on disk")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c

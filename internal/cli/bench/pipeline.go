@@ -31,18 +31,18 @@ func pipelineCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pipeline",
 		Short: "Measure how many observations go through the whole pipeline (exit 2 when a budget is missed)",
-		Long: `Publish observations of 1 KiB from a process of its own, over TCP, into a pipeline
-in a folder of its own, and measure until the auditor has chained the last one.
-Before that, the same process publishes as many messages of that size into one
-stream of a bare nats-server with the same storage: figures of one machine
-compare with those of another by the ratio. Afterwards the ledger is counted:
-nothing may be lost or doubled. At last the same load goes through the bare server in
-the same shape (two streams, the same entries, encryption, batches, purges and readers,
-and nobody who looks at them): shape_bound_per_s is what no pipeline of this shape
-exceeds on this machine.
+		Long: `Publish observations of 1 KiB over TCP from a separate process to a pipeline in a new
+folder, and measure the time until the auditor has chained the last one. Before that,
+the same process publishes as many messages of that size to one stream of a bare
+nats-server with the same storage. Use the ratio of the two rates to compare machines.
+Afterwards the entries of the ledger are counted: none may be missing or duplicated.
+Finally the same load passes through a bare server with the same streams, entries,
+encryption, batches, purges and readers, but without processing: no such pipeline can
+exceed this rate (shape_bound_per_s) on this machine.
 
---batch N publishes batches of N observations, as ObserveAll does, into a second pipeline.
-Both are compared with raw single publishes and with each other; the shape is left out.`,
+--batch N publishes batches of N observations, as ObserveAll does, to a second pipeline.
+Both pipelines are compared with raw single publishes and with each other.
+shape_bound_per_s is not measured then.`,
 		Example: "  lazaret bench pipeline --sync off\n  lazaret bench pipeline --sync always --events 50000 --json\n  " +
 			"lazaret bench pipeline --projects 16 --rules 1000\n  lazaret bench pipeline --batch 64 --sync always " +
 			"--events 50000",
@@ -76,9 +76,9 @@ Both are compared with raw single publishes and with each other; the shape is le
 	}
 	f := c.Flags()
 	f.IntVar(&o.Events, "events", 100_000, "observations")
-	f.IntVar(&o.Projects, "projects", 1, "projects that they are spread over")
-	f.IntVar(&o.Rules, "rules", 0, "generated rules instead of the shipped packs")
-	f.IntVar(&o.Batch, "batch", 0, "observations of one message; 0: each has a message of its own")
+	f.IntVar(&o.Projects, "projects", 1, "number of projects")
+	f.IntVar(&o.Rules, "rules", 0, "number of generated rules that replace the shipped packs")
+	f.IntVar(&o.Batch, "batch", 0, "observations per message; 0: single messages")
 	f.StringVar(&sync, "sync", "off", "`always` (on disk before it is acknowledged) or off")
 	f.StringVar(&o.CPUProfile, "cpuprofile", "",
 		"write a CPU profile of server and stages, while the pipeline works, to `FILE`")
@@ -88,7 +88,7 @@ Both are compared with raw single publishes and with each other; the shape is le
 	return c
 }
 
-// loadProcess runs a load in a process of its own.
+// loadProcess runs a load in a separate process.
 func loadProcess(ctx context.Context, url string, o bench.LoadOptions, creds []string) (*bench.LoadReport, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -109,7 +109,7 @@ func loadProcess(ctx context.Context, url string, o bench.LoadOptions, creds []s
 
 func init() { Verbs.Add("bench", loadCommand) }
 
-// loadCommand is the client of bench pipeline.
+// loadCommand returns the hidden client command of bench pipeline.
 func loadCommand(a *verb.App) *cobra.Command {
 	var o bench.LoadOptions
 	var creds []string
@@ -146,15 +146,15 @@ func loadCommand(a *verb.App) *cobra.Command {
 	f := c.Flags()
 	f.IntVar(&o.Events, "events", 0, "observations")
 	f.IntVar(&o.Size, "size", 0, "bytes of content of each; 0: 1 KiB")
-	f.IntVar(&o.Batch, "batch", 0, "observations of one message; 0: each has a message of its own")
-	f.Float64Var(&o.PerSecond, "per-second", 0, "observations a second, at most; 0: as fast as they are acknowledged")
-	f.BoolVar(&o.Distinct, "distinct", false, "give each observation a text of its own")
+	f.IntVar(&o.Batch, "batch", 0, "observations per message; 0: single messages")
+	f.Float64Var(&o.PerSecond, "per-second", 0, "maximum observations per second; 0: as fast as they are acknowledged")
+	f.BoolVar(&o.Distinct, "distinct", false, "give each observation a different text")
 	f.StringSliceVar(&o.Subjects, "subjects", nil, "where to, by connection")
 	f.StringSliceVar(&creds, "as", nil, "credentials, by connection")
 	return c
 }
 
-// profileTo begins a CPU profile of this process, if a file is named.
+// profileTo starts a CPU profile of this process, if a file is named.
 func profileTo(file string) (stop func(), err error) {
 	if file == "" {
 		return func() {}, nil

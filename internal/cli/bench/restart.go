@@ -34,10 +34,11 @@ func restartCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restart",
 		Short: "Measure how long a killed pipeline takes to its first verdict (exit 2 when a budget is missed)",
-		Long: `Start lazaret up in a process and a folder of its own, publish observations until there are as
-many as the first of --observations, kill the process under load, start it again, and note
-the time from there to the first verdict: --kills times, of which the median counts. Go on to
-the next number. The last may take at most 1.5 times as long as the one before.`,
+		Long: `Start lazaret up as a separate process in a new folder, and publish observations up to
+the first number of --observations. Then kill the process under load, restart it, and
+measure the time from the restart to the first verdict. Repeat this --kills times and
+take the median. Do the same for each further number. The median at the last number may
+be at most 1.5 times the one before it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kills < 1 || o.Size < 1 || len(marks) == 0 || marks[0] < 1 || !slices.IsSorted(marks) {
@@ -61,20 +62,20 @@ the next number. The last may take at most 1.5 times as long as the one before.`
 	f.IntSliceVar(&marks, "observations", []int{10_000, 100_000, 1_000_000},
 		"how `MANY` there are when the process is killed")
 	f.IntVar(&o.Size, "size", 256, "bytes of content of an observation")
-	f.IntVar(&kills, "kills", 3, "kills at each number")
+	f.IntVar(&kills, "kills", 3, "number of kills at each number of observations")
 	f.StringVar(&dir, "dir", "", "`DIR` in which the folder is made (default that of temporary files)")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }
 
-// restartBench makes the report.
+// restartBench runs the benchmark.
 type restartBench struct {
 	data  string
 	rep   *bench.RestartReport
 	kills int
 	say   func(string, ...any)
 
-	loads int // so far; each is a project
+	loads int // number of loads so far; each uses its own project
 }
 
 func (b *restartBench) run(ctx context.Context, marks []int) (err error) {
@@ -92,7 +93,7 @@ func (b *restartBench) run(ctx context.Context, marks []int) (err error) {
 		r := bench.Restart{Entries: mark}
 		var cpu []float64
 		for range b.kills {
-			// The kill interrupts a loaded pipeline.
+			// Kill the pipeline while it is under load.
 			loading, cancel := context.WithCancel(ctx)
 			ended := make(chan error, 1)
 			go func() { ended <- b.publish(loading, up.url, 1_000_000, 1) }()
@@ -127,7 +128,7 @@ func median(of []float64) float64 {
 	return s[len(s)/2]
 }
 
-// fillBatch is how many observations share a message while the ledger is filled.
+// fillBatch is the number of observations per message while the ledger is filled.
 const fillBatch = 64
 
 // load publishes observations and waits until they are decided.
@@ -138,7 +139,7 @@ func (b *restartBench) load(ctx context.Context, url string, n int) error {
 	return b.settled(ctx)
 }
 
-// publish publishes observations to a project of its own, in messages of a batch each.
+// publish publishes n observations to a new project, batch observations per message.
 func (b *restartBench) publish(ctx context.Context, url string, n, batch int) error {
 	b.loads++
 	project := fmt.Sprint("restart", b.loads)
@@ -163,7 +164,7 @@ func (b *restartBench) publish(ctx context.Context, url string, n, batch int) er
 	return err
 }
 
-// decide asks for a verdict.
+// decide asks for one verdict.
 func (b *restartBench) decide(ctx context.Context) error {
 	own := new(verb.App)
 	own.Conn.Data, own.Conn.Timeout = b.data, 20*time.Second
@@ -180,7 +181,7 @@ func (b *restartBench) decide(ctx context.Context) error {
 	return err
 }
 
-// settled waits until all that was published is decided and chained.
+// settled waits until everything published is decided and chained.
 func (b *restartBench) settled(ctx context.Context) error {
 	own := new(verb.App)
 	own.Conn.Data, own.Conn.Timeout = b.data, 20*time.Second

@@ -38,20 +38,20 @@ func soakCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "soak",
 		Short: "Load a pipeline for long and watch memory and disk (exit 2 when memory is not flat)",
-		Long: `Start lazaret up in a process and a folder of its own, publish --events observations
-of --size bytes from another process, and note every --every how much is decided and chained,
-what the pipeline has resident and what its files take. Memory is flat if the median
-of the last quarter of the observations is at most 1.2 times that of the second; the
-first fills caches. Figures of memory need Linux.
+		Long: `Start lazaret up as a separate process in a new folder, and publish --events observations
+of --size bytes from another process. Every --every, sample the numbers of decided and
+chained entries, the resident memory and the size of the files. Memory is flat if the
+median of the last quarter of the observations is at most 1.2 times that of the second
+quarter; during the first quarter caches fill. Figures of memory need Linux.
 
-With --days and --retention each observation has a text of its own, the observations are
-spread evenly over so many days of length --day, and lazaret up runs with that retention.
-Its trims and expiries have their own schedule, so that only the days are shorter. A day
-has to be longer than a trim takes. Exit 2 also when the disk at the end is more than 1.2
-times of the figure in docs/operations.md.
+With --days and --retention, each observation has a different text, the observations are
+spread evenly over that many days of length --day, and lazaret up runs with that
+retention. Its trims and expiries have their own schedule, so only the days are shorter. A
+day must be longer than a trim takes. The exit code is also 2 if the disk use at the end
+is more than 1.2 times the figure in docs/operations.md.
 
---csv and --svg leave the samples and a graph of them; --graph draws the graph of an
-earlier --csv and measures nothing.`,
+--csv and --svg write the samples and a graph of them. --graph draws the graph of an
+earlier --csv file without a measurement.`,
 		Example: "  lazaret bench soak --events 10000000 --size 256 --every 30s --csv soak.csv --svg docs/soak.svg\n  " +
 			"lazaret bench soak --days 90 --retention 7 --day 60s --events 900000 --every 10s\n  " +
 			"lazaret bench soak --graph soak.csv --size 256 --svg docs/soak.svg",
@@ -72,7 +72,7 @@ earlier --csv and measures nothing.`,
 			}
 			defer os.RemoveAll(data)
 			runErr := soak(cmd.Context(), data, sync, every, &o)
-			// The samples of a failed run are kept too.
+			// Write the samples of a failed run too.
 			if err := errors.Join(runErr, writeFile(csv, o.CSV)); err != nil {
 				return err
 			}
@@ -87,13 +87,13 @@ earlier --csv and measures nothing.`,
 	}
 	f := c.Flags()
 	f.IntVar(&o.Events, "events", 200_000, "observations")
-	f.IntVar(&o.Projects, "projects", 4, "projects that they are spread over")
+	f.IntVar(&o.Projects, "projects", 4, "number of projects")
 	f.IntVar(&o.Size, "size", 1<<10, "bytes of content of an observation")
 	f.DurationVar(&every, "every", time.Second, "time between two samples")
-	f.IntVar(&o.Days, "days", 0, "spread the observations over so many simulated days; needs --retention")
+	f.IntVar(&o.Days, "days", 0, "number of simulated days over which the observations are spread; needs --retention")
 	f.IntVar(&o.Retention, "retention", 0, "simulated days after which the ledger is trimmed and payloads expire")
 	f.DurationVar(&o.Day, "day", 10*time.Second, "length of a simulated day, at least a second")
-	f.BoolVar(&sync, "sync", false, "acknowledge after data is on disk only")
+	f.BoolVar(&sync, "sync", false, "acknowledge only after data is on disk")
 	f.StringVar(&csv, "csv", "", "write the samples to `FILE`")
 	f.StringVar(&svg, "svg", "", "write the graph to `FILE`")
 	f.StringVar(&from, "graph", "", "draw the samples in `FILE` and measure nothing")
@@ -103,7 +103,7 @@ earlier --csv and measures nothing.`,
 	return c
 }
 
-// drawSoak draws the samples of a file.
+// drawSoak draws the samples in a file as SVG.
 func drawSoak(from, svg string, size int) error {
 	if svg == "" {
 		return errors.New("--graph needs --svg, the file to draw into")
@@ -122,7 +122,7 @@ func drawSoak(from, svg string, size int) error {
 	return writeFile(svg, func(w io.Writer) error { return bench.Graph(w, r.Title(), r.Samples) })
 }
 
-// writeFile writes a file, if one is named.
+// writeFile writes a file, if a name is given.
 func writeFile(name string, write func(io.Writer) error) error {
 	if name == "" {
 		return nil
@@ -134,7 +134,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// upProcess is `lazaret up` in a process of its own.
+// upProcess is a process that runs `lazaret up`.
 type upProcess struct {
 	cmd *exec.Cmd
 	url string
@@ -144,7 +144,7 @@ type upProcess struct {
 	done chan struct{}
 }
 
-// Write collects its output.
+// Write collects the process's output.
 func (p *upProcess) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +159,7 @@ func (p *upProcess) said() string {
 
 var upAt = regexp.MustCompile(`lazaret is up at (\S+?),?\s`)
 
-// startUp starts one and waits until it is up.
+// startUp starts a process and waits until it is ready.
 func startUp(ctx context.Context, data string, sync bool, more ...string) (*upProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -193,9 +193,9 @@ func startUp(ctx context.Context, data string, sync bool, more ...string) (*upPr
 	}
 }
 
-// stop ends it, at first as Ctrl-C does.
+// stop ends the process with an interrupt, and kills it if it does not end in time.
 func (p *upProcess) stop() error {
-	_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended
+	_ = p.cmd.Process.Signal(os.Interrupt) // the process may have ended
 	select {
 	case <-p.done:
 		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
@@ -209,7 +209,7 @@ func (p *upProcess) stop() error {
 	}
 }
 
-// soak loads a pipeline and samples it.
+// soak puts a load on a pipeline and samples it.
 func soak(ctx context.Context, data string, syncAlways bool, every time.Duration, o *bench.SoakReport) (err error) {
 	lo := bench.LoadOptions{Events: o.Events, Projects: o.Projects, Size: o.Size}
 	var more []string
@@ -298,14 +298,14 @@ func soak(ctx context.Context, data string, syncAlways bool, every time.Duration
 // counter counts ingest's entries in the ledger.
 type counter struct{ entries, read uint64 }
 
-// decided is how many there are.
+// decided returns the number of entries that ingest has written.
 func (c *counter) decided(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 	span := stage.Span{Stream: streams.LedgerStream, Filters: []string{streams.LedgerStageFilter(streams.StageIngest)},
 		From: c.read + 1, Headers: true}
 	err := stage.Each(ctx, js, span, func(m jetstream.Msg, seq uint64, _ time.Time) error {
 		n, err := strconv.ParseUint(m.Headers().Get(streams.HeaderCount), 10, 64)
 		if err != nil {
-			n = 1 // an entry of its own
+			n = 1 // a message with a single entry
 		}
 		c.entries, c.read = c.entries+n, seq
 		return nil

@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// projectToken is a filter's token: a project, or any.
+// projectToken returns a project as a subject token; "*" stands for all.
 func projectToken(project string) (string, error) {
 	if project == "" {
 		return "*", nil
@@ -89,7 +89,7 @@ func alertsCommand(a *verb.App) *cobra.Command {
 				return nil
 			})
 		}})
-	return verb.Group("alerts", "What the sentinels found", ls, tail)
+	return verb.Group("alerts", "Alerts of the sentinels", ls, tail)
 }
 
 func readFeed[T any](ctx context.Context, a *verb.App, subject string, since time.Duration) ([]T, error) {
@@ -139,7 +139,7 @@ func verdictsCommand(a *verb.App) *cobra.Command {
 	f.Bind(ls.Flags())
 	ls.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
 	ls.Flags().Var((*verb.SinceFlag)(&f.Since), "since", "only the last `DURATION`, such as 7d")
-	c := verb.Group("verdicts", "What the arbiter answered", ls)
+	c := verb.Group("verdicts", "Verdicts of the arbiter", ls)
 	c.Aliases = []string{"verdict"}
 	return c
 }
@@ -186,7 +186,7 @@ func holdsCommand(a *verb.App) *cobra.Command {
 	f.Bind(ls.Flags())
 	ls.Flags().StringVar(&req.Project, "project", "", "only this `PROJECT`")
 	ls.Flags().StringVar(&req.State, "state", "open", "open, approved, rejected, expired, cancelled, denied or all")
-	ls.Flags().BoolVar(&each, "each", false, "a line for each, similar or not")
-	return verb.Group("holds", "What waits for a person", ls, resolveCommand(a, approval.Approve),
+	ls.Flags().BoolVar(&each, "each", false, "one line per hold, without grouping")
+	return verb.Group("holds", "Holds: proposals that wait for a person", ls, resolveCommand(a, approval.Approve),
 		resolveCommand(a, approval.Reject))
 }

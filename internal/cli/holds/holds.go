@@ -28,7 +28,7 @@ import (
 	"lazaret/streams"
 )
 
-// approverRole is the credential that holds are resolved with.
+// approverRole is the credential that resolves holds.
 const approverRole = "approver"
 
 func printHoldGroups(w io.Writer, f cli.ListFlags, items []arbiter.Hold) error {
@@ -101,8 +101,8 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 	}
 }
 
-// printTools shows the tools that a held action asks to accept, and the server's
-// instructions, as the server gave them.
+// printTools prints the tools that a held action proposes to accept, and the server's instructions, as
+// the server sent them.
 func printTools(w io.Writer, h *arbiter.Hold) {
 	if h.Missing != "" {
 		fmt.Fprintf(w, "\nthe tools are in ledger entry %d and not shown: %s\n", h.Catalogue, text.InertLine(h.Missing, 300))
@@ -132,7 +132,7 @@ func printTools(w io.Writer, h *arbiter.Hold) {
 	}
 }
 
-// oneHold are the arguments of a command on one hold.
+// oneHold checks that a command has exactly one hold as argument.
 func oneHold(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%s needs the id of one hold, %d were given: lazaret holds ls lists those that are open",
@@ -146,7 +146,8 @@ func init() { Verbs.Add("holds", showCommand) }
 func showCommand(a *verb.App) *cobra.Command {
 	var project string
 	var asJSON bool
-	c := &cobra.Command{Use: "show HOLD", Short: "Show a hold: what is held, why, and what an approval would sign",
+	c := &cobra.Command{Use: "show HOLD", Short: "Show a hold: its content, its reasons, and what an " +
+		"approval would sign",
 		Args: oneHold, RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
 				h, err := holds.Find(ctx, nc, project, args[0])
@@ -168,7 +169,7 @@ func showCommand(a *verb.App) *cobra.Command {
 	return c
 }
 
-// resolveCommand is the command that signs a decision on holds.
+// resolveCommand returns a command that signs a decision on holds.
 func resolveCommand(a *verb.App, d approval.Decision) *cobra.Command {
 	var o resolveOptions
 	var key, project, revision string
@@ -176,17 +177,17 @@ func resolveCommand(a *verb.App, d approval.Decision) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: string(d) + " HOLD...",
-		Short: map[approval.Decision]string{approval.Approve: "Sign that a hold is released, once",
-			approval.Reject: "Sign that a hold is refused"}[d],
-		Long: `Show a hold, sign the decision on it with a pinned key, and wait for what the ledger
-says became of it. The signature covers the digest of the action, the hold and its
-revision, the decision, an expiry and a nonce. It counts once, for this hold as it
-is shown. Exit 0 when it was obeyed, 2 when it was refused and the hold is as it was,
+		Short: map[approval.Decision]string{approval.Approve: "Sign the one-time release of a hold",
+			approval.Reject: "Sign the rejection of a hold"}[d],
+		Long: `Show a hold, sign the decision on it with a pinned key, and wait for the result in the
+ledger. The signature covers the digest of the action, the hold and its revision, the
+decision, an expiry and a nonce. It is valid once, for this hold in the shown state.
+Exit 0 when the decision took effect, 2 when it was refused and the hold is unchanged,
 11 when the hold has become a deny.
 
-Of several holds each is shown and gets a signature of its own. --alike N is for HOLD
-and the open ones that are like it (one agent, tool, level and reason), N in all, as
-lazaret holds ls counts them; when there are more or fewer by now nothing is signed.`,
+Several holds are shown and signed one by one. --alike N also decides the open holds that
+are similar to HOLD (the same agent, tool, level and reason), N in all, as counted by
+lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 		Example: "  lazaret holds " + string(d) + " h7aa553e26b5780e7 --key alice.key\n  lazaret holds " + string(d) +
 			" h7aa553e26b5780e7 --alike 3 --key alice.key",
 		Args: cobra.MinimumNArgs(1),
@@ -268,21 +269,21 @@ lazaret holds ls counts them; when there are more or fewer by now nothing is sig
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "the signer's private key `FILE` (default $"+keys.EnvKey+")")
 	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long the signature is valid, at most 24h")
-	f.StringVar(&o.reason, "reason", "", "why, for the agent and the log")
+	f.StringVar(&o.reason, "reason", "", "the reason, for the agent and the log")
 	f.StringVar(&revision, "revision", "", "sign only if the hold still has this `REVISION`")
-	f.IntVar(&alike, "alike", 0, "HOLD and those that are like it, `N` in all")
+	f.IntVar(&alike, "alike", 0, "HOLD and similar ones, `N` in all")
 	f.StringVar(&project, "project", "", "look in this `PROJECT` only")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not show the holds")
 	return c
 }
 
-// resolveOptions are how holds are resolved.
+// resolveOptions are the options of a decision.
 type resolveOptions struct {
 	life   time.Duration
 	reason string
 	quiet  bool
-	levels map[string]string // of the tools of a list that is accepted
+	levels map[string]string // levels of tools, if a tool list is accepted
 }
 
 // resolve signs a decision on one hold and sends it.
@@ -304,8 +305,8 @@ func (o *resolveOptions) resolve(ctx context.Context, w io.Writer, nc *nats.Conn
 	return holds.Send(ctx, nc, h.Project, h.ID, signed)
 }
 
-// holdsNamed looks up holds by name, and with alike the open ones that are like
-// the one that is named, which then have to be so many.
+// holdsNamed finds holds by id. If alike is not 0, it returns instead all holds that are like the first
+// one and in the same state, including the first. It is an error if there are not exactly alike of them.
 func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string, alike int) ([]*arbiter.Hold, error) {
 	var out []*arbiter.Hold
 	for _, id := range ids {
@@ -329,7 +330,7 @@ func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string
 		if holds.LikenessOf(&page[i]) != holds.LikenessOf(first) {
 			continue
 		}
-		h, err := holds.Find(ctx, nc, first.Project, page[i].ID) // with its body
+		h, err := holds.Find(ctx, nc, first.Project, page[i].ID) // including its body
 		if err != nil {
 			return nil, err
 		}
@@ -345,18 +346,17 @@ func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string
 
 func init() { Verbs.Add("holds", editCommand) }
 
-// editCommand proposes a held action again, with other arguments.
+// editCommand returns the command that proposes a held action again with other arguments.
 func editCommand(a *verb.App) *cobra.Command {
 	var args, project, id string
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "edit HOLD --args OBJECT",
-		Short: "Propose a held action with other arguments, instead (exit 0 allow, 10 hold, 11 deny)",
-		Long: `An edit is a proposal of its own, under an id of its own: it goes through the same
-sentinels and policy as any other, and what is held of it waits for an approval of its
-own. The hold that it replaces is cancelled. Tool, session, decision, beliefs and
-confidence are those of the held action. It is proposed with the agent's credential:
-the default one's, or that of lazaret agent add.`,
+		Short: "Propose a held action with other arguments instead (exit 0 allow, 10 hold, 11 deny)",
+		Long: `An edit is a new proposal with a new id. Sentinels and policy judge it like any other, and
+if it is held it needs its own approval. The hold that it replaces is canceled. Tool,
+session, decision, beliefs and confidence are those of the held action. The edit is
+proposed with the agent's credential: that of the default agent, or of lazaret agent add.`,
 		Example: `  lazaret holds edit h7aa553e26b5780e7 --args '{"to":"bob@example.org","body":"hello"}'`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, pos []string) error {
@@ -392,7 +392,7 @@ the default one's, or that of lazaret agent add.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&args, "args", "", "the arguments that it is to have, a JSON `OBJECT`")
+	f.StringVar(&args, "args", "", "the new arguments, a JSON `OBJECT`")
 	f.StringVar(&id, "id", "", "`ID` of the new proposal (default a new one)")
 	f.StringVar(&project, "project", "", "look in this `PROJECT` only")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -402,7 +402,7 @@ the default one's, or that of lazaret agent add.`,
 	return c
 }
 
-// heldAction fills in what the ledger says of a held action.
+// heldAction fills act with the ledger's data of a held action.
 func heldAction(ctx context.Context, nc *nats.Conn, h *arbiter.Hold, act *streams.Action) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -432,8 +432,8 @@ func cancelCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cancel PROPOSAL",
 		Short: "Withdraw a held proposal, as the agent that made it",
-		Long: `Withdraw a held proposal, by the id that its agent gave it. Exit 2 when no open hold of
-the agent ends: lazaret holds ls lists those that are open.`,
+		Long: `Withdraw a held proposal by its id. Exit 2 when the agent has no open hold of this
+proposal: lazaret holds ls lists the open ones.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := streams.CheckID("proposal", args[0]); err != nil {
@@ -464,11 +464,11 @@ the agent ends: lazaret holds ls lists those that are open.`,
 	return c
 }
 
-// cancelPatience is how long a withdrawal waits for the end of a hold.
+// cancelPatience is how long a withdrawal waits for the hold to end.
 const cancelPatience = 5 * time.Second
 
-// cancelled waits for the end of the hold of a proposal that was withdrawn by an intake
-// message.
+// cancelled waits until the hold of a withdrawn proposal has ended. seq is the intake message of the
+// withdrawal.
 func cancelled(ctx context.Context, w io.Writer, said <-chan *nats.Msg, id string, seq uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, cancelPatience)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// The list of holds gives the reason that held: not one that asked for nothing, and
-// not the level where something particular was found.
+// The list of holds shows the reason that caused the hold: not a reason that asked for nothing, and not
+// the level if there is a specific finding.
 func TestPromiseA11HoldsAreListedUnderTheStrictestAndMostSpecificReason(t *testing.T) {
 	var (
 		alert = streams.Reason{Code: streams.CodeRule, Verdict: streams.Allow, Group: "core", Rule: "seen",

@@ -31,7 +31,7 @@ import (
 	"lazaret/streams"
 )
 
-// reviewOptions are how a list of tools is reviewed.
+// reviewOptions are the options of a review of tools.
 type reviewOptions struct {
 	resolveOptions
 	key, project, policy string
@@ -40,7 +40,7 @@ type reviewOptions struct {
 	yes, json            bool
 }
 
-// review is a list of tools on one screen.
+// review is a list of tools to be reviewed.
 type review struct {
 	*holds.Review
 	Result *streams.ResolveReply `json:"result,omitzero"`
@@ -54,12 +54,12 @@ func mcpReviewCommand(a *verb.App) *cobra.Command {
 	var o reviewOptions
 	c := &cobra.Command{
 		Use:   "review [HOLD]",
-		Short: "Accept a server's tools, each at a level, with one signature",
-		Long: `Show a list of tools that waits for acceptance. Each tool has a proposed level and the
-reason for it: an entry or a profile of the signed policy, the server's own hint, the
-words of the tool's name, description and arguments, or earlier calls in the ledger.
-Change levels with --level or at the prompt, then sign once. The signature covers this
-list of this server, started by this command. A changed list needs another review.
+		Short: "Accept a server's tools and their levels with one signature",
+		Long: `Show a list of tools that waits for acceptance. Each tool has a proposed level with its
+reason: an entry or profile of the signed policy, the server's own hint, the words of the
+tool's name, description and arguments, or earlier calls in the ledger. Change levels with
+--level or at the prompt, then sign once. The signature covers the list, the server and the
+command that starts it. A changed list needs another review.
 
 A profile lowers a level only if the command that starts the server names the profile's
 package. The server's own hints are unproven. They are shown, and they lower only tools
@@ -159,7 +159,7 @@ func runReview(a *verb.App, cmd *cobra.Command, o *reviewOptions, id string) err
 	return r.sign(ctx, cmd.OutOrStdout(), nc, o, signer)
 }
 
-// catalogueHold is the named open hold on a list of tools, or the only one.
+// catalogueHold returns the named open hold on a list of tools, or the only open one.
 func catalogueHold(ctx context.Context, nc *nats.Conn, project, id string) (*arbiter.Hold, error) {
 	if id == "" {
 		var open []arbiter.Hold
@@ -203,7 +203,7 @@ func catalogueHold(ctx context.Context, nc *nats.Conn, project, id string) (*arb
 	return h, nil
 }
 
-// seenOf reads what the ledger shows of the hold's project and agent.
+// seenOf reads the ledger's data about the hold's project and agent.
 func seenOf(a *verb.App, ctx context.Context, h *arbiter.Hold, since time.Duration) (*suggest.Seen, error) {
 	nc, err := a.Conn.Connect("operator")
 	if err != nil {
@@ -270,7 +270,7 @@ func (r *review) print(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// ask lets a person change levels until they sign or leave.
+// ask lets the user change levels until the user signs or quits.
 func (r *review) ask(in io.Reader, w io.Writer) (bool, error) {
 	lines := bufio.NewScanner(in)
 	for {
@@ -299,7 +299,7 @@ func (r *review) ask(in io.Reader, w io.Writer) (bool, error) {
 	}
 }
 
-// sign accepts the list with its levels.
+// sign accepts the list with the chosen levels.
 func (r *review) sign(ctx context.Context, w io.Writer, nc *nats.Conn, o *reviewOptions, signer note.Signer) error {
 	o.quiet, o.resolveOptions.levels = true, make(map[string]string)
 	for _, x := range r.Tools {

@@ -57,11 +57,11 @@ func connectCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "connect",
 		Short: "Guard the agent hosts of this machine: hooks and MCP servers",
-		Long: `Find Claude Code, Codex, Cursor, Gemini CLI and VS Code in the home folder, and show what
-it would change: hooks are installed where the host has them, and each MCP server that
-is started by a command is started through "lazaret mcp". --yes makes the changes. The
-rest of each file stays as it was. --undo restores the files byte for byte; of a
-file that was changed since it takes out what it had put in. docs/connect.md`,
+		Long: `Find Claude Code, Codex, Cursor, Gemini CLI and VS Code in the home folder, and print the
+planned changes: hooks are installed in hosts that support them, and each MCP server with
+a command is started through "lazaret mcp". --yes makes the changes. The rest of each file
+stays unchanged. --undo restores the files byte for byte; from a file that was changed
+since, it removes only its additions. docs/connect.md`,
 		Example: `  lazaret connect --data ~/lazaret/data          # shows it
   lazaret connect --data ~/lazaret/data --yes
   lazaret connect status
@@ -112,16 +112,16 @@ file that was changed since it takes out what it had put in. docs/connect.md`,
 	f.StringVar(&s.Project, "project", embedded.DefaultProject, "`PROJECT` that the hosts speak for")
 	f.StringVar(&s.Agent, "agent", embedded.DefaultAgent, "`AGENT` that the hosts speak for")
 	f.StringVar(&record, "record", "",
-		"`FILE` that keeps what was changed (default: .local/state/lazaret/connect.json in the home folder)")
+		"`FILE` that records the changes (default: .local/state/lazaret/connect.json in the home folder)")
 	f.BoolVar(&yes, "yes", false, "make the changes")
-	f.BoolVar(&undo, "undo", false, "take the changes back")
+	f.BoolVar(&undo, "undo", false, "undo the changes")
 	c.MarkFlagsMutuallyExclusive("yes", "undo")
 	status.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.AddCommand(status)
 	return c
 }
 
-// connected shows the plan, and carries it out with --yes.
+// connected prints the plan, and executes it with --yes.
 func connected(a *verb.App, cmd *cobra.Command, cfg connect.Config, s *verb.Speaker, yes bool) error {
 	w := cmd.OutOrStdout()
 	found, err := connect.Status(cfg)
@@ -155,7 +155,7 @@ func connected(a *verb.App, cmd *cobra.Command, cfg connect.Config, s *verb.Spea
 		if err := connect.Apply(cfg, changes); err != nil {
 			return err
 		}
-		fmt.Fprintln(w, "done; it counts from each host's next start. lazaret mcp review accepts the servers' tools")
+		fmt.Fprintln(w, "done; it takes effect at each host's next start. lazaret mcp review accepts the servers' tools")
 		for _, f := range found {
 			if note := connect.Note(f.Host); note != "" {
 				fmt.Fprintln(w, note)
@@ -171,7 +171,7 @@ func undone(w io.Writer, cfg connect.Config) error {
 		if d.Exact {
 			fmt.Fprintln(w, "restored", d.File)
 		} else {
-			fmt.Fprintln(w, "changed by others since, so only our entries were taken out:", d.File)
+			fmt.Fprintln(w, "changed by others since, so only our entries were removed:", d.File)
 		}
 	}
 	if err == nil && len(done) == 0 {
@@ -189,14 +189,14 @@ func show(w io.Writer, found []connect.Found) {
 		case "missing":
 			fmt.Fprintf(w, "  NOT guarded  its own tools: no hooks in %s\n", f.File)
 		default:
-			fmt.Fprintln(w, "  NOT guarded  its own tools: hooks of this host are not known here")
+			fmt.Fprintln(w, "  NOT guarded  its own tools: hooks of this host are not supported")
 		}
 		for _, m := range f.MCP {
 			switch m.State {
 			case "guarded":
 				fmt.Fprintf(w, "  guarded      %s: %s\n", m.Name, strings.Join(m.Command, " "))
 			case "remote":
-				fmt.Fprintf(w, "  NOT guarded  %s: an HTTP server, and only servers with a command are put behind lazaret mcp\n",
+				fmt.Fprintf(w, "  NOT guarded  %s: an HTTP server; lazaret mcp can guard only servers with a command\n",
 					m.Name)
 			default:
 				fmt.Fprintf(w, "  NOT guarded  %s: %s\n", m.Name, strings.Join(m.Command, " "))

@@ -1,5 +1,5 @@
-// Package hosts has the commands that stand between an agent's host and its tools:
-// connect, hook and mcp. Each file adds its commands to Verbs.
+// Package hosts has the commands that connect an agent's host to Lazaret: connect, hook and mcp. Each
+// file adds its commands to Verbs.
 package hosts
 
 import "lazaret/internal/cli/verb"

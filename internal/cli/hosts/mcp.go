@@ -30,19 +30,18 @@ func mcpCommand(a *verb.App) *cobra.Command {
 	var from, tokenFile string
 	c := &cobra.Command{
 		Use:   "mcp [flags] -- COMMAND [ARG...] | URL",
-		Short: "Stand between an MCP client and an MCP server (stdio)",
-		Long: `Start an MCP server and speak MCP on standard input and output in its place. Every
-call of a tool is proposed first; what the server returns is recorded before it is
-shown; the server's list of tools has to be accepted by a person, and again whenever
-it changes. All else passes. Put it in front of the server's command wherever your
-MCP client is configured. An agent's built-in tools do not come along here: switch
-them off, or see ` + "`lazaret hook`" + ` (docs/mcp.md).
+		Short: "Guard an MCP server (stdio) for an MCP client",
+		Long: `Start an MCP server and act as this server on standard input and output. Every tool call
+is proposed first. The server's results are recorded before they are shown. A person must
+accept the server's list of tools, and again whenever it changes. Other messages pass
+unchanged. Put "lazaret mcp --" in front of the server's command in the configuration of
+your MCP client. An agent's built-in tools do not pass through it: disable them, or see
+` + "`lazaret hook`" + ` (docs/mcp.md).
 
-In the place of a command, the URL of a server may stand that speaks Streamable HTTP.
---token-file holds the bearer token that it asks for. "lazaret mcp serve" serves hosts
-over HTTP.
+Instead of a command, give the URL of a server that uses Streamable HTTP. --token-file has
+its bearer token. "lazaret mcp serve" serves hosts over HTTP.
 
-The server does not get NATS_* and LAZARET_* of the environment.`,
+The server does not get the environment variables NATS_* and LAZARET_*.`,
 		Example: `  lazaret mcp --project demo --agent agent -- npx -y @modelcontextprotocol/server-filesystem ~/notes`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,27 +78,27 @@ The server does not get NATS_* and LAZARET_* of the environment.`,
 	f.MarkHidden("id")
 	f.MarkHidden("json")
 	f.Lookup("session").DefValue = "a new one"
-	f.StringVar(&cfg.Server, "name", "", "`NAME` of the server in the log (default: what it calls itself)")
-	f.StringVar(&from, "origin", "tool", "`ORIGIN` of what the server returns")
+	f.StringVar(&cfg.Server, "name", "", "`NAME` of the server in the log (default: the server's own name)")
+	f.StringVar(&from, "origin", "tool", "`ORIGIN` of the server's content")
 	f.StringVar(&tokenFile, "token-file", "", "`FILE` with the bearer token for the server at URL")
 	f.StringVar(&cfg.ApprovalURL, "approval-url", "", approvalUsage)
 
-	f.DurationVar(&cfg.Wait, "wait", mcpproxy.DefaultWait, "how long a held call waits for a person")
+	f.DurationVar(&cfg.Wait, "wait", mcpproxy.DefaultWait, "how long a held call waits for an approval")
 	return c
 }
 
 const approvalUsage = "page on which a person approves {hold}: a `URL` that clients show which can open one"
 
-// mcpConn connects as the agent that a proxy speaks for.
+// mcpConn connects with the credential of the proxy's agent.
 func mcpConn(a *verb.App, s *verb.Speaker, log *slog.Logger) (*nats.Conn, error) {
 	nc, err := a.Conn.Connect(agentCredential(s), natsconn.Daemon(log)...)
 	if err == nil && !nc.IsConnected() {
-		log.Warn("NATS is not reachable yet: every call is held until it is")
+		log.Warn("NATS is not reachable yet; every call is held until it is reachable")
 	}
 	return nc, err
 }
 
-// agentCredential is the name of the credential that a proxy connects with.
+// agentCredential returns the name of the proxy's credential.
 func agentCredential(s *verb.Speaker) string {
 	if s.Project == embedded.DefaultProject && s.Agent == embedded.DefaultAgent {
 		return "agent"
@@ -107,7 +106,7 @@ func agentCredential(s *verb.Speaker) string {
 	return verb.AgentContext(s.Project, s.Agent)
 }
 
-// isURL reports whether a server is named by its URL and not by a command.
+// isURL reports whether the arguments name a server by its URL instead of a command.
 func isURL(args []string) bool {
 	return len(args) == 1 && (strings.HasPrefix(args[0], "https://") || strings.HasPrefix(args[0], "http://"))
 }

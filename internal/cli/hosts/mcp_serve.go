@@ -28,7 +28,7 @@ import (
 // defaultMCPListen is the default address of MCP over HTTP.
 const defaultMCPListen = "127.0.0.1:4290"
 
-// mcpServers is a file of servers, in the form that hosts use.
+// mcpServers is a file of servers in the format of MCP hosts.
 type mcpServers struct {
 	Servers map[string]mcpServer `json:"mcpServers"`
 }
@@ -40,7 +40,7 @@ type mcpServer struct {
 	Env     map[string]string `json:"env"`
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers"`
-	Type    string            `json:"type"` // hosts write it; the other fields have the same information
+	Type    string            `json:"type"` // ignored: it repeats information of the other fields
 }
 
 func init() { Verbs.Add("mcp", mcpServeCommand) }
@@ -54,17 +54,18 @@ func mcpServeCommand(a *verb.App) *cobra.Command {
 	var tokens bool
 	c := &cobra.Command{
 		Use:   "serve [flags] [-- COMMAND [ARG...] | URL]",
-		Short: "Serve MCP over HTTP in front of several MCP servers",
-		Long: `Serve Streamable HTTP in front of MCP servers, each at /NAME/mcp. A server is a command
-that speaks over standard input and output, or the URL of one that speaks Streamable
-HTTP. --config reads them from a file in the form {"mcpServers": {NAME: {"command",
-"args", "env"} or {"url", "headers"}}}. The pipeline is asked, and records, as with
-"lazaret mcp". Each session of a host has a process or an upstream session of its own.
+		Short: "Guard several MCP servers for MCP clients over HTTP",
+		Long: `Serve MCP servers over Streamable HTTP, each at /NAME/mcp. A server is a command that uses
+standard input and output, or the URL of a server that uses Streamable HTTP. --config reads
+servers from a file {"mcpServers": {NAME: {"command", "args", "env"} or {"url",
+"headers"}}}. Calls are judged and results recorded as with "lazaret mcp". Each session of a
+host has its own process or upstream session.
 
-It listens on this machine only. Another address needs TLS, and each request a token of
-the agent's credential ("lazaret agent token new") in the header Lazaret-Token; a server
-that is a command takes it as Authorization too. The Authorization of a host goes to the
-server at a URL whose path it names, and nowhere else (docs/mcp.md).`,
+The default address is reachable only from this machine. Another address needs TLS, and each
+request needs a token of the agent's credential ("lazaret agent token new") in the header
+Lazaret-Token. For a server with a command, the token may also be in Authorization. The
+Authorization of a request is forwarded only to the server at the URL that the request's
+path names (docs/mcp.md).`,
 		Example: "  lazaret mcp serve --config servers.json\n" +
 			"  lazaret mcp serve --name files -- npx -y @modelcontextprotocol/server-filesystem ~/notes",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -112,16 +113,16 @@ server at a URL whose path it names, and nowhere else (docs/mcp.md).`,
 	f.MarkHidden("session")
 	h.Bind(f, "listen", "`HOST:PORT` to serve HTTP at; port 0 picks one")
 	f.StringVar(&file, "config", "", "`FILE` with the servers")
-	f.StringVar(&name, "name", "server", "`NAME` of the server that is given as an argument, in its path")
-	f.StringVar(&from, "origin", "tool", "`ORIGIN` of what the servers return")
-	f.DurationVar(&cfg.Wait, "wait", mcpproxy.DefaultWait, "how long a held call waits for a person")
-	f.DurationVar(&idle, "idle", mcpwire.DefaultIdle, "how long a session lasts in which its host asks nothing")
-	f.BoolVar(&tokens, "require-token", false, "ask for a token on this machine too")
+	f.StringVar(&name, "name", "server", "`NAME` in the path of the server given as an argument")
+	f.StringVar(&from, "origin", "tool", "`ORIGIN` of the servers' content")
+	f.DurationVar(&cfg.Wait, "wait", mcpproxy.DefaultWait, "how long a held call waits for an approval")
+	f.DurationVar(&idle, "idle", mcpwire.DefaultIdle, "how long a session lasts without a request")
+	f.BoolVar(&tokens, "require-token", false, "require a token on this machine too")
 	f.StringVar(&cfg.ApprovalURL, "approval-url", "", approvalUsage)
 	return c
 }
 
-// readServers reads the servers of a file and the server of the arguments.
+// readServers reads the servers from a file and from the arguments.
 func readServers(file, name string, args []string) (*mcpServers, error) {
 	m := new(mcpServers)
 	if file != "" {
@@ -138,7 +139,7 @@ func readServers(file, name string, args []string) (*mcpServers, error) {
 			m.Servers = make(map[string]mcpServer)
 		}
 		if _, twice := m.Servers[name]; twice {
-			return nil, fmt.Errorf("the file has a server %q too: choose another --name", name)
+			return nil, fmt.Errorf("the file also has a server %q: choose another --name", name)
 		}
 		x := mcpServer{Command: args[0], Args: args[1:]}
 		if isURL(args) {
@@ -154,13 +155,13 @@ func readServers(file, name string, args []string) (*mcpServers, error) {
 			return nil, err
 		}
 		if (x.Command == "") == (x.URL == "") {
-			return nil, fmt.Errorf("server %s: give a command or a url, and not both", name)
+			return nil, fmt.Errorf("server %s: give either a command or a url", name)
 		}
 	}
 	return m, nil
 }
 
-// served is a server behind the endpoint. Each session has its own client.
+// served returns a server for the endpoint. Each session has its own client.
 func served(s *verb.Speaker, cfg mcpproxy.Config, nc *nats.Conn, x mcpServer) (*mcpwire.Server, error) {
 	cfg.Command = append([]string{x.Command}, x.Args...)
 	server := new(mcpwire.Server)
@@ -196,7 +197,7 @@ func served(s *verb.Speaker, cfg mcpproxy.Config, nc *nats.Conn, x mcpServer) (*
 	return server, nil
 }
 
-// tokenOf returns a check of tokens. It accepts the tokens of one credential.
+// tokenOf returns a function that checks a token. It accepts only the tokens of one credential.
 func tokenOf(data, credential string) func(string) (string, error) {
 	set := token.Open(data)
 	return func(secret string) (string, error) {
@@ -205,7 +206,7 @@ func tokenOf(data, credential string) func(string) (string, error) {
 			return "", errors.New("the token is unknown, expired or revoked")
 		}
 		if t.Credential != credential {
-			return "", errors.New("the token stands for another credential")
+			return "", errors.New("the token belongs to another credential")
 		}
 		return t.ID, nil
 	}

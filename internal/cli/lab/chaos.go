@@ -23,26 +23,26 @@ func chaosCommand(a *verb.App) *cobra.Command {
 	var asJSON, quiet, keep bool
 	c := &cobra.Command{
 		Use:   "chaos",
-		Short: "Kill, pause and cut off the stages while events flow, and draw up the account (exit 2 when it is wrong)",
-		Long: `Start server and daemons as separate processes in a folder of its own, two
-auditors and a stand-by of each other stage among them, and publish events from
-several projects: readings, memory writes, actions, repeats, malformed and huge
-messages. Callers ask for verdicts meanwhile.
+		Short: "Kill, pause and disconnect the stages under load, and check the ledger (exit 2 if a check fails)",
+		Long: `Start server and daemons as separate processes in a new folder, with two auditors and a
+stand-by for every other stage. Publish events of several projects: observations, memory
+writes, actions, repeats, malformed and huge messages. At the same time, callers request
+verdicts.
 
-Drills come first: a stand-by takes over from a process that then goes on, a stage
-decides while its publishes are lost and is stopped then, and ingest is killed while
-it works off a backlog. Then kill processes with kill -9, stop and resume them, once
-or in bursts, cut them off the server, set their clocks (Linux on amd64), and, as root
-on Linux, fill the disk.
+Drills run first: a stand-by takes over from a paused process that then resumes; a stage
+decides while its publishes are lost and is then stopped; ingest is killed while it
+processes a backlog. Then the command kills processes with kill -9, pauses and resumes
+them, once or in bursts, disconnects them from the server, sets their clocks (Linux on
+amd64), and, as root on Linux, fills the disk.
 
-The account at the end compares what was acknowledged and heard with the ledger and
-both logs: nothing lost, nothing doubled, each content as it was published, one verdict
-for each proposal, one assessment of each required group for each proposal, no allow
-without clearance, each answer that was heard in the ledger, enough answers heard, both
-logs verified and identical.
+The final report compares the acknowledged events and the received answers with the
+ledger and both logs. It checks that nothing is lost, duplicated or altered; that each
+proposal has one verdict, and one assessment of each required group; that nothing is
+allowed without clearance; that each received answer is in the ledger; that enough
+answers were received; and that both logs verify and are identical.
 
-The same --seed makes the same events and faults in the same order. Faults that could not be
-tried here, or are not tried at all, are listed at the end.`,
+The same --seed gives the same events and faults in the same order. The report ends with
+the faults that could not be tested on this machine and those that are never tested.`,
 		Example: "  lazaret chaos --kills 200 --seed 1\n  lazaret chaos --kills 1000 --events 200000 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -89,14 +89,14 @@ tried here, or are not tried at all, are listed at the end.`,
 	}
 	f := c.Flags()
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of events and faults")
-	f.IntVar(&o.Kills, "kills", 200, "kills; the other faults come in between")
-	f.IntVar(&o.Events, "events", 40_000, "events that are sent, beside those of drills")
-	f.StringSliceVar(&o.Drills, "drills", chaos.Drills, "drills; --drills= makes none")
-	f.IntVar(&o.Answers, "answers", 0, "answers that callers have to hear (default: 20, and one for each kill)")
-	f.IntVar(&o.Projects, "projects", o.Projects, "projects that they belong to")
-	f.BoolVar(&o.FullDisk, "full-disk", true, "fill the disk too; needs root, and is left out and named otherwise")
+	f.IntVar(&o.Kills, "kills", 200, "number of kills; other faults are made between them")
+	f.IntVar(&o.Events, "events", 40_000, "number of events, without those of drills")
+	f.StringSliceVar(&o.Drills, "drills", chaos.Drills, "drills to run; --drills= runs none")
+	f.IntVar(&o.Answers, "answers", 0, "minimum number of answers to callers (default: 20, or --kills if that is more)")
+	f.IntVar(&o.Projects, "projects", o.Projects, "number of projects")
+	f.BoolVar(&o.FullDisk, "full-disk", true, "also fill the disk; without root this is skipped and listed")
 	f.BoolVar(&keep, "keep", false, "keep the folder")
-	f.BoolVarP(&quiet, "quiet", "q", false, "print the account only")
+	f.BoolVarP(&quiet, "quiet", "q", false, "print only the report")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

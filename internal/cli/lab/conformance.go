@@ -18,20 +18,21 @@ func conformanceCommand(a *verb.App) *cobra.Command {
 	var verbose bool
 	c := &cobra.Command{
 		Use:   "sentinel --group NAME -- COMMAND…",
-		Short: "Check a sentinel group in any language (exit 2 when it breaks a promise)",
-		Long: `Start a pipeline of its own that requires the group, run COMMAND against it, and
-check on the ledger that it keeps the promises of docs/sentinels.md: each proposal
-answered once and in order, kill -9 survived, two processes at once, junk skipped,
-verdicts tightened and never loosened. COMMAND finds in its environment
+		Short: "Check a sentinel group in any language (exit 2 if a check fails)",
+		Long: `Start a new pipeline that requires the group, run COMMAND against it, and check in the
+ledger that COMMAND fulfills docs/sentinels.md: it answers each proposal once and in
+order, survives kill -9, works as two processes at the same time, skips invalid entries,
+and can make verdicts stricter but not more lenient. COMMAND gets these environment
+variables:
 
   NATS_URL, NATS_CREDS       the server, and the group's credentials file
-  NATS_INBOX_PREFIX          the inbox prefix that the credential may hear
+  NATS_INBOX_PREFIX          the inbox prefix to which the credential may subscribe
   LAZARET_GROUP              the group's name
-  LAZARET_DIGEST             what its assessments have to carry; empty: the rules in force
-  LAZARET_STATE              a folder of its own that survives its restarts
+  LAZARET_DIGEST             the digest for its assessments; empty: that of the active rules
+  LAZARET_STATE              its folder, which is kept when it restarts
   LAZARET_TRUST              the pinned keys
 
-It must run until it is killed. Nothing of it touches another installation.`,
+COMMAND must run until it is killed. The check does not affect other installations.`,
 		Example: "  lazaret conformance sentinel --group judge -- node judge.mjs",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,12 +55,12 @@ It must run until it is killed. Nothing of it touches another installation.`,
 	f.StringVar(&cfg.Group, "group", "", "`NAME` of the group")
 	f.StringVar(&cfg.Digest, "digest", conformance.DefaultDigest,
 		"`DIGEST` that the policy pins for it; rules: that of the rule set in force")
-	f.DurationVar(&cfg.Deadline, "deadline", conformance.DefaultDeadline, "how long a lone proposal may take")
-	f.IntVar(&cfg.Proposals, "proposals", conformance.DefaultProposals, "proposals that a check makes")
-	f.DurationVar(&cfg.Patience, "patience", conformance.DefaultPatience, "how long a check waits for all of its answers")
+	f.DurationVar(&cfg.Deadline, "deadline", conformance.DefaultDeadline, "maximum duration of a single proposal")
+	f.IntVar(&cfg.Proposals, "proposals", conformance.DefaultProposals, "number of proposals of a check")
+	f.DurationVar(&cfg.Patience, "patience", conformance.DefaultPatience, "maximum wait of a check for all answers")
 	f.StringVar(&cfg.Poison, "poison", conformance.DefaultPoison, "a `TEXT` that the group must object to")
 	f.BoolVar(&cfg.FailFast, "fail-fast", false, "end with the first check that fails")
-	f.BoolVarP(&verbose, "verbose", "v", false, "show what the command prints")
+	f.BoolVarP(&verbose, "verbose", "v", false, "show the output of the command")
 	c.MarkFlagRequired("group")
 	return verb.Group("conformance", "Check programs of others against the protocol", c)
 }

@@ -28,7 +28,7 @@ func init() { Verbs.Add("", demoCommand) }
 func demoCommand(a *verb.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Play one poisoned session through a pipeline and show what became of it",
+		Short: "Play one poisoned session through a pipeline and show the results",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return throwaway(a, cmd.Context(), embedded.Config{}, func(demo *verb.App) error {
@@ -59,7 +59,7 @@ func throwaway(a *verb.App, ctx context.Context, cfg embedded.Config, f func(*ve
 	return err
 }
 
-// show plays the session and tells its story from the ledger alone.
+// show plays the session and prints its course from the ledger.
 func show(a *verb.App, ctx context.Context, w io.Writer) error {
 	scripts, err := replay.Read(bytes.NewReader(examples.PoisonedSession), "poisoned-session.jsonl")
 	if err != nil {
@@ -117,7 +117,7 @@ func show(a *verb.App, ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// tell prints one ledger entry as a line of a story.
+// tell prints one ledger entry as one line.
 func tell(w io.Writer, e *streams.Entry) error {
 	switch e.Type {
 	case streams.TypeObservation:

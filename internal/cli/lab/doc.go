@@ -1,5 +1,5 @@
-// Package lab has the commands that try the pipeline out: probe, duel, replay, chaos,
-// conformance and demo. Each file adds its commands to Verbs.
+// Package lab has the commands that test the pipeline: probe, duel, replay, chaos, conformance and
+// demo. Each file adds its commands to Verbs.
 package lab
 
 import "lazaret/internal/cli/verb"

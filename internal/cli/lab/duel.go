@@ -42,7 +42,7 @@ whether or not a seed is broken.`,
 					fmt.Fprintf(cmd.ErrOrStderr(), "%d tries: %d of %d seeds broken\n", tries, broken, seeds)
 				}
 			}
-			defer debug.SetGCPercent(debug.SetGCPercent(400)) // a run allocates much and keeps little
+			defer debug.SetGCPercent(debug.SetGCPercent(400)) // a run allocates much and retains little
 			r, err := duel.Run(cmd.Context(), o)
 			if err != nil {
 				return err

@@ -36,13 +36,14 @@ func probeDetectionCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "detection FILE|FOLDER…",
 		Short: "Measure what the rules find in labelled corpora",
-		Long: `Play labelled corpora through a pipeline of its own, in a temporary folder, and
-count what the shipped rules found: by the text alone, and by the actions that
-sentinels held. The policy is probes/detection/policy.yaml; it holds nothing by
-itself. The text model is fitted to the same files with each data set left out in
-turn, and what it then finds of that set is printed. ONE SET marks a rule that gets
-more than half of its hits from one data set. Rates are means over distinct attacks, with 95 % Wilson intervals for
-that many trials. Needs no running pipeline, and exits 0 whatever it finds.`,
+		Long: `Play labelled corpora through a new pipeline in a temporary folder, and count what the
+shipped rules find: the texts that they flag by the text alone, and the actions that
+sentinels hold. The policy is probes/detection/policy.yaml, which holds nothing by
+itself. The text model is also fitted to the same files without each data set in turn;
+the command prints what it then finds in that set. ONE SET marks a rule with more than
+half of its hits in one data set. Rates are means over distinct attacks, with 95 %
+Wilson intervals for that many trials. No running pipeline is needed. The exit code is 0
+whatever the results.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cases, err := detection.Read(args, filter)
@@ -54,7 +55,7 @@ that many trials. Needs no running pipeline, and exits 0 whatever it finds.`,
 				scripts[i] = c.Script
 			}
 			j := detection.NewJoiner(cases)
-			// The folder is thrown away, so nothing has to survive a crash.
+			// The folder is temporary, so nothing has to survive a crash.
 			cfg := embedded.Config{NoSync: true, Policy: probes.DetectionPolicy}
 			err = throwaway(a, cmd.Context(), cfg, func(own *verb.App) error {
 				return playThen(own, cmd.Context(), scripts, replay.Options{}, cmd.ErrOrStderr(),
@@ -83,8 +84,7 @@ that many trials. Needs no running pipeline, and exits 0 whatever it finds.`,
 	return c
 }
 
-// leaveOut adds the figures with each data set left out of the text model, which is
-// fitted to the same files anew.
+// leaveOut adds the figures of text models that are fitted with one data set left out at a time.
 func leaveOut(r *detection.Report, cases []*detection.Case, files []string) error {
 	texts, err := fit.Load(files)
 	if err != nil {

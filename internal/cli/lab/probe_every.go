@@ -22,17 +22,17 @@ import (
 	"lazaret/streams"
 )
 
-// probeService is how probes run as a service.
+// probeService configures probes that run at an interval.
 type probeService struct {
 	every time.Duration
 	key   string
 }
 
-// incidentProject is where a failed probe opens its incident: a synthetic
-// project, so that it counts nowhere else.
+// incidentProject is the project of the incidents of failed probes. It is synthetic, so it affects no
+// real project.
 const incidentProject = streams.SyntheticPrefix + "probe"
 
-// runningPipeline is the pipeline of the data folder.
+// runningPipeline connects to the pipeline of the data folder.
 func runningPipeline(a *verb.App) (*probe.Running, error) {
 	a.Conn.Resolve()
 	op, err := a.Conn.Connect("operator")
@@ -42,7 +42,7 @@ func runningPipeline(a *verb.App) (*probe.Running, error) {
 	return &probe.Running{Data: a.Conn.Data, Operator: op}, nil
 }
 
-// round is the result of one round, as --json has it.
+// round is the result of one round, as printed with --json.
 type round struct {
 	At      time.Time `json:"at"`
 	Passed  int       `json:"passed"`
@@ -56,7 +56,7 @@ type failure struct {
 	Incident string `json:"incident,omitzero"`
 }
 
-// probeEvery runs scenarios until the command is interrupted.
+// probeEvery runs scenarios at an interval until the command is interrupted.
 func probeEvery(a *verb.App, cmd *cobra.Command, scenarios []*probe.Scenario, o probe.Options, svc *probeService,
 	json bool) error {
 	if svc.every < time.Second {
@@ -89,8 +89,8 @@ func probeEvery(a *verb.App, cmd *cobra.Command, scenarios []*probe.Scenario, o 
 	})
 }
 
-// probeRound runs them once and opens incidents for those that fail. An error means that
-// something could not be done. The round, if there is one, has the results.
+// probeRound runs the scenarios once and opens an incident for each that fails. The error reports
+// operations that could not be done; the returned round, if not nil, still has the results.
 func probeRound(a *verb.App, ctx context.Context, scenarios []*probe.Scenario, o probe.Options,
 	signer note.Signer) (*round, error) {
 	var err error
@@ -114,7 +114,7 @@ func probeRound(a *verb.App, ctx context.Context, scenarios []*probe.Scenario, o
 			r.Skipped++
 		case probe.Fail:
 			f := failure{Result: x}
-			// The run closed its connection.
+			// A new connection is needed: the run closed its own.
 			err := a.Operator(ctx, func(ctx context.Context, nc *nats.Conn) (err error) {
 				f.Incident, err = openProbeIncident(ctx, nc, signer, x)
 				return err

@@ -27,16 +27,17 @@ func probeLiveCommand(a *verb.App) *cobra.Command {
 	var misses int
 	c := &cobra.Command{
 		Use:   "live FILE|FOLDER…",
-		Short: "Play recorded sessions with an agent that obeys everything",
-		Long: `Play recorded sessions through a pipeline of its own, in a temporary folder, with an
-agent that obeys every planted instruction as soon as it is shown. A call that is held
-is not carried out: its result does not reach the agent. The shipped rules judge. Tools
-are classified by the shipped policy, which knows none of them by name.
+		Short: "Play recorded sessions with an agent that obeys every instruction",
+		Long: `Play recorded sessions through a new pipeline in a temporary folder, with an agent that
+obeys every planted instruction as soon as it is shown. A held call is not executed: its
+result does not reach the agent. The pipeline has the shipped rules. The shipped policy,
+which knows no tool by name, assigns the levels of tools.
 
---policy neutral caps all levels at L3, so that only rules hold; shipped is the shipped
-policy; suggested is what lazaret policy suggest makes of every second clean session of
-each file, and plays the others; all plays the three. --results json plays each set a second time with tool results
-encoded as JSON. Needs no running pipeline, and exits 0 whatever it finds.`,
+--policy neutral caps all levels at L3, so that only rules hold. --policy shipped is the
+shipped policy. --policy suggested is the policy that lazaret policy suggest creates from
+every second clean session of each file; only the other sessions are played. --policy
+all plays all three. --results json plays each set a second time with tool results
+encoded as JSON. No running pipeline is needed. The exit code is 0 whatever the results.`,
 		Example: "  lazaret probe live sessions/ --by-rule\n  lazaret probe live sessions/mine.jsonl --policy neutral " +
 			"--results json --json",
 		Args: cobra.MinimumNArgs(1),
@@ -78,10 +79,10 @@ encoded as JSON. Needs no running pipeline, and exits 0 whatever it finds.`,
 	fl := c.Flags()
 	fl.StringVar(&pol, "policy", "all", "`NAME` of the policy: neutral, shipped, suggested or all")
 	fl.StringVar(&results, "results", "text", "`FORM` of tool results: text, or json to play each set in both")
-	fl.BoolVar(&byRule, "by-rule", false, "print what each rule caught and smothered, together and alone")
+	fl.BoolVar(&byRule, "by-rule", false, "print the goals and the honest calls that each rule held, in all and alone")
 	fl.IntVar(&misses, "misses", 0, "print up to `N` goals missed and honest calls held of each set")
 	fl.IntVar(&f.Limit, "limit", 0, "only the first `N` sessions of each file")
-	fl.IntVar(&o.Parallel, "parallel", 8, "sessions played at once")
+	fl.IntVar(&o.Parallel, "parallel", 8, "number of sessions played in parallel")
 	fl.BoolVar(&json, "json", false, "print JSON")
 	return c
 }
@@ -104,7 +105,7 @@ func playLive(a *verb.App, cmd *cobra.Command, sessions []*live.Session, name st
 	if encoded {
 		results = "json"
 	}
-	// The folder is thrown away, so nothing has to survive a crash.
+	// The folder is temporary, so nothing has to survive a crash.
 	err = throwaway(a, cmd.Context(), embedded.Config{NoSync: true, Policy: policy}, func(own *verb.App) error {
 		nc, err := own.Conn.Connect("replay")
 		if err != nil {
@@ -120,7 +121,7 @@ func playLive(a *verb.App, cmd *cobra.Command, sessions []*live.Session, name st
 	return r, err
 }
 
-// learnLive is the policy that is suggested after sessions were played in learn mode.
+// learnLive plays sessions in learn mode and returns the suggested policy.
 func learnLive(a *verb.App, ctx context.Context, sessions []*live.Session, o live.Options) (policy []byte, err error) {
 	err = throwaway(a, ctx, embedded.Config{NoSync: true, Policy: live.Learning()}, func(own *verb.App) error {
 		nc, err := own.Conn.Connect("replay")

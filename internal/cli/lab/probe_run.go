@@ -27,18 +27,19 @@ func probeRunCommand(a *verb.App) *cobra.Command {
 	var svc probeService
 	c := &cobra.Command{
 		Use:   "run [NAME…]",
-		Short: "Run the threat model: attacks in steps, and what has to hold",
-		Long: `Play the scenarios of a pack through a pipeline of its own, in temporary folders, and
-hold what comes of each step against what the scenario expects. With names, only those.
---contrast runs each once more without the defence that it names, where it has to fail.
---running uses the pipeline of the data folder (--data): projects there begin with
-syn-probe-, and scenarios that restart it, sign, or need a policy of their own are skipped.
-Exit 2 when a scenario fails, or passes without its defence.
+		Short: "Run the threat model: attacks in steps, with assertions on each step",
+		Long: `Play the scenarios of a pack through new pipelines in temporary folders, and compare the
+result of each step with the expectations of the scenario. With names, only the named
+scenarios run. --contrast runs each scenario again without the defence that it names; it
+must fail then. --running uses the pipeline of the data folder (--data): its projects
+begin with syn-probe-, and scenarios that restart the pipeline, sign, or need a special
+policy are skipped. The exit code is 2 if a scenario fails, or passes without its
+defence.
 
---every is a service: it runs them against the running pipeline again and again, each
-time in new synthetic projects, and a scenario that fails opens an incident in the
-project syn-probe, signed by --key, a key with the role probe. While that is open,
-further failures of the scenario are added to it.`,
+--every runs as a service: it repeats the scenarios against the running pipeline, each
+time in new synthetic projects. A scenario that fails opens an incident in the project
+syn-probe. The incident is signed with --key, a key with the role probe. While it is
+open, further failures of the scenario are added to it.`,
 		Example: "  lazaret probe run\n  lazaret probe run sleeper-memory --contrast\n  lazaret probe run --pack ./probes " +
 			"--json\n  lazaret probe run --every 1h --key probe.key",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -89,11 +90,11 @@ further failures of the scenario are added to it.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&pack, "pack", "", "`DIR` of scenarios, instead of those that ship")
-	f.BoolVar(&o.Contrast, "contrast", false, "run each without its defence too, where it has to fail")
-	f.BoolVar(&running, "running", false, "use the pipeline of the data folder, which has to run")
+	f.StringVar(&pack, "pack", "", "`DIR` of scenarios, instead of the shipped ones")
+	f.BoolVar(&o.Contrast, "contrast", false, "also run each scenario without its defence; it must fail then")
+	f.BoolVar(&running, "running", false, "use the running pipeline of the data folder")
 	f.BoolVar(&json, "json", false, "print JSON")
-	f.DurationVar(&svc.every, "every", 0, "run them against the running pipeline now and after each `DURATION`")
+	f.DurationVar(&svc.every, "every", 0, "run the scenarios against the running pipeline now and after each `DURATION`")
 	f.StringVar(&svc.key, "key", "", "with --every: the private key `FILE` that signs incidents (default "+keys.EnvKey+")")
 	return c
 }

@@ -28,10 +28,10 @@ func replayCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay FILE…",
 		Short: "Play recorded sessions through the pipeline",
-		Long: `Play recorded agent sessions, or single pieces of content, through the pipeline
-the way an agent's host would: what was read is published, actions and memory
-writes ask for a verdict. Each session gets a synthetic project of its own and
-virtual time. Ends with a table of what the ledger and the audit log made of it.`,
+		Long: `Play recorded agent sessions, or single pieces of content, through the pipeline as an
+agent's host would: content that was read is published, and actions and memory writes
+request a verdict. Each session has its own synthetic project and virtual time. At the
+end a table shows the resulting entries of the ledger and the audit log.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			scripts, err := replay.Files(args)
@@ -49,13 +49,12 @@ virtual time. Ends with a table of what the ledger and the audit log made of it.
 			return nil
 		},
 	}
-	c.Flags().IntVar(&o.Parallel, "parallel", 8, "sessions played at once")
+	c.Flags().IntVar(&o.Parallel, "parallel", 8, "number of sessions played in parallel")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	return c
 }
 
-// playAll plays scripts and counts what became of them, once the auditor has
-// all of it.
+// playAll plays scripts, waits until the auditor has all entries, and counts the results.
 func playAll(a *verb.App, ctx context.Context, scripts []replay.Script, o replay.Options,
 	progress io.Writer) (t *replay.Totals, err error) {
 	err = playThen(a, ctx, scripts, o, progress, func(op *nats.Conn, from, to uint64, audited int64) error {
@@ -71,8 +70,8 @@ func playAll(a *verb.App, ctx context.Context, scripts []replay.Script, o replay
 	return t, err
 }
 
-// playThen plays scripts and, once the auditor has all of it, calls f with an
-// operator's connection and where in the ledger it stands: from < sequence <= to.
+// playThen plays scripts and waits until the auditor has all entries. It then calls f with an
+// operator's connection and the ledger range of the scripts: from < sequence <= to.
 func playThen(a *verb.App, ctx context.Context, scripts []replay.Script, o replay.Options, progress io.Writer,
 	f func(op *nats.Conn, from, to uint64, audited int64) error) error {
 	nc, err := a.Conn.Connect("replay")
@@ -122,8 +121,8 @@ func LedgerEnd(ctx context.Context, nc *nats.Conn) (uint64, error) {
 	return st.CachedInfo().State.LastSeq, nil
 }
 
-// Settle waits until the intake is worked off and the auditor has the whole
-// ledger, twice in a row with the same end: the stages are quiet then.
+// Settle waits until the intake is empty and the auditor has the whole ledger, twice in a row with the
+// same last sequence. The stages are idle then.
 func Settle(ctx context.Context, nc *nats.Conn) (last uint64, audited int64, err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {

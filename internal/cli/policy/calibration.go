@@ -16,17 +16,18 @@ import (
 
 func init() { Verbs.Add("", calibrationCommand) }
 
-// calibrationCommand compares agents' stated confidence with their actions' outcomes.
+// calibrationCommand returns the command that compares agents' stated confidence with the outcomes of
+// their actions.
 func calibrationCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
 	var project string
 	ls := &cobra.Command{
 		Use:   "ls",
-		Short: "List the classes of each agent, as they were computed last",
-		Long: `A class is an agent and the policy entry that its actions fall under. Of its last
-200 outcomes: how many there are, mean confidence, success rate, the gap between them
-(above zero is too much confidence), the Brier score and the expected calibration error.
-An over-confident class has its actions above L1 held.`,
+		Short: "List the calibration classes of each agent",
+		Long: `A class is an agent with the policy entry of its actions. For the last 200 outcomes of a
+class the list has their number, the mean confidence, the success rate, the gap between
+them (positive: over-confident), the Brier score and the expected calibration error.
+Actions above L1 of an over-confident class are held.`,
 		Example: "  lazaret calibration ls --where over_confident",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,7 +48,7 @@ An over-confident class has its actions above L1 held.`,
 	}
 	f.Bind(ls.Flags())
 	ls.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
-	return verb.Group("calibration", "What agents say of their actions, against their outcomes", ls)
+	return verb.Group("calibration", "Calibration: agents' stated confidence compared with outcomes", ls)
 }
 
 func two(x float64) string { return fmt.Sprintf("%.2f", x) }

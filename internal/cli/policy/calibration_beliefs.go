@@ -17,17 +17,18 @@ import (
 
 func init() { Verbs.Add("calibration", calibrationBeliefsCommand) }
 
-// calibrationBeliefsCommand compares the confidence of beliefs with their later fate.
+// calibrationBeliefsCommand returns the command that compares the confidence of beliefs with their
+// later state.
 func calibrationBeliefsCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
 	var project string
 	c := &cobra.Command{Use: "beliefs",
-		Short: "List how the confidence of beliefs stood to what became of them, by class", Args: cobra.NoArgs,
-		Long: `A class is what a claim is about, the class of evidence that it began with, and a memory's
-category. Of its last 200 beliefs that a person or a probe confirmed or that were
-contradicted: how many, mean confidence, the share that was confirmed, the gap between
-them, the Brier score and the expected calibration error. It is for people: confidence
-promotes nothing.`,
+		Short: "List the calibration of beliefs by class", Args: cobra.NoArgs,
+		Long: `A class is the subject kind of a claim, its initial class of evidence, and the memory's
+category. For the last 200 beliefs of a class that a person or probe confirmed or that were
+contradicted, the list has their number, the mean confidence, the confirmed share, the gap
+between them, the Brier score and the expected calibration error. The list is only for
+information: confidence does not promote beliefs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var ans ingest.ClassesAnswer
 			err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {

@@ -34,13 +34,13 @@ func policyCommand(a *verb.App) *cobra.Command {
 		_, err := policy.Compile(name, b)
 		return b, err
 	}
-	show := &cobra.Command{Use: "show", Short: "Print the shipped policy, to start one's own from", Args: cobra.NoArgs,
+	show := &cobra.Command{Use: "show", Short: "Print the shipped policy, as a start for your own", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := cmd.OutOrStdout().Write(policy.Default)
 			return err
 		}}
 	return verb.Group("policy", "The arbiter's policy", checkCommand(load), lsCommand(load), explainCommand(load),
-		show, a.Activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load))
+		show, a.Activate("activate [FILE]", "Sign and activate a policy", streams.DoActivatePolicy, load))
 }
 
 // policyLoader reads the policy of a file, or the shipped policy if no file is given.
@@ -58,7 +58,7 @@ func checkCommand(load policyLoader) *cobra.Command {
 	var json bool
 	c := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Check a policy, the shipped one unless a FILE is given (exit 2 when it is refused)",
+		Short: "Check a policy, by default the shipped one (exit 2 when it is invalid)",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := load.compile(args)
@@ -81,8 +81,7 @@ func checkCommand(load policyLoader) *cobra.Command {
 	return c
 }
 
-// notAPolicy adds the expected kind of file to an error, if the file has none of a
-// policy's keys.
+// notAPolicy adds to an error what kind of file is expected, if the file has none of a policy's keys.
 func notAPolicy(args []string, err error) error {
 	if len(args) == 0 {
 		return err
@@ -165,11 +164,11 @@ func explainCommand(load policyLoader) *cobra.Command {
 	var json bool
 	c := &cobra.Command{
 		Use:   "explain TOOL [FILE]",
-		Short: "Show what a policy makes of a call, and why (exit 10 hold, 11 deny)",
-		Long: `Show what a policy alone makes of a call of TOOL: which entries are for it, which
-conditions held, where its arguments reach, and whose assessment it waits for and
-how long. Sentinels, beliefs and budgets are not asked; they can only tighten. Nor are
-standing permissions, which end by ledger time.`,
+		Short: "Explain a policy's decision on a call (exit 10 hold, 11 deny)",
+		Long: `Explain the decision of a policy alone on a call of TOOL: the matching entries, the true
+conditions, the destinations of the arguments, and the groups whose assessment the verdict
+waits for with the deadline. Sentinels, beliefs and budgets, which can only make the verdict
+stricter, are ignored. So are standing permissions, which expire by ledger time.`,
 		Example: `  lazaret policy explain fetch_page --args '{"url":"http://169.254.169.254/"}'
   lazaret policy explain crm.delete_user policy.yaml`,
 		Args: cobra.RangeArgs(1, 2),
@@ -192,9 +191,9 @@ standing permissions, which end by ledger time.`,
 	}
 	f := c.Flags()
 	f.StringVar(&args, "args", "", "arguments of the call, a JSON `OBJECT`")
-	f.StringVar(&annotations, "annotations", "", "annotations of the tool in its catalogue, a JSON `OBJECT`")
-	f.StringVar(&project, "project", embedded.DefaultProject, "`PROJECT` that conditions see")
-	f.StringVar(&agent, "agent", embedded.DefaultAgent, "`AGENT` that conditions see")
+	f.StringVar(&annotations, "annotations", "", "annotations of the tool in its server's list, a JSON `OBJECT`")
+	f.StringVar(&project, "project", embedded.DefaultProject, "`PROJECT` for conditions")
+	f.StringVar(&agent, "agent", embedded.DefaultAgent, "`AGENT` for conditions")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }
@@ -218,7 +217,7 @@ func printPolicyJSON(w io.Writer, p *policy.Policy, x policy.Explanation) error 
 		Learn         bool             `json:"learn,omitzero"`
 		Verdict       streams.Verdict  `json:"verdict"`
 		Level         string           `json:"level"`
-		Entry         string           `json:"entry"` // the entry that gave the level
+		Entry         string           `json:"entry"` // the policy entry that set the level
 		Effects       []string         `json:"effects,omitzero"`
 		Blast         string           `json:"blast_radius,omitzero"`
 		Reversibility string           `json:"reversibility,omitzero"`

@@ -22,11 +22,11 @@ func suggestCommand(a *verb.App) *cobra.Command {
 	var project, agent, name string
 	c := &cobra.Command{
 		Use:   "suggest",
-		Short: "Write a policy to review, from what agents did",
-		Long: `Read the ledger's actions and the verdicts on them, and write a policy that names each
-tool as it was classified, with how often it was used and what would have become of
-it. Meant for what a policy in learn mode saw (mode: learn), it reads enforced
-verdicts too. It lowers no level: it says where a person may.`,
+		Short: "Write a policy for review from agents' actions",
+		Long: `Read actions and their verdicts from the ledger, and write a policy that lists each tool
+with its classification, the number of calls and the verdicts that they would have got. It
+is meant for actions under a policy in learn mode (mode: learn), but uses enforced verdicts
+too. It lowers no level, but notes where a person may.`,
 		Example: `  lazaret policy suggest --since 7d > policy.yaml && lazaret policy check policy.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -28,14 +28,14 @@ func activateCommand(a *verb.App) *cobra.Command {
 	var watch, yes, untested bool
 	c := &cobra.Command{
 		Use:   "activate [DIR]",
-		Short: "Sign a rule set and put it in force",
-		Long: `Check the rules of a folder, by default the shipped ones, run their tests, compare
-them with the set in force, and sign and publish the set.
+		Short: "Sign and activate a rule set",
+		Long: `Check the rules in a folder (default the shipped ones), run their tests, compare them
+with the active set, and sign and publish the set.
 
-A set replaces the one in force as a whole. To add rules to the shipped ones, write
-"extends: shipped" into the folder's groups.yaml. If rules would go out of force, the
-command lists them and asks; without a terminal it refuses unless --yes is given.
-A set without a group that the policy in force requires is refused.`,
+A set replaces the active one completely. To add rules to the shipped ones, write
+"extends: shipped" into the folder's groups.yaml. If active rules would be removed, the
+command lists them and asks for confirmation; without a terminal it needs --yes. A set
+that lacks a group required by the active policy is refused.`,
 		Example: "  lazaret rules activate my-rules\n  lazaret rules activate my-rules --watch",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -76,15 +76,15 @@ A set without a group that the policy in force requires is refused.`,
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "operator's key `FILE` (default the data folder's)")
 	f.BoolVar(&watch, "watch", false,
-		"follow the folder: whenever it changes, check it, run its tests and put it in force; until interrupted")
-	f.BoolVar(&yes, "yes", false, "do not ask before rules go out of force")
-	f.BoolVar(&untested, "skip-tests", false, "do not run the tests beside the rules")
+		"watch the folder: after every change check, test and activate it, until interrupted")
+	f.BoolVar(&yes, "yes", false, "do not ask before active rules are removed")
+	f.BoolVar(&untested, "skip-tests", false, "do not run the tests of the rules")
 	return c
 }
 
-// compare shows how a rule set differs from the one in force. It refuses a set
-// that lacks a required group, and asks before rules go out of force, unless yes
-// answers. With yes a set in force that cannot be read is no obstacle.
+// compare prints the differences of a rule set from the current one. It refuses a set without a
+// required group, and asks for confirmation before rules are removed unless yes is set. With yes, a
+// current set that cannot be read is ignored.
 func compare(o *verb.Operator, cmd *cobra.Command, bundle []byte, yes bool) error {
 	after, err := backtest.Compile(bundle)
 	if err != nil {
@@ -136,7 +136,7 @@ func compare(o *verb.Operator, cmd *cobra.Command, bundle []byte, yes bool) erro
 	return confirm(cmd.InOrStdin(), w, fmt.Sprintf("Put %d rules out of force?", len(lost)))
 }
 
-// some lists at most n names, and says how many there are more.
+// some joins at most n names and adds the number of the others.
 func some(names []string, n int) string {
 	if len(names) <= n {
 		return strings.Join(names, ", ")
@@ -144,7 +144,7 @@ func some(names []string, n int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:n], ", "), len(names)-n)
 }
 
-// confirm asks a question that is answered with y or yes.
+// confirm asks a question; any answer but y or yes is an error.
 func confirm(in io.Reader, w io.Writer, question string) error {
 	fmt.Fprintf(w, "%s [y/N] ", question)
 	line, _ := bufio.NewReader(in).ReadString('\n')
@@ -154,7 +154,7 @@ func confirm(in io.Reader, w io.Writer, question string) error {
 	return nil
 }
 
-// difference lists the rules by which two sets judge differently, as PACK/ID.
+// difference lists the rules that differ between two sets, as PACK/ID.
 func difference(before, after *rules.Set) (added, changed, lost []string) {
 	old, now := judging(before), judging(after)
 	for id, digest := range now {
@@ -175,7 +175,7 @@ func difference(before, after *rules.Set) (added, changed, lost []string) {
 	return added, changed, lost
 }
 
-// judging maps the rules of all groups to the digests of their texts.
+// judging maps the rules of all groups to the digests of their text.
 func judging(set *rules.Set) map[string]string {
 	m := make(map[string]string)
 	for _, g := range set.Groups() {
@@ -186,8 +186,7 @@ func judging(set *rules.Set) map[string]string {
 	return m
 }
 
-// missingGroups lists the groups of rules that the policy in force requires and
-// a rule set does not have.
+// missingGroups returns the groups that the current policy requires and the rule set lacks.
 func missingGroups(ctx context.Context, nc *nats.Conn, set *rules.Set) ([]string, error) {
 	b, err := backtest.InForce(ctx, nc, streams.DoActivatePolicy)
 	if err != nil || b == nil {

@@ -21,7 +21,7 @@ import (
 	"lazaret/streams"
 )
 
-// rulesIn compiles the rule set of a folder; the shipped one if it is empty.
+// rulesIn compiles the rule set in a folder, or the shipped one if dir is empty.
 func rulesIn(dir string) (*rules.Set, error) {
 	b, err := packRules(dir)
 	if err != nil {
@@ -48,16 +48,16 @@ func backtestCommand(a *verb.App) *cobra.Command {
 	var since verb.SinceFlag
 	c := &cobra.Command{
 		Use:   "backtest DIR [FILE|FOLDER…]",
-		Short: "Compare a rule set with the one in force, on history (exit 2 when they differ)",
-		Long: `Judge history by the rules of DIR and by others, and show which entries the two
-judge differently: newly held, no longer held, other alerts. History is a running
-pipeline's ledger (--ledger, --since), or files: recorded sessions, which are folded
-here under the shipped policy, or lines that --export wrote.
+		Short: "Compare a rule set with the active one on history (exit 2 when they differ)",
+		Long: `Judge history by the rules in DIR and by other rules, and list the entries with different
+judgments: newly held, no longer held, different alerts. History is a running pipeline's
+ledger (--ledger, --since), or files: recorded sessions, which are folded under the shipped
+policy, or lines that --export wrote.
 
-Only rules that changed are judged, with their lists, macros and signals; the others
-are asked about the projects in which a verdict may have changed. --full judges all.
-Signals start empty where the history starts. The comparison is of the sentinels'
-verdict: the policy may hold what no rule does.`,
+Only changed rules are judged, with their lists, macros and signals. Unchanged rules are
+judged only in projects in which a verdict may have changed; --full judges all rules.
+Signals are empty at the start of the history. The sentinels' answers are compared, not the
+verdicts: the policy may hold proposals that no rule holds.`,
 		Example: "  lazaret rules backtest my-rules --since 7d\n  lazaret rules backtest my-rules --against old-rules " +
 			"sessions.jsonl",
 		Args: cobra.MinimumNArgs(1),
@@ -133,13 +133,13 @@ verdict: the policy may hold what no rule does.`,
 	f.BoolVar(&ledger, "ledger", false, "take the whole ledger of a running pipeline")
 	f.Var(&since, "since", "take the ledger of the last `DURATION`, such as 7d")
 	f.BoolVar(&o.Full, "full", false, "judge every rule, not only those that changed")
-	f.IntVar(&o.Samples, "samples", 5, "entries to show of each kind of difference")
-	f.StringVar(&export, "export", "", "write the history to `FILE`, a line an entry")
+	f.IntVar(&o.Samples, "samples", 5, "number of listed entries per kind of difference")
+	f.StringVar(&export, "export", "", "write the history to `FILE`, one line per entry")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }
 
-// againstSet is the rule set to compare with.
+// againstSet returns the rule set to compare with.
 func againstSet(a *verb.App, cmd *cobra.Command, nc *nats.Conn, name string) (*rules.Set, error) {
 	switch name {
 	case againstActive:
@@ -195,8 +195,7 @@ func printBacktest(w io.Writer, r *backtest.Report) error {
 	return nil
 }
 
-// printFlip prints one entry that is judged differently. Foreign text of it
-// is inert already.
+// printFlip prints one entry with a changed judgment. Its untrusted text is already inert.
 func printFlip(w io.Writer, f *backtest.Flip) {
 	what := strings.ReplaceAll(string(f.Change), "_", " ")
 	if f.Before != f.After {

@@ -29,12 +29,11 @@ func checkCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check [DIR]",
 		Short: "Check rule packs (default the shipped ones)",
-		Long: `Check that a rule set loads, and look it over for what it says and does not mean:
-rules that can never fire, that no test tries, that every event is searched for,
-names that nothing uses, exceptions that have expired. Each finding has its place
-in the file.
+		Long: `Check that a rule set loads, and find likely mistakes: rules that can never fire, that
+have no test, or that no index can select, unused names, expired exceptions. Each finding
+has its position in the file.
 
-An error keeps the set from loading, or is a rule that guards nothing. Exit codes:
+An error prevents the set from loading, or is a rule without any effect. Exit codes:
 0 no errors, 1 could not run, 2 errors; with --strict also warnings. Notes are never
 counted. The format sarif is for code scanning.
 
@@ -108,8 +107,7 @@ func count(found []lint.Finding, level string) string {
 	return fmt.Sprintf("%d %ss", n, level)
 }
 
-// folder is a folder as findings name it: relative to the working one if it
-// lies in it.
+// folder returns a folder as printed in findings: relative to the working folder if it is inside it.
 func folder(dir string) string {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -160,7 +158,7 @@ keys and shows what each is for when a file begins with
 	}
 }
 
-// ruleField is something that an expression may name.
+// ruleField is a name that expressions can use.
 type ruleField struct {
 	Kind   string `json:"kind"` // field, signal or function
 	Name   string `json:"name"`
@@ -178,10 +176,9 @@ func fieldsCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
 	c := &cobra.Command{
 		Use:   "fields",
-		Short: "List what expressions of rules may name: fields, signals and functions",
-		Long: `List what the expressions of rules may name. A signal is state: it says what it is
-kept by, how far back it sees, what it keeps at most for each project, and how many
-look-ups reading it costs.`,
+		Short: "List the fields, signals and functions for rule expressions",
+		Long: `List the names that rule expressions can use. A signal is state: the list has its key, its
+time window, its limit per project, and the number of look-ups to read it.`,
 		Example: "  lazaret rules fields --where 'kind == \"signal\"'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -33,14 +33,14 @@ func explainCommand(a *verb.App) *cobra.Command {
 	var only explainOnly
 	c := &cobra.Command{
 		Use:   "explain {--event FILE | --seq LEDGERSEQ} [DIR]",
-		Short: "Show what each rule made of an event, and why",
-		Long: `Show of each rule what became of it on one event: which of its conditions held,
-with the values of the variables that they name, or why it was not evaluated.
+		Short: "Explain the result of each rule on an event",
+		Long: `Explain for each rule its result on one event: which conditions were true, with the
+values of their variables, or why the rule was not evaluated.
 
---event explains the last event of a FILE that holds what a test has as given,
-by the rules of DIR or the shipped ones. --seq explains an entry of a running
-pipeline's ledger: its project is replayed up to there, so that signals are as
-they were, by the rules that were in force, or by those of DIR.`,
+--event explains the last event in FILE, which has the format of a test's given, by the
+rules in DIR or the shipped ones. --seq explains an entry in a running pipeline's ledger by
+the rules that were active then, or those in DIR. It replays the entry's project up to the
+entry, so that signals have their values of that time.`,
 		Example: "  lazaret rules explain --event event.yaml ./rules\n  lazaret rules explain --seq 4711 --fired",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,7 +73,7 @@ they were, by the rules that were in force, or by those of DIR.`,
 	return c
 }
 
-// explained is an event with each group's judgement.
+// explained is an event with the judgment of each group.
 type explained struct {
 	Seq     uint64              `json:"seq"`
 	Type    streams.Type        `json:"type"`
@@ -173,7 +173,7 @@ func explainFile(name string, dir []string) (*explained, error) {
 	return x.explain(es[len(es)-1])
 }
 
-// explainSeq explains a ledger entry of a running pipeline.
+// explainSeq explains an entry in the ledger of a running pipeline.
 func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*explained, error) {
 	nc, err := a.Conn.Connect("operator")
 	if err != nil {
@@ -184,7 +184,7 @@ func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*ex
 	if err != nil {
 		return nil, err
 	}
-	// An answer or alert is explained by what it was made from.
+	// An answer or alert is explained by the event that it was made from.
 	for range 4 {
 		if e.Stage == streams.StageIngest {
 			break
@@ -246,7 +246,7 @@ func ledgerEntry(ctx context.Context, nc *nats.Conn, seq uint64) (*streams.Entry
 	return &e, nil
 }
 
-// inForce follows which rules are in force in a partition, as its sentinels do.
+// inForce tracks the active rules of a partition, as its sentinels do.
 type inForce struct {
 	pinned note.Verifiers
 	chunks map[string]map[int][]byte // by digest
@@ -256,7 +256,7 @@ func (f *inForce) apply(e *streams.Entry, set **rules.Set) error {
 	if e.Type == streams.TypeChunk {
 		var c streams.ChunkEntry
 		if err := streams.Unmarshal(e.Body, &c); err != nil {
-			return nil // as a sentinel: it is ignored
+			return nil // ignored, as sentinels do
 		}
 		if f.chunks[c.Digest] == nil {
 			f.chunks[c.Digest] = make(map[int][]byte)

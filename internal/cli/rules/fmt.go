@@ -22,12 +22,11 @@ func fmtCommand(_ *verb.App) *cobra.Command {
 	var write, check bool
 	c := &cobra.Command{
 		Use:   "fmt FILE|DIR…",
-		Short: "Write rule files in their one form (exit 2 with --check when one is not)",
-		Long: `Format rule, pack, groups and test files; of a folder all
-*.yaml files below it. Prints what would change as a diff, and changes it with
--w. Comments are kept, and what a file means stays what it is: one for which
-that cannot be had, or with an expression that does not parse, is reported, left
-as it is, and ends the command with exit 1.`,
+		Short: "Format rule files (exit 2 with --check when a file is not formatted)",
+		Long: `Format rule, pack, groups and test files, and all *.yaml files below a folder. The
+changes are printed as a diff, or written with -w. Comments and the meaning of a file are
+preserved. A file for which that is impossible, or with an expression that does not parse,
+is reported and left unchanged, and the exit code is 1.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := yamlFiles(args)
@@ -81,8 +80,7 @@ as it is, and ends the command with exit 1.`,
 	return c
 }
 
-// yamlFiles gives the files that are named and the *.yaml files of the folders
-// that are.
+// yamlFiles returns the named files, and the *.yaml files of the named folders.
 func yamlFiles(args []string) ([]string, error) {
 	var out []string
 	for _, arg := range args {

@@ -23,7 +23,7 @@ const replHelp = `an expression      its type and value on the loaded event
 :load FILE         play the events of a file (the given of a test); the last one counts
 :rule ID           evaluate a rule on the event, part by part
 :cost EXPR         the highest cost of an expression, and its cost on the event
-:need EXPR         what has to hold for a condition to be evaluated at all
+:need EXPR         the prefilter: conditions under which EXPR is evaluated at all
 :quit              end
 `
 
@@ -34,7 +34,7 @@ func replCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "repl [DIR]",
 		Short: "Try expressions on an event",
-		Long:  "Read CEL expressions and print what they are on an event. Commands begin with a colon:\n\n" + replHelp,
+		Long:  "Read CEL expressions and print their values on an event. Commands begin with a colon:\n\n" + replHelp,
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := compileRules(args)
@@ -78,7 +78,7 @@ func (r *repl) run(in io.Reader) error {
 	return lines.Err()
 }
 
-// interactive reads lines with a history and a cursor.
+// interactive reads lines from a terminal with history and line editing.
 func (r *repl) interactive(f *os.File) error {
 	old, err := term.MakeRaw(int(f.Fd()))
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *repl) interactive(f *os.File) error {
 	}
 }
 
-// line works on one line and reports whether to go on.
+// line evaluates one line and reports whether to continue.
 func (r *repl) line(s string) bool {
 	s = strings.TrimSpace(s)
 	if s == "" || strings.HasPrefix(s, "//") {

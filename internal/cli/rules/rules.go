@@ -16,7 +16,7 @@ func init() { Verbs.Add("", rulesCommand) }
 func rulesCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
 	var ships bool
-	ls := &cobra.Command{Use: "ls [DIR]", Short: "List the rules in force, or those of a folder",
+	ls := &cobra.Command{Use: "ls [DIR]", Short: "List the active rules, or those in a folder",
 		Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := listed(a, cmd, args, ships)
 			if err != nil {
@@ -45,7 +45,7 @@ func rulesCommand(a *verb.App) *cobra.Command {
 		ls)
 }
 
-// listed is the rule set of a folder, the shipped one, or the one in force.
+// listed returns the rule set in a folder, the shipped one, or the current one.
 func listed(a *verb.App, cmd *cobra.Command, args []string, ships bool) (*rules.Set, error) {
 	if ships || len(args) > 0 {
 		return compileRules(args)

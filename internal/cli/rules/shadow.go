@@ -23,11 +23,10 @@ func shadowCommand(a *verb.App) *cobra.Command {
 	var limit, samples int
 	c := &cobra.Command{
 		Use:   "shadow DIR",
-		Short: "Judge what happens by a rule set beside the one in force, without effect",
-		Long: `Follow a running pipeline's ledger, judge each entry by the rules of DIR beside those
-in force, and print where they differ as it happens; a summary at the end (Ctrl-C).
-Nothing is published and nothing is held. The signals of both sets start empty: with
---since they are built up from that far back.`,
+		Short: "Judge new entries by a second rule set without effect",
+		Long: `Follow a running pipeline's ledger, judge each entry by the rules in DIR and by the active
+rules, and print differences; Ctrl-C ends with a summary. Nothing is published or held. The
+signals of both sets are empty at the start; --since builds them up from earlier entries.`,
 		Example: "  lazaret rules shadow my-rules --since 1h",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,7 +51,7 @@ Nothing is published and nothing is held. The signals of both sets start empty: 
 					len(before.Rules()))
 			}}
 			err = backtest.Ledger(cmd.Context(), nc, span, func(e *streams.Entry) error {
-				// Once, though every partition says it, and not of the past.
+				// Report an activation once, though every partition records it, and only new ones.
 				if e.Partition == 0 && e.Stage == streams.StageIngest && e.Type == streams.TypeActivation && e.Time.After(began) {
 					var act streams.ActivationEntry
 					if err := streams.Unmarshal(e.Body, &act); err != nil {
@@ -99,7 +98,7 @@ Nothing is published and nothing is held. The signals of both sets start empty: 
 	f.StringVar(&against, "against", againstActive, "compare with the rules of `DIR`, with the active or the shipped ones")
 	f.Var(&since, "since", "begin with the ledger of the last `DURATION`, such as 7d")
 	f.IntVar(&limit, "limit", 0, "end after `N` differences")
-	f.IntVar(&samples, "samples", 0, "entries that the summary shows of each kind of difference")
+	f.IntVar(&samples, "samples", 0, "number of listed entries per kind of difference in the summary")
 	f.BoolVar(&json, "json", false, "print a line of JSON for each difference, and one for the summary")
 	return c
 }

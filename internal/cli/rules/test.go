@@ -14,7 +14,7 @@ import (
 	shipped "lazaret/rules"
 )
 
-// packRules makes the bundle of a folder, or of the shipped rules if dir is empty.
+// packRules returns the bundle of the rules in a folder, or of the shipped rules if dir is empty.
 func packRules(dir string) ([]byte, error) {
 	if dir == "" {
 		return rules.Pack(shipped.FS())
@@ -22,7 +22,7 @@ func packRules(dir string) ([]byte, error) {
 	return rules.PackDir(dir, shipped.FS())
 }
 
-// loadRules reads the rule packs of a folder, or the shipped ones.
+// loadRules reads the rule packs in a folder, or the shipped ones.
 func loadRules(args []string) ([]byte, *rules.Source, error) {
 	dir := ""
 	if len(args) == 1 {
@@ -36,8 +36,7 @@ func loadRules(args []string) ([]byte, *rules.Source, error) {
 	return b, src, err
 }
 
-// compileRules is loadRules and the compiled set; what is wrong with the rules
-// is a negative result.
+// compileRules loads and compiles a rule set. Faults in the rules give a negative exit.
 func compileRules(args []string) (*rules.Set, error) {
 	_, src, err := loadRules(args)
 	if err != nil {
@@ -58,15 +57,13 @@ func testCommand(a *verb.App) *cobra.Command {
 	var threshold float64
 	c := &cobra.Command{
 		Use:   "test [DIR]",
-		Short: "Run the tests beside the rules (exit 2 when one fails)",
-		Long: `Run the tests beside the rules: the files *.test.yaml of a rule set, by default
-the shipped one. A test gives events and says which rules fire, which are silent
-and what the verdict is.
+		Short: "Run the tests of rules (exit 2 when one fails)",
+		Long: `Run the tests of a rule set (default the shipped one): its files *.test.yaml. A test has
+events, and states which rules fire, which do not, and the verdict.
 
-With --coverage it also shows what no test has seen: a rule that never fires or
-never stays quiet, and each operand of && and || and each condition of ?: in
-when and in macros that is never true or never false. --threshold makes it fail
-below a percentage of these.`,
+--coverage also lists untested parts: rules that never fire or always fire, and operands of
+&& and || and conditions of ?: in when and in macros that are never true or never false.
+With --threshold the command fails if less than this percentage is covered.`,
 		Example: "  lazaret rules test ./rules --coverage --threshold 90\n  lazaret rules test --run 'write-path/.*canary'",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,7 +106,7 @@ below a percentage of these.`,
 		},
 	}
 	c.Flags().StringVar(&run, "run", "", "only tests whose file/name matches `REGEX`")
-	c.Flags().BoolVar(&coverage, "coverage", false, "show what of the rules no test has seen")
+	c.Flags().BoolVar(&coverage, "coverage", false, "list the untested parts of the rules")
 	c.Flags().Float64Var(&threshold, "threshold", 0, "fail when less than `PCT` percent is covered")
 	c.Flags().StringVar(&format, "format", "text", "`FORMAT` of the report: text or json")
 	return c

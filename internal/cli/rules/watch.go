@@ -19,16 +19,15 @@ import (
 	"lazaret/streams"
 )
 
-// How a folder of rules is followed. Its files are read over and over: that
-// works on every file system and with every way to save a file.
+// Intervals for watching a folder of rules. The files are polled, which works on every file system and
+// with every way to save a file.
 const (
 	watchEvery  = time.Second
-	watchSettle = 100 * time.Millisecond // between two reads that have to agree
-	watchRetry  = 5 * time.Second        // after the server could not be asked
+	watchSettle = 100 * time.Millisecond // between two reads that must be equal
+	watchRetry  = 5 * time.Second        // after the server could not be reached
 )
 
-// watchRules puts a folder of rules in force whenever it changes and is good,
-// until ctx ends.
+// watchRules activates the rules in a folder whenever they change and pass all checks, until ctx ends.
 func watchRules(ctx context.Context, w io.Writer, dir string, o *verb.Operator) error {
 	if _, err := os.ReadDir(dir); err != nil {
 		return err
@@ -65,8 +64,7 @@ func watchRules(ctx context.Context, w io.Writer, dir string, o *verb.Operator) 
 	}
 }
 
-// settled packs a folder once two reads of it agree, so that a file that is
-// being written is not taken for a broken one.
+// settled packs a folder once two reads of it are equal, so that a partly written file is not read.
 func settled(ctx context.Context, dir string) ([]byte, error) {
 	read := func() ([]byte, error) { return packRules(dir) }
 	b, err := read()
@@ -88,8 +86,8 @@ func settled(ctx context.Context, dir string) ([]byte, error) {
 	return b, err
 }
 
-// try checks and tests a bundle, and puts it in force if it is good. It
-// reports whether to try the same bundle again.
+// try checks and tests a bundle, and activates it if it passes. It reports whether to try the same
+// bundle again.
 func try(o *verb.Operator, ctx context.Context, w io.Writer, dir string, b []byte) (retry bool) {
 	tests, ok := vet(ctx, w, dir, b)
 	if ctx.Err() != nil {
@@ -116,7 +114,7 @@ func try(o *verb.Operator, ctx context.Context, w io.Writer, dir string, b []byt
 		return true
 	}
 	if err := o.Await(ctx, streams.DoActivateRules, b, w); err != nil {
-		// It was refused or will be in force late: a retry would not help.
+		// The bundle was refused or will be active later: a retry would not help.
 		fmt.Fprintln(w, err)
 		return false
 	}
@@ -124,8 +122,8 @@ func try(o *verb.Operator, ctx context.Context, w io.Writer, dir string, b []byt
 	return false
 }
 
-// vet prints what is wrong with a bundle, and reports whether it may be put in
-// force: it loads, no lint finds an error, and its tests pass.
+// vet prints the faults of a bundle, and reports whether it may be activated: it loads, lint finds no
+// errors, and its tests pass.
 func vet(ctx context.Context, w io.Writer, dir string, b []byte) (tests string, ok bool) {
 	src, err := rules.Open(b)
 	if err != nil {
@@ -157,7 +155,7 @@ func vet(ctx context.Context, w io.Writer, dir string, b []byte) (tests string, 
 	return fmt.Sprintf("%d tests passed", rep.Passed), true
 }
 
-// refused prints which rules stay in force.
+// refused prints which rules stay active.
 func refused(o *verb.Operator, ctx context.Context, w io.Writer) {
 	if ctx.Err() != nil {
 		return
@@ -175,7 +173,7 @@ func refused(o *verb.Operator, ctx context.Context, w io.Writer) {
 	}
 }
 
-// active lists the digests of the rule sets in force in some partition.
+// active returns the digests of the rule sets that are active in any partition.
 func active(o *verb.Operator, ctx context.Context) (digests []string, err error) {
 	for p := range streams.Partitions {
 		var a ingest.ActiveAnswer

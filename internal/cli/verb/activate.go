@@ -19,7 +19,7 @@ import (
 	"lazaret/streams"
 )
 
-// Activate signs a bundle and puts it in force.
+// Activate returns a command that signs and activates a bundle.
 func (a *App) Activate(use, short, do string, load func(args []string) ([]byte, error)) *cobra.Command {
 	var key string
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.MaximumNArgs(1),
@@ -47,8 +47,8 @@ type Operator struct {
 	rejections *nats.Subscription // ingest's rejections of commands
 }
 
-// OpenOperator connects with the operator's key and credential. A lasting
-// connection survives the server's restarts.
+// OpenOperator connects with the operator's key and credential. A lasting connection reconnects after
+// restarts of the server.
 func (a *App) OpenOperator(key string, lasting bool) (*Operator, error) {
 	a.Conn.Resolve()
 	if key == "" {
@@ -69,7 +69,7 @@ func (a *App) OpenOperator(key string, lasting bool) (*Operator, error) {
 	return &Operator{Nc: nc, signer: signer, Timeout: a.Conn.Timeout}, nil
 }
 
-// Publish signs the command that puts a bundle in force, and publishes both.
+// Publish publishes a bundle and the signed command that activates it.
 func (o *Operator) Publish(ctx context.Context, do string, bundle []byte) error {
 	if o.rejections == nil {
 		sub, err := o.Nc.SubscribeSync("lz.live." + streams.SystemProject + ".rejected")
@@ -78,12 +78,12 @@ func (o *Operator) Publish(ctx context.Context, do string, bundle []byte) error 
 		}
 		o.rejections = sub
 	}
-	o.refusals() // of what came before
+	o.refusals() // discard earlier rejections
 	return embedded.Activate(ctx, o.Nc, o.signer, do, bundle)
 }
 
-// PutInForce publishes a bundle and waits until it is in force in every partition. An
-// interrupted wait is not a failed activation.
+// PutInForce publishes a bundle and waits until it is active in every partition. If the wait is
+// interrupted, the activation may still succeed.
 func (o *Operator) PutInForce(cmd *cobra.Command, do string, bundle []byte) error {
 	if err := o.Publish(cmd.Context(), do, bundle); err != nil {
 		return err
@@ -95,12 +95,11 @@ func (o *Operator) PutInForce(cmd *cobra.Command, do string, bundle []byte) erro
 	return nil
 }
 
-// silent is how long a partition may not answer before await stops waiting for it.
+// silent is how long Await waits for a partition that does not reply.
 const silent = 30 * time.Second
 
-// Await waits until a published bundle is in force in every partition, for as long as
-// that takes, and writes the progress to w. Its error is a refusal, or a partition that
-// does not answer.
+// Await waits until a published bundle is active in every partition, without a time limit, and writes
+// the progress to w. It returns an error if the command is refused or a partition does not reply.
 func (o *Operator) Await(ctx context.Context, do string, bundle []byte, w io.Writer) error {
 	digest := streams.Digest(bundle)
 	said, heard := time.Now(), time.Now()
@@ -139,8 +138,8 @@ func (o *Operator) Await(ctx context.Context, do string, bundle []byte, w io.Wri
 	return nil
 }
 
-// refusals are ingest's rejections of commands since the bundle was published: the first,
-// and their number.
+// refusals returns the first rejection of a command since the bundle was published, and the number of
+// rejections.
 func (o *Operator) refusals() string {
 	said, n := "", 0
 	for {

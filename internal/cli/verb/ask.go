@@ -15,14 +15,14 @@ import (
 	"lazaret/streams"
 )
 
-// AskAuditor sends a question to any auditor and awaits its answer.
+// AskAuditor sends a request to any auditor and returns its reply.
 func AskAuditor(ctx context.Context, nc *nats.Conn, req auditor.Request) (*auditor.Answer, error) {
 	ans := new(auditor.Answer)
 	return ans, query.Ask(ctx, nc, auditor.AskAudit, 0, req, ans)
 }
 
-// AskSnapshot asks the auditor of the log in dir for a snapshot. If there are several,
-// any of them may get a question.
+// AskSnapshot asks the auditor of the log in dir for a snapshot. If several auditors run, any of them
+// may get a request, so it repeats the request until the right one replies.
 func AskSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*auditor.Answer, error) {
 	want := filepath.Base(filepath.Clean(dir)) + "-"
 	for range 64 {
@@ -37,7 +37,7 @@ func AskSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*auditor.Answe
 	return nil, fmt.Errorf("other auditors answer, and not the one that works on %s", dir)
 }
 
-// Lag is how many messages wait in the intake, and the ledger's last sequence.
+// Lag returns the number of messages in the intake and the ledger's last sequence.
 func Lag(ctx context.Context, js jetstream.JetStream) (waiting, last uint64, err error) {
 	in, err := js.Stream(ctx, streams.IntakeStream)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package verb is what the commands of lazaret share: the list that commands add
-// themselves to, the connection, the agent that a command speaks for, flags, and signed
-// orders. A package of commands imports it and never another's internals. Begin reading
-// in verbs.go.
+// Package verb has what the command packages of lazaret share: the list to which they add their
+// commands, the connection, the agent that a command acts as, flags, and signed orders. A command
+// package imports verb, never another command package. Begin reading in verbs.go.
 package verb

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Every runs do now and at every interval until the command is interrupted. It reports a
-// failure and tries again: a service outlives restarts of the servers that it asks.
+// Every calls do at an interval until the command is interrupted. It prints an error and continues, so
+// that it survives restarts of the servers.
 func (a *App) Every(cmd *cobra.Command, every time.Duration, do func() error) error {
 	for {
 		if err := do(); err != nil && cmd.Context().Err() == nil {

@@ -13,12 +13,12 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Sensitivity is a flag: how sensitive what leaves may be.
+// Sensitivity is a flag for the highest sensitivity of output.
 type Sensitivity struct{ beliefs.Sensitivity }
 
 // Bind adds --ceiling.
 func (s *Sensitivity) Bind(fs *pflag.FlagSet) {
-	fs.Var(s, "ceiling", "the highest `SENSITIVITY` that leaves: public, internal, confidential or secret")
+	fs.Var(s, "ceiling", "the highest `SENSITIVITY` of the output: public, internal, confidential or secret")
 }
 
 // Set implements pflag.Value.
@@ -27,7 +27,7 @@ func (s *Sensitivity) Set(v string) error { return s.UnmarshalText([]byte(v)) }
 // Type implements pflag.Value.
 func (s *Sensitivity) Type() string { return "sensitivity" }
 
-// Quote shows foreign text in a sentence.
+// Quote quotes untrusted text for a message, cut to n characters.
 func Quote(s string, n int) string { return `"` + text.InertLine(s, n) + `"` }
 
 var (
@@ -35,18 +35,18 @@ var (
 	badValue    = regexp.MustCompile(`^invalid argument ("(?s:.*)") for "(?:-., )?--([^"]+)" flag: `)
 )
 
-// wanted describes the values of a flag type in words.
+// wanted describes the values of each flag type.
 var wanted = map[string]string{
 	"uint64": "a whole number such as 42", "int": "a whole number such as 42", "int64": "a whole number such as 42",
 	"uint": "a whole number such as 42", "float64": "a number such as 0.5",
 	"duration": "a duration such as 90s or 24h", "bool": "true or false",
 }
 
-// flagError adds to an error the closest existing flag for a misspelt one, or the right
-// form of a value.
+// flagError adds a hint to an error: the closest existing flag for an unknown one, or the format of a
+// value.
 func flagError(c *cobra.Command, err error) error {
 	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil {
-		// cobra compares the names of commands only.
+		// cobra suggests only commands, so represent the flags as commands.
 		names := &cobra.Command{SuggestionsMinimumDistance: 2}
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			if !f.Hidden {
@@ -66,8 +66,7 @@ func flagError(c *cobra.Command, err error) error {
 	return err
 }
 
-// explainArgs makes every command below c print its usage line when it refuses its
-// arguments.
+// explainArgs makes every command below c print its usage line if its arguments are invalid.
 func explainArgs(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		explainArgs(sub)
@@ -82,8 +81,7 @@ func explainArgs(c *cobra.Command) {
 	}
 }
 
-// version returns the version of the module, or the commit that the program was built
-// from.
+// version returns the module's version, or the commit of the build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Group is a command that only holds others. By default cobra shows help for a
-// word that is none of them, and a script goes on.
+// Group returns a command that only has subcommands. An unknown subcommand is an error; by default
+// cobra would print help and succeed.
 func Group(use, short string, subs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, DisableFlagsInUseLine: true, SuggestionsMinimumDistance: 2,
 		Args: cobra.ArbitraryArgs}

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// HTTPFlags say where HTTP is served, and with which certificate.
+// HTTPFlags are the flags of an HTTP server's address and certificate.
 type HTTPFlags struct{ Listen, cert, key string }
 
 // Bind adds the flag name for the address to listen on, and the flags of BindTLS.

@@ -13,7 +13,7 @@ import (
 	"lazaret/streams"
 )
 
-// person is the operating system's name of the person at the terminal, for the log.
+// person returns the operating system's user name, for the log.
 func person() string {
 	u, err := user.Current()
 	if err != nil {
@@ -22,8 +22,8 @@ func person() string {
 	return u.Username
 }
 
-// Looked records in the ledger that texts of a project which are marked above internal leave by
-// a command.
+// Looked records in the ledger that a command prints texts of a project with a sensitivity above
+// internal.
 func (a *App) Looked(ctx context.Context, project, command, what string, most beliefs.Sensitivity) error {
 	if most.Within(beliefs.Internal) {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"lazaret/streams"
 )
 
-// SignedOrder holds the options of every signed order.
+// SignedOrder holds the options that every signed order has.
 type SignedOrder struct{ Project, Key, Reason string }
 
 // Bind adds --project, --key and --reason.
@@ -25,8 +25,8 @@ func (s *SignedOrder) Bind(c *cobra.Command) {
 	f.StringVar(&s.Reason, "reason", "", "why, for the log")
 }
 
-// RefusedExit is the negative exit of an order that was refused; any other error
-// is itself.
+// RefusedExit converts the error of a refused order to a negative exit. It returns any other error
+// unchanged.
 func RefusedExit(err error) error {
 	var refused *order.Refused
 	if errors.As(err, &refused) {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// SinceFlag is a duration that may be in days: 7d.
+// SinceFlag is a duration flag that also accepts days: 7d.
 type SinceFlag time.Duration
 
-// Type is what help shows for the value.
+// Type returns the type name that help shows.
 func (s *SinceFlag) Type() string { return "duration" }
 
 func (s *SinceFlag) String() string {
@@ -35,7 +35,7 @@ func (s *SinceFlag) Set(v string) error {
 	return nil
 }
 
-// Start is when the flag's time begins; zero if it is not set.
+// Start returns the time that long ago; the zero time if the flag is not set.
 func (s SinceFlag) Start() time.Time {
 	if s == 0 {
 		return time.Time{}

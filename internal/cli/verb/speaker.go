@@ -13,34 +13,34 @@ import (
 	"lazaret/streams"
 )
 
-// AgentContext is the name of an agent's credential and context.
+// AgentContext returns the name of an agent's credential and context.
 func AgentContext(project, agent string) string { return project + "." + agent }
 
-// Speaker is the agent that a command speaks for.
+// Speaker is the agent that a command acts as.
 type Speaker struct {
 	Project, Agent, Session, ID, about string
 	JSON                               bool
 }
 
-// Bind adds the flags that say who speaks, and --id and --json.
+// Bind adds the flags of the agent, and --id and --json.
 func (s *Speaker) Bind(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&s.Project, "project", embedded.DefaultProject, "`PROJECT` to speak for")
-	f.StringVar(&s.Agent, "agent", embedded.DefaultAgent, "`AGENT` to speak for")
+	f.StringVar(&s.Project, "project", embedded.DefaultProject, "`PROJECT` of the agent")
+	f.StringVar(&s.Agent, "agent", embedded.DefaultAgent, "`AGENT` to act as")
 	f.StringVar(&s.Session, "session", "cli", "`SESSION` of the agent")
 	f.StringVar(&s.about, "data-subject", "",
-		"`PSEUDONYM` of the person whom it says something of, by which it can be forgotten")
+		"`PSEUDONYM` of the data subject whom it concerns, by which it can be erased")
 	f.StringVar(&s.ID, "id", "", "`ID` of the event; the same id again is the same event (default a new one)")
 	f.BoolVar(&s.JSON, "json", false, "print JSON")
 }
 
-// Head returns the fields that every event of the speaker carries.
+// Head returns the fields that every event of the agent has.
 func (s *Speaker) Head() streams.Head {
 	return streams.Head{ID: s.ID, Session: s.Session, DataSubject: s.about}
 }
 
-// Client connects with the agent's credential: the one that `lazaret up` left
-// for the default agent, or the one of `lazaret agent add`.
+// Client connects with the agent's credential: that of `lazaret up` for the default agent, otherwise
+// that of `lazaret agent add`.
 func (a *App) Client(s *Speaker) (*client.Client, func(), error) {
 	c, nc, err := a.Speak(s)
 	if err != nil {
@@ -49,7 +49,7 @@ func (a *App) Client(s *Speaker) (*client.Client, func(), error) {
 	return c, nc.Close, nil
 }
 
-// Speak is a client and its connection, which the caller closes.
+// Speak returns a client and its connection, which the caller must close.
 func (a *App) Speak(s *Speaker) (*client.Client, *nats.Conn, error) {
 	name := "agent"
 	if s.Project != embedded.DefaultProject || s.Agent != embedded.DefaultAgent {
@@ -67,7 +67,7 @@ func (a *App) Speak(s *Speaker) (*client.Client, *nats.Conn, error) {
 	return c, nc, nil
 }
 
-// Content is the argument, or standard input for "-" or nothing.
+// Content returns the argument, or standard input if the argument is "-" or missing.
 func Content(cmd *cobra.Command, args []string) (string, error) {
 	if len(args) == 1 && args[0] != "-" {
 		return args[0], nil

@@ -8,12 +8,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A List holds the commands of a package. Each file of the package adds the commands
-// that it defines.
+// List holds the commands of a package. Each file of the package adds the commands that it defines.
 type List []entry
 
 type entry struct {
-	parent string // the command that it belongs to, such as "agent token"; "" for none
+	parent string // the command above it, such as "agent token"; "" for none
 	make   func(*App) *cobra.Command
 }
 
@@ -27,10 +26,10 @@ func Root(lists ...List) *cobra.Command {
 	a := new(App)
 	root := &cobra.Command{
 		Use:   "lazaret",
-		Short: "Keeps what an AI agent read apart from what it believes",
-		Long: `Lazaret takes in what an agent observed, keeps what was read apart from what is
-believed, lets sentinels watch for poisoning, holds or refuses actions that lean
-on something suspicious, and keeps a log of it that an outsider can check.
+		Short: "Protects the memory of AI agents against poisoning",
+		Long: `Lazaret records an agent's observations, keeps them apart from its beliefs, lets
+sentinels detect poisoning, holds or denies actions that depend on suspicious content,
+and keeps a log of all this that outsiders can verify.
 
 Exit codes: 0 good, 1 could not run, 2 a negative result, 3 incomplete,
 10 the verdict is hold, 11 the verdict is deny.`,
@@ -41,7 +40,7 @@ Exit codes: 0 good, 1 could not run, 2 a negative result, 3 incomplete,
 	root.SetFlagErrorFunc(flagError)
 	a.Conn.Bind(root.PersistentFlags())
 	all := slices.Concat(lists...)
-	// A parent is added before the commands below it.
+	// Add parents before the commands below them.
 	slices.SortStableFunc(all, func(x, y entry) int {
 		return len(strings.Fields(x.parent)) - len(strings.Fields(y.parent))
 	})

@@ -18,15 +18,15 @@ import (
 	"time"
 )
 
-// result is what became of a target.
+// result is the result of a target.
 type result struct {
 	Package  string  `json:"package"`
 	Target   string  `json:"target"`
-	Seconds  float64 `json:"seconds"` // of fuzzing
+	Seconds  float64 `json:"seconds"` // duration of the fuzzing
 	Execs    int64   `json:"execs"`
-	Corpus   int64   `json:"corpus"`            // inputs that reach what no other does
+	Corpus   int64   `json:"corpus"`            // inputs that increase the coverage
 	Findings int     `json:"findings"`          // at most one: Go stops at the first
-	Said     string  `json:"said,omitempty"`    // of a finding
+	Said     string  `json:"said,omitempty"`    // output of the failure
 	NotRun   string  `json:"not_run,omitempty"` // why it did not run
 }
 
@@ -65,8 +65,8 @@ func main() {
 
 var target = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f \*testing\.F\)`)
 
-// targets are the fuzz targets by folder, read off the sources: listing them by
-// go test would link every test of the module.
+// targets returns the fuzz targets by folder, found in the sources: listing them with go test would
+// link every test of the module.
 func targets(root string) (map[string][]string, error) {
 	out := make(map[string][]string)
 	err := filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
@@ -158,7 +158,7 @@ func goEnv(name string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// build links an instrumented test binary, once for all targets of a package.
+// build builds an instrumented test binary for all targets of a package.
 func build(dir, to string) (string, error) {
 	cmd := exec.Command("go", "test", "-c", "-fuzz=Fuzz", "-o", to, "./"+dir)
 	if b, err := cmd.CombinedOutput(); err != nil {
@@ -174,8 +174,7 @@ func fuzz(dir, name, binary, cache string, budget time.Duration, workers int) re
 	r := result{Package: dir, Target: name}
 	args := []string{"-test.run=^$", "-test.fuzz=^" + name + "$", "-test.fuzztime=" + budget.String(),
 		"-test.fuzzcachedir=" + cache, "-test.paniconexit0", "-test.timeout=0",
-		// By default a single input may be made smaller for a minute, in which
-		// nothing else is tried.
+		// By default, the fuzzer may spend a minute on minimizing a single input.
 		"-test.fuzzminimizetime=1s"}
 	if workers > 0 {
 		args = append(args, "-test.parallel="+strconv.Itoa(workers))
@@ -202,11 +201,10 @@ func fuzz(dir, name, binary, cache string, budget time.Duration, workers int) re
 	return r
 }
 
-// maxSeed is the size of the largest input that is kept as a seed, in bytes.
+// maxSeed is the limit of inputs that are kept as seeds, in bytes.
 const maxSeed = 2 << 10
 
-// keepSome copies inputs from what the fuzzer found to the seeds, spread over
-// their sizes, until there are n seeds.
+// keepSome copies inputs that the fuzzer found to the seeds, of various sizes, until there are n seeds.
 func keepSome(from, to string, n int) error {
 	have, err := os.ReadDir(to)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
