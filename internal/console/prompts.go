@@ -14,16 +14,16 @@ import (
 	"lazaret/streams"
 )
 
-// proposedPrompt is a prompt that a hold asks to register, beside the registered one.
+// proposedPrompt is a prompt that a hold asks to register, with its registered version.
 type proposedPrompt struct {
 	Project, Name string
 	Latest        *streams.PromptVersion // nil: none is registered
 	Changes       string                 // empty: none
-	Why           string                 // they are not compared
+	Why           string                 // the reason for which they were not compared
 }
 
-// comparePrompt compares the prompt of a hold with the registered one; nil if the hold is
-// on something else.
+// comparePrompt compares the prompt of a hold with the registered one. It returns nil for another kind
+// of hold.
 func (c *Console) comparePrompt(ctx context.Context, p *page, h *arbiter.Hold, body string) *proposedPrompt {
 	args := holds.ProposedPrompt(h.Verdict.Tool, body)
 	if args == nil {
@@ -51,7 +51,7 @@ type promptsView struct {
 	Versions      []streams.PromptVersion // of the named prompt, the latest first
 	Text, Changes string                  // of the chosen version, and what it changed
 	Before        int
-	Why           string // the text is not shown
+	Why           string // the reason for which the text is not shown
 }
 
 // promptsPage lists the registered prompts of a project, and shows one with its versions.

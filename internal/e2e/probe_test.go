@@ -52,7 +52,7 @@ func TestProbesFromTheCommandLine(t *testing.T) {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	if out, code := run("--running", "--data", filepath.Join(pack, "data"), "--contrast"); code != 1 ||
-		!strings.Contains(out, "no defence of a running pipeline") {
+		!strings.Contains(out, "contrast cannot switch off a defence of a running pipeline") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	p.interrupt()

@@ -16,15 +16,15 @@ import (
 	"lazaret/streams"
 )
 
-// Prompts are the registered prompts of a project: all with their latest version, or the
-// named one with every version that is known.
+// Prompts returns the registered prompts of a project: all with their latest version, or the named one
+// with every known version.
 func Prompts(ctx context.Context, nc *nats.Conn, project, name string) (out []ingest.Prompt, err error) {
 	err = query.Ask(ctx, nc, ingest.AskPrompts, streams.PartitionOf(project),
 		ingest.PromptsRequest{Project: project, Name: name}, &out)
 	return out, err
 }
 
-// PromptVersion finds a version of a prompt; 0 is the latest.
+// PromptVersion returns a version of a prompt; 0 is the latest.
 func PromptVersion(ctx context.Context, nc *nats.Conn, project, name string, version int) (*streams.PromptVersion,
 	error) {
 	list, err := Prompts(ctx, nc, project, name)
@@ -47,7 +47,7 @@ func PromptVersion(ctx context.Context, nc *nats.Conn, project, name string, ver
 		version, known[len(known)-1].Version)}
 }
 
-// PromptText is the text of a registered version, as the ledger has it.
+// PromptText returns the text of a registered version from the ledger.
 func PromptText(ctx context.Context, nc *nats.Conn, v *streams.PromptVersion) (string, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -71,8 +71,7 @@ func PromptText(ctx context.Context, nc *nats.Conn, v *streams.PromptVersion) (s
 	return args.Text, nil
 }
 
-// ProposedPrompt is the prompt that a hold asks to register; nil if it asks for something
-// else.
+// ProposedPrompt returns the prompt that a hold asks to register, or nil for another kind of hold.
 func ProposedPrompt(tool, body string) *streams.RegisterPromptArgs {
 	args := new(streams.RegisterPromptArgs)
 	if tool != streams.RegisterPrompt || streams.Unmarshal([]byte(body), args) != nil || args.Check() != nil {
@@ -81,7 +80,8 @@ func ProposedPrompt(tool, body string) *streams.RegisterPromptArgs {
 	return args
 }
 
-// PromptDiff compares two texts of a prompt, safe to look at; empty if they are equal.
+// PromptDiff returns the differences of two texts of a prompt in displayable form, or "" if they are
+// equal.
 func PromptDiff(oldName, old, newName, next string) string {
 	return text.Inert(string(diff.Diff(oldName, []byte(old), newName, []byte(next))))
 }

@@ -63,7 +63,7 @@ func TestOtherShapesOfAnExport(t *testing.T) {
 		{"mem0", "{\"id\":\"1\",\"memory\":\"a\"}\n\n{\"id\":\"2\",\"memory\":\"b\"}\n", 2, ""},
 		{"mem0", `{"memories":[{"id":"1","memory":"a"}]}`, 1, ""},
 		{"mem0", `{"results":[{"name":"x"}]}`, 0, "record 1 has neither"},
-		{"mem0", `{"results":[`, 0, "no JSON value"},
+		{"mem0", `{"results":[`, 0, "is a JSON value"},
 		{"mem0", ``, 0, "empty"},
 		{"letta", `{"core_memory":[{"label":"human","value":"a"}],"messages":[]}`, 1, ""},
 		{"letta", "{\"id\":\"p1\",\"text\":\"a\"}\n{\"id\":\"p2\",\"text\":\"b\"}", 2, ""},

@@ -276,9 +276,9 @@ func TestPromiseA11AuditIrreversibleListsSecondAndOtherExecutions(t *testing.T) 
 	for _, x := range r.Findings {
 		got = append(got, x.ID+": "+x.Why)
 	}
-	other := ": something else ran under its name"
-	want := []string{"twice: it ran 2 times", "other" + other, "replaced" + other, "harmless" + other,
-		"unknown: it was executed without a verdict", "note: it ran again"}
+	other := ": something else was executed under its name"
+	want := []string{"twice: it was executed 2 times", "other" + other, "replaced" + other, "harmless" + other,
+		"unknown: it was executed without a verdict", "note: it was executed again"}
 	if len(got) != len(want) {
 		t.Fatalf("found %q, want %q", got, want)
 	}

@@ -103,7 +103,7 @@ func TestASessionThatIsReadTwiceIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := live.Read([]string{name, name}, live.Filter{}); err == nil || !strings.Contains(err.Error(),
-		"was read before") {
+		"is a duplicate") {
 		t.Error(err)
 	}
 }

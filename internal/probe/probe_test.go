@@ -180,7 +180,7 @@ func TestABadScenarioSaysWhatIsWrong(t *testing.T) {
 		good + "steps: [{resolve: {hold: h}, expect: {}}]":                                                 "no step before",
 		good + "steps: [{decide: {tool: t}, expect: {}}]\ncontrast: {fails: step1}":                        "off",
 		strings.Replace(good, "name: a", "name: b", 1) + "steps: [{decide: {tool: t}, expect: {}}]":        "name",
-		strings.Replace(good, "asserts: x", "asserts: ''", 1) + "steps: [{decide: {tool: t}, expect: {}}]": "have to be said",
+		strings.Replace(good, "asserts: x", "asserts: ''", 1) + "steps: [{decide: {tool: t}, expect: {}}]": "are required",
 	} {
 		_, err := Load(fstest.MapFS{"a.yaml": {Data: []byte(text)}}, ".")
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

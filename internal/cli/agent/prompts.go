@@ -54,7 +54,7 @@ the text of an earlier version again, which becomes a new version.`,
 	return c
 }
 
-// promptText is the text to propose: of an earlier version, of a file, or of standard input.
+// promptText returns the text to propose: of an earlier version, a file, or standard input.
 func promptText(a *verb.App, cmd *cobra.Command, s *verb.Speaker, args []string, from int) (text string, err error) {
 	switch {
 	case from != 0 && len(args) == 2:

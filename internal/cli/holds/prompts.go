@@ -88,7 +88,7 @@ func promptsShowCommand(a *verb.App) *cobra.Command {
 		}}, &project)
 }
 
-// readPrompt is a registered version's name and text.
+// readPrompt returns the name and the text of a registered version.
 func readPrompt(a *verb.App, cmd *cobra.Command, project, which string) (title, said string, err error) {
 	name, version, err := streams.ParsePrompt(which)
 	if err != nil {
@@ -209,7 +209,7 @@ func promptsAcceptCommand(a *verb.App) *cobra.Command {
 	return projectFlag(c, &project)
 }
 
-// promptHold is the named open hold on a prompt, or the only one of the project.
+// promptHold returns the named open hold on a prompt, or the only one of the project.
 func promptHold(ctx context.Context, nc *nats.Conn, project, id string) (*arbiter.Hold, error) {
 	if id == "" {
 		var open []arbiter.Hold
