@@ -259,7 +259,7 @@ func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *tes
 			f.say(streams.TypeMemory, "acme", "acme", []byte(`{"id":"later"}`))
 			f.forget(streams.TypeForgotten, "acme", signed)
 			f.destroy("acme")
-		}, []string{"leaf 66", "before"}},
+		}, []string{"leaf 66", "already carried out"}},
 		{"it is an old one that was never used", func(f *forger) {
 			signed := f.order(forgetAcme, f.operator.signer)
 			f.now = f.now.Add(40 * 24 * time.Hour)
@@ -277,7 +277,7 @@ func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *tes
 			f.activate(f.operator, trustIn(f.t, keys.RoleOperator, next))
 			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.operator.signer))
 			f.destroy("acme")
-		}, []string{"leaf 96", "in force"}},
+		}, []string{"leaf 96", "not active"}},
 		{"the key that came after it", func(f *forger) {
 			next := newAuthor(f.t, "operator")
 			f.activate(f.operator, trustIn(f.t, keys.RoleOperator, next))

@@ -73,7 +73,7 @@ func TestWhatCannotBeReadSaysWhere(t *testing.T) {
 	dir := t.TempDir()
 	line := `{"id":"a","dataset":"D","label":"benign","content":"x"}`
 	for text, want := range map[string]string{
-		line + "\n" + line:                         `c.jsonl:2: "a" was read before`,
+		line + "\n" + line:                         `c.jsonl:2: "a" is a duplicate`,
 		strings.Replace(line, "benign", "good", 1): `c.jsonl:1: label "good"`,
 		strings.Replace(line, `"D"`, `""`, 1):      `names no dataset`,
 	} {

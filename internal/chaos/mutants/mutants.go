@@ -53,6 +53,7 @@ const (
 	frontGo   = "internal/arbiter/front.go"
 	arbiterGo = "internal/arbiter/fold.go"
 	ingestGo  = "internal/ingest/fold.go"
+	observeGo = "internal/ingest/observe.go"
 )
 
 const unfence = `	if mutant == "M1" {
@@ -105,11 +106,11 @@ func (s *ledgerStage) push(p *pending) {
 	if err := st.Set(waitingKey`},
 	}, plain(3000), unanswered, "without a verdict"},
 	{"M6", "the content of one observation in 100 is cut", []edit{
-		{ingestGo, "	case *streams.Observation:\n		return f.observe", `	case *streams.Observation:
-		if mutant == "M6" && m.Seq%100 == 0 && len(ev.Content) > 10 {
-			ev.Content = ev.Content[:10]
-		}
-		return f.observe`},
+		{observeGo, "	a := m.Address\n	e := &streams.ObservationEntry{", `	if mutant == "M6" && m.Seq%100 == 0 && len(o.Content) > 10 {
+		o.Content = o.Content[:10]
+	}
+	a := m.Address
+	e := &streams.ObservationEntry{`},
 	}, plain(2000), altered, "with another content"},
 	{"M7", "the intake is purged of events that wait", []edit{
 		{purgeGo, "				low = min(low, h.msg.Seq)\n",
