@@ -45,9 +45,9 @@ type Rollback struct {
 	Index int    `json:"index"`         // number of the entry within the rollback, from 0
 	Last  bool   `json:"last,omitzero"` // this is the rollback's last entry
 	Next  string `json:"next"`          // the next entry begins after this belief
-	// Named is set once all beliefs without a data subject are rolled back. The beliefs of
-	// the data subjects follow, one data subject after the other. Of is the data subject of
-	// Next.
+	// Named is set in the second of two passes. The first pass rolls back the beliefs without a
+	// data subject. The second rolls back those of one data subject after another. Of is the data
+	// subject of Next.
 	Named bool   `json:"named,omitzero"`
 	Of    Person `json:"of,omitzero"`
 	// Back, Out, Anew and Left are totals so far. Back counts beliefs that are as they were at the

@@ -95,8 +95,9 @@ type BeliefsEntry struct {
 	Last  bool   `json:"last,omitzero"` // this is the partition's last chunk
 	// Next is the project and the belief after which the next chunk begins.
 	Next [2]string `json:"next"`
-	// Named is set once all beliefs without a data subject are audited. The beliefs of the
-	// data subjects follow, one data subject after the other. Of is the data subject of Next.
+	// Named is set in the second of two passes. The first pass audits the beliefs without a data
+	// subject. The second audits those of one data subject after another. Of is the data subject of
+	// Next.
 	Named   bool            `json:"named,omitzero"`
 	Of      Person          `json:"of,omitzero"`
 	Beliefs []AuditedBelief `json:"beliefs,omitzero"`

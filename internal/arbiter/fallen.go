@@ -14,9 +14,9 @@ import (
 // fellRule is the prefix of the rules of findings on fallen beliefs. The axis follows.
 const fellRule = "belief-fell-"
 
-// noteRevisions stores findings on beliefs that fell through an attestation or a contradiction. On
-// each axis that moved, it drops the earlier finding. The findings apply to every proposal that
-// cites the belief or a belief derived from it, including open holds.
+// noteRevisions stores a finding on each belief that an attestation or a contradiction made less
+// reliable. On each axis that moved, it drops the earlier finding. The findings apply to every
+// proposal that cites the belief or a belief derived from it, including open holds.
 func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry, now time.Time) error {
 	var b struct {
 		Check     string             `json:"check"`

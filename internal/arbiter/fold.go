@@ -353,8 +353,8 @@ func (p *proposal) reason(code streams.Code, v streams.Verdict, format string, a
 	p.Reasons = append(p.Reasons, streams.Reason{Code: code, Verdict: v, Text: fmt.Sprintf(format, args...)})
 }
 
-// again answers a proposal that was sent a second time with the verdict on the first. A caller that
-// lost a reply can so ask for it.
+// again answers a proposal that was sent a second time with the verdict on the first. So a caller
+// that lost a reply can ask for it again.
 func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	r := new(streams.RepeatEntry)
 	if err := streams.Unmarshal(e.Body, r); err != nil {

@@ -29,8 +29,9 @@ type touched struct {
 }
 
 // walk calls visit for each subject whose findings apply to a proposal that depends on r: first the
-// subjects that r names, then their ancestors. under is the subject's key. agent, if not empty, is
-// the agent whose event the subject names. named is true for the belief that r itself names.
+// subjects that r names, then the ancestors of its belief. under is the key of the subject. If the
+// subject is an event, agent is its sender; otherwise agent is empty. named is true only for the
+// belief that r itself names.
 func walk(st *stage.State, project, self string, r rest, base []string, visit func(under, agent string, path []string,
 	named bool) error) error {
 	if r.Belief != "" {

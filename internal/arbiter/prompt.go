@@ -12,7 +12,7 @@ import (
 // registered one.
 const rulePrompt = "prompt-differs"
 
-// approvedPrompt is the prompt that an approval registers; nil where the hold is on
+// approvedPrompt returns the prompt that an approval registers. It returns nil if the hold is on
 // something else.
 func approvedPrompt(h *hold, s *approval.Signed) (*streams.ApprovedPrompt, error) {
 	if h.Entry.Tool != streams.RegisterPrompt || h.Entry.Type != streams.TypeAction || s.Decision != approval.Approve {

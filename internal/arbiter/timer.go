@@ -25,8 +25,8 @@ type timers struct {
 	known bool
 	live  map[string]bool
 	order keyHeap // live keys and some dropped ones
-	// at, due and project describe the earliest timer. fresh is set until a timer is added or
-	// dropped.
+	// at, due and project cache the earliest timer. fresh says that the cache is valid. Adding or
+	// dropping a timer clears it.
 	fresh   bool
 	at      time.Time
 	due     *streams.DueEntry

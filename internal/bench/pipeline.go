@@ -54,8 +54,9 @@ type PipelineReport struct {
 	Raw        float64 `json:"raw_jetstream_per_s"`
 	RawConsume float64 `json:"raw_jetstream_consume_per_s"`
 	Ratio      float64 `json:"ratio"`
-	// Serial is the rate of one publish to an intake followed by one, in batches, to a ledger. It is an
-	// upper bound for pipelines with two durable streams on one disk.
+	// Serial is the rate of a server that first publishes each event to an intake and then, in
+	// batches, to a ledger, without overlap. It is an upper bound for pipelines with two durable
+	// streams on one disk.
 	Serial      float64 `json:"serial_bound_per_s"`
 	SerialRatio float64 `json:"serial_ratio"`
 	// Singles is the audited rate of a pipeline in the same run with one observation per message, and

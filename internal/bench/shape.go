@@ -28,8 +28,9 @@ const (
 	shapeAhead  = 2048                         // messages that a reader buffers
 )
 
-// shape measures that rate with a pipeline's own entries and the same load. It omits entries of other
-// stages: sentinels write nothing about nearly all observations.
+// shape measures the rate of a server with the load that the comment on shapeBatch describes. It
+// sends the observation entries of the pipeline's own ledger. It omits the entries of other stages:
+// sentinels write nothing about nearly all observations.
 func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOptions, load Client,
 	entries []streams.Entry) error {
 	srv, err := natsserver.Start(natsserver.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: !o.Sync})

@@ -98,9 +98,9 @@ func (r *SoakReport) Conclude() error {
 	return nil
 }
 
-// Disk use in bytes according to docs/operations.md: of an observation of 1 KB until it is trimmed and its
-// payload has expired, of what remains of it then, and of a pipeline without observations. The first is
-// in addition to the second.
+// Disk use in bytes according to docs/operations.md. bytesRemain is the permanent use of each
+// observation of 1 KB. bytesKept is its additional use until it is trimmed and its payload has
+// expired. bytesFixed is the use of a pipeline without observations.
 const (
 	bytesKept, bytesRemain, bytesFixed = 5500, 4100, 100e6
 )

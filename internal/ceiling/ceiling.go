@@ -80,8 +80,8 @@ func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
 		m.mark(d)
 	}
 	if above(as) {
-		// Derived values are searched for as well: those of a memory write by its words, others only by
-		// name.
+		// Other entries are searched for the ids of a labeled entry. They are searched for the
+		// words of its content only if it is a memory write.
 		p.top.as = as
 		if !p.memory {
 			p.top.content = ""
@@ -248,8 +248,8 @@ func (p *parsed) body(b []byte, depth int) {
 // maxDepth is the limit of nested messages, which are the raw bytes of rejected ones.
 const maxDepth = 2
 
-// value reads a value under a name and returns the memory that it marks together with the enclosing
-// object.
+// value reads the value of the member with this name. If it is an object, value returns the
+// object's ids, content and sensitivity. object adds those of a belief to the object around it.
 func (p *parsed) value(d *jsontext.Decoder, name string, depth int) (declared, error) {
 	switch d.PeekKind() {
 	case '{':
@@ -284,9 +284,9 @@ func (p *parsed) value(d *jsontext.Decoder, name string, depth int) (declared, e
 	return declared{}, nil
 }
 
-// object reads an object. Its sensitivity marks its own id and content. The sensitivity of a belief in
-// it (fields belief, found) marks those as well, because a memory write has the content and its belief
-// the sensitivity.
+// object reads an object. Its sensitivity marks its own ids and content. The sensitivity of a
+// belief in the field belief marks those as well, because a memory write has the content and its
+// belief the sensitivity.
 func (p *parsed) object(d *jsontext.Decoder, depth int) (declared, error) {
 	if _, err := d.ReadToken(); err != nil {
 		return declared{}, err

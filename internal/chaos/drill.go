@@ -118,8 +118,8 @@ func (r *run) overlap(ctx context.Context, stage string) error {
 func (r *run) mute(ctx context.Context, stage string) error {
 	both := pair(stage)
 	if stage == streams.StageIngest {
-		// A proposal waits for the end of the ledger, which a muted process cannot ask for. So no
-		// proposals are sent.
+		// Ingest decides on a proposal once it knows the end of the ledger, for which it asks the
+		// server. The requests of a muted process are dropped, so no proposals are sent meanwhile.
 		r.ask.Lock()
 		defer r.ask.Unlock()
 		if err := r.idle(ctx); err != nil {

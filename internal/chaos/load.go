@@ -236,8 +236,8 @@ type answer struct {
 	rep         *client.Reply
 }
 
-// ask makes proposals of all kinds sequentially until ctx ends. After an error it asks again with the
-// same id. It read-locks may during a request.
+// ask makes proposals of all kinds sequentially until ctx ends. After an error it asks again with
+// the same id. It holds a read lock on may during each request.
 func ask(ctx context.Context, nc *nats.Conn, project string, may *sync.RWMutex,
 	heard func(answer), refused func(streams.Code)) error {
 	c, err := client.New(nc, project, asker, client.WithRetry(client.Retry{}))

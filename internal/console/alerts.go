@@ -176,8 +176,8 @@ var alertFields = map[string]func(a *alertRow) any{
 	"path":    func(*alertRow) any { return []any{} }, "observed_event_ids": func(*alertRow) any { return []any{} },
 }
 
-// fieldsOf returns a function that returns the fields of an alert that where uses. It must be fast: a
-// page searches up to 100,000 alerts.
+// fieldsOf returns a function that returns those fields of an alert that the filter where uses.
+// That function must be fast: a page searches up to 100,000 alerts.
 func fieldsOf(where *cli.Filter) func(a *alertRow) map[string]any {
 	env := make(map[string]any)
 	used := make(map[string]func(a *alertRow) any)

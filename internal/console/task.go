@@ -89,9 +89,9 @@ func (l *tasks) drop(key [2]string, t *task) {
 	}
 }
 
-// perform returns the result of the task of a request. If the task takes long, it continues after the
-// request, and running is the task. The page then reloads, and the request that finds the result
-// removes the task. The task must not use the request's page.
+// perform returns the result of the task of a request. If the task takes long, it continues after
+// the request, and perform returns it as running. The page then reloads, and the request that finds
+// the result removes the task. The task must not use the request's page.
 func perform[T any](c *Console, r *http.Request, p *page, f func(ctx context.Context, t *task) (T, error)) (out T,
 	running *task, err error) {
 	key := [2]string{p.login, r.URL.RequestURI()}

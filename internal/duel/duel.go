@@ -75,8 +75,9 @@ type opening struct {
 	held    bool // an honest call was held, so the attack cannot be shown
 }
 
-// try is Try in a Pipe. All tries of a seed have the same beginning, unless the attack comes before the
-// user's words. The beginning is played once.
+// try is like Try, with the session played in p. The tries of a seed share their beginning, unless
+// the attack comes before the user's words. The shared beginning is played once, and each try
+// continues from a copy of it.
 func (m *match) try(p *Pipe, x *Recipe) (passed bool, err error) {
 	if x.Delivery == beforeUser {
 		return m.Try(p.Open(project(m.tries)).Send, x)

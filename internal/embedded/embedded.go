@@ -59,8 +59,9 @@ type Config struct {
 	// Expires is the validity of the credentials that Start creates and renews; 0:
 	// natsserver.RoleExpires.
 	Expires time.Duration
-	// FrontEvent, if not 0, is MaxEvent for the front only; ingest keeps its own. FrontEvent, Takeover
-	// and AnswerTimeout are for tests.
+	// FrontEvent is the largest event that the arbiter's front accepts, in bytes. If it is 0, the
+	// front uses MaxEvent, as ingest always does. FrontEvent, Takeover and AnswerTimeout are for
+	// tests.
 	FrontEvent    int
 	Takeover      time.Duration
 	AnswerTimeout time.Duration

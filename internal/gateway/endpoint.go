@@ -108,8 +108,8 @@ var endpoints = []endpoint{
 		feed: feedOf("verdict")},
 }
 
-// asks calls f with the request subject of a service and the call's origin; f may take up to
-// answerTime.
+// asks calls f, which sends a request to a service with the origin of the call. It returns an error
+// if the server denies the credential that request. f has answerTime to return.
 func (c *call) asks(svc streams.Service, origin beliefs.Origin, f func(ctx context.Context) error) error {
 	subject, err := streams.ServiceSubject(svc, c.s.project, c.s.agent, origin)
 	if err != nil {

@@ -24,8 +24,9 @@ type entry struct {
 	Memory *streams.Memory `json:"memory,omitzero"`
 }
 
-// Prefixes of file names in the state. A new context has no summary, so the start of a session drops
-// summary entries; its files may be reported before it starts.
+// Prefixes of the names of the files that store entries. The start of a session deletes the summary
+// entries, because a new context has no summary. It keeps the file entries, because the host may
+// report the files before the session starts.
 const (
 	fileEntry    = "entry-file-"
 	summaryEntry = "entry-summary-"

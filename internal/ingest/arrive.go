@@ -32,8 +32,9 @@ func standingOrders(st *stage.State, project string) (all []standingOrder, err e
 	return all, err
 }
 
-// stands reports whether a scope can match beliefs after a time. A scope of beliefs or
-// times alone matches earlier ones only.
+// stands reports whether a scope can match beliefs that come in after now. It can if it names an
+// agent, session, source or tool, and has no end or an end after now. A scope of beliefs or times
+// alone matches earlier beliefs only.
 func stands(s *beliefs.IncidentScope, now time.Time) bool {
 	return s.Agent+s.Session+s.Source+s.Tool != "" && (s.Until.IsZero() || s.Until.After(now))
 }

@@ -169,8 +169,9 @@ func passkeyKey(project, key string) []byte {
 	return stage.Key(keyPasskey, project, streams.Digest([]byte(key)))
 }
 
-// passkeyCount is the highest counter of a passkey that attested a belief of the project. The
-// arbiter keeps that of resolutions: the authenticator's one counter grows within both.
+// passkeyCount returns the highest counter of a passkey in attestations of beliefs of the project.
+// The authenticator has one counter for all its signatures. The arbiter stores the highest counter
+// in resolutions separately.
 func passkeyCount(st *stage.State, project, key string) (uint32, error) {
 	v, ok, err := st.Get(passkeyKey(project, key))
 	if err != nil || !ok || len(v) != 4 {

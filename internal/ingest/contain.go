@@ -52,10 +52,10 @@ func (c *containment) count(r *beliefs.IncidentReport) {
 	}
 }
 
-// contain computes a quarantine without applying it. Matching beliefs go out of service, and
-// with Descendants or All those that derive from them. Other descendants become stale until
-// somebody confirms them, or until the repair. Without All, beliefs with support of their own
-// are spared.
+// contain computes a quarantine without applying it. Matching beliefs go out of service. If
+// Descendants or All is set, the beliefs that derive from them go out of service too. Otherwise
+// these become stale until somebody confirms them, or until the repair. Unless All is set, beliefs
+// with support of their own are spared.
 func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope) (*containment, error) {
 	p, err := f.pinpoint(st, &PinpointRequest{Project: project, Beliefs: s.Beliefs, Agent: s.Agent, Session: s.Session,
 		Source: s.Source, Tool: s.Tool,

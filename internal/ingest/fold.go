@@ -25,8 +25,10 @@ type Fold struct {
 	policies *activation.Cache[*policy.Policy]
 	trust    *activation.Cache[*keys.Trust]
 
-	// Apply sets owes when an entry is pending, and Wakes reads it. dues and virtual are caches.
-	// virtual is the clock of virtual time on which something is due.
+	// Apply sets owes when it finds work that needs an entry without a message. Wakes reads and
+	// clears it. dues caches when the next belief ages. virtual is the clock of a project with
+	// virtual time on which Apply last found a belief that has aged; it is empty for the common
+	// clock.
 	owes    [streams.Partitions]bool
 	dues    dues
 	virtual [streams.Partitions]string

@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// lifetime returns the times until which a write is fresh and is served. Its own TTL applies, and
-// at most the policy's for its category.
+// lifetime returns the times until which a memory is fresh and is served. If the write states a
+// TTL, it applies, but it cannot exceed the lifetime in the policy for the memory's category.
 func lifetime(pol *policy.Policy, m *streams.Memory, now time.Time) (stale, expires time.Time) {
 	var fresh, served time.Duration
 	if pol != nil {

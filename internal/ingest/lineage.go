@@ -248,8 +248,8 @@ func broughtBy(st *stage.State, project, event string) ([]string, error) {
 	return labelled(st, project, text.Label("event", event))
 }
 
-// labelled returns the beliefs of a project, in all its places, that have all labels: from each
-// index at most the latest lexical.MaxPostings.
+// labelled returns the beliefs of a project that have all labels: of the whole project, its users
+// and its sessions (see placesOf). Of each index it returns at most the latest lexical.MaxPostings.
 func labelled(st *stage.State, project string, labels ...text.Term) ([]string, error) {
 	var out []string
 	places, err := placesOf(st, project)

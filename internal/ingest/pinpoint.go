@@ -43,8 +43,9 @@ type PinpointedBelief struct {
 	Belief
 	// From is the belief that a descendant derives from.
 	From string `json:"from,omitzero"`
-	// Stands names independent support of a class that may support a belief. A belief with such
-	// support need not be quarantined.
+	// Stands names evidence for the belief that does not come from the incident and is strong
+	// enough to support a belief. It is empty if there is none. A belief with such evidence need
+	// not be quarantined.
 	Stands string `json:"stands,omitzero"`
 }
 

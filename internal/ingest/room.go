@@ -17,8 +17,8 @@ const (
 	leastServed = 256
 )
 
-// jsonLen returns an upper bound of the size of a text as JSON, in bytes, without its quotes. It is
-// at most most.
+// jsonLen returns an upper bound of the size of a text as JSON, in bytes, without its quotes. It
+// returns most if that is smaller than the bound.
 func jsonLen(s string, most int) int {
 	n := 0
 	for i := 0; i < len(s) && n < most; i++ {

@@ -94,8 +94,8 @@ func (f *Fold) nowSeen(st *stage.State, project string, head *streams.EntryHead,
 	return nil
 }
 
-// applyRepeat removes an observation from the holes whose first copy was admitted, and whose second
-// copy was shed.
+// applyRepeat handles a repeat of an observation. If the first copy was admitted and the second was
+// shed, it removes the observation from the holes.
 func (f *Fold) applyRepeat(st *stage.State, project string, e *streams.RepeatEntry) error {
 	if e.Kind != streams.KindObs {
 		return nil

@@ -56,8 +56,9 @@ func source(c *call) string {
 	return at.URI
 }
 
-// words returns the text of a response that a model may read, in blocks: the instructions
-// of an introduction and its rest, each content of resources, and otherwise all text.
+// words returns the text in a response that a model may read, as a list of blocks. In the response
+// to initialize, the instructions are a block of their own. In resources/read, each resource is
+// one. All other text is one more block.
 func words(method string, m *jsonrpc.Response) (out []string) {
 	if m.Error != nil {
 		return []string{errorText(m.Error)}

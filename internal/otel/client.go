@@ -22,8 +22,8 @@ const (
 	ProtocolGRPC = "grpc"
 )
 
-// The client retries for the duration tries, first after firstTry. After that the follower waits longer
-// (backOff).
+// A client retries a failed export for the time tries. The first retry follows after firstTry. If
+// all fail, the follower waits longer (backOff) before it sends again.
 const (
 	firstTry = 500 * time.Millisecond
 	tries    = 10 * time.Second

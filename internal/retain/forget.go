@@ -250,8 +250,8 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 	if err := c.awaitAuditors(ctx, js, last); err != nil {
 		return nil, err
 	}
-	// Deleted are entries that the order covers, and those that other stages wrote because of
-	// them until they dropped what they derived.
+	// Delete the entries that the order covers. Also delete the entries that other stages derived
+	// from them before those stages dropped their derived data.
 	covered := func(h header) bool {
 		return h.seq <= r.upTo || h.stage != streams.StageIngest && position.Sequence(h.src) <= r.upTo &&
 			(acks[h.stage] == 0 || h.seq < acks[h.stage])

@@ -171,8 +171,8 @@ func (c *consumption) remove(name string) {
 	_ = c.js.DeleteConsumer(ctx, c.stream, name)
 }
 
-// stored is a message as stored in its stream. Only the methods overridden here may be called,
-// because nothing is acknowledged.
+// stored is a message from a consumer that acknowledges nothing. It has only the methods that are
+// defined here. A call of any other method of jetstream.Msg, such as Ack, panics.
 type stored struct {
 	jetstream.Msg
 	m  *nats.Msg

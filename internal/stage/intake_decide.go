@@ -302,8 +302,8 @@ func (s *intakeStage) forget() error {
 	return nil
 }
 
-// undo drops everything that was applied of a batch. Its first n entries are certainly in the
-// ledger.
+// undo drops all changes of a batch from the state after its publish failed. At least the first n
+// entries are in the ledger. These are read again from there.
 func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
 	held [streams.Partitions][]*streams.Entry, err error) error {
 	// It is not certain that the applied entries are in the ledger, so drop them. Those that are in

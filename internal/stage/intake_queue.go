@@ -234,8 +234,9 @@ func (s *intakeStage) unqueue(l *line, i int) {
 	}
 }
 
-// prune removes the message at a position from its line: another process decided it, or this one
-// before a restart. It need not be the first, because the other process may shed other messages.
+// prune removes the message at a position from its queue, because the ledger has a decision on it
+// already: that of another process, or of this one before a restart. The message need not be the
+// first in the queue, because the other process may reject other messages out of order (shed).
 func (s *intakeStage) prune(p int, at uint64) {
 	for _, l := range s.turns {
 		if l.partition != p {

@@ -55,8 +55,8 @@ type Config struct {
 	Stats *Stats
 	// Published, if set, is called from the stage's loop for each entry that this process added to
 	// the ledger. note is Output.Note or Admission.Decided, or nil for an entry that was decided
-	// before a restart. It is for metrics: it may not be called for an entry whose acknowledgement
-	// was lost.
+	// before a restart. Use it for metrics only: if the acknowledgement of an entry is lost, there
+	// may be no call for it.
 	Published func(e *streams.Entry, note any)
 }
 

@@ -23,14 +23,17 @@ const (
 	spaceFold = 0x01 // the fold's own state, by partition
 )
 
-// store is the cache of a fold: a Pebble database with four layers over it. pending has the changes
-// that are not committed yet and may be discarded. sealed has earlier changes whose entries are
-// being published. committed has committed changes, which are written to the database together once
-// they are many or old enough, because most of them are overwritten soon. If the process dies, they
-// are lost and folded again. known has values that were recently written to the database or read
-// from it.
+// store is the cache of a fold: a Pebble database with four layers in memory.
 //
-// Scans use the database with view on top, by an iterator that is kept while nothing changes: a
+//   - pending has the changes that are not committed yet. They may be discarded.
+//   - sealed has earlier changes whose entries are being published.
+//   - committed has committed changes. They are written to the database together once they are many
+//     or old enough, because most of them are overwritten soon. If the process dies, they are lost
+//     and folded again.
+//   - known has values that were recently written to the database or read from it.
+//
+// A scan first writes committed to the database. It then reads the database and view, a Pebble
+// batch with the changes of sealed and pending. Its iterator is kept while nothing changes: a
 // search in an index makes a dozen scans, and opening an iterator costs more than most of them.
 //
 // It is owned by the stage's loop.
@@ -60,9 +63,9 @@ const (
 	// flushBytes is the size of committed changes that are written to the database together, and
 	// the approximate size of known in addition.
 	flushBytes = 3 << 20
-	// memTable is the size of the database's memtable. A batch that it counts as more than half of
-	// that becomes a separate file, and many small files are compacted repeatedly. It counts about
-	// 1.7 times what flushBytes does, and another batch may be added.
+	// memTable is the size of the database's memtable. Pebble writes a batch of more than half of
+	// this size to a separate file, and many small files are compacted repeatedly. Pebble counts a
+	// batch as about 1.7 times its size in flushBytes, and another batch may be added to it.
 	memTable = 16 << 20
 	// flushAfter is the maximum time before a commit is written to the database.
 	flushAfter = time.Second

@@ -47,8 +47,8 @@ func Trimmed(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 	return m.trimmed, err
 }
 
-// Hole returns Trimmed if an entry from sequence from up to there is missing, and 0 otherwise.
-// Trimmed alone says only that entries may be missing.
+// Hole returns the result of Trimmed if the ledger lacks an entry between from and that sequence.
+// It returns 0 if there is none. Trimmed alone says only that entries may be missing.
 func Hole(ctx context.Context, js jetstream.JetStream, from uint64) (uint64, error) {
 	trimmed, err := Trimmed(ctx, js)
 	if err != nil || trimmed < from {

@@ -117,7 +117,8 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 const perAgent = "lazaret.bytes-per-agent"
 
 // AgentBytes returns how many bytes of one agent's messages may wait in the intake: the number in
-// its metadata, or an eighth of its size. JetStream has no such limit; ingest rejects the rest.
+// the metadata of the stream, or an eighth of the stream's size if there is none. JetStream has no
+// such limit. Ingest rejects the messages beyond it.
 func AgentBytes(intake *jetstream.StreamConfig) int64 {
 	n, err := strconv.ParseInt(intake.Metadata[perAgent], 10, 64)
 	if err != nil || n <= 0 {

@@ -254,8 +254,9 @@ func (by *signer) count() (passkey bool, counter uint32) {
 	return true, by.assertion.Counter()
 }
 
-// grown returns why a passkey's counter, which was at before when the last statement was
-// obeyed, forbids to obey this one, or nil. A passkey that does not count says 0.
+// grown returns an error if a passkey's counter has not grown since the last statement that was
+// obeyed. before is the counter of that statement. Authenticators without a counter report 0, so
+// two zeros are accepted. The counter of other keys is not checked.
 func grown(name string, passkey bool, counter, before uint32) error {
 	if passkey && (counter > 0 || before > 0) && counter <= before {
 		return refuse(CheckCounter, "the passkey %q counts %d signatures, and %d were counted before: it may have been copied",

@@ -164,8 +164,8 @@ type IncidentReport struct {
 	// Spared are matching beliefs that stayed in service. They have evidence of a class
 	// that may support a belief, and it does not come from the beliefs that were found.
 	Spared int `json:"spared"`
-	// Recovered are descendants that were quarantined or flagged, and that the repair put
-	// back into service because they have such evidence now.
+	// Recovered are descendants that were quarantined or flagged, and that the repair put back into
+	// service because they now have the evidence that Spared describes.
 	Recovered int `json:"recovered"`
 	// Collateral are descendants that are out of service and had been served to planners
 	// before. They were not themselves reported as wrong.

@@ -164,8 +164,8 @@ func (s Standing) Corroborate(e Evidence, sources int) (Standing, []Move) {
 	return done, moves
 }
 
-// among reports whether e comes from another source and is at least of the class of the present
-// support.
+// among reports whether e supports the belief, comes from a new source, and is at least as strong
+// as the strongest support so far.
 func (s Standing) among(e Evidence) bool {
 	return e.Relation == Supports && e.Quality.MaySupport() && !s.Quality().Stronger(e.Quality) &&
 		!slices.ContainsFunc(s.Evidence, func(have Evidence) bool {

@@ -80,10 +80,10 @@ func AppendLeaf(b []byte, l *Leaf) ([]byte, error) {
 	return append(b, l.Project...), nil
 }
 
-// follows reports whether a leaf may come next, and what is expected after it. The expected value
-// next is a position: its sequence is the next ledger sequence, and its index is that of the next
-// entry in the message before. So after an entry it is the position of that message's next entry,
-// with one added to the sequence.
+// follows reports whether a leaf may come next, and what is expected after it. next encodes two
+// possible positions: the first entry of the message with the next ledger sequence, and the next
+// entry of the last message. Its sequence is the next ledger sequence. Its index, if not 0, is that
+// of the next entry in the last message, whose sequence is one lower.
 func (l *Leaf) follows(next uint64) (after uint64, ok bool) {
 	due, seq := position.Sequence(next), position.Sequence(l.Seq)
 	switch l.Kind {

@@ -202,8 +202,8 @@ func (c *Call) changes() bool {
 	return len(c.Act) > 0 && !slices.ContainsFunc(c.Act, func(h uint32) bool { return slices.Contains(reading, h) })
 }
 
-// topical reports whether words name at least two things of the tool's name, or one if it has two,
-// or a mark or the whole name.
+// topical reports whether words name the subject of the tool: two of the things in its name, one if
+// it has two, one of its marks, or its whole name.
 func (c *Call) topical(words []uint32) bool {
 	n := Count(words, c.Things)
 	return n > 1 || n == 1 && len(c.Things) == 2 || Count(words, c.Marks) > 0 || Has(words, c.Whole)

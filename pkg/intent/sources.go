@@ -7,9 +7,9 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Read adds words of a source that the user named: the addresses that are fields of their own, and
-// all words if handed, that is if the user left the steps to the source. carriers are the carriers
-// of the content.
+// Read adds the words of a source that the user named. It adds the addresses that are fields of
+// their own. If handed is set, it also adds all words of the content: the user left it to the
+// source to say what is to be done. carriers are the carriers of the content.
 func (s *Said) Read(content string, carriers []text.Carrier, handed bool) {
 	s.Sources = slices.Clone(s.Sources)
 	for _, line := range fieldsOf(content, carriers) {

@@ -103,8 +103,9 @@ func (sc *scratch) decode(weight uint32, l *found) error {
 	return nil
 }
 
-// rank sets best to the best documents that have words of terms, rarest first, and are allowed. It
-// returns how often it skipped documents of a list in a chunk.
+// rank sets best to the best documents that have any of the terms. The terms are ordered from rare
+// to frequent. If filtered is set, only the documents in allowed count. The result is the number of
+// lists and chunks in which documents were skipped.
 //
 // Words that together cannot lift a document above the worst of the best so far count only for
 // documents that also have an earlier word (MaxScore, Turtle and Flood 1995). This does not change

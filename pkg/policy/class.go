@@ -87,8 +87,9 @@ func (p *Policy) Classify(tool string, args []byte, project, agent string) Class
 const AcceptedEntry = "accepted"
 
 // Class returns the class of a call. It joins the entries that name the tool with the level at
-// which a person accepted the tool. Entries that match words of the name, and otherwise, count only
-// if neither a person nor an entry for the tool's own catalogue set the level.
+// which a person accepted the tool. Entries that match words of the name count only if neither a
+// person nor an entry for the tool's own catalogue set the level. The entry named otherwise counts
+// only if nothing else set it.
 func (p *Policy) Class(k Call) Class {
 	if len(k.Tool) > MaxTool {
 		return unmatched(fmt.Sprintf("the tool's name has %d bytes, at most %d are looked at", len(k.Tool), MaxTool))

@@ -13,12 +13,14 @@
 //
 // Guarantees:
 //   - The strictest matching entry decides. The order of entries does not matter, and adding an
-//     entry never loosens another one. The entry named otherwise applies to tools that no other
+//     entry does not loosen another one, with one exception: entries that match words of a tool's
+//     name do not count if an entry for the tool's own catalogue (of) names the tool, or if a
+//     person accepted the tool at a level. The entry named otherwise applies to tools that no other
 //     entry matches. It must be at least L4. Without it such tools are denied.
 //   - The level sets a floor. An entry, a declared level and a tool's own annotations can raise
 //     it. Nothing lowers it. A standing permission does not lower it either: it is an approval
 //     given in advance, for named tools, until a date. It applies only if nothing but the level
-//     holds the action.
+//     holds the action. The same is true of a delegation ground (see Delegated).
 //   - An approver needs every role that the matching entries name under approval. If they name
 //     none, the policy's role applies, and if it has none, the role approver.
 //   - A condition that fails or exceeds its cost limit counts as met, at L4 or above, and the

@@ -36,8 +36,8 @@ type egress struct {
 	content  map[string]bool // last words of the names of content arguments
 }
 
-// DefaultContent lists arguments that their receiver reads and that are not destinations, by the
-// last word of their names.
+// DefaultContent lists the arguments that hold text for the receiver, such as the body of a mail,
+// by the last words of their names. Addresses in such text are not destinations.
 var DefaultContent = []string{
 	"body", "text", "html", "markdown", "message", "content", "contents", "subject", "description", "comment",
 	"note", "notes", "summary", "title", "prompt", "query", "question", "caption", "snippet",

@@ -40,8 +40,8 @@ const (
 	seenObject
 )
 
-// matches reports whether the entry matches, given the parts that matched and whether the name is
-// plain (see toolName).
+// matches reports whether the entry matches a tool's name. s has the parts of the entry that
+// matched. plain says whether the name is plain (see toolName).
 func (e *entry) matches(s seen, plain bool) bool {
 	raises := e.floor > streams.Allow
 	switch {

@@ -17,8 +17,8 @@ type toolName struct {
 type word struct {
 	from, to int32 // range in norm
 	// noun is set if a governing word precedes this one without a conjunction between them, or if
-	// the name puts its reading verb last. The word order in get_order_status is a noun and does not
-	// place an order; neither do email in email.list and report in report_search.
+	// the name puts its reading verb last. In get_order_status, "order" is a noun: the tool does
+	// not place an order. So are "email" in email.list and "report" in report_search.
 	noun bool
 	// head is set for the first word, and for the first word after a namespace separator: '.', '/',
 	// ':' or a double underscore.
@@ -85,8 +85,9 @@ func parseName(name string, norm []byte, words []word) toolName {
 	return n
 }
 
-// readLast marks the words before a reading verb that the name puts last: the verb begins the last
-// segment of a namespace (email.list_threads), or is the last of several words (email_search).
+// readLast handles names that put a reading verb last: the verb begins the last segment of a
+// namespace (email.list_threads), or is the last of several words (email_search). The words before
+// that verb are nouns, unless one of them is a conjunction.
 func (n *toolName) readLast() {
 	last := len(n.words) - 1
 	for last > 0 && !n.words[last].head {

@@ -32,8 +32,8 @@ type profileToolText struct {
 // policy.
 type Profile struct {
 	Name string
-	// Servers are names that the server gives itself. Commands are names of its package or image,
-	// of which one is in the command that starts it.
+	// Servers are the names that the server gives itself. Commands are the names of its package or
+	// image; the command that starts the server contains one of them.
 	Servers, Commands []string
 
 	tools map[string]profiled

@@ -78,8 +78,8 @@ func (n *directive) bytes(e index.Encoder) index.Encoder {
 	return e
 }
 
-// readDirective decodes a record to n. n shares memory with b, and its hashes are in buf, so that
-// reading many records allocates nothing.
+// read decodes a record to n. n shares memory with b, and its hashes are in buf, so that reading
+// many records allocates nothing.
 func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	d := index.Decoder(b)
 	n.sum, n.event, n.source, n.text, n.agent, n.belief = d.Raw(), d.Raw(), d.Raw(), d.Raw(), d.Raw(), d.Raw()

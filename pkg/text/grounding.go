@@ -232,9 +232,10 @@ func (w *window) change(o occurrence, s *sentence, by int32) {
 }
 
 // contradicts reports whether the window negates what the sentence states, or states what it
-// negates. A negation of the sentence is matched if any of its terms is negated in the window,
-// because word order may attach it to other terms. It is unknown which terms belong together in
-// negations that only the window has. They count if there are more of them than matched ones.
+// negates. A negation in the sentence is matched if any of its terms is negated in the window too,
+// because word order may attach the negation to other terms. For terms that only the window
+// negates, it is unknown which belong to the same negation. So they count only if there are more of
+// them than terms that both negate.
 func (w *window) contradicts(s *sentence) bool {
 	var agreed, opposed [maxSentence + 1]bool // by number of the sentence's negation
 	common, only := 0, 0

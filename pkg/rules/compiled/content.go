@@ -61,10 +61,11 @@ func calm(s string) bool {
 
 func space(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
-// alike compares a text with its normal form. same reports whether they differ in case and white
-// space only. The second result lists the spaces of the view for which the text has other white
-// space (breaks). A calm literal in such a text is also in the view. A literal in the view without
-// a break inside is also in the text.
+// alike compares a text with its normal form, the view. same reports whether they differ only in
+// case and white space. The second result is breaks with additional elements: the positions in the
+// view of spaces for which the text has other white space, such as a tab or two spaces. If same is
+// true, a calm literal in the text is also in the view, and a literal in the view that contains no
+// break is also in the text.
 func alike(text, view string, breaks []int32) (same bool, _ []int32) {
 	i, j := 0, 0
 	for i < len(text) {
@@ -135,8 +136,8 @@ func is(s, t string) bool {
 	return len(s) == len(t) && unsafe.StringData(s) == unsafe.StringData(t)
 }
 
-// scan finds literals in a text that is the content of the fields in the bit set on. t.breaks are
-// the positions with other white space in the original content.
+// scan finds literals in a text. on is a bit set of the fields that have this text. t.breaks has
+// the positions at which the original content has other white space.
 func (t *Lookup) scan(c *contentIndex, s string, on int) {
 	skip := func(l *literal) bool {
 		for f, a := range l.atoms {

@@ -148,8 +148,9 @@ func countUse(n *prefilter, use []int) {
 	}
 }
 
-// Access chooses atoms or predicates of which at least one holds whenever the prefilter holds: the
-// rarest. A negative cost means that there are none.
+// Access returns the cheapest set of atoms or predicates of which at least one holds whenever the
+// prefilter holds, and the cost of the set. The cost of an atom is the number of its uses, which
+// use has. That of a predicate is predCost. A negative cost means that there is no such set.
 func Access(n *prefilter, use []int) ([]*prefilter, int) {
 	switch n.Op {
 	case OpNever:

@@ -266,8 +266,8 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 	return g
 }
 
-// joined returns the minimum number of bytes that a window has of each of the two words that it
-// spans.
+// joined returns how many bytes of a window are on the shorter side of a character that separates
+// two words. If the window has several such characters, the largest of these numbers counts.
 func joined(w string) (n int) {
 	for i := range len(w) {
 		if c := w[i]; c < utf8.RuneSelf && intent.NotWord(rune(c)) {

@@ -237,9 +237,9 @@ func children(e ast.Expr) (out []ast.Expr) {
 	return out
 }
 
-// regexesOf returns the regular expressions of an expression. It reports large ones, and those that
-// every text must be searched for. The latter are notes if another part of the condition keeps it
-// from being evaluated for every event.
+// regexesOf returns the regular expressions of an expression. It reports large ones, and those for
+// which every text must be searched. The second kind of finding is a note if another part of the
+// condition keeps the expression from being evaluated for every event.
 func (l *linter) regexesOf(at spot, a *ast.AST, indexed bool) (out []string) {
 	lists := make(map[string][]string) // loop variable → constants
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
