@@ -322,7 +322,7 @@ func (r *runner) tightened(v *streams.VerdictEntry, said *finding) error {
 	if said == nil || said.Verdict == nil {
 		return fmt.Errorf("%s has the verdict %s without an assessment", where, v.Verdict)
 	}
-	return fmt.Errorf("%s: the group answered %s, but the verdict is %s", where, *said.Verdict, v.Verdict)
+	return fmt.Errorf("%s: the group answered %s, and the verdict is %s", where, *said.Verdict, v.Verdict)
 }
 
 // loosens proposes actions that the policy holds or denies whatever the group answers.
