@@ -65,7 +65,7 @@ the given roles.`,
 		Use:   "pin KEY",
 		Short: "Pin an existing public key, such as a passkey's",
 		Long: `Pin a public key in the data folder's trust file. A passkey is registered in the
-console, which prints this command. A passkey can only resolve holds.`,
+console, which prints this command. A passkey signs decisions on holds and on beliefs only.`,
 		Example: "  lazaret key pin alice+1b2c3d4e+/2xhe… --role approver && lazaret key activate",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return pin(a, args[0], agent, pinned) },
