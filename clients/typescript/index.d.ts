@@ -73,7 +73,7 @@ export interface Recalled {
 
 export interface Reason { code: string; verdict: Verdict; rule?: string; group?: string; text: string; path?: string[] }
 
-/** What a question came to. Without a verdict of the pipeline it is a hold with `error`. */
+/** The answer to a request. If the pipeline gave no verdict, it is a hold with `error`. */
 export interface Answer {
   verdict: Verdict;
   id: string;

@@ -36,6 +36,17 @@ func TestTheManualIsCurrent(t *testing.T) {
 	}
 }
 
+// A backtick without its pair hides the name of the value, and is printed.
+func TestNamesOfValuesInHelpStandBetweenTwoBackticks(t *testing.T) {
+	each(newRoot(), func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if n := strings.Count(f.Usage, "`"); n%2 != 0 {
+				t.Errorf("%s --%s: %d backticks in %q", c.CommandPath(), f.Name, n, f.Usage)
+			}
+		})
+	})
+}
+
 // writeManual returns the manual of a command and all its subcommands as one Markdown page.
 func writeManual(root *cobra.Command) string {
 	var b strings.Builder

@@ -59,7 +59,7 @@ class Refused(Exception):
 
 @dataclass
 class Answer:
-    """What a question came to. Without a verdict of the pipeline it is a hold with an error."""
+    """The answer to a request. If the pipeline gave no verdict, it is a hold with an error."""
 
     verdict: str  # allow, hold or deny
     id: str

@@ -46,9 +46,9 @@ func recallCommand(a *verb.App) *cobra.Command {
 	f.StringVar((*string)(&r.Filter.Origin), "origin", "", "only of this `ORIGIN`")
 	f.StringVar(&r.Filter.Category, "category", "", "only of this `CATEGORY`")
 	f.StringVar(&r.Filter.Source, "source", "", "only from this `SOURCE`")
-	f.StringVar(&r.Filter.Tool, "tool", "", "only results of this `TOOL")
-	f.StringVar(&r.Filter.Agent, "of-agent", "", "only beliefs introduced by this `AGENT")
-	f.StringVar(&r.Filter.Session, "of-session", "", "only beliefs introduced in this `SESSION")
+	f.StringVar(&r.Filter.Tool, "tool", "", "only results of this `TOOL`")
+	f.StringVar(&r.Filter.Agent, "of-agent", "", "only beliefs introduced by this `AGENT`")
+	f.StringVar(&r.Filter.Session, "of-session", "", "only beliefs introduced in this `SESSION`")
 	f.Var((*verb.SinceFlag)(&since), "since", "only beliefs confirmed within this `DURATION`, such as 7d")
 	return c
 }

@@ -214,7 +214,7 @@ role approver, operator, auditor or probe.`,
 		}}
 	s.Bind(c)
 	c.Flags().StringVar(&severity, "severity", "high", "info, low, medium, high or critical")
-	c.Flags().StringVar(&key, "case", "", "incidents with the same `NAME` are one incident`")
+	c.Flags().StringVar(&key, "case", "", "incidents with the same `NAME` are one incident")
 	c.Flags().StringArrayVar(&found, "evidence", nil,
 		"`KIND:ID` and, after a space, a note; may be repeated")
 	return c
@@ -238,13 +238,48 @@ func incidentEvidenceCommand(a *verb.App) *cobra.Command {
 	return c
 }
 
+// scopeFlags are the options that select the beliefs to quarantine.
+type scopeFlags struct {
+	beliefs.IncidentScope
+	since, until string
+	dry          bool
+}
+
+func (s *scopeFlags) bind(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&s.Source, "source", "", "beliefs from this `SOURCE`")
+	f.StringVar(&s.Session, "session", "", "beliefs introduced in this `SESSION`")
+	f.StringVar(&s.Agent, "agent", "", "beliefs introduced by this `AGENT`")
+	f.StringVar(&s.Tool, "tool", "", "beliefs from results of this `TOOL`")
+	f.StringVar(&s.since, "since", "", "beliefs introduced at this `TIME` or later")
+	f.StringVar(&s.until, "until", "", "beliefs introduced before this `TIME`")
+	f.BoolVar(&s.Descendants, "descendants", false, "also quarantine derived beliefs")
+	f.BoolVar(&s.All, "all", false, "spare nothing")
+	f.BoolVar(&s.dry, "dry-run", false, "only show")
+}
+
+// times reads the options --since and --until.
+func (s *scopeFlags) times() (err error) {
+	if s.Since, err = when(s.since); err != nil {
+		return fmt.Errorf("--since: %w", err)
+	}
+	if s.Until, err = when(s.until); err != nil {
+		return fmt.Errorf("--until: %w", err)
+	}
+	return nil
+}
+
+// request returns the question for the selected beliefs of a project.
+func (s *scopeFlags) request(project string) *ingest.PinpointRequest {
+	return &ingest.PinpointRequest{Project: project, Beliefs: s.Beliefs, Agent: s.Agent, Session: s.Session,
+		Source: s.Source, Tool: s.Tool, Since: s.Since, Until: s.Until, Descendants: s.Descendants}
+}
+
 func init() { Verbs.Add("incident", incidentQuarantineCommand) }
 
 func incidentQuarantineCommand(a *verb.App) *cobra.Command {
 	var s verb.SignedOrder
-	var sc beliefs.IncidentScope
-	var since, until string
-	var dry bool
+	var sc scopeFlags
 	c := &cobra.Command{Use: "quarantine ID",
 		Short: "Sign one order that quarantines the beliefs of an incident", Args: cobra.ExactArgs(1),
 		Long: `Quarantine the beliefs that match all conditions. Their derived beliefs become stale and thus
@@ -253,37 +288,22 @@ of a class that may support a belief is excluded unless --all is given. The orde
 effect at its ledger entry. --dry-run signs nothing.`,
 		Example: "  lazaret incident quarantine i4f1c2a9be0d75c31 --source https://shop.example --descendants " +
 			"--key alice.key",
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if sc.Since, err = when(since); err != nil {
-				return fmt.Errorf("--since: %w", err)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := sc.times(); err != nil {
+				return err
 			}
-			if sc.Until, err = when(until); err != nil {
-				return fmt.Errorf("--until: %w", err)
-			}
-			if dry {
-				q := ingest.PinpointRequest{Project: s.Project, Beliefs: sc.Beliefs, Agent: sc.Agent, Session: sc.Session,
-					Source: sc.Source, Tool: sc.Tool,
-					Since: sc.Since, Until: sc.Until, Descendants: sc.Descendants}
+			if sc.dry {
 				return a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-					return quarantineAll(ctx, cmd, nc, &word{project: s.Project}, nil, &q, sc.All, false)
+					return quarantineAll(ctx, cmd, nc, &word{project: s.Project}, nil, sc.request(s.Project), sc.All, false)
 				})
 			}
 			o := approval.NewOrder(approval.QuarantineIncident, s.Project, time.Now(), order.Life)
-			o.Incident, o.Scope = args[0], &sc
+			o.Incident, o.Scope = args[0], &sc.IncidentScope
 			return send(a, cmd, &s, o)
 		}}
 	s.Bind(c)
-	f := c.Flags()
-	f.StringSliceVar(&sc.Beliefs, "belief", nil, "these `IDS`")
-	f.StringVar(&sc.Source, "source", "", "beliefs from this `SOURCE`")
-	f.StringVar(&sc.Session, "session", "", "beliefs introduced in this `SESSION`")
-	f.StringVar(&sc.Agent, "agent", "", "beliefs introduced by this `AGENT")
-	f.StringVar(&sc.Tool, "tool", "", "beliefs from results of this `TOOL")
-	f.StringVar(&since, "since", "", "beliefs introduced at this `TIME` or later")
-	f.StringVar(&until, "until", "", "beliefs introduced before this `TIME`")
-	f.BoolVar(&sc.Descendants, "descendants", false, "also quarantine derived beliefs")
-	f.BoolVar(&sc.All, "all", false, "spare nothing")
-	f.BoolVar(&dry, "dry-run", false, "only show")
+	c.Flags().StringSliceVar(&sc.Beliefs, "belief", nil, "these `IDS`")
+	sc.bind(c)
 	return c
 }
 

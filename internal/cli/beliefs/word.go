@@ -123,9 +123,8 @@ func init() { Verbs.Add("beliefs", quarantineCommand) }
 
 func quarantineCommand(a *verb.App) *cobra.Command {
 	var w word
-	var q ingest.PinpointRequest
-	var since, until string
-	var dry, all, asJSON bool
+	var sc scopeFlags
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "quarantine [ID…]",
 		Short: "Quarantine beliefs by id, source, session, agent, tool and time, with derived ones",
@@ -137,41 +136,28 @@ refused.`,
 		Example: "  lazaret beliefs quarantine --source https://shop.example --since 2026-11-20 --descendants --dry-run\n" +
 			"  lazaret beliefs quarantine --session s1 --descendants --key alice.key --reason \"poisoned page\"",
 		RunE: func(cmd *cobra.Command, ids []string) (err error) {
-			if q.Since, err = when(since); err != nil {
-				return fmt.Errorf("--since: %w", err)
+			if err := sc.times(); err != nil {
+				return err
 			}
-			if q.Until, err = when(until); err != nil {
-				return fmt.Errorf("--until: %w", err)
-			}
-			if q.Beliefs = ids; len(ids) == 0 && q.Agent+q.Session+q.Source+q.Tool == "" && q.Since.IsZero() {
+			if sc.Beliefs = ids; sc.Empty() {
 				return fmt.Errorf("name beliefs, or --source, --session, --agent, --tool or --since")
 			}
 			var signer note.Signer
-			if !dry {
+			if !sc.dry {
 				a.Conn.Resolve()
 				if signer, err = keys.LoadSigner(w.key); err != nil {
 					return err
 				}
 			}
-			q.Project = w.project
 			a.Conn.Timeout = max(a.Conn.Timeout, 10*time.Minute) // many signatures take long
 			return a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-				return quarantineAll(ctx, cmd, nc, &w, signer, &q, all, asJSON)
+				return quarantineAll(ctx, cmd, nc, &w, signer, sc.request(w.project), sc.All, asJSON)
 			})
 		},
 	}
 	w.bind(c)
-	f := c.Flags()
-	f.StringVar(&q.Source, "source", "", "beliefs from this `SOURCE`")
-	f.StringVar(&q.Session, "session", "", "beliefs introduced in this `SESSION`")
-	f.StringVar(&q.Agent, "agent", "", "beliefs introduced by this `AGENT")
-	f.StringVar(&q.Tool, "tool", "", "beliefs from results of this `TOOL")
-	f.StringVar(&since, "since", "", "beliefs introduced at this `TIME` or later")
-	f.StringVar(&until, "until", "", "beliefs introduced before this `TIME`")
-	f.BoolVar(&q.Descendants, "descendants", false, "also quarantine derived beliefs")
-	f.BoolVar(&all, "all", false, "spare nothing")
-	f.BoolVar(&dry, "dry-run", false, "only show")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	sc.bind(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
