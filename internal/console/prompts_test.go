@@ -198,9 +198,12 @@ func TestAPromptIsRegisteredBySignaturesOnlyAndASessionThatRunsAnotherIsAnAlert(
 	}
 	for _, path := range []string{"/prompts?project=" + project,
 		"/prompts?project=" + project + "&name=support&version=2"} {
-		b.open(t, path)
-		if bad := b.axe(t); bad != "" {
-			t.Errorf("%s: %s", path, bad)
+		for _, scheme := range []string{"dark", "light"} {
+			b.scheme(t, scheme)
+			b.open(t, path)
+			if bad := b.axe(t); bad != "" {
+				t.Errorf("%s, %s: %s", path, scheme, bad)
+			}
 		}
 	}
 	c := visitor(t, User{Name: "otto", Role: RoleViewer, Projects: []string{"elsewhere"}})
