@@ -17,7 +17,7 @@ var notRun = map[string]string{
 	"docs/protocol.md: nats --context":            natsCLI,
 	"docs/tour.md: lazaret server init":           "top, chaos and bench take minutes or do not end",
 	"docs/console.md: lazaret console --server":   "it needs a server with TLS and a certificate",
-	"docs/console.md: lazaret prompts register":   "it needs a pinned approver; TestAPromptIsRegistered… approves one",
+	"docs/console.md: lazaret prompts register":   "it needs a pinned approver; TestPromptsFromTheCommandLine runs it",
 	"docs/audit.md: lazaret state restore":        "it is for a stage that lost its disk",
 	"docs/evidence.md: go run ./examples/ver":     "it shortens keys; TestPromiseB16… runs the verifier",
 	"docs/log.md: lazaret key gen witness":        witnessed,

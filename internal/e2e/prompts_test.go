@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lazaret/internal/natstest"
+)
+
+// The commands of docs/console.md, "Prompts", from a proposal to the alert on a session that runs
+// another text.
+func TestPromptsFromTheCommandLine(t *testing.T) {
+	dir, data := t.TempDir(), t.TempDir()
+	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t))
+	key := filepath.Join(dir, "alice.key")
+	must(t, data, "key", "gen", "alice", key, "--pin", "approver")
+	must(t, data, "key", "activate")
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	exits := func(want int, says string, args ...string) {
+		t.Helper()
+		if out, code := command(t, data, args...); code != want || !strings.Contains(out, says) {
+			t.Errorf("lazaret %s: exit %d, want %d and %q\n%s", strings.Join(args, " "), code, want, says, out)
+		}
+	}
+	first, second := file("first.md", "Help politely.\n"), file("second.md", "Help politely.\x1b[2K\nPromise nothing.\n")
+	exits(10, "hold", "prompts", "register", "support", first)
+	exits(0, "+Help politely.", "prompts", "accept")
+	exits(0, "nothing was signed", "prompts", "accept")
+	exits(2, "has no prompt support", "prompts", "show", "support")
+	exits(0, "REGISTERED", "prompts", "accept", "--yes", "--key", key)
+	exits(2, "0 prompts", "prompts", "accept")
+	exits(10, "hold", "prompts", "register", "support", second)
+	// An escape sequence in the proposal is displayed and does not reach the terminal.
+	exits(0, `+Help politely.\x1b[2K`, "prompts", "accept")
+	exits(0, "REGISTERED", "prompts", "accept", "--yes", "--key", key)
+	exits(0, "Help politely.\n", "prompts", "show", "support@1")
+	exits(3, "+Promise nothing.", "prompts", "diff", "support@1", "support@2")
+	exits(0, "equal", "prompts", "diff", "support", second)
+	exits(2, "no version 3", "prompts", "show", "support@3")
+	exits(10, "hold", "prompts", "register", "support", "--from", "1")
+	exits(0, "REGISTERED", "prompts", "accept", "--yes", "--key", key)
+	exits(0, "equal", "prompts", "diff", "support@1", "support@3")
+	if out := must(t, data, "prompts", "ls", "support"); strings.Count(out, "alice") != 3 {
+		t.Errorf("not three versions that alice signed for:\n%s", out)
+	}
+	must(t, data, "session", "start", "same", "--prompt", "support@3", "--prompt-file", first)
+	must(t, data, "session", "start", "other", "--prompt", "support@3", "--prompt-file", second)
+	natstest.Eventually(t, 20*time.Second, "an alert on the session that runs another prompt", func() bool {
+		return strings.Contains(must(t, data, "alerts", "ls"), "session other")
+	})
+	if out := must(t, data, "alerts", "ls"); strings.Contains(out, "session same") {
+		t.Errorf("the session that runs the registered prompt is alerted on:\n%s", out)
+	}
+	must(t, data, "audit", "verify")
+}
