@@ -147,9 +147,8 @@ var Codes = []CodeDoc{
 	{CodeReplySize, "answer too large",
 		"The verdict is in the ledger, but the reply is larger than the server's largest message.",
 		"Treat as hold. Ask for less, with a smaller limit or fewer candidates, under a new id."},
-	{CodeTaken, "id names another proposal",
-		"The id was used for a different proposal before, or the reply is for a different proposal. The proposal " +
-			"was not judged.",
+	{CodeTaken, "reply to another proposal",
+		"The reply is for a different proposal than the one that was sent.",
 		"Treat as hold. Propose it under a new id. Make ids that do not repeat after a restart."},
 	{CodeNoPolicy, "no policy in force",
 		"No signed policy has been activated yet, so nothing can be allowed.",

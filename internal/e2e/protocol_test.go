@@ -123,6 +123,7 @@ func has(v *streams.VerdictEntry, code streams.Code) bool {
 }
 
 func TestARejectedObservationMakesItsSessionUnseen(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	live, err := p.op.SubscribeSync("lz.live.demo.rejected")
 	if err != nil {
@@ -180,6 +181,7 @@ func TestARejectedObservationMakesItsSessionUnseen(t *testing.T) {
 }
 
 func TestAServiceRefusesWithACodeAndJournalsNothing(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	before := len(p.entries(streams.TypeRejected))
 	var le *client.Error
@@ -197,6 +199,7 @@ func TestAServiceRefusesWithACodeAndJournalsNothing(t *testing.T) {
 }
 
 func TestTheSameRequestTwiceIsOneProposal(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	a := func() *streams.Action {
 		return &streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "send_email",
@@ -210,19 +213,21 @@ func TestTheSameRequestTwiceIsOneProposal(t *testing.T) {
 	if n := len(p.entries(streams.TypeAction)); n != 1 {
 		t.Errorf("%d proposals", n)
 	}
-	// The verdict on one action is not valid for another one with its id.
+	// The verdict on one action is not valid for another one with its id, which is judged as itself.
 	other := p.decide(&streams.Action{Head: streams.Head{ID: "b1", Session: "s"}, Tool: "read_file"})
 	if other.Verdict != streams.Allow {
 		t.Fatalf("%+v", other)
 	}
 	b2 := &streams.Action{Head: streams.Head{ID: "b1", Session: "s"}, Tool: "delete_everything"}
 	swapped, err := p.c.Decide(p.ctx, b2)
-	if err != nil || swapped.Verdict == streams.Allow || swapped.Entry.Tool != b2.Tool {
+	if err != nil || swapped.Verdict == streams.Allow || swapped.Entry.Tool != b2.Tool || swapped.Entry.Reuses != "b1" ||
+		swapped.Entry.ID == "b1" || swapped.Entry.Level == "" || has(swapped.Entry, streams.CodeTaken) {
 		t.Errorf("another action under an allowed id: %+v, %v", swapped, err)
 	}
 }
 
 func TestAProposalFromAnotherIntakesFutureIsHeld(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	a := read("s")
 	a.After = 1 << 40
@@ -237,6 +242,7 @@ func TestAProposalFromAnotherIntakesFutureIsHeld(t *testing.T) {
 }
 
 func TestAMemoryIsWorthWhatItDerivesFrom(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	if _, err := p.c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: "page", Session: "s"},
 		Tool: "web.fetch", Content: "The fair opens on Monday."}); err != nil {
@@ -293,6 +299,7 @@ func TestAMemoryIsWorthWhatItDerivesFrom(t *testing.T) {
 }
 
 func TestUnsignedCommandsChangeNothing(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	var was ingest.ActiveAnswer
 	if err := query.Ask(p.ctx, p.op, ingest.AskActive, 0, struct{}{}, &was); err != nil {
@@ -326,6 +333,7 @@ func TestUnsignedCommandsChangeNothing(t *testing.T) {
 }
 
 func TestLearnModeRecordsAndSaysSo(t *testing.T) {
+	t.Parallel()
 	learn := strings.Replace(string(policy.Default), "mode: enforce", "mode: learn", 1)
 	p := newPipeline(t, embedded.Config{Policy: []byte(learn)})
 	v := p.decide(&streams.Action{Head: streams.Head{Session: "s"}, Tool: "send_email"})
@@ -335,6 +343,7 @@ func TestLearnModeRecordsAndSaysSo(t *testing.T) {
 }
 
 func TestAHoldExpiresAndIsNotDenied(t *testing.T) {
+	t.Parallel()
 	text := strings.Replace(string(policy.Default), "hold_expiry: 24h", "hold_expiry: 1s", 1)
 	p := newPipeline(t, embedded.Config{Policy: []byte(text)})
 	expired, err := p.agent.SubscribeSync("lz.live.demo.hold.agent.*.expired")

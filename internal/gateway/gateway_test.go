@@ -506,12 +506,17 @@ func TestSlowAndGreedyClientsAreBounded(t *testing.T) {
 	}
 	head := "POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + secret +
 		"\r\n"
-	// All places of the token are taken by requests whose bodies do not arrive.
+	// All places of the token are taken by requests whose bodies do not arrive. They lose their places after
+	// bodyTime, and are refused while a request of this loop has the last place, so each try opens new ones.
 	var slow []net.Conn
-	for range MaxInFlight + 16 { // some may come too late, after a request of the loop below
-		slow = append(slow, raw(head+"Content-Length: 100\r\n\r\n{"))
-	}
 	eventually(t, "too many requests", func() bool {
+		for _, c := range slow {
+			c.Close()
+		}
+		slow = slow[:0]
+		for range MaxInFlight + 16 {
+			slow = append(slow, raw(head+"Content-Length: 100\r\n\r\n{"))
+		}
 		code, body := p.send(t, secret, "POST", "/v1/decide", `{"tool":"read_file","args":{}}`)
 		return code == http.StatusTooManyRequests && strings.Contains(body, string(streams.CodeShedding))
 	})

@@ -193,12 +193,12 @@ func (s *Span) Read(trusted note.Verifiers) (*SpanReader, error) {
 // consistent checks that a later checkpoint extends the span's own.
 func (r *SpanReader) consistent(later Checkpoint, p tlog.TreeProof) error {
 	if later.Origin != r.after.Origin || later.Size < r.after.Size {
-		return fmt.Errorf("it is of %d leaves of %q, the span's of %d of %q", later.Size, later.Origin, r.after.Size,
-			r.after.Origin)
+		return fmt.Errorf("it is of log %q with %d leaves; the span's checkpoint is of log %q with %d", later.Origin,
+			later.Size, r.after.Origin, r.after.Size)
 	}
 	if later.Size == r.after.Size {
 		if later.Root != r.after.Root {
-			return errors.New("it has another root")
+			return fmt.Errorf("its root differs from the root of the span's checkpoint, which has as many leaves (%d)", later.Size)
 		}
 		return nil
 	}

@@ -313,13 +313,15 @@ func (c *checks) stages(s *status.Snapshot) {
 			slices.ContainsFunc(s.Silent, func(x status.Silent) bool { return x.Stage == stage })
 	}
 	if !heard(streams.StageArbiter) {
-		c.add(streams.StageArbiter, errors.New("none has run yet: no proposal is answered, which means hold"), "")
+		c.add(streams.StageArbiter, errors.New("none has run yet, so no proposal gets a verdict and every action is held: "+
+			"start the arbiter"), "")
 	}
 	for _, what := range slices.Sorted(maps.Keys(s.Counts)) {
 		if group, ok := strings.CutPrefix(what, "verdict.silent."); ok && s.Counts[what] > 0 &&
 			!heard(streams.SentinelStage(group)) {
 			c.add(streams.SentinelStage(group),
-				fmt.Errorf("none has run yet, and %d verdicts missed its answer: start it, or activate a policy without it",
+				fmt.Errorf("none has run yet, and %d verdicts were given without its answer: "+
+					"start a sentinel of the group, or activate a policy that does not name it",
 					s.Counts[what]), "")
 		}
 	}

@@ -241,7 +241,7 @@ If it is interrupted, run it again with --replicas. It needs the data folder wit
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
 			if url == "" {
-				return errors.New("--url names the servers")
+				return errors.New("give the servers' addresses with --url, as in --url nats://n1:4222,nats://n2:4222")
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), wait)
 			defer cancel()
@@ -286,7 +286,7 @@ own part ("lazaret server part"), and keep the rest offline.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
 			if url == "" {
-				return errors.New("--url names the servers")
+				return errors.New("give the servers' addresses with --url, as in --url nats://n1:4222,nats://n2:4222")
 			}
 			if r := cfg.Storage.Replicas; r < 1 || r > 5 || r%2 == 0 {
 				return fmt.Errorf("--replicas %d: use 1, 3 or 5", r)

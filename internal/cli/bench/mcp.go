@@ -31,7 +31,7 @@ Each call returns a different text of 1 KiB.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if calls < 10 || warm < 0 {
-				return errors.New("--calls is at least 10, --warm at least 0")
+				return fmt.Errorf("--calls %d --warm %d: use at least 10 calls, and a warm-up of 0 or more", calls, warm)
 			}
 			data, err := os.MkdirTemp("", "lazaret-bench-")
 			if err != nil {
