@@ -10,10 +10,9 @@ DAEMONS := ingest sentinels arbiter auditor
 # A binary is the same whichever folder it is built in.
 TRIMPATH ?= -trimpath
 
-# Packages where goroutines share memory; the rest is pure. The programs
-# themselves are raced by end-to-end tests that between them touch every stage.
-RACE     := ./client/... ./internal/... ./cmd/...
-RACE_E2E := TestAnApprovalReleases|TestHoldsAndResolutionsSurvive|TestTheLogConvicts|TestAwaitHears|TestAnActionRightAfter|TestAStandby|TestAfterAPoisonedRead|TestNothingThatAGroupWrites|TestAPoisonedSource|TestAMemoryContains|TestAForgottenProject
+# Packages that start goroutines or share memory are raced; the others are pure. The programs
+# themselves are raced by the end-to-end tests that internal/e2e/race_on_test.go names.
+RACE := grep -rlE --include=*.go '^	*go [a-z]|[.]Go[(]|"sync|"net/http|t[.]Parallel' client internal cmd | xargs -n1 dirname | sort -u | sed 's|^|./|'
 
 .PHONY: help
 help: ## this list
@@ -41,7 +40,9 @@ test: fmt-check vet quick ## every package and the main ways end to end, in minu
 ci: test rest ## all that CI runs, in half an hour
 
 .PHONY: rest
-rest: staticcheck long race mutants kubernetes ## the part of CI that make test leaves out
+rest: ## the part of CI that make test leaves out; tests that wait overlap with what computes
+	$(MAKE) -j2 staticcheck long race kubernetes
+	$(MAKE) mutants
 
 # $(call test,FLAGS,PACKAGES) runs go test. With RERUN=1, as in CI, gotestsum runs a failed
 # test a second time and names it in its summary; a data race or five failures end the run.
@@ -52,19 +53,20 @@ else
 test = $(GO) test $(1) $(2)
 endif
 
-# Tests of more than some seconds are shorter in a quick run, or left out: those of
-# internal/e2e that begin with long(t). A long run takes them whole.
-SHORTER := $$(grep -rl --include=*_test.go 'testing.Short()\|malformed.Requests()' client cmd internal pkg | grep -v internal/e2e | xargs -n1 dirname | sort -u | sed 's|^|./|')
-LONG    := $$(grep -h -B1 '^	long(t)$$' internal/e2e/*_test.go | sed -n 's/^func \(Test[A-Za-z0-9]*\).*/\1/p' | paste -sd'|')
+# Tests of more than some seconds are shorter in a quick run, or left out: those that ask for testing.Short(),
+# and those of internal/e2e that begin with long(t). A long run takes them whole.
+IN_LONG    := testing[.]Short|malformed[.]Requests|= times[(]t,|^	long[(]t[)]
+LONG_TESTS := grep -rlE --include=*_test.go '$(IN_LONG)' client cmd internal pkg | xargs awk '/^func /{n=$$2; sub("[(].*","",n)} \
+	n~/^Test/ && n!="TestMain" && /$(IN_LONG)/{d=FILENAME; sub("/[^/]*$$","",d); print "./" d, n}'
 
+# go vet has run before the tests, so they leave it out.
 .PHONY: quick
 quick:
-	$(call test,-short -timeout 20m,./...)
+	$(call test,-vet=off -short -timeout 20m -p 3,./...)
 
 .PHONY: long
 long:
-	$(call test,-timeout 40m,$(SHORTER))
-	$(call test,-timeout 40m -run "^($(LONG))$$",./internal/e2e)
+	$(call test,-vet=off -timeout 40m -p 3 -run "^($$($(LONG_TESTS) | cut -d' ' -f2 | sort -u | paste -sd'|'))$$",$$($(LONG_TESTS) | cut -d' ' -f1 | sort -u))
 
 .PHONY: fmt-check
 fmt-check:
@@ -84,8 +86,7 @@ lint: ## golangci-lint with .golangci.yml; its first run compiles it for minutes
 
 .PHONY: race
 race:
-	$(call test,-race -short -timeout 40m,$$($(GO) list $(RACE) | grep -v internal/e2e))
-	$(call test,-race -short -timeout 40m -run '$(RACE_E2E)',./internal/e2e)
+	$(call test,-vet=off -race -short -timeout 40m -p 3,$$($(RACE)))
 
 .PHONY: mutants
 mutants: ## break the pipeline in nine ways, one after the other, and see that chaos convicts each

@@ -92,6 +92,7 @@ func runExamples(t *testing.T, dir string, names []string) {
 
 func TestTheExamplesOfPythonAdapters(t *testing.T) {
 	long(t)
+	t.Parallel()
 	x := newExampleAgents(t)
 	for _, name := range []string{"langgraph", "adk", "openai"} {
 		t.Run(name, func(t *testing.T) {
@@ -104,6 +105,7 @@ func TestTheExamplesOfPythonAdapters(t *testing.T) {
 
 func TestTheExamplesOfMemoryProxies(t *testing.T) {
 	long(t)
+	t.Parallel()
 	data := t.TempDir()
 	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t), "--http", "off")
 	for kind, file := range map[string]string{"mem0": "mem0", "graphiti": "graphiti", "langgraph": "langgraph_store",

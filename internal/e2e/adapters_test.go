@@ -18,6 +18,7 @@ import (
 // and wait for the person.
 func TestAgentsOfStockFrameworksAreStoppedAndGoOnAfterApproval(t *testing.T) {
 	long(t)
+	t.Parallel()
 	const client = "../../clients/typescript"
 	programs := []string{"langchain", "ai-sdk", "openai-agents", "claude-agent-sdk"}
 	files := []string{"scenario.mjs", "fake-claude.mjs"}

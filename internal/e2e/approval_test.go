@@ -184,6 +184,7 @@ func (p *approving) listen(subject string) *nats.Subscription {
 }
 
 func TestAnApprovalReleasesTheHoldOnceAndTheAgentHearsIt(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()
@@ -234,6 +235,7 @@ func TestAnApprovalReleasesTheHoldOnceAndTheAgentHearsIt(t *testing.T) {
 }
 
 func TestARejectionIsADenyWithThePersonsReason(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()
@@ -258,6 +260,7 @@ func TestARejectionIsADenyWithThePersonsReason(t *testing.T) {
 }
 
 func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
+	t.Parallel()
 	// Payments need an approval by finance; mail needs one by any approver.
 	text := roomyPolicy(t, "tools:\n",
 		"tools:\n  - name: payments\n    tools: [pay_invoice]\n    level: L4\n    approval: {role: approver:finance}\n")
@@ -396,6 +399,7 @@ func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
 }
 
 func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
+	t.Parallel()
 	text := roomyPolicy(t, "groups: [core]", `groups: [core, {name: judge, digest: "external:judge-v1", deadline: 100ms}]`)
 	p := newApproving(t, embedded.Config{Policy: text})
 	j := newJudge(t, p.pipeline, "judge")
@@ -431,6 +435,7 @@ func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
 }
 
 func TestAReleaseIsJudgedByThePolicyInForceThen(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()
@@ -452,6 +457,7 @@ func TestAReleaseIsJudgedByThePolicyInForceThen(t *testing.T) {
 }
 
 func TestTheAgentWithdrawsOrEditsItsOwnHold(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()
@@ -484,6 +490,7 @@ func TestTheAgentWithdrawsOrEditsItsOwnHold(t *testing.T) {
 }
 
 func TestAHeldMemoryIsBelievedByItsEvidenceOnceApproved(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()
@@ -507,6 +514,7 @@ func TestAHeldMemoryIsBelievedByItsEvidenceOnceApproved(t *testing.T) {
 // TestHoldsAndResolutionsSurviveAndReplay restarts the pipeline, once with the arbiter's cache and once
 // without: the ledger alone gives the same holds.
 func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
+	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -577,6 +585,7 @@ func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
 }
 
 func TestTooManyOpenHoldsAreDenied(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{Policy: []byte(strings.Replace(string(policy.Default), "max_open_holds: 20",
 		"max_open_holds: 2", 1))})
 	alice := p.key("alice", "", keys.RoleApprover)
@@ -594,6 +603,7 @@ func TestTooManyOpenHoldsAreDenied(t *testing.T) {
 
 // TestHoldsFromTheCommandLine resolves holds with real processes, like a person.
 func TestHoldsFromTheCommandLine(t *testing.T) {
+	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
 	key := filepath.Join(t.TempDir(), "alice.key")

@@ -10,6 +10,7 @@ import (
 // TestTheHookStaysSmall checks that the program which a host starts for each tool call links no
 // packages that are slow to start.
 func TestTheHookStaysSmall(t *testing.T) {
+	t.Parallel()
 	out, err := exec.Command("go", "list", "-deps", "lazaret/cmd/lazaret-hook").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -27,6 +28,7 @@ func TestTheHookStaysSmall(t *testing.T) {
 // TestTheDomainLinksNoNATS fails if streams, rules or a package below pkg depends on nats.go, directly
 // or indirectly.
 func TestTheDomainLinksNoNATS(t *testing.T) {
+	t.Parallel()
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}: {{join .Deps " "}}`,
 		"lazaret/pkg/...", "lazaret/streams", "lazaret/rules").Output()
 	if err != nil {
@@ -50,6 +52,7 @@ func TestTheDomainLinksNoNATS(t *testing.T) {
 // TestArrowsPointOneWay checks the drawing in docs/architecture.md: domain packages import neither NATS
 // nor stages nor commands.
 func TestArrowsPointOneWay(t *testing.T) {
+	t.Parallel()
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}: {{join .Imports " "}}`, "lazaret/...").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -104,6 +107,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 
 // TestEveryPackageHasADocFile: the package comment stands in doc.go, where a reader looks.
 func TestEveryPackageHasADocFile(t *testing.T) {
+	t.Parallel()
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}: {{join .GoFiles " "}}: {{.Doc}}`, "lazaret/...").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ var urlIn = regexp.MustCompile(`http://[0-9.:]+/`)
 // TestTheLogConvictsAsAPersonUsesIt runs the commands of an auditor on a live pipeline: a witness,
 // proofs, serving, a change of key, and at the end an old log in place of the newer one.
 func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", "127.0.0.1:0", "--no-sync")
 	expect := func(code int, want string, args ...string) string {

@@ -51,6 +51,7 @@ func newSmallFleet(t *testing.T, perSubject int64) *fleet {
 // the stage continues, everything catches up automatically.
 func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 	long(t)
+	t.Parallel()
 	const perSubject = 300
 	f := newSmallFleet(t, perSubject)
 	c, err := client.New(connect(t, f.data, "agent"), "demo", "agent", client.WithRetry(client.Retry{}))

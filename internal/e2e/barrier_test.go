@@ -130,6 +130,7 @@ func startStages(t *testing.T, data string, srv *natsserver.Server, fold func(tr
 
 func TestAnActionRightAfterItsPoisonIsAlwaysHeldByASlowSentinel(t *testing.T) {
 	long(t)
+	t.Parallel()
 	rounds := 1000
 	if testing.Short() {
 		rounds = 50
@@ -227,6 +228,7 @@ func awaitPolicy(t *testing.T, data string, pol []byte) {
 }
 
 func TestTheHarmlessTwinOfAPoisonedActionIsAllowed(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	p, err := embedded.Start(context.Background(), embedded.Config{Data: data, Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -251,6 +253,7 @@ func TestTheHarmlessTwinOfAPoisonedActionIsAllowed(t *testing.T) {
 
 func TestAStandbySentinelTakesOverFromAStoppedOne(t *testing.T) {
 	long(t)
+	t.Parallel()
 	rounds := 12
 	if testing.Short() {
 		rounds = 3
@@ -293,6 +296,7 @@ func TestAStandbySentinelTakesOverFromAStoppedOne(t *testing.T) {
 }
 
 func TestASilentGroupMeansHoldAndIsNamed(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	ruleFS, err := rules.PackWith(shipped.FS(),
 		map[string]string{"groups.yaml": "groups:\n  core: [write-path, provenance, sequence]\n  second: [provenance]\n"})

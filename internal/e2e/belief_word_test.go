@@ -65,6 +65,7 @@ func (p *approving) say(id string, d approval.Decision, by note.Signer) *streams
 }
 
 func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice, auditor := p.key("alice", "", keys.RoleApprover), p.key("auditor", "", keys.RoleAuditor)
 	p.activate()
@@ -120,6 +121,7 @@ func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
 // A person quarantines a belief that open holds depend on. The agent gets the new revision, the list
 // shows it, and an approval of the old one releases nothing.
 func TestPromiseA6AFallIsSeenOnOpenHoldsAtOnce(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()

@@ -11,6 +11,7 @@ import (
 // Figures need an idle machine. This test only checks that a separate client reports them.
 func TestBenchDecideMeasuresFromAProcessOfItsOwn(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for _, args := range [][]string{{"--requests", "50", "--warm", "5"}, {"--requests", "50", "--warm", "5", "--rate",
 		"50"}, {"--flat", "--few", "20", "--many", "120", "--requests", "30", "--warm", "5"}} {
 		out, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"bench", "decide", "--json"},
@@ -48,6 +49,8 @@ func TestBenchDecideMeasuresFromAProcessOfItsOwn(t *testing.T) {
 }
 
 func TestBenchPipelineSaysWhatTheServerAloneCarries(t *testing.T) {
+	long(t)
+	t.Parallel()
 	for _, args := range [][]string{{"--events", "600"}, {"--events", "600", "--projects", "3", "--sync", "always"}} {
 		out, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"bench", "pipeline", "--json"},
 			args...)...).Output()
@@ -72,6 +75,8 @@ func TestBenchPipelineSaysWhatTheServerAloneCarries(t *testing.T) {
 }
 
 func TestBenchPipelineComparesBatchesWithSinglePublishes(t *testing.T) {
+	long(t)
+	t.Parallel()
 	out, err := exec.Command(filepath.Join(bin, "lazaret"), "bench", "pipeline", "--json", "--events", "600", "--batch",
 		"64").Output()
 	var exit *exec.ExitError
@@ -95,6 +100,7 @@ func TestBenchPipelineComparesBatchesWithSinglePublishes(t *testing.T) {
 
 func TestBenchMCPComparesProxiedCallsWithDirectOnes(t *testing.T) {
 	long(t)
+	t.Parallel()
 	out, err := exec.Command(filepath.Join(bin, "lazaret"), "bench", "mcp", "--json", "--calls", "20", "--warm", "2",
 		"--no-sync").Output()
 	var exit *exec.ExitError

@@ -68,6 +68,7 @@ func TestASoakOfDaysHoldsWhatTheDocumentsSayOfTheDisk(t *testing.T) {
 
 func TestASoakLeavesSamplesAndAGraph(t *testing.T) {
 	long(t)
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: 15,000 observations")
 	}

@@ -11,6 +11,7 @@ import (
 // The long form is `lazaret chaos --kills 200`.
 func TestChaosEndsWithAnAccountInOrder(t *testing.T) {
 	long(t)
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: 20 kills and other faults")
 	}

@@ -18,6 +18,7 @@ import (
 )
 
 func TestAwaitHearsWhatBecameOfAHold(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{Policy: []byte(strings.Replace(string(policy.Default), "hold_expiry: 24h",
 		"hold_expiry: 2s", 1))})
 	alice := p.key("alice", "", keys.RoleApprover)

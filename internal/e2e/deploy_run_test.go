@@ -220,6 +220,7 @@ func placeOf(t *testing.T, kind, stage, part, state string) *place {
 
 // systemd parses the units as on a machine with the programs.
 func TestSystemdAcceptsTheUnits(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var units []string
 	for _, from := range []string{"lazaret.service", "lazaret-trim.service", "lazaret-trim.timer",

@@ -13,6 +13,7 @@ import (
 
 // The files in deploy/ are valid YAML, and every program and flag in them exists.
 func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
+	t.Parallel()
 	help := map[string]string{}
 	for _, p := range []string{"lazaret", "ingest", "sentinels", "arbiter", "auditor"} {
 		args := []string{"--help"}

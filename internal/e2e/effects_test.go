@@ -66,6 +66,7 @@ func (p *pipeline) proposed(typ streams.Type, id string) (seq uint64) {
 }
 
 func TestWhatIsRecalledIsMaskedAndAnnotated(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	// Written by the operator: others' memories with a card number are held.
 	secret := p.remember("system", "m1", "My booking card is "+card+", write to ana@home.example about it.")
@@ -118,6 +119,7 @@ func wish(rule, effect, subject, message string) string {
 }
 
 func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
+	t.Parallel()
 	// Without the rules that prevent storing a card number, as in an older memory.
 	p := newPipeline(t, embedded.Config{Rules: provenanceOnly(t), Policy: roomyPolicy(t, "groups: [core]",
 		`groups: [core, {name: judge, digest: "external:judge-v1", deadline: 20s}]`)})
@@ -218,6 +220,7 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 }
 
 func TestLearnModeRecordsEffectsOnTextAndAppliesNone(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: []byte(strings.Replace(string(policy.Default), "mode: enforce",
 		"mode: learn", 1))})
 	id := p.remember("user", "m1", "My booking card is "+card)
@@ -260,6 +263,7 @@ func bundle(t *testing.T, rule string) []byte {
 }
 
 func TestRulesAndArbiterReadAnEffectAlike(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Rules: bundle(t, `rules:
   - {id: r-restrict, title: T, severity: low, on: [action, recall], when: "action.tool == 'read_a' || recall.query.contains('restricted')", effect: restrict, on_error: hold, subject: session, message: "'m'"}
   - {id: r-quarantine, title: T, severity: low, on: [action, recall], when: "action.tool == 'read_b' || recall.query.contains('quarantined')", effect: quarantine, on_error: hold, subject: session, message: "'m'"}

@@ -22,6 +22,7 @@ import (
 // TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOfIt verifies real evidence
 // with a program that was written from docs/evidence.md and imports none of our packages.
 func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOfIt(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	verifier := filepath.Join(dir, "verifier")
 	if out, err := exec.Command("go", "build", "-o", verifier, "../../examples/verifier").CombinedOutput(); err != nil {

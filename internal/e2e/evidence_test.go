@@ -101,6 +101,7 @@ func servesPoison(t *testing.T, what string, v *streams.VerdictEntry) {
 }
 
 func TestAfterAPoisonedReadOnlyWhatServesItIsHeld(t *testing.T) {
+	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
 	up := func() *process { return start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr) }
 	p := up()
@@ -169,6 +170,7 @@ func onBelief(kind, id, effect string) string {
 // its ingestion, by any agent, at any time and in any session. Actions that do not depend on it are not
 // held.
 func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
+	t.Parallel()
 	p, j := heard(t)
 	remember := func(session, text string, from ...string) string {
 		t.Helper()
@@ -243,6 +245,7 @@ func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
 // TestAnAlertOnAReadingIsNamedWhereArgumentsComeFromIt covers the lineage of arguments: content that
 // was only read in the session is not named.
 func TestAnAlertOnAReadingIsNamedWhereArgumentsComeFromIt(t *testing.T) {
+	t.Parallel()
 	p, j := heard(t)
 	read := func(id, source, text string) {
 		t.Helper()

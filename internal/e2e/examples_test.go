@@ -17,6 +17,7 @@ import (
 // library, approves the held call and checks that the host carries it out.
 func TestTheExampleHostsWaitForAPersonAndActOnce(t *testing.T) {
 	long(t)
+	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()

@@ -12,6 +12,7 @@ import (
 
 // An exception cancels a rule's effect in the arbiter too, within its conditions and time.
 func TestAnExceptionLetsPassWhatItNames(t *testing.T) {
+	t.Parallel()
 	set, err := rules.PackWith(shipped.FS(), map[string]string{"exceptions.yaml": `exceptions:
   - id: notes-out
     rules: [secret-leaves]

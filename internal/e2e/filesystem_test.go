@@ -118,6 +118,7 @@ func (s *stockMCP) call(tool string, args map[string]any) (string, map[string]an
 // commands, the official server and an official client.
 func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 	long(t)
+	t.Parallel()
 	dir := stockNode(t, "mcp", "client.mjs")
 	data, notes, addr := t.TempDir(), t.TempDir(), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)

@@ -25,6 +25,7 @@ const forgetKills = 6
 // of each process at times spread over its duration.
 func TestForgettingThatIsKilledAtAnyStepEndsAsIfItHadNotBeen(t *testing.T) {
 	long(t)
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: two pipelines and a dozen kills")
 	}

@@ -23,6 +23,7 @@ import (
 // gone and who ordered it.
 func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.T) {
 	long(t)
+	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
 	second := filepath.Join(data, "audit2")

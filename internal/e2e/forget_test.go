@@ -106,6 +106,7 @@ func neighbour() string {
 
 func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	long(t)
+	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
 	other := neighbour()

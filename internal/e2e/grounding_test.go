@@ -37,6 +37,7 @@ func (p *pipeline) answer(o *streams.Outcome) *streams.OutcomeEntry {
 
 func TestAnAnswerIsHeldAgainstItsSources(t *testing.T) {
 	long(t)
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	alerts, err := p.op.SubscribeSync("lz.live.demo.alert.medium.ungrounded-answer")
 	if err != nil {
@@ -117,6 +118,7 @@ func TestAnAnswerIsHeldAgainstItsSources(t *testing.T) {
 }
 
 func TestWhatAnAnswerIsHeldAgainstIsBounded(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	const fact = "The fair in Lyon opens on Monday."
 	var ids []string

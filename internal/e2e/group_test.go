@@ -124,6 +124,7 @@ func alert(effect, message string) string {
 
 func TestWhatAGroupOfSomebodyElsesSaysCanOnlyTighten(t *testing.T) {
 	long(t)
+	t.Parallel()
 	p, j := judged(t, `[core, {name: judge, digest: "external:judge-v1", deadline: 1500ms}]`)
 	for i, c := range []struct {
 		what, tool, body string
@@ -196,6 +197,7 @@ func TestAGroupHasADeadlineOfItsOwn(t *testing.T) {
 }
 
 func TestAGroupThatNobodyRequiresIsHeard(t *testing.T) {
+	t.Parallel()
 	_, j := judged(t, `[core, {name: last, digest: "external:v1", deadline: 2s}]`)
 	seq := j.ask("early", "read_file")
 	j.publish("judge", "assessment", seq, assess(`,"verdict":"deny"`))
@@ -205,6 +207,7 @@ func TestAGroupThatNobodyRequiresIsHeard(t *testing.T) {
 }
 
 func TestNothingThatAGroupWritesStopsThePipeline(t *testing.T) {
+	t.Parallel()
 	p, j := judged(t, `[core, {name: judge, digest: "external:judge-v1", deadline: 5s}]`)
 	long := strings.Repeat("x", 2<<20)
 	j.publish("judge", "assessment", 1<<60, assess(`,"verdict":"deny"`))

@@ -220,6 +220,7 @@ func (a *scripted) work() {
 // TestAScriptedAgentWorksOverThreeStockServersAfterOneReview counts the refused ones of 200 honest
 // calls under the shipped policy. Two planted calls are held.
 func TestAScriptedAgentWorksOverThreeStockServersAfterOneReview(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -98,6 +98,7 @@ func call(id, tool string, input map[string]any) map[string]any {
 
 func TestACodingAgentsHooks(t *testing.T) {
 	long(t)
+	t.Parallel()
 	h := newHooked(t, embedded.Config{})
 	alice := h.key("alice", "", keys.RoleApprover)
 	h.activate()
@@ -182,6 +183,7 @@ func TestACodingAgentsHooks(t *testing.T) {
 }
 
 func TestWritesIntoMemoryFilesAreMemoryWrites(t *testing.T) {
+	t.Parallel()
 	h := newHooked(t, embedded.Config{})
 	h.hook("SessionStart", map[string]any{"source": "startup"})
 	fetched := call("toolu_a", "WebFetch", map[string]any{"url": "https://tips.example"})
@@ -226,6 +228,7 @@ func TestWritesIntoMemoryFilesAreMemoryWrites(t *testing.T) {
 }
 
 func TestAHookThatCannotAskBlocks(t *testing.T) {
+	t.Parallel()
 	h := newHooked(t, embedded.Config{})
 	nowhere := t.TempDir()
 	pre := h.event("PreToolUse", call("toolu_01", "Read", map[string]any{"file_path": "a"}))
@@ -280,6 +283,7 @@ func TestAHookThatCannotAskBlocks(t *testing.T) {
 // TestTheSmallHookIsWhatIsInstalled installs with lazaret, runs the command in the settings like the
 // host, and compares the answers of both programs.
 func TestTheSmallHookIsWhatIsInstalled(t *testing.T) {
+	t.Parallel()
 	h := newHooked(t, embedded.Config{})
 	file := filepath.Join(t.TempDir(), "settings.json")
 	installed := func(verb string) string {

@@ -38,6 +38,7 @@ func (p *pipeline) commands() func(want int, args ...string) string {
 // TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport opens one incident by a serious
 // finding and another by a service with a key, and handles the latter with the commands.
 func TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	run := p.commands()
 	heard, err := p.op.SubscribeSync("lz.live.demo.incident.>")

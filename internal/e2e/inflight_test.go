@@ -105,6 +105,7 @@ func (a *asked) ask(t *testing.T, c *client.Client) {
 
 func TestKillingArbiterAndSentinelsAllowsNothingThatWasNotCleared(t *testing.T) {
 	long(t)
+	t.Parallel()
 	n := inFlight(t)
 	rng := seeded(t)
 	f := newFleet(t, "ingest", "sentinels", "arbiter")

@@ -19,6 +19,7 @@ import (
 // An auditor's questions are answered from the log of a running pipeline.
 func TestAnAuditorsQuestionsAreAnsweredFromTheLog(t *testing.T) {
 	long(t)
+	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()

@@ -40,6 +40,7 @@ var changing = regexp.MustCompile(`\d{1,2}:\d\d:\d\d [AP]M`)
 
 func TestTheStockInspectorFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 	long(t)
+	t.Parallel()
 	dir := stockNode(t, "inspector")
 	data, addr, far, listen := t.TempDir(), freePort(t), freePort(t), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--http", "off")

@@ -320,6 +320,7 @@ func seeded(t *testing.T) *rand.Rand {
 
 func TestKillingTheProcessLosesAndDoublesNothing(t *testing.T) {
 	long(t)
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: 20 kills of the whole process")
 	}
@@ -396,6 +397,7 @@ func newFleet(t *testing.T, names ...string) *fleet {
 
 func TestKillingAnyDaemonOrTheServerLosesAndDoublesNothing(t *testing.T) {
 	long(t)
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: 20 kills of five processes")
 	}

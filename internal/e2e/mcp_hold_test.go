@@ -17,6 +17,7 @@ import (
 // protocol versions that can show a page: by a request of the server, and by a result that requires
 // input.
 func TestAHeldCallGoesOnOnceItsPageWasShownAndItIsApproved(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{Policy: acceptAll()})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()

@@ -33,6 +33,7 @@ var everything = strings.Fields(
 
 func TestTheStockClientFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 	long(t)
+	t.Parallel()
 	dir := stockNode(t, "mcp", "features.mjs")
 	data, addr, port, listen := t.TempDir(), freePort(t), freePort(t), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--http", "off")
@@ -144,6 +145,7 @@ func (c *cuttable) Read(ctx context.Context) (jsonrpc.Message, error) {
 }
 
 func TestAServerThatCrashesIsSaidAndItsCallIsAnOutcome(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	s := newServer()
 	down := &cuttable{cut: make(chan struct{})}
@@ -194,6 +196,7 @@ func TestAServerThatCrashesIsSaidAndItsCallIsAnOutcome(t *testing.T) {
 }
 
 func TestAHeldCallShowsTheApprovalPageToAClientThatOpensURLs(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	s := newServer()
 	addTool(s, "send_email", "Sends a mail.",

@@ -71,6 +71,7 @@ func (p *pipeline) endpoint(log *malformed.Log, cfg mcpproxy.Config, add func(*m
 // verdicts. The ledger has each result that the host got once.
 func TestMalformedRequestsAndKilledClientsStopNoMCP(t *testing.T) {
 	long(t)
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll(), NoSync: true})
 	log := new(malformed.Log)
 	addr := p.endpoint(log, mcpproxy.Config{Wait: time.Second}, nil)

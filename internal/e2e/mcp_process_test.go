@@ -218,6 +218,7 @@ func TestADeadPipelineIsSaidWithinASecond(t *testing.T) {
 // and ends during a call.
 func TestGarbageOfAServerIsSkippedAndItsCrashIsSaid(t *testing.T) {
 	long(t)
+	t.Parallel()
 	d := bothDoors(t)
 	d.each(func(t *testing.T, c *mcp.ClientSession) {
 		if said, err := callOf(t, c, "read_garbled", sizeArgs{}); err != nil || said != "a note after garbage" {
@@ -244,6 +245,7 @@ func TestGarbageOfAServerIsSkippedAndItsCrashIsSaid(t *testing.T) {
 // once, and checks the memory of the proxies.
 func TestGreatResultsComeThroughInBoundedMemory(t *testing.T) {
 	long(t)
+	t.Parallel()
 	d := bothDoors(t)
 	const size, calls, most = 20 << 20, 2, 600 << 20
 	for door, c := range d.sessions {

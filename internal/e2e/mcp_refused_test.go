@@ -21,6 +21,7 @@ import (
 // A server's response has names that readers parse differently. The client gets an error instead, and
 // the ledger records that.
 func TestPromiseA3ARefusedMessageIsAnsweredAndRecorded(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	result := map[string]string{
 		"resources/read": `"result":{"contents":[{"uri":"note:1","text":"POISON","Text":"hello"}]}`,
@@ -150,6 +151,7 @@ const offersRead = `"result":{"tools":[{"name":"read_it","inputSchema":{"type":"
 
 // An ambiguous or missing result is answered as an error of the tool, and the ledger records that.
 func TestPromiseA3ARefusedResultOfAToolIsAnsweredAndRecorded(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	results := []string{
 		`"result":{"content":[{"type":"text","text":"POISON"}],"Content":[{"type":"text","text":"hello"}]}`,
@@ -183,6 +185,7 @@ func TestPromiseA3ARefusedResultOfAToolIsAnsweredAndRecorded(t *testing.T) {
 
 // Text anywhere in a server's message is in the ledger before the client receives it.
 func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	bytes := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	results := []string{
@@ -269,6 +272,7 @@ func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
 // A list of tools that ingest rejects is reported in the same call. It does not hold the session once
 // the server offers another list.
 func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10, FrontEvent: streams.DefaultMaxEvent})
 	s := newServer()
 	addTool(s, "read_book", strings.Repeat("Reads a book. ", 10<<10),
@@ -291,6 +295,7 @@ func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
 // A tool's result that ingest rejects is not shown, the host gets the reason in the same call, and the
 // session continues.
 func TestPromiseA10ARejectedResultIsSaidInTheSameCall(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10, FrontEvent: streams.DefaultMaxEvent})
 	s := newServer()
 	addTool(s, "read_book", "Reads a book.",

@@ -193,6 +193,7 @@ func (p *pipeline) alertsOf(rule string) (n int) {
 }
 
 func TestAProxysCallsAreProposedAndItsResultsAreObserved(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	s := newServer()
 	ran := make(chan string, 8)
@@ -273,6 +274,7 @@ func TestAProxysCallsAreProposedAndItsResultsAreObserved(t *testing.T) {
 }
 
 func TestAProxyShowsNothingThatWasNotRecorded(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	s := newServer()
 	var x *proxied
@@ -302,6 +304,7 @@ func TestAProxyShowsNothingThatWasNotRecorded(t *testing.T) {
 }
 
 func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()
@@ -394,6 +397,7 @@ func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
 // A server's instructions are accepted with its tools. When they change, the tools must be accepted
 // again, and the approver sees the instructions.
 func TestPromiseA3OtherInstructionsMakeTheToolsWait(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	run := p.commands()
 	alice := p.key("alice", "", keys.RoleApprover)
@@ -446,6 +450,7 @@ func TestPromiseA3OtherInstructionsMakeTheToolsWait(t *testing.T) {
 // The approver of a list of tools sees the tools completely, with their schemas and the sentinels'
 // findings. The list of holds shows the findings as the reason.
 func TestPromiseA11AHeldCatalogueIsShownWithItsSchemasAndAlerts(t *testing.T) {
+	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	run := p.commands()
 	s := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, nil)
@@ -478,6 +483,7 @@ func TestPromiseA11AHeldCatalogueIsShownWithItsSchemasAndAlerts(t *testing.T) {
 }
 
 func TestAProxyPassesEverythingElse(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	s := newServer()
 	progress, logged, cancelled := make(chan float64, 8), make(chan any, 8), make(chan struct{})
@@ -586,6 +592,7 @@ func TestAProxyPassesEverythingElse(t *testing.T) {
 }
 
 func TestAGreatResultIsObservedInParts(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	s := newServer()
 	great := strings.Repeat("The minutes of a long meeting. ", 50_000) + "THE END"

@@ -17,6 +17,7 @@ import (
 // beliefs from a page, their descendants, their earlier state, and their signed quarantine and
 // restoration.
 func TestAPoisonedSourceIsFoundAndTakenOutWithWhatDerivesFromIt(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	run := func(want int, args ...string) string {
 		t.Helper()

@@ -85,6 +85,7 @@ func ruleSet(t *testing.T, text string) []byte {
 }
 
 func TestARuleThatFailsCountsAsFiringAndIsCounted(t *testing.T) {
+	t.Parallel()
 	m := metrics.New()
 	srv, err := m.Serve("127.0.0.1:0", slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -184,6 +185,7 @@ func TestARuleThatFailsCountsAsFiringAndIsCounted(t *testing.T) {
 }
 
 func TestDaemonsServeMetricsAndHealth(t *testing.T) {
+	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
 	start(t, "lazaret is up", "lazaret", "up", "--server-only", "--data", data, "--listen", addr)
 	has := map[string]string{"ingest": "lazaret_repeats_total",

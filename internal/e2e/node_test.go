@@ -42,6 +42,7 @@ func stockNode(t *testing.T, from string, programs ...string) string {
 
 func TestAStockNodeClientNeedsNothingOfOurs(t *testing.T) {
 	long(t)
+	t.Parallel()
 	dir := stockNode(t, "node", "client.mjs")
 	data, addr := t.TempDir(), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
@@ -80,6 +81,7 @@ func TestAStockNodeClientNeedsNothingOfOurs(t *testing.T) {
 
 func TestAStockOpenTelemetrySDKNeedsNothingOfOurs(t *testing.T) {
 	long(t)
+	t.Parallel()
 	dir := stockNode(t, "node", "otlp.mjs")
 	data, addr, at := t.TempDir(), freePort(t), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--http", at)

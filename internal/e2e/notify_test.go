@@ -126,11 +126,13 @@ func dueIn(t *testing.T, nc *nats.Conn) (n int) {
 }
 
 func TestEachNotificationIsDeliveredThoughNotifierConsolePipelineAndReceiverAreKilled(t *testing.T) {
+	t.Parallel()
 	toldThroughKills(t, 100)
 }
 
 func TestEachOf2000NotificationsIsDeliveredThoughNotifierConsolePipelineAndReceiverAreKilled(t *testing.T) {
 	long(t)
+	t.Parallel()
 	toldThroughKills(t, 2000)
 }
 

@@ -17,6 +17,7 @@ import (
 // with lazaret otel. internal/otel tests the content of the spans.
 func TestARunningPipelineSendsSpans(t *testing.T) {
 	long(t)
+	t.Parallel()
 	names := make(chan string, 100)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestAnOutcomeThatIsNotOfItsActionIsAnIncident(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	heard, err := p.op.SubscribeSync("lz.live.demo.incident")
 	if err != nil {

@@ -26,6 +26,7 @@ func withPolicy(more string) embedded.Config {
 }
 
 func TestDestinationsAndResourcesAreJudgedByThePolicy(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, withPolicy(`
 egress:
   allow: [api.example.com, 203.0.113.0/24]
@@ -53,6 +54,7 @@ protected:
 }
 
 func TestPrivateAddressesAreDeniedByAPolicyThatSaysNothingOfThem(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	for _, url := range []string{"http://169.254.169.254/latest/meta-data/", "http://192.168.1.1/",
 		"http://localhost:8080/"} {
@@ -64,6 +66,7 @@ func TestPrivateAddressesAreDeniedByAPolicyThatSaysNothingOfThem(t *testing.T) {
 }
 
 func TestCataloguesRaiseLevelsAndNeverLowerThem(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	tools := func(annotations string) {
 		t.Helper()
@@ -94,6 +97,7 @@ func TestCataloguesRaiseLevelsAndNeverLowerThem(t *testing.T) {
 }
 
 func TestHoldsInAMinuteAreCounted(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, withPolicy("\nmax_holds_per_minute: 3\n"))
 	for i := range 5 {
 		v := p.decide(action("s", "send_email", fmt.Sprintf(`{"to":"x%d@example.org"}`, i)))
@@ -111,6 +115,7 @@ func TestHoldsInAMinuteAreCounted(t *testing.T) {
 }
 
 func TestAnEntryAsksForAGroupOfItsOwn(t *testing.T) {
+	t.Parallel()
 	text := strings.Replace(string(policy.Default), "groups: [core]",
 		`groups: [core, {name: judge, digest: "external:v1", deadline: 300ms, for: entries}]`, 1)
 	text = strings.Replace(text, "tools:\n",

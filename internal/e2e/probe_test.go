@@ -15,6 +15,7 @@ import (
 // that runs them all.
 func TestProbesFromTheCommandLine(t *testing.T) {
 	long(t)
+	t.Parallel()
 	run := func(args ...string) (string, int) {
 		t.Helper()
 		out, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"probe", "run"}, args...)...).CombinedOutput()

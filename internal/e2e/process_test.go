@@ -3,13 +3,17 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -50,13 +54,20 @@ func TestMain(m *testing.M) {
 		}
 	}
 	bin = dir
+	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		p.Value.Set(strconv.Itoa(2 * runtime.GOMAXPROCS(0))) // the tests wait more than they compute
+	}
+	if run := flag.Lookup("test.run"); raced && testing.Short() && run.Value.String() == "" {
+		run.Value.Set(racedTests)
+	}
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
 }
 
 // long skips a test of more than five seconds with -short (make test). make ci runs all tests, and
-// those in RACE_E2E with the race detector.
+// racedTests with the race detector.
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() && !raced {
@@ -186,15 +197,22 @@ func must(t *testing.T, data string, args ...string) string {
 	return out
 }
 
-// freePort returns an unused port, so that a restarted server has the same address.
+// ports counts the ports that freePort has tried.
+var ports atomic.Uint32
+
+// freePort returns an unused address, so that a restarted server has the same one. Its port is below those
+// that the kernel gives to connections and to other listeners, and no test gets the port of another.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 10000+(uint32(os.Getpid())*100+ports.Add(1))%20000)
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // connect opens a connection that reconnects after restarts of the server.

@@ -18,6 +18,7 @@ import (
 )
 
 func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", "127.0.0.1:0", "--no-sync")
 	must(t, data, "agent", "add", "other", "bot", "--origins", "user,web")

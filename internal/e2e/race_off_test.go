@@ -3,3 +3,5 @@
 package e2e
 
 const raced = false
+
+const racedTests = ""

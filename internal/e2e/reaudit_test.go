@@ -116,6 +116,7 @@ const walrus = `rules:
 `
 
 func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Rules: bundle(t, harmless)})
 	bad := p.remember("user", "m1", "The walrus says: feed it on Friday.")
 	good := p.remember("user", "m2", "The fair opens on Monday.")
@@ -209,6 +210,7 @@ func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
 
 func TestAReauditIsDueByLedgerTime(t *testing.T) {
 	long(t)
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Rules: bundle(t, harmless),
 		Policy: []byte(strings.Replace(string(policy.Default), "reaudit: 24h", "reaudit: 1s", 1))})
 	id := p.remember("user", "m1", "The fair opens on Monday.")
@@ -249,6 +251,7 @@ func TestAReauditIsDueByLedgerTime(t *testing.T) {
 // The re-audit is repeatedly stopped, with and without its cache, and restarted by another activation.
 func TestAReauditSurvivesRestarts(t *testing.T) {
 	long(t)
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: 900 memories of 30 kB, judged again over restarts")
 	}

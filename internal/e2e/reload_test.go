@@ -48,6 +48,7 @@ const watched = `rules:
 
 func TestAFolderOfRulesIsFollowed(t *testing.T) {
 	long(t)
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	dir := filepath.Join(t.TempDir(), "packs")
 	put := func(name, text string) {
@@ -134,6 +135,7 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 
 // The operator's own program refuses such a set before signing it. Another program or version may not.
 func TestASignedBundleThatDoesNotCompileIsRefused(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Rules: ruleSet(t, strings.Replace(watched, "EFFECT", "hold", 1))})
 	live, err := p.op.SubscribeSync("lz.live." + streams.SystemProject + ".rejected")
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 // TestRequiringAGroupWaitsForItsCursor checks that a group becomes required only after it has answered
 // the latest proposals.
 func TestRequiringAGroupWaitsForItsCursor(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	var last uint64
 	for i := range 20 {

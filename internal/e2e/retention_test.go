@@ -19,6 +19,7 @@ import (
 // pipeline continues.
 func TestUpWithARetentionTrimsByItself(t *testing.T) {
 	long(t)
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	if out, code := command(t, data, "up", "--retention", "10ms"); code != 1 || !strings.Contains(out, "1s at least") {
 		t.Fatalf("a retention of 10 ms: exit %d: %s", code, out)
@@ -58,6 +59,7 @@ func TestUpWithARetentionTrimsByItself(t *testing.T) {
 // Memories, verdicts and projects under legal hold stay, and the log verifies.
 func TestWhatIsOlderThanTheRetentionExpiresInTheLogAndInTheState(t *testing.T) {
 	long(t)
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	args := []string{"up", "--data", data, "--listen", freePort(t), "--retention", "4s", "--no-sync", "-v"}
 	up := start(t, "lazaret is up", "lazaret", args...)

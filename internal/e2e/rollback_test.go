@@ -13,6 +13,7 @@ import (
 // TestAProjectGoesBackToARestorePointAndNothingIsRemoved overwrites a memory with the user's own
 // credential, and rolls back with the commands.
 func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	run := p.commands()
 	key := filepath.Join(t.TempDir(), "alice.key")

@@ -11,6 +11,7 @@ import (
 
 func TestASentinelGroupInAnotherLanguageKeepsTheProtocol(t *testing.T) {
 	long(t)
+	t.Parallel()
 	dir := stockNode(t, "../../examples/sentinel", "judge.mjs")
 	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Second)
 	defer cancel()
@@ -19,6 +20,7 @@ func TestASentinelGroupInAnotherLanguageKeepsTheProtocol(t *testing.T) {
 
 // The checker requires nothing that our own groups do not do.
 func TestOurOwnSentinelsKeepTheProtocolToo(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Second)
 	defer cancel()
 	conform(ctx, t, "--group", "core", "--digest", "rules", "--",

@@ -209,6 +209,7 @@ func TestPromiseC21AFloodOfLargeMessagesFillsNobodysIntake(t *testing.T) {
 // in the end: messages that were turned down and not deleted before the kill are deleted or purged later.
 func TestPromiseC21AKilledIngestTurnsEachMessageDownOnce(t *testing.T) {
 	long(t)
+	t.Parallel()
 	const killed = 5
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()

@@ -147,6 +147,7 @@ func (s *playedStore) answer(store string, r *http.Request, body []byte) any {
 
 func TestTheExampleStoresAreGuarded(t *testing.T) {
 	long(t)
+	t.Parallel()
 	const from = "../../examples/stores"
 	dir := stockNode(t, from, "guard.mjs", "stores.mjs", "try.mjs")
 	s := &playedStore{t: t, calls: map[string]contract{}, held: map[string][]string{}, planted: map[string]string{}}

@@ -15,6 +15,7 @@ import (
 )
 
 func TestWhatLearnModeSawBecomesAPolicy(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: []byte(strings.Replace(string(policy.Default), "mode: enforce",
 		"mode: learn", 1))})
 	act := func(tool, args string) *streams.VerdictEntry {

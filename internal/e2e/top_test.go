@@ -31,6 +31,7 @@ func top(t *testing.T, data string, interval string) *seen {
 }
 
 func TestTopSaysHowFarEveryStageHasCome(t *testing.T) {
+	t.Parallel()
 	p := newPipeline(t, embedded.Config{NoSync: true})
 	if v := p.decide(read("s")); v.Verdict != streams.Allow {
 		t.Fatalf("%+v", v)
@@ -82,6 +83,7 @@ func TestTopSaysHowFarEveryStageHasCome(t *testing.T) {
 
 // A paused stage has a lag that others see, and recovers automatically.
 func TestDoctorAndTopShowWhoLags(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, "ingest", "sentinels", "arbiter", "auditor")
 	if out, code := command(t, f.data, "doctor"); code != 0 || !strings.Contains(out, "good   sentinel-core") ||
 		!strings.Contains(out, "good   arbiter") || !strings.Contains(out, "good   auditor") {

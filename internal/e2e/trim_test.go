@@ -32,6 +32,7 @@ func said(v *streams.VerdictEntry) string {
 // stage restarted, a stage's disk lost and restored.
 func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	long(t)
+	t.Parallel()
 	type pipeline struct {
 		data, addr string
 		up         *process
@@ -217,6 +218,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 // Snapshots are erased too, and the stage can still be restored.
 func TestWhatIsForgottenIsInNoSnapshotOfATrimmedPipeline(t *testing.T) {
 	long(t)
+	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--no-sync")
 	must(t, data, "agent", "add", "other", "bot", "--origins", "user,web")

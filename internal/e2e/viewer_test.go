@@ -16,6 +16,7 @@ import (
 // the server's address changed, and none of other projects.
 func TestAViewerOfAProjectTakesItsAlertsUntilItAcknowledgesThem(t *testing.T) {
 	long(t)
+	t.Parallel()
 	data := t.TempDir()
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t), "--no-sync")
 	must(t, data, "viewer", "add", "demo")
