@@ -111,6 +111,9 @@ func TestMalformedRequestsAndKilledClientsStopNoMCP(t *testing.T) {
 			`{"jsonrpc":"2.0","id":5,"result":{},"error":{"code":1,"message":""}}`, `{"jsonrpc":"1.0","id":6,"method":"ping"}`,
 			`[{"jsonrpc":"2.0","id":7,"method":"ping"}]`, `{"jsonrpc":"2.0","id":1e99,"method":"ping"}`,
 			`{"jsonrpc":"2.0","id":8,"method":"server/discover","params":{"_meta":{}}}`,
+			`{"jsonrpc":"2.0","id":11,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
+			`{"jsonrpc":"2.0","id":12,"method":"tools/call","params":{"name":"no such","_meta":{"progressToken":[],` +
+				`"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
 			`{"jsonrpc":"2.0","id":9,"method":"tasks/get","params":{"taskId":""}}`,
 			`{"jsonrpc":"2.0","id":10,"method":"tools/call","params":{"name":"read_note","arguments":{},"requestState":"lazaret-x"}}`},
 		Prepare: func(rnd *rand.Rand, r *http.Request) {
@@ -124,7 +127,8 @@ func TestMalformedRequestsAndKilledClientsStopNoMCP(t *testing.T) {
 				r.Header.Set("Mcp-Protocol-Version", []string{"2025-11-25", "2026-07-28", "1999", "\x01"}[rnd.IntN(4)])
 			}
 			if rnd.IntN(4) == 0 {
-				r.Header.Set("Mcp-Method", "tools/call")
+				r.Header.Set("Mcp-Method", []string{"tools/call", "tools/list"}[rnd.IntN(2)])
+				r.Header.Set("Mcp-Name", "no such")
 			}
 			if r.Method == http.MethodDelete { // the session must stay open
 				r.Header.Del("Mcp-Session-Id")

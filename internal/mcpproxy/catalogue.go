@@ -102,7 +102,7 @@ func (c *catalogue) result(ctx context.Context, r *jsonrpc.Request) (json.RawMes
 	}
 	// Clients must not cache the list: the proxy asks the server each time.
 	if out["ttlMs"] != nil {
-		out["ttlMs"] = 0
+		out["ttlMs"], out["cacheScope"] = 0, "private"
 	}
 	return json.Marshal(out)
 }

@@ -43,10 +43,17 @@ func (p *Proxy) takesInput(params json.RawMessage) bool {
 		can.Elicitation.URL != nil
 }
 
+// statePrefix begins the states that the proxy gives to a client. It stays the same when the proxy
+// starts again, and differs from that of another proxy behind this one.
+func (p *Proxy) statePrefix() string {
+	about := append([]string{p.cfg.ApprovalURL}, p.cfg.Command...)
+	return "lazaret-" + streams.Digest([]byte(strings.Join(about, "\x00"))) + "-"
+}
+
 // answeredInput reports whether a call answers the proxy's own question, and whether the
 // client showed the page.
 func (p *Proxy) answeredInput(in inputs) (own, shown bool) {
-	if !strings.HasPrefix(in.State, p.ids.prefix) {
+	if !strings.HasPrefix(in.State, p.statePrefix()) {
 		return false, false
 	}
 	var said map[string]struct {
@@ -61,7 +68,7 @@ func (p *Proxy) askForInput(id jsonrpc.ID, a *streams.Action, rep *client.Reply)
 		"resultType": "input_required",
 		"inputRequests": map[string]any{approvalInput: map[string]any{"method": "elicitation/create",
 			"params": p.pageOf(a, rep)}},
-		"requestState": p.ids.prefix + rep.Entry.Hold.ID,
+		"requestState": p.statePrefix() + rep.Entry.Hold.ID,
 	})
 	if err != nil {
 		return fault(id, jsonrpc.CodeInternalError, "not carried out")

@@ -287,12 +287,12 @@ const maxNotes = 64
 
 // ordinary are the notifications whose method name is not recorded.
 var ordinary = namesOf(`cancelled elicitation/complete message progress prompts/list_changed resources/list_changed resources/updated
-	tasks/status tools/list_changed`)
+	subscriptions/acknowledged tasks/status tools/list_changed`)
 
 // note passes on a server notification after its text is recorded and all earlier notifications are
 // passed on. Only the goroutine that reads the server calls it.
 func (p *Proxy) note(ctx context.Context, m *jsonrpc.Request) {
-	said := together(spoken(m.Params))
+	said := together(walk(nil, "", p.unsubscribed(decoded(m.Params)), false))
 	if name, ok := strings.CutPrefix(m.Method, "notifications/"); !ok || !ordinary[name] {
 		said = append(said, m.Method)
 	}
@@ -309,6 +309,29 @@ func (p *Proxy) note(ctx context.Context, m *jsonrpc.Request) {
 		}
 		p.send(p.up, m)
 	})
+}
+
+// unsubscribed removes the id of the client's subscription from the params of a notification.
+func (p *Proxy) unsubscribed(params any) any {
+	all, _ := params.(map[string]any)
+	meta, _ := all["_meta"].(map[string]any)
+	raw := meta[mcp.MetaKeySubscriptionID]
+	if n, ok := raw.(json.Number); ok {
+		raw, _ = n.Float64() // another number is no id in use
+	}
+	id, err := jsonrpc.MakeID(raw)
+	if err != nil {
+		return params
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls[id] != nil {
+		delete(meta, mcp.MetaKeySubscriptionID)
+	}
+	if len(meta) == 0 {
+		delete(all, "_meta")
+	}
+	return params
 }
 
 // answered handles a response of the server: to a request of the proxy, to a waiting tools/call, or to

@@ -2,9 +2,7 @@ package mcpwire
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -71,7 +69,9 @@ type Endpoint struct {
 	Log      *slog.Logger
 
 	mu       sync.Mutex
-	sessions map[string]*session // by path and id; guarded by mu
+	sessions map[string]*session  // by path and id; guarded by mu
+	lines    map[string]*line     // for requests without a session; guarded by mu
+	legacy   map[string]time.Time // when a server was found to need sessions, by name; guarded by mu
 	running  sync.WaitGroup
 }
 
@@ -98,7 +98,7 @@ func (e *Endpoint) Serve(ctx context.Context, l net.Listener) error {
 		e.Unused = unusedTime
 	}
 	e.mu.Lock()
-	e.sessions = make(map[string]*session)
+	e.sessions, e.lines, e.legacy = make(map[string]*session), make(map[string]*line), make(map[string]time.Time)
 	e.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -156,10 +156,10 @@ func (e *Endpoint) expire(ctx context.Context) {
 
 // single are headers that must not be repeated: readers could use different ones of two
 // values.
-var single = []string{"Host", "Origin", "Content-Type", "Content-Encoding", "Mcp-Method", "Mcp-Name",
+var single = []string{"Host", "Origin", "Content-Type", "Content-Encoding", headerMethod, headerName,
 	headerSession, headerVersion, headerLast, headerAuth, TokenHeader}
 
-// versions are the protocol versions that are supported over HTTP.
+// versions are the supported protocol versions that have sessions.
 var versions = []string{"2025-03-26", "2025-06-18", "2025-11-25"}
 
 func (e *Endpoint) handler(ctx context.Context) http.Handler {
@@ -245,8 +245,9 @@ func (e *Endpoint) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 		http.Error(w, "unsupported protocol version: use "+strings.Join(versions, ", "), http.StatusBadRequest)
 		return
 	}
+	modern := r.Header.Get(headerVersion) >= "2026" // sessions are ignored
 	var s *session
-	if id := r.Header.Get(headerSession); id != "" {
+	if id := r.Header.Get(headerSession); id != "" && !modern {
 		e.mu.Lock()
 		s = e.sessions[name+"/"+id]
 		e.mu.Unlock()
@@ -262,10 +263,10 @@ func (e *Endpoint) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	switch {
 	case r.Method == http.MethodPost:
-		e.post(ctx, w, r, s, func() (*session, error) { return e.begin(ctx, r, name, owner, server) })
-	case r.Method != http.MethodGet && r.Method != http.MethodDelete:
+		e.post(ctx, w, r, s, name, owner, server)
+	case r.Method != http.MethodGet && r.Method != http.MethodDelete || modern:
 		w.Header().Set("Allow", "GET, POST, DELETE")
-		http.Error(w, "use GET, POST or DELETE", http.StatusMethodNotAllowed)
+		http.Error(w, "use GET, POST or DELETE; version "+stateless+" has POST only", http.StatusMethodNotAllowed)
 	case s == nil:
 		http.Error(w, "the header "+headerSession+" is missing", http.StatusBadRequest)
 	case r.Method == http.MethodDelete:
@@ -335,17 +336,17 @@ func (e *Endpoint) makeRoom(owner string) error {
 	return s.Close()
 }
 
-// begin opens a session with a server.
-func (e *Endpoint) begin(ctx context.Context, r *http.Request, name, owner string, server *Server) (*session, error) {
-	s := newSession(rand.Text(), owner, "")
+// run starts a session's server, and passes messages between host and the server until one of them ends.
+func (e *Endpoint) run(ctx context.Context, r *http.Request, name string, server *Server, s *session,
+	host mcp.Connection) error {
 	e.mu.Lock()
 	err := ctx.Err()
 	if err == nil {
-		err = e.makeRoom(owner)
+		err = e.makeRoom(s.owner)
 	}
 	if err != nil {
 		e.mu.Unlock()
-		return nil, err
+		return err
 	}
 	e.sessions[name+"/"+s.id] = s
 	e.running.Add(1)
@@ -368,21 +369,21 @@ func (e *Endpoint) begin(ctx context.Context, r *http.Request, name, owner strin
 		if down, err = server.Start(); err != nil {
 			forget()
 			e.Log.Error("a server cannot be started", "server", name, "err", err)
-			return nil, errors.New("the server cannot be started")
+			return errors.New("the server cannot be started")
 		}
 	}
 	go func() {
 		defer forget()
-		if err := server.Run(ctx, s, down); err != nil {
+		if err := server.Run(ctx, host, down); err != nil {
 			e.Log.Warn("a session ended", "server", name, "err", err)
 		}
 	}()
-	return s, nil
+	return nil
 }
 
 // post processes one message of a host.
-func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Request, s *session,
-	begin func() (*session, error)) {
+func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Request, s *session, name, owner string,
+	server *Server) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" || r.Header.Get("Content-Encoding") != "" {
 		http.Error(w, "send application/json, not encoded", http.StatusUnsupportedMediaType)
@@ -409,19 +410,21 @@ func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return
 	}
 	q, isRequest := m.(*jsonrpc.Request)
-	isRequest = isRequest && q.ID.IsValid()
-	if why, code, data := misfit(r, m); why != "" {
-		var id any
-		if isRequest {
-			id = q.ID.Raw()
-		}
-		reply(w, http.StatusBadRequest, id, code, why, data)
+	if r.Header.Get(headerVersion) >= "2026" || isRequest && metaVersion(q.Params) >= "2026" {
+		e.statelessRequest(ctx, w, r, m, name, owner, server)
 		return
 	}
+	if isRequest && misfit(r, q) {
+		reply(w, http.StatusBadRequest, q.ID.Raw(), codeMismatch,
+			"the headers "+headerMethod+" and "+headerName+" differ from the body", "")
+		return
+	}
+	isRequest = isRequest && q.ID.IsValid()
 	begun := false
 	switch {
 	case s == nil && isRequest && q.Method == "initialize":
-		if s, err = begin(); err != nil {
+		s = newSession(owner)
+		if err := e.run(ctx, r, name, server, s, s); err != nil {
 			reply(w, http.StatusServiceUnavailable, q.ID.Raw(), jsonrpc.CodeInternalError, err.Error(), "")
 			return
 		}
@@ -463,32 +466,12 @@ func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 }
 
-// misfit returns why a message cannot be taken over HTTP: its headers differ from its
-// body, or its version has no sessions.
-func misfit(r *http.Request, m jsonrpc.Message) (why string, code int64, data string) {
-	q, ok := m.(*jsonrpc.Request)
-	if !ok {
-		return "", 0, ""
-	}
-	if v := r.Header.Get(headerVersion); v >= "2026" || q.Method == "server/discover" {
-		requested, _ := json.Marshal(streams.Clip(v, 40)) // marshalling a string cannot fail
-		return "unsupported protocol version over HTTP: begin with initialize", codeVersion,
-			fmt.Sprintf(`{"supported":["%s"],"requested":%s}`, strings.Join(versions, `","`), requested)
-	}
-	if h := r.Header.Get("Mcp-Method"); h != "" && h != q.Method {
-		return "the header Mcp-Method and the body name different methods", codeMismatch, ""
-	}
-	if h := r.Header.Get("Mcp-Name"); h != "" && h != nameOf(q.Params) {
-		return "the header Mcp-Name and the body name different things", codeMismatch, ""
-	}
-	return "", 0, ""
+// misfit reports whether a request of a version with sessions has a header that differs from its body.
+func misfit(r *http.Request, q *jsonrpc.Request) bool {
+	name, _ := nameOf(q)
+	given := r.Header.Get(headerName)
+	return r.Header.Get(headerMethod) != "" && r.Header.Get(headerMethod) != q.Method || given != "" && given != name
 }
-
-// Error codes of the protocol.
-const (
-	codeVersion  = -32022
-	codeMismatch = -32020
-)
 
 func accepts(r *http.Request, kind string) bool {
 	for _, h := range r.Header.Values("Accept") {

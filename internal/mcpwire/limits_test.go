@@ -111,8 +111,8 @@ func TestAFullEndpointEndsTheSessionThatIsIdleLongest(t *testing.T) {
 	request := httptest.NewRequest("POST", "/mute/mcp", nil)
 	start := func(owner string) *session {
 		t.Helper()
-		s, err := e.begin(t.Context(), request, "mute", owner, server)
-		if err != nil {
+		s := newSession(owner)
+		if err := e.run(t.Context(), request, "mute", server, s, s); err != nil {
 			t.Fatal(owner, err)
 		}
 		return s
@@ -146,13 +146,13 @@ func TestAFullEndpointEndsTheSessionThatIsIdleLongest(t *testing.T) {
 		}
 	}
 	e.mu.Unlock()
-	if _, err := e.begin(t.Context(), request, "mute", "late", server); err == nil {
+	if late := newSession("late"); e.run(t.Context(), request, "mute", server, late, late) == nil {
 		t.Error("a session was opened in an endpoint whose sessions are all in use")
 	}
 }
 
 func TestTheUnreadAnswersOfASessionAreBounded(t *testing.T) {
-	s := newSession("id", "", "")
+	s := newSession("")
 	b := []byte(`"` + strings.Repeat("x", MaxMessage/2) + `"`)
 	for i := range int64(maxRequests) {
 		id, err := jsonrpc.MakeID(float64(i))

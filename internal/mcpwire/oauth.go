@@ -96,21 +96,6 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, name string) {
 	http.Error(w, "the server has no metadata of a protected resource", http.StatusNotFound)
 }
 
-// nameOf returns the name or the URI in the params of a request.
-func nameOf(params json.RawMessage) string {
-	var p struct {
-		Name string `json:"name"`
-		URI  string `json:"uri"`
-	}
-	if json.Unmarshal(params, &p) != nil {
-		return ""
-	}
-	if p.Name != "" {
-		return p.Name
-	}
-	return p.URI
-}
-
 // reply answers with a JSON-RPC error. data is JSON or empty.
 func reply(w http.ResponseWriter, status int, id any, code int64, text, data string) {
 	e := map[string]any{"code": code, "message": "lazaret: " + text}

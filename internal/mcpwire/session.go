@@ -2,6 +2,7 @@ package mcpwire
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
@@ -50,8 +51,8 @@ type request struct {
 	token  string // its progress token as JSON
 }
 
-func newSession(id, owner, auth string) *session {
-	s := &session{id: id, owner: owner, auth: auth, used: time.Now(),
+func newSession(owner string) *session {
+	s := &session{id: rand.Text(), owner: owner, used: time.Now(),
 		in: make(chan jsonrpc.Message), done: make(chan struct{}), requests: make(map[jsonrpc.ID]*request)}
 	s.streams = map[int]*stream{listening: newStream(listening, &s.unread)}
 	return s
@@ -197,22 +198,25 @@ func (s *session) take(ctx context.Context, m jsonrpc.Message) error {
 // cancelled ends the stream of a request that the host cancelled. The request gets no
 // answer.
 func (s *session) cancelled(params json.RawMessage) {
+	id, ok := cancelledID(params)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.requests[id]; ok && q != nil {
+		s.finish(id, q)
+		q.stream.end()
+	}
+}
+
+// cancelledID returns the id in a notification that a request is cancelled.
+func cancelledID(params json.RawMessage) (jsonrpc.ID, bool) {
 	var n struct {
 		RequestID any `json:"requestId"`
 	}
 	if json.Unmarshal(params, &n) != nil {
-		return
+		return jsonrpc.ID{}, false
 	}
 	id, err := jsonrpc.MakeID(n.RequestID)
-	if err != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if q := s.requests[id]; q != nil {
-		s.finish(id, q)
-		q.stream.end()
-	}
+	return id, err == nil
 }
 
 // find returns the stream of an id, or nil.

@@ -27,6 +27,7 @@ var errUnread = errors.New("the host does not read its messages")
 // stream.
 type stream struct {
 	id   int
+	once bool          // no response continues the stream, so its events have no ids
 	held *atomic.Int64 // unread bytes of all streams of the session
 
 	mu      sync.Mutex
@@ -91,6 +92,9 @@ func (s *stream) add(b []byte, last, bad bool, refused *Refused) error {
 	if n := int64(len(b)); s.held.Add(n) > maxUnread {
 		s.held.Add(-n)
 		return errUnread
+	}
+	if s.first+len(s.events) > 0 {
+		refused = nil // the response has another message
 	}
 	s.events = append(s.events, b)
 	s.unread += len(b)
@@ -229,7 +233,11 @@ func (s *stream) serve(w http.ResponseWriter, r *http.Request, from int, commit 
 			s.delivered(i)
 			return
 		}
-		if !begin() || !write("id: "+eventID(s.id, i)+"\nevent: message\ndata: "+string(b)+"\n\n") {
+		id := "id: " + eventID(s.id, i) + "\n"
+		if s.once {
+			id = ""
+		}
+		if !begin() || !write(id+"event: message\ndata: "+string(b)+"\n\n") {
 			return
 		}
 		s.delivered(i)

@@ -100,11 +100,13 @@ type upstream struct {
 	orders chan jsonrpc.Message // notifications and answers, sent in their order
 	lost   chan struct{}        // closed when the server no longer knows the session
 	once   sync.Once
+	tools  toolHeaders
 
 	mu      sync.Mutex
-	session string // guarded by mu
-	version string // guarded by mu
-	listens bool   // guarded by mu
+	session string                            // guarded by mu
+	version string                            // guarded by mu
+	listens bool                              // guarded by mu
+	running map[jsonrpc.ID]context.CancelFunc // requests of versions without sessions; guarded by mu
 }
 
 // Dial makes a connection. The first message opens it.
@@ -112,7 +114,8 @@ func (r Remote) Dial() mcp.Connection { return r.dial() }
 
 func (r Remote) dial() *upstream {
 	u := &upstream{Remote: r,
-		in: make(chan jsonrpc.Message), orders: make(chan jsonrpc.Message, 64), lost: make(chan struct{})}
+		in: make(chan jsonrpc.Message), orders: make(chan jsonrpc.Message, 64), lost: make(chan struct{}),
+		running: make(map[jsonrpc.ID]context.CancelFunc)}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
 	// A redirect would send the token to another server. Each connection has its own cookies
 	// and TCP connections.
@@ -145,7 +148,14 @@ func (u *upstream) Read(ctx context.Context) (jsonrpc.Message, error) {
 // Write sends a message. It does not wait for the server.
 func (u *upstream) Write(ctx context.Context, m jsonrpc.Message) error {
 	if r, ok := m.(*jsonrpc.Request); ok && r.ID.IsValid() {
-		go u.request(r)
+		ctx, end := u.begin(r)
+		go func() {
+			defer end()
+			u.request(ctx, r)
+		}()
+		return nil
+	}
+	if r, ok := m.(*jsonrpc.Request); ok && r.Method == "notifications/cancelled" && u.cancelled(r.Params) {
 		return nil
 	}
 	select {
@@ -158,6 +168,38 @@ func (u *upstream) Write(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
+// begin returns the context of a request. In versions without sessions a request is cancelled by
+// closing its response.
+func (u *upstream) begin(r *jsonrpc.Request) (ctx context.Context, end func()) {
+	if metaVersion(r.Params) < "2026" {
+		return u.ctx, func() {}
+	}
+	ctx, cancel := context.WithCancel(u.ctx)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.running[r.ID] = cancel
+	return ctx, func() {
+		cancel()
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.running, r.ID)
+	}
+}
+
+// cancelled closes the response of a cancelled request, and reports whether the request is of a
+// version without sessions.
+func (u *upstream) cancelled(params json.RawMessage) bool {
+	id, ok := cancelledID(params)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	cancel := u.running[id]
+	if !ok || cancel == nil {
+		return false
+	}
+	cancel()
+	return true
+}
+
 // order sends messages that get no answer.
 func (u *upstream) order() {
 	for {
@@ -165,7 +207,7 @@ func (u *upstream) order() {
 		case <-u.ctx.Done():
 			return
 		case m := <-u.orders:
-			resp, err := u.post(m)
+			resp, err := u.post(u.ctx, m)
 			if err != nil {
 				u.Log.Warn("a message did not reach the server", "err", err)
 				continue
@@ -197,7 +239,7 @@ func (u *upstream) got(m jsonrpc.Message) bool {
 	}
 }
 
-func (u *upstream) post(m jsonrpc.Message) (*http.Response, error) {
+func (u *upstream) post(ctx context.Context, m jsonrpc.Message) (*http.Response, error) {
 	b, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
 		return nil, err
@@ -209,28 +251,9 @@ func (u *upstream) post(m jsonrpc.Message) (*http.Response, error) {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	if r, ok := m.(*jsonrpc.Request); ok {
-		repeatBody(req.Header, r)
+		repeatBody(req.Header, r, &u.tools)
 	}
-	return u.send(req)
-}
-
-// repeatBody sets the headers that a request has in versions without sessions (2026-07-28):
-// each request names its version, and the headers repeat parts of the body.
-func repeatBody(h http.Header, r *jsonrpc.Request) {
-	var p struct {
-		Meta struct {
-			Version string `json:"io.modelcontextprotocol/protocolVersion"`
-		} `json:"_meta"`
-	}
-	if json.Unmarshal(r.Params, &p) != nil || p.Meta.Version < "2026" {
-		return
-	}
-	h.Set(headerVersion, p.Meta.Version)
-	h.Set("Mcp-Method", r.Method)
-	switch r.Method {
-	case "tools/call", "prompts/get", "resources/read":
-		h.Set("Mcp-Name", nameOf(r.Params))
-	}
+	return u.send(req.WithContext(ctx))
 }
 
 func (u *upstream) prepare(method string, body io.Reader) (*http.Request, error) {
@@ -266,8 +289,11 @@ func (u *upstream) send(req *http.Request) (*http.Response, error) {
 }
 
 // request sends a request. It passes on the answer and the messages before it.
-func (u *upstream) request(r *jsonrpc.Request) {
-	resp, err := u.post(r)
+func (u *upstream) request(ctx context.Context, r *jsonrpc.Request) {
+	resp, err := u.post(ctx, r)
+	if ctx.Err() != nil {
+		return // the host cancelled it
+	}
 	if err != nil {
 		u.got(fault(r.ID, "the server cannot be reached: "+err.Error()))
 		return
@@ -303,14 +329,14 @@ func (u *upstream) request(r *jsonrpc.Request) {
 			u.got(fault(r.ID, "the server's answer does not answer this request"))
 		}
 	case "text/event-stream":
-		u.answer(r, resp.Body)
+		u.answer(ctx, r, resp.Body)
 	default:
 		u.got(fault(r.ID, "the server's answer is neither JSON nor a stream of events"))
 	}
 }
 
 // answer reads the stream of a request. If the stream breaks off, it continues it.
-func (u *upstream) answer(r *jsonrpc.Request, body io.ReadCloser) {
+func (u *upstream) answer(ctx context.Context, r *jsonrpc.Request, body io.ReadCloser) {
 	last, answered := "", false
 	read := func(body io.Reader) error {
 		return events(body, func(e event) bool {
@@ -322,7 +348,7 @@ func (u *upstream) answer(r *jsonrpc.Request, body io.ReadCloser) {
 		})
 	}
 	err := read(body)
-	for try := 0; !answered && err == nil && last != "" && try < 3; try++ {
+	for try := 0; !answered && err == nil && last != "" && try < 3 && metaVersion(r.Params) < "2026"; try++ {
 		if !u.pause(time.Second << try) {
 			return
 		}
@@ -340,7 +366,7 @@ func (u *upstream) answer(r *jsonrpc.Request, body io.ReadCloser) {
 			try = 0
 		}
 	}
-	if !answered {
+	if !answered && ctx.Err() == nil {
 		text := "the server's answer broke off"
 		if err != nil {
 			text += ": " + err.Error()
@@ -406,6 +432,9 @@ func (u *upstream) pass(r *jsonrpc.Request, m jsonrpc.Message) bool {
 			u.version = v.Version
 			u.mu.Unlock()
 		}
+	}
+	if r.Method == "tools/list" && a.Error == nil {
+		u.tools.learn(a.Result)
 	}
 	u.got(m)
 	return true

@@ -1,0 +1,434 @@
+package mcpwire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"lazaret/streams"
+)
+
+// Version 2026-07-28 has no sessions: each request names its version and capabilities, and a
+// host opens no connection. The requests of one token (and, for a server at a URL, of one
+// Authorization) share a line to the server.
+
+// stateless is the supported version without sessions.
+const stateless = "2026-07-28"
+
+// legacyTime is how long a server that does not speak a version without sessions is not asked
+// again.
+const legacyTime = 5 * time.Minute
+
+// Error codes of the protocol.
+const (
+	codeVersion  = -32022
+	codeMismatch = -32020
+)
+
+// line is a connection with a server that requests of several hosts share. It gives each
+// request its own id and progress token, because hosts choose theirs independently.
+type line struct {
+	*session
+	tools toolHeaders
+	ready chan struct{} // closed once the server was asked for its versions
+
+	// Set before ready is closed.
+	speaks bool              // the server speaks the version without sessions
+	answer *jsonrpc.Response // the server's answer, if it does not; may be nil
+	err    error             // the server could not be started
+
+	open map[jsonrpc.ID]*exchange // guarded by the session's mu, as is next
+	next int64
+}
+
+// exchange is a request of a host on a line.
+type exchange struct {
+	id, own jsonrpc.ID // the host's id, and the one on the line
+	method  string
+	token   json.RawMessage        // the host's progress token, or nil
+	wants   json.RawMessage        // of subscriptions/listen: the notifications that the host asks for
+	stream  *stream                // nil: a request of the endpoint itself
+	answer  chan *jsonrpc.Response // of a request of the endpoint itself
+}
+
+// statelessRequest processes a request without a session.
+func (e *Endpoint) statelessRequest(ctx context.Context, w http.ResponseWriter, r *http.Request, m jsonrpc.Message,
+	name, owner string, server *Server) {
+	q, ok := m.(*jsonrpc.Request)
+	switch {
+	case ok && q.Method == "notifications/cancelled":
+		w.WriteHeader(http.StatusAccepted) // a host cancels a request by closing its response
+		return
+	case !ok || !q.ID.IsValid():
+		reply(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest,
+			"version "+stateless+" has no such message from a client over HTTP", "")
+		return
+	}
+	id := q.ID.Raw()
+	if why := mismatch(r.Header, q); why != "" {
+		reply(w, http.StatusBadRequest, id, codeMismatch, why, "")
+		return
+	}
+	if r.Header.Get(headerVersion) != stateless {
+		unsupported(w, r, id, append([]string{stateless}, versions...))
+		return
+	}
+	l := e.line(ctx, r, name, owner, server, q)
+	if l == nil {
+		unsupported(w, r, id, versions)
+		return
+	}
+	l.enter()
+	defer l.leave()
+	select {
+	case <-l.ready:
+	case <-r.Context().Done():
+		return
+	}
+	var refused *Refused
+	switch {
+	case l.err != nil:
+		reply(w, http.StatusServiceUnavailable, id, jsonrpc.CodeInternalError, l.err.Error(), "")
+		return
+	case !l.speaks && l.answer != nil && errors.As(l.answer.Error, &refused):
+		b, err := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: q.ID, Error: l.answer.Error})
+		if err == nil {
+			refused.write(w, b)
+		}
+		return
+	case !l.speaks:
+		unsupported(w, r, id, versions)
+		return
+	}
+	if why := l.tools.mismatch(r.Header, q); why != "" {
+		reply(w, http.StatusBadRequest, id, codeMismatch, why, "")
+		return
+	}
+	x := l.adopt(&exchange{id: q.ID, stream: newStream(0, &l.unread)})
+	if x == nil {
+		reply(w, http.StatusServiceUnavailable, id, jsonrpc.CodeInternalError,
+			fmt.Sprintf("%d requests wait for their answers", maxRequests), "")
+		return
+	}
+	x.stream.once = true
+	x.stream.use()
+	defer x.stream.release()
+	defer l.leaveExchange(ctx, x)
+	if err := l.take(ctx, l.rewritten(x, q)); err != nil {
+		reply(w, http.StatusServiceUnavailable, id, jsonrpc.CodeInternalError, errSessionEnded.Error(), "")
+		return
+	}
+	x.stream.serve(w, r, 0, commitTime, false)
+}
+
+// unsupported answers a request whose version is not spoken.
+func unsupported(w http.ResponseWriter, r *http.Request, id any, supported []string) {
+	data, _ := json.Marshal(map[string]any{ // marshalling strings cannot fail
+		"supported": supported, "requested": streams.Clip(r.Header.Get(headerVersion), 40)})
+	reply(w, http.StatusBadRequest, id, codeVersion, "unsupported protocol version", string(data))
+}
+
+// line returns the line for a request, or nil if its server is known to speak no version
+// without sessions. If there is no line yet, line opens one, and asks the server for its versions
+// with the _meta of the request.
+func (e *Endpoint) line(ctx context.Context, r *http.Request, name, owner string, server *Server,
+	q *jsonrpc.Request) *line {
+	key := name + "\x00" + owner
+	if server.Remote != nil {
+		key += "\x00" + r.Header.Get(headerAuth)
+	}
+	e.mu.Lock()
+	if time.Since(e.legacy[name]) < legacyTime {
+		e.mu.Unlock()
+		return nil
+	}
+	l := e.lines[key]
+	if l != nil && !l.ended() {
+		e.mu.Unlock()
+		return l
+	}
+	l = newLine(owner)
+	e.lines[key] = l
+	e.mu.Unlock()
+	go func() {
+		<-l.done
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.lines[key] == l {
+			delete(e.lines, key)
+		}
+	}()
+	if l.err = e.run(ctx, r, name, server, l.session, l); l.err == nil {
+		l.discover(ctx, q.Params)
+		if l.answer != nil && l.answer.Error != nil && !isInternal(l.answer.Error) {
+			e.mu.Lock()
+			e.legacy[name] = time.Now()
+			e.mu.Unlock()
+		}
+	}
+	if !l.speaks {
+		_ = l.Close()
+	}
+	close(l.ready)
+	return l
+}
+
+func isInternal(err error) bool {
+	var wire *jsonrpc.Error
+	return errors.As(err, &wire) && wire.Code == jsonrpc.CodeInternalError
+}
+
+func newLine(owner string) *line {
+	l := &line{session: newSession(owner), ready: make(chan struct{}), open: make(map[jsonrpc.ID]*exchange)}
+	l.known = true // no host learns its id
+	return l
+}
+
+// discover asks the server for its versions.
+func (l *line) discover(ctx context.Context, params json.RawMessage) {
+	var p struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	_ = json.Unmarshal(params, &p) // the caller has read its version
+	delete(p.Meta, "progressToken")
+	body, err := json.Marshal(p)
+	if err != nil {
+		return
+	}
+	x := l.adopt(&exchange{answer: make(chan *jsonrpc.Response, 1)})
+	defer l.leaveExchange(ctx, x)
+	q := l.rewritten(x, &jsonrpc.Request{Method: "server/discover", Params: body})
+	ctx, cancel := context.WithTimeout(ctx, takeTime)
+	defer cancel()
+	if l.take(ctx, q) != nil {
+		return
+	}
+	select {
+	case l.answer = <-x.answer:
+	case <-l.done:
+		return
+	case <-ctx.Done():
+		return
+	}
+	var said struct {
+		Supported []string `json:"supportedVersions"`
+	}
+	l.speaks = l.answer.Error == nil && json.Unmarshal(l.answer.Result, &said) == nil &&
+		slices.Contains(said.Supported, stateless)
+}
+
+// adopt gives an exchange its id on the line. It returns nil if too many are in progress.
+func (l *line) adopt(x *exchange) *exchange {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.open) >= maxRequests {
+		return nil
+	}
+	l.next++
+	x.own, _ = jsonrpc.MakeID(float64(l.next)) // a number is always a legal id
+	l.open[x.own] = x
+	if x.stream != nil {
+		l.streams[int(l.next)] = x.stream
+	}
+	return x
+}
+
+// rewritten returns a request as it travels on the line.
+func (l *line) rewritten(x *exchange, q *jsonrpc.Request) *jsonrpc.Request {
+	out := *q
+	out.ID = x.own
+	x.method = q.Method
+	var p struct {
+		Meta struct {
+			Token json.RawMessage `json:"progressToken"`
+		} `json:"_meta"`
+		Wants json.RawMessage `json:"notifications"`
+	}
+	if json.Unmarshal(q.Params, &p) != nil {
+		return &out
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if q.Method == "subscriptions/listen" {
+		x.wants = p.Wants
+	}
+	if p.Meta.Token != nil {
+		x.token = p.Meta.Token
+		out.Params = edited(q.Params, "progressToken", rawID(x.own), "_meta")
+	}
+	return &out
+}
+
+func rawID(id jsonrpc.ID) json.RawMessage {
+	b, _ := json.Marshal(id.Raw()) // an id is a string or a number
+	return b
+}
+
+// edited returns an object whose field at a path has another value. It returns malformed
+// objects unchanged.
+func edited(object json.RawMessage, field string, value json.RawMessage, path ...string) json.RawMessage {
+	var m map[string]json.RawMessage
+	if len(object) > 0 && json.Unmarshal(object, &m) != nil {
+		return object
+	}
+	if m == nil {
+		m = make(map[string]json.RawMessage)
+	}
+	if len(path) > 0 {
+		m[path[0]] = edited(m[path[0]], field, value, path[1:]...)
+	} else {
+		m[field] = value
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return object
+	}
+	return b
+}
+
+// leaveExchange ends an exchange. If the server still works on it, the server is told that it
+// is cancelled.
+func (l *line) leaveExchange(ctx context.Context, x *exchange) {
+	l.mu.Lock()
+	_, unanswered := l.open[x.own]
+	l.forget(x)
+	l.mu.Unlock()
+	if x.stream != nil {
+		x.stream.drop()
+	}
+	if unanswered && !l.ended() {
+		_ = l.take(ctx, &jsonrpc.Request{Method: "notifications/cancelled",
+			Params: edited(nil, "requestId", rawID(x.own))})
+	}
+}
+
+// forget removes an exchange. The caller holds the session's mu.
+func (l *line) forget(x *exchange) {
+	delete(l.open, x.own)
+	n, _ := x.own.Raw().(int64)
+	delete(l.streams, int(n))
+}
+
+// Write passes on a message of the server, with the ids that the hosts chose.
+func (l *line) Write(_ context.Context, m jsonrpc.Message) error {
+	switch m := m.(type) {
+	case *jsonrpc.Response:
+		l.mu.Lock()
+		x := l.open[m.ID]
+		if x != nil {
+			l.forget(x)
+		}
+		l.mu.Unlock()
+		switch {
+		case x == nil:
+			return nil // the host has left
+		case x.stream == nil:
+			x.answer <- m // it has room for one answer
+			return nil
+		case x.method == "tools/list" && m.Error == nil:
+			l.tools.learn(m.Result)
+		}
+		out := *m
+		out.ID = x.id
+		if x.method == "subscriptions/listen" && m.Error == nil {
+			out.Result = edited(m.Result, mcp.MetaKeySubscriptionID, rawID(x.id), "_meta")
+		}
+		l.deliver(x, &out, true)
+	case *jsonrpc.Request:
+		if m.ID.IsValid() { // a server of this version asks by its results
+			go func() {
+				_ = l.take(context.Background(), &jsonrpc.Response{ID: m.ID,
+					Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "lazaret: the client takes no requests"}})
+			}()
+			return nil
+		}
+		for x, out := range l.receivers(m) {
+			l.deliver(x, out, false)
+		}
+	}
+	return nil
+}
+
+// receivers returns the exchanges that a notification belongs to, each with the notification
+// as its host expects it. Another notification is dropped, because no host could relate it to a
+// request.
+func (l *line) receivers(m *jsonrpc.Request) map[*exchange]*jsonrpc.Request {
+	var p struct {
+		Token json.RawMessage            `json:"progressToken"`
+		Meta  map[string]json.RawMessage `json:"_meta"`
+	}
+	if len(m.Params) > 0 && json.Unmarshal(m.Params, &p) != nil {
+		return nil
+	}
+	out := make(map[*exchange]*jsonrpc.Request)
+	give := func(x *exchange, params json.RawMessage) {
+		n := *m
+		n.Params = params
+		out[x] = &n
+	}
+	subscription := p.Meta[mcp.MetaKeySubscriptionID]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, x := range l.open {
+		switch own := string(rawID(x.own)); {
+		case x.stream == nil:
+		case subscription != nil:
+			if string(subscription) == own {
+				give(x, edited(m.Params, mcp.MetaKeySubscriptionID, rawID(x.id), "_meta"))
+			}
+		case p.Token != nil:
+			if string(p.Token) == own && x.token != nil {
+				give(x, edited(m.Params, "progressToken", x.token))
+			}
+		case m.Method == "notifications/tools/list_changed": // of the proxy: a person has accepted the list
+			var wants struct {
+				Tools bool `json:"toolsListChanged"`
+			}
+			if json.Unmarshal(x.wants, &wants) == nil && wants.Tools {
+				give(x, edited(m.Params, mcp.MetaKeySubscriptionID, rawID(x.id), "_meta"))
+			}
+		case len(l.open) == 1 && x.wants == nil && !strings.HasSuffix(m.Method, "/list_changed"):
+			give(x, m.Params)
+		}
+	}
+	return out
+}
+
+// deliver writes a message into the response of an exchange.
+func (l *line) deliver(x *exchange, m jsonrpc.Message, last bool) {
+	b, err := jsonrpc.EncodeMessage(m)
+	if err == nil {
+		err = x.stream.add(b, last, false, refusal(m))
+	}
+	if err != nil {
+		x.stream.end()
+	}
+}
+
+// refusal returns the HTTP status of an error that has one.
+func refusal(m jsonrpc.Message) *Refused {
+	r, ok := m.(*jsonrpc.Response)
+	if !ok || r.Error == nil {
+		return nil
+	}
+	var refused *Refused
+	var wire *jsonrpc.Error
+	switch {
+	case errors.As(r.Error, &refused):
+		return refused
+	case !errors.As(r.Error, &wire):
+	case wire.Code == jsonrpc.CodeMethodNotFound:
+		return &Refused{Status: http.StatusNotFound}
+	case wire.Code <= codeMismatch && wire.Code >= codeVersion:
+		return &Refused{Status: http.StatusBadRequest}
+	}
+	return nil
+}
