@@ -141,6 +141,9 @@ type ActionEntry struct {
 	// Intent relates the action to what the user asked for in the session. It is nil if there is no
 	// relation.
 	Intent *intent.Relation `json:"intent,omitzero"`
+	// Sources are the sources that the user named and that name values of the call. They are set
+	// for an action of L3 or above.
+	Sources []intent.Grounds `json:"sources,omitzero"`
 	// Repeats is the id of an earlier proposal of the same call by the agent. No rule had a finding
 	// on that proposal, and the user of its session had used nearly the same words.
 	Repeats string `json:"repeats,omitzero"`

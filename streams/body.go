@@ -6,6 +6,7 @@ import (
 
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/calibration"
+	"lazaret/pkg/intent"
 	"lazaret/pkg/text"
 )
 
@@ -289,6 +290,11 @@ type VerdictEntry struct {
 	Answers string `json:"answers,omitzero"`
 	// Confidence is the agent's stated confidence in the action, from 0 to 1.
 	Confidence *float64 `json:"confidence,omitzero"`
+	// Sources are the sources that the user named and that a held action follows. A person may
+	// approve one of them together with the hold.
+	Sources []intent.Grounds `json:"sources,omitzero"`
+	// Covered is the approval of a source that allows the action.
+	Covered *SourceUse `json:"covered,omitzero"`
 }
 
 // CalibrationEntry compares an agent's stated confidence with the outcomes of its actions of one
@@ -342,6 +348,29 @@ type Resolved struct {
 	Accepted *AcceptedTools `json:"accepted,omitzero"`
 	// Prompt is what was signed of a prompt.
 	Prompt *ApprovedPrompt `json:"prompt,omitzero"`
+	// Source is the source that the signer approved for the session.
+	Source *ApprovedSource `json:"source,omitzero"`
+}
+
+// ApprovedSource is a source that a person approved for a session, together with a hold.
+type ApprovedSource struct {
+	Digest  string    `json:"digest"` // of the content
+	Source  string    `json:"source,omitzero"`
+	Session string    `json:"session"`
+	Actions int       `json:"actions"` // maximum number of later actions
+	Expires time.Time `json:"expires"`
+}
+
+// SourceUse is the approval of a source that covers an action.
+type SourceUse struct {
+	Hold   string `json:"hold"`   // with which the source was approved
+	Digest string `json:"digest"` // of the source's content
+	By     string `json:"by"`     // name of the signing key
+	Key    string `json:"key"`    // the pinned key
+	Entry  uint64 `json:"entry"`  // ledger sequence of the signed resolution
+	Number int    `json:"number"` // the action is the approval's Number-th, of at most Actions
+	// Actions is the maximum number of actions of the approval.
+	Actions int `json:"actions"`
 }
 
 // AcceptedTools is a tool catalogue that a person accepted, with the signed level of each tool.

@@ -47,6 +47,7 @@ const (
 	CodeCancelled   Code = "LZ322"
 	CodeStanding    Code = "LZ323"
 	CodeDelegated   Code = "LZ324"
+	CodeSource      Code = "LZ325"
 
 	CodeProtected Code = "LZ330"
 	CodeEgress    Code = "LZ331"
@@ -213,6 +214,10 @@ var Codes = []CodeDoc{
 	{CodeDelegated, "delegated",
 		"The action's level alone would hold it. The signed policy allows it on a ground of delegation, because the " +
 			"session shows that the user wants it. The text names the ground and the evidence.",
+		"None."},
+	{CodeSource, "approved source",
+		"The action would be held. A person approved the source that it follows, for this session, with a signature. " +
+			"The text names the signature and how many actions it has covered.",
 		"None."},
 	{CodeProtected, "protected resource",
 		"The action's arguments name a resource that the policy protects.",

@@ -72,3 +72,19 @@ type ObservationEntry struct {
 	// Revisions are changes of beliefs that the observation corroborates or contradicts.
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 }
+
+// ContentDigest returns the digest of the text of all blocks. It is empty if a block has no text.
+func (e *ObservationEntry) ContentDigest() string {
+	texts := make([]string, 0, len(e.Blocks))
+	for i := range e.Blocks {
+		if e.Blocks[i].Text == "" {
+			return ""
+		}
+		texts = append(texts, e.Blocks[i].Text)
+	}
+	b, err := Marshal(texts)
+	if err != nil || len(texts) == 0 {
+		return ""
+	}
+	return Digest(b)
+}

@@ -452,6 +452,12 @@ func (l *leaf) body(stage string, into any) error {
 	return json.Unmarshal(body, into)
 }
 
+// approvedSource is a source that was approved together with a hold.
+type approvedSource struct {
+	Digest, Session, Expires string
+	Actions                  int
+}
+
 func (v *verifier) approval(a *approval, leaves map[int64]*leaf) error {
 	r, o, act := leaves[a.Resolution], leaves[a.Outcome], leaves[a.Activation]
 	var resolution struct {
@@ -462,6 +468,7 @@ func (v *verifier) approval(a *approval, leaves map[int64]*leaf) error {
 		Resolved *struct {
 			Hold, Revision, State, Key string
 			Entry                      uint64
+			Source                     *approvedSource
 		} `json:"resolved"`
 	}
 	if err := errors.Join(r.body("ingest", &resolution), o.body("arbiter", &outcome),
@@ -514,13 +521,17 @@ func (v *verifier) approval(a *approval, leaves map[int64]*leaf) error {
 			return err
 		}
 	}
-	var s struct{ V, Project, Hold, Revision, Decision string }
+	var s struct {
+		V, Project, Hold, Revision, Decision string
+		Source                               *approvedSource
+	}
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return err
 	}
 	state := map[string]string{"approve": "approved", "reject": "rejected"}[s.Decision]
 	if s.V != "lazaret/approval/v1" || s.Project != r.Project || s.Hold != res.Hold || s.Revision != res.Revision ||
-		state == "" || state != res.State {
+		state == "" || state != res.State || (s.Source == nil) != (res.Source == nil) ||
+		s.Source != nil && *s.Source != *res.Source {
 		return errors.New("what was signed is not what the arbiter says of it")
 	}
 	return nil

@@ -105,6 +105,7 @@ func (a *assessment) answer(group, wanted string, on streams.Type) answer {
 			continue
 		}
 		said = said.Join(v)
+		ans.Failed = ans.Failed || al.Error != ""
 		ans.Reasons = append(ans.Reasons, alertReason(streams.CodeRule, v, group, al))
 	}
 	if ans.Verdict > said {

@@ -13,6 +13,7 @@ import (
 	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/intent"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -97,6 +98,8 @@ type proposal struct {
 	// person accepted the tool.
 	Of       string         `json:"of,omitzero"`
 	Accepted *beliefs.Level `json:"accepted,omitzero"`
+	// Sources are the sources that the user named and that the action follows.
+	Sources []intent.Grounds `json:"sources,omitzero"`
 	// Delegated says why the action's level alone does not hold it. It is empty if the level does.
 	Delegated string `json:"delegated,omitzero"`
 	// Catalogue is the ledger sequence of the tools that the action asks to accept.
@@ -171,6 +174,8 @@ const (
 	keyRan      = 'X' // project, agent, id → nothing: the released action was carried out
 	keyLeaning  = 'L' // project, subject, hold → nothing: the open hold depends on the subject
 	keyTouched  = 'U' // project, subject → touched: the subject's holds are being rechecked
+	keyContent  = 'G' // project, agent and session → sources that the user named
+	keyGrant    = 'V' // project, agent, session, digest of a source → grant
 	keyOffer    = 'T' // project, "s" and ledger sequence, or "d" and a digest of agent, server and catalogue → offer
 )
 
@@ -211,6 +216,10 @@ func (f *Fold) fromIngest(st *stage.State, e *streams.Entry, now time.Time) (*st
 		return f.propose(st, e, now)
 	case streams.TypeTools:
 		return nil, f.noteOffer(st, e)
+	case streams.TypeObservation:
+		return nil, f.noteContent(st, e)
+	case streams.TypeSession:
+		return nil, f.endSources(st, e)
 	case streams.TypeRepeat:
 		return f.again(st, e, now)
 	case streams.TypeForgotten:
@@ -262,6 +271,15 @@ func (f *Fold) clock(st *stage.State, stamp time.Time) (time.Time, error) {
 		return stamp, err
 	}
 	return time.Unix(0, now).UTC(), nil
+}
+
+// ledgerTime returns the ledger time of the last entry.
+func ledgerTime(st *stage.State) (time.Time, error) {
+	v, ok, err := st.Get([]byte{keyClock})
+	if err != nil || !ok || len(v) != 8 {
+		return time.Time{}, err
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC(), nil
 }
 
 // propose stores a new proposal and decides it at once if it waits for no group.

@@ -126,6 +126,9 @@ func readOutcome(rep *streams.ResolveReply, e streams.Entry) error {
 		case said.Rule == orderRule, strings.HasPrefix(said.Rule, refusedOrder):
 			readOrder(rep, said)
 			return nil
+		case said.Rule == withdrawnRule:
+			rep.State, rep.Text = "withdrawn", said.Message
+			return nil
 		}
 		rep.Check, rep.Text = strings.TrimPrefix(a.Alerts[0].Rule, approvalRule), a.Alerts[0].Message
 		rep.Error = &streams.ReplyError{Code: streams.CodeApproval, Message: rep.Text}

@@ -13,7 +13,7 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 		return err
 	}
 	f.countHold(p.Project, 1)
-	p.Hold = v.Hold.ID
+	p.Hold, v.Sources = v.Hold.ID, p.Sources
 	h := &hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Proposal: p.Seq, Project: p.Project, Agent: p.Agent,
 		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Hints: p.Hints, Of: p.Of,
 		Accepted: p.Accepted, Rests: p.leans(), Catalogue: p.Catalogue,

@@ -70,8 +70,10 @@ type answer struct {
 	// Other is a digest under which the group answered and that the policy does not require. If
 	// there are several, it is the first in byte order. Mute is set if the group answered without a
 	// verdict or without a digest.
-	Other   string           `json:"other,omitzero"`
-	Mute    bool             `json:"mute,omitzero"`
+	Other string `json:"other,omitzero"`
+	Mute  bool   `json:"mute,omitzero"`
+	// Failed is set if a finding comes from a rule that could not be evaluated.
+	Failed  bool             `json:"failed,omitzero"`
 	Verdict streams.Verdict  `json:"verdict"`
 	Reasons []streams.Reason `json:"reasons,omitzero"`
 	// Rests are dependencies of the arguments that the group found.
@@ -85,6 +87,7 @@ func (a answer) join(b answer) answer {
 		other = b.Other
 	}
 	return answer{Group: a.Group, Judged: a.Judged || b.Judged, Other: other, Mute: a.Mute || b.Mute,
+		Failed:  a.Failed || b.Failed,
 		Verdict: a.Verdict.Join(b.Verdict), Reasons: joinReasons(maxReasons, a.Reasons, b.Reasons),
 		Rests: joinRests(maxRests, a.Rests, b.Rests)}
 }
@@ -111,6 +114,7 @@ func compareRests(a, b streams.Rest) int {
 
 func (a answer) equal(b answer) bool {
 	return a.Group == b.Group && a.Judged == b.Judged && a.Other == b.Other && a.Mute == b.Mute &&
+		a.Failed == b.Failed &&
 		a.Verdict == b.Verdict &&
 		slices.EqualFunc(a.Reasons, b.Reasons, func(x, y streams.Reason) bool { return compareReasons(x, y) == 0 }) &&
 		slices.Equal(a.Rests, b.Rests)

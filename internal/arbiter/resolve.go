@@ -62,6 +62,13 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	if c.Open && !now.Before(h.Expires) {
 		c.Open, c.State = false, streams.HoldExpired // its due entry has not arrived yet
 	}
+	if s.Decision == approval.Withdraw {
+		g, err := granted(st, h, s, now)
+		if err != nil {
+			return nil, err
+		}
+		c.Open, c.State = g != nil, "not one with which this source was approved, or the approval has ended"
+	}
 	if _, c.Used, err = st.Get(nonceKey(s)); err != nil {
 		return nil, err
 	}
@@ -69,6 +76,12 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		return nil, err
 	}
 	if err := s.Judge(&c); err != nil {
+		return refuse(err)
+	}
+	if s.Decision == approval.Withdraw {
+		return f.withdrawSource(st, in, h, s, now)
+	}
+	if in.source, err = approvedSource(st, h, s, pol, now); err != nil {
 		return refuse(err)
 	}
 	if in.accepted, err = acceptedTools(h, s); err != nil {
@@ -119,6 +132,7 @@ type resolution struct {
 	// accepted are the signed levels of a catalogue's tools, or nil.
 	accepted *streams.AcceptedTools
 	prompt   *streams.ApprovedPrompt // nil: it is about no prompt
+	source   *streams.ApprovedSource // nil: it approves no source
 }
 
 // call returns the held action as a policy classifies it.
@@ -263,11 +277,18 @@ func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Sign
 	if s.Reason != "" {
 		why.Text += ": " + s.Reason
 	}
+	if x := in.source; x != nil {
+		why.Text = streams.Clip(fmt.Sprintf("%s; its source %s is approved for at most %d further actions of session %s until %s",
+			why.Text, x.Source, x.Actions, x.Session, x.Expires.Format(time.RFC3339)), maxReasonText)
+	}
 	v := &h.Entry
 	v.Verdict, v.Time, v.Late, v.Hold = verdict, now, false, nil
 	v.Reasons = append(slices.Clip(v.Reasons), why)
 	v.Resolved = &streams.Resolved{Hold: h.ID, Revision: h.Revision, State: state, By: s.Signer, Key: s.Pin.Key,
-		Reason: s.Reason, Entry: in.seq, Time: now, Accepted: in.accepted, Prompt: in.prompt}
+		Reason: s.Reason, Entry: in.seq, Time: now, Accepted: in.accepted, Prompt: in.prompt, Source: in.source}
+	if err := f.putGrant(st, in, h, s); err != nil {
+		return nil, err
+	}
 	said := &streams.HoldStateEntry{Hold: h.ID, Proposal: h.Proposal, Agent: h.Agent, ID: v.ID, State: state,
 		Reason: why, Time: now, Resolved: v.Resolved}
 	return f.conclude(st, in, h, stage.LiveCopy(said, h.Project, "hold", h.Agent, h.ID, state))

@@ -52,6 +52,9 @@ type Hold struct {
 	Tools        []streams.Tool `json:"tools,omitzero"`
 	Instructions string         `json:"instructions,omitzero"`
 	Missing      string         `json:"missing,omitzero"`
+	// Sources are the sources that the held action follows. They are set if the request names one
+	// hold.
+	Sources []ShownSource `json:"sources,omitzero"`
 }
 
 // maxHolds limits the holds in an answer.
@@ -117,7 +120,9 @@ func showing(js jetstream.JetStream, list query.Handler) query.Handler {
 	return func(ctx context.Context, p int, req []byte) (any, error) {
 		v, err := list(ctx, p, req)
 		if holds, ok := v.([]Hold); ok && err == nil && len(holds) == 1 && holds[0].Body != "" {
-			err = showTools(ctx, js, &holds[0])
+			if err = showTools(ctx, js, &holds[0]); err == nil {
+				err = showSources(ctx, js, &holds[0])
+			}
 		}
 		return v, err
 	}
@@ -184,6 +189,9 @@ func (f *Fold) listHolds(st *stage.State, req []byte) (any, error) {
 			Catalogue: h.Catalogue}
 		if q.ID != "" {
 			x.Body = h.Body
+			if err := listSources(st, &x, h); err != nil {
+				return false, err
+			}
 			pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
 			if err != nil {
 				return false, err

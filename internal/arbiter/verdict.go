@@ -46,6 +46,9 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry,
 		p.Level = class.Level.String()
 		p.Delegated = delegated(pol, call, class, a)
 		p.Reasons = append(p.Reasons, foremost(class.Reasons)...)
+		if err := p.follows(st, a, pol, class); err != nil {
+			return class, err
+		}
 	}
 	if a.Host != nil && *a.Host > streams.Allow {
 		p.reason(streams.CodeHost, *a.Host, "the host asks for %s", *a.Host)
@@ -271,6 +274,9 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	v.Verdict, v.Reasons = p.judge()
 	stands(p, pol, v, now)
 	delegate(p, v)
+	if err := f.cover(st, p, pol, v, now); err != nil {
+		return nil, err
+	}
 	if v.Verdict == streams.Hold {
 		offered, err := p.offered(st)
 		if err != nil {

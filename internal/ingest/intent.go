@@ -65,6 +65,9 @@ func (f *Fold) noteSource(st *stage.State, project string, e *streams.Observatio
 	if !e.UserNamed || e.Session == "" {
 		return nil
 	}
+	if err := noteNamed(st, project, e); err != nil {
+		return err
+	}
 	said, err := f.userSaid(st, project, e.Agent, e.Session)
 	if err != nil {
 		return err

@@ -108,6 +108,9 @@ func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead
 	if err := f.relate(st, a.Project, e); err != nil {
 		return nil, err
 	}
+	if e.Sources, err = f.grounds(st, a.Project, e); err != nil {
+		return nil, err
+	}
 	if e.Repeats, err = f.precedent(st, a.Project, e); err != nil {
 		return nil, err
 	}

@@ -173,6 +173,9 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 			if v.Resolved != nil && v.Resolved.State == streams.HoldApproved {
 				x.Approval = &Promotion{By: v.Resolved.By, How: "signed approval of hold " + v.Resolved.Hold,
 					Reason: v.Resolved.Reason, Index: e.Index, Seq: e.Seq, Time: e.Time}
+			} else if u := v.Covered; u != nil {
+				x.Approval = &Promotion{By: u.By, How: fmt.Sprintf("signed approval of its source with hold %s, action %d of %d",
+					u.Hold, u.Number, u.Actions), Index: e.Index, Seq: e.Seq, Time: e.Time}
 			} else if i := slices.IndexFunc(v.Reasons, func(r streams.Reason) bool {
 				return r.Code == streams.CodeStanding || r.Code == streams.CodeDelegated
 			}); i >= 0 {

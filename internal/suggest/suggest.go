@@ -273,7 +273,7 @@ func (s *Seen) Write(w io.Writer, name string) error {
 		}
 	}
 	b.WriteString("\n# As in the shipped policy: what passes that its level alone would hold.\n" +
-		policy.ShippedDelegation())
+		policy.ShippedDelegation() + "\n" + policy.ShippedSources())
 	b.WriteString("\ntools:\n")
 	names := make(map[string]bool)
 	for _, t := range slices.SortedFunc(maps.Values(s.tools), func(x, y *tool) int {

@@ -39,6 +39,8 @@ type Decision string
 const (
 	Approve Decision = "approve"
 	Reject  Decision = "reject"
+	// Withdraw ends the approval of a source that was given with the release of this hold.
+	Withdraw Decision = "withdraw"
 )
 
 // Statement is what is signed.
@@ -54,7 +56,19 @@ type Statement struct {
 	Project  string            `json:"project"`
 	Reason   string            `json:"reason,omitzero"`
 	Revision string            `json:"revision"`
-	Version  string            `json:"v"`
+	// Source approves a source together with the hold, or names the source whose approval is
+	// withdrawn.
+	Source  *Source `json:"source,omitzero"`
+	Version string  `json:"v"`
+}
+
+// Source is the approval of one content for one session. It covers actions that do what the content
+// asks for, as far as the policy permits.
+type Source struct {
+	Actions int       `json:"actions,omitzero"` // maximum number of later actions
+	Digest  string    `json:"digest"`           // of the content
+	Expires time.Time `json:"expires,omitzero"` // whole seconds, UTC
+	Session string    `json:"session"`
 }
 
 // NewNonce returns a random nonce in hex.
@@ -105,8 +119,8 @@ func (s *Statement) check() error {
 	switch {
 	case s.Version != Version:
 		return refuse(CheckForm, "version is %q, want %q", clip(s.Version), Version)
-	case s.Decision != Approve && s.Decision != Reject:
-		return refuse(CheckForm, "decision is %q, use %s or %s", clip(string(s.Decision)), Approve, Reject)
+	case s.Decision != Approve && s.Decision != Reject && s.Decision != Withdraw:
+		return refuse(CheckForm, "decision is %q, use %s, %s or %s", clip(string(s.Decision)), Approve, Reject, Withdraw)
 	case !isHex(s.Nonce, 2*NonceSize):
 		return refuse(CheckForm, "nonce %q is not %d bytes in lower-case hex", clip(s.Nonce), NonceSize)
 	case !strings.HasPrefix(s.Action, digestPrefix) || !isHex(s.Action[len(digestPrefix):], 64):
@@ -121,7 +135,14 @@ func (s *Statement) check() error {
 	if err := s.checkLevels(); err != nil {
 		return err
 	}
-	for _, v := range []string{s.Project, s.Hold, s.Revision, s.Reason} {
+	said := []string{s.Project, s.Hold, s.Revision, s.Reason}
+	if s.Source != nil {
+		said = append(said, s.Source.Session)
+	}
+	if err := s.checkSource(); err != nil {
+		return err
+	}
+	for _, v := range said {
 		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
 			return refuse(CheckForm, "%q holds control characters or is no UTF-8", clip(v))
 		}
@@ -140,6 +161,36 @@ func (s *Statement) checkLevels() error {
 		if tool == "" || !utf8.ValidString(tool) || strings.ContainsFunc(tool, unicode.IsControl) {
 			return refuse(CheckForm, "tool %q is empty, holds control characters or is no UTF-8", clip(tool))
 		}
+	}
+	return nil
+}
+
+// checkSource checks that an approval of a source is complete, and that a withdrawal names only the
+// source.
+func (s *Statement) checkSource() error {
+	x := s.Source
+	if x == nil {
+		if s.Decision == Withdraw {
+			return refuse(CheckForm, "a withdrawal names the source")
+		}
+		return nil
+	}
+	switch {
+	case s.Decision == Reject:
+		return refuse(CheckForm, "a rejection approves no source")
+	case !strings.HasPrefix(x.Digest, digestPrefix) || !isHex(x.Digest[len(digestPrefix):], 64):
+		return refuse(CheckForm, "the source's digest %q is not %s and 32 bytes in lower-case hex", clip(x.Digest),
+			digestPrefix)
+	case x.Session == "":
+		return refuse(CheckForm, "the session must be named for which the source is approved")
+	case s.Decision == Withdraw && (x.Actions != 0 || !x.Expires.IsZero()):
+		return refuse(CheckForm, "a withdrawal has no number of actions and no expiry of the source")
+	case s.Decision == Withdraw:
+		return nil
+	case x.Actions < 1:
+		return refuse(CheckForm, "the source is approved for %d actions, want 1 or more", x.Actions)
+	case x.Expires.IsZero() || x.Expires.Nanosecond() != 0 || x.Expires.Year() > 9999:
+		return refuse(CheckForm, "the expiry of the source is no time in whole seconds")
 	}
 	return nil
 }
@@ -168,13 +219,14 @@ const (
 	CheckSelf      Check = "self"      // the key belongs to the requesting agent
 	CheckAction    Check = "action"    // for another action
 	CheckRevision  Check = "revision"  // the hold was tightened after the signer saw it
+	CheckSource    Check = "source"    // the source is not that of the hold, or approved for too long
 	CheckPolicy    Check = "policy"    // the policy in force does not allow an approval
 )
 
 // Checks is every check, in order.
 var Checks = []Check{CheckForm, CheckUnpinned, CheckSignature, CheckHold, CheckReplayed, CheckCounter, CheckSettled,
 	CheckExpired,
-	CheckRole, CheckSelf, CheckAction, CheckRevision, CheckPolicy}
+	CheckRole, CheckSelf, CheckAction, CheckRevision, CheckSource, CheckPolicy}
 
 // Error is the reason why a resolution is refused.
 type Error struct {

@@ -38,6 +38,7 @@ type document struct {
 	Decisions    *decisionsText         `yaml:"decisions"`
 	Delegation   []delegationText       `yaml:"delegation"`
 	Profiles     []profileText          `yaml:"profiles"`
+	Sources      *sourcesText           `yaml:"sources"`
 }
 
 // groupText is the YAML form of a group: its name, or a mapping.
@@ -122,6 +123,9 @@ func Compile(name string, src []byte) (*Policy, error) {
 		return nil, err
 	}
 	if p.delegated, err = compileDelegation(y, doc.Delegation); err != nil {
+		return nil, err
+	}
+	if p.sources, err = compileSources(y, doc.Sources); err != nil {
 		return nil, err
 	}
 	if p.profiles, err = compileProfiles(y, doc.Profiles); err != nil {

@@ -143,8 +143,11 @@ func (ev Evidence) String() string {
 }
 
 // ShippedDelegation returns the text of the section delegation of the shipped policy.
-func ShippedDelegation() string {
-	_, text, _ := strings.Cut(string(Default), "\ndelegation:\n")
+func ShippedDelegation() string { return shippedSection("delegation") }
+
+// shippedSection returns the text of a section of the shipped policy.
+func shippedSection(name string) string {
+	_, text, _ := strings.Cut(string(Default), "\n"+name+":\n")
 	text, _, _ = strings.Cut(text, "\n\n")
-	return "delegation:\n" + text + "\n"
+	return name + ":\n" + text + "\n"
 }

@@ -116,6 +116,7 @@ type Policy struct {
 	incidents incidents
 	uncited   Uncited
 	delegated []delegation
+	sources   *Sources // nil: no source can be approved
 	profiles  []Profile
 }
 

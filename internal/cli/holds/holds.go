@@ -89,6 +89,7 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 			fmt.Fprintf(w, "        %s\n", text.InertLine(strings.Join(r.Path, " → "), 300))
 		}
 	}
+	printSources(w, h)
 	if h.State == streams.HoldOpen {
 		fmt.Fprintf(w, "\nan approval signs: hold %s, revision %s,\n  action %s\n", h.ID, h.Revision, v.Digest)
 		if len(h.Approvers) > 0 {
@@ -181,7 +182,7 @@ func resolveCommand(a *verb.App, d approval.Decision) *cobra.Command {
 			approval.Reject: "Sign the rejection of a hold"}[d],
 		Long: `Show a hold, sign the decision on it with a pinned key, and wait for the result in the
 ledger. The signature covers the digest of the action, the hold and its revision, the
-decision, an expiry and a nonce. It is valid once, for this hold in the shown state.
+decision, an expiry and a nonce. It is valid once, for this hold in the shown state.` + sourceHelp(d) + `
 Exit 0 when the decision took effect, 2 when it was refused and the hold is unchanged,
 11 when the hold has become a deny.
 
@@ -196,6 +197,9 @@ lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 				return fmt.Errorf("--alike and --revision are for one HOLD, %d were named", len(args))
 			}
 			a.Conn.Resolve()
+			if o.source.Digest != "" && (len(args) > 1 || alike > 0) {
+				return fmt.Errorf("--source is for one HOLD")
+			}
 			signer, err := keys.LoadSigner(key)
 			if err != nil {
 				return err
@@ -275,6 +279,13 @@ lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 	f.StringVar(&project, "project", "", "look in this `PROJECT` only")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not show the holds")
+	if d == approval.Approve {
+		f.StringVar(&o.source.Digest, "source", "", "approve also the source with this `DIGEST`, or its first digits, for the "+
+			"session")
+		f.DurationVar(&o.sourceLife, "source-for", time.Hour, "how long the source is approved")
+		f.IntVar(&o.source.Actions, "source-actions", 20, "later actions that the approval of the source covers, at most "+
+			"`N`")
+	}
 	return c
 }
 
@@ -284,6 +295,9 @@ type resolveOptions struct {
 	reason string
 	quiet  bool
 	levels map[string]string // levels of tools, if a tool list is accepted
+	// source is approved together with the hold if it has a digest. sourceLife is for how long.
+	source     approval.Source
+	sourceLife time.Duration
 }
 
 // resolve signs a decision on one hold and sends it.
@@ -298,6 +312,14 @@ func (o *resolveOptions) resolve(ctx context.Context, w io.Writer, nc *nats.Conn
 		Decision: d, Expires: time.Now().UTC().Add(o.life).Truncate(time.Second), Nonce: approval.NewNonce(),
 		Reason: o.reason,
 		Levels: o.levels}
+	if o.source.Digest != "" {
+		g, err := findSource(h, o.source.Digest)
+		if err != nil {
+			return nil, err
+		}
+		s.Source = &approval.Source{Digest: g.Digest, Session: h.Verdict.Session, Actions: o.source.Actions,
+			Expires: time.Now().UTC().Add(o.sourceLife).Truncate(time.Second)}
+	}
 	signed, err := s.Sign(signer)
 	if err != nil {
 		return nil, err

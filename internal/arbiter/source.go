@@ -1,0 +1,387 @@
+package arbiter
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/intent"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/policy"
+	"lazaret/streams"
+)
+
+// This file has the approval of a source. A source is a content that the user named and that the
+// session was shown. A person approves it together with a hold of an action that follows it. The
+// approval is a consent that is given in advance. It is used up by each later action that it covers,
+// and the action's verdict names it. It answers only the reasons that the signed policy lists, and
+// only if it answers all of them, so any other reason keeps the action held. It never answers a deny.
+
+// maxContents limits the sources of a session that are stored.
+const maxContents = 8
+
+// withdrawnRule is the rule of the arbiter's alert about a withdrawn approval of a source.
+const withdrawnRule = "source-approval-withdrawn"
+
+// content is where the ledger has a source that the user named.
+type content struct {
+	Digest string `json:"digest"`
+	Entry  uint64 `json:"entry"`
+}
+
+// grant is the approval of a source in force.
+type grant struct {
+	streams.ApprovedSource
+	Hold  string `json:"hold"` // with which it was approved
+	By    string `json:"by"`
+	Key   string `json:"key"`
+	Entry uint64 `json:"entry"` // ledger sequence of the signed resolution
+	Used  int    `json:"used"`
+}
+
+func grantKey(project, agent, session, digest, hold string) []byte {
+	return stage.Key(keyGrant, project, agent, session, digest, hold)
+}
+
+// grantOf returns the approval of a source in force in a session, or nil.
+func grantOf(st *stage.State, project, agent, session, digest string, now time.Time) (a *grant, err error) {
+	err = st.Scan(grantKey(project, agent, session, digest, ""), func(_, v []byte) (bool, error) {
+		x := new(grant)
+		if err := streams.Unmarshal(v, x); err != nil {
+			return false, err
+		}
+		if now.Before(x.Expires) {
+			a = x
+		}
+		return a == nil, nil
+	})
+	return a, err
+}
+
+// noteContent stores the ledger position of a content whose source the user named.
+func (f *Fold) noteContent(st *stage.State, e *streams.Entry) error {
+	if !bytes.Contains(e.Body, []byte(`"user_named":true`)) {
+		return nil // decoding every observation costs too much
+	}
+	o, err := streams.Read[streams.ObservationEntry](e)
+	if err != nil || !o.UserNamed || o.Session == "" {
+		return nil
+	}
+	digest := o.ContentDigest()
+	if digest == "" {
+		return nil
+	}
+	key := o.Agent + "\x00" + o.Session
+	var list []content
+	known, err := st.Load(stage.Key(keyContent, e.Project, key), &list)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(c content) bool { return c.Digest == digest })
+	list = append(list, content{digest, e.Position()})
+	return keep(st, keyContent, e.Project, key, known, maxSessions, list[max(0, len(list)-maxContents):])
+}
+
+// endSources ends the approvals of a session that starts or ends.
+func (f *Fold) endSources(st *stage.State, e *streams.Entry) error {
+	h := new(streams.EntryHead)
+	if err := streams.Unmarshal(e.Body, h); err != nil {
+		f.log.Error("unreadable session", "seq", e.Seq, "err", err)
+		return nil
+	}
+	if err := st.Delete(stage.Key(keyContent, e.Project, h.Agent+"\x00"+h.Session)); err != nil {
+		return err
+	}
+	return st.DropPrefix(stage.Key(keyGrant, e.Project, h.Agent, h.Session, ""))
+}
+
+func contents(st *stage.State, project, agent, session string) (list []content, err error) {
+	_, err = st.Load(stage.Key(keyContent, project, agent+"\x00"+session), &list)
+	return list, err
+}
+
+// follows fills in the sources that an action follows. It sets their limits, which depend on the
+// action's class.
+func (p *proposal) follows(st *stage.State, a *streams.ActionEntry, pol *policy.Policy, class policy.Class) error {
+	if pol.Sources() == nil || len(a.Sources) == 0 || a.Session == "" {
+		return nil
+	}
+	limit := class.Uncovered(a.Tool)
+	switch {
+	case limit != "":
+	case a.Shown == nil || a.Shown.Marked || !a.Sensitivity.Within(beliefs.Internal):
+		limit = "its data is more than internal"
+	case classify(pol, p.call(), a.Annotations, beliefs.L0).Level != class.Level:
+		limit = "the agent declares a higher level than the policy"
+	}
+	known, err := contents(st, p.Project, a.Agent, a.Session)
+	if err != nil {
+		return err
+	}
+	for _, g := range a.Sources[:min(len(a.Sources), maxContents)] {
+		i := slices.IndexFunc(known, func(c content) bool { return c.Digest == g.Digest })
+		if i < 0 {
+			continue // dropped since
+		}
+		g.Entry = known[i].Entry
+		if limit != "" {
+			g.Limit = limit
+		}
+		p.Sources = append(p.Sources, g)
+	}
+	return nil
+}
+
+// call returns the action as a policy classifies it.
+func (p *proposal) call() policy.Call {
+	return policy.Call{Tool: p.Tool, Args: []byte(p.Body), Project: p.Project, Agent: p.Agent, Of: p.Of,
+		Accepted: p.Accepted}
+}
+
+// cover allows a held action that the approval of a source covers. Then each of its hold reasons is
+// one that the policy lists, and is about this source only.
+func (f *Fold) cover(st *stage.State, p *proposal, pol *policy.Policy, v *streams.VerdictEntry, now time.Time) error {
+	if pol == nil || p.Type != streams.TypeAction || v.Verdict != streams.Hold || p.Withdrawn || len(p.Sources) == 0 {
+		return nil
+	}
+	class := classify(pol, p.call(), []byte(p.Hints), beliefs.L0)
+	if pol.Sources() == nil || class.Uncovered(p.Tool) != "" {
+		return nil
+	}
+	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
+	if err != nil || trust == nil {
+		return err
+	}
+	for i := range p.Sources {
+		g := &p.Sources[i]
+		if g.Limit != "" || g.Strange != "" || !p.answeredBy(g, pol.Sources(), v.Reasons) {
+			continue
+		}
+		a, err := grantOf(st, p.Project, p.Agent, p.Session, g.Digest, now)
+		if err != nil {
+			return err
+		}
+		if a == nil || a.Used >= a.Actions || !a.stands(p, trust, pol.Approving(class)) {
+			continue
+		}
+		a.Used++
+		if err := st.Put(grantKey(p.Project, p.Agent, p.Session, a.Digest, a.Hold), a); err != nil {
+			return err
+		}
+		v.Verdict = streams.Allow
+		v.Covered = &streams.SourceUse{Hold: a.Hold, Digest: a.Digest, By: a.By, Key: a.Key, Entry: a.Entry, Number: a.Used,
+			Actions: a.Actions}
+		v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeSource, Verdict: streams.Allow, Entry: a.Entry,
+			Text: streams.Clip(fmt.Sprintf("%s approved its source %s with hold %s until %s: action %d of at most %d", a.By,
+				a.Source, a.Hold, a.Expires.Format(time.RFC3339), a.Used, a.Actions), maxReasonText)})
+		return nil
+	}
+	return nil
+}
+
+// stands reports whether the key that signed the approval is still pinned with the roles that the
+// action needs.
+func (a *grant) stands(p *proposal, trust *keys.Trust, roles []keys.Role) bool {
+	return slices.ContainsFunc(trust.Pins(), func(pin keys.Pin) bool {
+		return pin.Key == a.Key && pin.Agent != p.Project+"/"+p.Agent && !slices.ContainsFunc(roles, func(r keys.Role) bool {
+			return !slices.Contains(pin.Roles, r)
+		})
+	})
+}
+
+// answeredBy reports whether the approval of a source answers every reason to hold.
+func (p *proposal) answeredBy(g *intent.Grounds, s *policy.Sources, reasons []streams.Reason) bool {
+	ofSource := func(observation string) bool {
+		return slices.ContainsFunc(g.Observations, func(id string) bool { return streams.Clip(id, maxStep) == observation })
+	}
+	found := false
+	for i := range reasons {
+		r := &reasons[i]
+		if r.Verdict == streams.Allow {
+			continue
+		}
+		if !s.Covers(r) {
+			return false
+		}
+		found = found || r.Rule != ""
+		for _, step := range r.Path {
+			if id, ok := strings.CutPrefix(step, "observation:"); ok && !ofSource(id) {
+				return false
+			}
+			if strings.HasPrefix(step, "belief:") && !slices.ContainsFunc(r.Path, func(s string) bool {
+				return strings.HasPrefix(s, "observation:")
+			}) {
+				return false
+			}
+		}
+	}
+	for i := range p.Answers {
+		a := &p.Answers[i]
+		// A list at its limit may lack a reason or a dependency.
+		if a.Failed || len(a.Reasons) >= maxReasons || len(a.Rests) >= maxRests {
+			return false
+		}
+		for _, r := range a.Rests {
+			if found && r.By == "instruction" && (!ofSource(r.Observation) || r.Agent != "" && r.Agent != p.Agent) {
+				return false // another source asks for it as well
+			}
+		}
+	}
+	return true
+}
+
+// approvedSource returns the source that a statement approves together with a hold, or nil if it
+// approves none.
+func approvedSource(st *stage.State, h *hold, s *approval.Signed, pol *policy.Policy,
+	now time.Time) (*streams.ApprovedSource, error) {
+	x := s.Source
+	if x == nil || s.Decision != approval.Approve {
+		return nil, nil
+	}
+	refuse := func(c approval.Check, format string, args ...any) (*streams.ApprovedSource, error) {
+		return nil, &approval.Error{Check: c, Text: fmt.Sprintf(format, args...)}
+	}
+	if pol == nil || pol.Sources() == nil {
+		return refuse(approval.CheckPolicy, "the policy in force has no section sources, so nobody may approve a source")
+	}
+	i := slices.IndexFunc(h.Entry.Sources, func(g intent.Grounds) bool { return g.Digest == x.Digest })
+	known, err := contents(st, h.Project, h.Agent, h.Entry.Session)
+	if err != nil {
+		return nil, err
+	}
+	most := pol.Sources()
+	switch {
+	case i < 0:
+		return refuse(approval.CheckSource, "the held action does not follow a source with the digest %s", x.Digest)
+	case x.Session != h.Entry.Session:
+		return refuse(approval.CheckSource, "it approves a source for another session than the hold's")
+	case !slices.ContainsFunc(known, func(c content) bool { return c.Digest == x.Digest }):
+		return refuse(approval.CheckSource, "the session was started anew or ended since it was shown the source")
+	case !now.Before(x.Expires), x.Expires.Sub(now) > most.MaxLife:
+		return refuse(approval.CheckSource, "it approves the source until %s; the policy admits %v from now",
+			x.Expires.Format(time.RFC3339), most.MaxLife)
+	case x.Actions > most.MaxActions:
+		return refuse(approval.CheckSource, "it approves the source for %d actions; the policy admits %d", x.Actions,
+			most.MaxActions)
+	}
+	return &streams.ApprovedSource{Digest: x.Digest, Source: h.Entry.Sources[i].Source, Session: x.Session,
+		Actions: x.Actions, Expires: x.Expires}, nil
+}
+
+// putGrant puts the approval of a source in force. It replaces an earlier one of the same source.
+func (f *Fold) putGrant(st *stage.State, in *resolution, h *hold, s *approval.Signed) error {
+	if in.source == nil {
+		return nil
+	}
+	if err := st.DropPrefix(grantKey(h.Project, h.Agent, in.source.Session, in.source.Digest, "")); err != nil {
+		return err
+	}
+	key := grantKey(h.Project, h.Agent, in.source.Session, in.source.Digest, h.ID)
+	if err := f.forgetAt(st, in.source.Expires, key); err != nil {
+		return err
+	}
+	return st.Put(key, &grant{ApprovedSource: *in.source, Hold: h.ID, By: s.Signer, Key: s.Pin.Key, Entry: in.seq})
+}
+
+// granted returns the approval of a source that was given with a hold, or nil.
+func granted(st *stage.State, h *hold, s *approval.Signed, now time.Time) (*grant, error) {
+	a, err := grantOf(st, h.Project, h.Agent, s.Source.Session, s.Source.Digest, now)
+	if a != nil && a.Hold != h.ID {
+		a = nil
+	}
+	return a, err
+}
+
+// withdrawSource ends the approval of a source.
+func (f *Fold) withdrawSource(st *stage.State, in *resolution, h *hold, s *approval.Signed,
+	now time.Time) (*stage.Output, error) {
+	if err := f.useNonce(st, s); err != nil {
+		return nil, err
+	}
+	if err := st.Delete(grantKey(h.Project, h.Agent, s.Source.Session, s.Source.Digest, h.ID)); err != nil {
+		return nil, err
+	}
+	a := streams.Alert{ID: fmt.Sprintf("%s-%d", withdrawnRule, in.seq), Rule: withdrawnRule, RuleDigest: in.trust,
+		Group: streams.StageArbiter, Severity: "info", Subject: streams.AlertSubject{Kind: "approval", ID: h.ID},
+		Project: h.Project, Agent: h.Agent, Session: h.Entry.Session, Events: []string{h.Entry.ID},
+		Message: streams.Clip(fmt.Sprintf("%s withdrew the approval of the source of hold %s; its later actions are held "+
+			"again", s.Signer, h.ID), maxReasonText),
+		Detail: map[string]any{"entry": fmt.Sprint(in.seq), "signer": s.Signer, "digest": s.Source.Digest},
+		Effect: "alert", Mode: "enforce", Count: 1, Time: now}
+	return stage.NewOutput(streams.TypeAlerts, h.Project, &streams.AlertsEntry{Group: streams.StageArbiter,
+		Digest: in.trust, Alerts: []streams.Alert{a}, Answers: in.id, Intake: in.intake},
+		stage.LiveCopy(&a, h.Project, "alert", a.Severity, a.Rule)...)
+}
+
+// ShownSource is a source that a hold follows, with its text.
+type ShownSource struct {
+	intent.Grounds
+	// Lines are the lines of the source. Missing says why they are not shown.
+	Lines   []intent.Line `json:"lines,omitzero"`
+	Missing string        `json:"missing,omitzero"`
+	// Approved is the approval of the source in force in the session.
+	Approved *streams.SourceUse `json:"approved,omitzero"`
+}
+
+// maxShownSource limits the ledger entry of a source that an answer repeats, in bytes.
+const maxShownSource = 512 << 10
+
+// listSources adds the sources of a hold to an answer about it.
+func listSources(st *stage.State, x *Hold, h *hold) error {
+	now, err := ledgerTime(st)
+	if err != nil {
+		return err
+	}
+	for _, g := range h.Entry.Sources {
+		s := ShownSource{Grounds: g}
+		a, err := grantOf(st, h.Project, h.Agent, h.Entry.Session, g.Digest, now)
+		if err != nil {
+			return err
+		}
+		if a != nil {
+			s.Approved = &streams.SourceUse{Hold: a.Hold, Digest: a.Digest, By: a.By, Key: a.Key, Entry: a.Entry,
+				Number: a.Used, Actions: a.Actions}
+		}
+		x.Sources = append(x.Sources, s)
+	}
+	return nil
+}
+
+// showSources adds the texts of the sources, as they are in the ledger.
+func showSources(ctx context.Context, js jetstream.JetStream, h *Hold) error {
+	for i := range h.Sources {
+		s := &h.Sources[i]
+		e, err := stage.ReadEntry(ctx, js, s.Entry)
+		if err != nil {
+			if s.Missing = err.Error(); ctx.Err() != nil {
+				return ctx.Err()
+			}
+			continue
+		}
+		o, err := streams.Read[streams.ObservationEntry](&e)
+		switch {
+		case len(e.Body) > maxShownSource:
+			s.Missing = fmt.Sprintf("it has %d bytes, more than an answer holds", len(e.Body))
+		case err != nil || o.ContentDigest() != s.Digest:
+			s.Missing = fmt.Sprintf("ledger entry %d is not the source that the action follows", s.Entry)
+		default:
+			var args map[string]any
+			if err := streams.Unmarshal(jsontext.Value(h.Body), &args); err != nil {
+				args = nil
+			}
+			for j := range o.Blocks {
+				s.Lines = append(s.Lines, intent.Steps(o.Blocks[j].Text, args, s.Values)...)
+			}
+		}
+	}
+	return nil
+}
