@@ -82,6 +82,11 @@ func (e *ObservationEntry) ContentDigest() string {
 		}
 		texts = append(texts, e.Blocks[i].Text)
 	}
+	return TextsDigest(texts)
+}
+
+// TextsDigest returns the digest of the texts of a content. It is empty if there is none.
+func TextsDigest(texts []string) string {
 	b, err := Marshal(texts)
 	if err != nil || len(texts) == 0 {
 		return ""

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/stage"
@@ -325,11 +324,24 @@ func (f *Fold) withdrawSource(st *stage.State, in *resolution, h *hold, s *appro
 // ShownSource is a source that a hold follows, with its text.
 type ShownSource struct {
 	intent.Grounds
-	// Lines are the lines of the source. Missing says why they are not shown.
-	Lines   []intent.Line `json:"lines,omitzero"`
-	Missing string        `json:"missing,omitzero"`
+	// Texts are the blocks of the source. Missing says why they are not shown.
+	Texts   []string `json:"texts,omitzero"`
+	Missing string   `json:"missing,omitzero"`
 	// Approved is the approval of the source in force in the session.
 	Approved *streams.SourceUse `json:"approved,omitzero"`
+}
+
+// Lines returns the lines of the source. It marks those that name a value of a held action with these
+// arguments.
+func (s *ShownSource) Lines(args string) (lines []intent.Line) {
+	var values map[string]any
+	if err := streams.Unmarshal([]byte(args), &values); err != nil {
+		values = nil
+	}
+	for _, t := range s.Texts {
+		lines = append(lines, intent.Steps(t, values, s.Values)...)
+	}
+	return lines
 }
 
 // maxShownSource limits the ledger entry of a source that an answer repeats, in bytes.
@@ -374,12 +386,8 @@ func showSources(ctx context.Context, js jetstream.JetStream, h *Hold) error {
 		case err != nil || o.ContentDigest() != s.Digest:
 			s.Missing = fmt.Sprintf("ledger entry %d is not the source that the action follows", s.Entry)
 		default:
-			var args map[string]any
-			if err := streams.Unmarshal(jsontext.Value(h.Body), &args); err != nil {
-				args = nil
-			}
 			for j := range o.Blocks {
-				s.Lines = append(s.Lines, intent.Steps(o.Blocks[j].Text, args, s.Values)...)
+				s.Texts = append(s.Texts, o.Blocks[j].Text)
 			}
 		}
 	}

@@ -68,12 +68,18 @@ func attack(t *testing.T) (project, hold string) { return attackAs(t, "demo") }
 
 func attackAs(t *testing.T, name string) (project, hold string) {
 	t.Helper()
+	return playAs(t, name, examples.PoisonedSession)
+}
+
+// playAs plays a recorded session in a project of that name, and returns the project and its hold.
+func playAs(t *testing.T, name string, session []byte) (project, hold string) {
+	t.Helper()
 	nc, err := shared.p.Server.Connect(natsserver.RoleReplay)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	scripts, err := replay.Read(bytes.NewReader(examples.PoisonedSession), "poisoned-session.jsonl")
+	scripts, err := replay.Read(bytes.NewReader(session), name+".jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}

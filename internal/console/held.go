@@ -20,6 +20,7 @@ import (
 	"lazaret/internal/ingest"
 	"lazaret/internal/lineage"
 	"lazaret/internal/stage"
+	"lazaret/pkg/intent"
 	"lazaret/pkg/text"
 	"lazaret/pkg/text/command"
 	"lazaret/streams"
@@ -101,6 +102,43 @@ type holdView struct {
 	Row     *holdRow
 	List    *catalogueView // of tools to be accepted
 	Prompt  *proposedPrompt
+	Follows []followed // sources that the user named and that the action follows
+}
+
+// followed is a source that a held action follows.
+type followed struct {
+	*arbiter.ShownSource
+	Lines []intent.Line
+	Whole string // the texts as JSON
+	Why   string // why it cannot be approved here
+}
+
+// follow returns the sources that a held action follows, as far as the user may read them.
+func (c *Console) follow(ctx context.Context, p *page, h *arbiter.Hold, body string) (out []followed) {
+	for i := range h.Sources {
+		f := followed{ShownSource: &h.Sources[i], Why: h.Sources[i].Missing}
+		e, err := stage.ReadEntry(ctx, c.js, f.Entry)
+		if err == nil && f.Why == "" {
+			_, f.Why = p.body(&e)
+		} else if f.Why == "" {
+			f.Why = "The source cannot be read: it may have been erased."
+		}
+		if f.Why == "" {
+			if err := holds.CheckSource(f.ShownSource); err != nil {
+				f.Why = err.Error()
+			}
+		}
+		if f.Why == "" {
+			f.Lines = f.ShownSource.Lines(body)
+			whole, err := streams.Marshal(f.Texts)
+			if err != nil {
+				f.Why = err.Error()
+			}
+			f.Whole = cli.EscapeJSON(string(whole))
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 // findHold asks the arbiter for a hold, and waits briefly until the index has read its entry.
@@ -150,6 +188,9 @@ func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
 	}
 	v.Prompt = c.comparePrompt(r.Context(), p, h, body)
 	v.Quotes = c.quotes(r.Context(), p, h, body)
+	if !v.Hidden {
+		v.Follows = c.follow(r.Context(), p, h, body)
+	}
 	v.Drawing = c.drawPaths(p, h)
 	return "hold", nil
 }

@@ -96,7 +96,7 @@ func TestASourceIsApprovedOnceAndItsOtherStepsAreNotHeld(t *testing.T) {
 		t.Fatalf("%+v", shown.Sources)
 	}
 	here, asks := 0, 0
-	for _, l := range shown.Sources[0].Lines {
+	for _, l := range shown.Sources[0].Lines(shown.Body) {
 		if l.Here {
 			here++
 		}
@@ -106,7 +106,7 @@ func TestASourceIsApprovedOnceAndItsOtherStepsAreNotHeld(t *testing.T) {
 	}
 	if here != 1 || asks != 5 {
 		t.Errorf("%d lines name a value of the call and %d ask for something, want 1 and 5: %+v", here, asks,
-			shown.Sources[0].Lines)
+			shown.Sources[0].Texts)
 	}
 	rep := p.resolve(first.Hold.ID, signed(t, p.approveSource(first), alice))
 	if rep.State != streams.HoldApproved {

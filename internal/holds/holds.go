@@ -146,6 +146,15 @@ func CheckShown(h *arbiter.Hold) error {
 	return nil
 }
 
+// CheckSource returns an error if the shown text of a source does not have the digest that is signed.
+func CheckSource(s *arbiter.ShownSource) error {
+	if digest := streams.TextsDigest(s.Texts); digest != s.Digest {
+		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("the source that the arbiter shows has the digest %q and "+
+			"the one to be approved %s: do not sign, check the ledger entry %d", digest, s.Digest, s.Entry)}
+	}
+	return nil
+}
+
 // Send sends a signed resolution of a hold and returns the reply.
 func Send(ctx context.Context, nc *nats.Conn, project, hold string, signed []byte) (*streams.ResolveReply, error) {
 	return send(ctx, nc, project, hold, streams.ResolveRequest{Note: string(signed)})

@@ -45,7 +45,8 @@ func printSources(w io.Writer, h *arbiter.Hold) {
 		s := &h.Sources[i]
 		fmt.Fprintf(w, "\nit follows a source that the user named: %s, observation %s, ledger entry %d\n",
 			text.InertLine(s.Source, 200), text.InertLine(s.Observations[len(s.Observations)-1], 128), s.Entry)
-		for _, l := range s.Lines {
+		lines := s.Lines(h.Body)
+		for _, l := range lines {
 			mark := " "
 			switch {
 			case l.Here:
@@ -55,7 +56,7 @@ func printSources(w io.Writer, h *arbiter.Hold) {
 			}
 			fmt.Fprintf(w, "  %s %s\n", mark, text.InertLine(l.Text, 1000))
 		}
-		if len(s.Lines) > 0 {
+		if len(lines) > 0 {
 			fmt.Fprintln(w, "  > names a value of this action; * may ask for another one")
 		}
 		if s.Missing != "" {
@@ -98,7 +99,7 @@ func findSource(h *arbiter.Hold, digest string) (*arbiter.ShownSource, error) {
 		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("the source cannot be shown, do not sign: %s",
 			text.InertLine(found.Missing, 300))}
 	}
-	return found, nil
+	return found, holds.CheckSource(found)
 }
 
 func init() { Verbs.Add("holds", withdrawCommand) }

@@ -65,11 +65,12 @@
   };
 
   // decide signs a decision on the hold that root shows and d names, and sends it.
-  const decide = async (form, root, d, decision, expires, reason, levels) => {
+  const decide = async (form, root, d, decision, expires, reason, levels, source) => {
     const digest = await shown(root);
     if (digest !== d.digest) throw new Error(differs);
     const statement = { action: digest, decision, expires, hold: d.hold, project: d.project, revision: d.revision, v: "lazaret/approval/v1" };
     if (levels) statement.levels = levels;
+    if (source) statement.source = source;
     return send(form, "/holds/" + encodeURIComponent(d.project) + "/" + encodeURIComponent(d.hold), statement, reason);
   };
 
@@ -83,6 +84,18 @@
     if (await content() !== d.digest) throw new Error(differs);
     const statement = { belief: d.belief, content: d.digest, decision, expires, project: d.project, revision: d.revision, v: "lazaret/belief/v1" };
     return send(form, "/beliefs/" + encodeURIComponent(d.project) + "/" + encodeURIComponent(d.belief), statement, reason);
+  };
+  // source returns the chosen source with its approval until the time in an hour, or null. Its
+  // digest is computed from the text that the page shows.
+  const source = async (form, expires) => {
+    const chosen = [...form.querySelectorAll("[name=source]:checked")];
+    if (chosen.length > 1) throw new Error("choose one source: a decision approves one");
+    if (!chosen.length) return null;
+    const texts = JSON.parse(document.querySelector(`[data-source="${chosen[0].dataset.of}"]`).textContent);
+    const digest = "sha256:" + hex(await sha256(JSON.stringify(texts)));
+    if (digest !== chosen[0].value) throw new Error(differs);
+    const until = new Date(Date.parse(expires) + 50 * 60 * 1000).toISOString().replace(/\.\d+Z$/, "Z");
+    return { actions: 20, digest, expires: until, session: chosen[0].dataset.session };
   };
   const enable = (form, on) => form.querySelectorAll("button").forEach((b) => { b.disabled = !on; });
 
@@ -113,10 +126,10 @@
 
   const sign = document.getElementById("sign");
   if (sign) {
-    single(sign, document.getElementById("signing"), () => shown(document), (decision, expires, reason) => {
+    single(sign, document.getElementById("signing"), () => shown(document), async (decision, expires, reason) => {
       const chosen = decision === "approve" ? [...sign.elements].filter((f) => f.dataset.tool !== undefined) : [];
       const levels = chosen.length ? Object.fromEntries(chosen.map((f) => [f.dataset.tool, f.value])) : null;
-      return decide(sign, document, sign.dataset, decision, expires, reason, levels);
+      return decide(sign, document, sign.dataset, decision, expires, reason, levels, decision === "approve" ? await source(sign, expires) : null);
     }, (answer) => "The hold is " + answer.state);
   }
   const belief = document.getElementById("attest");
