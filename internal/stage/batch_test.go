@@ -71,3 +71,62 @@ func TestABatchIsManyInputsAlsoWhenIngestStopsWithinIt(t *testing.T) {
 		return err == nil && st.CachedInfo().State.Msgs == 0
 	})
 }
+
+// floodBatches publishes batches of events that begin with their number.
+func floodBatches(t *testing.T, nc *nats.Conn, project string, batches, events, size int) {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for range batches {
+		body := []byte("[")
+		for range events {
+			body = fmt.Appendf(body, `{"specversion":"1.0","id":"e%d","source":"s","type":"t","data":"%d %s"},`, n, n,
+				strings.Repeat("x", size))
+			n++
+		}
+		body[len(body)-1] = ']'
+		m := &nats.Msg{Subject: "lz.in." + project + ".agent.obs.web", Data: body,
+			Header: nats.Header{streams.HeaderContentType: {streams.BatchContentType}}}
+		if _, err := js.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A backlog of batches that does not fit into memory costs at most one more read for each message, not one for each
+// event. The entries have the events' order.
+func TestABatchIsReadOnceForAllItsEvents(t *testing.T) {
+	const batches, events = 48, 256 // 43 MB
+	srv := natstest.Start(t)
+	nc := srv.Connect()
+	floodBatches(t, nc, "flood", batches, events, 3500)
+	reads, err := nc.SubscribeSync("$JS.API.STREAM.MSG.GET." + streams.IntakeStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It has everything queued when it takes over.
+	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Standby: true,
+		Takeover: 5 * time.Second}, briefly).awaitReady()
+	natstest.Eventually(t, 2*time.Minute, "an entry of each event", func() bool {
+		return len(srv.Ledger()) == batches*events
+	})
+	for i, e := range srv.Ledger() {
+		if want := fmt.Sprintf(`"%d`, i); string(e.Body) != want {
+			t.Fatalf("entry %d is of event %s, want %s", i, e.Body, want)
+		}
+	}
+	n, _, err := reads.Pending()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d reads of the intake for %d messages", n, batches)
+	if n > batches {
+		t.Errorf("%d messages were read %d times", batches, n)
+	}
+	if n == 0 {
+		t.Error("all events were held in memory, which shows nothing")
+	}
+}

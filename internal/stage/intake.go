@@ -90,8 +90,11 @@ const (
 	intakeBatchBytes = 1 << 20
 	// intakeHeld is the maximum size of the messages in memory, in bytes. Beyond it, messages
 	// larger than leanFrom are stored without their data, which is read again for the decision.
-	intakeHeld   = 32 << 20
-	leanFrom     = 2 << 10
+	intakeHeld = 32 << 20
+	leanFrom   = 2 << 10
+	// intakeLoaded is the room beyond intakeHeld for events of batches that were read again for the
+	// decision on an earlier event.
+	intakeLoaded = 8 << 20
 	purgeEvery   = 2 * time.Second
 	purgeAtLeast = 1 // messages
 	// purgeBacklog is the number of messages after which a purge happens earlier. A subject may

@@ -237,14 +237,12 @@ func (s *intakeStage) unqueue(l *line, i int) {
 // prune removes the message at a position from its queue, because the ledger has a decision on it
 // already: that of another process, or of this one before a restart. The message need not be the
 // first in the queue, because the other process may reject other messages out of order (shed).
-func (s *intakeStage) prune(p int, at uint64) {
+func (s *intakeStage) prune(p int, input uint64) {
 	for _, l := range s.turns {
 		if l.partition != p {
 			continue
 		}
-		i, ok := slices.BinarySearchFunc(l.queue, at, func(q *queued, at uint64) int {
-			return position.Compare(q.msg.Position(), at)
-		})
+		i, ok := slices.BinarySearchFunc(l.queue, input, at)
 		if ok {
 			s.unqueue(l, i)
 			return
@@ -261,28 +259,62 @@ func (s *intakeStage) ground() {
 
 // load reads the data of messages that were queued without it. It reports whether all messages have
 // their data. If the server does not answer, they wait.
+//
+// A batch is read once for all of its events in the list, and for those behind them while there is
+// room.
 func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
+	var seq uint64
+	var events []*Message // of the message that was read last
 	for _, q := range batch {
 		if !q.lean || q.why != nil {
 			continue
 		}
-		m, err := messageAt(ctx, s.js, streams.IntakeStream, q.msg.Seq)
-		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-			s.stats.refused(err)
-			s.log.Warn("a message waits for the intake", "seq", q.msg.Seq, "err", err)
-			return false
+		if q.msg.Seq != seq {
+			m, err := messageAt(ctx, s.js, streams.IntakeStream, q.msg.Seq)
+			if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+				s.stats.refused(err)
+				s.log.Warn("a message waits for the intake", "seq", q.msg.Seq, "err", err)
+				return false
+			}
+			seq, events = q.msg.Seq, nil
+			if err == nil { // a removed message is decided as an empty one
+				whole := *q.msg
+				whole.Index, whole.Header, whole.Data = 0, m.Header, m.Data
+				events = eventsOf(&whole)
+			}
+			s.loadBehind(q, events)
 		}
-		if err == nil { // a removed message is decided as an empty one
-			whole := *q.msg
-			whole.Index, whole.Header, whole.Data = 0, m.Header, m.Data
-			e := eventsOf(&whole)[q.msg.Index]
-			q.msg.Data, q.msg.Header = e.Data, e.Header
-		}
-		q.lean = false
-		s.held += q.size
+		s.fill(q, events)
 	}
 	return true
 }
+
+// loadBehind gives the events behind q of the same message their data while there is room.
+func (s *intakeStage) loadBehind(q *queued, events []*Message) {
+	from, _ := slices.BinarySearchFunc(q.line.queue, q.msg.Position(), at)
+	for _, b := range q.line.queue[from:] {
+		if b.msg.Seq != q.msg.Seq || s.held+b.size > intakeHeld+intakeLoaded {
+			return
+		}
+		s.fill(b, events)
+	}
+}
+
+// fill gives a lean event its data, or none if its message was removed.
+func (s *intakeStage) fill(q *queued, events []*Message) {
+	if !q.lean {
+		return
+	}
+	if events != nil {
+		e := events[q.msg.Index]
+		q.msg.Data, q.msg.Header = e.Data, e.Header
+	}
+	q.lean = false
+	s.held += q.size
+}
+
+// at compares the position of a queued message with another one.
+func at(q *queued, p uint64) int { return position.Compare(q.msg.Position(), p) }
 
 // undecided returns the lines that have undecided messages in partitions in which this process is
 // active: lines with commands first, then the others in the order of their turns, without the
