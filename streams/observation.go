@@ -46,6 +46,8 @@ type BlockEntry struct {
 	Type     string        `json:"type,omitzero"`
 	Text     string        `json:"text"`
 	Features text.Features `json:"features,omitzero"`
+	// Views is Features.Views(Text), if this process made the entry, and else nil. It is read-only.
+	Views []text.View `json:"-"`
 }
 
 func (e *Observation) check(Address) error {

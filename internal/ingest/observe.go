@@ -54,14 +54,14 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 		return nil, err
 	}
 	record := pol != nil && a.Origin == beliefs.OriginTool && pol.Record(o.Tool)
-	quality := beliefs.QualityOf(a.Origin)
+	quality, ready := beliefs.QualityOf(a.Origin), f.prepared(m)
 	for i, b := range blocksOf(o) {
 		be := streams.BlockEntry{Type: b.Type, Text: b.Text}
 		if b.Text == "" {
 			e.Blocks = append(e.Blocks, be)
 			continue
 		}
-		be.Features = f.prepared(m).features[i]
+		be.Features, be.Views = ready.features[i], ready.views[i]
 		e.Blocks = append(e.Blocks, be)
 		from, of, src := a.Origin, quality, source
 		var parents []streams.Parent

@@ -12,6 +12,7 @@ type prepared struct {
 	event    streams.Event
 	err      error
 	features []text.Features // of each block of an observation
+	views    [][]text.View   // of each block
 }
 
 // Prepare implements [stage.Preparer].
@@ -24,10 +25,11 @@ func (f *Fold) Prepare(m *stage.Message) any {
 	if o, ok := p.event.(*streams.Observation); ok && p.err == nil {
 		for _, b := range blocksOf(o) {
 			var ft text.Features
+			var views []text.View
 			if b.Text != "" {
-				ft = text.Analyze(b.Text)
+				ft, views = text.AnalyzeViews(b.Text)
 			}
-			p.features = append(p.features, ft)
+			p.features, p.views = append(p.features, ft), append(p.views, views)
 		}
 	}
 	return p

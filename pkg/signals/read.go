@@ -64,7 +64,7 @@ func readObservation(e *streams.Entry, o *streams.ObservationEntry) []*Input {
 		in := head(e, &o.EntryHead)
 		in.origin(o.Origin)
 		in.Event.Tool, in.Event.Source, in.userNamed, in.handed = o.Tool, o.Source, o.UserNamed, o.Handed
-		in.content(o.Blocks[i].Text, o.Blocks[i].Features)
+		in.contentViews(o.Blocks[i].Text, o.Blocks[i].Features, o.Blocks[i].Views)
 		for j := range o.Claims {
 			if c := &o.Claims[j]; c.Block == i {
 				in.belief = c.Belief.ID
@@ -240,14 +240,19 @@ func (in *Input) origin(o beliefs.Origin) {
 	in.Event.Origin, in.Event.External = string(o), o.External()
 }
 
-func (in *Input) content(s string, f text.Features) {
+func (in *Input) content(s string, f text.Features) { in.contentViews(s, f, nil) }
+
+// contentViews is like content. views are the content's views, or nil.
+func (in *Input) contentViews(s string, f text.Features, views []text.View) {
 	in.features = f
 	in.Event.Size = int64(len(s))
 	in.Content.Text = s
 	if s == "" {
 		return
 	}
-	views := f.Views(s)
+	if views == nil {
+		views = f.Views(s)
+	}
 	for _, v := range views {
 		in.Content.Views = append(in.Content.Views, v.Text)
 		in.ViewNames = append(in.ViewNames, v.Name)

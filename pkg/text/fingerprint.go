@@ -84,11 +84,11 @@ func (s Sketch) equalPlaces(t Sketch) int {
 	return n
 }
 
-func newFingerprint(normal []byte, words []uint64) Fingerprint {
+func (sc *scratch) fingerprint(normal []byte, words []uint64) Fingerprint {
 	var p Fingerprint
 	sum := sha256.Sum256(normal)
 	copy(p.Exact[:], sum[:])
-	p.Sketch = sketch(words)
+	p.Sketch = sc.sketch(words)
 	return p
 }
 
@@ -109,39 +109,33 @@ var sketchKeys = func() (k [sketchSize / 2]uint64) {
 
 // sketch hashes the set of words and the set of pairs of adjacent words. Moving a sentence changes
 // only two pairs.
-func sketch(words []uint64) Sketch {
+func (sc *scratch) sketch(words []uint64) Sketch {
 	var out Sketch
 	if len(words) == 0 {
 		return out
 	}
-	var least minima
-	for i := range least {
-		least[i] = ^uint32(0)
+	hashes := append(sc.pairs[:0], words[0])
+	for i, w := range words[1:] {
+		hashes = append(hashes, w, join(words[i], w))
 	}
-	for i, w := range words {
-		least.add(w)
-		if i > 0 {
-			least.add(join(words[i-1], w))
+	sc.pairs = hashes
+	// The minima of one key stay in registers.
+	for i, k := range &sketchKeys {
+		high, low := ^uint32(0), ^uint32(0)
+		for _, h := range hashes {
+			p := h * k
+			high, low = min(high, uint32(p>>32)), min(low, uint32(p))
 		}
-	}
-	for i, v := range least {
-		out[i] = uint16(v>>16) ^ uint16(v)
+		out[2*i], out[2*i+1] = uint16(high>>16)^uint16(high), uint16(low>>16)^uint16(low)
 	}
 	return out
 }
 
-type minima [sketchSize]uint32
-
-func (m *minima) add(h uint64) {
-	for i, k := range &sketchKeys {
-		p := h * k
-		m[2*i] = min(m[2*i], uint32(p>>32))
-		m[2*i+1] = min(m[2*i+1], uint32(p))
-	}
-}
-
 // MarshalText implements [encoding.TextMarshaler].
-func (d Digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
+func (d Digest) MarshalText() ([]byte, error) { return d.AppendText(nil) }
+
+// AppendText implements [encoding.TextAppender].
+func (d Digest) AppendText(b []byte) ([]byte, error) { return hex.AppendEncode(b, d[:]), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (d *Digest) UnmarshalText(text []byte) error {
@@ -160,12 +154,15 @@ func (d *Digest) UnmarshalText(text []byte) error {
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (s Sketch) MarshalText() ([]byte, error) {
-	raw := make([]byte, 0, 2*len(s))
-	for _, v := range s {
-		raw = binary.BigEndian.AppendUint16(raw, v)
+func (s Sketch) MarshalText() ([]byte, error) { return s.AppendText(nil) }
+
+// AppendText implements [encoding.TextAppender].
+func (s Sketch) AppendText(b []byte) ([]byte, error) {
+	var raw [2 * sketchSize]byte
+	for i, v := range s {
+		binary.BigEndian.PutUint16(raw[2*i:], v)
 	}
-	return base64.RawStdEncoding.AppendEncode(nil, raw), nil
+	return base64.RawStdEncoding.AppendEncode(b, raw[:]), nil
 }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].

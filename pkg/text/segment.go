@@ -87,7 +87,18 @@ const (
 	recordBreak  = '\x1e'
 )
 
-// lines returns the text for [View.Lines].
+// linesOf returns [View.Lines] for the clean text that was run and its normal form.
+func (g *segmenter) linesOf(clean, normal string) string {
+	switch {
+	case !g.plain():
+		return g.lines()
+	case hasBreaks(clean):
+		return string(g.sc.lines(clean))
+	}
+	return normal
+}
+
+// lines returns the lines of the segments.
 func (g *segmenter) lines() string {
 	var out []byte
 	for i := range g.segs {

@@ -40,17 +40,25 @@ func (f Features) HasHidden() bool { return f.Hidden.Any() }
 
 // Analyze computes the features of a content of any kind and encoding.
 func Analyze(content string) Features {
+	f, _ := analyze(content, false)
+	return f
+}
+
+// AnalyzeViews returns the features of a content and their views, as [Features.Views] computes them.
+func AnalyzeViews(content string) (Features, []View) { return analyze(content, true) }
+
+func analyze(content string, viewing bool) (Features, []View) {
 	sc := newScratch()
 	defer sc.free()
 	f := Features{Version: Version}
-	a := analysis{scratch: sc, f: &f, budget: decodeBudget(len(content)), spans: maxSpans}
+	a := analysis{scratch: sc, f: &f, budget: decodeBudget(len(content)), spans: maxSpans, viewing: viewing}
 	a.phrases.reset()
 	a.carriers.reset()
 	f.Spans = a.explore(content, "", 0, false)
 	f.Carriers = a.carriers.list()
 	f.Phrases = a.phrases.list()
 	f.Partial = a.partial || a.carriers.full || a.phrases.full
-	return f
+	return f, a.views
 }
 
 // analysis is the state of one call of [Analyze].
@@ -60,6 +68,8 @@ type analysis struct {
 	budget  int // bytes that may still be decoded
 	spans   int // number of spans that may still be found
 	partial bool
+	viewing bool // collect views
+	views   []View
 }
 
 // explore adds the features of a text and of its decoded parts, and returns the decoded spans. The
@@ -70,7 +80,12 @@ func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 	if depth == 0 {
 		a.f.Hidden.atLeast(h)
 	}
-	a.digest(clean, depth == 0 && !read)
+	normal := a.fold(clean)
+	view := len(a.views)
+	if a.viewing {
+		a.views = append(a.views, newView(via, normal))
+	}
+	a.digest(normal, depth == 0 && !read)
 	if c := command.Of(clean); c.Points >= minCommand && c.Points > a.f.Command.Points {
 		a.f.Command = CommandScore(c)
 	}
@@ -79,7 +94,11 @@ func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 	a.partial = a.partial || a.scanner.full
 	joined := ""
 	if g := &a.segmenter; !read {
-		if g.run(a.scratch, clean); g.decoded {
+		g.run(a.scratch, clean)
+		if a.viewing {
+			a.views[view].Lines = g.linesOf(clean, a.views[view].Text)
+		}
+		if g.decoded {
 			joined = g.join()
 			if depth == 0 {
 				a.f.Hidden.atLeast(g.hidden)
@@ -118,9 +137,8 @@ func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 	return kept
 }
 
-// digest adds the phrases and fingerprint of one clean text.
-func (a *analysis) digest(clean string, own bool) {
-	normal := a.fold(clean)
+// digest adds the phrases and fingerprint of one normalized text.
+func (a *analysis) digest(normal []byte, own bool) {
 	content, all := a.words(normal)
 	if own {
 		a.f.Words = len(all)
@@ -128,7 +146,7 @@ func (a *analysis) digest(clean string, own bool) {
 		return
 	}
 	a.phrases.add(content)
-	a.f.Prints = append(a.f.Prints, newFingerprint(normal, content))
+	a.f.Prints = append(a.f.Prints, a.fingerprint(normal, content))
 }
 
 const (
@@ -142,6 +160,7 @@ type scratch struct {
 	cleaned, run, folded []byte
 	contentWords         []uint64
 	allWords             []uint64
+	pairs                []uint64 // words and pairs of words, of sketch
 	scanner              scanner
 	segmenter            segmenter
 	marked               []byte // buffer of lines
@@ -162,7 +181,7 @@ func (sc *scratch) free() {
 	sc.scanner.s, sc.scanner.via = "", ""
 	clear(sc.segmenter.segs)
 	sc.segmenter = segmenter{segs: sc.segmenter.segs[:0]}
-	if cap(sc.cleaned)+cap(sc.folded)+cap(sc.run)+cap(sc.marked)+16*cap(sc.allWords)+40*cap(sc.segmenter.segs) <= maxKept {
+	if cap(sc.cleaned)+cap(sc.folded)+cap(sc.run)+cap(sc.marked)+32*cap(sc.allWords)+40*cap(sc.segmenter.segs) <= maxKept {
 		scratches.Put(sc)
 	}
 }

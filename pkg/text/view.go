@@ -76,18 +76,13 @@ func (f Features) Views(content string) []View {
 	walk = func(raw, name string, spans []Span, depth int, read bool) {
 		var h Hidden
 		clean := sc.clean(raw, &h)
-		v := View{Name: name, Text: string(sc.fold(clean))}
-		if v.Name == "" {
-			v.Name = "normalized"
-		}
+		v := newView(name, sc.fold(clean))
 		joined := ""
 		if !read {
 			g := &sc.segmenter
-			if g.run(sc, clean); !g.plain() {
-				v.Lines = g.lines()
+			g.run(sc, clean)
+			if v.Lines = g.linesOf(clean, v.Text); !g.plain() {
 				joined = g.join()
-			} else if v.Lines = v.Text; hasBreaks(clean) {
-				v.Lines = string(sc.lines(clean))
 			}
 		}
 		views = append(views, v)
@@ -111,6 +106,14 @@ func (f Features) Views(content string) []View {
 	}
 	walk(content, "", f.Spans, 0, false)
 	return views
+}
+
+// newView returns the view of a normalized text without Lines.
+func newView(name string, normal []byte) View {
+	if name == "" {
+		name = "normalized"
+	}
+	return View{Name: name, Text: string(normal)}
 }
 
 func viewName(outer, kind string) string {
