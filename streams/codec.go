@@ -20,7 +20,14 @@ var codecOptions = json.JoinOptions(
 )
 
 // Marshal encodes v as JSON. Equal values give equal bytes.
-func Marshal(v any) ([]byte, error) { return json.Marshal(v, codecOptions) }
+func Marshal(v any) ([]byte, error) {
+	if a, ok := v.(appender); ok {
+		if b := encode(a); b != nil {
+			return b, nil
+		}
+	}
+	return json.Marshal(v, codecOptions)
+}
 
 // Unmarshal decodes one JSON value into v. Duplicate names, invalid UTF-8 and trailing bytes are
 // errors. Unknown fields are ignored.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -305,12 +306,20 @@ func (s *wordSet) has(h uint64) bool {
 }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (u Uint48s) MarshalText() ([]byte, error) {
-	raw := make([]byte, 0, 6*len(u)+2)
-	for _, h := range u {
-		raw = binary.LittleEndian.AppendUint64(raw, h)[:len(raw)+6]
+func (u Uint48s) MarshalText() ([]byte, error) { return u.AppendText(nil) }
+
+// AppendText implements [encoding.TextAppender].
+func (u Uint48s) AppendText(b []byte) ([]byte, error) {
+	b = slices.Grow(b, 8*len(u))
+	for ; len(u) > 0; u = u[min(len(u), 32):] {
+		var some [6*32 + 2]byte // whole groups of three bytes, except in the last one
+		raw := some[:0]
+		for _, h := range u[:min(len(u), 32)] {
+			raw = binary.LittleEndian.AppendUint64(raw, h)[:len(raw)+6]
+		}
+		b = base64.RawStdEncoding.AppendEncode(b, raw)
 	}
-	return base64.RawStdEncoding.AppendEncode(nil, raw), nil
+	return b, nil
 }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
