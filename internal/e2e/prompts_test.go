@@ -32,23 +32,29 @@ func TestPromptsFromTheCommandLine(t *testing.T) {
 			t.Errorf("lazaret %s: exit %d, want %d and %q\n%s", strings.Join(args, " "), code, want, says, out)
 		}
 	}
+	accept := func() { // the look names the command that signs
+		t.Helper()
+		_, sign, _ := strings.Cut(must(t, data, "prompts", "accept"), "nothing was signed; to sign: lazaret ")
+		exits(0, "REGISTERED", append(strings.Fields(sign), "--key", key)...)
+	}
 	first, second := file("first.md", "Help politely.\n"), file("second.md", "Help politely.\x1b[2K\nPromise nothing.\n")
 	exits(10, "hold", "prompts", "register", "support", first)
 	exits(0, "+Help politely.", "prompts", "accept")
-	exits(0, "nothing was signed", "prompts", "accept")
+	// Another proposal may wait between the look and the signature.
+	exits(1, "needs the HOLD", "prompts", "accept", "--yes", "--key", key)
 	exits(2, "has no prompt support", "prompts", "show", "support")
-	exits(0, "REGISTERED", "prompts", "accept", "--yes", "--key", key)
+	accept()
 	exits(2, "0 prompts", "prompts", "accept")
 	exits(10, "hold", "prompts", "register", "support", second)
 	// An escape sequence in the proposal is displayed and does not reach the terminal.
 	exits(0, `+Help politely.\x1b[2K`, "prompts", "accept")
-	exits(0, "REGISTERED", "prompts", "accept", "--yes", "--key", key)
+	accept()
 	exits(0, "Help politely.\n", "prompts", "show", "support@1")
 	exits(3, "+Promise nothing.", "prompts", "diff", "support@1", "support@2")
 	exits(0, "equal", "prompts", "diff", "support", second)
 	exits(2, "no version 3", "prompts", "show", "support@3")
 	exits(10, "hold", "prompts", "register", "support", "--from", "1")
-	exits(0, "REGISTERED", "prompts", "accept", "--yes", "--key", key)
+	accept()
 	exits(0, "equal", "prompts", "diff", "support@1", "support@3")
 	if out := must(t, data, "prompts", "ls", "support"); strings.Count(out, "alice") != 3 {
 		t.Errorf("not three versions that alice signed for:\n%s", out)

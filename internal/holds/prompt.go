@@ -3,6 +3,7 @@ package holds
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -81,9 +82,14 @@ func ProposedPrompt(tool, body string) *streams.RegisterPromptArgs {
 }
 
 // PromptDiff returns the differences of two texts of a prompt in displayable form, or "" if they are
-// equal.
+// equal. Two texts that differ are displayed differently: a backslash is doubled, so that it cannot
+// be taken for the start of an escape, and a carriage return is displayed as \r.
 func PromptDiff(oldName, old, newName, next string) string {
-	return text.Inert(string(diff.Diff(oldName, []byte(old), newName, []byte(next))))
+	return text.Inert(string(diff.Diff(oldName, displayed(old), newName, displayed(next))))
+}
+
+func displayed(s string) []byte {
+	return []byte(strings.NewReplacer(`\`, `\\`, "\r", `\r`).Replace(s))
 }
 
 // Against compares a text with the latest registered version of a prompt.

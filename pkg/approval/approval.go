@@ -355,6 +355,14 @@ func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error)
 		}
 		return "", by, refuse(CheckUnpinned, "it is signed by %s, which is not pinned", who)
 	case errors.As(err, &invalid):
+		why := ""
+		if pin, ok := trust.Find(invalid.Name, invalid.Hash); ok {
+			why = keys.ExplainAssertion(pin.Key, msg)
+		}
+		if why != "" {
+			return "", by, refuse(CheckSignature, "the assertion of passkey %q is not valid for what is said: %s",
+				clip(invalid.Name), strings.ToValidUTF8(why[:min(len(why), 300)], ""))
+		}
 		return "", by, refuse(CheckSignature, "the signature of key %q does not fit what is said", clip(invalid.Name))
 	case err != nil:
 		return "", by, refuse(CheckForm, "it is not a signed note: %v", err)

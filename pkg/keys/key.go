@@ -41,7 +41,7 @@ var (
 	// ErrOpenMode reports that users other than the owner may read or write a private file.
 	ErrOpenMode = errors.New("file mode is too open")
 	// ErrBadKey reports that a text is not a valid key.
-	ErrBadKey = errors.New("not an Ed25519 key in note format")
+	ErrBadKey = errors.New("not a key in note format")
 )
 
 // Generate makes a key pair. name identifies the owner and appears in every signature. It has 1 to

@@ -225,6 +225,31 @@ func (v *passkeyVerifier) Verify(msg, sig []byte) bool {
 	return err == nil && f != nil && (*f)(v.key, Challenge(msg), a) == nil
 }
 
+// ExplainAssertion says why the assertion of a passkey is not valid for the text of a signed note. It
+// returns "" if the key is not a passkey or if the note has no signature by its name.
+func ExplainAssertion(key string, signed []byte) string {
+	p, name, err := ParsePasskey(key)
+	end := bytes.LastIndex(signed, []byte("\n\n"))
+	if p == nil || err != nil || end < 0 {
+		return ""
+	}
+	for line := range strings.Lines(string(signed[end+2:])) {
+		encoded, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "— "+name+" ")
+		raw, err := base64.StdEncoding.DecodeString(encoded)
+		if !ok || err != nil || len(raw) < 4 {
+			continue
+		}
+		a, err := ParseAssertion(raw[4:])
+		if f := verify.Load(); err == nil && f != nil {
+			err = (*f)(p, Challenge(signed[:end+1]), a)
+		}
+		if err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
 // newVerifier is like note.NewVerifier, but also supports passkeys.
 func newVerifier(key string) (v note.Verifier, passkey bool, err error) {
 	p, name, err := ParsePasskey(key)

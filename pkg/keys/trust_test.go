@@ -106,10 +106,10 @@ func TestBadPinsAreRefused(t *testing.T) {
 		{Pin{Key: public}, "no roles"},
 		{Pin{Key: public, Roles: []Role{"admin"}}, `role "admin" is unknown`},
 		{Pin{Key: public, Roles: []Role{RoleProbe, RoleProbe}}, "is listed twice"},
-		{Pin{Key: public + "A", Roles: Roles}, "not an Ed25519 key"},
+		{Pin{Key: public + "A", Roles: Roles}, "not a key in note format"},
 		{Pin{Key: strings.Replace(public, "alice", "mallory", 1), Roles: Roles}, "hash"},
 		{Pin{Key: private, Roles: Roles}, "private key"},
-		{Pin{Key: "", Roles: Roles}, "not an Ed25519 key"},
+		{Pin{Key: "", Roles: Roles}, "not a key in note format"},
 	} {
 		err := new(Trust).Add(c.pin)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -70,9 +70,24 @@ func promptText(a *verb.App, cmd *cobra.Command, s *verb.Speaker, args []string,
 		})
 		return text, err
 	case len(args) == 2 && args[1] != "-":
-		b, err := os.ReadFile(args[1])
+		b, err := readPromptFile(args[1])
 		return string(b), err
 	}
 	b, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), streams.MaxPrompt+1))
 	return string(b), err
+}
+
+// readPromptFile reads the text of a prompt from a file. A file that is longer than a prompt may be is
+// not read to its end.
+func readPromptFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, streams.MaxPrompt+1))
+	if err == nil && len(b) > streams.MaxPrompt {
+		err = fmt.Errorf("%s has more than %d bytes, the maximum of a prompt", path, streams.MaxPrompt)
+	}
+	return b, err
 }

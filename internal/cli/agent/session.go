@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +37,7 @@ func sessionPhaseCommand(a *verb.App, phase, short, long string) *cobra.Command 
 			}
 			digest := ""
 			if file != "" {
-				b, err := os.ReadFile(file)
+				b, err := readPromptFile(file)
 				if err != nil {
 					return err
 				}
@@ -65,6 +64,9 @@ func sessionPhaseCommand(a *verb.App, phase, short, long string) *cobra.Command 
 		},
 	}
 	s.Bind(c)
+	if phase == "end" {
+		return c
+	}
 	c.Flags().StringVar(&prompt, "prompt", "", "`VERSION` of the system prompt in use: NAME@2 of a registered one")
 	c.Flags().StringVar(&file, "prompt-file", "",
 		"`FILE` with that prompt, whose digest is compared with the registered one")

@@ -63,7 +63,8 @@ command that starts it. A changed list needs another review.
 
 A profile lowers a level only if the command that starts the server names the profile's
 package. The server's own hints are unproven. They are shown, and they lower only tools
-that no word of the policy describes. Without a terminal, signing needs --yes.`,
+that no word of the policy describes. Without a terminal, signing needs --yes. Name the
+HOLD with --yes if you have looked at it before: another list may wait by then.`,
 		Example: "  lazaret mcp review --key alice.key\n  lazaret mcp review h7aa553e26b5780e7 --level delete_note=L3 " +
 			"--yes --key alice.key",
 		Args: cobra.MaximumNArgs(1),
@@ -147,7 +148,8 @@ func runReview(a *verb.App, cmd *cobra.Command, o *reviewOptions, id string) err
 		if o.json {
 			return cli.JSON(cmd.OutOrStdout(), r)
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), "nothing was signed; --yes signs")
+		fmt.Fprintf(cmd.OutOrStdout(), "nothing was signed; to sign: lazaret mcp review %s --project %s --yes\n",
+			h.ID, h.Project)
 		return nil
 	}
 	signer, err := keys.LoadSigner(o.key)

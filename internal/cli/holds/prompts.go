@@ -2,6 +2,7 @@ package holds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"lazaret/internal/arbiter"
 	"lazaret/internal/cli"
@@ -78,12 +80,18 @@ type promptRow struct {
 func promptsShowCommand(a *verb.App) *cobra.Command {
 	var project string
 	return projectFlag(&cobra.Command{Use: "show NAME[@VERSION]", Short: "Print the text of a registered prompt",
+		Long: "Print the text of a registered prompt: to a file or pipe byte for byte, to a terminal\nwith control characters as escapes.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, said, err := readPrompt(a, cmd, project, args[0])
-			if err == nil {
-				_, err = io.WriteString(cmd.OutOrStdout(), said)
+			if err != nil {
+				return err
 			}
+			w := cmd.OutOrStdout()
+			if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+				said = text.Inert(said)
+			}
+			_, err = io.WriteString(w, said)
 			return err
 		}}, &project)
 }
@@ -142,10 +150,15 @@ func promptsAcceptCommand(a *verb.App) *cobra.Command {
 		Use:   "accept [HOLD]",
 		Short: "Show a proposed prompt with its changes, and sign for it",
 		Long: `Show the changes that a proposed prompt makes to the latest registered version. With
---yes, sign for it: the text becomes the next version. The signature covers the text.`,
-		Example: "  lazaret prompts accept\n  lazaret prompts accept --yes --key alice.key --reason \"reviewed\"",
-		Args:    cobra.MaximumNArgs(1),
+--yes, sign for it: the text becomes the next version. The signature covers the text.
+--yes needs the HOLD whose changes you have seen, because another proposal may wait by then.`,
+		Example: "  lazaret prompts accept\n" +
+			"  lazaret prompts accept h7aa553e26b5780e7 --yes --key alice.key --reason \"reviewed\"",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if yes && len(args) == 0 {
+				return errors.New("--yes needs the HOLD that you have seen: lazaret prompts accept shows it")
+			}
 			a.Conn.Resolve()
 			nc, err := a.Conn.Connect(approverRole)
 			if err != nil {
@@ -178,7 +191,7 @@ func promptsAcceptCommand(a *verb.App) *cobra.Command {
 			}
 			fmt.Fprint(w, changes)
 			if !yes {
-				fmt.Fprintln(w, "nothing was signed; --yes signs")
+				fmt.Fprintf(w, "nothing was signed; to sign: lazaret prompts accept %s --project %s --yes\n", h.ID, h.Project)
 				return nil
 			}
 			signer, err := keys.LoadSigner(key)
