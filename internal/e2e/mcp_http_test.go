@@ -31,71 +31,96 @@ var everything = strings.Fields(
 	get-resource-reference trigger-long-running-operation trigger-sampling-request get-roots-list trigger-elicitation-request
 	toggle-simulated-logging toggle-subscriber-updates`)
 
+// stockFeatures is a pipeline behind which programs of the stock SDK try the features of a server.
+type stockFeatures struct {
+	t            *testing.T
+	dir, program string
+	data         string
+	accept       []string // the command that accepts the list of tools
+}
+
+// newStockFeatures starts a pipeline. The tools' calls are at L1.
+func newStockFeatures(t *testing.T, program string, tools []string) *stockFeatures {
+	t.Helper()
+	s := &stockFeatures{t: t, dir: stockNode(t, "mcp", program), program: program, data: t.TempDir()}
+	up := start(t, "lazaret is up", "lazaret", "up", "--data", s.data, "--listen", freePort(t), "--http", "off")
+	t.Cleanup(func() { up.interrupt() })
+	key := filepath.Join(t.TempDir(), "alice.key")
+	must(t, s.data, "key", "gen", "alice", key, "--pin", "approver")
+	must(t, s.data, "key", "activate")
+	s.accept = []string{"mcp", "review", "--key", key, "--yes"}
+	for _, tool := range tools {
+		s.accept = append(s.accept, "--level", tool+"=L1")
+	}
+	return s
+}
+
+// serve serves the servers of a configuration and returns the endpoint's URL.
+func (s *stockFeatures) serve(config string) string {
+	s.t.Helper()
+	file, listen := filepath.Join(s.t.TempDir(), "servers.json"), freePort(s.t)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	serve := start(s.t, "MCP at", "lazaret", "mcp", "serve", "--data", s.data, "--config", file, "--listen", listen,
+		"--wait", "1s")
+	s.t.Cleanup(func() { serve.interrupt() })
+	return "http://" + listen
+}
+
+// run returns the outcome of each feature. If accept is set, a person accepts the tools while the
+// program waits.
+func (s *stockFeatures) run(accept bool, args ...string) map[string]any {
+	t := s.t
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, "node", append([]string{s.program}, args...)...)
+	var out, errs bytes.Buffer
+	c.Dir, c.Stdout, c.Stderr = s.dir, &out, &errs
+	if accept {
+		c.Env = append(os.Environ(), "WAIT_FOR_TOOLS=1")
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if accept {
+		natstest.Eventually(t, time.Minute, "a list of tools waits", func() bool {
+			var open []struct{ ID string }
+			decode(t, must(t, s.data, "holds", "ls", "--json"), &open)
+			return len(open) > 0
+		})
+		must(t, s.data, s.accept...)
+	}
+	if err := c.Wait(); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, errs.String())
+	}
+	got := make(map[string]any)
+	decode(t, out.String(), &got)
+	return got
+}
+
 func TestTheStockClientFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 	long(t)
-	t.Parallel()
-	dir := stockNode(t, "mcp", "features.mjs")
-	data, addr, port, listen := t.TempDir(), freePort(t), freePort(t), freePort(t)
-	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--http", "off")
-	defer up.interrupt()
-	key := filepath.Join(t.TempDir(), "alice.key")
-	must(t, data, "key", "gen", "alice", key, "--pin", "approver")
-	must(t, data, "key", "activate")
-	stock := filepath.Join(dir, "node_modules/@modelcontextprotocol/server-everything/dist/index.js")
+	s := newStockFeatures(t, "features.mjs", everything)
+	address := freePort(t)
+	port := address[strings.LastIndex(address, ":")+1:]
+	stock := filepath.Join(s.dir, "node_modules/@modelcontextprotocol/server-everything/dist/index.js")
 	far := exec.Command("node", stock, "streamableHttp")
-	far.Env = append(os.Environ(), "PORT="+port[strings.LastIndex(port, ":")+1:])
+	far.Env = append(os.Environ(), "PORT="+port)
 	if err := far.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { far.Process.Kill(); far.Wait() }()
-	servers := filepath.Join(t.TempDir(), "servers.json")
-	config := fmt.Sprintf(`{"mcpServers":{"near":{"command":"node","args":[%q,"stdio"]},"far":{"url":"http://localhost:%s/mcp"}}}`,
-		stock, port[strings.LastIndex(port, ":")+1:])
-	if err := os.WriteFile(servers, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	serve := start(t, "MCP at", "lazaret", "mcp", "serve", "--data", data, "--config", servers, "--listen", listen,
-		"--wait", "1s")
-	defer serve.interrupt()
-	review := []string{"mcp", "review", "--key", key, "--yes"}
-	for _, tool := range everything {
-		review = append(review, "--level", tool+"=L1")
-	}
-	features := func(accept bool, args ...string) map[string]any {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		c := exec.CommandContext(ctx, "node", append([]string{"features.mjs"}, args...)...)
-		var out, errs bytes.Buffer
-		c.Dir, c.Stdout, c.Stderr = dir, &out, &errs
-		if accept {
-			c.Env = append(os.Environ(), "WAIT_FOR_TOOLS=1")
-		}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if accept {
-			natstest.Eventually(t, time.Minute, "a list of tools waits", func() bool {
-				var open []struct{ ID string }
-				decode(t, must(t, data, "holds", "ls", "--json"), &open)
-				return len(open) > 0
-			})
-			must(t, data, review...)
-		}
-		if err := c.Wait(); err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, errs.String())
-		}
-		got := make(map[string]any)
-		decode(t, out.String(), &got)
-		return got
-	}
-	direct := features(false, "stdio", "node", stock, "stdio")
-	natstest.Eventually(t, time.Minute, "the stock server listens", func() bool { return reachable(port) })
+	at := s.serve(fmt.Sprintf(`{"mcpServers":{"near":{"command":"node","args":[%q,"stdio"]},"far":{"url":"http://localhost:%s/mcp"}}}`,
+		stock, port))
+	direct := s.run(false, "stdio", "node", stock, "stdio")
+	natstest.Eventually(t, time.Minute, "the stock server listens", func() bool { return reachable(address) })
 	for name, got := range map[string]map[string]any{
-		"direct over HTTP":      features(false, "http", "http://localhost:"+port[strings.LastIndex(port, ":")+1:]+"/mcp"),
-		"HTTP before a command": features(true, "http", "http://"+listen+"/near/mcp"),
-		"HTTP before HTTP":      features(true, "http", "http://"+listen+"/far/mcp"),
-		"standard input, output": features(false, "stdio", filepath.Join(bin, "lazaret"), "mcp", "--data", data, "--",
+		"direct over HTTP":      s.run(false, "http", "http://localhost:"+port+"/mcp"),
+		"HTTP before a command": s.run(true, "http", at+"/near/mcp"),
+		"HTTP before HTTP":      s.run(true, "http", at+"/far/mcp"),
+		"standard input, output": s.run(false, "stdio", filepath.Join(bin, "lazaret"), "mcp", "--data", s.data, "--",
 			"node", stock, "stdio"),
 	} {
 		if len(got) < 29 {
@@ -104,6 +129,30 @@ func TestTheStockClientFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 		for f, want := range direct {
 			// The proxy reports it as a protocol error, as the specification requires.
 			if f != "no such tool" && !reflect.DeepEqual(got[f], want) {
+				t.Errorf("%s: %s is\n%v\ndirect it is\n%v", name, f, got[f], want)
+			}
+		}
+	}
+}
+
+// TestTheStockClientWithoutSessionsFindsTheSameFeaturesDirectAndProxied tries version 2026-07-28 with
+// the stock client and a stock server of the TypeScript SDK, which speaks it.
+func TestTheStockClientWithoutSessionsFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
+	long(t)
+	s := newStockFeatures(t, "stateless.mjs", []string{"greet", "steps", "confirm", "slow"})
+	program := filepath.Join(s.dir, s.program)
+	at := s.serve(fmt.Sprintf(`{"mcpServers":{"near":{"command":"node","args":[%q,"serve"]}}}`, program))
+	direct := s.run(false, "stdio", "node", program, "serve")
+	if direct["version"] != "2026-07-28" || len(direct) < 13 {
+		t.Fatalf("direct: %v", direct)
+	}
+	for name, got := range map[string]map[string]any{
+		"HTTP": s.run(true, "http", at+"/near/mcp"),
+		"standard input, output": s.run(false, "stdio", filepath.Join(bin, "lazaret"), "mcp", "--data", s.data, "--",
+			"node", program, "serve"),
+	} {
+		for f, want := range direct {
+			if !reflect.DeepEqual(got[f], want) {
 				t.Errorf("%s: %s is\n%v\ndirect it is\n%v", name, f, got[f], want)
 			}
 		}

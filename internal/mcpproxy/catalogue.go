@@ -141,6 +141,9 @@ func (c *catalogue) label() string {
 
 // list reads all pages and publishes the catalogue if it changed.
 func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) error {
+	if err := c.p.discover(ctx, meta); err != nil {
+		return fmt.Errorf("asking the server for its name: %w", err)
+	}
 	var tools []streams.Tool
 	var raw []json.RawMessage
 	var first map[string]json.RawMessage

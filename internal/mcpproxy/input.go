@@ -28,18 +28,22 @@ type inputs struct {
 	State     string          `json:"requestState,omitempty"`
 }
 
+// stateless reports whether a request with this _meta is of a version without initialize.
+func stateless(meta map[string]json.RawMessage) bool {
+	var version string
+	return json.Unmarshal(meta[mcp.MetaKeyProtocolVersion], &version) == nil && version >= sinceInputs
+}
+
 // takesInput reports whether the client of a request can show a page in answer to
 // input_required, and a page is configured.
 func (p *Proxy) takesInput(params json.RawMessage) bool {
 	meta := metaOf(params)
-	var version string
 	var can struct {
 		Elicitation struct {
 			URL *struct{} `json:"url"`
 		} `json:"elicitation"`
 	}
-	return p.cfg.ApprovalURL != "" && json.Unmarshal(meta[mcp.MetaKeyProtocolVersion], &version) == nil &&
-		version >= sinceInputs && json.Unmarshal(meta[mcp.MetaKeyClientCapabilities], &can) == nil &&
+	return p.cfg.ApprovalURL != "" && stateless(meta) && json.Unmarshal(meta[mcp.MetaKeyClientCapabilities], &can) == nil &&
 		can.Elicitation.URL != nil
 }
 

@@ -133,6 +133,27 @@ func together(words []string) []string {
 	return nil
 }
 
+// discover asks the server for its name and instructions, if its client has not done so. In versions
+// without initialize, a client may begin with any request.
+func (p *Proxy) discover(ctx context.Context, meta map[string]json.RawMessage) error {
+	p.mu.Lock()
+	known := p.known
+	p.mu.Unlock()
+	if known || !stateless(meta) {
+		return nil
+	}
+	const method = "server/discover"
+	result, err := p.ask(ctx, method, map[string]any{"_meta": meta})
+	if err != nil {
+		return err
+	}
+	m := p.introduced(&jsonrpc.Response{Result: result})
+	if err := p.signed(ctx, result); err != nil {
+		return err
+	}
+	return p.observe(ctx, method, "", "", nil, words(method, m))
+}
+
 // introduced stores the server's name and instructions. It adds the capability listChanged for tools to
 // the response, because the list changes when it is accepted.
 func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
@@ -140,6 +161,9 @@ func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 	if json.Unmarshal(m.Result, &all) != nil {
 		return m
 	}
+	p.mu.Lock()
+	p.known = true
+	p.mu.Unlock()
 	var info struct {
 		Name string `json:"name"`
 	}

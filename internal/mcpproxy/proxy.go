@@ -62,6 +62,7 @@ type Proxy struct {
 	own       map[jsonrpc.ID]asked // the proxy's own requests; guarded by mu
 	pending   map[string]proposed  // callKey → held proposal; guarded by mu
 	server    string               // guarded by mu
+	known     bool                 // the server has introduced itself; guarded by mu
 	instructs string               // the server's instructions; guarded by mu
 	signature []string             // the last recorded serverInfo of the server; guarded by mu
 	asks      bool                 // the client can open a URL for its user; guarded by mu
