@@ -18,6 +18,7 @@ type File struct {
 	Path     string // relative to the home folder
 	Key      string // key of the servers
 	TOML     bool
+	SSE      bool // the key url means server-sent events; Streamable HTTP has httpUrl
 	ByFolder bool // also has servers per folder, under projects
 }
 
@@ -38,7 +39,7 @@ var Hosts = []Host{
 	{Name: "Cursor", Home: []string{".cursor"}, Hooks: hook.Cursor,
 		MCP: []File{{Path: ".cursor/mcp.json", Key: "mcpServers"}}},
 	{Name: "Gemini CLI", Home: []string{".gemini"}, Hooks: hook.Gemini,
-		MCP: []File{{Path: ".gemini/settings.json", Key: "mcpServers"}}},
+		MCP: []File{{Path: ".gemini/settings.json", Key: "mcpServers", SSE: true}}},
 	{Name: "VS Code", Home: []string{".config/Code/User", "Library/Application Support/Code/User"},
 		MCP: []File{{Path: ".config/Code/User/mcp.json", Key: "servers"},
 			{Path: "Library/Application Support/Code/User/mcp.json", Key: "servers"}}},
@@ -48,7 +49,7 @@ var Hosts = []Host{
 type Config struct {
 	Home    string
 	Record  string                        // file with the original files
-	Wrap    func(Server) Server           // returns the server started through lazaret mcp
+	Wrap    func(Server) (Server, bool)   // returns the server started through lazaret mcp; false: it stays
 	Handler func(*hook.Host) hook.Handler // returns the handler of a host's hooks
 }
 
@@ -87,6 +88,8 @@ type Wiring struct {
 	Name    string   `json:"name"`
 	Command []string `json:"command,omitzero"` // of the original server
 	State   string   `json:"state"`            // guarded, open, or remote (reached by HTTP)
+	URL     string   `json:"url,omitzero"`     // of a server reached by HTTP that can be guarded
+	Why     string   `json:"why,omitzero"`     // why a server reached by HTTP cannot be guarded
 }
 
 // Status returns the state of each installed host.
@@ -127,13 +130,14 @@ func Status(cfg Config) ([]Found, error) {
 
 func wiring(path string, s Server) Wiring {
 	w := Wiring{File: path, Name: s.Name, State: "open"}
-	if s.Command == "" {
-		w.State = "remote"
-		return w
-	}
 	if s.guarded() {
 		w.State = "guarded"
 		s, _ = s.bare()
+	} else if s.Command == "" {
+		w.State = "remote"
+	}
+	if w.URL, w.Why = s.URL, s.Why; s.Command == "" {
+		return w
 	}
 	w.Command = append([]string{s.Command}, s.Args...)
 	return w
@@ -167,7 +171,7 @@ func Plan(cfg Config) ([]Change, error) {
 			put(file.Path, func(b []byte) ([]byte, error) {
 				out, _, err := rewire(file, b, func(s Server) (Server, bool) {
 					s, _ = s.bare()
-					return cfg.Wrap(s), true
+					return cfg.Wrap(s)
 				})
 				return out, err
 			})

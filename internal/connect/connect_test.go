@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,8 @@ var home = map[string]string{
 		"\"command\": \"say done\"}]}]}\n}",
 	".claude.json": `{"numStartups": 12, "mcpServers": {
     "files": {"type":"stdio","command":"npx","args":["-y","@modelcontextprotocol/server-filesystem","/home/ana/no\u0074es & <more>"],"env":{"KEY":"s3cret"}},
-    "remote": {"type": "http", "url": "https://mcp.example/mcp"}},
+    "remote": {"type": "http", "url": "https://mcp.example/mcp"}, "keyed": {"type":"http","url":"https://mcp.example/k","headers":{"X-Key":"s3cret"}},
+    "events": {"type": "sse", "url": "https://mcp.example/sse"}, "closed": {"url": "https://closed.example/mcp", "type": "http"}},
   "projects": {"/home/ana/shop": {"allowedTools": [], "mcpServers": {"db": {"command": "db-mcp"}}}}}
 `,
 	".codex/config.toml": `# my settings
@@ -42,7 +44,12 @@ command = "bare"
 env = { "A" = "b" }
 
 [mcp_servers.web]
+url = "https://mcp.example/mcp" # far
+enabled = true
+
+[mcp_servers.signed]
 url = "https://mcp.example/mcp"
+bearer_token_env_var = "KEY"
 
 [profiles.x]
 command = "not a server"
@@ -50,7 +57,8 @@ command = "not a server"
 	".cursor/mcp.json":   `{"mcpServers":{}}`,
 	".cursor/hooks.json": "{\n    \"version\": 1,\n    \"hooks\": {\"stop\": [{\"command\": \"say done\"},],}, // mine\n}",
 	".gemini/settings.json": "{\r\n  \"theme\": \"dark\",\r\n  \"mcpServers\": { \"git\": { \"args\": [], " +
-		"\"command\": \"uvx\" } }\r\n}\r\n",
+		"\"command\": \"uvx\" },\r\n \"g\": {\"httpUrl\":\"https://mcp.example/g\", \"timeout\": 5}, " +
+		"\"old\": {\"url\":\"https://mcp.example/old\"} }\r\n}\r\n",
 	".config/Code/User/mcp.json": "{\n  // servers of mine\n  \"servers\": {\n    \"time\": { \"type\": \"stdio\", " +
 		"\"command\": \"uvx\", \"args\": [\"mcp-time\",], }, // trailing commas\n  },\n}\n",
 }
@@ -62,9 +70,10 @@ func setUp(t *testing.T) Config {
 		write(t, filepath.Join(dir, name), text)
 	}
 	return Config{Home: dir, Record: filepath.Join(t.TempDir(), "record", "connect.json"),
-		Wrap: func(s Server) Server {
-			return Server{Name: s.Name, Command: "/opt/lazaret", Args: append([]string{"mcp", "--data", "/d", "--", s.Command},
-				s.Args...)}
+		Wrap: func(s Server) (Server, bool) {
+			args := []string{"mcp", "--data", "/d", "--", s.Command + s.URL}
+			return Server{Name: s.Name, Command: "/opt/lazaret", Args: append(args, s.Args...)},
+				!strings.Contains(s.URL, "closed")
 		},
 		Handler: func(h *hook.Host) hook.Handler {
 			return hook.Handler{Command: "/opt/lazaret hook " + h.Name + " --data /d", Timeout: 25 * time.Second}
@@ -154,17 +163,20 @@ func TestEveryServerWithACommandIsStartedThroughLazaretAndTheRestOfTheFileStays(
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		"files": "guarded npx -y @modelcontextprotocol/server-filesystem /home/ana/notes & <more>", "remote": "remote ",
+		"files": "guarded npx -y @modelcontextprotocol/server-filesystem /home/ana/notes & <more>", "remote": "guarded https://mcp.example/mcp",
+		"keyed": "remote the host signs in to it (headers)", "events": "remote lazaret mcp cannot reach it by sse",
+		"closed": "remote https://closed.example/mcp", "signed": "remote the host signs in to it (bearer_token_env_var)",
+		"g": "guarded https://mcp.example/g", "old": "remote lazaret mcp cannot reach it by sse",
 		"/home/ana/shop: db": "guarded db-mcp", "docs": `guarded docs-server --root C:\docs`, "my server": "guarded run it",
 		"bare": "guarded bare",
-		"web":  "remote ", "git": "guarded uvx", "time": "guarded uvx mcp-time",
+		"web":  "guarded https://mcp.example/mcp", "git": "guarded uvx", "time": "guarded uvx mcp-time",
 	}
 	for _, f := range found {
 		if f.Error != "" || f.Host != "VS Code" && f.Hooks != "installed" {
 			t.Errorf("%+v", f)
 		}
 		for _, m := range f.MCP {
-			if got := m.State + " " + strings.Join(m.Command, " "); got != want[m.Name] {
+			if got := m.State + " " + strings.Join(m.Command, " ") + m.URL + m.Why; got != want[m.Name] {
 				t.Errorf("%s is %q, want %q", m.Name, got, want[m.Name])
 			}
 			delete(want, m.Name)
@@ -175,8 +187,11 @@ func TestEveryServerWithACommandIsStartedThroughLazaretAndTheRestOfTheFileStays(
 	}
 	for file, keeps := range map[string][]string{
 		".claude/settings.json": {"\n\t\"model\": \"opus\",\n", `"say done"`},
-		".claude.json":          {`"env":{"KEY":"s3cret"}`, `{"numStartups": 12, "mcpServers": {`, `"allowedTools": []`},
+		".claude.json": {`"remote": {"type": "stdio", "command": "/opt/lazaret", "args": ["mcp", "--data", "/d", ` +
+			`"--", "https://mcp.example/mcp"]}`, `"env":{"KEY":"s3cret"}`, `{"numStartups": 12, "mcpServers": {`, `"allowedTools": []`},
 		".codex/config.toml": {"# my settings\nmodel = \"gpt-5\"   # the good one", "   # spaced",
+			"command = \"/opt/lazaret\"\nargs = [\"mcp\", \"--data\", \"/d\", \"--\", " +
+				"\"https://mcp.example/mcp\"] # far\nenabled = true",
 			"env = { \"A\" = \"b\" }", "[profiles.x]\ncommand = \"not a server\"\n"},
 		".codex/hooks.json":          {`"SessionStart"`, `/opt/lazaret hook codex --data /d`, `"timeout": 25`},
 		".cursor/hooks.json":         {`{"command": "say done"},`, "// mine", `"failClosed": true`, `"beforeReadFile"`},
@@ -216,8 +231,40 @@ func TestUndoOfAFileThatAHostChangedTakesOutOnlyWhatWasPutIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := string(b); !strings.Contains(s, `"numStartups": 13`) || strings.Contains(s, "lazaret") ||
-		!strings.Contains(s, `"command":"npx"`) {
+		!strings.Contains(s, `"command":"npx"`) ||
+		!strings.Contains(s, `"remote": {"type": "http", "url": "https://mcp.example/mcp"}`) {
 		t.Errorf("%s", s)
+	}
+}
+
+func TestWhatWasPutInIsTakenOutOfEveryKindOfFile(t *testing.T) {
+	cfg := setUp(t)
+	var files []string
+	for _, h := range Hosts {
+		for _, f := range h.MCP {
+			if home[f.Path] != "" {
+				files = append(files, filepath.Join(cfg.Home, f.Path))
+			}
+		}
+	}
+	before, err := Status(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, cfg)
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, file, string(b)+"\n")
+	}
+	if _, err := Undo(cfg); err != nil {
+		t.Fatal(err)
+	}
+	after, err := Status(cfg)
+	if err != nil || !reflect.DeepEqual(before, after) {
+		t.Errorf("after: %+v, %v\nbefore: %+v", after, err, before)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,6 +20,8 @@ type Server struct {
 	Name    string   // including its folder, if the host has servers per folder
 	Command string   // empty if the host uses HTTP
 	Args    []string // of the command
+	URL     string   // of a server that lazaret mcp can reach instead of the host
+	Why     string   // why lazaret mcp cannot reach a server that the host reaches by HTTP
 }
 
 // span is a range of a file.
@@ -28,6 +31,8 @@ type span struct{ from, to int }
 type found struct {
 	Server
 	command, args span // args is empty if there are none
+	entry         span // the key and the value of the command or of the URL
+	kind          span // the value of type; empty if there is none
 }
 
 // splice is a replacement of a span.
@@ -47,11 +52,20 @@ func rewire(file File, b []byte, change func(Server) (Server, bool)) ([]byte, []
 	for _, f := range list {
 		all = append(all, f.Server)
 		to, ok := f.Server, false
-		if f.Command != "" {
+		if f.Command != "" || f.URL != "" {
 			to, ok = change(f.Server)
 		}
-		want = append(want, to)
 		if !ok {
+			want = append(want, f.Server)
+			continue
+		}
+		want = append(want, to)
+		if f.URL != "" || to.URL != "" {
+			e, err := file.swap(b, f, to)
+			if err != nil {
+				return nil, nil, err
+			}
+			edits = append(edits, e...)
 			continue
 		}
 		command, err := json.Marshal(to.Command)
@@ -92,6 +106,63 @@ func rewire(file File, b []byte, change func(Server) (Server, bool)) ([]byte, []
 	return out, all, nil
 }
 
+// swap replaces the URL of a server by a command, or the other way round.
+func (file File) swap(b []byte, f found, to Server) ([]splice, error) {
+	unsafe := errors.New("its format cannot be edited safely: the file was not changed")
+	pair := func(key string, value []byte) []byte {
+		if file.TOML {
+			return append([]byte(key+" = "), value...)
+		}
+		return append([]byte(`"`+key+`": `), value...)
+	}
+	at, kind := f.entry, "stdio"
+	var with []byte
+	if to.URL == "" {
+		if f.URL == to.URL || f.args != (span{}) {
+			return nil, unsafe
+		}
+		command, err := array([]string{to.Command})
+		if err != nil {
+			return nil, err
+		}
+		args, err := array(to.Args)
+		if err != nil {
+			return nil, err
+		}
+		separator := ", "
+		if file.TOML {
+			separator = "\n"
+		}
+		with = slices.Concat(pair("command", bytes.Trim(command, "[]")), []byte(separator), pair("args", args))
+	} else {
+		if f.URL == to.URL {
+			return nil, nil
+		}
+		if f.args.from < f.command.to || strings.Trim(string(b[f.command.to:f.args.from]), " \t\r\n,\":=") != "args" {
+			return nil, unsafe
+		}
+		url, err := array([]string{to.URL})
+		if err != nil {
+			return nil, err
+		}
+		at.to, kind = f.args.to, "http"
+		with = pair(file.urlKey(), url[1:len(url)-1])
+	}
+	edits := []splice{{at, with}}
+	if f.kind != (span{}) {
+		edits = append(edits, splice{f.kind, []byte(`"` + kind + `"`)})
+	}
+	return edits, nil
+}
+
+// urlKey returns the key of a URL at which a server uses Streamable HTTP.
+func (file File) urlKey() string {
+	if file.SSE {
+		return "httpUrl"
+	}
+	return "url"
+}
+
 func normal(s Server) Server {
 	s.Args = append([]string{}, s.Args...)
 	return s
@@ -119,11 +190,11 @@ func servers(file File, b []byte) ([]found, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := jsonServers("", member(&root, file.Key))
+	list := file.jsonServers("", member(&root, file.Key))
 	if file.ByFolder {
 		if folders := member(&root, "projects"); folders != nil {
 			for name, v := range members(folders) {
-				list = append(list, jsonServers(name+": ", member(v, file.Key))...)
+				list = append(list, file.jsonServers(name+": ", member(v, file.Key))...)
 			}
 		}
 	}
@@ -155,7 +226,7 @@ func member(v *hujson.Value, name string) (m *hujson.Value) {
 	return m
 }
 
-func jsonServers(prefix string, v *hujson.Value) (list []found) {
+func (file File) jsonServers(prefix string, v *hujson.Value) (list []found) {
 	if v == nil {
 		return nil
 	}
@@ -172,9 +243,63 @@ func jsonServers(prefix string, v *hujson.Value) (list []found) {
 				}
 			}
 		}
+		if k := member(s, "type"); k != nil {
+			f.kind = span{k.StartOffset, k.EndOffset}
+		}
+		f.entry.to = f.command.to
+		if o, ok := s.Value.(*hujson.Object); ok {
+			var url string
+			var keys []string
+			for i := range o.Members {
+				key, value := text(&o.Members[i].Name), &o.Members[i].Value
+				keys = append(keys, key)
+				switch key {
+				case "command":
+					f.entry.from = o.Members[i].Name.StartOffset
+				case "url", "httpUrl":
+					url = text(value)
+					if f.Command == "" {
+						f.entry = span{o.Members[i].Name.StartOffset, value.EndOffset}
+					}
+				}
+			}
+			if f.Command == "" {
+				f.reached(url, file.transport(member(s, "type"), keys), keys)
+			}
+		}
 		list = append(list, f)
 	}
 	return list
+}
+
+// transport returns "http" if a server uses Streamable HTTP.
+func (file File) transport(kind *hujson.Value, keys []string) string {
+	switch {
+	case kind != nil && file.SSE, kind == nil && file.SSE && !slices.Contains(keys, "httpUrl"):
+		return "sse"
+	case kind == nil || slices.Contains([]string{"http", "streamable-http", "streamableHttp"}, text(kind)):
+		return "http"
+	}
+	return text(kind)
+}
+
+// reached sets whether lazaret mcp can reach a server that the host reaches by HTTP. A sign-in or a
+// secret of the host cannot be taken over.
+func (f *found) reached(url, transport string, keys []string) {
+	own := slices.IndexFunc(keys, func(k string) bool {
+		k = strings.ToLower(k)
+		return strings.Contains(k, "header") || strings.Contains(k, "auth") || strings.Contains(k, "token")
+	})
+	switch {
+	case !strings.HasPrefix(url, "https://") && !strings.HasPrefix(url, "http://"):
+		f.Why = "it has neither a command nor a URL of HTTP"
+	case transport != "http":
+		f.Why = "lazaret mcp cannot reach it by " + transport
+	case own >= 0:
+		f.Why = "the host signs in to it (" + keys[own] + ")"
+	default:
+		f.URL = url
+	}
 }
 
 func text(v *hujson.Value) string {
@@ -194,9 +319,13 @@ func tomlServers(b []byte) ([]found, error) {
 			URL     string   `toml:"url"`
 		} `toml:"mcp_servers"`
 	}
-	if err := toml.Unmarshal(b, &doc); err != nil {
+	var all struct {
+		Servers map[string]map[string]any `toml:"mcp_servers"`
+	}
+	if err := errors.Join(toml.Unmarshal(b, &doc), toml.Unmarshal(b, &all)); err != nil {
 		return nil, err
 	}
+	tables := all.Servers
 	var list []found
 	at := map[string]int{}
 	place := func(name string) *found {
@@ -205,7 +334,11 @@ func tomlServers(b []byte) ([]found, error) {
 			i = len(list)
 			at[name] = i
 			s := doc.Servers[name]
-			list = append(list, found{Server: Server{Name: name, Command: s.Command, Args: s.Args}})
+			f := found{Server: Server{Name: name, Command: s.Command, Args: s.Args}}
+			if s.Command == "" {
+				f.reached(s.URL, "http", slices.Collect(maps.Keys(tables[name])))
+			}
+			list = append(list, f)
 		}
 		return &list[i]
 	}
@@ -214,7 +347,7 @@ func tomlServers(b []byte) ([]found, error) {
 	var table []string
 	for p.NextExpression() {
 		e := p.Expression()
-		keys, last := path(e)
+		keys, first, last := path(e)
 		switch e.Kind {
 		case unstable.Table, unstable.ArrayTable:
 			if table = keys; len(keys) == 2 && keys[0] == "mcp_servers" {
@@ -232,8 +365,10 @@ func tomlServers(b []byte) ([]found, error) {
 			value := span{from, int(e.Raw.Offset + e.Raw.Length)}
 			value.to -= len(b[value.from:value.to]) - len(bytes.TrimRight(b[value.from:value.to], " \t"))
 			switch f := place(whole[1]); whole[2] {
-			case "command":
-				f.command = value
+			case "command", "url":
+				if f.entry = (span{int(first.Offset), value.to}); whole[2] == "command" {
+					f.command = value
+				}
 			case "args":
 				f.args = value
 			}
@@ -250,12 +385,14 @@ func tomlServers(b []byte) ([]found, error) {
 	return list, nil
 }
 
-// path returns the keys of an expression, and the position of the last one.
-func path(e *unstable.Node) (keys []string, last unstable.Range) {
+// path returns the keys of an expression, and the positions of the first and the last one.
+func path(e *unstable.Node) (keys []string, first, last unstable.Range) {
 	for it := e.Key(); it.Next(); {
-		keys, last = append(keys, string(it.Node().Data)), it.Node().Raw
+		if keys, last = append(keys, string(it.Node().Data)), it.Node().Raw; len(keys) == 1 {
+			first = last
+		}
 	}
-	return keys, last
+	return keys, first, last
 }
 
 // guarded reports whether a server is started by lazaret mcp.
@@ -268,5 +405,9 @@ func (s Server) bare() (Server, bool) {
 	if !strings.HasPrefix(name, "lazaret") || len(s.Args) == 0 || s.Args[0] != "mcp" || sep < 0 || sep+1 >= len(s.Args) {
 		return s, false
 	}
-	return Server{Name: s.Name, Command: s.Args[sep+1], Args: s.Args[sep+2:]}, true
+	was := Server{Name: s.Name, Command: s.Args[sep+1], Args: s.Args[sep+2:]}
+	if len(was.Args) == 0 && (strings.HasPrefix(was.Command, "https://") || strings.HasPrefix(was.Command, "http://")) {
+		was.URL, was.Command = was.Command, ""
+	}
+	return was, true
 }

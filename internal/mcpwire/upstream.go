@@ -109,6 +109,31 @@ type upstream struct {
 	running map[jsonrpc.ID]context.CancelFunc // requests of versions without sessions; guarded by mu
 }
 
+// probeTime is how long a server has to answer a probe.
+const probeTime = 5 * time.Second
+
+// Probe returns an error if a server cannot be reached at a URL without a sign-in.
+func Probe(address string) error {
+	u, err := ParseURL(address)
+	if err != nil {
+		return err
+	}
+	up := Remote{URL: u, Log: slog.New(slog.DiscardHandler)}.dial()
+	defer up.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
+	refused := up.try(ctx, "")
+	switch {
+	case refused == nil || refused.Status == http.StatusBadRequest:
+		return nil // it may have sessions
+	case refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden:
+		return errors.New("it asks for a sign-in, and only the host can sign in")
+	case refused.Status == http.StatusBadGateway:
+		return errors.New("it cannot be reached now")
+	}
+	return fmt.Errorf("it answers HTTP %d", refused.Status)
+}
+
 // Dial makes a connection. The first message opens it.
 func (r Remote) Dial() mcp.Connection { return r.dial() }
 
@@ -510,7 +535,9 @@ func (u *upstream) try(ctx context.Context, authorization string) *Refused {
 		ctx, cancel := context.WithTimeout(ctx, takeTime)
 		defer cancel()
 		req = req.WithContext(ctx)
-		req.Header.Set(headerAuth, authorization)
+		if authorization != "" {
+			req.Header.Set(headerAuth, authorization)
+		}
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Accept", "application/json, text/event-stream")
 		var resp *http.Response

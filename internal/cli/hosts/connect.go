@@ -16,6 +16,7 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/hook"
 	"lazaret/internal/hookcli"
+	"lazaret/internal/mcpwire"
 )
 
 func init() { Verbs.Add("", connectCommand) }
@@ -24,6 +25,7 @@ func connectCommand(a *verb.App) *cobra.Command {
 	var s verb.Speaker
 	var home, record string
 	var yes, undo, asJSON bool
+	var left []string // servers that stay as they are, with the reason
 	config := func() (connect.Config, error) {
 		cfg := connect.Config{Home: home, Record: record}
 		var err error
@@ -44,9 +46,18 @@ func connectCommand(a *verb.App) *cobra.Command {
 		if err != nil {
 			return cfg, err
 		}
-		cfg.Wrap = func(server connect.Server) connect.Server {
-			args := []string{"mcp", "--data", data, "--project", s.Project, "--agent", s.Agent, "--", server.Command}
-			return connect.Server{Name: server.Name, Command: exe, Args: append(args, server.Args...)}
+		cfg.Wrap = func(server connect.Server) (connect.Server, bool) {
+			args := []string{"mcp", "--data", data, "--project", s.Project, "--agent", s.Agent, "--"}
+			if server.URL != "" {
+				if err := mcpwire.Probe(server.URL); err != nil {
+					left = append(left, fmt.Sprintf("%s: %s: %v", server.Name, server.URL, err))
+					return server, false
+				}
+				args = append(args, server.URL)
+			} else {
+				args = append(append(args, server.Command), server.Args...)
+			}
+			return connect.Server{Name: server.Name, Command: exe, Args: args}, true
 		}
 		cfg.Handler = func(h *hook.Host) hook.Handler {
 			return hook.Handler{Command: hookcli.CommandLine(exe, h.Name, s.Project, s.Agent, data),
@@ -58,8 +69,9 @@ func connectCommand(a *verb.App) *cobra.Command {
 		Use:   "connect",
 		Short: "Guard the agent hosts of this machine: hooks and MCP servers",
 		Long: `Find Claude Code, Codex, Cursor, Gemini CLI and VS Code in the home folder, and print the
-planned changes: hooks are installed in hosts that support them, and each MCP server with
-a command is started through "lazaret mcp". --yes makes the changes. The rest of each file
+planned changes: hooks are installed in hosts that support them, and each MCP server is
+started or reached through "lazaret mcp". A server to which the host signs in, or which asks
+for a sign-in, stays as it is. --yes makes the changes. The rest of each file
 stays unchanged. --undo restores the files byte for byte; from a file that was changed
 since, it removes only its additions. docs/connect.md`,
 		Example: `  lazaret connect --data ~/lazaret/data          # shows it
@@ -75,7 +87,7 @@ since, it removes only its additions. docs/connect.md`,
 			if undo {
 				return undone(cmd.OutOrStdout(), cfg)
 			}
-			return connected(a, cmd, cfg, &s, yes)
+			return connected(a, cmd, cfg, &s, yes, &left)
 		},
 	}
 	status := &cobra.Command{
@@ -122,7 +134,8 @@ since, it removes only its additions. docs/connect.md`,
 }
 
 // connected prints the plan, and executes it with --yes.
-func connected(a *verb.App, cmd *cobra.Command, cfg connect.Config, s *verb.Speaker, yes bool) error {
+func connected(a *verb.App, cmd *cobra.Command, cfg connect.Config, s *verb.Speaker, yes bool,
+	left *[]string) error {
 	w := cmd.OutOrStdout()
 	found, err := connect.Status(cfg)
 	if err != nil {
@@ -134,6 +147,9 @@ func connected(a *verb.App, cmd *cobra.Command, cfg connect.Config, s *verb.Spea
 	show(w, found)
 	changes, failed := connect.Plan(cfg)
 	fmt.Fprintln(w)
+	for _, why := range *left {
+		fmt.Fprintln(w, "leaves", why)
+	}
 	for _, c := range changes {
 		fmt.Fprintf(w, "%s %s\n", map[bool]string{true: "changes", false: "would change"}[yes], c.File)
 	}
@@ -194,10 +210,9 @@ func show(w io.Writer, found []connect.Found) {
 		for _, m := range f.MCP {
 			switch m.State {
 			case "guarded":
-				fmt.Fprintf(w, "  guarded      %s: %s\n", m.Name, strings.Join(m.Command, " "))
+				fmt.Fprintf(w, "  guarded      %s: %s%s\n", m.Name, strings.Join(m.Command, " "), m.URL)
 			case "remote":
-				fmt.Fprintf(w, "  NOT guarded  %s: an HTTP server; lazaret mcp can guard only servers with a command\n",
-					m.Name)
+				fmt.Fprintf(w, "  NOT guarded  %s: %s%s\n", m.Name, m.URL, m.Why)
 			default:
 				fmt.Fprintf(w, "  NOT guarded  %s: %s\n", m.Name, strings.Join(m.Command, " "))
 			}
