@@ -28,10 +28,11 @@ import (
 
 // PipelineOptions configure the load of a pipeline.
 type PipelineOptions struct {
-	Events   int // observations of 1 KiB
-	Projects int // number of projects
-	Rules    int // number of generated rules; zero: the shipped packs
-	Batch    int // observations per message; 0 and 1: one
+	Events   int  // observations of 1 KiB
+	Projects int  // number of projects
+	Rules    int  // number of generated rules; zero: the shipped packs
+	Batch    int  // observations per message; 0 and 1: one
+	Distinct bool // no two observations have the same text
 	Sync     bool
 	// CPUProfile is a file for the CPU profile of this process under load, and HeapProfile one for its
 	// heap profile at the end; empty: none.

@@ -234,7 +234,7 @@ func publishBatch(ctx context.Context, nc *nats.Conn, batch []*nats.Msg, of []in
 
 // loaders returns the subjects of a load on a server, and files with the credentials for them.
 func loaders(srv *natsserver.Server, dir string, o PipelineOptions) (lo LoadOptions, creds []string, err error) {
-	lo = LoadOptions{Events: o.Events, Projects: o.Projects, Batch: o.Batch}
+	lo = LoadOptions{Events: o.Events, Projects: o.Projects, Batch: o.Batch, Distinct: o.Distinct}
 	for i := range o.Projects {
 		subject, err := streams.IntakeSubject(projectName(i), "agent", streams.KindObs, beliefs.OriginWeb)
 		if err != nil {

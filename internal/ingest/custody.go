@@ -167,6 +167,7 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 	}
 	switch {
 	case e.Type == streams.TypeExpired:
+		f.analyses.drop()
 		return f.expire(st, b)
 	case b.Do == streams.DoHold:
 		return st.Set(hold, []byte(b.ID))
@@ -174,6 +175,7 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 		return st.Delete(hold)
 	case e.Type == streams.TypeErased:
 		// The runtime refolds the partition without the listed entries.
+		f.analyses.drop()
 		return st.Set(eraseDropKey(e.Project, b.ID), []byte(b.ID))
 	}
 	if _, err := st.Drop(func(k, v []byte) (bool, error) { return ofProject(k, v, e.Project) }); err != nil {

@@ -32,6 +32,8 @@ type Fold struct {
 	owes    [streams.Partitions]bool
 	dues    dues
 	virtual [streams.Partitions]string
+
+	analyses analyses // used by Prepare
 }
 
 // Config configures ingest.
@@ -56,7 +58,10 @@ func New(cfg Config) *Fold {
 }
 
 // Reset implements stage.IntakeFold. Everything else is in the state.
-func (f *Fold) Reset() { f.dues = dues{} }
+func (f *Fold) Reset() {
+	f.dues = dues{}
+	f.analyses.drop()
+}
 
 // Admit implements stage.IntakeFold.
 func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {

@@ -2,17 +2,15 @@ package ingest
 
 import (
 	"lazaret/internal/stage"
-	"lazaret/pkg/text"
 	"lazaret/streams"
 )
 
 // prepared is the result of Prepare, which depends on a message alone: the event, or the error of
-// parsing it, and the features of an observation's texts.
+// parsing it, and the analyses of an observation's texts.
 type prepared struct {
-	event    streams.Event
-	err      error
-	features []text.Features // of each block of an observation
-	views    [][]text.View   // of each block
+	event  streams.Event
+	err    error
+	blocks []analyzed // of each block of an observation
 }
 
 // Prepare implements [stage.Preparer].
@@ -24,12 +22,11 @@ func (f *Fold) Prepare(m *stage.Message) any {
 	p.event, p.err = streams.ParseEvent(m.Address, m.Header.Get(streams.HeaderCloudEventID), m.Data, f.maxSize)
 	if o, ok := p.event.(*streams.Observation); ok && p.err == nil {
 		for _, b := range blocksOf(o) {
-			var ft text.Features
-			var views []text.View
+			var a analyzed
 			if b.Text != "" {
-				ft, views = text.AnalyzeViews(b.Text)
+				a = f.analyses.of(b.Text)
 			}
-			p.features, p.views = append(p.features, ft), append(p.views, views)
+			p.blocks = append(p.blocks, a)
 		}
 	}
 	return p

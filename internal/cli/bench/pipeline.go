@@ -80,6 +80,7 @@ shape_bound_per_s is not measured then.`,
 	f.IntVar(&o.Projects, "projects", 1, "number of projects")
 	f.IntVar(&o.Rules, "rules", 0, "number of generated rules that replace the shipped packs")
 	f.IntVar(&o.Batch, "batch", 0, "observations per message; 0: single messages")
+	f.BoolVar(&o.Distinct, "distinct", false, "no two observations have the same text; else 512 texts take turns")
 	f.StringVar(&sync, "sync", "off", "`always` (on disk before it is acknowledged) or off")
 	f.StringVar(&o.CPUProfile, "cpuprofile", "",
 		"write a CPU profile of server and stages, while the pipeline works, to `FILE`")
