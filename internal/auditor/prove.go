@@ -31,12 +31,13 @@ type prover struct {
 	svc     *nats.Conn
 	waiting chan struct{}
 	working chan struct{}
+	answers *query.Answers
 }
 
 // serveProofs serves lz.svc.prove.<project>.<agent> on a connection that may publish to inboxes
 // only. If several auditors run, one of them answers each request.
 func (a *Auditor) serveProofs(svc *nats.Conn) (stop func(), err error) {
-	p := &prover{a, svc, make(chan struct{}, provingMost), make(chan struct{}, provers)}
+	p := &prover{a, svc, make(chan struct{}, provingMost), make(chan struct{}, provers), query.NewAnswers()}
 	s, err := micro.AddService(svc, micro.Config{Name: "lazaret-prove", Version: "0.1.0",
 		Description: "Proofs that entries are in the audit log"})
 	if err != nil {
@@ -49,7 +50,10 @@ func (a *Auditor) serveProofs(svc *nats.Conn) (stop func(), err error) {
 	if err := svc.Flush(); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
-	return func() { _ = s.Stop() }, nil
+	return func() {
+		_ = s.Stop()
+		p.answers.Stop()
+	}, nil
 }
 
 func (p *prover) serve(r micro.Request) {
@@ -63,14 +67,14 @@ func (p *prover) serve(r micro.Request) {
 		p.respond(r, unproven(streams.CodeShedding, "%d requests wait already", provingMost))
 		return
 	}
-	go func() {
+	p.answers.Go(func(ctx context.Context) {
 		defer func() { <-p.waiting }()
 		p.working <- struct{}{}
 		defer func() { <-p.working }()
-		ctx, cancel := context.WithTimeout(context.Background(), proveTimeout)
+		ctx, cancel := context.WithTimeout(ctx, proveTimeout)
 		defer cancel()
 		p.respond(r, p.a.prove(ctx, r.Subject(), r.Data()))
-	}()
+	})
 }
 
 func (p *prover) respond(r micro.Request, rep *streams.ProveReply) {

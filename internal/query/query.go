@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,10 +33,11 @@ func Serve(svc *nats.Conn, name, description string, partitions []int, handlers 
 	if err != nil {
 		return nil, fmt.Errorf("starting service %s: %w", name, err)
 	}
+	run := NewAnswers()
 	for what, h := range handlers {
 		for _, p := range partitions {
 			err := s.AddEndpoint(fmt.Sprintf("%s-%d", what, p), micro.HandlerFunc(func(r micro.Request) {
-				go answer(svc, r, h, log)
+				run.Go(func(ctx context.Context) { answer(ctx, svc, r, h, log) })
 			}),
 				micro.WithEndpointSubject(streams.QuerySubject(what, p)))
 			if err != nil {
@@ -46,7 +48,46 @@ func Serve(svc *nats.Conn, name, description string, partitions []int, handlers 
 	if err := svc.Flush(); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
-	return func() { _ = s.Stop() }, nil
+	return func() {
+		_ = s.Stop()
+		run.Stop()
+	}, nil
+}
+
+// Answers runs the goroutines that answer requests.
+type Answers struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	mu      sync.Mutex // protects stopped, and keeps wg from growing once it is true
+	stopped bool
+	wg      sync.WaitGroup
+}
+
+// NewAnswers returns answers that run until Stop.
+func NewAnswers() *Answers {
+	a := new(Answers)
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	return a
+}
+
+// Go runs fn in a goroutine. After Stop it does nothing.
+func (a *Answers) Go(fn func(ctx context.Context)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stopped {
+		return
+	}
+	a.wg.Go(func() { fn(a.ctx) })
+}
+
+// Stop cancels the answers that are being made and waits for their end: afterwards, the data that
+// they read may be closed.
+func (a *Answers) Stop() {
+	a.mu.Lock()
+	a.stopped = true
+	a.mu.Unlock()
+	a.cancel()
+	a.wg.Wait()
 }
 
 type envelope struct {
@@ -54,13 +95,13 @@ type envelope struct {
 	Answer any    `json:"answer,omitzero"`
 }
 
-func answer(svc *nats.Conn, r micro.Request, h Handler, log *slog.Logger) {
+func answer(ctx context.Context, svc *nats.Conn, r micro.Request, h Handler, log *slog.Logger) {
 	if !strings.HasPrefix(r.Reply(), "_INBOX") {
 		log.Warn("request with a reply subject outside of inboxes "+
 			"dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	p, err := strconv.Atoi(r.Subject()[strings.LastIndexByte(r.Subject(), '.')+1:])
 	var v any

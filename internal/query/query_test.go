@@ -1,6 +1,8 @@
 package query_test
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -40,5 +42,31 @@ func TestARequestIsAnsweredFromAnotherGoroutine(t *testing.T) {
 		if string(m.Data) != "body" || code != string(refused.Code) || text != refused.Message {
 			t.Fatalf("heard %q, code %q, %q", m.Data, code, text)
 		}
+	}
+}
+
+// A handler may read files that are closed once the service has stopped.
+func TestNoHandlerRunsOnceTheServiceHasStopped(t *testing.T) {
+	s := natstest.Start(t)
+	begun, ended := make(chan struct{}), false
+	stop, err := query.Serve(s.Connect(), "test", "", []int{0}, map[string]query.Handler{
+		"slow": func(ctx context.Context, _ int, _ []byte) (any, error) {
+			close(begun)
+			<-ctx.Done()
+			time.Sleep(50 * time.Millisecond) // a handler that does not end at once
+			ended = true
+			return nil, ctx.Err()
+		}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc := s.Connect()
+	if err := nc.PublishRequest(streams.QuerySubject("slow", 0), nc.NewInbox(), nil); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	stop()
+	if !ended {
+		t.Error("a handler still runs")
 	}
 }
