@@ -142,14 +142,26 @@ func (c *Cache[T]) Active(st *stage.State, do string) (v T, digest string, err e
 	if err != nil {
 		return v, "", err
 	}
-	if v, err = c.compile(b); err != nil {
+	if v, err = c.Compiled(digest, b); err != nil {
 		return v, "", fmt.Errorf("the active bundle %s does not compile in this version: %w", digest, err)
+	}
+	return v, digest, nil
+}
+
+// Compiled returns a bundle compiled, whether it is in force or not. digest is that of the bundle.
+func (c *Cache[T]) Compiled(digest string, bundle []byte) (T, error) {
+	if v, ok := c.byDig[digest]; ok {
+		return v, nil
+	}
+	v, err := c.compile(bundle)
+	if err != nil {
+		return v, err
 	}
 	if len(c.byDig) > 8 {
 		clear(c.byDig)
 	}
 	c.byDig[digest] = v
-	return v, digest, nil
+	return v, nil
 }
 
 // Put activates a bundle without a signed command, in a state that has no ledger.

@@ -24,6 +24,7 @@ type Fold struct {
 	pinned   note.Verifiers
 	policies *activation.Cache[*policy.Policy]
 	trust    *activation.Cache[*keys.Trust]
+	rules    *activation.Cache[struct{}] // rule sets that compile
 
 	// Apply sets owes when it finds work that needs an entry without a message. Wakes reads and
 	// clears it. dues caches when the next belief ages. virtual is the clock of a project with
@@ -54,7 +55,8 @@ func New(cfg Config) *Fold {
 	}
 	return &Fold{maxSize: cfg.MaxEvent, log: cfg.Log, pinned: cfg.Pinned,
 		policies: activation.NewCache(func(b []byte) (*policy.Policy, error) { return policy.Compile("policy", b) }),
-		trust:    activation.NewCache(func(b []byte) (*keys.Trust, error) { return keys.ParseTrust(keys.TrustFile, b) })}
+		trust:    activation.NewCache(func(b []byte) (*keys.Trust, error) { return keys.ParseTrust(keys.TrustFile, b) }),
+		rules:    activation.NewCache(compiles)}
 }
 
 // Reset implements stage.IntakeFold. Everything else is in the state.

@@ -8,8 +8,6 @@ import (
 
 	"lazaret/internal/activation"
 	"lazaret/internal/stage"
-	"lazaret/pkg/keys"
-	"lazaret/pkg/policy"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
 )
@@ -192,11 +190,11 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 	if err != nil {
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeBundle, Reason: err.Error()})
 	}
-	if err := check(cmd.Do, bundle); err != nil {
+	if err := f.check(cmd.Do, cmd.Digest, bundle); err != nil {
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeBundle, Reason: err.Error()})
 	}
 	if cmd.Do == streams.DoActivatePolicy {
-		if late, err := f.behind(st, bundle); err != nil {
+		if late, err := f.behind(st, cmd.Digest, bundle); err != nil {
 			return nil, err
 		} else if late != nil {
 			return f.reject(st, m, late)
@@ -206,22 +204,27 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 		Digest: cmd.Digest, Engine: cmd.Engine, Signer: signer, Note: c.Note})
 }
 
-// check compiles a bundle as the stages will, before it is put in force.
-func check(do string, bundle []byte) error {
+// check compiles a bundle as the stages will, before it is put in force. All partitions admit the same bundle,
+// and the first one compiles it.
+func (f *Fold) check(do, digest string, bundle []byte) (err error) {
 	switch do {
 	case streams.DoActivatePolicy:
-		_, err := policy.Compile("policy", bundle)
-		return err
+		_, err = f.policies.Compiled(digest, bundle)
 	case streams.DoActivateTrust:
-		_, err := keys.ParseTrust(keys.TrustFile, bundle)
-		return err
+		_, err = f.trust.Compiled(digest, bundle)
+	default:
+		_, err = f.rules.Compiled(digest, bundle)
 	}
-	src, err := rules.Open(bundle)
-	if err != nil {
-		return err
-	}
-	_, err = rules.Compile(src)
 	return err
+}
+
+// compiles returns an error if a rule set does not compile.
+func compiles(bundle []byte) (struct{}, error) {
+	src, err := rules.Open(bundle)
+	if err == nil {
+		_, err = rules.Compile(src)
+	}
+	return struct{}{}, err
 }
 
 func (f *Fold) applyActivation(st *stage.State, e *streams.Entry, b *streams.ActivationEntry) error {

@@ -45,8 +45,8 @@ func noteDecided(st *stage.State, proposal uint64) error {
 }
 
 // behind returns the reason why a policy cannot be put in force yet, or nil.
-func (f *Fold) behind(st *stage.State, bundle []byte) (*streams.RejectError, error) {
-	next, err := policy.Compile("policy", bundle)
+func (f *Fold) behind(st *stage.State, digest string, bundle []byte) (*streams.RejectError, error) {
+	next, err := f.policies.Compiled(digest, bundle)
 	if err != nil {
 		return nil, err
 	}

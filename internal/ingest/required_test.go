@@ -28,7 +28,7 @@ func TestAGroupIsRequiredOnlyOnceItKeepsUp(t *testing.T) {
 	}
 	refused := func(bundle []byte) string {
 		t.Helper()
-		r, err := h.f.behind(h.st, bundle)
+		r, err := h.f.behind(h.st, streams.Digest(bundle), bundle)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,13 +82,14 @@ func TestAGroupIsRequiredOnlyOnceItKeepsUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r, err := h.f.behind(st, policy.Default); err != nil || r == nil || !strings.Contains(r.Reason, "core") {
+	digest := streams.Digest(policy.Default)
+	if r, err := h.f.behind(st, digest, policy.Default); err != nil || r == nil || !strings.Contains(r.Reason, "core") {
 		t.Errorf("%v, %v", r, err)
 	}
 	if err := activation.Put(st, streams.DoActivatePolicy, withJudge); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := h.f.behind(st, policy.Default); err != nil || r != nil {
+	if r, err := h.f.behind(st, digest, policy.Default); err != nil || r != nil {
 		t.Errorf("to require fewer: %v, %v", r, err)
 	}
 }
