@@ -98,7 +98,7 @@ kubernetes: ## build the kustomize files and decode them strictly, in a module o
 
 .PHONY: test-long
 test-long: ## the long forms: kills over and over, each fuzz target for FUZZTIME
-	$(GO) test ./internal/e2e -run 'Killing|AlwaysHeld|Standby' -count=5 -timeout 60m
+	LAZARET_KILL_EVENTS=20000 $(GO) test ./internal/e2e -run 'Killing|AlwaysHeld|Standby' -count=5 -timeout 60m
 	LAZARET_PROPOSALS=2000 $(GO) test ./internal/e2e -run 'KillingArbiterAnd' -count=5 -timeout 60m
 	LAZARET_BENCH=1 $(GO) test ./internal/e2e -run 'TestAHookIsFast' -v
 	LAZARET_MODEL=full $(GO) test ./internal/arbiter -run 'TestTheBarrierHolds' -timeout 120m

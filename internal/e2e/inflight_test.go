@@ -18,16 +18,17 @@ import (
 	"lazaret/streams"
 )
 
-// inFlight returns the number of concurrent proposals: LAZARET_PROPOSALS, or a small default.
-func inFlight(t *testing.T) int {
-	if s := os.Getenv("LAZARET_PROPOSALS"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
+// numberOf returns the number in an environment variable, or usual if it is not set.
+func numberOf(t *testing.T, env string, usual int) int {
+	s := os.Getenv(env)
+	if s == "" {
+		return usual
 	}
-	return 300
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatalf("%s: %v", env, err)
+	}
+	return n
 }
 
 // eachEntry reads the ledger from its beginning to last.
@@ -106,7 +107,7 @@ func (a *asked) ask(t *testing.T, c *client.Client) {
 func TestKillingArbiterAndSentinelsAllowsNothingThatWasNotCleared(t *testing.T) {
 	long(t)
 	t.Parallel()
-	n := inFlight(t)
+	n := numberOf(t, "LAZARET_PROPOSALS", 300)
 	rng := seeded(t)
 	f := newFleet(t, "ingest", "sentinels", "arbiter")
 	nc := connect(t, f.data, "agent")

@@ -23,10 +23,11 @@ import (
 	shipped "lazaret/rules"
 )
 
-const (
-	killEvents = 20_000
-	kills      = 20
-)
+// kills is how many processes a test kills, and killEvents how many events are published meanwhile: about 300 from
+// one kill to the next, of which up to 200 are in flight.
+const kills = 20
+
+func killEvents(t *testing.T) int { return numberOf(t, "LAZARET_KILL_EVENTS", 6000) }
 
 // load publishes events until all are acknowledged, even if the server restarts. It repeats events with
 // the same id.
@@ -324,15 +325,15 @@ func TestKillingTheProcessLosesAndDoublesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: 20 kills of the whole process")
 	}
-	rng := seeded(t)
+	rng, events := seeded(t), killEvents(t)
 	data, addr := t.TempDir(), freePort(t)
 	up := func() *process { return start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr) }
 	p := up()
-	l := startLoad(t, connect(t, data, "agent"), killEvents)
+	l := startLoad(t, connect(t, data, "agent"), events)
 	for k := range kills {
 		// The kills are spread over the load: each waits for its share of events, and comes at a random
 		// time after it.
-		waitFor(t, l, int64(killEvents*k/(kills+1)))
+		waitFor(t, l, int64(events*k/(kills+1)))
 		time.Sleep(time.Duration(rng.IntN(120)) * time.Millisecond)
 		p.kill()
 		p = up()
@@ -340,7 +341,7 @@ func TestKillingTheProcessLosesAndDoublesNothing(t *testing.T) {
 	if err := <-l.done; err != nil {
 		t.Fatal(err)
 	}
-	account(t, data, killEvents)
+	account(t, data, events)
 	p.interrupt()
 }
 
@@ -401,11 +402,11 @@ func TestKillingAnyDaemonOrTheServerLosesAndDoublesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: 20 kills of five processes")
 	}
-	rng := seeded(t)
+	rng, events := seeded(t), killEvents(t)
 	f := newFleet(t, "ingest", "sentinels", "arbiter", "auditor")
-	l := startLoad(t, connect(t, f.data, "agent"), killEvents)
+	l := startLoad(t, connect(t, f.data, "agent"), events)
 	for k := range kills {
-		waitFor(t, l, int64(killEvents*k/(kills+1)))
+		waitFor(t, l, int64(events*k/(kills+1)))
 		time.Sleep(time.Duration(rng.IntN(120)) * time.Millisecond)
 		name := f.names[k%len(f.names)] // each process in turn, including the server
 		f.procs[name].kill()
@@ -414,7 +415,7 @@ func TestKillingAnyDaemonOrTheServerLosesAndDoublesNothing(t *testing.T) {
 	if err := <-l.done; err != nil {
 		t.Fatal(err)
 	}
-	account(t, f.data, killEvents)
+	account(t, f.data, events)
 	for i := len(f.names) - 1; i >= 0; i-- {
 		f.procs[f.names[i]].interrupt()
 	}
