@@ -354,13 +354,6 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 	}
 	defer nc.Close()
 
-	// marks record the auditor's progress over time. The ledger position of the last observation is
-	// known only afterwards.
-	type mark struct {
-		at   time.Time
-		cpu  time.Duration
-		last uint64
-	}
 	var marks []mark
 	head := func() error {
 		var ans auditor.Answer
@@ -429,11 +422,26 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 		return nil, err
 	}
 
-	// Check completeness.
+	some, err := rep.check(ctx, nc, o, marks, mark{at: began, cpu: cpu})
+	rep.RSS = maxRSS()
+	return some, err
+}
+
+// mark records the auditor's progress at a time. The ledger position of the last observation is known
+// only after the run.
+type mark struct {
+	at   time.Time
+	cpu  time.Duration
+	last uint64
+}
+
+// check counts lost and duplicated events, finds when the last one was logged, and returns some entries.
+func (rep *PipelineReport) check(ctx context.Context, nc *nats.Conn, o PipelineOptions, marks []mark,
+	began mark) ([]streams.Entry, error) {
 	seen := make(map[string]int, o.Events)
 	var some []streams.Entry
 	var last uint64
-	err = backtest.Ledger(ctx, nc, backtest.Span{}, func(e *streams.Entry) error {
+	err := backtest.Ledger(ctx, nc, backtest.Span{}, func(e *streams.Entry) error {
 		rep.Entries++
 		if e.Type != streams.TypeObservation || !strings.HasPrefix(e.Project, "bench") {
 			return nil
@@ -458,8 +466,8 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 	}
 	for _, m := range marks {
 		if m.last >= last {
-			rep.PerSecond = float64(o.Events) / m.at.Sub(began).Seconds()
-			rep.CPU = float64((m.cpu - cpu).Microseconds()) / float64(o.Events)
+			rep.PerSecond = float64(o.Events) / m.at.Sub(began.at).Seconds()
+			rep.CPU = float64((m.cpu - began.cpu).Microseconds()) / float64(o.Events)
 			break
 		}
 	}
@@ -467,6 +475,5 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 		return nil, fmt.Errorf("the auditor stopped at ledger entry %d, the last observation is %d",
 			marks[len(marks)-1].last, last)
 	}
-	rep.RSS = maxRSS()
 	return some, nil
 }

@@ -338,7 +338,8 @@ func (c *Console) guard(next http.Handler) http.Handler {
 			return
 		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead && !c.sameOrigin(r) {
-			c.render(w, http.StatusForbidden, "message", &page{Title: "Forbidden", Data: "The request comes from another site.", c: c})
+			c.render(w, http.StatusForbidden, "message", &page{Title: "Forbidden", Data: "The request comes from another site.",
+				c: c})
 			return
 		}
 		next.ServeHTTP(w, r)

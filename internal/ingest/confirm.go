@@ -204,7 +204,8 @@ func decideOn(s beliefs.Standing, d approval.Decision, successor string, word be
 	case approval.Unblock, approval.EndAuditOnly:
 		if from := map[approval.Decision]beliefs.Retrieval{approval.Unblock: beliefs.Blocked,
 			approval.EndAuditOnly: beliefs.PrivilegedOnly}[d]; s.Axes.Retrieval != from {
-			return s, nil, fmt.Errorf("%s is for a belief whose retrieval is %s, but its retrieval is %s", d, from, s.Axes.Retrieval)
+			return s, nil, fmt.Errorf("%s is for a belief whose retrieval is %s, but its retrieval is %s", d, from,
+				s.Axes.Retrieval)
 		}
 		if d == approval.EndAuditOnly {
 			return set(beliefs.AxisRetrieval, beliefs.Restricted.String())

@@ -181,15 +181,27 @@ func (l *Log) Bundle(ctx context.Context, w io.Writer, o BundleOptions) (info Bu
 			return info, err
 		}
 	}
+	if err := z.putSpan(m, span, o.Trust); err != nil {
+		return info, err
+	}
+	if err := z.close(); err != nil {
+		return info, err
+	}
+	info.First, info.Last, info.SHA256 = m.First, m.Last, hex.EncodeToString(all.Sum(nil))
+	return info, nil
+}
+
+// putSpan writes the manifest, the checkpoints and the keys that verify the leaves.
+func (z *archive) putSpan(m *manifest, span *chain.Span, trust []byte) error {
 	manifestText, err := streams.Marshal(m)
 	if err != nil {
-		return info, err
+		return err
 	}
 	type file struct {
 		name string
 		b    []byte
 	}
-	files := []file{{bundleAfter, span.After}, {bundleManifest, append(manifestText, '\n')}, {bundleTrust, o.Trust},
+	files := []file{{bundleAfter, span.After}, {bundleManifest, append(manifestText, '\n')}, {bundleTrust, trust},
 		{bundleBefore, span.Before}, {bundleLater, span.Later}, {bundleReadme, []byte(bundleText)}}
 	for i, h := range span.Handovers {
 		files = append(files, file{fmt.Sprintf("%s%03d", bundleHandovers, i), h})
@@ -199,14 +211,10 @@ func (l *Log) Bundle(ctx context.Context, w io.Writer, o BundleOptions) (info Bu
 			continue
 		}
 		if err := z.put(f.name, f.b); err != nil {
-			return info, err
+			return err
 		}
 	}
-	if err := z.close(); err != nil {
-		return info, err
-	}
-	info.First, info.Last, info.SHA256 = m.First, m.Last, hex.EncodeToString(all.Sum(nil))
-	return info, nil
+	return nil
 }
 
 // bundleLine returns a leaf in the format of bundles, with its payload if payload is set.

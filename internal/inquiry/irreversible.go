@@ -125,6 +125,48 @@ func incidents(e *Entry, acts map[[3]string]*act) ([]Act, error) {
 	return out, nil
 }
 
+// judge takes a verdict on the act.
+func (x *act) judge(e *Entry, v *streams.VerdictEntry) {
+	c := cite(e)
+	x.verdict, x.known, x.Verdict, x.VerdictAt, x.Policy = v.Verdict, true, v.Verdict.String(), &c, v.Policy
+	x.digest = v.Digest
+	if v.Learn {
+		x.Verdict += " (learn mode: nothing is enforced)"
+		x.verdict = streams.Allow
+	}
+	if v.Resolved != nil && v.Resolved.State == streams.HoldApproved {
+		x.Approval = &Promotion{By: v.Resolved.By, How: "signed approval of hold " + v.Resolved.Hold,
+			Reason: v.Resolved.Reason, Index: e.Index, Seq: e.Seq, Time: e.Time}
+	} else if u := v.Covered; u != nil {
+		x.Approval = &Promotion{By: u.By, How: fmt.Sprintf("signed approval of its source with hold %s, action %d of %d",
+			u.Hold, u.Number, u.Actions), Index: e.Index, Seq: e.Seq, Time: e.Time}
+	} else if i := slices.IndexFunc(v.Reasons, func(r streams.Reason) bool {
+		return r.Code == streams.CodeStanding || r.Code == streams.CodeDelegated
+	}); i >= 0 {
+		x.Approval = &Promotion{By: "policy " + v.Policy, How: how(v.Reasons[i].Code), Reason: v.Reasons[i].Text,
+			Index: e.Index, Seq: e.Seq, Time: e.Time}
+	} else {
+		x.Approval = nil
+	}
+}
+
+// why says what is wrong with an act that nobody approved.
+func (x *act) why(released bool) string {
+	switch {
+	case x.Other != nil:
+		return "something else was executed under its name: the reported digest is not that of the released action"
+	case x.Ran != nil && x.again > 0 && released:
+		return fmt.Sprintf("it was executed %d times after a single release", 1+x.again)
+	case x.Ran != nil && !x.known:
+		return "it was executed before its verdict"
+	case x.Ran != nil && !released:
+		return fmt.Sprintf("it was executed although its verdict was %s", x.Verdict)
+	case x.Ran != nil:
+		return "it was executed, allowed only by policy, without an approval"
+	}
+	return "it was released only by policy; the log has no record of its execution"
+}
+
 // IrreversibleActs searches the whole log for irreversible actions that were executed or released
 // without a person's signature or a standing permission of the signed policy.
 func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversible, error) {
@@ -163,27 +205,7 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 			if x == nil || v.Type != streams.TypeAction || v.Again || x.Ran != nil {
 				return nil
 			}
-			c := cite(e)
-			x.verdict, x.known, x.Verdict, x.VerdictAt, x.Policy = v.Verdict, true, v.Verdict.String(), &c, v.Policy
-			x.digest = v.Digest
-			if v.Learn {
-				x.Verdict += " (learn mode: nothing is enforced)"
-				x.verdict = streams.Allow
-			}
-			if v.Resolved != nil && v.Resolved.State == streams.HoldApproved {
-				x.Approval = &Promotion{By: v.Resolved.By, How: "signed approval of hold " + v.Resolved.Hold,
-					Reason: v.Resolved.Reason, Index: e.Index, Seq: e.Seq, Time: e.Time}
-			} else if u := v.Covered; u != nil {
-				x.Approval = &Promotion{By: u.By, How: fmt.Sprintf("signed approval of its source with hold %s, action %d of %d",
-					u.Hold, u.Number, u.Actions), Index: e.Index, Seq: e.Seq, Time: e.Time}
-			} else if i := slices.IndexFunc(v.Reasons, func(r streams.Reason) bool {
-				return r.Code == streams.CodeStanding || r.Code == streams.CodeDelegated
-			}); i >= 0 {
-				x.Approval = &Promotion{By: "policy " + v.Policy, How: how(v.Reasons[i].Code), Reason: v.Reasons[i].Text,
-					Index: e.Index, Seq: e.Seq, Time: e.Time}
-			} else {
-				x.Approval = nil
-			}
+			x.judge(e, v)
 		case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeOutcome:
 			o := new(streams.OutcomeEntry)
 			if err := e.decode(o); err != nil {
@@ -219,20 +241,7 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 			out.Approved = append(out.Approved, x.Act)
 			continue
 		}
-		switch {
-		case x.Other != nil:
-			x.Why = "something else was executed under its name: the reported digest is not that of the released action"
-		case x.Ran != nil && x.again > 0 && released:
-			x.Why = fmt.Sprintf("it was executed %d times after a single release", 1+x.again)
-		case x.Ran != nil && !x.known:
-			x.Why = "it was executed before its verdict"
-		case x.Ran != nil && !released:
-			x.Why = fmt.Sprintf("it was executed although its verdict was %s", x.Verdict)
-		case x.Ran != nil:
-			x.Why = "it was executed, allowed only by policy, without an approval"
-		default:
-			x.Why = "it was released only by policy; the log has no record of its execution"
-		}
+		x.Why = x.why(released)
 		out.Findings = append(out.Findings, x.Act)
 	}
 	for i := range others {

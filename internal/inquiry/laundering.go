@@ -71,11 +71,7 @@ type lineage struct {
 func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) {
 	lin := &lineage{events: make(map[[3]string]*source), beliefs: make(map[named][]*source),
 		texts: make(map[named]*source)}
-	type standing struct {
-		Laundered
-		kind beliefs.ClaimKind
-	}
-	supported := make(map[named]*standing)
+	supported := make(map[named]*Laundered)
 	var order []named
 	promoted := make(map[named]*Promotion)
 	note := func(e *Entry, b *streams.BeliefRef) {
@@ -83,8 +79,7 @@ func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) 
 		if b.Kind == beliefs.Envelope || b.Axes.Truth != beliefs.Supported || supported[k] != nil {
 			return
 		}
-		supported[k] = &standing{Laundered{Project: e.Project, Belief: b.ID, Index: e.Index, Seq: e.Seq, Time: e.Time},
-			b.Kind}
+		supported[k] = &Laundered{Project: e.Project, Belief: b.ID, Index: e.Index, Seq: e.Seq, Time: e.Time}
 		order = append(order, k)
 	}
 	err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return project == "" || e.Project == project },
@@ -156,6 +151,12 @@ func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) 
 	if err != nil {
 		return nil, err
 	}
+	return l.laundered(ctx, lin, order, supported, promoted)
+}
+
+// laundered reports the supported beliefs whose lineage contains untrusted content.
+func (l *Log) laundered(ctx context.Context, lin *lineage, order []named, supported map[named]*Laundered,
+	promoted map[named]*Promotion) (*Laundering, error) {
 	out := &Laundering{Supported: len(supported), Findings: []Laundered{}, Promoted: []Laundered{}}
 	for _, k := range order {
 		s := supported[k]
@@ -171,9 +172,9 @@ func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) 
 			return nil, err
 		}
 		if s.Promotion != nil {
-			out.Promoted = append(out.Promoted, s.Laundered)
+			out.Promoted = append(out.Promoted, *s)
 		} else {
-			out.Findings = append(out.Findings, s.Laundered)
+			out.Findings = append(out.Findings, *s)
 		}
 	}
 	out.Integrity = l.told

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -126,34 +127,37 @@ func (e *NoSessionError) Error() string {
 	return fmt.Sprintf("the log holds nothing about a session %q", e.Session)
 }
 
+// projectOf returns the one project that has the session.
+func (l *Log) projectOf(ctx context.Context, sel Select) (string, error) {
+	found := make(map[string]bool)
+	err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return e.Project != streams.SystemProject },
+		func(e *Entry) error {
+			if e.Stage == streams.StageIngest && e.Session == sel.Session && (sel.Agent == "" || e.Agent == sel.Agent) {
+				found[e.Project] = true
+			}
+			return nil
+		})
+	if err != nil {
+		return "", err
+	}
+	l.told.Read, l.told.Forgotten = 0, 0 // this search must not change the counts
+	switch names := slices.Sorted(maps.Keys(found)); len(names) {
+	case 0:
+		return "", &NoSessionError{sel.Session}
+	case 1:
+		return names[0], nil
+	default:
+		return "", &AmbiguousError{sel.Session, names}
+	}
+}
+
 // Session collects the log's entries about a session.
 func (l *Log) Session(ctx context.Context, sel Select) (*Session, error) {
 	if sel.Project == "" {
-		found := make(map[string]bool)
-		err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return e.Project != streams.SystemProject },
-			func(e *Entry) error {
-				if e.Stage == streams.StageIngest && e.Session == sel.Session && (sel.Agent == "" || e.Agent == sel.Agent) {
-					found[e.Project] = true
-				}
-				return nil
-			})
-		if err != nil {
+		var err error
+		if sel.Project, err = l.projectOf(ctx, sel); err != nil {
 			return nil, err
 		}
-		var names []string
-		for p := range found {
-			names = append(names, p)
-		}
-		slices.Sort(names)
-		switch len(names) {
-		case 0:
-			return nil, &NoSessionError{sel.Session}
-		case 1:
-			sel.Project = names[0]
-		default:
-			return nil, &AmbiguousError{sel.Session, names}
-		}
-		l.told.Read, l.told.Forgotten = 0, 0 // this search must not change the counts
 	}
 	c := &collector{sel: sel, s: &Session{Project: sel.Project, Name: sel.Session, brought: make(map[string]*Entry)},
 		mine: make(map[uint64]bool), byEvent: make(map[string]*proposed),

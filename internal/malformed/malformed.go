@@ -160,7 +160,8 @@ func (x *Target) send(t *testing.T, rnd *rand.Rand) bool {
 	}
 	defer res.Body.Close()
 	var b []byte
-	if method != "GET" || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") { // such a stream does not end
+	// A stream of events does not end.
+	if method != "GET" || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
 		b, err = io.ReadAll(res.Body)
 	}
 	if err != nil {

@@ -433,7 +433,8 @@ func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 		return nil, fmt.Errorf("the store's answer does not have the known format of %s", x.Kind)
 	}
 	if len(items) > MaxItems {
-		return nil, fmt.Errorf("the store's answer has %d items, each of which must be judged: request at most %d", len(items),
+		return nil, fmt.Errorf("the store's answer has %d items, each of which must be judged: request at most %d",
+			len(items),
 			MaxItems)
 	}
 	var texts []string

@@ -182,34 +182,40 @@ func (r Role) permissions() (perms, error) {
 		p.pub = append(p.pub, "lz.svc.resolve.>", "lz.svc.query.holds.*")
 		p.sub = append(p.sub, "lz.live.*.hold.>")
 	default:
-		if route, ok := strings.CutPrefix(string(r), notifyTag); ok && streams.ValidID(route) {
-			// A route reads the ledger and fetches from its own consumer. It may not create consumers:
-			// see RoleViewer.
-			st := streams.LedgerStream
-			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.DIRECT.GET."+st, "$JS.API.CONSUMER.INFO."+st+"."+string(r),
-				"$JS.API.CONSUMER.MSG.NEXT."+st+"."+string(r), "$JS.ACK."+st+"."+string(r)+".>")
-			return p, nil
-		}
-		if project, ok := strings.CutPrefix(string(r), viewerTag); ok && streams.ValidID(project) {
-			// A viewer of one project fetches from its own consumer. It may not read the stream, which
-			// contains all projects.
-			st := streams.LiveStream
-			p.pub = append(p.pub, "$JS.API.CONSUMER.INFO."+st+"."+string(r),
-				"$JS.API.CONSUMER.MSG.NEXT."+st+"."+string(r), "$JS.ACK."+st+"."+string(r)+".>")
-			for _, what := range viewed {
-				p.pub = append(p.pub, "lz.svc.query."+what+"."+project)
-			}
-			p.sub = append(p.sub, streams.LivePrefix+project+".>")
-			return p, nil
-		}
-		group, ok := streams.SentinelGroup(string(r))
-		if !ok || !streams.ValidID(group) {
-			return p, fmt.Errorf("unknown role %q", r)
-		}
-		p.status()
-		p.read(streams.LedgerStream)
-		p.pub = append(p.pub, streams.LedgerStageFilter(string(r)), "lz.live.*.alert.>")
+		return r.tagged(p)
 	}
+	return p, nil
+}
+
+// tagged adds the permissions of a role whose name contains that of a route, a project or a sentinel group.
+func (r Role) tagged(p perms) (perms, error) {
+	if route, ok := strings.CutPrefix(string(r), notifyTag); ok && streams.ValidID(route) {
+		// A route reads the ledger and fetches from its own consumer. It may not create consumers:
+		// see RoleViewer.
+		st := streams.LedgerStream
+		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.DIRECT.GET."+st, "$JS.API.CONSUMER.INFO."+st+"."+string(r),
+			"$JS.API.CONSUMER.MSG.NEXT."+st+"."+string(r), "$JS.ACK."+st+"."+string(r)+".>")
+		return p, nil
+	}
+	if project, ok := strings.CutPrefix(string(r), viewerTag); ok && streams.ValidID(project) {
+		// A viewer of one project fetches from its own consumer. It may not read the stream, which
+		// contains all projects.
+		st := streams.LiveStream
+		p.pub = append(p.pub, "$JS.API.CONSUMER.INFO."+st+"."+string(r),
+			"$JS.API.CONSUMER.MSG.NEXT."+st+"."+string(r), "$JS.ACK."+st+"."+string(r)+".>")
+		for _, what := range viewed {
+			p.pub = append(p.pub, "lz.svc.query."+what+"."+project)
+		}
+		p.sub = append(p.sub, streams.LivePrefix+project+".>")
+		return p, nil
+	}
+	group, ok := streams.SentinelGroup(string(r))
+	if !ok || !streams.ValidID(group) {
+		return p, fmt.Errorf("unknown role %q", r)
+	}
+	p.status()
+	p.read(streams.LedgerStream)
+	p.pub = append(p.pub, streams.LedgerStageFilter(string(r)), "lz.live.*.alert.>")
 	return p, nil
 }
 

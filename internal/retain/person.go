@@ -219,11 +219,7 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 			for _, seq := range part {
 				done[seq] = true
 			}
-			var last uint64
-			if acks, last, err = c.awaitDropped(ctx, js, s.Project, r, writers); err != nil {
-				return nil, err
-			}
-			if err := c.awaitAuditors(ctx, js, last); err != nil {
+			if acks, err = c.awaitAll(ctx, js, r, writers); err != nil {
 				return nil, err
 			}
 		}
@@ -233,11 +229,7 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 			return nil, fmt.Errorf("nothing in project %s says anything of data subject %s", s.Project, s.Person)
 		}
 		r.Again, r.Statement, r.Entry = true, id, entry
-		var last uint64
-		if acks, last, err = c.awaitDropped(ctx, js, s.Project, r, writers); err != nil {
-			return nil, err
-		}
-		if err := c.awaitAuditors(ctx, js, last); err != nil {
+		if acks, err = c.awaitAll(ctx, js, r, writers); err != nil {
 			return nil, err
 		}
 	}
@@ -245,22 +237,9 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	if err := c.deleteWhere(ctx, js, r, writers, func(h header) bool { return done[h.seq] }); err != nil {
 		return nil, err
 	}
-	n := 0
-	err = liveCopies(ctx, js, s.Project, done, func(seq uint64) error {
-		n++
-		live, err := js.Stream(ctx, streams.LiveStream)
-		if err == nil {
-			err = live.SecureDeleteMsg(ctx, seq)
-		}
-		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-			return fmt.Errorf("deleting live copy %d: %w", seq, err)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := deleteLive(ctx, js, r, done); err != nil {
 		return nil, err
 	}
-	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies, deleted", Count: n})
 	if err := c.awaitIntake(ctx, js, r); err != nil {
 		return nil, err
 	}
@@ -278,6 +257,35 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 		return nil, err
 	}
 	return r, c.sign(r, signer, records)
+}
+
+// awaitAll waits until the stages have dropped what the record's statement lists, and until the auditors have
+// chained their reports. It returns the entry of each stage's report.
+func (c *Config) awaitAll(ctx context.Context, js jetstream.JetStream, r *Record, writers []string) (map[string]uint64,
+	error) {
+	acks, last, err := c.awaitDropped(ctx, js, r.Project, r, writers)
+	if err != nil {
+		return nil, err
+	}
+	return acks, c.awaitAuditors(ctx, js, last)
+}
+
+// deleteLive deletes the live copies of the listed entries.
+func deleteLive(ctx context.Context, js jetstream.JetStream, r *Record, listed map[uint64]bool) error {
+	n := 0
+	err := liveCopies(ctx, js, r.Project, listed, func(seq uint64) error {
+		n++
+		live, err := js.Stream(ctx, streams.LiveStream)
+		if err == nil {
+			err = live.SecureDeleteMsg(ctx, seq)
+		}
+		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return fmt.Errorf("deleting live copy %d: %w", seq, err)
+		}
+		return nil
+	})
+	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies, deleted", Count: n})
+	return err
 }
 
 // maxRounds is the limit of searches for entries that were added meanwhile. After the first statement,

@@ -311,7 +311,8 @@ func (by *signer) count() (passkey bool, counter uint32) {
 // two zeros are accepted. The counter of other keys is not checked.
 func grown(name string, passkey bool, counter, before uint32) error {
 	if passkey && (counter > 0 || before > 0) && counter <= before {
-		return refuse(CheckCounter, "the passkey %q counts %d signatures, and %d were counted before: it may have been copied",
+		return refuse(CheckCounter,
+			"the passkey %q counts %d signatures, and %d were counted before: it may have been copied",
 			name, counter, before)
 	}
 	return nil

@@ -198,7 +198,8 @@ func (r *SpanReader) consistent(later Checkpoint, p tlog.TreeProof) error {
 	}
 	if later.Size == r.after.Size {
 		if later.Root != r.after.Root {
-			return fmt.Errorf("its root differs from the root of the span's checkpoint, which has as many leaves (%d)", later.Size)
+			return fmt.Errorf("its root differs from the root of the span's checkpoint, which has as many leaves (%d)",
+				later.Size)
 		}
 		return nil
 	}

@@ -200,16 +200,7 @@ func (a *arguments) gather(values []argValue, commands bool) {
 	f := text.Analyze(joined)
 	a.unread = a.unread || f.Partial
 	lower := strings.ToLower(joined)
-	mail, named := make(map[string]bool), make(map[string]bool)
-	for _, c := range f.Carriers {
-		if c.Kind == text.Email {
-			host := c.Value[strings.LastIndexByte(c.Value, '@')+1:]
-			// The host counts as that of an e-mail address only if it occurs nowhere else.
-			if strings.Count(lower, host) <= strings.Count(lower, "@"+host) {
-				mail[host] = true
-			}
-		}
-	}
+	mail, named := mailHosts(f.Carriers, lower), make(map[string]bool)
 	for _, c := range f.Carriers {
 		if c.Kind != text.URL {
 			continue
@@ -236,6 +227,20 @@ func (a *arguments) gather(values []argValue, commands bool) {
 			reaches(d)
 		}
 	}
+}
+
+// mailHosts returns the hosts that occur in e-mail addresses only.
+func mailHosts(cs []text.Carrier, lower string) map[string]bool {
+	mail := make(map[string]bool)
+	for _, c := range cs {
+		if c.Kind == text.Email {
+			host := c.Value[strings.LastIndexByte(c.Value, '@')+1:]
+			if strings.Count(lower, host) <= strings.Count(lower, "@"+host) {
+				mail[host] = true
+			}
+		}
+	}
+	return mail
 }
 
 // urlHost returns the host of a URL in the form of text.URL.

@@ -409,7 +409,8 @@ func compileOutcome(y *strictyaml.Document, path []any, name string, t *outcomeT
 			return e, at("require", "require of %s: %w", name, err)
 		}
 		if v < e.floor {
-			return e, at("require", "require of %s is %s, which is milder than %s, the verdict of its level %s: require can only raise it", name,
+			return e, at("require",
+				"require of %s is %s, which is milder than %s, the verdict of its level %s: require can only raise it", name,
 				v, e.floor, e.level)
 		}
 		if v > e.floor {

@@ -113,7 +113,8 @@ type places struct {
 
 func compilePlaces(y *strictyaml.Document, key string, list []string) (p places, err error) {
 	if len(list) > maxEgressList {
-		return p, y.Errorf([]any{"egress", key}, "%d destinations are too many, at most %d are possible", len(list), maxEgressList)
+		return p, y.Errorf([]any{"egress", key}, "%d destinations are too many, at most %d are possible", len(list),
+			maxEgressList)
 	}
 	p.hosts = make(map[string]bool)
 	for i, s := range list {

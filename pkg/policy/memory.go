@@ -204,7 +204,8 @@ func (p *Policy) compilePromotions(y *strictyaml.Document, texts []promoteText) 
 		}
 		for j, tool := range t.Tools {
 			if strings.Trim(tool, "*?._-/: ") == "" {
-				return y.Errorf([]any{"memory", "promote", i, "tools", j}, "promotion %s must not name every tool: list the tools", t.Name)
+				return y.Errorf([]any{"memory", "promote", i, "tools", j}, "promotion %s must not name every tool: list the tools",
+					t.Name)
 			}
 			if err := p.memory.index.addPattern(tool, i); err != nil {
 				return y.Errorf([]any{"memory", "promote", i, "tools", j}, "tools of %s: %w", t.Name, err)

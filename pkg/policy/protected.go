@@ -53,7 +53,8 @@ func (p *Policy) compileProtected(y *strictyaml.Document, texts []protectedText)
 		for j, s := range t.Resources {
 			c := cleanResource(s)
 			if strings.Trim(c, "*?/.") == "" || len(s) > maxResourceLen {
-				return y.Errorf([]any{"protected", i, "resources", j}, "resource %q has only wildcards and separators, or is too long", s)
+				return y.Errorf([]any{"protected", i, "resources", j},
+					"resource %q has only wildcards and separators, or is too long", s)
 			}
 			r.patterns = append(r.patterns, c)
 		}

@@ -29,15 +29,10 @@ type DeclaredSignal struct {
 }
 
 // compileSignal checks a declaration and adds its name to the scope.
-func compileSignal(
-	s *compiled.Scope,
-	d *strictyaml.Document,
-	file string,
-	i int,
-	doc *SignalDoc,
-	places map[string]string, // of declared signals, by name
-	bad *Problems,
-) *DeclaredSignal {
+//
+// places are those of declared signals, by name.
+func compileSignal(s *compiled.Scope, d *strictyaml.Document, file string, i int, doc *SignalDoc,
+	places map[string]string, bad *Problems) *DeclaredSignal {
 	n := len(*bad)
 	at := func(path []any, format string, args ...any) {
 		bad.note(file, d.Errorf(append([]any{"signals", i}, path...), format, args...))

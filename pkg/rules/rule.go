@@ -374,14 +374,8 @@ func compileRule(sc *compiled.Scope, d *strictyaml.Document, name string, i int,
 	for field, effect := range map[string]string{"effect": r.Effect, "on_error": r.OnError} {
 		if k := slices.IndexFunc(rd.On, func(k string) bool { return !slices.Contains(textKinds, k) }); k >= 0 &&
 			streams.IsTextEffect(effect) {
-			at(
-				field,
-				"%s %s changes a text that is handed out, and %s has no such text: use it with on: [%s] only",
-				field,
-				effect,
-				rd.On[k],
-				strings.Join(textKinds, ", "),
-			)
+			at(field, "%s %s changes a text that is handed out, and %s has no such text: use it with on: [%s] only", field,
+				effect, rd.On[k], strings.Join(textKinds, ", "))
 		}
 	}
 	if len(rd.On) == 0 {
@@ -389,16 +383,8 @@ func compileRule(sc *compiled.Scope, d *strictyaml.Document, name string, i int,
 	}
 	for j, k := range rd.On {
 		if !slices.Contains(Kinds, k) {
-			bad.note(
-				name,
-				d.Errorf(
-					[]any{"rules", i, "on", j},
-					"event kind %q is unknown: use one of %s%s",
-					k,
-					strings.Join(Kinds, ", "),
-					Suggest(k, Kinds),
-				),
-			)
+			bad.note(name, d.Errorf([]any{"rules", i, "on", j}, "event kind %q is unknown: use one of %s%s", k,
+				strings.Join(Kinds, ", "), Suggest(k, Kinds)))
 		}
 	}
 	compile := func(field, src string, want *cel.Type, required bool) *compiled.Expr {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"lazaret/internal/backtest"
 	"lazaret/internal/cli/audit"
@@ -35,14 +36,7 @@ import (
 func init() { Verbs.Add("", upCommand) }
 
 func upCommand(a *verb.App) *cobra.Command {
-	var cfg embedded.Config
-	var verbose bool
-	var addr string
-	var spans otelFlags
-	var web verb.HTTPFlags
-	var keep, expire time.Duration
-	var face consoleFlags
-	var tell string
+	var u upFlags
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start the whole pipeline on an embedded nats-server",
@@ -52,62 +46,62 @@ start continues from them. Ctrl-C drains and stops.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
-			cfg.Data = a.Conn.Data
-			if keep != 0 && keep < leastRetention {
-				return fmt.Errorf("--retention %s is too short: %s at least", keep, leastRetention)
+			u.cfg.Data = a.Conn.Data
+			if u.keep != 0 && u.keep < leastRetention {
+				return fmt.Errorf("--retention %s is too short: %s at least", u.keep, leastRetention)
 			}
 			level := slog.LevelWarn
-			if verbose {
+			if u.verbose {
 				level = slog.LevelInfo
 			}
-			cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-			if addr != "" {
-				cfg.Metrics = metrics.New()
-				srv, err := cfg.Metrics.Serve(addr, cfg.Log)
+			u.cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			if u.addr != "" {
+				u.cfg.Metrics = metrics.New()
+				srv, err := u.cfg.Metrics.Serve(u.addr, u.cfg.Log)
 				if err != nil {
 					return err
 				}
 				defer srv.Close()
-				addr = srv.Addr
+				u.addr = srv.Addr
 			}
 			heap.Keep(cmd.Context())
-			p, err := embedded.Start(cmd.Context(), cfg)
+			p, err := embedded.Start(cmd.Context(), u.cfg)
 			if err != nil {
 				return err
 			}
-			if err := knownGroups(cmd.Context(), cfg); err != nil {
+			if err := knownGroups(cmd.Context(), u.cfg); err != nil {
 				return errors.Join(err, p.Close())
 			}
 			// Compiling the rules for sixteen partitions leaves much garbage.
 			debug.FreeOSMemory()
-			gw, err := serve(&web, cmd, p, cfg)
+			gw, err := serve(&u.web, cmd, p, u.cfg)
 			if err != nil {
 				return errors.Join(err, p.Close())
 			}
 			defer gw.Close()
-			con, link, err := face.serve(p, cfg)
+			con, link, err := u.face.serve(p, u.cfg)
 			if err != nil {
 				return errors.Join(err, p.Close())
 			}
 			defer con.Close()
-			printWelcome(cmd, p, cfg, addr, gw.URL())
+			printWelcome(cmd, p, u.cfg, u.addr, gw.URL())
 			printConsole(cmd, con, link)
-			stopSpans, err := spansOf(a, cmd, p, &spans, cfg.Log)
+			stopSpans, err := spansOf(a, cmd, p, &u.spans, u.cfg.Log)
 			if err != nil {
 				return errors.Join(err, p.Close())
 			}
 			defer stopSpans()
-			stopNotices, err := notifications(cmd.Context(), p, cfg, tell, con.URL())
+			stopNotices, err := notifications(cmd.Context(), p, u.cfg, u.tell, con.URL())
 			if err != nil {
 				return errors.Join(err, p.Close())
 			}
 			defer stopNotices()
 			stopTrims := func() {}
-			if keep > 0 {
+			if u.keep > 0 {
 				if !cmd.Flags().Changed("expire") {
-					expire = keep
+					u.expire = u.keep
 				}
-				if stopTrims, err = trims(a, cmd.Context(), p, cfg, keep, expire); err != nil {
+				if stopTrims, err = trims(a, cmd.Context(), p, u.cfg, u.keep, u.expire); err != nil {
 					return errors.Join(err, p.Close())
 				}
 			}
@@ -124,35 +118,52 @@ start continues from them. Ctrl-C drains and stops.`,
 			con.Close()
 			err = p.Close()
 			if err == nil {
-				fmt.Fprintln(cmd.OutOrStdout(), "stopped; everything acknowledged is in", cfg.Data)
+				fmt.Fprintln(cmd.OutOrStdout(), "stopped; everything acknowledged is in", u.cfg.Data)
 			}
 			return err
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:4222", "`HOST:PORT` for NATS clients; port 0 picks one")
-	f.BoolVar(&cfg.NoSync, "no-sync", false,
-		"acknowledge before data is on disk: faster, but a crash of the machine can lose the last two minutes")
-	f.StringSliceVar(&cfg.Groups, "groups", nil, "sentinel `GROUPS` to run (default those of the shipped rules)")
-	f.Int64Var(&cfg.MaxDisk, "max-disk", 0, "size limit in `BYTES` of streams and log, set on the first start "+
-		"(default: the free space less a reserve)")
-	f.BoolVar(&cfg.ServerOnly, "server-only", false,
-		"start server, streams and credentials, and leave the stages to daemons")
-	f.StringVar(&addr, "metrics", "",
-		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
-	f.StringVar(&spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as "+
-		"http://localhost:4318; see \"lazaret otel\" (default off)")
-	web.Bind(f, "http", "`HOST:PORT` of the HTTP gateway, or off (default 127.0.0.1:4280, or a free port where that is "+
-		"taken or --listen picks one)")
-	f.DurationVar(&keep, "retention", 0, "trim the ledger of what is older than this `DURATION`, once a day or more "+
-		"often, see \"lazaret audit trim\" (default: never)")
-	f.DurationVar(&expire, "expire", 0, "with --retention: have what is older than this `DURATION` expire in the log and "+
-		"in the state too, see \"lazaret audit expire\" (default that of --retention; 0: never)")
-	face.bind(f, "console", "`HOST:PORT` of the console, or off (default 127.0.0.1:4281, or a free port where that is "+
-		"taken or --listen picks one)")
-	f.StringVar(&tell, "notify", "", "deliver notifications as this `FILE` says, see docs/notifications.md (default off)")
-	f.BoolVarP(&verbose, "verbose", "v", false, "log the work of the stages")
+	u.bind(c.Flags())
 	return c
+}
+
+// upFlags are the flags of up.
+type upFlags struct {
+	cfg          embedded.Config
+	verbose      bool
+	addr         string // of the metrics
+	spans        otelFlags
+	web          verb.HTTPFlags
+	keep, expire time.Duration
+	face         consoleFlags
+	tell         string // file about notifications
+}
+
+func (u *upFlags) bind(f *pflag.FlagSet) {
+	f.StringVar(&u.cfg.Listen, "listen", "127.0.0.1:4222", "`HOST:PORT` for NATS clients; port 0 picks one")
+	f.BoolVar(&u.cfg.NoSync, "no-sync", false,
+		"acknowledge before data is on disk: faster, but a crash of the machine can lose the last two minutes")
+	f.StringSliceVar(&u.cfg.Groups, "groups", nil, "sentinel `GROUPS` to run (default those of the shipped rules)")
+	f.Int64Var(&u.cfg.MaxDisk, "max-disk", 0, "size limit in `BYTES` of streams and log, set on the first start "+
+		"(default: the free space less a reserve)")
+	f.BoolVar(&u.cfg.ServerOnly, "server-only", false,
+		"start server, streams and credentials, and leave the stages to daemons")
+	f.StringVar(&u.addr, "metrics", "",
+		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
+	f.StringVar(&u.spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as "+
+		"http://localhost:4318; see \"lazaret otel\" (default off)")
+	u.web.Bind(f, "http", "`HOST:PORT` of the HTTP gateway, or off (default 127.0.0.1:4280, or a free port where that is "+
+		"taken or --listen picks one)")
+	f.DurationVar(&u.keep, "retention", 0, "trim the ledger of what is older than this `DURATION`, once a day or more "+
+		"often, see \"lazaret audit trim\" (default: never)")
+	f.DurationVar(&u.expire, "expire", 0,
+		"with --retention: have what is older than this `DURATION` expire in the log and "+
+			"in the state too, see \"lazaret audit expire\" (default that of --retention; 0: never)")
+	u.face.bind(f, "console", "`HOST:PORT` of the console, or off (default 127.0.0.1:4281, or a free port where that is "+
+		"taken or --listen picks one)")
+	f.StringVar(&u.tell, "notify", "",
+		"deliver notifications as this `FILE` says, see docs/notifications.md (default off)")
+	f.BoolVarP(&u.verbose, "verbose", "v", false, "log the work of the stages")
 }
 
 // knownGroups returns an error for groups that the current rules do not have. A sentinel of such a

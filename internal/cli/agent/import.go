@@ -74,7 +74,8 @@ are held, 11 when some are denied.`,
 	c.Flags().MarkHidden("id")
 	// The session must be the same each time, so that a repeated import sends the same bytes.
 	c.Flags().Lookup("session").DefValue, s.Session = "import", "import"
-	c.Flags().StringVar(&f.Where, "where", "", "list only items for which this Expr `EXPRESSION` over the JSON fields is true")
+	c.Flags().StringVar(&f.Where, "where", "",
+		"list only items for which this Expr `EXPRESSION` over the JSON fields is true")
 	c.Flags().StringVar(&from, "from", "", "the `STORE` that exported it: mem0, letta, zep, langgraph, mcp")
 	c.Flags().BoolVar(&dry, "dry-run", false, "only print the proposals")
 	c.MarkFlagRequired("from")

@@ -104,31 +104,17 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 	if err != nil {
 		return nil, err
 	}
-	var posed uint64 // sequence of the proposal, once known
 	filter := "lz.ledger.*." + streams.StageArbiter
 	if project != "" {
 		filter = streams.LedgerSubject(streams.PartitionOf(project), streams.StageArbiter)
 	}
 	from := uint64(1)
-	if seq, err := strconv.ParseUint(name, 10, 64); err == nil {
-		e, err := stage.ReadEntry(ctx, js, seq)
-		if err == nil {
-			switch {
-			case e.Type.Proposal() && e.Stage == streams.StageIngest:
-				posed = e.Seq
-			case e.Type == streams.TypeAssessment:
-				posed = e.Src
-			case e.Type == streams.TypeVerdict:
-				v := new(streams.VerdictEntry)
-				if err := streams.Unmarshal(e.Body, v); err != nil {
-					return nil, err
-				}
-				posed = v.Proposal
-			}
-		}
-		if posed > 0 {
-			from, filter = posed, streams.LedgerSubject(e.Partition, streams.StageArbiter)
-		}
+	posed, partition, err := proposalAt(ctx, js, name)
+	if err != nil {
+		return nil, err
+	}
+	if posed > 0 {
+		from, filter = posed, streams.LedgerSubject(partition, streams.StageArbiter)
 	}
 	x := &explanation{Findings: make(map[uint64]finding)}
 	last := uint64(0)
@@ -200,6 +186,32 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 		}
 	}
 	return x, nil
+}
+
+// proposalAt returns the sequence and the partition of the proposal that the ledger entry name is or is about,
+// or 0 if name is no sequence of such an entry.
+func proposalAt(ctx context.Context, js jetstream.JetStream, name string) (posed uint64, partition int, err error) {
+	seq, err := strconv.ParseUint(name, 10, 64)
+	if err != nil {
+		return 0, 0, nil
+	}
+	e, err := stage.ReadEntry(ctx, js, seq)
+	if err != nil {
+		return 0, 0, nil
+	}
+	switch {
+	case e.Type.Proposal() && e.Stage == streams.StageIngest:
+		posed = e.Seq
+	case e.Type == streams.TypeAssessment:
+		posed = e.Src
+	case e.Type == streams.TypeVerdict:
+		v := new(streams.VerdictEntry)
+		if err := streams.Unmarshal(e.Body, v); err != nil {
+			return 0, 0, err
+		}
+		posed = v.Proposal
+	}
+	return posed, e.Partition, nil
 }
 
 // scanLedger calls fn for the entries from sequence from up to sequence to, or to the end of the

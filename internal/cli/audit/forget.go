@@ -106,27 +106,7 @@ A legal hold prevents the erasure. Copies outside of the installation are not er
 			return Retention(a, cmd, wait, without, LogFlags{}, func(ctx context.Context, c *retain.Config) error {
 				shards := filepath.Join(a.Conn.Data, "shards")
 				if dry {
-					survey := c.SurveyPerson
-					if on.Person == "" {
-						survey = func(ctx context.Context, on retain.Subject, shards string) (*retain.Record, error) {
-							return c.Survey(ctx, on.Project, shards)
-						}
-					}
-					r, err := survey(ctx, on, shards)
-					if err != nil {
-						return err
-					}
-					if err := printRecord(cmd.OutOrStdout(), r, json, "would be forgotten"); err != nil {
-						return err
-					}
-					if !r.Found() {
-						fmt.Fprintln(cmd.ErrOrStderr(), "nothing of it was found: it is erased already, or "+
-							"the name is wrong")
-					}
-					if r.LegalHold != "" {
-						return &cli.Exit{Code: cli.ExitNegative, Text: "it is under legal hold: statement " + r.LegalHold}
-					}
-					return nil
+					return printSurvey(ctx, cmd, c, on, shards, json)
 				}
 				signer, err := operatorSigner(a, key)
 				if err != nil {
@@ -168,6 +148,32 @@ A legal hold prevents the erasure. Copies outside of the installation are not er
 	c.Flags().StringSliceVar(&without, "without", nil,
 		"`STAGE` that no longer exists and is not waited for, such as sentinel-old")
 	return c
+}
+
+// printSurvey prints the places of a subject's data.
+func printSurvey(ctx context.Context, cmd *cobra.Command, c *retain.Config, on retain.Subject, shards string,
+	json bool) error {
+	survey := c.SurveyPerson
+	if on.Person == "" {
+		survey = func(ctx context.Context, on retain.Subject, shards string) (*retain.Record, error) {
+			return c.Survey(ctx, on.Project, shards)
+		}
+	}
+	r, err := survey(ctx, on, shards)
+	if err != nil {
+		return err
+	}
+	if err := printRecord(cmd.OutOrStdout(), r, json, "would be forgotten"); err != nil {
+		return err
+	}
+	if !r.Found() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "nothing of it was found: it is erased already, or "+
+			"the name is wrong")
+	}
+	if r.LegalHold != "" {
+		return &cli.Exit{Code: cli.ExitNegative, Text: "it is under legal hold: statement " + r.LegalHold}
+	}
+	return nil
 }
 
 func printRecord(w io.Writer, r *retain.Record, json bool, done string) error {

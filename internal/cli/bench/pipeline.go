@@ -56,8 +56,8 @@ shape_bound_per_s is not measured then.`,
 				return fmt.Errorf("--sync %q: use always or off", sync)
 			}
 			if o.Events < 1 || o.Projects < 1 || o.Rules < 0 {
-				return fmt.Errorf("--events %d --projects %d --rules %d: use at least one event and one project, and 0 or more rules",
-					o.Events, o.Projects, o.Rules)
+				return fmt.Errorf("--events %d --projects %d --rules %d: use at least one event and one project, and "+
+					"0 or more rules", o.Events, o.Projects, o.Rules)
 			}
 			if o.Batch < 0 || o.Batch > streams.MaxBatch {
 				return fmt.Errorf("--batch %d: a batch holds 1 to %d observations", o.Batch, streams.MaxBatch)

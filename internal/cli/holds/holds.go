@@ -215,18 +215,8 @@ lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 			if err != nil {
 				return err
 			}
-			for _, h := range named {
-				if h.State != streams.HoldOpen {
-					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", h.ID,
-						h.State)}
-				}
-				if revision != "" && revision != h.Revision {
-					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s has revision %s by now: look at it again",
-						h.ID, h.Revision)}
-				}
-				if err := holds.CheckShown(h); err != nil {
-					return err
-				}
+			if err := decidable(named, revision); err != nil {
+				return err
 			}
 			if asJSON {
 				o.quiet = true
@@ -287,6 +277,24 @@ lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 			"`N`")
 	}
 	return c
+}
+
+// decidable returns an error if a hold is not open, has another revision than the required one, or cannot be shown.
+func decidable(named []*arbiter.Hold, revision string) error {
+	for _, h := range named {
+		if h.State != streams.HoldOpen {
+			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", h.ID,
+				h.State)}
+		}
+		if revision != "" && revision != h.Revision {
+			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s has revision %s by now: look at it again",
+				h.ID, h.Revision)}
+		}
+		if err := holds.CheckShown(h); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // resolveOptions are the options of a decision.

@@ -185,26 +185,36 @@ func printDetection(w io.Writer, r *detection.Report) error {
 
 	if len(r.Examples) > 0 {
 		title("EXAMPLES")
-		for _, e := range r.Examples {
-			fmt.Fprintf(w, "%s: %s: %s [%s, %s]\n  %s\n", text.InertLine(e.Dataset, 60), e.Kind, text.InertLine(e.ID, 60),
-				text.InertLine(e.Class, 60), text.InertLine(e.Signal, 20), e.Text)
-			for _, why := range e.Why {
-				fmt.Fprintf(w, "    %s\n", why)
-			}
-		}
+		printExamples(w, r.Examples)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	if h := r.Health; h.Any() {
-		fmt.Fprintf(w, "\nNOT AS IT SHOULD BE: %d events rejected, %d lines not judged, %d actions without verdict, %d "+
-			"verdicts without all groups, %d rules failed\n",
-			h.Rejected, h.Unjudged, h.Open, h.Degraded, h.Failed)
-		for _, t := range h.Unnamed {
-			fmt.Fprintf(w, "  in no list of probes/detection/policy.yaml: %s\n", t)
-		}
+	if r.Health.Any() {
+		printHealth(w, r.Health)
 	}
 	return nil
+}
+
+// printExamples prints lines and actions that were judged wrongly.
+func printExamples(w io.Writer, examples []detection.Example) {
+	for _, e := range examples {
+		fmt.Fprintf(w, "%s: %s: %s [%s, %s]\n  %s\n", text.InertLine(e.Dataset, 60), e.Kind, text.InertLine(e.ID, 60),
+			text.InertLine(e.Class, 60), text.InertLine(e.Signal, 20), e.Text)
+		for _, why := range e.Why {
+			fmt.Fprintf(w, "    %s\n", why)
+		}
+	}
+}
+
+// printHealth prints faults of the pipeline that make the figures doubtful.
+func printHealth(w io.Writer, h detection.Health) {
+	fmt.Fprintf(w, "\nNOT AS IT SHOULD BE: %d events rejected, %d lines not judged, %d actions without verdict, %d "+
+		"verdicts without all groups, %d rules failed\n",
+		h.Rejected, h.Unjudged, h.Open, h.Degraded, h.Failed)
+	for _, t := range h.Unnamed {
+		fmt.Fprintf(w, "  in no list of probes/detection/policy.yaml: %s\n", t)
+	}
 }
 
 func rateCells(r detection.Rate) []string {

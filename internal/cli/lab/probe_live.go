@@ -79,8 +79,10 @@ encoded as JSON. No running pipeline is needed. The exit code is 0 whatever the 
 	fl := c.Flags()
 	fl.StringVar(&pol, "policy", "all", "`NAME` of the policy: neutral, shipped, suggested or all")
 	fl.StringVar(&results, "results", "text", "`FORM` of tool results: text, or json to play each set in both")
-	fl.BoolVar(&byRule, "by-rule", false, "for each rule, print how many goals and honest calls it held, and how many no other rule held")
-	fl.IntVar(&misses, "misses", 0, "of each set, print up to `N` attack goals that were not held, and honest calls that were")
+	fl.BoolVar(&byRule, "by-rule", false,
+		"for each rule, print how many goals and honest calls it held, and how many no other rule held")
+	fl.IntVar(&misses, "misses", 0,
+		"of each set, print up to `N` attack goals that were not held, and honest calls that were")
 	fl.IntVar(&f.Limit, "limit", 0, "only the first `N` sessions of each file")
 	fl.IntVar(&o.Parallel, "parallel", 8, "number of sessions played in parallel")
 	fl.BoolVar(&json, "json", false, "print JSON")

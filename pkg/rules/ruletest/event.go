@@ -292,14 +292,8 @@ func (g *TestEvent) body(h streams.EntryHead) (typ streams.Type, body any, err e
 		typ, body, err = t, b, e
 	}
 	if o := g.Observation; o != nil {
-		b := &streams.ObservationEntry{
-			EntryHead: h,
-			Observation: beliefs.Observation{
-				Origin: beliefs.Origin(cmp.Or(o.Origin, "tool")),
-				Tool:   o.Tool,
-				Source: o.Source,
-			},
-		}
+		b := &streams.ObservationEntry{EntryHead: h, Observation: beliefs.Observation{
+			Origin: beliefs.Origin(cmp.Or(o.Origin, "tool")), Tool: o.Tool, Source: o.Source}}
 		blocks := o.Blocks
 		if o.Text != "" || len(blocks) == 0 {
 			blocks = append([]string{o.Text}, blocks...)
@@ -366,17 +360,9 @@ func (g *TestEvent) body(h streams.EntryHead) (typ streams.Type, body any, err e
 		set(streams.TypeAction, b, err)
 	}
 	if o := g.Outcome; o != nil {
-		set(
-			streams.TypeOutcome,
-			&streams.OutcomeEntry{
-				EntryHead: h,
-				Outcome:   beliefs.Outcome{Action: o.Action, Status: o.Status},
-				Content:   o.Text,
-				Features:  text.Analyze(o.Text),
-				Grounding: o.Grounding,
-			},
-			nil,
-		)
+		set(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: h,
+			Outcome: beliefs.Outcome{Action: o.Action, Status: o.Status}, Content: o.Text,
+			Features: text.Analyze(o.Text), Grounding: o.Grounding}, nil)
 	}
 	if n != 1 {
 		return "", nil, fmt.Errorf(
