@@ -12,6 +12,7 @@ import (
 
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -128,5 +129,53 @@ func TestABatchIsReadOnceForAllItsEvents(t *testing.T) {
 	}
 	if n == 0 {
 		t.Error("all events were held in memory, which shows nothing")
+	}
+}
+
+// One agent's batches have more events than the stage reads ahead. Proposals of other projects, in the same partition
+// and in another one, are read all the same, and are decided after a few turns.
+func TestPromiseC21BatchesOfOneAgentDoNotHideTheOthers(t *testing.T) {
+	const batches, events = 160, 256
+	srv := natstest.Start(t)
+	nc := srv.Connect()
+	flood := neighbours(2)[0]
+	others := []string{neighbours(2)[1], "other"}
+	if streams.PartitionOf(flood) == streams.PartitionOf("other") {
+		t.Fatal("the two projects share a partition")
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish := func(project, kind string) {
+		if _, err := js.Publish(t.Context(), "lz.in."+project+".agent."+kind, []byte("0")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish("other", "obs.web") // its partition is taken over before the flood's
+	floodBatches(t, nc, flood, batches, events, 0)
+	for _, project := range others {
+		publish(project, "act")
+	}
+	// It has everything queued that it may when it takes over.
+	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Standby: true,
+		Takeover: 5 * time.Second}, briefly).awaitReady()
+	before, found := 0, make(map[string]int)
+	natstest.Eventually(t, 2*time.Minute, "the proposals", func() bool {
+		before = 0
+		for _, e := range srv.Ledger() {
+			if e.Project == flood {
+				before++
+			} else if position.Sequence(e.Src) > batches {
+				found[e.Project] = before
+			}
+		}
+		return len(found) == len(others)
+	})
+	t.Logf("events of the flood decided before each proposal: %v", found)
+	for project, n := range found {
+		if n > 2*500 { // two full batches of the stage
+			t.Errorf("%d events of the flood were decided before %s's proposal", n, project)
+		}
 	}
 }

@@ -167,10 +167,10 @@ func TestNoLineWaitsForBatchesThatAreNotTaken(t *testing.T) {
 	put("c", 5000, 10, "act")
 	took := make(map[string]int)
 	for range 10 {
-		if batch := s.next(false); batch != nil {
+		if batch := s.batch(false); batch != nil {
 			t.Fatalf("a batch with a proposal was taken: %d messages", len(batch))
 		}
-		for _, q := range s.next(true) {
+		for _, q := range s.batch(true) {
 			took[q.line.project]++
 			s.unqueue(q.line, 0)
 		}
@@ -197,7 +197,7 @@ func TestMessagesWaitForTheCommandsBeforeThem(t *testing.T) {
 	put("b", 10)
 	var order []uint64
 	for s.queued > 0 {
-		for _, q := range s.next(true) {
+		for _, q := range s.batch(true) {
 			order = append(order, q.msg.Seq)
 			s.unqueue(q.line, 0)
 		}

@@ -120,7 +120,8 @@ type intakeStage struct {
 	noted     [streams.Partitions]uint64 // last waiting entry that is recorded in the store
 	lines     map[lineKey]*line
 	turns     []*line // all lines, in the order of their turns
-	queued    int     // number of queued messages
+	queued    int     // number of queued messages, and of events of opened batches
+	within    int     // number of further events in batches that are not opened
 	held      int     // bytes of queued messages
 	backlog   backlog
 	deletions deletions

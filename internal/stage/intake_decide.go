@@ -31,12 +31,12 @@ func (s *intakeStage) work(ctx context.Context) error {
 	}
 	s.owing(oldest)
 	s.stats.Active.Store(active)
-	s.stats.Waiting.Store(int64(s.queued))
-	batch := s.next(true)
-	if len(batch) == 0 {
+	s.stats.Waiting.Store(int64(s.queued + s.within))
+	batch, ok := s.next(ctx, true)
+	if ok && len(batch) == 0 {
 		return nil
 	}
-	if !s.load(ctx, batch) {
+	if !ok || !s.load(ctx, batch) {
 		return sleep(ctx, 200*time.Millisecond)
 	}
 	one := len(batch) == 1 && batch[0].proposal()
@@ -167,8 +167,8 @@ func (s *intakeStage) ahead(ctx context.Context, f, next *flight, landed <-chan 
 		if err := s.drainIntake(); err != nil {
 			return err
 		}
-		batch := s.next(false)
-		if !s.load(ctx, batch) {
+		batch, ok := s.next(ctx, false)
+		if !ok || !s.load(ctx, batch) {
 			return nil
 		}
 		if len(batch) > 0 {

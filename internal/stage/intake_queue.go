@@ -14,7 +14,9 @@ import (
 	"lazaret/streams"
 )
 
-// queued is a message that waits for its decision.
+// queued is an event that waits for its decision, or a batch that is not opened yet. A batch is
+// opened when its turn comes. Until then it counts as one message, so that one agent's batches do
+// not keep messages of others from being read.
 type queued struct {
 	msg   *Message
 	since time.Time
@@ -24,6 +26,8 @@ type queued struct {
 	// weight is the size of the stored message if this is its last event, else 0.
 	weight int
 	why    *streams.RejectError // set if it is to be rejected without its data
+	events int                  // number of events if it is a batch, else 0
+	left   int                  // number of these that are undecided
 }
 
 // lineKey identifies a line. Commands that concern no single project are in a line of their
@@ -127,31 +131,75 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	now := time.Now()
 	msg := &Message{Seq: seq, Time: md.Timestamp.UTC(), Subject: m.Subject(), Address: a, BadSubject: bad,
 		Header: m.Headers(), Data: m.Data()}
-	weight := storedSize(msg)
-	var events []*queued
-	for _, e := range eventsOf(msg) {
-		if !s.decided[a.Partition].has(e.Position()) {
-			events = append(events, &queued{since: now, size: storedSize(e), msg: e})
-		}
-	}
+	q := &queued{since: now, size: storedSize(msg), weight: storedSize(msg), msg: msg}
+	all := eventsOf(msg)
+	events := s.undecidedOf(q, all)
 	if len(events) == 0 {
-		if weight >= bulky {
+		if q.weight >= bulky {
 			s.deletions.add(seq) // its deletion was lost in a restart
 		}
 		return nil
 	}
-	events[len(events)-1].weight = weight
-	if why := s.backlog.over(senderOf(msg), weight); why != "" && a.Kind != streams.KindCtl {
+	if why := s.backlog.over(senderOf(msg), q.weight); why != "" && a.Kind != streams.KindCtl {
 		s.shed(events, why)
 	} else {
-		s.backlog.add(senderOf(msg), weight)
-		s.hold(events, s.lineFor(lineOf(msg)))
+		s.backlog.add(senderOf(msg), q.weight)
+		if len(all) > 1 {
+			q.events, q.left = len(all), len(events)
+			s.within += q.left - 1
+			events = []*queued{q}
+		}
+		s.hold(events, s.lineFor(lineOf(msg)), intakeHeld)
 	}
 	for _, q := range events {
 		q.line.queue = append(q.line.queue, q)
 		s.queued++
 	}
 	return nil
+}
+
+// undecidedOf returns the undecided events of a queued message. The last one has the message's
+// weight.
+func (s *intakeStage) undecidedOf(q *queued, events []*Message) (undecided []*queued) {
+	for _, e := range events {
+		if !s.decided[e.Address.Partition].has(e.Position()) {
+			undecided = append(undecided, &queued{since: q.since, size: storedSize(e), msg: e})
+		}
+	}
+	if n := len(undecided); n > 0 {
+		undecided[n-1].weight = q.weight
+	}
+	return undecided
+}
+
+// open replaces a batch at index i of a line by its undecided events. It returns false if the intake
+// does not answer.
+func (s *intakeStage) open(ctx context.Context, l *line, i int) bool {
+	q := l.queue[i]
+	if q.events == 0 {
+		return true
+	}
+	all := make([]*Message, q.events)
+	if !q.lean {
+		all = eventsOf(q.msg)
+		s.held -= q.size
+	} else if read, ok := s.reread(ctx, q.msg); !ok {
+		return false
+	} else if read != nil {
+		all = read
+	} else {
+		for i := range all { // the message was removed
+			one := *q.msg
+			one.Index = i
+			all[i] = &one
+		}
+	}
+	events := s.undecidedOf(q, all)
+	s.hold(events, l, intakeHeld+intakeLoaded)
+	l.queue = slices.Replace(l.queue, i, i+1, events...)
+	s.queued += len(events) - 1
+	s.within -= q.left - 1
+	return true
 }
 
 // storedSize returns how many bytes a message takes in the intake, without the server's own
@@ -167,10 +215,10 @@ func storedSize(m *Message) int {
 }
 
 // hold keeps the data of events while there is room.
-func (s *intakeStage) hold(events []*queued, l *line) {
+func (s *intakeStage) hold(events []*queued, l *line, room int) {
 	for _, q := range events {
 		q.line = l
-		if s.held+q.size > intakeHeld && q.size > leanFrom {
+		if s.held+q.size > room && q.size > leanFrom {
 			q.leave()
 		} else {
 			s.held += q.size
@@ -243,10 +291,19 @@ func (s *intakeStage) prune(p int, input uint64) {
 			continue
 		}
 		i, ok := slices.BinarySearchFunc(l.queue, input, at)
-		if ok {
-			s.unqueue(l, i)
-			return
+		if !ok && i > 0 && l.queue[i-1].msg.Seq == position.Sequence(input) && l.queue[i-1].events > 0 {
+			i, ok = i-1, true
 		}
+		if !ok {
+			continue
+		}
+		if q := l.queue[i]; q.left > 1 {
+			q.left--
+			s.within--
+		} else {
+			s.unqueue(l, i)
+		}
+		return
 	}
 }
 
@@ -270,23 +327,34 @@ func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 			continue
 		}
 		if q.msg.Seq != seq {
-			m, err := messageAt(ctx, s.js, streams.IntakeStream, q.msg.Seq)
-			if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-				s.stats.refused(err)
-				s.log.Warn("a message waits for the intake", "seq", q.msg.Seq, "err", err)
+			var ok bool
+			if events, ok = s.reread(ctx, q.msg); !ok {
 				return false
 			}
-			seq, events = q.msg.Seq, nil
-			if err == nil { // a removed message is decided as an empty one
-				whole := *q.msg
-				whole.Index, whole.Header, whole.Data = 0, m.Header, m.Data
-				events = eventsOf(&whole)
-			}
+			seq = q.msg.Seq
 			s.loadBehind(q, events)
 		}
 		s.fill(q, events)
 	}
 	return true
+}
+
+// reread reads the events of a message from the intake. It returns no events if the message was
+// removed, and not ok if the intake does not answer. The events of a removed message are decided as
+// empty ones.
+func (s *intakeStage) reread(ctx context.Context, m *Message) (events []*Message, ok bool) {
+	raw, err := messageAt(ctx, s.js, streams.IntakeStream, m.Seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, true
+	}
+	if err != nil {
+		s.stats.refused(err)
+		s.log.Warn("a message waits for the intake", "seq", m.Seq, "err", err)
+		return nil, false
+	}
+	whole := *m
+	whole.Index, whole.Header, whole.Data = 0, raw.Header, raw.Data
+	return eventsOf(&whole), true
 }
 
 // loadBehind gives the events behind q of the same message their data while there is room.
@@ -347,8 +415,8 @@ func (s *intakeStage) undecided() []*line {
 // wait too.
 //
 // If proposals is false and the batch would contain a proposal, next returns no batch, and no line
-// uses its turn.
-func (s *intakeStage) next(proposals bool) []*queued {
+// uses its turn. If the intake does not answer, next returns false.
+func (s *intakeStage) next(ctx context.Context, proposals bool) ([]*queued, bool) {
 	lines := s.undecided()
 	shed := s.sheds()
 	var batch []*queued
@@ -356,39 +424,46 @@ func (s *intakeStage) next(proposals bool) []*queued {
 	var waiting *line                     // the first line that got none
 	size := 0
 	for _, l := range lines {
-		heads := l.queue[l.flown:]
-		if f := fence[l.partition]; f != nil && before(f, heads[0]) {
+		if f := fence[l.partition]; f != nil && before(f, l.queue[l.flown]) {
 			continue
 		}
-		if size > 0 && size+heads[0].size > intakeBatchBytes || len(batch) >= intakeBatch {
+		if !s.open(ctx, l, l.flown) {
+			return nil, false
+		}
+		head := l.queue[l.flown]
+		if size > 0 && size+head.size > intakeBatchBytes || len(batch) >= intakeBatch {
 			if waiting == nil {
 				waiting = l
 			}
 			if l.commands() {
-				fence[l.partition] = heads[0]
+				fence[l.partition] = head
 			}
 			continue
 		}
-		share, n := 0, 0
-		for _, q := range heads[:min(len(heads), max(intakeBatch/len(lines), 1))] {
-			if share += q.size; n > 0 && share > intakeBatchBytes/len(lines) {
+		share, i, end := 0, l.flown, l.flown+max(intakeBatch/len(lines), 1)
+		for ; i < min(len(l.queue), end) && share < intakeBatchBytes/len(lines); i++ {
+			if f := fence[l.partition]; f != nil && before(f, l.queue[i]) {
 				break
 			}
-			if f := fence[l.partition]; f != nil && before(f, q) {
+			if !s.open(ctx, l, i) {
+				return nil, false
+			}
+			q := l.queue[i]
+			if share += q.size; i > l.flown && share > intakeBatchBytes/len(lines) {
 				break
 			}
-			batch, size, n = append(batch, q), size+q.size, n+1
+			batch, size = append(batch, q), size+q.size
 		}
-		if l.commands() && n < len(heads) {
-			fence[l.partition] = heads[n]
+		if l.commands() && i < len(l.queue) {
+			fence[l.partition] = l.queue[i]
 		}
 	}
 	if !proposals && slices.ContainsFunc(batch, (*queued).proposal) {
-		return shed
+		return shed, true
 	}
 	if waiting != nil {
 		i := slices.Index(s.turns, waiting)
 		s.turns = slices.Concat(s.turns[i:], s.turns[:i])
 	}
-	return append(shed, batch...)
+	return append(shed, batch...), true
 }

@@ -2,6 +2,7 @@ package stage
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +19,12 @@ import (
 )
 
 type event = queued
+
+// batch returns the next batch of a stage that has all data in memory.
+func (s *intakeStage) batch(proposals bool) []*queued {
+	batch, _ := s.next(context.Background(), proposals)
+	return batch
+}
 
 // shedder is a fold of which only Shed is called.
 type shedder struct{ IntakeFold }
@@ -48,10 +55,19 @@ func TestABacklogIsWhatIsQueuedOfAnAgent(t *testing.T) {
 			}
 			return all
 		}
+		// within returns the undecided positions of a queued batch.
+		within := func(q *queued) (all []uint64) {
+			for i := range q.events {
+				if at := position.At(q.msg.Seq, i); !s.decided[q.msg.Address.Partition].has(at) {
+					all = append(all, at)
+				}
+			}
+			return all
+		}
 		decide := func(q *queued) { s.decided[q.msg.Address.Partition].add(q.msg.Position()) }
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
-				want, queued := make(map[sender]int64), make(map[uint64]bool)
+				want, queued, more := make(map[sender]int64), make(map[uint64]bool), 0
 				for _, l := range s.turns {
 					if !slices.IsSortedFunc(l.queue, func(a, b *event) int {
 						return position.Compare(a.msg.Position(), b.msg.Position())
@@ -59,14 +75,28 @@ func TestABacklogIsWhatIsQueuedOfAnAgent(t *testing.T) {
 						t.Fatal("a line is not in the order of the intake")
 					}
 					for _, q := range l.queue {
+						if q.why == nil && q.weight > 0 {
+							want[senderOf(q.msg)] += int64(q.weight)
+						}
+						if q.events > 0 {
+							undecided := within(q)
+							if len(undecided) != q.left || q.left == 0 {
+								t.Fatalf("batch %d has %d undecided events and counts %d", q.msg.Seq, len(undecided), q.left)
+							}
+							for _, at := range undecided {
+								queued[at] = true
+							}
+							more += q.left - 1
+							continue
+						}
 						queued[q.msg.Position()] = true
 						if s.decided[l.partition].has(q.msg.Position()) {
 							t.Fatalf("%d is decided and queued", q.msg.Position())
 						}
-						if q.why == nil && q.weight > 0 {
-							want[senderOf(q.msg)] += int64(q.weight)
-						}
 					}
+				}
+				if more != s.within {
+					t.Fatalf("batches have %d further events, and %d count", more, s.within)
 				}
 				if !maps.Equal(want, s.backlog.bytes) && len(want)+len(s.backlog.bytes) > 0 {
 					t.Fatalf("counted are %v, queued %v", s.backlog.bytes, want)
@@ -104,7 +134,7 @@ func TestABacklogIsWhatIsQueuedOfAnAgent(t *testing.T) {
 				}
 			},
 			"decides": func(t *rapid.T) {
-				for _, q := range s.next(true) {
+				for _, q := range s.batch(true) {
 					decide(q)
 					if q.why != nil {
 						sheds++
@@ -118,8 +148,12 @@ func TestABacklogIsWhatIsQueuedOfAnAgent(t *testing.T) {
 					t.Skip("nothing is queued")
 				}
 				q := rapid.SampledFrom(all).Draw(t, "event")
-				decide(q)
-				s.prune(q.msg.Address.Partition, q.msg.Position())
+				at := q.msg.Position()
+				if q.events > 0 {
+					at = rapid.SampledFrom(within(q)).Draw(t, "position")
+				}
+				s.decided[q.msg.Address.Partition].add(at)
+				s.prune(q.msg.Address.Partition, at)
 			},
 			"takes over": func(t *rapid.T) {
 				begin(s.decided)
@@ -131,12 +165,12 @@ func TestABacklogIsWhatIsQueuedOfAnAgent(t *testing.T) {
 			},
 		})
 		for s.queued > 0 {
-			for _, q := range s.next(true) {
+			for _, q := range s.batch(true) {
 				decide(q)
 				s.unqueue(q.line, 0)
 			}
 		}
-		if len(s.backlog.bytes) > 0 || s.held != 0 {
+		if len(s.backlog.bytes) > 0 || s.held != 0 || s.within != 0 {
 			t.Errorf("all is decided, and %v counts, and %d bytes are held", s.backlog.bytes, s.held)
 		}
 		t.Logf("%d messages, %d events turned down", len(intake), sheds)

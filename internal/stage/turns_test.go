@@ -73,7 +73,7 @@ func TestTurnsDecideEachMessageOnceAndKeepTheOrderOfAProject(t *testing.T) {
 			m := &nats.Msg{Subject: "lz.in." + project + ".agent.obs.web"}
 			if r.IntN(8) == 0 {
 				var events []string
-				for i := range 1 + r.IntN(20) {
+				for i := range 1 + r.IntN(streams.MaxBatch) { // more than a turn takes
 					events = append(events, fmt.Sprintf(`{"specversion":"1.0","id":"%d","source":"s","type":"t","data":%s}`, i,
 						event(project, 0)))
 				}
