@@ -332,6 +332,9 @@ type CustodyEntry struct {
 	Do     string `json:"do"`
 	Signer string `json:"signer"`
 	Note   string `json:"note"`
+	// Steps is set for an order to expire that ingest carries out in later entries (see
+	// ExpiryStep). Without it, ingest drops the beliefs at this entry.
+	Steps bool `json:"steps,omitzero"`
 }
 
 // DroppedEntry reports that a stage has removed everything that it derived from a forgotten
@@ -340,4 +343,13 @@ type DroppedEntry struct {
 	EntryHead
 	// Statement is the id of the statement that ordered the removal.
 	Statement string `json:"statement"`
+	// Step is set in a step of an order to expire. The entry then reports nothing.
+	Step *ExpiryStep `json:"step,omitzero"`
+}
+
+// ExpiryStep bounds a step of an order to expire. Ingest takes steps until nothing is left to do.
+type ExpiryStep struct {
+	Looks int `json:"looks"` // number of beliefs, or of documents of an index, that it examines
+	Drops int `json:"drops"` // number of beliefs that it drops
+	Bytes int `json:"bytes"` // number of bytes of an index that it reads
 }

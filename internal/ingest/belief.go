@@ -58,6 +58,9 @@ type record struct {
 	Successor string   `json:"successor,omitzero"`
 	// Flag is the reason why a person should review it.
 	Flag string `json:"flag,omitzero"`
+	// Doc is its number in its index, plus one. It is 0 if it is not known: earlier versions did
+	// not store it.
+	Doc uint32 `json:"doc,omitzero"`
 
 	// again is how often the content was read again, and readAt when it was last read. The
 	// state stores both under a key of their own.

@@ -114,7 +114,8 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 		}
 	}
 	head.ID, head.DataSubject = s.ID, s.DataSubject
-	return admission(typ, s.Project, &streams.CustodyEntry{EntryHead: head, Do: s.Do, Signer: signer, Note: c.Custody})
+	return admission(typ, s.Project, &streams.CustodyEntry{EntryHead: head, Do: s.Do, Signer: signer, Note: c.Custody,
+		Steps: s.Do == streams.DoExpire})
 }
 
 // heldFrom returns the statement of the legal hold that prevents a statement, if any, and the
@@ -214,8 +215,11 @@ func ofProject(k, v []byte, project string) (bool, error) {
 	return stage.OfProject(k, project), nil
 }
 
-// applyDropped folds ingest's report that it dropped forgotten data.
-func (*Fold) applyDropped(st *stage.State, project string, b *streams.DroppedEntry) error {
+// applyDropped folds ingest's report that it dropped forgotten data, or a step of an expiry.
+func (f *Fold) applyDropped(st *stage.State, project string, b *streams.DroppedEntry) error {
+	if b.Step != nil {
+		return f.expireStep(st, b.Step)
+	}
 	key := eraseDropKey(project, b.Statement)
 	if _, ok, err := st.Get(key); err != nil {
 		return err

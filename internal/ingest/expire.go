@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"strings"
@@ -15,73 +16,317 @@ import (
 // they are unchanged and nothing depends on them. Memories stay. Event ids stay, or a repeated
 // event would count as new. Phrases and carriers of foreign content stay, or a foreign
 // sentence would count as the user's own.
+//
+// A partition may have millions of beliefs, so the order only begins the expiry. Further entries
+// carry it out in steps, between which the partition decides on events. The position is part of the
+// fold. A belief is judged by the state at its step: what was read again meanwhile or came under
+// legal hold stays.
 
-// deadKey counts documents of the indexes whose beliefs have expired. An index cannot remove
-// a document, so the indexes are rebuilt once more documents are dead than alive.
-var deadKey = []byte{keyCustody, 0, 'e'}
+// The size of a step. Each takes some milliseconds, and up to sixteen partitions take one in turn.
+const (
+	expiryLooks = 4096
+	expiryDrops = 512
+	expiryBytes = 512 << 10
+)
 
-// expire folds an order to expire.
+var (
+	expiryKey = []byte{keyCustody, 0, 'x'}
+	// lostKey counts dropped beliefs of which the index still has a document, because earlier
+	// versions did not store its number.
+	lostKey = []byte{keyCustody, 0, 'e'}
+)
+
+// expiry is the progress of an expiry: it drops beliefs, then removes the documents of beliefs that
+// were dropped without it, and then sweeps the indexes.
+type expiry struct {
+	Statement string    `json:"statement"`
+	Before    time.Time `json:"before"`
+	// Belief is the key of the next belief to examine; it is empty once all were. Document is the
+	// key of the next index whose documents are examined, and From its next document.
+	Belief   []byte `json:"belief,omitzero"`
+	Document []byte `json:"document,omitzero"`
+	From     uint32 `json:"from,omitzero"`
+	// Again is set if Before became later on the way, so that all beliefs are examined once more.
+	Again bool `json:"again,omitzero"`
+}
+
+// expire begins the expiry that an order asks for. An expiry that goes on gets the later horizon.
 func (f *Fold) expire(st *stage.State, body *streams.CustodyEntry) error {
 	c := body.Custody()
 	if c == nil || c.Do != streams.DoExpire {
 		return nil
 	}
-	var old [][2]string // project and id of each belief
-	alive, dead := uint64(0), uint64(0)
-	err := st.Scan([]byte{keyBelief}, func(k, v []byte) (bool, error) {
+	x := new(expiry)
+	ok, err := st.Load(expiryKey, x)
+	if err != nil || ok && !x.Before.Before(c.Before) {
+		return err
+	}
+	x.Statement, x.Before = c.ID, c.Before
+	if body.Steps && ok {
+		x.Again = true
+	} else {
+		x.Belief = []byte{keyBelief}
+	}
+	if body.Steps {
+		return st.Put(expiryKey, x)
+	}
+	// An entry of an earlier version.
+	for len(x.Belief) > 0 {
+		if err := f.expireBeliefs(st, x, &streams.ExpiryStep{Looks: expiryLooks, Drops: expiryDrops}); err != nil {
+			return err
+		}
+	}
+	return st.Put(expiryKey, x)
+}
+
+// owedExpiry returns the next step of an expiry, or nil.
+func (f *Fold) owedExpiry(st *stage.State) (*stage.Admission, error) {
+	x := new(expiry)
+	ok, err := st.Load(expiryKey, x)
+	if err != nil || !ok {
+		return nil, err
+	}
+	now, err := f.clock(st, streams.SystemProject)
+	if err != nil {
+		return nil, err
+	}
+	return admission(streams.TypeDropped, streams.SystemProject, &streams.DroppedEntry{
+		EntryHead: streams.EntryHead{Time: now}, Statement: x.Statement,
+		Step: &streams.ExpiryStep{Looks: expiryLooks, Drops: expiryDrops, Bytes: expiryBytes}})
+}
+
+// expireStep takes a step of an expiry.
+func (f *Fold) expireStep(st *stage.State, step *streams.ExpiryStep) error {
+	x := new(expiry)
+	ok, err := st.Load(expiryKey, x)
+	if err != nil || !ok {
+		return err
+	}
+	if step.Looks <= 0 || step.Drops <= 0 || step.Bytes <= 0 {
+		return st.Delete(expiryKey) // no version writes such a step; it would never end
+	}
+	switch {
+	case len(x.Belief) > 0:
+		err = f.expireBeliefs(st, x, step)
+	case len(x.Document) > 0:
+		err = f.removeLost(st, x, step)
+	default:
+		done, err := sweep(st, step)
+		if err != nil || !done {
+			return err
+		}
+		if !x.Again {
+			return st.Delete(expiryKey)
+		}
+		x.Again, x.Belief = false, []byte{keyBelief}
+	}
+	if err != nil {
+		return err
+	}
+	return st.Put(expiryKey, x)
+}
+
+// expireBeliefs examines the next beliefs, and drops those that have expired.
+func (f *Fold) expireBeliefs(st *stage.State, x *expiry, step *streams.ExpiryStep) error {
+	type old struct {
+		project string
+		*record
+	}
+	var all []old
+	from, looked := x.Belief, 0
+	x.Belief = nil
+	err := st.ScanFrom([]byte{keyBelief}, from, func(k, v []byte) (bool, error) {
+		if looked == step.Looks || len(all) == step.Drops {
+			x.Belief = bytes.Clone(k)
+			return false, nil
+		}
+		looked++
 		project, id, _ := strings.Cut(string(k[1:]), "\x00")
 		r := new(record)
 		if err := readRecord(id, v, r); err != nil {
 			return false, err
 		}
-		if r.indexed() {
-			alive++
-		}
-		if r.At.Before(c.Before) && r.plain() && r.Ref.Axes.Security == beliefs.Clean && !streams.IsSynthetic(project) {
-			old = append(old, [2]string{project, id})
+		if r.At.Before(x.Before) && r.plain() && r.Ref.Axes.Security == beliefs.Clean && !streams.IsSynthetic(project) {
+			all = append(all, old{project, r})
 		}
 		return true, nil
 	})
 	if err != nil {
 		return err
 	}
+	// All reads come before the writes, after which a scan would need a new iterator.
 	held := make(map[string]bool) // whether a project is under legal hold, for projects that were looked up
-	for _, x := range old {
-		r, err := f.belief(st, x[0], x[1])
-		if err != nil || r == nil {
+	gone := all[:0]
+	for _, o := range all {
+		if err := again(st, o.project, o.record); err != nil {
 			return err
 		}
-		if keep, err := f.outlives(st, x[0], r, c.Before, held); err != nil {
+		keep, err := f.outlives(st, o.project, o.record, x.Before, held)
+		if err != nil {
 			return err
-		} else if keep {
+		}
+		if !keep {
+			gone = append(gone, o)
+		}
+	}
+	lost := uint64(0)
+	for _, o := range gone {
+		if err := dropRead(st, o.project, o.record); err != nil {
+			return err
+		}
+		if !o.indexed() {
 			continue
 		}
-		if err := dropRead(st, x[0], r); err != nil {
+		found := false
+		if o.Doc > 0 {
+			if found, err = index(st, o.project, placeOf(o.record), shelfOf(o.record)).Remove(o.Doc-1, o.Ref.ID); err != nil {
+				return err
+			}
+		}
+		if !found {
+			lost++
+			continue
+		}
+		if err := st.Set(sweptKey(o.project, placeOf(o.record), shelfOf(o.record)), nil); err != nil {
 			return err
 		}
-		if r.indexed() {
-			alive--
-			dead++
-		}
 	}
-	if dead == 0 {
-		return nil
-	}
-	v, _, err := st.Get(deadKey)
+	v, had, err := st.Get(lostKey)
 	if err != nil {
 		return err
 	}
-	if len(v) == 8 {
-		dead += binary.BigEndian.Uint64(v)
+	if had && len(v) == 8 {
+		lost += binary.BigEndian.Uint64(v)
 	}
-	if dead > alive {
-		if err := reindex(st); err != nil {
+	if lost > 0 && len(x.Belief) == 0 {
+		x.Document = []byte{keyIndex}
+	}
+	if lost == 0 {
+		return nil
+	}
+	return st.Set(lostKey, binary.BigEndian.AppendUint64(nil, lost))
+}
+
+func sweptKey(project, place string, s shelf) []byte {
+	return append(stage.Key(keySwept, project, place, ""), s.key())
+}
+
+// indexKeyOf returns the key of the index to which a key of the state belongs, or nil.
+func indexKeyOf(key []byte) []byte {
+	for n, at := 0, 0; ; n++ {
+		i := bytes.IndexByte(key[at:], 0)
+		if i < 0 {
+			return nil
+		}
+		if at += i + 1; n == 1 {
+			return key[:min(at+1, len(key))]
+		}
+	}
+}
+
+// removeLost examines the next documents of the indexes, and removes those whose belief was dropped
+// without them.
+func (f *Fold) removeLost(st *stage.State, x *expiry, step *streams.ExpiryStep) error {
+	for looked := 0; looked < step.Looks; looked++ { // an index counts as a look
+		var key []byte
+		err := st.ScanFrom([]byte{keyIndex}, x.Document, func(k, _ []byte) (bool, error) {
+			key = bytes.Clone(indexKeyOf(k))
+			return false, nil
+		})
+		if err != nil {
 			return err
 		}
-		dead = 0
+		if key == nil {
+			x.Document, x.From = nil, 0
+			return st.Delete(lostKey)
+		}
+		x.Document = key
+		parts := bytes.SplitN(key[1:], []byte{0}, 3)
+		project := string(parts[0])
+		type document struct {
+			doc uint32
+			id  string
+		}
+		var all []document
+		more := false
+		if err := indexAt(st, key).Documents(x.From, func(doc uint32, id string) bool {
+			if more = looked == step.Looks; more {
+				x.From = doc
+				return false
+			}
+			looked++
+			all = append(all, document{doc, id})
+			return true
+		}); err != nil {
+			return err
+		}
+		for _, d := range all {
+			v, ok, err := st.Get(stage.Key(keyBelief, project, d.id))
+			if err != nil {
+				return err
+			}
+			r := new(record)
+			if ok {
+				if err := readRecord(d.id, v, r); err != nil {
+					return err
+				}
+				if r.Doc == 0 || r.Doc == d.doc+1 {
+					continue
+				}
+			}
+			if _, err := indexAt(st, key).Remove(d.doc, d.id); err != nil {
+				return err
+			}
+			if err := st.Set(append([]byte{keySwept}, key[1:]...), nil); err != nil {
+				return err
+			}
+		}
+		if !more {
+			x.Document, x.From = append(key, 0xff), 0
+		}
 	}
-	return st.Set(deadKey, binary.BigEndian.AppendUint64(nil, dead))
+	return nil
 }
+
+// sweep continues to remove the postings of dropped beliefs, and reports whether none are left. An
+// index without beliefs is dropped.
+func sweep(st *stage.State, step *streams.ExpiryStep) (done bool, err error) {
+	for room := step.Bytes; room > 0; {
+		var swept []byte
+		err := st.Scan([]byte{keySwept}, func(k, _ []byte) (bool, error) {
+			swept = bytes.Clone(k)
+			return false, nil
+		})
+		if err != nil || swept == nil {
+			return err == nil, err
+		}
+		key := append([]byte{keyIndex}, swept[1:]...)
+		x := indexAt(st, key)
+		n, err := x.Living()
+		if err != nil {
+			return false, err
+		}
+		if n == 0 {
+			if err := st.DropPrefix(key); err != nil {
+				return false, err
+			}
+			*st.Memo() = nil
+			room -= dropCost
+		} else if room, err = x.Sweep(room - dropCost); err != nil {
+			return false, err
+		}
+		if n > 0 && room == 0 {
+			return false, nil
+		}
+		if err := st.Delete(swept); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// dropCost is the cost of an index in a step's bytes.
+const dropCost = 4 << 10
 
 // indexed reports whether recalls find the belief.
 func (r *record) indexed() bool { return r.Memory || r.Ref.Kind == beliefs.Content }

@@ -56,12 +56,17 @@ func classOf(o beliefs.Origin) byte {
 // index returns an index of the beliefs in one place of a project. The empty place is the whole
 // project.
 func index(st *stage.State, project, place string, s shelf) *lexical.Index {
+	return indexAt(st, append(stage.Key(keyIndex, project, place, ""), s.key()))
+}
+
+// indexAt returns the index with a key.
+func indexAt(st *stage.State, key []byte) *lexical.Index {
 	memo, ok := (*st.Memo()).(*lexical.Memo)
 	if !ok {
 		memo = lexical.NewMemo()
 		*st.Memo() = memo
 	}
-	return lexical.Open(st, append(stage.Key(keyIndex, project, place, ""), s.key())).With(memo)
+	return lexical.Open(st, key).With(memo)
 }
 
 // labels returns the properties by which a belief can be filtered.
@@ -78,8 +83,8 @@ func labels(r *record, sum [32]byte) []text.Term {
 	return all
 }
 
-// indexBelief adds a belief to its index, by its key, its content and its labels. sum is the
-// SHA-256 sum of the content.
+// indexBelief adds a belief to its index, by its key, its content and its labels, and sets its Doc.
+// sum is the SHA-256 sum of the content.
 func indexBelief(st *stage.State, project string, r *record, content string, sum [sha256.Size]byte) error {
 	words := lexical.Words(r.Ref.Key)
 	words = append(words, lexical.Words(content)...)
@@ -88,7 +93,13 @@ func indexBelief(st *stage.State, project string, r *record, content string, sum
 			return err
 		}
 	}
-	return index(st, project, placeOf(r), shelfOf(r)).Add(r.Ref.ID, words, labels(r, sum))
+	x := index(st, project, placeOf(r), shelfOf(r))
+	n, err := x.Len()
+	if err != nil {
+		return err
+	}
+	r.Doc = n + 1
+	return x.Add(r.Ref.ID, words, labels(r, sum))
 }
 
 // placesOf returns the places of a project that have beliefs: the whole project first, then its

@@ -72,5 +72,8 @@ func reindexBelief(st *stage.State, project, id string) error {
 	if _, err := hex.Decode(sum[:], []byte(strings.TrimPrefix(r.Digest, "sha256:"))); err != nil {
 		return err
 	}
-	return indexBelief(st, project, r, content, sum)
+	if err := indexBelief(st, project, r, content, sum); err != nil {
+		return err
+	}
+	return putRecord(st, project, r)
 }

@@ -61,7 +61,7 @@ func (f *Fold) Wakes(e *streams.Entry) bool {
 	f.owes[e.Partition] = false
 	switch e.Type {
 	case streams.TypeActivation, streams.TypeBelief, streams.TypeRevision, streams.TypeIncident,
-		streams.TypeRestore, streams.TypeForgotten, streams.TypeErased:
+		streams.TypeRestore, streams.TypeForgotten, streams.TypeErased, streams.TypeExpired, streams.TypeDropped:
 		return true
 	case streams.TypeDue:
 		return owes || reauditDue(e)
@@ -70,7 +70,7 @@ func (f *Fold) Wakes(e *streams.Entry) bool {
 }
 
 // Owed implements stage.IntakeFold. It returns the next pending entry: a report on dropped data, an
-// entry of an incident, a rollback or revisions, or a chunk of a re-audit.
+// entry of an incident, a rollback or revisions, a step of an expiry, or a chunk of a re-audit.
 func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 	if ad, err := f.owedDrop(st); ad != nil || err != nil {
 		return ad, err
@@ -82,6 +82,9 @@ func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 		return a, err
 	}
 	if a, err := f.revisions(st); err != nil || a != nil {
+		return a, err
+	}
+	if a, err := f.owedExpiry(st); err != nil || a != nil {
 		return a, err
 	}
 	run := new(reaudit)

@@ -81,6 +81,7 @@ const (
 const (
 	shortSealed  = 1
 	shortClassed = 2
+	shortIndexed = 4 // Doc follows the strings
 )
 
 // isHex reports whether s is n bytes in lower-case hex.
@@ -119,10 +120,16 @@ func putRecord(st *stage.State, project string, r *record) error {
 	if ref.Class != "" {
 		flags |= shortClassed
 	}
+	if r.Doc != 0 {
+		flags |= shortIndexed
+	}
 	b = append(append(b, flags), seal[:]...)
 	for _, s := range [...]string{string(ref.Origin), ref.Source, ref.Observation, ref.Namespace.User,
 		ref.Namespace.Session, r.Agent, r.Session, r.Tool, r.Content} {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	if r.Doc != 0 {
+		b = binary.BigEndian.AppendUint32(b, r.Doc)
 	}
 	return st.Give(key, b)
 }
@@ -160,6 +167,12 @@ func readRecord(id string, v []byte, r *record) error {
 			return errBadRecord
 		}
 		*s, text = text[size:size+int(n)], text[size+int(n):]
+	}
+	if v[65]&shortIndexed != 0 {
+		if len(text) < 4 {
+			return errBadRecord
+		}
+		r.Doc = binary.BigEndian.Uint32(v[len(v)-len(text):])
 	}
 	r.Ref.Origin = beliefs.Origin(origin)
 	r.adopt()

@@ -86,7 +86,7 @@ func TestARecordComesBackAsItWasKept(t *testing.T) {
 			for n := range uint64(3) {
 				set(func(v reflect.Value) { v.SetUint(n) })
 			}
-		case typ.Kind() == reflect.Uint64:
+		case typ.Kind() == reflect.Uint32, typ.Kind() == reflect.Uint64:
 			set(func(v reflect.Value) { v.SetUint(123456789) })
 		case typ.Kind() == reflect.Float64:
 			set(func(v reflect.Value) { v.SetFloat(0.123) })

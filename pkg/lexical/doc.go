@@ -6,8 +6,9 @@
 // state, so that a crash cannot separate the two.
 //
 // Adding a document costs a few writes, independent of the size of the index. A search reads the
-// postings of its terms, at most MaxPostings of each. Documents are never changed or removed. The
-// caller looks up each hit and decides whether to use it.
+// postings of its terms, at most MaxPostings of each. Documents are never changed. Removing one marks
+// it, and Sweep removes the postings of marked documents in steps. An index numbers all documents that
+// it ever had with 32 bits. The caller looks up each hit and decides whether to use it.
 //
 // The ranking is BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and
 // Beyond", 2009) with k1 = 1.2 and b = 0.75, with two changes. The average length of documents is a
@@ -20,5 +21,6 @@
 // bucket, so that no document pays for merging the whole index. In large runs, a term of many
 // documents has a key of its own, so that a search for it need not read the whole bucket.
 //
-// It may import pkg/text. Begin reading with lexical.go, then search.go; run.go keeps the postings.
+// It may import pkg/text. Begin reading with lexical.go, then search.go; run.go keeps the
+// postings, and remove.go removes them.
 package lexical

@@ -62,6 +62,9 @@ const (
 	keyForward = 'f' // slot → terms and weights of a document in the open segment
 	keyRun     = 'r' // bucket, first segment → run
 	keyCommon  = 'c' // term, first segment → list of a common term, which the run then omits
+	keySpans   = 's' // → spans, once a document was removed
+	keyDead    = 'x' // segment → bitmap of the removed documents that are still in runs
+	keySweep   = 'w' // → position of Sweep, while there is a bitmap
 )
 
 func (x *Index) key(kind byte, parts ...uint64) []byte {
@@ -76,7 +79,7 @@ func (x *Index) key(kind byte, parts ...uint64) []byte {
 	return k
 }
 
-// Len returns the number of documents.
+// Len returns the number of documents, with those that were removed.
 func (x *Index) Len() (uint32, error) {
 	v, ok, err := x.kv.Get(x.key(keyCount))
 	if err != nil || !ok {
@@ -287,7 +290,7 @@ func (x *Index) merge(bucket uint64, seg uint32) error {
 	begin := seg - width
 	// Looking up each key is cheaper than a scan, because a scan must first sort the pending writes
 	// of the state.
-	firsts, _ := runsOf(bucket, seg*segment+uint32(bucket))
+	firsts, _ := runsOf(bucket, seg*segment+uint32(bucket), nil)
 	runs := make([]run, 0, len(firsts))
 	for _, first := range firsts {
 		if first < begin {
@@ -310,27 +313,7 @@ func (x *Index) merge(bucket uint64, seg uint32) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	for _, r := range runs {
-		k := x.key(keyRun, bucket, uint64(r.first))
-		if r.common {
-			k = x.commonKey(r.term(), r.first)
-		}
-		if err := x.kv.Delete(k); err != nil {
-			return err
-		}
-	}
-	var rest []byte
-	err := mergeRuns(begin, runs, func(l *list) error {
-		if width < large || l.count < common {
-			rest = l.encode(rest)
-			return nil
-		}
-		return x.kv.Give(x.commonKey(l.term, begin), l.encode(nil))
-	})
-	if err != nil || len(rest) == 0 {
-		return err
-	}
-	return x.kv.Give(x.key(keyRun, bucket, uint64(begin)), rest)
+	return x.rewrite(bucket, begin, runs, width >= large, nil)
 }
 
 // commonKey returns the key of a common term's list in a large run.
@@ -359,13 +342,21 @@ func (x *Index) commonOf(bucket uint64, begin, end uint32, runs []run) ([]run, e
 
 // runsOf returns the first segments of the runs that a bucket may have when the index has count
 // documents, and how many of these runs are large.
-func runsOf(bucket uint64, count uint32) (firsts []uint32, larger int) {
+func runsOf(bucket uint64, count uint32, spans []span) (firsts []uint32, larger int) {
 	seg := count / segment
 	merged := seg // segments that are merged; the last one is merged later
 	if uint64(count%segment) <= bucket && seg > 0 {
 		merged--
 	}
 	at := uint32(0)
+	for i := range spans {
+		end := endOf(spans, i)
+		if end > merged {
+			break
+		}
+		firsts, at = append(firsts, spans[i].first), end
+		larger++
+	}
 	for width := uint32(widest); width > 0; width /= fanout {
 		for ; merged-at >= width; at += width {
 			firsts = append(firsts, at)

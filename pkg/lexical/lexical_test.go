@@ -296,7 +296,7 @@ func TestTheNumberOfDocumentsSaysWhichRunsThereAre(t *testing.T) {
 				continue
 			}
 			bucket, first := uint64(binary.BigEndian.Uint16([]byte(k[2:]))), binary.BigEndian.Uint32([]byte(k[4:]))
-			if firsts, _ := runsOf(bucket, uint32(i+1)); !slices.Contains(firsts, first) {
+			if firsts, _ := runsOf(bucket, uint32(i+1), nil); !slices.Contains(firsts, first) {
 				t.Fatalf("after %d documents bucket %d has a run from segment %d, and is said to have %v", i+1, bucket, first,
 					firsts)
 			}

@@ -6,7 +6,7 @@ import "encoding/binary"
 // Without it, every search reads the up to 512 keys of the open segment, which takes as long as the
 // rest of the search.
 //
-// A memo stays valid while only Add changes the state. A caller that rolls back changes or removes
+// A memo stays valid while only Add, Remove and Sweep change the state. A caller that rolls back changes or removes
 // keys must drop the memo.
 type Memo struct{ open map[string]*opened }
 

@@ -104,13 +104,13 @@ func (sc *scratch) decode(weight uint32, l *found) error {
 }
 
 // rank sets best to the best documents that have any of the terms. The terms are ordered from rare
-// to frequent. If filtered is set, only the documents in allowed count. The result is the number of
+// to frequent. If filtered is set, only the documents in allowed count. Dead ones do not. The result is the number of
 // lists and chunks in which documents were skipped.
 //
 // Words that together cannot lift a document above the worst of the best so far count only for
 // documents that also have an earlier word (MaxScore, Turtle and Flood 1995). This does not change
 // the result, because scores only grow.
-func (sc *scratch) rank(limit int, allowed []uint32, filtered bool) (spared int) {
+func (sc *scratch) rank(limit int, allowed []uint32, filtered bool, dead *removed) (spared int) {
 	sc.best = sc.best[:0]
 	rest := make([]uint64, len(sc.terms)+1)
 	for i := len(sc.terms) - 1; i >= 0; i-- {
@@ -175,7 +175,7 @@ func (sc *scratch) rank(limit int, allowed []uint32, filtered bool) (spared int)
 		for _, at := range sc.touched[:touched] {
 			d := uint64(sc.scores[at])<<32 | uint64(first) + uint64(at)
 			sc.scores[at] = 0
-			if len(sc.best) < limit || d > sc.best[0] {
+			if (len(sc.best) < limit || d > sc.best[0]) && !dead.has(uint32(d)) {
 				sc.offer(d, limit)
 			}
 		}

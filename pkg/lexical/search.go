@@ -37,6 +37,17 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	if err != nil || count == 0 || q.Limit <= 0 {
 		return nil, err
 	}
+	spans, err := x.spans()
+	if err != nil {
+		return nil, err
+	}
+	var dead removed
+	if len(spans) > 0 {
+		if dead, err = x.unswept(); err != nil {
+			return nil, err
+		}
+	}
+	all := living(count, spans)
 	words, labels := distinct(q.Words), distinct(q.Labels)
 	if len(words) > 4*MaxQuery {
 		words = words[:4*MaxQuery] // keeps the query's first words
@@ -46,7 +57,7 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	sc.data = sc.data[:0]
 	near := slices.DeleteFunc(distinct(q.Near), func(t text.Term) bool { return slices.Contains(words, t) })
 	near = near[:min(len(near), 16*MaxNear)]
-	lists, err := x.lists(sc, count, slices.Concat(words, labels, near))
+	lists, err := x.lists(sc, count, spans, slices.Concat(words, labels, near))
 	if err != nil {
 		return nil, err
 	}
@@ -63,30 +74,41 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	best := uint32(0)
 	sc.terms = sc.terms[:0]
 	for _, l := range have {
-		w := rarity(l.count, count)
+		w := rarity(l.count, all)
 		best += w * maxImpact
 		if err := sc.decode(w, &l); err != nil {
 			return nil, err
 		}
 	}
 	for _, l := range like {
-		if err := sc.decode(rarity(l.count, count)/3, &l); err != nil {
+		if err := sc.decode(rarity(l.count, all)/3, &l); err != nil {
 			return nil, err
 		}
 	}
 	if len(words) > 0 {
-		x.spared += sc.rank(q.Limit, allowed, len(need) > 0)
+		x.spared += sc.rank(q.Limit, allowed, len(need) > 0, &dead)
 		out := make([]Hit, 0, len(sc.best))
 		for _, b := range sc.best {
 			out = append(out, Hit{doc: uint32(b), Score: uint32(b >> 32 * 1000 / uint64(max(best, 1)))})
 		}
-		return out, nil
+		return out, dead.err
 	}
 	var docs []uint32
-	if len(need) > 0 {
-		slices.Reverse(allowed)
-		docs = allowed[:min(len(allowed), q.Limit)]
-	} else {
+	switch {
+	case len(need) > 0:
+		for _, d := range slices.Backward(allowed) {
+			if len(docs) == q.Limit {
+				break
+			}
+			if !dead.has(d) {
+				docs = append(docs, d)
+			}
+		}
+	case len(spans) > 0:
+		if docs, err = x.latest(count, q.Limit); err != nil {
+			return nil, err
+		}
+	default:
 		for d := count; d > 0 && len(docs) < q.Limit; d-- {
 			docs = append(docs, d-1)
 		}
@@ -95,7 +117,7 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	for _, d := range docs {
 		out = append(out, Hit{doc: d})
 	}
-	return out, nil
+	return out, dead.err
 }
 
 // ID returns the id of a hit of this index. It is a separate lookup, so that a search for many hits
@@ -140,11 +162,11 @@ type part struct {
 }
 
 // lists returns the postings of each term. The result is valid until sc is used again.
-func (x *Index) lists(sc *scratch, count uint32, terms []text.Term) ([]found, error) {
+func (x *Index) lists(sc *scratch, count uint32, spans []span, terms []text.Term) ([]found, error) {
 	out := make([]found, len(terms))
 	for i, t := range terms {
 		var err error
-		if out[i], err = x.inRuns(sc, count, t); err != nil {
+		if out[i], err = x.inRuns(sc, count, spans, t); err != nil {
 			return nil, err
 		}
 	}
@@ -168,9 +190,9 @@ func (x *Index) lists(sc *scratch, count uint32, terms []text.Term) ([]found, er
 
 // inRuns looks a term up in the runs of its bucket. In large runs it looks for the term's own key
 // first, and then in the bucket's list. It reads all smaller runs in one scan.
-func (x *Index) inRuns(sc *scratch, count uint32, t text.Term) (f found, err error) {
+func (x *Index) inRuns(sc *scratch, count uint32, spans []span, t text.Term) (f found, err error) {
 	bucket := bucketOf(t)
-	firsts, larger := runsOf(bucket, count)
+	firsts, larger := runsOf(bucket, count, spans)
 	if len(firsts) == 0 {
 		return f, nil
 	}
