@@ -22,7 +22,7 @@ import (
 // fold. A belief is judged by the state at its step: what was read again meanwhile or came under
 // legal hold stays.
 
-// The size of a step. Each takes some milliseconds, and up to sixteen partitions take one in turn.
+// The size of a step. Each takes some tens of milliseconds, and up to sixteen partitions take one in turn.
 const (
 	expiryLooks = 4096
 	expiryDrops = 512
