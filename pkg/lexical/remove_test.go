@@ -181,13 +181,14 @@ func TestASweptIndexGivesTheResultsOfAnIndexOfTheDocumentsThatAreLeft(t *testing
 			w.add(d)
 		}
 	}
-	rounds := 12
-	if testing.Short() {
-		rounds = 2
+	sizes := []int{700, 5_000, 3, 2_000}
+	if !testing.Short() {
+		sizes = append(sizes, large*segment+700, 3, 5_000, 700, 2_000)
 	}
-	for round := range rounds {
-		more([]int{3, 500, 5_000, large*segment + 700}[min(round, w.r.IntN(4))])
-		switch w.r.IntN(4) {
+	first := w.r.IntN(4)
+	for round, n := range sizes {
+		more(n)
+		switch (first + round) % 4 {
 		case 0: // the oldest
 			at := w.r.IntN(len(w.left))
 			w.remove(func(i int) bool { return i < at })
@@ -200,7 +201,7 @@ func TestASweptIndexGivesTheResultsOfAnIndexOfTheDocumentsThatAreLeft(t *testing
 			w.remove(func(i int) bool { return w.r.IntN(200) == 0 && i > 0 })
 		}
 		w.find()
-		n := 0
+		n = 0
 		w.sweep(1+w.r.IntN(200_000), func() {
 			if n++; n%7 == 1 && n < 100 {
 				more(w.r.IntN(40))
