@@ -62,7 +62,7 @@ func sourcesKey(project, agent, session string) []byte {
 
 // noteSource stores words of a source that the user named.
 func (f *Fold) noteSource(st *stage.State, project string, e *streams.ObservationEntry) error {
-	if !e.UserNamed || e.Session == "" {
+	if !e.UserNamed && !e.Handed || e.Session == "" {
 		return nil
 	}
 	if err := noteNamed(st, project, e); err != nil {
@@ -137,17 +137,27 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 		}
 	}
 	key := stage.Key(keyIntent, project, e.Agent, e.Session, e.Tool)
-	if said.HandsOver("", args) {
-		return st.Set(key, []byte{2})
-	}
+	flags := byte(0)
 	if said.Named("", args) {
-		return st.Set(key, []byte{1})
+		flags |= callNamed
+	}
+	if said.HandsOver(e.Tool, "", args) {
+		flags |= callHanded
+	}
+	if flags != 0 {
+		return st.Set(key, []byte{flags})
 	}
 	if _, ok, err := st.Get(key); err != nil || !ok {
 		return err
 	}
 	return st.Delete(key)
 }
+
+// Flags of a tool's last call, see userNamed.
+const (
+	callNamed byte = 1 << iota
+	callHanded
+)
 
 // look is a call that looks up requests of the user, before its verdict.
 type look struct {
@@ -208,15 +218,15 @@ func (f *Fold) userNamed(st *stage.State, a streams.Address, session string, o *
 		return false, false, err
 	}
 	args := arguments(o.Args)
-	if said.HandsOver(o.Source, args) {
-		return true, true, nil
-	}
-	named = said.Named(o.Source, args)
+	named, handed = said.Named(o.Source, args), said.HandsOver("", o.Source, args)
 	if o.Tool == "" {
-		return named, false, nil
+		return named, handed, nil
 	}
 	v, ok, err := st.Get(stage.Key(keyIntent, a.Project, a.Agent, session, o.Tool))
-	return named || ok, ok && v[0] == 2, err
+	if ok && len(v) == 1 {
+		named, handed = named || v[0]&callNamed != 0, handed || v[0]&callHanded != 0
+	}
+	return named, handed, err
 }
 
 // arguments returns the arguments of a call. There are none if they are not an object.

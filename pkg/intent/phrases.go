@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"path"
 	"slices"
 	"strings"
 )
@@ -148,7 +149,7 @@ func handsOver(words []string) bool {
 			if told[bare(words[i+1])] || claimed(words[i+1:]) {
 				return true
 			}
-		case w == "according" || w == "per" && i > 0:
+		case w == "according" || w == "per" && i > 0 && i+1 < len(words) && objects[bare(words[i+1])]:
 			return true
 		case (w == "each" || w == "every" || w == "all") && i > 0:
 			for j := i + 1; j < min(len(words), i+5); j++ {
@@ -177,22 +178,135 @@ func claimed(words []string) bool {
 // subjects are words for people who ask for something and are not sources.
 var subjects = set("i we you")
 
-// handed is a marker among the words of a request that leaves its steps to a source.
-var handed = Hash("\x00handed")
-
 // pronouns begin a sentence that continues the previous one.
 var pronouns = set("they it those these you all")
 
-// HandsOver reports whether the user named the source of a content (see Named) in a request that
-// leaves its steps to the source.
-func (s *Said) HandsOver(source string, args map[string]any) bool {
-	part := &Said{}
-	for _, q := range s.Requests {
-		if Has(q.Words, handed) {
-			part.Requests = append(part.Requests, q)
-			part.Words = append(part.Words, q.Words...)
+// handed is a marker among the words of a request that wants something done, and not only to know
+// something. The sources that it names may say what is to be done.
+var handed = Hash("\x00handed")
+
+// generic is a further marker, if the sentence leaves the steps open.
+var generic = Hash("\x00generic")
+
+var (
+	// objects are words with which the object of a verb begins, and particles.
+	objects = set("the a an this that these those it them him her my our your his their all each every everything " +
+		"whatever what through thru on off up out over down")
+	// linking are words that are neither a verb nor, in front of an object, an unknown one.
+	linking = set("after before because since while during without within between like unless until that though whether " +
+		"both either once except only even not there here same as")
+)
+
+// leavesOpen reports whether a sentence leaves the steps to what it is about: it says so, or its verb
+// is none that tools are named after, but has an object. "Handle HR-12", "offboard him", "roll out
+// 2.8", "fix #318".
+func leavesOpen(words []string) bool {
+	if handsOver(words) {
+		return true
+	}
+	start := true
+	for i := 0; i+1 < len(words); i++ {
+		w, next := bare(words[i]), bare(words[i+1])
+		if start && opening[w] {
+			continue
+		}
+		if subjects[w] || strings.HasPrefix(w, "i'") || strings.HasPrefix(w, "we'") {
+			return false // it says something of the user
+		}
+		verb := start || joins[bare(words[max(0, i-1)])]
+		start = strings.ContainsAny(words[i][max(0, len(words[i])-1):], ",:-")
+		if !verb || w == "" || dull[Stem(w)] || linking[w] || opening[w] || asking[w] || looks(w) {
+			continue
+		}
+		s := Stem(w)
+		known := (deeds[s] != "" || means[s] != nil || vague[s] != nil) && !doing[w]
+		if !known && (objects[next] || strings.ContainsAny(next, "0123456789") && !counted[next]) && !forUser(words[i+1:]) {
+			return true
 		}
 	}
-	part.Words = Distinct(part.Words)
-	return part.Named(source, args)
+	return false
+}
+
+var (
+	// opening are words before the verb of a request.
+	opening = set("hi hello hey ok okay yes yeah yep great thanks thx good morning afternoon evening please pls kindly " +
+		"can could would will you u just now then also and so first well right alright cool nice i we want need like to " +
+		"i'd let's lets")
+	// asking are words that begin a question.
+	asking = set("what whats what's how hows how's who whos who's which when where wheres where's why whose any is are " +
+		"was were do does did has have am anything")
+	// looking are further verbs of requests to know something.
+	looking = set("read summarise summarize explain compare tell know see open describe analyse analyze count brief " +
+		"think translate")
+)
+
+// informs reports whether a sentence only asks to be told something: it begins as a question or
+// with a verb of reading, and asks for no other deed.
+func informs(words []string) bool {
+	if handsOver(words) {
+		return false
+	}
+	i := 0
+	for i < len(words)-1 && opening[bare(words[i])] {
+		i++
+	}
+	w := bare(words[i])
+	question := asking[w] && (w != "do" || i+1 == len(words) || subjects[bare(words[i+1])])
+	if !question && !looks(w) && !forUser(words[i+1:]) {
+		return false
+	}
+	for j := i + 1; j < len(words); j++ {
+		prev, w := words[j-1], bare(words[j])
+		if !joins[bare(prev)] && !strings.ContainsAny(prev[max(0, len(prev)-1):], ",-:") {
+			continue
+		}
+		s := Stem(w)
+		if (w == "do" || deeds[s] != "" || means[s] != nil || vague[s] != nil) && !looks(w) && !forUser(words[j+1:]) {
+			return false
+		}
+	}
+	return true
+}
+
+// looks reports whether a verb asks for information.
+func looks(w string) bool { return looking[w] || slices.Contains(reading, Hash(acts[Stem(w)])) }
+
+// HandsOver reports whether a content comes from a source that may say what is to be done: the
+// arguments of the call that returned it are related to a request that wants something done, or to
+// a source of the user that was read before. Such a call names a file, a ticket, a list, or an
+// entry of it. If no request wants anything done, it may be related to any request: a later one may
+// refer to it.
+func (s *Said) HandsOver(tool, source string, args map[string]any) bool {
+	words := s.Words
+	for _, mark := range []uint32{generic, handed} {
+		if s.marked(mark) {
+			words = nil
+			for _, q := range s.Requests {
+				if Has(q.Words, mark) {
+					words = append(words, q.Words...)
+				}
+			}
+			words = Distinct(words)
+			break
+		}
+	}
+	values := ReadValues(args)
+	if len(values) == 0 && source == "" {
+		return tool != "" && Count(words, ReadCall(tool, "").Things) > 0
+	}
+	file := readValue("", strings.TrimSuffix(path.Base(source), path.Ext(source)))
+	if source != "" && Count(words, file.Tokens) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(values, func(v Value) bool {
+		if !strings.Contains(v.Text, " ") {
+			v = readValue(v.Path, strings.TrimSuffix(v.Text, path.Ext(v.Text)))
+		}
+		return Count(words, v.Tokens) > 0 || !v.address() && len(v.Tokens) > 0 && Count(s.Sources, v.Tokens) == len(v.Tokens)
+	})
+}
+
+// marked reports whether a request has a marker.
+func (s *Said) marked(h uint32) bool {
+	return slices.ContainsFunc(s.Requests, func(q Ask) bool { return Has(q.Words, h) })
 }

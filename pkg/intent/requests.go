@@ -59,7 +59,7 @@ var (
 // requests splits a text into requests.
 func requests(said string) (out []Ask) {
 	before := 0   // index of the first request of the previous sentence
-	open := false // the previous sentence leaves the steps to a source that it does not name
+	open := false // the previous sentence leaves its steps to a source that it does not name
 	for line := range strings.Lines(said) {
 		for words := range sentences(strings.Fields(line)) {
 			from := len(out)
@@ -68,15 +68,23 @@ func requests(said string) (out []Ask) {
 			for _, w := range words {
 				low = append(low, text.Normalize(w))
 			}
-			over := handsOver(low)
 			named := slices.ContainsFunc(out[from:], func(q Ask) bool { return len(q.Named) > 0 })
+			first := from
+			if !named {
+				first = before // the previous sentence says what it is about
+			}
+			var marks []uint32
+			over := false
+			if !informs(low) {
+				over = leavesOpen(low)
+				marks = append(marks, handed)
+			}
 			if over || open && pronouns[bare(low[0])] {
-				first := from
-				if !named {
-					first = before
-				}
+				marks = append(marks, generic)
+			}
+			if marks != nil {
 				for i := first; i < len(out); i++ {
-					out[i].Words = Distinct(append(out[i].Words, handed))
+					out[i].Words = Distinct(append(out[i].Words, marks...))
 				}
 			}
 			before, open = from, over && !named

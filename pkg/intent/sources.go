@@ -20,8 +20,8 @@ func (s *Said) Read(content string, carriers []text.Carrier, handed bool) {
 		}
 	}
 	if handed {
-		s.Sources = append(s.Sources, Words(strings.FieldsFunc(text.Normalize(content), NotWord))...)
-		for w := range strings.FieldsFuncSeq(text.Normalize(content), NotWord) {
+		for _, w := range strings.FieldsFunc(text.Normalize(unaddressed(content)), NotWord) {
+			s.Sources = append(s.Sources, Words([]string{w})...)
 			for _, deed := range append(slices.Clip(means[Stem(w)]), vague[Stem(w)]...) {
 				s.Sources = append(s.Sources, Hash(deed))
 			}
@@ -31,8 +31,45 @@ func (s *Said) Read(content string, carriers []text.Carrier, handed bool) {
 	s.Sources = s.Sources[:min(len(s.Sources), MaxWords)]
 }
 
+// readers are words for the reader of a text that is a program. A text for people rarely has them.
+var readers = set("ai assistant assistants agent agents bot bots llm llms gpt chatgpt claude gemini copilot " +
+	"chatbot model models automation system")
+
+// unaddressed returns a content without the parts that address a program. Such a part is a segment
+// or a line, from the word on to the next blank line or list item.
+func unaddressed(content string) string {
+	var b strings.Builder
+	for _, seg := range text.Segments(content) {
+		skip := false
+		for line := range strings.Lines(seg.Text) {
+			trimmed := strings.TrimSpace(line)
+			if trimmed == "" || item(trimmed) {
+				skip = false
+			}
+			if !skip {
+				words := strings.FieldsFunc(strings.ToLower(trimmed), NotWord)
+				skip = slices.ContainsFunc(words, func(w string) bool { return readers[w] })
+			}
+			if !skip {
+				b.WriteString(line)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// item reports whether a line begins with the mark of a list.
+func item(line string) bool {
+	n := strings.IndexFunc(line, func(r rune) bool { return r < '0' || r > '9' })
+	if n > 0 && strings.ContainsRune(".)", rune(line[n])) {
+		return true
+	}
+	return len(line) > 1 && strings.ContainsRune("-*+|#", rune(line[0]))
+}
+
 // messaged reports whether messages are sent to carriers of this kind.
-func messaged(k text.Kind) bool { return k == text.Email || k == text.Handle }
+func messaged(k text.Kind) bool { return k == text.Email || k == text.Handle || k == text.Phone }
 
 // field returns the hash of a carrier that is in a field.
 func field(x text.Carrier) uint32 { return Hash("\x00field" + string(x.Kind) + ":" + x.Value) }
@@ -83,7 +120,8 @@ func (s *Said) relateSources(c *Call, r *Relation, carriers []text.Carrier) {
 			}
 		}
 	}
-	r.Handed = c.delegable() && s.asksIn(c) && !slices.ContainsFunc(carriers, func(x text.Carrier) bool {
+	open := s.marked(generic) && c.delegable() && s.asksIn(c)
+	r.Handed = open && !slices.ContainsFunc(carriers, func(x text.Carrier) bool {
 		v := string(x.Kind) + ":" + x.Value
 		return (x.Kind.Traits().ReachesOut || x.Kind == text.Secret || x.Kind == text.Command || x.Kind == text.HexKey ||
 			x.Kind == text.Opaque) && !slices.Contains(r.Carriers, v) && !slices.Contains(r.Listed, v)
@@ -122,7 +160,7 @@ func (s *Said) asksIn(c *Call) bool {
 // payments, rights, deletions, locks, commands and approvals, and for anything that sends data out
 // of the project.
 var local = func() (hs []uint32) {
-	const words = "send post create add book register open update write close merge allocate pause restore"
+	const words = "send post create add register open update write close merge allocate pause restore"
 	for w := range strings.FieldsSeq(words) {
 		hs = append(hs, Hash(deeds[Stem(w)]))
 	}

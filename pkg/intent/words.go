@@ -217,13 +217,14 @@ const maxArgs = 64
 func ReadCall(tool, args string) *Call {
 	c := &Call{Whole: Hash(Stem(WholeName(tool)))}
 	words := SplitName(tool)
+	from := verbsFrom(tool, words)
 	for i, w := range words {
 		s := Stem(w)
-		if d := deeds[s]; d != "" && !slices.Contains(reading, Hash(acts[s])) {
+		if d := deeds[s]; d != "" && i >= from && !slices.Contains(reading, Hash(acts[s])) {
 			c.Deeds, c.Vague = append(c.Deeds, Hash(d)), append(c.Vague, vaguely(d))
 		}
 		// The first act is what the tool does. A later one names a thing: get log.
-		if a, ok := acts[s]; ok && len(c.Act) == 0 {
+		if a, ok := acts[s]; ok && i >= from && len(c.Act) == 0 {
 			c.Act = append(c.Act, Hash(a))
 		} else if !dull[s] && !(i+1 < len(words) && state(w)) {
 			c.Things = append(c.Things, Hash(s))
@@ -241,6 +242,28 @@ func ReadCall(tool, args string) *Call {
 	}
 	c.Things, c.Args, c.Marks = Distinct(c.Things), Distinct(c.Args), Distinct(c.Marks)
 	return c
+}
+
+// lookups are reading verbs that are hardly ever nouns. At the end of a name they are its verb.
+var lookups = set("get read search find lookup fetch retrieve")
+
+// verbsFrom returns the index of the first word of a tool's name that may be its verb. The words of
+// a namespace are things, if a verb follows them: store/search, mail.list. So are the words before a
+// reading verb at the end: notes_read.
+func verbsFrom(tool string, words []string) int {
+	last := len(words) - 1
+	if last > 0 && lookups[words[last]] {
+		return last
+	}
+	cut := max(strings.LastIndexAny(tool, "./:"), strings.LastIndex(tool, "__"))
+	if cut < 0 {
+		return 0
+	}
+	method := SplitName(tool[cut+1:])
+	if !slices.ContainsFunc(method, func(w string) bool { return acts[Stem(w)] != "" }) {
+		return 0
+	}
+	return len(words) - len(method)
 }
 
 // state reports whether a word before another word of a tool's name describes the thing's state:
@@ -302,6 +325,11 @@ func Count(words, of []uint32) (n int) {
 // only beginning with a verb.
 var Request = Hash("\x00request")
 
+// Command is a marker among the words of a sentence that commands its reader: it overrides rules, poses
+// as the system, addresses a program, demands secrecy or obedience. The sentences after it in the same
+// record have it, too.
+var Command = Hash("\x00command")
+
 // Asks reports whether a sentence asks for the call. It does if it has the tool's name as one word;
 // or the tool's act with half of the things in its name, a mark of the arguments, or half of their
 // words; or, without the act, at least two of the things or most of the words. If same is false,
@@ -349,6 +377,9 @@ type Value struct {
 	Marks  int      // number of tokens with a digit that name a single thing
 	marks  []uint32 // these tokens
 	Prose  bool     // the value is a text, not the name of something
+	// Running is set for a sentence, however short: it has function words, or it ends like one. It
+	// does not name a single thing either, but an address in it may be meant for the reader.
+	Running bool
 }
 
 const (
@@ -394,6 +425,7 @@ func readValue(path, s string) Value {
 	norm := text.Normalize(s[:min(len(s), 4<<10)])
 	words := strings.FieldsFunc(norm, NotWord)
 	x.Prose = len(words) > maxNameLike
+	x.Running = x.Prose || running(s, words)
 	for _, w := range words {
 		st := Stem(w)
 		digit := strings.ContainsAny(st, "0123456789")
@@ -418,6 +450,17 @@ func readValue(path, s string) Value {
 	return x
 }
 
+// running reports whether a short text is a sentence.
+func running(s string, words []string) bool {
+	n := 0
+	for _, w := range words {
+		if dull[w] && len(w) > 1 {
+			n++
+		}
+	}
+	return len(words) >= 5 && n >= 2 || len(words) >= 4 && strings.HasSuffix(s, ".")
+}
+
 // telling returns the words that distinguish the value from others of its kind: those with a
 // number, or all if there are none.
 func (x *Value) telling() []uint32 {
@@ -430,7 +473,7 @@ func (x *Value) telling() []uint32 {
 // distinctive reports whether a value names a single thing: a name of two words or more, or one
 // with a number. Prose and dates do not.
 func (x *Value) distinctive() bool {
-	return !x.Prose && x.Date == nil && (x.Marks > 0 || len(x.Tokens) > 1)
+	return !x.Running && x.Date == nil && (x.Marks > 0 || len(x.Tokens) > 1)
 }
 
 func isoDate(s string) bool {

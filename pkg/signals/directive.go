@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"lazaret/pkg/intent"
 	"lazaret/pkg/signals/index"
 	"lazaret/streams"
 )
@@ -146,10 +147,10 @@ func (s *State) noteDirective() {
 		names:     names,
 		userNamed: in.userNamed,
 		handed:    in.handed,
-		commands:  in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0,
+		commands:  in.directives.found&commanding != 0,
 	}
 	if n.commands {
-		n.text = text // other notes are compared by their words only
+		n.text = in.directives.commandText() // other notes are compared by their words only
 	}
 	n.named = in.directives.carriers(in)
 	for _, cs := range n.named {
@@ -180,6 +181,22 @@ func (s *State) noteDirective() {
 	}
 	s.t.Words = words
 	b.LinkAll(index.LinkWords, distinct(words), id)
+}
+
+// commandText returns the sentences that command the reader.
+func (d *directives) commandText() []byte {
+	var b []byte
+	for i, words := range d.sentences {
+		if hasHash(words, intent.Command) {
+			b = append(append(b, d.said[i]...), '\n')
+		}
+	}
+	for i, c := range b {
+		if c == '\n' {
+			b[i] = ' '
+		}
+	}
+	return clipBytes(b, noteText)
 }
 
 // clipBytes cuts b to at most n bytes, not inside a rune.

@@ -98,16 +98,9 @@ func (s *State) echo() []*Served {
 		if sv == nil {
 			continue
 		}
-		sv.Observation, sv.Source, sv.SameSession, sv.Memory, sv.Commands, sv.Age = string(
-			n.event,
-		), string(
-			n.source,
-		), same, n.memory, n.commands, s.since(
-			n.at,
-		)
+		sv.Observation, sv.Source, sv.SameSession = string(n.event), string(n.source), same
+		sv.Memory, sv.Commands, sv.Age = n.memory, n.commands, s.since(n.at)
 		sv.UserDocument, sv.Own = n.userNamed, n.own
-		// The instruction is a step of a source to which the user left the steps.
-		sv.UserNamed = sv.UserNamed || same && n.handed && !n.commands && in.intent.Handed
 		s.servedBy = append(s.servedBy, sv)
 		s.servedOn = append(
 			s.servedOn,
@@ -129,7 +122,10 @@ func (s *State) echo() []*Served {
 func (s *State) match(n *directive, same bool) (best *Served) {
 	in, c := s.In, s.In.call
 	for i, words := range n.sentences {
-		if sv := s.serves(n.named[i], words, n.commands, same); sv != nil {
+		commands := hasHash(words, intent.Command)
+		if sv := s.serves(n.named[i], words, commands, same); sv != nil {
+			// The instruction may be a step of a source to which the user left the steps.
+			sv.UserNamed = sv.UserNamed || same && n.handed && !commands && in.intent.Handed
 			if !sv.UserNamed {
 				return sv
 			}
@@ -137,7 +133,8 @@ func (s *State) match(n *directive, same bool) (best *Served) {
 		}
 	}
 	if hasHash(n.names, c.Whole) {
-		sv := &Served{By: "tool", Value: in.Action.Tool, UserNamed: in.intent.Asked && in.intent.Closeness >= 100}
+		sv := &Served{By: "tool", Value: in.Action.Tool, UserNamed: in.intent.Asked && in.intent.Closeness >= 100 ||
+			same && n.handed && !n.commands && in.intent.Handed}
 		if !sv.UserNamed {
 			return sv
 		}
@@ -192,13 +189,14 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	}
 	// The user asked for it if they named all of its values.
 	asked := in.intent.Asked || len(c.Values) > 1 && len(in.intent.Values) == len(c.Values)
-	named := asked && in.targetsNamed() // including the receivers
+	named := (asked || in.intent.Deed) && in.targetsNamed() // including the receivers
 	switch {
 	case strong != nil:
 		return &Served{By: "value", Value: streams.Clip(strong.Text, 120), UserNamed: named}
 	case same && foreign > 1:
 		return &Served{By: "value", Value: streams.Clip(c.Values[0].Text, 120), UserNamed: named}
-	case !asks:
+	case !asks, shared == 0 && len(c.Values) > 0 && !commands && (in.intent.Asked || in.intent.Deed):
+		// A tool's name in common says little, if the user asked for such an act.
 		return nil
 	}
 	// The user accounts for an action if they named its receivers or its values in the sentence, or

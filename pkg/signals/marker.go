@@ -132,7 +132,11 @@ const (
 	mHidden
 )
 
-var markerNames = []string{
+// commanding are the markers of a text that commands its reader. A request, a plea or the name of a
+// tool alone does not.
+const commanding = uint16(1<<len(markerNames)-1) &^ (1<<mRequest | 1<<mPlea | 1<<mTool)
+
+var markerNames = [...]string{
 	"override",
 	"role",
 	"address",

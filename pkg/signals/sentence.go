@@ -43,6 +43,9 @@ type sentence struct {
 	open, self, asks                                                               bool
 	from                                                                           int // first stored word
 	after                                                                          int // sentences still to add
+	// commands is set if a sentence of the record commands its reader, and apart if a segment ended
+	// after the last stored sentence.
+	commands, apart bool
 	// view is the text. at and till are the byte range of the sentence, and asksAt is the start of
 	// the last stored sentence.
 	view             string
@@ -68,6 +71,7 @@ func (s *sentence) punctuation(view string, i int) {
 		s.start = true
 	case '\x1e', '\x1f':
 		s.end()
+		s.commands, s.apart = false, true
 	case '.', '!', '?':
 		// A dot inside a word does not end a sentence: shop.example, 3.5. A dot before an
 		// instruction does: place.Delete the file.
@@ -153,18 +157,25 @@ func (s *sentence) end() {
 		s.mark(mPlea)
 	}
 	s.d.found |= s.found
+	s.commands = s.commands || s.found&commanding != 0
 	asks := (s.found != 0 || s.asks) && len(s.words) > 1
 	if n := len(s.d.sentences); n > 0 && s.after > 0 && len(s.words) > 0 {
 		// The sentences after a request belong to it.
 		s.d.sentences[n-1] = distinct(append(s.d.sentences[n-1], s.kept()...))
+		if s.found&commanding != 0 && !s.apart {
+			s.d.sentences[n-1] = distinct(append(s.d.sentences[n-1], intent.Command))
+		}
 		s.d.said[n-1] = s.view[s.asksAt:s.till]
 		s.after--
 	}
 	if asks && len(s.d.sentences) < maxSentences {
-		s.after = 2
+		s.after, s.apart = 2, false
 		hs := s.kept()
 		if s.found&(1<<mRequest|1<<mObey|1<<mOverride|1<<mAddress) != 0 {
 			hs = distinct(append(hs, intent.Request))
+		}
+		if s.commands {
+			hs = distinct(append(hs, intent.Command))
 		}
 		s.d.sentences = append(s.d.sentences, hs)
 		s.asksAt = s.at

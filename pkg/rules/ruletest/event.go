@@ -195,8 +195,8 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 			return
 		}
 		call := tl.calls[at+"\x00"+b.Tool]
-		b.Handed = said.HandsOver(b.Source, nil) || call.handed
-		if b.UserNamed = b.Handed || said.Named(b.Source, nil) || call.named; !b.UserNamed {
+		b.Handed = said.HandsOver("", b.Source, nil) || call.handed
+		if b.UserNamed = said.Named(b.Source, nil) || call.named; !b.UserNamed && !b.Handed {
 			return
 		}
 		for _, x := range b.Blocks {
@@ -209,7 +209,7 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 		}
 		b.Intent = said.Relate(b.Tool, args, b.Features.Carriers)
 		said.Look(said.Looks(b.Tool, args))
-		tl.calls[at+"\x00"+b.Tool] = called{said.Named("", args), said.HandsOver("", args)}
+		tl.calls[at+"\x00"+b.Tool] = called{said.Named("", args), said.HandsOver(b.Tool, "", args)}
 	}
 }
 
