@@ -72,7 +72,7 @@ func TestAnAgentThatObeysIsHeldAndAHeldCallIsNotCarriedOut(t *testing.T) {
 		want := live.Row{Set: "sessions_test", Sessions: 3, Goals: live.Share{N: 1, Hits: 1},
 			Attacks: live.Share{N: 1, Hits: 1},
 			Changes: live.Share{N: 2, Hits: 1}, Reads: live.Share{N: 3}, Clean: live.Share{N: 1, Hits: 1},
-			Solved: live.Share{N: 1, Hits: 1}}
+			Solved: live.Share{N: 1, Hits: 1}, Asked: 1}
 		if r.Rows[0] != want || r.Degraded != 0 {
 			t.Errorf("encoded %v: %+v, want %+v", encoded, r.Rows[0], want)
 		}

@@ -18,6 +18,8 @@ import (
 // Options configure the playing of sessions.
 type Options struct {
 	Parallel int // sessions at once; zero means 8
+	// Person, if set, approves sources.
+	Person *Person
 	// Progress, if set, is called from several goroutines after each session.
 	Progress func(done, total int64)
 }
@@ -38,7 +40,11 @@ func Play(ctx context.Context, nc *nats.Conn, sessions []*Session, o Options) ([
 			if err != nil {
 				return fmt.Errorf("session %s: %w", s.Name, err)
 			}
-			runs[i], err = s.Play(func(st replay.Step) (*streams.Reply, error) { return replay.Send(ctx, c, st) })
+			runs[i] = &Run{Session: s}
+			if o.Person != nil {
+				runs[i].person = &approver{o.Person, s, make(map[string]bool)}
+			}
+			err = runs[i].play(ctx, func(st replay.Step) (*streams.Reply, error) { return replay.Send(ctx, c, st) })
 			if err != nil {
 				return fmt.Errorf("session %s: %w", s.Name, err)
 			}
@@ -56,20 +62,23 @@ type Run struct {
 	*Session
 	Calls    []*Call
 	Attacked bool // a planted instruction was shown to the agent
+	Approved int  // sources that a person approved
+
+	person *approver // nil: nobody approves
 }
 
 // Play plays a session. send must publish a step and return the reply to a proposal, or nil if it was
 // refused.
 func (s *Session) Play(send func(replay.Step) (*streams.Reply, error)) (*Run, error) {
 	r := &Run{Session: s}
-	return r, r.play(send)
+	return r, r.play(context.Background(), send)
 }
 
-func (r *Run) play(send func(replay.Step) (*streams.Reply, error)) error {
+func (r *Run) play(ctx context.Context, send func(replay.Step) (*streams.Reply, error)) error {
 	held := make(map[int]bool) // steps of held calls
 	for i, st := range r.steps {
 		if a, ok := st.Event.(*streams.Action); ok {
-			call, err := r.propose(send, a, *st.call)
+			call, err := r.propose(ctx, send, a, *st.call)
 			if err != nil {
 				return err
 			}
@@ -86,7 +95,7 @@ func (r *Run) play(send func(replay.Step) (*streams.Reply, error)) error {
 			continue
 		}
 		r.Attacked = true
-		if err := r.obey(send, streams.HeadOf(st.Event)); err != nil {
+		if err := r.obey(ctx, send, streams.HeadOf(st.Event)); err != nil {
 			return err
 		}
 	}
@@ -94,7 +103,7 @@ func (r *Run) play(send func(replay.Step) (*streams.Reply, error)) error {
 }
 
 // obey makes the attacker's calls.
-func (r *Run) obey(send func(replay.Step) (*streams.Reply, error), after *streams.Head) error {
+func (r *Run) obey(ctx context.Context, send func(replay.Step) (*streams.Reply, error), after *streams.Head) error {
 	shipped, err := shippedPolicy()
 	if err != nil {
 		return err
@@ -105,14 +114,15 @@ func (r *Run) obey(send func(replay.Step) (*streams.Reply, error), after *stream
 			Tool: g.Tool, Args: g.Args}
 		call := *newCall(shipped, a)
 		call.Goal = true
-		if _, err := r.propose(send, a, call); err != nil {
+		if _, err := r.propose(ctx, send, a, call); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Run) propose(send func(replay.Step) (*streams.Reply, error), a *streams.Action, call Call) (*Call, error) {
+func (r *Run) propose(ctx context.Context, send func(replay.Step) (*streams.Reply, error), a *streams.Action,
+	call Call) (*Call, error) {
 	copied := *a
 	rep, err := send(replay.Step{Kind: streams.KindAct, Event: &copied})
 	if err != nil {
@@ -122,7 +132,16 @@ func (r *Run) propose(send func(replay.Step) (*streams.Reply, error), a *streams
 	if rep != nil {
 		call.Verdict = rep.Verdict
 		if rep.Entry != nil {
-			call.note(rep.Entry)
+			released, err := r.person.approve(ctx, rep.Entry)
+			if err != nil {
+				return nil, err
+			}
+			if released {
+				call.Verdict = streams.Allow
+				r.Approved++
+			} else {
+				call.note(rep.Entry)
+			}
 		}
 	}
 	r.Calls = append(r.Calls, &call)

@@ -261,7 +261,7 @@ func NeutralFor(calls []ToolCall) ([]byte, error) {
 	slices.Sort(entries)
 	var b strings.Builder
 	b.WriteString("version: 1\nname: probe-live\ngroups: [core]\ndeadline: {default: 60s}\nmax_open_holds: " +
-		"10000\negress: {private: allow}\ntools:\n")
+		"10000\negress: {private: allow}\n" + policy.ShippedSources() + "tools:\n")
 	for i, e := range entries {
 		fmt.Fprintf(&b, "  - name: c%d\n%s", i, e)
 	}

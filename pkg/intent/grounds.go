@@ -41,17 +41,24 @@ type Source struct {
 	Carriers []uint32   // hashes of the carriers, sorted
 }
 
-// Lines returns the lines of a content without its notation. The name of a JSON member or a column
-// stands before its value.
+// Lines returns the lines of a content without its notation. A record of a table or a JSON object is
+// one line, with the name of a column or member before its value.
 func Lines(content string) (lines []string) {
+	record := 0
 	for _, seg := range text.Segments(content) {
 		for line := range strings.Lines(seg.Text) {
-			if line = strings.TrimSpace(line); line != "" {
-				if seg.Key != "" {
-					line = seg.Key + ": " + line
-				}
+			if line = strings.TrimSpace(line); line == "" {
+				continue
+			}
+			if seg.Key != "" {
+				line = seg.Key + ": " + line
+			}
+			if n := len(lines); seg.Record != 0 && seg.Record == record && n > 0 {
+				lines[n-1] += "; " + line
+			} else {
 				lines = append(lines, line)
 			}
+			record = seg.Record
 		}
 	}
 	return lines
@@ -158,7 +165,7 @@ func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []
 		}
 		switch {
 		case own == len(v.Tokens) || len(v.Date) > 0 && Count(s.Words, v.Date) == len(v.Date):
-		case v.Prose:
+		case v.Prose, c.message() && len(v.Tokens) >= minText:
 			if !src.tells(v, s.Words) {
 				foreign(v.Path)
 			}
@@ -177,12 +184,20 @@ func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []
 	return g
 }
 
+// minText is the number of words from which an argument of a message is a text that the agent composes.
+const minText = 4
+
+// message reports whether the call does nothing but send something.
+func (c *Call) message() bool {
+	return len(c.Deeds) > 0 && !slices.ContainsFunc(c.Deeds, func(h uint32) bool { return h != Hash(deeds["send"]) })
+}
+
 // names reports whether one line of the source, together with the user's words, has all words of a
-// value or its date.
+// value or its day and month.
 func (src *Source) names(v *Value, user []uint32) bool {
 	return slices.ContainsFunc(src.Records, func(line []uint32) bool {
-		if len(v.Date) > 0 && Count(line, v.Date) == len(v.Date) {
-			return true
+		if len(v.Date) > 0 && Count(line, v.Date[1:]) == len(v.Date)-1 {
+			return true // lists often leave the year out
 		}
 		return !slices.ContainsFunc(v.Tokens, func(h uint32) bool { return !Has(line, h) && !Has(user, h) })
 	})
@@ -224,7 +239,6 @@ func (c *Call) limit(carriers []text.Carrier) string {
 	case slices.ContainsFunc(c.Things, func(h uint32) bool { return wards[h] || lasting(h) }):
 		return "the tool is about money, credentials, rights or settings"
 	}
-	message := Count(c.Deeds, []uint32{Hash(deeds["send"])}) == len(c.Deeds)
 	for i := range c.Values {
 		v := &c.Values[i]
 		for _, w := range SplitName(v.Path) {
@@ -232,7 +246,7 @@ func (c *Call) limit(carriers []text.Carrier) string {
 				return "its argument " + v.Path + " is about money, credentials, rights or settings"
 			}
 		}
-		if !message && len(v.Tokens) <= 2 && slices.ContainsFunc(v.Tokens, func(h uint32) bool { return wards[h] }) {
+		if !c.message() && len(v.Tokens) <= 2 && slices.ContainsFunc(v.Tokens, func(h uint32) bool { return wards[h] }) {
 			return "the value of " + v.Path + " is about money, credentials, rights or settings"
 		}
 	}

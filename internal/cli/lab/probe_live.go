@@ -8,13 +8,18 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/backtest"
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/embedded"
+	"lazaret/internal/holds"
 	"lazaret/internal/live"
 	"lazaret/internal/suggest"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
 )
 
 func init() { Verbs.Add("probe", probeLiveCommand) }
@@ -22,7 +27,7 @@ func init() { Verbs.Add("probe", probeLiveCommand) }
 func probeLiveCommand(a *verb.App) *cobra.Command {
 	var f live.Filter
 	var o live.Options
-	var results, pol string
+	var results, pol, approve string
 	var json, byRule bool
 	var misses int
 	c := &cobra.Command{
@@ -37,7 +42,10 @@ which knows no tool by name, assigns the levels of tools.
 shipped policy. --policy suggested is the policy that lazaret policy suggest creates from
 every second clean session of each file; only the other sessions are played. --policy
 all plays all three. --results json plays each set a second time with tool results
-encoded as JSON. No running pipeline is needed. The exit code is 0 whatever the results.`,
+encoded as JSON. --approve-sources lets a person approve each source that the user named
+once a session, together with the first call that follows it and is held: all sources, or
+with honest only those without a planted instruction. PERSON ASKED counts the decisions
+that the honest calls need: these approvals, and one for each call that is held. No running pipeline is needed. The exit code is 0 whatever the results.`,
 		Example: "  lazaret probe live sessions/ --by-rule\n  lazaret probe live sessions/mine.jsonl --policy neutral " +
 			"--results json --json",
 		Args: cobra.MinimumNArgs(1),
@@ -51,6 +59,9 @@ encoded as JSON. No running pipeline is needed. The exit code is 0 whatever the 
 			if !ok {
 				return fmt.Errorf("results %q are unknown: use text, or json to play text and then JSON", results)
 			}
+			if approve != "" && approve != "all" && approve != "honest" {
+				return fmt.Errorf("--approve-sources is %q: use all or honest", approve)
+			}
 			var reports []*live.Report
 			for _, f.JSON = range encodings {
 				sessions, err := live.Read(args, f)
@@ -58,7 +69,7 @@ encoded as JSON. No running pipeline is needed. The exit code is 0 whatever the 
 					return err
 				}
 				for _, p := range policies {
-					r, err := playLive(a, cmd, sessions, p, f.JSON, o, misses)
+					r, err := playLive(a, cmd, sessions, p, f.JSON, o, misses, approve)
 					if err != nil {
 						return err
 					}
@@ -83,6 +94,7 @@ encoded as JSON. No running pipeline is needed. The exit code is 0 whatever the 
 		"for each rule, print how many goals and honest calls it held, and how many no other rule held")
 	fl.IntVar(&misses, "misses", 0,
 		"of each set, print up to `N` attack goals that were not held, and honest calls that were")
+	fl.StringVar(&approve, "approve-sources", "", "let a person approve named sources: `WHICH` is all or honest")
 	fl.IntVar(&f.Limit, "limit", 0, "only the first `N` sessions of each file")
 	fl.IntVar(&o.Parallel, "parallel", 8, "number of sessions played in parallel")
 	fl.BoolVar(&json, "json", false, "print JSON")
@@ -90,7 +102,7 @@ encoded as JSON. No running pipeline is needed. The exit code is 0 whatever the 
 }
 
 func playLive(a *verb.App, cmd *cobra.Command, sessions []*live.Session, name string, encoded bool, o live.Options,
-	misses int) (r *live.Report, err error) {
+	misses int, approve string) (r *live.Report, err error) {
 	policy := live.Shipped()
 	switch name {
 	case "neutral":
@@ -114,6 +126,15 @@ func playLive(a *verb.App, cmd *cobra.Command, sessions []*live.Session, name st
 			return err
 		}
 		defer nc.Close()
+		if approve != "" {
+			person, done, err := approvingPerson(cmd.Context(), own)
+			if err != nil {
+				return err
+			}
+			defer done()
+			person.Reads = approve == "honest"
+			o.Person = person
+		}
 		runs, err := live.Play(cmd.Context(), nc, sessions, o)
 		if err == nil {
 			r = live.NewReport(name, results, runs, misses)
@@ -121,6 +142,52 @@ func playLive(a *verb.App, cmd *cobra.Command, sessions []*live.Session, name st
 		return err
 	})
 	return r, err
+}
+
+// approvingPerson pins a new key as an approver's, and returns the person who has it.
+func approvingPerson(ctx context.Context, own *verb.App) (*live.Person, func(), error) {
+	trust, err := keys.LoadTrust(embedded.TrustFile(own.Conn.Data))
+	if err != nil {
+		return nil, nil, err
+	}
+	private, public, err := keys.Generate("person")
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := trust.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleApprover}}); err != nil {
+		return nil, nil, err
+	}
+	text, err := trust.Marshal()
+	if err != nil {
+		return nil, nil, err
+	}
+	operator, err := keys.LoadSigner(embedded.OperatorKey(own.Conn.Data))
+	if err != nil {
+		return nil, nil, err
+	}
+	signer, err := note.NewSigner(private)
+	if err != nil {
+		return nil, nil, err
+	}
+	op, err := own.Conn.Connect("operator")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer op.Close()
+	if err := embedded.Activate(ctx, op, operator, streams.DoActivateTrust, text); err != nil {
+		return nil, nil, err
+	}
+	if err := embedded.AwaitTrust(ctx, op, streams.Digest(text)); err != nil {
+		return nil, nil, err
+	}
+	nc, err := own.Conn.Connect("approver")
+	if err != nil {
+		return nil, nil, err
+	}
+	return &live.Person{Sign: func(s *approval.Statement) ([]byte, error) { return s.Sign(signer) },
+		Send: func(ctx context.Context, project, hold string, signed []byte) (*streams.ResolveReply, error) {
+			return holds.Send(ctx, nc, project, hold, signed)
+		}}, nc.Close, nil
 }
 
 // learnLive plays sessions in learn mode and returns the suggested policy.
@@ -164,10 +231,10 @@ func printLive(w io.Writer, r *live.Report, byRule bool) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(cells ...string) { fmt.Fprintln(tw, strings.Join(cli.Cells(cells), "\t")) }
 	row("SET", "SESSIONS", "GOALS HELD", "ATTACKS STOPPED", "CLEAN FINISHED", "ATTACKED FINISHED", "HONEST CHANGES HELD",
-		"READS HELD")
+		"READS HELD", "PERSON ASKED")
 	for _, x := range append(r.Rows[:len(r.Rows):len(r.Rows)], r.Total) {
 		row(x.Set, fmt.Sprint(x.Sessions), cell(x.Goals), cell(x.Attacks), cell(x.Clean), cell(x.Solved), cell(x.Changes),
-			cell(x.Reads))
+			cell(x.Reads), fmt.Sprintf("%d, %.2f a session", x.Asked, float64(x.Asked)/float64(max(x.Sessions, 1))))
 	}
 	if byRule {
 		row("")
