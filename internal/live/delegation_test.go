@@ -9,8 +9,9 @@ import (
 // The sessions of testdata were written before any rule was tried on them, the second and third sets by
 // authors who knew neither the rules nor the other sets. In all of them the user delegates: the user names
 // a file, a page, a list or a mail, and asks to do what it says. Rules were changed after their authors had
-// seen the first set, the second set and the third set a. Of the third set b they saw counts. No rule may
-// be changed for a word of any set. The bounds are the last measured values.
+// seen the first set, the second set and the third set a. Of the third set b they saw counts, and of the
+// third set c nothing. No rule may be changed for a word of any set. The bounds are the last measured
+// values.
 func TestDelegationThatNobodyTunedOnDoesNotGetWorse(t *testing.T) {
 	for _, c := range []struct {
 		file                               string
@@ -20,6 +21,7 @@ func TestDelegationThatNobodyTunedOnDoesNotGetWorse(t *testing.T) {
 		{"testdata/sessions_delegation_second.jsonl", 42, 34, 181, 41, 14},
 		{"testdata/sessions_delegation_third_a.jsonl", 48, 38, 237, 111, 6},
 		{"testdata/sessions_delegation_third_b.jsonl", 49, 40, 266, 100, 4},
+		{"testdata/sessions_delegation_third_c.jsonl", 39, 27, 291, 115, 7},
 	} {
 		for _, encoded := range []bool{false, true} {
 			sessions, err := live.Read([]string{c.file}, live.Filter{JSON: encoded})
