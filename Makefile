@@ -40,9 +40,7 @@ test: fmt-check vet quick ## every package and the main ways end to end, in minu
 ci: test rest ## all that CI runs, in half an hour
 
 .PHONY: rest
-rest: ## the part of CI that make test leaves out; tests that wait overlap with what computes
-	$(MAKE) -j2 staticcheck long race kubernetes
-	$(MAKE) mutants
+rest: staticcheck kubernetes long race mutants ## the part of CI that make test leaves out
 
 # $(call test,FLAGS,PACKAGES) runs go test. With RERUN=1, as in CI, gotestsum runs a failed
 # test a second time and names it in its summary; a data race or five failures end the run.
@@ -86,7 +84,7 @@ lint: ## golangci-lint with .golangci.yml; its first run compiles it for minutes
 
 .PHONY: race
 race:
-	$(call test,-vet=off -race -short -timeout 40m -p 3,$$($(RACE)))
+	$(call test,-vet=off -race -short -timeout 40m -p 2,$$($(RACE)))
 
 .PHONY: mutants
 mutants: ## break the pipeline in nine ways, one after the other, and see that chaos convicts each

@@ -279,7 +279,7 @@ func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
 		func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
 			return nil, nil, nil
 		})
-	x := p.proxy(s, mcpproxy.Config{Session: "s", Wait: 50 * time.Millisecond}, nil)
+	x := p.proxy(s, mcpproxy.Config{Session: "s", Wait: 2 * time.Second}, nil)
 	said, meta := x.call("read_note", "hello")
 	if !strings.Contains(said, "list of tools was rejected") || !strings.Contains(said, string(streams.CodeTooLarge)) ||
 		meta == nil {

@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	}
 	bin = dir
 	flag.Parse()
-	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+	if p := flag.Lookup("test.parallel"); !raced && p.Value.String() == p.DefValue {
 		p.Value.Set(strconv.Itoa(2 * runtime.GOMAXPROCS(0))) // the tests wait more than they compute
 	}
 	if run := flag.Lookup("test.run"); raced && testing.Short() && run.Value.String() == "" {

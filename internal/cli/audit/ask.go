@@ -60,19 +60,20 @@ func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, 
 	}
 	l, err := inquiry.Open(ctx, f.dir, o)
 	if errors.Is(err, chain.ErrLocked) {
-		var ans *auditor.Answer
-		err := operator(ctx, func(ctx context.Context, nc *nats.Conn) (err error) {
-			ans, err = verb.AskSnapshot(ctx, nc, f.dir)
-			return err
+		var asked error
+		err := operator(ctx, func(asking context.Context, nc *nats.Conn) error {
+			return verb.WithSnapshot(asking, nc, f.dir, func(dir string) error {
+				l, err := inquiry.Open(ctx, dir, o)
+				if err == nil {
+					asked = errors.Join(ask(l), l.Close()) // what it printed is not printed again
+				}
+				return err
+			})
 		})
 		if err != nil {
-			return fmt.Errorf("a process works on the log and cannot be asked for a snapshot: %w", err)
+			return fmt.Errorf("a process works on the log, and its snapshot cannot be read: %w", err)
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(ans.Dir)) }()
-		if l, err = inquiry.Open(ctx, ans.Dir, o); err != nil {
-			return err
-		}
-		return errors.Join(ask(l), l.Close())
+		return asked
 	}
 	if err != nil {
 		return err

@@ -372,12 +372,7 @@ func onSnapshot(a *verb.App, ctx context.Context, log string, locked error, f fu
 		return fmt.Errorf("%w, and it cannot be asked for a snapshot: %w", locked, err)
 	}
 	defer nc.Close()
-	ans, err := verb.AskSnapshot(ctx, nc, log)
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(ans.Dir)
-	return f(ans.Dir)
+	return verb.WithSnapshot(ctx, nc, log, f)
 }
 
 // VerifyLog is verify for commands that need only the report.

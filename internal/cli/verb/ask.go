@@ -2,6 +2,7 @@ package verb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,6 +36,23 @@ func AskSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*auditor.Answe
 		}
 	}
 	return nil, fmt.Errorf("other auditors answer, and not the one that works on %s", dir)
+}
+
+// WithSnapshot calls f with a snapshot of the log in dir and removes the snapshot. An erasure removes
+// every snapshot of the log. If f fails because of that, WithSnapshot calls it with another one, at
+// most three times in all.
+func WithSnapshot(ctx context.Context, nc *nats.Conn, dir string, f func(dir string) error) error {
+	for try := 1; ; try++ {
+		ans, err := AskSnapshot(ctx, nc, dir)
+		if err != nil {
+			return err
+		}
+		err = f(ans.Dir)
+		_, there := os.Stat(ans.Dir)
+		if err == nil || !errors.Is(there, os.ErrNotExist) || try == 3 {
+			return errors.Join(err, os.RemoveAll(ans.Dir))
+		}
+	}
 }
 
 // Lag returns the number of messages in the intake and the ledger's last sequence.
