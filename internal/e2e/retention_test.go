@@ -103,9 +103,8 @@ func TestWhatIsOlderThanTheRetentionExpiresInTheLogAndInTheState(t *testing.T) {
 		}
 		return rep
 	}
-	if rep := verify(); rep.Forgotten == 0 {
-		t.Errorf("nothing expired: %+v", rep)
-	}
+	// The auditor may follow ingest by some entries.
+	natstest.Eventually(t, time.Minute, "payloads expired in the log", func() bool { return verify().Forgotten > 0 })
 	if out := must(t, data, "audit", "ls", "--last", "0", "--json"); strings.Contains(out, secret) ||
 		!strings.Contains(out, kept) {
 		t.Errorf("the log has %v and %v", strings.Contains(out, secret), strings.Contains(out, kept))
