@@ -37,7 +37,7 @@ demo: build ## replay one poisoned session through a real pipeline and show what
 test: fmt-check vet quick ## every package and the main ways end to end, in minutes
 
 .PHONY: ci
-ci: test rest ## all that CI runs, in half an hour
+ci: test rest ## all that CI runs: some 40 minutes on two cores
 
 .PHONY: rest
 rest: staticcheck kubernetes long race mutants ## the part of CI that make test leaves out

@@ -23,7 +23,7 @@ import (
 // process are not affected.
 func TestPromiseA12CredentialsAreRenewedBeforeTheyExpireWithoutAnOutage(t *testing.T) {
 	data := t.TempDir()
-	const lasts = 4 * time.Second
+	const lasts = 8 * time.Second
 	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, Expires: lasts})
 	if err != nil {
 		t.Fatal(err)
