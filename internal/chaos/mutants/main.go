@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -102,6 +103,9 @@ func build(dir string) (string, error) {
 // into a short time.
 const tries = 3
 
+// longest is the time limit of a run. A fault that keeps chaos waiting for ever is found, too.
+const longest = 3 * time.Minute
+
 // attempt tries a mutant until the expected problem is found. The unmutated program has one try.
 func attempt(program string, m mutant) (said string, ok bool) {
 	for n := 1; ; n++ {
@@ -115,12 +119,19 @@ func attempt(program string, m mutant) (said string, ok bool) {
 // try runs chaos for a mutant and reports whether the expected problem was found. For the unmutated
 // program none must be found.
 func try(program string, m mutant) (said string, ok bool) {
-	cmd := exec.Command(program, append([]string{"chaos", "--kills", "0", "--full-disk=false", "--json"}, m.args...)...)
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, append([]string{"chaos", "--kills", "0", "--full-disk=false", "--json"}, m.args...)...)
 	cmd.Env = os.Environ()
 	if m.found != nil {
 		cmd.Env = append(cmd.Env, variable+"="+m.name)
 	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return fmt.Sprintf("did not end within %v, which takes the unmutated program a minute", longest), m.found != nil
+	}
 	rep := new(chaos.Report)
 	if jerr := json.Unmarshal(out, rep); jerr != nil {
 		var e *exec.ExitError
