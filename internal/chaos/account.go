@@ -210,14 +210,20 @@ func complete(ctx context.Context, nc *nats.Conn) error {
 	}
 }
 
-// settle waits until the intake is empty and the log has the whole ledger.
+// stuck is how long intake, ledger and log must stay unchanged before they count as stuck. It is longer
+// than a stage may stop on a busy machine.
+const stuck = 30 * time.Second
+
+// settle waits until the intake is empty and the log has the whole ledger. It returns an error if they
+// are stuck before that, for example because ingest passes over a message.
 func settle(ctx context.Context, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
 	}
 	var last uint64
-	why := ""
+	why, was := "", ""
+	since := time.Now()
 	for quiet := 0; quiet < 3; {
 		in, err1 := js.Stream(ctx, streams.IntakeStream)
 		led, err2 := js.Stream(ctx, streams.LedgerStream)
@@ -233,6 +239,12 @@ func settle(ctx context.Context, nc *nats.Conn) error {
 				quiet = 0
 			}
 			last = end
+		}
+		if why != was {
+			was, since = why, time.Now()
+		}
+		if time.Since(since) > stuck {
+			return fmt.Errorf("the stages are stuck for %v: %s", stuck, why)
 		}
 		select {
 		case <-ctx.Done():

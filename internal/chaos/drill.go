@@ -89,7 +89,7 @@ func (r *run) drill(ctx context.Context, name string) error {
 // The events of a drill.
 const (
 	someEvents    = 200
-	backlogEvents = 8000
+	backlogEvents = 24_000
 )
 
 // overlap pauses both processes in turn, because it is not known which one is active.
@@ -212,7 +212,7 @@ func (r *run) backlog(ctx context.Context, stage string) error {
 	goOn()
 	err = r.await(ctx, "a purge of the intake", func() (bool, error) {
 		now, err := r.stream(ctx, streams.IntakeStream)
-		return now.FirstSeq > before.FirstSeq+backlogEvents/4, err
+		return now.FirstSeq > before.FirstSeq+backlogEvents/12, err
 	})
 	if err != nil {
 		return err
