@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"maps"
 	"os"
 	"os/exec"
@@ -8,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"lazaret/internal/natstest"
 )
 
 // notRun has the blocks that no test runs, by page and beginning of their first command, with the
@@ -102,6 +106,13 @@ func TestTheCommandsOfTheREADMEAndTheDocsWork(t *testing.T) {
 			if slices.Contains(ownPipeline, page) {
 				dir = linked(t, clone)
 				mine = pipelineOfAPage(t, dir, env, "bin/lazaret", "up", "--data", "data", "--listen", "127.0.0.1:0")
+				// The pages show an empty intake. Ingest purges it up to two seconds after the first commands.
+				natstest.Eventually(t, time.Minute, "an empty intake", func() bool {
+					top := exec.Command(filepath.Join(dir, "bin/lazaret"), "top", "--once", "--interval", "0")
+					top.Dir, top.Env = dir, env
+					out, _ := top.Output()
+					return bytes.Contains(out, []byte(" 0 wait"))
+				})
 			}
 			s := newShell(t, dir, env, mine)
 			for _, b := range blocks {
