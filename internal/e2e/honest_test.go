@@ -307,7 +307,7 @@ func (p *pipeline) reviewed(name, root, key string) *mcp.ClientSession {
 	if n := list(); n != 0 {
 		t.Fatalf("%d tools of %s are shown before they are accepted", n, name)
 	}
-	t.Log(must(t, p.data, "mcp", "review", "--project", "demo", "--yes", "--key", key))
+	t.Log(review(t, p.data, "--key", key))
 	natstest.Eventually(t, time.Minute, "accepted tools of "+name, func() bool { return list() > 0 })
 	return s
 }

@@ -86,10 +86,10 @@ func TestTheStockInspectorFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 		}
 		return changing.ReplaceAllString(out.String(), "…")
 	}
-	review := []string{"mcp", "review", "--key", key, "--yes"}
+	levels := []string{"--key", key}
 	for _, what := range inspections {
 		if words := strings.Fields(what); words[0] == "tools/call" && words[2] != "no-such-tool" {
-			review = append(review, "--level", words[2]+"=L1")
+			levels = append(levels, "--level", words[2]+"=L1")
 		}
 	}
 	for _, host := range []string{"proxied", "proxied over HTTP"} {
@@ -101,7 +101,7 @@ func TestTheStockInspectorFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 			decode(t, must(t, data, "holds", "ls", "--json"), &open)
 			return len(open) > 0
 		})
-		must(t, data, review...)
+		review(t, data, levels...)
 	}
 	hosts := []string{"direct", "direct over HTTP", "proxied", "proxied over HTTP"}
 	answers := map[string]map[string]string{}

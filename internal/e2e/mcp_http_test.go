@@ -48,7 +48,7 @@ func newStockFeatures(t *testing.T, program string, tools []string) *stockFeatur
 	key := filepath.Join(t.TempDir(), "alice.key")
 	must(t, s.data, "key", "gen", "alice", key, "--pin", "approver")
 	must(t, s.data, "key", "activate")
-	s.accept = []string{"mcp", "review", "--key", key, "--yes"}
+	s.accept = []string{"--key", key}
 	for _, tool := range tools {
 		s.accept = append(s.accept, "--level", tool+"=L1")
 	}
@@ -90,7 +90,7 @@ func (s *stockFeatures) run(accept bool, args ...string) map[string]any {
 			decode(t, must(t, s.data, "holds", "ls", "--json"), &open)
 			return len(open) > 0
 		})
-		must(t, s.data, s.accept...)
+		review(t, s.data, s.accept...)
 	}
 	if err := c.Wait(); err != nil {
 		t.Fatalf("%v: %v\n%s", args, err, errs.String())

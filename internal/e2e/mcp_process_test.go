@@ -143,9 +143,19 @@ func (d *doors) accept(key string) {
 	var open []struct{ ID string }
 	decode(d.t, must(d.t, d.data, "holds", "ls", "--json"), &open)
 	if len(open) > 0 {
-		must(d.t, d.data, "mcp", "review", "--key", key, "--yes", "--level", "read_note=L1", "--level", "read_great=L1",
+		review(d.t, d.data, "--key", key, "--level", "read_note=L1", "--level", "read_great=L1",
 			"--level", "read_garbled=L1", "--level", "read_then_crash=L1")
 	}
+}
+
+// review looks at the waiting list of tools and signs for it with the command that the look names.
+func review(t *testing.T, data string, args ...string) string {
+	t.Helper()
+	_, sign, ok := strings.Cut(must(t, data, "mcp", "review"), "nothing was signed; to sign: lazaret ")
+	if !ok {
+		t.Fatal("a look at the tools names no command that signs")
+	}
+	return must(t, data, append(strings.Fields(sign), args...)...)
 }
 
 // each runs f with the client of each transport.

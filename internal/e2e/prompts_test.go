@@ -42,6 +42,7 @@ func TestPromptsFromTheCommandLine(t *testing.T) {
 	exits(0, "+Help politely.", "prompts", "accept")
 	// Another proposal may wait between the look and the signature.
 	exits(1, "needs the HOLD", "prompts", "accept", "--yes", "--key", key)
+	exits(1, "needs the HOLD", "mcp", "review", "--yes", "--key", key)
 	exits(2, "has no prompt support", "prompts", "show", "support")
 	accept()
 	exits(2, "0 prompts", "prompts", "accept")

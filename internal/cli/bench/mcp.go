@@ -15,6 +15,8 @@ import (
 
 	"lazaret/internal/bench"
 	"lazaret/internal/cli/verb"
+	"lazaret/internal/holds"
+	"lazaret/streams"
 )
 
 func init() { Verbs.Add("bench", mcpCommand) }
@@ -77,12 +79,16 @@ func benchMCP(ctx context.Context, data string, sync bool, warm, calls int) (rep
 	if err != nil {
 		return nil, err
 	}
-	run := func(args ...string) error {
+	output := func(args ...string) ([]byte, error) {
 		out, err := exec.CommandContext(ctx, self, append(args, "--data", data)...).CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("lazaret %v: %w: %s", args, err, bytes.TrimSpace(out))
+			return nil, fmt.Errorf("lazaret %v: %w: %s", args, err, bytes.TrimSpace(out))
 		}
-		return nil
+		return out, nil
+	}
+	run := func(args ...string) error {
+		_, err := output(args...)
+		return err
 	}
 	key := filepath.Join(data, "approver.key")
 	if err := run("key", "gen", "approver", key, "--pin", "approver"); err != nil {
@@ -122,7 +128,15 @@ func benchMCP(ctx context.Context, data string, sync bool, warm, calls int) (rep
 		}
 		if !accepted {
 			accepted = true
-			if err := run("mcp", "review", "--key", key, "--yes", "--level", bench.MCPTool+"=L1"); err != nil {
+			out, err := output("mcp", "review", "--json")
+			if err != nil {
+				return nil, err
+			}
+			var list holds.Review
+			if err := streams.Unmarshal(out, &list); err != nil {
+				return nil, fmt.Errorf("lazaret mcp review: %w", err)
+			}
+			if err := run("mcp", "review", list.Hold, "--key", key, "--yes", "--level", bench.MCPTool+"=L1"); err != nil {
 				return nil, err
 			}
 		}

@@ -31,6 +31,15 @@ import (
 // approverRole is the credential that resolves holds.
 const approverRole = "approver"
 
+// asApprover connects with the approver's credential, for the time of one command.
+func asApprover(a *verb.App, parent context.Context) (ctx context.Context, nc *nats.Conn, done func(), err error) {
+	if nc, err = a.Conn.Connect(approverRole); err != nil {
+		return nil, nil, nil, err
+	}
+	ctx, cancel := a.Timeout(parent)
+	return ctx, nc, func() { cancel(); nc.Close() }, nil
+}
+
 func printHoldGroups(w io.Writer, f cli.ListFlags, items []arbiter.Hold) error {
 	filter, err := cli.NewFilter(f.Where, arbiter.Hold{})
 	if err != nil {
@@ -204,13 +213,11 @@ lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 			if err != nil {
 				return err
 			}
-			nc, err := a.Conn.Connect(approverRole)
+			ctx, nc, done, err := asApprover(a, cmd.Context())
 			if err != nil {
 				return err
 			}
-			defer nc.Close()
-			ctx, cancel := a.Timeout(cmd.Context())
-			defer cancel()
+			defer done()
 			named, err := holdsNamed(ctx, nc, project, args, alike)
 			if err != nil {
 				return err

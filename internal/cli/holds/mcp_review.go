@@ -3,6 +3,7 @@ package holds
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -63,8 +64,8 @@ command that starts it. A changed list needs another review.
 
 A profile lowers a level only if the command that starts the server names the profile's
 package. The server's own hints are unproven. They are shown, and they lower only tools
-that no word of the policy describes. Without a terminal, signing needs --yes. Name the
-HOLD with --yes if you have looked at it before: another list may wait by then.`,
+that no word of the policy describes. Without a terminal, signing needs --yes with the
+HOLD that you have seen, because another list may wait by then.`,
 		Example: "  lazaret mcp review --key alice.key\n  lazaret mcp review h7aa553e26b5780e7 --level delete_note=L3 " +
 			"--yes --key alice.key",
 		Args: cobra.MaximumNArgs(1),
@@ -91,6 +92,9 @@ HOLD with --yes if you have looked at it before: another list may wait by then.`
 }
 
 func runReview(a *verb.App, cmd *cobra.Command, o *reviewOptions, id string) error {
+	if o.yes && id == "" {
+		return errors.New("--yes needs the HOLD that you have seen: lazaret mcp review shows it")
+	}
 	a.Conn.Resolve()
 	src := policy.Default
 	if o.policy != "" {

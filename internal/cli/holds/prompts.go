@@ -160,13 +160,11 @@ func promptsAcceptCommand(a *verb.App) *cobra.Command {
 				return errors.New("--yes needs the HOLD that you have seen: lazaret prompts accept shows it")
 			}
 			a.Conn.Resolve()
-			nc, err := a.Conn.Connect(approverRole)
+			ctx, nc, done, err := asApprover(a, cmd.Context())
 			if err != nil {
 				return err
 			}
-			defer nc.Close()
-			ctx, cancel := a.Timeout(cmd.Context())
-			defer cancel()
+			defer done()
 			h, err := promptHold(ctx, nc, project, slices.Concat(args, []string{""})[0])
 			if err != nil {
 				return err

@@ -124,13 +124,11 @@ the statement was refused.`,
 			if err != nil {
 				return err
 			}
-			nc, err := a.Conn.Connect(approverRole)
+			ctx, nc, done, err := asApprover(a, cmd.Context())
 			if err != nil {
 				return err
 			}
-			defer nc.Close()
-			ctx, cancel := a.Timeout(cmd.Context())
-			defer cancel()
+			defer done()
 			h, err := holds.Find(ctx, nc, project, args[0])
 			if err != nil {
 				return err

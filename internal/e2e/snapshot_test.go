@@ -1,0 +1,61 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
+)
+
+// An erasure removes every snapshot of the log, also one that a command reads.
+func TestACommandTakesAnotherSnapshotIfAnErasureRemovedItsOwn(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	nc := connect(t, data, "operator")
+	for _, c := range []struct {
+		name           string
+		removed, calls int // the snapshots that an erasure removes, and the calls that follow
+		fails          bool
+	}{
+		{"none is removed", 0, 1, false},
+		{"the first is removed", 1, 2, false},
+		{"all are removed", 3, 3, true},
+	} {
+		var dirs []string
+		err := verb.WithSnapshot(t.Context(), nc, embedded.AuditDir(data), func(dir string) error {
+			dirs = append(dirs, dir)
+			if len(dirs) <= c.removed {
+				if err := os.RemoveAll(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := os.ReadDir(dir)
+			return err
+		})
+		if (err != nil) != c.fails || len(dirs) != c.calls {
+			t.Errorf("%s: %d calls, want %d: %v", c.name, len(dirs), c.calls, err)
+		}
+		for _, dir := range dirs {
+			if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s: the snapshot stays: %v", c.name, err)
+			}
+		}
+	}
+	// Another error is returned at once.
+	calls := 0
+	err = verb.WithSnapshot(t.Context(), nc, embedded.AuditDir(data), func(string) error {
+		calls++
+		return context.Canceled
+	})
+	if !errors.Is(err, context.Canceled) || calls != 1 {
+		t.Errorf("%d calls: %v", calls, err)
+	}
+}
