@@ -126,7 +126,7 @@ func readOutcome(rep *streams.ResolveReply, e streams.Entry) error {
 		case said.Rule == orderRule, strings.HasPrefix(said.Rule, refusedOrder):
 			readOrder(rep, said)
 			return nil
-		case said.Rule == withdrawnRule:
+		case said.Rule == WithdrawnRule:
 			rep.State, rep.Text = "withdrawn", said.Message
 			return nil
 		}

@@ -28,8 +28,9 @@ import (
 // maxContents limits the sources of a session that are stored.
 const maxContents = 8
 
-// withdrawnRule is the rule of the arbiter's alert about a withdrawn approval of a source.
-const withdrawnRule = "source-approval-withdrawn"
+// WithdrawnRule is the rule of the arbiter's alert about a withdrawn approval of a source. The alert's
+// subject is the hold with which the source was approved.
+const WithdrawnRule = "source-approval-withdrawn"
 
 // content is where the ledger has a source that the user named.
 type content struct {
@@ -309,7 +310,7 @@ func (f *Fold) withdrawSource(st *stage.State, in *resolution, h *hold, s *appro
 	if err := st.Delete(grantKey(h.Project, h.Agent, s.Source.Session, s.Source.Digest, h.ID)); err != nil {
 		return nil, err
 	}
-	a := streams.Alert{ID: fmt.Sprintf("%s-%d", withdrawnRule, in.seq), Rule: withdrawnRule, RuleDigest: in.trust,
+	a := streams.Alert{ID: fmt.Sprintf("%s-%d", WithdrawnRule, in.seq), Rule: WithdrawnRule, RuleDigest: in.trust,
 		Group: streams.StageArbiter, Severity: "info", Subject: streams.AlertSubject{Kind: "approval", ID: h.ID},
 		Project: h.Project, Agent: h.Agent, Session: h.Entry.Session, Events: []string{h.Entry.ID},
 		Message: streams.Clip(fmt.Sprintf("%s withdrew the approval of the source of hold %s; its later actions are held "+

@@ -105,7 +105,7 @@ func TestNothingButTheApprovedContentInItsSessionIsCovered(t *testing.T) {
 		"after its withdrawal": func(b *bench, v *streams.VerdictEntry, digest string) *streams.VerdictEntry {
 			s := b.statement(v)
 			s.Decision, s.Source = approval.Withdraw, &approval.Source{Digest: digest, Session: "s"}
-			if out := b.resolve(v.Hold.ID, b.sign(s, who.alice)); out == nil || !strings.Contains(string(out.Body), withdrawnRule) {
+			if out := b.resolve(v.Hold.ID, b.sign(s, who.alice)); out == nil || !strings.Contains(string(out.Body), WithdrawnRule) {
 				b.t.Fatalf("%+v", out)
 			}
 			return b.follow("s", intent.Grounds{Digest: digest})

@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/internal/embedded"
+	"lazaret/internal/natstest"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
@@ -133,6 +135,10 @@ func TestASourceIsApprovedOnceAndItsOtherStepsAreNotHeld(t *testing.T) {
 		shown.Sources[0].Approved.Number != 3 {
 		t.Errorf("%+v", shown.Sources)
 	}
+	natstest.Eventually(t, time.Minute, "a log with the covered actions", func() bool {
+		out, code := command(t, p.data, "audit", "verify")
+		return code != 2 && strings.Contains(out, "3 actions are covered by a signed approval of their source")
+	})
 	// Another session, and another version of the list, need their own approval.
 	p.read("s2", errands)
 	if v := p.mail("d1", "omar@florist.example", "flowers for the offsite"); v.Verdict != streams.Hold {

@@ -2,10 +2,13 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
+	"lazaret/internal/arbiter"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
@@ -16,14 +19,17 @@ import (
 const maxNotes = 100_000
 
 // approvalsSeen is a log's record of people's decisions: the signed statements, the arbiter's entries
-// about them, and the trust files in force. Entries may be added in any order.
+// about them, the actions that an approval of a source covers, and the trust files in force. Entries
+// may be added in any order.
 type approvalsSeen struct {
-	mu       sync.Mutex
-	parts    map[string]map[int][]byte // of trust files, by digest
-	trusts   []trustSeen
-	notes    map[uint64]noteSeen // by ledger position
-	outcomes []outcomeSeen
-	dropped  int // resolutions beyond maxNotes
+	mu        sync.Mutex
+	parts     map[string]map[int][]byte // of trust files, by digest
+	trusts    []trustSeen
+	notes     map[uint64]noteSeen // by ledger position
+	outcomes  []outcomeSeen
+	uses      []useSeen
+	withdrawn map[string][]int64 // approvals of sources: leaf indexes of the withdrawals, by project and hold
+	dropped   int                // resolutions beyond maxNotes
 }
 
 type trustSeen struct {
@@ -42,19 +48,33 @@ type outcomeSeen struct {
 	*streams.Resolved
 }
 
+// useSeen is an action that the approval of a source covers.
+type useSeen struct {
+	index                       int64
+	project, agent, session, id string
+	time                        time.Time
+	*streams.SourceUse
+}
+
 func newApprovals() *approvalsSeen {
-	return &approvalsSeen{parts: make(map[string]map[int][]byte), notes: make(map[uint64]noteSeen)}
+	return &approvalsSeen{parts: make(map[string]map[int][]byte), notes: make(map[uint64]noteSeen),
+		withdrawn: make(map[string][]int64)}
 }
 
 func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 	switch streams.Type(leaf.Type) {
-	case streams.TypeChunk, streams.TypeActivation, streams.TypeResolution, streams.TypeVerdict, streams.TypeHoldState:
+	case streams.TypeChunk, streams.TypeActivation, streams.TypeResolution, streams.TypeVerdict, streams.TypeHoldState,
+		streams.TypeAlerts:
 	default:
 		return
 	}
 	_, body, ok := bytes.Cut(payload, []byte("\n"))
-	if t := streams.Type(leaf.Type); !ok || (t == streams.TypeVerdict || t == streams.TypeHoldState) &&
-		!bytes.Contains(body, []byte(`"resolved"`)) {
+	has := func(word string) bool { return bytes.Contains(body, []byte(`"`+word+`"`)) }
+	switch t := streams.Type(leaf.Type); {
+	case !ok,
+		t == streams.TypeVerdict && !has("resolved") && !has("covered"),
+		t == streams.TypeHoldState && !has("resolved"),
+		t == streams.TypeAlerts && !has(arbiter.WithdrawnRule):
 		return
 	}
 	x.mu.Lock()
@@ -83,28 +103,51 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 			return
 		}
 		x.notes[leaf.Seq] = noteSeen{leaf.Index, r.Note}
-	default:
-		var b struct {
-			Resolved *streams.Resolved `json:"resolved"`
-			Again    bool              `json:"again"`
+	case streams.TypeAlerts:
+		var a streams.AlertsEntry
+		if streams.Unmarshal(body, &a) != nil || a.Group != streams.StageArbiter {
+			return
 		}
-		if streams.Unmarshal(body, &b) == nil && b.Resolved != nil && !b.Again {
-			x.outcomes = append(x.outcomes, outcomeSeen{leaf.Index, leaf.Project, b.Resolved})
+		for _, alert := range a.Alerts {
+			if alert.Rule == arbiter.WithdrawnRule {
+				k := leaf.Project + " " + alert.Subject.ID
+				x.withdrawn[k] = append(x.withdrawn[k], leaf.Index)
+			}
+		}
+	default:
+		// A state of a hold has the members of a verdict that are read here.
+		var v streams.VerdictEntry
+		if streams.Unmarshal(body, &v) != nil || v.Again {
+			return
+		}
+		if v.Resolved != nil {
+			x.outcomes = append(x.outcomes, outcomeSeen{leaf.Index, leaf.Project, v.Resolved})
+		}
+		if v.Covered != nil {
+			x.uses = append(x.uses, useSeen{leaf.Index, leaf.Project, v.Agent, v.Session, v.ID, v.Time, v.Covered})
 		}
 	}
 }
 
+// decisionsChecked is what the check of people's decisions found.
+type decisionsChecked struct {
+	checked int // decisions whose signatures verify
+	open    int // decisions whose note or trust file is missing, for example because it was erased
+	covered int // actions that a verified approval of a source covers
+	bad     []outcomeProblem
+}
+
 // check verifies the signature of each decision that the arbiter accepted, by key files and by
-// passkeys, and that the counters of passkeys increased. checked is the number of verified decisions.
-// open is the number of decisions whose note or trust file is missing, for example because it was
-// erased.
-func (x *approvalsSeen) check() (checked, open int, bad []outcomeProblem) {
-	slices.SortFunc(x.trusts, func(a, b trustSeen) int { return int(a.index - b.index) })
-	slices.SortFunc(x.outcomes, func(a, b outcomeSeen) int { return int(a.index - b.index) })
+// passkeys, and that the counters of passkeys increased. Then it checks each action that the approval
+// of a source covers. lost means that the log lacks entries or payloads, such as erased ones.
+func (x *approvalsSeen) check(lost bool) (r decisionsChecked) {
+	slices.SortFunc(x.trusts, func(a, b trustSeen) int { return cmp.Compare(a.index, b.index) })
+	slices.SortFunc(x.outcomes, func(a, b outcomeSeen) int { return cmp.Compare(a.index, b.index) })
 	files := make(map[string]*keys.Trust)
 	counters := make(map[string]uint32)
 	done := make(map[uint64]bool)
-	for _, o := range x.outcomes {
+	verified := make(map[uint64]*outcomeSeen)
+	for i, o := range x.outcomes {
 		if done[o.Entry] {
 			continue
 		}
@@ -112,17 +155,68 @@ func (x *approvalsSeen) check() (checked, open int, bad []outcomeProblem) {
 		note, ok := x.notes[o.Entry]
 		trust := x.inForce(note.index, o.Key, files)
 		if !ok || trust == nil {
-			open++
+			r.open++
+			verified[o.Entry] = nil
 			continue
 		}
 		if err := verifyDecision(note.text, trust, o, counters); err != nil {
-			bad = append(bad, outcomeProblem{o.index, fmt.Sprintf("leaf %d says that hold %s was %s by %s: %v", o.index,
+			r.bad = append(r.bad, outcomeProblem{o.index, fmt.Sprintf("leaf %d says that hold %s was %s by %s: %v", o.index,
 				o.Hold, o.State, o.By, err)})
 			continue
 		}
-		checked++
+		r.checked++
+		verified[o.Entry] = &x.outcomes[i]
 	}
-	return checked, open, bad
+	x.checkUses(&r, verified, lost || x.dropped > 0)
+	return r
+}
+
+// checkUses checks that each covered action rests on a verified approval of a source, in its session
+// and time, and that no approval covers more actions than it says. An approval in verified is nil if
+// its note or keys are missing. Then its actions cannot be checked, and neither can those of an
+// approval that is not in the log, if something is lost.
+func (x *approvalsSeen) checkUses(r *decisionsChecked, verified map[uint64]*outcomeSeen, lost bool) {
+	slices.SortFunc(x.uses, func(a, b useSeen) int { return cmp.Compare(a.index, b.index) })
+	used := make(map[uint64]int)
+	for _, u := range x.uses {
+		o, known := verified[u.Entry]
+		if o == nil && (known || lost) {
+			r.open++
+			continue
+		}
+		number := used[u.Entry] + 1
+		if lost {
+			number = max(number, u.Number) // those between them may be lost
+		}
+		used[u.Entry] = number
+		if why := x.uncovered(&u, o, number); why != "" {
+			r.bad = append(r.bad, outcomeProblem{u.index, fmt.Sprintf("leaf %d says that the approval of a source with hold %s "+
+				"covers action %s: %s", u.index, u.Hold, u.id, why)})
+			continue
+		}
+		r.covered++
+	}
+}
+
+// uncovered returns why an approval does not cover the number-th action that names it, or "".
+func (x *approvalsSeen) uncovered(u *useSeen, o *outcomeSeen, number int) string {
+	between := func(at int64) bool { return o.index < at && at < u.index }
+	switch {
+	case o == nil || o.index > u.index || o.Source == nil || o.State != streams.HoldApproved:
+		return fmt.Sprintf("entry %d is no earlier approval of a source", u.Entry)
+	case o.project != u.project || o.Hold != u.Hold || o.Key != u.Key || o.Source.Digest != u.Digest ||
+		o.Source.Session != u.session || o.Source.Actions != u.Actions:
+		return fmt.Sprintf("entry %d approves another source, session or number of actions", u.Entry)
+	case u.Number != number || number > o.Source.Actions:
+		return fmt.Sprintf("it is number %d of its actions and is recorded as number %d of at most %d", number, u.Number,
+			o.Source.Actions)
+	case !u.time.Before(o.Source.Expires):
+		return fmt.Sprintf("the approval ended at %s, before %s", o.Source.Expires.Format(time.RFC3339),
+			u.time.Format(time.RFC3339))
+	case slices.ContainsFunc(x.withdrawn[u.project+" "+u.Hold], between):
+		return "the approval was withdrawn before"
+	}
+	return ""
 }
 
 type outcomeProblem struct {

@@ -1,12 +1,14 @@
 package audit
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/arbiter"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
@@ -81,9 +83,9 @@ func TestVerificationFindsADecisionThatNobodySigned(t *testing.T) {
 		see(7, 7, streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: c.note})
 		see(2, 2, streams.TypeActivation, &streams.ActivationEntry{Do: streams.DoActivateTrust, Digest: streams.Digest(file)})
 		see(1, 1, streams.TypeChunk, &streams.ChunkEntry{Digest: streams.Digest(file), Count: 1, Chunk: file})
-		checked, open, bad := x.check()
-		if got := [3]int{checked, open, len(bad)}; got != c.want {
-			t.Errorf("%s: %v, want %v: %v", name, got, c.want, bad)
+		r := x.check(false)
+		if got := [3]int{r.checked, r.open, len(r.bad)}; got != c.want {
+			t.Errorf("%s: %v, want %v: %v", name, got, c.want, r.bad)
 		}
 	}
 }
@@ -123,9 +125,102 @@ func TestVerificationFindsADecisionByAKeyThatWasUnpinned(t *testing.T) {
 		see(streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: string(signed)})
 		see(streams.TypeVerdict, &streams.VerdictEntry{Resolved: &streams.Resolved{Hold: "h1", Revision: "r1",
 			State: streams.HoldApproved, Key: public, Entry: uint64(index)}})
-		checked, open, bad := x.check()
-		if got := [3]int{checked, open, len(bad)}; got != want {
-			t.Errorf("%d partitions recorded the later file: %v, want %v: %v", recorded, got, want, bad)
+		r := x.check(false)
+		if got := [3]int{r.checked, r.open, len(r.bad)}; got != want {
+			t.Errorf("%d partitions recorded the later file: %v, want %v: %v", recorded, got, want, r.bad)
+		}
+	}
+}
+
+// An action that the arbiter says is covered rests on a signed approval of its source.
+func TestVerificationFindsACoveredActionWithoutAnApproval(t *testing.T) {
+	private, public, err := keys.Generate("alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := note.NewSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := time.Now().UTC().Truncate(time.Second).Add(time.Hour)
+	digest := "sha256:" + strings.Repeat("cd", 32)
+	s := approval.Statement{Version: approval.Version, Project: "acme", Hold: "h1", Revision: "r1",
+		Action: "sha256:" + strings.Repeat("ab", 32), Decision: approval.Approve, Expires: ends, Nonce: approval.NewNonce(),
+		Source: &approval.Source{Digest: digest, Session: "s1", Actions: 2, Expires: ends}}
+	signed, err := s.Sign(signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := pinning(t, public)
+	said := streams.Resolved{Hold: "h1", Revision: "r1", State: streams.HoldApproved, Key: public, Entry: 3,
+		Source: &streams.ApprovedSource{Digest: digest, Session: "s1", Actions: 2, Expires: ends}}
+	plain := said
+	plain.Source = nil
+	use := func(number int, change ...func(*streams.VerdictEntry)) any {
+		v := &streams.VerdictEntry{ID: "a", Session: "s1", Verdict: streams.Allow, Time: ends.Add(-time.Minute),
+			Covered: &streams.SourceUse{Hold: "h1", Digest: digest, Key: public, Entry: 3, Number: number, Actions: 2}}
+		for _, c := range change {
+			c(v)
+		}
+		return v
+	}
+	withdrawal := &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: []streams.Alert{{Rule: arbiter.WithdrawnRule,
+		Subject: streams.AlertSubject{Kind: "approval", ID: "h1"}}}}
+	late := func(v *streams.VerdictEntry) { v.Time = ends }
+	again := func(v *streams.VerdictEntry) { v.Again = true }
+	forged := strings.Replace(string(signed), "s1", "s2", 1)
+	for name, c := range map[string]struct {
+		note string
+		said *streams.Resolved
+		lost bool
+		then []any
+		want [3]int // covered, not shown, wrong
+	}{
+		"two of two":         {string(signed), &said, false, []any{use(1), use(2)}, [3]int{2, 0, 0}},
+		"a third":            {string(signed), &said, false, []any{use(1), use(2), use(3)}, [3]int{2, 0, 1}},
+		"a number twice":     {string(signed), &said, false, []any{use(1), use(1)}, [3]int{1, 0, 1}},
+		"a number left out":  {string(signed), &said, false, []any{use(2)}, [3]int{0, 0, 1}},
+		"one that is erased": {string(signed), &said, true, []any{use(2)}, [3]int{1, 0, 0}},
+		"another session": {string(signed), &said, false, []any{use(1, func(v *streams.VerdictEntry) { v.Session = "s2" })},
+			[3]int{0, 0, 1}},
+		"another source": {string(signed), &said, false, []any{use(1, func(v *streams.VerdictEntry) {
+			v.Covered.Digest = "sha256:" + strings.Repeat("ee", 32)
+		})}, [3]int{0, 0, 1}},
+		"more actions": {string(signed), &said, false, []any{use(1, func(v *streams.VerdictEntry) { v.Covered.Actions = 9 })},
+			[3]int{0, 0, 1}},
+		"after its end":         {string(signed), &said, false, []any{use(1, late)}, [3]int{0, 0, 1}},
+		"after a withdrawal":    {string(signed), &said, false, []any{use(1), withdrawal, use(2)}, [3]int{1, 0, 1}},
+		"a repeat":              {string(signed), &said, false, []any{use(1), use(1, again)}, [3]int{1, 0, 0}},
+		"no such approval":      {string(signed), nil, false, []any{use(1)}, [3]int{0, 0, 1}},
+		"it may be erased":      {string(signed), nil, true, []any{use(1)}, [3]int{0, 1, 0}},
+		"an approval of a hold": {string(signed), &plain, false, []any{use(1)}, [3]int{0, 0, 2}},
+		"a forged approval":     {forged, &said, false, []any{use(1)}, [3]int{0, 0, 2}},
+	} {
+		x := newApprovals()
+		see := func(index int64, typ streams.Type, body any) {
+			b, err := streams.Marshal(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.see(&chain.Leaf{Index: index, Seq: uint64(index), Type: string(typ), Project: "acme"},
+				append([]byte("arbiter 0 0\n"), b...))
+		}
+		for i, body := range slices.Backward(c.then) {
+			typ := streams.TypeVerdict
+			if body == any(withdrawal) {
+				typ = streams.TypeAlerts
+			}
+			see(int64(5+i), typ, body)
+		}
+		if c.said != nil {
+			see(4, streams.TypeVerdict, &streams.VerdictEntry{Resolved: c.said})
+		}
+		see(3, streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: c.note})
+		see(2, streams.TypeActivation, &streams.ActivationEntry{Do: streams.DoActivateTrust, Digest: streams.Digest(file)})
+		see(1, streams.TypeChunk, &streams.ChunkEntry{Digest: streams.Digest(file), Count: 1, Chunk: file})
+		r := x.check(c.lost)
+		if got := [3]int{r.covered, r.open, len(r.bad)}; got != c.want {
+			t.Errorf("%s: %v, want %v: %v", name, got, c.want, r.bad)
 		}
 	}
 }

@@ -42,6 +42,9 @@ type verifyReport struct {
 	// force at the time. DecisionsOpen is the number of those whose note or keys are not in the log.
 	Decisions     int `json:"decisions"`
 	DecisionsOpen int `json:"decisions_not_shown,omitempty"`
+	// Covered is the number of actions that the verified approval of a source covers. DecisionsOpen
+	// counts those too whose approval cannot be verified.
+	Covered int `json:"covered_actions,omitempty"`
 
 	RuleSets []string `json:"rule_sets"` // digests that entries activated
 	Policies []string `json:"policies"`
@@ -76,6 +79,10 @@ the cosignatures of the quorum.
 
 If the auditor runs, the command requests a snapshot and verifies that; --offline disables
 this. --from and --to restrict the leaves, and the result is then incomplete.
+
+A verification of the whole log also checks the signatures of the people who decided holds,
+and that each action that the approval of a source covers rests on such a signature: in its
+session, before its end and its withdrawal, and within its number of actions.
 
 --export computes the tree of an export of all entries and compares it with signed
 checkpoints, which detects changed, omitted and moved lines. The bodies are not verified,
@@ -261,9 +268,9 @@ func (r *verifyReport) decided(x *approvalsSeen, whole bool) {
 	if !whole || r.Status == chain.Failed {
 		return
 	}
-	checked, open, bad := x.check()
-	r.Decisions, r.DecisionsOpen = checked, open+x.dropped
-	for _, b := range bad {
+	c := x.check(r.Forgotten > 0 || r.Gaps > 0)
+	r.Decisions, r.DecisionsOpen, r.Covered = c.checked, c.open+x.dropped, c.covered
+	for _, b := range c.bad {
 		if r.FirstBad < 0 || b.index < r.FirstBad {
 			r.FirstBad = b.index
 		}
@@ -519,6 +526,9 @@ func printSeen(w io.Writer, r *verifyReport) {
 	if r.Decisions+r.DecisionsOpen > 0 {
 		fmt.Fprintf(w, "  %d decisions of people are signed as the arbiter says; of %d the note or the keys are not shown\n",
 			r.Decisions, r.DecisionsOpen)
+	}
+	if r.Covered > 0 {
+		fmt.Fprintf(w, "  %d actions are covered by a signed approval of their source\n", r.Covered)
 	}
 	if len(r.RuleSets) > 0 {
 		fmt.Fprintf(w, "  rule sets that were in force: %s\n", strings.Join(r.RuleSets, ", "))
