@@ -177,18 +177,12 @@ func (f *Fold) expireBeliefs(st *stage.State, x *expiry, step *streams.ExpirySte
 		if !o.indexed() {
 			continue
 		}
-		found := false
-		if o.Doc > 0 {
-			if found, err = index(st, o.project, placeOf(o.record), shelfOf(o.record)).Remove(o.Doc-1, o.Ref.ID); err != nil {
-				return err
-			}
+		found, err := unindexBelief(st, o.project, o.record)
+		if err != nil {
+			return err
 		}
 		if !found {
 			lost++
-			continue
-		}
-		if err := st.Set(sweptKey(o.project, placeOf(o.record), shelfOf(o.record)), nil); err != nil {
-			return err
 		}
 	}
 	v, had, err := st.Get(lostKey)
@@ -205,6 +199,28 @@ func (f *Fold) expireBeliefs(st *stage.State, x *expiry, step *streams.ExpirySte
 		return nil
 	}
 	return st.Set(lostKey, binary.BigEndian.AppendUint64(nil, lost))
+}
+
+// unindexBelief removes a belief from its index, and reports whether it found it there.
+func unindexBelief(st *stage.State, project string, r *record) (found bool, err error) {
+	if r.Doc == 0 {
+		return false, nil
+	}
+	place := placeOf(r)
+	s, err := lastVolume(st, project, place, shelfOf(r))
+	if err != nil {
+		return false, err
+	}
+	for v := int(s.volume); v >= 0; v-- {
+		s.volume = byte(v)
+		if found, err = index(st, project, place, s).Remove(r.Doc-1, r.Ref.ID); err != nil {
+			return false, err
+		}
+		if found {
+			return true, st.Set(sweptKey(project, place, s), nil)
+		}
+	}
+	return false, nil
 }
 
 func sweptKey(project, place string, s shelf) []byte {

@@ -207,6 +207,7 @@ const (
 	keyText     = 'x' // project, belief → the text that was read, cut to keptText
 	keyPlace    = 'l' // project, place → nothing: users and sessions that have an index
 	keyIndex    = 'w' // project, place, class of origin → index for recalls
+	keyVolume   = 'm' // project, place, class of origin → number of the last volume of its index
 	keySwept    = 'o' // project, place, class of origin → nothing: its index has postings of dropped beliefs
 	keyName     = 'k' // project, memory key → belief that has the key
 	keyDecision = 'd' // project, agent, decision id → beliefs

@@ -3,6 +3,7 @@ package ingest
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
@@ -23,24 +24,88 @@ const (
 	classExternal = '2'
 )
 
-// shelf identifies one index: a class of origin, and memories or read content.
+// shelf identifies one index: a class of origin, memories or read content, and a volume.
 type shelf struct {
 	class  byte
 	memory bool // memories; otherwise read content
+	volume byte
 }
 
-// shelves lists all indexes, in order of trust.
-var shelves = []shelf{{classOwn, true}, {classOwn, false}, {classAgent, true}, {classAgent, false},
-	{classExternal, true}, {classExternal, false}}
+// shelves lists the first volumes of all indexes, in order of trust.
+var shelves = []shelf{{class: classOwn, memory: true}, {class: classOwn}, {class: classAgent, memory: true},
+	{class: classAgent}, {class: classExternal, memory: true}, {class: classExternal}}
 
-func shelfOf(r *record) shelf { return shelf{classOf(r.Ref.Origin), r.Memory} }
+func shelfOf(r *record) shelf { return shelf{class: classOf(r.Ref.Origin), memory: r.Memory} }
 
 // key returns the byte for a shelf in the keys of its index.
 func (s shelf) key() byte {
+	k := s.class + 3*s.volume
 	if s.memory {
-		return s.class
+		return k
 	}
-	return s.class + 'a' - '0'
+	return k + 'a' - '0'
+}
+
+// volumes is the maximum number of volumes of an index. An index with lexical.MaxDocuments is full for
+// good. Later beliefs go to the first volume that is not full. A volume whose beliefs have all expired
+// is dropped, and has room again.
+const volumes = 16
+
+// volumeKey returns the key of the number of the last volume of a shelf. Without it there is one.
+func volumeKey(project, place string, s shelf) []byte {
+	s.volume = 0
+	return append(stage.Key(keyVolume, project, place, ""), s.key())
+}
+
+// lastVolume returns the last volume of a shelf.
+func lastVolume(st *stage.State, project, place string, s shelf) (shelf, error) {
+	v, _, err := st.Get(volumeKey(project, place, s))
+	s.volume = 0
+	if len(v) == 1 {
+		s.volume = v[0]
+	}
+	return s, err
+}
+
+// openVolume returns the first volume of a shelf that has room, and the number of its documents.
+func openVolume(st *stage.State, project, place string, s shelf) (x *lexical.Index, n uint32, err error) {
+	for {
+		x = index(st, project, place, s)
+		if n, err = x.Len(); err != nil || n < lexical.MaxDocuments || s.volume == volumes-1 {
+			break
+		}
+		s.volume++
+	}
+	if err != nil || s.volume == 0 {
+		return x, n, err
+	}
+	last, err := lastVolume(st, project, place, s)
+	if err == nil && last.volume < s.volume {
+		err = st.Set(volumeKey(project, place, s), []byte{s.volume})
+	}
+	return x, n, err
+}
+
+// searchShelf searches the volumes of a shelf, the last one first.
+func searchShelf(st *stage.State, project, place string, s shelf, q lexical.Query) ([]reads, error) {
+	s, err := lastVolume(st, project, place, s)
+	if err != nil {
+		return nil, err
+	}
+	var all []reads
+	for v := int(s.volume); v >= 0; v-- {
+		s.volume = byte(v)
+		x := index(st, project, place, s)
+		hits, err := x.Search(q)
+		if err != nil {
+			return nil, err
+		}
+		all = slices.Grow(all, len(hits))
+		for _, h := range hits {
+			all = append(all, reads{in: x, hit: h})
+		}
+	}
+	return all, nil
 }
 
 func classOf(o beliefs.Origin) byte {
@@ -93,8 +158,7 @@ func indexBelief(st *stage.State, project string, r *record, content string, sum
 			return err
 		}
 	}
-	x := index(st, project, placeOf(r), shelfOf(r))
-	n, err := x.Len()
+	x, n, err := openVolume(st, project, placeOf(r), shelfOf(r))
 	if err != nil {
 		return err
 	}

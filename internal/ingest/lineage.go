@@ -258,13 +258,12 @@ func labelled(st *stage.State, project string, labels ...text.Term) ([]string, e
 	}
 	for _, place := range places {
 		for _, s := range shelves {
-			x := index(st, project, place, s)
-			hits, err := x.Search(lexical.Query{Labels: labels, Limit: lexical.MaxPostings})
+			hits, err := searchShelf(st, project, place, s, lexical.Query{Labels: labels, Limit: lexical.MaxPostings})
 			if err != nil {
 				return nil, err
 			}
 			for _, h := range hits {
-				id, err := x.ID(h)
+				id, err := h.in.ID(h.hit)
 				if err != nil {
 					return nil, err
 				}

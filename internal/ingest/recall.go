@@ -292,14 +292,12 @@ func (f *Fold) search(st *stage.State, project string, places []string, ev *stre
 	for _, s := range shelves {
 		var in []match
 		for _, place := range places {
-			x := index(st, project, place, s)
-			hits, err := x.Search(q)
+			all, err := searchShelf(st, project, place, s, q)
 			if err != nil {
 				return nil, nil, err
 			}
-			all := make([]reads, len(hits))
-			for i, h := range hits {
-				all[i] = reads{x, h, float64(h.Score) / 1000, ev}
+			for i := range all {
+				all[i].ask, all[i].score = ev, float64(all[i].hit.Score)/1000
 				if len(q.Words) == 0 {
 					all[i].score = -1
 				}
@@ -375,13 +373,12 @@ func (f *Fold) byContent(st *stage.State, project string, head streams.EntryHead
 	}
 	for _, s := range shelves {
 		for _, place := range placesSeen(head) {
-			x := index(st, project, place, s)
-			hits, err := x.Search(q)
+			hits, err := searchShelf(st, project, place, s, q)
 			if err != nil {
 				return nil, err
 			}
 			for _, h := range hits {
-				id, err := x.ID(h)
+				id, err := h.in.ID(h.hit)
 				if err != nil {
 					return nil, err
 				}

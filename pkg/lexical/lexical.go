@@ -22,6 +22,9 @@ const (
 	MaxNear = 16
 	// MaxPostings is the maximum number of documents that count for a term: the latest.
 	MaxPostings = 1 << 16
+	// MaxDocuments is the maximum number of documents, with those that were removed: a document keeps
+	// its number of 32 bits. It is a whole number of segments.
+	MaxDocuments = 1<<32 - segment
 
 	segment   = 512 // documents in a segment, and number of buckets
 	fanout    = 8
@@ -165,11 +168,15 @@ func rarity(n, all uint32) uint32 {
 // Words returns the terms of a text for Add or Search, at most readTerms.
 func Words(s string) []text.Term { return text.Terms(s, readTerms) }
 
-// Add adds a document. A search returns its id. Labels are properties to filter by.
+// Add adds a document. A search returns its id. Labels are properties to filter by. It is an error if
+// the index has MaxDocuments.
 func (x *Index) Add(id string, words, labels []text.Term) error {
 	n, err := x.Len()
 	if err != nil {
 		return err
+	}
+	if n >= MaxDocuments {
+		return fmt.Errorf("the index is full: it has numbered %d documents; add %s to another index", n, id)
 	}
 	if err := x.kv.Give(x.key(keyID, uint64(n)), []byte(id)); err != nil {
 		return err
