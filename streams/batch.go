@@ -39,7 +39,8 @@ func IsBatch(h map[string][]string) bool {
 }
 
 // ParseBatch reads a batch. Each element that is not a valid event is returned with Bad set.
-// ParseBatch returns an error if the message as a whole is not a batch of observations.
+// ParseBatch returns an error if the message as a whole is not a batch of observations. The data of
+// the events are parts of body, which must not be changed.
 func ParseBatch(kind Kind, body []byte) ([]BatchEvent, *RejectError) {
 	if kind != KindObs {
 		return nil, rejectf(CodeMalformed, "a batch may hold observations only: send %q events one by one",
@@ -51,14 +52,14 @@ func ParseBatch(kind Kind, body []byte) ([]BatchEvent, *RejectError) {
 	}
 	var out []BatchEvent
 	for d.PeekKind() != ']' {
-		v, err := d.ReadValue()
+		e, err := readBatchEvent(d, body)
 		if err != nil {
 			return nil, rejectf(CodeMalformed, "event %d of the batch: %s", len(out), DescribeJSON(err))
 		}
 		if len(out) == MaxBatch {
 			return nil, rejectf(CodeTooLarge, "the batch has more than %d events: send several batches", MaxBatch)
 		}
-		out = append(out, batchEvent(bytes.Clone(v)))
+		out = append(out, e)
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return nil, rejectf(CodeMalformed, "the body is not a CloudEvents JSON batch: %s", DescribeJSON(err))
@@ -70,6 +71,62 @@ func ParseBatch(kind Kind, body []byte) ([]BatchEvent, *RejectError) {
 		return nil, rejectf(CodeMalformed, "the batch has no events")
 	}
 	return out, nil
+}
+
+// readBatchEvent reads the next element of a batch. It reads each byte once if the element has only
+// plain strings and JSON data, and leaves all others to batchEvent, which gives the same result.
+func readBatchEvent(d *jsontext.Decoder, body []byte) (BatchEvent, error) {
+	if d.PeekKind() != '{' {
+		v, err := d.ReadValue()
+		if err != nil {
+			return BatchEvent{}, err
+		}
+		return batchEvent(bytes.Clone(v)), nil
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return BatchEvent{}, err
+	}
+	from := d.InputOffset() - 1
+	var version, id, data, contentType []byte
+	plain := true
+	for d.PeekKind() != '}' {
+		name, err := d.ReadValue()
+		if err != nil {
+			return BatchEvent{}, err
+		}
+		var field *[]byte
+		switch string(name) {
+		case `"specversion"`:
+			field = &version
+		case `"id"`:
+			field = &id
+		case `"data"`:
+			field = &data
+		case `"datacontenttype"`:
+			field = &contentType
+		case `"source"`, `"type"`, `"time"`, `"subject"`:
+			field = new([]byte)
+		default:
+			plain = false
+		}
+		v, err := d.ReadValue()
+		if err != nil {
+			return BatchEvent{}, err
+		}
+		if field != nil {
+			end := d.InputOffset()
+			*field = body[end-int64(len(v)) : end : end]
+		}
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return BatchEvent{}, err
+	}
+	plain = plain && string(version) == `"1.0"` && len(id) > 2 && id[0] == '"' && !bytes.Contains(id, []byte{'\\'}) &&
+		len(data) > 0 && (contentType == nil || string(contentType) == `"application/json"`)
+	if plain {
+		return BatchEvent{ID: string(id[1 : len(id)-1]), Data: data}, nil
+	}
+	return batchEvent(bytes.Clone(body[from:d.InputOffset()])), nil
 }
 
 // batchEvent reads one element of a batch.

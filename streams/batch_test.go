@@ -1,6 +1,8 @@
 package streams
 
 import (
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -59,6 +61,50 @@ func TestABatchIsReadEventByEvent(t *testing.T) {
 		"Application/CloudEvents-batch+JSON; charset=utf-8": true, "application/json": false, "": false} {
 		if got := IsBatch(nats.Header{"content-type": {value}}); got != want {
 			t.Errorf("%q: %v", value, got)
+		}
+	}
+}
+
+// An element that is read in one pass gives the event that the general way gives.
+func TestAnElementOfABatchIsTheSameEventInBothWays(t *testing.T) {
+	fields := [][]string{
+		{`"specversion":"1.0"`, `"specversion":1`, `"specversion" : "1.0"`, `"specVersion":"1.0"`, `"specversion":"1\u002e0"`},
+		{`"id":"a"`, `"id":""`, `"id":null`, `"id":"\u0061"`, `"id":"é"`, `"id":7`, `"ID":"a"`, `"\u0069d":"a"`},
+		{`"source":"s"`, `"source":{"A":[1]}`, `"x":"\""`, `"Data":{}`, `"a-B":1`},
+		{`"data":{"content":"x"}`, `"data": { "Id" : [ 1 , "}" ] } `, `"data":null`, `"data":"x"`, `"data_base64":"e30="`,
+			`"data":{},"data_base64":""`, `"data":{},"data_base64":"e30="`, `"data":{"id":"a","ID":"b"}`},
+		{`"datacontenttype":"application/json"`, `"datacontenttype":"Application/JSON"`, `"datacontenttype":"text/xml"`,
+			`"datacontenttype":null`},
+	}
+	var check func(element string, fields [][]string)
+	check = func(element string, fields [][]string) {
+		if len(fields) > 0 {
+			for _, f := range append(fields[0], fmt.Sprintf(`"x%d":1`, len(fields))) { // the last one: it is missing
+				check(element+","+f, fields[1:])
+			}
+			return
+		}
+		element = "{" + element[1:] + "}"
+		got, bad := ParseBatch(KindObs, []byte(" [ "+element+", 7]"))
+		if want := batchEvent([]byte(element)); bad != nil || len(got) != 2 || !reflect.DeepEqual(got[0], want) {
+			t.Errorf("%s:\n%+v %v, want\n%+v", element, got, bad, want)
+		}
+	}
+	check("", fields)
+}
+
+func BenchmarkParseBatch(b *testing.B) {
+	events := make([]Event, 64)
+	for i := range events {
+		events[i] = &Observation{Head: Head{ID: "a"}, Content: strings.Repeat("some words ", 90)}
+	}
+	body, err := MarshalBatch(events)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, bad := ParseBatch(KindObs, body); bad != nil {
+			b.Fatal(bad)
 		}
 	}
 }

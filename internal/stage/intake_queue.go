@@ -28,6 +28,7 @@ type queued struct {
 	why    *streams.RejectError // set if it is to be rejected without its data
 	events int                  // number of events if it is a batch, else 0
 	left   int                  // number of these that are undecided
+	parsed []streams.BatchEvent // these events, unless lean
 }
 
 // lineKey identifies a line. Commands that concern no single project are in a line of their
@@ -131,8 +132,8 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	now := time.Now()
 	msg := &Message{Seq: seq, Time: md.Timestamp.UTC(), Subject: m.Subject(), Address: a, BadSubject: bad,
 		Header: m.Headers(), Data: m.Data()}
-	q := &queued{since: now, size: storedSize(msg), weight: storedSize(msg), msg: msg}
-	all := eventsOf(msg)
+	q := &queued{since: now, size: storedSize(msg), weight: storedSize(msg), msg: msg, parsed: batchOf(msg)}
+	all := eachOf(msg, q.parsed)
 	events := s.undecidedOf(q, all)
 	if len(events) == 0 {
 		if q.weight >= bulky {
@@ -181,7 +182,7 @@ func (s *intakeStage) open(ctx context.Context, l *line, i int) bool {
 	}
 	all := make([]*Message, q.events)
 	if !q.lean {
-		all = eventsOf(q.msg)
+		all = eachOf(q.msg, q.parsed)
 		s.held -= q.size
 	} else if read, ok := s.reread(ctx, q.msg); !ok {
 		return false
@@ -227,7 +228,7 @@ func (s *intakeStage) hold(events []*queued, l *line, room int) {
 }
 
 // leave drops the message's data and headers.
-func (q *queued) leave() { q.lean, q.msg.Data, q.msg.Header = true, nil, nil }
+func (q *queued) leave() { q.lean, q.msg.Data, q.msg.Header, q.parsed = true, nil, nil, nil }
 
 // lineFor returns the line with a key. A new line gets the last turn.
 func (s *intakeStage) lineFor(k lineKey) *line {
@@ -241,13 +242,19 @@ func (s *intakeStage) lineFor(k lineKey) *line {
 }
 
 // eventsOf returns the events of a message: the events of a batch, or the message itself.
-func eventsOf(m *Message) []*Message {
-	if m.BadSubject != nil || m.Address.Kind == streams.KindCtl || !streams.IsBatch(m.Header) {
-		return []*Message{m}
+func eventsOf(m *Message) []*Message { return eachOf(m, batchOf(m)) }
+
+// batchOf returns the events of a message if it is a valid batch. It sets Bad if the batch is invalid.
+func batchOf(m *Message) (events []streams.BatchEvent) {
+	if m.BadSubject == nil && m.Address.Kind != streams.KindCtl && streams.IsBatch(m.Header) {
+		events, m.Bad = streams.ParseBatch(m.Address.Kind, m.Data)
 	}
-	events, bad := streams.ParseBatch(m.Address.Kind, m.Data)
-	if bad != nil {
-		m.Bad = bad
+	return events
+}
+
+// eachOf returns the events of a batch as messages, or the message itself if it is no batch.
+func eachOf(m *Message, events []streams.BatchEvent) []*Message {
+	if len(events) == 0 {
 		return []*Message{m}
 	}
 	all := make([]*Message, len(events))
