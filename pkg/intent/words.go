@@ -43,17 +43,23 @@ func Stem(w string) string {
 	if len(w) < 3 || len(w) > 40 {
 		return w
 	}
-	slot := &stems[Hash(w)%uint32(len(stems))]
-	if s := slot.Load(); s != nil && s.word == w {
+	pair := &stems[Hash(w)%uint32(len(stems))]
+	last := pair[0].Load()
+	if last != nil && last.word == w {
+		return last.root
+	}
+	if s := pair[1].Load(); s != nil && s.word == w {
 		return s.root
 	}
 	s := &stemmed{strings.Clone(w), english.Stem(w, true)}
-	slot.Store(s)
+	pair[0].Store(s)
+	pair[1].Store(last)
 	return s.root
 }
 
-// stems caches recent stems. Computing a stem takes 5 µs, and texts have few different words.
-var stems [1 << 13]atomic.Pointer[stemmed]
+// stems caches recent stems: two for each value of a hash, the latest first. Computing a stem takes
+// 5 µs, and texts have few different words.
+var stems [1 << 13][2]atomic.Pointer[stemmed]
 
 type stemmed struct{ word, root string }
 
