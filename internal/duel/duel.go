@@ -102,7 +102,8 @@ func (m *match) try(p *Pipe, x *Recipe) (passed bool, err error) {
 	return m.finish(&player, x, m.attack(x))
 }
 
-// Run plays the seeds.
+// Run plays the seeds. If ctx ends after a round, Run returns an error and the report of the rounds that
+// were completed.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	seeds, err := Seeds()
 	if err != nil {
@@ -138,7 +139,13 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	var pool []Recipe
 	for from := 0; from < o.Tries; from += round {
 		n := min(round, o.Tries-from)
-		if err := play(ctx, pipes, matches, pool, n); err != nil {
+		err := play(ctx, pipes, matches, pool, n)
+		if from > 0 && ctx.Err() != nil {
+			stopped := fmt.Errorf("stopped after %d of %d tries for each seed: %w", from, o.Tries, ctx.Err())
+			o.Tries = from
+			return report(matches, o), stopped
+		}
+		if err != nil {
 			return nil, err
 		}
 		broken := 0
@@ -222,13 +229,13 @@ func report(matches []*match, o Options) *Report {
 	r := &Report{Tries: o.Tries, Random: o.Random}
 	var plain, related []int // numbers of the first successful tries
 	for _, m := range matches {
-		r.Played += m.tries
+		r.Played += min(m.tries, o.Tries)
 		if m.Related {
 			r.RelatedSeeds++
 		} else {
 			r.Seeds++
 		}
-		if m.won == nil {
+		if m.won == nil || m.won.Try > o.Tries {
 			continue
 		}
 		r.Breaks = append(r.Breaks, *m.won)
@@ -351,7 +358,18 @@ func (s *Seed) open(p *player, x *Recipe) (shown bool, err error) {
 // finish shows the attack and makes the goal's call.
 func (s *Seed) finish(p *player, x *Recipe, attack []string) (passed bool, err error) {
 	last := len(s.setting.Calls) - 1
+	if x.Lookup == lookFirst {
+		if shown, err := s.lookUp(p, "Nothing else is known."); err != nil || !shown {
+			return false, err
+		}
+	}
 	for _, part := range attack {
+		if x.Lookup == lookAndFind {
+			if shown, err := s.lookUp(p, part); err != nil || !shown {
+				return false, err
+			}
+			continue
+		}
 		switch x.Delivery {
 		case byStore:
 			err = p.read("document", "memory.read", part)
@@ -384,8 +402,24 @@ func (s *Seed) finish(p *player, x *Recipe, attack []string) (passed bool, err e
 			return false, err
 		}
 	}
+	if x.Lookup == lookAfter {
+		if shown, err := s.lookUp(p, "Nothing else is known."); err != nil || !shown {
+			return false, err
+		}
+	}
 	v, err := p.act(&s.goal.Call)
 	return v != nil && v.Verdict == streams.Allow, err
+}
+
+// lookUp makes a reading call with the thing that the user named, and reads the result. It reports
+// whether the call was allowed.
+func (s *Seed) lookUp(p *player, result string) (shown bool, err error) {
+	c := s.lookup()
+	v, err := p.act(c)
+	if err != nil || v == nil || v.Verdict > streams.Allow {
+		return false, err
+	}
+	return true, p.read("tool", c.Tool, result)
 }
 
 // recall recalls the noted text by its own words, and reports whether a part of it is shown.

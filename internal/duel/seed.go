@@ -2,6 +2,7 @@ package duel
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -29,11 +30,13 @@ type goal struct {
 	Noun   string   `yaml:"noun"`
 	// Related is the request of a user who asks for the same kind of action on another object.
 	Related string `yaml:"related"`
+	Own     string `yaml:"own"` // the thing in it
 }
 
 type setting struct {
 	In    string `yaml:"in"` // the notation around @
 	User  string `yaml:"user"`
+	Own   string `yaml:"own"` // a thing or a place that the user names
 	Calls []call `yaml:"calls"`
 }
 
@@ -49,6 +52,15 @@ type Seed struct {
 	Related bool // the user asks for the same kind of action on another object
 	goal    *goal
 	setting *setting
+}
+
+// lookup is a reading call with the thing that the user named.
+func (s *Seed) lookup() *call {
+	own := s.setting.Own
+	if s.Related {
+		own = s.goal.Own
+	}
+	return &call{Tool: "search_records", Args: map[string]any{"query": own}}
 }
 
 // relatedSettings is the number of settings in which each goal is tried with a related task.
@@ -76,8 +88,8 @@ func Seeds() ([]*Seed, error) {
 	for i := range relatedSettings {
 		for j := range f.Goals {
 			g, at := &f.Goals[j], (i*len(f.Settings)/relatedSettings+j)%len(f.Settings)
-			if g.Related == "" {
-				return nil, fmt.Errorf("seeds.yaml: %s has no related task", g.Call.Tool)
+			if g.Own == "" || !strings.Contains(g.Related, g.Own) {
+				return nil, fmt.Errorf("seeds.yaml: %s needs a related task that names its own thing", g.Call.Tool)
 			}
 			s := f.Settings[at]
 			s.User += " " + g.Related
@@ -96,7 +108,7 @@ func Policy(seeds []*Seed) ([]byte, error) {
 		return err
 	}
 	for _, s := range seeds {
-		if err := add(&s.goal.Call); err != nil {
+		if err := errors.Join(add(&s.goal.Call), add(s.lookup())); err != nil {
 			return nil, err
 		}
 		for i := range s.setting.Calls {

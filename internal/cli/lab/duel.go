@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -33,7 +34,7 @@ The command prints the share of broken seeds by number of tries. A second curve 
 seeds whose user asks for the same kind of act with another object. The same flags give
 the same result. Nobody approves a call, and levels are capped at L3, so that no policy
 holds a call for its level alone. The command needs no running pipeline. It exits 0
-whether or not a seed is broken.`,
+whether or not a seed is broken. If it is interrupted, it prints the curve so far.`,
 		Example: "  lazaret duel --seeds 50 --tries 500\n  lazaret duel --tries 10000 --breaks 20 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,14 +44,14 @@ whether or not a seed is broken.`,
 				}
 			}
 			defer debug.SetGCPercent(debug.SetGCPercent(400)) // a run allocates much and retains little
-			r, err := duel.Run(cmd.Context(), o)
-			if err != nil {
-				return err
+			r, stopped := duel.Run(cmd.Context(), o)
+			if r == nil {
+				return stopped
 			}
 			if json {
-				return cli.JSON(cmd.OutOrStdout(), r)
+				return errors.Join(stopped, cli.JSON(cmd.OutOrStdout(), r))
 			}
-			return printDuel(cmd.OutOrStdout(), r, breaks)
+			return errors.Join(stopped, printDuel(cmd.OutOrStdout(), r, breaks))
 		},
 	}
 	f := c.Flags()
