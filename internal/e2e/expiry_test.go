@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/client"
+	"lazaret/internal/natstest"
+	"lazaret/streams"
+)
+
+// publishTexts publishes different texts in batches, and waits until they are beliefs.
+func publishTexts(t *testing.T, data string, nc *nats.Conn, project string, many int) {
+	t.Helper()
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < many; {
+		var events []string
+		for ; i < many && len(events) < streams.MaxBatch; i++ {
+			events = append(events, batched(i, fmt.Sprintf("The heron number%d stood in the reeds of lake%d and caught fish%d.", i,
+				i%977, i%1009)))
+		}
+		publishBatch(t, js, project, events)
+	}
+	<-js.PublishAsyncComplete()
+	op := connect(t, data, "operator")
+	admin, err := jetstream.New(op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	settle(ctx, t, op, admin, 0)
+}
+
+// batched returns an observation as an event of a batch.
+func batched(i int, content string) string {
+	return fmt.Sprintf(`{"specversion":"1.0","id":"o%d","source":"s","type":"t","data":{"session":"s%d","tool":"web.fetch","content":%q}}`,
+		i, i%50, content)
+}
+
+// publishBatch publishes events as one message.
+func publishBatch(t *testing.T, js jetstream.JetStream, project string, events []string) jetstream.PubAckFuture {
+	t.Helper()
+	f, err := js.PublishMsgAsync(&nats.Msg{Subject: "lz.in." + project + ".agent.obs.web",
+		Header: nats.Header{"Content-Type": {streams.BatchContentType}}, Data: []byte("[" + strings.Join(events, ",") + "]")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// While many beliefs of a project expire, another project of the partition has its verdicts.
+func TestVerdictsGoOnWhileManyBeliefsOfThePartitionExpire(t *testing.T) {
+	if raced {
+		t.Skip("it measures times")
+	}
+	const patience = 2 * time.Second
+	many := 100_000
+	if testing.Short() {
+		many = 20_000
+	}
+	data := t.TempDir()
+	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t), "--no-sync")
+	p := &pipeline{t: t, data: data}
+	neighbour := neighbourOf("flood", true)
+	texts := p.agentOf("flood")
+	publishTexts(t, data, texts, "flood", many)
+	flood, err := client.New(texts, "flood", "agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recalled := func() (n int) {
+		t.Helper()
+		rep, err := flood.Recall(t.Context(), &streams.Recall{Head: streams.Head{ID: client.NewID(), Session: "r"},
+			Query: "number7"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(rep.Recall.ContextOnly)
+	}
+	if n := recalled(); n != 1 {
+		t.Fatalf("a recall finds %d texts before the expiry, want 1", n)
+	}
+	must(t, data, "audit", "trim", "--older", "0s")
+
+	js, err := jetstream.New(connect(t, data, "operator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := js.OrderedConsumer(t.Context(), streams.LedgerStream, jetstream.OrderedConsumerConfig{
+		DeliverPolicy:  jetstream.DeliverNewPolicy,
+		FilterSubjects: []string{streams.LedgerSubject(streams.PartitionOf("flood"), streams.StageIngest)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps atomic.Int64
+	reading, err := c.Consume(func(m jetstream.Msg) {
+		entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), 1, time.Now())
+		if err != nil {
+			t.Error(err)
+		}
+		for _, e := range entries {
+			if e.Type == streams.TypeDropped && strings.Contains(string(e.Body), `"step"`) {
+				steps.Add(1)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reading.Stop()
+	calm, err := client.New(p.agentOf(neighbour), neighbour, "agent", client.WithRetry(client.Retry{Tries: 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expire := start(t, "", "lazaret", "audit", "expire", "--older", "0s", "--data", data)
+	var most time.Duration
+	asked := 0
+	for before, idle := int64(0), 0; idle < 20; asked++ {
+		began := time.Now()
+		rep, err := calm.Decide(t.Context(), &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", asked), Session: "s"},
+			Tool: "read_file"})
+		if err != nil || rep.Verdict != streams.Allow {
+			t.Fatalf("action %d: %+v, %v", asked, rep, err)
+		}
+		most = max(most, time.Since(began))
+		now := steps.Load()
+		if idle++; now == 0 || now > before {
+			idle = 0
+		}
+		before = now
+	}
+	<-expire.done
+	t.Logf("%d texts expired in %d steps: the slowest of %d verdicts came after %v", many, steps.Load(), asked,
+		most.Round(time.Millisecond))
+	if most > patience {
+		t.Errorf("a verdict came after %v, more than %v", most, patience)
+	}
+	natstest.Eventually(t, time.Minute, "the texts are gone", func() bool { return recalled() == 0 })
+}
