@@ -6,5 +6,5 @@
 // It exits with 0 if all was checked and holds, with 3 if what was checked holds and there
 // are signatures by keys that were not given, and with 2 if something does not hold.
 //
-// Begin reading with main.go; passkey.go checks signatures of passkeys.
+// Begin reading with main.go; leaf.go checks leaves and their proofs, passkey.go signatures of passkeys.
 package main

@@ -278,7 +278,8 @@ func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Sign
 		why.Text += ": " + s.Reason
 	}
 	if x := in.source; x != nil {
-		why.Text = streams.Clip(fmt.Sprintf("%s; its source %s is approved for at most %d further actions of session %s until %s",
+		why.Text = streams.Clip(fmt.Sprintf(
+			"%s; its source %s is approved for at most %d further actions of session %s until %s",
 			why.Text, x.Source, x.Actions, x.Session, x.Expires.Format(time.RFC3339)), maxReasonText)
 	}
 	v := &h.Entry

@@ -30,7 +30,8 @@ func Graph(w io.Writer, title string, samples []Sample) error {
 	}
 	const mib = 1 << 20
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n",
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n",
 		graphWidth, 2*graphHeight)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="#ffffff"/><title>%s</title>`+"\n", escape(title))
 	chart(&b, 0, title+": resident memory, MiB", samples,

@@ -49,7 +49,8 @@ var errFull = errors.New("enough events were read")
 
 // judge compares the current rule set with another one on the events of v's project. A long comparison
 // continues after the request. Only flips for which in returns true are listed.
-func (c *Console) judge(r *http.Request, p *page, v *judged, since, until time.Time, in func(f *backtest.Flip) bool) error {
+func (c *Console) judge(r *http.Request, p *page, v *judged, since, until time.Time,
+	in func(f *backtest.Flip) bool) error {
 	project, with, rule, draft := v.Project, v.With, v.Rule, v.Draft
 	done, running, err := perform(c, r, p, func(ctx context.Context, t *task) (*judgement, error) {
 		t.say("Another comparison runs first.")

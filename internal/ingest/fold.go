@@ -257,8 +257,8 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 	clock := clockKey(e.Project)
 	switch e.Type {
 	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeErased,
-		streams.TypeLegalHold, streams.TypeExpired, streams.TypeDropped, streams.TypeIncident, streams.TypeOrder, streams.TypePoint,
-		streams.TypeRestore, streams.TypeDisclosure:
+		streams.TypeLegalHold, streams.TypeExpired, streams.TypeDropped, streams.TypeIncident, streams.TypeOrder,
+		streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 		clock = clockKey(streams.SystemProject) // a person's order uses the partition's clock, never virtual time
 	}
 	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {

@@ -243,18 +243,19 @@ type wordsOf struct {
 
 var (
 	// reporting are the words with which a note reports that the user said something.
-	reporting = termSet(`user customer client person people guest human he she they want wants wanted prefer prefers preferred
-preference like likes liked ask asks asked asking request requests requested said say says told tell mention mentions mentioned
-state states stated note noted notes remember reminder need needs needed wish wishes would plan plans planned intend intends
-goal task summary session today currently according please also myself mine`)
-	negations = termSet(`no not never without dont doesnt didnt wont cant cannot shouldnt mustnt isnt arent wasnt nothing none
-neither nor except avoid stop refuse instead unless`)
+	reporting = termSet(`user customer client person people guest human he she they want wants wanted prefer prefers
+preferred preference like likes liked ask asks asked asking request requests requested said say says told tell mention
+mentions mentioned state states stated note noted notes remember reminder need needs needed wish wishes would plan plans
+planned intend intends goal task summary session today currently according please also myself mine`)
+	negations = termSet(`no not never without dont doesnt didnt wont cant cannot shouldnt mustnt isnt arent wasnt nothing
+none neither nor except avoid stop refuse instead unless`)
 )
 
 // limiting are words that change the meaning of a sentence if they are left out.
 var limiting = strings.Fields(
-	`no not never without don't doesn't didn't won't can't cannot shouldn't mustn't isn't aren't wasn't nothing none neither
-nor except avoid stop refuse instead unless if when until till only before after while once provided unless most least`)
+	`no not never without don't doesn't didn't won't can't cannot shouldn't mustn't isn't aren't wasn't nothing none
+neither nor except avoid stop refuse instead unless if when until till only before after while once provided unless most
+least`)
 
 func termSet(words string) map[text.Term]bool {
 	set := make(map[text.Term]bool)

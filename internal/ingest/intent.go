@@ -211,8 +211,8 @@ func (f *Fold) lookedUp(st *stage.State, project string, v *streams.VerdictEntry
 
 // userNamed reports whether the user named the source of an observation, and whether they left
 // it to that source what is to be done.
-func (f *Fold) userNamed(st *stage.State, a streams.Address, session string, o *streams.Observation) (named, handed bool,
-	err error) {
+func (f *Fold) userNamed(st *stage.State, a streams.Address, session string,
+	o *streams.Observation) (named, handed bool, err error) {
 	said, err := f.userSaid(st, a.Project, a.Agent, session)
 	if err != nil || len(said.Words) == 0 {
 		return false, false, err

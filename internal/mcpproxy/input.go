@@ -43,8 +43,8 @@ func (p *Proxy) takesInput(params json.RawMessage) bool {
 			URL *struct{} `json:"url"`
 		} `json:"elicitation"`
 	}
-	return p.cfg.ApprovalURL != "" && stateless(meta) && json.Unmarshal(meta[mcp.MetaKeyClientCapabilities], &can) == nil &&
-		can.Elicitation.URL != nil
+	return p.cfg.ApprovalURL != "" && stateless(meta) &&
+		json.Unmarshal(meta[mcp.MetaKeyClientCapabilities], &can) == nil && can.Elicitation.URL != nil
 }
 
 // statePrefix begins the states that the proxy gives to a client. It stays the same when the proxy

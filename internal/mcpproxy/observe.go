@@ -320,8 +320,8 @@ func resultBlocks(result json.RawMessage) []streams.Block {
 }
 
 // plain lists enumeration values of the protocol, which are not recorded.
-var plain = namesOf(`assistant system user text image audio resource resource_link tool_use tool_result complete input_required
-	private public debug info notice warning error critical alert emergency`)
+var plain = namesOf(`assistant system user text image audio resource resource_link tool_use tool_result complete
+	input_required private public debug info notice warning error critical alert emergency`)
 
 // decoded returns a JSON value with numbers as written, or nil if it is malformed.
 func decoded(raw json.RawMessage) (v any) {

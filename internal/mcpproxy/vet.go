@@ -23,12 +23,15 @@ import (
 const maxNesting = 256
 
 // known are the field names that the protocol defines.
-var known = namesOf(`_meta action annotations argument arguments audience blob capabilities clientInfo completion content contents context costPriority
-	cursor data default description destructiveHint error execution extensions hasMore hints icons id idempotentHint includeContext input inputRequests inputResponses
-	inputSchema instructions intelligencePriority isError lastModified level listChanged logger maxTokens message messages metadata method mimeType mode model notifications
-	modelPreferences name nextCursor openWorldHint outputSchema params priority progress progressToken prompt prompts promptsListChanged protocolVersion readOnlyHint reason ref
-	requestId requestState requestedSchema resource resourceSubscriptions resourceTemplates resources resourcesListChanged resultType role roots sampling server serverInfo size sizes speedPriority src status
-	statusMessage stopReason stopSequences structuredContent subscribe supportedVersions systemPrompt task taskId taskSupport temperature text theme title toolChoice toolUseId
+var known = namesOf(`_meta action annotations argument arguments audience blob capabilities clientInfo completion
+	content contents context costPriority cursor data default description destructiveHint error execution extensions
+	hasMore hints icons id idempotentHint includeContext input inputRequests inputResponses inputSchema instructions
+	intelligencePriority isError lastModified level listChanged logger maxTokens message messages metadata method mimeType
+	mode model notifications modelPreferences name nextCursor openWorldHint outputSchema params priority progress
+	progressToken prompt prompts promptsListChanged protocolVersion readOnlyHint reason ref requestId requestState
+	requestedSchema resource resourceSubscriptions resourceTemplates resources resourcesListChanged resultType role roots
+	sampling server serverInfo size sizes speedPriority src status statusMessage stopReason stopSequences structuredContent
+	subscribe supportedVersions systemPrompt task taskId taskSupport temperature text theme title toolChoice toolUseId
 	tools toolsListChanged total ttlMs type uri uriTemplate url value values version websiteUrl`)
 
 // free are the known fields whose values the protocol does not define.

@@ -49,8 +49,9 @@ var (
 	facts      = &read{"facts", []string{"fact"}}
 	named      = []string{"namespace", "key"}
 	itemsFound = &read{"items", []string{"value"}}
-	forgets    = []string{"everything", "memoryOnly", "memory_only", "dataset", "datasetId", "dataset_id", "dataId", "data_id"}
-	recalled   = []string{"answer", "text", "content", "search_result"}
+	forgets    = []string{"everything", "memoryOnly", "memory_only", "dataset", "datasetId", "dataset_id",
+		"dataId", "data_id"}
+	recalled = []string{"answer", "text", "content", "search_result"}
 )
 
 // kinds are the stores with a known HTTP interface.

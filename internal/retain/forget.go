@@ -218,16 +218,11 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 			return nil, fmt.Errorf("nothing of a project %s is in the streams or in the log: is the name another one?", project)
 		}
 	}
-	st, err := js.Stream(ctx, streams.LedgerStream)
+	end, err := erasableLedger(ctx, js)
 	if err != nil {
 		return nil, err
 	}
-	if st.CachedInfo().Config.DenyDelete {
-		return nil, fmt.Errorf("stream %s was created by an old version with deletion disabled, which cannot "+
-			"be changed: "+
-			"its entries cannot be erased", streams.LedgerStream)
-	}
-	if err := c.awaitAuditors(ctx, js, st.CachedInfo().State.LastSeq); err != nil {
+	if err := c.awaitAuditors(ctx, js, end); err != nil {
 		return nil, err
 	}
 	writers, err := c.writers(ctx, js)
@@ -528,4 +523,17 @@ func remake(ctx context.Context, l *inquiry.Log, r *Record, files []string, trus
 		r.Places = append(r.Places, p)
 	}
 	return nil
+}
+
+// erasableLedger returns the sequence of the ledger's last entry, or an error if entries cannot be erased.
+func erasableLedger(ctx context.Context, js jetstream.JetStream) (end uint64, err error) {
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return 0, err
+	}
+	if st.CachedInfo().Config.DenyDelete {
+		return 0, fmt.Errorf("stream %s was created by an old version with deletion disabled, which cannot "+
+			"be changed: its entries cannot be erased", streams.LedgerStream)
+	}
+	return st.CachedInfo().State.LastSeq, nil
 }

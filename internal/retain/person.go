@@ -160,14 +160,8 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	if err := canFoldAnew(ctx, js, s); err != nil {
 		return nil, err
 	}
-	st, err := js.Stream(ctx, streams.LedgerStream)
-	if err != nil {
+	if _, err := erasableLedger(ctx, js); err != nil {
 		return nil, err
-	}
-	if st.CachedInfo().Config.DenyDelete {
-		return nil, fmt.Errorf("stream %s was created by an old version with deletion disabled, which cannot "+
-			"be changed: "+
-			"its entries cannot be erased", streams.LedgerStream)
 	}
 	writers, err := c.writers(ctx, js)
 	if err != nil {
@@ -192,8 +186,7 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 		}
 		if round == maxRounds {
 			return nil, fmt.Errorf("after %d statements there are still new entries that concern %s: stop "+
-				"the programs that "+
-				"write them and try again", round, s)
+				"the programs that write them and try again", round, s)
 		}
 		if round == 0 {
 			before, err := c.surveyPerson(ctx, js, t, shards)

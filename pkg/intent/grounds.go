@@ -215,8 +215,8 @@ func (src *Source) tells(v *Value, user []uint32) bool {
 }
 
 // standing are words for instructions that outlast the call.
-var standing = stemmedSet("memory instruction prompt skill standing recurring recurrence repeat rrule frequency interval " +
-	"subscription subscribe")
+var standing = stemmedSet("memory instruction prompt skill standing recurring recurrence repeat rrule frequency " +
+	"interval subscription subscribe")
 
 // reserved are kinds of values with which a call hands over money, credentials or control.
 var reserved = map[text.Kind]string{text.IBAN: "money", text.Card: "money", text.Crypto: "money",

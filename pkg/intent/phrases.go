@@ -119,8 +119,8 @@ var (
 		"anything all rest bullet bullets entries guidelines workflow whatever")
 	// claims are verbs with which a source says what is to be done.
 	claims = set("say says said ask asks asked state states describe describes require requires request requests want " +
-		"wants wanted instruct instructs list lists need needs order orders tell tells demand demands suggest suggests recommend " +
-		"recommends contain contains needed required requested listed described set out")
+		"wants wanted instruct instructs list lists need needs order orders tell tells demand demands suggest suggests " +
+		"recommend recommends contain contains needed required requested listed described set out")
 	// told are participles with which the user refers to a source.
 	told = set("described instructed requested asked listed stated specified outlined explained laid")
 )

@@ -169,8 +169,9 @@ var local = func() (hs []uint32) {
 
 // wards are words for things that give someone money, rights or lasting control.
 var wards = stemmedSet("key token password secret credential role permission access admin administrator right " +
-	"privilege owner member group rule filter forward forwarding redirect policy webhook hook cron config configuration setting " +
-	"default registry account bank iban payee beneficiary mandate invoice payment salary share public limit")
+	"privilege owner member group rule filter forward forwarding redirect policy webhook hook cron config " +
+	"configuration setting default registry account bank iban payee beneficiary mandate invoice payment " +
+	"salary share public limit")
 
 func stemmedSet(words string) map[uint32]bool {
 	m := make(map[uint32]bool)

@@ -39,10 +39,11 @@ var partyWords = contentWords(strings.Fields("target destination dest targets de
 // networkSchemes are the URL schemes that name a host to connect to. A URL with another scheme
 // (note://, s3://) does not, unless it has a port.
 var networkSchemes = contentWords(
-	strings.Fields(`http https ws wss ftp ftps sftp tftp scp ssh git rsync svn telnet tcp tcp4 tcp6 udp tls ssl unix
-	gopher gophers dict ldap ldaps smb smbs cifs nfs afp imap imaps pop3 pop3s smtp smtps rtsp rtmp rtmps mms sip sips irc ircs xmpp
-	redis rediss mongodb mysql mariadb postgres postgresql sqlserver oracle clickhouse cassandra amqp amqps mqtt mqtts nats kafka stomp
-	grpc grpcs socks socks4 socks4a socks5 socks5h proxy vnc rdp docker hdfs webhdfs dav davs feed view-source jar netdoc`))
+	strings.Fields(`http https ws wss ftp ftps sftp tftp scp ssh git rsync svn telnet tcp tcp4 tcp6 udp tls ssl unix gopher
+	gophers dict ldap ldaps smb smbs cifs nfs afp imap imaps pop3 pop3s smtp smtps rtsp rtmp rtmps mms sip sips irc ircs
+	xmpp redis rediss mongodb mysql mariadb postgres postgresql sqlserver oracle clickhouse cassandra amqp amqps mqtt mqtts
+	nats kafka stomp grpc grpcs socks socks4 socks4a socks5 socks5h proxy vnc rdp docker hdfs webhdfs dav davs feed
+	view-source jar netdoc`))
 
 // networkURL reports whether a URL, in the form of text.URL, names a host to connect to.
 func networkURL(u string) bool {

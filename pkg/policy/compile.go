@@ -469,7 +469,8 @@ func (x *index) add(y *strictyaml.Document, path []any, t *entryText, place int)
 func checkWord(w string) error {
 	n := parseName(w, nil, nil)
 	if len(n.words) != 1 || string(n.norm) != w || !n.plain || strings.ContainsAny(w, "*?") {
-		return fmt.Errorf("%q is not a single word: names are compared word by word, in lower case, and digits are words of their own", w)
+		return fmt.Errorf("%q is not a single word: names are compared word by word, in lower case, "+
+			"and digits are words of their own", w)
 	}
 	return nil
 }

@@ -101,8 +101,8 @@ func compileDelegation(y *strictyaml.Document, texts []delegationText) ([]delega
 // The policy's level must be L4, and nothing else may require a hold: no require of an entry, no
 // failed condition, no destination. A ground whose condition fails is not met.
 func (p *Policy) Delegated(k Call, c Class, ev Evidence) (ground string, ok bool) {
-	if len(p.delegated) == 0 || c.Level != beliefs.L4 || c.insists || k.Tool == streams.ApproveTools || k.Tool == streams.RegisterPrompt ||
-		len(k.Tool) > MaxTool {
+	if len(p.delegated) == 0 || c.Level != beliefs.L4 || c.insists || k.Tool == streams.ApproveTools ||
+		k.Tool == streams.RegisterPrompt || len(k.Tool) > MaxTool {
 		return "", false
 	}
 	for _, r := range c.Reasons {

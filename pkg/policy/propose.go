@@ -145,8 +145,8 @@ func argumentNames(schema []byte) []string {
 
 // readingWords are first words in descriptions of tools that read.
 var readingWords = wordSet(
-	`get gets read reads list lists search searches find finds look looks lookup return returns show shows
-	retrieve retrieves fetch fetches query queries describe describes view views count counts check checks inspect inspects`)
+	`get gets read reads list lists search searches find finds look looks lookup return returns show shows retrieve
+	retrieves fetch fetches query queries describe describes view views count counts check checks inspect inspects`)
 
 // describesReading reports whether the first sentence of a description begins with a reading word
 // and has no changing word.

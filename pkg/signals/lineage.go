@@ -29,11 +29,8 @@ func init() {
 		Bound:  "100000 carriers, 100000 phrases",
 		Cost:   "1 per carrier",
 	}, (*State).lineage)
-	register(
-		partCarriers|partPhrases,
-		Signal{"memory.lineage", "the same for the text of a memory write", "carrier", "all", "as action.lineage", "1 per carrier"},
-		(*State).lineage,
-	)
+	register(partCarriers|partPhrases, Signal{"memory.lineage", "the same for the text of a memory write", "carrier",
+		"all", "as action.lineage", "1 per carrier"}, (*State).lineage)
 }
 
 // Lineage says where a value of an action or memory first occurred in the project.

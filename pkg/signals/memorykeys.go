@@ -14,7 +14,8 @@ func init() {
 		func(s *State) int64 { return s.keyHistory().writes })
 	register(partKeys, sig("signal.key_growth", "size of the value, as a multiple of the first value's size"),
 		func(s *State) float64 { return s.keyHistory().growth(s.In) })
-	register(partKeys, sig("signal.key_entropy_rise", "entropy of the value minus that of the first value, in bits per byte"),
+	register(partKeys,
+		sig("signal.key_entropy_rise", "entropy of the value minus that of the first value, in bits per byte"),
 		func(s *State) float64 { return s.keyHistory().rise(s) })
 }
 

@@ -317,19 +317,19 @@ func set(words string) map[string]bool {
 // without a scheme. Every top-level domain of two letters is recognized, except those in
 // fileEndings.
 var topLevels = set(`
-com org net edu gov mil int info biz name pro aero coop museum arpa onion local internal localhost test example invalid lan corp
-app dev page cloud online site website store shop tech space xyz top club live life world today news blog wiki link click
-email mail chat social media agency company group team work works solutions services support systems network digital
-finance bank money pay capital fund insure crypto wallet exchange trade market markets vip icu cyou cfd sbs buzz monster quest
-rest bar fun win bid loan download stream host hosting press review science party gq zip mov
-academy art design photo video studio games bet casino poker health care clinic school university institute foundation ngo
-google amazon apple microsoft`)
+com org net edu gov mil int info biz name pro aero coop museum arpa onion local internal localhost test example invalid
+lan corp app dev page cloud online site website store shop tech space xyz top club live life world today news blog wiki
+link click email mail chat social media agency company group team work works solutions services support systems network
+digital finance bank money pay capital fund insure crypto wallet exchange trade market markets vip icu cyou cfd sbs buzz
+monster quest rest bar fun win bid loan download stream host hosting press review science party gq zip mov
+academy art design photo video studio games bet casino poker health care clinic school university institute foundation
+ngo google amazon apple microsoft`)
 
 // fileEndings are endings that make a bare name a file name. Some are top-level domains of
 // countries too. Such names count as hosts only in a URL.
 var fileEndings = set(`
-txt md rst csv tsv json jsonl yaml yml toml ini cfg conf env log xml html htm css js mjs ts tsx jsx py ipynb go rs rb php pl lua
-java kt c h cc cpp hpp cs swift sh bash zsh ps1 bat cmd exe dll so dylib bin jar war apk deb rpm msi pkg dmg iso img
-pdf doc docx xls xlsx ppt pptx odt ods rtf tex epub png jpg jpeg gif svg webp bmp ico mp3 mp4 wav mov avi mkv
+txt md rst csv tsv json jsonl yaml yml toml ini cfg conf env log xml html htm css js mjs ts tsx jsx py ipynb go rs rb
+php pl lua java kt c h cc cpp hpp cs swift sh bash zsh ps1 bat cmd exe dll so dylib bin jar war apk deb rpm msi pkg dmg
+iso img pdf doc docx xls xlsx ppt pptx odt ods rtf tex epub png jpg jpeg gif svg webp bmp ico mp3 mp4 wav mov avi mkv
 zip tar gz tgz bz2 xz 7z rar zst pem key crt cer p12 pfx kdbx asc gpg sig pub db sqlite sql bak old tmp lock pid sock
 service plist reg vbs lnk tf tfvars proto wasm map diff patch`)

@@ -321,8 +321,8 @@ func hashText(class, s string) uint64 {
 // negations are folded and have no apostrophes. Those of scripts without spaces have one or two
 // characters.
 var negations = foldedSet(`
-no not never none nobody nothing neither nor without cannot cant dont doesnt didnt isnt arent wasnt werent wont wouldnt couldnt
-shouldnt hasnt havent hadnt mustnt
+no not never none nobody nothing neither nor without cannot cant dont doesnt didnt isnt arent wasnt werent wont wouldnt
+couldnt shouldnt hasnt havent hadnt mustnt
 nicht nichts kein keine keinen keinem keiner keines nie niemals niemand ohne nein
 pas jamais aucun aucune sans ningun ninguna ninguno nunca sin senza mai não nao sem niet geen nooit ikke aldrig inte
 не нет ни никогда без 不 没 沒 未 无 無 ない せん`)

@@ -106,7 +106,8 @@ func (s *ledgerStage) push(p *pending) {
 	if err := st.Set(waitingKey`},
 	}, plain(3000), unanswered, "without a verdict"},
 	{"M6", "the content of one observation in 100 is cut", []edit{
-		{observeGo, "	a := m.Address\n	e := &streams.ObservationEntry{", `	if mutant == "M6" && m.Seq%100 == 0 && len(o.Content) > 10 {
+		{observeGo, "	a := m.Address\n	e := &streams.ObservationEntry{",
+			`	if mutant == "M6" && m.Seq%100 == 0 && len(o.Content) > 10 {
 		o.Content = o.Content[:10]
 	}
 	a := m.Address

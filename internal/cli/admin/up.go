@@ -260,8 +260,8 @@ func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, cfg embedded.
 func expireOld(ctx context.Context, c *retain.Config, cfg embedded.Config, age time.Duration) {
 	signer, err := keys.LoadSigner(embedded.OperatorKey(cfg.Data))
 	if err != nil {
-		cfg.Log.Error("nothing expires, and the log and the state grow: run lazaret audit expire where the operator's key is, "+
-			"or start with --expire 0", "err", err)
+		cfg.Log.Error("nothing expires, and the log and the state grow: run lazaret audit expire where the operator's key "+
+			"is, or start with --expire 0", "err", err)
 		return
 	}
 	x, err := c.Expire(ctx, signer, time.Now().Add(-age), fmt.Sprintf("older than %s", age))

@@ -290,8 +290,8 @@ func verifyDecision(note string, trust *keys.Trust, o outcomeSeen, counters map[
 		return fmt.Errorf("the passkey counts %d signatures, and %d were counted before", s.Counter, before)
 	}
 	counters[k] = s.Counter
-	if x, y := o.Source, s.Source; (x == nil) != (y == nil) || x != nil && (x.Digest != y.Digest || x.Session != y.Session ||
-		x.Actions != y.Actions || !x.Expires.Equal(y.Expires)) {
+	if x, y := o.Source, s.Source; (x == nil) != (y == nil) || x != nil && (x.Digest != y.Digest ||
+		x.Session != y.Session || x.Actions != y.Actions || !x.Expires.Equal(y.Expires)) {
 		return fmt.Errorf("the source that %s approved is not the recorded one", s.Signer)
 	}
 	return nil

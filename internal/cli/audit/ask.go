@@ -282,8 +282,8 @@ func noEntry(args []string, where string, size int64) string {
 	if len(args) == 1 {
 		asked = strconv.Quote(args[0])
 	}
-	return fmt.Sprintf("the log of %d entries has none %s: name an index below %d, or an event's id as its sender gave it; "+
-		"`lazaret audit ls` lists both. An entry that is seconds old may not be chained yet", size, asked, size)
+	return fmt.Sprintf("the log of %d entries has none %s: name an index below %d, or an event's id as its sender gave "+
+		"it; `lazaret audit ls` lists both. An entry that is seconds old may not be chained yet", size, asked, size)
 }
 
 func argOr(args []string) string {

@@ -203,7 +203,8 @@ func incidentOpenCommand(a *verb.App) *cobra.Command {
 		Long: `Open an incident. Serious alerts open one automatically (see incidents in the policy). If
 one with the same --key is open, the evidence is added to it. The signer's key needs the
 role approver, operator, auditor or probe.`,
-		Example: `  lazaret incident open "poisoned page" --severity high --evidence "source:https://shop.example" --key alice.key`,
+		Example: `  lazaret incident open "poisoned page" --severity high \
+    --evidence "source:https://shop.example" --key alice.key`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o := approval.NewOrder(approval.OpenIncident, s.Project, time.Now(), order.Life)
 			o.Incident, o.Title, o.Severity, o.Key = approval.IncidentID(o.Nonce), args[0], severity, key

@@ -225,9 +225,7 @@ lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 			if err := decidable(named, revision); err != nil {
 				return err
 			}
-			if asJSON {
-				o.quiet = true
-			}
+			o.quiet = o.quiet || asJSON
 			var reps []*streams.ResolveReply
 			code := cli.ExitOK
 			for _, h := range named {
@@ -242,15 +240,11 @@ lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 					fmt.Fprintf(cmd.OutOrStdout(), "%s  hold %s, ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Hold,
 						rep.Seq, text.InertLine(rep.Text, 600))
 				}
-				switch {
-				case rep.Error != nil && rep.Error.Code == streams.CodeApproval:
-					fmt.Fprintf(os.Stderr, "lazaret: hold %s: %s: %s\n", h.ID, rep.Error.Code, text.InertLine(rep.Text, 600))
-					code = max(code, cli.ExitNegative)
-				case rep.Error != nil:
-					return fmt.Errorf("hold %s: %s: %s", h.ID, rep.Error.Code, text.InertLine(rep.Error.Message, 600))
-				case rep.State == streams.HoldDenied:
-					code = max(code, cli.ExitDeny)
+				c, err := exitCode(h.ID, rep)
+				if err != nil {
+					return err
 				}
+				code = max(code, c)
 			}
 			if asJSON {
 				var out any = reps
@@ -277,13 +271,27 @@ lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not show the holds")
 	if d == approval.Approve {
-		f.StringVar(&o.source.Digest, "source", "", "approve also the source with this `DIGEST`, or its first digits, for the "+
-			"session")
+		f.StringVar(&o.source.Digest, "source", "",
+			"approve also the source with this `DIGEST`, or its first digits, for the session")
 		f.DurationVar(&o.sourceLife, "source-for", time.Hour, "how long the source is approved")
-		f.IntVar(&o.source.Actions, "source-actions", 20, "later actions that the approval of the source covers, at most "+
-			"`N`")
+		f.IntVar(&o.source.Actions, "source-actions", 20,
+			"later actions that the approval of the source covers, at most `N`")
 	}
 	return c
+}
+
+// exitCode returns the exit code for the reply to a decision. A refused decision is printed to standard error.
+func exitCode(hold string, rep *streams.ResolveReply) (int, error) {
+	switch {
+	case rep.Error != nil && rep.Error.Code == streams.CodeApproval:
+		fmt.Fprintf(os.Stderr, "lazaret: hold %s: %s: %s\n", hold, rep.Error.Code, text.InertLine(rep.Text, 600))
+		return cli.ExitNegative, nil
+	case rep.Error != nil:
+		return 0, fmt.Errorf("hold %s: %s: %s", hold, rep.Error.Code, text.InertLine(rep.Error.Message, 600))
+	case rep.State == streams.HoldDenied:
+		return cli.ExitDeny, nil
+	}
+	return cli.ExitOK, nil
 }
 
 // decidable returns an error if a hold is not open, has another revision than the required one, or cannot be shown.

@@ -80,7 +80,8 @@ type promptRow struct {
 func promptsShowCommand(a *verb.App) *cobra.Command {
 	var project string
 	return projectFlag(&cobra.Command{Use: "show NAME[@VERSION]", Short: "Print the text of a registered prompt",
-		Long: "Print the text of a registered prompt: to a file or pipe byte for byte, to a terminal\nwith control characters as escapes.",
+		Long: "Print the text of a registered prompt: to a file or pipe byte for byte, to a terminal\n" +
+			"with control characters as escapes.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, said, err := readPrompt(a, cmd, project, args[0])

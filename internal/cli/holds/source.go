@@ -70,8 +70,8 @@ func printSources(w io.Writer, h *arbiter.Hold) {
 		}
 		switch a := s.Approved; {
 		case a != nil:
-			fmt.Fprintf(w, "  approved for the session by %s with hold %s: %d of %d actions\n", text.InertLine(a.By, 128), a.Hold,
-				a.Number, a.Actions)
+			fmt.Fprintf(w, "  approved for the session by %s with hold %s: %d of %d actions\n", text.InertLine(a.By, 128),
+				a.Hold, a.Number, a.Actions)
 		case h.State == streams.HoldOpen && s.Missing == "":
 			fmt.Fprintf(w, "  approve it for the session: lazaret holds approve %s --source %s\n", h.ID, shortDigest(s.Digest))
 		}

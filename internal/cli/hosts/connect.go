@@ -26,45 +26,7 @@ func connectCommand(a *verb.App) *cobra.Command {
 	var home, record string
 	var yes, undo, asJSON bool
 	var left []string // servers that stay as they are, with the reason
-	config := func() (connect.Config, error) {
-		cfg := connect.Config{Home: home, Record: record}
-		var err error
-		if cfg.Home == "" {
-			if cfg.Home, err = os.UserHomeDir(); err != nil {
-				return cfg, err
-			}
-		}
-		if cfg.Record == "" {
-			cfg.Record = filepath.Join(cfg.Home, ".local", "state", "lazaret", "connect.json")
-		}
-		exe, err := os.Executable()
-		if err != nil {
-			return cfg, err
-		}
-		a.Conn.Resolve()
-		data, err := filepath.Abs(a.Conn.Data)
-		if err != nil {
-			return cfg, err
-		}
-		cfg.Wrap = func(server connect.Server) (connect.Server, bool) {
-			args := []string{"mcp", "--data", data, "--project", s.Project, "--agent", s.Agent, "--"}
-			if server.URL != "" {
-				if err := mcpwire.Probe(server.URL); err != nil {
-					left = append(left, fmt.Sprintf("%s: %s: %v", server.Name, server.URL, err))
-					return server, false
-				}
-				args = append(args, server.URL)
-			} else {
-				args = append(append(args, server.Command), server.Args...)
-			}
-			return connect.Server{Name: server.Name, Command: exe, Args: args}, true
-		}
-		cfg.Handler = func(h *hook.Host) hook.Handler {
-			return hook.Handler{Command: hookcli.CommandLine(exe, h.Name, s.Project, s.Agent, data),
-				Timeout: hookcli.Limit(a.Conn.Timeout)}
-		}
-		return cfg, nil
-	}
+	config := func() (connect.Config, error) { return connectConfig(a, &s, home, record, &left) }
 	c := &cobra.Command{
 		Use:   "connect",
 		Short: "Guard the agent hosts of this machine: hooks and MCP servers",
@@ -131,6 +93,47 @@ since, it removes only its additions. docs/connect.md`,
 	status.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.AddCommand(status)
 	return c
+}
+
+// connectConfig returns the changes that guard a host. Servers that stay as they are go to left.
+func connectConfig(a *verb.App, s *verb.Speaker, home, record string, left *[]string) (connect.Config, error) {
+	cfg := connect.Config{Home: home, Record: record}
+	var err error
+	if cfg.Home == "" {
+		if cfg.Home, err = os.UserHomeDir(); err != nil {
+			return cfg, err
+		}
+	}
+	if cfg.Record == "" {
+		cfg.Record = filepath.Join(cfg.Home, ".local", "state", "lazaret", "connect.json")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return cfg, err
+	}
+	a.Conn.Resolve()
+	data, err := filepath.Abs(a.Conn.Data)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Wrap = func(server connect.Server) (connect.Server, bool) {
+		args := []string{"mcp", "--data", data, "--project", s.Project, "--agent", s.Agent, "--"}
+		if server.URL != "" {
+			if err := mcpwire.Probe(server.URL); err != nil {
+				*left = append(*left, fmt.Sprintf("%s: %s: %v", server.Name, server.URL, err))
+				return server, false
+			}
+			args = append(args, server.URL)
+		} else {
+			args = append(append(args, server.Command), server.Args...)
+		}
+		return connect.Server{Name: server.Name, Command: exe, Args: args}, true
+	}
+	cfg.Handler = func(h *hook.Host) hook.Handler {
+		return hook.Handler{Command: hookcli.CommandLine(exe, h.Name, s.Project, s.Agent, data),
+			Timeout: hookcli.Limit(a.Conn.Timeout)}
+	}
+	return cfg, nil
 }
 
 // connected prints the plan, and executes it with --yes.

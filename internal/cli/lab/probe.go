@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -93,52 +94,96 @@ func leaveOut(r *detection.Report, cases []*detection.Case, files []string) erro
 	return r.LeaveOut(cases, fit.New(texts).Score)
 }
 
-func printDetection(w io.Writer, r *detection.Report) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(cells ...string) { fmt.Fprintln(tw, strings.Join(cli.Cells(cells), "\t")) }
-	title := func(format string, args ...any) {
-		tw.Flush()
-		fmt.Fprintf(w, "\n"+format+"\n", args...)
-	}
-	fmt.Fprintf(w, "%d lines, %d sessions\n", r.Lines, r.Sessions)
+// detectionTables prints tables of detection rates.
+type detectionTables struct {
+	w  io.Writer
+	tw *tabwriter.Writer
+}
 
-	title("TEXT ALONE: lines that a text rule of severity high or above flagged")
-	row("DATASET", "LABEL", "CLASS", "SIGNAL", "N", "DISTINCT", "FLAGGED", "RATE", "95 %")
-	line := func(t detection.TextRow, class string) {
-		label := "benign"
-		if t.Attack {
-			label = "attack"
+func (t *detectionTables) row(cells ...string) {
+	fmt.Fprintln(t.tw, strings.Join(cli.Cells(cells), "\t"))
+}
+
+// title begins a table.
+func (t *detectionTables) title(text string, columns ...string) {
+	t.tw.Flush()
+	fmt.Fprintf(t.w, "\n%s\n", text)
+	if len(columns) > 0 {
+		t.row(columns...)
+	}
+}
+
+func attackOrBenign(attack bool) string {
+	if attack {
+		return "attack"
+	}
+	return "benign"
+}
+
+func printDetection(w io.Writer, r *detection.Report) error {
+	t := &detectionTables{w, tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	fmt.Fprintf(w, "%d lines, %d sessions\n", r.Lines, r.Sessions)
+	t.texts(r)
+	t.actions(r)
+	if r.LeftOut != nil {
+		t.leftOut(r.LeftOut)
+	}
+	t.title("BY RULE: lines flagged, actions held, and how they are spread over data sets", "RULE", "ATTACK LINES",
+		"BENIGN LINES", "GOALS", "BENIGN ACTIONS", "MOST FROM", "SHARE", "MEAN OF SETS", "WITHOUT IT", "")
+	for _, x := range r.Rules {
+		flag := ""
+		if x.Narrow() {
+			flag = "ONE SET"
 		}
-		row(append([]string{t.Dataset, label, class, t.Signal}, rateCells(t.Rate)...)...)
+		t.row(x.Rule, fmt.Sprint(x.Attacks), fmt.Sprint(x.Benign), fmt.Sprint(x.Goals), fmt.Sprint(x.Others), x.Most,
+			percent(x.MostShare, x.Attacks+x.Goals), percent(x.Mean.Rate, x.Mean.Datasets),
+			percent(x.Without.Rate, x.Without.Datasets), flag)
 	}
-	for _, t := range r.Text {
-		line(t, t.Class)
+	if len(r.Examples) > 0 {
+		t.title("EXAMPLES")
+		printExamples(w, r.Examples)
 	}
-	title("TEXT ALONE, by data set")
-	row("DATASET", "LABEL", "CLASS", "SIGNAL", "N", "DISTINCT", "FLAGGED", "RATE", "95 %")
-	for _, t := range r.TextSums {
-		line(t, "all")
+	if err := t.tw.Flush(); err != nil {
+		return err
 	}
-	row(append([]string{"all", "benign", "all", ""}, rateCells(r.Benign)...)...)
-	row(append([]string{"all", "benign", "all but user's and operator's", ""}, rateCells(r.BenignRead)...)...)
+	if r.Health.Any() {
+		printHealth(w, r.Health)
+	}
+	return nil
+}
+
+// texts prints how many lines were flagged for their text alone.
+func (t *detectionTables) texts(r *detection.Report) {
+	columns := []string{"DATASET", "LABEL", "CLASS", "SIGNAL", "N", "DISTINCT", "FLAGGED", "RATE", "95 %"}
+	line := func(x detection.TextRow, class string) {
+		t.row(append([]string{x.Dataset, attackOrBenign(x.Attack), class, x.Signal}, rateCells(x.Rate)...)...)
+	}
+	t.title("TEXT ALONE: lines that a text rule of severity high or above flagged", columns...)
+	for _, x := range r.Text {
+		line(x, x.Class)
+	}
+	t.title("TEXT ALONE, by data set", columns...)
+	for _, x := range r.TextSums {
+		line(x, "all")
+	}
+	t.row(append([]string{"all", "benign", "all", ""}, rateCells(r.Benign)...)...)
+	t.row(append([]string{"all", "benign", "all but user's and operator's", ""}, rateCells(r.BenignRead)...)...)
 	for _, signal := range slices.Sorted(maps.Keys(r.TextMacro)) {
 		m := r.TextMacro[signal]
-		row(fmt.Sprintf("mean of %d", m.Datasets), "attack", "", signal, "", "", "", percent(m.Rate, m.Datasets))
+		t.row(fmt.Sprintf("mean of %d", m.Datasets), "attack", "", signal, "", "", "", percent(m.Rate, m.Datasets))
 	}
+}
 
-	title("ACTIONS HELD: held or denied because of a sentinel")
-	row("DATASET", "FROM", "GOAL HELD", "95 %", "NO ARGS", "95 %", "GOAL READ HELD", "BENIGN CHANGE HELD", "95 %",
-		"NO ARGS", "BENIGN READ HELD")
+// actions prints how many actions were held.
+func (t *detectionTables) actions(r *detection.Report) {
+	t.title("ACTIONS HELD: held or denied because of a sentinel", "DATASET", "FROM", "GOAL HELD", "95 %", "NO ARGS",
+		"95 %", "GOAL READ HELD", "BENIGN CHANGE HELD", "95 %", "NO ARGS", "BENIGN READ HELD")
 	rows := append(slices.Clip(r.Actions), r.ActionSums...)
 	slices.SortStableFunc(rows, func(a, b detection.ActionRow) int { return strings.Compare(a.Dataset, b.Dataset) })
 	for _, a := range rows {
-		from := a.From
-		if from == "" {
-			from = "all"
-		}
-		row(a.Dataset, from, ratio(a.Goals), interval(a.Goals), ratio(a.GoalsEmpty), interval(a.GoalsEmpty),
-			ratio(a.GoalReads),
-			ratio(a.Changes), interval(a.Changes), ratio(a.ChangesEmpty), ratio(a.Reads))
+		t.row(a.Dataset, cmp.Or(a.From, "all"), ratio(a.Goals), interval(a.Goals), ratio(a.GoalsEmpty),
+			interval(a.GoalsEmpty), ratio(a.GoalReads), ratio(a.Changes), interval(a.Changes), ratio(a.ChangesEmpty),
+			ratio(a.Reads))
 	}
 	m := r.ActionMacro
 	mean := func(m detection.Macro) string {
@@ -147,53 +192,26 @@ func printDetection(w io.Writer, r *detection.Report) error {
 		}
 		return fmt.Sprintf("%s of %d", percent(m.Rate, m.Datasets), m.Datasets)
 	}
-	row("mean of sets", "all", mean(m.Goals), "", mean(m.GoalsEmpty), "", mean(m.GoalReads), mean(m.Changes), "",
+	t.row("mean of sets", "all", mean(m.Goals), "", mean(m.GoalsEmpty), "", mean(m.GoalReads), mean(m.Changes), "",
 		mean(m.ChangesEmpty), mean(m.Reads))
+}
 
-	if l := r.LeftOut; l != nil {
-		title("TEXT ALONE, EACH DATA SET LEFT OUT OF THE TEXT MODEL: strong attacks and harmless lines")
-		row("DATASET", "LABEL", "N", "DISTINCT", "OTHER RULES", "MODEL", "BOTH", "95 %")
-		line := func(x detection.LeftOutRow, dataset string) {
-			label := "benign"
-			if x.Attack {
-				label = "attack"
-			}
-			row(dataset, label, fmt.Sprint(x.Both.N), fmt.Sprint(x.Both.Clusters), percent(x.Rules.Rate, x.Rules.N),
-				percent(x.Model.Rate, x.Model.N), percent(x.Both.Rate, x.Both.N), interval(x.Both))
-		}
-		for _, x := range l.Rows {
-			line(x, x.Dataset)
-		}
-		line(l.Benign, "all")
-		line(l.BenignRead, "all but user's and operator's")
-		row(fmt.Sprintf("mean of %d", l.Both.Datasets), "attack", "", "", percent(l.Rules.Rate, l.Rules.Datasets),
-			percent(l.Model.Rate, l.Model.Datasets), percent(l.Both.Rate, l.Both.Datasets), "")
+// leftOut prints the figures of text models that were fitted without the data set that they are tried on.
+func (t *detectionTables) leftOut(l *detection.LeftOut) {
+	t.title("TEXT ALONE, EACH DATA SET LEFT OUT OF THE TEXT MODEL: strong attacks and harmless lines",
+		"DATASET", "LABEL", "N", "DISTINCT", "OTHER RULES", "MODEL", "BOTH", "95 %")
+	line := func(x detection.LeftOutRow, dataset string) {
+		t.row(dataset, attackOrBenign(x.Attack), fmt.Sprint(x.Both.N), fmt.Sprint(x.Both.Clusters),
+			percent(x.Rules.Rate, x.Rules.N), percent(x.Model.Rate, x.Model.N), percent(x.Both.Rate, x.Both.N),
+			interval(x.Both))
 	}
-
-	title("BY RULE: lines flagged, actions held, and how they are spread over data sets")
-	row("RULE", "ATTACK LINES", "BENIGN LINES", "GOALS", "BENIGN ACTIONS", "MOST FROM", "SHARE", "MEAN OF SETS",
-		"WITHOUT IT", "")
-	for _, x := range r.Rules {
-		flag := ""
-		if x.Narrow() {
-			flag = "ONE SET"
-		}
-		row(x.Rule, fmt.Sprint(x.Attacks), fmt.Sprint(x.Benign), fmt.Sprint(x.Goals), fmt.Sprint(x.Others), x.Most,
-			percent(x.MostShare, x.Attacks+x.Goals), percent(x.Mean.Rate, x.Mean.Datasets),
-			percent(x.Without.Rate, x.Without.Datasets), flag)
+	for _, x := range l.Rows {
+		line(x, x.Dataset)
 	}
-
-	if len(r.Examples) > 0 {
-		title("EXAMPLES")
-		printExamples(w, r.Examples)
-	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	if r.Health.Any() {
-		printHealth(w, r.Health)
-	}
-	return nil
+	line(l.Benign, "all")
+	line(l.BenignRead, "all but user's and operator's")
+	t.row(fmt.Sprintf("mean of %d", l.Both.Datasets), "attack", "", "", percent(l.Rules.Rate, l.Rules.Datasets),
+		percent(l.Model.Rate, l.Model.Datasets), percent(l.Both.Rate, l.Both.Datasets), "")
 }
 
 // printExamples prints lines and actions that were judged wrongly.

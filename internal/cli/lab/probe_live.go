@@ -45,7 +45,8 @@ all plays all three. --results json plays each set a second time with tool resul
 encoded as JSON. --approve-sources lets a person approve each source that the user named
 once a session, together with the first call that follows it and is held: all sources, or
 with honest only those without a planted instruction. PERSON ASKED counts the decisions
-that the honest calls need: these approvals, and one for each call that is held. No running pipeline is needed. The exit code is 0 whatever the results.`,
+that the honest calls need: these approvals, and one for each call that is held. No running pipeline is needed. The
+exit code is 0 whatever the results.`,
 		Example: "  lazaret probe live sessions/ --by-rule\n  lazaret probe live sessions/mine.jsonl --policy neutral " +
 			"--results json --json",
 		Args: cobra.MinimumNArgs(1),

@@ -14,41 +14,19 @@ import (
 // loop compiles exists, all, or a filter of texts.
 func (c *goCompiler) loop(e ast.ComprehensionExpr) *goExpr {
 	if e.HasIterVar2() || e.LoopStep().Kind() != ast.CallKind || e.Result().Kind() != ast.IdentKind ||
-		e.Result().AsIdent() != e.AccuVar() ||
-		c.depth == maxNested {
+		e.Result().AsIdent() != e.AccuVar() || c.depth == maxNested {
 		return nil
 	}
-	step := e.LoopStep().AsCall()
-	accu := func(x ast.Expr) bool { return x.Kind() == ast.IdentKind && x.AsIdent() == e.AccuVar() }
-	var cond ast.Expr // condition on an element
-	var end bool      // value of the condition that ends the loop
-	filter := false
-	switch args := step.Args(); {
-	case e.AccuInit().Kind() == ast.ListKind:
-		// cond ? accu + [v] : accu
-		if filter = e.AccuInit().AsList().Size() == 0 && step.FunctionName() == operators.Conditional && accu(args[2]) &&
-			keeps(args[1], accu, e.IterVar()); !filter {
-			return nil
-		}
-		cond = args[0]
-	case e.AccuInit().Kind() != ast.LiteralKind || len(args) != 2 || !accu(args[0]):
-		return nil
-	case step.FunctionName() == operators.LogicalOr && e.AccuInit().AsLiteral() == types.False:
-		cond, end = args[1], true
-	case step.FunctionName() == operators.LogicalAnd && e.AccuInit().AsLiteral() == types.True:
-		cond = args[1]
-	default:
+	cond, end, filter := loopCondition(e)
+	if cond == nil {
 		return nil
 	}
 	over := c.of(e.IterRange())
 	if over == nil || over.texts == nil && over.Recs == nil {
 		return nil
 	}
-	if slices.ContainsFunc(
-		c.vars.List,
-		func(v *variable) bool { return v.Name == e.IterVar() || strings.HasPrefix(v.Name, e.IterVar()+".") },
-	) ||
-		e.IterVar() == "it" {
+	if e.IterVar() == "it" || slices.ContainsFunc(c.vars.List,
+		func(v *variable) bool { return v.Name == e.IterVar() || strings.HasPrefix(v.Name, e.IterVar()+".") }) {
 		return nil // the type checker knows which of the two it is
 	}
 	outer, times := c.loops, c.times
@@ -121,6 +99,27 @@ func (c *goCompiler) loop(e ast.ComprehensionExpr) *goExpr {
 		}
 		return !end, true
 	})
+}
+
+// loopCondition returns the condition on an element, or nil if the loop is none that is compiled. A filter keeps
+// the elements that meet it; another loop ends at the first element for which it is end.
+func loopCondition(e ast.ComprehensionExpr) (cond ast.Expr, end, filter bool) {
+	step := e.LoopStep().AsCall()
+	accu := func(x ast.Expr) bool { return x.Kind() == ast.IdentKind && x.AsIdent() == e.AccuVar() }
+	switch args := step.Args(); {
+	case e.AccuInit().Kind() == ast.ListKind:
+		// cond ? accu + [v] : accu
+		if e.AccuInit().AsList().Size() == 0 && step.FunctionName() == operators.Conditional && accu(args[2]) &&
+			keeps(args[1], accu, e.IterVar()) {
+			return args[0], false, true
+		}
+	case e.AccuInit().Kind() != ast.LiteralKind || len(args) != 2 || !accu(args[0]):
+	case step.FunctionName() == operators.LogicalOr && e.AccuInit().AsLiteral() == types.False:
+		return args[1], true, false
+	case step.FunctionName() == operators.LogicalAnd && e.AccuInit().AsLiteral() == types.True:
+		return args[1], false, false
+	}
+	return nil, false, false
 }
 
 // keeps reports whether x appends the element to the list so far.

@@ -75,7 +75,8 @@ func NameFor(file string) string {
 const (
 	idPattern       = `^[A-Za-z0-9_-]{1,64}$`
 	namePattern     = `^[a-z_][a-z0-9_]{0,63}$`
-	durationPattern = `^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))*$`
+	durationPattern = `^\+?` + oneDuration + `(` + oneDuration + `)*$`
+	oneDuration     = `([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)`
 	datePattern     = `^[0-9]{4}-[0-9]{2}-[0-9]{2}`
 )
 
