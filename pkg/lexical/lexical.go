@@ -103,35 +103,42 @@ type posting struct {
 // postings returns the terms of a document in order, with their weights. It uses the first MaxTerms
 // words and all labels.
 func postings(words, labels []text.Term) []posting {
-	counted := make([]text.Term, 0, min(len(words), MaxTerms))
-	seen := make(map[text.Term]int, min(len(words), MaxTerms))
-	for _, w := range words {
-		n, ok := seen[w]
-		if !ok {
-			if len(counted) == MaxTerms {
-				continue
-			}
-			counted = append(counted, w)
-		}
-		seen[w] = n + 1
-	}
-	out := make([]posting, 0, len(counted)+len(labels))
-	for _, w := range counted {
-		out = append(out, posting{w, impact(seen[w], len(words))})
+	// Each number is a term, followed by 1 if it is of a label.
+	all := make([]uint64, 0, len(words)+len(labels))
+	for _, w := range firstTerms(words) {
+		all = append(all, uint64(w)<<1)
 	}
 	for _, l := range labels {
-		if _, ok := seen[l]; !ok {
-			seen[l] = 0
-			out = append(out, posting{l, 0})
-		}
+		all = append(all, uint64(l)<<1|1)
 	}
-	slices.SortFunc(out, func(a, b posting) int {
-		if a.term < b.term {
-			return -1
+	slices.Sort(all)
+	out := make([]posting, 0, len(all))
+	for i := 0; i < len(all); {
+		p, n := posting{term: text.Term(all[i] >> 1)}, 0
+		for ; i < len(all) && text.Term(all[i]>>1) == p.term; i++ {
+			n += int(1 - all[i]&1)
 		}
-		return 1
-	})
+		if n > 0 {
+			p.impact = impact(n, len(words))
+		}
+		out = append(out, p)
+	}
 	return out
+}
+
+// firstTerms returns the words that are among the first MaxTerms different ones.
+func firstTerms(words []text.Term) []text.Term {
+	if len(words) <= MaxTerms {
+		return words
+	}
+	first := make(map[text.Term]bool, MaxTerms)
+	for _, w := range words {
+		if len(first) == MaxTerms {
+			break
+		}
+		first[w] = true
+	}
+	return slices.DeleteFunc(slices.Clone(words), func(w text.Term) bool { return !first[w] })
 }
 
 // impact returns the part of a posting's BM25 weight that does not depend on the term, from 1 to

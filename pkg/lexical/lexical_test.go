@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"pgregory.net/rapid"
 
 	"lazaret/pkg/text"
 )
@@ -495,6 +497,43 @@ func FuzzDamagedRunsAreErrors(f *testing.F) {
 			t.Fatal("found another term")
 		}
 		mergeRuns(0, []run{{0, data, false}, {4, data, false}}, func(*list) error { return nil })
+	})
+}
+
+func TestPostingsHaveEachTermOnceWithTheWeightOfItsOccurrences(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		terms := func(name string, most int) []text.Term {
+			all := rapid.SliceOfN(rapid.Uint64Range(1, 2*MaxTerms), 0, most).Draw(t, name)
+			out := make([]text.Term, len(all))
+			for i, v := range all {
+				out[i] = text.Term(v << 38)
+			}
+			return out
+		}
+		words, labels := terms("words", 4*MaxTerms), terms("labels", 8)
+		want, counts := make(map[text.Term]uint8), make(map[text.Term]int)
+		for _, w := range words {
+			if counts[w] > 0 || len(counts) < MaxTerms {
+				counts[w]++
+				want[w] = impact(counts[w], len(words))
+			}
+		}
+		for _, l := range labels {
+			if counts[l] == 0 {
+				want[l] = 0
+			}
+		}
+		got := make(map[text.Term]uint8)
+		last := text.Term(0)
+		for _, p := range postings(words, labels) {
+			if p.term <= last {
+				t.Fatalf("term %d follows %d", p.term, last)
+			}
+			got[p.term], last = p.impact, p.term
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("postings are %v, want %v", got, want)
+		}
 	})
 }
 

@@ -1,17 +1,20 @@
 package text
 
-import porter2 "github.com/kljensen/snowball/english"
+import (
+	"sync/atomic"
 
-// Computing a stem takes microseconds and texts repeat words, so each scratch caches recent stems.
-const (
-	keptStems = 2048
-	maxStem   = 24 // maximum length in bytes of a word that is stemmed
+	porter2 "github.com/kljensen/snowball/english"
 )
 
-// keptStem is a cached word with the term of its stem.
-type keptStem struct {
-	word [maxStem]byte
-	n    int
+// maxStem is the maximum length in bytes of a word that is stemmed.
+const maxStem = 24
+
+// stems caches recent stems. Computing a stem takes microseconds, and texts have few different words.
+var stems [1 << 14]atomic.Pointer[stemmed]
+
+// stemmed is a word with the term of its stem.
+type stemmed struct {
+	word string
 	term Term
 }
 
@@ -21,9 +24,9 @@ func Stem(stem string) Term {
 	return Term(h & mask48)
 }
 
-// stem returns the term of a folded word. It uses the Porter2 stemmer for words of English letters,
-// and removes frequent English endings from others.
-func (sc *scratch) stem(word []byte, hash uint64) Term {
+// stemTerm returns the term of the stem of a folded word. It uses the Porter2 stemmer for words of
+// English letters, and removes frequent English endings from others.
+func stemTerm(word []byte, hash uint64) Term {
 	for _, c := range word {
 		if c < 'a' || c > 'z' {
 			h, _ := scanWord(withoutEnding(word), 0)
@@ -33,13 +36,13 @@ func (sc *scratch) stem(word []byte, hash uint64) Term {
 	if len(word) > maxStem {
 		return Term(hash & mask48)
 	}
-	if sc.stems == nil {
-		sc.stems = new([keptStems]keptStem)
-	}
-	k := &sc.stems[hash%keptStems]
-	if k.n != len(word) || string(k.word[:k.n]) != string(word) {
-		h, _ := scanWord([]byte(porter2.Stem(string(word), true)), 0)
-		k.n, k.term = copy(k.word[:], word), Term(h&mask48)
+	slot := &stems[hash%uint64(len(stems))]
+	k := slot.Load()
+	if k == nil || k.word != string(word) {
+		w := string(word)
+		h, _ := scanWord([]byte(porter2.Stem(w, true)), 0)
+		k = &stemmed{w, Term(h & mask48)}
+		slot.Store(k)
 	}
 	return k.term
 }

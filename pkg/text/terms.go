@@ -25,7 +25,7 @@ func Terms(s string, limit int) []Term {
 			continue
 		}
 		if next-i > maxStopWord || !stopWords.has(full) {
-			out = append(out, sc.stem(normal[i:next], full))
+			out = append(out, stemTerm(normal[i:next], full))
 		}
 		i = next
 	}

@@ -166,7 +166,6 @@ type scratch struct {
 	marked               []byte // buffer of lines
 	carriers             carrierSet
 	phrases              phraseSet
-	stems                *[keptStems]keptStem
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
