@@ -39,8 +39,8 @@ type Relation struct {
 	Deed bool `json:"deed,omitzero"`
 	// Listed are the carriers that are fields of a source that the user named, as kind:value.
 	Listed []string `json:"listed,omitzero"`
-	// Handed is set if the user left it to a source to say what is to be done, and the source
-	// contains a value of the call. It is never set for payments, rights, deletions, locks,
+	// Handed is set if the source may say what is to be done, or with which things, and it contains a
+	// value of the call. It is never set for payments, rights, deletions, locks,
 	// commands and approvals, and not for receivers that occur only in a sentence of the source.
 	Handed bool `json:"handed,omitzero"`
 }
@@ -197,10 +197,22 @@ func understood(words []uint32) bool { return Count(words, function) >= 2 }
 // reading are acts that change nothing.
 var reading = []uint32{Hash("act:get"), Hash("act:monitor"), Hash("act:recommend")}
 
-// changes reports whether the tool's name says that it changes something.
+// changes reports whether the tool's name says that it changes something. A name with an unknown verb
+// does if it speaks of a payment, and an argument says how much or to whom.
 func (c *Call) changes() bool {
-	return len(c.Act) > 0 && !slices.ContainsFunc(c.Act, func(h uint32) bool { return slices.Contains(reading, h) })
+	if len(c.Act) == 0 {
+		return slices.ContainsFunc(c.Things, func(h uint32) bool { return payments[h] }) &&
+			slices.ContainsFunc(c.Values, func(v Value) bool {
+				return slices.ContainsFunc(SplitName(v.Path), func(w string) bool { return paid[w] })
+			})
+	}
+	return !slices.ContainsFunc(c.Act, func(h uint32) bool { return slices.Contains(reading, h) })
 }
+
+var (
+	payments = stemmedSet("payment payout refund remittance")
+	paid     = set("amount sum total iban account beneficiary payee recipient receiver creditor")
+)
 
 // topical reports whether words name the subject of the tool: two of the things in its name, one if
 // it has two, one of its marks, or its whole name.

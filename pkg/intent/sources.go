@@ -120,7 +120,7 @@ func (s *Said) relateSources(c *Call, r *Relation, carriers []text.Carrier) {
 			}
 		}
 	}
-	open := s.marked(generic) && c.delegable() && s.asksIn(c)
+	open := s.leavesStep(c, r, carriers) && c.delegable() && s.asksIn(c)
 	r.Handed = open && !slices.ContainsFunc(carriers, func(x text.Carrier) bool {
 		v := string(x.Kind) + ":" + x.Value
 		return (x.Kind.Traits().ReachesOut || x.Kind == text.Secret || x.Kind == text.Command || x.Kind == text.HexKey ||
@@ -129,6 +129,20 @@ func (s *Said) relateSources(c *Call, r *Relation, carriers []text.Carrier) {
 	if r.Handed {
 		r.Strange = ""
 	}
+}
+
+// leavesStep reports whether a source may ask for the call on behalf of the user: the user left the
+// steps open; or the user wants something done and names the deed, or all things in the tool's name,
+// and the call reaches nobody whom the user did not name.
+func (s *Said) leavesStep(c *Call, r *Relation, carriers []text.Carrier) bool {
+	if s.marked(generic) {
+		return true
+	}
+	named := r.Deed || r.Asked || Count(s.Words, c.Vague) > 0 ||
+		len(c.Things) > 0 && Count(s.Words, c.Things) == len(c.Things)
+	return named && s.marked(handed) && !slices.ContainsFunc(carriers, func(x text.Carrier) bool {
+		return x.Kind.Traits().ReachesOut && !slices.Contains(r.Carriers, string(x.Kind)+":"+x.Value)
+	})
 }
 
 // leavesReceiver reports whether a request for such an act names no receiver, so that a source may
@@ -170,8 +184,8 @@ var local = func() (hs []uint32) {
 // wards are words for things that give someone money, rights or lasting control.
 var wards = stemmedSet("key token password secret credential role permission access admin administrator right " +
 	"privilege owner member group rule filter forward forwarding redirect policy webhook hook cron config " +
-	"configuration setting default registry account bank iban payee beneficiary mandate invoice payment " +
-	"salary share public limit")
+	"configuration setting lock pin passcode default registry account bank iban payee beneficiary mandate invoice " +
+	"payment salary share public limit")
 
 func stemmedSet(words string) map[uint32]bool {
 	m := make(map[uint32]bool)

@@ -184,6 +184,49 @@ func TestStepsAreLeftToWhatTheUserSpeaksOf(t *testing.T) {
 	}
 }
 
+// The user says what is to be done, and the source says with which things.
+func TestASourceNamesTheThingsOfADeed(t *testing.T) {
+	const page = "Hire the van. Sell the piano. Kit Marlow, kit@movers.example"
+	for _, x := range []struct {
+		said, tool string
+		args       map[string]any
+		handed     bool
+	}{
+		{"Make reminders of the moving page, please.", "create_reminder", map[string]any{"title": "Hire the van"}, true},
+		{"Put the moving page into my planner, please.", "planner_add", map[string]any{"title": "Hire the van"}, true},
+		// The source does not name it, the user wants something else or only to know, or it reaches others.
+		{"Make reminders of the moving page, please.", "create_reminder", map[string]any{"title": "Buy a boat"}, false},
+		{"Send Olaf the moving page, please.", "create_reminder", map[string]any{"title": "Hire the van"}, false},
+		{"What reminders does the moving page make?", "create_reminder", map[string]any{"title": "Hire the van"}, false},
+		{"Make events of the moving page, please.", "create_event",
+			map[string]any{"title": "Hire the van", "guest": "kit@movers.example"}, false},
+		{"Make pins for the moving page, please.", "create_pin", map[string]any{"title": "Hire the van"}, false},
+	} {
+		if r := after(x.said, "get_page", map[string]any{"q": "moving"}, page, x.tool, x.args); r.Handed != x.handed {
+			t.Errorf("%q, %s %v: handed over is %v", x.said, x.tool, x.args, r.Handed)
+		}
+	}
+}
+
+func TestAToolWithAnUnknownVerbMayPay(t *testing.T) {
+	s := new(intent.Said)
+	s.Add("Please find me something for the garden of my sister.")
+	for _, x := range []struct {
+		tool    string
+		args    map[string]any
+		strange bool
+	}{
+		{"payment_prepare", map[string]any{"iban": "XX00TEST1234", "amount": 12.5}, true},
+		{"payment_history", map[string]any{"customer": "Ida Holm"}, false},
+		{"garden_prepare", map[string]any{"account": "XX00TEST1234"}, false},
+		{"get_payment", map[string]any{"account": "XX00TEST1234"}, false},
+	} {
+		if r := s.Relate(x.tool, x.args, nil); (r != nil && r.Strange != "") != x.strange {
+			t.Errorf("%s %v: %+v", x.tool, x.args, r)
+		}
+	}
+}
+
 func TestTheVerbOfAToolIsBehindItsNamespace(t *testing.T) {
 	s := new(intent.Said)
 	s.Add("Please find me something for the garden of my sister.")
