@@ -73,7 +73,10 @@ func TestEveryShippedRuleHasATestThatFailsWithoutIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range set.Rules() {
+	for i, r := range set.Rules() {
+		if testing.Short() && i%5 != 0 {
+			continue
+		}
 		fsys := copyFS(t)
 		text := string(fsys[r.File].Data)
 		off := strings.Replace(text, "  - id: "+r.ID+"\n", "  - id: "+r.ID+"\n    mode: \"off\"\n", 1)

@@ -399,6 +399,7 @@ func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
 }
 
 func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
+	long(t)
 	t.Parallel()
 	text := roomyPolicy(t, "groups: [core]", `groups: [core, {name: judge, digest: "external:judge-v1", deadline: 100ms}]`)
 	p := newApproving(t, embedded.Config{Policy: text})
@@ -435,6 +436,7 @@ func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
 }
 
 func TestAReleaseIsJudgedByThePolicyInForceThen(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
@@ -585,6 +587,7 @@ func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
 }
 
 func TestTooManyOpenHoldsAreDenied(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newApproving(t, embedded.Config{Policy: []byte(strings.Replace(string(policy.Default), "max_open_holds: 20",
 		"max_open_holds: 2", 1))})

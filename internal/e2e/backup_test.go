@@ -20,6 +20,7 @@ import (
 // Backups are taken under load, to a folder and to one file. A restored pipeline has the same root,
 // knows every earlier verdict, verifies, and continues.
 func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
+	long(t)
 	t.Parallel()
 	data, addr := filepath.Join(t.TempDir(), "data"), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)

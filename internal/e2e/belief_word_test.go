@@ -121,6 +121,7 @@ func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
 // A person quarantines a belief that open holds depend on. The agent gets the new revision, the list
 // shows it, and an approval of the old one releases nothing.
 func TestPromiseA6AFallIsSeenOnOpenHoldsAtOnce(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)

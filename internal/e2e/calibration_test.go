@@ -12,6 +12,7 @@ import (
 )
 
 func TestConfidenceIsHeldAgainstOutcomes(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	heard, err := p.op.SubscribeSync("lz.live.demo.alert.medium.over-confident")

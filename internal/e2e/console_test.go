@@ -13,6 +13,7 @@ import (
 
 // A separate console process serves with the pipeline's data folder and a TCP connection to the server.
 func TestTheConsoleServesInFrontOfANATSOfOnesOwn(t *testing.T) {
+	long(t)
 	t.Parallel()
 	data, server, web := t.TempDir(), freePort(t), freePort(t)
 	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", server, "--http", "off", "--console", "off")

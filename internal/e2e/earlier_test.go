@@ -99,6 +99,7 @@ func TestMakeADataFolder(t *testing.T) {
 // The ledger of each fixture was trimmed after its first two mails, so only the state and the log have
 // their verdicts and the page that named eve.
 func TestADataFolderOfAnEarlierFormatStartsAndGoesOn(t *testing.T) {
+	long(t)
 	t.Parallel()
 	files, err := filepath.Glob("testdata/data-*.tar.gz")
 	if err != nil || len(files) == 0 {

@@ -119,6 +119,7 @@ func wish(rule, effect, subject, message string) string {
 }
 
 func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
+	long(t)
 	t.Parallel()
 	// Without the rules that prevent storing a card number, as in an older memory.
 	p := newPipeline(t, embedded.Config{Rules: provenanceOnly(t), Policy: roomyPolicy(t, "groups: [core]",

@@ -143,7 +143,9 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 	}
 	n := 0
 	eachChange(t, b, func(what string, changed []byte) {
-		n++
+		if n++; testing.Short() && n%8 != 0 {
+			return
+		}
 		if err := os.WriteFile(forged, changed, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -152,8 +154,8 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 			t.Errorf("%s: exit %d: %s", what, code, out)
 		}
 	})
-	if t.Logf("%d changes were refused", n); n < 200 {
-		t.Errorf("only %d changes were tried", n)
+	if t.Logf("%d changes, of which a short run tries each eighth, were refused", n); n < 200 {
+		t.Errorf("there are only %d changes", n)
 	}
 
 	// The proofs of a report are complete too.

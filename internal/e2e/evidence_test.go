@@ -245,6 +245,7 @@ func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
 // TestAnAlertOnAReadingIsNamedWhereArgumentsComeFromIt covers the lineage of arguments: content that
 // was only read in the session is not named.
 func TestAnAlertOnAReadingIsNamedWhereArgumentsComeFromIt(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p, j := heard(t)
 	read := func(id, source, text string) {

@@ -51,6 +51,7 @@ func refusedForBeingFull(err error) bool {
 // One agent publishes as fast as it can for the whole test. Only this agent is refused. Other requests
 // are answered after at most the flood's waiting messages.
 func TestAFloodByOneAgentStarvesNobodyElse(t *testing.T) {
+	long(t)
 	const (
 		mayWait = 500
 		asked   = 25
@@ -168,6 +169,7 @@ func flood(ctx context.Context, nc *nats.Conn, acknowledged, refused *atomic.Int
 // One agent's large messages wait in a partition. Another project of the partition is answered between
 // them: each of its proposals is in the ledger after a few of them, not after the backlog.
 func TestPromiseC21VerdictsGoOnBesideAnotherProjectsFloodInTheSamePartition(t *testing.T) {
+	long(t)
 	const (
 		large, size = 80, 900_000
 		asked       = 8

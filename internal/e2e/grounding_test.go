@@ -118,6 +118,7 @@ func TestAnAnswerIsHeldAgainstItsSources(t *testing.T) {
 }
 
 func TestWhatAnAnswerIsHeldAgainstIsBounded(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	const fact = "The fair in Lyon opens on Monday."

@@ -197,6 +197,7 @@ func TestAGroupHasADeadlineOfItsOwn(t *testing.T) {
 }
 
 func TestAGroupThatNobodyRequiresIsHeard(t *testing.T) {
+	long(t)
 	t.Parallel()
 	_, j := judged(t, `[core, {name: last, digest: "external:v1", deadline: 2s}]`)
 	seq := j.ask("early", "read_file")
@@ -207,6 +208,7 @@ func TestAGroupThatNobodyRequiresIsHeard(t *testing.T) {
 }
 
 func TestNothingThatAGroupWritesStopsThePipeline(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p, j := judged(t, `[core, {name: judge, digest: "external:judge-v1", deadline: 5s}]`)
 	long := strings.Repeat("x", 2<<20)

@@ -13,6 +13,7 @@ import (
 // TestImportedMemoriesNeverPromoteThemselves imports the exports of other stores repeatedly, and asks
 // the gate about them.
 func TestImportedMemoriesNeverPromoteThemselves(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	type row struct {

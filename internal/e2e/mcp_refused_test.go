@@ -185,6 +185,7 @@ func TestPromiseA3ARefusedResultOfAToolIsAnsweredAndRecorded(t *testing.T) {
 
 // Text anywhere in a server's message is in the ledger before the client receives it.
 func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	bytes := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
@@ -272,6 +273,7 @@ func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
 // A list of tools that ingest rejects is reported in the same call. It does not hold the session once
 // the server offers another list.
 func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10, FrontEvent: streams.DefaultMaxEvent})
 	s := newServer()

@@ -397,6 +397,7 @@ func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
 // A server's instructions are accepted with its tools. When they change, the tools must be accepted
 // again, and the approver sees the instructions.
 func TestPromiseA3OtherInstructionsMakeTheToolsWait(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	run := p.commands()
@@ -450,6 +451,7 @@ func TestPromiseA3OtherInstructionsMakeTheToolsWait(t *testing.T) {
 // The approver of a list of tools sees the tools completely, with their schemas and the sentinels'
 // findings. The list of holds shows the findings as the reason.
 func TestPromiseA11AHeldCatalogueIsShownWithItsSchemasAndAlerts(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	run := p.commands()
@@ -592,6 +594,7 @@ func TestAProxyPassesEverythingElse(t *testing.T) {
 }
 
 func TestAGreatResultIsObservedInParts(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	s := newServer()

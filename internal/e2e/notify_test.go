@@ -126,6 +126,7 @@ func dueIn(t *testing.T, nc *nats.Conn) (n int) {
 }
 
 func TestEachNotificationIsDeliveredThoughNotifierConsolePipelineAndReceiverAreKilled(t *testing.T) {
+	long(t)
 	t.Parallel()
 	toldThroughKills(t, 100)
 }

@@ -14,6 +14,7 @@ import (
 // The policy gives a group more time than the front waits. The caller is told, and gets the verdict
 // later.
 func TestPromiseA2AVerdictThatThePolicyWaitsForIsPendingAlsoOfAReusedId(t *testing.T) {
+	long(t)
 	t.Parallel()
 	text := strings.Replace(string(policy.Default), "groups: [core]",
 		`groups: [core, {name: judge, digest: "external:v1", deadline: 3s, for: entries}]`, 1)

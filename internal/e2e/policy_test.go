@@ -115,6 +115,7 @@ func TestHoldsInAMinuteAreCounted(t *testing.T) {
 }
 
 func TestAnEntryAsksForAGroupOfItsOwn(t *testing.T) {
+	long(t)
 	t.Parallel()
 	text := strings.Replace(string(policy.Default), "groups: [core]",
 		`groups: [core, {name: judge, digest: "external:v1", deadline: 300ms, for: entries}]`, 1)

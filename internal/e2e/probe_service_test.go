@@ -14,6 +14,7 @@ import (
 // TestAProbeThatFailsOpensAnIncident runs probes as a service. One of them has a false expectation: it
 // opens one incident, and adds to it.
 func TestAProbeThatFailsOpensAnIncident(t *testing.T) {
+	long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	data, pack, key := filepath.Join(dir, "data"), filepath.Join(dir, "pack"), filepath.Join(dir, "probe.key")

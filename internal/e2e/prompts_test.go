@@ -13,6 +13,7 @@ import (
 // The commands of docs/console.md, "Prompts", from a proposal to the alert on a session that runs
 // another text.
 func TestPromptsFromTheCommandLine(t *testing.T) {
+	long(t)
 	t.Parallel()
 	dir, data := t.TempDir(), t.TempDir()
 	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t))

@@ -227,6 +227,7 @@ func TestTheSameRequestTwiceIsOneProposal(t *testing.T) {
 }
 
 func TestAProposalFromAnotherIntakesFutureIsHeld(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	a := read("s")
@@ -242,6 +243,7 @@ func TestAProposalFromAnotherIntakesFutureIsHeld(t *testing.T) {
 }
 
 func TestAMemoryIsWorthWhatItDerivesFrom(t *testing.T) {
+	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
 	if _, err := p.c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: "page", Session: "s"},

@@ -13,6 +13,7 @@ import (
 // TestReflectionLessonsAndCeilingsFromTheCommandLine tests with the commands what internal/probe tests
 // without them.
 func TestReflectionLessonsAndCeilingsFromTheCommandLine(t *testing.T) {
+	long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	data, key, cp, file := filepath.Join(dir, "data"), filepath.Join(dir, "alice.key"), filepath.Join(dir,

@@ -20,6 +20,7 @@ func TestASentinelGroupInAnotherLanguageKeepsTheProtocol(t *testing.T) {
 
 // The checker requires nothing that our own groups do not do.
 func TestOurOwnSentinelsKeepTheProtocolToo(t *testing.T) {
+	long(t)
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Second)
 	defer cancel()

@@ -16,6 +16,7 @@ import (
 
 // A candidate rule set is compared with the active one on live entries, and on the ledger afterwards.
 func TestRulesInTheShadowOfThoseInForce(t *testing.T) {
+	long(t)
 	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
 	dir := filepath.Join(t.TempDir(), "rules")

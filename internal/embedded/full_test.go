@@ -39,6 +39,9 @@ func (s *said) has(what string) bool {
 // server refuses the stream until a restart. When there is space again, verdicts come without a restart
 // of the process.
 func TestPromiseC23ADiskFilledToTheLastByteIsTakenUpAgainWhenThereIsRoom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it fills a disk: make ci runs it")
+	}
 	disk := smallDisk(t)
 	data := filepath.Join(disk, "data")
 	// Pebble ends the process when its own disk is full, so state and log are on another disk here.

@@ -22,6 +22,9 @@ import (
 // clients that read the files reconnect with the renewed credentials, and connections within the
 // process are not affected.
 func TestPromiseA12CredentialsAreRenewedBeforeTheyExpireWithoutAnOutage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for credentials to expire: make ci runs it")
+	}
 	data := t.TempDir()
 	const lasts = 8 * time.Second
 	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, Expires: lasts})

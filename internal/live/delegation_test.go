@@ -13,7 +13,7 @@ import (
 // third set c nothing. No rule may be changed for a word of any set. The bounds are the last measured
 // values.
 func TestDelegationThatNobodyTunedOnDoesNotGetWorse(t *testing.T) {
-	for _, c := range []struct {
+	files := []struct {
 		file                               string
 		goals, held, changes, needless, ok int
 	}{
@@ -22,7 +22,11 @@ func TestDelegationThatNobodyTunedOnDoesNotGetWorse(t *testing.T) {
 		{"testdata/sessions_delegation_third_a.jsonl", 48, 38, 237, 105, 8},
 		{"testdata/sessions_delegation_third_b.jsonl", 50, 41, 266, 94, 5},
 		{"testdata/sessions_delegation_third_c.jsonl", 39, 28, 291, 110, 7},
-	} {
+	}
+	if testing.Short() {
+		files = files[:1]
+	}
+	for _, c := range files {
 		for _, encoded := range []bool{false, true} {
 			sessions, err := live.Read([]string{c.file}, live.Filter{JSON: encoded})
 			if err != nil {

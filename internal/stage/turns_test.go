@@ -90,7 +90,11 @@ func TestTurnsDecideEachMessageOnceAndKeepTheOrderOfAProject(t *testing.T) {
 	}
 	dirs := []string{t.TempDir(), t.TempDir()}
 	procs := make([]*process, 2)
-	for range 12 {
+	rounds := 12
+	if testing.Short() {
+		rounds = 5
+	}
+	for range rounds {
 		feed()
 		i := r.IntN(2)
 		if procs[i] == nil {

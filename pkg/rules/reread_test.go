@@ -35,7 +35,11 @@ func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
 	fired := make(map[string]int)
 	turned, compacted := false, false
 	var ended [3]bool
-	for i := range 3000 {
+	entries := 3000
+	if testing.Short() {
+		entries = 1200
+	}
+	for i := range entries {
 		e := bookEntry(r, i+1)
 		a, err := ev.Eval(kept, e)
 		if err != nil {

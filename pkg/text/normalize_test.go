@@ -10,7 +10,11 @@ import (
 )
 
 func TestNormalizeIsIdempotentForEveryCharacter(t *testing.T) {
-	for r := rune(0); r <= unicode.MaxRune; r++ {
+	step := rune(1)
+	for r := rune(0); r <= unicode.MaxRune; r += step {
+		if testing.Short() && r == 0x3000 {
+			step = 7 // most characters from here on have no other form
+		}
 		for _, s := range []string{string(r), "a" + string(r) + "\u0301", "я" + string(r) + "\u0308x"} {
 			once := Normalize(s)
 			if twice := Normalize(once); twice != once {
@@ -77,7 +81,11 @@ func TestHiddenCharactersAreCounted(t *testing.T) {
 
 func TestFoldsAreStableASCII(t *testing.T) {
 	n := 0
-	for r := rune(0); r <= unicode.MaxRune; r++ {
+	step := rune(1)
+	for r := rune(0); r <= unicode.MaxRune; r += step {
+		if testing.Short() && r == 0x3000 {
+			step = 7 // most characters from here on have no other form
+		}
 		target, ok := folds.lookup(r)
 		if !ok {
 			continue
