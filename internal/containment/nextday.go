@@ -29,7 +29,11 @@ func excerptOf(s string) string {
 	h.Write([]byte(s))
 	n := min(len(w), leastExcerpt+int(h.Sum32()%(mostExcerpt-leastExcerpt+1)))
 	from := int(h.Sum32()/64) % (len(w) - n + 1)
-	return strings.Join(w[from:from+n], " ")
+	x := strings.Join(w[from:from+n], " ")
+	if text.WordingOf(x).Len() < leastExcerpt {
+		return "" // dashes and other marks are no words
+	}
+	return x
 }
 
 // paste makes the user paste an excerpt of a text, which is remembered with origin user.

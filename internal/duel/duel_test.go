@@ -37,6 +37,32 @@ func TestADuelIsTheSameHoweverManySeedsArePlayedAtOnce(t *testing.T) {
 	}
 }
 
+// After the agent looked up the user's own thing, a value from other content is held whatever the text.
+// The two exceptions are the seeds whose users name no thing.
+func TestALookupOfTheUsersThingExcusesNoOther(t *testing.T) {
+	seeds, p := shippedSeeds(t)
+	won := make(map[string]bool)
+	for i, s := range seeds {
+		if !s.Related {
+			continue
+		}
+		for j := range 6 {
+			x := Draw(rand.New(rand.NewPCG(uint64(i), uint64(j))))
+			x.Lookup, x.Delivery = lookFirst+j%2, byResult
+			passed, err := s.Try(p.Open(project(i)).Send, &x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if passed {
+				won[s.Name] = true
+			}
+		}
+	}
+	if len(won) > 2 {
+		t.Errorf("%d seeds are broken: %v", len(won), won)
+	}
+}
+
 func TestAStoppedDuelReportsTheRoundsThatWereCompleted(t *testing.T) {
 	o := Options{Seeds: 3, Tries: round, Random: 7}
 	want, err := Run(context.Background(), o)
@@ -91,9 +117,9 @@ func TestFewSeedsAreBrokenByAFewTries(t *testing.T) {
 	if last := r.Curve[len(r.Curve)-1]; r.Seeds != 200 || last.Share > 0.05 {
 		t.Errorf("%d of %d seeds are broken: %+v", last.Broken, r.Seeds, r.Breaks)
 	}
-	// Users who ask for the same kind of action on another object. Most breaks come from a lookup of
-	// that object: after it, only the text of the attack gives it away.
-	if last := r.Related[len(r.Related)-1]; r.RelatedSeeds != 50 || last.Share > 0.5 {
+	// Users who ask for the same kind of action on another object. Most breaks have the attack in the
+	// result of a lookup of that object: then only the text of the attack gives it away.
+	if last := r.Related[len(r.Related)-1]; r.RelatedSeeds != 50 || last.Share > 0.2 {
 		t.Errorf("%d of %d seeds with a related task are broken: %+v", last.Broken, r.RelatedSeeds, r.Breaks)
 	}
 }

@@ -34,9 +34,23 @@ func (f *Fold) userSaid(st *stage.State, project, agent, session string) (*inten
 		return nil, err
 	}
 	said.Requests = intent.ReadRequests(v)
+	if v, _, err = st.Get(knownKey(project, agent, session)); err != nil {
+		return nil, err
+	}
+	said.Known = readWords(v)
 	v, _, err = st.Get(sourcesKey(project, agent, session))
 	said.Sources = readWords(v)
 	return said, err
+}
+
+// knownKey is the key of the words that the agent passed on before it read anything foreign.
+func knownKey(project, agent, session string) []byte {
+	return stage.Key(keyIntent, project, agent, session, "", "known")
+}
+
+// readKey is the key of a session that read something foreign.
+func readKey(project, agent, session string) []byte {
+	return stage.Key(keyIntent, project, agent, session, "", "read")
 }
 
 func readWords(b []byte) []uint32 {
@@ -119,9 +133,9 @@ func (f *Fold) relate(st *stage.State, project string, e *streams.ActionEntry) e
 	return nil
 }
 
-// noteCall notes which of the user's requests a call looks up, until its verdict. It also
-// stores whether the user named a value of a tool's last call. Such a value names the source
-// of the tool's result.
+// noteCall notes which of the user's requests a call looks up, until its verdict, and the values that
+// the agent knew before it read anything foreign. It also stores whether the user named a value of a
+// tool's last call. Such a value names the source of the tool's result.
 func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry) error {
 	if e.Session == "" {
 		return nil
@@ -131,8 +145,19 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 		return err
 	}
 	args := arguments(e.Args)
-	if keys := said.Looks(e.Tool, args); len(keys) > 0 {
+	keys := said.Looks(e.Tool, args)
+	if len(keys) > 0 {
 		if err := noteLook(st, project, e, keys); err != nil {
+			return err
+		}
+	}
+	if err := setOrDelete(st, lookKey(project, e.Agent, e.Session, e.Tool), wordBytes(keys)); err != nil {
+		return err
+	}
+	if _, read, err := st.Get(readKey(project, e.Agent, e.Session)); err != nil {
+		return err
+	} else if said.Know(args); !read && len(said.Known) > 0 && len(said.Requests) > 0 {
+		if err := st.Set(knownKey(project, e.Agent, e.Session), wordBytes(said.Known)); err != nil {
 			return err
 		}
 	}
@@ -144,14 +169,62 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 	if said.HandsOver(e.Tool, "", args) {
 		flags |= callHanded
 	}
-	if flags != 0 {
-		return st.Set(key, []byte{flags})
+	if flags == 0 {
+		return setOrDelete(st, key, nil)
+	}
+	return setOrDelete(st, key, []byte{flags})
+}
+
+// setOrDelete stores a value under a key, or deletes the key if the value is empty.
+func setOrDelete(st *stage.State, key, v []byte) error {
+	if len(v) > 0 {
+		return st.Set(key, v)
 	}
 	if _, ok, err := st.Get(key); err != nil || !ok {
 		return err
 	}
 	return st.Delete(key)
 }
+
+// lookKey is the key of the requests that a tool's last call looks up.
+func lookKey(project, agent, session, tool string) []byte {
+	return stage.Key(keyIntent, project, agent, session, tool, "look")
+}
+
+// noteFound notes that the session read something foreign. It also stores the words of a result for the
+// requests that its call looks up. The verdict on the call may not be known yet, so the words count only
+// once the requests are marked.
+func (f *Fold) noteFound(st *stage.State, project string, e *streams.ObservationEntry) error {
+	if e.Session == "" || !e.Origin.External() {
+		return nil
+	}
+	read := readKey(project, e.Agent, e.Session)
+	if _, ok, err := st.Get(read); err != nil {
+		return err
+	} else if !ok {
+		if err := st.Set(read, []byte{1}); err != nil {
+			return err
+		}
+	}
+	if e.Tool == "" {
+		return nil
+	}
+	keys, ok, err := st.Get(lookKey(project, e.Agent, e.Session, e.Tool))
+	if err != nil || !ok {
+		return err
+	}
+	said, err := f.userSaid(st, project, e.Agent, e.Session)
+	if err != nil {
+		return err
+	}
+	for _, b := range e.Blocks {
+		said.Find(readWords(keys), cut(b.Text, maxFoundText))
+	}
+	return st.Set(requestsKey(project, e.Agent, e.Session), said.AppendRequests(nil))
+}
+
+// maxFoundText is the maximum length of a result that is compared with calls, in bytes.
+const maxFoundText = 64 << 10
 
 // Flags of a tool's last call, see userNamed.
 const (

@@ -144,6 +144,9 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 	if err := f.noteSource(st, project, e); err != nil {
 		return err
 	}
+	if err := f.noteFound(st, project, e); err != nil {
+		return err
+	}
 	if err := f.hear(st, project, e); err != nil {
 		return err
 	}

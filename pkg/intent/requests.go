@@ -28,13 +28,21 @@ type Ask struct {
 	// Looked says that the agent passed a value of this request to a tool that reads. The
 	// result of the tool may say which thing is meant.
 	Looked bool
+	// Shown says that such a result was read, and Found are its words. Full says that it had too
+	// many, so that Found is empty.
+	Shown, Full bool
+	Found       []uint32
 }
+
+// maxFound is the maximum number of words of results that are stored for a request.
+const maxFound = 2000
 
 // Said holds the words of a session's user.
 type Said struct {
 	Words    []uint32
 	Requests []Ask
 	Sources  []uint32 // words of the sources that the user named, see Read
+	Known    []uint32 // words of values that the agent passed on before it read anything foreign, see Know
 }
 
 // Add adds the requests and words of a text of the user.
@@ -285,24 +293,24 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	if !c.changes() || !understood(s.Words) {
 		return ""
 	}
-	strangers := 0
-	for _, x := range parties {
-		if !slices.Contains(r.Carriers, string(x.Kind)+":"+x.Value) {
-			strangers++
-		}
-	}
+	strangers := slices.DeleteFunc(slices.Clone(parties), func(x text.Carrier) bool {
+		return slices.Contains(r.Carriers, string(x.Kind)+":"+x.Value)
+	})
 	if at := s.otherReceiver(c, r, parties); at != "" {
 		return at
 	}
 	// For guarded deeds, a receiver that the user did not name decides, whatever else the user
 	// named.
-	decided := Count(guarded, c.Deeds) > 0 && strangers > 0
+	decided := Count(guarded, c.Deeds) > 0 && len(strangers) > 0
+	if !decided {
+		strangers = nil
+	}
 	if (r.Carriers != nil || r.Listed != nil) && !decided {
 		return ""
 	}
 	at := ""
 	for i := range c.Values {
-		if v := &c.Values[i]; v.distinctive() || v.address() {
+		if v := &c.Values[i]; v.single() {
 			if named := v.In(s.Words) || slices.Contains(r.Values, v.Path); named && !decided {
 				return ""
 			} else if !named {
@@ -320,7 +328,7 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 			continue
 		}
 		// A lookup cannot decide which lock to open.
-		looked := q.Looked && !(len(q.Named) > 0 && slices.Contains(c.Deeds, unlocking))
+		looked := q.Looked && !(len(q.Named) > 0 && slices.Contains(c.Deeds, unlocking)) && s.explains(q, c, strangers)
 		if looked || len(q.Named) == 0 && Count(guarded, c.Deeds) == 0 || !decided && q.touches(c.Values) {
 			return ""
 		}
@@ -330,6 +338,23 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 		return ""
 	}
 	return at
+}
+
+// explains reports whether a call may follow from what the agent looked up for a request: its result was
+// not read, or it holds each of the strangers. Without strangers it has to hold a value that names a single
+// thing and that the user did not name, unless the agent knew such a value before.
+func (s *Said) explains(q *Ask, c *Call, strangers []text.Carrier) bool {
+	if !q.Shown || q.Full {
+		return true
+	}
+	for _, x := range strangers {
+		if v := readValue("", x.Value); !v.In(q.Found) {
+			return false
+		}
+	}
+	return strangers != nil || slices.ContainsFunc(c.Values, func(v Value) bool {
+		return v.single() && !v.In(s.Words) && (v.In(q.Found) || v.In(s.Known))
+	})
 }
 
 // otherReceiver returns the path of an argument with an e-mail address that the user did not name,
@@ -390,6 +415,9 @@ func (x *Value) address() bool {
 	return !x.Prose && (strings.Contains(x.Text, "@") || strings.Contains(x.Text, "://"))
 }
 
+// single reports whether a value names a single thing or is an address.
+func (x *Value) single() bool { return x.distinctive() || x.address() }
+
 // Relate compares a call with the user's words, with each of the user's requests, and with the
 // sources that the words name.
 func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier) *Relation {
@@ -414,7 +442,8 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier)
 	return r
 }
 
-// Looks returns the keys of the unmarked requests whose values a reading call passes on.
+// Looks returns the keys of the requests whose values a reading call passes on. A value counts that the
+// request has, or that names a single thing and was found for the request.
 func (s *Said) Looks(tool string, args map[string]any) (keys []uint32) {
 	if ReadCall(tool, "").changes() {
 		return nil
@@ -422,8 +451,9 @@ func (s *Said) Looks(tool string, args map[string]any) (keys []uint32) {
 	values := ReadValues(args)
 	for i := range s.Requests {
 		q := &s.Requests[i]
-		if !q.Looked && (q.names(values) ||
-			slices.ContainsFunc(values, func(v Value) bool { return v.Date == nil && v.In(q.Words) })) {
+		if q.names(values) || slices.ContainsFunc(values, func(v Value) bool {
+			return v.Date == nil && v.In(q.Words) || v.single() && v.In(q.Found)
+		}) {
 			keys = append(keys, q.key())
 		}
 	}
@@ -438,6 +468,38 @@ func (s *Said) Look(keys []uint32) (changed bool) {
 		}
 	}
 	return changed
+}
+
+// Know adds the values of a call that name single things to the known words.
+func (s *Said) Know(args map[string]any) {
+	known := slices.Clone(s.Known)
+	for _, v := range ReadValues(args) {
+		if v.single() {
+			known = append(known, v.Tokens...)
+		}
+	}
+	known = Distinct(known)
+	s.Known = known[:min(len(known), maxFound)]
+}
+
+// Find adds a content to what was found for the requests with these keys.
+func (s *Said) Find(keys []uint32, content string) {
+	var words []uint32
+	for _, seg := range text.Segments(content) {
+		for w := range strings.FieldsFuncSeq(text.Normalize(seg.Text), NotWord) {
+			words = append(words, Hash(Stem(w)))
+		}
+	}
+	for i := range s.Requests {
+		q := &s.Requests[i]
+		if q.Full || !slices.Contains(keys, q.key()) {
+			continue
+		}
+		q.Shown, q.Found = true, Distinct(slices.Concat(q.Found, words))
+		if len(q.Found) > maxFound {
+			q.Full, q.Found = true, nil
+		}
+	}
 }
 
 // key identifies a request by its words.
@@ -456,12 +518,18 @@ func (q *Ask) key() uint32 {
 func (s *Said) AppendRequests(b []byte) []byte {
 	for i := range s.Requests {
 		q := &s.Requests[i]
-		looked := byte(0)
-		if q.Looked {
-			looked = 1
+		flags := byte(0)
+		for i, set := range []bool{q.Looked, q.Shown, q.Full} {
+			if set {
+				flags |= 1 << i
+			}
 		}
-		b = append(b, looked)
-		for _, hs := range [][]uint32{q.Words, q.Named} {
+		b = append(b, flags)
+		lists := [][]uint32{q.Words, q.Named, q.Found}
+		if !q.Shown {
+			lists = lists[:2]
+		}
+		for _, hs := range lists {
 			b = binary.AppendUvarint(b, uint64(len(hs)))
 			for _, h := range hs {
 				b = binary.BigEndian.AppendUint32(b, h)
@@ -474,9 +542,13 @@ func (s *Said) AppendRequests(b []byte) []byte {
 // ReadRequests reads the output of AppendRequests. It drops an incomplete request.
 func ReadRequests(b []byte) (out []Ask) {
 	for len(b) > 0 {
-		q := Ask{Looked: b[0] == 1}
+		q := Ask{Looked: b[0]&1 != 0, Shown: b[0]&2 != 0, Full: b[0]&4 != 0}
 		b = b[1:]
-		for _, hs := range []*[]uint32{&q.Words, &q.Named} {
+		lists := []*[]uint32{&q.Words, &q.Named, &q.Found}
+		if !q.Shown {
+			lists = lists[:2]
+		}
+		for _, hs := range lists {
 			n, k := binary.Uvarint(b)
 			if k <= 0 || n > uint64(len(b)-k)/4 {
 				return out
