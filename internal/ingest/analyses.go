@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"lazaret/pkg/text"
 )
@@ -9,6 +10,8 @@ import (
 // analyses remembers the analyses of the contents that were read last. Agents read the same pages,
 // files and answers of tools again and again, and to analyze a content costs more than all else that
 // ingest does with it.
+//
+// Sentinels of the process keep with it what they read from the content.
 //
 // It has no influence on decisions, because an analysis depends on the content alone. It may be used
 // from several goroutines.
@@ -23,11 +26,12 @@ type analyses struct {
 type analyzed struct {
 	features text.Features
 	views    []text.View
+	derived  *atomic.Value // see streams.BlockEntry; nil if the analysis is not remembered
 }
 
 const (
 	// analyzedBytes is the estimated size of each half of analyses.
-	analyzedBytes = 3 << 20
+	analyzedBytes = 4 << 20
 	// analyzedMost is the size of the largest content that is remembered, in bytes.
 	analyzedMost = 32 << 10
 )
@@ -47,6 +51,7 @@ func (a *analyses) of(content string) analyzed {
 	a.mu.Unlock()
 	if !ok {
 		found = analyze(content)
+		found.derived = new(atomic.Value)
 		a.mu.Lock()
 		a.put(content, found)
 		a.mu.Unlock()
@@ -61,7 +66,7 @@ func analyze(content string) (a analyzed) {
 
 // put remembers an analysis. The caller must hold mu.
 func (a *analyses) put(content string, of analyzed) {
-	size := 1024 + len(content) + 8*len(of.features.Phrases.Hashes) + 96*len(of.features.Carriers)
+	size := 2048 + 2*len(content) + 8*len(of.features.Phrases.Hashes) + 96*len(of.features.Carriers)
 	for _, v := range of.views {
 		size += len(v.Text) + len(v.Lines)
 	}

@@ -55,11 +55,15 @@ func differs(a, b reflect.Value, at string) string {
 			if !f.IsExported() {
 				return at + "." + f.Name + ": is not in the body"
 			}
-			if block, ok := b.Interface().(streams.BlockEntry); ok && f.Name == "Views" {
+			block, ok := b.Interface().(streams.BlockEntry)
+			if ok && f.Name == "Views" {
 				if want := block.Features.Views(block.Text); block.Text != "" && !reflect.DeepEqual(block.Views, want) {
 					return fmt.Sprintf("%s.Views: %+v, not %+v", at, block.Views, want)
 				}
 				continue
+			}
+			if ok && f.Name == "Derived" {
+				continue // it is not in the body
 			}
 			if d := differs(a.Field(i), b.Field(i), at+"."+f.Name); d != "" {
 				return d

@@ -61,7 +61,8 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 			e.Blocks = append(e.Blocks, be)
 			continue
 		}
-		be.Features, be.Views = ready.blocks[i].features, ready.blocks[i].views
+		text := ready.blocks[i]
+		be.Features, be.Views, be.Derived = text.features, text.views, text.derived
 		e.Blocks = append(e.Blocks, be)
 		from, of, src := a.Origin, quality, source
 		var parents []streams.Parent

@@ -166,28 +166,35 @@ type Input struct {
 	Outcome  Outcome
 	Tools    Tools
 
-	features   text.Features
-	belief     string // the belief that the content became
-	directives directives
-
-	// Data that signals compare. It depends on the text alone, like views.
-	names     []uint32        // hashed identifiers
-	carried   []string        // carriers, and proper names as "name:a b"
-	carriedBy []uint64        // hashes of carried
-	pieces    []string        // unusual words
-	piecesBy  []uint64        // hashes of pieces
+	reading
+	belief    string          // the belief that the content became
 	values    []string        // for an action: words that may have been assembled from pieces
-	sample    []uint64        // sample of the phrases
 	pushes    []string        // targets that a source may push
 	targetsBy []uint64        // hashes of each target with the source
-	carriers  []uint32        // hashes of Content.Carriers
 	call      *intent.Call    // for an action
 	intent    intent.Relation // for an action
 	graded    bool            // for a memory: it has no foreign content
 	userNamed bool            // for an observation: the user named its source
 	handed    bool            // for an observation: the user left it to its source to say what is to be done
 
+	Large bool // larger than the sizes that costs are estimated for
+}
+
+// reading is the data of an input that, like its Content, depends on the text alone, for a kind of
+// event and a class of origin. It is read-only once it is complete.
+type reading struct {
+	features   text.Features
+	directives directives
+
+	// Data that signals compare.
+	names     []uint32 // hashed identifiers
+	carried   []string // carriers, and proper names as "name:a b"
+	carriedBy []uint64 // hashes of carried
+	pieces    []string // unusual words
+	piecesBy  []uint64 // hashes of pieces
+	sample    []uint64 // sample of the phrases
+	carriers  []uint32 // hashes of Content.Carriers
+
 	ViewNames []string // names of Content.Views in pkg/text
-	Large     bool     // larger than the sizes that costs are estimated for
 	MarkedIn  string   // the first decoded view with a marker that no earlier view has
 }

@@ -64,7 +64,7 @@ func readObservation(e *streams.Entry, o *streams.ObservationEntry) []*Input {
 		in := head(e, &o.EntryHead)
 		in.origin(o.Origin)
 		in.Event.Tool, in.Event.Source, in.userNamed, in.handed = o.Tool, o.Source, o.UserNamed, o.Handed
-		in.contentViews(o.Blocks[i].Text, o.Blocks[i].Features, o.Blocks[i].Views)
+		in.block(&o.Blocks[i])
 		for j := range o.Claims {
 			if c := &o.Claims[j]; c.Block == i {
 				in.belief = c.Belief.ID
@@ -241,6 +241,27 @@ func (in *Input) origin(o beliefs.Origin) {
 }
 
 func (in *Input) content(s string, f text.Features) { in.contentViews(s, f, nil) }
+
+// kept is the reading of an observation's block.
+type kept struct {
+	external bool
+	content  Content
+	reading
+}
+
+// block is like content, for a block of an observation. Blocks with the same Derived share the reading.
+func (in *Input) block(b *streams.BlockEntry) {
+	if b.Derived == nil {
+		in.contentViews(b.Text, b.Features, b.Views)
+		return
+	}
+	if k, ok := b.Derived.Load().(*kept); ok && k.external == in.Event.External {
+		in.Event.Size, in.Content, in.reading = int64(len(b.Text)), k.content, k.reading
+		return
+	}
+	in.contentViews(b.Text, b.Features, b.Views)
+	b.Derived.Store(&kept{in.Event.External, in.Content, in.reading})
+}
 
 // contentViews is like content. views are the content's views, or nil.
 func (in *Input) contentViews(s string, f text.Features, views []text.View) {
