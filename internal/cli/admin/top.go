@@ -53,7 +53,7 @@ With --once it prints once. Rates then need two samples, --interval apart; with
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < 0 || !once && every == 0 {
-				return errors.New("--interval has to be positive; 0 goes with --once")
+				return errors.New("--interval must be positive; 0 is valid only with --once")
 			}
 			nc, err := a.Conn.Connect("operator")
 			if err != nil {

@@ -92,7 +92,7 @@ func proposeImport(a *verb.App, ctx context.Context, s *verb.Speaker, items []im
 	for n, i := range items {
 		row, err := importOne(a, ctx, cl, s.Session, i)
 		if err != nil {
-			return nil, fmt.Errorf("memory %d of %d (%s): %w: what was proposed before stands, import the file again to go on",
+			return nil, fmt.Errorf("memory %d of %d (%s): %w: those before it were proposed; import the file again to continue",
 				n+1, len(items), i.ID, err)
 		}
 		rows = append(rows, row)
