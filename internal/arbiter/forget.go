@@ -56,7 +56,8 @@ func (f *Fold) forget(st *stage.State, e *streams.Entry, now time.Time) (*stage.
 		}
 		return stage.OfProject(k, e.Project)
 	}
-	_, err = st.Drop(func(k, _ []byte) (bool, error) {
+	apart := []byte{keyProposal, keyTimer, keyForget, keyRing, keyFilled}
+	err = st.DropProject(e.Project, apart, func(k, _ []byte) (bool, error) {
 		gone := of(k)
 		if gone && k[0] == keyTimer && k[9] == timerExpiry {
 			open++

@@ -29,7 +29,9 @@ func publishTexts(t *testing.T, data string, nc *nats.Conn, project string, many
 			events = append(events, batched(i, fmt.Sprintf("The heron number%d stood in the reeds of lake%d and caught fish%d.", i,
 				i%977, i%1009)))
 		}
-		publishBatch(t, js, project, events)
+		if _, err := js.PublishMsgAsync(batchOf("lz.in."+project+".agent.obs.web", events)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	<-js.PublishAsyncComplete()
 	op := connect(t, data, "operator")
@@ -48,15 +50,10 @@ func batched(i int, content string) string {
 		i, i%50, content)
 }
 
-// publishBatch publishes events as one message.
-func publishBatch(t *testing.T, js jetstream.JetStream, project string, events []string) jetstream.PubAckFuture {
-	t.Helper()
-	f, err := js.PublishMsgAsync(&nats.Msg{Subject: "lz.in." + project + ".agent.obs.web",
-		Header: nats.Header{"Content-Type": {streams.BatchContentType}}, Data: []byte("[" + strings.Join(events, ",") + "]")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+// batchOf returns a message with a batch of events.
+func batchOf(subject string, events []string) *nats.Msg {
+	return &nats.Msg{Subject: subject, Header: nats.Header{"Content-Type": {streams.BatchContentType}},
+		Data: []byte("[" + strings.Join(events, ",") + "]")}
 }
 
 // While many beliefs of a project expire, another project of the partition has its verdicts.
@@ -93,25 +90,37 @@ func TestVerdictsGoOnWhileManyBeliefsOfThePartitionExpire(t *testing.T) {
 	}
 	must(t, data, "audit", "trim", "--older", "0s")
 
-	js, err := jetstream.New(connect(t, data, "operator"))
+	most, steps := askWhile(t, p, neighbour, start(t, "", "lazaret", "audit", "expire", "--older", "0s", "--data", data))
+	t.Logf("%d texts expired in %d steps: the slowest verdict came after %v", many, steps, most.Round(time.Millisecond))
+	if most > patience {
+		t.Errorf("a verdict came after %v, more than %v", most, patience)
+	}
+	natstest.Eventually(t, time.Minute, "the texts are gone", func() bool { return recalled() == 0 })
+}
+
+// askWhile asks for verdicts until a command has ended and ingest has dropped what it ordered. It
+// returns the time of the slowest verdict and the number of entries about dropped data.
+func askWhile(t *testing.T, p *pipeline, project string, c *process) (most time.Duration, steps int64) {
+	t.Helper()
+	js, err := jetstream.New(connect(t, p.data, "operator"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := js.OrderedConsumer(t.Context(), streams.LedgerStream, jetstream.OrderedConsumerConfig{
+	ledger, err := js.OrderedConsumer(t.Context(), streams.LedgerStream, jetstream.OrderedConsumerConfig{
 		DeliverPolicy:  jetstream.DeliverNewPolicy,
-		FilterSubjects: []string{streams.LedgerSubject(streams.PartitionOf("flood"), streams.StageIngest)}})
+		FilterSubjects: []string{streams.LedgerSubject(streams.PartitionOf(project), streams.StageIngest)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var steps atomic.Int64
-	reading, err := c.Consume(func(m jetstream.Msg) {
+	var dropped atomic.Int64
+	reading, err := ledger.Consume(func(m jetstream.Msg) {
 		entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), 1, time.Now())
 		if err != nil {
 			t.Error(err)
 		}
 		for _, e := range entries {
-			if e.Type == streams.TypeDropped && strings.Contains(string(e.Body), `"step"`) {
-				steps.Add(1)
+			if e.Type == streams.TypeDropped {
+				dropped.Add(1)
 			}
 		}
 	})
@@ -119,14 +128,20 @@ func TestVerdictsGoOnWhileManyBeliefsOfThePartitionExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reading.Stop()
-	calm, err := client.New(p.agentOf(neighbour), neighbour, "agent", client.WithRetry(client.Retry{Tries: 1}))
+	calm, err := client.New(p.agentOf(project), project, "agent", client.WithRetry(client.Retry{Tries: 1}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	expire := start(t, "", "lazaret", "audit", "expire", "--older", "0s", "--data", data)
-	var most time.Duration
+	ended := func() bool {
+		select {
+		case <-c.done:
+			return true
+		default:
+			return false
+		}
+	}
 	asked := 0
-	for before, idle := int64(0), 0; idle < 20; asked++ {
+	for idle := 0; idle < 20; asked++ {
 		began := time.Now()
 		rep, err := calm.Decide(t.Context(), &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", asked), Session: "s"},
 			Tool: "read_file"})
@@ -134,17 +149,38 @@ func TestVerdictsGoOnWhileManyBeliefsOfThePartitionExpire(t *testing.T) {
 			t.Fatalf("action %d: %+v, %v", asked, rep, err)
 		}
 		most = max(most, time.Since(began))
-		now := steps.Load()
-		if idle++; now == 0 || now > before {
+		before := steps
+		if steps = dropped.Load(); steps == 0 || steps > before || !ended() {
 			idle = 0
+		} else {
+			idle++
 		}
-		before = now
 	}
-	<-expire.done
-	t.Logf("%d texts expired in %d steps: the slowest of %d verdicts came after %v", many, steps.Load(), asked,
-		most.Round(time.Millisecond))
+	if code := c.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Fatalf("the command ended with %d:\n%s", code, c.output())
+	}
+	t.Logf("%d verdicts meanwhile", asked)
+	return most, steps
+}
+
+// While a project with many beliefs is forgotten, another project of the partition has its verdicts.
+func TestVerdictsGoOnWhileALargeProjectIsForgotten(t *testing.T) {
+	if raced {
+		t.Skip("it measures times")
+	}
+	long(t)
+	const (
+		many     = 100_000
+		patience = 5 * time.Second // the stages write their files anew, one after the other
+	)
+	data := t.TempDir()
+	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t), "--no-sync")
+	p := &pipeline{t: t, data: data}
+	publishTexts(t, data, p.agentOf("flood"), "flood", many)
+	most, _ := askWhile(t, p, neighbourOf("flood", true), start(t, "", "lazaret", "audit", "forget", "--subject", "flood",
+		"--reason", "r", "--data", data))
+	t.Logf("a project with %d texts was forgotten: the slowest verdict came after %v", many, most.Round(time.Millisecond))
 	if most > patience {
 		t.Errorf("a verdict came after %v, more than %v", most, patience)
 	}
-	natstest.Eventually(t, time.Minute, "the texts are gone", func() bool { return recalled() == 0 })
 }

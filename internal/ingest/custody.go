@@ -179,7 +179,9 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 		f.analyses.drop()
 		return st.Set(eraseDropKey(e.Project, b.ID), []byte(b.ID))
 	}
-	if _, err := st.Drop(func(k, v []byte) (bool, error) { return ofProject(k, v, e.Project) }); err != nil {
+	apart := []byte{keyCursor, keyDecided, keyNonceEnd, keyOwed, keyDue}
+	err := st.DropProject(e.Project, apart, func(k, v []byte) (bool, error) { return ofProject(k, v, e.Project) })
+	if err != nil {
 		return err
 	}
 	f.Reset()

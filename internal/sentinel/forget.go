@@ -14,7 +14,9 @@ func (f *Fold) forget(st *stage.State, e *streams.Entry) (*stage.Output, error) 
 		f.log.Error("unreadable forgotten entry", "seq", e.Seq, "err", err)
 		return nil, nil
 	}
-	if _, err := st.Drop(func(k, _ []byte) (bool, error) { return index.KeyOf(k, e.Project), nil }); err != nil {
+	// The keys of tables have a table and a generation before the project.
+	err := st.DropProject(e.Project, []byte{'s'}, func(k, _ []byte) (bool, error) { return index.KeyOf(k, e.Project), nil })
+	if err != nil {
 		return nil, err
 	}
 	return stage.NewOutput(streams.TypeDropped, e.Project,

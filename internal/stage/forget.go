@@ -20,27 +20,38 @@ func OfProject(key []byte, project string) bool {
 	return ok && (len(rest) == 0 || rest[0] == 0)
 }
 
-// Drop removes every key of the partition for which drop returns true, and returns their number. It
-// reads the whole state of the partition.
-func (st *State) Drop(drop func(key, value []byte) (bool, error)) (int, error) {
+// DropProject removes the keys that OfProject gives to a project. The key spaces in apart have other
+// rules: of their keys, it removes those for which drop returns true. It reads only these spaces, so
+// it takes about as long for a large project as for a small one.
+func (st *State) DropProject(project string, apart []byte, drop func(key, value []byte) (bool, error)) error {
 	var gone [][]byte
-	err := st.Scan(nil, func(k, v []byte) (bool, error) {
-		out, err := drop(k, v)
-		if out {
-			gone = append(gone, bytes.Clone(k))
+	for _, space := range apart {
+		err := st.Scan([]byte{space}, func(k, v []byte) (bool, error) {
+			out, err := drop(k, v)
+			if out {
+				gone = append(gone, bytes.Clone(k))
+			}
+			return true, err
+		})
+		if err != nil {
+			return err
 		}
-		return true, err
-	})
-	if err != nil {
-		return 0, err
+	}
+	for space := range byte(0x80) {
+		if !bytes.Contains(apart, []byte{space}) {
+			gone = append(gone, Key(space, project))
+			if err := st.DropPrefix(Key(space, project, "")); err != nil {
+				return err
+			}
+		}
 	}
 	st.memo = nil
 	for _, k := range gone {
 		if err := st.Delete(k); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return len(gone), nil
+	return nil
 }
 
 // eraseKey marks a state that must forget something and whose files were not rewritten since. It is

@@ -91,9 +91,15 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 	if len(holding(t, fs, "/state", "secret-0")) == 0 {
 		t.Fatal("it is in no file to begin with")
 	}
-	n, err := st.Drop(func(k, _ []byte) (bool, error) { return OfProject(k, "acme"), nil })
-	if err != nil || n != 300 {
-		t.Fatalf("%d keys dropped, %v", n, err)
+	if err := st.Set(Key('z', "number", "acme"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Set(Key('b', "acme"), nil); err != nil {
+		t.Fatal(err)
+	}
+	err = st.DropProject("acme", []byte{'z'}, func(k, _ []byte) (bool, error) { return bytes.HasSuffix(k, []byte("acme")), nil })
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := s.set(eraseKey, nil); err != nil {
 		t.Fatal(err)

@@ -407,7 +407,7 @@ func (st *State) GetHot(key []byte) ([]byte, bool, error) {
 }
 
 // Memo returns a place for derived data of the fold. It is emptied when changes are discarded or
-// Drop removes keys.
+// DropProject removes keys.
 func (st *State) Memo() *any {
 	if n := st.s.discards(); st.memoDrops != n {
 		st.memo, st.memoDrops = nil, n
