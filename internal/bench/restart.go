@@ -8,8 +8,11 @@ type Restart struct {
 	// Seconds is the median time from the start of the process to its first verdict.
 	Seconds float64 `json:"seconds"`
 	// CPU is the median processor time of the process until then.
-	CPU float64   `json:"cpu_seconds"`
-	All []float64 `json:"all_seconds"`
+	CPU float64 `json:"cpu_seconds"`
+	// Server and ServerCPU are the medians of the same start of nats-server alone.
+	Server    float64   `json:"server_seconds"`
+	ServerCPU float64   `json:"server_cpu_seconds"`
+	All       []float64 `json:"all_seconds"`
 }
 
 // RestartReport has the restart times after a kill by ledger size.
@@ -27,7 +30,9 @@ func (r *RestartReport) Lines() (out []Line) {
 	for i, t := range r.Times {
 		out = append(out, Line{What: fmt.Sprintf("first verdict after a kill, %d observations of %d bytes", t.Entries,
 			r.Size), Value: t.Seconds, Unit: "s"},
-			Line{What: "  processor time until then", Value: t.CPU, Unit: "s"})
+			Line{What: "  processor time until then", Value: t.CPU, Unit: "s"},
+			Line{What: "  nats-server alone, on the same folder", Value: t.Server, Unit: "s"},
+			Line{What: "  its processor time", Value: t.ServerCPU, Unit: "s"})
 		if i > 0 && i == len(r.Times)-1 {
 			ratio := t.Seconds / max(r.Times[i-1].Seconds, 0.001)
 			out = append(out, Line{What: fmt.Sprintf("  the last in that with %d", r.Times[i-1].Entries), Value: ratio,

@@ -35,10 +35,10 @@ func restartCommand(a *verb.App) *cobra.Command {
 		Use:   "restart",
 		Short: "Measure how long a killed pipeline takes to its first verdict (exit 2 when a budget is missed)",
 		Long: `Start lazaret up as a separate process in a new folder, and publish observations up to
-the first number of --observations. Then kill the process under load, restart it, and
-measure the time from the restart to the first verdict. Repeat this --kills times and
-take the median. Do the same for each further number. The median at the last number may
-be at most 1.5 times the one before it.`,
+the first number of --observations. Then kill the process under load, start its server
+alone (--server-only), kill that too, restart the pipeline, and measure the time from the
+restart to the first verdict. Repeat this --kills times and take the median. Do the same
+for each further number. The median at the last number may be at most 1.5 times the one before it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kills < 1 || o.Size < 1 || len(marks) == 0 || marks[0] < 1 || !slices.IsSorted(marks) {
@@ -91,7 +91,7 @@ func (b *restartBench) run(ctx context.Context, marks []int) (err error) {
 		}
 		done = mark
 		r := bench.Restart{Entries: mark}
-		var cpu []float64
+		var cpu, server, serverCPU []float64
 		for range b.kills {
 			// Kill the pipeline while it is under load.
 			loading, cancel := context.WithCancel(ctx)
@@ -103,6 +103,14 @@ func (b *restartBench) run(ctx context.Context, marks []int) (err error) {
 			cancel()
 			<-ended
 			began := time.Now()
+			if up, err = startUp(ctx, b.data, false, "--server-only"); err != nil {
+				return err
+			}
+			server = append(server, time.Since(began).Seconds())
+			serverCPU = append(serverCPU, bench.CPUOf(up.cmd.Process.Pid).Seconds())
+			_ = up.cmd.Process.Kill()
+			<-up.done
+			began = time.Now()
 			if up, err = startUp(ctx, b.data, false); err != nil {
 				return err
 			}
@@ -111,13 +119,13 @@ func (b *restartBench) run(ctx context.Context, marks []int) (err error) {
 			}
 			r.All = append(r.All, time.Since(began).Seconds())
 			cpu = append(cpu, bench.CPUOf(up.cmd.Process.Pid).Seconds())
-			b.say("%d observations: first verdict after %.2f s, %.2f s of processor time", mark, r.All[len(r.All)-1],
-				cpu[len(cpu)-1])
+			b.say("%d observations: first verdict after %.2f s, %.2f s of processor time; the server alone %.2f s, %.2f s", mark,
+				r.All[len(r.All)-1], cpu[len(cpu)-1], server[len(server)-1], serverCPU[len(serverCPU)-1])
 			if err := b.settled(ctx); err != nil {
 				return err
 			}
 		}
-		r.Seconds, r.CPU = median(r.All), median(cpu)
+		r.Seconds, r.CPU, r.Server, r.ServerCPU = median(r.All), median(cpu), median(server), median(serverCPU)
 		b.rep.Times = append(b.rep.Times, r)
 	}
 	return nil
