@@ -1,6 +1,7 @@
 package signals
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -104,8 +105,34 @@ var wordClasses = func() map[string]uint32 {
 			m[w] |= bits
 		}
 	}
+	right := maps.Clone(m)
+	for w, bits := range right {
+		if bits &= wOverride | wRule | wPrior; bits == 0 {
+			continue
+		}
+		for _, wrong := range misspelt(w) {
+			if right[wrong] == 0 {
+				m[wrong] |= bits
+			}
+		}
+	}
 	return m
 }()
+
+// misspelt returns the ways to write a word of six letters or more with one error: two letters in the wrong
+// order, a letter that is missing, or a letter twice. The first and the last letter are right.
+func misspelt(w string) (out []string) {
+	if len(w) < 6 {
+		return nil
+	}
+	for i := 1; i < len(w)-1; i++ {
+		if i < len(w)-2 && w[i] != w[i+1] {
+			out = append(out, w[:i]+string(w[i+1])+string(w[i])+w[i+2:])
+		}
+		out = append(out, w[:i]+w[i+1:], w[:i]+w[i:i+1]+w[i:])
+	}
+	return out
+}
 
 // classLengths has, for each first byte, the lengths of the words with classes, as bits. Most other
 // words then need no lookup.
