@@ -10,7 +10,8 @@ import (
 const maxStem = 24
 
 // stems caches recent stems. Computing a stem takes microseconds, and texts have few different words.
-var stems [1 << 14]atomic.Pointer[stemmed]
+// A word is in one of two places, so that two frequent words do not replace each other.
+var stems [1 << 13][2]atomic.Pointer[stemmed]
 
 // stemmed is a word with the term of its stem.
 type stemmed struct {
@@ -36,13 +37,18 @@ func stemTerm(word []byte, hash uint64) Term {
 	if len(word) > maxStem {
 		return Term(hash & mask48)
 	}
-	slot := &stems[hash%uint64(len(stems))]
-	k := slot.Load()
-	if k == nil || k.word != string(word) {
-		w := string(word)
-		h, _ := scanWord([]byte(porter2.Stem(w, true)), 0)
-		k = &stemmed{w, Term(h & mask48)}
-		slot.Store(k)
+	slots := &stems[hash%uint64(len(stems))]
+	last := slots[0].Load()
+	if last != nil && last.word == string(word) {
+		return last.term
 	}
+	if k := slots[1].Load(); k != nil && k.word == string(word) {
+		return k.term
+	}
+	w := string(word)
+	h, _ := scanWord([]byte(porter2.Stem(w, true)), 0)
+	k := &stemmed{w, Term(h & mask48)}
+	slots[1].Store(last)
+	slots[0].Store(k)
 	return k.term
 }
