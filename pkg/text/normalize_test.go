@@ -81,11 +81,7 @@ func TestHiddenCharactersAreCounted(t *testing.T) {
 
 func TestFoldsAreStableASCII(t *testing.T) {
 	n := 0
-	step := rune(1)
-	for r := rune(0); r <= unicode.MaxRune; r += step {
-		if testing.Short() && r == 0x3000 {
-			step = 7 // most characters from here on have no other form
-		}
+	for r := rune(0); r <= unicode.MaxRune; r++ {
 		target, ok := folds.lookup(r)
 		if !ok {
 			continue
