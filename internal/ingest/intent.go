@@ -166,7 +166,12 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 	if said.Named("", args) {
 		flags |= callNamed
 	}
-	if said.HandsOver(e.Tool, "", args) {
+	shown, err := shownTo(st, project, &e.EntryHead)
+	if err != nil {
+		return err
+	}
+	// As long as nothing foreign was shown, only the user's words can have led to the call.
+	if said.HandsOver(e.Tool, "", args) || shown.Foreign == 0 && said.Opens(args) {
 		flags |= callHanded
 	}
 	if flags == 0 {

@@ -141,3 +141,26 @@ func TestPromiseAStepOfASourceCarriesThatTheUserLeftItToIt(t *testing.T) {
 		t.Error("a step of another session's file is handed over")
 	}
 }
+
+// A read to which only the user's words can have led returns what they speak of.
+func TestTheFirstReadOpensWhatTheUserSpeaksOf(t *testing.T) {
+	for _, x := range []struct {
+		said, before, args string
+		handed             bool
+	}{
+		{"Put the new lessons into my planner, please.", "", `{"box":"inbox"}`, true},
+		{"Put the new lessons into my planner, please.", "Look into the inbox.", `{"box":"inbox"}`, false},
+		{"Put the new lessons into my planner, please.", "", `{"box":"Kit Marlow"}`, false},
+		{"What is new?", "", `{"box":"inbox"}`, false},
+	} {
+		h := intentOf{newHouse(t, offline(t)), "s1"}
+		h.observe(beliefs.OriginUser, "u1", "", x.said)
+		if x.before != "" {
+			h.observe(beliefs.OriginWeb, "o1", "web.fetch", x.before)
+		}
+		h.act("a1", "get_mail", x.args)
+		if e := h.observe(beliefs.OriginTool, "o2", "get_mail", "Lesson: Ida, 3 May"); e.Handed != x.handed {
+			t.Errorf("%+v: handed over is %v", x, e.Handed)
+		}
+	}
+}
