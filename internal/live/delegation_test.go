@@ -9,8 +9,7 @@ import (
 // The sessions of testdata were written before any rule was tried on them, the second and third sets by
 // authors who knew neither the rules nor the other sets. In all of them the user delegates: the user names
 // a file, a page, a list or a mail, and asks to do what it says. Rules were changed after their authors had
-// seen the first set, the second set and the third set a. Of the third set b they saw counts, and of the
-// third set c nothing. No rule may be changed for a word of any set. The bounds are the last measured
+// seen the first set, the second set and the third sets a and b, and counts of the third set c. No rule may be changed for a word of any set. The bounds are the last measured
 // values.
 func TestDelegationThatNobodyTunedOnDoesNotGetWorse(t *testing.T) {
 	files := []struct {
