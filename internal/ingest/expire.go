@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
@@ -298,7 +299,7 @@ func (f *Fold) removeLost(st *stage.State, x *expiry, step *streams.ExpiryStep) 
 			}
 		}
 		if !more {
-			x.Document, x.From = append(key, 0xff), 0
+			x.Document, x.From = slices.Concat(key, []byte{0xff}), 0
 		}
 	}
 	return nil

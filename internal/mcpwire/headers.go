@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -152,7 +153,7 @@ func annotated(schema json.RawMessage, path []string, out *[]paramHeader) bool {
 		if json.Unmarshal(raw, &p) != nil {
 			continue
 		}
-		at := append(path[:len(path):len(path)], name)
+		at := slices.Concat(path, []string{name})
 		if p.Header != nil {
 			var header string
 			if json.Unmarshal(p.Header, &header) != nil || !isToken(header) || len(*out) == maxParams ||

@@ -114,7 +114,8 @@ func (sc *scratch) sketch(words []uint64) Sketch {
 	if len(words) == 0 {
 		return out
 	}
-	hashes := append(sc.pairs[:0], words[0])
+	hashes := sc.pairs[:0]
+	hashes = append(hashes, words[0])
 	for i, w := range words[1:] {
 		hashes = append(hashes, w, join(words[i], w))
 	}
