@@ -125,8 +125,10 @@ func (w *writer) float(name string, v float64) {
 // plain writes a member whose text needs no escapes.
 func (w *writer) plain(name string, v encoding.TextAppender) {
 	w.name(name)
-	b, err := v.AppendText(append(w.b, '"'))
-	w.b, w.bad = append(b, '"'), w.bad || err != nil
+	w.b = append(w.b, '"')
+	b, err := v.AppendText(w.b)
+	b = append(b, '"')
+	w.b, w.bad = b, w.bad || err != nil
 }
 
 // enum is like plain.
