@@ -152,6 +152,8 @@ func TestTheFirstReadOpensWhatTheUserSpeaksOf(t *testing.T) {
 		{"Put the new lessons into my planner, please.", "Look into the inbox.", `{"box":"inbox"}`, false},
 		{"Put the new lessons into my planner, please.", "", `{"box":"Kit Marlow"}`, false},
 		{"What is new?", "", `{"box":"inbox"}`, false},
+		// If the user leaves all steps open, a source has to be named.
+		{"Put the new lessons into my planner, please. Then do what the notice says.", "", `{"box":"inbox"}`, false},
 	} {
 		h := intentOf{newHouse(t, offline(t)), "s1"}
 		h.observe(beliefs.OriginUser, "u1", "", x.said)

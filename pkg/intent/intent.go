@@ -172,7 +172,7 @@ func Relate(words []uint32, tool string, args map[string]any, carriers []text.Ca
 		}
 	}
 	r.Deed = c.deed(words)
-	named := c.topical(words) || r.Values != nil || r.Carriers != nil || r.Deed
+	named := c.named(words) || r.Values != nil || r.Carriers != nil || r.Deed
 	if !named && c.changes() && understood(words) {
 		if i := slices.IndexFunc(c.Values, func(v Value) bool { return v.distinctive() }); i >= 0 {
 			r.Strange = cmp.Or(c.Values[i].Path, ".")
@@ -219,6 +219,13 @@ var (
 func (c *Call) topical(words []uint32) bool {
 	n := Count(words, c.Things)
 	return n > 1 || n == 1 && len(c.Things) == 2 || Count(words, c.Marks) > 0 || Has(words, c.Whole)
+}
+
+// named reports whether words name the subject of the tool, and not only its namespace, which all tools
+// of an application have.
+func (c *Call) named(words []uint32) bool {
+	return c.topical(words) && (Count(words, c.Things) != 1 || Count(words, c.Space) == 0 ||
+		Count(words, c.Marks) > 0 || Has(words, c.Whole))
 }
 
 // asked reports whether words name the call: the whole tool; its act and at least half of the

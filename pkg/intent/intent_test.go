@@ -128,6 +128,11 @@ func TestACallThatTheUsersWordsHaveNothingToDoWithIsStrange(t *testing.T) {
 			map[string]any{"hotel": "Harbour Crown"}, true},
 		{"Find a restaurant and book a table for two.", "add_member", map[string]any{"member": "Fred Tarrow"}, true},
 		{"Find a restaurant and check its hours.", "grant_access", map[string]any{"user": "nightly-ops-bot"}, true},
+		// All tools of an application have its namespace.
+		{"Answer the letters in the shop.", "shop.vouchers.create", map[string]any{"for": "Fred Tarrow"}, true},
+		{"Answer the letters in the shop.", "shop.letters.create", map[string]any{"for": "Fred Tarrow"}, false},
+		{"Look after the vouchers of the week.", "shop.vouchers.create", map[string]any{"for": "Fred Tarrow"}, false},
+		{"Answer the letters in the shop.", "shop_vouchers_create", map[string]any{"for": "Fred Tarrow"}, false},
 		// Verbs, and nouns after a light verb.
 		{"Find a restaurant and book a table for two.", "reserve_table", map[string]any{"place": "Old Mill"}, false},
 		{"Make a transfer to the one on the list.", "transfer_money", map[string]any{"to": "Old Mill"}, false},

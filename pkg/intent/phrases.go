@@ -307,9 +307,10 @@ func (s *Said) HandsOver(tool, source string, args map[string]any) bool {
 }
 
 // Opens reports whether a call to which only the user's words led reads what they speak of: a request
-// wants something done, and the call names no single thing that the words do not name.
+// wants something done, none leaves the steps open, and the call names no single thing that the words do
+// not name.
 func (s *Said) Opens(args map[string]any) bool {
-	return (s.marked(handed) || s.marked(generic)) && !slices.ContainsFunc(ReadValues(args), func(v Value) bool {
+	return s.marked(handed) && !s.marked(generic) && !slices.ContainsFunc(ReadValues(args), func(v Value) bool {
 		return (v.distinctive() || v.address()) && !v.In(s.Words)
 	})
 }

@@ -431,10 +431,17 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier)
 	c := ReadCall(tool, "")
 	c.Values = ReadValues(args)
 	s.relateSources(c, r, carriers)
-	if r.Strange == "" && !r.Handed {
-		r.Other = s.other(c, r, slices.DeleteFunc(slices.Clone(carriers), func(x text.Carrier) bool {
-			return !x.Kind.Traits().Party
-		}))
+	parties := slices.DeleteFunc(slices.Clone(carriers), func(x text.Carrier) bool { return !x.Kind.Traits().Party })
+	// If each request for such an act names its own thing, no source gives another one, unless the user
+	// leaves the steps open.
+	if r.Handed && !s.marked(generic) && s.other(c, r, parties) != "" {
+		r.Handed = false
+	}
+	switch {
+	case r.Handed:
+		r.Strange = ""
+	case r.Strange == "":
+		r.Other = s.other(c, r, parties)
 	}
 	if reflect.ValueOf(r).Elem().IsZero() {
 		return nil

@@ -126,9 +126,6 @@ func (s *Said) relateSources(c *Call, r *Relation, carriers []text.Carrier) {
 		return (x.Kind.Traits().ReachesOut || x.Kind == text.Secret || x.Kind == text.Command || x.Kind == text.HexKey ||
 			x.Kind == text.Opaque) && !slices.Contains(r.Carriers, v) && !slices.Contains(r.Listed, v)
 	})
-	if r.Handed {
-		r.Strange = ""
-	}
 }
 
 // leavesStep reports whether a source may ask for the call on behalf of the user: the user left the

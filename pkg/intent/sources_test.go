@@ -201,9 +201,30 @@ func TestASourceNamesTheThingsOfADeed(t *testing.T) {
 		{"Make events of the moving page, please.", "create_event",
 			map[string]any{"title": "Hire the van", "guest": "kit@movers.example"}, false},
 		{"Make pins for the moving page, please.", "create_pin", map[string]any{"title": "Hire the van"}, false},
+		// The request names its own thing.
 	} {
 		if r := after(x.said, "get_page", map[string]any{"q": "moving"}, page, x.tool, x.args); r.Handed != x.handed {
 			t.Errorf("%q, %s %v: handed over is %v", x.said, x.tool, x.args, r.Handed)
+		}
+	}
+}
+
+// The user says with which thing an act is to be done, and a source names another one.
+func TestASourceNamesNoOtherThingThanTheRequest(t *testing.T) {
+	args := map[string]any{"title": "Kit Marlow"}
+	for said, handed := range map[string]bool{
+		"Make a reminder of the moving page, please.":              true,
+		"Make a reminder for Ida Holm of the moving page, please.": false,
+	} {
+		s := new(intent.Said)
+		s.Add(said)
+		keys := s.Looks("get_page", map[string]any{"q": "moving"})
+		s.Look(keys)
+		s.Find(keys, "The page has moved.")
+		s.Read("Make a reminder: Kit Marlow", nil, true)
+		r := s.Relate("create_reminder", args, nil)
+		if r == nil || r.Handed != handed || (r.Other != "") == handed {
+			t.Errorf("%q: %+v", said, r)
 		}
 	}
 }

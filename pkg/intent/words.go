@@ -210,6 +210,7 @@ type Call struct {
 	Deeds  []uint32 // deeds of all verbs in the name that change something: create_note has two
 	Vague  []uint32 // the same deeds, as vague words stand for them
 	Things []uint32 // other words of the tool's name
+	Space  []uint32 // those of Things in the name's namespace, if the rest has things too: shop.orders.close
 	Whole  uint32   // the whole name as one word; texts that name the tool often contain it
 	Args   []uint32 // words of the arguments
 	Values []Value  // the individual arguments
@@ -224,7 +225,11 @@ func ReadCall(tool, args string) *Call {
 	c := &Call{Whole: Hash(Stem(WholeName(tool)))}
 	words := SplitName(tool)
 	from := verbsFrom(tool, words)
+	space, things := len(SplitName(tool[:max(0, strings.IndexAny(tool, "./:"))])), 0
 	for i, w := range words {
+		if i == space {
+			c.Space, things = slices.Clone(c.Things), len(c.Things)
+		}
 		s := Stem(w)
 		if d := deeds[s]; d != "" && i >= from && !slices.Contains(reading, Hash(acts[s])) {
 			c.Deeds, c.Vague = append(c.Deeds, Hash(d)), append(c.Vague, vaguely(d))
@@ -245,6 +250,9 @@ func ReadCall(tool, args string) *Call {
 		if len(s) >= 4 && strings.ContainsAny(s, "0123456789") {
 			c.Marks = append(c.Marks, Hash(s))
 		}
+	}
+	if len(c.Things) == things {
+		c.Space = nil
 	}
 	c.Things, c.Args, c.Marks = Distinct(c.Things), Distinct(c.Args), Distinct(c.Marks)
 	return c
