@@ -164,11 +164,15 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 	return e.check(a)
 }
 
-// names checks the lengths of values. Its arguments are pairs of value and field name.
+// names checks the lengths of values, and that they have no zero byte, which separates the parts of keys
+// in the state of stages. Its arguments are pairs of value and field name.
 func names(pairs ...string) error {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if len(pairs[i]) > MaxNameLen {
 			return rejectf(CodeInvalid, "%s is %d bytes long, at most %d are admitted", pairs[i+1], len(pairs[i]), MaxNameLen)
+		}
+		if at := strings.IndexByte(pairs[i], 0); at >= 0 {
+			return rejectf(CodeInvalid, "%s has a zero byte at %d, which a name must not have", pairs[i+1], at)
 		}
 	}
 	return nil

@@ -141,6 +141,7 @@ func TestEventsAreRefusedWithACodeAndAPlace(t *testing.T) {
 		{"recall of nothing", streams.KindRecall, "", `{"id":"a"}`, streams.CodeInvalid, "query", ""},
 		{"endless recall", streams.KindRecall, "", `{"id":"a","query":"x","limit":1000}`, streams.CodeInvalid, "limit", ""},
 		{"action without tool", streams.KindAct, "", `{"id":"a"}`, streams.CodeInvalid, "tool", ""},
+		{"zero byte in a tool", streams.KindAct, "", `{"id":"a","tool":"\u0000requests"}`, streams.CodeInvalid, "zero byte", ""},
 		{"arguments that are no object", streams.KindAct, "", `{"id":"a","tool":"t","args":[1]}`, streams.CodeInvalid,
 			"args", ""},
 		{"confidence above one", streams.KindAct, "", `{"id":"a","tool":"t","confidence":1.5}`, streams.CodeInvalid,

@@ -287,7 +287,9 @@ func (a *Auditor) expire(c *streams.Custody, held map[string]bool) error {
 	return nil
 }
 
-// dropSnapshots removes the log's snapshots, because they also contain the keys.
+// dropSnapshots removes the log's snapshots, because they also contain the keys. Each snapshot loses its
+// name before its files. So a reader that misses a file finds that the folder is gone, and does not
+// report that the log lacks the file.
 func (a *Auditor) dropSnapshots() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -297,12 +299,26 @@ func (a *Auditor) dropSnapshots() error {
 		return nil
 	}
 	for _, e := range es {
-		if strings.HasPrefix(e.Name(), filepath.Base(a.cfg.Dir)+"-") {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		name := filepath.Join(dir, e.Name())
+		if !strings.HasPrefix(e.Name(), filepath.Base(a.cfg.Dir)+"-") {
+			continue
 		}
+		if !strings.HasSuffix(name, removed) {
+			if e := os.Rename(name, name+removed); errors.Is(e, os.ErrNotExist) {
+				continue // its reader removed it
+			} else if e != nil {
+				err = errors.Join(err, e)
+				continue
+			}
+			name += removed
+		}
+		err = errors.Join(err, os.RemoveAll(name))
 	}
 	return err
 }
+
+// removed ends the name of a snapshot that is being removed.
+const removed = ".removed"
 
 // lookBack is how many of the last leaves are searched for statements when an auditor starts.
 // Entries that are derived from forgotten entries follow the statement closely.

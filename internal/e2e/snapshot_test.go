@@ -37,8 +37,7 @@ func TestACommandTakesAnotherSnapshotIfAnErasureRemovedItsOwn(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_, err := os.ReadDir(dir)
-			return err
+			return verb.Gone(dir)
 		})
 		if (err != nil) != c.fails || len(dirs) != c.calls {
 			t.Errorf("%s: %d calls, want %d: %v", c.name, len(dirs), c.calls, err)

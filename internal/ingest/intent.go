@@ -43,14 +43,9 @@ func (f *Fold) userSaid(st *stage.State, project, agent, session string) (*inten
 	return said, err
 }
 
-// knownKey is the key of the words that the agent passed on before it read anything foreign.
+// knownKey is the key of the words that the agent passed on before it was shown anything foreign.
 func knownKey(project, agent, session string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "known")
-}
-
-// readKey is the key of a session that read something foreign.
-func readKey(project, agent, session string) []byte {
-	return stage.Key(keyIntent, project, agent, session, "", "read")
 }
 
 func readWords(b []byte) []uint32 {
@@ -154,9 +149,11 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 	if err := setOrDelete(st, lookKey(project, e.Agent, e.Session, e.Tool), wordBytes(keys)); err != nil {
 		return err
 	}
-	if _, read, err := st.Get(readKey(project, e.Agent, e.Session)); err != nil {
+	shown, err := shownTo(st, project, &e.EntryHead)
+	if err != nil {
 		return err
-	} else if said.Know(args); !read && len(said.Known) > 0 && len(said.Requests) > 0 {
+	}
+	if said.Know(args); shown.Foreign == 0 && len(said.Known) > 0 && len(said.Requests) > 0 {
 		if err := st.Set(knownKey(project, e.Agent, e.Session), wordBytes(said.Known)); err != nil {
 			return err
 		}
@@ -165,10 +162,6 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 	flags := byte(0)
 	if said.Named("", args) {
 		flags |= callNamed
-	}
-	shown, err := shownTo(st, project, &e.EntryHead)
-	if err != nil {
-		return err
 	}
 	// As long as nothing foreign was shown, only the user's words can have led to the call.
 	if said.HandsOver(e.Tool, "", args) || shown.Foreign == 0 && said.Opens(args) {
@@ -196,22 +189,10 @@ func lookKey(project, agent, session, tool string) []byte {
 	return stage.Key(keyIntent, project, agent, session, tool, "look")
 }
 
-// noteFound notes that the session read something foreign. It also stores the words of a result for the
-// requests that its call looks up. The verdict on the call may not be known yet, so the words count only
+// noteFound stores the words of a result for the requests that its call looks up. The verdict on the call may not be known yet, so the words count only
 // once the requests are marked.
 func (f *Fold) noteFound(st *stage.State, project string, e *streams.ObservationEntry) error {
-	if e.Session == "" || !e.Origin.External() {
-		return nil
-	}
-	read := readKey(project, e.Agent, e.Session)
-	if _, ok, err := st.Get(read); err != nil {
-		return err
-	} else if !ok {
-		if err := st.Set(read, []byte{1}); err != nil {
-			return err
-		}
-	}
-	if e.Tool == "" {
+	if e.Session == "" || !e.Origin.External() || e.Tool == "" {
 		return nil
 	}
 	keys, ok, err := st.Get(lookKey(project, e.Agent, e.Session, e.Tool))

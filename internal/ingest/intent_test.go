@@ -166,3 +166,22 @@ func TestTheFirstReadOpensWhatTheUserSpeaksOf(t *testing.T) {
 		}
 	}
 }
+
+// What another agent's message names is not what the agent knew before it was shown anything foreign.
+func TestAValueFromAnotherAgentsMessageIsNotKnown(t *testing.T) {
+	for from, other := range map[beliefs.Origin]bool{"": false, beliefs.OriginAgent: true} {
+		h := intentOf{newHouse(t, offline(t)), "s1"}
+		h.observe(beliefs.OriginUser, "u1", "", "Look at the order of the Blue Line kettle. Cancel the order of the "+
+			"Blue Line kettle.")
+		if from != "" {
+			h.observe(from, "m1", "", "There is also W9921034.")
+		}
+		h.act("a1", "get_order", `{"order":"W9921034"}`)
+		h.judge(h.act("a2", "list_orders", `{"item":"Blue Line kettle"}`), streams.VerdictEntry{Verdict: streams.Allow})
+		h.observe(beliefs.OriginTool, "o1", "list_orders", "W2000008, Blue Line kettle")
+		e := h.act("a3", "cancel_order", `{"order_id":"W9921034"}`)
+		if got := e.Intent != nil && e.Intent.Other != ""; got != other {
+			t.Errorf("from %q: another object is %v: %+v", from, got, e.Intent)
+		}
+	}
+}

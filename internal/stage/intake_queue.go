@@ -118,6 +118,10 @@ func (s *intakeStage) drainIntake() error {
 	}
 }
 
+// smallEvent is the size of an event of a batch, in bytes. While a batch of smaller events waits, what was
+// read of it is not kept.
+const smallEvent = 256
+
 func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	md, err := m.Metadata()
 	if err != nil {
@@ -147,6 +151,9 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 		s.backlog.add(senderOf(msg), q.weight)
 		if len(all) > 1 {
 			q.events, q.left = len(all), len(events)
+			if len(msg.Data) < len(all)*smallEvent {
+				q.parsed = nil // it is larger than the batch, and is read again at its turn
+			}
 			s.within += q.left - 1
 			events = []*queued{q}
 		}
@@ -182,6 +189,9 @@ func (s *intakeStage) open(ctx context.Context, l *line, i int) bool {
 	}
 	all := make([]*Message, q.events)
 	if !q.lean {
+		if q.parsed == nil {
+			q.parsed = batchOf(q.msg)
+		}
 		all = eachOf(q.msg, q.parsed)
 		s.held -= q.size
 	} else if read, ok := s.reread(ctx, q.msg); !ok {

@@ -130,6 +130,7 @@ func TestACallThatTheUsersWordsHaveNothingToDoWithIsStrange(t *testing.T) {
 		{"Find a restaurant and check its hours.", "grant_access", map[string]any{"user": "nightly-ops-bot"}, true},
 		// All tools of an application have its namespace.
 		{"Answer the letters in the shop.", "shop.vouchers.create", map[string]any{"for": "Fred Tarrow"}, true},
+		{"Answer the letters in the shop.", "shop__vouchers_create", map[string]any{"for": "Fred Tarrow"}, true},
 		{"Answer the letters in the shop.", "shop.letters.create", map[string]any{"for": "Fred Tarrow"}, false},
 		{"Look after the vouchers of the week.", "shop.vouchers.create", map[string]any{"for": "Fred Tarrow"}, false},
 		{"Answer the letters in the shop.", "shop_vouchers_create", map[string]any{"for": "Fred Tarrow"}, false},

@@ -348,7 +348,8 @@ func (s *Said) explains(q *Ask, c *Call, strangers []text.Carrier) bool {
 		return true
 	}
 	for _, x := range strangers {
-		if v := readValue("", x.Value); !v.In(q.Found) {
+		// Most of an address is not enough: north.wind.com@evil.example has three words of billing@north-wind.com.
+		if v := readValue("", x.Value); Count(q.Found, v.Tokens) < len(v.Tokens) {
 			return false
 		}
 	}

@@ -136,6 +136,21 @@ func TestAfterALookupAValueFromElsewhereIsAnother(t *testing.T) {
 	}
 }
 
+// Whoever gets a payment has to stand in the result of the lookup, and not only most of the address.
+func TestALookupNamesAllOfAReceiver(t *testing.T) {
+	for to, other := range map[string]bool{"billing@north-wind.example": false, "north.wind.billing@else.example": true} {
+		var s intent.Said
+		s.Add("Look up the bill 7731 of the garden club. Pay the bill 7731 of the garden club.")
+		keys := s.Looks("get_bill", map[string]any{"bill": "7731"})
+		s.Look(keys)
+		s.Find(keys, "Bill 7731, to billing@north-wind.example")
+		r := s.Relate("pay_bill", map[string]any{"to": to}, text.Analyze(to).Carriers)
+		if got := r != nil && r.Other != ""; got != other {
+			t.Errorf("%s: other is %v: %+v", to, got, r)
+		}
+	}
+}
+
 // A page that was looked up says nothing of the receiver if the user gave the address.
 func TestAReceiverThatTheUserGaveIsTheOnlyOne(t *testing.T) {
 	read := map[string]map[string]any{"get_page": {"url": "https://shop.example/terms"}}

@@ -225,7 +225,7 @@ func ReadCall(tool, args string) *Call {
 	c := &Call{Whole: Hash(Stem(WholeName(tool)))}
 	words := SplitName(tool)
 	from := verbsFrom(tool, words)
-	space, things := len(SplitName(tool[:max(0, strings.IndexAny(tool, "./:"))])), 0
+	space, things := len(SplitName(tool[:namespace(tool)])), 0
 	for i, w := range words {
 		if i == space {
 			c.Space, things = slices.Clone(c.Things), len(c.Things)
@@ -256,6 +256,15 @@ func ReadCall(tool, args string) *Call {
 	}
 	c.Things, c.Args, c.Marks = Distinct(c.Things), Distinct(c.Args), Distinct(c.Marks)
 	return c
+}
+
+// namespace returns the length of the namespace of a tool's name: shop.orders.close, shop__orders_close,
+// mcp__shop__orders_close.
+func namespace(tool string) int {
+	if at := strings.LastIndex(tool, "__"); at >= 0 {
+		return at
+	}
+	return max(0, strings.IndexAny(tool, "./:"))
 }
 
 // lookups are reading verbs that are hardly ever nouns. At the end of a name they are its verb.

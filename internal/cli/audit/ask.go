@@ -67,6 +67,9 @@ func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, 
 				if err == nil {
 					asked = errors.Join(ask(l), l.Close()) // what it printed is not printed again
 				}
+				if gone := verb.Gone(dir); asked != nil && gone != nil {
+					asked = fmt.Errorf("%w meanwhile; ask again", gone)
+				}
 				return err
 			})
 		})

@@ -222,6 +222,7 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 	last := []byte(nil)
 	var handovers [][]byte
 	run := func(dir string) (err error) {
+		inForce, decisions = newActivations(), newApprovals()
 		if last, err = os.ReadFile(dir + "/" + chain.HeadFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -232,6 +233,9 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 		}
 		if err == nil && f.ledger && rep.Status != chain.Failed {
 			err = compareLedger(a, ctx, dir, opts, rep)
+		}
+		if err == nil && rep.Status == chain.Failed {
+			err = verb.Gone(dir)
 		}
 		return err
 	}
@@ -400,6 +404,9 @@ func VerifyLog(a *verb.App, ctx context.Context, dir string, against []byte) (ch
 	var rep chain.Report
 	run := func(dir string) (err error) {
 		rep, err = chain.VerifyDir(ctx, dir, chain.Options{MasterKey: master}, v)
+		if err == nil && rep.Status == chain.Failed {
+			err = verb.Gone(dir)
+		}
 		return err
 	}
 	if err = run(dir); errors.Is(err, chain.ErrLocked) {

@@ -55,6 +55,15 @@ func WithSnapshot(ctx context.Context, nc *nats.Conn, dir string, f func(dir str
 	}
 }
 
+// Gone returns an error if the folder is a snapshot that an erasure has removed. The files of a snapshot
+// disappear after the folder's name, so a check that found files missing there proves nothing.
+func Gone(dir string) error {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("an erasure removed the snapshot of the log: %w", err)
+	}
+	return nil
+}
+
 // Lag returns the number of messages in the intake and the ledger's last sequence.
 func Lag(ctx context.Context, js jetstream.JetStream) (waiting, last uint64, err error) {
 	in, err := js.Stream(ctx, streams.IntakeStream)
