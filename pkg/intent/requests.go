@@ -342,7 +342,8 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 
 // explains reports whether a call may follow from what the agent looked up for a request: its result was
 // not read, or it holds each of the strangers. Without strangers it has to hold a value that names a single
-// thing and that the user did not name, unless the agent knew such a value before.
+// thing and that the user did not name, unless the agent knew such a value before. It also has to hold
+// each address, number and key that the user did not name and the agent did not know.
 func (s *Said) explains(q *Ask, c *Call, strangers []text.Carrier) bool {
 	if !q.Shown || q.Full {
 		return true
@@ -353,9 +354,20 @@ func (s *Said) explains(q *Ask, c *Call, strangers []text.Carrier) bool {
 			return false
 		}
 	}
-	return strangers != nil || slices.ContainsFunc(c.Values, func(v Value) bool {
-		return v.single() && !v.In(s.Words) && (v.In(q.Found) || v.In(s.Known))
-	})
+	if strangers != nil {
+		return true
+	}
+	found := false
+	for i := range c.Values {
+		switch v := &c.Values[i]; {
+		case !v.single() || v.Prose || v.Date != nil || v.In(s.Words):
+		case v.In(q.Found) || v.In(s.Known):
+			found = true
+		case v.address() || strings.ContainsAny(v.Text, "0123456789"):
+			return false // what else is found does not explain an address, a number or a key
+		}
+	}
+	return found
 }
 
 // otherReceiver returns the path of an argument with an e-mail address that the user did not name,

@@ -124,6 +124,16 @@ func TestAfterALookupAValueFromElsewhereIsAnother(t *testing.T) {
 			t.Errorf("%s: other is %v: %+v", c.order, got, s.Requests)
 		}
 	}
+	// Another value of the result does not explain the order.
+	var also intent.Said
+	also.Add(said)
+	read(&also, "list_orders", map[string]any{"item": "Blue Line kettle"}, "W2000008, Blue Line kettle, paid by Harbour Card")
+	for order, other := range map[string]bool{"W2000008": false, "W9921034": true} {
+		r := also.Relate("cancel_order", map[string]any{"order_id": order, "refund": "Harbour Card"}, nil)
+		if got := r != nil && r.Other != ""; got != other {
+			t.Errorf("%s with a value that was found: other is %v", order, got)
+		}
+	}
 	var s intent.Said
 	s.Add(said)
 	var long strings.Builder
