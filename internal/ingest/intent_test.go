@@ -167,7 +167,8 @@ func TestTheFirstReadOpensWhatTheUserSpeaksOf(t *testing.T) {
 	}
 }
 
-// What another agent's message names is not what the agent knew before it was shown anything foreign.
+// An agent knows a value if it passed the value on before it was shown anything foreign. Another agent's
+// message is foreign.
 func TestAValueFromAnotherAgentsMessageIsNotKnown(t *testing.T) {
 	for from, other := range map[beliefs.Origin]bool{"": false, beliefs.OriginAgent: true} {
 		h := intentOf{newHouse(t, offline(t)), "s1"}

@@ -146,7 +146,8 @@ func TestAfterALookupAValueFromElsewhereIsAnother(t *testing.T) {
 	}
 }
 
-// Whoever gets a payment has to stand in the result of the lookup, and not only most of the address.
+// The result of a lookup has to hold the whole address of a payment's receiver, and not only most of its
+// words.
 func TestALookupNamesAllOfAReceiver(t *testing.T) {
 	for to, other := range map[string]bool{"billing@north-wind.example": false, "north.wind.billing@else.example": true} {
 		var s intent.Said
