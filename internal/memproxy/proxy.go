@@ -102,6 +102,21 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.reason }
 
+// unjudged is the refusal of a request for which no verdict could be had: the request's own fault if its
+// values cannot be an event.
+func unjudged(err error) *refusal {
+	status := http.StatusServiceUnavailable
+	if e := (*client.Error)(nil); errors.As(err, &e) {
+		switch e.Code {
+		case streams.CodeInvalid:
+			status = http.StatusBadRequest
+		case streams.CodeTooLarge:
+			status = http.StatusRequestEntityTooLarge
+		}
+	}
+	return &refusal{status, err.Error(), streams.Hold, ""}
+}
+
 func refuse(w http.ResponseWriter, err error) {
 	var r *refusal
 	if !errors.As(err, &r) {
@@ -253,7 +268,7 @@ func (x *exchange) propose(wr *write) (parents []string, err error) {
 		asked++
 		rep, err := x.remember(x.origin, t.text, t.key, nil)
 		if err != nil {
-			return nil, &refusal{http.StatusServiceUnavailable, err.Error(), streams.Hold, ""}
+			return nil, unjudged(err)
 		}
 		if rep.Verdict != streams.Allow {
 			r := &refusal{http.StatusForbidden, "the write is not allowed: " + memgate.Why(rep), rep.Verdict, ""}
@@ -443,7 +458,7 @@ func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 	}
 	found, err := memgate.Read(x.ctx, x.Judge, x.head, "store:"+x.Kind, texts)
 	if err != nil {
-		return nil, &refusal{http.StatusServiceUnavailable, err.Error(), streams.Hold, ""}
+		return nil, unjudged(err)
 	}
 	out := []jsontext.Value{}
 	for i, it := range items {

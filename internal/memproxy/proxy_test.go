@@ -354,6 +354,15 @@ func TestNothingIsWrittenOrShownWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+func TestANameThatCannotBeAKeyIsTheFaultOfTheRequest(t *testing.T) {
+	c, _ := connected(t)
+	s, send := guarded(t, "mem0", c, map[string]func(string) string{"PUT /memories/{id}": is(`{}`)})
+	code, body := send("PUT", "/memories/%00", `{"text":"the meeting is at nine"}`)
+	if code != http.StatusBadRequest || !strings.Contains(body, "zero byte") || strings.Contains(s.heard(), "PUT") {
+		t.Errorf("a key of a zero byte: %d %s, the store heard %s", code, body, s.heard())
+	}
+}
+
 func TestOnlyNamesOfThisMachineAreServed(t *testing.T) {
 	for host, want := range map[string]bool{"127.0.0.1:4291": true, "localhost:4291": true, "[::1]:4291": true,
 		"rebound.example:4291": false, "10.0.0.1:4291": false, "": false} {
