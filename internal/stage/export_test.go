@@ -1,6 +1,14 @@
 package stage
 
-import "github.com/cockroachdb/pebble/v2/vfs"
+import (
+	"context"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
 
 // SetFormat changes the format of a stored state.
 func SetFormat(dir string, fs vfs.FS, format byte) error {
@@ -19,3 +27,8 @@ func SetFormat(dir string, fs vfs.FS, format byte) error {
 
 // StateFormat is the current format.
 const StateFormat = stateFormat
+
+// TimeBefore is the time of the last entry before a sequence. An order to forget names ranges.
+func TimeBefore(ctx context.Context, js jetstream.JetStream, seq uint64, ranges ...streams.SeqRange) (time.Time, error) {
+	return (&forgettings{ordered: []ordered{{ranges: ranges}}}).timeBefore(ctx, js, seq)
+}

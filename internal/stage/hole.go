@@ -122,6 +122,40 @@ func (f *forgettings) explain(from, to uint64, before time.Time) uint64 {
 	return 0
 }
 
+// timeBefore returns the time of the last entry before a sequence that the ledger still has, or zero
+// if it has none. It does not ask for the entries of forgotten projects.
+func (f *forgettings) timeBefore(ctx context.Context, js jetstream.JetStream, seq uint64) (time.Time, error) {
+	st, err := Stream(ctx, js, streams.LedgerStream)
+	if err != nil {
+		return time.Time{}, err
+	}
+	for first := st.CachedInfo().State.FirstSeq; seq > first; {
+		seq--
+		if from := f.from(seq); from > 0 {
+			seq = from
+			continue
+		}
+		m, err := messageAt(ctx, js, streams.LedgerStream, seq)
+		if err == nil {
+			return m.Time, nil
+		}
+		if !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return time.Time{}, err
+		}
+	}
+	return time.Time{}, nil
+}
+
+// from returns the start of the range with seq that an order names, or 0.
+func (f *forgettings) from(seq uint64) uint64 {
+	for _, o := range f.ordered {
+		if i := slices.IndexFunc(o.ranges, func(r streams.SeqRange) bool { return r.From <= seq && seq <= r.To }); i >= 0 {
+			return o.ranges[i].From
+		}
+	}
+	return 0
+}
+
 // following is how far a stage has read the ledger.
 type following struct {
 	next uint64    // next expected sequence
@@ -167,11 +201,12 @@ func refusal(err error) bool {
 
 // hole determines why ledger entries are missing, and returns an error if nothing explains it.
 func (r *runtime) hole(ctx context.Context, from, to uint64, before time.Time) error {
-	if before.IsZero() && from > 1 {
-		m, err := messageAt(ctx, r.js, streams.LedgerStream, from-1)
-		if err == nil {
-			before = m.Time
-		} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
+	if before.IsZero() {
+		if err := r.forgets.follow(ctx, r.js); err != nil {
+			return err
+		}
+		var err error
+		if before, err = r.forgets.timeBefore(ctx, r.js, from); err != nil {
 			return err
 		}
 	}

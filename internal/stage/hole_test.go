@@ -151,6 +151,26 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 	}
 }
 
+func TestTheTimeBeforeAHoleIsThatOfTheLastEntryThatIsLeft(t *testing.T) {
+	srv := natstest.Start(t)
+	st := written(t, srv, streams.PartitionOf("acme"), 1, 12)
+	js := must(jetstream.New(srv.Connect()))
+	for _, seq := range []uint64{1, 5, 6, 7, 8, 10} {
+		if err := st.DeleteMsg(t.Context(), seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ seq, last uint64 }{{4, 3}, {6, 4}, {9, 4}, {11, 9}, {2, 0}, {1, 0}} {
+		var want time.Time
+		if test.last > 0 {
+			want = must(st.GetMsg(t.Context(), test.last)).Time
+		}
+		if got := must(stage.TimeBefore(t.Context(), js, test.seq, streams.SeqRange{From: 6, To: 8})); !got.Equal(want) {
+			t.Errorf("before %d: %v, want that of %d, %v", test.seq, got, test.last, want)
+		}
+	}
+}
+
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
