@@ -7,10 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"lazaret/client"
 	"lazaret/internal/memgate"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
@@ -28,8 +34,8 @@ type entry struct {
 // entries, because a new context has no summary. It keeps the file entries, because the host may
 // report the files before the session starts.
 const (
-	fileEntry    = "entry-file-"
-	summaryEntry = "entry-summary-"
+	fileEntry    = entryPrefix + "file-"
+	summaryEntry = entryPrefix + "summary-"
 )
 
 // started records the start of a session. A resumed, compacted or forked session keeps its context.
@@ -115,35 +121,38 @@ func (h *handler) path(file string) string {
 	return filepath.Join(h.e.CWD, file)
 }
 
+// keepEntry stores an entry under a new name, so that a process that judged an earlier text of the same
+// file does not remove it.
 func (h *handler) keepEntry(e *entry) error {
-	key, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
 	prefix := fileEntry
 	if e.Memory != nil {
 		prefix = summaryEntry
 	}
-	return h.st.write(prefix+pendingName(string(key)), e)
+	return h.st.write(prefix+client.NewID(), e)
 }
 
-// unadmitted asks again about every stored entry. It returns the reason if any is still refused.
+// unadmitted asks again about every stored entry. It returns the reason if any is still refused. An
+// admitted entry is removed, with those about the same text that were stored before it was judged.
 func (h *handler) unadmitted(ctx context.Context) (why string, err error) {
-	names, err := h.st.names("entry-")
+	names, err := h.st.names(entryPrefix)
 	if err != nil {
 		return "", err
 	}
+	same := make(map[string][]string) // names of the entries, by their content
 	for _, name := range names {
-		var e entry
 		b, err := os.ReadFile(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // another hook process has handled it
 		}
-		if err == nil {
-			err = json.Unmarshal(b, &e)
-		}
 		if err != nil {
 			return "", fmt.Errorf("reading the hook's state: %w", err)
+		}
+		same[string(b)] = append(same[string(b)], name)
+	}
+	for _, content := range slices.Sorted(maps.Keys(same)) {
+		var e entry
+		if err := json.Unmarshal([]byte(content), &e); err != nil {
+			return "", fmt.Errorf("reading the hook's state: %s: %w", same[content][0], err)
 		}
 		refused, err := h.judge(ctx, &e)
 		if err != nil {
@@ -153,17 +162,20 @@ func (h *handler) unadmitted(ctx context.Context) (why string, err error) {
 			why = refused
 			continue
 		}
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
+		for _, name := range same[content] {
+			if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return "", err
+			}
 		}
 	}
 	return why, nil
 }
 
-// most is the largest file that is judged, in bytes. Its paragraphs and lines are cut to part bytes.
+// Limits of the judged text, in bytes. A longer part is judged in pieces that overlap.
 const (
-	most = 256 << 10
-	part = 32 << 10
+	most    = 256 << 10 // of a file
+	part    = 32 << 10
+	overlap = 4 << 10
 )
 
 // judge asks for a verdict on an entry. It returns the reason of a refusal, or "" if the entry is
@@ -205,24 +217,60 @@ func (h *handler) judge(ctx context.Context, e *entry) (why string, err error) {
 	return "", nil
 }
 
-// parts returns the paragraphs of a text and their lines, so that refused text is recognized inside
-// other text.
+// parts returns a text, its paragraphs, their lines and sentences, so that refused text is recognized
+// inside other text. Each is returned as it stands and with every white space as one ASCII space.
 func parts(s string) (out []string) {
 	seen := map[string]bool{}
 	add := func(s string) {
-		if s = strings.TrimSpace(s); !seen[s] && strings.Contains(s, " ") {
-			seen[s] = true
-			out = append(out, streams.Clip(s, part))
+		for _, s := range []string{s, strings.TrimSpace(s), folded(s)} {
+			for _, piece := range pieces(s) {
+				if !seen[piece] && strings.ContainsFunc(piece, unicode.IsLetter) {
+					seen[piece] = true
+					out = append(out, piece)
+				}
+			}
 		}
 	}
+	addAll := func(s string) {
+		add(strings.TrimSpace(s))
+		s = folded(s)
+		from := 0
+		for _, end := range sentenceEnd.FindAllStringIndex(s, -1) {
+			add(strings.TrimSpace(s[from:end[1]]))
+			from = end[1]
+		}
+		add(s[from:])
+	}
+	add(s)
 	for paragraph := range strings.SplitSeq(strings.ReplaceAll(s, "\r\n", "\n"), "\n\n") {
-		add(paragraph)
+		addAll(paragraph)
 		for line := range strings.Lines(paragraph) {
-			add(line)
-			add(strings.TrimLeft(line, " \t#*->+0123456789.)"))
+			addAll(line)
+			addAll(strings.TrimLeft(line, " \t#*->+0123456789.)"))
 		}
 	}
 	return out
+}
+
+// sentenceEnd is the end of a sentence. Between sentences of Chinese or Japanese stands no space.
+var sentenceEnd = regexp.MustCompile(`[.!?]+["')\]”’]* |[。！？｡]+["」』）”’]*`)
+
+// folded returns s with every white space of Unicode as one ASCII space, and none around it.
+func folded(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// pieces returns s, or pieces of it if it is longer than a part. Adjacent pieces overlap.
+func pieces(s string) (out []string) {
+	at := func(i int) int {
+		for !utf8.RuneStart(s[i]) {
+			i--
+		}
+		return i
+	}
+	for len(s) > part {
+		out = append(out, s[:at(part)])
+		s = s[at(part-overlap):]
+	}
+	return append(out, s)
 }
 
 // heard records text, other than prompts and results, that reaches the model or the user.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"lazaret/client"
@@ -26,8 +27,8 @@ func openState(root, session string) (*state, error) {
 	return &state{filepath.Join(root, session)}, nil
 }
 
-// make creates the folder. It deletes sessions that were unchanged for a week and have no spooled
-// events.
+// make creates the folder. It deletes sessions that were unchanged for a week, unless they have spooled
+// events or text that is not admitted.
 func (s *state) make() error {
 	root := filepath.Dir(s.dir)
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -39,8 +40,9 @@ func (s *state) make() error {
 	}
 	for _, e := range old {
 		if i, err := e.Info(); err == nil && time.Since(i.ModTime()) > 7*24*time.Hour {
-			if spool, err := filepath.Glob(filepath.Join(root, e.Name(), "spool-*")); err == nil && len(spool) == 0 {
-				os.RemoveAll(filepath.Join(root, e.Name()))
+			session := &state{filepath.Join(root, e.Name())}
+			if owed, err := session.names(spoolPrefix, entryPrefix); err == nil && len(owed) == 0 {
+				os.RemoveAll(session.dir)
 			}
 		}
 	}
@@ -89,6 +91,12 @@ func (s *state) take(name string, v any) (bool, error) {
 	return true, json.Unmarshal(b, v)
 }
 
+// Prefixes of the names of files without which the session must not go on.
+const (
+	spoolPrefix = "spool-"
+	entryPrefix = "entry-"
+)
+
 // pending are the proposals of a held call.
 type pending struct {
 	Action *streams.Action `json:"action,omitempty"`
@@ -109,7 +117,7 @@ type spooled struct {
 // spool stores events that were not acknowledged. The session proposes nothing until they are sent.
 func (s *state) spool(at time.Time, events []spooled) error {
 	for i, e := range events {
-		if err := s.write(fmt.Sprintf("spool-%020d-%05d-%s", at.UnixNano(), i, client.NewID()), e); err != nil {
+		if err := s.write(fmt.Sprintf(spoolPrefix+"%020d-%05d-%s", at.UnixNano(), i, client.NewID()), e); err != nil {
 			return err
 		}
 	}
@@ -117,12 +125,19 @@ func (s *state) spool(at time.Time, events []spooled) error {
 }
 
 // unsent returns the paths of the spooled events, oldest first.
-func (s *state) unsent() ([]string, error) { return s.names("spool-") }
+func (s *state) unsent() ([]string, error) { return s.names(spoolPrefix) }
 
-// names returns the paths of the files with a prefix, sorted.
-func (s *state) names(prefix string) ([]string, error) {
-	names, err := filepath.Glob(filepath.Join(s.dir, prefix+"*"))
-	slices.Sort(names)
+// names returns the paths of the files with one of the prefixes, sorted.
+func (s *state) names(prefixes ...string) (names []string, err error) {
+	files, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // nothing was written yet
+	}
+	for _, f := range files {
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(f.Name(), p) }) {
+			names = append(names, filepath.Join(s.dir, f.Name()))
+		}
+	}
 	return names, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -82,13 +83,13 @@ func (f *Found) Mark() string {
 	return strings.Join(out, ". ")
 }
 
-// Read judges texts and returns the judgments in the same order. It sends one request per hundred
-// texts, and another one for each text whose judgment is ambiguous in that reply.
+// Read judges texts and returns the judgments in the same order. It sends a request per hundred
+// texts or 128 KiB, and another one for each text whose judgment is ambiguous in that reply.
 func Read(ctx context.Context, j Judge, head streams.Head, source string, texts []string) ([]Found, error) {
 	known := make(map[string]Found)
 	distinct := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(texts))),
 		func(s string) bool { return s == "" })
-	for batch := range slices.Chunk(distinct, streams.MaxCandidates) {
+	for batch := range batches(distinct) {
 		rep, err := ask(ctx, j, head, source, batch)
 		if err != nil {
 			return nil, err
@@ -120,6 +121,26 @@ func Read(ctx context.Context, j Judge, head streams.Head, source string, texts 
 		}
 	}
 	return out, nil
+}
+
+// batchBytes is the maximum size of the texts of one request. As JSON, a byte of them takes up to six.
+const batchBytes = streams.DefaultMaxEvent / 8
+
+// batches returns texts in the batches of one request each.
+func batches(texts []string) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		for len(texts) > 0 {
+			n, size := 1, len(texts[0])
+			for n < min(len(texts), streams.MaxCandidates) && size+len(texts[n]) <= batchBytes {
+				size += len(texts[n])
+				n++
+			}
+			if !yield(texts[:n]) {
+				return
+			}
+			texts = texts[n:]
+		}
+	}
 }
 
 func ask(ctx context.Context, j Judge, head streams.Head, source string, texts []string) (*client.Reply, error) {
