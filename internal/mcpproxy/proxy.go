@@ -174,6 +174,12 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 		return p.up.Write(ctx, fault(r.ID, jsonrpc.CodeInvalidParams, "the request was refused: "+err.Error()))
 	}
 	if !r.ID.IsValid() {
+		// A server may carry out a request that has no id, or the id null.
+		if !strings.HasPrefix(r.Method, "notifications/") {
+			p.cfg.Log.Warn("a message of the client was dropped: a request needs an id that is a string or a whole number",
+				"method", r.Method)
+			return nil
+		}
 		if r.Method == "notifications/cancelled" && !p.cancelled(r) {
 			return nil
 		}
