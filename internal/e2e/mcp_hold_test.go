@@ -2,12 +2,17 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"path"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"lazaret/internal/arbiter"
 	"lazaret/internal/embedded"
 	"lazaret/internal/mcpproxy"
 	"lazaret/pkg/keys"
@@ -68,5 +73,46 @@ func TestAHeldCallGoesOnOnceItsPageWasShownAndItIsApproved(t *testing.T) {
 				t.Errorf("%s, declined: shown %d times, sent %d times, and said: %q, %v", version, shown, sent, said, meta)
 			}
 		}
+	}
+}
+
+func TestEachApprovalOfEqualCallsLetsOneThrough(t *testing.T) {
+	long(t)
+	t.Parallel()
+	p := newApproving(t, embedded.Config{Policy: acceptAll()})
+	alice := p.key("alice", "", keys.RoleApprover)
+	p.activate()
+	s := newServer()
+	var sent atomic.Int64
+	addTool(s, "send_email", "Sends a mail.",
+		func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint("sent ", sent.Add(1))}}}, nil, nil
+		})
+	x := p.proxy(s, mcpproxy.Config{Wait: 5 * time.Second}, nil)
+	x.tools()
+	var both sync.WaitGroup
+	for range 2 { // each waits, so neither uses the other's proposal
+		both.Go(func() {
+			if said, meta := x.call("send_email", "hello"); meta["verdict"] != "hold" {
+				t.Errorf("said %q, %v", said, meta)
+			}
+		})
+	}
+	both.Wait()
+	open := p.openHolds()
+	if len(open) != 2 {
+		t.Fatalf("%d holds of two equal calls", len(open))
+	}
+	slices.SortFunc(open, func(a, b arbiter.Hold) int { return b.Verdict.Time.Compare(a.Verdict.Time) })
+	for i, h := range open { // the later one first
+		if rep := p.resolve(h.ID, signed(t, statementOn(&h.Verdict), alice)); rep.Error != nil {
+			t.Fatalf("%+v", rep)
+		}
+		if said, meta := x.call("send_email", "hello"); said != fmt.Sprint("sent ", i+1) {
+			t.Errorf("approved, and said %q, %v", said, meta)
+		}
+	}
+	if said, meta := x.call("send_email", "hello"); meta["verdict"] != "hold" {
+		t.Errorf("approved twice, and the third call said %q, %v", said, meta)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -31,44 +32,82 @@ func (h *handler) propose(ctx context.Context) (*Answer, error) {
 		return nil, err
 	}
 	key := pendingName(h.e.Tool + "\x00" + canonical)
-	var p pending
-	held, err := h.st.take(key, &p)
+	if a, held, err := h.again(ctx, key); err != nil || held {
+		return a, err
+	}
+	name := fmt.Sprintf("%s-%020d-%s", key, time.Now().UnixNano(), client.NewID())
+	a, _, err := h.ask(ctx, name, &pending{Action: &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool,
+		Args: args, Catalogue: h.catalogue()}, Memory: h.memory()}, h.cfg.Wait)
+	return a, err
+}
+
+// maxEqual is how many held proposals of the same call are asked about again.
+const maxEqual = 8
+
+// again asks about the proposals of the same call that were held, oldest first, until one does not wait
+// any more. It reports whether there were any. One approval lets one call through.
+func (h *handler) again(ctx context.Context, key string) (a *Answer, held bool, err error) {
+	names, err := h.st.names(key)
 	if err != nil {
-		return nil, fmt.Errorf("reading the hook's state: %w", err)
+		return nil, false, fmt.Errorf("reading the hook's state: %w", err)
 	}
-	if !held || p.Action == nil {
-		p = pending{Action: &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args,
-			Catalogue: h.catalogue()}, Memory: h.memory()}
+	names = names[:min(len(names), maxEqual)]
+	for i, name := range names {
+		name = filepath.Base(name)
+		var p pending
+		taken, err := h.st.take(name, &p)
+		if err != nil {
+			return nil, false, fmt.Errorf("reading the hook's state: %w", err)
+		}
+		if !taken || p.Action == nil {
+			continue
+		}
+		wait := h.cfg.Wait
+		if i+1 < len(names) {
+			wait = 0
+		}
+		var v streams.Verdict
+		if a, v, err = h.ask(ctx, name, &p, wait); err != nil || v != streams.Hold {
+			return a, true, err
+		}
+		held = true
 	}
+	return a, held, nil
+}
+
+// ask asks for a verdict on a call and on the memory write that it makes, if any. Name is the name of the
+// file that stores p while it is held.
+func (h *handler) ask(ctx context.Context, name string, p *pending, wait time.Duration) (*Answer, streams.Verdict,
+	error) {
 	if p.Memory != nil {
 		rep, err := h.c.Remember(ctx, beliefs.OriginAgent, p.Memory)
-		if err == nil && client.Open(rep) && h.cfg.Wait > 0 {
-			rep, err = patient(ctx, h.cfg.Wait, rep, func(ctx context.Context) (*client.Reply, error) {
+		if err == nil && client.Open(rep) && wait > 0 {
+			rep, err = patient(ctx, wait, rep, func(ctx context.Context) (*client.Reply, error) {
 				return h.c.AwaitMemory(ctx, beliefs.OriginAgent, p.Memory, rep)
 			})
 		}
-		if a, err := h.answer(rep, err, key, &p, "what "+h.e.Tool+" would write into the agent's memory"); a != nil ||
+		if a, v, err := h.answer(rep, err, name, p, "what "+h.e.Tool+" would write into the agent's memory"); a != nil ||
 			err != nil {
-			return a, err
+			return a, v, err
 		}
 	}
 	rep, err := h.c.Decide(ctx, p.Action)
-	if err == nil && client.Open(rep) && h.cfg.Wait > 0 {
-		rep, err = patient(ctx, h.cfg.Wait, rep, func(ctx context.Context) (*client.Reply, error) {
+	if err == nil && client.Open(rep) && wait > 0 {
+		rep, err = patient(ctx, wait, rep, func(ctx context.Context) (*client.Reply, error) {
 			return h.c.Await(ctx, p.Action, rep)
 		})
 	}
-	if a, err := h.answer(rep, err, key, &p, h.e.Tool); a != nil || err != nil {
-		return a, err
+	if a, v, err := h.answer(rep, err, name, p, h.e.Tool); a != nil || err != nil {
+		return a, v, err
 	}
 	if err := h.running(p.Action); err != nil {
-		return nil, err
+		return nil, streams.Hold, err
 	}
 	if !h.cfg.Allow {
-		return nil, nil
+		return nil, streams.Allow, nil
 	}
 	return &Answer{Specific: &Specific{Event: PreToolUse, Decision: "allow", Reason: "Lazaret allows it (ledger entry " +
-		fmt.Sprint(rep.Seq) + ")"}}, nil
+		fmt.Sprint(rep.Seq) + ")"}}, streams.Allow, nil
 }
 
 // patient waits for the decision on a hold. It returns rep without an error if the hold is still open
@@ -89,27 +128,28 @@ func patient(ctx context.Context, wait time.Duration, rep *client.Reply, await f
 
 // answer converts a verdict to an answer; nil means allow. It stores the proposal of a held call, so
 // that a repeated call sends the same proposal.
-func (h *handler) answer(rep *client.Reply, err error, key string, p *pending, what string) (*Answer, error) {
+func (h *handler) answer(rep *client.Reply, err error, name string, p *pending, what string) (*Answer, streams.Verdict,
+	error) {
 	v := client.VerdictOf(rep, err)
 	if v == streams.Allow {
-		return nil, nil
+		return nil, v, nil
 	}
 	if v == streams.Hold && (err != nil || client.Open(rep)) {
-		if err := h.st.write(key, p); err != nil {
-			return nil, fmt.Errorf("storing the held call: %w", err)
+		if err := h.st.write(name, p); err != nil {
+			return nil, v, fmt.Errorf("storing the held call: %w", err)
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, v, err
 	}
 	a := &Specific{Event: PreToolUse, Decision: "deny", Reason: reason(rep, what)}
 	if v == streams.Hold && h.cfg.Ask && h.host.Asks && client.Open(rep) {
 		a.Decision = "ask"
 		if err := h.running(p.Action); err != nil {
-			return nil, err
+			return nil, v, err
 		}
 	}
-	return &Answer{Specific: a}, nil
+	return &Answer{Specific: a}, v, nil
 }
 
 // reason returns the explanation of a refusal for the model, or for the user who is asked.

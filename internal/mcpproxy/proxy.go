@@ -58,14 +58,14 @@ type Proxy struct {
 	ids   idSource
 
 	mu        sync.Mutex
-	calls     map[jsonrpc.ID]*call // client requests in progress; guarded by mu
-	own       map[jsonrpc.ID]asked // the proxy's own requests; guarded by mu
-	pending   map[string]proposed  // callKey → held proposal; guarded by mu
-	server    string               // guarded by mu
-	known     bool                 // the server has introduced itself; guarded by mu
-	instructs string               // the server's instructions; guarded by mu
-	signature []string             // the last recorded serverInfo of the server; guarded by mu
-	asks      bool                 // the client can open a URL for its user; guarded by mu
+	calls     map[jsonrpc.ID]*call  // client requests in progress; guarded by mu
+	own       map[jsonrpc.ID]asked  // the proxy's own requests; guarded by mu
+	pending   map[string][]proposed // callKey → held proposals, oldest first; guarded by mu
+	server    string                // guarded by mu
+	known     bool                  // the server has introduced itself; guarded by mu
+	instructs string                // the server's instructions; guarded by mu
+	signature []string              // the last recorded serverInfo of the server; guarded by mu
+	asks      bool                  // the client can open a URL for its user; guarded by mu
 	wg        sync.WaitGroup
 	serving   sync.WaitGroup // tools/call and similar requests in progress
 	notes     chan struct{}  // semaphore: one element per notification being recorded
@@ -105,7 +105,7 @@ func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Conn
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	p := &Proxy{cfg: cfg, host: host, up: up, down: down, ctx: ctx, server: cfg.Server, ids: newIDSource(),
-		calls: make(map[jsonrpc.ID]*call), own: make(map[jsonrpc.ID]asked), pending: make(map[string]proposed)}
+		calls: make(map[jsonrpc.ID]*call), own: make(map[jsonrpc.ID]asked), pending: make(map[string][]proposed)}
 	p.tools = newCatalogue(p)
 	p.notes, p.noted = make(chan struct{}, maxNotes), make(chan struct{})
 	close(p.noted)

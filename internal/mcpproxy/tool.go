@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,28 +43,18 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 		args = jsontext.Value("{}")
 	}
 	args = canonical(args)
-	key := callKey(params.Name, args)
-	held := p.take(key)
 	again, shown := p.answeredInput(params.inputs)
-	if held.id == "" {
-		held = proposed{id: client.NewID(), catalogue: binding, after: p.host.LastAcknowledged()}
-	}
-	if !again {
-		held.inputs = params.inputs
-	}
 	wait, asks := p.cfg.Wait, p.takesInput(r.Params)
 	if asks && !shown {
 		wait = 0 // the client waits with the page, or has refused to show it
 	}
-	a := &streams.Action{Head: streams.Head{ID: held.id, Session: p.cfg.Session}, Tool: params.Name, Args: args,
-		Catalogue: held.catalogue, After: held.after}
-	rep, err := p.propose(ctx, a, wait)
+	a, passes, rep, err := p.proposeCall(ctx, &streams.Action{Head: streams.Head{Session: p.cfg.Session},
+		Tool: params.Name, Args: args, Catalogue: binding}, params.inputs, wait)
 	switch v := client.VerdictOf(rep, err); {
 	case ctx.Err() != nil:
 		p.withdraw(a, rep)
 		return nil
 	case v == streams.Hold && (err != nil || client.Open(rep)):
-		p.put(key, held) // the same call, repeated, uses this proposal
 		if err == nil && asks && !again {
 			return p.askForInput(r.ID, a, rep)
 		}
@@ -75,7 +66,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	c.passed = true
 	p.mu.Unlock()
 	if again {
-		passed, err := withInputs(r, held.inputs)
+		passed, err := withInputs(r, passes)
 		if err != nil {
 			p.report(a, rep, "skipped")
 			return fault(r.ID, jsonrpc.CodeInvalidParams, "the call cannot be passed on: "+err.Error())
@@ -156,29 +147,96 @@ func callKey(tool string, args jsontext.Value) string {
 // proposed holds the parts of a proposal that a repeated call does not contain.
 type proposed struct {
 	id, catalogue string
+	hold          string // its hold, if the answer named one
 	after         uint64
 	inputs        // of the call as it is passed on
 }
 
-// take removes and returns the held proposal of the same call, if there is one, so that
-// one approval lets one call through.
-func (p *Proxy) take(key string) proposed {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	a := p.pending[key]
-	delete(p.pending, key)
-	return a
+// proposeCall proposes a call, and waits for a hold to be resolved. A repeated call uses a proposal that
+// was held before: the one of the hold whose page was shown, or else the first one that no longer waits.
+// It returns the action and the inputs of the proposal. If the hold is open, the proposal is remembered.
+func (p *Proxy) proposeCall(ctx context.Context, call *streams.Action, in inputs, wait time.Duration) (
+	a *streams.Action, passes inputs, rep *client.Reply, err error) {
+	key := callKey(call.Tool, call.Args)
+	again, _ := p.answeredInput(in)
+	hold := ""
+	if again {
+		hold = strings.TrimPrefix(in.State, p.statePrefix())
+	}
+	var open []proposed
+	defer func() { p.put(key, open...) }()
+	for tries := 1; ; tries++ {
+		held, more := p.take(key, hold)
+		if held.id == "" {
+			if a != nil {
+				return a, passes, rep, err // another call took the further ones
+			}
+			held = proposed{id: client.NewID(), catalogue: call.Catalogue, after: p.host.LastAcknowledged()}
+		}
+		if !again {
+			held.inputs = in
+		}
+		more = more && tries < maxEqual
+		patience := wait
+		if more {
+			patience = 0
+		}
+		next := *call
+		next.ID, next.Catalogue, next.After = held.id, held.catalogue, held.after
+		a, passes = &next, held.inputs
+		rep, err = p.propose(ctx, a, patience)
+		if ctx.Err() != nil || client.VerdictOf(rep, err) != streams.Hold {
+			return a, passes, rep, err
+		}
+		if err != nil || client.Open(rep) {
+			if rep != nil && rep.Entry != nil && rep.Entry.Hold != nil {
+				held.hold = rep.Entry.Hold.ID
+			}
+			open = append(open, held)
+		}
+		if err != nil || !more {
+			return a, passes, rep, err
+		}
+	}
 }
 
-// maxPending is the limit of remembered held calls; they take about 60 MB.
-const maxPending = 1 << 18
-
-func (p *Proxy) put(key string, a proposed) {
+// take removes and returns a held proposal of the same call, if there is one, so that one approval lets
+// one call through. It is the one of a hold, or else the oldest. More says that further ones are to be
+// tried.
+func (p *Proxy) take(key, hold string) (held proposed, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.pending) < maxPending {
-		p.pending[key] = a
+	all := p.pending[key]
+	if len(all) == 0 {
+		return proposed{}, false
 	}
+	i := slices.IndexFunc(all, func(h proposed) bool { return hold != "" && h.hold == hold })
+	shown := i >= 0
+	i = max(i, 0)
+	held = all[i]
+	if all = slices.Delete(all, i, i+1); len(all) == 0 {
+		delete(p.pending, key)
+	} else {
+		p.pending[key] = all
+	}
+	return held, len(all) > 0 && !shown
+}
+
+// Limits of remembered held calls.
+const (
+	maxPending = 1 << 18 // different ones; they take about 60 MB
+	maxEqual   = 8       // equal ones
+)
+
+// put remembers held proposals of the same call. They are older than those that are remembered.
+func (p *Proxy) put(key string, held ...proposed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(held) == 0 || p.pending[key] == nil && len(p.pending) >= maxPending {
+		return
+	}
+	all := append(held, p.pending[key]...)
+	p.pending[key] = all[:min(len(all), maxEqual)]
 }
 
 // withdraw cancels a proposal whose caller no longer waits.

@@ -23,13 +23,13 @@ func TestACallWithAnotherLargeNumberIsAnotherCall(t *testing.T) {
 }
 
 func TestMoreThan4096HeldCallsAreRemembered(t *testing.T) {
-	p := &Proxy{pending: make(map[string]proposed)}
+	p := &Proxy{pending: make(map[string][]proposed)}
 	const n = 10_000
 	for i := range n {
 		p.put(callKey("t", jsontext.Value(fmt.Sprint(i))), proposed{id: fmt.Sprint(i)})
 	}
 	for i := range n {
-		if got := p.take(callKey("t", jsontext.Value(fmt.Sprint(i)))); got.id != fmt.Sprint(i) {
+		if got, _ := p.take(callKey("t", jsontext.Value(fmt.Sprint(i))), ""); got.id != fmt.Sprint(i) {
 			t.Fatalf("call %d has proposal %q", i, got.id)
 		}
 	}

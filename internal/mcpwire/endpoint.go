@@ -440,7 +440,7 @@ func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	if !isRequest {
 		if err := s.take(ctx, m); err != nil {
-			http.Error(w, errSessionEnded.Error(), http.StatusNotFound)
+			notTaken(w, err)
 			return
 		}
 		w.WriteHeader(http.StatusAccepted)
@@ -454,7 +454,11 @@ func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	defer st.release()
 	if err := s.take(ctx, m); err != nil {
-		http.Error(w, errSessionEnded.Error(), http.StatusNotFound)
+		s.forget(q.ID, st)
+		if begun {
+			_ = s.Close()
+		}
+		notTaken(w, err)
 		return
 	}
 	if begun {
@@ -464,6 +468,16 @@ func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if begun && st.failed() {
 		_ = s.Close() // the host never learns the id of this session
 	}
+}
+
+// notTaken answers a message that the session did not take. A host opens a new session on status 404, so
+// a session that is only busy gets 503.
+func notTaken(w http.ResponseWriter, err error) {
+	status := http.StatusServiceUnavailable
+	if errors.Is(err, errSessionEnded) {
+		status = http.StatusNotFound
+	}
+	http.Error(w, err.Error(), status)
 }
 
 // misfit reports whether a request of a version with sessions has a header that differs from its body.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -95,6 +96,39 @@ func TestASessionWhoseHostLeftDuringInitializeEndsSoon(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	if e.open() != 1 {
 		t.Error("a session in use has ended")
+	}
+}
+
+func TestABusySessionIsNotReportedAsEnded(t *testing.T) {
+	e := &Endpoint{Log: slog.New(slog.DiscardHandler)}
+	s := newSession("") // nobody reads its messages
+	post := func(body string) int {
+		t.Helper()
+		r := httptest.NewRequest("POST", "/mute/mcp", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		w := httptest.NewRecorder()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		e.post(ctx, w, r, s, "mute", "", &Server{})
+		return w.Code
+	}
+	for range 2 { // the id of the first request is free again
+		if code := post(wait); code != http.StatusServiceUnavailable {
+			t.Errorf("a busy session: status %d", code)
+		}
+	}
+	if len(s.requests) != 0 || len(s.streams) != 1 {
+		t.Errorf("%d requests and %d streams are left", len(s.requests), len(s.streams))
+	}
+	if code := post(ready); code != http.StatusServiceUnavailable {
+		t.Errorf("a notification to a busy session: status %d", code)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code := post(wait); code != http.StatusNotFound {
+		t.Errorf("an ended session: status %d", code)
 	}
 }
 

@@ -21,7 +21,10 @@ const (
 	takeTime    = 20 * time.Second
 )
 
-var errSessionEnded = errors.New("the session has ended")
+var (
+	errSessionEnded = errors.New("the session has ended")
+	errBusy         = errors.New("the server does not take its messages: try again later")
+)
 
 // session is one host's connection over HTTP.
 type session struct {
@@ -178,7 +181,19 @@ func (s *session) open(r *jsonrpc.Request) *stream {
 	return st
 }
 
-// take passes a message of the host to the proxy, in the order of the requests.
+// forget removes a request that was not taken.
+func (s *session) forget(id jsonrpc.ID, st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.requests[id]; q != nil && q.stream == st {
+		delete(s.requests, id)
+	}
+	delete(s.streams, st.id)
+	st.drop()
+}
+
+// take passes a message of the host to the proxy, in the order of the requests. It returns errBusy if
+// the proxy does not read it in time, and errSessionEnded.
 func (s *session) take(ctx context.Context, m jsonrpc.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, takeTime)
 	defer cancel()
@@ -187,7 +202,7 @@ func (s *session) take(ctx context.Context, m jsonrpc.Message) error {
 	case <-s.done:
 		return errSessionEnded
 	case <-ctx.Done():
-		return ctx.Err()
+		return errBusy
 	}
 	if r, ok := m.(*jsonrpc.Request); ok && r.Method == "notifications/cancelled" {
 		s.cancelled(r.Params)

@@ -123,7 +123,7 @@ func (e *Endpoint) statelessRequest(ctx context.Context, w http.ResponseWriter, 
 	defer x.stream.release()
 	defer l.leaveExchange(ctx, x)
 	if err := l.take(ctx, l.rewritten(x, q)); err != nil {
-		reply(w, http.StatusServiceUnavailable, id, jsonrpc.CodeInternalError, errSessionEnded.Error(), "")
+		reply(w, http.StatusServiceUnavailable, id, jsonrpc.CodeInternalError, err.Error(), "")
 		return
 	}
 	x.stream.serve(w, r, 0, commitTime, false)
