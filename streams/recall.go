@@ -162,7 +162,9 @@ type RecallEntry struct {
 	Spotlight bool         `json:"spotlight,omitzero"`
 	// Privileged is set in a disclosure. All matching beliefs are admitted for inspection,
 	// including those that are blocked.
-	Privileged     bool         `json:"privileged,omitzero"`
+	Privileged bool `json:"privileged,omitzero"`
+	// MaxExternal is the context policy's max_external. It is set if an admitted item counts against it.
+	MaxExternal    int          `json:"max_external,omitzero"`
 	Admitted       []RecallItem `json:"admitted,omitzero"`
 	ContextOnly    []RecallItem `json:"context_only,omitzero"`
 	Contradictions []RecallItem `json:"contradictions,omitzero"`

@@ -209,7 +209,7 @@ func (h *handler) judge(ctx context.Context, e *entry) (why string, err error) {
 		return "", err
 	}
 	for _, f := range found {
-		if f.Channel == memgate.Refused {
+		if f.Channel == memgate.Refused && !f.OverQuota {
 			return streams.Clip("Lazaret refuses the agent's instructions in "+key+": "+f.Why, 900) +
 				" Tell the user to correct the file; until then every call is refused.", nil
 		}

@@ -145,6 +145,9 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 		item := streams.RecallItem{BeliefRef: m.cited(), Score: m.score, Reason: r.Reason, Unknown: m.unknown}
 		switch r.Channel {
 		case beliefs.Admitted:
+			if beliefs.Foreign(item.Origin, item.Grade) && !pol.Privileged {
+				e.MaxExternal = pol.MaxExternal
+			}
 			if len(e.Admitted) == e.Limit {
 				omit(e, "admitted", 1)
 				return

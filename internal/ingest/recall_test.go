@@ -268,3 +268,27 @@ func TestAfterACrashTheSameIsRecalled(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAnswerWithExternalTextsNamesTheirQuota(t *testing.T) {
+	h := newHouse(t, offline(t))
+	var cs []streams.GateCandidate
+	for i, content := range []string{"The office closes at six.", "The bar sells wine.", "The shop sells tea."} {
+		m := h.write(beliefs.OriginWeb, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i)}, Content: content})
+		h.verdict(m, streams.Allow)
+		r := h.belief(m.Belief.ID) // as after a person's confirmation
+		r.Ref.Axes = beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}
+		if err := h.f.keep(h.st, "demo", r); err != nil {
+			t.Fatal(err)
+		}
+		cs = append(cs, streams.GateCandidate{Content: content})
+	}
+	e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r1"}, Candidates: cs}).(*streams.RecallEntry)
+	if len(e.Admitted) != 2 || e.MaxExternal != 2 || len(e.Refused) != 1 || e.Refused[0].Reason != beliefs.ReasonExternal {
+		t.Errorf("%+v", e)
+	}
+	e = h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r2"},
+		Candidates: []streams.GateCandidate{{Content: "Nobody said this."}}}).(*streams.RecallEntry)
+	if e.MaxExternal != 0 {
+		t.Errorf("%+v", e)
+	}
+}

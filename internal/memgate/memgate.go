@@ -65,6 +65,11 @@ type Found struct {
 	Text    string // in the form that may be shown; parts may be masked
 	Note    string // a rule's note, shown before the text
 	Why     string // the reasons, except for admitted texts
+	// OverQuota is set if the text is refused only because max_external others are admitted.
+	OverQuota bool
+
+	external    bool // counts against max_external
+	maxExternal int  // of the context policy
 }
 
 // Mark returns a note for a text that must not be acted on, including the notes of rules; empty if
@@ -84,11 +89,28 @@ func (f *Found) Mark() string {
 }
 
 // Read judges texts and returns the judgments in the same order. It sends a request per hundred
-// texts or 128 KiB, and another one for each text whose judgment is ambiguous in that reply.
+// texts or 128 KiB, and another one for each text whose judgment is ambiguous in that reply. The
+// max_external of the context policy applies to all texts together, in their order.
 func Read(ctx context.Context, j Judge, head streams.Head, source string, texts []string) ([]Found, error) {
 	known := make(map[string]Found)
-	distinct := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(texts))),
-		func(s string) bool { return s == "" })
+	external := 0
+	note := func(text string, f Found) {
+		if f.Channel == Admitted && f.external {
+			if external++; external > f.maxExternal {
+				f = Found{Channel: Refused, OverQuota: true, Why: fmt.Sprintf(
+					"%s %d entries of external origin are admitted already", beliefs.ReasonExternal, f.maxExternal)}
+			}
+		}
+		known[text] = f
+	}
+	var distinct []string
+	seen := map[string]bool{"": true}
+	for _, text := range texts {
+		if !seen[text] {
+			seen[text] = true
+			distinct = append(distinct, text)
+		}
+	}
 	for batch := range batches(distinct) {
 		rep, err := ask(ctx, j, head, source, batch)
 		if err != nil {
@@ -96,7 +118,7 @@ func Read(ctx context.Context, j Judge, head streams.Head, source string, texts 
 		}
 		for _, f := range items(rep) {
 			if slices.Contains(batch, f.Text) {
-				known[f.Text] = f
+				note(f.Text, f)
 			}
 		}
 		for _, text := range batch {
@@ -108,7 +130,7 @@ func Read(ctx context.Context, j Judge, head streams.Head, source string, texts 
 					return nil, err
 				}
 			}
-			known[text] = one(rep)
+			note(text, one(rep))
 		}
 	}
 	out := make([]Found, len(texts))
@@ -171,7 +193,8 @@ func items(rep *client.Reply) (out []Found) {
 	}{{Admitted, rep.Recall.Admitted}, {ContextOnly, rep.Recall.ContextOnly}, {Contradicted, rep.Recall.Contradictions}} {
 		for _, item := range c.list {
 			if !item.Partial {
-				out = append(out, Found{Channel: c.Channel, Text: item.Content, Why: item.Reason})
+				out = append(out, Found{Channel: c.Channel, Text: item.Content, Why: item.Reason,
+					external: beliefs.Foreign(item.Origin, item.Grade), maxExternal: rep.Recall.MaxExternal})
 			}
 		}
 	}
