@@ -83,6 +83,9 @@ func Start(cfg Config) (*Gateway, error) {
 	if cfg.Hooks == "" {
 		cfg.Hooks = filepath.Join(cfg.Data, "hooks")
 	}
+	if err := renameFolders(cfg.Memory); err != nil {
+		return nil, err
+	}
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("serving HTTP: %w", err)

@@ -2,7 +2,14 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
 	"path/filepath"
+	"strings"
+	"unicode"
 
 	"lazaret/client"
 	"lazaret/internal/memorytool"
@@ -35,6 +42,31 @@ func (j judge) Gate(_ context.Context, r *streams.Recall) (rep *client.Reply, er
 	return rep, err
 }
 
+// folderOf returns the name of a user's folder. It differs from that of any other user also on file systems
+// that ignore case.
+func folderOf(user string) string {
+	var b strings.Builder
+	for _, r := range user {
+		if unicode.IsUpper(r) {
+			b.WriteByte('!')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// renameFolders renames the folders of users that an earlier version named as the users.
+func renameFolders(memory string) error {
+	old, err := fs.Glob(os.DirFS(memory), "*/*/users/*[A-Z]*")
+	for _, name := range old {
+		next := filepath.Join(memory, filepath.FromSlash(path.Dir(name)), folderOf(path.Base(name)))
+		if rerr := os.Rename(filepath.Join(memory, filepath.FromSlash(name)), next); rerr != nil {
+			err = errors.Join(err, fmt.Errorf("renaming a folder of the memory tool: %w", rerr))
+		}
+	}
+	return err
+}
+
 func memoryTool(c *call) (any, error) {
 	in := new(MemoryToolRequest)
 	if err := c.decode(in); err != nil {
@@ -48,7 +80,7 @@ func memoryTool(c *call) (any, error) {
 	// Each user has a separate folder.
 	dir := filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent, "shared")
 	if in.User != "" {
-		dir = filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent, "users", in.User)
+		dir = filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent, "users", folderOf(in.User))
 	}
 	t := &memorytool.Tool{Judge: judge{c}, Dir: dir, Head: streams.Head{Session: in.Session, User: in.User},
 		Lock: &c.g.files}

@@ -194,3 +194,35 @@ func TestTheMemoryToolMarksAndRefusesWhatTheGateDoes(t *testing.T) {
 		t.Errorf("%d %s", code, body)
 	}
 }
+
+func TestUsersWhoseNamesDifferInCaseShareNoFolder(t *testing.T) {
+	seen := map[string]string{}
+	for _, user := range []string{"bob", "Bob", "BOB", "bOb", "b_ob", "B-o1"} {
+		name := strings.ToLower(folderOf(user))
+		if other, ok := seen[name]; ok {
+			t.Errorf("%s and %s share the folder %s", user, other, name)
+		}
+		seen[name] = user
+	}
+	// The folder that an earlier version made is found.
+	dir := t.TempDir()
+	users := filepath.Join(dir, "demo", "bot", "users")
+	for _, user := range []string{"Bob", "ann"} {
+		if err := os.MkdirAll(filepath.Join(users, user), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(users, user, "notes.md"), []byte(user), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := renameFolders(dir); err != nil {
+			t.Fatal(err)
+		}
+		for _, user := range []string{"Bob", "ann"} {
+			if b, err := os.ReadFile(filepath.Join(users, folderOf(user), "notes.md")); string(b) != user {
+				t.Errorf("the file of %s is %q, %v", user, b, err)
+			}
+		}
+	}
+}
