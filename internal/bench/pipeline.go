@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -72,7 +73,9 @@ type PipelineReport struct {
 	ShapeCPU   float64 `json:"shape_cpu_us_per_event"`
 	// CPU is that of the process with the server and all stages.
 	CPU float64 `json:"cpu_us_per_event"`
-	RSS float64 `json:"rss_mb"` // maximum
+	// RSS is the maximum while the pipeline worked, without the bare server of before and the check of
+	// completeness of after. If the system does not tell, it is that of the whole process.
+	RSS float64 `json:"rss_mb"`
 	// Parts are the parts of the memory right after the last observation was audited.
 	Parts      *MemoryParts `json:"memory,omitzero"`
 	Entries    uint64       `json:"ledger_entries"`
@@ -379,6 +382,8 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 		return nil, err
 	}
 	defer func() { _ = stopProfile() }()
+	debug.FreeOSMemory() // that of the bare server
+	forgetPeak()
 	began, cpu := time.Now(), cpuTime()
 	go func() {
 		l, err := load(ctx, p.Server.URL(), lo, creds)
@@ -414,7 +419,7 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 		}
 	}
 	rep.Accepted, rep.Refused = float64(o.Events)/l.Seconds, l.Refused
-	rep.Parts = Parts()
+	rep.Parts, rep.RSS = Parts(), peakMB()
 	if err := stopProfile(); err != nil {
 		return nil, err
 	}
@@ -422,9 +427,15 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 		return nil, err
 	}
 
-	some, err := rep.check(ctx, nc, o, marks, mark{at: began, cpu: cpu})
-	rep.RSS = maxRSS()
-	return some, err
+	return rep.check(ctx, nc, o, marks, mark{at: began, cpu: cpu})
+}
+
+// peakMB returns the highest resident memory of this process, in MB.
+func peakMB() float64 {
+	if _, peak := residentMemory(); peak > 0 {
+		return float64(peak) / 1e6
+	}
+	return maxRSS()
 }
 
 // mark records the auditor's progress at a time. The ledger position of the last observation is known

@@ -21,7 +21,7 @@ import (
 // waits 10 s for each answer of a cluster without a leader. Meanwhile no verdict would be given.
 const (
 	readAhead      = 2048                   // messages that a reader requests at once
-	readAheadBytes = 32 << 20               // their maximum size in bytes, unless a single message is larger
+	readAheadBytes = 4 << 20                // their maximum size in bytes, unless a single message is larger
 	pullLives      = 30 * time.Second       // lifetime of a request
 	heartbeat      = time.Second            // of an idle consumer; if none comes for twice as long, it is lost
 	quietFor       = 3 * time.Second        // time after which an idle consumer is asked how much it sent

@@ -82,7 +82,7 @@ const ledgerAhead = 8192
 
 // ledgerAheadBytes is the maximum size of the buffered bodies in bytes, unless a single message is
 // larger.
-const ledgerAheadBytes = 24 << 20
+const ledgerAheadBytes = 8 << 20
 
 // full reports whether there is no room for the bytes of a message.
 func (r *ledgerReader) full(a *arrival) bool {
