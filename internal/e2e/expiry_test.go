@@ -61,11 +61,11 @@ func TestVerdictsGoOnWhileManyBeliefsOfThePartitionExpire(t *testing.T) {
 	if raced {
 		t.Skip("it measures times")
 	}
-	const patience = 2 * time.Second
-	many := 100_000
-	if testing.Short() {
-		many = 20_000
-	}
+	long(t)
+	const (
+		many     = 100_000
+		patience = 2 * time.Second
+	)
 	data := t.TempDir()
 	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t), "--no-sync")
 	p := &pipeline{t: t, data: data}

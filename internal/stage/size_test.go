@@ -64,7 +64,7 @@ func TestPromiseC20NoEntryIsTooLargeToBePublished(t *testing.T) {
 			return stage.RunLedger(ctx, cfg, &loud{}, nil)
 		})
 	q.awaitReady()
-	natstest.Eventually(t, 20*time.Second, "an entry of each message and of each answer", func() bool {
+	natstest.Eventually(t, time.Minute, "an entry of each message and of each answer", func() bool {
 		return p.Stats.Published.Load() == n && q.Stats.Published.Load() == n-1
 	})
 	rejected := map[string]int{}
