@@ -109,6 +109,10 @@ func TestWhatIsOlderThanTheRetentionExpiresInTheLogAndInTheState(t *testing.T) {
 		!strings.Contains(out, kept) {
 		t.Errorf("the log has %v and %v", strings.Contains(out, secret), strings.Contains(out, kept))
 	}
+	// A question about what has expired is not answered with a clean bill.
+	if out, code := command(t, data, "audit", "laundering"); code != 3 || !strings.HasPrefix(out, "INCOMPLETE: ") {
+		t.Errorf("laundering after the expiry: exit %d, %s", code, out)
+	}
 	// After a kill and a restart, a fold of the remaining ledger gives the same state.
 	up.kill()
 	up = start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t), "--no-sync")

@@ -587,3 +587,33 @@ func TestABrowserRunsNothingOfAReport(t *testing.T) {
 		}
 	}
 }
+
+// An erased entry might have been a finding, so a question counts the entries that it could not read.
+func TestQuestionsCountTheEntriesThatTheyCannotRead(t *testing.T) {
+	w := newWriter(t)
+	web := w.observation("o1", beliefs.OriginWeb, "a page", beliefs.Unverified)
+	w.memory("m1", beliefs.OriginUser, "", "short", []string{web}, nil)
+	seq := w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head("a1"),
+		Action: beliefs.Action{Tool: "send", Contract: beliefs.Contract{Level: beliefs.L4}}})
+	w.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: w.head("x1"),
+		Outcome: beliefs.Outcome{Action: "a1", Status: "ok"}})
+	last := w.add(streams.StageIngest, streams.TypeRecall, 0, &streams.RecallEntry{EntryHead: w.head("r1")})
+	if n, err := w.log.EraseUpTo(t.Context(), last, func(*chain.Leaf) bool { return false }); err != nil || n != int(last) {
+		t.Fatalf("%d payloads erased, %v", n, err)
+	}
+	w.add(streams.StageIngest, streams.TypeAction, seq, &streams.ActionEntry{EntryHead: w.head("a2"),
+		Action: beliefs.Action{Tool: "send", Contract: beliefs.Contract{Level: beliefs.L4}}})
+	l := w.open(false)
+	acts, err := l.IrreversibleActs(t.Context(), "")
+	if err != nil || acts.Unread != 3 || acts.Proposed != 1 || len(acts.Findings) > 0 {
+		t.Errorf("irreversible: %+v, %v", acts, err)
+	}
+	beliefs, err := l.Launder(t.Context(), "")
+	if err != nil || beliefs.Unread != 4 || len(beliefs.Findings) > 0 {
+		t.Errorf("laundering: %+v, %v", beliefs, err)
+	}
+	other, err := l.IrreversibleActs(t.Context(), "another")
+	if err != nil || other.Unread != 0 {
+		t.Errorf("another project: %+v, %v", other, err)
+	}
+}

@@ -51,6 +51,7 @@ const maxAgain = 16
 // Irreversible is the answer to the question whether anything irreversible ran without approval.
 type Irreversible struct {
 	Proposed  int       `json:"proposed"` // number of proposed irreversible actions
+	Unread    int       `json:"unread"`   // entries about actions whose payloads were erased or are not held
 	Findings  []Act     `json:"findings"` // executed or released without approval, or not as approved
 	Approved  []Act     `json:"approved"` // executed or released with approval
 	Integrity Integrity `json:"integrity"`
@@ -173,6 +174,7 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 	acts := make(map[[3]string]*act)
 	var order []*act
 	var others []Act
+	unread := 0
 	err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool {
 		switch streams.Type(e.Type) {
 		case streams.TypeAction, streams.TypeVerdict, streams.TypeOutcome, streams.TypeAlerts:
@@ -181,6 +183,7 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 		return false
 	}, func(e *Entry) error {
 		if e.Body == nil {
+			unread += e.unread()
 			return nil
 		}
 		switch {
@@ -227,7 +230,7 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 	if err != nil {
 		return nil, err
 	}
-	out := &Irreversible{Proposed: len(order), Findings: []Act{}, Approved: []Act{}}
+	out := &Irreversible{Proposed: len(order), Unread: unread, Findings: []Act{}, Approved: []Act{}}
 	for _, x := range order {
 		released := x.known && x.verdict == streams.Allow
 		if x.Ran == nil && x.Other == nil && !released {

@@ -40,6 +40,7 @@ type Promotion struct {
 // Laundering is the answer to the question whether untrusted input ever became trusted.
 type Laundering struct {
 	Supported int         `json:"supported"` // number of beliefs that were ever supported, without envelopes
+	Unread    int         `json:"unread"`    // entries about beliefs whose payloads were erased or are not held
 	Findings  []Laundered `json:"findings"`  // without a logged promotion
 	Promoted  []Laundered `json:"promoted"`  // with a logged promotion
 	Integrity Integrity   `json:"integrity"`
@@ -82,9 +83,17 @@ func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) 
 		supported[k] = &Laundered{Project: e.Project, Belief: b.ID, Index: e.Index, Seq: e.Seq, Time: e.Time}
 		order = append(order, k)
 	}
-	err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return project == "" || e.Project == project },
+	unread := 0
+	err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool {
+		switch streams.Type(e.Type) {
+		case streams.TypeObservation, streams.TypeMemory, streams.TypeRecall, streams.TypeConfirmation, streams.TypeVerdict:
+			return project == "" || e.Project == project
+		}
+		return false
+	},
 		func(e *Entry) error {
 			if e.Body == nil {
+				unread += e.unread()
 				return nil
 			}
 			switch {
@@ -151,7 +160,12 @@ func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) 
 	if err != nil {
 		return nil, err
 	}
-	return l.laundered(ctx, lin, order, supported, promoted)
+	out, err := l.laundered(ctx, lin, order, supported, promoted)
+	if err != nil {
+		return nil, err
+	}
+	out.Unread = unread
+	return out, nil
 }
 
 // laundered reports the supported beliefs whose lineage contains untrusted content.

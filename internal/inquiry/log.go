@@ -43,6 +43,14 @@ type Entry struct {
 	Body     jsontext.Value `json:"body,omitzero"`
 }
 
+// unread returns 1 if the log does not have the payload any more, or never had it, and 0 otherwise.
+func (e *Entry) unread() int {
+	if e.Forgotten || e.NotHeld {
+		return 1
+	}
+	return 0
+}
+
 // decode reads the body into v.
 func (e *Entry) decode(v any) error {
 	if err := streams.Unmarshal(e.Body, v); err != nil {

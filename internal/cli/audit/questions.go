@@ -19,15 +19,15 @@ import (
 )
 
 // verdictOn returns the exit code of a question: negative for findings or a failed verification,
-// incomplete if the log was not checked as a whole.
-func verdictOn(cmd *cobra.Command, findings int, i inquiry.Integrity) error {
+// incomplete if the log was not checked as a whole, or if entries could not be read.
+func verdictOn(cmd *cobra.Command, findings, unread int, i inquiry.Integrity) error {
 	if err := told(cmd, i); err != nil {
 		return err
 	}
 	switch {
 	case findings > 0:
 		return &cli.Exit{Code: cli.ExitNegative}
-	case i.Status != chain.Verified:
+	case i.Status != chain.Verified || unread > 0:
 		return &cli.Exit{Code: cli.ExitIncomplete}
 	}
 	return nil
@@ -37,8 +37,17 @@ func verdictOn(cmd *cobra.Command, findings int, i inquiry.Integrity) error {
 type answer struct {
 	of        any
 	findings  int
+	unread    int // entries that could not be read
 	integrity inquiry.Integrity
 	words     func(w io.Writer)
+}
+
+// none begins the answer to a question without findings.
+func none(unread int) string {
+	if unread == 0 {
+		return "NONE"
+	}
+	return fmt.Sprintf("INCOMPLETE: the texts of %d entries were erased or are not held here. In the others NONE", unread)
 }
 
 // questionCommand returns the command for a question about the whole log. Its exit code is 2 if there
@@ -60,7 +69,7 @@ func questionCommand(a *verb.App, c *cobra.Command,
 			} else if err := cli.JSON(cmd.OutOrStdout(), r.of); err != nil {
 				return err
 			}
-			return verdictOn(cmd, r.findings, r.integrity)
+			return verdictOn(cmd, r.findings, r.unread, r.integrity)
 		})
 	}
 	f.bind(c.Flags())
@@ -74,7 +83,7 @@ func init() { Verbs.Add("audit", launderingCommand) }
 func launderingCommand(a *verb.App) *cobra.Command {
 	return questionCommand(a, &cobra.Command{
 		Use:   "laundering",
-		Short: "Did untrusted input ever become trusted? (exit 0 no, 2 yes)",
+		Short: "Did untrusted input ever become trusted? (exit 0 no, 2 yes, 3 some texts are gone)",
 		Long: `Verify the whole log, then list every belief that was ever supported although its
 lineage contains content from outside or from the model, without a logged attestation
 by an authorized person or policy. None is expected.
@@ -86,10 +95,10 @@ classification.`,
 		if err != nil {
 			return nil, err
 		}
-		return &answer{r, len(r.Findings), r.Integrity, func(w io.Writer) {
+		return &answer{r, len(r.Findings), r.Unread, r.Integrity, func(w io.Writer) {
 			if len(r.Findings) == 0 {
-				fmt.Fprintf(w, "NONE: of %d beliefs that were ever supported, none comes from untrusted content without a logged "+
-					"promotion\n", r.Supported)
+				fmt.Fprintf(w, "%s: of %d beliefs that were ever supported, none comes from untrusted content without a logged "+
+					"promotion\n", none(r.Unread), r.Supported)
 			} else {
 				fmt.Fprintf(w, "%d of %d beliefs that were ever supported come from untrusted content\n", len(r.Findings),
 					r.Supported)
@@ -122,7 +131,7 @@ func init() { Verbs.Add("audit", irreversibleCommand) }
 func irreversibleCommand(a *verb.App) *cobra.Command {
 	return questionCommand(a, &cobra.Command{
 		Use:   "irreversible",
-		Short: "Did anything irreversible run without approval? (exit 0 no, 2 yes)",
+		Short: "Did anything irreversible run without approval? (exit 0 no, 2 yes, 3 some texts are gone)",
 		Long: `Verify the whole log, then list every irreversible action (declared or classified so,
 or of level L4 and above) that was executed or released without an earlier signed
 approval or a standing permission of the signed policy, or that was executed more than
@@ -132,10 +141,10 @@ once. Executions that differ from the released or judged action are listed too.`
 		if err != nil {
 			return nil, err
 		}
-		return &answer{r, len(r.Findings), r.Integrity, func(w io.Writer) {
+		return &answer{r, len(r.Findings), r.Unread, r.Integrity, func(w io.Writer) {
 			if len(r.Findings) == 0 {
-				fmt.Fprintf(w, "NONE: of %d irreversible actions that were proposed, none ran or was released without an "+
-					"approval, or otherwise than approved\n", r.Proposed)
+				fmt.Fprintf(w, "%s: of %d irreversible actions that were proposed, none ran or was released without an "+
+					"approval, or otherwise than approved\n", none(r.Unread), r.Proposed)
 			} else {
 				fmt.Fprintf(w, "%d findings, %d irreversible actions were proposed: they ran or were released without an "+
 					"approval, or otherwise than approved\n",
@@ -204,7 +213,7 @@ the signed checkpoint, and proofs. Without -o, Markdown is printed.`,
 						return err
 					}
 				}
-				return verdictOn(cmd, 0, l.Integrity())
+				return verdictOn(cmd, 0, 0, l.Integrity())
 			})
 		},
 	}

@@ -534,6 +534,9 @@ func printSeen(w io.Writer, r *verifyReport) {
 		fmt.Fprintf(w, "  %d decisions of people are signed as the arbiter says; of %d the note or the keys are not shown\n",
 			r.Decisions, r.DecisionsOpen)
 	}
+	if r.Forgotten > 0 {
+		fmt.Fprintf(w, "  decisions of people among the %d forgotten payloads cannot be checked any more\n", r.Forgotten)
+	}
 	if r.Covered > 0 {
 		fmt.Fprintf(w, "  %d actions are covered by a signed approval of their source\n", r.Covered)
 	}
