@@ -3,7 +3,9 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"lazaret/internal/arbiter"
 	"lazaret/internal/embedded"
 	"lazaret/internal/hookcli"
+	"lazaret/internal/natsserver"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
@@ -377,6 +380,46 @@ func TestTheSmallHookIsWhatIsInstalled(t *testing.T) {
 
 // TestAHookIsFast measures whole processes. The budget applies on an idle machine; otherwise the test
 // only reports.
+func TestAHookOverHTTPIsInstalledWithTheGatewaysFolderOnly(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, embedded.Config{})
+	file := filepath.Join(t.TempDir(), "settings.json")
+	install := func(flags ...string) (string, error) {
+		out, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"hook", "claude", "--install",
+			"--http", "http://127.0.0.1:4280", "--settings", file}, flags...)...).CombinedOutput()
+		return string(out), err
+	}
+	plain := filepath.Join(t.TempDir(), "plain") // a file, so no folder can be made in it
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	remote := []string{"--server", h.agent.ConnectedUrl(), "--creds", natsserver.CredsFile(h.data, "agent")}
+	for name, flags := range map[string][]string{
+		"a server whose folder is unknown": remote,
+		"a folder that cannot be written":  {"--data", h.data, "--state", filepath.Join(plain, "state")},
+	} {
+		if out, err := install(flags...); err == nil || !strings.Contains(out, "nothing was installed") {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("%s: the settings were written: %v", name, err)
+		}
+	}
+	folder := filepath.Join(h.data, "hooks", "demo", "agent")
+	for name, flags := range map[string][]string{
+		"data of this machine":    {"--data", h.data},
+		"a server and its folder": append(remote, "--state", folder),
+	} {
+		if out, err := install(flags...); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, out)
+		}
+		b, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(b), "--state="+folder) {
+			t.Errorf("%s: %v: %s", name, err, b)
+		}
+	}
+}
+
 func TestAHookIsFast(t *testing.T) {
 	long(t)
 	h := newHooked(t, embedded.Config{Policy: []byte(strings.Replace(string(policy.Default), "max_open_holds: 20",

@@ -257,6 +257,21 @@ func (c *command) settings(cmd *cobra.Command) error {
 	if err != nil || c.conn.Server != "" || c.conn.Context != "" {
 		data = ""
 	}
+	with := hook.Handler{Timeout: Limit(c.conn.Timeout + 2*c.cfg.Wait)}
+	if c.url != "" {
+		with.URL = strings.TrimRight(c.url, "/") + "/v1/hooks/" + c.host.Name
+		if data != "" && c.cfg.State == "" {
+			c.cfg.State = filepath.Join(data, "hooks", c.project, c.agent)
+		}
+		if c.cfg.State, err = shared(c.cfg.State); err != nil {
+			return fmt.Errorf("%w\nnothing was installed: with --http the command and the gateway share a folder, or text "+
+				"that is refused would not stop the calls. Give the gateway's folder (DATA/hooks/%s/%s) as --state, and run "+
+				"both as one user, or leave out --http", err, c.project, c.agent)
+		}
+		if err := cmd.Flags().Set("state", c.cfg.State); err != nil {
+			return err
+		}
+	}
 	words := []string{CommandLine(exe, c.host.Name, c.project, c.agent, data)}
 	for _, name := range []string{"server", "context", "creds", "inbox-prefix", "timeout", "hold", "allow", "spotlight",
 		"fail-open", "wait", "state"} {
@@ -269,13 +284,6 @@ func (c *command) settings(cmd *cobra.Command) error {
 		return fmt.Errorf("%w\nnothing was installed: every call would be refused", err)
 	}
 	done()
-	with := hook.Handler{Timeout: Limit(c.conn.Timeout + 2*c.cfg.Wait)}
-	if c.url != "" {
-		with.URL = strings.TrimRight(c.url, "/") + "/v1/hooks/" + c.host.Name
-		if fl := cmd.Flags().Lookup("state"); data != "" && !fl.Changed { // the folder that the gateway also uses
-			words = append(words, "--state="+shellWord(filepath.Join(data, "hooks", c.project, c.agent)))
-		}
-	}
 	with.Command = strings.Join(words, " ")
 	if err := c.host.Install(file, with); err != nil {
 		return err
@@ -286,6 +294,26 @@ func (c *command) settings(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.OutOrStdout(), c.host.Note)
 	}
 	return nil
+}
+
+// shared returns the absolute path of a folder of states. It returns an error if the folder is not given,
+// or a file cannot be written into it.
+func shared(state string) (string, error) {
+	if state == "" {
+		return "", errors.New("--http without --data of this machine or --state: the gateway's folder is unknown")
+	}
+	dir, err := filepath.Abs(state)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(dir, "tmp-")
+	if err != nil {
+		return "", err
+	}
+	return dir, errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // CommandLine returns the command line for a host. exe is the path of lazaret. If lazaret-hook is in
