@@ -20,6 +20,7 @@ import (
 
 	"lazaret/internal/natsconn"
 	"lazaret/internal/natsserver"
+	"lazaret/pkg/durable"
 	"lazaret/streams"
 )
 
@@ -245,8 +246,7 @@ func (f *fleet) kill(name string) {
 // halfBlock leaves the ledger as a kill of the server does between the creation of a block and of its
 // key file.
 func (f *fleet) halfBlock() error {
-	blocks, err := filepath.Glob(filepath.Join(f.data(server), "jetstream", "jetstream", "*", "streams",
-		streams.LedgerStream, "msgs", "*.blk"))
+	blocks, err := durable.Glob(f.data(server), "jetstream/jetstream/*/streams/"+streams.LedgerStream+"/msgs/*.blk")
 	if err != nil || len(blocks) == 0 {
 		return errors.Join(err, errors.New("the ledger has no blocks"))
 	}

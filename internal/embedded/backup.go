@@ -11,6 +11,7 @@ import (
 
 	"lazaret/internal/natsserver"
 	"lazaret/internal/stage"
+	"lazaret/pkg/durable"
 	"lazaret/pkg/private"
 	"lazaret/streams"
 )
@@ -77,7 +78,7 @@ func copyData(data, to string, keys bool) error {
 
 // copySnapshots copies the stage snapshots from trimming.
 func copySnapshots(from, to string) error {
-	dirs, err := filepath.Glob(filepath.Join(from, "*"+snapshotSuffix))
+	dirs, err := durable.Glob(from, "*"+snapshotSuffix)
 	for _, d := range dirs {
 		if err == nil {
 			err = os.CopyFS(filepath.Join(to, filepath.Base(d)), os.DirFS(d))
@@ -182,7 +183,7 @@ func Restore(ctx context.Context, backup, keys, data string) (err error) {
 			return fmt.Errorf("copying the keys: %w", err)
 		}
 	}
-	dirs, err := filepath.Glob(StateDir(fresh, "*"+snapshotSuffix))
+	dirs, err := durable.Glob(StateDir(fresh, ""), "*"+snapshotSuffix)
 	if err != nil {
 		return err
 	}

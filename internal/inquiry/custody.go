@@ -14,6 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/pkg/chain"
+	"lazaret/pkg/durable"
 	"lazaret/pkg/position"
 	"lazaret/streams"
 )
@@ -162,7 +163,7 @@ func (l *Log) ShardsListed(ctx context.Context, dir, project string, listed map[
 }
 
 func (l *Log) shardsOf(ctx context.Context, dir string, of func(x *bundleLine) bool) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.zip"))
+	files, err := durable.Glob(dir, "*.zip")
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lazaret/pkg/chain"
+	"lazaret/pkg/durable"
 )
 
 // Period is the time range of a shard.
@@ -144,7 +145,7 @@ func (l *Log) writeBundle(ctx context.Context, file string, o BundleOptions) (in
 
 // sealedUpTo returns the leaf index at which the shards in a folder end.
 func sealedUpTo(dir string) (int64, error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.zip"))
+	names, err := durable.Glob(dir, "*.zip")
 	if err != nil {
 		return 0, err
 	}

@@ -20,6 +20,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"golang.org/x/crypto/chacha20"
 	"golang.org/x/crypto/chacha20poly1305"
+
+	"lazaret/pkg/durable"
 )
 
 // nats-server 2.15.2 stores the messages of a stream in block files (server/filestore.go). A record of
@@ -215,7 +217,7 @@ func (b *block) erase(seq uint64, rec []byte) error {
 
 // blockFiles returns the block files of all streams with this name in a server's store.
 func blockFiles(store, stream string) ([]string, error) {
-	return filepath.Glob(filepath.Join(store, server.JetStreamStoreDir, "*", "streams", stream, "msgs", "*.blk"))
+	return durable.Glob(store, server.JetStreamStoreDir+"/*/streams/"+stream+"/msgs/*.blk")
 }
 
 // ReadBlocks calls fn with the decrypted content of each block file of the streams and Raft logs in a
@@ -233,7 +235,7 @@ func ReadBlocks(data, store string, fn func(file string, content []byte) error) 
 	if err != nil {
 		return err
 	}
-	logs, err := filepath.Glob(filepath.Join(store, server.JetStreamStoreDir, "*", raftDir, "*", "msgs", "*.blk"))
+	logs, err := durable.Glob(store, server.JetStreamStoreDir+"/*/"+raftDir+"/*/msgs/*.blk")
 	if err != nil {
 		return err
 	}

@@ -316,7 +316,7 @@ type ServerCert struct {
 
 // ServerCerts returns the server certificates in a data folder, sorted by server.
 func ServerCerts(data string) ([]ServerCert, error) {
-	files, err := filepath.Glob(filepath.Join(ServerCertDir(data, "*"), certFile))
+	files, err := durable.Glob(ServerCertDir(data, ""), "*/"+certFile)
 	if err != nil {
 		return nil, err
 	}

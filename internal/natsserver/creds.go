@@ -126,7 +126,7 @@ func (m *Minter) FollowURL(url string) error {
 	if err != nil {
 		return err
 	}
-	files, err := filepath.Glob(ContextFile(m.data, "*"))
+	files, err := durable.Glob(filepath.Dir(ContextFile(m.data, "")), "*.json")
 	if err != nil {
 		return err
 	}

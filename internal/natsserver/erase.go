@@ -71,7 +71,7 @@ func EraseStore(ctx context.Context, data, store string) ([]streams.Erased, erro
 	if _, err := os.Stat(filepath.Join(store, server.JetStreamStoreDir)); err != nil {
 		return nil, fmt.Errorf("the store of a nats-server: %w", err)
 	}
-	if raft, err := filepath.Glob(filepath.Join(store, server.JetStreamStoreDir, "*", raftDir)); err != nil ||
+	if raft, err := durable.Glob(store, server.JetStreamStoreDir+"/*/"+raftDir); err != nil ||
 		len(raft) > 0 {
 		return nil, errors.Join(err,
 			fmt.Errorf("%s is the store of a clustered server, which can only be recovered together with the "+

@@ -17,6 +17,7 @@ import (
 
 	"lazaret/internal/natsserver"
 	"lazaret/internal/natstest"
+	"lazaret/pkg/durable"
 	"lazaret/streams"
 )
 
@@ -123,7 +124,7 @@ func content(t *testing.T, s *natsserver.Server) string {
 func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 	for name, size := range map[string]int{"one block": 10, "many blocks": 300_000} {
 		t.Run(name, func(t *testing.T) {
-			data := t.TempDir()
+			data := filepath.Join(t.TempDir(), "[acme]") // no pattern
 			s := startServer(t, data)
 			texts(t, s, size)
 			for stream, n := range holding(t, data, "Quokka") {
@@ -203,7 +204,7 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 
 func removeIndexes(t *testing.T, data string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(data, "jetstream", "jetstream", "*", "streams", "*", "msgs", "index.db"))
+	files, err := durable.Glob(data, "jetstream/jetstream/*/streams/*/msgs/index.db")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

@@ -135,7 +135,7 @@ func (r *register) of(user string) *Issued {
 
 // adopt adds the credentials in creds/ that the register does not list. Older versions had no register.
 func (r *register) adopt(data string) error {
-	files, err := filepath.Glob(CredsFile(data, "*"))
+	files, err := durable.Glob(filepath.Dir(CredsFile(data, "")), "*.creds")
 	if err != nil {
 		return err
 	}

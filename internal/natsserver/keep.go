@@ -47,7 +47,7 @@ func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 	if _, err := Mend(store, log); err != nil {
 		return nil, err
 	}
-	dirs, err := filepath.Glob(streamDirs(store))
+	dirs, err := durable.Glob(store, streamDirs)
 	if err != nil {
 		return nil, err
 	}
@@ -169,17 +169,15 @@ func (k *kept) drop() error {
 	return nil
 }
 
-// streamDirs returns a pattern for the folders of all streams in a server's store.
-func streamDirs(store string) string {
-	return filepath.Join(store, server.JetStreamStoreDir, "*", "streams", "*")
-}
+// streamDirs is the pattern of the folders of all streams in a server's store.
+const streamDirs = server.JetStreamStoreDir + "/*/streams/*"
 
 // Mend removes the empty blocks without a key file from encrypted streams, and returns their paths. A
 // kill between the creation of a block's file and of its key file leaves such a block. At its next
 // start the server takes it for an unencrypted block and cannot recover the stream. store is the
 // server's store_dir. The server must not be running.
 func Mend(store string, log *slog.Logger) (removed []string, err error) {
-	blocks, err := filepath.Glob(filepath.Join(streamDirs(store), "msgs", "*.blk"))
+	blocks, err := durable.Glob(store, streamDirs+"/msgs/*.blk")
 	if err != nil {
 		return nil, err
 	}

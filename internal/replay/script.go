@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/durable"
 	"lazaret/streams"
 )
 
@@ -68,7 +69,7 @@ func Lines(paths []string, f func(file string, line []byte) error) error {
 		if fi, err := os.Stat(path); err != nil {
 			return err
 		} else if fi.IsDir() {
-			if names, err = filepath.Glob(filepath.Join(path, "*.jsonl")); err != nil {
+			if names, err = durable.Glob(path, "*.jsonl"); err != nil {
 				return err
 			}
 			if len(names) == 0 {

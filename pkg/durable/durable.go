@@ -49,3 +49,13 @@ func SyncDir(dir string) error {
 	}
 	return errors.Join(err, d.Close())
 }
+
+// Glob returns the paths of the files in a folder whose relative paths match a pattern of [fs.Glob]. The
+// folder's own path is no pattern.
+func Glob(dir, pattern string) ([]string, error) {
+	names, err := fs.Glob(os.DirFS(dir), pattern)
+	for i, name := range names {
+		names[i] = filepath.Join(dir, filepath.FromSlash(name))
+	}
+	return names, err
+}

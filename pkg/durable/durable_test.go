@@ -45,3 +45,22 @@ func TestAFailedWriteLeavesNothing(t *testing.T) {
 		t.Errorf("%v are left, %v", left, err)
 	}
 }
+
+func TestTheFolderOfAGlobIsNoPattern(t *testing.T) {
+	for _, name := range []string{"[acme]", "a*", "?", "plain"} {
+		dir := filepath.Join(t.TempDir(), name)
+		want := filepath.Join(dir, "sub", "x.blk")
+		if err := os.MkdirAll(filepath.Dir(want), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(want, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := durable.Glob(dir, "*/*.blk"); err != nil || len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %q, %v", dir, got, err)
+		}
+	}
+	if got, err := durable.Glob(filepath.Join(t.TempDir(), "missing"), "*"); err != nil || got != nil {
+		t.Errorf("a missing folder: %q, %v", got, err)
+	}
+}

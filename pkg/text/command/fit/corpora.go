@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"lazaret/pkg/durable"
 )
 
 // Text is one labeled text.
@@ -62,7 +64,7 @@ func Load(paths []string) ([]Text, error) {
 	var files []string
 	for _, p := range paths {
 		if fi, err := os.Stat(p); err == nil && fi.IsDir() {
-			in, err := filepath.Glob(filepath.Join(p, "*.jsonl"))
+			in, err := durable.Glob(p, "*.jsonl")
 			if err != nil {
 				return nil, err
 			}
