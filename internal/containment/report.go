@@ -1,10 +1,12 @@
 package containment
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"lazaret/internal/detection"
+	"lazaret/streams"
 )
 
 // Rate is a proportion with Wilson's 95 % interval.
@@ -55,6 +57,8 @@ type Report struct {
 	Missed []Missed `json:"missed,omitzero"`
 	// NextDay counts the honest actions that were held the next day, by rule.
 	NextDay map[string]int `json:"next_day_rules,omitzero"`
+	// Passed are the attackers' actions that no rule held the next day, by case; at most 50.
+	Passed []string `json:"next_day_passed,omitzero"`
 	// Leaked are the names of cases whose attack reached a planner, with the ways; at most 50.
 	Leaked []string `json:"leaked,omitzero"`
 }
@@ -88,7 +92,11 @@ func NewReport(cases []*Case) *Report {
 				row.act(a)
 			}
 		}
-		for _, a := range c.acts {
+		for _, at := range slices.Sorted(maps.Keys(c.acts)) {
+			a := c.acts[at]
+			if a.Goal && a.asked && !a.held && len(r.Passed) < 50 {
+				r.Passed = append(r.Passed, c.Script.Name+" "+c.Script.Steps[at].Event.(*streams.Action).Tool)
+			}
 			for _, rule := range a.rules {
 				if !a.Goal {
 					r.NextDay[rule]++

@@ -129,94 +129,140 @@ func (f *Fold) relate(st *stage.State, project string, e *streams.ActionEntry) e
 }
 
 // noteCall notes which of the user's requests a call looks up, until its verdict, and the values that
-// the agent knew before it read anything foreign. It also stores whether the user named a value of a
-// tool's last call. Such a value names the source of the tool's result.
+// the agent knew before it read anything foreign. It also stores whether the user named a value of the
+// call. Such a value names the source of the call's result.
 func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry) error {
 	if e.Session == "" {
 		return nil
 	}
 	said, err := f.userSaid(st, project, e.Agent, e.Session)
-	if err != nil {
-		return err
-	}
-	args := arguments(e.Args)
-	keys := said.Looks(e.Tool, args)
-	if len(keys) > 0 {
-		if err := noteLook(st, project, e, keys); err != nil {
-			return err
-		}
-	}
-	if err := setOrDelete(st, lookKey(project, e.Agent, e.Session, e.Tool), wordBytes(keys)); err != nil {
+	if err != nil || len(said.Words) == 0 {
 		return err
 	}
 	shown, err := shownTo(st, project, &e.EntryHead)
 	if err != nil {
 		return err
 	}
+	args := arguments(e.Args)
+	c := toolCall{ID: e.ID, Keys: said.Looks(e.Tool, args, shown.Foreign > 0)}
+	if len(c.Keys) > 0 {
+		if err := noteLook(st, project, e, c.Keys); err != nil {
+			return err
+		}
+	}
 	if said.Know(args); shown.Foreign == 0 && len(said.Known) > 0 && len(said.Requests) > 0 {
 		if err := st.Set(knownKey(project, e.Agent, e.Session), wordBytes(said.Known)); err != nil {
 			return err
 		}
 	}
-	key := stage.Key(keyIntent, project, e.Agent, e.Session, e.Tool)
-	flags := byte(0)
 	if said.Named("", args) {
-		flags |= callNamed
+		c.Flags |= callNamed
 	}
 	// As long as nothing foreign was shown, only the user's words can have led to the call.
 	if said.HandsOver(e.Tool, "", args) || shown.Foreign == 0 && said.Opens(args) {
-		flags |= callHanded
+		c.Flags |= callHanded
 	}
-	if flags == 0 {
-		return setOrDelete(st, key, nil)
-	}
-	return setOrDelete(st, key, []byte{flags})
+	return addCall(st, callsKey(project, e.Agent, e.Session, e.Tool), c)
 }
 
-// setOrDelete stores a value under a key, or deletes the key if the value is empty.
-func setOrDelete(st *stage.State, key, v []byte) error {
-	if len(v) > 0 {
-		return st.Set(key, v)
-	}
-	if _, ok, err := st.Get(key); err != nil || !ok {
+// toolCall is a call of a tool, as far as it matters for its result.
+type toolCall struct {
+	ID    string   `json:"id"`
+	Keys  []uint32 `json:"keys,omitzero"` // of the requests that it looks up
+	Flags byte     `json:"flags,omitzero"`
+	// Over is set if another call followed a result of the tool. A result that does not say which call
+	// it answers is not of this call then.
+	Over bool `json:"over,omitzero"`
+}
+
+// Flags of a call, see userNamed.
+const (
+	callNamed byte = 1 << iota
+	callHanded
+)
+
+// toolCalls are the last calls of a tool in a session.
+type toolCalls struct {
+	Calls []toolCall `json:"calls"`
+	Read  bool       `json:"read,omitzero"` // a result of the tool was read after the last call
+}
+
+// maxToolCalls bounds the calls of a tool whose results are told apart. The oldest is dropped.
+const maxToolCalls = 16
+
+func callsKey(project, agent, session, tool string) []byte {
+	return stage.Key(keyIntent, project, agent, session, tool, "calls")
+}
+
+// addCall adds a call to those of its tool.
+func addCall(st *stage.State, key []byte, c toolCall) error {
+	var t toolCalls
+	if _, err := st.Load(key, &t); err != nil {
 		return err
 	}
-	return st.Delete(key)
+	if t.Read {
+		for i := range t.Calls {
+			t.Calls[i].Over = true
+		}
+	}
+	t.Calls, t.Read = append(t.Calls, c), false
+	t.Calls = t.Calls[max(0, len(t.Calls)-maxToolCalls):]
+	return st.Put(key, &t)
 }
 
-// lookKey is the key of the requests that a tool's last call looks up.
-func lookKey(project, agent, session, tool string) []byte {
-	return stage.Key(keyIntent, project, agent, session, tool, "look")
+// answered returns the requests that the call of a result looks up, and its flags. If the result does not
+// name its call, it may be of each call that the agent made since the last result of the tool. It then
+// counts for the requests of all of them, and a flag has to be set for all of them.
+func (t *toolCalls) answered(id string) (keys []uint32, flags byte) {
+	all := t.Calls
+	if i := slices.IndexFunc(all, func(c toolCall) bool { return c.ID == id }); i >= 0 {
+		all = all[i : i+1]
+	} else {
+		all = slices.DeleteFunc(slices.Clone(all), func(c toolCall) bool { return c.Over })
+	}
+	for i, c := range all {
+		keys = append(keys, c.Keys...)
+		if i == 0 {
+			flags = c.Flags
+		}
+		flags &= c.Flags
+	}
+	return keys, flags
 }
 
-// noteFound stores the words of a result for the requests that its call looks up. The verdict on the call may not be known yet, so the words count only
-// once the requests are marked.
+// noteFound stores the words of a result for the requests that its call looks up. The verdict on the call
+// may not be known yet, so the words count only once the requests are marked.
 func (f *Fold) noteFound(st *stage.State, project string, e *streams.ObservationEntry) error {
 	if e.Session == "" || !e.Origin.External() || e.Tool == "" {
 		return nil
 	}
-	keys, ok, err := st.Get(lookKey(project, e.Agent, e.Session, e.Tool))
-	if err != nil || !ok {
+	var t toolCalls
+	key := callsKey(project, e.Agent, e.Session, e.Tool)
+	if ok, err := st.Load(key, &t); err != nil || !ok {
 		return err
+	}
+	if !t.Read {
+		t.Read = true
+		if err := st.Put(key, &t); err != nil {
+			return err
+		}
+	}
+	keys, _ := t.answered(e.Call)
+	if len(keys) == 0 {
+		return nil
 	}
 	said, err := f.userSaid(st, project, e.Agent, e.Session)
 	if err != nil {
 		return err
 	}
 	for _, b := range e.Blocks {
-		said.Find(readWords(keys), cut(b.Text, maxFoundText))
+		said.Find(keys, cut(b.Text, maxFoundText))
 	}
 	return st.Set(requestsKey(project, e.Agent, e.Session), said.AppendRequests(nil))
 }
 
 // maxFoundText is the maximum length of a result that is compared with calls, in bytes.
 const maxFoundText = 64 << 10
-
-// Flags of a tool's last call, see userNamed.
-const (
-	callNamed byte = 1 << iota
-	callHanded
-)
 
 // look is a call that looks up requests of the user, before its verdict.
 type look struct {
@@ -281,11 +327,12 @@ func (f *Fold) userNamed(st *stage.State, a streams.Address, session string,
 	if o.Tool == "" {
 		return named, handed, nil
 	}
-	v, ok, err := st.Get(stage.Key(keyIntent, a.Project, a.Agent, session, o.Tool))
-	if ok && len(v) == 1 {
-		named, handed = named || v[0]&callNamed != 0, handed || v[0]&callHanded != 0
+	var t toolCalls
+	if ok, err := st.Load(callsKey(a.Project, a.Agent, session, o.Tool), &t); err != nil || !ok {
+		return named, handed, err
 	}
-	return named, handed, err
+	_, flags := t.answered(o.Call)
+	return named || flags&callNamed != 0, handed || flags&callHanded != 0, nil
 }
 
 // arguments returns the arguments of a call. There are none if they are not an object.

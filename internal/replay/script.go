@@ -3,6 +3,7 @@ package replay
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -184,12 +185,12 @@ type builder struct {
 	Script
 	now     time.Time
 	session int
-	last    string // id of the last action
-	of      int    // index of the recorded step
+	calls   map[string]string // id of a recorded call → id of its action
+	of      int               // index of the recorded step
 }
 
 func newBuilder(file, id string) *builder {
-	return &builder{Script: Script{Name: id, Project: projectName(file, id)}, now: Epoch, session: 1}
+	return &builder{Script: Script{Name: id, Project: projectName(file, id)}, now: Epoch, session: 1, calls: make(map[string]string)}
 }
 
 // projectName returns an identifier derived from the session's name in the file, with a digest that
@@ -224,12 +225,14 @@ func (b *builder) observe(origin beliefs.Origin, tool, call, content string) {
 		Content: content})
 }
 
-func (b *builder) act(tool string, args jsontext.Value) {
+func (b *builder) act(tool, call string, args jsontext.Value) {
 	if args.Kind() != '{' {
 		args = nil
 	}
 	h := b.head()
-	b.last = h.ID
+	if call != "" {
+		b.calls[call] = h.ID
+	}
 	b.add(streams.KindAct, "", &streams.Action{Head: h, Tool: name(tool), Args: args})
 }
 
@@ -242,12 +245,12 @@ func (b *builder) step(s step) error {
 	case "agent":
 		b.add(streams.KindOut, "", &streams.Outcome{Head: b.head(), Status: streams.StatusAnswer, Content: s.Content})
 	case "tool_result":
-		b.observe("tool", s.Tool, s.CallID, s.Content)
+		b.observe("tool", s.Tool, cmp.Or(b.calls[s.CallID], s.CallID), s.Content)
 	case "action":
 		if s.Tool == "" {
 			return fmt.Errorf("an action without a tool")
 		}
-		b.act(s.Tool, s.Args)
+		b.act(s.Tool, s.CallID, s.Args)
 	case "memory":
 		if s.Op == "read" {
 			// A third-party memory store returned it. Its author is unknown, so its origin is document.
@@ -281,7 +284,7 @@ func (b *builder) line(r record) {
 		b.observe(o, r.Tool, "", r.Content)
 	}
 	if r.Followup != nil && r.Followup.Tool != "" {
-		b.act(r.Followup.Tool, r.Followup.Args)
+		b.act(r.Followup.Tool, "", r.Followup.Args)
 	}
 }
 

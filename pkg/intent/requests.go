@@ -463,12 +463,17 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier)
 }
 
 // Looks returns the keys of the requests whose values a reading call passes on. A value counts that the
-// request has, or that names a single thing and was found for the request.
-func (s *Said) Looks(tool string, args map[string]any) (keys []uint32) {
+// request has, or that names a single thing and was found for the request. led says that the session was
+// shown foreign content, which may have led to the call. Then the call looks up nothing if it passes on a
+// single thing that neither the user named, nor a lookup found, nor the agent knew before.
+func (s *Said) Looks(tool string, args map[string]any, led bool) (keys []uint32) {
 	if ReadCall(tool, "").changes() {
 		return nil
 	}
 	values := ReadValues(args)
+	if led && slices.ContainsFunc(values, func(v Value) bool { return v.single() && !s.accounts(&v) }) {
+		return nil
+	}
 	for i := range s.Requests {
 		q := &s.Requests[i]
 		if q.names(values) || slices.ContainsFunc(values, func(v Value) bool {
@@ -478,6 +483,14 @@ func (s *Said) Looks(tool string, args map[string]any) (keys []uint32) {
 		}
 	}
 	return keys
+}
+
+// accounts reports whether the user named a value, a lookup for one of their requests found it, or the
+// agent knew it before it read anything foreign.
+func (s *Said) accounts(v *Value) bool {
+	return v.In(s.Words) || v.In(s.Known) || slices.ContainsFunc(s.Requests, func(q Ask) bool {
+		return q.Full || v.In(q.Found)
+	})
 }
 
 // Look marks the requests with these keys. It reports whether a mark was added.

@@ -17,7 +17,7 @@ func other(said string, reads map[string]map[string]any, tool string, args map[s
 	s := new(intent.Said)
 	s.Add(said)
 	for t, a := range reads {
-		s.Look(s.Looks(t, a))
+		s.Look(s.Looks(t, a, false))
 	}
 	var carriers []text.Carrier
 	for _, v := range args {
@@ -104,7 +104,7 @@ func TestAThingThatTheAgentLookedUpForTheRequestIsNoOther(t *testing.T) {
 func TestAfterALookupAValueFromElsewhereIsAnother(t *testing.T) {
 	const said = "Look at the order of the Blue Line kettle. Cancel the order of the Blue Line kettle."
 	read := func(s *intent.Said, tool string, args map[string]any, result string) {
-		keys := s.Looks(tool, args)
+		keys := s.Looks(tool, args, false)
 		s.Look(keys)
 		s.Find(keys, result)
 	}
@@ -152,7 +152,7 @@ func TestALookupNamesAllOfAReceiver(t *testing.T) {
 	for to, other := range map[string]bool{"billing@north-wind.example": false, "north.wind.billing@else.example": true} {
 		var s intent.Said
 		s.Add("Look up the bill 7731 of the garden club. Pay the bill 7731 of the garden club.")
-		keys := s.Looks("get_bill", map[string]any{"bill": "7731"})
+		keys := s.Looks("get_bill", map[string]any{"bill": "7731"}, false)
 		s.Look(keys)
 		s.Find(keys, "Bill 7731, to billing@north-wind.example")
 		r := s.Relate("pay_bill", map[string]any{"to": to}, text.Analyze(to).Carriers)
@@ -191,7 +191,7 @@ func TestRequestsAreReadBackAsTheyWereWritten(t *testing.T) {
 		for _, x := range rapid.SliceOfN(rapid.String(), 0, 5).Draw(t, "said") {
 			s.Add(x)
 		}
-		keys := s.Looks("read_file", map[string]any{"path": rapid.String().Draw(t, "path")})
+		keys := s.Looks("read_file", map[string]any{"path": rapid.String().Draw(t, "path")}, rapid.Bool().Draw(t, "led"))
 		s.Look(keys)
 		if rapid.Bool().Draw(t, "read") {
 			s.Find(keys, rapid.String().Draw(t, "found"))

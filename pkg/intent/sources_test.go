@@ -15,7 +15,7 @@ func after(said, tool string, read map[string]any, content, act string, args map
 	if handed := s.HandsOver(tool, "", read); handed || s.Named("", read) {
 		s.Read(content, text.Analyze(content).Carriers, handed)
 	}
-	s.Look(s.Looks(tool, read))
+	s.Look(s.Looks(tool, read, false))
 	var carriers []text.Carrier
 	for _, v := range args {
 		if x, ok := v.(string); ok {
@@ -218,7 +218,7 @@ func TestASourceNamesNoOtherThingThanTheRequest(t *testing.T) {
 	} {
 		s := new(intent.Said)
 		s.Add(said)
-		keys := s.Looks("get_page", map[string]any{"q": "moving"})
+		keys := s.Looks("get_page", map[string]any{"q": "moving"}, false)
 		s.Look(keys)
 		s.Find(keys, "The page has moved.")
 		s.Read("Make a reminder: Kit Marlow", nil, true)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -162,13 +163,15 @@ func (s *State) noteDirective() {
 	id := binary.BigEndian.Uint32(sum[8:])
 	for b := s.t.Get(tableNotes, s.t.NumberKey(id)); b != nil; b = s.t.Get(tableNotes, s.t.NumberKey(id)) {
 		if d := index.Decoder(b); string(d.Raw()) == string(n.sum) {
-			s.noteHere(id)
+			s.noteHere(notesRead, id)
+			s.linkBelief(n.belief, id)
 			return
 		}
 		id++
 	}
 	s.t.Put(tableNotes, s.t.NumberKey(id), s.t.Give(n.bytes(s.t.Take())))
-	s.noteHere(id)
+	s.noteHere(notesRead, id)
+	s.linkBelief(n.belief, id)
 	b := s.t.Index()
 	if b == nil {
 		return
@@ -210,9 +213,15 @@ func clipBytes(b []byte, n int) []byte {
 	return b[:n]
 }
 
+// The notes of a session.
+const (
+	notesRead     = "n" // of contents that it read
+	notesRecalled = "m" // of contents that a recall served
+)
+
 // noteHere adds a note to those of the session. If there are too many, the oldest is dropped.
-func (s *State) noteHere(id uint32) {
-	k := s.sessionKey("n")
+func (s *State) noteHere(kind string, id uint32) {
+	k := s.sessionKey(kind)
 	ids := s.t.Get(tableSessions, k)
 	for b := ids; len(b) >= 4; b = b[4:] {
 		if binary.BigEndian.Uint32(b) == id {
@@ -222,3 +231,28 @@ func (s *State) noteHere(id uint32) {
 	e := append(s.t.Take(), ids[max(0, len(ids)-4*(index.MaxDirectives-1)):]...)
 	s.t.Put(tableSessions, k, s.t.Give(binary.BigEndian.AppendUint32(e, id)))
 }
+
+// notesHere appends the notes of the session to ids, the latest first.
+func (s *State) notesHere(kind string, ids []uint32) []uint32 {
+	for b := s.t.Get(tableSessions, s.sessionKey(kind)); len(b) >= 4; b = b[:len(b)-4] {
+		ids = append(ids, binary.BigEndian.Uint32(b[len(b)-4:]))
+	}
+	return ids
+}
+
+// linkBelief lets a recall of a belief find the note of its content.
+func (s *State) linkBelief(belief []byte, id uint32) {
+	if b := s.t.Index(); b != nil && len(belief) > 0 && !slices.Contains(s.notesOf(string(belief), nil), id) {
+		b.LinkAll(index.LinkTargets, []uint32{beliefLink(string(belief))}, id)
+	}
+}
+
+// notesOf appends the notes of a belief's content to ids.
+func (s *State) notesOf(belief string, ids []uint32) []uint32 {
+	if b := s.t.Index(); b != nil {
+		ids = b.Linked(index.LinkTargets, index.LinkKey(beliefLink(belief)), ids)
+	}
+	return ids
+}
+
+func beliefLink(belief string) uint32 { return hash32("belief\x00" + belief) }

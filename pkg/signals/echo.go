@@ -3,7 +3,6 @@ package signals
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"slices"
 	"strings"
 
@@ -17,7 +16,7 @@ import (
 const minValue = 12
 
 func init() {
-	register(partDirectives|partCarriers, Signal{
+	register(partDirectives|partCarriers|partRecalls, Signal{
 		Name:   "signal.echo",
 		Doc:    "instructions in the project's untrusted content that this action would carry out",
 		Key:    "session, tool word, carrier",
@@ -33,7 +32,8 @@ type Served struct {
 	By           string  `cel:"by" doc:"what the instruction and the action have in common: tool, carrier or value"`
 	Value        string  `cel:"value"`
 	Source       string  `cel:"source"`
-	SameSession  bool    `cel:"same_session"`
+	SameSession  bool    `cel:"same_session" doc:"the instruction was read in this session, or a recall of this session served it"`
+	Recalled     bool    `cel:"recalled" doc:"a recall of this session served the instruction, and the session did not read it itself"`
 	UserNamed    bool    `cel:"user_named" doc:"the user's own words in this session name the act or the value, or leave the step to its source"`
 	UserDocument bool    `cel:"user_document" doc:"the user's own words name the source of the instruction"`
 	Memory       bool    `cel:"memory" doc:"the instruction is in a memory that neither the user nor the operator wrote"`
@@ -71,8 +71,12 @@ func (s *State) echo() []*Served {
 			}
 		}
 	}
-	for b := s.t.Get(tableSessions, s.sessionKey("n")); len(b) >= 4; b = b[:len(b)-4] { // the latest first
-		ids = append(ids, binary.BigEndian.Uint32(b[len(b)-4:]))
+	ids = s.notesHere(notesRead, ids)
+	read := ids[:len(ids):len(ids)]
+	for _, id := range s.notesHere(notesRecalled, nil) {
+		if !slices.Contains(read, id) {
+			ids = append(ids, id)
+		}
 	}
 	here := ids[:len(ids):len(ids)]
 	for _, h := range in.carriers {
@@ -94,11 +98,13 @@ func (s *State) echo() []*Served {
 		}
 		buf = n.read(b, buf[:0])
 		same := slices.Contains(here, id)
+		n.handed = n.handed && slices.Contains(read, id) // the user of an earlier session left nothing to it in this one
 		sv := s.match(&n, same)
 		if sv == nil {
 			continue
 		}
 		sv.Observation, sv.Source, sv.SameSession = string(n.event), string(n.source), same
+		sv.Recalled = same && !slices.Contains(read, id)
 		sv.Memory, sv.Commands, sv.Age = n.memory, n.commands, s.since(n.at)
 		sv.UserDocument, sv.Own = n.userNamed, n.own
 		s.servedBy = append(s.servedBy, sv)
@@ -125,7 +131,7 @@ func (s *State) match(n *directive, same bool) (best *Served) {
 		commands := hasHash(words, intent.Command)
 		if sv := s.serves(n.named[i], words, commands, same); sv != nil {
 			// The instruction may be a step of a source to which the user left the steps.
-			sv.UserNamed = sv.UserNamed || same && n.handed && !commands && in.intent.Handed
+			sv.UserNamed = sv.UserNamed || n.handed && !commands && in.intent.Handed
 			if !sv.UserNamed {
 				return sv
 			}
@@ -134,7 +140,7 @@ func (s *State) match(n *directive, same bool) (best *Served) {
 	}
 	if hasHash(n.names, c.Whole) {
 		sv := &Served{By: "tool", Value: in.Action.Tool, UserNamed: in.intent.Asked && in.intent.Closeness >= 100 ||
-			same && n.handed && !n.commands && in.intent.Handed}
+			n.handed && !n.commands && in.intent.Handed}
 		if !sv.UserNamed {
 			return sv
 		}

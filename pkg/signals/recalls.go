@@ -20,7 +20,8 @@ func init() {
 	}, (*State).recalledExternal)
 }
 
-// noteRecall stores the memories that were recalled in the session.
+// noteRecall stores the memories that were recalled in the session. What it served of external content
+// counts as read in the session, too.
 func (s *State) noteRecall() {
 	if s.In.Event.Kind != "recall" {
 		return
@@ -35,6 +36,9 @@ func (s *State) noteRecall() {
 		v := it.ID
 		if it.External {
 			v = "!" + v
+			for _, id := range s.notesOf(it.ID, nil) {
+				s.noteHere(notesRecalled, id)
+			}
 		}
 		if !slices.Contains(ids, v) {
 			ids = append(ids, v)

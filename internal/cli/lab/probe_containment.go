@@ -127,6 +127,9 @@ func printContainment(w io.Writer, r *containment.Report) error {
 	for _, l := range r.Leaked {
 		fmt.Fprintln(w, "  admitted:", text.InertLine(l, 120))
 	}
+	for _, l := range r.Passed {
+		fmt.Fprintln(w, "  attacker's action of the next day that no rule held:", text.InertLine(l, 120))
+	}
 	for i, m := range r.Missed {
 		if i == 0 {
 			fmt.Fprintln(w, "\nHARMLESS AND NOT SERVED")

@@ -208,7 +208,7 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 			args = nil
 		}
 		b.Intent = said.Relate(b.Tool, args, b.Features.Carriers)
-		said.Look(said.Looks(b.Tool, args))
+		said.Look(said.Looks(b.Tool, args, false))
 		tl.calls[at+"\x00"+b.Tool] = called{said.Named("", args), said.HandsOver(b.Tool, "", args)}
 	}
 }
@@ -298,8 +298,12 @@ func (g *TestEvent) body(h streams.EntryHead) (typ streams.Type, body any, err e
 		if o.Text != "" || len(blocks) == 0 {
 			blocks = append([]string{o.Text}, blocks...)
 		}
-		for _, s := range blocks {
+		for i, s := range blocks {
 			b.Blocks = append(b.Blocks, streams.BlockEntry{Text: s, Features: text.Analyze(s)})
+			if i == 0 { // a recall names it by the id of the event
+				b.Claims = []streams.ClaimEntry{{Kind: beliefs.Content, Belief: streams.BeliefRef{ID: h.ID, Found: true,
+					Kind: beliefs.Content, Origin: b.Origin}}}
+			}
 		}
 		set(streams.TypeObservation, b, nil)
 	}
