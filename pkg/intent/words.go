@@ -40,28 +40,50 @@ func NotWord(r rune) bool {
 // Stem returns a word without its English ending, by the Porter2 algorithm, so that "allocation"
 // and "allocate" have the same stem.
 func Stem(w string) string {
-	if len(w) < 3 || len(w) > 40 {
+	if len(w) < 3 || len(w) > maxStemmed {
 		return w
 	}
+	return stemOf(w).root
+}
+
+// StemHash returns the hash of a word's stem.
+func StemHash(w string) uint32 {
+	if len(w) < 3 || len(w) > maxStemmed {
+		return Hash(w)
+	}
+	return stemOf(w).hash
+}
+
+// maxStemmed is the maximum length of a word with a stem, in bytes.
+const maxStemmed = 40
+
+func stemOf(w string) *stemmed {
 	pair := &stems[Hash(w)%uint32(len(stems))]
 	last := pair[0].Load()
-	if last != nil && last.word == w {
-		return last.root
+	if last != nil && string(last.word[:last.size]) == w {
+		return last
 	}
-	if s := pair[1].Load(); s != nil && s.word == w {
-		return s.root
+	if s := pair[1].Load(); s != nil && string(s.word[:s.size]) == w {
+		return s
 	}
-	s := &stemmed{strings.Clone(w), english.Stem(w, true)}
+	s := &stemmed{root: english.Stem(w, true)}
+	s.hash, s.size = Hash(s.root), uint8(copy(s.word[:], w))
 	pair[0].Store(s)
 	pair[1].Store(last)
-	return s.root
+	return s
 }
 
 // stems caches recent stems: two for each value of a hash, the latest first. Computing a stem takes
 // 5 µs, and texts have few different words.
 var stems [1 << 13][2]atomic.Pointer[stemmed]
 
-type stemmed struct{ word, root string }
+// stemmed is a word with its stem. It fills one line of the processor's cache.
+type stemmed struct {
+	word [maxStemmed]byte
+	root string
+	hash uint32 // of root
+	size uint8  // of the word
+}
 
 // SplitName splits a name into lower-case words: sendEmail, send_email and mail.SendEMail all
 // contain send; FHIRManage gives fhir and manage.

@@ -168,10 +168,12 @@ type Input struct {
 
 	reading
 	belief    string          // the belief that the content became
+	words     []uint32        // for a memory: hashes of its words and carriers, see memoryWords
 	values    []string        // for an action: words that may have been assembled from pieces
 	pushes    []string        // targets that a source may push
 	targetsBy []uint64        // hashes of each target with the source
 	call      *intent.Call    // for an action
+	short     []short         // its arguments that are no prose; nil until they are first used
 	intent    intent.Relation // for an action
 	graded    bool            // for a memory: it has no foreign content
 	userNamed bool            // for an observation: the user named its source

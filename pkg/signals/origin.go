@@ -66,8 +66,12 @@ func readOrigin(b []byte) *origin {
 	d := index.Decoder(b)
 	flags := d.Num()
 	h := &origin{external: flags&1 != 0, userNamed: flags&2 != 0, at: time.Unix(0, int64(d.Num())).UTC()}
+	texts := string(d) // one copy for all of them
+	size := len(d)
 	for _, v := range [...]*string{&h.origin, &h.event, &h.src, &h.session, &h.agent, &h.belief} {
-		*v = d.Str()
+		b := d.Raw()
+		end := size - len(d)
+		*v = texts[end-len(b) : end]
 	}
 	if len(d) == 20 {
 		h.source, h.in, h.by, h.cluster = binary.BigEndian.Uint32(

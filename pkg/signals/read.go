@@ -301,6 +301,7 @@ func (in *Input) contentViews(s string, f text.Features, views []text.View) {
 	switch {
 	case in.Event.Kind == string(streams.TypeMemory):
 		in.names, in.pieces, in.pushes = identifiers(s), pieces(s), in.findTargets()
+		in.words = memoryWords(in.Content.Views[0], in.carriers)
 		source := in.sourceOf() + "\x00"
 		for _, target := range in.pushes {
 			in.targetsBy = append(in.targetsBy, index.Hash(source+target))

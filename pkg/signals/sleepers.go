@@ -60,8 +60,8 @@ type beliefRec struct {
 	session string
 	used    time.Time // first recall or citation; zero if there was none
 	usedBy  string    // session of the first use
-	// words are the hashes of the memory's words and carriers. known is set if they were stored.
-	words []uint32
+	// words are the encoded hashes of the memory's words and carriers. known is set if they were stored.
+	words index.Decoder
 	known bool
 }
 
@@ -88,7 +88,7 @@ func (r *beliefRec) bytes(e index.Encoder) index.Encoder {
 	e.Str(r.usedBy)
 	if r.known {
 		e.Num(1)
-		e.Hashes(r.words)
+		e = append(e, r.words...)
 	}
 	return e
 }
@@ -103,7 +103,7 @@ func readBelief(b []byte) *beliefRec {
 	r.extern, r.graded, r.own = flags&1 != 0, flags&2 != 0, flags&4 != 0
 	r.origin, r.session, r.usedBy = d.Str(), d.Str(), d.Str()
 	if r.known = d.Num() == 1; r.known {
-		r.words = d.Hashes()
+		r.words = d
 	}
 	return r
 }
@@ -123,15 +123,9 @@ func (s *State) noteBelief() {
 		session: in.Event.Session,
 		known:   true,
 	}
-	if len(in.Content.Views) > 0 {
-		words := s.t.Words[:0]
-		words = append(words, in.carriers...)
-		for w := range strings.FieldsFuncSeq(streams.Clip(in.Content.Views[0], sleepText), notWord) {
-			words = append(words, hash32(stem(w)))
-		}
-		s.t.Words = words
-		r.words = distinct(words)
-	}
+	packed := index.Encoder(s.t.Text[:0])
+	packed.Hashes(in.words)
+	s.t.Text, r.words = packed, index.Decoder(packed)
 	s.t.Put(tableBeliefs, s.t.NameKey(id), s.t.Give(r.bytes(s.t.Take())))
 }
 
@@ -140,6 +134,15 @@ const sleepAfter = 24 * time.Hour
 
 // sleepText is the part of a memory that is compared with actions, in bytes.
 const sleepText = 512
+
+// memoryWords returns the hashes of a memory's words and carriers, sorted.
+func memoryWords(view string, carriers []uint32) []uint32 {
+	words := slices.Grow(slices.Clone(carriers), sleepText/6)
+	for w := range strings.FieldsFuncSeq(streams.Clip(view, sleepText), notWord) {
+		words = append(words, stemHash(w))
+	}
+	return distinct(words)
+}
 
 // use records the first use of a belief, and returns it as a sleeper if that use was late.
 func (s *State) use(id string) *Sleeper {
@@ -202,7 +205,7 @@ func (s *State) recalledSleeper(id string) *Sleeper {
 		return nil
 	}
 	r := readBelief(b)
-	if r.known && !s.shares(r.words) {
+	if r.known && !s.shares(r.words.Hashes()) {
 		return nil
 	}
 	return r.sleeper(id, s.In, s.In.Event.Time)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"lazaret/pkg/intent"
 	"lazaret/pkg/text"
 )
 
@@ -17,12 +16,26 @@ func (in *Input) isTarget(kind, v string) bool {
 	if in.call == nil || kind == "host" && in.hostOfAddress("host:"+v) {
 		return false
 	}
+	if in.short == nil {
+		in.short = make([]short, 0, len(in.call.Values))
+		for i := range in.call.Values {
+			if x := &in.call.Values[i]; !x.Prose {
+				in.short = append(in.short, short{strings.ToLower(x.Text), wholeName(x.Text)})
+			}
+		}
+	}
+	if len(in.short) == 0 {
+		return false
+	}
 	v = strings.ToLower(v)
-	return slices.ContainsFunc(in.call.Values, func(x intent.Value) bool {
-		return !x.Prose &&
-			(strings.Contains(strings.ToLower(x.Text), v) || strings.Contains(wholeName(x.Text), wholeName(v)))
+	whole := wholeName(v)
+	return slices.ContainsFunc(in.short, func(x short) bool {
+		return strings.Contains(x.lower, v) || strings.Contains(x.whole, whole)
 	})
 }
+
+// short is an argument that is no prose, in two forms to search.
+type short struct{ lower, whole string }
 
 // targets calls f with the index of each carrier by which the arguments reach someone, until f
 // returns false.

@@ -12,6 +12,7 @@ import (
 func hash32(s string) uint32                { return intent.Hash(s) }
 func notWord(r rune) bool                   { return intent.NotWord(r) }
 func stem(w string) string                  { return intent.Stem(w) }
+func stemHash(w string) uint32              { return intent.StemHash(w) }
 func splitName(name string) []string        { return intent.SplitName(name) }
 func distinct(hs []uint32) []uint32         { return intent.Distinct(hs) }
 func sentenceHashes(ws []string) []uint32   { return intent.Words(ws) }
@@ -31,7 +32,7 @@ func identifiers(s string) []uint32 {
 	end := func(i int) {
 		if w := s[max(start, 0):i]; start >= 0 && odd && len(w) >= 6 && len(w) <= 100 && len(out) < maxNames &&
 			len(splitName(w)) >= 2 {
-			if h := hash32(stem(wholeName(w))); !slices.Contains(out, h) {
+			if h := stemHash(wholeName(w)); !slices.Contains(out, h) {
 				out = append(out, h)
 			}
 		}
