@@ -7,9 +7,7 @@ const OwnTools = "claude-code"
 
 // ClaudeCode describes Claude Code: https://code.claude.com/docs/en/hooks.
 var ClaudeCode = &Host{Name: "claude", Title: "Claude Code", File: ".claude/settings.json",
-	Events: []string{SessionStart, SessionEnd, UserPromptSubmit, UserPromptExpansion, PreToolUse, PermissionDenied,
-		PostToolUse, PostToolUseFailure, PostToolBatch, SubagentStop, TaskCreated, PreCompact, PostCompact,
-		InstructionsLoaded, FileChanged, ConfigChange, Elicitation},
+	Events: handled,
 	// The matcher of FileChanged lists the files to watch.
 	Matchers: map[string]string{FileChanged: "CLAUDE.md|CLAUDE.local.md|AGENTS.md|MEMORY.md"},
 	HTTP:     true, Replaces: true, Asks: true, Catalogue: OwnTools, off: "disableAllHooks",

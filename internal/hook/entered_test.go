@@ -297,3 +297,18 @@ func TestForeignResultsAreMarkedWhereTheConfigurationAsksForIt(t *testing.T) {
 		}
 	}
 }
+
+func TestACommandThatWritesAMemoryFileIsAMemoryWrite(t *testing.T) {
+	for command, want := range map[string]string{
+		"sort -o CLAUDE.md x": "CLAUDE.md", "uniq a CLAUDE.md": "CLAUDE.md", "tree -o CLAUDE.md": "CLAUDE.md",
+		"rg --pre ./x.sh y CLAUDE.md": "CLAUDE.md", "cat x > CLAUDE.md": "CLAUDE.md",
+		"git checkout a -- CLAUDE.md": "CLAUDE.md",
+		"sort CLAUDE.md":              "", "cat ~/.claude/CLAUDE.md docs/*.md": "", "git log --oneline CLAUDE.md": "",
+		"sort -o x y": "",
+	} {
+		h := &handler{e: &Event{Tool: "Bash", Input: asJSON(map[string]any{"command": command})}}
+		if file, words := h.memoryWritten(); file != want || want != "" && words != command {
+			t.Errorf("%q writes %q with %q, want %q", command, file, words, want)
+		}
+	}
+}

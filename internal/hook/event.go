@@ -65,6 +65,11 @@ const (
 	fileRead = "FileRead"
 )
 
+// handled are the names of Claude Code among them.
+var handled = []string{SessionStart, SessionEnd, UserPromptSubmit, UserPromptExpansion, PreToolUse, PermissionDenied,
+	PostToolUse, PostToolUseFailure, PostToolBatch, SubagentStop, TaskCreated, PreCompact, PostCompact,
+	InstructionsLoaded, FileChanged, ConfigChange, Elicitation}
+
 // tool returns the name of the equivalent tool of Claude Code.
 func (e *Event) tool() string {
 	if e.as != "" {

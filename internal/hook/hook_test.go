@@ -101,3 +101,27 @@ func TestInstallLeavesWhatIsOthers(t *testing.T) {
 		t.Errorf("a broken file became %s, %v", read(), err)
 	}
 }
+
+func TestAKnownEventInAnotherSpellingIsAnError(t *testing.T) {
+	for _, x := range []struct {
+		host       *hook.Host
+		name, want string
+	}{
+		{hook.ClaudeCode, "pretooluse", "PreToolUse"}, {hook.ClaudeCode, "preToolUse", "PreToolUse"},
+		{hook.ClaudeCode, "pre_tool_use", "PreToolUse"}, {hook.ClaudeCode, " PreToolUse", "PreToolUse"},
+		{hook.ClaudeCode, "userpromptsubmit", "UserPromptSubmit"}, {hook.Codex, "POSTTOOLUSE", "PostToolUse"},
+		{hook.Cursor, "pretooluse", "preToolUse"}, {hook.Gemini, "beforeTool", "BeforeTool"},
+		{hook.Gemini, "pretooluse", "PreToolUse"},
+		{hook.ClaudeCode, "PreToolUse", ""}, {hook.ClaudeCode, "NewEvent2027", ""}, {hook.ClaudeCode, "Notification", ""},
+		{hook.Cursor, "preToolUse", ""}, {hook.Gemini, "BeforeToolSelection", ""}, {hook.ClaudeCode, "", ""},
+	} {
+		e, err := x.host.Decode([]byte(`{"session_id":"s","hook_event_name":"` + x.name + `","tool_name":"Bash"}`))
+		if x.want == "" {
+			if err != nil {
+				t.Errorf("%s %q: %v", x.host.Name, x.name, err)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s %q is %+v, %v; want an error that names %s", x.host.Name, x.name, e, err, x.want)
+		}
+	}
+}

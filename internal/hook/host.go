@@ -1,8 +1,12 @@
 package hook
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -50,13 +54,31 @@ func HostOf(name string) *Host {
 	return nil
 }
 
-// Decode parses an event. It accepts invalid UTF-8, so that a malformed tool result is still recorded.
+// Decode parses an event. It accepts invalid UTF-8, so that a malformed tool result is still recorded. A
+// handled event in another spelling is an error, because the hook would ignore it.
 func (h *Host) Decode(b []byte) (*Event, error) {
 	e, err := h.decode(b)
 	if err != nil {
 		return nil, fmt.Errorf("the event is not JSON of a hook of %s: %w", h.Title, err)
 	}
+	if name := cmp.Or(e.native, e.Name); !slices.Contains(h.Events, name) && !slices.Contains(handled, name) {
+		for _, known := range slices.Concat(h.Events, handled) {
+			if plainName(known) == plainName(name) {
+				return nil, fmt.Errorf("hook_event_name is %q: the event of %s is spelled %s", name, h.Title, known)
+			}
+		}
+	}
 	return e, nil
+}
+
+// plainName returns the letters and digits of an event's name in lower case.
+func plainName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
 }
 
 // Encode formats an answer; the result is empty if there is none.

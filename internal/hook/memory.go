@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"lazaret/internal/content"
+	"lazaret/pkg/shell"
 	"lazaret/streams"
 )
 
@@ -62,27 +63,6 @@ func memoryInCommand(command string) string {
 	return ""
 }
 
-// changes reports whether a command line may write files. A command that only reads a memory file is
-// not a memory write.
-func changes(command string) bool {
-	if strings.ContainsAny(command, ">`") || strings.Contains(command, "$(") {
-		return true
-	}
-	for _, part := range strings.FieldsFunc(command, func(r rune) bool { return strings.ContainsRune(";|&\n", r) }) {
-		f := strings.Fields(part)
-		if len(f) > 0 && !readers[path.Base(f[0])] {
-			return true
-		}
-	}
-	return false
-}
-
-// readers are commands that do not write files by themselves.
-var readers = map[string]bool{"cat": true, "head": true, "tail": true, "less": true, "more": true, "grep": true,
-	"rg": true, "wc": true, "ls": true,
-	"stat": true, "file": true, "diff": true, "cmp": true, "cd": true, "pwd": true, "echo": true, "nl": true,
-	"md5sum": true, "sha256sum": true}
-
 // memory returns the memory write that a call makes, or nil.
 func (h *handler) memory() *streams.Memory {
 	file, words := h.memoryWritten()
@@ -106,7 +86,7 @@ func (h *handler) memoryWritten() (file, words string) {
 		}
 		words = strings.Join(nonEmpty(parts), "\n")
 	case "Bash":
-		if file = memoryInCommand(in.Command); !changes(in.Command) {
+		if file = memoryInCommand(in.Command); !shell.Writes(in.Command) {
 			return "", ""
 		}
 		return file, in.Command

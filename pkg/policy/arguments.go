@@ -175,7 +175,7 @@ func (a *arguments) gather(values []argValue, commands bool) {
 			}
 		} else if v.host && !strings.Contains(bare, "://") && !strings.Contains(bare, "@") {
 			bare, _, _ = strings.Cut(bare, "/")
-			if d, ok := destinationOf(bare); ok && !(v.party && digitsOnly(bare)) {
+			if d, ok := destinationOf(bare); ok && !(v.party && bareNumber(bare)) {
 				d.url = strings.Contains(d.host, ".") || d.addr.IsValid()
 				reaches(d)
 			}
@@ -191,8 +191,8 @@ func (a *arguments) gather(values []argValue, commands bool) {
 			}
 			touches(w)
 			w = w[strings.LastIndexByte(w, '@')+1:]
-			if d, ok := destinationOf(w); ok && (d.addr.IsValid() && (strings.ContainsAny(w, ".:x") ||
-				numbers && len(w) > 7) || innerHosts.hasHost(d.host) || metaHosts.hasHost(d.host)) {
+			if d, ok := destinationOf(w); ok && (d.addr.IsValid() && (strings.ContainsAny(w, ".:x") &&
+				(numbers || !bareNumber(w)) || numbers && len(w) > 7) || innerHosts.hasHost(d.host) || metaHosts.hasHost(d.host)) {
 				reaches(d)
 			}
 		}
@@ -253,8 +253,13 @@ func urlHost(u string) string {
 	return rest
 }
 
-// digitsOnly reports whether s is a number without any separator of an address.
-func digitsOnly(s string) bool { return strings.Trim(strings.TrimSpace(s), "0123456789") == "" }
+// bareNumber reports whether s is a number, a decimal fraction, or two numbers with a colon between, such as
+// a time of day. Only a URL, an argument for hosts alone, or a program that connects makes it an address.
+func bareNumber(s string) bool {
+	number, port, _ := strings.Cut(strings.TrimSpace(s), ":")
+	whole, fraction, _ := strings.Cut(number, ".")
+	return strings.Trim(whole+fraction+port, "0123456789") == ""
+}
 
 func splitsCommand(r rune) bool {
 	return r <= ' ' || strings.ContainsRune("\"'`;|&<>(){}=,$", r)

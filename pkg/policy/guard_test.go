@@ -179,3 +179,33 @@ func BenchmarkGuard(b *testing.B) {
 		})
 	}
 }
+
+func TestTimesAndNumbersAreNoAddresses(t *testing.T) {
+	p := shipped(t)
+	for _, x := range []struct {
+		tool, args string
+		denied     bool
+	}{
+		{"book_room", `{"room":"Lido","from":"09:00","to":"10:00"}`, false},
+		{"book_room", `{"start":"10:00","end":"11:30","slot":"10:00-11:00"}`, false},
+		{"book_room", `{"to":"2026:11","ratio":"1:1","at":"10:00:30","price":"10.5","date":"24.12"}`, false},
+		{"set_value", `{"to":"10.5"}`, false},
+		{"send_email", `{"to":"10:00"}`, false},
+		{"run_command", `{"command":"sleep 0.5; at 10:00"}`, false},
+		{"book_room", `{"host":"10:80"}`, true},
+		{"fetch", `{"url":"http://10:80/"}`, true},
+		{"fetch", `{"url":"http://2130706433/"}`, true},
+		{"send_email", `{"to":"http://10:80/"}`, true},
+		{"send_email", `{"to":"10.0.0.1:80"}`, true},
+		{"send_email", `{"to":"127.0.1:80"}`, true},
+		{"run_command", `{"command":"curl 127.1"}`, true},
+		{"run_command", `{"command":"curl 10:80"}`, true},
+		{"run_command", `{"command":"frob 10.0.0.1:80"}`, true},
+		{"book_room", `{"server":"0x7f.1"}`, true},
+	} {
+		c := p.Guard(p.Classify(x.tool, []byte(x.args), "p", "a"), []byte(x.args))
+		if denied := c.Floor == streams.Deny; denied != x.denied {
+			t.Errorf("%s %s: %s %v", x.tool, x.args, show(c), c.Reasons)
+		}
+	}
+}

@@ -144,9 +144,9 @@ func argumentNames(schema []byte) []string {
 }
 
 // readingWords are first words in descriptions of tools that read.
-var readingWords = wordSet(
+var readingWords = contentWords(strings.Fields(
 	`get gets read reads list lists search searches find finds look looks lookup return returns show shows retrieve
-	retrieves fetch fetches query queries describe describes view views count counts check checks inspect inspects`)
+	retrieves fetch fetches query queries describe describes view views count counts check checks inspect inspects`))
 
 // describesReading reports whether the first sentence of a description begins with a reading word
 // and has no changing word.
@@ -161,6 +161,6 @@ func describesReading(description string) bool {
 	})
 }
 
-var changingWords = wordSet(
+var changingWords = contentWords(strings.Fields(
 	`send delete remove write create update set change modify edit post publish pay buy transfer execute run
-	install upload submit book cancel grant revoke overwrite replace move rename insert append reset`)
+	install upload submit book cancel grant revoke overwrite replace move rename insert append reset`))

@@ -1,0 +1,259 @@
+package shell
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The kinds of command lines. A line is Look or Build only if all its programs are listed with the
+// options that it gives them, and the shell substitutes, expands and redirects nothing in it.
+const (
+	Look  = "look"  // programs that only read files
+	Build = "build" // also programs that build, test and stage in the folder
+	Other = "other"
+)
+
+// MaxLine is the maximum length of a command line in bytes; longer ones are Other.
+const MaxLine = 4 << 10
+
+// Kind returns the kind of a command line.
+func Kind(line string) string {
+	if len(line) > MaxLine {
+		return Other
+	}
+	programs, ok := split(line, false)
+	if !ok || len(programs) == 0 {
+		return Other
+	}
+	kind := Look
+	for _, words := range programs {
+		if slices.ContainsFunc(words, func(w word) bool { return secret(w.text) }) {
+			return Other
+		}
+		switch {
+		case looks(words):
+		case builds(words):
+			kind = Build
+		default:
+			return Other
+		}
+	}
+	return kind
+}
+
+// Writes reports whether a command line may write files or run further programs. Unlike Kind it looks
+// past expansions in names of files, and it permits looking at secrets.
+func Writes(line string) bool {
+	programs, ok := split(line, true)
+	return !ok || slices.ContainsFunc(programs, func(words []word) bool { return !looks(words) })
+}
+
+// secrets are parts of words that name credentials.
+var secrets = []string{".ssh", ".aws", ".gnupg", ".netrc", ".npmrc", ".pypirc", ".env", ".kube/", ".docker/",
+	".azure/", ".pgpass", ".my.cnf", ".s3cfg", ".vault-token", ".htpasswd", "id_rsa", "id_ed25519", "id_ecdsa",
+	"id_dsa",
+	".config/gcloud", "sh_history", "sql_history", "credential", "secret", "/etc/shadow", "/etc/gshadow"}
+
+// secret reports whether a word names credentials or the state of a process, such as its environment.
+func secret(w string) bool {
+	w = strings.ToLower(w)
+	if slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(w, s) }) {
+		return true
+	}
+	parts := slices.DeleteFunc(strings.Split(w, "/"), func(p string) bool { return p == "" || p == "." })
+	for i, p := range parts {
+		if p == "environ" {
+			return true
+		}
+		if p != "proc" {
+			continue
+		}
+		next := ""
+		if i+1 < len(parts) {
+			next = parts[i+1]
+		}
+		root := i == 0 && w[0] == '/' || i == 1 && w[0] == '-' || i > 0 && parts[i-1] == ".." // -f/proc, ../proc
+		if root && !harmlessProc[next] || next == "self" || next == "thread-self" ||
+			next != "" && strings.Trim(next, "0123456789") == "" {
+			return true
+		}
+	}
+	return false
+}
+
+var harmlessProc = set("cpuinfo meminfo loadavg uptime version stat filesystems mounts")
+
+// looks reports whether a program only looks at files.
+func looks(words []word) bool {
+	name, args := base(words[0].text), words[1:]
+	if words[0].wild {
+		return false
+	}
+	if name == "git" {
+		if len(args) == 0 || args[0].wild {
+			return false
+		}
+		o, ok := gitLookers[args[0].text]
+		return ok && o.permit(args[1:]) && !slices.ContainsFunc(args, func(w word) bool {
+			return signature.MatchString(w.text)
+		})
+	}
+	o, ok := lookers[name]
+	return ok && o.permit(args)
+}
+
+// scriptOptions are options by which scripts commonly write or read as settings any file.
+var scriptOptions = set("--output --config --exec -exec")
+
+// signature finds formats of git that verify a signature with a program of the configuration.
+var signature = regexp.MustCompile(`%[-+ ]?G`)
+
+// base returns the name of a program of the system.
+func base(program string) string {
+	for _, dir := range []string{"/usr/bin/", "/bin/"} {
+		if rest, ok := strings.CutPrefix(program, dir); ok && !strings.Contains(rest, "/") {
+			return rest
+		}
+	}
+	return program
+}
+
+// builds reports whether a program builds, tests or stages in the folder.
+func builds(words []word) bool {
+	name, args := words[0].text, words[1:]
+	if name == "npx" && len(args) > 0 && npx[args[0].text] {
+		name, args = args[0].text, args[1:]
+	}
+	if ending := interpreters[name]; ending != "" {
+		return len(args) > 0 && strings.HasSuffix(args[0].text, ending) && own(args[0].text) &&
+			!slices.ContainsFunc(args, func(w word) bool {
+				name, _, _ := strings.Cut(w.text, "=")
+				return scriptOptions[name]
+			})
+	}
+	if by := buildersBy[name]; by != nil {
+		if len(args) == 0 {
+			return false
+		}
+		o, ok := by[args[0].text]
+		return ok && o.permit(args[1:])
+	}
+	o, ok := builders[name]
+	return ok && o.permit(args)
+}
+
+// started reports whether a word names a file that programs run, or read as their settings, by
+// themselves.
+func started(w string) bool {
+	return slices.ContainsFunc(strings.Split(strings.ToLower(w), "/"), func(p string) bool {
+		return startedNames[strings.TrimLeft(p, "-=")]
+	})
+}
+
+var startedNames = set(`.git .github .gitlab .gitlab-ci.yml .circleci .husky .vscode .idea .claude .codex .cursor
+	.gemini .mcp.json .gitconfig .gitmodules .gitattributes .bashrc .bash_profile .profile .zshrc .zshenv .config .local
+	.pre-commit-config.yaml .devcontainer .envrc .direnv`)
+
+// own reports whether a word is the path of a file in the folder.
+func own(w string) bool {
+	return w != "" && !strings.HasPrefix(w, "-") && !strings.HasPrefix(w, "/") && !strings.HasPrefix(w, "~") &&
+		!strings.Contains(w, "..") && !strings.Contains(w, ":")
+}
+
+// options are the arguments that a program may have.
+type options struct {
+	all bool // every argument
+	// short are the letters of short options. A colon follows one that has a value, a semicolon one that
+	// can have a value in the same word.
+	short string
+	// long has the names of long options. Of programs with single-dash names (go), short is empty and the
+	// names count with one dash or two.
+	long    map[string]bool
+	numbers bool                // -5
+	own     map[string]bool     // long options whose value is the path of a file in the folder
+	max     int                 // number of operands if limited; else 0
+	operand func(s string) bool // whether an operand is permitted; nil: every one
+	first   map[string]bool     // what the first operand may be; nil: everything
+	some    bool                // an operand or the option need is required
+	need    []string            // one of these words is required
+}
+
+// permit reports whether the arguments are among the options.
+func (o *options) permit(args []word) bool {
+	if o.all {
+		return true
+	}
+	var operands []string
+	needed := len(o.need) == 0
+	for i := 0; i < len(args); i++ {
+		w := args[i]
+		s := w.text
+		needed = needed || slices.Contains(o.need, s)
+		if w.wild && (strings.IndexByte("$*?[{", s[0]) >= 0 || o.max > 0 || o.operand != nil || o.first != nil) {
+			return false // it may be expanded to an option or to more operands
+		}
+		switch {
+		case s == "--":
+		case s == "-" || s[0] != '-':
+			operands = append(operands, s)
+		case o.numbers && strings.Trim(s[1:], "0123456789") == "":
+		case strings.HasPrefix(s, "--") || o.short == "":
+			name, value, has := strings.Cut(strings.TrimLeft(s, "-"), "=")
+			if o.own[name] {
+				if !has {
+					if i++; i == len(args) {
+						return false
+					}
+					value = args[i].text
+				}
+				if !own(value) || started(value) {
+					return false
+				}
+				continue
+			}
+			if !o.long[name] {
+				return false
+			}
+		default:
+			ok, next := o.cluster(s[1:])
+			if !ok {
+				return false
+			}
+			if next && i+1 < len(args) && !strings.HasPrefix(args[i+1].text, "-") {
+				if i++; args[i].wild { // the option's value, which may be expanded to several words
+					return false
+				}
+			}
+		}
+	}
+	if o.max > 0 && len(operands) > o.max || o.some && len(operands) == 0 || !needed {
+		return false
+	}
+	if o.first != nil && len(operands) > 0 && !o.first[operands[0]] {
+		return false
+	}
+	return o.operand == nil || !slices.ContainsFunc(operands, func(s string) bool { return !o.operand(s) })
+}
+
+// cluster reports whether the letters of a word are permitted, and whether the next word is a value.
+func (o *options) cluster(letters string) (ok, next bool) {
+	for i := range len(letters) {
+		at := strings.IndexByte(o.short, letters[i])
+		if at < 0 || letters[i] == ':' || letters[i] == ';' {
+			return false, false
+		}
+		if rest := o.short[at+1:]; strings.HasPrefix(rest, ":") || strings.HasPrefix(rest, ";") {
+			return true, rest[0] == ':' && i+1 == len(letters)
+		}
+	}
+	return true, false
+}
+
+func set(s string) map[string]bool {
+	m := make(map[string]bool)
+	for _, w := range strings.Fields(s) {
+		m[w] = true
+	}
+	return m
+}

@@ -1,0 +1,134 @@
+package shell
+
+import "strings"
+
+// noCommand reports whether an operand of less and more is no command for them.
+func noCommand(s string) bool { return !strings.HasPrefix(s, "+") }
+
+// lookers are the programs that only look at files.
+var lookers = func() map[string]*options {
+	m := map[string]*options{
+		"sort": {short: "bdfgiMhnRrVcCmsuzk:t:S:", long: set(`ignore-leading-blanks dictionary-order ignore-case
+			general-numeric-sort ignore-nonprinting month-sort human-numeric-sort numeric-sort random-sort reverse sort
+			version-sort check merge stable unique zero-terminated key field-separator parallel debug`)},
+		"uniq": {short: "cdDuizf:s:w:", max: 1, long: set(`count repeated all-repeated group ignore-case skip-fields
+			skip-chars unique zero-terminated check-chars`)},
+		"tree": {short: "adfilshDpugLPINQqxCnFJXrtvcSA", numbers: true, long: set(`dirsfirst filesfirst noreport gitignore
+			prune du si sort matchdirs ignore-case filelimit charset inodes device timefmt metafirst version help`)},
+		"rg": {short: "inNlLcvwxoqsSFPUHIhuaVp.0A:B:C:e:f:g:t:T:m:r:j:d:M:E:", long: set(`ignore-case line-number
+			no-line-number files-with-matches files-without-match follow count count-matches invert-match word-regexp
+			line-regexp only-matching quiet case-sensitive smart-case fixed-strings pcre2 multiline multiline-dotall
+			with-filename no-filename hidden no-ignore no-ignore-vcs unrestricted text version pretty null null-data
+			after-context before-context context regexp file glob iglob type type-not type-list max-count replace threads
+			max-depth max-columns encoding color colors heading no-heading column no-messages json stats sort sortr files trim
+			vimgrep passthru byte-offset crlf one-file-system max-filesize debug no-config max-columns-preview`)},
+		"date": {short: "uRI;d:r:v:", long: set("date utc universal iso-8601 rfc-3339 rfc-email reference help version"),
+			operand: func(s string) bool { return strings.HasPrefix(s, "+") }}, // others set the clock
+		"file": {short: "biLhkNr0EvF:", long: set(`brief mime mime-type mime-encoding dereference no-dereference keep-going
+			no-pad raw print0 separator extension version help`)},
+		"diff": {short: "uU:cC:qsyibBwEZaNrdtTpnvx:X:W:L:F:S:I:", numbers: true, long: set(`unified context brief
+			report-identical-files side-by-side ignore-case ignore-space-change ignore-blank-lines ignore-all-space
+			ignore-tab-expansion ignore-trailing-space text new-file unidirectional-new-file recursive minimal
+			expand-tabs initial-tab show-c-function show-function-line normal rcs exclude exclude-from starting-file width
+			label suppress-common-lines suppress-blank-empty color left-column strip-trailing-cr speed-large-files
+			ignore-matching-lines no-dereference ignore-file-name-case tabsize horizon-lines version help`)},
+		"jq": {short: "rcsnejSCMaRh", long: set(`raw-output compact-output slurp null-input exit-status join-output
+			sort-keys color-output monochrome-output ascii-output raw-input arg argjson args jsonargs tab indent stream seq
+			help version`), operand: func(s string) bool { return !strings.Contains(strings.ToLower(s), "env") }},
+		"less": {short: "NSRFXEeiInsmMqgwrJ", numbers: true, operand: noCommand},
+		"more": {short: "dlfpcsu", numbers: true, operand: noCommand},
+	}
+	// No option of these writes a file or runs a program.
+	for p := range set(`cd pwd ls cat head tail wc stat du df which echo grep egrep cut tr nl basename dirname realpath cmp
+		true md5sum sha1sum sha256sum`) {
+		m[p] = &options{all: true}
+	}
+	return m
+}()
+
+// gitLookers are the subcommands of git that only look.
+var gitLookers = func() map[string]*options {
+	shows := &options{short: "psuwbaRrtzcmgeliEFPqWDhn:L:S:G:M:C:B:U:O:X:", numbers: true, long: set(`oneline stat numstat
+		shortstat dirstat summary patch no-patch patch-with-stat raw name-only name-status graph all branches tags remotes
+		decorate no-decorate format pretty abbrev-commit no-abbrev-commit abbrev date since after until before author
+		committer grep invert-grep all-match regexp-ignore-case extended-regexp fixed-strings perl-regexp max-count skip
+		reverse merges no-merges first-parent follow diff-filter word-diff word-diff-regex color-words color no-color
+		cached staged merge-base unified ignore-all-space ignore-space-change ignore-space-at-eol ignore-blank-lines
+		minimal patience histogram find-renames no-renames find-copies cc full-history topo-order date-order
+		author-date-order left-right cherry cherry-pick cherry-mark no-ext-diff no-textconv no-index exit-code quiet
+		check relative no-prefix text binary full-index porcelain line-porcelain incremental show-email root numbered email
+		group not source ancestry-path simplify-by-decoration pickaxe-regex pickaxe-all function-context
+		inter-hunk-context submodule no-notes notes walk-reflogs reflog boundary no-walk clear-decorations`)}
+	return map[string]*options{"log": shows, "diff": shows, "show": shows, "blame": shows, "shortlog": shows,
+		"ls-files": {all: true}, "rev-parse": {all: true}, "describe": {all: true},
+		"status": {short: "sbvzu:", long: set(`short branch show-stash porcelain long verbose untracked-files ignored
+			ignore-submodules null column no-column ahead-behind no-ahead-behind renames no-renames find-renames`)}}
+}()
+
+// targets are names of rules and scripts that build and test.
+var targets = set(`all build compile test tests check checks lint fmt format vet typecheck type-check type_check
+	types tsc unit unittest unit-test test-unit test:unit integration coverage cover bench help docs doc generate`)
+
+// written permits paths in the folder and in /tmp, for programs that write to their operands.
+func written(s string) bool { return own(strings.TrimPrefix(s, "/tmp/")) && !started(s) }
+
+// builders are programs that build and test, and those that write in the folder.
+var builders = map[string]*options{
+	"mkdir": {short: "pv", operand: written},
+	"touch": {short: "acm", operand: written},
+	"cp":    {short: "aRrpvnuifTdLP", operand: written},
+	"mv":    {short: "vnuif", operand: written},
+	"make": {short: "ksBnij0123456789", long: set("jobs keep-going silent quiet dry-run always-make"),
+		operand: func(s string) bool { return targets[s] || strings.Trim(s, "0123456789") == "" }},
+	"gofmt":       {long: set("l w d s e")},
+	"staticcheck": {long: set("checks tests f fail show-ignored tags go version")},
+	"tsc":         {long: set("noEmit pretty strict skipLibCheck version v")},
+	"eslint":      {long: set("fix quiet ext max-warnings no-error-on-unmatched-pattern version")},
+	"prettier":    {short: "cwl", long: set("check write list-different version ignore-unknown")},
+	"vitest":      {short: "t:", long: set("run silent bail testNamePattern")},
+	"jest": {short: "t:i", long: set(`silent ci runInBand bail testNamePattern verbose passWithNoTests coverage
+		testPathPattern`)},
+	"pytest": {short: "qvxslk:m:r:n:", long: set(`tb lf ff last-failed failed-first maxfail no-header no-summary quiet
+		verbose exitfirst collect-only co durations capture disable-warnings stepwise sw showlocals color strict-markers`)},
+	"ruff": {short: "qv", first: set("check format"), some: true, long: set(`fix diff check select ignore quiet statistics
+		no-cache line-length verbose`)},
+	"mypy": {short: "v", long: set(`strict ignore-missing-imports no-error-summary show-error-codes pretty
+		no-incremental`)},
+	"black": {short: "qvl:", long: set("check diff quiet verbose line-length color")},
+}
+
+// interpreters are programs that run scripts with the given ending. Test runners run arbitrary code too, so
+// these are not worse.
+var interpreters = map[string]string{"python": ".py", "python3": ".py", "node": ".js"}
+
+// npx lists the builders that npx runs.
+var npx = set("tsc eslint prettier vitest jest")
+
+// buildersBy are subcommands that build, test and stage. None discards work or replaces a reference.
+var buildersBy = func() map[string]map[string]*options {
+	goTool := &options{long: set(`v x n a race run count short timeout cover covermode coverpkg bench benchmem benchtime
+		json tags p parallel cpu failfast shuffle skip vet list trimpath work msan asan m f deps e test u
+		versions find`), own: set("o coverprofile")}
+	cargo := &options{short: "vqp:j:F:D:W:A:", long: set(`release verbose quiet all workspace all-targets all-features
+		no-default-features features lib bins bin tests test examples example benches no-run package locked offline
+		frozen nocapture test-threads exact check jobs no-fail-fast doc message-format exclude`)}
+	script := &options{short: "s", long: set("silent if-present workspaces"), first: targets, some: true}
+	return map[string]map[string]*options{
+		"git": {
+			"add": {short: "AuvnNf", long: set("all update verbose dry-run intent-to-add force")},
+			"commit": {short: "aqvsm:F:", long: set(`all message amend no-edit quiet verbose signoff allow-empty author
+				date dry-run file`)},
+			"checkout": {short: "b:qt", long: set("quiet track"), need: []string{"-b"}, max: 1},
+			"switch":   {short: "c:qtd", long: set("create quiet track detach guess no-guess")},
+			"branch": {short: "arvlq", long: set(`list all remotes verbose show-current contains no-contains merged no-merged
+				sort points-at column no-column color track quiet`)},
+			"stash": {short: "uaqpm:k", long: set("include-untracked all quiet message keep-index index"),
+				first: set("push save list show apply pop")},
+			"restore": {short: "Sq", long: set("staged quiet"), need: []string{"--staged", "-S"}},
+			"mv":      {short: "knv", long: set("verbose dry-run"), operand: written},
+		},
+		"go":    {"build": goTool, "test": goTool, "vet": goTool, "fmt": goTool, "list": goTool, "generate": goTool},
+		"cargo": {"build": cargo, "test": cargo, "check": cargo, "fmt": cargo, "clippy": cargo},
+		"npm":   {"test": {short: "s", long: set("silent"), operand: func(string) bool { return false }}, "run": script},
+	}
+}()
