@@ -407,6 +407,9 @@ func dropRead(st *stage.State, project string, r *record) error {
 			return err
 		}
 	}
+	if err := dropProvenance(st, project, r.Ref.ID); err != nil {
+		return err
+	}
 	for _, key := range []byte{keyBelief, keyAgain, keyText} {
 		if err := st.Delete(stage.Key(key, project, r.Ref.ID)); err != nil {
 			return err

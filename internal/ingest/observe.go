@@ -32,13 +32,7 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 			return nil, err
 		}
 	}
-	source := o.Source
-	if source == "" && o.Tool != "" {
-		source = "tool:" + o.Tool
-	}
-	if source == "" {
-		source = string(a.Origin) + ":" + a.Agent
-	}
+	source := sourceOf(a.Agent, &e.Observation)
 	if o.Tool != "" && a.Origin.External() {
 		ev := beliefs.EvidenceSet{{Observation: head.ID, Quality: beliefs.ToolResult, Source: "tool:" + o.Tool,
 			At: head.Time}}
@@ -95,8 +89,8 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 }
 
 // contentClaim returns the claim that a block's content makes. In one project, the same words from
-// the same kind of origin always give the same belief. Reading them again is recorded and changes
-// nothing.
+// the same kind of origin always give the same belief. Reading them again is recorded, with
+// their provenance, and changes nothing else.
 func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.EntryHead, from beliefs.Origin,
 	q beliefs.Quality, source, content string, block int) (streams.ClaimEntry, error) {
 	sum := sha256.Sum256([]byte(content))
@@ -181,6 +175,10 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 				return err
 			} else if ok {
 				if err := f.noteAgain(st, project, c.Belief.ID, e.Time); err != nil {
+					return err
+				}
+				from := provenanceOf(e, c.Belief.Origin != e.Origin)
+				if err := f.noteProvenance(st, project, c.Belief.ID, from); err != nil {
 					return err
 				}
 				continue

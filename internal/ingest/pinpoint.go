@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -17,7 +18,7 @@ const maxPinpoint = 10_000
 
 // PinpointRequest selects beliefs. They must match Agent, Session, Source, Tool and the times, if
 // set. Beliefs lists candidates by id. If Agent, Session, Source or Tool is set, all matching beliefs
-// are candidates too.
+// are candidates too. A content matches by the provenance of each of its readings.
 type PinpointRequest struct {
 	Project string   `json:"project"`
 	Beliefs []string `json:"beliefs,omitzero"`
@@ -64,6 +65,8 @@ func (r *record) came() time.Time {
 func (f *Fold) pinpoint(st *stage.State, q *PinpointRequest) (*Pinpointed, error) {
 	out := &Pinpointed{Beliefs: []PinpointedBelief{}}
 	found := q.Beliefs
+	scope := &beliefs.IncidentScope{Agent: q.Agent, Session: q.Session, Source: q.Source, Tool: q.Tool, Since: q.Since,
+		Until: q.Until}
 	var labels []text.Term
 	for _, l := range [][2]string{{"agent", q.Agent}, {"session", q.Session}, {"source", q.Source}, {"tool", q.Tool}} {
 		if l[1] != "" {
@@ -75,9 +78,12 @@ func (f *Fold) pinpoint(st *stage.State, q *PinpointRequest) (*Pinpointed, error
 		if err != nil {
 			return nil, err
 		}
-		found = append(slices.Clip(found), all...)
+		again, err := readAgain(st, q.Project, scope)
+		if err != nil {
+			return nil, err
+		}
+		found = slices.Concat(found, all, again)
 	}
-	is := func(want, have string) bool { return want == "" || want == have }
 	suspects := map[string]*record{}
 	var order []string
 	for _, id := range found {
@@ -85,11 +91,12 @@ func (f *Fold) pinpoint(st *stage.State, q *PinpointRequest) (*Pinpointed, error
 		if err != nil {
 			return nil, err
 		}
-		if r == nil || suspects[id] != nil || !is(q.Agent, r.Agent) || !is(q.Session, r.Session) ||
-			!is(q.Source, r.Ref.Source) || !is(q.Tool, r.Tool) {
+		if r == nil || suspects[id] != nil {
 			continue
 		}
-		if came := r.came(); !q.Since.IsZero() && came.Before(q.Since) || !q.Until.IsZero() && !came.Before(q.Until) {
+		if ok, err := matches(st, q.Project, scope, r); err != nil {
+			return nil, err
+		} else if !ok {
 			continue
 		}
 		if len(order) == maxPinpoint {

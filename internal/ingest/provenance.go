@@ -1,0 +1,148 @@
+package ingest
+
+import (
+	"crypto/sha256"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// provenance is where a content came from. The record of a belief has the provenance of the first
+// reading. Those of repeats are stored beside it, so that a quarantine by source, session, agent or tool
+// also finds a text that another source showed first.
+type provenance struct {
+	Agent   string    `json:"agent"`
+	Session string    `json:"session,omitzero"`
+	Source  string    `json:"source,omitzero"`
+	Tool    string    `json:"tool,omitzero"`
+	At      time.Time `json:"at"`
+}
+
+// provenanceOf returns the provenance of the contents of an observation. pasted means that a content is
+// of another origin than the observation.
+func provenanceOf(e *streams.ObservationEntry, pasted bool) provenance {
+	source := sourceOf(e.Agent, &e.Observation)
+	if pasted {
+		source = "paste:" + source
+	}
+	return provenance{Agent: e.Agent, Session: e.Session, Source: source, Tool: e.Tool, At: e.Time}
+}
+
+// sourceOf returns the identity of an observation's source.
+func sourceOf(agent string, o *beliefs.Observation) string {
+	switch {
+	case o.Source != "":
+		return o.Source
+	case o.Tool != "":
+		return "tool:" + o.Tool
+	}
+	return string(o.Origin) + ":" + agent
+}
+
+// from returns a copy of a record as if its content had come from p first.
+func (r *record) from(p provenance) *record {
+	c := *r
+	c.Agent, c.Session, c.Tool, c.At, c.Ref.Source, c.Evidence = p.Agent, p.Session, p.Tool, p.At, p.Source, nil
+	return &c
+}
+
+func provenancePrefix(project, id string) []byte { return stage.Key(keyProvenance, project, id, "") }
+
+// provenanceLabels returns the keys by which a belief is found by a provenance.
+func provenanceLabels(project, id string, p provenance) (keys [][]byte) {
+	for _, l := range [][2]string{{"agent", p.Agent}, {"session", p.Session}, {"source", p.Source}, {"tool", p.Tool}} {
+		if l[1] != "" {
+			keys = append(keys, append(provenBy(project, l[0], l[1]), id...))
+		}
+	}
+	return keys
+}
+
+func provenBy(project, label, value string) []byte {
+	return stage.Key(keyProvenBy, project, label, value, "")
+}
+
+// noteProvenance records the provenance of a repeated content, unless it is known, and applies the
+// standing quarantines to it.
+func (f *Fold) noteProvenance(st *stage.State, project, id string, p provenance) error {
+	sum := sha256.Sum256(stage.Key(0, p.Agent, p.Session, p.Source, p.Tool))
+	key := append(provenancePrefix(project, id), sum[:8]...)
+	if _, known, err := st.Get(key); err != nil || known {
+		return err
+	}
+	r, err := f.belief(st, project, id)
+	if err != nil || r == nil {
+		return err
+	}
+	if r.Agent == p.Agent && r.Session == p.Session && r.Ref.Source == p.Source && r.Tool == p.Tool {
+		return st.Set(key, []byte("{}")) // the record has it
+	}
+	if err := st.Put(key, &p); err != nil {
+		return err
+	}
+	for _, k := range provenanceLabels(project, id, p) {
+		if err := st.Set(k, nil); err != nil {
+			return err
+		}
+	}
+	return f.arrived(st, project, r.from(p), p.At)
+}
+
+// eachProvenance calls fn for each further provenance of a belief until it returns false.
+func eachProvenance(st *stage.State, project, id string, fn func(p provenance) bool) error {
+	return st.Scan(provenancePrefix(project, id), func(_, v []byte) (bool, error) {
+		var p provenance
+		if err := streams.Unmarshal(v, &p); err != nil {
+			return false, err
+		}
+		return p.Agent == "" || fn(p), nil
+	})
+}
+
+// matches reports whether a belief matches a scope by any provenance of its content.
+func matches(st *stage.State, project string, s *beliefs.IncidentScope, r *record) (ok bool, err error) {
+	if ok = looksFor(s, r); ok {
+		return true, nil
+	}
+	err = eachProvenance(st, project, r.Ref.ID, func(p provenance) bool {
+		ok = looksFor(s, r.from(p))
+		return !ok
+	})
+	return ok, err
+}
+
+// readAgain returns the beliefs whose content came again from a source, session, tool or agent of a
+// scope. It considers the first of these that is set; matches checks the others.
+func readAgain(st *stage.State, project string, s *beliefs.IncidentScope) (ids []string, err error) {
+	for _, l := range [][2]string{{"source", s.Source}, {"session", s.Session}, {"tool", s.Tool}, {"agent", s.Agent}} {
+		if l[1] == "" {
+			continue
+		}
+		prefix := provenBy(project, l[0], l[1])
+		err = st.Scan(prefix, func(k, _ []byte) (bool, error) {
+			ids = append(ids, string(k[len(prefix):]))
+			return true, nil
+		})
+		return ids, err
+	}
+	return nil, nil
+}
+
+// dropProvenance removes the further provenances of a belief.
+func dropProvenance(st *stage.State, project, id string) error {
+	var keys [][]byte
+	if err := eachProvenance(st, project, id, func(p provenance) bool {
+		keys = append(keys, provenanceLabels(project, id, p)...)
+		return true
+	}); err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if err := st.Delete(k); err != nil {
+			return err
+		}
+	}
+	return st.DropPrefix(provenancePrefix(project, id))
+}
