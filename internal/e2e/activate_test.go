@@ -95,6 +95,7 @@ func TestActivateShowsTheDifferenceAndKeepsWhatThePolicyRequires(t *testing.T) {
 // commands say so.
 func TestActivationsWhileObservationsWaitSucceed(t *testing.T) {
 	long(t)
+	t.Parallel()
 	data, addr := t.TempDir(), freePort(t)
 	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--no-sync").interrupt()
 	srv := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--no-sync", "--server-only")

@@ -20,6 +20,7 @@ import (
 // ledger once, and is judged as without kills. A malformed one is rejected by itself. Other projects have
 // their verdicts.
 func TestKillingProcessesDuringAFloodOfBatchesLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("ten kills of five processes: make ci runs it")
 	}

@@ -47,6 +47,7 @@ func TestBenchAllPrintsOneTable(t *testing.T) {
 // The days are short, so that a test sees nine of them.
 func TestASoakOfDaysHoldsWhatTheDocumentsSayOfTheDisk(t *testing.T) {
 	long(t)
+	t.Parallel()
 	out, code := command(t, t.TempDir(), "bench", "soak", "--days", "9", "--retention", "3", "--day", "4s", "--events",
 		"9000", "--every", "500ms", "--json")
 	var rep bench.SoakReport

@@ -102,6 +102,7 @@ func (s *stockFeatures) run(accept bool, args ...string) map[string]any {
 
 func TestTheStockClientFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 	long(t)
+	t.Parallel()
 	s := newStockFeatures(t, "features.mjs", everything)
 	address := freePort(t)
 	port := address[strings.LastIndex(address, ":")+1:]
@@ -139,6 +140,7 @@ func TestTheStockClientFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 // the stock client and a stock server of the TypeScript SDK, which speaks it.
 func TestTheStockClientWithoutSessionsFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 	long(t)
+	t.Parallel()
 	s := newStockFeatures(t, "stateless.mjs", []string{"greet", "steps", "confirm", "slow"})
 	program := filepath.Join(s.dir, s.program)
 	at := s.serve(fmt.Sprintf(`{"mcpServers":{"near":{"command":"node","args":[%q,"serve"]}}}`, program))

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	args := []string{"build", "-o", dir + "/"}
+	args := []string{"build", "-ldflags=-s -w", "-o", dir + "/"} // as make build does
 	if raced {
 		args = append(args, "-race")
 	}

@@ -2,6 +2,8 @@ package natstest
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +19,11 @@ import (
 type Server struct {
 	*server.Server
 	t testing.TB
+
+	mu   sync.Mutex
+	js   jetstream.JetStream   // guarded by mu; of Ledger
+	read []streams.Entry       // guarded by mu; entries that Ledger has read
+	at   *jetstream.StreamInfo // guarded by mu; the ledger that read is of
 }
 
 // Start starts a server with the three streams.
@@ -34,7 +41,7 @@ func Start(t testing.TB) *Server {
 		t.Fatal("nats-server did not start")
 	}
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	srv := &Server{s, t}
+	srv := &Server{Server: s, t: t}
 	js, err := jetstream.New(srv.Connect())
 	if err != nil {
 		t.Fatal(err)
@@ -58,24 +65,38 @@ func (s *Server) Connect() *nats.Conn {
 	return nc
 }
 
-// Ledger returns all entries of the ledger.
+// Ledger returns all entries of the ledger. It reads only those that were added since its last call.
 func (s *Server) Ledger() []streams.Entry {
 	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	js, err := jetstream.New(s.Connect())
+	if s.js == nil {
+		js, err := jetstream.New(s.Connect())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.js = js
+	}
+	st, err := s.js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	st, err := js.Stream(ctx, streams.LedgerStream)
-	if err != nil {
-		s.t.Fatal(err)
+	now := st.CachedInfo()
+	from := uint64(1)
+	if s.at != nil && s.at.Created.Equal(now.Created) && s.at.State.FirstSeq == now.State.FirstSeq &&
+		s.at.State.NumDeleted == now.State.NumDeleted && s.at.State.LastSeq <= now.State.LastSeq {
+		from = s.at.State.LastSeq + 1
+	} else {
+		s.read = nil
 	}
-	last := st.CachedInfo().State.LastSeq
-	if last == 0 {
-		return nil
+	last := now.State.LastSeq
+	if from > last {
+		return slices.Clip(s.read)
 	}
-	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -84,7 +105,6 @@ func (s *Server) Ledger() []streams.Entry {
 		s.t.Fatal(err)
 	}
 	defer it.Stop()
-	var out []streams.Entry
 	for {
 		m, err := it.Next(jetstream.NextContext(ctx))
 		if err != nil {
@@ -94,9 +114,10 @@ func (s *Server) Ledger() []streams.Entry {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		out = append(out, entries...)
+		s.read = append(s.read, entries...)
 		if entries[0].Seq == last {
-			return out
+			s.at = now
+			return slices.Clip(s.read)
 		}
 	}
 }
