@@ -83,7 +83,7 @@ func Start(cfg Config) (*Gateway, error) {
 	if cfg.Hooks == "" {
 		cfg.Hooks = filepath.Join(cfg.Data, "hooks")
 	}
-	if err := renameFolders(cfg.Memory); err != nil {
+	if err := tidy(cfg.Memory); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("tcp", cfg.Listen)

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"lazaret/client"
+	"lazaret/internal/memgate"
 	"lazaret/internal/memorytool"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
@@ -55,9 +56,18 @@ func folderOf(user string) string {
 	return b.String()
 }
 
-// renameFolders renames the folders of users that an earlier version named as the users.
-func renameFolders(memory string) error {
-	old, err := fs.Glob(os.DirFS(memory), "*/*/users/*[A-Z]*")
+// heldFolder is the name of an agent's folder for the ids of held changes.
+const heldFolder = "held"
+
+// tidy renames the folders of users that an earlier version named as the users, and removes ids of
+// held changes that nobody asked about for a long time.
+func tidy(memory string) error {
+	held, err := fs.Glob(os.DirFS(memory), "*/*/"+heldFolder)
+	for _, name := range held {
+		err = errors.Join(err, memgate.Held(filepath.Join(memory, filepath.FromSlash(name))).Sweep())
+	}
+	old, gerr := fs.Glob(os.DirFS(memory), "*/*/users/*[A-Z]*")
+	err = errors.Join(err, gerr)
 	for _, name := range old {
 		next := filepath.Join(memory, filepath.FromSlash(path.Dir(name)), folderOf(path.Base(name)))
 		if rerr := os.Rename(filepath.Join(memory, filepath.FromSlash(name)), next); rerr != nil {
@@ -77,13 +87,13 @@ func memoryTool(c *call) (any, error) {
 			return nil, problem(streams.CodeInvalid, "%s is %q, use 1 to 64 of A-Z a-z 0-9 _ -", name, streams.Clip(id, 80))
 		}
 	}
-	// Each user has a separate folder.
-	dir := filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent, "shared")
-	if in.User != "" {
-		dir = filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent, "users", folderOf(in.User))
+	own := filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent)
+	dir := filepath.Join(own, "shared")
+	if in.User != "" { // each user has a separate folder
+		dir = filepath.Join(own, "users", folderOf(in.User))
 	}
-	t := &memorytool.Tool{Judge: judge{c}, Dir: dir, Head: streams.Head{Session: in.Session, User: in.User},
-		Lock: &c.g.files}
+	t := &memorytool.Tool{Judge: judge{c}, Dir: dir, Held: memgate.Held(filepath.Join(own, heldFolder)),
+		Head: streams.Head{Session: in.Session, User: in.User}, Lock: &c.g.files}
 	res, err := t.Call(c.ctx, &in.Input)
 	if err != nil {
 		return nil, err

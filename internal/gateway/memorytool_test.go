@@ -216,7 +216,7 @@ func TestUsersWhoseNamesDifferInCaseShareNoFolder(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := renameFolders(dir); err != nil {
+		if err := tidy(dir); err != nil {
 			t.Fatal(err)
 		}
 		for _, user := range []string{"Bob", "ann"} {

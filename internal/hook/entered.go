@@ -182,7 +182,7 @@ const (
 // admitted.
 func (h *handler) judge(ctx context.Context, e *entry) (why string, err error) {
 	if e.Memory != nil {
-		rep, err := memgate.Write(ctx, h.c, beliefs.OriginAgent, e.Memory)
+		rep, err := memgate.Entered(ctx, h.c, beliefs.OriginAgent, e.Memory)
 		if err != nil || rep.Verdict == streams.Allow {
 			return "", err
 		}

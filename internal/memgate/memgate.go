@@ -2,8 +2,6 @@ package memgate
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"iter"
 	"slices"
@@ -20,32 +18,16 @@ type Judge interface {
 	Gate(ctx context.Context, r *streams.Recall) (*client.Reply, error)
 }
 
-// maxProposals is the limit of proposals of the same write. A new one is made after the last hold has
-// ended.
-const maxProposals = 8
-
-// Write asks whether m may be written. It derives the proposal's id from the memory's content, session
-// and parts, so a repeated write is the same proposal with the same hold. If the hold has expired,
-// Write makes a new proposal.
-func Write(ctx context.Context, j Judge, origin beliefs.Origin, m *streams.Memory,
-	parts ...string) (rep *client.Reply, err error) {
-	for n := range maxProposals {
-		m.ID = id(append(slices.Clone(parts), string(origin), m.Session, m.User, m.Key, m.Content, fmt.Sprint(n))...)
-		rep, err = j.Remember(ctx, origin, m)
-		if err != nil || rep.Verdict != streams.Hold || client.Open(rep) {
-			break
+// Entered asks for a verdict on a memory that is in the context already. The id derives from the content
+// and session, so the verdict on it stays. If its hold has ended, Entered makes a new proposal.
+func Entered(ctx context.Context, j Judge, origin beliefs.Origin, m *streams.Memory) (*client.Reply, error) {
+	for n := 0; ; n++ {
+		m.ID = digest([]string{string(origin), m.Session, m.User, m.Key, m.Content, fmt.Sprint(n)})
+		rep, err := j.Remember(ctx, origin, m)
+		if err != nil || rep.Verdict != streams.Hold || client.Open(rep) || rep.Entry == nil || !rep.Entry.Again {
+			return rep, err
 		}
 	}
-	return rep, err
-}
-
-// id derives a valid id from parts.
-func id(parts ...string) string {
-	h := sha256.New()
-	for _, p := range parts {
-		fmt.Fprintf(h, "%d:%s", len(p), p)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // Channel determines how a text may be used.

@@ -44,6 +44,7 @@ type Result struct {
 type Tool struct {
 	Judge memgate.Judge
 	Dir   string // folder of the files; created on demand
+	Held  memgate.Held
 	Head  streams.Head
 	// Lock is held during changes of files. All tools of a folder share it.
 	Lock *sync.Mutex
@@ -313,11 +314,11 @@ func changed(name string) error {
 func (t *Tool) propose(ctx context.Context, name, words, was string, change func() (*Result, error)) (*Result, error) {
 	m := &streams.Memory{Head: t.Head, Key: streams.Clip("memory_tool:"+shown(name), streams.MaxNameLen),
 		Content: words, Source: "tool:memory"}
-	rep, err := memgate.Write(ctx, t.Judge, beliefs.OriginAgent, m, "memory_tool", was)
+	replies, err := t.Held.Write(ctx, t.Judge, beliefs.OriginAgent, []*streams.Memory{m}, "memory_tool", was)
 	if err != nil {
 		return nil, err
 	}
-	if rep.Verdict != streams.Allow {
+	if rep := replies[0]; rep.Verdict != streams.Allow {
 		return refused(rep, shown(name)), nil
 	}
 	t.Lock.Lock()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lazaret/client"
+	"lazaret/internal/memgate"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -49,7 +50,7 @@ func TestAFileThatChangedAfterTheProposalIsNeitherDeletedNorRenamed(t *testing.T
 			if changed {
 				j.change = put("new, by another call")
 			}
-			tool := &Tool{Judge: j, Dir: dir, Head: streams.Head{Session: "s"}, Lock: &lock}
+			tool := &Tool{Judge: j, Dir: dir, Held: memgate.Held(t.TempDir()), Head: streams.Head{Session: "s"}, Lock: &lock}
 			res, err := tool.Call(t.Context(), in)
 			if err != nil {
 				t.Fatal(err)
@@ -63,5 +64,39 @@ func TestAFileThatChangedAfterTheProposalIsNeitherDeletedNorRenamed(t *testing.T
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// allowing is a judge that allows everything and notes the ids of the proposals.
+type allowing struct {
+	meanwhile
+	ids map[string]bool
+}
+
+func (a *allowing) Remember(ctx context.Context, o beliefs.Origin, m *streams.Memory) (*client.Reply, error) {
+	if m.ID == "" {
+		m.ID = client.NewID()
+	}
+	a.ids[m.ID] = true
+	return a.meanwhile.Remember(ctx, o, m)
+}
+
+func TestEachChangeIsAProposalAlsoIfItWasMadeBefore(t *testing.T) {
+	var lock sync.Mutex
+	j := &allowing{meanwhile{func() error { return nil }}, map[string]bool{}}
+	tool := &Tool{Judge: j, Dir: t.TempDir(), Held: memgate.Held(t.TempDir()),
+		Head: streams.Head{Session: "s"}, Lock: &lock}
+	in := []*Input{{Command: "create", Path: "/memories/a", Text: "tea"}}
+	for range 2 {
+		in = append(in, &Input{Command: "str_replace", Path: "/memories/a", Old: "tea", New: "coffee"},
+			&Input{Command: "str_replace", Path: "/memories/a", Old: "coffee", New: "tea"})
+	}
+	for _, in := range in {
+		if res, err := tool.Call(t.Context(), in); err != nil || res.IsError {
+			t.Fatalf("%+v: %+v, %v", in, res, err)
+		}
+	}
+	if len(j.ids) != len(in) {
+		t.Errorf("%d changes were %d proposals", len(in), len(j.ids))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"lazaret/internal/malformed"
+	"lazaret/internal/memgate"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -44,7 +45,8 @@ func malformedTo(t *testing.T, kind string, requests int) {
 		t.Fatal(err)
 	}
 	front := func(kind string, origin beliefs.Origin) *httptest.Server {
-		h, err := New(Config{Kind: kind, Upstream: u, Judge: agent(t), Origin: origin})
+		h, err := New(Config{Kind: kind, Upstream: u, Judge: agent(t), Origin: origin,
+			Held: memgate.Held(t.TempDir())})
 		if err != nil {
 			t.Fatal(err)
 		}

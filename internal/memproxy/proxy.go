@@ -56,6 +56,7 @@ type Config struct {
 	Judge    memgate.Judge
 	// Origin is the origin of a write without the header Lazaret-Origin.
 	Origin beliefs.Origin
+	Held   memgate.Held // created on demand
 	Log    *slog.Logger
 }
 
@@ -72,6 +73,12 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	if cfg.Upstream == nil || cfg.Upstream.Host == "" || cfg.Upstream.Scheme != "http" && cfg.Upstream.Scheme != "https" {
 		return nil, fmt.Errorf("the upstream is %v, use an http or https URL", cfg.Upstream)
+	}
+	if cfg.Held == "" {
+		return nil, errors.New("no folder is given for the ids of held writes")
+	}
+	if err := cfg.Held.Sweep(); err != nil {
+		return nil, err
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -260,16 +267,21 @@ func (x *exchange) propose(wr *write) (parents []string, err error) {
 	if wr.bare != "" && !slices.ContainsFunc(texts, func(t written) bool { return t.text != "" }) {
 		texts = []written{{text: wr.bare}}
 	}
-	asked := 0
+	var ms []*streams.Memory
 	for _, t := range texts {
-		if t.text == "" {
-			continue
+		if t.text != "" {
+			ms = append(ms, x.memory(t.text, t.key))
 		}
-		asked++
-		rep, err := x.remember(x.origin, t.text, t.key, nil)
-		if err != nil {
-			return nil, unjudged(err)
-		}
+	}
+	if len(ms) == 0 {
+		return nil, &refusal{http.StatusBadRequest, errNoText.Error(), streams.Hold, ""}
+	}
+	replies, err := x.Held.Write(x.ctx, x.Judge, x.origin, ms, "memproxy", x.Kind, x.r.Method, x.r.URL.RequestURI(),
+		string(x.body))
+	if err != nil {
+		return nil, unjudged(err)
+	}
+	for _, rep := range replies {
 		if rep.Verdict != streams.Allow {
 			r := &refusal{http.StatusForbidden, "the write is not allowed: " + memgate.Why(rep), rep.Verdict, ""}
 			if client.Open(rep) {
@@ -281,9 +293,6 @@ func (x *exchange) propose(wr *write) (parents []string, err error) {
 		if rep.Entry != nil && rep.Entry.Belief != nil {
 			parents = append(parents, rep.Entry.Belief.ID)
 		}
-	}
-	if asked == 0 {
-		return nil, &refusal{http.StatusBadRequest, errNoText.Error(), streams.Hold, ""}
 	}
 	return parents, nil
 }
@@ -379,10 +388,8 @@ func (x *exchange) key(wr *write, part string) (string, error) {
 	return key, nil
 }
 
-func (x *exchange) remember(o beliefs.Origin, text, key string, parents []string) (*client.Reply, error) {
-	m := &streams.Memory{Head: x.head, Key: key, Content: text, Source: "store:" + x.Kind, DerivedFrom: parents}
-	return memgate.Write(x.ctx, x.Judge, o, m, append([]string{"memproxy", x.Kind, x.r.Method, x.r.URL.RequestURI(),
-		string(x.body)}, parents...)...)
+func (x *exchange) memory(text, key string) *streams.Memory {
+	return &streams.Memory{Head: x.head, Key: key, Content: text, Source: "store:" + x.Kind}
 }
 
 // reread reads the stored text back after a write and writes it as derived from the written text.
@@ -422,7 +429,9 @@ func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
 		}
 		if err == nil && len(now) == 1 && !known[now[0].text] {
 			known[now[0].text] = true
-			_, err = x.remember(o, now[0].text, x.Kind+":"+rt.write.reread+id, parents)
+			m := x.memory(now[0].text, x.Kind+":"+rt.write.reread+id)
+			m.DerivedFrom = parents
+			_, err = x.Judge.Remember(x.ctx, o, m)
 		}
 		if err != nil {
 			x.Log.Warn("a written memory was not read back: it counts as external until it is written "+

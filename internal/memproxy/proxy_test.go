@@ -20,6 +20,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/embedded"
+	"lazaret/internal/memgate"
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
 	"lazaret/pkg/beliefs"
@@ -125,7 +126,8 @@ func guarded(t *testing.T, kind string, c *client.Client, answers map[string]fun
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := New(Config{Kind: kind, Upstream: u, Judge: c, Origin: beliefs.OriginDocument})
+	h, err := New(Config{Kind: kind, Upstream: u, Judge: c, Origin: beliefs.OriginDocument,
+		Held: memgate.Held(t.TempDir())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,7 +473,8 @@ func TestErrorsRepeatNothingOfTheStore(t *testing.T) {
 		}
 	}()
 	h, err := New(Config{Kind: "mem0", Upstream: &url.URL{Scheme: "http", Host: l.Addr().String()}, Judge: agent(t),
-		Origin: beliefs.OriginDocument})
+		Origin: beliefs.OriginDocument,
+		Held:   memgate.Held(t.TempDir())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -495,5 +498,33 @@ func TestAnAnswerOrAWriteOfTooManyItemsIsRefused(t *testing.T) {
 	if code, body := send("POST", "/memories", `{"messages":`+many(MaxWritten+1, `{"content":"x"}`)+`}`); code != 400 ||
 		!strings.Contains(body, "100") || strings.Contains(s.heard(), "POST") {
 		t.Errorf("the write: %d %s", code, body)
+	}
+}
+
+// The ledger's newest text of a memory is the one that the store has.
+func TestATextThatReturnsIsRecordedAgain(t *testing.T) {
+	now := ""
+	_, send := guarded(t, "mem0", agent(t), map[string]func(string) string{
+		"PUT /memories/m1": func(body string) string {
+			var in struct {
+				Text string `json:"text"`
+			}
+			if err := json.Unmarshal([]byte(body), &in); err != nil {
+				t.Error(err)
+			}
+			now = in.Text
+			return `{"message":"ok"}`
+		},
+		"GET /memories/m1": func(string) string { return `{"id":"m1","memory":` + quote(now) + `}` },
+	})
+	for _, text := range []string{"Ana likes tea.", "Ana likes coffee.", "Ana likes tea."} {
+		if code, body := send("PUT", "/memories/m1", `{"text":`+quote(text)+`}`, HeaderOrigin, "user", HeaderSession,
+			"s1"); code != 200 {
+			t.Fatalf("the write: %d %s", code, body)
+		}
+		if code, body := send("GET", "/memories/m1", "", HeaderSession, "s2"); code != 200 ||
+			!strings.Contains(body, `"memory":`+quote(text)) {
+			t.Errorf("after the write of %s: %d %s", text, code, body)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"lazaret/client"
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/embedded"
+	"lazaret/internal/memgate"
 	"lazaret/internal/memproxy"
 	"lazaret/internal/metrics"
 	"lazaret/internal/natsconn"
@@ -71,6 +73,11 @@ request's content; NATS permissions limit the origins. All other headers are for
 				return err
 			}
 			cfg.Judge = host
+			state, err := verb.StateDir()
+			if err != nil {
+				return fmt.Errorf("a folder for the ids of held writes: %w: set XDG_STATE_HOME", err)
+			}
+			cfg.Held = memgate.Held(filepath.Join(state, "memory-proxy", project, agent))
 			h, err := memproxy.New(cfg)
 			if err != nil {
 				return err

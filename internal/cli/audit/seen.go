@@ -11,23 +11,10 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/cli/verb"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/durable"
 )
-
-// stateDir returns the folder where this machine stores the checkpoints that it verified: one per
-// origin and key in checkpoints, and one per log folder in folders.
-func stateDir() (string, error) {
-	state := os.Getenv("XDG_STATE_HOME")
-	if state == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", err
-		}
-		state = filepath.Join(home, ".local", "state")
-	}
-	return filepath.Join(state, "lazaret"), nil
-}
 
 // maxSeen is the limit of stored checkpoints that are read.
 const maxSeen = 10_000
@@ -56,7 +43,7 @@ type inFolder struct {
 
 // loadSeen reads the stored checkpoints for the log in dir.
 func loadSeen(dir string, vs note.Verifiers) (*seen, error) {
-	state, err := stateDir()
+	state, err := verb.StateDir()
 	if err != nil {
 		return nil, err
 	}

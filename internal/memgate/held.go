@@ -1,0 +1,171 @@
+package memgate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"lazaret/client"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Held is a folder with the ids of proposed writes that were not made yet. A repeated write is the same
+// proposal as long as a hold of it is open, also after a restart. An approval lets one write through;
+// after it the same write is a new proposal.
+type Held string
+
+// heldFor is how long an id is kept. The arbiter forgets verdicts after this time.
+const heldFor = 31 * 24 * time.Hour
+
+// Sweep removes ids that nobody asked about for a long time.
+func (h Held) Sweep() error {
+	all, err := os.ReadDir(string(h))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range all {
+		if i, ierr := e.Info(); ierr == nil && time.Since(i.ModTime()) > heldFor {
+			err = errors.Join(err, os.Remove(filepath.Join(string(h), e.Name())))
+		}
+	}
+	return err
+}
+
+// Write asks whether the memories of one write may be written. It returns the replies up to the first
+// that is no allow; the last one decides. If all are allowed, Write has used up their approvals, and the
+// caller makes the write. parts identify the write beyond the fields of its memories.
+func (h Held) Write(ctx context.Context, j Judge, origin beliefs.Origin, ms []*streams.Memory,
+	parts ...string) (replies []*client.Reply, err error) {
+	var files []string
+	asked := make(map[string]int) // file → index of its memory
+	for i, m := range ms {
+		file := filepath.Join(string(h), digest(append([]string{string(origin), m.Session, m.User, m.Key, m.Content},
+			parts...)))
+		if _, ok := asked[file]; ok {
+			continue
+		}
+		rep, err := h.ask(ctx, j, origin, m, file)
+		if err != nil {
+			return nil, err
+		}
+		if replies = append(replies, rep); rep.Verdict != streams.Allow {
+			return replies, nil
+		}
+		asked[file], files = i, append(files, file)
+	}
+	for n, file := range files {
+		for {
+			mine, err := remove(file, ms[asked[file]].ID)
+			if err != nil {
+				return nil, err
+			}
+			if mine {
+				break
+			}
+			// A concurrent request has made the write with this approval.
+			if replies[n], err = h.ask(ctx, j, origin, ms[asked[file]], file); err != nil {
+				return nil, err
+			}
+			if replies[n].Verdict != streams.Allow {
+				return replies[:n+1], nil
+			}
+		}
+	}
+	return replies, nil
+}
+
+// ask asks for a verdict on one memory. The file exists afterwards if the verdict is allow or an open
+// hold, or if it is unknown.
+func (h Held) ask(ctx context.Context, j Judge, origin beliefs.Origin, m *streams.Memory,
+	file string) (*client.Reply, error) {
+	known, err := identify(file, m)
+	if err != nil {
+		return nil, err
+	}
+	rep, err := j.Remember(ctx, origin, m)
+	if known && err == nil && ended(rep) {
+		if _, err := remove(file, m.ID); err != nil {
+			return nil, err
+		}
+		return h.ask(ctx, j, origin, m, file)
+	}
+	e := (*client.Error)(nil)
+	if errors.As(err, &e) && !e.Temporary() || err == nil && rep.Verdict != streams.Allow && !client.Open(rep) {
+		_, _ = remove(file, m.ID) // if it stays, a repeated request is answered the same
+	}
+	return rep, err
+}
+
+// ended reports whether the verdict on an earlier request does not count for this one: its hold has
+// expired, or it allows without a person's approval, so the write can be judged as of now.
+func ended(rep *client.Reply) bool {
+	switch rep.Verdict {
+	case streams.Allow:
+		return rep.Entry == nil || rep.Entry.Resolved == nil
+	case streams.Hold:
+		return !client.Open(rep)
+	}
+	return false
+}
+
+// storing is held while a file is read and changed, so that concurrent requests for the same write have
+// the same id, and only one of them uses it up.
+var storing sync.Mutex
+
+// identify sets the id of m to the one in a file, or else to a new one that it stores there. It reports
+// whether the id was there.
+func identify(file string, m *streams.Memory) (known bool, err error) {
+	storing.Lock()
+	defer storing.Unlock()
+	if m.ID, err = stored(file); err != nil || streams.ValidID(m.ID) {
+		return true, err
+	}
+	m.ID = client.NewID()
+	err = os.MkdirAll(filepath.Dir(file), 0o700)
+	if err == nil {
+		err = os.WriteFile(file, []byte(m.ID), 0o600)
+	}
+	if err != nil {
+		return false, fmt.Errorf("storing the id of a held write: %w", err)
+	}
+	return false, nil
+}
+
+// remove removes a file that has an id. It reports whether it did.
+func remove(file, id string) (bool, error) {
+	storing.Lock()
+	defer storing.Unlock()
+	if now, err := stored(file); err != nil || now != id {
+		return false, err
+	}
+	if err := os.Remove(file); err != nil {
+		return false, fmt.Errorf("removing the id of a held write: %w", err)
+	}
+	return true, nil
+}
+
+// stored returns the id in a file, or "" if there is none.
+func stored(file string) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading the id of a held write: %w", err)
+	}
+	return string(b), nil
+}
+
+// digest derives a valid id from parts.
+func digest(parts []string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
