@@ -86,7 +86,8 @@ func TestEachApprovalOfEqualCallsLetsOneThrough(t *testing.T) {
 	var sent atomic.Int64
 	addTool(s, "send_email", "Sends a mail.",
 		func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint("sent ", sent.Add(1))}}}, nil, nil
+			said := fmt.Sprint("sent ", sent.Add(1))
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: said}}}, nil, nil
 		})
 	x := p.proxy(s, mcpproxy.Config{Wait: 5 * time.Second}, nil)
 	x.tools()

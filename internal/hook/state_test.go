@@ -26,7 +26,8 @@ func TestRecordsOfAFolderWithBracketsAreSent(t *testing.T) {
 }
 
 func TestOldSessionsAreKeptWhileSomethingStopsThem(t *testing.T) {
-	for name, kept := range map[string]bool{"spool-1": true, fileEntry + "1": true, summaryEntry + "1": true, "call-1": false} {
+	for name, kept := range map[string]bool{"spool-1": true, fileEntry + "1": true, summaryEntry + "1": true,
+		"call-1": false} {
 		root := filepath.Join(t.TempDir(), "[acme]")
 		old := &state{filepath.Join(root, "old")}
 		if err := old.write(name, "x"); err != nil {
