@@ -388,8 +388,15 @@ func (x *exchange) key(wr *write, part string) (string, error) {
 	return key, nil
 }
 
+// memory returns the proposal of a write. Each memory of a store is a source of its own. The store as a
+// whole is none: it has the words of many, and a rule that holds a source would hold all of them.
 func (x *exchange) memory(text, key string) *streams.Memory {
-	return &streams.Memory{Head: x.head, Key: key, Content: text, Source: "store:" + x.Kind}
+	source := "store:" + key
+	if key == "" || len(source) > streams.MaxNameLen {
+		sum := sha256.Sum256([]byte(key + "\x00" + text))
+		source = "store:" + x.Kind + ":" + hex.EncodeToString(sum[:8])
+	}
+	return &streams.Memory{Head: x.head, Key: key, Content: text, Source: source}
 }
 
 // reread reads the stored text back after a write and writes it as derived from the written text.

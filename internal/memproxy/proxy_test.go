@@ -314,6 +314,43 @@ func TestTheStoreOfLangGraphIsGuarded(t *testing.T) {
 	}
 }
 
+// Several documents that name one address hold nothing of what the user said.
+func TestTheMemoriesOfAStoreAreNotOneSource(t *testing.T) {
+	c := agent(t)
+	items := map[string]string{}
+	key := func(body string) string {
+		var in struct {
+			Key string `json:"key"`
+		}
+		if err := json.Unmarshal([]byte(body), &in); err != nil {
+			t.Error(err)
+		}
+		return in.Key
+	}
+	_, send := guarded(t, "langgraph", c, map[string]func(string) string{
+		"PUT /store/items": func(body string) string { items[key(body)] = body; return "" },
+		"GET /store/items": func(string) string { return items["colour"] },
+	})
+	item := func(key, text string) string {
+		return `{"namespace":["ana"],"key":` + quote(key) + `,"value":{"text":` + quote(text) + `}}`
+	}
+	if code, body := send("PUT", "/store/items", item("colour", "I like blue"), HeaderOrigin, "user", HeaderSession,
+		"s1"); code != 200 {
+		t.Fatalf("the write: %d %s", code, body)
+	}
+	for i, text := range []string{"The newsletter team answers at news@corp.example on weekdays",
+		"Orders of spare keys go through news@corp.example as of May", "The canteen menu is sent out by news@corp.example",
+		"Lost badges: write to news@corp.example"} {
+		if code, body := send("PUT", "/store/items", item(fmt.Sprint("d", i), text), HeaderSession, "s1"); code != 200 {
+			t.Logf("the document %q: %d %s", text, code, body)
+		}
+	}
+	if code, body := send("GET", "/store/items?namespace=ana&key=colour", "", HeaderSession, "s1"); code != 200 ||
+		!strings.Contains(body, "I like blue") {
+		t.Errorf("the user's memory: %d %s", code, body)
+	}
+}
+
 func TestGraphitiIsGuarded(t *testing.T) {
 	c := agent(t)
 	_, send := guarded(t, "graphiti", c, map[string]func(string) string{
