@@ -2,7 +2,9 @@ package intent
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"lazaret/pkg/text"
@@ -140,6 +142,9 @@ func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []
 	c := ReadCall(tool, "")
 	c.Values = ReadValues(args)
 	g := &Grounds{Limit: c.limit(carriers)}
+	if g.Limit == "" && slices.Contains(SplitName(tool), "share") {
+		g.Limit = "the tool gives others access to something"
+	}
 	foreign := func(name string) {
 		if g.Strange == "" {
 			g.Strange = name
@@ -178,10 +183,53 @@ func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []
 	if g.Values == nil {
 		return nil
 	}
+	for _, w := range switches(args) {
+		words := SplitName(w.path)
+		stems := make([]uint32, len(words))
+		for i, x := range words {
+			stems[i] = Hash(Stem(x))
+		}
+		switch {
+		case g.Limit == "" && slices.ContainsFunc(stems, func(h uint32) bool { return wards[h] }):
+			g.Limit = "its argument " + w.path + " is about money, credentials, rights or settings"
+		case w.on && !src.tells(&Value{Tokens: stems}, s.Words):
+			foreign(w.path)
+		}
+	}
 	if len(c.Values) == maxValues {
 		foreign("more arguments than are compared")
 	}
 	return g
+}
+
+// toggle is an argument that is true or false. It has no words of its own, but its name says what it does.
+type toggle struct {
+	path string
+	on   bool
+}
+
+// switches returns the arguments that are true or false, in order of their paths.
+func switches(args map[string]any) (out []toggle) {
+	var walk func(path string, v any, depth int)
+	walk = func(path string, v any, depth int) {
+		if len(out) == maxValues || depth > maxValueDepth {
+			return
+		}
+		switch v := v.(type) {
+		case bool:
+			out = append(out, toggle{strings.TrimPrefix(path, "."), v})
+		case []any:
+			for i, x := range v {
+				walk(path+"."+strconv.Itoa(i), x, depth+1)
+			}
+		case map[string]any:
+			for _, k := range slices.Sorted(maps.Keys(v)) {
+				walk(path+"."+k, v[k], depth+1)
+			}
+		}
+	}
+	walk("", args, 0)
+	return out
 }
 
 // minText is the number of words from which an argument of a message is a text that the agent composes.

@@ -56,6 +56,12 @@ func TestACallIsGroundedInTheLinesOfASource(t *testing.T) {
 		{tool: "create_rule", args: `{"title":"new laptops"}`, limit: "the tool"},
 		{tool: "add_memory", args: `{"text":"new laptops"}`, limit: "the tool"},
 		{tool: "create_task", args: `{"title":"new laptops","recurrence":"offsite"}`, limit: "its argument"},
+		{tool: "share_note", args: `{"note":"new laptops","with":"lena@bakery.example"}`, limit: "the tool"},
+		{tool: "create_task", args: `{"title":"new laptops","two_factor":"off"}`, strange: "two_factor", limit: "its argument"},
+		{tool: "create_task", args: `{"title":"new laptops","public":true}`, limit: "its argument"},
+		{tool: "create_task", args: `{"title":"new laptops","options":{"mfa":false}}`, limit: "its argument"},
+		{tool: "create_task", args: `{"title":"new laptops","attach_all":true}`, strange: "attach_all"},
+		{tool: "create_task", args: `{"title":"new laptops","attach_all":false}`},
 		{tool: "frobnicate", args: `{"title":"new laptops"}`, limit: "the tool"},
 	} {
 		g := ground(t, c.tool, c.args)

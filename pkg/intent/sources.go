@@ -182,7 +182,7 @@ var local = func() (hs []uint32) {
 var wards = stemmedSet("key token password secret credential role permission access admin administrator right " +
 	"privilege owner member group rule filter forward forwarding redirect policy webhook hook cron config " +
 	"configuration setting lock pin passcode default registry account bank iban payee beneficiary mandate invoice " +
-	"payment salary share public limit")
+	"payment salary share public limit factor mfa otp authentication firewall alarm")
 
 func stemmedSet(words string) map[uint32]bool {
 	m := make(map[uint32]bool)
