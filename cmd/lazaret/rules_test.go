@@ -107,7 +107,8 @@ func TestRulesExplainShowsTheLastEvent(t *testing.T) {
 	file := write(t, "event.json", poisoned)
 	out, code := command(t, "", "rules", "explain", "--event", file)
 	expect(t, out, code, cli.ExitOK, "FIRES  action-from-instruction",
-		"true   signal.echo.exists(s, !s.user_named && !s.memory)", `because size(signal.read_egress_write) is 0, not 3`,
+		"true   signal.echo.exists(s, !s.user_named && !s.memory && !(s.recalled && action.repeated))",
+		`because size(signal.read_egress_write) is 0, not 3`,
 		"verdict of the rules: hold")
 	out, code = command(t, "", "rules", "explain", "--event", file, "--json", "--rule", "action-from-instruction")
 	expect(t, out, code, cli.ExitOK, `"outcome": "fires"`, `"text": "action.level >= 3"`)
