@@ -158,17 +158,21 @@ func endsURL(c byte) bool {
 
 // trimURL removes punctuation at the end of a URL that belongs to the sentence around it.
 func trimURL(u string) string {
+	round := strings.Count(u, ")") - strings.Count(u, "(") // closing brackets without an opening one
+	square := strings.Count(u, "]") - strings.Count(u, "[")
 	for u != "" {
 		switch u[len(u)-1] {
 		case '.', ',', ';', ':', '!', '?', '*', '_', '~':
 		case ')':
-			if strings.Count(u, "(") >= strings.Count(u, ")") {
+			if round <= 0 {
 				return u
 			}
+			round--
 		case ']':
-			if strings.Count(u, "[") >= strings.Count(u, "]") {
+			if square <= 0 {
 				return u
 			}
+			square--
 		default:
 			return u
 		}

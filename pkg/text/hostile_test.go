@@ -42,6 +42,8 @@ func hostile() []struct{ name, content string } {
 		{"slashes", fill("../")},
 		{"urls", fill("http://a.b/(((")},
 		{"one-url", "http://" + fill("a)") + " "},
+		{"url-parentheses", "http://a" + fill(")")},
+		{"url-brackets", "http://a" + fill("]")},
 		{"colons", fill("::1:")},
 		{"verbs", fill("curl -")},
 		{"pem", fill("-----BEGIN PRIVATE KEY-----")},
