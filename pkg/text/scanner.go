@@ -16,6 +16,7 @@ type scanner struct {
 	full    bool           // more spans were found than are kept
 	regions [3]region      // url, html, escape
 	letters region         // a run of single letters
+	wrap    wrap           // the base64 text over several lines that was read last
 
 	marking bool   // record the positions of carriers, not their values
 	marks   []Span // these positions; Kind is the carrier's kind
@@ -68,7 +69,7 @@ const (
 
 func (sc *scanner) reset(s, via string, decoding bool) {
 	sc.s, sc.via, sc.decoding = s, via, decoding
-	sc.regions, sc.letters = [3]region{}, region{}
+	sc.regions, sc.letters, sc.wrap = [3]region{}, region{}, wrap{}
 	sc.spans = nil // the previous slice belongs to the caller
 	sc.full = false
 	sc.marking, sc.marks = false, nil
@@ -403,17 +404,16 @@ func (sc *scanner) encodedRun(start, end int) (int, bool) {
 		if !mixed(s[from:i]) || !sc.room(encBase64) {
 			continue
 		}
-		to := i
-		if i == end {
-			to = wrappedEnd(s, from, i)
-		}
 		// Decoding the beginning is enough to exclude words and identifiers.
 		if decodeBase64(s[from:min(i, from+minEncoded)]) == "" && decodeBase64(s[from:min(i, from+4*minEncoded)]) == "" {
 			continue
 		}
-		if decodeBase64(s[from:to]) == "" {
-			to = i
-			if decodeBase64(s[from:to]) == "" {
+		to, ok := i, false
+		if i == end {
+			to, ok = sc.wrapped(from, i)
+		}
+		if !ok {
+			if to = i; decodeBase64(s[from:to]) == "" {
 				continue
 			}
 		}
@@ -422,32 +422,6 @@ func (sc *scanner) encodedRun(start, end int) (int, bool) {
 		i = to
 	}
 	return end, found
-}
-
-// minWrapped is the minimum length of a line in a wrapped encoding.
-const minWrapped = 60
-
-// wrappedEnd returns the end of a base64 text that continues over several lines.
-func wrappedEnd(s string, from, to int) int {
-	width := to - from
-	for width >= minWrapped {
-		i := to
-		for i < len(s) && (s[i] == '\n' || s[i] == '\r') && i < to+2 {
-			i++
-		}
-		next := i
-		for next < len(s) && base64Byte(s[next]) {
-			next++
-		}
-		if i == to || next == i || next-i > width {
-			break
-		}
-		to = next
-		if next-i < width {
-			break // the last line
-		}
-	}
-	return to
 }
 
 func base64Byte(c byte) bool {

@@ -158,7 +158,10 @@ func (s Span) decode(raw, clean string, limit int) (out string, cut bool) {
 }
 
 // decodeBase64 accepts both alphabets, missing padding and wrapped lines.
-func decodeBase64(in string) string {
+func decodeBase64(in string) string { return readable(unpackBase64(packBase64(in))) }
+
+// packBase64 returns the characters of the standard alphabet without padding and line breaks.
+func packBase64(in string) []byte {
 	packed := make([]byte, 0, len(in))
 	for i := range len(in) {
 		switch c := in[i]; c {
@@ -171,15 +174,20 @@ func decodeBase64(in string) string {
 			packed = append(packed, c)
 		}
 	}
+	return packed
+}
+
+// unpackBase64 decodes the result of packBase64. It returns nil if a character is not of base64.
+func unpackBase64(packed []byte) []byte {
 	if len(packed)%4 == 1 {
 		packed = packed[:len(packed)-1]
 	}
 	out := make([]byte, base64.RawStdEncoding.DecodedLen(len(packed)))
 	n, err := base64.RawStdEncoding.Decode(out, packed)
 	if err != nil {
-		return ""
+		return nil
 	}
-	return readable(out[:n])
+	return out[:n]
 }
 
 func decodeHex(in string) string {
@@ -195,31 +203,43 @@ func readable(b []byte) string {
 	if s := fromUTF16(b); s != "" {
 		b = []byte(s)
 	}
-	for cut := 1; cut < utf8.UTFMax && cut < len(b) && !utf8.Valid(b); cut++ {
-		if r := b[len(b)-cut]; utf8.RuneStart(r) && r >= utf8.RuneSelf {
-			b = b[:len(b)-cut] // the encoding ends inside a character
-		}
-	}
+	b = wholeRunes(b)
 	if len(b) == 0 || !utf8.Valid(b) {
 		return ""
 	}
-	letters := 0
+	balance := 0
 	for i := 0; i < len(b); {
 		r, size := utf8.DecodeRune(b[i:])
 		i += size
-		switch {
-		case unicode.IsLetter(r) || unicode.IsDigit(r) || r == ' ':
-			letters++
-		case r == '\n' || r == '\r' || r == '\t' || invisible(r):
-		case !unicode.IsPrint(r):
+		n, printable := weight(r)
+		if !printable {
 			return ""
 		}
+		balance += n
 	}
-	// Text is mostly letters. Bytes that happen to decode to punctuation are not text.
-	if 2*letters < utf8.RuneCount(b) {
+	if balance < 0 {
 		return ""
 	}
 	return string(b)
+}
+
+// wholeRunes returns b without an incomplete character at its end.
+func wholeRunes(b []byte) []byte {
+	for cut := 1; cut < utf8.UTFMax && cut < len(b) && !utf8.Valid(b); cut++ {
+		if r := b[len(b)-cut]; utf8.RuneStart(r) && r >= utf8.RuneSelf {
+			b = b[:len(b)-cut]
+		}
+	}
+	return b
+}
+
+// weight is positive for letters and negative for other characters. Text is mostly letters: bytes
+// that happen to decode to punctuation are not text. printable is false if no text has r.
+func weight(r rune) (n int, printable bool) {
+	if unicode.IsLetter(r) || unicode.IsDigit(r) || r == ' ' {
+		return 1, true
+	}
+	return -1, r == '\n' || r == '\r' || r == '\t' || invisible(r) || unicode.IsPrint(r)
 }
 
 // fromUTF16 decodes ASCII text in little-endian UTF-16, the form of encoded PowerShell commands.
