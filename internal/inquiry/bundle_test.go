@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strings"
 	"testing"
@@ -261,6 +262,12 @@ func TestABundleThatWasTamperedWithFails(t *testing.T) {
 	if rep := verified(t, repack(t, first, true, remove(name)), w.trust); rep.Status != chain.Incomplete ||
 		len(rep.Skipped) != 1 {
 		t.Errorf("a policy gone: %+v", rep)
+	}
+	withheld := regexp.MustCompile(`"salt":"[^"]*","payload":"(\\.|[^"\\])*"`)
+	if rep := verified(t, repack(t, whole, true, func(f map[string][]byte) {
+		f[bundleEntries] = withheld.ReplaceAll(f[bundleEntries], []byte(`"not_held":true`))
+	}), w.trust); rep.Status != chain.Incomplete || rep.NotHeld == 0 || len(rep.Skipped) != 1 {
+		t.Errorf("payloads withheld: %+v", rep)
 	}
 	// Flip bits anywhere in the file.
 	seed := rand.Uint64()

@@ -206,6 +206,9 @@ func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, trust *keys.Trus
 	if err := v.entries(ctx, m, r, hold, progress); err != nil {
 		return err
 	}
+	if v.rep.NotHeld > 0 {
+		v.skip("%d payloads: the bundle says that they were not held where it was made", v.rep.NotHeld)
+	}
 	v.judge(m, trust.Verifiers(keys.RoleOperator))
 	root := r.Root()
 	v.rep.Root, v.rep.Size = root.String(), r.Size()-m.From

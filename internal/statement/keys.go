@@ -75,20 +75,20 @@ func (k *Keys) activate(a *streams.ActivationEntry) {
 	k.Activate(a.Note, slices.Concat(k.chunks[a.Digest]...))
 }
 
-// Activate activates a trust file by its signed command; it is called once per partition. A command
-// that no operator signed has no effect.
-func (k *Keys) Activate(signed string, bundle []byte) {
+// Activate activates a trust file by its signed command and returns it; it is called once per
+// partition. A command that no operator signed has no effect, and Activate returns nil.
+func (k *Keys) Activate(signed string, bundle []byte) *keys.Trust {
 	c, _, err := streams.OpenCommand([]byte(signed), either{k.Operators(), k.pinned})
 	if err != nil || c.Do != streams.DoActivateTrust {
-		return
+		return nil
 	}
 	trust := k.trusts[c.Digest]
 	if trust == nil {
 		if streams.Digest(bundle) != c.Digest {
-			return
+			return nil
 		}
 		if trust, err = keys.ParseTrust(keys.TrustFile, bundle); err != nil {
-			return
+			return nil
 		}
 		k.trusts[c.Digest] = trust
 	}
@@ -101,6 +101,7 @@ func (k *Keys) Activate(signed string, bundle []byte) {
 	if k.force[i].partitions++; k.force[i].partitions >= streams.Partitions {
 		k.force = k.force[i:]
 	}
+	return trust
 }
 
 // Operators returns the active keys of operators.

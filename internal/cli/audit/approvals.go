@@ -3,12 +3,17 @@ package audit
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"lazaret/internal/arbiter"
+	"lazaret/internal/statement"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
@@ -25,16 +30,20 @@ type approvalsSeen struct {
 	mu        sync.Mutex
 	parts     map[string]map[int][]byte // of trust files, by digest
 	trusts    []trustSeen
-	notes     map[uint64]noteSeen // by ledger position
+	notes     map[uint64][]noteSeen // by ledger position, which a recreated ledger uses again
+	noted     int                   // number of notes
 	outcomes  []outcomeSeen
 	uses      []useSeen
 	withdrawn map[string][]int64 // approvals of sources: leaf indexes of the withdrawals, by project and hold
 	dropped   int                // resolutions beyond maxNotes
 }
 
+// trustSeen is the activation of a trust file in a partition.
 type trustSeen struct {
 	index  int64
 	digest string
+	note   string      // the operator's command
+	trust  *keys.Trust // nil if the log lacks a part of the file
 }
 
 type noteSeen struct {
@@ -57,7 +66,7 @@ type useSeen struct {
 }
 
 func newApprovals() *approvalsSeen {
-	return &approvalsSeen{parts: make(map[string]map[int][]byte), notes: make(map[uint64]noteSeen),
+	return &approvalsSeen{parts: make(map[string]map[int][]byte), notes: make(map[uint64][]noteSeen),
 		withdrawn: make(map[string][]int64)}
 }
 
@@ -68,10 +77,17 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 	default:
 		return
 	}
-	_, body, ok := bytes.Cut(payload, []byte("\n"))
+	by, body := statement.Split(payload)
 	has := func(word string) bool { return bytes.Contains(body, []byte(`"`+word+`"`)) }
+	// Stages read entries of the stage that writes this type, and trust files in the system project.
+	writer := streams.StageIngest
+	switch streams.Type(leaf.Type) {
+	case streams.TypeVerdict, streams.TypeHoldState, streams.TypeAlerts:
+		writer = streams.StageArbiter
+	}
 	switch t := streams.Type(leaf.Type); {
-	case !ok,
+	case by != writer,
+		(t == streams.TypeChunk || t == streams.TypeActivation) && leaf.Project != streams.SystemProject,
 		t == streams.TypeVerdict && !has("resolved") && !has("covered"),
 		t == streams.TypeHoldState && !has("resolved"),
 		t == streams.TypeAlerts && !has(arbiter.WithdrawnRule):
@@ -91,18 +107,19 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 	case streams.TypeActivation:
 		var a streams.ActivationEntry
 		if streams.Unmarshal(body, &a) == nil && a.Do == streams.DoActivateTrust {
-			x.trusts = append(x.trusts, trustSeen{leaf.Index, a.Digest})
+			x.trusts = append(x.trusts, trustSeen{index: leaf.Index, digest: a.Digest, note: a.Note})
 		}
 	case streams.TypeResolution:
 		var r streams.ResolutionEntry
 		if streams.Unmarshal(body, &r) != nil {
 			return
 		}
-		if len(x.notes) >= maxNotes {
+		if x.noted >= maxNotes {
 			x.dropped++
 			return
 		}
-		x.notes[leaf.Seq] = noteSeen{leaf.Index, r.Note}
+		x.noted++
+		x.notes[leaf.Seq] = append(x.notes[leaf.Seq], noteSeen{leaf.Index, r.Note})
 	case streams.TypeAlerts:
 		var a streams.AlertsEntry
 		if streams.Unmarshal(body, &a) != nil || a.Group != streams.StageArbiter {
@@ -115,8 +132,13 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 			}
 		}
 	default:
-		// A state of a hold has the members of a verdict that are read here.
-		var v streams.VerdictEntry
+		// A verdict and the state of a hold share these members. Others, such as hold, differ.
+		var v struct {
+			streams.EntryHead
+			Again    bool               `json:"again"`
+			Resolved *streams.Resolved  `json:"resolved"`
+			Covered  *streams.SourceUse `json:"covered"`
+		}
 		if streams.Unmarshal(body, &v) != nil || v.Again {
 			return
 		}
@@ -132,63 +154,88 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 // decisionsChecked is what the check of people's decisions found.
 type decisionsChecked struct {
 	checked int // decisions whose signatures verify
-	open    int // decisions whose note or trust file is missing, for example because it was erased
+	open    int // decisions whose note or trust file is missing because the log lacks payloads
 	covered int // actions that a verified approval of a source covers
 	bad     []outcomeProblem
 }
 
 // check verifies the signature of each decision that the arbiter accepted, by key files and by
 // passkeys, and that the counters of passkeys increased. Then it checks each action that the approval
-// of a source covers. lost means that the log lacks entries or payloads, such as erased ones.
-func (x *approvalsSeen) check(lost bool) (r decisionsChecked) {
-	slices.SortFunc(x.trusts, func(a, b trustSeen) int { return cmp.Compare(a.index, b.index) })
+// of a source covers. gaps means that the log lacks entries, and erased that it lacks payloads of
+// projects: only then a note may be missing. Trust files are never erased. operators are the pinned keys
+// of operators. If it is nil, check does not verify who activated a trust file.
+func (x *approvalsSeen) check(gaps, erased bool, operators note.Verifiers) (r decisionsChecked) {
+	lost := gaps || erased || x.dropped > 0
+	x.activate(gaps, operators)
 	slices.SortFunc(x.outcomes, func(a, b outcomeSeen) int { return cmp.Compare(a.index, b.index) })
-	files := make(map[string]*keys.Trust)
 	counters := make(map[string]uint32)
-	done := make(map[uint64]bool)
-	verified := make(map[uint64]*outcomeSeen)
+	open := make(map[uint64]bool)
+	verified := make(map[int64]*outcomeSeen) // by the leaf index of the note
 	for i, o := range x.outcomes {
-		if done[o.Entry] {
-			continue
+		signed, ok := x.note(o.Entry, o.index)
+		first := verified[signed.index]
+		if ok && first != nil && first.project == o.project && reflect.DeepEqual(first.Resolved, o.Resolved) {
+			continue // the verdict and the state of the hold both say it
 		}
-		done[o.Entry] = true
-		note, ok := x.notes[o.Entry]
-		trust := x.inForce(note.index, o.Key, files)
-		if !ok || trust == nil {
-			r.open++
-			verified[o.Entry] = nil
+		trust := x.inForce(signed.index, o.Key)
+		var err error
+		switch {
+		case lost && !ok, gaps && trust == nil:
+			if !open[o.Entry] {
+				r.open++
+			}
+			open[o.Entry] = true
 			continue
+		case !ok:
+			err = fmt.Errorf("entry %d is no earlier signed decision", o.Entry)
+		case first != nil:
+			err = fmt.Errorf("entry %d is the signed decision of leaf %d, which says otherwise", o.Entry, first.index)
+		case trust == nil:
+			err = errors.New("the log does not have the trust file in force")
+		default:
+			err = verifyDecision(signed.text, trust, o, counters)
 		}
-		if err := verifyDecision(note.text, trust, o, counters); err != nil {
+		if err != nil {
 			r.bad = append(r.bad, outcomeProblem{o.index, fmt.Sprintf("leaf %d says that hold %s was %s by %s: %v", o.index,
 				o.Hold, o.State, o.By, err)})
 			continue
 		}
 		r.checked++
-		verified[o.Entry] = &x.outcomes[i]
+		verified[signed.index] = &x.outcomes[i]
 	}
-	x.checkUses(&r, verified, lost || x.dropped > 0)
+	x.checkUses(&r, verified, lost)
 	return r
 }
 
+// note returns the last signed decision at a ledger position before a leaf.
+func (x *approvalsSeen) note(at uint64, before int64) (last noteSeen, ok bool) {
+	last.index = -1
+	for _, n := range x.notes[at] {
+		if last.index < n.index && n.index < before {
+			last, ok = n, true
+		}
+	}
+	return last, ok
+}
+
 // checkUses checks that each covered action rests on a verified approval of a source, in its session
-// and time, and that no approval covers more actions than it says. An approval in verified is nil if
-// its note or keys are missing. Then its actions cannot be checked, and neither can those of an
-// approval that is not in the log, if something is lost.
-func (x *approvalsSeen) checkUses(r *decisionsChecked, verified map[uint64]*outcomeSeen, lost bool) {
+// and time, and that no approval covers more actions than it says. If something is lost, the actions of
+// an approval that was not verified cannot be checked.
+func (x *approvalsSeen) checkUses(r *decisionsChecked, verified map[int64]*outcomeSeen, lost bool) {
 	slices.SortFunc(x.uses, func(a, b useSeen) int { return cmp.Compare(a.index, b.index) })
-	used := make(map[uint64]int)
+	used := make(map[int64]int)
 	for _, u := range x.uses {
-		o, known := verified[u.Entry]
-		if o == nil && (known || lost) {
+		signed, _ := x.note(u.Entry, u.index)
+		o := verified[signed.index]
+		if o == nil && lost {
 			r.open++
 			continue
 		}
-		number := used[u.Entry] + 1
+		number := used[signed.index] + 1
 		if lost {
 			number = max(number, u.Number) // those between them may be lost
 		}
-		used[u.Entry] = number
+		used[signed.index] = number
 		if why := x.uncovered(&u, o, number); why != "" {
 			r.bad = append(r.bad, outcomeProblem{u.index, fmt.Sprintf("leaf %d says that the approval of a source with hold %s "+
 				"covers action %s: %s", u.index, u.Hold, u.id, why)})
@@ -228,50 +275,59 @@ type outcomeProblem struct {
 // determined. Each partition records an activation separately, and a leaf does not name its partition.
 // Until all partitions have recorded the latest file, the previous one is still in force in some. Of
 // the two, inForce prefers one that pins the key.
-func (x *approvalsSeen) inForce(index int64, key string, files map[string]*keys.Trust) *keys.Trust {
-	var latest *keys.Trust
-	digest, recorded := "", 0
+func (x *approvalsSeen) inForce(index int64, key string) *keys.Trust {
+	var latest, last *keys.Trust
+	recorded := 0
 	for _, t := range slices.Backward(x.trusts) {
 		if t.index >= index {
 			continue
 		}
-		if t.digest == digest {
+		if t.trust != nil && t.trust == last {
 			recorded++
 			continue
 		}
 		if recorded >= streams.Partitions {
 			break
 		}
-		trust := x.file(t.digest, files)
-		if trust == nil || slices.ContainsFunc(trust.Pins(), func(p keys.Pin) bool { return p.Key == key }) {
-			return trust
+		if t.trust == nil || slices.ContainsFunc(t.trust.Pins(), func(p keys.Pin) bool { return p.Key == key }) {
+			return t.trust
 		}
 		if latest == nil {
-			latest = trust
+			latest = t.trust
 		} else {
 			break // all partitions have recorded an activation before the next but one
 		}
-		digest, recorded = t.digest, 1
+		last, recorded = t.trust, 1
 	}
 	return latest
 }
 
-// file returns a trust file by its digest, or nil if the log lacks a part of it or it
-// cannot be read.
-func (x *approvalsSeen) file(digest string, files map[string]*keys.Trust) *keys.Trust {
-	if trust, known := files[digest]; known {
-		return trust
+// activate sorts the activations, and removes those that the stages refuse.
+func (x *approvalsSeen) activate(gaps bool, operators note.Verifiers) {
+	slices.SortFunc(x.trusts, func(a, b trustSeen) int { return cmp.Compare(a.index, b.index) })
+	active := statement.NewKeys(operators)
+	read := make(map[string]*keys.Trust)
+	kept := x.trusts[:0]
+	for _, t := range x.trusts {
+		var text []byte
+		for i := range len(x.parts[t.digest]) {
+			text = append(text, x.parts[t.digest][i]...)
+		}
+		if streams.Digest(text) != t.digest {
+			kept = append(kept, t)
+			continue
+		}
+		if operators != nil {
+			t.trust = active.Activate(t.note, text)
+		} else if t.trust = read[t.digest]; t.trust == nil {
+			t.trust, _ = keys.ParseTrust("trust", text) // stages refuse a file that cannot be parsed
+			read[t.digest] = t.trust
+		}
+		if t.trust != nil || gaps { // the activation of the key that signed it may be lost
+			kept = append(kept, t)
+		}
 	}
-	var text []byte
-	for i := range len(x.parts[digest]) {
-		text = append(text, x.parts[digest][i]...)
-	}
-	var trust *keys.Trust
-	if streams.Digest(text) == digest {
-		trust, _ = keys.ParseTrust("trust", text) // stages refuse a file that cannot be parsed
-	}
-	files[digest] = trust
-	return trust
+	x.trusts = kept
 }
 
 // verifyDecision returns why a note does not prove an outcome, or nil.
@@ -285,14 +341,17 @@ func verifyDecision(note string, trust *keys.Trust, o outcomeSeen, counters map[
 	if s.Pin.Key != o.Key || s.Project != o.project || s.Hold != o.Hold || s.Revision != o.Revision || state != o.State {
 		return fmt.Errorf("what %s signed is to %s hold %s of project %s", s.Signer, s.Decision, s.Hold, s.Project)
 	}
+	if !slices.ContainsFunc(s.Pin.Roles, keys.Role.Approver) {
+		return fmt.Errorf("the key of %s is not pinned as an approver's", s.Signer)
+	}
 	k := o.project + " " + o.Key
 	if before := counters[k]; s.Passkey && (s.Counter > 0 || before > 0) && s.Counter <= before {
 		return fmt.Errorf("the passkey counts %d signatures, and %d were counted before", s.Counter, before)
 	}
-	counters[k] = s.Counter
 	if x, y := o.Source, s.Source; (x == nil) != (y == nil) || x != nil && (x.Digest != y.Digest ||
 		x.Session != y.Session || x.Actions != y.Actions || !x.Expires.Equal(y.Expires)) {
 		return fmt.Errorf("the source that %s approved is not the recorded one", s.Signer)
 	}
+	counters[k] = s.Counter
 	return nil
 }

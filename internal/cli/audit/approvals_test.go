@@ -29,6 +29,26 @@ func pinning(t *testing.T, key string) []byte {
 	return b
 }
 
+// logOf returns a function that adds an entry of the stage and project that its type has in a ledger.
+func logOf(t *testing.T, x *approvalsSeen) func(index int64, seq uint64, typ streams.Type, body any) {
+	return func(index int64, seq uint64, typ streams.Type, body any) {
+		t.Helper()
+		b, err := streams.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stage, project := streams.StageIngest, "acme"
+		switch typ {
+		case streams.TypeChunk, streams.TypeActivation:
+			project = streams.SystemProject
+		case streams.TypeVerdict, streams.TypeHoldState, streams.TypeAlerts:
+			stage = streams.StageArbiter
+		}
+		x.see(&chain.Leaf{Index: index, Seq: seq, Type: string(typ), Project: project},
+			append([]byte(stage+" 0 0\n"), b...))
+	}
+}
+
 // approvalOfH1 returns a signed approval of hold h1, and the public key that signed it.
 func approvalOfH1(t *testing.T) (signed []byte, public string) {
 	t.Helper()
@@ -68,22 +88,16 @@ func TestVerificationFindsADecisionThatNobodySigned(t *testing.T) {
 		"a forged note": {strings.Replace(string(signed), "h1", "h2", 1), streams.Resolved{Hold: "h2", Revision: "r1",
 			State: streams.HoldApproved, Key: public, Entry: 7}, [3]int{0, 0, 1}},
 		"no note": {string(signed), streams.Resolved{Hold: "h1", Revision: "r1", State: streams.HoldApproved,
-			Key: public, Entry: 8}, [3]int{0, 1, 0}},
+			Key: public, Entry: 8}, [3]int{0, 0, 1}},
 	} {
 		x := newApprovals()
-		see := func(index int64, seq uint64, typ streams.Type, body any) {
-			b, err := streams.Marshal(body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			x.see(&chain.Leaf{Index: index, Seq: seq, Type: string(typ), Project: "acme"}, append([]byte("ingest 0 0\n"), b...))
-		}
+		see := logOf(t, x)
 		// Payloads may come in any order.
 		see(9, 9, streams.TypeVerdict, &streams.VerdictEntry{Resolved: &c.said})
 		see(7, 7, streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: c.note})
 		see(2, 2, streams.TypeActivation, &streams.ActivationEntry{Do: streams.DoActivateTrust, Digest: streams.Digest(file)})
 		see(1, 1, streams.TypeChunk, &streams.ChunkEntry{Digest: streams.Digest(file), Count: 1, Chunk: file})
-		r := x.check(false)
+		r := x.check(false, false, nil)
 		if got := [3]int{r.checked, r.open, len(r.bad)}; got != c.want {
 			t.Errorf("%s: %v, want %v: %v", name, got, c.want, r.bad)
 		}
@@ -106,13 +120,8 @@ func TestVerificationFindsADecisionByAKeyThatWasUnpinned(t *testing.T) {
 	} {
 		x, index := newApprovals(), int64(0)
 		see := func(typ streams.Type, body any) {
-			b, err := streams.Marshal(body)
-			if err != nil {
-				t.Fatal(err)
-			}
 			index++
-			x.see(&chain.Leaf{Index: index, Seq: uint64(index), Type: string(typ), Project: "acme"},
-				append([]byte("ingest 0 0\n"), b...))
+			logOf(t, x)(index, uint64(index), typ, body)
 		}
 		see(streams.TypeChunk, &streams.ChunkEntry{Digest: streams.Digest(before), Count: 1, Chunk: before})
 		see(streams.TypeChunk, &streams.ChunkEntry{Digest: streams.Digest(after), Count: 1, Chunk: after})
@@ -125,7 +134,7 @@ func TestVerificationFindsADecisionByAKeyThatWasUnpinned(t *testing.T) {
 		see(streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: string(signed)})
 		see(streams.TypeVerdict, &streams.VerdictEntry{Resolved: &streams.Resolved{Hold: "h1", Revision: "r1",
 			State: streams.HoldApproved, Key: public, Entry: uint64(index)}})
-		r := x.check(false)
+		r := x.check(false, false, nil)
 		if got := [3]int{r.checked, r.open, len(r.bad)}; got != want {
 			t.Errorf("%d partitions recorded the later file: %v, want %v: %v", recorded, got, want, r.bad)
 		}
@@ -198,12 +207,7 @@ func TestVerificationFindsACoveredActionWithoutAnApproval(t *testing.T) {
 	} {
 		x := newApprovals()
 		see := func(index int64, typ streams.Type, body any) {
-			b, err := streams.Marshal(body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			x.see(&chain.Leaf{Index: index, Seq: uint64(index), Type: string(typ), Project: "acme"},
-				append([]byte("arbiter 0 0\n"), b...))
+			logOf(t, x)(index, uint64(index), typ, body)
 		}
 		for i, body := range slices.Backward(c.then) {
 			typ := streams.TypeVerdict
@@ -218,9 +222,116 @@ func TestVerificationFindsACoveredActionWithoutAnApproval(t *testing.T) {
 		see(3, streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: c.note})
 		see(2, streams.TypeActivation, &streams.ActivationEntry{Do: streams.DoActivateTrust, Digest: streams.Digest(file)})
 		see(1, streams.TypeChunk, &streams.ChunkEntry{Digest: streams.Digest(file), Count: 1, Chunk: file})
-		r := x.check(c.lost)
+		r := x.check(false, c.lost, nil)
 		if got := [3]int{r.covered, r.open, len(r.bad)}; got != c.want {
 			t.Errorf("%s: %v, want %v: %v", name, got, c.want, r.bad)
+		}
+	}
+}
+
+// A signed decision proves what it says, in the ledger in which it stands, and nothing else.
+func TestVerificationFindsADecisionThatRestsOnAnotherNote(t *testing.T) {
+	signed, public := approvalOfH1(t)
+	file := pinning(t, public)
+	said := streams.Resolved{Hold: "h1", Revision: "r1", State: streams.HoldApproved, Key: public, Entry: 7}
+	other := said
+	other.Hold = "h2"
+	never := other
+	never.Entry = 99999
+	for name, c := range map[string]struct {
+		then   *streams.Resolved
+		gaps   bool
+		erased bool
+		want   [3]int // verified, not shown, wrong
+	}{
+		"the state of the hold":            {&said, false, false, [3]int{1, 0, 0}},
+		"another hold":                     {&other, false, false, [3]int{1, 0, 1}},
+		"another hold, something erased":   {&other, false, true, [3]int{1, 0, 1}},
+		"no note":                          {&never, false, false, [3]int{1, 0, 1}},
+		"a note that may be in a gap":      {&never, true, false, [3]int{1, 1, 0}},
+		"a note that may have been erased": {&never, false, true, [3]int{1, 1, 0}},
+	} {
+		x := newApprovals()
+		see := logOf(t, x)
+		see(1, 1, streams.TypeChunk, &streams.ChunkEntry{Digest: streams.Digest(file), Count: 1, Chunk: file})
+		see(2, 2, streams.TypeActivation, &streams.ActivationEntry{Do: streams.DoActivateTrust, Digest: streams.Digest(file)})
+		see(7, 7, streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: string(signed)})
+		see(8, 8, streams.TypeVerdict, &streams.VerdictEntry{Resolved: &said})
+		see(9, 9, streams.TypeHoldState, &streams.HoldStateEntry{Resolved: c.then})
+		// A ledger that was recreated has another note at the position.
+		see(20, 7, streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: "none"})
+		r := x.check(c.gaps, c.erased, nil)
+		if got := [3]int{r.checked, r.open, len(r.bad)}; got != c.want {
+			t.Errorf("%s: %v, want %v: %v", name, got, c.want, r.bad)
+		}
+	}
+}
+
+// Only entries that the stages obey count: of their stage and project, activated by an operator, and
+// signed by an approver.
+func TestVerificationIgnoresEntriesThatNoStageObeys(t *testing.T) {
+	signed, public := approvalOfH1(t)
+	private, operator, err := keys.Generate("op")
+	if err != nil {
+		t.Fatal(err)
+	}
+	op, err := note.NewSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned := new(keys.Trust)
+	if err := pinned.Add(keys.Pin{Key: operator, Roles: []keys.Role{keys.RoleOperator}}); err != nil {
+		t.Fatal(err)
+	}
+	probe := new(keys.Trust)
+	if err := probe.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleProbe}}); err != nil {
+		t.Fatal(err)
+	}
+	narrow, err := probe.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := pinning(t, public)
+	for name, c := range map[string]struct {
+		file                     []byte
+		trustStage, trustProject string
+		noteStage                string
+		unsigned                 bool
+		bad                      int
+	}{
+		"as the stages read them":     {file, streams.StageIngest, streams.SystemProject, streams.StageIngest, false, 0},
+		"a trust file of the arbiter": {file, streams.StageArbiter, streams.SystemProject, streams.StageIngest, false, 1},
+		"a trust file of a project":   {file, streams.StageIngest, "acme", streams.StageIngest, false, 1},
+		"a note of the arbiter":       {file, streams.StageIngest, streams.SystemProject, streams.StageArbiter, false, 1},
+		"no operator activated it":    {file, streams.StageIngest, streams.SystemProject, streams.StageIngest, true, 1},
+		"a key of another role":       {narrow, streams.StageIngest, streams.SystemProject, streams.StageIngest, false, 1},
+	} {
+		x := newApprovals()
+		see := func(index int64, stage, project string, typ streams.Type, body any) {
+			b, err := streams.Marshal(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.see(&chain.Leaf{Index: index, Seq: uint64(index), Type: string(typ), Project: project},
+				append([]byte(stage+" 0 0\n"), b...))
+		}
+		digest := streams.Digest(c.file)
+		command, err := streams.Command{Do: streams.DoActivateTrust, Digest: digest, Engine: 1, ID: "c1",
+			Issued: time.Now().UTC().Truncate(time.Second)}.Sign(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.unsigned {
+			command = signed
+		}
+		see(1, c.trustStage, c.trustProject, streams.TypeChunk, &streams.ChunkEntry{Digest: digest, Count: 1, Chunk: c.file})
+		see(2, c.trustStage, c.trustProject, streams.TypeActivation, &streams.ActivationEntry{Do: streams.DoActivateTrust,
+			Digest: digest, Note: string(command)})
+		see(3, c.noteStage, "acme", streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: string(signed)})
+		see(4, streams.StageArbiter, "acme", streams.TypeVerdict, &streams.VerdictEntry{Resolved: &streams.Resolved{Hold: "h1",
+			Revision: "r1", State: streams.HoldApproved, Key: public, Entry: 3}})
+		if r := x.check(false, false, pinned.Verifiers(keys.RoleOperator)); len(r.bad) != c.bad || r.checked != 1-c.bad {
+			t.Errorf("%s: %d verified, wrong: %v", name, r.checked, r.bad)
 		}
 	}
 }

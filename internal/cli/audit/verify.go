@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/term"
 
 	"lazaret/internal/auditor"
@@ -248,7 +249,11 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 	}
 	stop()
 	rep.RuleSets, rep.Policies = inForce.lists()
-	rep.decided(decisions, f.from == 0 && f.to == 0)
+	operators := trust.Verifiers(keys.RoleOperator)
+	if !slices.ContainsFunc(trust.Pins(), func(p keys.Pin) bool { return slices.Contains(p.Roles, keys.RoleOperator) }) {
+		operators = nil
+	}
+	rep.decided(decisions, f.from == 0 && f.to == 0, operators)
 	if seenErr != nil {
 		rep.Skipped = append(rep.Skipped, fmt.Sprintf("the checkpoint that this machine saw last: %v", seenErr))
 	}
@@ -268,11 +273,14 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 }
 
 // decided adds the results of the checks of people's signatures.
-func (r *verifyReport) decided(x *approvalsSeen, whole bool) {
+func (r *verifyReport) decided(x *approvalsSeen, whole bool, operators note.Verifiers) {
 	if !whole || r.Status == chain.Failed {
 		return
 	}
-	c := x.check(r.Forgotten > 0 || r.Gaps > 0)
+	c := x.check(r.Gaps > 0 || r.NotHeld > 0, r.Forgotten > 0, operators)
+	if operators == nil && c.checked > 0 {
+		r.Skipped = append(r.Skipped, "who activated the approvers' keys: no operator's key is pinned")
+	}
 	r.Decisions, r.DecisionsOpen, r.Covered = c.checked, c.open+x.dropped, c.covered
 	for _, b := range c.bad {
 		if r.FirstBad < 0 || b.index < r.FirstBad {
