@@ -279,8 +279,8 @@ func (v *verifier) verify(b []byte) (told string, err error) {
 		size, origin, payloads, len(ev.Approvals)), err
 }
 
-// strict refuses names that are repeated or that are not in lower case, and what follows the
-// document.
+// strict refuses names that are repeated or that have other characters than a-z, 0-9 and _, and what
+// follows the document. encoding/json takes names that differ in case, or by ſ and s, for the same.
 func strict(d *json.Decoder) error {
 	if err := value(d); err != nil {
 		return err
@@ -304,8 +304,8 @@ func value(d *json.Decoder) error {
 				return err
 			}
 			name, _ := n.(string)
-			if names[name] || name != strings.ToLower(name) {
-				return fmt.Errorf("the name %q is repeated, or not in lower case", name)
+			if names[name] || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+				return fmt.Errorf("the name %q is repeated, or has other characters than a-z, 0-9 and _", name)
 			}
 			names[name] = true
 		}

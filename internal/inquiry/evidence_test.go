@@ -1,6 +1,7 @@
 package inquiry
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -182,5 +183,19 @@ func TestPromiseB16AKeyFromBeforeAHandoverVerifiesTheEvidence(t *testing.T) {
 		if code != c.code {
 			t.Errorf("%s: exit %d, want %d: %s", c.name, code, c.code, out)
 		}
+	}
+	// encoding/json reads a name with a long s (U+017F) as the one with s.
+	file := filepath.Join(dir, "ev.json")
+	var b bytes.Buffer
+	if err := honest.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	text, ok := strings.CutPrefix(b.String(), "{")
+	if err := os.WriteFile(file, []byte(`{"leaveſ":null,`+text), 0o600); err != nil || !ok {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(verifier, "-log", w.public, file).CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "leave") {
+		t.Errorf("a name of two members: %v: %s", err, out)
 	}
 }

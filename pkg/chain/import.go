@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sort"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -21,7 +22,7 @@ var ErrNotEmpty = errors.New("the log is not empty")
 // Import checks each leaf, its links and ledger sequences, and the root before dir appears. It does
 // not import payloads. Fill adds those that the ledger still has.
 //
-// dir must not contain a log. progress may be nil.
+// dir must be absent or empty. progress may be nil.
 func Import(ctx context.Context, dir string, o Options, src Source, vs note.Verifiers, quorum Quorum,
 	progress func(done, total int64)) error {
 	fs := o.FS
@@ -30,6 +31,12 @@ func Import(ctx context.Context, dir string, o Options, src Source, vs note.Veri
 	}
 	if _, err := fs.Stat(fs.PathJoin(dir, "store")); err == nil {
 		return fmt.Errorf("importing into %s: %w", dir, ErrNotEmpty)
+	}
+	if names, err := fs.List(dir); err == nil && len(names) > 0 {
+		return fmt.Errorf("importing into %s: the folder has %d files and no log, such as %q: name a new or empty one", dir,
+			len(names), names[0])
+	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("importing into %s: %w", dir, err)
 	}
 	view, err := NewView(ctx, src, vs)
 	if err != nil {
@@ -50,7 +57,7 @@ func Import(ctx context.Context, dir string, o Options, src Source, vs note.Veri
 	if err = errors.Join(err, l.Close()); err != nil {
 		return errors.Join(err, fs.RemoveAll(tmp))
 	}
-	if err := fs.RemoveAll(dir); err != nil { // it may exist and be empty
+	if err := fs.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // it may exist and be empty
 		return err
 	}
 	if err := fs.Rename(tmp, dir); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -344,6 +345,16 @@ func TestALogIsMadeOfAnothersTiles(t *testing.T) {
 	if err := chain.Import(ctx, "copy", opts, src, newVkey(t, "log").verifiers(t), nil, nil); err == nil {
 		t.Fatal("tiles were taken that nobody trusted signed")
 	}
+	if err := errors.Join(fs.MkdirAll("home/papers", 0o700), fs.MkdirAll("copy", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := chain.Import(ctx, "home", opts, src, k.verifiers(t), nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "papers") {
+		t.Errorf("into a folder with files: %v", err)
+	}
+	if _, err := fs.Stat("home/papers"); err != nil {
+		t.Errorf("the folder's files: %v", err)
+	}
 	if err := chain.Import(ctx, "copy", opts, src, k.verifiers(t), nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -448,5 +459,19 @@ func TestARangeIsVerifiedAgainstTheTilesAroundIt(t *testing.T) {
 	}
 	if _, err := l.Verify(context.Background(), chain.VerifyOptions{From: 12_001}); !errors.Is(err, chain.ErrRange) {
 		t.Errorf("behind the end: %v", err)
+	}
+}
+
+// A log whose leaves were all removed does not satisfy a witness policy.
+func TestAnEmptyLogLacksTheQuorum(t *testing.T) {
+	k := newVkey(t, "log")
+	l, err := chain.Open("log", chain.Options{FS: vfs.NewMem(), Signer: k.signer, MasterKey: master})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	rep, err := l.Verify(t.Context(), chain.VerifyOptions{Verifiers: k.verifiers(t), Quorum: quorum("a checkpoint")})
+	if err != nil || rep.Status != chain.Failed {
+		t.Errorf("report is %+v, %v", rep, err)
 	}
 }

@@ -515,7 +515,7 @@ func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool
 		v.skip("leaves from %d: no checkpoint of this log covers them", v.rep.Signed)
 	}
 	if v.o.Quorum != nil {
-		if v.rep.Witnessed == 0 && want.Size > 0 {
+		if v.rep.Witnessed == 0 {
 			v.bad(0, "no checkpoint has the cosignatures that the witness policy asks for")
 		} else if v.rep.Witnessed < want.Size {
 			v.skip("leaves from %d: no checkpoint with the witnesses' quorum covers them", v.rep.Witnessed)

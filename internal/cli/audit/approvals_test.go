@@ -335,3 +335,13 @@ func TestVerificationIgnoresEntriesThatNoStageObeys(t *testing.T) {
 		}
 	}
 }
+
+// Nothing of an empty log was checked, so it is not verified.
+func TestVerificationOfAnEmptyLogIsIncomplete(t *testing.T) {
+	for _, anchored := range []bool{false, true} {
+		r := &verifyReport{Report: chain.Report{Status: chain.Verified}}
+		if r.complete(anchored); r.Status != chain.Incomplete || len(r.Skipped) != 1 {
+			t.Errorf("anchored %v: %s, not checked: %q", anchored, r.Status, r.Skipped)
+		}
+	}
+}

@@ -297,7 +297,9 @@ const noAnchor = "whether the log was rewritten as a whole: nothing from outside
 // complete lists what was not checked, and then sets the result to incomplete. anchored means that the
 // log was checked against a checkpoint from outside.
 func (r *verifyReport) complete(anchored bool) {
-	if !anchored && r.Size > 0 {
+	if r.Size == 0 {
+		r.Skipped = append(r.Skipped, "whether the log was emptied: it has no leaves")
+	} else if !anchored {
 		r.Skipped = append(r.Skipped, noAnchor)
 	}
 	if r.Gaps > 0 {

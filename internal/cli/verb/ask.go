@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -22,20 +23,40 @@ func AskAuditor(ctx context.Context, nc *nats.Conn, req auditor.Request) (*audit
 	return ans, query.Ask(ctx, nc, auditor.AskAudit, 0, req, ans)
 }
 
+// snapshotName matches the name of a folder that an auditor makes for a snapshot.
+var snapshotName = regexp.MustCompile(`^[^/\\]+-[0-9]+$`)
+
 // AskSnapshot asks the auditor of the log in dir for a snapshot. If several auditors run, any of them
-// may get a request, so it repeats the request until the right one replies.
+// may get a request, so it repeats the request until the right one replies. Callers remove the snapshot,
+// so only the name in a reply counts: the folder is the one of that name beside the log.
 func AskSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*auditor.Answer, error) {
-	want := filepath.Base(filepath.Clean(dir)) + "-"
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	snapshots := filepath.Join(filepath.Dir(dir), "snapshots")
+	said := ""
 	for range 64 {
 		ans, err := AskAuditor(ctx, nc, auditor.Request{Do: "snapshot"})
-		if err != nil || strings.HasPrefix(filepath.Base(ans.Dir), want) {
-			return ans, err
+		if err != nil {
+			return nil, err
+		}
+		said = ans.Dir
+		name := filepath.Base(ans.Dir)
+		ans.Dir = filepath.Join(snapshots, name)
+		fi, err := os.Lstat(ans.Dir)
+		if err != nil || !fi.IsDir() || !snapshotName.MatchString(name) {
+			continue
+		}
+		if strings.HasPrefix(name, filepath.Base(dir)+"-") {
+			return ans, nil
 		}
 		if err := os.RemoveAll(ans.Dir); err != nil {
 			return nil, fmt.Errorf("removing the snapshot of another auditor: %w", err)
 		}
 	}
-	return nil, fmt.Errorf("other auditors answer, and not the one that works on %s", dir)
+	return nil, fmt.Errorf("other auditors answer, and not the one that works on %s: the last one named the snapshot %s, "+
+		"which is not in %s", dir, Quote(said, 200), snapshots)
 }
 
 // WithSnapshot calls f with a snapshot of the log in dir and removes the snapshot. An erasure removes
