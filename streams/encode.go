@@ -166,6 +166,7 @@ func (e *ObservationEntry) appendJSON(w *writer) bool {
 		}
 		w.flag("user_named", e.UserNamed)
 		w.flag("handed", e.Handed)
+		w.flag("readings", e.Readings)
 		if e.Revisions != nil {
 			w.name("revisions")
 			w.other(e.Revisions)

@@ -95,6 +95,10 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 	if maxSize <= 0 {
 		maxSize = DefaultMaxEvent
 	}
+	if isAnswer(body) {
+		return nil, rejectf(CodeForeign,
+			"the body is an answer of the server or an entry of the ledger: somebody asked with this subject as reply subject")
+	}
 	if len(body) > maxSize {
 		r := rejectf(CodeTooLarge,
 			"the event is %d bytes, at most %d are admitted: split the content over several events with the same call",
@@ -127,6 +131,22 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 		return nil, r
 	}
 	return e, nil
+}
+
+// isAnswer reports whether a body is an answer of JetStream's API, or the body of a ledger entry. A client
+// may name any subject as the reply subject of a read, and the server answers there with its own rights.
+func isAnswer(body []byte) bool {
+	const api = "io.nats.jetstream.api."
+	if !bytes.Contains(body, []byte(api)) &&
+		!(bytes.Contains(body, []byte(`"intake"`)) && bytes.Contains(body, []byte(`"print"`))) {
+		return false
+	}
+	var b struct {
+		Type   string `json:"type"`
+		Intake uint64 `json:"intake"`
+		Print  uint64 `json:"print"`
+	}
+	return Unmarshal(body, &b) == nil && (strings.HasPrefix(b.Type, api) || b.Intake > 0 && b.Print > 0)
 }
 
 func checkEvent(a Address, ceID string, h *Head, e Event) error {

@@ -76,6 +76,9 @@ type ObservationEntry struct {
 	UserNamed bool `json:"user_named,omitzero"`
 	// Handed is set if the user left it to that source to say what is to be done.
 	Handed bool `json:"handed,omitzero"`
+	// Readings is set if the fold keeps the provenance of repeated contents. Entries of earlier versions
+	// do not have it, so that they are folded as they were.
+	Readings bool `json:"readings,omitzero"`
 	// Revisions are changes of beliefs that the observation corroborates or contradicts.
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 }

@@ -153,14 +153,15 @@ func showTools(ctx context.Context, js jetstream.JetStream, h *Hold) error {
 	return nil
 }
 
-// acceptedTools returns the levels that a statement signs for the tools of a held catalogue, or nil
-// if it names none.
+// acceptedTools returns the levels that a statement signs for the tools of a held catalogue. If it names
+// none, the policy's levels hold again, also where an earlier statement named others. For a hold of
+// another kind it returns nil.
 func acceptedTools(h *hold, s *approval.Signed) (*streams.AcceptedTools, error) {
-	if len(s.Levels) == 0 {
-		return nil, nil
-	}
 	args := new(streams.ApproveToolsArgs)
 	if h.Entry.Tool != streams.ApproveTools || streams.Unmarshal([]byte(h.Body), args) != nil {
+		if len(s.Levels) == 0 {
+			return nil, nil
+		}
 		return nil, &approval.Error{Check: approval.CheckAction,
 			Text: "it gives levels to tools, and the hold is not about a list of tools"}
 	}

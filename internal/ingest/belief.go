@@ -211,10 +211,11 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	if err := f.lookedUp(st, e.Project, v); err != nil {
 		return err
 	}
-	if v.Resolved != nil && v.Resolved.Accepted != nil && v.Verdict == streams.Allow {
+	// A repeat of a proposal repeats its verdict, but accepts nothing anew.
+	if v.Resolved != nil && v.Resolved.Accepted != nil && v.Verdict == streams.Allow && !v.Again {
 		return noteAccepted(st, e.Project, v.Resolved.Accepted)
 	}
-	if v.Resolved != nil && v.Resolved.Prompt != nil && v.Verdict == streams.Allow {
+	if v.Resolved != nil && v.Resolved.Prompt != nil && v.Verdict == streams.Allow && !v.Again {
 		return notePrompt(st, e.Project, v)
 	}
 	if v.Type != streams.TypeMemory || v.Belief == nil || v.Again {

@@ -80,6 +80,7 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 		if record && c.Belief.Observation == head.ID && command.Of(b.Text).Points < orderPoints {
 			c.Belief.Grade, c.Belief.Scope = beliefs.Record, beliefs.PlanningAllowed
 		}
+		e.Readings = e.Readings || c.Belief.Observation != head.ID
 		e.Claims = append(e.Claims, c)
 	}
 	if e.Revisions, err = f.vouched(st, a, pol, e); err != nil {
@@ -177,9 +178,11 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 				if err := f.noteAgain(st, project, c.Belief.ID, e.Time); err != nil {
 					return err
 				}
-				from := provenanceOf(e, c.Belief.Origin != e.Origin)
-				if err := f.noteProvenance(st, project, c.Belief.ID, from); err != nil {
-					return err
+				if e.Readings {
+					from := provenanceOf(e, c.Belief.Origin != e.Origin)
+					if err := f.noteProvenance(st, project, c.Belief.ID, from); err != nil {
+						return err
+					}
 				}
 				continue
 			}

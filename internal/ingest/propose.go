@@ -1,9 +1,9 @@
 package ingest
 
 import (
-	"fmt"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"lazaret/internal/stage"
@@ -143,7 +143,7 @@ func (f *Fold) applyAction(st *stage.State, project string, e *streams.ActionEnt
 const maxArgDepth = 16
 
 // argText returns the strings and numbers of the arguments, one per line, in the order of their
-// keys.
+// keys. A key that is no plain name, such as an address, is a value too.
 func argText(args []byte) string {
 	if len(args) == 0 {
 		return ""
@@ -163,7 +163,8 @@ func argText(args []byte) string {
 			b.WriteString(v)
 			b.WriteByte('\n')
 		case float64:
-			fmt.Fprintln(&b, v)
+			b.WriteString(strconv.FormatFloat(v, 'f', -1, 64)) // an account or a telephone number has no exponent
+			b.WriteByte('\n')
 		case []any:
 			for _, x := range v {
 				walk(x, depth+1)
@@ -175,10 +176,25 @@ func argText(args []byte) string {
 			}
 			sort.Strings(keys)
 			for _, k := range keys {
+				if !plainName(k) {
+					walk(k, depth+1)
+				}
 				walk(v[k], depth+1)
 			}
 		}
 	}
 	walk(v, 0)
 	return b.String()
+}
+
+// plainName reports whether a key is an ordinary name of a parameter: letters, digits, - and _, and first
+// a letter.
+func plainName(k string) bool {
+	for i, c := range k {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && c != '_' && c != '-' && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
 }

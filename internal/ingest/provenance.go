@@ -64,17 +64,26 @@ func provenBy(project, label, value string) []byte {
 	return stage.Key(keyProvenBy, project, label, value, "")
 }
 
-// noteProvenance records the provenance of a repeated content, unless it is known, and applies the
-// standing quarantines to it.
+// noteProvenance records the provenance of a repeated content, unless it is known, with the time of the
+// first such reading. It applies the standing quarantines to each reading.
 func (f *Fold) noteProvenance(st *stage.State, project, id string, p provenance) error {
 	sum := sha256.Sum256(stage.Key(0, p.Agent, p.Session, p.Source, p.Tool))
 	key := append(provenancePrefix(project, id), sum[:8]...)
-	if _, known, err := st.Get(key); err != nil || known {
+	_, known, err := st.Get(key)
+	if err != nil {
 		return err
+	}
+	if known {
+		if orders, err := standingOrders(st, project); err != nil || len(orders) == 0 {
+			return err
+		}
 	}
 	r, err := f.belief(st, project, id)
 	if err != nil || r == nil {
 		return err
+	}
+	if known {
+		return f.arrived(st, project, r.from(p), p.At)
 	}
 	if r.Agent == p.Agent && r.Session == p.Session && r.Ref.Source == p.Source && r.Tool == p.Tool {
 		return st.Set(key, []byte("{}")) // the record has it

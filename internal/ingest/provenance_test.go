@@ -100,3 +100,11 @@ func TestWhereATextWasReadExpiresWithIt(t *testing.T) {
 		t.Errorf("a text that comes again is no new belief: %+v", e.Claims)
 	}
 }
+
+// An address may be a key, and an account a number.
+func TestTheTextOfAnActionHasItsKeysAndWholeNumbers(t *testing.T) {
+	got := argText([]byte(`{"people":{"mallory@evil.example":"writer"},"card":4111111111111111,"n":12345678,"amount":4.5}`))
+	if want := "4.5\n4111111111111111\n12345678\nmallory@evil.example\nwriter\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

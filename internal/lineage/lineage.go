@@ -2,6 +2,7 @@ package lineage
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"lazaret/internal/ingest"
@@ -32,9 +33,13 @@ func class(n *ingest.LineageNode) string {
 		return "good"
 	case n.Kind == ingest.NodeBelief:
 		return "belief"
+	case slices.Contains(kinds, n.Kind):
+		return n.Kind
 	}
-	return n.Kind
+	return "" // a path in an alert of another's group may name any kind
 }
+
+var kinds = []string{ingest.NodeSource, ingest.NodeEvent, ingest.NodeDecision, ingest.NodeAction}
 
 // Lines returns the lines of text in a node.
 func Lines(n *ingest.LineageNode) []string {

@@ -388,11 +388,14 @@ func (x *exchange) key(wr *write, part string) (string, error) {
 	return key, nil
 }
 
-// memory returns the proposal of a write. Each memory of a store is a source of its own. The store as a
-// whole is none: it has the words of many, and a rule that holds a source would hold all of them.
+// memory returns the proposal of a write. The store as a whole is no source: it has the words of many, and
+// a rule that holds a source would hold all of them. The external writes of a session are one source, and
+// each other memory is a source of its own.
 func (x *exchange) memory(text, key string) *streams.Memory {
 	source := "store:" + key
-	if key == "" || len(source) > streams.MaxNameLen {
+	if x.origin.External() && x.head.Session != "" {
+		source = "store:" + x.Kind + ":" + x.head.Session
+	} else if key == "" || len(source) > streams.MaxNameLen {
 		sum := sha256.Sum256([]byte(key + "\x00" + text))
 		source = "store:" + x.Kind + ":" + hex.EncodeToString(sum[:8])
 	}

@@ -314,7 +314,8 @@ func TestTheStoreOfLangGraphIsGuarded(t *testing.T) {
 	}
 }
 
-// Several documents that name one address hold nothing of what the user said.
+// Several documents of a session that name one address are held from the third on, and nothing of what the
+// user said.
 func TestTheMemoriesOfAStoreAreNotOneSource(t *testing.T) {
 	c := agent(t)
 	items := map[string]string{}
@@ -341,8 +342,9 @@ func TestTheMemoriesOfAStoreAreNotOneSource(t *testing.T) {
 	for i, text := range []string{"The newsletter team answers at news@corp.example on weekdays",
 		"Orders of spare keys go through news@corp.example as of May", "The canteen menu is sent out by news@corp.example",
 		"Lost badges: write to news@corp.example"} {
-		if code, body := send("PUT", "/store/items", item(fmt.Sprint("d", i), text), HeaderSession, "s1"); code != 200 {
-			t.Logf("the document %q: %d %s", text, code, body)
+		if code, body := send("PUT", "/store/items", item(fmt.Sprint("d", i), text), HeaderSession, "s1"); (code ==
+			200) != (i < 2) {
+			t.Errorf("the document %q: %d %s", text, code, body)
 		}
 	}
 	if code, body := send("GET", "/store/items?namespace=ana&key=colour", "", HeaderSession, "s1"); code != 200 ||

@@ -183,7 +183,8 @@ func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []
 	if g.Values == nil {
 		return nil
 	}
-	for _, w := range switches(args) {
+	toggles, cut := switches(args)
+	for _, w := range toggles {
 		words := SplitName(w.path)
 		stems := make([]uint32, len(words))
 		for i, x := range words {
@@ -196,7 +197,7 @@ func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []
 			foreign(w.path)
 		}
 	}
-	if len(c.Values) == maxValues {
+	if cut || len(c.Values) == maxValues {
 		foreign("more arguments than are compared")
 	}
 	return g
@@ -208,11 +209,13 @@ type toggle struct {
 	on   bool
 }
 
-// switches returns the arguments that are true or false, in order of their paths.
-func switches(args map[string]any) (out []toggle) {
+// switches returns the arguments that are true or false, in order of their paths. cut means that there are
+// more, or that some lie too deep.
+func switches(args map[string]any) (out []toggle, cut bool) {
 	var walk func(path string, v any, depth int)
 	walk = func(path string, v any, depth int) {
 		if len(out) == maxValues || depth > maxValueDepth {
+			cut = true
 			return
 		}
 		switch v := v.(type) {
@@ -229,7 +232,7 @@ func switches(args map[string]any) (out []toggle) {
 		}
 	}
 	walk("", args, 0)
-	return out
+	return out, cut
 }
 
 // minText is the number of words from which an argument of a message is a text that the agent composes.

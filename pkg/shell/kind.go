@@ -185,16 +185,20 @@ func (o *options) permit(args []word) bool {
 		return true
 	}
 	var operands []string
-	needed := len(o.need) == 0
+	needed, rest := len(o.need) == 0, false // rest: after --, where a word with a dash may be an operand
 	for i := 0; i < len(args); i++ {
 		w := args[i]
 		s := w.text
-		needed = needed || slices.Contains(o.need, s)
-		if w.wild && (strings.IndexByte("$*?[{", s[0]) >= 0 || o.max > 0 || o.operand != nil || o.first != nil) {
+		needed = needed || !rest && slices.Contains(o.need, s)
+		if rest && len(s) > 1 && s[0] == '-' {
+			operands = append(operands, s)
+		}
+		if w.wild && (strings.Contains(s, "$") || strings.IndexByte("*?[{", s[0]) >= 0 || o.max > 0 || o.operand != nil || o.first != nil) {
 			return false // it may be expanded to an option or to more operands
 		}
 		switch {
 		case s == "--":
+			rest = true
 		case s == "-" || s[0] != '-':
 			operands = append(operands, s)
 		case o.numbers && strings.Trim(s[1:], "0123456789") == "":

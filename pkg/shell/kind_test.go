@@ -27,7 +27,7 @@ func TestALineHasTheKindOfItsPrograms(t *testing.T) {
 			"sort -o .git/hooks/pre-commit vendor/notes.txt", "sort a -o b", "sort -ro b a", "sort -rob a",
 			"sort --output=b a",
 			"sort --outp=b a", "sort -S 1k --compress-program=./vendor/x.sh big.txt", "sort -T . a", "sort a | sort -ob",
-			"uniq a CLAUDE.md", "uniq -c a b", "uniq -f 1 a b", "uniq -- a b", "tree -o CLAUDE.md", "tree -Lo x",
+			"uniq a CLAUDE.md", "uniq -c a b", "uniq -f 1 a b", "uniq -- a b", "uniq -- -c CLAUDE.md", "tree -o CLAUDE.md", "tree -Lo x",
 			"tree -R -L 1 -H .",
 			"rg --hostname-bin ./vendor/x.sh x", "rg --hostname-bin=./x x", "rg --pre ./x.sh y", "rg --pre=./x.sh y",
 			"rg -z x",
@@ -51,7 +51,7 @@ func TestALineHasTheKindOfItsPrograms(t *testing.T) {
 			"make -f vendor/x.mk all", "make deploy", "make --file=x", "make -C x", "make -j deploy",
 			"make --eval=x", "make -kfx",
 			"git branch -D main", "git branch -d x", "git branch -f a b", "git branch -M a", "git restore .",
-			"git restore -SW a",
+			"git restore -SW a", "git restore -- --staged a",
 			"git restore --staged --worktree a", "git checkout -f main", "git checkout .", "git checkout -- a",
 			"git checkout -B main",
 			"git stash drop", "git stash -q clear", "git switch -f main", "git switch -C main", "git add -p",
@@ -98,7 +98,9 @@ func TestWhichLinesMayWrite(t *testing.T) {
 		"cat CLAUDE.md | tee x",
 		"cat CLAUDE.md & x", "cat \"${x:=y}\" CLAUDE.md", "git checkout a -- CLAUDE.md", "rg --pre x y CLAUDE.md",
 		"\"sort\" -'o' CLAUDE.md x",
-		"sort \\-o CLAUDE.md x", "cat $'a' CLAUDE.md", "sort -t \"$X\" CLAUDE.md", "cat CLAUDE.md 2>&1x"} {
+		"sort \\-o CLAUDE.md x", "cat $'a' CLAUDE.md", "sort -t \"$X\" CLAUDE.md", "cat CLAUDE.md 2>&1x",
+		"uniq -- -c CLAUDE.md", "cat CLAUDE.md #\"\ncp x CLAUDE.md #\"", "sort \"\\\n-o\" CLAUDE.md x",
+		"echo ' -o CLAUDE.md'\nsort x$_", "git diff HEAD$_", "cat CLAUDE.md $[_]", "cat \"$[_]\" CLAUDE.md"} {
 		if !Writes(line) {
 			t.Errorf("%q writes nothing", line)
 		}

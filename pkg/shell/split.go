@@ -70,6 +70,8 @@ func readWord(s string, wild bool) (w word, n int, ok bool) {
 		case strings.IndexByte(" \t\n;|", c) >= 0, strings.HasPrefix(s[n:], "&&"), wild && c == '<':
 			w.text = b.String()
 			return w, n, w.text != ""
+		case c == '#' && n == 0: // a comment, whose quotes do not count
+			return word{}, 0, false
 		case c == '\'':
 			end := strings.IndexByte(s[n+1:], c)
 			if end < 0 {
@@ -91,7 +93,7 @@ func readWord(s string, wild bool) (w word, n int, ok bool) {
 			b.WriteByte(c)
 			n++
 		case wild && strings.IndexByte("~*?[]{}!=#$", c) >= 0 && !strings.HasPrefix(s[n:], "$(") &&
-			!strings.HasPrefix(s[n:], "${") && !strings.HasPrefix(s[n:], "$'"):
+			!strings.HasPrefix(s[n:], "${") && !strings.HasPrefix(s[n:], "$[") && !strings.HasPrefix(s[n:], "$'"):
 			w.wild = w.wild || c != '=' && c != '#' && c != '!'
 			b.WriteByte(c)
 			n++
@@ -116,13 +118,16 @@ func quoted(s string, wild bool, expands *bool) (text string, n int, ok bool) {
 		case c == '`', !wild && (c == '$' || c == '\\'):
 			return "", 0, false
 		case c == '$':
-			if n+1 < len(s) && (s[n+1] == '(' || s[n+1] == '{') {
+			if n+1 < len(s) && strings.IndexByte("({[", s[n+1]) >= 0 {
 				return "", 0, false
 			}
 			*expands = true
 			b.WriteByte(c)
 		case c == '\\' && n+1 < len(s):
-			if n++; strings.IndexByte("$`\"\\\n", s[n]) < 0 {
+			if n++; s[n] == '\n' {
+				continue // the line goes on
+			}
+			if strings.IndexByte("$`\"\\", s[n]) < 0 {
 				b.WriteByte(c)
 			}
 			b.WriteByte(s[n])

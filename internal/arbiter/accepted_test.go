@@ -1,0 +1,21 @@
+package arbiter
+
+import (
+	"testing"
+
+	"lazaret/pkg/approval"
+	"lazaret/streams"
+)
+
+// An approval without levels gives a list's tools back to the policy. Other holds have no levels.
+func TestAnApprovalOfToolsWithoutLevelsNamesNone(t *testing.T) {
+	h := &hold{Body: `{"server":"mail","digest":"d","tools":[{"name":"send"}]}`}
+	h.Entry.Tool = streams.ApproveTools
+	if a, err := acceptedTools(h, new(approval.Signed)); err != nil || a == nil || len(a.Levels) != 0 {
+		t.Errorf("a list of tools: %+v, %v", a, err)
+	}
+	h.Entry.Tool = "send"
+	if a, err := acceptedTools(h, new(approval.Signed)); err != nil || a != nil {
+		t.Errorf("another action: %+v, %v", a, err)
+	}
+}
