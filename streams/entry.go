@@ -192,10 +192,6 @@ func (e *Entry) Message() Message {
 	return Message{Subject: LedgerSubject(e.Partition, e.Stage), Header: h, Body: e.Body}
 }
 
-// headerAnswer is set by nats-server in the answers to direct reads. A reader may name any reply subject,
-// and the server answers there with its own rights, so a copy of a message could get another subject.
-const headerAnswer = "Nats-Stream"
-
 // ParseEntry parses a stored ledger message as one entry. For a frame it returns the fields of the
 // frame's headers; see ParseEntries. It does not decode the body. It fails only for messages that
 // no stage of Lazaret wrote.
@@ -204,10 +200,6 @@ func ParseEntry(subject string, h map[string][]string, body []byte, seq uint64, 
 	var err error
 	if e.Partition, e.Stage, err = ParseLedger(subject); err != nil {
 		return e, fmt.Errorf("ledger entry %d: %w", seq, err)
-	}
-	if from := h[headerAnswer]; len(from) > 0 {
-		return e, fmt.Errorf("ledger entry %d on %s: it is a copy that the server sent from %s: somebody read there with this "+
-			"subject as reply subject", seq, subject, clip(from[0]))
 	}
 	if err := checkFormat(subject, h, seq); err != nil {
 		return e, err

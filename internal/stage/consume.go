@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -181,7 +182,7 @@ type stored struct {
 
 func (s *stored) Metadata() (*jetstream.MsgMetadata, error) { return s.md, nil }
 func (s *stored) Subject() string                           { return s.m.Subject }
-func (s *stored) Headers() nats.Header                      { return s.m.Header }
+func (s *stored) Headers() nats.Header                      { return wire.Stored(s.m.Header) }
 func (s *stored) Data() []byte                              { return s.m.Data }
 
 // sitting is one consumer of a consumption.

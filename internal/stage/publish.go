@@ -356,6 +356,7 @@ func ask(ctx context.Context, nc *nats.Conn, subject string, req []byte) (*jetst
 	if len(resp.Message.Header) > 0 { // live copies have none
 		// Malformed headers of a foreign publisher are treated as missing.
 		h, _ = nats.DecodeHeadersMsg(resp.Message.Header)
+		h = wire.Stored(h)
 	}
 	return &jetstream.RawStreamMsg{Subject: resp.Message.Subject, Sequence: resp.Message.Seq, Header: h,
 		Data: resp.Message.Data, Time: resp.Message.Time}, nil

@@ -156,9 +156,9 @@ func entriesOf(m *nats.Msg) ([]streams.Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ledger entry %d: its stamp: %w", seq, err)
 	}
-	subject := m.Header.Get("Nats-Subject")
-	if at := m.Header["Nats-Stream"]; len(at) == 1 { // of this answer; more are of the message itself
-		m.Header.Del("Nats-Stream")
+	h := m.Header
+	if len(h[headerAnswer]) > 1 { // one is of this answer
+		h = nil
 	}
-	return streams.ParseEntries(subject, m.Header, m.Data, seq, stamp)
+	return streams.ParseEntries(m.Header.Get("Nats-Subject"), h, m.Data, seq, stamp)
 }

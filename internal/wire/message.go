@@ -16,6 +16,19 @@ func Msg(entries ...*streams.Entry) *nats.Msg {
 	return &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Body}
 }
 
+// headerAnswer is set by nats-server in its answers to direct reads.
+const headerAnswer = "Nats-Stream"
+
+// Stored returns the headers of a stored message, as a consumer delivers it. It returns none for a copy that
+// the server sent as the answer to a read: a reader may name any reply subject, even one of the ledger, and
+// the server answers there with its own rights.
+func Stored(h nats.Header) nats.Header {
+	if len(h[headerAnswer]) > 0 {
+		return nil
+	}
+	return h
+}
+
 // Entries parses a ledger message from a consumer. It fails as [streams.ParseEntries] does, and if
 // the message has no consumer metadata.
 func Entries(m jetstream.Msg) ([]streams.Entry, error) {
@@ -23,7 +36,7 @@ func Entries(m jetstream.Msg) ([]streams.Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a message on %s was not delivered by a consumer: %w", m.Subject(), err)
 	}
-	return streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+	return streams.ParseEntries(m.Subject(), Stored(m.Headers()), m.Data(), md.Sequence.Stream, md.Timestamp)
 }
 
 // RawEntries parses a ledger message that was fetched by its sequence.
