@@ -119,7 +119,7 @@ func (s *ledgerStage) push(p *pending) {
 	}, drilled("backlog:ingest"), lost, "lost"},
 	{"M8", "the outbox is not kept with the cursor", []edit{
 		{ledgerGo, "			if b.stored {\n				continue\n", "			if b.stored || mutant == \"M8\" {\n				continue\n"},
-	}, drilled("mute:arbiter"), unanswered, "without a verdict"},
+	}, drilled("mute:arbiter,mute:arbiter,mute:arbiter"), unanswered, "without a verdict"},
 	{"M9", "ingest skips what the process before passed over", []edit{
 		{intakeGo, "		s.decided[p].add(e.Src)\n", `		s.decided[p].add(e.Src)
 		if mutant == "M9" {
