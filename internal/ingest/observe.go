@@ -179,7 +179,8 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 					return err
 				}
 				if e.Readings {
-					from := provenanceOf(e, c.Belief.Origin != e.Origin)
+					pasted := !e.Origin.External() && c.Belief.Origin.External()
+					from := provenanceOf(e, pasted)
 					if err := f.noteProvenance(st, project, c.Belief.ID, from); err != nil {
 						return err
 					}

@@ -20,8 +20,8 @@ type provenance struct {
 	At      time.Time `json:"at"`
 }
 
-// provenanceOf returns the provenance of the contents of an observation. pasted means that a content is
-// of another origin than the observation.
+// provenanceOf returns the provenance of the contents of an observation. pasted means that the user
+// repeats a foreign content.
 func provenanceOf(e *streams.ObservationEntry, pasted bool) provenance {
 	source := sourceOf(e.Agent, &e.Observation)
 	if pasted {

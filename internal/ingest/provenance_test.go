@@ -27,6 +27,12 @@ func TestABeliefIsFoundByEachSourceThatShowedItsText(t *testing.T) {
 	}
 	h.page("p4", "s1", a, words)
 	h.page("p5", "s3", "https://c.example", "The library closes at nine on Sundays")
+	// A text from the web that a tool shows as well is the same belief, of another origin.
+	if e := h.say(streams.KindObs, beliefs.OriginTool, &streams.Observation{Head: streams.Head{ID: "t1", Session: "s5"},
+		Tool: "reader", Source: "https://e.example", Content: words}).(*streams.ObservationEntry); e.Claims[1].Belief.ID !=
+		id {
+		t.Fatalf("it became another belief, %+v", e.Claims)
+	}
 	for _, test := range []struct {
 		name string
 		q    PinpointRequest
@@ -41,6 +47,7 @@ func TestABeliefIsFoundByEachSourceThatShowedItsText(t *testing.T) {
 		{"the second source after its reading began", PinpointRequest{Source: b, Since: between}, true},
 		{"the second source before", PinpointRequest{Source: b, Until: between}, false},
 		{"the agent", PinpointRequest{Agent: "agent"}, true},
+		{"the tool's source", PinpointRequest{Source: "https://e.example"}, true},
 		{"another source", PinpointRequest{Source: "https://d.example"}, false},
 	} {
 		test.q.Project = "demo"
