@@ -59,8 +59,8 @@ func folderOf(user string) string {
 // heldFolder is the name of an agent's folder for the ids of held changes.
 const heldFolder = "held"
 
-// tidy renames the folders of users that an earlier version named as the users, and removes ids of
-// held changes that nobody asked about for a long time.
+// tidy renames the folders of users that an earlier version named as the users, unless there is one of
+// the new name. It also removes old ids of held changes.
 func tidy(memory string) error {
 	held, err := fs.Glob(os.DirFS(memory), "*/*/"+heldFolder)
 	for _, name := range held {
@@ -70,6 +70,9 @@ func tidy(memory string) error {
 	err = errors.Join(err, gerr)
 	for _, name := range old {
 		next := filepath.Join(memory, filepath.FromSlash(path.Dir(name)), folderOf(path.Base(name)))
+		if _, err := os.Lstat(next); err == nil {
+			continue // the folder of the old name is left as it is, and is not used
+		}
 		if rerr := os.Rename(filepath.Join(memory, filepath.FromSlash(name)), next); rerr != nil {
 			err = errors.Join(err, fmt.Errorf("renaming a folder of the memory tool: %w", rerr))
 		}

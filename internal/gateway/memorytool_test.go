@@ -225,4 +225,14 @@ func TestUsersWhoseNamesDifferInCaseShareNoFolder(t *testing.T) {
 			}
 		}
 	}
+	// Another folder of the old name, as after a downgrade, stops nothing and replaces nothing.
+	if err := os.MkdirAll(filepath.Join(users, "Bob", "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := tidy(dir); err != nil {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(users, folderOf("Bob"), "notes.md")); string(b) != "Bob" {
+		t.Errorf("the file of Bob is %q, %v", b, err)
+	}
 }

@@ -215,9 +215,13 @@ func addCall(st *stage.State, key []byte, c toolCall) error {
 // counts for the requests of all of them, and a flag has to be set for all of them.
 func (t *toolCalls) answered(id string) (keys []uint32, flags byte) {
 	all := t.Calls
-	if i := slices.IndexFunc(all, func(c toolCall) bool { return c.ID == id }); i >= 0 {
+	i := slices.IndexFunc(all, func(c toolCall) bool { return c.ID == id })
+	switch {
+	case i >= 0:
 		all = all[i : i+1]
-	} else {
+	case id != "" && len(all) == maxToolCalls:
+		return nil, 0 // its call may have been dropped
+	default:
 		all = slices.DeleteFunc(slices.Clone(all), func(c toolCall) bool { return c.Over })
 	}
 	for i, c := range all {

@@ -203,6 +203,21 @@ func (h intentOf) parallel(answers [2]string) {
 
 // A result belongs to the call that it names. Without a name it may be of any of the calls that wait for
 // one, so that a further call of the tool does not make another-object silent.
+// The result of a call that is no longer known is of no source that the user named.
+func TestAResultOfADroppedCallTakesOverNothing(t *testing.T) {
+	var calls toolCalls
+	for i := range maxToolCalls {
+		calls.Calls = append(calls.Calls, toolCall{ID: fmt.Sprint("a", i), Keys: []uint32{1}, Flags: callNamed})
+	}
+	if keys, flags := calls.answered("dropped"); len(keys) > 0 || flags != 0 {
+		t.Errorf("%v, flags %d", keys, flags)
+	}
+	calls.Calls = calls.Calls[1:]
+	if _, flags := calls.answered("of another host"); flags != callNamed {
+		t.Errorf("flags %d", flags)
+	}
+}
+
 func TestResultsOfParallelCallsOfOneToolAreToldApart(t *testing.T) {
 	for _, x := range []struct {
 		answers [2]string

@@ -25,7 +25,7 @@ type Held string
 // heldFor is how long an id is kept. The arbiter forgets verdicts after this time.
 const heldFor = 31 * 24 * time.Hour
 
-// Sweep removes ids that nobody asked about for a long time.
+// Sweep removes ids that are older than the arbiter's verdicts on them.
 func (h Held) Sweep() error {
 	all, err := os.ReadDir(string(h))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,6 +57,11 @@ func (h Held) Write(ctx context.Context, j Judge, origin beliefs.Origin, ms []*s
 			return nil, err
 		}
 		if replies = append(replies, rep); rep.Verdict != streams.Allow {
+			for n, file := range files {
+				if ended(replies[n]) { // a repeated request is judged anew
+					_, _ = remove(file, ms[asked[file]].ID)
+				}
+			}
 			return replies, nil
 		}
 		asked[file], files = i, append(files, file)

@@ -127,6 +127,29 @@ func TestAnApprovalWaitsForTheOtherTextsOfTheWrite(t *testing.T) {
 	}
 }
 
+// refuser allows all texts but one.
+type refuser struct{ *gate }
+
+func (refuser) Remember(_ context.Context, _ beliefs.Origin, m *streams.Memory) (*client.Reply, error) {
+	v := streams.Allow
+	if m.Content == "bad" {
+		v = streams.Deny
+	}
+	return &client.Reply{Verdict: v, Entry: new(streams.VerdictEntry)}, nil
+}
+
+func TestARefusedWriteLeavesNoIDs(t *testing.T) {
+	h := Held(t.TempDir())
+	replies, err := h.Write(t.Context(), refuser{}, beliefs.OriginUser, []*streams.Memory{text("fine"), text("good"),
+		text("bad")}, "PUT /x")
+	if err != nil || len(replies) != 3 || replies[2].Verdict != streams.Deny {
+		t.Fatalf("%+v, %v", replies, err)
+	}
+	if left, err := os.ReadDir(string(h)); err != nil || len(left) > 0 {
+		t.Errorf("%v are left, %v", left, err)
+	}
+}
+
 func TestAWriteWhoseHoldsHaveEndedCanStillBeApproved(t *testing.T) {
 	h, a := Held(t.TempDir()), &arbiter{holds: true}
 	for range 12 {

@@ -103,8 +103,19 @@ func Read(ctx context.Context, j Judge, head streams.Head, source string, texts 
 				note(f.Text, f)
 			}
 		}
+		unknown := 0
+		for _, text := range batch {
+			if _, ok := known[text]; !ok {
+				unknown++
+			}
+		}
+		over := overQuota(rep, unknown)
 		for _, text := range batch {
 			if _, ok := known[text]; ok {
+				continue
+			}
+			if over != "" {
+				known[text] = Found{Channel: Refused, OverQuota: true, Why: over}
 				continue
 			}
 			if len(batch) > 1 {
@@ -181,6 +192,21 @@ func items(rep *client.Reply) (out []Found) {
 		}
 	}
 	return out
+}
+
+// overQuota returns the reason if a reply refuses n texts and nothing else, all because of max_external, and
+// otherwise "".
+func overQuota(rep *client.Reply, n int) (why string) {
+	if rep.Verdict != streams.Allow || rep.Recall == nil || len(rep.Recall.Refused) != n {
+		return ""
+	}
+	for _, r := range rep.Recall.Refused {
+		if r.Reason != beliefs.ReasonExternal {
+			return ""
+		}
+		why = r.Reason + " " + r.Text
+	}
+	return why
 }
 
 // one returns the judgment in a reply about a single text.

@@ -40,9 +40,13 @@ func TestTheQuotaOfExternalTextsHoldsOverAllBatches(t *testing.T) {
 		texts[i] = strings.Repeat("x", 150-i)
 	}
 	for _, quota := range []int{2, 120} {
-		found, err := Read(t.Context(), &gate{quota: quota}, streams.Head{}, "store:x", texts)
+		g := &gate{quota: quota}
+		found, err := Read(t.Context(), g, streams.Head{}, "store:x", texts)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if len(g.requests) != 2 { // a text beyond the quota is not asked about again
+			t.Errorf("quota %d: %d requests for 150 texts", quota, len(g.requests))
 		}
 		for i, f := range found {
 			if admitted := f.Channel == Admitted; admitted != (i < quota) || !admitted && !strings.Contains(f.Why,

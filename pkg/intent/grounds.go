@@ -2,9 +2,7 @@ package intent
 
 import (
 	"encoding/binary"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"lazaret/pkg/text"
@@ -210,28 +208,14 @@ type toggle struct {
 }
 
 // switches returns the arguments that are true or false, in order of their paths. cut means that there are
-// more, or that some lie too deep.
+// more arguments than are compared.
 func switches(args map[string]any) (out []toggle, cut bool) {
-	var walk func(path string, v any, depth int)
-	walk = func(path string, v any, depth int) {
-		if len(out) == maxValues || depth > maxValueDepth {
-			cut = true
-			return
+	cut = leaves(args, func(path string, v any) bool {
+		if on, ok := v.(bool); ok {
+			out = append(out, toggle{path, on})
 		}
-		switch v := v.(type) {
-		case bool:
-			out = append(out, toggle{strings.TrimPrefix(path, "."), v})
-		case []any:
-			for i, x := range v {
-				walk(path+"."+strconv.Itoa(i), x, depth+1)
-			}
-		case map[string]any:
-			for _, k := range slices.Sorted(maps.Keys(v)) {
-				walk(path+"."+k, v[k], depth+1)
-			}
-		}
-	}
-	walk("", args, 0)
+		return len(out) < maxValues
+	})
 	return out, cut
 }
 

@@ -432,23 +432,34 @@ const (
 	maxNameLike = 12 // maximum number of words of a name
 )
 
-// ReadValues returns the leaf values of a call's arguments, ordered by path.
+// ReadValues returns the strings and numbers of a call's arguments, ordered by path. It returns at most
+// maxValues.
 func ReadValues(args map[string]any) []Value {
 	var out []Value
+	leaves(args, func(path string, v any) bool {
+		if n, ok := v.(float64); ok {
+			v = strconv.FormatFloat(n, 'f', -1, 64)
+		}
+		if s, ok := v.(string); ok {
+			if x := readValue(path, s); len(x.Tokens) > 0 {
+				out = append(out, x)
+			}
+		}
+		return len(out) < maxValues
+	})
+	return out
+}
+
+// leaves calls f with each leaf of a call's arguments and its path, ordered by path, until f returns false.
+// It reports whether it left out a leaf, because of f or because the leaf lies deeper than maxValueDepth.
+func leaves(args map[string]any, f func(path string, v any) bool) (cut bool) {
+	full := false
 	var walk func(path string, v any, depth int)
 	walk = func(path string, v any, depth int) {
-		if len(out) == maxValues || depth > maxValueDepth {
+		if cut = cut || full || depth > maxValueDepth; full || depth > maxValueDepth {
 			return
 		}
 		switch v := v.(type) {
-		case string:
-			if x := readValue(path, v); len(x.Tokens) > 0 {
-				out = append(out, x)
-			}
-		case float64:
-			if x := readValue(path, strconv.FormatFloat(v, 'f', -1, 64)); len(x.Tokens) > 0 {
-				out = append(out, x)
-			}
 		case []any:
 			for i, x := range v {
 				walk(path+"."+strconv.Itoa(i), x, depth+1)
@@ -457,16 +468,18 @@ func ReadValues(args map[string]any) []Value {
 			for _, k := range slices.Sorted(maps.Keys(v)) {
 				walk(path+"."+k, v[k], depth+1)
 			}
+		default:
+			full = !f(strings.TrimPrefix(path, "."), v)
 		}
 	}
 	walk("", args, 0)
-	return out
+	return cut
 }
 
 const maxValueDepth = 8
 
 func readValue(path, s string) Value {
-	x := Value{Path: strings.TrimPrefix(path, "."), Text: s}
+	x := Value{Path: path, Text: s}
 	norm := text.Normalize(s[:min(len(s), 4<<10)])
 	words := strings.FieldsFunc(norm, NotWord)
 	x.Prose = len(words) > maxNameLike

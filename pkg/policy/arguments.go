@@ -253,12 +253,13 @@ func urlHost(u string) string {
 	return rest
 }
 
-// bareNumber reports whether s is a number, a decimal fraction, or two numbers with a colon between, such as
-// a time of day. Only a URL, an argument for hosts alone, or a program that connects makes it an address.
+// bareNumber reports whether s is a number, or a decimal fraction or two numbers with a colon between, such
+// as a time of day, of at most seven digits. Only a URL, an argument for hosts alone, or a program that connects makes it an address.
 func bareNumber(s string) bool {
 	number, port, _ := strings.Cut(strings.TrimSpace(s), ":")
 	whole, fraction, _ := strings.Cut(number, ".")
-	return strings.Trim(whole+fraction+port, "0123456789") == ""
+	plain := number == whole && number == strings.TrimSpace(s)
+	return strings.Trim(whole+fraction+port, "0123456789") == "" && (plain || len(whole)+len(fraction)+len(port) <= 7)
 }
 
 func splitsCommand(r rune) bool {

@@ -198,6 +198,8 @@ func TestTimesAndNumbersAreNoAddresses(t *testing.T) {
 		{"send_email", `{"to":"http://10:80/"}`, true},
 		{"send_email", `{"to":"10.0.0.1:80"}`, true},
 		{"send_email", `{"to":"127.0.1:80"}`, true},
+		{"send_email", `{"to":"169.16689662"}`, true},
+		{"run_command", `{"command":"frob 2852039166:80"}`, true},
 		{"run_command", `{"command":"curl 127.1"}`, true},
 		{"run_command", `{"command":"curl 10:80"}`, true},
 		{"run_command", `{"command":"frob 10.0.0.1:80"}`, true},

@@ -301,7 +301,9 @@ func (in *Input) contentViews(s string, f text.Features, views []text.View) {
 	switch {
 	case in.Event.Kind == string(streams.TypeMemory):
 		in.names, in.pieces, in.pushes = identifiers(s), pieces(s), in.findTargets()
-		in.words = memoryWords(in.Content.Views[0], in.carriers)
+		if len(views) > 0 {
+			in.words = memoryWords(views[0].Text, in.carriers)
+		}
 		source := in.sourceOf() + "\x00"
 		for _, target := range in.pushes {
 			in.targetsBy = append(in.targetsBy, index.Hash(source+target))

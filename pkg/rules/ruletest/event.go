@@ -140,11 +140,12 @@ type timeline struct {
 	now     time.Time
 	said    map[string]*intent.Said // the user's words, by agent and session
 	calls   map[string]called       // about the last call; by agent, session and tool
+	read    map[string]bool         // whether it read something foreign; by agent and session
 }
 
 func newTimeline(project string) *timeline {
 	return &timeline{project: cmp.Or(project, "test"), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		said: make(map[string]*intent.Said), calls: make(map[string]called)}
+		said: make(map[string]*intent.Said), calls: make(map[string]called), read: make(map[string]bool)}
 }
 
 // add returns the ledger entry that ingest would write for an event.
@@ -194,6 +195,7 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 			}
 			return
 		}
+		tl.read[at] = tl.read[at] || b.Origin.External()
 		call := tl.calls[at+"\x00"+b.Tool]
 		b.Handed = said.HandsOver("", b.Source, nil) || call.handed
 		if b.UserNamed = said.Named(b.Source, nil) || call.named; !b.UserNamed && !b.Handed {
@@ -208,7 +210,7 @@ func (tl *timeline) relate(h *streams.EntryHead, body any) {
 			args = nil
 		}
 		b.Intent = said.Relate(b.Tool, args, b.Features.Carriers)
-		said.Look(said.Looks(b.Tool, args, false))
+		said.Look(said.Looks(b.Tool, args, tl.read[at]))
 		tl.calls[at+"\x00"+b.Tool] = called{said.Named("", args), said.HandsOver(b.Tool, "", args)}
 	}
 }
