@@ -190,7 +190,8 @@ type builder struct {
 }
 
 func newBuilder(file, id string) *builder {
-	return &builder{Script: Script{Name: id, Project: projectName(file, id)}, now: Epoch, session: 1, calls: make(map[string]string)}
+	return &builder{Script: Script{Name: id, Project: projectName(file, id)}, now: Epoch, session: 1,
+		calls: make(map[string]string)}
 }
 
 // projectName returns an identifier derived from the session's name in the file, with a digest that

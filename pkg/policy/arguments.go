@@ -192,7 +192,8 @@ func (a *arguments) gather(values []argValue, commands bool) {
 			touches(w)
 			w = w[strings.LastIndexByte(w, '@')+1:]
 			if d, ok := destinationOf(w); ok && (d.addr.IsValid() && (strings.ContainsAny(w, ".:x") &&
-				(numbers || !bareNumber(w)) || numbers && len(w) > 7) || innerHosts.hasHost(d.host) || metaHosts.hasHost(d.host)) {
+				(numbers || !bareNumber(w)) || numbers && len(w) > 7) || innerHosts.hasHost(d.host) ||
+				metaHosts.hasHost(d.host)) {
 				reaches(d)
 			}
 		}
@@ -254,7 +255,8 @@ func urlHost(u string) string {
 }
 
 // bareNumber reports whether s is a number, or a decimal fraction or two numbers with a colon between, such
-// as a time of day, of at most seven digits. Only a URL, an argument for hosts alone, or a program that connects makes it an address.
+// as a time of day, of at most seven digits. Only a URL, an argument for hosts alone, or a program that
+// connects makes it an address.
 func bareNumber(s string) bool {
 	number, port, _ := strings.Cut(strings.TrimSpace(s), ":")
 	whole, fraction, _ := strings.Cut(number, ".")

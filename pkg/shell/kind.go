@@ -193,7 +193,8 @@ func (o *options) permit(args []word) bool {
 		if rest && len(s) > 1 && s[0] == '-' {
 			operands = append(operands, s)
 		}
-		if w.wild && (strings.Contains(s, "$") || strings.IndexByte("*?[{", s[0]) >= 0 || o.max > 0 || o.operand != nil || o.first != nil) {
+		if w.wild && (strings.Contains(s, "$") || strings.IndexByte("*?[{", s[0]) >= 0 || o.max > 0 ||
+			o.operand != nil || o.first != nil) {
 			return false // it may be expanded to an option or to more operands
 		}
 		switch {

@@ -191,7 +191,8 @@ func (x *approvalsSeen) check(gaps, erased bool, operators note.Verifiers) (r de
 		case first != nil:
 			err = fmt.Errorf("entry %d is the signed decision of leaf %d, which says otherwise", o.Entry, first.index)
 		case trust == nil:
-			err = errors.New("the log does not have the trust file in force")
+			err = errors.New("no operator whose key is known here activated a trust file before it: pin the operator's key " +
+				"of that time, if there was another")
 		default:
 			err = verifyDecision(signed.text, trust, o, counters)
 		}
