@@ -123,7 +123,7 @@ func (f *forgettings) explain(from, to uint64, before time.Time) uint64 {
 }
 
 // timeBefore returns the time of the last entry before a sequence that the ledger still has, or zero
-// if it has none. It does not ask for the entries of forgotten projects.
+// if it has none. It does not ask for entries that a statement names as removed.
 func (f *forgettings) timeBefore(ctx context.Context, js jetstream.JetStream, seq uint64) (time.Time, error) {
 	st, err := Stream(ctx, js, streams.LedgerStream)
 	if err != nil {
@@ -131,6 +131,9 @@ func (f *forgettings) timeBefore(ctx context.Context, js jetstream.JetStream, se
 	}
 	for first := st.CachedInfo().State.FirstSeq; seq > first; {
 		seq--
+		if _, gone := f.listed[seq]; gone {
+			continue
+		}
 		if from := f.from(seq); from > 0 {
 			seq = from
 			continue
