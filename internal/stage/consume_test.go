@@ -75,7 +75,8 @@ func TestAReaderOutlivesItsConsumer(t *testing.T) {
 		l.add(2000)
 		natstest.Eventually(t, time.Minute, "all that was published", func() bool { return came.Load() == uint64(l.n) })
 	}
-	natstest.Eventually(t, time.Minute, "one consumer", func() bool {
+	// A consumer whose removal a reconnection cut off is removed by the server after a minute without requests.
+	natstest.Eventually(t, 3*time.Minute, "one consumer", func() bool {
 		n := 0
 		consumers(func(string) { n++ })
 		return n == 1
