@@ -173,15 +173,16 @@ func (x *Expr) Text(a *Activation) (string, bool) {
 
 // joint is a part of a concatenation: a field, or a constant.
 type joint struct {
-	v    int // index of the variable; -1: a constant
-	text string
+	field bool
+	at    uintptr // position of the field in the input
+	text  string
 }
 
 func (p *joint) of(a *Activation) string {
-	if p.v < 0 {
-		return p.text
+	if p.field {
+		return at[string](unsafe.Pointer(a.In), p.at)
 	}
-	return a.native(p.v).String()
+	return p.text
 }
 
 // joints splits a concatenation of fields and constants into its parts. Most keys of signals have
@@ -190,12 +191,12 @@ func joints(vars *Vars, e ast.Expr) []joint {
 	switch e.Kind() {
 	case ast.LiteralKind:
 		if s, ok := e.AsLiteral().(types.String); ok {
-			return []joint{{-1, string(s)}}
+			return []joint{{text: string(s)}}
 		}
 	case ast.IdentKind, ast.SelectKind:
 		if i, ok := vars.Number[QualifiedName(e)]; ok && vars.List[i].Signal == nil &&
 			vars.List[i].GoType == reflect.TypeFor[string]() {
-			return []joint{{v: i}}
+			return []joint{{field: true, at: offsetOf(vars.List[i])}}
 		}
 	case ast.CallKind:
 		if c := e.AsCall(); c.FunctionName() == operators.Add && len(c.Args()) == 2 {

@@ -112,9 +112,13 @@ func (c *contentIndex) match(in *signals.Input, t *Lookup) {
 		same |= 1 << contentArgs
 	}
 	t.breaks = t.breaks[:0]
+	few := c.literals.few() // to search each text then costs less than to compare two
+	if few {
+		t.scan(c, text, same)
+	}
 	for i, v := range views {
 		on := 1 << contentViews
-		if i == 0 {
+		if i == 0 && !few {
 			var ok bool
 			if ok, t.breaks = alike(text, v, t.breaks); ok {
 				on |= same
@@ -126,7 +130,7 @@ func (c *contentIndex) match(in *signals.Input, t *Lookup) {
 		t.scan(c, v, on)
 		t.breaks = t.breaks[:0]
 	}
-	if len(views) == 0 {
+	if len(views) == 0 && !few {
 		t.scan(c, text, same)
 	}
 }

@@ -235,9 +235,17 @@ func at[T any](rec unsafe.Pointer, off uintptr) T { return *(*T)(unsafe.Add(rec,
 
 // input returns a field of the input.
 func input(v *variable) *goExpr {
+	return fieldOf(
+		func(a *Activation) (unsafe.Pointer, bool) { return unsafe.Pointer(a.In), true },
+		offsetOf(v),
+		v.GoType,
+	)
+}
+
+// offsetOf returns the position of a field in the input.
+func offsetOf(v *variable) uintptr {
 	t := reflect.TypeFor[signals.Input]().Field(v.field[0])
-	off := t.Offset + t.Type.Field(v.field[1]).Offset
-	return fieldOf(func(a *Activation) (unsafe.Pointer, bool) { return unsafe.Pointer(a.In), true }, off, v.GoType)
+	return t.Offset + t.Type.Field(v.field[1]).Offset
 }
 
 // member returns a field of a structure by its CEL name.

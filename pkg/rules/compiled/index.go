@@ -40,10 +40,24 @@ type fieldIndex struct {
 	f       field
 	value   *goExpr
 	isNum   map[int64]int32
-	isFlag  map[bool]int32
+	isFlag  [2]int32 // by false and true; -1: no atom
 	isText  map[string]int32
-	literal *literals // nil if no literal is searched
+	sizes   uint64            // bits of the lengths of these texts; the highest is that of all longer ones
+	begins  *[256][]beginning // by the first byte; nil if there is none
+	literal *literals         // nil if no literal is searched
 }
+
+// beginning is a literal with which a text begins.
+type beginning struct {
+	text string // lower case
+	atom int32
+}
+
+// mostBeginnings is the number of beginnings of a field up to which they are compared one by one.
+const mostBeginnings = 32
+
+// sizeBit returns the bit of a text's length.
+func sizeBit(s string) uint64 { return 1 << min(len(s), 63) }
 
 // predCost is the cost of a predicate, in atoms, when the atoms or predicates that lead to a rule
 // are chosen. A predicate is evaluated for every event.
@@ -99,6 +113,12 @@ func (x *Index) group(vars *Vars) {
 	byField := make(map[field]*fieldIndex)
 	lits := make(map[*fieldIndex][]literal)
 	content := &contentIndex{byText: make(map[string]int)}
+	begun := make(map[field]int)
+	for _, a := range x.atoms {
+		if a.begins {
+			begun[a.f]++
+		}
+	}
 	for i, a := range x.atoms {
 		if a.holds && content.add(vars.List[a.f.v].Name, a.literal, int32(i)) {
 			continue
@@ -109,23 +129,33 @@ func (x *Index) group(vars *Vars) {
 				f:      a.f,
 				value:  input(vars.List[a.f.v]),
 				isNum:  make(map[int64]int32),
-				isFlag: make(map[bool]int32),
+				isFlag: [2]int32{-1, -1},
 				isText: make(map[string]int32),
 			}
 			byField[a.f] = fi
 			x.fields = append(x.fields, fi)
 		}
 		switch {
+		case a.begins && begun[a.f] <= mostBeginnings:
+			if fi.begins == nil {
+				fi.begins = new([256][]beginning)
+			}
+			for c := range fi.begins {
+				if lowerByte[c] == a.literal[0] {
+					fi.begins[c] = append(fi.begins[c], beginning{a.literal, int32(i)})
+				}
+			}
 		case a.holds:
 			lits[fi] = append(lits[fi], literal{a.literal, [contentFields]int32{int32(i)}})
 		case a.value[0] == 's':
 			fi.isText[a.value[1:]] = int32(i)
+			fi.sizes |= sizeBit(a.value[1:])
 		case a.value[0] == 'n':
 			if n, err := strconv.ParseInt(a.value[1:], 10, 64); err == nil {
 				fi.isNum[n] = int32(i)
 			}
 		default:
-			fi.isFlag[a.value == "t"] = int32(i)
+			fi.isFlag[flagIndex(a.value == "t")] = int32(i)
 		}
 	}
 	for _, fi := range x.fields {
@@ -336,15 +366,29 @@ func (fi *fieldIndex) match(act *Activation, t *Lookup) {
 		}
 	case c.Flag != nil:
 		if v, ok := c.Flag(act); ok {
-			if a, ok := fi.isFlag[v]; ok {
+			if a := fi.isFlag[flagIndex(v)]; a >= 0 {
 				t.hit(a)
 			}
 		}
 	}
 }
 
+func flagIndex(v bool) int {
+	if v {
+		return 1
+	}
+	return 0
+}
+
 func (fi *fieldIndex) text(s string, t *Lookup) {
-	if len(fi.isText) > 0 {
+	if fi.begins != nil && s != "" {
+		for _, b := range fi.begins[s[0]] {
+			if len(s) >= len(b.text) && lowerIs(s[:len(b.text)], b.text) {
+				t.hit(b.atom)
+			}
+		}
+	}
+	if fi.sizes&sizeBit(s) != 0 {
 		if fi.f.lower {
 			s = lowerASCII(s)
 		}

@@ -50,6 +50,8 @@ type grams struct {
 	// their literals. It rules out most windows of a text that occur in a literal by chance.
 	// It is empty if any window has no two such bytes.
 	beside filter
+	// quick has a bit for each window of four bytes, if there are few. It is tested for eight windows at once.
+	quick *quickFilter
 	// slots is a hash table with open addressing over known, small enough for the CPU's
 	// caches. The lowest bits of a slot are the number of a window, from 1, and the others
 	// are bits of its hash. 0 means free.
@@ -96,6 +98,25 @@ func (f *filter) add(h uint64) { f.words[h>>f.shift] |= 1<<(h>>20&63) | 1<<(h>>2
 func (f *filter) passes(h uint64) bool {
 	word := f.words[h>>(f.shift&63)]
 	return word>>(h>>20&63)&(word>>(h>>28&63))&(word>>(h>>36&63))&1 != 0
+}
+
+// quickFilter has one bit for each of at most quickMost hashes.
+type quickFilter [256]uint64
+
+const quickMost = 256
+
+func (q *quickFilter) add(h uint64) { q[h>>56] |= 1 << (h >> 50 & 63) }
+
+func (q *quickFilter) has(w uint32) bool {
+	h := uint64(w) * gramHash
+	return q[h>>56]&(1<<(h>>50&63)) != 0
+}
+
+// hasAny reports whether one of the eight windows of four bytes may be known that begin in the first half of a
+// or of b.
+func (q *quickFilter) hasAny(a, b uint64) bool {
+	return q.has(uint32(a>>32)) || q.has(uint32(a>>24)) || q.has(uint32(a>>16)) || q.has(uint32(a>>8)) ||
+		q.has(uint32(b>>32)) || q.has(uint32(b>>24)) || q.has(uint32(b>>16)) || q.has(uint32(b>>8))
 }
 
 // besideHash returns the hash of a window with two adjacent bytes: those after it if behind is set,
@@ -226,6 +247,9 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 	}
 	g.shift, g.number = 64-width, uint(bits.Len(uint(len(m))))
 	g.slots, g.filter, g.beside = make([]uint32, 1<<width), newFilter(len(m)), newFilter(stride*len(some))
+	if size == 4 && stride == 1 && len(m) <= quickMost {
+		g.quick = new(quickFilter)
+	}
 	var keys []uint64
 	bare := false
 	for k := range m {
@@ -248,6 +272,9 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 		g.known[len(g.known)-1].next = next
 		g.slots[i] = uint32(h)<<g.number | uint32(len(g.known))
 		g.filter.add(h)
+		if g.quick != nil {
+			g.quick.add(h)
+		}
 		for _, p := range m[k] {
 			text, end := lits[p.lit].text, int(p.off)+size
 			switch {
@@ -313,7 +340,7 @@ func (g *grams) find(gram, h uint64) *place {
 // and the eight before: those that begin in the last four bytes of the earlier half or the first
 // four of the later. The text is treated as surrounded by zeros.
 func (l *literals) scan(s string, skip func(*literal) bool, hit func(*literal, int)) {
-	if len(l.marks) == len(l.lits) && l.scanMarks(s, skip, hit) {
+	if l.few() && l.scanMarks(s, skip, hit) {
 		return
 	}
 	var before uint64
@@ -338,7 +365,7 @@ func (l *literals) scan(s string, skip func(*literal) bool, hit func(*literal, i
 				l.look(g, s, i, next, h, skip, hit)
 			}
 		}
-		if l.short.n > 0 {
+		if g := &l.short; g.n > 0 && (g.quick == nil || g.quick.hasAny(half, next)) {
 			l.every(&l.short, s, i, half, next, skip, hit)
 		}
 		if l.three.n > 0 {
@@ -347,6 +374,9 @@ func (l *literals) scan(s string, skip func(*literal) bool, hit func(*literal, i
 		before = next
 	}
 }
+
+// few reports whether each literal is searched by its mark.
+func (l *literals) few() bool { return len(l.marks) == len(l.lits) }
 
 // scanMarks is like scan, for few literals. It stops and returns false if the text has unusually
 // many marks.

@@ -93,6 +93,7 @@ type field struct {
 type atom struct {
 	f       field
 	holds   bool   // the text contains literal; otherwise the field equals value
+	begins  bool   // the text begins with literal
 	value   string // canonical form of the value
 	literal string
 }
@@ -299,13 +300,15 @@ func (r *PrefilterReader) is(t term, v ref.Val) *prefilter {
 	return r.atom(atom{f: t.f, value: c})
 }
 
-// holds returns the prefilter for: a text contains a literal.
-func (r *PrefilterReader) holds(t term, lit string) *prefilter {
+// holds returns the prefilter for: a text contains a literal, or begins with it. The content's fields are searched
+// for both alike.
+func (r *PrefilterReader) holds(t term, lit string, begins bool) *prefilter {
 	if t.kind != termField || !r.isText(t.f) || r.lazy(t.f) || len(lit) < MinLiteral {
 		return unknown
 	}
 	t.f.lower = false // texts are always searched in lower case
-	return r.atom(atom{f: t.f, holds: true, literal: lowerASCII(lit)})
+	begins = begins && !slices.Contains(contentNames[:], r.vars.List[t.f.v].Name)
+	return r.atom(atom{f: t.f, holds: true, begins: begins, literal: lowerASCII(lit)})
 }
 
 // required returns the prefilter for: a text contains what a regular expression requires.
@@ -315,7 +318,7 @@ func (r *PrefilterReader) required(t term, q *requirement) *prefilter {
 	}
 	var ns []*prefilter
 	for _, l := range q.one {
-		ns = append(ns, r.holds(t, l))
+		ns = append(ns, r.holds(t, l, false))
 	}
 	for _, k := range append(q.all, q.some...) {
 		if len(q.all) > 0 && k.one != nil && shortest(k.one) < minJoined && q.rarest() != nil &&
@@ -403,7 +406,7 @@ func (r *PrefilterReader) Of(e ast.Expr, b binding) *prefilter {
 	case "contains", "startsWith", "endsWith":
 		if t := r.term(args[0], b); t.kind == termConst {
 			if s, ok := t.value.(types.String); ok {
-				return r.holds(r.term(c.Target(), b), string(s))
+				return r.holds(r.term(c.Target(), b), string(s), fn == "startsWith")
 			}
 		}
 	case "matches":
