@@ -540,6 +540,43 @@ func TestPromiseB13AnAuditorRefusesForgettingThatNoOperatorSigned(t *testing.T) 
 	}
 }
 
+// After a restart, the auditor ignores an order that it refused. It keeps the entries that follow.
+func TestPromiseB13ARestartedAuditorIgnoresForgettingThatItRefused(t *testing.T) {
+	srv := natstest.Start(t)
+	w := newLedger(t, srv)
+	operator, forger := newAuthor(t, "operator"), newAuthor(t, "operator")
+	cfg := config(t, newKey(t, "a"), 1)
+	cfg.Operators = trustIn(t, keys.RoleOperator, operator).Verifiers(keys.RoleOperator)
+	a := start(t, srv, cfg)
+	publish := func(e streams.Entry) {
+		t.Helper()
+		e.Partition, e.Project, e.Salt = 3, "p1", streams.NewSalt()
+		if _, err := w.js.PublishMsg(context.Background(), wire.Msg(&e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.write(30)
+	signed, err := streams.Custody{Do: streams.DoForget, Project: "p1", ID: "a", UpTo: 30,
+		Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(forger.signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := streams.Marshal(&streams.CustodyEntry{EntryHead: streams.EntryHead{ID: "a"}, Do: streams.DoForget,
+		Note: string(signed)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(streams.Entry{Stage: streams.StageIngest, Type: streams.TypeForgotten, Src: 99, Body: body})
+	a.await("it has chained the forgery", reached(31))
+	a.halt()
+	a = start(t, srv, cfg)
+	publish(streams.Entry{Stage: streams.StageArbiter, Type: streams.TypeVerdict, Src: 28, Body: []byte(`{}`)})
+	a.await("it has chained the verdict", reached(32))
+	if _, err := a.end().Payload(31); err != nil {
+		t.Errorf("a verdict after a refused order: %v", err)
+	}
+}
+
 func TestPromiseB13AnOrderThatNamesNoEntriesIsReported(t *testing.T) {
 	f := newForger(t)
 	f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoForget, Project: "acme",

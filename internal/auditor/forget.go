@@ -150,6 +150,18 @@ func (a *Auditor) order(e *streams.Entry) (*streams.Custody, map[string]bool, er
 	if c := streams.Ordered(e.Body); e.Type == streams.TypeExpired && c != nil && c.ID == a.expired {
 		return c, nil, nil
 	}
+	j, err := a.judge(func(int64, *chain.Leaf, *streams.Custody, error) {})
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading which keys are in force: %w", err)
+	}
+	c, err := j.Order(e.Type, e.Project, e.Time, e.Body)
+	return c, j.Held(), err
+}
+
+// judge judges all statements in the log. It calls each with the leaf of every statement and its order,
+// or the reason why it does not count: chain.ErrNotHeld if the log does not have the body.
+func (a *Auditor) judge(each func(i int64, leaf *chain.Leaf, c *streams.Custody, why error)) (
+	*statement.Judge, error) {
 	j := statement.NewJudge(a.cfg.Operators)
 	types := append(statement.Types(), statement.Grounds()...)
 	err := a.log.Range(0, a.log.Head().Size, func(i int64, leaf chain.Leaf) error {
@@ -157,26 +169,24 @@ func (a *Auditor) order(e *streams.Entry) (*streams.Custody, map[string]bool, er
 			return nil
 		}
 		p, err := a.log.Payload(i)
-		if errors.Is(err, chain.ErrNotHeld) {
-			return nil
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, chain.ErrNotHeld) {
 			return err
 		}
-		switch stage, body := statement.Split(p); {
-		case stage != streams.StageIngest:
-		case slices.Contains(statement.Types(), leaf.Type):
-			_, _ = j.Order(streams.Type(leaf.Type), leaf.Project, leaf.Time, body) // marks its id as used
-		case leaf.Project == streams.SystemProject:
+		stage, body := statement.Split(p)
+		switch isStatement := slices.Contains(statement.Types(), leaf.Type); {
+		case isStatement && err != nil:
+			each(i, &leaf, nil, err)
+		case isStatement && stage != streams.StageIngest:
+			each(i, &leaf, nil, fmt.Errorf("stage %s wrote it", stage))
+		case isStatement:
+			c, why := j.Order(streams.Type(leaf.Type), leaf.Project, leaf.Time, body) // marks its id as used
+			each(i, &leaf, c, why)
+		case err == nil && stage == streams.StageIngest && leaf.Project == streams.SystemProject:
 			j.Take(streams.Type(leaf.Type), body)
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading which keys are in force: %w", err)
-	}
-	c, err := j.Order(e.Type, e.Project, e.Time, e.Body)
-	return c, j.Held(), err
+	return j, err
 }
 
 // forget destroys a project's keys and every copy of them, including snapshots. Payloads that the
@@ -324,24 +334,38 @@ const removed = ".removed"
 // Entries that are derived from forgotten entries follow the statement closely.
 const lookBack = 100_000
 
-// loadForgotten finds recently forgotten projects and destroys their keys for late entries.
+// loadForgotten finds recently forgotten projects and destroys their keys for late entries. As in obey, a
+// statement counts only if an operator signed it with a key in force. One whose body another auditor
+// holds cannot be judged, and counts.
 func (a *Auditor) loadForgotten() error {
 	a.forgotten = make(map[string]forgetting)
 	size := a.log.Head().Size
+	first := size // first recent statement
 	err := a.log.Range(max(0, size-lookBack), size, func(i int64, l chain.Leaf) error {
 		switch {
 		case l.Kind == chain.KindReset:
-			clear(a.forgotten)
+			first = size
 		case l.Kind == chain.KindEntry && l.Type == string(streams.TypeForgotten):
-			p, err := a.log.Payload(i)
-			if err != nil && !errors.Is(err, chain.ErrNotHeld) && !errors.Is(err, chain.ErrForgotten) {
-				return err
-			}
-			_, body := statement.Split(p)
-			a.forgotten[l.Project] = forgettingOf(l.Seq, l.Time, streams.Ordered(body))
+			first = min(first, i)
 		}
 		return nil
 	})
+	if err != nil || first == size {
+		return err
+	}
+	_, err = a.judge(func(i int64, l *chain.Leaf, c *streams.Custody, why error) {
+		held := !errors.Is(why, chain.ErrNotHeld)
+		if i < first || l.Type != string(streams.TypeForgotten) || l.Project == streams.SystemProject ||
+			held && (why != nil || a.cfg.Operators == nil) {
+			return
+		}
+		a.forgotten[l.Project] = forgettingOf(position.Sequence(l.Seq), l.Time, c)
+	})
+	if errors.Is(err, chain.ErrForgotten) { // order refuses every statement after it, too
+		a.cfg.Log.Error("a statement or an operator's key is missing in the log: earlier statements do not count",
+			"err", err)
+		return nil
+	}
 	for p := range a.forgotten {
 		if err == nil {
 			_, err = a.log.DestroyKeys(statement.LateSubject(p))

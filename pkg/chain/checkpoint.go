@@ -103,13 +103,48 @@ func ParseCheckpoint(b []byte) (c Checkpoint, err error) {
 	return parseCheckpoint(string(b[:i+1]), b)
 }
 
-// OpenCheckpoint parses a checkpoint and verifies that one of the verifiers' keys signed it.
+// OpenCheckpoint parses a checkpoint and verifies that one of the verifiers' keys signed it. The key of
+// a verifier with a method ReplacedAt() int64 was replaced when the log had that many leaves. It signs
+// no larger tree.
 func OpenCheckpoint(b []byte, vs note.Verifiers) (c Checkpoint, err error) {
 	n, err := note.Open(b, vs)
 	if err != nil {
 		return c, err
 	}
-	return strict(n, b)
+	if c, err = strict(n, b); err != nil {
+		return c, err
+	}
+	return c, inPeriod(c.Size, n.Sigs, func(id keyID) (int64, bool) { return replacedAt(vs, id) })
+}
+
+// replacedAt returns the size of the log at which a verifier's key was replaced, if it was.
+func replacedAt(vs note.Verifiers, id keyID) (int64, bool) {
+	if vs == nil {
+		return 0, false
+	}
+	v, err := vs.Verifier(id.name, id.hash)
+	if err != nil {
+		return 0, false
+	}
+	r, ok := v.(interface{ ReplacedAt() int64 })
+	if !ok {
+		return 0, false
+	}
+	return r.ReplacedAt(), true
+}
+
+// inPeriod returns an error unless at least one of the keys that signed a checkpoint of this size
+// was not replaced at a smaller size.
+func inPeriod(size int64, sigs []note.Signature, replaced func(keyID) (int64, bool)) (err error) {
+	for _, s := range sigs {
+		at, ok := replaced(keyID{s.Name, s.Hash})
+		if !ok || size <= at {
+			return nil
+		}
+		err = fmt.Errorf("its key %s was replaced at size %d: it signs trees of at most %d leaves, and this one has %d",
+			KeyID(s.Name, s.Hash), at, at, size)
+	}
+	return err
 }
 
 func strict(n *note.Note, b []byte) (c Checkpoint, err error) {
@@ -263,6 +298,15 @@ func (k *keyring) Verifier(name string, hash uint32) (note.Verifier, error) {
 	return k.trusted.Verifier(name, hash)
 }
 
+// replacedAt returns the size at which a key was replaced, by a handover or by its pin.
+func (k *keyring) replacedAt(id keyID) (int64, bool) {
+	at, ok := k.retired[id]
+	if pinned, is := replacedAt(k.trusted, id); is && (!ok || pinned < at) {
+		return pinned, true
+	}
+	return at, ok
+}
+
 // handover adds the new key in a handover's note to the keyring.
 func (k *keyring) handover(b []byte) (c Checkpoint, err error) {
 	n, err := note.Open(b, k)
@@ -291,6 +335,9 @@ func (k *keyring) handover(b []byte) (c Checkpoint, err error) {
 			continue
 		}
 		if at, ok := k.retired[from]; ok && c.Size >= at {
+			return c, fmt.Errorf("the key of %s that signed it was itself replaced at size %d", s.Name, at)
+		}
+		if at, ok := replacedAt(k.trusted, from); ok && c.Size > at {
 			return c, fmt.Errorf("the key of %s that signed it was itself replaced at size %d", s.Name, at)
 		}
 		k.retired[from] = c.Size
@@ -333,14 +380,7 @@ func (k *keyring) open(b []byte) (c Checkpoint, by []keyID, err error) {
 	if c, err = strict(n, b); err != nil {
 		return c, by, err
 	}
-	for _, id := range by {
-		at, ok := k.retired[id]
-		if !ok || c.Size <= at {
-			return c, by, nil
-		}
-		err = fmt.Errorf("its key %s+%08x was replaced at size %d", id.name, id.hash, at)
-	}
-	return c, by, err
+	return c, by, inPeriod(c.Size, n.Sigs, k.replacedAt)
 }
 
 // Successor returns the public key that the last handover named, which must sign from then

@@ -131,16 +131,26 @@ func ExampleSpan() {
 	// Output: 2 <nil>
 }
 
-// Two logs of the same entries have the same tree, whatever their keys. Their tiles show
+// Two logs of the same entries have the same tree, whatever their keys. Their leaves show
 // where they begin to differ.
 func ExampleFirstDifference() {
-	a, dirA, _, _ := demo("first", "second", "third")
+	ctx := context.Background()
+	a, dirA, vsA, _ := demo("first", "second", "third")
 	defer os.RemoveAll(dirA)
 	defer a.Close()
-	b, dirB, _, _ := demo("first", "second, altered", "third")
+	b, dirB, vsB, _ := demo("first", "second, altered", "third")
 	defer os.RemoveAll(dirB)
 	defer b.Close()
-	i, err := chain.FirstDifference(context.Background(), a.Source(), b.Source(), 3)
-	fmt.Println(i, err)
-	// Output: 1 <nil>
+	viewA, err := chain.NewView(ctx, a.Source(), vsA)
+	if err != nil {
+		panic(err)
+	}
+	viewB, err := chain.NewView(ctx, b.Source(), vsB)
+	if err != nil {
+		panic(err)
+	}
+	i, rooted, err := chain.FirstDifference(ctx, [2]chain.Source{a.Source(), b.Source()},
+		[2]chain.Checkpoint{viewA.Checkpoint, viewB.Checkpoint})
+	fmt.Println(i, rooted, err)
+	// Output: 1 [true true] <nil>
 }

@@ -325,10 +325,57 @@ func TestTheFirstDifferenceIsFound(t *testing.T) {
 	}
 	a := make(-1)
 	for _, at := range []int64{-1, 256, 65_535, n - 1} {
-		got, err := chain.FirstDifference(context.Background(), a.Source(), make(at).Source(), n)
-		if err != nil || got != at {
-			t.Errorf("changed at %d, found at %d, %v", at, got, err)
+		b := make(at)
+		got, rooted, err := chain.FirstDifference(context.Background(), [2]chain.Source{a.Source(), b.Source()},
+			[2]chain.Checkpoint{headOf(t, a), headOf(t, b)})
+		if err != nil || got != at || rooted != [2]bool{true, true} {
+			t.Errorf("changed at %d, found at %d, %v, %v", at, got, rooted, err)
 		}
+	}
+}
+
+// headOf signs a log's head and returns the checkpoint.
+func headOf(t *testing.T, l *chain.Log) chain.Checkpoint {
+	t.Helper()
+	b, err := l.Checkpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cp, err := chain.ParseCheckpoint(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cp
+}
+
+// otherLeaves serves the tiles and the checkpoint of one log, and the leaves of another one.
+type otherLeaves struct{ chain.Source }
+
+func (o otherLeaves) ReadEntryBundle(ctx context.Context, n int64, width int) ([]byte, error) {
+	b, err := o.Source.ReadEntryBundle(ctx, n, width)
+	if err == nil {
+		b[len(b)-1] ^= 1
+	}
+	return b, err
+}
+
+func TestLeavesThatTheCheckpointDoesNotCoverAreFound(t *testing.T) {
+	a := open(t, vfs.NewMem(), "log", newKey(t, "log"))
+	defer a.Close()
+	if err := a.Append(entries(1, 300)); err != nil {
+		t.Fatal(err)
+	}
+	cp := headOf(t, a)
+	got, rooted, err := chain.FirstDifference(context.Background(), [2]chain.Source{a.Source(), otherLeaves{a.Source()}},
+		[2]chain.Checkpoint{cp, cp})
+	if err != nil || got != 255 || rooted != [2]bool{true, false} {
+		t.Errorf("the last leaf of each bundle differs: found at %d, roots %v, %v", got, rooted, err)
+	}
+	other := otherLeaves{a.Source()}
+	got, rooted, err = chain.FirstDifference(context.Background(), [2]chain.Source{other, other},
+		[2]chain.Checkpoint{cp, cp})
+	if err != nil || got != -1 || rooted != [2]bool{} {
+		t.Errorf("both serve the same other leaves: found at %d, roots %v, %v", got, rooted, err)
 	}
 }
 

@@ -235,16 +235,9 @@ func (v *View) Leaf(i int64) (raw []byte, proof tlog.RecordProof, err error) {
 		return nil, nil, fmt.Errorf("leaf %d of %d that the checkpoint covers: %w", i, v.Size, ErrRange)
 	}
 	n := i >> TileHeight
-	b, err := v.src.ReadEntryBundle(v.ctx, n, int(min(v.Size-n<<TileHeight, TileWidth)))
+	leaves, err := readBundle(v.ctx, v.src, n, int(min(v.Size-n<<TileHeight, TileWidth)))
 	if err != nil {
 		return nil, nil, err
-	}
-	leaves, err := SplitBundle(b)
-	if err != nil {
-		return nil, nil, err
-	}
-	if int64(len(leaves)) <= i&(TileWidth-1) {
-		return nil, nil, fmt.Errorf("the bundle of leaf %d has %d leaves", i, len(leaves))
 	}
 	raw = leaves[i&(TileWidth-1)]
 	if proof, err = tlog.ProveRecord(v.Size, i, v.Hashes()); err != nil {
@@ -278,47 +271,48 @@ func (v *View) Consistent(earlier Checkpoint) (tlog.TreeProof, error) {
 	return p, nil
 }
 
-// FirstDifference returns the index of the first leaf in which two logs differ, among the first
-// size leaves, or -1. It compares their tiles, not their checkpoints.
-func FirstDifference(ctx context.Context, a, b Source, size int64) (int64, error) {
-	same := func(level int, n int64, width int) (int, error) {
-		x, err := a.ReadTile(ctx, level, n, width)
-		if err != nil {
-			return 0, err
-		}
-		y, err := b.ReadTile(ctx, level, n, width)
-		if err != nil {
-			return 0, err
-		}
-		if len(x) != len(y) || len(x) != width*tlog.HashSize {
-			return 0, fmt.Errorf("tile %s has %d and %d bytes, want %d", tilePath(level, n, width), len(x), len(y),
-				width*tlog.HashSize)
-		}
-		for i := 0; i < len(x); i += tlog.HashSize {
-			if !bytes.Equal(x[i:i+tlog.HashSize], y[i:i+tlog.HashSize]) {
-				return i / tlog.HashSize, nil
+// FirstDifference returns the index of the first leaf in which two logs differ, among those that both
+// checkpoints cover, or -1. It reads all leaves and computes each log's root from them. rooted says of
+// which logs the leaves give the root of the checkpoint. It does not read the tiles of hashes.
+func FirstDifference(ctx context.Context, logs [2]Source, cps [2]Checkpoint) (first int64, rooted [2]bool, err error) {
+	var trees [2]edge
+	first = -1
+	both := min(cps[0].Size, cps[1].Size)
+	for n := int64(0); n<<TileHeight < max(cps[0].Size, cps[1].Size); n++ {
+		var leaves [2][][]byte
+		for i, src := range logs {
+			width := min(cps[i].Size-n<<TileHeight, TileWidth)
+			if width <= 0 {
+				continue
+			}
+			if leaves[i], err = readBundle(ctx, src, n, int(width)); err != nil {
+				return 0, rooted, err
+			}
+			for _, leaf := range leaves[i] {
+				trees[i].add(tlog.RecordHash(leaf), nil)
 			}
 		}
-		return -1, nil
-	}
-	tile := size >> TileHeight // the partial tile, if all full ones are equal
-	for full, n := size>>TileHeight, int64(0); n<<TileHeight < full; n++ {
-		i, err := same(1, n, int(min(full-n<<TileHeight, TileWidth)))
-		if err != nil {
-			return 0, err
-		}
-		if i >= 0 {
-			tile = n<<TileHeight + int64(i)
-			break
+		for i := 0; first < 0 && i < len(leaves[0]) && n<<TileHeight+int64(i) < both; i++ {
+			if !bytes.Equal(leaves[0][i], leaves[1][i]) {
+				first = n<<TileHeight + int64(i)
+			}
 		}
 	}
-	width := int(min(size-tile<<TileHeight, TileWidth))
-	if width == 0 {
-		return -1, nil
+	for i := range rooted {
+		rooted[i] = trees[i].root() == cps[i].Root
 	}
-	i, err := same(0, tile, width)
-	if err != nil || i < 0 {
-		return -1, err
+	return first, rooted, nil
+}
+
+// readBundle reads an entry bundle of the given number of leaves.
+func readBundle(ctx context.Context, src Source, n int64, width int) ([][]byte, error) {
+	b, err := src.ReadEntryBundle(ctx, n, width)
+	if err != nil {
+		return nil, err
 	}
-	return tile<<TileHeight + int64(i), nil
+	leaves, err := SplitBundle(b)
+	if err == nil && len(leaves) != width {
+		err = fmt.Errorf("bundle %s has %d leaves, want %d", tilePath(-1, n, width), len(leaves), width)
+	}
+	return leaves, err
 }

@@ -60,6 +60,8 @@ type VerifyOptions struct {
 	// Payload, if set, is called with each valid payload, from several goroutines and in no order.
 	// It must not retain its arguments.
 	Payload func(leaf *Leaf, payload []byte)
+	// Missing, if set, is called like Payload with each leaf whose payload was erased lawfully.
+	Missing func(leaf *Leaf)
 	// Progress, if set, is called from time to time, from several goroutines.
 	Progress func(done, total int64)
 }

@@ -474,6 +474,9 @@ func (w *worker) payload(leaf *Leaf) {
 		erased := errors.Is(err, errErased)
 		if w.lawful(leaf, erased) {
 			w.forgotten++
+			if w.v.o.Missing != nil {
+				w.v.o.Missing(leaf)
+			}
 			break
 		}
 		what := "the key of the payload"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -65,6 +66,9 @@ type Pin struct {
 	// resolve a hold of that agent.
 	Agent   string `yaml:"agent,omitempty" json:"agent,omitempty"`
 	Comment string `yaml:"comment,omitempty" json:"comment,omitempty"`
+	// ReplacedAt is the number of leaves of the audit log when another key replaced this one, which
+	// then signs no checkpoint of a larger tree. It is nil if the key was not replaced.
+	ReplacedAt *int64 `yaml:"replaced_at,omitempty" json:"replaced_at,omitempty"`
 }
 
 // Trust is the set of pinned keys. The zero value trusts no key. Concurrent reads are safe as long
@@ -162,6 +166,13 @@ func (t *Trust) Add(p Pin) error {
 			return fmt.Errorf("key %s: agent is %q, want project/agent", v.Name(), p.Agent)
 		}
 	}
+	if p.ReplacedAt != nil {
+		if *p.ReplacedAt < 0 || !slices.Contains(p.Roles, RoleAuditor) {
+			return fmt.Errorf("key %s: replaced_at is %d: it is a number of leaves, for a key with the role %s", v.Name(),
+				*p.ReplacedAt, RoleAuditor)
+		}
+		v = replaced{v, *p.ReplacedAt}
+	}
 	id := nameHash{v.Name(), v.KeyHash()}
 	if _, dup := t.keys[id]; dup {
 		return fmt.Errorf("key %s+%08x is pinned twice: list all its roles in one pin", id.name, id.hash)
@@ -173,6 +184,41 @@ func (t *Trust) Add(p Pin) error {
 	t.keys[id] = pinned{v, p.Roles, len(t.pins)}
 	t.pins = append(t.pins, p)
 	return nil
+}
+
+// replaced is the verifier of a key that was replaced. Package chain reads its period.
+type replaced struct {
+	note.Verifier
+	at int64
+}
+
+// ReplacedAt returns the number of leaves of the log when the key was replaced.
+func (r replaced) ReplacedAt() int64 { return r.at }
+
+// Replaced records that another key replaced a key when the log had so many leaves. key is the key's
+// name and its hash in hex, as in NAME+HASH. Replaced reports whether that changed the pin: the key is
+// pinned for the role auditor, and no smaller number is known.
+func (t *Trust) Replaced(key string, leaves int64) bool {
+	name, hex, _ := strings.Cut(key, "+")
+	hash, err := strconv.ParseUint(hex, 16, 32)
+	if err != nil {
+		return false
+	}
+	id := nameHash{name, uint32(hash)}
+	p, ok := t.keys[id]
+	if !ok || !slices.Contains(p.roles, RoleAuditor) {
+		return false
+	}
+	pin := &t.pins[p.pin]
+	if pin.ReplacedAt != nil && *pin.ReplacedAt <= leaves {
+		return false
+	}
+	if r, ok := p.verifier.(replaced); ok {
+		p.verifier = r.Verifier
+	}
+	pin.ReplacedAt, p.verifier = &leaves, replaced{p.verifier, leaves}
+	t.keys[id] = p
+	return true
 }
 
 // Pins returns the pinned keys in the order of the file.

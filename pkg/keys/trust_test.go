@@ -110,6 +110,8 @@ func TestBadPinsAreRefused(t *testing.T) {
 		{Pin{Key: strings.Replace(public, "alice", "mallory", 1), Roles: Roles}, "hash"},
 		{Pin{Key: private, Roles: Roles}, "private key"},
 		{Pin{Key: "", Roles: Roles}, "not a key in note format"},
+		{Pin{Key: public, Roles: []Role{RoleAuditor}, ReplacedAt: new(int64(-1))}, "replaced_at"},
+		{Pin{Key: public, Roles: []Role{RoleOperator}, ReplacedAt: new(int64(1))}, "replaced_at"},
 	} {
 		err := new(Trust).Add(c.pin)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -138,6 +140,12 @@ func TestAWrittenTrustFileReadsBackTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	pin(t, &trust, b, RoleAuditor)
+	_, hash, _ := strings.Cut(b, "+")
+	hash, _, _ = strings.Cut(hash, "+")
+	if id := "ops.example.org/bob+" + hash; !trust.Replaced(id, 5) || trust.Replaced(id, 6) || !trust.Replaced(id, 0) ||
+		trust.Replaced("ops.example.org/bob+x", 0) || trust.Replaced("alice+"+hash, 0) {
+		t.Errorf("a key is recorded as replaced at the smallest size, if it is pinned: %v", trust.Pins())
+	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, TrustFile)
 	for range 2 { // the second replaces the first

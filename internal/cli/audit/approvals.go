@@ -34,8 +34,10 @@ type approvalsSeen struct {
 	noted     int                   // number of notes
 	outcomes  []outcomeSeen
 	uses      []useSeen
-	withdrawn map[string][]int64 // approvals of sources: leaf indexes of the withdrawals, by project and hold
-	dropped   int                // resolutions beyond maxNotes
+	withdrawn map[string][]int64    // approvals of sources: leaf indexes of the withdrawals, by project and hold
+	dropped   int                   // resolutions beyond maxNotes
+	erased    map[uint64][]noteSeen // resolutions whose payloads were erased, by ledger position
+	thinned   map[string]bool       // projects of which payloads were erased
 }
 
 // trustSeen is the activation of a trust file in a partition.
@@ -46,9 +48,11 @@ type trustSeen struct {
 	trust  *keys.Trust // nil if the log lacks a part of the file
 }
 
+// noteSeen is a resolution.
 type noteSeen struct {
-	index int64
-	text  string
+	index   int64
+	project string
+	text    string
 }
 
 type outcomeSeen struct {
@@ -67,7 +71,17 @@ type useSeen struct {
 
 func newApprovals() *approvalsSeen {
 	return &approvalsSeen{parts: make(map[string]map[int][]byte), notes: make(map[uint64][]noteSeen),
-		withdrawn: make(map[string][]int64)}
+		withdrawn: make(map[string][]int64), erased: make(map[uint64][]noteSeen), thinned: make(map[string]bool)}
+}
+
+// miss records that the payload of a leaf was erased.
+func (x *approvalsSeen) miss(leaf *chain.Leaf) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.thinned[leaf.Project] = true
+	if leaf.Type == string(streams.TypeResolution) {
+		x.erased[leaf.Seq] = append(x.erased[leaf.Seq], noteSeen{index: leaf.Index, project: leaf.Project})
+	}
 }
 
 func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
@@ -119,7 +133,7 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 			return
 		}
 		x.noted++
-		x.notes[leaf.Seq] = append(x.notes[leaf.Seq], noteSeen{leaf.Index, r.Note})
+		x.notes[leaf.Seq] = append(x.notes[leaf.Seq], noteSeen{leaf.Index, leaf.Project, r.Note})
 	case streams.TypeAlerts:
 		var a streams.AlertsEntry
 		if streams.Unmarshal(body, &a) != nil || a.Group != streams.StageArbiter {
@@ -161,25 +175,37 @@ type decisionsChecked struct {
 
 // check verifies the signature of each decision that the arbiter accepted, by key files and by
 // passkeys, and that the counters of passkeys increased. Then it checks each action that the approval
-// of a source covers. gaps means that the log lacks entries, and erased that it lacks payloads of
-// projects: only then a note may be missing. Trust files are never erased. operators are the pinned keys
-// of operators. If it is nil, check does not verify who activated a trust file.
-func (x *approvalsSeen) check(gaps, erased bool, operators note.Verifiers) (r decisionsChecked) {
-	lost := gaps || erased || x.dropped > 0
+// of a source covers. gaps means that the log lacks entries. Only then, or if the payload of its own leaf
+// was erased, a note may be missing. Trust files are never erased. operators are the pinned keys of
+// operators. If it is nil, check does not verify who activated a trust file.
+func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsChecked) {
+	lost := gaps || x.dropped > 0
 	x.activate(gaps, operators)
 	slices.SortFunc(x.outcomes, func(a, b outcomeSeen) int { return cmp.Compare(a.index, b.index) })
 	counters := make(map[string]uint32)
 	open := make(map[uint64]bool)
 	verified := make(map[int64]*outcomeSeen) // by the leaf index of the note
+	unread := make(map[int64]*outcomeSeen)   // by the leaf index of the erased note
 	for i, o := range x.outcomes {
-		signed, ok := x.note(o.Entry, o.index)
+		signed, ok := noteAt(x.notes, o.Entry, o.index)
 		first := verified[signed.index]
 		if ok && first != nil && first.project == o.project && reflect.DeepEqual(first.Resolved, o.Resolved) {
 			continue // the verdict and the state of the hold both say it
 		}
+		gone, erased := noteAt(x.erased, o.Entry, o.index)
+		erased = erased && !ok && gone.project == o.project
 		trust := x.inForce(signed.index, o.Key)
 		var err error
 		switch {
+		case erased && unread[gone.index] == nil:
+			unread[gone.index] = &x.outcomes[i]
+			r.open++
+			continue
+		case erased && reflect.DeepEqual(unread[gone.index].Resolved, o.Resolved):
+			continue
+		case erased:
+			err = fmt.Errorf("entry %d, which was erased, is the signed decision of leaf %d, which says otherwise", o.Entry,
+				unread[gone.index].index)
 		case lost && !ok, gaps && trust == nil:
 			if !open[o.Entry] {
 				r.open++
@@ -208,10 +234,10 @@ func (x *approvalsSeen) check(gaps, erased bool, operators note.Verifiers) (r de
 	return r
 }
 
-// note returns the last signed decision at a ledger position before a leaf.
-func (x *approvalsSeen) note(at uint64, before int64) (last noteSeen, ok bool) {
+// noteAt returns the last of the resolutions at a ledger position before a leaf.
+func noteAt(notes map[uint64][]noteSeen, at uint64, before int64) (last noteSeen, ok bool) {
 	last.index = -1
-	for _, n := range x.notes[at] {
+	for _, n := range notes[at] {
 		if last.index < n.index && n.index < before {
 			last, ok = n, true
 		}
@@ -226,14 +252,15 @@ func (x *approvalsSeen) checkUses(r *decisionsChecked, verified map[int64]*outco
 	slices.SortFunc(x.uses, func(a, b useSeen) int { return cmp.Compare(a.index, b.index) })
 	used := make(map[int64]int)
 	for _, u := range x.uses {
-		signed, _ := x.note(u.Entry, u.index)
+		signed, shown := noteAt(x.notes, u.Entry, u.index)
+		_, erased := noteAt(x.erased, u.Entry, u.index)
 		o := verified[signed.index]
-		if o == nil && lost {
+		if o == nil && (lost || erased || shown && x.thinned[u.project]) {
 			r.open++
 			continue
 		}
 		number := used[signed.index] + 1
-		if lost {
+		if lost || x.thinned[u.project] {
 			number = max(number, u.Number) // those between them may be lost
 		}
 		used[signed.index] = number

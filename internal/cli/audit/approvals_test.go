@@ -97,7 +97,7 @@ func TestVerificationFindsADecisionThatNobodySigned(t *testing.T) {
 		see(7, 7, streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: c.note})
 		see(2, 2, streams.TypeActivation, &streams.ActivationEntry{Do: streams.DoActivateTrust, Digest: streams.Digest(file)})
 		see(1, 1, streams.TypeChunk, &streams.ChunkEntry{Digest: streams.Digest(file), Count: 1, Chunk: file})
-		r := x.check(false, false, nil)
+		r := x.check(false, nil)
 		if got := [3]int{r.checked, r.open, len(r.bad)}; got != c.want {
 			t.Errorf("%s: %v, want %v: %v", name, got, c.want, r.bad)
 		}
@@ -134,7 +134,7 @@ func TestVerificationFindsADecisionByAKeyThatWasUnpinned(t *testing.T) {
 		see(streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: string(signed)})
 		see(streams.TypeVerdict, &streams.VerdictEntry{Resolved: &streams.Resolved{Hold: "h1", Revision: "r1",
 			State: streams.HoldApproved, Key: public, Entry: uint64(index)}})
-		r := x.check(false, false, nil)
+		r := x.check(false, nil)
 		if got := [3]int{r.checked, r.open, len(r.bad)}; got != want {
 			t.Errorf("%d partitions recorded the later file: %v, want %v: %v", recorded, got, want, r.bad)
 		}
@@ -222,7 +222,10 @@ func TestVerificationFindsACoveredActionWithoutAnApproval(t *testing.T) {
 		see(3, streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: c.note})
 		see(2, streams.TypeActivation, &streams.ActivationEntry{Do: streams.DoActivateTrust, Digest: streams.Digest(file)})
 		see(1, streams.TypeChunk, &streams.ChunkEntry{Digest: streams.Digest(file), Count: 1, Chunk: file})
-		r := x.check(false, c.lost, nil)
+		if c.lost {
+			x.miss(&chain.Leaf{Index: 50, Seq: 50, Type: string(streams.TypeVerdict), Project: "acme"})
+		}
+		r := x.check(false, nil)
 		if got := [3]int{r.covered, r.open, len(r.bad)}; got != c.want {
 			t.Errorf("%s: %v, want %v: %v", name, got, c.want, r.bad)
 		}
@@ -238,18 +241,32 @@ func TestVerificationFindsADecisionThatRestsOnAnotherNote(t *testing.T) {
 	other.Hold = "h2"
 	never := other
 	never.Entry = 99999
+	type says = []*streams.Resolved
+	noteOf := func(project string) *chain.Leaf {
+		return &chain.Leaf{Index: 6, Seq: 6, Type: string(streams.TypeResolution), Project: project}
+	}
+	memory := noteOf("acme")
+	memory.Type = string(streams.TypeMemory)
+	gone := other
+	gone.Entry = 6
+	forged := gone
+	forged.Hold = "h3"
 	for name, c := range map[string]struct {
-		then   *streams.Resolved
+		then   says
 		gaps   bool
-		erased bool
+		erased *chain.Leaf
 		want   [3]int // verified, not shown, wrong
 	}{
-		"the state of the hold":            {&said, false, false, [3]int{1, 0, 0}},
-		"another hold":                     {&other, false, false, [3]int{1, 0, 1}},
-		"another hold, something erased":   {&other, false, true, [3]int{1, 0, 1}},
-		"no note":                          {&never, false, false, [3]int{1, 0, 1}},
-		"a note that may be in a gap":      {&never, true, false, [3]int{1, 1, 0}},
-		"a note that may have been erased": {&never, false, true, [3]int{1, 1, 0}},
+		"the state of the hold":             {says{&said}, false, nil, [3]int{1, 0, 0}},
+		"another hold":                      {says{&other}, false, nil, [3]int{1, 0, 1}},
+		"another hold, something erased":    {says{&other}, false, noteOf("acme"), [3]int{1, 0, 1}},
+		"no note":                           {says{&never}, false, nil, [3]int{1, 0, 1}},
+		"a note that may be in a gap":       {says{&never}, true, nil, [3]int{1, 1, 0}},
+		"no note, another one was erased":   {says{&never}, false, noteOf("acme"), [3]int{1, 0, 1}},
+		"a note that was erased":            {says{&gone, &gone}, false, noteOf("acme"), [3]int{1, 1, 0}},
+		"two decisions on an erased note":   {says{&gone, &forged}, false, noteOf("acme"), [3]int{1, 1, 1}},
+		"an erased entry that is no note":   {says{&gone}, false, memory, [3]int{1, 0, 1}},
+		"an erased note of another project": {says{&gone}, false, noteOf("other"), [3]int{1, 0, 1}},
 	} {
 		x := newApprovals()
 		see := logOf(t, x)
@@ -257,10 +274,15 @@ func TestVerificationFindsADecisionThatRestsOnAnotherNote(t *testing.T) {
 		see(2, 2, streams.TypeActivation, &streams.ActivationEntry{Do: streams.DoActivateTrust, Digest: streams.Digest(file)})
 		see(7, 7, streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: string(signed)})
 		see(8, 8, streams.TypeVerdict, &streams.VerdictEntry{Resolved: &said})
-		see(9, 9, streams.TypeHoldState, &streams.HoldStateEntry{Resolved: c.then})
+		for i, then := range c.then {
+			see(int64(9+i), uint64(9+i), streams.TypeHoldState, &streams.HoldStateEntry{Resolved: then})
+		}
+		if c.erased != nil {
+			x.miss(c.erased)
+		}
 		// A ledger that was recreated has another note at the position.
 		see(20, 7, streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: "none"})
-		r := x.check(c.gaps, c.erased, nil)
+		r := x.check(c.gaps, nil)
 		if got := [3]int{r.checked, r.open, len(r.bad)}; got != c.want {
 			t.Errorf("%s: %v, want %v: %v", name, got, c.want, r.bad)
 		}
@@ -330,7 +352,7 @@ func TestVerificationIgnoresEntriesThatNoStageObeys(t *testing.T) {
 		see(3, c.noteStage, "acme", streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: string(signed)})
 		see(4, streams.StageArbiter, "acme", streams.TypeVerdict, &streams.VerdictEntry{Resolved: &streams.Resolved{Hold: "h1",
 			Revision: "r1", State: streams.HoldApproved, Key: public, Entry: 3}})
-		if r := x.check(false, false, pinned.Verifiers(keys.RoleOperator)); len(r.bad) != c.bad || r.checked != 1-c.bad {
+		if r := x.check(false, pinned.Verifiers(keys.RoleOperator)); len(r.bad) != c.bad || r.checked != 1-c.bad {
 			t.Errorf("%s: %d verified, wrong: %v", name, r.checked, r.bad)
 		}
 	}
@@ -343,5 +365,20 @@ func TestVerificationOfAnEmptyLogIsIncomplete(t *testing.T) {
 		if r.complete(anchored); r.Status != chain.Incomplete || len(r.Skipped) != 1 {
 			t.Errorf("anchored %v: %s, not checked: %q", anchored, r.Status, r.Skipped)
 		}
+	}
+}
+
+// A script can tell a log with a decision that nothing in it explains from a verified one.
+func TestAnUnexplainedDecisionLeavesTheVerificationIncomplete(t *testing.T) {
+	x := newApprovals()
+	logOf(t, x)(9, 9, streams.TypeVerdict, &streams.VerdictEntry{Resolved: &streams.Resolved{Hold: "h1", Entry: 7,
+		State: streams.HoldApproved}})
+	x.miss(&chain.Leaf{Index: 7, Seq: 7, Type: string(streams.TypeResolution), Project: "acme"})
+	r := &verifyReport{Report: chain.Report{Status: chain.Verified, Size: 10}}
+	r.decided(x, true, nil)
+	r.complete(true)
+	if r.Status != chain.Incomplete || r.DecisionsOpen != 1 ||
+		!strings.Contains(strings.Join(r.Skipped, ""), "unexplained") {
+		t.Errorf("%s, %d open, not checked: %q", r.Status, r.DecisionsOpen, r.Skipped)
 	}
 }

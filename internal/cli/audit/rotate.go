@@ -107,8 +107,38 @@ func rotate(data string) (public string, err error) {
 			return "", err
 		}
 	}
+	if err := recordReplaced(l, trust, embedded.TrustFile(data)); err != nil {
+		return "", err
+	}
 	if err := os.Link(file, fmt.Sprintf("%s.%08x", file, old.KeyHash())); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}
 	return public, os.Rename(next, file)
+}
+
+// recordReplaced records in the trust file at which size of the log each key was replaced. So a reader of
+// one checkpoint or proof, who does not see the handovers, refuses what a replaced key signed later.
+func recordReplaced(l *chain.Log, trust *keys.Trust, file string) error {
+	handovers, err := l.Handovers()
+	if err != nil {
+		return err
+	}
+	changed := false
+	for _, h := range handovers {
+		old, _, err := chain.Replaced(h, trust.Verifiers(keys.RoleAuditor))
+		if err != nil {
+			continue // it replaced a key that is not pinned any more
+		}
+		cp, err := chain.ParseCheckpoint(h)
+		if err != nil {
+			return err
+		}
+		for _, k := range old {
+			changed = trust.Replaced(k, cp.Size) || changed
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return trust.Write(file)
 }

@@ -155,6 +155,8 @@ type comparison struct {
 	First int64  `json:"first"` // index of the first different leaf; -1 if there is none
 	LeafA *entry `json:"leaf_a,omitzero"`
 	LeafB *entry `json:"leaf_b,omitzero"`
+	// Wrong names the logs, A or B, whose leaves give another root than their checkpoint.
+	Wrong []string `json:"wrong_roots,omitzero"`
 }
 
 // entry is a leaf of one of the logs.
@@ -167,15 +169,18 @@ func compareCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare A [B]",
 		Short: "Find the first leaf in which two logs differ (exit 2 if there is one)",
-		Long: `Compare the trees of two logs, each a folder or the URL of "audit serve". B defaults to
-this data folder's log. Auditors of one ledger have the same tree, whatever their keys.
-At the first difference, one of them received or recorded something else. Checkpoints
-determine the compared range; their signatures are not verified.`,
+		Long: `Compare the leaves of two logs, each a folder or the URL of "audit serve". B defaults to
+this data folder's log. Auditors of one ledger have the same leaves, whatever their keys.
+At the first difference, one of them received or recorded something else.
+
+All leaves are read, and the root of each log is computed from them. A log whose checkpoint
+names another root serves leaves that it did not sign (exit 2). Checkpoints determine the
+compared range; their signatures are not verified.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args = append(args, "")
-			var src [2]*source
-			var size [2]int64
+			var src [2]chain.Source
+			var cps [2]chain.Checkpoint
 			for i := range src {
 				s, err := openSource(a, args[i])
 				if err != nil {
@@ -186,21 +191,25 @@ determine the compared range; their signatures are not verified.`,
 				if err != nil {
 					return err
 				}
-				cp, err := chain.ParseCheckpoint(b)
-				if err != nil {
+				if cps[i], err = chain.ParseCheckpoint(b); err != nil {
 					return err
 				}
-				src[i], size[i] = s, cp.Size
+				src[i] = s
 			}
-			rep := &comparison{SizeA: size[0], SizeB: size[1], Equal: min(size[0], size[1])}
-			var err error
-			if rep.First, err = chain.FirstDifference(cmd.Context(), src[0], src[1], rep.Equal); err != nil {
+			rep := &comparison{SizeA: cps[0].Size, SizeB: cps[1].Size, Equal: min(cps[0].Size, cps[1].Size)}
+			first, rooted, err := chain.FirstDifference(cmd.Context(), src, cps)
+			if err != nil {
 				return err
 			}
-			if rep.First >= 0 {
-				rep.Equal = rep.First
+			for i, ok := range rooted {
+				if !ok {
+					rep.Wrong = append(rep.Wrong, string(rune('A'+i)))
+				}
+			}
+			if rep.First = first; first >= 0 {
+				rep.Equal = first
 				for i, into := range []**entry{&rep.LeafA, &rep.LeafB} {
-					if *into, err = readLeaf(cmd.Context(), src[i], rep.First, size[i]); err != nil {
+					if *into, err = readLeaf(cmd.Context(), src[i], first, cps[i].Size); err != nil {
 						return err
 					}
 				}
@@ -212,7 +221,7 @@ determine the compared range; their signatures are not verified.`,
 			} else {
 				printComparison(cmd, rep)
 			}
-			if rep.First >= 0 {
+			if rep.First >= 0 || len(rep.Wrong) > 0 {
 				return &cli.Exit{Code: cli.ExitNegative}
 			}
 			return nil
@@ -245,6 +254,9 @@ func readLeaf(ctx context.Context, src chain.Source, i, size int64) (*entry, err
 
 func printComparison(cmd *cobra.Command, r *comparison) {
 	w := cmd.OutOrStdout()
+	for _, name := range r.Wrong {
+		fmt.Fprintf(w, "WRONG   the leaves of %s give another root than its checkpoint\n", name)
+	}
 	if r.First < 0 {
 		fmt.Fprintf(w, "EQUAL in all %d leaves that both have (%d and %d)\n", r.Equal, r.SizeA, r.SizeB)
 		return

@@ -40,7 +40,8 @@ type verifyReport struct {
 	Ledger *auditor.Comparison `json:"ledger,omitempty"`
 
 	// Decisions is the number of people's decisions on holds whose signatures verify under the keys in
-	// force at the time. DecisionsOpen is the number of those whose note or keys are not in the log.
+	// force at the time. DecisionsOpen is the number of those whose note or keys are not in the log; if
+	// there are any, the verification is incomplete.
 	Decisions     int `json:"decisions"`
 	DecisionsOpen int `json:"decisions_not_shown,omitempty"`
 	// Covered is the number of actions that the verified approval of a source covers. DecisionsOpen
@@ -83,7 +84,9 @@ this. --from and --to restrict the leaves, and the result is then incomplete.
 
 A verification of the whole log also checks the signatures of the people who decided holds,
 and that each action that the approval of a source covers rests on such a signature: in its
-session, before its end and its withdrawal, and within its number of actions.
+session, before its end and its withdrawal, and within its number of actions. A decision whose
+signed note was erased lawfully, or may be in a gap, is unexplained, and the result incomplete.
+Any other decision without a signed note is a fault.
 
 --export computes the tree of an export of all entries and compares it with signed
 checkpoints, which detects changed, omitted and moved lines. The bodies are not verified,
@@ -91,8 +94,8 @@ because that needs the log, so the exit code is 3 at best.
 
 Exit codes: 0 verified, 1 could not run, 2 failed, 3 incomplete: no faults in the checked
 part, but there was no outside checkpoint to compare with (the first time on a machine,
-without --against and witnesses), the ledger has gaps, bodies were not checked, or their
-decryption key is missing. The command never makes a key.`,
+without --against and witnesses), the ledger has gaps, bodies were not checked, a decision is
+unexplained, or the key that decrypts the bodies is missing. The command never makes a key.`,
 		Example: "  lazaret audit verify\n  lazaret audit verify --against checkpoint-of-monday --policy " +
 			"witnesses.policy\n  lazaret audit verify --dir /mnt/copy/audit --offline --json",
 		Args: cobra.NoArgs,
@@ -217,6 +220,7 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 		inForce.see(leaf, payload)
 		decisions.see(leaf, payload)
 	}
+	v.Missing = func(leaf *chain.Leaf) { decisions.miss(leaf) }
 	stop := showProgress(&v)
 	defer stop()
 
@@ -277,11 +281,15 @@ func (r *verifyReport) decided(x *approvalsSeen, whole bool, operators note.Veri
 	if !whole || r.Status == chain.Failed {
 		return
 	}
-	c := x.check(r.Gaps > 0 || r.NotHeld > 0, r.Forgotten > 0, operators)
+	c := x.check(r.Gaps > 0 || r.NotHeld > 0, operators)
 	if operators == nil && c.checked > 0 {
 		r.Skipped = append(r.Skipped, "who activated the approvers' keys: no operator's key is pinned")
 	}
 	r.Decisions, r.DecisionsOpen, r.Covered = c.checked, c.open+x.dropped, c.covered
+	if r.DecisionsOpen > 0 {
+		r.Skipped = append(r.Skipped, fmt.Sprintf("%d decisions of people, or actions that they cover: they are unexplained, "+
+			"because the log does not show the signed note, the keys or the verdict any more", r.DecisionsOpen))
+	}
 	for _, b := range c.bad {
 		if r.FirstBad < 0 || b.index < r.FirstBad {
 			r.FirstBad = b.index
@@ -540,9 +548,8 @@ func printSeen(w io.Writer, r *verifyReport) {
 	if r.Seen > 0 {
 		fmt.Fprintf(w, "  it extends the %d leaves that this machine saw before\n", r.Seen)
 	}
-	if r.Decisions+r.DecisionsOpen > 0 {
-		fmt.Fprintf(w, "  %d decisions of people are signed as the arbiter says; of %d the note or the keys are not shown\n",
-			r.Decisions, r.DecisionsOpen)
+	if r.Decisions > 0 {
+		fmt.Fprintf(w, "  %d decisions of people are signed as the arbiter says\n", r.Decisions)
 	}
 	if r.Forgotten > 0 {
 		fmt.Fprintf(w, "  decisions of people among the %d forgotten payloads cannot be checked any more\n", r.Forgotten)
