@@ -17,7 +17,7 @@ const (
 	MaxTerms = 256
 	// MaxQuery is the maximum number of different terms that a search uses: those that the fewest
 	// documents have.
-	MaxQuery = 16
+	MaxQuery = 24
 	// MaxNear is the maximum number of synonyms that a search uses.
 	MaxNear = 16
 	// MaxPostings is the maximum number of documents that count for a term: the latest.

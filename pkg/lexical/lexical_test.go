@@ -123,11 +123,13 @@ func reference(docs []document, q Query) []Hit {
 		have = append(have, hits{d, im})
 	}
 	slices.SortStableFunc(have, func(a, b hits) int { return cmp.Compare(len(a.docs), len(b.docs)) })
-	have = have[:min(len(have), MaxQuery)]
 	scores, best := map[int]uint32{}, uint32(0)
-	for _, h := range have {
+	for _, h := range have[:min(len(have), MaxQuery)] {
+		best += rarity(uint32(len(h.docs)), uint32(len(docs))) * maxImpact
+	}
+	have = slices.DeleteFunc(have, func(h hits) bool { return len(h.docs) == 0 })
+	for _, h := range have[:min(len(have), MaxQuery)] {
 		r := rarity(uint32(len(h.docs)), uint32(len(docs)))
-		best += r * maxImpact
 		for _, d := range h.docs[max(0, len(h.docs)-MaxPostings):] {
 			scores[d] += r * uint32(h.impacts[d])
 		}
@@ -583,5 +585,25 @@ func TestWordsMeetTheirOtherForms(t *testing.T) {
 		if a, b := Words(p[0]), Words(p[1]); !slices.Equal(a, b) {
 			t.Errorf("%s and %s are different words", p[0], p[1])
 		}
+	}
+}
+
+func TestWordsThatNoDocumentHasTakeNoPlaceInASearch(t *testing.T) {
+	x := Open(newKV(t), []byte("x"))
+	for _, d := range []string{"the invoice of Acme is paid", "the boiler is mended"} {
+		if err := x.Add(d, Words(d), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	query := "boiler"
+	for i := range 2 * MaxQuery {
+		query = fmt.Sprintf("unheard%d ", i) + query
+	}
+	found, err := x.Search(Query{Words: Words(query), Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ids(t, x, found); !slices.Equal(got, []string{"the boiler is mended"}) {
+		t.Errorf("found %q", got)
 	}
 }

@@ -66,17 +66,23 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	slices.SortStableFunc(like, func(a, b found) int { return cmp.Compare(a.count, b.count) })
 	like = like[:min(len(like), MaxNear)]
 	slices.SortStableFunc(have, func(a, b found) int { return cmp.Compare(a.count, b.count) })
-	have = have[:min(len(have), MaxQuery)]
+	best := uint32(0)
+	for _, l := range have[:min(len(have), MaxQuery)] {
+		best += rarity(l.count, all) * maxImpact
+	}
+	// Words that no document has take no place among the MaxQuery words that are searched.
+	known := slices.IndexFunc(have, func(l found) bool { return l.count > 0 })
+	if known < 0 {
+		known = len(have)
+	}
+	have = have[known:min(len(have), known+MaxQuery)]
 	allowed, err := sc.filter(need)
 	if err != nil {
 		return nil, err
 	}
-	best := uint32(0)
 	sc.terms = sc.terms[:0]
 	for _, l := range have {
-		w := rarity(l.count, all)
-		best += w * maxImpact
-		if err := sc.decode(w, &l); err != nil {
+		if err := sc.decode(rarity(l.count, all), &l); err != nil {
 			return nil, err
 		}
 	}

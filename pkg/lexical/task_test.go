@@ -6,15 +6,23 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"lazaret/pkg/text"
 )
 
-// pair is a user's task and the note that belongs to it.
-type pair struct{ task, note string }
+// told has the words of a session: two messages of the agent as notes, each with its task.
+type told struct {
+	first       string // the user's first message
+	last        string // the agent's last message
+	task        string // all that the user said before last
+	longest     string // the agent's longest message
+	longestTask string // all that the user said before longest
+}
 
-// sessions returns the user's first words and the agent's last ones, for each different task of a file
-// of recorded sessions.
-func sessions(t *testing.T, name string) (out []pair) {
+// sessions returns what was said in each session of a file whose users began with different words.
+func sessions(t *testing.T, name string) (out []told) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("../../../shared/corpora", name))
 	if err != nil {
@@ -31,19 +39,24 @@ func sessions(t *testing.T, name string) (out []pair) {
 		if err := json.Unmarshal(sc.Bytes(), &s); err != nil {
 			t.Fatal(err)
 		}
-		var p pair
+		var p told
+		var said []string
 		for _, st := range s.Steps {
 			switch {
-			case st.Kind == "user" && p.task == "":
-				p.task = st.Content
-			case st.Kind == "agent" && len(st.Content) > 20:
-				p.note = st.Content
+			case st.Kind == "user":
+				said = append(said, st.Content)
+			case st.Kind == "agent" && len(st.Content) > 20 && len(said) > 0:
+				p.last, p.task = st.Content, strings.Join(said, "\n")
+				if len(st.Content) > len(p.longest) {
+					p.longest, p.longestTask = p.last, p.task
+				}
 			}
 		}
-		if p.task != "" && p.note != "" && !seen[p.task] {
-			seen[p.task] = true
-			out = append(out, p)
+		if p.last == "" || seen[said[0]] {
+			continue
 		}
+		seen[said[0]], p.first = true, said[0]
+		out = append(out, p)
 	}
 	if err := sc.Err(); err != nil {
 		t.Fatal(err)
@@ -51,49 +64,83 @@ func sessions(t *testing.T, name string) (out []pair) {
 	return out
 }
 
-// The note of a task is what the agent said last in its session. All notes of a file are in one index.
-// The bounds are the measured values, in percent: the note is the first hit, among the first 5, and among
-// the first 10.
+// All notes of a file are in one index. The bounds are the measured values, in percent: the note is the
+// first hit, among the first 5, and among the first 10.
 func TestARecallByTheUsersTaskFindsTheNoteOfThatTask(t *testing.T) {
-	for name, least := range map[string][3]int{
-		"sessions_agentdojo_clean.jsonl":    {57, 89, 91},
-		"sessions_agentdojo_attacked.jsonl": {50, 84, 86},
-		"sessions_asb.jsonl":                {80, 100, 100},
-		"sessions_injecagent.jsonl":         {88, 94, 94},
+	for _, want := range []struct {
+		file    string
+		first   [3]int // a search with the user's first message for the agent's last one
+		last    [3]int // a search with all that the user said before it
+		longest [3]int // the same for the agent's longest message
+	}{
+		{"sessions_agentdojo_clean.jsonl", [3]int{59, 94, 96}, [3]int{59, 94, 96}, [3]int{61, 95, 100}},
+		{"sessions_agentdojo_attacked.jsonl", [3]int{48, 93, 97}, [3]int{48, 93, 97}, [3]int{52, 91, 95}},
+		{"sessions_asb.jsonl", [3]int{80, 100, 100}, [3]int{80, 100, 100}, [3]int{70, 100, 100}},
+		{"sessions_injecagent.jsonl", [3]int{88, 94, 94}, [3]int{88, 94, 94}, [3]int{88, 94, 94}},
 		// Customers of these sessions say what they want over several messages, and the last words of
 		// the agent are often a farewell.
-		"sessions_tau.jsonl": {22, 38, 45},
+		{"sessions_tau.jsonl", [3]int{22, 38, 45}, [3]int{54, 77, 80}, [3]int{62, 85, 90}},
 	} {
-		pairs := sessions(t, name)
-		x := Open(newKV(t), []byte("x"))
-		for _, p := range pairs {
-			if err := x.Add(p.note, Words(p.note), nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var hits [3]int
-		for _, p := range pairs {
-			words := Words(p.task)
-			found, err := x.Search(Query{Words: words, Near: Near(words), Limit: 10})
-			if err != nil {
-				t.Fatal(err)
-			}
-			at := slices.Index(ids(t, x, found), p.note)
-			for i, n := range []int{1, 5, 10} {
-				if at >= 0 && at < n {
-					hits[i]++
+		all := sessions(t, want.file)
+		last := func(p told) string { return p.last }
+		measure := func(what string, note, task func(told) string, least [3]int) {
+			hits := recallBy(t, all, note, task)
+			t.Logf("%s, %s: of %d tasks, the note is first in %d %%, among the first 5 in %d %%, among the first 10 in %d %%",
+				want.file, what, len(all), hits[0], hits[1], hits[2])
+			for i := range hits {
+				if hits[i] < least[i] {
+					t.Errorf("%s, %s: found %v %%, want %v", want.file, what, hits, least)
 				}
 			}
 		}
-		for i := range hits {
-			hits[i] = hits[i] * 100 / max(1, len(pairs))
+		measure("first message", last, func(p told) string { return p.first }, want.first)
+		measure("whole task", last, func(p told) string { return p.task }, want.last)
+		if testing.Short() {
+			continue
 		}
-		t.Logf("%s: of %d tasks, the note is first in %d %%, among the first 5 in %d %%, among the first 10 in %d %%", name,
-			len(pairs), hits[0], hits[1], hits[2])
-		for i := range hits {
-			if hits[i] < least[i] {
-				t.Errorf("%s: found %v %%, want %v", name, hits, least)
+		measure("whole task, longest message", func(p told) string { return p.longest },
+			func(p told) string { return p.longestTask }, want.longest)
+		// The words that the task and the note share are the best query that a search by words can have.
+		measure("shared words", last, func(p told) string { return shared(p.task, p.last) }, [3]int{})
+	}
+}
+
+// recallBy returns the shares of sessions whose note is the first hit, among the first 5, and among the
+// first 10 of a search with the words of the task, in percent.
+func recallBy(t *testing.T, all []told, note, task func(told) string) (hits [3]int) {
+	t.Helper()
+	x := Open(newKV(t), []byte("x"))
+	for _, p := range all {
+		if err := x.Add(note(p), Words(note(p)), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range all {
+		words := Words(task(p))
+		found, err := x.Search(Query{Words: words, Near: Near(words), Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.Index(ids(t, x, found), note(p))
+		for i, n := range []int{1, 5, 10} {
+			if at >= 0 && at < n {
+				hits[i]++
 			}
 		}
 	}
+	for i := range hits {
+		hits[i] = hits[i] * 100 / max(1, len(all))
+	}
+	return hits
+}
+
+// shared returns the words of a task that stand in a note.
+func shared(task, note string) string {
+	in := make(map[text.Term]bool)
+	for _, w := range Words(note) {
+		in[w] = true
+	}
+	return strings.Join(slices.DeleteFunc(strings.Fields(task), func(s string) bool {
+		return !slices.ContainsFunc(Words(s), func(w text.Term) bool { return in[w] })
+	}), " ")
 }
