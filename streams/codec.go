@@ -1,8 +1,10 @@
 package streams
 
 import (
+	"bytes"
 	"errors"
 	"reflect"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -26,7 +28,27 @@ func Marshal(v any) ([]byte, error) {
 			return b, nil
 		}
 	}
-	return json.Marshal(v, codecOptions)
+	return withJSON(v, bytes.Clone)
+}
+
+// Size returns the number of bytes of the encoding of v.
+func Size(v any) (int, error) { return withJSON(v, func(b []byte) int { return len(b) }) }
+
+// buffers holds the buffers of encodings. The codec has a pool of its own, but drops a large buffer from
+// it when small values are encoded in between.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// withJSON encodes v and returns the result of use, which must not retain the encoding.
+func withJSON[T any](v any, use func(encoding []byte) T) (out T, err error) {
+	b := buffers.Get().(*bytes.Buffer)
+	b.Reset()
+	if err = json.MarshalWrite(b, v, codecOptions); err == nil {
+		out = use(b.Bytes())
+	}
+	if b.Cap() <= maxWriter {
+		buffers.Put(b)
+	}
+	return out, err
 }
 
 // Unmarshal decodes one JSON value into v. Duplicate names, invalid UTF-8 and trailing bytes are

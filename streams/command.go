@@ -136,6 +136,14 @@ func Digest(bundle []byte) string { return DigestOf(sha256.Sum256(bundle)) }
 // DigestOf returns the digest of data with this SHA-256 sum, in the form of Digest.
 func DigestOf(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
 
+// IsDigest reports whether digest is that of content.
+func IsDigest(digest, content string) bool {
+	sum := sha256.Sum256([]byte(content))
+	var b [len("sha256:") + 2*sha256.Size]byte
+	hex.Encode(b[copy(b[:], "sha256:"):], sum[:])
+	return string(b[:]) == digest
+}
+
 // Control is a message on lz.ctl.<partition>. It is a chunk of a bundle, a signed command or, if
 // Project is set, a statement, order or request about a project.
 type Control struct {

@@ -93,6 +93,9 @@ func TestObservationsAreEncodedAsByTheCodec(t *testing.T) {
 		default:
 			refused++
 		}
+		if err != nil {
+			want = nil // the codec returns a part of the encoding
+		}
 		if all, alsoErr := Marshal(&e); !bytes.Equal(all, want) || fmt.Sprint(err) != fmt.Sprint(alsoErr) {
 			t.Fatalf("%+v\nis encoded as %s, %v\n             and not %s, %v", e, all, alsoErr, want, err)
 		}

@@ -55,7 +55,7 @@ func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead,
 			add(m)
 		}
 		for _, r := range read {
-			if m, err := f.look(st, project, r); err != nil {
+			if m, err := f.look(st, project, r, e.Key, &e.Filter); err != nil {
 				return nil, err
 			} else if m != nil {
 				add(*m)

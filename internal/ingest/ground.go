@@ -228,12 +228,15 @@ func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEnt
 	for _, items := range [][]streams.RecallItem{e.Admitted, e.ContextOnly, e.Contradictions} {
 		for _, it := range items {
 			texts = append(texts, it.Content)
-			if it.Unknown || !trusted(&it.BeliefRef) {
-				ft := text.Analyze(it.Content)
+			strange, external := it.Unknown || !trusted(&it.BeliefRef), it.Origin.External()
+			if !strange && !external {
+				continue
+			}
+			ft := text.Analyze(it.Content)
+			if strange {
 				add(&shown, &ft)
 			}
-			if it.Origin.External() {
-				ft := text.Analyze(it.Content)
+			if external {
 				foreign, weakest = append(foreign, &ft), beliefs.Weakest(weakest, it.Origin)
 			}
 		}

@@ -86,13 +86,12 @@ func openVolume(st *stage.State, project, place string, s shelf) (x *lexical.Ind
 	return x, n, err
 }
 
-// searchShelf searches the volumes of a shelf, the last one first.
-func searchShelf(st *stage.State, project, place string, s shelf, q lexical.Query) ([]reads, error) {
+// searchShelf searches the volumes of a shelf, the last one first, and appends the hits to all.
+func searchShelf(st *stage.State, project, place string, s shelf, q lexical.Query, all []reads) ([]reads, error) {
 	s, err := lastVolume(st, project, place, s)
 	if err != nil {
 		return nil, err
 	}
-	var all []reads
 	for v := int(s.volume); v >= 0; v-- {
 		s.volume = byte(v)
 		x := index(st, project, place, s)
@@ -194,10 +193,9 @@ func filterLabels(ev *streams.Recall) []text.Term {
 
 // fits reports whether a belief matches a recall's key and filter. The index has only
 // hashes of these fields, so its results must be checked.
-func fits(r *record, ev *streams.Recall) bool {
-	f := &ev.Filter
+func fits(r *record, key string, f *streams.RecallFilter) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
-	return is(ev.Key, r.Ref.Key) && is(f.Kind, r.Ref.Kind.String()) && is(f.Agent, r.Agent) && is(f.Session, r.Session) &&
+	return is(key, r.Ref.Key) && is(f.Kind, r.Ref.Kind.String()) && is(f.Agent, r.Agent) && is(f.Session, r.Session) &&
 		is(string(f.Origin), string(r.Ref.Origin)) && is(f.Category, r.Category) && is(f.Tool, r.Tool) && is(f.Source,
 		r.Ref.Source) &&
 		(f.Since.IsZero() || !r.At.Before(f.Since)) && (f.Until.IsZero() || r.At.Before(f.Until))

@@ -25,7 +25,7 @@ func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) 
 		}
 		content = string(t)
 	}
-	return streams.Digest([]byte(content)) == r.Digest, nil
+	return streams.IsDigest(r.Digest, content), nil
 }
 
 // keepIntact moves beliefs that do not match their entries from a list of served items to the

@@ -258,7 +258,7 @@ func labelled(st *stage.State, project string, labels ...text.Term) ([]string, e
 	}
 	for _, place := range places {
 		for _, s := range shelves {
-			hits, err := searchShelf(st, project, place, s, lexical.Query{Labels: labels, Limit: lexical.MaxPostings})
+			hits, err := searchShelf(st, project, place, s, lexical.Query{Labels: labels, Limit: lexical.MaxPostings}, nil)
 			if err != nil {
 				return nil, err
 			}

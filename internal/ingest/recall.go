@@ -100,17 +100,17 @@ type reads struct {
 	in    *lexical.Index
 	hit   lexical.Hit
 	score float64
-	ask   *streams.Recall
 }
 
-// look loads a read text. It returns nil if the text does not match after all.
-func (f *Fold) look(st *stage.State, project string, r reads) (*match, error) {
+// look loads a read text. It returns nil if the text does not match the recall's key and filter after all.
+func (f *Fold) look(st *stage.State, project string, r reads, key string, filter *streams.RecallFilter) (*match,
+	error) {
 	id, err := r.in.ID(r.hit)
 	if err != nil {
 		return nil, err
 	}
 	rec, err := f.belief(st, project, id)
-	if err != nil || rec == nil || !fits(rec, r.ask) {
+	if err != nil || rec == nil || !fits(rec, key, filter) {
 		return nil, err
 	}
 	return &match{record: rec, score: r.score}, nil
@@ -192,7 +192,7 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 			omit(e, "refused", len(read)-i)
 			break
 		}
-		m, err := f.look(st, project, r)
+		m, err := f.look(st, project, r, e.Key, &e.Filter)
 		if err != nil {
 			return err
 		}
@@ -218,12 +218,14 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 func (f *Fold) serveTexts(st *stage.State, project string, e *streams.RecallEntry, by map[string]*match) error {
 	// The last items are dropped first.
 	lists := []*[]streams.RecallItem{&e.Admitted, &e.Contradictions, &e.ContextOnly}
-	var all []*serving
+	var all []serving
 	for _, list := range lists {
 		if err := f.keepIntact(st, project, e, list, by); err != nil {
 			return err
 		}
-		for _, it := range *list {
+		all = slices.Grow(all, len(*list))
+		for i := range *list {
+			it := &(*list)[i]
 			s, err := f.serving(st, project, it, by[it.ID], e.Offset)
 			if err != nil {
 				return err
@@ -241,9 +243,6 @@ func (f *Fold) serveTexts(st *stage.State, project string, e *streams.RecallEntr
 		if left := len(*list) - n; left > 0 {
 			omit(e, [...]string{"admitted", "contradictions", "context_only"}[i], left)
 		}
-		for k := range n {
-			(*list)[k] = all[k].item
-		}
 		all, fit = all[len(*list):], fit-n
 		if *list = (*list)[:n:n]; n == 0 {
 			*list = nil
@@ -253,9 +252,10 @@ func (f *Fold) serveTexts(st *stage.State, project string, e *streams.RecallEntr
 }
 
 // serving returns an item with the part of its text that may be served.
-func (f *Fold) serving(st *stage.State, project string, it streams.RecallItem, m *match, offset int) (*serving, error) {
+func (f *Fold) serving(st *stage.State, project string, it *streams.RecallItem, m *match, offset int) (s serving,
+	err error) {
 	if m.unknown || m.Memory {
-		s := &serving{item: it, text: after(m.Content, offset), size: len(m.Content), brought: m.brought}
+		s = serving{item: it, text: after(m.Content, offset), size: len(m.Content), brought: m.brought}
 		if !m.unknown {
 			s.digest = cmp.Or(m.Digest, streams.Digest([]byte(m.Content)))
 		}
@@ -264,9 +264,9 @@ func (f *Fold) serving(st *stage.State, project string, it streams.RecallItem, m
 	}
 	t, whole, err := f.beliefText(st, project, m.record)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
-	s := &serving{item: it, text: cut(after(t, offset), maxServed)}
+	s = serving{item: it, text: cut(after(t, offset), maxServed)}
 	s.item.Partial = !whole || len(s.text) < len(t)
 	if whole {
 		s.size = len(t)
@@ -295,23 +295,28 @@ func (f *Fold) search(st *stage.State, project string, places []string, ev *stre
 	for _, s := range shelves {
 		var in []match
 		for _, place := range places {
-			all, err := searchShelf(st, project, place, s, q)
+			// Hits in read texts are added to read, those in memories are loaded at once.
+			all, have := read, len(read)
+			if s.memory {
+				all, have = nil, 0
+			}
+			all, err := searchShelf(st, project, place, s, q, all)
 			if err != nil {
 				return nil, nil, err
 			}
-			for i := range all {
-				all[i].ask, all[i].score = ev, float64(all[i].hit.Score)/1000
-				if len(q.Words) == 0 {
-					all[i].score = -1
+			for i := range all[have:] {
+				r := &all[have+i]
+				if r.score = float64(r.hit.Score) / 1000; len(q.Words) == 0 {
+					r.score = -1
 				}
 			}
 			if !s.memory {
-				read = append(read, all...)
+				read = all
 				continue
 			}
 			warm(st, project, all)
 			for _, r := range all {
-				if m, err := f.look(st, project, r); err != nil {
+				if m, err := f.look(st, project, r, ev.Key, &ev.Filter); err != nil {
 					return nil, nil, err
 				} else if m != nil {
 					in = append(in, *m)
@@ -376,7 +381,7 @@ func (f *Fold) byContent(st *stage.State, project string, head streams.EntryHead
 	}
 	for _, s := range shelves {
 		for _, place := range placesSeen(head) {
-			hits, err := searchShelf(st, project, place, s, q)
+			hits, err := searchShelf(st, project, place, s, q, nil)
 			if err != nil {
 				return nil, err
 			}

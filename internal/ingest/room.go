@@ -62,7 +62,7 @@ func after(s string, n int) string {
 
 // serving is an item of a recall and the text that may be served of it.
 type serving struct {
-	item    streams.RecallItem
+	item    *streams.RecallItem
 	text    string
 	size    int    // of the whole text, in bytes; 0: unknown
 	digest  string // of a memory's whole text
@@ -72,13 +72,15 @@ type serving struct {
 // share fills in the texts of a recall's items, as far as there is room. Each text gets
 // the same share of the room, and longer texts share the room that shorter ones leave. It
 // returns how many items fit, and whether a text was cut for lack of room.
-func share(all []*serving, room int) (fit int, short bool, err error) {
+func share(all []serving, room int) (fit int, short bool, err error) {
 	needs := make([]int, 0, len(all))
 	least := 0
-	for _, s := range all {
-		bare := s.item
+	var bare streams.RecallItem
+	for i := range all {
+		s := &all[i]
+		bare = *s.item
 		bare.Partial, bare.Size, bare.Digest = true, s.size, s.digest
-		b, err := streams.Marshal(&bare)
+		size, err := streams.Size(&bare)
 		if err != nil {
 			return 0, false, err
 		}
@@ -86,10 +88,10 @@ func share(all []*serving, room int) (fit int, short bool, err error) {
 		if !s.brought {
 			need = jsonLen(s.text, room)
 		}
-		if len(b)+1+least+min(need, leastServed) > room {
+		if size+1+least+min(need, leastServed) > room {
 			break
 		}
-		room -= len(b) + 1
+		room -= size + 1
 		least += min(need, leastServed)
 		needs = append(needs, need)
 	}

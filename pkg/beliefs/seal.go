@@ -3,7 +3,7 @@ package beliefs
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+	"strconv"
 )
 
 // Identity is the part of a belief that never changes: its content and who said it.
@@ -24,14 +24,18 @@ type Identity struct {
 //
 // The belief's axes are not part of it, because they change. Every change is a ledger entry.
 func (i *Identity) Seal() string {
-	d := sha256.New()
-	parts := []string{i.Content, i.Kind.String(), i.Key, string(i.Origin), i.Source, i.Observation, i.Namespace.String(),
-		i.Sensitivity.String()}
-	if i.Grade != NoGrade {
-		parts = append(parts, i.Grade.String())
+	parts := [...]string{i.Content, i.Kind.String(), i.Key, string(i.Origin), i.Source, i.Observation, i.Namespace.String(),
+		i.Sensitivity.String(), i.Grade.String()}
+	n := len(parts)
+	if i.Grade == NoGrade {
+		n--
 	}
-	for _, s := range parts {
-		fmt.Fprintf(d, "%d:%s", len(s), s) // length-prefixed, so that different identities have different encodings
+	b := make([]byte, 0, 512)
+	for _, s := range parts[:n] {
+		// Length-prefixed, so that different identities have different encodings.
+		b = strconv.AppendInt(b, int64(len(s)), 10)
+		b = append(append(b, ':'), s...)
 	}
-	return hex.EncodeToString(d.Sum(nil)[:16])
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
 }
