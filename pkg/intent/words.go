@@ -342,12 +342,23 @@ func Words(words []string) []uint32 {
 
 // WholeName returns a tool's name as one word.
 func WholeName(tool string) string {
-	return strings.Map(func(r rune) rune {
-		if NotWord(r) {
-			return -1
+	tool = strings.ToLower(tool)
+	var b strings.Builder
+	b.Grow(len(tool))
+	for i := range len(tool) {
+		switch c := tool[i]; {
+		case c >= utf8.RuneSelf:
+			return strings.Map(func(r rune) rune {
+				if NotWord(r) {
+					return -1
+				}
+				return r
+			}, tool)
+		case !NotWord(rune(c)):
+			b.WriteByte(c)
 		}
-		return r
-	}, strings.ToLower(tool))
+	}
+	return b.String()
 }
 
 // Has reports whether the sorted words contain h.
@@ -384,11 +395,11 @@ func (c *Call) Asks(sentence []uint32, same bool) bool {
 	if Has(sentence, c.Whole) {
 		return true
 	}
-	things, args := Count(sentence, c.Things), Count(sentence, c.Args)
-	act := Count(sentence, c.Act) > 0
+	things, act := Count(sentence, c.Things), Count(sentence, c.Act) > 0
 	if !same {
 		return act && things >= 2 && things == len(c.Things)
 	}
+	args := Count(c.Args, sentence) // both are sorted sets, and a sentence is usually shorter
 	if act && Has(sentence, Request) && (things > 0 || args > 0 && args == len(c.Args)) {
 		return true
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -187,15 +188,16 @@ func (ev *Evaluator) judge(st index.Store, e *streams.Entry, inputs []*signals.I
 	w := pool.Get().(*work)
 	defer func() {
 		w.act.Reset(nil, nil)
-		w.tables.St, w.sig = nil, signals.State{}
+		w.sig.Reset(nil, nil)
+		w.tables.St = nil
 		pool.Put(w)
 	}()
 	t := &w.tables
 	t.Reset(st, e.Project)
 	x, proposal := ev.byKind[string(e.Type)], e.Type.Proposal()
 	for _, in := range inputs {
-		w.sig = signals.NewState(t, in)
 		sig := &w.sig
+		sig.Reset(t, in)
 		w.act.Reset(in, sig)
 		sig.Note(ev.only)
 		for _, d := range ev.notedBy[in.Event.Kind] {
@@ -480,7 +482,8 @@ func subject(r *Rule, in *signals.Input) streams.AlertSubject {
 }
 
 func alertID(e *streams.Entry, r *Rule, s streams.AlertSubject) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{e.Project, fmt.Sprint(e.Position()), r.ID, s.Kind, s.ID}, "\x00")))
+	at := strconv.FormatUint(e.Position(), 10)
+	sum := sha256.Sum256([]byte(strings.Join([]string{e.Project, at, r.ID, s.Kind, s.ID}, "\x00")))
 	return "a" + hex.EncodeToString(sum[:8])
 }
 

@@ -81,12 +81,9 @@ func (d *Declared) tableKey(s *State) (key []byte, ok bool) {
 	return t.Name, ok
 }
 
-// Note counts an event, or records it as a step. An event for which an expression fails does not
+// Note counts an event of a kind in On, or records it as a step. An event for which an expression fails does not
 // count. Rules that read the signal have their own handling of errors.
 func (d *Declared) Note(s *State) {
-	if !d.On[s.In.Event.Kind] {
-		return
-	}
 	if d.Steps != nil {
 		d.noteStep(s)
 		return
@@ -162,7 +159,8 @@ func (d *Declared) noteStep(s *State) {
 	// Decoded values share memory with the old value. The new value is encoded elsewhere.
 	var memory [MaxSteps]chain
 	chains, paced := memory[:len(d.Steps)], d.paced()
-	dc := index.Decoder(s.t.Get(tableSteps, k))
+	old := s.t.Get(tableSteps, k)
+	dc := index.Decoder(old)
 	for i := range chains {
 		c := &chains[i]
 		c.since = int64(dc.Num())
@@ -174,7 +172,7 @@ func (d *Declared) noteStep(s *State) {
 			c.events[j] = dc.Raw()
 		}
 	}
-	now, id := s.In.Event.Time.UnixNano(), s.In.Event.ID
+	now, id, changed := s.In.Event.Time.UnixNano(), s.In.Event.ID, false
 	// In reverse order, so that one event is only one step of a chain.
 	for i := len(d.Steps) - 1; i >= 0; i-- {
 		if !matched[i] {
@@ -191,7 +189,7 @@ func (d *Declared) noteStep(s *State) {
 		c.events[c.n] = []byte(id)
 		c.n++
 		c.last = now
-		chains[i] = c
+		chains[i], changed = c, true
 		if i == len(d.Steps)-1 {
 			if s.done == nil {
 				s.done = make(map[string][]string)
@@ -202,6 +200,9 @@ func (d *Declared) noteStep(s *State) {
 			}
 			s.done[d.Name] = events
 		}
+	}
+	if !changed {
+		return
 	}
 	e := index.Encoder(s.t.Take())
 	for i := range chains {
@@ -216,18 +217,11 @@ func (d *Declared) noteStep(s *State) {
 		}
 	}
 	if s.In.Event.Kind == string(streams.TypeAction) {
-		s.noteSequence(k, e)
+		s.swaps.Bytes(k)
+		s.swaps.Bytes(old)
+		s.swaps.Bytes(e)
 	}
 	s.t.Put(tableSteps, k, s.t.Give(e))
-}
-
-// noteSequence records a sequence before and after the action.
-func (s *State) noteSequence(key, value []byte) {
-	e := index.Encoder(slices.Clone(s.swaps))
-	e.Bytes(key)
-	e.Bytes(s.t.Get(tableSteps, key))
-	e.Bytes(value)
-	s.swaps = e
 }
 
 // swapKey returns the key of the sequences that an action changed.

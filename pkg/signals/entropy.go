@@ -18,16 +18,18 @@ func entropy(s string) float64 {
 	// Two counters per byte value, so that consecutive increments need not wait for each other.
 	var n [2][256]int32
 	s = s[:min(len(s), BoundText)]
-	i := 0
+	i, all := 0, byte(0)
 	for ; i+1 < len(s); i += 2 {
 		n[0][s[i]]++
 		n[1][s[i+1]]++
+		all |= s[i] | s[i+1]
 	}
 	if i < len(s) {
 		n[0][s[i]]++
+		all |= s[i]
 	}
 	sum := 0.0
-	for b := range n[0] {
+	for b := range int(all) + 1 { // no byte is greater
 		if c := int(n[0][b] + n[1][b]); c > 1 {
 			sum += timesLog(c)
 		}

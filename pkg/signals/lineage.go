@@ -78,7 +78,7 @@ func (s *State) noteCarriers() {
 		return
 	}
 	user := in.Event.Origin == "user" && !s.extern && in.Event.Kind == "observation"
-	s.metBy = make([]met, len(in.carried))
+	s.metBy, s.metRead = slices.Grow(s.metBy[:0], len(in.carried)), true
 	b.Prefetch(index.PostCarriers, in.carriedBy)
 	for i, c := range in.carried {
 		h := in.carriedBy[i]
@@ -93,13 +93,14 @@ func (s *State) noteCarriers() {
 		case user && ref&index.NamedByUser == 0:
 			ref = b.Put(index.PostCarriers, h, ref|index.NamedByUser)
 		}
-		s.metBy[i] = met{carrier: c, ref: ref, ok: true}
+		s.metBy = append(s.metBy, met{carrier: c, ref: ref, ok: true})
 	}
 }
 
 // met returns the carriers of the input with their origins.
 func (s *State) met() []met {
-	if s.metBy == nil {
+	if !s.metRead {
+		s.metRead = true
 		for i, c := range s.In.carried {
 			ref, ok := s.t.Find(index.PostCarriers, s.In.carriedBy[i])
 			s.metBy = append(s.metBy, met{carrier: c, ref: ref, ok: ok})
@@ -224,6 +225,9 @@ func (s *State) lineage() []*Lineage {
 	var hits map[string]int
 	var first map[string]*Lineage
 	mine := in.sample
+	if b := s.t.Index(); b != nil {
+		b.Prefetch(index.PostPhrases, mine)
+	}
 	for _, h := range mine {
 		ref, ok := s.t.Find(index.PostPhrases, h)
 		if !ok || s.noted && ref == s.ownRef {
@@ -247,6 +251,9 @@ func (s *State) lineage() []*Lineage {
 				Age:         s.since(r.at),
 			}
 		}
+	}
+	if hits == nil {
+		return out
 	}
 	for _, ev := range slices.Sorted(maps.Keys(hits)) {
 		if hits[ev] >= 2 && 3*hits[ev] >= len(mine) {

@@ -249,13 +249,19 @@ func (d *directives) read(views []text.View, keep bool) (markedIn string) {
 // carriers returns the carriers of the content in each of its sentences.
 func (d *directives) carriers(in *Input) [][]uint32 {
 	out := make([][]uint32, len(d.said))
+	if len(out) == 0 {
+		return out
+	}
+	lower := make([]string, len(in.Content.Carriers))
+	for j, c := range in.Content.Carriers {
+		_, v, _ := strings.Cut(c, ":")
+		lower[j] = strings.ToLower(v)
+	}
 	for i, said := range d.said {
 		packed := ""
-		for j, c := range in.Content.Carriers {
-			kind, v, _ := strings.Cut(c, ":")
-			v = strings.ToLower(v)
+		for j, v := range lower {
 			has := strings.Contains(said, v)
-			if !has && text.Kind(kind).Traits().Spaced {
+			if !has && kindOf(in.Content.Carriers[j]).Traits().Spaced {
 				if packed == "" {
 					packed = wholeName(said)
 				}

@@ -241,12 +241,16 @@ func (s *State) byUserBefore(i int) bool {
 
 func (s *State) sleepers() []*Sleeper {
 	var out []*Sleeper
-	seen := make(map[string]bool)
+	var seen map[string]bool
 	add := func(id string, sl *Sleeper) {
-		if sl != nil && !seen[id] {
-			seen[id] = true
-			out = append(out, sl)
+		if sl == nil || seen[id] {
+			return
 		}
+		if seen == nil {
+			seen = make(map[string]bool)
+		}
+		seen[id] = true
+		out = append(out, sl)
 	}
 	for _, b := range s.In.Action.Beliefs {
 		add(b.ID, s.use(b.ID))

@@ -15,7 +15,7 @@ type State struct {
 	act Activation // for declared signals
 	// done has the sequences that this input completes.
 	done map[string][]string
-	// swaps has the sequences that this input changes, see NoteSequences.
+	// swaps has the key, the old and the new value of each sequence that this input changes, see NoteSequences.
 	swaps index.Encoder
 
 	// The input's own origin, the cluster that it founds, and the ref of its record if it has one.
@@ -27,6 +27,7 @@ type State struct {
 
 	clusterRec *cluster
 	metBy      []met
+	metRead    bool
 	lastOrigin *origin
 	lastRef    uint32
 	servedBy   []*Served
@@ -91,6 +92,20 @@ func (s *State) Note(only Parts) {
 
 // NewState returns the state of a project for one input.
 func NewState(t *index.Tables, in *Input) State { return State{t: t, In: in} }
+
+// Reset is like NewState, but reuses memory.
+func (s *State) Reset(t *index.Tables, in *Input) {
+	clear(s.metBy)
+	clear(s.usedBy)
+	*s = State{
+		t:        t,
+		In:       in,
+		swaps:    s.swaps[:0],
+		metBy:    s.metBy[:0],
+		contents: s.contents[:0],
+		usedBy:   s.usedBy[:0],
+	}
+}
 
 // SetActivation sets the activation for the expressions of declared signals.
 func (s *State) SetActivation(act Activation) { s.act = act }

@@ -28,10 +28,11 @@ func (in *Input) isTarget(kind, v string) bool {
 		return false
 	}
 	v = strings.ToLower(v)
+	if slices.ContainsFunc(in.short, func(x short) bool { return strings.Contains(x.lower, v) }) {
+		return true
+	}
 	whole := wholeName(v)
-	return slices.ContainsFunc(in.short, func(x short) bool {
-		return strings.Contains(x.lower, v) || strings.Contains(x.whole, whole)
-	})
+	return slices.ContainsFunc(in.short, func(x short) bool { return strings.Contains(x.whole, whole) })
 }
 
 // short is an argument that is no prose, in two forms to search.

@@ -147,6 +147,11 @@ func (x *Expr) Eval(a *Activation) (ref.Val, error) {
 
 // IsTrue reports whether a condition is true. A condition that fails is not.
 func (x *Expr) IsTrue(a *Activation) bool {
+	if x.goFlag != nil && !a.Large && x.Cost <= CostLimit {
+		if v, ok := x.goFlag(a); ok {
+			return v
+		}
+	}
 	v, err := x.Eval(a)
 	return err == nil && v == types.True
 }

@@ -235,11 +235,7 @@ func at[T any](rec unsafe.Pointer, off uintptr) T { return *(*T)(unsafe.Add(rec,
 
 // input returns a field of the input.
 func input(v *variable) *goExpr {
-	return fieldOf(
-		func(a *Activation) (unsafe.Pointer, bool) { return unsafe.Pointer(a.In), true },
-		offsetOf(v),
-		v.GoType,
-	)
+	return fieldOf(nil, offsetOf(v), v.GoType)
 }
 
 // offsetOf returns the position of a field in the input.
@@ -262,7 +258,7 @@ func (c *goCompiler) member(of *goExpr, name string) *goExpr {
 	return nil
 }
 
-// fieldOf returns the field at an offset in a structure.
+// fieldOf returns the field at an offset in a structure, or in the input if of is nil.
 func fieldOf(of recFunc, off uintptr, t reflect.Type) *goExpr {
 	out := &goExpr{typ: t}
 	switch {
@@ -291,6 +287,14 @@ func isRec(t reflect.Type) bool {
 }
 
 func reading[T any](of recFunc, off uintptr) func(*Activation) (T, bool) {
+	if of == nil {
+		return func(a *Activation) (v T, ok bool) {
+			if a.In == nil {
+				return v, false
+			}
+			return at[T](unsafe.Pointer(a.In), off), true
+		}
+	}
 	return func(a *Activation) (v T, ok bool) {
 		if p, ok := of(a); ok && p != nil {
 			return at[T](p, off), true
