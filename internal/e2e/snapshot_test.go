@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"lazaret/internal/cli/verb"
+	"lazaret/internal/auditor"
 	"lazaret/internal/embedded"
 )
 
@@ -30,14 +30,14 @@ func TestACommandTakesAnotherSnapshotIfAnErasureRemovedItsOwn(t *testing.T) {
 		{"all are removed", 3, 3, true},
 	} {
 		var dirs []string
-		err := verb.WithSnapshot(t.Context(), nc, embedded.AuditDir(data), func(dir string) error {
+		err := auditor.WithSnapshot(t.Context(), nc, embedded.AuditDir(data), func(dir string) error {
 			dirs = append(dirs, dir)
 			if len(dirs) <= c.removed {
 				if err := os.RemoveAll(dir); err != nil {
 					t.Fatal(err)
 				}
 			}
-			return verb.Gone(dir)
+			return auditor.Gone(dir)
 		})
 		if (err != nil) != c.fails || len(dirs) != c.calls {
 			t.Errorf("%s: %d calls, want %d: %v", c.name, len(dirs), c.calls, err)
@@ -50,7 +50,7 @@ func TestACommandTakesAnotherSnapshotIfAnErasureRemovedItsOwn(t *testing.T) {
 	}
 	// Another error is returned at once.
 	calls := 0
-	err = verb.WithSnapshot(t.Context(), nc, embedded.AuditDir(data), func(string) error {
+	err = auditor.WithSnapshot(t.Context(), nc, embedded.AuditDir(data), func(string) error {
 		calls++
 		return context.Canceled
 	})

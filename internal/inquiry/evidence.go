@@ -17,6 +17,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"lazaret/internal/statement"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
@@ -63,7 +64,10 @@ type EvidenceOptions struct {
 	Project string // may be empty if only one project has Of
 	Ceiling beliefs.Sensitivity
 	Signer  note.Signer // signs the statement; a key that may sign checkpoints
-	Now     time.Time
+	// Operators are the pinned keys of operators. A trust file counts if one of them activated it, or a
+	// key that they put in force. If Operators is nil, every activated file counts.
+	Operators note.Verifiers
+	Now       time.Time
 }
 
 // gathered is the content of an evidence file under construction.
@@ -101,7 +105,7 @@ func (l *Log) Evidence(ctx context.Context, o EvidenceOptions) (*Evidence, error
 	if err != nil {
 		return nil, err
 	}
-	if err := l.facts(ctx, g); err != nil {
+	if err := l.facts(ctx, g, o.Operators); err != nil {
 		return nil, err
 	}
 	if err := g.approve(); err != nil {
@@ -284,7 +288,8 @@ func about(all []*Entry, p *Entry) (out []*Entry, err error) {
 }
 
 // facts reads the log's records of its completeness, and the activated trust files.
-func (l *Log) facts(ctx context.Context, g *gathered) error {
+func (l *Log) facts(ctx context.Context, g *gathered, operators note.Verifiers) error {
+	active := statement.NewKeys(operators)
 	chunks := make(map[string]map[int]*Entry)
 	told := l.told // this search must not change the counts
 	defer func() { l.told = told }()
@@ -322,8 +327,8 @@ func (l *Log) facts(ctx context.Context, g *gathered) error {
 			}
 		case streams.TypeChunk:
 			c := new(streams.ChunkEntry)
-			if e.Stage != streams.StageIngest || e.decode(c) != nil || c.Count < 1 || c.Count > streams.MaxChunks ||
-				c.Index < 0 || c.Index >= c.Count {
+			if e.Stage != streams.StageIngest || e.Project != streams.SystemProject || e.decode(c) != nil || c.Count < 1 ||
+				c.Count > streams.MaxChunks || c.Index < 0 || c.Index >= c.Count {
 				return nil
 			}
 			if chunks[c.Digest] == nil {
@@ -332,8 +337,9 @@ func (l *Log) facts(ctx context.Context, g *gathered) error {
 			chunks[c.Digest][c.Index] = e
 		case streams.TypeActivation:
 			a := new(streams.ActivationEntry)
-			if e.Stage == streams.StageIngest && e.decode(a) == nil && a.Do == streams.DoActivateTrust {
-				t, err := trustOf(e, a.Digest, chunks[a.Digest])
+			if e.Stage == streams.StageIngest && e.Project == streams.SystemProject && e.decode(a) == nil &&
+				a.Do == streams.DoActivateTrust {
+				t, err := trustOf(e, a, chunks[a.Digest], operators, active)
 				if t != nil {
 					g.log.activations = append(g.log.activations, t)
 				}
@@ -344,8 +350,10 @@ func (l *Log) facts(ctx context.Context, g *gathered) error {
 	})
 }
 
-// trustOf assembles a trust file; it returns nil if the log lacks a part.
-func trustOf(e *Entry, digest string, parts map[int]*Entry) (*trustInForce, error) {
+// trustOf assembles a trust file. It returns nil if the log lacks a part, or if the stages refuse the file:
+// it cannot be parsed, or no operator activated it.
+func trustOf(e *Entry, a *streams.ActivationEntry, parts map[int]*Entry, operators note.Verifiers,
+	active *statement.Keys) (*trustInForce, error) {
 	t := &trustInForce{at: e}
 	var text []byte
 	for i := range len(parts) {
@@ -359,12 +367,15 @@ func trustOf(e *Entry, digest string, parts map[int]*Entry) (*trustInForce, erro
 		}
 		text, t.chunks = append(text, c.Chunk...), append(t.chunks, p)
 	}
-	if streams.Digest(text) != digest {
+	if streams.Digest(text) != a.Digest {
 		return nil, nil
 	}
 	trust, err := keys.ParseTrust("trust", text)
-	if err != nil {
-		return nil, nil // stages refuse this file too
+	if operators != nil {
+		trust = active.Activate(a.Note, text)
+	}
+	if err != nil || trust == nil {
+		return nil, nil
 	}
 	t.pins = trust.Pins()
 	return t, nil

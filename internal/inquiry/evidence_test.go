@@ -199,3 +199,66 @@ func TestPromiseB16AKeyFromBeforeAHandoverVerifiesTheEvidence(t *testing.T) {
 		t.Errorf("a name of two members: %v: %s", err, out)
 	}
 }
+
+// Evidence names the trust file that an operator activated, and not a later one that nobody signed.
+func TestPromiseB16EvidenceNamesATrustFileThatAnOperatorActivated(t *testing.T) {
+	w := newWriter(t)
+	signerOf := func(name string) (note.Signer, string) {
+		t.Helper()
+		private, public, err := keys.Generate(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := note.NewSigner(private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, public
+	}
+	operator, operatorPublic := signerOf("operator")
+	alice, alicePublic := signerOf("alice")
+	trust := new(keys.Trust)
+	for public, role := range map[string]keys.Role{operatorPublic: keys.RoleOperator, alicePublic: keys.RoleApprover} {
+		if err := trust.Add(keys.Pin{Key: public, Roles: []keys.Role{role}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, err := trust.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	activate := func(project string, by note.Signer) {
+		t.Helper()
+		c := streams.Command{Do: streams.DoActivateTrust, Digest: streams.Digest(file), Engine: streams.EngineVersion,
+			ID: "c", Issued: w.at}
+		signed, err := c.Sign(by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.project = project
+		w.add(streams.StageIngest, streams.TypeChunk, 0, &streams.ChunkEntry{Digest: c.Digest, Count: 1, Chunk: file})
+		w.add(streams.StageIngest, streams.TypeActivation, 0, &streams.ActivationEntry{Do: c.Do, Digest: c.Digest,
+			Engine: c.Engine, Note: string(signed)})
+		w.project = "p"
+	}
+	activate(streams.SystemProject, operator)
+	activate(streams.SystemProject, alice) // who is no operator
+	activate("p", operator)
+	act := w.add(streams.StageIngest, streams.TypeMemory, 0, &streams.MemoryEntry{EntryHead: w.head("m1"),
+		Origin: beliefs.OriginUser, Content: "text"})
+	w.add(streams.StageArbiter, streams.TypeVerdict, act, &streams.VerdictEntry{Proposal: act, Type: streams.TypeMemory,
+		ID: "m1", Agent: "a", Session: "s", Verdict: streams.Hold, Hold: &streams.HoldRef{ID: "h1"}})
+	resolution := w.add(streams.StageIngest, streams.TypeResolution, 0, &streams.ResolutionEntry{EntryHead: w.head("r1"),
+		Hold: "h1", Note: "n"})
+	w.add(streams.StageArbiter, streams.TypeHoldState, resolution, &streams.HoldStateEntry{Hold: "h1",
+		Resolved: &streams.Resolved{State: streams.HoldApproved, By: "alice", Key: alicePublic, Hold: "h1", Entry: resolution}})
+	signer, _ := signerOf("test-log")
+	ev, err := w.open(false).Evidence(t.Context(), EvidenceOptions{Of: "s", Signer: signer, Now: w.at,
+		Ceiling: beliefs.Secret, Operators: trust.Verifiers(keys.RoleOperator)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ev.Approvals) != 1 || ev.Approvals[0].Activation != 1 || ev.Approvals[0].Chunks[0] != 0 {
+		t.Errorf("approvals %+v\n%s", ev.Approvals, ev.Statement)
+	}
+}

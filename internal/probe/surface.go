@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,7 +144,7 @@ func (p *play) spans(ctx context.Context, project string, to beliefs.Sensitivity
 }
 
 // logTo exports the log like `lazaret audit export`, once the log has all current ledger entries.
-func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity) (_ *exported, err error) {
+func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity) (out *exported, err error) {
 	es := s.ledger.entries(project)
 	if len(es) == 0 {
 		return nil, fmt.Errorf("the ledger has no entry of %s", project)
@@ -161,11 +160,15 @@ func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	ans = auditor.Answer{}
-	if err := query.Ask(ctx, s.op, auditor.AskAudit, 0, auditor.Request{Do: "snapshot"}, &ans); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(ans.Dir)) }()
+	err = auditor.WithSnapshot(ctx, s.op, embedded.AuditDir(s.data), func(dir string) error {
+		out, err = s.exportOf(ctx, dir, to)
+		return err
+	})
+	return out, err
+}
+
+// exportOf exports the log in a snapshot.
+func (s *site) exportOf(ctx context.Context, dir string, to beliefs.Sensitivity) (_ *exported, err error) {
 	trust, err := keys.LoadTrust(embedded.TrustFile(s.data))
 	if err != nil {
 		return nil, err
@@ -174,7 +177,7 @@ func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity
 	if err != nil {
 		return nil, err
 	}
-	l, err := inquiry.Open(ctx, ans.Dir, inquiry.Options{MasterKey: master, Verifiers: trust.Verifiers(keys.RoleAuditor)})
+	l, err := inquiry.Open(ctx, dir, inquiry.Options{MasterKey: master, Verifiers: trust.Verifiers(keys.RoleAuditor)})
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func makeBackup(a *verb.App, cmd *cobra.Command, to string, keys bool, wait time
 	// Copy the log before the streams: the auditor can chain the later entries of the streams again.
 	var ans *auditor.Answer
 	err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
-		ans, err = verb.AskSnapshot(ctx, nc, embedded.AuditDir(a.Conn.Data))
+		ans, err = auditor.AskSnapshot(ctx, nc, embedded.AuditDir(a.Conn.Data))
 		return err
 	})
 	if err != nil {

@@ -220,7 +220,7 @@ func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
 	}
 	cs.fullness(s)
 	cs.stages(s)
-	ans, err := verb.AskAuditor(ctx, nc, auditor.Request{Do: "head"})
+	ans, err := auditor.Ask(ctx, nc, auditor.Request{Do: "head"})
 	if err == nil && ans.Gaps > 0 {
 		err = fmt.Errorf("the ledger has %d gaps", ans.Gaps)
 	}

@@ -62,12 +62,12 @@ func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, 
 	if errors.Is(err, chain.ErrLocked) {
 		var asked error
 		err := operator(ctx, func(asking context.Context, nc *nats.Conn) error {
-			return verb.WithSnapshot(asking, nc, f.dir, func(dir string) error {
+			return auditor.WithSnapshot(asking, nc, f.dir, func(dir string) error {
 				l, err := inquiry.Open(ctx, dir, o)
 				if err == nil {
 					asked = errors.Join(ask(l), l.Close()) // what it printed is not printed again
 				}
-				if gone := verb.Gone(dir); asked != nil && gone != nil {
+				if gone := auditor.Gone(dir); asked != nil && gone != nil {
 					asked = fmt.Errorf("%w meanwhile; ask again", gone)
 				}
 				return err
@@ -322,7 +322,7 @@ covers it and its leaf is proven to be in that checkpoint's tree.`,
 			for {
 				var size int64
 				err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-					ans, err := verb.AskAuditor(ctx, nc, auditor.Request{Do: "head"})
+					ans, err := auditor.Ask(ctx, nc, auditor.Request{Do: "head"})
 					if err == nil {
 						size = ans.Size
 					}

@@ -26,7 +26,7 @@ func headCommand(a *verb.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var ans *auditor.Answer
 			err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
-				ans, err = verb.AskAuditor(ctx, nc, auditor.Request{Do: "head"})
+				ans, err = auditor.Ask(ctx, nc, auditor.Request{Do: "head"})
 				return err
 			})
 			if err != nil {

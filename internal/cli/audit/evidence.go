@@ -44,6 +44,11 @@ only Go's standard library.`,
 			if file == "" {
 				return errors.New("name a file with -o")
 			}
+			trust, err := auditorKeys(a)
+			if err != nil {
+				return err
+			}
+			o.Operators = operatorKeys(trust)
 			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {
 				if key == "" {
 					key = embedded.AuditorKey(a.Conn.Data)

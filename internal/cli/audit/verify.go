@@ -157,6 +157,14 @@ func auditorKeys(a *verb.App) (*keys.Trust, error) {
 	return trust, nil
 }
 
+// operatorKeys returns the operators' keys that a trust file pins, or nil if there are none.
+func operatorKeys(trust *keys.Trust) note.Verifiers {
+	if slices.ContainsFunc(trust.Pins(), func(p keys.Pin) bool { return slices.Contains(p.Roles, keys.RoleOperator) }) {
+		return trust.Verifiers(keys.RoleOperator)
+	}
+	return nil
+}
+
 // witnessPolicy reads the named policy, or the data folder's if there is one.
 func witnessPolicy(a *verb.App, file string) (*witness.Policy, error) {
 	named := file != ""
@@ -240,7 +248,7 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 			err = compareLedger(a, ctx, dir, opts, rep)
 		}
 		if err == nil && rep.Status == chain.Failed {
-			err = verb.Gone(dir)
+			err = auditor.Gone(dir)
 		}
 		return err
 	}
@@ -253,11 +261,7 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 	}
 	stop()
 	rep.RuleSets, rep.Policies = inForce.lists()
-	operators := trust.Verifiers(keys.RoleOperator)
-	if !slices.ContainsFunc(trust.Pins(), func(p keys.Pin) bool { return slices.Contains(p.Roles, keys.RoleOperator) }) {
-		operators = nil
-	}
-	rep.decided(decisions, f.from == 0 && f.to == 0, operators)
+	rep.decided(decisions, f.from == 0 && f.to == 0, operatorKeys(trust))
 	if seenErr != nil {
 		rep.Skipped = append(rep.Skipped, fmt.Sprintf("the checkpoint that this machine saw last: %v", seenErr))
 	}
@@ -401,7 +405,7 @@ func onSnapshot(a *verb.App, ctx context.Context, log string, locked error, f fu
 		return fmt.Errorf("%w, and it cannot be asked for a snapshot: %w", locked, err)
 	}
 	defer nc.Close()
-	return verb.WithSnapshot(ctx, nc, log, f)
+	return auditor.WithSnapshot(ctx, nc, log, f)
 }
 
 // VerifyLog is verify for commands that need only the report.
@@ -423,7 +427,7 @@ func VerifyLog(a *verb.App, ctx context.Context, dir string, against []byte) (ch
 	run := func(dir string) (err error) {
 		rep, err = chain.VerifyDir(ctx, dir, chain.Options{MasterKey: master}, v)
 		if err == nil && rep.Status == chain.Failed {
-			err = verb.Gone(dir)
+			err = auditor.Gone(dir)
 		}
 		return err
 	}

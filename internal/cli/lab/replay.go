@@ -133,7 +133,7 @@ func Settle(ctx context.Context, nc *nats.Conn) (last uint64, audited int64, err
 		if err != nil {
 			return 0, 0, err
 		}
-		ans, err := verb.AskAuditor(ctx, nc, auditor.Request{Do: "head"})
+		ans, err := auditor.Ask(ctx, nc, auditor.Request{Do: "head"})
 		if err != nil {
 			return 0, 0, err
 		}

@@ -2,88 +2,11 @@ package verb
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
-	"strings"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"lazaret/internal/auditor"
-	"lazaret/internal/query"
 	"lazaret/streams"
 )
-
-// AskAuditor sends a request to any auditor and returns its reply.
-func AskAuditor(ctx context.Context, nc *nats.Conn, req auditor.Request) (*auditor.Answer, error) {
-	ans := new(auditor.Answer)
-	return ans, query.Ask(ctx, nc, auditor.AskAudit, 0, req, ans)
-}
-
-// snapshotName matches the name of a folder that an auditor makes for a snapshot.
-var snapshotName = regexp.MustCompile(`^[^/\\]+-[0-9]+$`)
-
-// AskSnapshot asks the auditor of the log in dir for a snapshot. If several auditors run, any of them
-// may get a request, so it repeats the request until the right one replies. Callers remove the snapshot,
-// so only the name in a reply counts: the folder is the one of that name beside the log.
-func AskSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*auditor.Answer, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	snapshots := filepath.Join(filepath.Dir(dir), "snapshots")
-	said := ""
-	for range 64 {
-		ans, err := AskAuditor(ctx, nc, auditor.Request{Do: "snapshot"})
-		if err != nil {
-			return nil, err
-		}
-		said = ans.Dir
-		name := filepath.Base(ans.Dir)
-		ans.Dir = filepath.Join(snapshots, name)
-		fi, err := os.Lstat(ans.Dir)
-		if err != nil || !fi.IsDir() || !snapshotName.MatchString(name) {
-			continue
-		}
-		if strings.HasPrefix(name, filepath.Base(dir)+"-") {
-			return ans, nil
-		}
-		if err := os.RemoveAll(ans.Dir); err != nil {
-			return nil, fmt.Errorf("removing the snapshot of another auditor: %w", err)
-		}
-	}
-	return nil, fmt.Errorf("other auditors answer, and not the one that works on %s: the last one named the snapshot %s, "+
-		"which is not in %s", dir, Quote(said, 200), snapshots)
-}
-
-// WithSnapshot calls f with a snapshot of the log in dir and removes the snapshot. An erasure removes
-// every snapshot of the log. If f fails because of that, WithSnapshot calls it with another one, at
-// most three times in all.
-func WithSnapshot(ctx context.Context, nc *nats.Conn, dir string, f func(dir string) error) error {
-	for try := 1; ; try++ {
-		ans, err := AskSnapshot(ctx, nc, dir)
-		if err != nil {
-			return err
-		}
-		err = f(ans.Dir)
-		_, there := os.Stat(ans.Dir)
-		if err == nil || !errors.Is(there, os.ErrNotExist) || try == 3 {
-			return errors.Join(err, os.RemoveAll(ans.Dir))
-		}
-	}
-}
-
-// Gone returns an error if the folder is a snapshot that an erasure has removed. The files of a snapshot
-// disappear after the folder's name, so a check that found files missing there proves nothing.
-func Gone(dir string) error {
-	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("an erasure removed the snapshot of the log: %w", err)
-	}
-	return nil
-}
 
 // Lag returns the number of messages in the intake and the ledger's last sequence.
 func Lag(ctx context.Context, js jetstream.JetStream) (waiting, last uint64, err error) {

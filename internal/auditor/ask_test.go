@@ -1,4 +1,4 @@
-package verb
+package auditor_test
 
 import (
 	"context"
@@ -44,12 +44,12 @@ func TestASnapshotIsTakenOnlyFromBesideTheLog(t *testing.T) {
 	refused := []string{home, foreign, data, filepath.Join(data, "snapshots"), data + "/snapshots/..", kept}
 	for _, dir := range refused {
 		said = []string{dir}
-		if ans, err := AskSnapshot(t.Context(), nc, filepath.Join(data, "audit")); err == nil {
+		if ans, err := auditor.AskSnapshot(t.Context(), nc, filepath.Join(data, "audit")); err == nil {
 			t.Errorf("%s is accepted as %s", dir, ans.Dir)
 		}
 	}
 	said = append(refused, sibling, own)
-	ans, err := AskSnapshot(t.Context(), nc, filepath.Join(data, "audit"))
+	ans, err := auditor.AskSnapshot(t.Context(), nc, filepath.Join(data, "audit"))
 	if err != nil || ans.Dir != own {
 		t.Fatalf("%+v: %v", ans, err)
 	}
