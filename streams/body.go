@@ -346,7 +346,7 @@ type Resolved struct {
 	Time     time.Time `json:"time"`
 	// Accepted is the tool catalogue that the signer accepted.
 	Accepted *AcceptedTools `json:"accepted,omitzero"`
-	// Prompt is what was signed of a prompt.
+	// Prompt is the prompt that the signer approved.
 	Prompt *ApprovedPrompt `json:"prompt,omitzero"`
 	// Source is the source that the signer approved for the session.
 	Source *ApprovedSource `json:"source,omitzero"`

@@ -47,7 +47,7 @@ type PromptVersion struct {
 	Time    time.Time `json:"time"`  // of the approval
 }
 
-// ApprovedPrompt is what was signed of a prompt.
+// ApprovedPrompt is the name and the digest of the text of a prompt that a person approved.
 type ApprovedPrompt struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest"`

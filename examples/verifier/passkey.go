@@ -57,7 +57,7 @@ func parsePasskey(b []byte) (*passkey, error) {
 	case len(cose) == 42 && bytes.HasPrefix(cose, eddsa):
 		p.ed = cose[10:]
 	default:
-		return nil, errors.New("a passkey of an algorithm that this program does not know")
+		return nil, errors.New("the passkey's algorithm is neither ES256 nor Ed25519")
 	}
 	return p, nil
 }

@@ -245,7 +245,7 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 			return fail(streams.CodeIntakeFull, fmt.Errorf("the intake refused the proposal: %s",
 				streams.RefusedText(int(api.ErrorCode), api.Description)))
 		}
-		return fail(streams.CodeUnavailable, fmt.Errorf("the proposal may not be journaled: %w", err))
+		return fail(streams.CodeUnavailable, fmt.Errorf("the intake may not have the proposal: %w", err))
 	}
 	seq = ack.Sequence
 	f.acknowledged(w, seq)

@@ -187,7 +187,7 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
 			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the observation: %s",
 				streams.RefusedText(int(api.ErrorCode), api.Description)))
 		}
-		return failed(streams.CodeUnavailable, fmt.Errorf("the observation may not be journaled: %w", err))
+		return failed(streams.CodeUnavailable, fmt.Errorf("the intake may not have the observation: %w", err))
 	}
 	seq = ack.Sequence
 	if events > 0 {

@@ -88,7 +88,7 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the resolution: %s",
 				streams.RefusedText(int(api.ErrorCode), api.Description)))
 		}
-		return failed(streams.CodeUnavailable, fmt.Errorf("the resolution may not be journaled: %w", err))
+		return failed(streams.CodeUnavailable, fmt.Errorf("the intake may not have the resolution: %w", err))
 	}
 	seq = ack.Sequence
 	f.acknowledged(w, seq)
@@ -107,7 +107,7 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 		return failed(r.Error.Code, errors.New(r.Error.Message))
 	case <-ctx.Done():
 		return failed(streams.CodeTimeout,
-			fmt.Errorf("no outcome within %v; it is journaled, look at the hold before signing again", f.cfg.Timeout))
+			fmt.Errorf("no outcome within %v: the intake has the resolution; look at the hold before you sign again", f.cfg.Timeout))
 	}
 }
 

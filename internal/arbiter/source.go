@@ -109,8 +109,8 @@ func contents(st *stage.State, project, agent, session string) (list []content, 
 	return list, err
 }
 
-// follows fills in the sources that an action follows. It sets their limits, which depend on the
-// action's class.
+// follows sets p.Sources to the sources that the user named and that the action carries out. If the action's class, data
+// or declared level excludes it from an approval of a source, it sets Limit to the reason.
 func (p *proposal) follows(st *stage.State, a *streams.ActionEntry, pol *policy.Policy, class policy.Class) error {
 	if pol.Sources() == nil || len(a.Sources) == 0 || a.Session == "" {
 		return nil

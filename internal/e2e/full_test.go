@@ -15,7 +15,7 @@ import (
 	"lazaret/streams"
 )
 
-// An event that cannot be journaled is answered with an error, which means hold: first a timeout while
+// An event that the intake cannot store is answered with an error, which means hold: first a timeout while
 // the intake accepts it, then a refusal.
 func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 	long(t)

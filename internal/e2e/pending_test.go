@@ -59,6 +59,6 @@ func TestPromiseA2AVerdictThatThePolicyWaitsForIsPendingAlsoOfAReusedId(t *testi
 		}
 	}
 	if proposals != 1 {
-		t.Errorf("the proposal was journaled %d times", proposals)
+		t.Errorf("the intake stored the proposal %d times", proposals)
 	}
 }

@@ -112,7 +112,7 @@ func TestPromiseC23AFullDiskRefusesAndEndsNothing(t *testing.T) {
 		}
 	}
 	if err := decide(); err == nil {
-		t.Error("a verdict came though nothing can be journaled")
+		t.Error("a verdict came though the intake can store nothing")
 	}
 	var b bytes.Buffer
 	natstest.Eventually(t, 2*time.Minute, "a process that is not ready", func() bool {

@@ -75,7 +75,7 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 	if _, used, err := st.Get(statementKey(s.ID)); err != nil {
 		return nil, err
 	} else if used {
-		return refuse(streams.CodeCommand, "statement %s was obeyed before: sign a new one", s.ID)
+		return refuse(streams.CodeCommand, "statement %s was carried out before: sign a new one", s.ID)
 	}
 	held, by, err := f.heldFrom(st, &s)
 	if err != nil {

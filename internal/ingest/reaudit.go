@@ -21,7 +21,8 @@ type reaudit struct {
 	Run   string    `json:"run"`
 	Index int       `json:"index"`
 	Next  [2]string `json:"next"` // project and belief
-	// Named is set while beliefs about persons are audited. Of is the person of Next.
+	// Named reports that the re-audit is in its second pass, which visits the beliefs that concern a person. Of is the
+	// person whom the belief in Next concerns.
 	Named bool           `json:"named,omitzero"`
 	Of    streams.Person `json:"of,omitzero"`
 }

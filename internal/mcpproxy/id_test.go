@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// server is a connection that keeps the methods that are written to it.
+// server is a connection that records the methods of the requests written to it.
 type server struct {
 	mcp.Connection
 	methods []string

@@ -155,7 +155,7 @@ func (m *Minter) FollowURL(url string) error {
 	return nil
 }
 
-// ContextURL returns the server's address in a context of the data folder.
+// ContextURL returns the server's URL from a NATS context of the data folder.
 func ContextURL(data, name string) (string, error) {
 	b, err := os.ReadFile(ContextFile(data, name))
 	if err != nil {

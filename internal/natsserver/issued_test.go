@@ -248,7 +248,8 @@ func TestPromiseA12AnOldDataFolderStillStartsAndItsCredentialsCanBeRevoked(t *te
 	if !accepts(t, s.URL(), old) || !accepts(t, s.URL(), role) {
 		t.Fatal("the credentials of the older version are refused")
 	}
-	// The pipeline's own credentials are signed again with the signing key; an agent's stays.
+	// Install signs the pipeline's own credentials again with the signing key. It does not sign an agent's credential
+	// again.
 	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}, "",
 		true); err != nil {
 		t.Fatal(err)

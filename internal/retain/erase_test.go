@@ -38,7 +38,7 @@ func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 		t.Errorf("whole: %v\n%s", r.Whole(), text)
 	}
 
-	// For the embedded server, the record contains its report.
+	// With the embedded server, the record contains the server's EraseReply.
 	done := streams.EraseReply{Run: "r", Done: true, Streams: []streams.Erased{
 		{Stream: streams.LedgerStream, Messages: 7, Files: 2},
 		{Stream: streams.LiveStream, Messages: 3, Files: 1, Left: "2.blk: the record at 17 has another checksum"},

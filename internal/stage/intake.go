@@ -36,9 +36,9 @@ func (m *Message) Position() uint64 { return position.At(m.Seq, m.Index) }
 
 // IntakeFold is the logic of ingest: it decides on intake messages, with the ledger as its state.
 //
-// Its state is a fold over the ledger in the order in which ingest saw the entries: an entry of
-// another stage comes before an own entry exactly if its sequence is not above the own entry's At.
-// That order is recorded in the ledger, so every process arrives at the same state.
+// Its state is a fold over the ledger. The order of the fold is the order in which ingest read the entries, not their
+// order in the ledger: an entry of another stage is folded before ingest's entry E if and only if its sequence is at
+// most E.At. The ledger records At, so every process arrives at the same state.
 //
 // The methods are called from one goroutine and must be deterministic.
 type IntakeFold interface {

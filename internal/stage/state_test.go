@@ -245,7 +245,8 @@ func TestWhatIsReadAheadIsWhatIsRead(t *testing.T) {
 	}
 }
 
-// Set copies its value, and appending to a value passed to Give does not overwrite stored data.
+// Set stores a copy of the value. If the caller appends to a value after it passed it to Give, the stored data does not
+// change.
 func TestWhatIsSetIsCopied(t *testing.T) {
 	s, err := openStore("state", vfs.NewMem(), nil)
 	if err != nil {

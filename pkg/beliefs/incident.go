@@ -126,8 +126,8 @@ type IncidentFinding struct {
 	At    time.Time `json:"at,omitzero"` // ledger time
 }
 
-// FindingAlert is the kind of a finding that is an alert of a sentinel or the arbiter. Only ledger
-// entries create such findings.
+// FindingAlert is the kind of a finding that comes from an alert of a sentinel or the arbiter. Ingest makes these
+// findings. A signed order must not contain one.
 const FindingAlert = "alert"
 
 // IncidentScope selects the beliefs that an incident has touched. A belief must match every

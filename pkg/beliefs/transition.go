@@ -81,8 +81,8 @@ func (a *Authority) UnmarshalText(b []byte) error {
 type move struct {
 	from, to uint8
 	by       []Authority
-	// gated authorities may make the move only if the strongest supporting class may support a
-	// belief.
+	// gated lists authorities that may make the move only if the class of the belief's strongest evidence can make a
+	// belief supported by itself (Quality.MaySupport).
 	gated []Authority
 	// supported allows the move only while the belief's truth is supported.
 	supported bool

@@ -31,8 +31,8 @@ type Push struct {
 	Count  int64  `cel:"count" doc:"number of different contents in which the source names the target"`
 }
 
-// findTargets returns the targets that a source may push: hosts, addresses, handles and capitalized
-// names.
+// findTargets returns the hosts, addresses, handles and capitalized names of the content, which signal.pushes counts by
+// source.
 func (in *Input) findTargets() []string {
 	var out []string
 	for _, c := range in.Content.Carriers {

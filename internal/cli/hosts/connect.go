@@ -168,7 +168,8 @@ func connected(a *verb.App, cmd *cobra.Command, cfg connect.Config, s *verb.Spea
 		}
 		nc, err := a.Conn.Connect(name)
 		if err != nil {
-			return fmt.Errorf("%w\nnothing was changed: every call would be refused", err)
+			return fmt.Errorf("%w\nno file was changed: with the changes, the host would ask a pipeline that it cannot reach, "+
+				"and every call would be refused", err)
 		}
 		nc.Close()
 		if err := connect.Apply(cfg, changes); err != nil {

@@ -66,7 +66,7 @@ func (x *Index) why(t *Lookup, n *prefilter) []string {
 	case OpNever:
 		return []string{"its condition is never true"}
 	case opAtom:
-		return []string{x.not(t.act, []int32{n.atom})}
+		return []string{x.whyNot(t.act, []int32{n.atom})}
 	case opPred:
 		p := x.preds[n.atom]
 		return []string{fmt.Sprintf("%s is %s, not %s", p.subject(t.act.Vars), p.found(t.act), p.wanted())}
@@ -105,7 +105,7 @@ func (x *Index) whyNone(t *Lookup, kids []*prefilter) []string {
 		}
 	}
 	for _, g := range groups {
-		out = append(out, x.not(t.act, g))
+		out = append(out, x.whyNot(t.act, g))
 	}
 	for _, k := range kids {
 		if k.Op != opAtom {
@@ -125,8 +125,9 @@ func unique(in []string) []string {
 	return out
 }
 
-// not returns the text that none of some atoms of one field holds.
-func (x *Index) not(act *Activation, atoms []int32) string {
+// whyNot returns a text that says why these atoms are false: the field has none of the values that they test for. All
+// atoms test one field.
+func (x *Index) whyNot(act *Activation, atoms []int32) string {
 	a := x.atoms[atoms[0]]
 	name := a.f.words(act.Vars)
 	var of []string
