@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"lazaret/internal/auditor"
@@ -48,7 +49,7 @@ func TestASnapshotIsTakenOnlyFromBesideTheLog(t *testing.T) {
 			t.Errorf("%s is accepted as %s", dir, ans.Dir)
 		}
 	}
-	said = append(refused, sibling, own)
+	said = slices.Concat(refused, []string{sibling, own})
 	ans, err := auditor.AskSnapshot(t.Context(), nc, filepath.Join(data, "audit"))
 	if err != nil || ans.Dir != own {
 		t.Fatalf("%+v: %v", ans, err)

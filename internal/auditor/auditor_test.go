@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/auditor"
+	"lazaret/internal/fuzztest"
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
 	"lazaret/internal/wire"
@@ -26,27 +27,6 @@ import (
 	"lazaret/pkg/chain/witness"
 	"lazaret/streams"
 )
-
-type key struct {
-	private, public string
-	signer          note.Signer
-	verifier        note.Verifier
-}
-
-func newKey(t *testing.T, name string) (k key) {
-	t.Helper()
-	var err error
-	if k.private, k.public, err = note.GenerateKey(nil, name); err != nil {
-		t.Fatal(err)
-	}
-	if k.signer, err = note.NewSigner(k.private); err != nil {
-		t.Fatal(err)
-	}
-	if k.verifier, err = note.NewVerifier(k.public); err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
 
 // ledger writes entries. Equal numbers give equal entries.
 type ledger struct {
@@ -152,8 +132,8 @@ func reached(n uint64) func(chain.Head) bool {
 	return func(h chain.Head) bool { return h.LastSeq >= n }
 }
 
-func config(t *testing.T, k key, seed byte) auditor.Config {
-	return auditor.Config{Dir: filepath.Join(t.TempDir(), "audit"), Signer: k.signer,
+func config(t *testing.T, k fuzztest.Pair, seed byte) auditor.Config {
+	return auditor.Config{Dir: filepath.Join(t.TempDir(), "audit"), Signer: k.Signer,
 		MasterKey: bytes.Repeat([]byte{seed}, 32)}
 }
 
@@ -183,7 +163,7 @@ func tiles(t *testing.T, l *chain.Log) []byte {
 func TestTwoAuditorsOfOneLedgerKeepTheSameTree(t *testing.T) {
 	srv := natstest.Start(t)
 	w := newLedger(t, srv)
-	ka, kb := newKey(t, "a"), newKey(t, "b")
+	ka, kb := fuzztest.NewPair(t, "a"), fuzztest.NewPair(t, "b")
 	a := start(t, srv, config(t, ka, 1))
 	w.write(300)
 	a.await("the first has chained 300", reached(300))
@@ -214,7 +194,7 @@ func TestTwoAuditorsOfOneLedgerKeepTheSameTree(t *testing.T) {
 func TestANewAuditorOfATrimmedLedgerTakesAnothersTiles(t *testing.T) {
 	srv := natstest.Start(t)
 	w := newLedger(t, srv)
-	ka, kb := newKey(t, "a"), newKey(t, "b")
+	ka, kb := fuzztest.NewPair(t, "a"), fuzztest.NewPair(t, "b")
 	a := start(t, srv, config(t, ka, 1))
 	w.write(1000)
 	a.await("the first has chained all", reached(1000))
@@ -240,7 +220,7 @@ func TestANewAuditorOfATrimmedLedgerTakesAnothersTiles(t *testing.T) {
 	if cfg.From, err = chain.NewClient(web.URL, nil); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Conn, cfg.Trusted = srv.Connect(), note.VerifierList(kb.verifier)
+	cfg.Conn, cfg.Trusted = srv.Connect(), note.VerifierList(kb.Verifier)
 	if _, err := auditor.Open(context.Background(), cfg); err == nil {
 		t.Fatal("tiles were taken whose signer is not trusted")
 	}
@@ -248,7 +228,7 @@ func TestANewAuditorOfATrimmedLedgerTakesAnothersTiles(t *testing.T) {
 		cp, err := chain.ParseCheckpoint(a.Head().Checkpoint)
 		return err == nil && cp.Size == 1000
 	})
-	cfg.Trusted = note.VerifierList(ka.verifier)
+	cfg.Trusted = note.VerifierList(ka.Verifier)
 	b := start(t, srv, cfg)
 	w.write(50)
 	a.await("the first has chained all", reached(1050))
@@ -272,7 +252,7 @@ func TestANewAuditorOfATrimmedLedgerTakesAnothersTiles(t *testing.T) {
 
 func TestTilesOfAnotherLedgerAreRefused(t *testing.T) {
 	srv, other := natstest.Start(t), natstest.Start(t)
-	ka, kb := newKey(t, "a"), newKey(t, "b")
+	ka, kb := fuzztest.NewPair(t, "a"), fuzztest.NewPair(t, "b")
 	w := newLedger(t, other)
 	a := start(t, other, config(t, ka, 1))
 	w.write(100)
@@ -283,7 +263,7 @@ func TestTilesOfAnotherLedgerAreRefused(t *testing.T) {
 	})
 	newLedger(t, srv).write(100) // other salts, other stamps
 	cfg := config(t, kb, 2)
-	cfg.From, cfg.Trusted = a.Source(), note.VerifierList(ka.verifier)
+	cfg.From, cfg.Trusted = a.Source(), note.VerifierList(ka.Verifier)
 	b := start(t, srv, cfg)
 	if err := <-b.done; !errors.Is(err, chain.ErrDiffers) {
 		t.Errorf("it ended with %v", err)
@@ -301,7 +281,7 @@ func TestALedgerThatWasCreatedAnewIsALeafAndAnAlarm(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	a := start(t, srv, config(t, newKey(t, "a"), 1))
+	a := start(t, srv, config(t, fuzztest.NewPair(t, "a"), 1))
 	w.write(20)
 	a.await("it has chained 20", reached(20))
 	recreate := func() {
@@ -358,7 +338,7 @@ func TestWhatWasTrimmedAboveTheLogIsAGapAndAnAlarm(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	a := start(t, srv, config(t, newKey(t, "a"), 1))
+	a := start(t, srv, config(t, fuzztest.NewPair(t, "a"), 1))
 	w.write(20)
 	a.await("it has chained 20", reached(20))
 	a.halt()
@@ -382,14 +362,14 @@ func TestWhatWasTrimmedAboveTheLogIsAGapAndAnAlarm(t *testing.T) {
 func TestWitnessesCosignWhatTheAuditorSigns(t *testing.T) {
 	srv := natstest.Start(t)
 	w := newLedger(t, srv)
-	k, wk := newKey(t, "log"), newKey(t, "witness.example")
-	s, err := witness.NewServer(wk.private, t.TempDir(), []note.Verifier{k.verifier})
+	k, wk := fuzztest.NewPair(t, "log"), fuzztest.NewPair(t, "witness.example")
+	s, err := witness.NewServer(wk.Private, t.TempDir(), []note.Verifier{k.Verifier})
 	if err != nil {
 		t.Fatal(err)
 	}
 	web := httptest.NewServer(s)
 	defer web.Close()
-	cosigner, err := witness.CosignerKey(wk.public)
+	cosigner, err := witness.CosignerKey(wk.Public)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +390,7 @@ func TestWitnessesCosignWhatTheAuditorSigns(t *testing.T) {
 		return err == nil && cp.Size == 30 && p.Satisfied(h.Checkpoint)
 	})
 	l := a.end()
-	rep, err := l.Verify(context.Background(), chain.VerifyOptions{Verifiers: note.VerifierList(k.verifier), Quorum: p})
+	rep, err := l.Verify(context.Background(), chain.VerifyOptions{Verifiers: note.VerifierList(k.Verifier), Quorum: p})
 	if err != nil || rep.Status != chain.Verified || rep.Witnessed != 30 {
 		t.Errorf("report is %+v, %v", rep, err)
 	}
@@ -419,7 +399,7 @@ func TestWitnessesCosignWhatTheAuditorSigns(t *testing.T) {
 func TestAnEventIsFoundByItsID(t *testing.T) {
 	srv := natstest.Start(t)
 	w := newLedger(t, srv)
-	a := start(t, srv, config(t, newKey(t, "log"), 1))
+	a := start(t, srv, config(t, fuzztest.NewPair(t, "log"), 1))
 	w.write(700)
 	a.await("all is chained", reached(700))
 	l := a.end()
@@ -438,9 +418,9 @@ func TestAnEventIsFoundByItsID(t *testing.T) {
 
 func TestPromiseB17AnUnpinnedKeySignsNothing(t *testing.T) {
 	srv := natstest.Start(t)
-	pinned, stranger := newKey(t, "auditor"), newKey(t, "auditor")
+	pinned, stranger := fuzztest.NewPair(t, "auditor"), fuzztest.NewPair(t, "auditor")
 	cfg := config(t, stranger, 1)
-	cfg.Conn, cfg.Pinned = srv.Connect(), note.VerifierList(pinned.verifier)
+	cfg.Conn, cfg.Pinned = srv.Connect(), note.VerifierList(pinned.Verifier)
 	if a, err := auditor.Open(context.Background(), cfg); err == nil || !strings.Contains(err.Error(),
 		"not pinned with the role auditor") {
 		if err == nil {
@@ -451,7 +431,7 @@ func TestPromiseB17AnUnpinnedKeySignsNothing(t *testing.T) {
 	if _, err := os.Stat(cfg.Dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it left a log: %v", err)
 	}
-	cfg.Signer = pinned.signer
+	cfg.Signer = pinned.Signer
 	a, err := auditor.Open(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)

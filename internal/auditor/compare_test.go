@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/auditor"
+	"lazaret/internal/fuzztest"
 	"lazaret/internal/natstest"
 	"lazaret/internal/wire"
 	"lazaret/pkg/chain"
@@ -17,7 +18,7 @@ import (
 func TestPromiseB18EntriesDeletedAfterTheyWereChainedAreFound(t *testing.T) {
 	srv := natstest.Start(t)
 	w := newLedger(t, srv)
-	a := start(t, srv, config(t, newKey(t, "a"), 1))
+	a := start(t, srv, config(t, fuzztest.NewPair(t, "a"), 1))
 	w.write(40)
 	a.await("it has chained 40", reached(40))
 	l := a.end()

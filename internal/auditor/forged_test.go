@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/auditor"
+	"lazaret/internal/fuzztest"
 	"lazaret/internal/natstest"
 	"lazaret/internal/statement"
 	"lazaret/internal/wire"
@@ -21,30 +22,11 @@ import (
 	"lazaret/streams"
 )
 
-// author is a key and its roles.
-type author struct {
-	signer note.Signer
-	public string
-}
-
-func newAuthor(t *testing.T, name string) author {
-	t.Helper()
-	private, public, err := keys.Generate(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := note.NewSigner(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return author{signer, public}
-}
-
-func trustIn(t *testing.T, role keys.Role, as ...author) *keys.Trust {
+func trustIn(t *testing.T, role keys.Role, as ...fuzztest.Pair) *keys.Trust {
 	t.Helper()
 	trust := new(keys.Trust)
 	for _, a := range as {
-		if err := trust.Add(keys.Pin{Key: a.public, Roles: []keys.Role{role}}); err != nil {
+		if err := trust.Add(keys.Pin{Key: a.Public, Roles: []keys.Role{role}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,7 +40,7 @@ type forger struct {
 	opts     chain.Options
 	log      *chain.Log
 	vs       note.Verifiers // for checkpoints
-	operator author
+	operator fuzztest.Pair
 	trust    *keys.Trust // with the operator's key
 	seq      uint64
 	now      time.Time
@@ -70,10 +52,10 @@ const secretNote = "the account number is 4711"
 // project acme follow.
 func newForger(t *testing.T) *forger {
 	t.Helper()
-	k := newKey(t, "auditor")
-	f := &forger{t: t, dir: filepath.Join(t.TempDir(), "audit"), vs: note.VerifierList(k.verifier),
-		operator: newAuthor(t, "operator"),
-		now:      time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC), opts: chain.Options{Signer: k.signer,
+	k := fuzztest.NewPair(t, "auditor")
+	f := &forger{t: t, dir: filepath.Join(t.TempDir(), "audit"), vs: note.VerifierList(k.Verifier),
+		operator: fuzztest.NewPair(t, "operator"),
+		now:      time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC), opts: chain.Options{Signer: k.Signer,
 			MasterKey: make([]byte, 32)}}
 	f.trust = trustIn(t, keys.RoleOperator, f.operator)
 	var err error
@@ -116,7 +98,7 @@ func (f *forger) json(v any) []byte {
 }
 
 // activate puts a trust file in force in every partition.
-func (f *forger) activate(by author, trust *keys.Trust) {
+func (f *forger) activate(by fuzztest.Pair, trust *keys.Trust) {
 	f.t.Helper()
 	bundle, err := trust.Marshal()
 	if err != nil {
@@ -124,7 +106,7 @@ func (f *forger) activate(by author, trust *keys.Trust) {
 	}
 	c := streams.Command{Do: streams.DoActivateTrust, Digest: streams.Digest(bundle), Engine: 1,
 		ID: fmt.Sprintf("trust-%d", f.seq), Issued: f.now}
-	signed, err := c.Sign(by.signer)
+	signed, err := c.Sign(by.Signer)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -132,7 +114,7 @@ func (f *forger) activate(by author, trust *keys.Trust) {
 		f.say(streams.TypeChunk, streams.SystemProject, "",
 			f.json(&streams.ChunkEntry{Digest: c.Digest, Count: 1, Chunk: bundle}))
 		f.say(streams.TypeActivation, streams.SystemProject, "",
-			f.json(&streams.ActivationEntry{Do: c.Do, Digest: c.Digest, Engine: 1, Signer: by.signer.Name(),
+			f.json(&streams.ActivationEntry{Do: c.Do, Digest: c.Digest, Engine: 1, Signer: by.Signer.Name(),
 				Note: string(signed)}))
 	}
 }
@@ -224,7 +206,7 @@ func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *tes
 		want []string // empty: the log verifies
 	}{
 		{"an operator signed it", func(f *forger) {
-			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.operator.signer))
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.operator.Signer))
 			f.destroy("acme")
 		}, nil},
 		{"nobody signed it", func(f *forger) {
@@ -240,52 +222,52 @@ func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *tes
 		}, []string{"leaf 64"}},
 		{"it is for another project", func(f *forger) {
 			f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoForget, Project: "other",
-				Reason: "r"}, f.operator.signer))
+				Reason: "r"}, f.operator.Signer))
 			f.destroy("acme")
 		}, []string{"leaf 64", "other"}},
 		{"it is one about a data subject", func(f *forger) {
 			f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoForget, Project: "acme",
-				DataSubject: "p-1", Entries: []uint64{40}, Reason: "r"}, f.operator.signer))
+				DataSubject: "p-1", Entries: []uint64{40}, Reason: "r"}, f.operator.Signer))
 			f.destroy("acme")
 		}, []string{"leaf 64"}},
 		{"it is a release of a legal hold", func(f *forger) {
 			f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoRelease, Project: "acme",
-				Reason: "r"}, f.operator.signer))
+				Reason: "r"}, f.operator.Signer))
 			f.destroy("acme")
 		}, []string{"leaf 64"}},
 		{"it was obeyed before", func(f *forger) {
-			signed := f.order(forgetAcme, f.operator.signer)
+			signed := f.order(forgetAcme, f.operator.Signer)
 			f.forget(streams.TypeForgotten, "acme", signed)
 			f.say(streams.TypeMemory, "acme", "acme", []byte(`{"id":"later"}`))
 			f.forget(streams.TypeForgotten, "acme", signed)
 			f.destroy("acme")
 		}, []string{"leaf 66", "already carried out"}},
 		{"it is an old one that was never used", func(f *forger) {
-			signed := f.order(forgetAcme, f.operator.signer)
+			signed := f.order(forgetAcme, f.operator.Signer)
 			f.now = f.now.Add(40 * 24 * time.Hour)
 			f.forget(streams.TypeForgotten, "acme", signed)
 			f.destroy("acme")
 		}, []string{"leaf 64", "issued"}},
 		{"a key of the forger's own that it put in force itself", func(f *forger) {
-			mine := newAuthor(f.t, "operator")
+			mine := fuzztest.NewPair(f.t, "operator")
 			f.activate(mine, trustIn(f.t, keys.RoleOperator, mine))
-			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, mine.signer))
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, mine.Signer))
 			f.destroy("acme")
 		}, []string{"leaf 96"}},
 		{"a key that is out of force", func(f *forger) {
-			next := newAuthor(f.t, "operator")
+			next := fuzztest.NewPair(f.t, "operator")
 			f.activate(f.operator, trustIn(f.t, keys.RoleOperator, next))
-			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.operator.signer))
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.operator.Signer))
 			f.destroy("acme")
 		}, []string{"leaf 96", "not active"}},
 		{"the key that came after it", func(f *forger) {
-			next := newAuthor(f.t, "operator")
+			next := fuzztest.NewPair(f.t, "operator")
 			f.activate(f.operator, trustIn(f.t, keys.RoleOperator, next))
-			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, next.signer))
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, next.Signer))
 			f.destroy("acme")
 		}, nil},
 		{"it is stretched to what came after it was signed", func(f *forger) {
-			signed := f.order(forgetAcme, f.operator.signer)
+			signed := f.order(forgetAcme, f.operator.Signer)
 			f.say(streams.TypeMemory, "acme", "acme", []byte(`{"id":"later"}`))
 			f.now = f.now.Add(time.Hour)
 			f.sayAs(streams.StageArbiter, streams.TypeVerdict, "acme", "acme", []byte(`{"verdict":"allow"}`))
@@ -293,29 +275,29 @@ func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *tes
 			f.destroy("acme")
 		}, []string{"leaf 64", "leaf 65"}},
 		{"verdicts that came while it was sent", func(f *forger) {
-			signed := f.order(forgetAcme, f.operator.signer)
+			signed := f.order(forgetAcme, f.operator.Signer)
 			f.sayAs(streams.StageArbiter, streams.TypeVerdict, "acme", "acme", []byte(`{"verdict":"allow"}`))
 			f.forget(streams.TypeForgotten, "acme", signed)
 			f.destroy("acme")
 		}, nil},
 		{"an approver's key", func(f *forger) {
-			approver := newAuthor(f.t, "approver")
+			approver := fuzztest.NewPair(f.t, "approver")
 			trust := trustIn(f.t, keys.RoleOperator, f.operator)
-			if err := trust.Add(keys.Pin{Key: approver.public, Roles: []keys.Role{keys.RoleApprover}}); err != nil {
+			if err := trust.Add(keys.Pin{Key: approver.Public, Roles: []keys.Role{keys.RoleApprover}}); err != nil {
 				f.t.Fatal(err)
 			}
 			f.activate(f.operator, trust)
-			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, approver.signer))
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, approver.Signer))
 			f.destroy("acme")
 		}, []string{"leaf 96"}},
 		{"a stage that is not ingest", func(f *forger) {
 			f.sayAs(streams.StageArbiter, streams.TypeForgotten, "acme", streams.SystemProject,
-				f.json(&streams.CustodyEntry{Do: streams.DoForget, Note: f.order(forgetAcme, f.operator.signer)}))
+				f.json(&streams.CustodyEntry{Do: streams.DoForget, Note: f.order(forgetAcme, f.operator.Signer)}))
 			f.destroy("acme")
 		}, []string{"leaf 64"}},
 		{"a list that an operator signed", func(f *forger) {
 			f.erase(40, f.order(streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1",
-				Entries: []uint64{40}, Reason: "r"}, f.operator.signer))
+				Entries: []uint64{40}, Reason: "r"}, f.operator.Signer))
 		}, nil},
 		{"a list that nobody signed", func(f *forger) {
 			c := streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1", Entries: []uint64{40}, Reason: "r",
@@ -324,11 +306,11 @@ func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *tes
 		}, []string{"leaf 64", "leaf 39"}},
 		{"a list that leaves out what is gone", func(f *forger) {
 			f.erase(40, f.order(streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1",
-				Entries: []uint64{41}, Reason: "r"}, f.operator.signer))
+				Entries: []uint64{41}, Reason: "r"}, f.operator.Signer))
 		}, []string{"leaf 39"}},
 		{"an order to expire that an operator signed", func(f *forger) {
 			c := expireAll(f)
-			f.expire(f.order(c, f.operator.signer), c)
+			f.expire(f.order(c, f.operator.Signer), c)
 		}, nil},
 		{"an order to expire that the auditor signed", func(f *forger) {
 			c := expireAll(f)
@@ -338,42 +320,42 @@ func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *tes
 			c := expireAll(f)
 			signed := c
 			signed.UpTo = 50
-			f.expire(f.order(signed, f.operator.signer), c)
+			f.expire(f.order(signed, f.operator.Signer), c)
 		}, []string{"leaf 50", "leaf 63"}},
 		{"more expired than the order's time covers", func(f *forger) {
 			c := expireAll(f)
 			signed := c
 			signed.Before = f.now.Add(-10 * time.Second)
-			f.expire(f.order(signed, f.operator.signer), c)
+			f.expire(f.order(signed, f.operator.Signer), c)
 		}, []string{"leaf 63"}},
 		{"what came behind the order expired", func(f *forger) {
 			c := expireAll(f)
-			signed := f.order(c, f.operator.signer)
+			signed := f.order(c, f.operator.Signer)
 			f.say(streams.TypeMemory, "acme", "acme", []byte(`{"id":"later"}`))
 			c.UpTo, c.Before = f.seq, f.now.Add(time.Second)
 			f.expire(signed, c)
 		}, []string{"leaf 64"}},
 		{"a project under legal hold expired", func(f *forger) {
 			f.forget(streams.TypeLegalHold, "acme", f.order(streams.Custody{Do: streams.DoHold, Project: "acme", Reason: "r"},
-				f.operator.signer))
+				f.operator.Signer))
 			c := expireAll(f)
-			f.expire(f.order(c, f.operator.signer), c)
+			f.expire(f.order(c, f.operator.Signer), c)
 		}, []string{"leaf 32"}},
 		{"a project whose legal hold was released expired", func(f *forger) {
 			for _, do := range []string{streams.DoHold, streams.DoRelease} {
 				f.forget(streams.TypeLegalHold, "acme", f.order(streams.Custody{Do: do, Project: "acme", Reason: "r"},
-					f.operator.signer))
+					f.operator.Signer))
 			}
 			c := expireAll(f)
-			f.expire(f.order(c, f.operator.signer), c)
+			f.expire(f.order(c, f.operator.Signer), c)
 		}, nil},
 		{"an order to expire passed off as one to forget", func(f *forger) {
 			c := expireAll(f)
-			f.forget(streams.TypeForgotten, "acme", f.order(c, f.operator.signer))
+			f.forget(streams.TypeForgotten, "acme", f.order(c, f.operator.Signer))
 			f.destroy("acme")
 		}, []string{"leaf 64"}},
 		{"verdicts of later are passed off as derived from what was forgotten", func(f *forger) {
-			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.operator.signer))
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.operator.Signer))
 			f.destroy("acme")
 			f.now = f.now.Add(24 * time.Hour)
 			f.sayAs(streams.StageArbiter, streams.TypeVerdict, "acme", "acme~", []byte(`{"verdict":"allow"}`))
@@ -434,7 +416,7 @@ func TestPromiseB13AnAuditorWhoseLastLeafIsNotInTheLedgerRefusesToGoOn(t *testin
 			}); err != nil {
 				t.Fatal(err)
 			}
-			cfg := config(t, newKey(t, "a"), 1)
+			cfg := config(t, fuzztest.NewPair(t, "a"), 1)
 			a := start(t, srv, cfg)
 			w.write(20)
 			a.await("it has chained 20", reached(20))
@@ -471,23 +453,23 @@ func TestPromiseB13AnAuditorWhoseLastLeafIsNotInTheLedgerRefusesToGoOn(t *testin
 func TestPromiseB13AnAuditorRefusesForgettingThatNoOperatorSigned(t *testing.T) {
 	srv := natstest.Start(t)
 	w := newLedger(t, srv)
-	operator, forger := newAuthor(t, "operator"), newAuthor(t, "operator")
+	operator, forger := fuzztest.NewPair(t, "operator"), fuzztest.NewPair(t, "operator")
 	incidents := make(chan string, 10)
 	if _, err := srv.Connect().Subscribe("lz.live.*.incident", func(m *nats.Msg) {
 		incidents <- string(m.Data)
 	}); err != nil {
 		t.Fatal(err)
 	}
-	k := newKey(t, "a")
+	k := fuzztest.NewPair(t, "a")
 	cfg := config(t, k, 1)
 	trust := trustIn(t, keys.RoleOperator, operator)
 	cfg.Operators = trust.Verifiers(keys.RoleOperator)
 	a := start(t, srv, cfg)
 	w.write(30)
-	forget := func(id string, by author) {
+	forget := func(id string, by fuzztest.Pair) {
 		t.Helper()
 		signed, err := streams.Custody{Do: streams.DoForget, Project: "p1", ID: id, UpTo: 31,
-			Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(by.signer)
+			Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(by.Signer)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -534,7 +516,7 @@ func TestPromiseB13AnAuditorRefusesForgettingThatNoOperatorSigned(t *testing.T) 
 		t.Errorf("%d payloads are gone by an operator's order, want 10", n)
 	}
 	rep, err := chain.VerifyDir(context.Background(), cfg.Dir, chain.Options{MasterKey: cfg.MasterKey},
-		chain.VerifyOptions{Verifiers: note.VerifierList(k.verifier), Lawful: statement.Lawful(cfg.Operators)})
+		chain.VerifyOptions{Verifiers: note.VerifierList(k.Verifier), Lawful: statement.Lawful(cfg.Operators)})
 	if err != nil || rep.Status != chain.Failed || rep.FirstBad != 30 || rep.Forgotten != 10 {
 		t.Errorf("the log that holds a forgery: %+v, %v", rep, err)
 	}
@@ -544,8 +526,8 @@ func TestPromiseB13AnAuditorRefusesForgettingThatNoOperatorSigned(t *testing.T) 
 func TestPromiseB13ARestartedAuditorIgnoresForgettingThatItRefused(t *testing.T) {
 	srv := natstest.Start(t)
 	w := newLedger(t, srv)
-	operator, forger := newAuthor(t, "operator"), newAuthor(t, "operator")
-	cfg := config(t, newKey(t, "a"), 1)
+	operator, forger := fuzztest.NewPair(t, "operator"), fuzztest.NewPair(t, "operator")
+	cfg := config(t, fuzztest.NewPair(t, "a"), 1)
 	cfg.Operators = trustIn(t, keys.RoleOperator, operator).Verifiers(keys.RoleOperator)
 	a := start(t, srv, cfg)
 	publish := func(e streams.Entry) {
@@ -557,7 +539,7 @@ func TestPromiseB13ARestartedAuditorIgnoresForgettingThatItRefused(t *testing.T)
 	}
 	w.write(30)
 	signed, err := streams.Custody{Do: streams.DoForget, Project: "p1", ID: "a", UpTo: 30,
-		Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(forger.signer)
+		Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(forger.Signer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -580,7 +562,7 @@ func TestPromiseB13ARestartedAuditorIgnoresForgettingThatItRefused(t *testing.T)
 func TestPromiseB13AnOrderThatNamesNoEntriesIsReported(t *testing.T) {
 	f := newForger(t)
 	f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoForget, Project: "acme",
-		Reason: byEarlierVersion}, f.operator.signer))
+		Reason: byEarlierVersion}, f.operator.Signer))
 	f.destroy("acme")
 	rep := f.verify(f.checkpoint())
 	if rep.Status != chain.Incomplete || rep.Forgotten == 0 || !strings.Contains(strings.Join(rep.Skipped, "\n"),
@@ -594,8 +576,8 @@ func TestPromiseB13AnOrderThatNamesNoEntriesIsReported(t *testing.T) {
 func TestPromiseB13AnAuditorForgetsWhatAnOrderNamesAndNothingThatCameLater(t *testing.T) {
 	srv := natstest.Start(t)
 	w := newLedger(t, srv)
-	operator := newAuthor(t, "operator")
-	k := newKey(t, "a")
+	operator := fuzztest.NewPair(t, "operator")
+	k := fuzztest.NewPair(t, "a")
 	cfg := config(t, k, 1)
 	cfg.Operators = trustIn(t, keys.RoleOperator, operator).Verifiers(keys.RoleOperator)
 	a := start(t, srv, cfg)
@@ -608,7 +590,7 @@ func TestPromiseB13AnAuditorForgetsWhatAnOrderNamesAndNothingThatCameLater(t *te
 	w.write(30)
 	signed, err := streams.Custody{Do: streams.DoForget, Project: "p1", ID: "a", UpTo: 30,
 		Ranges: []streams.SeqRange{{From: 1, To: 28}},
-		Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(operator.signer)
+		Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(operator.Signer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -650,7 +632,7 @@ func TestPromiseB13AnAuditorForgetsWhatAnOrderNamesAndNothingThatCameLater(t *te
 			t.Fatal(err)
 		}
 		rep, err := chain.VerifyDir(context.Background(), cfg.Dir, chain.Options{MasterKey: cfg.MasterKey},
-			chain.VerifyOptions{Verifiers: note.VerifierList(k.verifier), Lawful: statement.Lawful(cfg.Operators)})
+			chain.VerifyOptions{Verifiers: note.VerifierList(k.Verifier), Lawful: statement.Lawful(cfg.Operators)})
 		if err != nil || rep.Status != chain.Verified || rep.Forgotten != 12 {
 			t.Errorf("%+v, %v", rep, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"lazaret/internal/auditor"
+	"lazaret/internal/fuzztest"
 	"lazaret/internal/natstest"
 )
 
@@ -70,8 +71,8 @@ func TestAnAuditorWaitsForAServerThatAnswersLate(t *testing.T) {
 	}
 	defer nc.Close()
 	stalled.Store(true)
-	k := newKey(t, "auditor.example")
-	a, err := auditor.Open(t.Context(), auditor.Config{Conn: nc, Dir: t.TempDir() + "/audit", Signer: k.signer,
+	k := fuzztest.NewPair(t, "auditor.example")
+	a, err := auditor.Open(t.Context(), auditor.Config{Conn: nc, Dir: t.TempDir() + "/audit", Signer: k.Signer,
 		MasterKey: make([]byte, 32), Origin: "auditor.example"})
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func set(t *testing.T, replace ...string) *rules.Set {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := backtest.Compile(b)
+	out, err := rules.CompileBundle(b)
 	if err != nil {
 		t.Fatal(err)
 	}

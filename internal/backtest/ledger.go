@@ -111,7 +111,7 @@ func Active(ctx context.Context, nc *nats.Conn) (*rules.Set, error) {
 	if bundle == nil {
 		return nil, errors.New("no rule set is in force: activate one, or name another with --against")
 	}
-	return Compile(bundle)
+	return rules.CompileBundle(bundle)
 }
 
 // InForce returns the active bundle of a command, such as streams.DoActivateRules, in the first
@@ -139,13 +139,4 @@ func InForce(ctx context.Context, nc *nats.Conn, do string) ([]byte, error) {
 		}
 		return bundle, nil
 	}
-}
-
-// Compile compiles a bundle.
-func Compile(bundle []byte) (*rules.Set, error) {
-	src, err := rules.Open(bundle)
-	if err != nil {
-		return nil, err
-	}
-	return rules.Compile(src)
 }

@@ -81,7 +81,7 @@ func with(whens ...string) (*rules.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	return backtest.Compile(bundle)
+	return rules.CompileBundle(bundle)
 }
 
 // nobody returns the shipped rule set with no rules in any group.
@@ -90,7 +90,7 @@ func nobody() (*rules.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	return backtest.Compile(bundle)
+	return rules.CompileBundle(bundle)
 }
 
 // Backtest measures back-tests over an in-memory history.

@@ -111,11 +111,7 @@ func compile(files map[string]string) (*rules.Evaluator, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := rules.Open(bundle)
-	if err != nil {
-		return nil, err
-	}
-	set, err := rules.Compile(src)
+	set, err := rules.CompileBundle(bundle)
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +124,7 @@ func shippedSet() (*rules.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := rules.Open(bundle)
-	if err != nil {
-		return nil, err
-	}
-	return rules.Compile(src)
+	return rules.CompileBundle(bundle)
 }
 
 // RulesReport is the cost of the rule engine.

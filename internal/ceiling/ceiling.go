@@ -109,7 +109,7 @@ func (l *Labels) Text(project, s string, at ...uint64) beliefs.Sensitivity {
 	as := m.says(s)
 	for _, seq := range at {
 		if m != nil {
-			as = join(as, m.seqs[seq])
+			as = as.Join(m.seqs[seq])
 		}
 	}
 	return as
@@ -118,7 +118,7 @@ func (l *Labels) Text(project, s string, at ...uint64) beliefs.Sensitivity {
 // mark stores a memory: the ids of the memory and its event, and its words.
 func (m *marks) mark(d declared) {
 	for _, id := range d.ids {
-		m.names[id] = join(m.names[id], d.as)
+		m.names[id] = m.names[id].Join(d.as)
 	}
 	norm := text.Normalize(d.content)
 	if len(norm) < minWords {
@@ -127,7 +127,7 @@ func (m *marks) mark(d declared) {
 	f := text.Analyze(d.content)
 	hashes := f.Phrases.Hashes
 	if f.Words < fewWords || len(hashes) == 0 {
-		m.words[norm] = join(m.words[norm], d.as)
+		m.words[norm] = m.words[norm].Join(d.as)
 		return
 	}
 	for _, i := range m.phrases[hashes[0]] {
@@ -147,16 +147,16 @@ func (m *marks) of(e Entry, p *parsed) beliefs.Sensitivity {
 		return as
 	}
 	if !e.Ingest {
-		as = join(as, m.seqs[e.Src])
+		as = as.Join(m.seqs[e.Src])
 	}
-	as = join(as, m.seqs[e.Seq])
+	as = as.Join(m.seqs[e.Seq])
 	for _, s := range p.strings {
-		as = join(as, m.names[s])
+		as = as.Join(m.names[s])
 		if _, id, ok := strings.Cut(s, ":"); ok { // such as belief:…, a step of a path
-			as = join(as, m.names[id])
+			as = as.Join(m.names[id])
 		}
 	}
-	return join(as, m.says(strings.Join(p.strings, "\n")))
+	return as.Join(m.says(strings.Join(p.strings, "\n")))
 }
 
 // says labels a text by the marked contents that it contains.
@@ -186,17 +186,10 @@ func (m *marks) says(s string) (as beliefs.Sensitivity) {
 	}
 	for i, n := range hits {
 		if t := m.texts[i]; n >= common || n*quarter >= t.phrases {
-			as = join(as, t.as)
+			as = as.Join(t.as)
 		}
 	}
 	return as
-}
-
-func join(a, b beliefs.Sensitivity) beliefs.Sensitivity {
-	if a.Within(b) {
-		return b
-	}
-	return a
 }
 
 // declared is a memory with a stated sensitivity.
@@ -237,9 +230,9 @@ func (p *parsed) body(b []byte, depth int) {
 		if low := bytes.ToLower(b); bytes.Contains(low, []byte("sensitivity")) {
 			switch {
 			case bytes.Contains(low, []byte("secret")):
-				p.most = join(p.most, beliefs.Secret)
+				p.most = p.most.Join(beliefs.Secret)
 			case bytes.Contains(low, []byte("confidential")):
-				p.most = join(p.most, beliefs.Confidential)
+				p.most = p.most.Join(beliefs.Confidential)
 			}
 		}
 	}
@@ -340,13 +333,13 @@ func (p *parsed) object(d *jsontext.Decoder, depth int) (declared, error) {
 				p.memory = p.memory || len(child.ids) > 0
 				me.ids = append(me.ids, child.ids...)
 				if above(child.as) {
-					said, me.as = true, join(me.as, child.as)
+					said, me.as = true, me.as.Join(child.as)
 				}
 			}
 		}
 	}
 	if said && above(me.as) {
-		p.most = join(p.most, me.as)
+		p.most = p.most.Join(me.as)
 		p.declared = append(p.declared, me)
 	}
 	_, err := d.ReadToken()

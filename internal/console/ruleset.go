@@ -53,7 +53,7 @@ func (c *Console) rules(ctx context.Context) (*rules.Set, []byte, error) {
 	}
 	costs := n.costs
 	if set == nil || set.Digest() != streams.Digest(b) {
-		if set, err = backtest.Compile(b); err != nil {
+		if set, err = rules.CompileBundle(b); err != nil {
 			return nil, nil, err
 		}
 		costs = nil
@@ -96,9 +96,9 @@ func (c *Console) other(set *rules.Set, bundle []byte, with, rule, draft string)
 		if err != nil {
 			return nil, err
 		}
-		return backtest.Compile(b)
+		return rules.CompileBundle(b)
 	case withShadow:
-		s, err := backtest.Compile(bundle)
+		s, err := rules.CompileBundle(bundle)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +112,7 @@ func (c *Console) other(set *rules.Set, bundle []byte, with, rule, draft string)
 		if set.Rule(rule) == nil {
 			return nil, badRequest("The rule set in force has no rule %q.", streams.Clip(rule, 80))
 		}
-		s, err := backtest.Compile(bundle)
+		s, err := rules.CompileBundle(bundle)
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func withExceptions(bundle []byte, draft string) (*rules.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := backtest.Compile(b)
+	s, err := rules.CompileBundle(b)
 	if err != nil {
 		return nil, badRequest("The exceptions cannot be read: %v", err)
 	}

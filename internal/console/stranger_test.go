@@ -15,26 +15,9 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"lazaret/internal/embedded"
+	"lazaret/internal/malformed"
 	"lazaret/pkg/keys"
 )
-
-// output collects a program's output.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer // guarded by mu
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) find(form *regexp.Regexp) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return form.FindString(o.buf.String())
-}
 
 // TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline follows the README with the programs
 // only: make run, the printed link, the demo's attack, a passkey that the operator pins, an approval,
@@ -47,7 +30,7 @@ func TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline(t *testing.T) {
 	bin, data := filepath.Join(dir, "bin"), filepath.Join(dir, "data")
 	run := exec.Command("make", "run", "BIN="+bin, "DATA="+data, "LISTEN=127.0.0.1:0", "TRIMPATH=")
 	run.Dir, run.SysProcAttr = "../..", &syscall.SysProcAttr{Setpgid: true}
-	out := new(output)
+	out := new(malformed.Log)
 	run.Stdout, run.Stderr = out, out
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
@@ -63,9 +46,9 @@ func TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline(t *testing.T) {
 	}
 	t.Cleanup(stop)
 	form := regexp.MustCompile(`http://localhost:\d+/login\S+`)
-	for end := time.Now().Add(5 * time.Minute); out.find(form) == ""; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); form.FindString(out.String()) == ""; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("make run printed no link: %s", out.buf.String())
+			t.Fatalf("make run printed no link: %s", out.String())
 		}
 	}
 	lazaret := func(args ...string) string {
@@ -77,9 +60,9 @@ func TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline(t *testing.T) {
 		return string(b)
 	}
 	b := newBrowser(t)
-	b.base, _, _ = strings.Cut(out.find(form), "/login")
+	b.base, _, _ = strings.Cut(form.FindString(out.String()), "/login")
 	authenticator(t, b)
-	b.open(t, out.find(form))
+	b.open(t, form.FindString(out.String()))
 	lazaret("replay", "../../examples/poisoned-session.jsonl")
 	b.run(t, chromedp.WaitReady(chromedp.CSS("a[id^=hold-]"))) // the open page shows the hold without a reload
 	hold := eval[string](t, b, `document.querySelector("a[id^=hold-]").getAttribute("href")`)

@@ -113,13 +113,10 @@ func Read(paths []string, limit int) ([]*Case, error) {
 }
 
 func parse(file string, line []byte) (*Case, error) {
-	script, err := replay.Parse(file, line)
+	var r record
+	script, err := replay.ParseLabeled(file, line, &r)
 	if err != nil {
 		return nil, err
-	}
-	var r record
-	if err := streams.Unmarshal(line, &r); err != nil {
-		return nil, fmt.Errorf("labels of %q: %w", script.Name, err)
 	}
 	if r.Dataset == "" {
 		return nil, fmt.Errorf("%q names no dataset", script.Name)

@@ -125,13 +125,10 @@ func Read(paths []string, f Filter) ([]*Case, error) {
 }
 
 func parse(file string, line []byte) (*Case, error) {
-	script, err := replay.Parse(file, line)
+	var r record
+	script, err := replay.ParseLabeled(file, line, &r)
 	if err != nil {
 		return nil, err
-	}
-	var r record
-	if err := streams.Unmarshal(line, &r); err != nil {
-		return nil, fmt.Errorf("labels of %q: %w", script.Name, err)
 	}
 	c := &Case{Script: script, Dataset: r.Dataset, Class: r.Class, Signal: r.Signal}
 	switch {

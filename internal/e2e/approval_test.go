@@ -63,26 +63,15 @@ func (p *approving) key(name, agent string, roles ...keys.Role) note.Signer {
 	return s
 }
 
-// activate activates the pinned keys.
-func (p *approving) activate() {
+// activateTrust activates the pinned keys.
+func (p *approving) activateTrust() {
 	p.t.Helper()
 	b, err := p.trust.Marshal()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.command(streams.DoActivateTrust, b)
+	p.activate(streams.DoActivateTrust, b)
 	if err := embedded.AwaitTrust(p.ctx, p.op, streams.Digest(b)); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-func (p *approving) command(do string, bundle []byte) {
-	p.t.Helper()
-	operator, err := keys.LoadSigner(embedded.OperatorKey(p.data))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := embedded.Activate(p.ctx, p.op, operator, do, bundle); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -187,7 +176,7 @@ func TestAnApprovalReleasesTheHoldOnceAndTheAgentHearsIt(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	heard := p.listen("lz.live.demo.hold.agent.>")
 	v := p.held("a1")
 	if m, err := heard.NextMsg(5 * time.Second); err != nil || !strings.HasSuffix(m.Subject, v.Hold.ID+".open") {
@@ -238,7 +227,7 @@ func TestARejectionIsADenyWithThePersonsReason(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	heard := p.listen("lz.live.demo.hold.agent.*.rejected")
 	v := p.held("a1")
 	s := statementOn(v)
@@ -269,7 +258,7 @@ func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
 	operator := p.key("olga", "", keys.RoleOperator)
 	agent := p.key("agent", "demo/agent", keys.RoleApprover)
 	unpinned := p.key("alice", "")
-	p.activate()
+	p.activateTrust()
 	used := p.held("used")
 	once := signed(t, statementOn(used), alice)
 	if rep := p.resolve(used.Hold.ID, once); rep.State != streams.HoldApproved {
@@ -383,7 +372,7 @@ func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
 	v := p.held("last")
 	p.trust = new(keys.Trust)
 	bob := p.key("bob", "", keys.RoleApprover, "approver:finance")
-	p.activate()
+	p.activateTrust()
 	if rep := p.resolve(v.Hold.ID, signed(t, statementOn(v), alice)); rep.Check != string(approval.CheckUnpinned) {
 		t.Errorf("by a key that was unpinned: %+v", rep)
 	}
@@ -405,7 +394,7 @@ func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
 	p := newApproving(t, embedded.Config{Policy: text})
 	j := newJudge(t, p.pipeline, "judge")
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	v := p.held("a1")
 	old := signed(t, statementOn(v), alice)
 	// The silent group answers late with an objection.
@@ -440,15 +429,15 @@ func TestAReleaseIsJudgedByThePolicyInForceThen(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	v := p.held("a1")
 	// A mere reload changes nothing.
-	p.command(streams.DoActivatePolicy, []byte(string(policy.Default)+"\n# the same\n"))
+	p.activate(streams.DoActivatePolicy, []byte(string(policy.Default)+"\n# the same\n"))
 	if rep := p.resolve(v.Hold.ID, signed(t, statementOn(v), alice)); rep.State != streams.HoldApproved {
 		t.Errorf("after a reload: %+v", rep)
 	}
 	v = p.held("a2")
-	p.command(streams.DoActivatePolicy,
+	p.activate(streams.DoActivatePolicy,
 		roomyPolicy(t, "tools:\n", "tools:\n  - name: no-mail\n    tools: [send_email]\n    level: L5\n"))
 	if rep := p.resolve(v.Hold.ID, signed(t, statementOn(v), alice)); rep.State != streams.HoldDenied {
 		t.Errorf("when the policy denies it by now: %+v", rep)
@@ -462,7 +451,7 @@ func TestTheAgentWithdrawsOrEditsItsOwnHold(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	heard := p.listen("lz.live.demo.hold.agent.*.cancelled")
 	cancelled := func(v *streams.VerdictEntry) {
 		t.Helper()
@@ -495,7 +484,7 @@ func TestAHeldMemoryIsBelievedByItsEvidenceOnceApproved(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	// A rejected observation holds the session's memory writes.
 	p.publish("lz.in.demo.agent.obs.tool", `{"id":"bad","session":"s","content":7}`)
 	rep, err := p.c.Remember(p.ctx, beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m1", Session: "s"},
@@ -552,7 +541,7 @@ func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
 	}
 	up, p := boot()
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	done, open := p.held("done"), p.held("open")
 	once := signed(t, statementOn(done), alice)
 	if rep := p.resolve(done.Hold.ID, once); rep.State != streams.HoldApproved {
@@ -592,7 +581,7 @@ func TestTooManyOpenHoldsAreDenied(t *testing.T) {
 	p := newApproving(t, embedded.Config{Policy: []byte(strings.Replace(string(policy.Default), "max_open_holds: 20",
 		"max_open_holds: 2", 1))})
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	first := p.held("a1")
 	p.held("a2")
 	if v := p.now("a3"); v.Verdict != streams.Deny || !has(v, streams.CodeHoldBudget) {

@@ -68,7 +68,7 @@ func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice, auditor := p.key("alice", "", keys.RoleApprover), p.key("auditor", "", keys.RoleAuditor)
-	p.activate()
+	p.activateTrust()
 	heard := p.listen("lz.live.demo.alert.>")
 	id := p.remember("web", "m1", "The museum opens at ten on Sundays.")
 	if b := p.belief(id); !b.Staged || b.Axes.Truth != beliefs.Unverified || b.Axes.Retrieval != beliefs.Restricted {
@@ -125,7 +125,7 @@ func TestPromiseA6AFallIsSeenOnOpenHoldsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	id := p.remember("user", "m1", "The museum opens at ten on Sundays.")
 	var holds []*streams.VerdictEntry
 	for _, action := range []string{"a1", "a2"} {

@@ -22,7 +22,7 @@ func TestAwaitHearsWhatBecameOfAHold(t *testing.T) {
 	p := newApproving(t, embedded.Config{Policy: []byte(strings.Replace(string(policy.Default), "hold_expiry: 24h",
 		"hold_expiry: 2s", 1))})
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	propose := func(id string) (*streams.Action, *client.Reply) {
 		t.Helper()
 		a := &streams.Action{Head: streams.Head{ID: id, Session: "s"}, Tool: "send_email",

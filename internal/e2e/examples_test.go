@@ -20,7 +20,7 @@ func TestTheExampleHostsWaitForAPersonAndActOnce(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	host := func(t *testing.T, c *exec.Cmd) {
 		t.Helper()
 		c.Env = append(os.Environ(), "NATS_URL="+p.agent.ConnectedUrl(), "NATS_CREDS="+natsserver.CredsFile(p.data, "agent"),

@@ -106,7 +106,7 @@ func TestACodingAgentsHooks(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, embedded.Config{})
 	alice := h.key("alice", "", keys.RoleApprover)
-	h.activate()
+	h.activateTrust()
 	quiet := func(a answer) {
 		t.Helper()
 		if a.code != 0 || a.decision != "" {

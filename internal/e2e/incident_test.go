@@ -51,7 +51,7 @@ func TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport(t *test
 		t.Fatal(err)
 	}
 	service, stranger := p.key("canary", "", keys.RoleProbe), p.key("stranger", "")
-	p.activate()
+	p.activateTrust()
 	if _, err := p.c.Publish(p.ctx, streams.KindOut, "", &streams.Outcome{Head: streams.Head{Session: "s"},
 		Action: "never-proposed", Status: "ok", Digest: "sha256:" + strings.Repeat("0", 64)}); err != nil {
 		t.Fatal(err)

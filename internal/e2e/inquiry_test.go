@@ -22,7 +22,7 @@ func TestAnAuditorsQuestionsAreAnsweredFromTheLog(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	observe := func(id string, origin beliefs.Origin, text string) {
 		t.Helper()
 		o := &streams.Observation{Head: streams.Head{ID: id, Session: "s"}, Tool: "web.fetch",

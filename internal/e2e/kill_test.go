@@ -150,11 +150,7 @@ func newRejudge(t *testing.T) *rejudge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, err := rules.Open(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := rules.Compile(src)
+	set, err := rules.CompileBundle(b)
 	if err != nil {
 		t.Fatal(err)
 	}

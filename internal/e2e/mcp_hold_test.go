@@ -25,7 +25,7 @@ func TestAHeldCallGoesOnOnceItsPageWasShownAndItIsApproved(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{Policy: acceptAll()})
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		for _, approves := range []bool{true, false} {
 			sent, shown := 0, 0
@@ -81,7 +81,7 @@ func TestEachApprovalOfEqualCallsLetsOneThrough(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{Policy: acceptAll()})
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	s := newServer()
 	var sent atomic.Int64
 	addTool(s, "send_email", "Sends a mail.",

@@ -307,7 +307,7 @@ func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
 	t.Parallel()
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	accept := func(d approval.Decision) *streams.VerdictEntry {
 		t.Helper()
 		var found *streams.VerdictEntry
@@ -402,7 +402,7 @@ func TestPromiseA3OtherInstructionsMakeTheToolsWait(t *testing.T) {
 	p := newApproving(t, embedded.Config{})
 	run := p.commands()
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	says := func(instructions string) *proxied {
 		s := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, &mcp.ServerOptions{Instructions: instructions})
 		addTool(s, "read_note", "Reads a note.",

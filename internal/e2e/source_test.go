@@ -87,7 +87,7 @@ func (p *delegating) approveSource(v *streams.VerdictEntry) *approval.Statement 
 func TestASourceIsApprovedOnceAndItsOtherStepsAreNotHeld(t *testing.T) {
 	p := newDelegating(t)
 	alice := p.key("alice", "", keys.RoleApprover)
-	p.activate()
+	p.activateTrust()
 	p.read("s1", errands)
 	first := p.mail("a1", "lena@bakery.example", "bread for the offsite")
 	if first.Verdict != streams.Hold {

@@ -138,11 +138,7 @@ func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map
 	if _, err := policy.Compile(policy.DefaultName, policyText); err != nil {
 		return err
 	}
-	src, err := rules.Open(ruleBundle)
-	if err != nil {
-		return err
-	}
-	if _, err := rules.Compile(src); err != nil {
+	if _, err := rules.CompileBundle(ruleBundle); err != nil {
 		return err
 	}
 	trustText, err := os.ReadFile(TrustFile(cfg.Data))

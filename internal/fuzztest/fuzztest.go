@@ -39,3 +39,14 @@ func allocated() uint64 {
 	metrics.Read(s)
 	return s[0].Value.Uint64()
 }
+
+// AddLabeled adds lines in the formats of a labeled corpus to the seeds of a fuzz test: a session, a
+// text, and one line that mixes both.
+func AddLabeled(f *testing.F) {
+	f.Add([]byte(`{"dataset":"d","session_id":"s","attacked":true,"attack_type":"t","steps":[` +
+		`{"kind":"user","content":"u"},{"kind":"tool_result","content":"c","injected":true},` +
+		`{"kind":"action","tool":"t","args":{"a":1},"attacker_goal_match":"exact"}]}`))
+	f.Add([]byte(`{"dataset":"d","id":"x","label":"attack","content":"c","user_task":"u",` +
+		`"followup_action":{"tool":"t"},"meta":{"injected_text":"c","signal_by":"lexical"}}`))
+	f.Add([]byte(`{"dataset":"d","id":"x","content":"c","steps":[],"followup_action":{"tool":"t"}}`))
+}

@@ -12,6 +12,24 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
+// Pair is a new key of a signed note.
+type Pair struct {
+	Private, Public string
+	Signer          note.Signer
+	Verifier        note.Verifier
+}
+
+// NewPair returns a new random key.
+func NewPair(t testing.TB, name string) (p Pair) {
+	t.Helper()
+	var err error
+	if p.Private, p.Public, err = note.GenerateKey(nil, name); err != nil {
+		t.Fatal(err)
+	}
+	p.Signer, p.Verifier = parsed(t, p.Private, p.Public)
+	return p
+}
+
 // Key returns the keys of a name. They are the same in every process, so that an input that the fuzzer
 // found in one process has the same effect in others. They protect nothing.
 func Key(t testing.TB, name string) (private, public string) {
@@ -31,6 +49,11 @@ func Key(t testing.TB, name string) (private, public string) {
 func Signer(t testing.TB, name string) (note.Signer, note.Verifier) {
 	t.Helper()
 	private, public := Key(t, name)
+	return parsed(t, private, public)
+}
+
+func parsed(t testing.TB, private, public string) (note.Signer, note.Verifier) {
+	t.Helper()
 	s, err := note.NewSigner(private)
 	if err != nil {
 		t.Fatal(err)

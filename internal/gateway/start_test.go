@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/embedded"
+	"lazaret/internal/malformed"
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/token"
@@ -31,28 +31,10 @@ type pipe struct {
 	*embedded.Pipeline
 	*Gateway
 	data, dir string
-	log       *lines // of the gateway and of net/http
+	log       *malformed.Log // of the gateway and of net/http
 	signer    func() note.Signer
 	names     int
 	mu        sync.Mutex // guards names
-}
-
-// lines collects log lines.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 var started *pipe // set by shared
@@ -62,7 +44,7 @@ var shared = sync.OnceValues(func() (*pipe, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pipe{data: dir + "/data", dir: dir, log: new(lines)}
+	p := &pipe{data: dir + "/data", dir: dir, log: new(malformed.Log)}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if p.Pipeline, err = embedded.Start(ctx, embedded.Config{Data: p.data, Listen: "127.0.0.1:0",

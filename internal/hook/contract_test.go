@@ -12,69 +12,22 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"lazaret/client"
-	"lazaret/internal/embedded"
-	"lazaret/internal/natsfiles"
-	"lazaret/internal/natsserver"
-	"lazaret/pkg/beliefs"
+	"lazaret/internal/embedded/embeddedtest"
 	"lazaret/streams"
 )
 
 var update = flag.Bool("update", false, "write what the contracts expect")
 
-var (
-	pipeline *embedded.Pipeline // shared by the tests of this package
-	data     string
-	projects int
-)
+var pipeline embeddedtest.Pipeline // shared by the tests of this package
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "hook-")
-	if err == nil {
-		data = dir + "/data"
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		pipeline, err = embedded.Start(ctx, embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
-		cancel()
-	}
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	pipeline.Close()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { embeddedtest.Main(m, &pipeline) }
 
 // agent returns the configuration of a hook in a new project, and its client.
 func agent(t *testing.T) (Config, *client.Client) {
 	t.Helper()
-	projects++
-	project := fmt.Sprintf("p%d", projects)
-	g := natsserver.Grant{Name: project + ".bot", Agent: &natsserver.Agent{Project: project, Name: "bot",
-		Origins: beliefs.Origins()}, Lasts: time.Hour}
-	if err := pipeline.Server.Minter().Install(g, pipeline.Server.URL(), false); err != nil {
-		t.Fatal(err)
-	}
-	file := natsfiles.Creds(data, g.Name)
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nc, err := nats.Connect(pipeline.Server.URL(), nats.UserCredentials(file), nats.CustomInboxPrefix(natsfiles.Inbox(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	c, err := client.New(nc, project, "bot")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, project, _ := pipeline.Agent(t)
 	return Config{Project: project, Agent: "bot", State: t.TempDir(), Read: os.ReadFile}, c
 }
 

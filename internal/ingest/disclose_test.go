@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
@@ -62,13 +61,7 @@ func TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger(t *testing
 func TestAPrivilegedLookIsRecordedAndChangesNoState(t *testing.T) {
 	h := newHouse(t, offline(t))
 	look := func(project string, l *streams.Look) any {
-		t.Helper()
-		body, err := streams.Marshal(&streams.Control{ID: "look1", Project: project, Look: l})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return h.put(&stage.Message{Address: streams.Address{Kind: streams.KindCtl, Partition: streams.PartitionOf("demo")},
-			Data: body})
+		return h.control(&streams.Control{ID: "look1", Project: project, Look: l})
 	}
 	before, err := h.f.clock(h.st, streams.SystemProject)
 	if err != nil {

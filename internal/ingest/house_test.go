@@ -79,6 +79,17 @@ func (h *house) put(m *stage.Message) any {
 	return a.Decided
 }
 
+// control publishes a control message on the subject of project demo.
+func (h *house) control(c *streams.Control) any {
+	h.t.Helper()
+	body, err := streams.Marshal(c)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h.put(&stage.Message{Address: streams.Address{Kind: streams.KindCtl, Partition: streams.PartitionOf("demo")},
+		Data: body})
+}
+
 func (h *house) own(a *stage.Admission, src uint64) {
 	h.t.Helper()
 	checkDecoded(h.t, a)

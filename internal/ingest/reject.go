@@ -220,10 +220,7 @@ func (f *Fold) check(do, digest string, bundle []byte) (err error) {
 
 // compiles returns an error if a rule set does not compile.
 func compiles(bundle []byte) (struct{}, error) {
-	src, err := rules.Open(bundle)
-	if err == nil {
-		_, err = rules.Compile(src)
-	}
+	_, err := rules.CompileBundle(bundle)
 	return struct{}{}, err
 }
 

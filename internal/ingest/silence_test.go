@@ -5,20 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"lazaret/internal/stage"
 	"lazaret/streams"
 )
 
 func TestASilenceIsRecordedAndChangesNoState(t *testing.T) {
 	h := newHouse(t, offline(t))
 	put := func(project string, s *streams.Silence) any {
-		t.Helper()
-		body, err := streams.Marshal(&streams.Control{ID: "silence1", Project: project, Silence: s})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return h.put(&stage.Message{Address: streams.Address{Kind: streams.KindCtl, Partition: streams.PartitionOf("demo")},
-			Data: body})
+		return h.control(&streams.Control{ID: "silence1", Project: project, Silence: s})
 	}
 	before, err := h.f.clock(h.st, streams.SystemProject)
 	if err != nil {

@@ -207,7 +207,7 @@ func Post(path, body string, header ...string) string {
 		path, h.String(), len(body), body)
 }
 
-// Log collects log output.
+// Log collects log output. Several goroutines may use it.
 type Log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer // guarded by mu
@@ -220,12 +220,17 @@ func (l *Log) Write(b []byte) (int, error) {
 	return l.buf.Write(b)
 }
 
+// String returns the output so far.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
 // NoPanic fails the test if a handler panicked.
 func (l *Log) NoPanic(t *testing.T) {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, after, ok := strings.Cut(l.buf.String(), "panic"); ok {
+	if _, after, ok := strings.Cut(l.String(), "panic"); ok {
 		t.Errorf("a handler panicked: %.3000s", after)
 	}
 }

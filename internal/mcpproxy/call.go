@@ -235,7 +235,7 @@ func (p *Proxy) put(key string, held ...proposed) {
 	if len(held) == 0 || p.pending[key] == nil && len(p.pending) >= maxPending {
 		return
 	}
-	all := append(held, p.pending[key]...)
+	all := slices.Concat(held, p.pending[key])
 	p.pending[key] = all[:min(len(all), maxEqual)]
 }
 

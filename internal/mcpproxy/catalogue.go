@@ -332,8 +332,8 @@ func readPage(result json.RawMessage) (*page, error) {
 // pageNames and toolNames are the fields of a page and of a tool that are passed on.
 // readPage and shownTool drop all others.
 var (
-	pageNames = namesOf("_meta cacheScope resultType ttlMs")
-	toolNames = namesOf("_meta annotations description execution icons inputSchema name outputSchema title")
+	pageNames = text.Set("_meta cacheScope resultType ttlMs")
+	toolNames = text.Set("_meta annotations description execution icons inputSchema name outputSchema title")
 )
 
 // shownTool is a tool as it is passed on.

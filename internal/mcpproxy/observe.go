@@ -18,6 +18,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/content"
+	"lazaret/pkg/text"
 	"lazaret/streams"
 )
 
@@ -320,7 +321,7 @@ func resultBlocks(result json.RawMessage) []streams.Block {
 }
 
 // plain lists enumeration values of the protocol, which are not recorded.
-var plain = namesOf(`assistant system user text image audio resource resource_link tool_use tool_result complete
+var plain = text.Set(`assistant system user text image audio resource resource_link tool_use tool_result complete
 	input_required private public debug info notice warning error critical alert emergency`)
 
 // decoded returns a JSON value with numbers as written, or nil if it is malformed.

@@ -17,6 +17,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
 	"lazaret/streams"
 )
 
@@ -293,7 +294,7 @@ func (p *Proxy) fromServer(ctx context.Context, m jsonrpc.Message) error {
 const maxNotes = 64
 
 // ordinary are the notifications whose method name is not recorded.
-var ordinary = namesOf(`cancelled elicitation/complete message progress prompts/list_changed resources/list_changed
+var ordinary = text.Set(`cancelled elicitation/complete message progress prompts/list_changed resources/list_changed
 	resources/updated subscriptions/acknowledged tasks/status tools/list_changed`)
 
 // note passes on a server notification after its text is recorded and all earlier notifications are

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"lazaret/internal/content"
+	"lazaret/pkg/text"
 	"lazaret/streams"
 )
 
@@ -23,7 +24,7 @@ import (
 const maxNesting = 256
 
 // known are the field names that the protocol defines.
-var known = namesOf(`_meta action annotations argument arguments audience blob capabilities clientInfo completion
+var known = text.Set(`_meta action annotations argument arguments audience blob capabilities clientInfo completion
 	content contents context costPriority cursor data default description destructiveHint error execution extensions
 	hasMore hints icons id idempotentHint includeContext input inputRequests inputResponses inputSchema instructions
 	intelligencePriority isError lastModified level listChanged logger maxTokens message messages metadata method mimeType
@@ -35,7 +36,7 @@ var known = namesOf(`_meta action annotations argument arguments audience blob c
 	tools toolsListChanged total ttlMs type uri uriTemplate url value values version websiteUrl`)
 
 // free are the known fields whose values the protocol does not define.
-var free = namesOf("_meta annotations arguments data default experimental extensions input inputResponses " +
+var free = text.Set("_meta annotations arguments data default experimental extensions input inputResponses " +
 	"inputSchema metadata outputSchema requestState requestedSchema structuredContent")
 
 // folded are the case-folded known names.
@@ -46,14 +47,6 @@ var folded = func() map[string]bool {
 	}
 	return m
 }()
-
-func namesOf(list string) map[string]bool {
-	m := make(map[string]bool)
-	for n := range strings.FieldsSeq(list) {
-		m[n] = true
-	}
-	return m
-}
 
 // fold returns a name in the form in which case-insensitive readers compare it.
 func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }

@@ -47,11 +47,7 @@ func evaluator(t testing.TB, ids ...string) *rules.Evaluator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, err := rules.Open(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := rules.Compile(src)
+	set, err := rules.CompileBundle(b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func (f *Fold) verdict(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Spa
 	}
 	start := e.Time
 	if p != nil {
-		start, as = p.start, stricter(as, p.as)
+		start, as = p.start, as.Join(p.as)
 	}
 	r := request{Project: e.Project, Agent: v.Agent, Session: v.Session, ID: v.ID}
 	if p != nil {
@@ -244,13 +244,6 @@ func (f *Fold) since(e *streams.Entry, v *streams.VerdictEntry) time.Time {
 		return o.Since
 	}
 	return e.Time
-}
-
-func stricter(a, b beliefs.Sensitivity) beliefs.Sensitivity {
-	if a.Within(b) {
-		return b
-	}
-	return a
 }
 
 // source returns the kind of input that was judged.

@@ -95,7 +95,7 @@ func rulesWithout(scenarios []*Scenario) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := open(src)
+	set, err := rules.CompileBundle(src)
 	if err != nil {
 		return nil, err
 	}
@@ -117,15 +117,7 @@ func rulesWithout(scenarios []*Scenario) ([]byte, error) {
 	}
 	out, err := rules.PackWith(shipped.FS(), map[string]string{"exceptions.yaml": b.String()})
 	if err == nil {
-		_, err = open(out)
+		_, err = rules.CompileBundle(out)
 	}
 	return out, err
-}
-
-func open(bundle []byte) (*rules.Set, error) {
-	src, err := rules.Open(bundle)
-	if err != nil {
-		return nil, err
-	}
-	return rules.Compile(src)
 }

@@ -157,6 +157,18 @@ type call struct {
 	Args jsontext.Value `json:"args"`
 }
 
+// ParseLabeled parses a line of a labeled corpus as [Parse] does, and its labels into labels.
+func ParseLabeled(file string, line []byte, labels any) (Script, error) {
+	script, err := Parse(file, line)
+	if err != nil {
+		return script, err
+	}
+	if err := streams.Unmarshal(line, labels); err != nil {
+		return script, fmt.Errorf("labels of %q: %w", script.Name, err)
+	}
+	return script, nil
+}
+
 // Parse parses one line of the named file.
 func Parse(file string, line []byte) (Script, error) {
 	var r record

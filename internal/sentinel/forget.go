@@ -15,7 +15,9 @@ func (f *Fold) forget(st *stage.State, e *streams.Entry) (*stage.Output, error) 
 		return nil, nil
 	}
 	// The keys of tables have a table and a generation before the project.
-	err := st.DropProject(e.Project, []byte{'s'}, func(k, _ []byte) (bool, error) { return index.KeyOf(k, e.Project), nil })
+	err := st.DropProject(e.Project, []byte{'s'}, func(k, _ []byte) (bool, error) {
+		return index.KeyOf(k, e.Project), nil
+	})
 	if err != nil {
 		return nil, err
 	}

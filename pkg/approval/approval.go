@@ -79,15 +79,13 @@ func NewNonce() string {
 }
 
 // Text returns the text that is signed.
-func (s *Statement) Text() (string, error) {
-	if err := s.check(); err != nil {
+func (s *Statement) Text() (string, error) { return canonical(s) }
+
+// canonical checks a statement and returns its JCS form, followed by a line break.
+func canonical(statement interface{ check() error }) (string, error) {
+	if err := statement.check(); err != nil {
 		return "", err
 	}
-	return canonical(s)
-}
-
-// canonical returns the JCS form of a statement, followed by a line break.
-func canonical(statement any) (string, error) {
 	raw, err := json.Marshal(statement)
 	if err != nil {
 		return "", err

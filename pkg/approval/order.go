@@ -100,12 +100,7 @@ func (o *Order) Subject() string {
 }
 
 // Text returns the text that is signed.
-func (o *Order) Text() (string, error) {
-	if err := o.check(); err != nil {
-		return "", err
-	}
-	return canonical(o)
-}
+func (o *Order) Text() (string, error) { return canonical(o) }
 
 // Sign returns the order as a signed note.
 func (o *Order) Sign(signer note.Signer) ([]byte, error) { return signStatement(o.Text, signer) }

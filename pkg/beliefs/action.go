@@ -31,6 +31,14 @@ func (s *Sensitivity) UnmarshalText(b []byte) error {
 // Within reports whether s is at most ceiling.
 func (s Sensitivity) Within(ceiling Sensitivity) bool { return s.rank() <= ceiling.rank() }
 
+// Join returns the stricter one of s and t.
+func (s Sensitivity) Join(t Sensitivity) Sensitivity {
+	if s.Within(t) {
+		return t
+	}
+	return s
+}
+
 func (s Sensitivity) rank() int {
 	switch s {
 	case Public:

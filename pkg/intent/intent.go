@@ -88,23 +88,15 @@ func Say(words []uint32, said string) []uint32 {
 
 var (
 	// nouns are words after which a possible verb is a noun: the mail, my order, is new.
-	nouns = set("the a an my your our their his her its this that these those any each every all some no which what is " +
+	nouns = text.Set("the a an my your our their his her its this that these those any each every all some no which what is " +
 		"are was were of")
 	// light are verbs whose object names the act: make a transfer.
-	light = set("make making do place process issue arrange create complete perform submit get need want have " +
+	light = text.Set("make making do place process issue arrange create complete perform submit get need want have " +
 		"request start")
 	// receivers are words for the user. To tell or give something to the user is an answer, and
 	// sends nothing.
-	receivers = set("me us")
+	receivers = text.Set("me us")
 )
-
-func set(words string) map[string]bool {
-	m := make(map[string]bool)
-	for _, w := range strings.Fields(words) {
-		m[w] = true
-	}
-	return m
-}
 
 // appendDeeds appends the deeds that normalized words ask for: verbs, and nouns after a light verb.
 // Parts of addresses and file names do not count.
@@ -211,7 +203,7 @@ func (c *Call) changes() bool {
 
 var (
 	payments = stemmedSet("payment payout refund remittance")
-	paid     = set("amount sum total iban account beneficiary payee recipient receiver creditor")
+	paid     = text.Set("amount sum total iban account beneficiary payee recipient receiver creditor")
 )
 
 // topical reports whether words name the subject of the tool: two of the things in its name, one if
@@ -278,7 +270,7 @@ func owner(words []uint32, address string) bool {
 }
 
 // amounts are parameter names that say how much is returned, not what.
-var amounts = set("limit count max min size number num top page offset per days")
+var amounts = text.Set("limit count max min size number num top page offset per days")
 
 // Named reports whether the user's words name where a content came from: its source, or a value in
 // the arguments of the call that returned it. The value must name a single thing, because a search

@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"lazaret/pkg/text"
 )
 
 // means maps words that people use to the deeds that they stand for, in addition to the names of
@@ -107,22 +109,22 @@ func appendPhrases(hs []uint32, fields []string, i int) []uint32 {
 var (
 	// doing are verbs whose object is the work to carry out. doingWith do the same together with a
 	// particle: go through, take care of.
-	doing = set("do follow complete handle process execute perform implement apply resolve tackle address finish fulfil " +
+	doing = text.Set("do follow complete handle process execute perform implement apply resolve tackle address finish fulfil " +
 		"fulfill action honour honor obey")
-	doingWith = set("carry act take work go deal sort see run attend tick get knock turn convert make translate")
+	doingWith = text.Set("carry act take work go deal sort see run attend tick get knock turn convert make translate")
 	// steps are nouns for work that someone is to do.
-	steps = set("task tasks step steps request requests instruction instructions todo todos to-do to-dos action actions " +
+	steps = text.Set("task tasks step steps request requests instruction instructions todo todos to-do to-dos action actions " +
 		"checklist chore chores assignment assignments errand errands duty duties procedure runbook playbook directions " +
 		"jobs")
 	// loose are nouns that mean such work only after a verb in doing.
-	loose = set("item items point points order orders ticket tickets issue list agenda guide plan work everything " +
+	loose = text.Set("item items point points order orders ticket tickets issue list agenda guide plan work everything " +
 		"anything all rest bullet bullets entries guidelines workflow whatever")
 	// claims are verbs with which a source says what is to be done.
-	claims = set("say says said ask asks asked state states describe describes require requires request requests want " +
+	claims = text.Set("say says said ask asks asked state states describe describes require requires request requests want " +
 		"wants wanted instruct instructs list lists need needs order orders tell tells demand demands suggest suggests " +
 		"recommend recommends contain contains needed required requested listed described set out")
 	// told are participles with which the user refers to a source.
-	told = set("described instructed requested asked listed stated specified outlined explained laid")
+	told = text.Set("described instructed requested asked listed stated specified outlined explained laid")
 )
 
 // handsOver reports whether a sentence of the user leaves it to a source to say what is to be done:
@@ -176,10 +178,10 @@ func claimed(words []string) bool {
 }
 
 // subjects are words for people who ask for something and are not sources.
-var subjects = set("i we you")
+var subjects = text.Set("i we you")
 
 // pronouns begin a sentence that continues the previous one.
-var pronouns = set("they it those these you all")
+var pronouns = text.Set("they it those these you all")
 
 // handed is a marker among the words of a request that wants something done, and not only to know
 // something. The sources that it names may say what is to be done.
@@ -190,10 +192,10 @@ var generic = Hash("\x00generic")
 
 var (
 	// objects are words with which the object of a verb begins, and particles.
-	objects = set("the a an this that these those it them him her my our your his their all each every everything " +
+	objects = text.Set("the a an this that these those it them him her my our your his their all each every everything " +
 		"whatever what through thru on off up out over down")
 	// linking are words that are neither a verb nor, in front of an object, an unknown one.
-	linking = set("after before because since while during without within between like unless until that though whether " +
+	linking = text.Set("after before because since while during without within between like unless until that though whether " +
 		"both either once except only even not there here same as")
 )
 
@@ -229,14 +231,14 @@ func leavesOpen(words []string) bool {
 
 var (
 	// opening are words before the verb of a request.
-	opening = set("hi hello hey ok okay yes yeah yep great thanks thx good morning afternoon evening please pls kindly " +
+	opening = text.Set("hi hello hey ok okay yes yeah yep great thanks thx good morning afternoon evening please pls kindly " +
 		"can could would will you u just now then also and so first well right alright cool nice i we want need like to " +
 		"i'd let's lets")
 	// asking are words that begin a question.
-	asking = set("what whats what's how hows how's who whos who's which when where wheres where's why whose any is are " +
+	asking = text.Set("what whats what's how hows how's who whos who's which when where wheres where's why whose any is are " +
 		"was were do does did has have am anything")
 	// looking are further verbs of requests to know something.
-	looking = set("read summarise summarize explain compare tell know see open describe analyse analyze count brief " +
+	looking = text.Set("read summarise summarize explain compare tell know see open describe analyse analyze count brief " +
 		"think translate")
 )
 

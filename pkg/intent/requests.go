@@ -53,15 +53,15 @@ func (s *Said) Add(said string) {
 }
 
 var (
-	joins = set("and then also or please afterwards finally") // a verb after one of these words begins a new request
+	joins = text.Set("and then also or please afterwards finally") // a verb after one of these words begins a new request
 	// counted are words after or before which a number counts something and does not name a single
 	// thing.
-	counted = set("of for under over than about at in on to by from with until between and or is are be the a an " +
+	counted = text.Set("of for under over than about at in on to by from with until between and or is are be the a an " +
 		"next last first top up least most x")
 	// more are words for receivers whom a request does not name individually.
-	more = set("everyone everybody everyone's others other all each list team group both cc rest members participants " +
+	more = text.Set("everyone everybody everyone's others other all each list team group both cc rest members participants " +
 		"attendees colleagues customers clients people staff them")
-	days = set("monday tuesday wednesday thursday friday saturday sunday")
+	days = text.Set("monday tuesday wednesday thursday friday saturday sunday")
 )
 
 // requests splits a text into requests.
@@ -207,7 +207,7 @@ var onlyReceiver = Hash("\x00receiver")
 var namedReceiver = Hash("\x00named receiver")
 
 // further are words for receivers in addition to a named one.
-var further = set("everyone everybody others other all each every both cc rest whoever them")
+var further = text.Set("everyone everybody others other all each every both cc rest whoever them")
 
 // toName reports whether a name or an address follows a verb of sending, or "to".
 func toName(raw, fields []string) bool {

@@ -32,7 +32,7 @@ func (s *Said) Read(content string, carriers []text.Carrier, handed bool) {
 }
 
 // readers are words for the reader of a text that is a program. A text for people rarely has them.
-var readers = set("ai assistant assistants agent agents bot bots llm llms gpt chatgpt claude gemini copilot " +
+var readers = text.Set("ai assistant assistants agent agents bot bots llm llms gpt chatgpt claude gemini copilot " +
 	"chatbot model models automation system")
 
 // unaddressed returns a content without the parts that address a program. Such a part is a segment

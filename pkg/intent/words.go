@@ -290,7 +290,7 @@ func namespace(tool string) int {
 }
 
 // lookups are reading verbs that are hardly ever nouns. At the end of a name they are its verb.
-var lookups = set("get read search find lookup fetch retrieve")
+var lookups = text.Set("get read search find lookup fetch retrieve")
 
 // verbsFrom returns the index of the first word of a tool's name that may be its verb. The words of
 // a namespace are things, if a verb follows them: store/search, mail.list. So are the words before a

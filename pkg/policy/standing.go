@@ -93,8 +93,8 @@ func compileStanding(y *strictyaml.Document, texts []standingText) (s standings,
 }
 
 // Standing returns the standing permission that, at the time now, allows an action which its level
-// would hold. It returns nil if there is none. Other reasons may still hold or deny the action. A condition whose evaluation
-// fails counts as not met.
+// would hold. It returns nil if there is none. Other reasons may still hold or deny the action. A
+// condition whose evaluation fails counts as not met.
 func (p *Policy) Standing(tool string, args []byte, project, agent string, now time.Time) *Standing {
 	if len(p.standing.list) == 0 || len(tool) > MaxTool {
 		return nil

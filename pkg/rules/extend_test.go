@@ -36,11 +36,7 @@ func compileDir(dir string) (*rules.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := rules.Open(b)
-	if err != nil {
-		return nil, err
-	}
-	return rules.Compile(src)
+	return rules.CompileBundle(b)
 }
 
 func TestAFolderThatExtendsTheShippedSetAddsToIt(t *testing.T) {

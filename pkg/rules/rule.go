@@ -83,6 +83,15 @@ type Draft struct {
 	written map[string]bool
 }
 
+// CompileBundle parses, checks and compiles the rule set of a bundle.
+func CompileBundle(bundle []byte) (*Set, error) {
+	src, err := Open(bundle)
+	if err != nil {
+		return nil, err
+	}
+	return Compile(src)
+}
+
 // Compile checks and compiles a rule set. The error, if any, is of type Problems: everything that
 // is wrong, with its place.
 func Compile(src *Source) (*Set, error) {

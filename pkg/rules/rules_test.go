@@ -147,11 +147,7 @@ func shippedEvaluator(t testing.TB) *rules.Evaluator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, err := rules.Open(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := rules.Compile(src)
+	set, err := rules.CompileBundle(b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,22 +7,22 @@ import "strings"
 // leave them out.
 
 // small are words that are frequent in phrases and rare in names.
-var small = wordsOf("the this that these those my your our his her their its it them me him us you an please " +
+var small = Set("the this that these those my your our his her their its it them me him us you an please " +
 	"everything everyone anyone previous must")
 
 // linking are words that also occur in names of a few parts.
-var linking = wordsOf("to for from into onto with and all any every of in on at as by or not now immediately " +
+var linking = Set("to for from into onto with and all any every of in on at as by or not now immediately " +
 	"without a i")
 
 // A name of a few parts is read as words if it tells to ignore instructions: ignoreInstructions,
 // disregard_system_prompt. A name with an action verb and a noun may be a tool. It is read as words
 // only if an object follows: deleteFile budget.xlsx.
 var (
-	asideVerbs = wordsOf("ignore disregard forget override overrule bypass")
-	asideNouns = wordsOf("instruction instructions prompt prompts guardrails safeguards")
-	actVerbs   = wordsOf("delete remove erase wipe overwrite send forward transfer wire pay upload share post publish " +
+	asideVerbs = Set("ignore disregard forget override overrule bypass")
+	asideNouns = Set("instruction instructions prompt prompts guardrails safeguards")
+	actVerbs   = Set("delete remove erase wipe overwrite send forward transfer wire pay upload share post publish " +
 		"download run execute install grant reveal email")
-	actNouns = wordsOf("file files folder directory database table record records email emails mail mails message " +
+	actNouns = Set("file files folder directory database table record records email emails mail mails message " +
 		"messages money funds payment report document documents data password passwords credentials secret secrets " +
 		"key keys token tokens code script command access contacts")
 )
@@ -191,7 +191,7 @@ func inAddress(s string, i, end int) bool {
 }
 
 // afterMark are words that do not follow the verb of an instruction, as in "object.Delete is gone".
-var afterMark = wordsOf("to is was are were be has had have can will may and or for in on of at as by if when which " +
+var afterMark = Set("to is was are were be has had have can will may and or for in on of at as by if when which " +
 	"that's returns return does did do " +
 	"method methods function functions call calls class event events field api documentation s")
 

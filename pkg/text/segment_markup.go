@@ -81,10 +81,11 @@ type tag struct {
 }
 
 // inlineTags are the HTML elements that do not split a line.
-var inlineTags = wordsOf("a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr " +
+var inlineTags = Set("a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr " +
 	"q s samp small span strike strong sub sup time tt u var wbr")
 
-func wordsOf(list string) map[string]bool {
+// Set returns the words of a list as a set.
+func Set(list string) map[string]bool {
 	m := make(map[string]bool)
 	for w := range strings.FieldsSeq(list) {
 		m[w] = true

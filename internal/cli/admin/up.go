@@ -30,6 +30,7 @@ import (
 	"lazaret/internal/retain"
 	"lazaret/internal/token"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/rules"
 	"lazaret/streams"
 )
 
@@ -184,7 +185,7 @@ func knownGroups(ctx context.Context, cfg embedded.Config) error {
 	if err != nil || b == nil {
 		return err
 	}
-	set, err := backtest.Compile(b)
+	set, err := rules.CompileBundle(b)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package beliefs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -53,7 +54,7 @@ and the command takes long for a long ledger.`,
 			}
 			kept := items[:0]
 			for _, b := range items {
-				if len(ids) > 0 && !contains(ids, b.ID) {
+				if len(ids) > 0 && !slices.Contains(ids, b.ID) {
 					continue
 				}
 				if !holds.IsZero() && (!b.From.IsZero() && holds.Before(b.From) || !b.To.IsZero() && !holds.Before(b.To)) {
@@ -71,15 +72,6 @@ and the command takes long for a long ledger.`,
 	c.Flags().StringVar(&valid, "valid", "", "only beliefs valid at this `TIME`")
 	c.MarkFlagsMutuallyExclusive("at", "seq")
 	return c
-}
-
-func contains(ids []string, id string) bool {
-	for _, x := range ids {
-		if x == id {
-			return true
-		}
-	}
-	return false
 }
 
 // when parses a time or a date; an empty string gives the zero time.

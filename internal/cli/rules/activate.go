@@ -86,7 +86,7 @@ that lacks a group required by the active policy is refused.`,
 // required group, and asks for confirmation before rules are removed unless yes is set. With yes, a
 // current set that cannot be read is ignored.
 func compare(o *verb.Operator, cmd *cobra.Command, bundle []byte, yes bool) error {
-	after, err := backtest.Compile(bundle)
+	after, err := rules.CompileBundle(bundle)
 	if err != nil {
 		return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
 	}
@@ -109,7 +109,7 @@ func compare(o *verb.Operator, cmd *cobra.Command, bundle []byte, yes bool) erro
 	if old == nil {
 		return nil
 	}
-	before, err := backtest.Compile(old)
+	before, err := rules.CompileBundle(old)
 	if err != nil && yes {
 		return nil
 	} else if err != nil {

@@ -27,7 +27,7 @@ func rulesIn(dir string) (*rules.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := backtest.Compile(b)
+	set, err := rules.CompileBundle(b)
 	if err != nil {
 		return nil, &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
 	}

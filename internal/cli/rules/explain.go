@@ -279,11 +279,7 @@ func (f *inForce) apply(e *streams.Entry, set **rules.Set) error {
 	if streams.Digest(bundle) != cmd.Digest {
 		return nil
 	}
-	src, err := rules.Open(bundle)
-	if err != nil {
-		return err
-	}
-	s, err := rules.Compile(src)
+	s, err := rules.CompileBundle(bundle)
 	if err != nil {
 		return fmt.Errorf("the rules in force since ledger entry %d do not compile in this version: %w", e.Seq, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,7 +51,7 @@ func (c *Client) Cosign(ctx context.Context, p *Policy, log Prover, checkpoint [
 	answers := make([]answer, len(p.Witnesses))
 	var wg sync.WaitGroup
 	for i, w := range p.Witnesses {
-		if w.URL == "" || contains(have, w.Name) {
+		if w.URL == "" || slices.Contains(have, w.Name) {
 			continue
 		}
 		wg.Go(func() {
@@ -69,15 +70,6 @@ func (c *Client) Cosign(ctx context.Context, p *Policy, log Prover, checkpoint [
 		errs = append(errs, a.err)
 	}
 	return out, errors.Join(errs...)
-}
-
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }
 
 // ErrForked reports that a witness has cosigned a tree that this log does not extend.

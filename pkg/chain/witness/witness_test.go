@@ -19,43 +19,23 @@ import (
 	fnote "github.com/transparency-dev/formats/note"
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/fuzztest"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/chain/witness"
 )
 
-type key struct {
-	private, public string
-	signer          note.Signer
-	verifier        note.Verifier
-}
-
-func newKey(t *testing.T, name string) (k key) {
+func cosigner(t *testing.T, k fuzztest.Pair) string {
 	t.Helper()
-	var err error
-	if k.private, k.public, err = note.GenerateKey(nil, name); err != nil {
-		t.Fatal(err)
-	}
-	if k.signer, err = note.NewSigner(k.private); err != nil {
-		t.Fatal(err)
-	}
-	if k.verifier, err = note.NewVerifier(k.public); err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
-func (k key) cosigner(t *testing.T) string {
-	t.Helper()
-	c, err := witness.CosignerKey(k.public)
+	c, err := witness.CosignerKey(k.Public)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func newLog(t *testing.T, k key, payload string) *chain.Log {
+func newLog(t *testing.T, k fuzztest.Pair, payload string) *chain.Log {
 	t.Helper()
-	l, err := chain.Open("log", chain.Options{FS: vfs.NewMem(), Signer: k.signer, MasterKey: make([]byte, 32)})
+	l, err := chain.Open("log", chain.Options{FS: vfs.NewMem(), Signer: k.Signer, MasterKey: make([]byte, 32)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,19 +61,19 @@ func grow(t *testing.T, l *chain.Log, n int, payload string) []byte {
 }
 
 // serve runs a witness and returns its line for a policy.
-func serve(t *testing.T, name string, k key, dir string, log key) (*witness.Server, string) {
+func serve(t *testing.T, name string, k fuzztest.Pair, dir string, log fuzztest.Pair) (*witness.Server, string) {
 	t.Helper()
-	s, err := witness.NewServer(k.private, dir, []note.Verifier{log.verifier})
+	s, err := witness.NewServer(k.Private, dir, []note.Verifier{log.Verifier})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
-	return s, fmt.Sprintf("witness %s %s %s\n", name, k.cosigner(t), h.URL)
+	return s, fmt.Sprintf("witness %s %s %s\n", name, cosigner(t, k), h.URL)
 }
 
 func TestWitnessesCosignWhatExtendsWhatTheySaw(t *testing.T) {
-	logKey, a, b := newKey(t, "log"), newKey(t, "a.example"), newKey(t, "b.example")
+	logKey, a, b := fuzztest.NewPair(t, "log"), fuzztest.NewPair(t, "a.example"), fuzztest.NewPair(t, "b.example")
 	l := newLog(t, logKey, "x")
 	dir := t.TempDir()
 	_, lineA := serve(t, "a", a, dir, logKey)
@@ -123,8 +103,8 @@ func TestWitnessesCosignWhatExtendsWhatTheySaw(t *testing.T) {
 			t.Errorf("again: %v", err)
 		}
 		// An independent verifier accepts the cosignatures.
-		for _, k := range []key{a, b} {
-			v, err := fnote.NewVerifierForCosignatureV1(k.public)
+		for _, k := range []fuzztest.Pair{a, b} {
+			v, err := fnote.NewVerifierForCosignatureV1(k.Public)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,7 +138,7 @@ func TestWitnessesCosignWhatExtendsWhatTheySaw(t *testing.T) {
 }
 
 func TestAWitnessAnswersAsTheProtocolSays(t *testing.T) {
-	logKey, other, w := newKey(t, "log"), newKey(t, "other"), newKey(t, "w")
+	logKey, other, w := fuzztest.NewPair(t, "log"), fuzztest.NewPair(t, "other"), fuzztest.NewPair(t, "w")
 	l := newLog(t, logKey, "x")
 	first := grow(t, l, 1, "x") // 11
 	second := grow(t, l, 9, "x")
@@ -171,7 +151,7 @@ func TestAWitnessAnswersAsTheProtocolSays(t *testing.T) {
 		fmt.Fprintln(&good, base64.StdEncoding.EncodeToString(h[:]))
 	}
 	foreign := grow(t, newLog(t, other, "x"), 1, "x")
-	badKey := newKey(t, "log")
+	badKey := fuzztest.NewPair(t, "log")
 	stolen := grow(t, newLog(t, badKey, "x"), 1, "x")
 	forked := grow(t, newLog(t, logKey, "y"), 1, "y")
 	s, _ := serve(t, "w", w, t.TempDir(), logKey)
@@ -225,7 +205,7 @@ func TestAWitnessAnswersAsTheProtocolSays(t *testing.T) {
 }
 
 func TestAWitnessWhoseMemoryIsDamagedCosignsNothing(t *testing.T) {
-	logKey, w := newKey(t, "log"), newKey(t, "w")
+	logKey, w := fuzztest.NewPair(t, "log"), fuzztest.NewPair(t, "w")
 	l := newLog(t, logKey, "x")
 	dir := t.TempDir()
 	s, _ := serve(t, "w", w, dir, logKey)
@@ -246,9 +226,9 @@ func TestAWitnessWhoseMemoryIsDamagedCosignsNothing(t *testing.T) {
 }
 
 func TestAPolicyIsReadStrictly(t *testing.T) {
-	a, b, c := newKey(t, "a"), newKey(t, "b"), newKey(t, "c")
-	ka, kb, kc := a.cosigner(t), b.cosigner(t), c.cosigner(t)
-	head := "# who vouches\nlog " + c.public + " https://log.example\nwitness a " + ka + "\n\twitness b " + kb +
+	a, b, c := fuzztest.NewPair(t, "a"), fuzztest.NewPair(t, "b"), fuzztest.NewPair(t, "c")
+	ka, kb, kc := cosigner(t, a), cosigner(t, b), cosigner(t, c)
+	head := "# who vouches\nlog " + c.Public + " https://log.example\nwitness a " + ka + "\n\twitness b " + kb +
 		" https://b.example\n"
 	for _, good := range []string{"quorum a\n", "quorum none\n", "group g any a b\nquorum g\n",
 		"group g 2 a b\nwitness c " + kc + "\ngroup h all g c\nquorum h"} {
@@ -261,7 +241,7 @@ func TestAPolicyIsReadStrictly(t *testing.T) {
 	for _, bad := range []string{
 		"", "quorum d\n", "quorum a\nquorum a\n", "group g 0 a b\nquorum g\n", "group g 3 a b\nquorum g\n",
 		"group g any\nquorum g\n", "group g any a a\nquorum g\n",
-		"witness c " + ka + "\nquorum a\n", "witness c " + a.public + "\nquorum a\n", "witness a " + kc + "\nquorum a\n",
+		"witness c " + ka + "\nquorum a\n", "witness c " + a.Public + "\nquorum a\n", "witness a " + kc + "\nquorum a\n",
 		"witness c nonsense\nquorum a\n", "log nonsense\nquorum a\n", "what\nquorum a\n", "group g any c\nquorum g\n",
 	} {
 		if _, err := witness.ParsePolicy([]byte(head + bad)); err == nil {

@@ -9,64 +9,12 @@ import (
 	"testing/fstest"
 	"time"
 
+	"lazaret/pkg/internal/cleanrules"
 	"lazaret/pkg/rules"
 	"lazaret/pkg/rules/compiled"
 )
 
 var lintNow = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-
-// Clean is a set without findings. Each lint is shown by one change to it.
-var Clean = map[string]string{
-	"groups.yaml": "groups:\n  core: [p]\n",
-	"common.yaml": "lists:\n  agents: [bot]\n",
-	"p/pack.yaml": `name: p
-title: Test
-lists:
-  words: [alpha, beta]
-macros:
-  known: action.tool in lists.words
-signals:
-  - name: calls
-    doc: calls of this agent
-    count:
-      on: [action]
-      key: event.agent
-      when: action.level > 0
-      window: 1m
-`,
-	"p/r.yaml": `rules:
-  - id: r1
-    title: One
-    severity: low
-    status: stable
-    mode: enforce
-    tags: [owasp.asi06, atlas.aml-t0080, cwe-94, arxiv.2402.07867]
-    on: [action]
-    when: >-
-      macros.known
-      && signal.calls > 3
-    effect: hold
-    on_error: hold
-    subject: action
-    message: "'m'"
-    false_positives: Some.
-`,
-	"p/r.test.yaml": `tests:
-  - name: one
-    given:
-      - action: {tool: alpha, level: 1}
-    fires: {r1: 1}
-    silent: [r1]
-`,
-	"exceptions.yaml": `exceptions:
-  - id: x1
-    rules: [r1]
-    when: event.agent in lists.agents
-    owner: dana
-    reason: tried out
-    expires: 2027-01-01
-`,
-}
 
 func lintOf(t testing.TB, files map[string]string) []Finding {
 	t.Helper()
@@ -90,7 +38,7 @@ func lintOf(t testing.TB, files map[string]string) []Finding {
 }
 
 func TestEachLintFindsItsFault(t *testing.T) {
-	if fs := lintOf(t, Clean); len(fs) > 0 {
+	if fs := lintOf(t, cleanrules.Files); len(fs) > 0 {
 		t.Fatalf("the clean set has findings: %+v", fs)
 	}
 	when := func(x string) [3]string {
@@ -184,9 +132,9 @@ func TestEachLintFindsItsFault(t *testing.T) {
 		{"ungrouped-pack", [3]string{"q/pack.yaml", "", "name: q\ntitle: Q\n"}, "q/pack.yaml:1:7", `"q"`},
 	} {
 		seen[c.lint] = true
-		files := maps.Clone(Clean)
+		files := maps.Clone(cleanrules.Files)
 		files[c.change[0]] = strings.Replace(files[c.change[0]], c.change[1], c.change[2], 1)
-		if files[c.change[0]] == Clean[c.change[0]] {
+		if files[c.change[0]] == cleanrules.Files[c.change[0]] {
 			t.Errorf("%s: %q is not in %s", c.lint, c.change[1], c.change[0])
 			continue
 		}
@@ -216,7 +164,7 @@ func TestEachLintFindsItsFault(t *testing.T) {
 }
 
 func TestAllFaultsOfAnExpressionAreFindings(t *testing.T) {
-	files := maps.Clone(Clean)
+	files := maps.Clone(cleanrules.Files)
 	files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "macros.known\n", "macros.knwon && nobody\n", 1)
 	fs := lintOf(t, files)
 	var at []string
@@ -235,7 +183,7 @@ func TestAnArgumentThatIsAskedForIsNoFault(t *testing.T) {
 	for _, x := range []string{"has(action.args.path) && action.args.path == '/etc'",
 		"'path' in action.args && action.args['path'] == '/etc'",
 		"(!has(action.args.path) || action.args.path == '/etc')"} {
-		files := maps.Clone(Clean)
+		files := maps.Clone(cleanrules.Files)
 		files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "> 3\n", "> 3\n      && "+x+"\n", 1)
 		files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "'m'", "'path' in action.args ? string(action.args.path) : ''", 1)
 		for _, f := range lintOf(t, files) {
@@ -245,8 +193,8 @@ func TestAnArgumentThatIsAskedForIsNoFault(t *testing.T) {
 }
 
 func TestSignalsOfOneNameAreShownWithBothPlaces(t *testing.T) {
-	files := maps.Clone(Clean)
-	files["q/pack.yaml"] = strings.Replace(Clean["p/pack.yaml"], "name: p\n", "name: q\n", 1)
+	files := maps.Clone(cleanrules.Files)
+	files["q/pack.yaml"] = strings.Replace(cleanrules.Files["p/pack.yaml"], "name: p\n", "name: q\n", 1)
 	files["groups.yaml"] = "groups:\n  core: [p, q]\n"
 	fs := lintOf(t, files)
 	i := slices.IndexFunc(fs, func(f Finding) bool { return f.Rule == "compile" })
@@ -265,7 +213,7 @@ func TestSignalsOfOneNameAreShownWithBothPlaces(t *testing.T) {
 func TestAConditionThatIsNoYAMLIsShownHowToQuote(t *testing.T) {
 	for _, when := range []string{`'x' in action.acts`, `"x" == action.tool`, `action.tool == 'a: b'`,
 		`action.level > 2 ? true : false`, `!action.asked`, `[1] == [1]`} {
-		files := maps.Clone(Clean)
+		files := maps.Clone(cleanrules.Files)
 		files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], ">-\n      macros.known\n      && signal.calls > 3", when, 1)
 		fs := lintOf(t, files)
 		if !slices.ContainsFunc(fs, func(f Finding) bool {
@@ -277,7 +225,7 @@ func TestAConditionThatIsNoYAMLIsShownHowToQuote(t *testing.T) {
 }
 
 func TestAStepThatNeverHappensIsFound(t *testing.T) {
-	files := maps.Clone(Clean)
+	files := maps.Clone(cleanrules.Files)
 	files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "signal.calls", "signal.calls.size()", 1)
 	before, _, _ := strings.Cut(files["p/pack.yaml"], "    count:")
 	files["p/pack.yaml"] = before + "    sequence:\n      key: event.agent\n      window: 1m\n      steps:\n        - " +
@@ -290,13 +238,13 @@ func TestAStepThatNeverHappensIsFound(t *testing.T) {
 
 // A rule that is off needs no test, and one in shadow may be experimental.
 func TestLintsLeaveOutWhatIsNotInForce(t *testing.T) {
-	files := maps.Clone(Clean)
+	files := maps.Clone(cleanrules.Files)
 	files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "mode: enforce", "mode: \"off\"", 1)
 	files["p/r.test.yaml"] = "tests: []\n"
 	if fs := lintOf(t, files); len(fs) > 0 {
 		t.Errorf("%+v", fs)
 	}
-	files = maps.Clone(Clean)
+	files = maps.Clone(cleanrules.Files)
 	files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "status: stable\n    mode: enforce",
 		"status: experimental\n    mode: shadow", 1)
 	if fs := lintOf(t, files); len(fs) > 0 {
@@ -314,14 +262,14 @@ func TestEveryNameHasItsKindsOfEvents(t *testing.T) {
 }
 
 func FuzzLint(f *testing.F) {
-	for _, name := range slices.Sorted(maps.Keys(Clean)) {
-		f.Add(name, Clean[name])
+	for _, name := range slices.Sorted(maps.Keys(cleanrules.Files)) {
+		f.Add(name, cleanrules.Files[name])
 	}
 	f.Fuzz(func(t *testing.T, name, text string) {
 		if len(text) > 4<<10 || name == "" {
 			return
 		}
-		files := maps.Clone(Clean)
+		files := maps.Clone(cleanrules.Files)
 		files[name] = text
 		bundle, err := rules.PackFiles(files)
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"lazaret/pkg/internal/cleanrules"
 )
 
 func TestFindingsShowTheLineAndACaret(t *testing.T) {
@@ -28,7 +30,7 @@ func TestFindingsShowTheLineAndACaret(t *testing.T) {
 // The fields that the SARIF 2.1.0 schema requires, and fields without which code scanning shows
 // nothing.
 func TestTheSARIFLogHasWhatItHasToHave(t *testing.T) {
-	files := maps.Clone(Clean)
+	files := maps.Clone(cleanrules.Files)
 	files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "cwe-94", "cwe 94", 1)
 	files["p/a b/x.yaml"] = "rules: []\n"
 	fs := lintOf(t, files)

@@ -16,6 +16,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"lazaret/pkg/internal/cleanrules"
 	shipped "lazaret/rules"
 )
 
@@ -100,7 +101,7 @@ func TestTheShippedFilesAreValidByTheirSchemas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range clean {
+	for name, text := range cleanrules.Files {
 		valid(name, text)
 	}
 	valid("p/forms.test.yaml", `tests:
@@ -122,8 +123,8 @@ func TestTheShippedFilesAreValidByTheirSchemas(t *testing.T) {
 func TestSchemasRefuseUnknownKeys(t *testing.T) {
 	schemas := resolved(t)
 	tried := 0
-	for _, name := range slices.Sorted(maps.Keys(clean)) {
-		doc, r := parsed(t, clean[name]), schemas[NameFor(name)]
+	for _, name := range slices.Sorted(maps.Keys(cleanrules.Files)) {
+		doc, r := parsed(t, cleanrules.Files[name]), schemas[NameFor(name)]
 		var walk func(v any)
 		walk = func(v any) {
 			switch v := v.(type) {
@@ -176,8 +177,8 @@ func TestSchemasRefuseWhatHasNotTheForm(t *testing.T) {
 		{"p/r.test.yaml", "silent:", "verdict: maybe\n    silent:"},
 		{"common.yaml", "lists:", "name: x\nlists:"},
 	} {
-		text := strings.Replace(clean[c[0]], c[1], c[2], 1)
-		if text == clean[c[0]] {
+		text := strings.Replace(cleanrules.Files[c[0]], c[1], c[2], 1)
+		if text == cleanrules.Files[c[0]] {
 			t.Fatalf("%q is not in %s", c[1], c[0])
 		}
 		if schemas[NameFor(c[0])].Validate(parsed(t, text)) == nil {

@@ -1,7 +1,7 @@
-package schema
+package cleanrules
 
-// clean is a rule set without lint findings.
-var clean = map[string]string{
+// Files are the texts of the files by name. Tests change a clone.
+var Files = map[string]string{
 	"groups.yaml": "groups:\n  core: [p]\n",
 	"common.yaml": "lists:\n  agents: [bot]\n",
 	"p/pack.yaml": `name: p

@@ -1,0 +1,5 @@
+// Package embeddedtest gives the tests of a package one pipeline that they share, and agents of it.
+//
+// It may import client, internal/embedded, internal/natsserver and pkg/beliefs. Only tests import it.
+// Begin reading with embeddedtest.go, its only file.
+package embeddedtest
