@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"lazaret/internal/replay"
 	"lazaret/streams"
 )
 
@@ -119,6 +120,7 @@ func TestAnExcerptIsEightToFortyWordsOfItsText(t *testing.T) {
 func TestActionsOfTheNextDayAndNotesAreCountedBySide(t *testing.T) {
 	cases := read(t, 0)
 	cases[0].acts = map[int]*Act{1: {Goal: true, asked: true, held: true}, 2: {Goal: true}}
+	cases[1].Script.Steps = []replay.Step{{}, {}, {Event: &streams.Action{Tool: "send"}}}
 	cases[1].acts = map[int]*Act{1: {asked: true}, 2: {asked: true, held: true, rules: []string{"sleeper"}}}
 	user := cases[1].Texts[0]
 	user.asked, user.found, user.noted, user.planned = true, true, true, true
@@ -127,7 +129,7 @@ func TestActionsOfTheNextDayAndNotesAreCountedBySide(t *testing.T) {
 		x.Planned.Hits != 1 {
 		t.Errorf("%+v", x)
 	}
-	if r.NextDay["sleeper"] != 1 {
+	if r.NextDay["sleeper"] != 1 || !slices.Equal(r.Held, []string{"u1 send: sleeper"}) {
 		t.Errorf("%+v", r.NextDay)
 	}
 }

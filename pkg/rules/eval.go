@@ -238,6 +238,9 @@ func (ev *Evaluator) judge(st index.Store, e *streams.Entry, inputs []*signals.I
 			}
 		}
 		if e.Type == streams.TypeAction {
+			if res.Verdict != streams.Allow {
+				sig.NoteHeld()
+			}
 			res.Dependencies = append(res.Dependencies, sig.Dependencies()...)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"lazaret/pkg/beliefs"
 	"lazaret/pkg/signals/index"
 )
 
@@ -16,7 +17,8 @@ func init() {
 	const as = "as cluster_size"
 	add(
 		"signal.cluster_size",
-		"number of nearly identical contents in the project, including this one",
+		"number of nearly identical contents in the project, including this one; 0 for a text of the user or the operator, "+
+			"which is not counted",
 		"20000 clusters",
 		func(s *State) int64 { return s.cluster().size },
 	)
@@ -63,14 +65,16 @@ func readCluster(b []byte) *cluster {
 }
 
 // noteCluster adds the content to the cluster of its first known fingerprint band, and records all
-// of its bands. For a content with few words only exact repetitions count. A cluster with one
-// content is stored as its origin only.
+// of its bands. A text of the user or the operator is in no cluster: they may repeat themselves. For a
+// content with few words only exact repetitions count. A cluster with one content is stored as its
+// origin only.
 func (s *State) noteCluster() {
 	if !s.hasContent() {
 		return
 	}
 	in := s.In
-	if len(in.features.Prints) == 0 || in.features.Words < 4 {
+	owners := s.origin == string(beliefs.OriginUser) || s.origin == string(beliefs.OriginSystem)
+	if owners || len(in.features.Prints) == 0 || in.features.Words < 4 {
 		s.clusterRec = new(cluster)
 		return
 	}

@@ -268,11 +268,12 @@ func (d *Declared) Read(s *State) any {
 // since. If the hold is approved, Heard applies the action's steps again.
 func Heard(st index.Store, project string, v *streams.VerdictEntry) error {
 	t := index.Open(st, project)
+	noteHeld(t, v.Agent, v.Session, v.ID, v.Verdict)
 	at := slices.Clone(swapKey(t, v.Agent, v.Session, v.ID))
 	d := index.Decoder(slices.Clone(t.Get(tableSwaps, at)))
 	counts := d.Num() == 1
 	if len(d) == 0 || counts == (v.Verdict == streams.Allow) {
-		return t.Err
+		return t.Close()
 	}
 	var e index.Encoder
 	if e.Num(0); !counts {

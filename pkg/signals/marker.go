@@ -107,11 +107,11 @@ var wordClasses = func() map[string]uint32 {
 	}
 	right := maps.Clone(m)
 	for w, bits := range right {
-		if bits &= wOverride | wRule | wPrior; bits == 0 {
+		if bits &= wOverride | wRule | wPrior | wAct; bits == 0 {
 			continue
 		}
 		for _, wrong := range misspelt(w) {
-			if right[wrong] == 0 {
+			if right[wrong] == 0 && wrong != "crate" && wrong != "revel" {
 				m[wrong] |= bits
 			}
 		}

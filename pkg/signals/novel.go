@@ -1,9 +1,18 @@
 package signals
 
+import (
+	"lazaret/pkg/signals/index"
+	"lazaret/streams"
+)
+
+// tableHeld has the actions that are held, until they are allowed. Nothing came of them, so what they
+// were the first to name is as new as before.
+var tableHeld = index.NewTable(10, "held", 5_000)
+
 func init() {
 	register(partCarriers, Signal{
 		Name:   "signal.novel",
-		Doc:    "carriers of the arguments that are new in the project, as kind:value",
+		Doc:    "carriers of the arguments that are new in the project, or that only held actions had before, as kind:value",
 		Key:    "carrier",
 		Window: "all",
 		Bound:  "as action.lineage",
@@ -14,9 +23,32 @@ func init() {
 func (s *State) novel() []string {
 	var out []string
 	for i := range s.met()[:min(len(s.met()), len(s.In.Content.Carriers))] {
-		if m := &s.metBy[i]; m.ok && s.originOfMet(m).event == s.In.Event.ID {
+		if m := &s.metBy[i]; m.ok && s.isNovel(s.originOfMet(m)) {
 			out = append(out, m.carrier)
 		}
 	}
 	return out
+}
+
+func (s *State) isNovel(o *origin) bool {
+	return o.event == s.In.Event.ID ||
+		o.origin == "agent" && len(s.t.Get(tableHeld, swapKey(s.t, o.agent, o.session, o.event))) > 0
+}
+
+// NoteHeld records that a rule holds the action.
+func (s *State) NoteHeld() {
+	if s.noted {
+		noteHeld(s.t, s.In.Event.Agent, s.In.Event.Session, s.In.Event.ID, streams.Hold)
+	}
+}
+
+// noteHeld records the verdict on an action.
+func noteHeld(t *index.Tables, agent, session, id string, v streams.Verdict) {
+	k := swapKey(t, agent, session, id)
+	switch was := len(t.Get(tableHeld, k)) > 0; {
+	case v != streams.Allow && !was:
+		t.Put(tableHeld, k, []byte{1})
+	case v == streams.Allow && was:
+		t.Put(tableHeld, k, nil)
+	}
 }
