@@ -39,20 +39,25 @@ func (h Held) Sweep() error {
 	return err
 }
 
+// Text is a memory of a write, with the origin of its words.
+type Text struct {
+	Origin beliefs.Origin
+	*streams.Memory
+}
+
 // Write asks whether the memories of one write may be written. It returns the replies up to the first
 // that is no allow; the last one decides. If all are allowed, Write has used up their approvals, and the
 // caller makes the write. parts identify the write beyond the fields of its memories.
-func (h Held) Write(ctx context.Context, j Judge, origin beliefs.Origin, ms []*streams.Memory,
-	parts ...string) (replies []*client.Reply, err error) {
+func (h Held) Write(ctx context.Context, j Judge, ms []Text, parts ...string) (replies []*client.Reply, err error) {
 	var files []string
 	asked := make(map[string]int) // file → index of its memory
 	for i, m := range ms {
-		file := filepath.Join(string(h), digest(append([]string{string(origin), m.Session, m.User, m.Key, m.Content},
+		file := filepath.Join(string(h), digest(append([]string{string(m.Origin), m.Session, m.User, m.Key, m.Content},
 			parts...)))
 		if _, ok := asked[file]; ok {
 			continue
 		}
-		rep, err := h.ask(ctx, j, origin, m, file)
+		rep, err := h.ask(ctx, j, m, file)
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +81,7 @@ func (h Held) Write(ctx context.Context, j Judge, origin beliefs.Origin, ms []*s
 				break
 			}
 			// A concurrent request has made the write with this approval.
-			if replies[n], err = h.ask(ctx, j, origin, ms[asked[file]], file); err != nil {
+			if replies[n], err = h.ask(ctx, j, ms[asked[file]], file); err != nil {
 				return nil, err
 			}
 			if replies[n].Verdict != streams.Allow {
@@ -89,18 +94,17 @@ func (h Held) Write(ctx context.Context, j Judge, origin beliefs.Origin, ms []*s
 
 // ask asks for a verdict on one memory. The file exists afterwards if the verdict is allow or an open
 // hold, or if it is unknown.
-func (h Held) ask(ctx context.Context, j Judge, origin beliefs.Origin, m *streams.Memory,
-	file string) (*client.Reply, error) {
-	known, err := identify(file, m)
+func (h Held) ask(ctx context.Context, j Judge, m Text, file string) (*client.Reply, error) {
+	known, err := identify(file, m.Memory)
 	if err != nil {
 		return nil, err
 	}
-	rep, err := j.Remember(ctx, origin, m)
+	rep, err := j.Remember(ctx, m.Origin, m.Memory)
 	if known && err == nil && ended(rep) {
 		if _, err := remove(file, m.ID); err != nil {
 			return nil, err
 		}
-		return h.ask(ctx, j, origin, m, file)
+		return h.ask(ctx, j, m, file)
 	}
 	e := (*client.Error)(nil)
 	if errors.As(err, &e) && !e.Temporary() || err == nil && rep.Verdict != streams.Allow && !client.Open(rep) {

@@ -57,16 +57,16 @@ func (a *arbiter) end(hold string, v streams.Verdict) {
 	a.given[hold[len("h-"):]] = next
 }
 
-func text(s string) *streams.Memory { return &streams.Memory{Key: "k", Content: s} }
+func text(s string) Text { return Text{beliefs.OriginUser, &streams.Memory{Key: "k", Content: s}} }
 
 // write returns the verdict on a write and its open hold.
 func write(t *testing.T, h Held, a *arbiter, texts ...string) (streams.Verdict, string) {
 	t.Helper()
-	var ms []*streams.Memory
+	var ms []Text
 	for _, s := range texts {
 		ms = append(ms, text(s))
 	}
-	replies, err := h.Write(t.Context(), a, beliefs.OriginUser, ms, "PUT /x")
+	replies, err := h.Write(t.Context(), a, ms, "PUT /x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func (refuser) Remember(_ context.Context, _ beliefs.Origin, m *streams.Memory) 
 
 func TestARefusedWriteLeavesNoIDs(t *testing.T) {
 	h := Held(t.TempDir())
-	replies, err := h.Write(t.Context(), refuser{}, beliefs.OriginUser, []*streams.Memory{text("fine"), text("good"),
+	replies, err := h.Write(t.Context(), refuser{}, []Text{text("fine"), text("good"),
 		text("bad")}, "PUT /x")
 	if err != nil || len(replies) != 3 || replies[2].Verdict != streams.Deny {
 		t.Fatalf("%+v, %v", replies, err)
@@ -160,7 +160,7 @@ func TestAWriteWhoseHoldsHaveEndedCanStillBeApproved(t *testing.T) {
 		a.end(hold, streams.Hold)
 	}
 	for range 12 {
-		rep, err := Entered(t.Context(), a, beliefs.OriginAgent, text("summary"))
+		rep, err := Entered(t.Context(), a, beliefs.OriginAgent, text("summary").Memory)
 		if err != nil || !client.Open(rep) {
 			t.Fatalf("%+v, %v", rep, err)
 		}
@@ -176,7 +176,7 @@ func TestConcurrentRequestsShareNoApproval(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			replies, err := h.Write(t.Context(), a, beliefs.OriginUser, []*streams.Memory{text("x")}, "PUT /x")
+			replies, err := h.Write(t.Context(), a, []Text{text("x")}, "PUT /x")
 			if err != nil {
 				t.Error(err)
 			} else if replies[0].Verdict == streams.Allow {
@@ -195,7 +195,7 @@ func TestConcurrentRequestsShareNoApproval(t *testing.T) {
 func TestARequestWhoseAnswerWasLostIsJudgedAsOfItsRepetition(t *testing.T) {
 	for _, holds := range []bool{false, true} {
 		h, a := Held(t.TempDir()), &arbiter{holds: holds, lost: true}
-		if _, err := h.Write(t.Context(), a, beliefs.OriginUser, []*streams.Memory{text("x")}, "PUT /x"); err == nil {
+		if _, err := h.Write(t.Context(), a, []Text{text("x")}, "PUT /x"); err == nil {
 			t.Fatal("an answer came")
 		}
 		a.lost = false
@@ -211,7 +211,7 @@ func TestConcurrentRequestsForOneWriteHaveOneHold(t *testing.T) {
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
-			if _, err := h.Write(t.Context(), a, beliefs.OriginUser, []*streams.Memory{text("x")}, "PUT /x"); err != nil {
+			if _, err := h.Write(t.Context(), a, []Text{text("x")}, "PUT /x"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -248,7 +248,7 @@ func TestOldIDsAreSweptAway(t *testing.T) {
 func TestAnApprovalThatWasUsedUpDoesNotUseUpALaterOne(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x")
 	m := text("x")
-	if known, err := identify(file, m); known || err != nil {
+	if known, err := identify(file, m.Memory); known || err != nil {
 		t.Fatal(known, err)
 	}
 	if mine, err := remove(file, client.NewID()); mine || err != nil {

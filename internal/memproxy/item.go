@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/internal/memgate"
+	"lazaret/pkg/beliefs"
 )
 
 type object = map[string]jsontext.Value
@@ -93,6 +94,25 @@ func itemOf(v jsontext.Value, fields []string) (*item, error) {
 	}
 	it.rest, err = wordsLeft(rest)
 	return it, err
+}
+
+// saidBy returns the origin of an item in a write of the given origin. Of a conversation that the user or
+// the operator has stored, the messages of other roles are not their words.
+func (it *item) saidBy(write beliefs.Origin) beliefs.Origin {
+	var role string
+	for _, name := range []string{"role_type", "role"} {
+		if v := it.all[name]; v.Kind() == '"' && json.Unmarshal(v, &role) == nil && role != "" {
+			break
+		}
+	}
+	switch role = strings.ToLower(role); {
+	case write != beliefs.OriginUser && write != beliefs.OriginSystem, role == "", role == "user", role == "human",
+		write == beliefs.OriginSystem && (role == "system" || role == "developer"):
+		return write
+	case role == "tool", role == "function":
+		return beliefs.OriginTool
+	}
+	return beliefs.OriginAgent
 }
 
 // words returns a value as text. If the value is an object with a single member, it also returns the

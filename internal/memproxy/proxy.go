@@ -265,19 +265,18 @@ func (x *exchange) propose(wr *write) (parents []string, err error) {
 		return nil, &refusal{http.StatusBadRequest, err.Error(), streams.Hold, ""}
 	}
 	if wr.bare != "" && !slices.ContainsFunc(texts, func(t written) bool { return t.text != "" }) {
-		texts = []written{{text: wr.bare}}
+		texts = []written{{text: wr.bare, origin: x.origin}}
 	}
-	var ms []*streams.Memory
+	var ms []memgate.Text
 	for _, t := range texts {
 		if t.text != "" {
-			ms = append(ms, x.memory(t.text, t.key))
+			ms = append(ms, memgate.Text{Origin: t.origin, Memory: x.memory(t)})
 		}
 	}
 	if len(ms) == 0 {
 		return nil, &refusal{http.StatusBadRequest, errNoText.Error(), streams.Hold, ""}
 	}
-	replies, err := x.Held.Write(x.ctx, x.Judge, x.origin, ms, "memproxy", x.Kind, x.r.Method, x.r.URL.RequestURI(),
-		string(x.body))
+	replies, err := x.Held.Write(x.ctx, x.Judge, ms, "memproxy", x.Kind, x.r.Method, x.r.URL.RequestURI(), string(x.body))
 	if err != nil {
 		return nil, unjudged(err)
 	}
@@ -298,7 +297,10 @@ func (x *exchange) propose(wr *write) (parents []string, err error) {
 }
 
 // written is a text of a write, with the key of the memory that it replaces.
-type written struct{ text, key string }
+type written struct {
+	text, key string
+	origin    beliefs.Origin
+}
 
 // written returns the texts of a write. Some may be empty.
 func (x *exchange) written(wr *write) ([]written, error) {
@@ -312,7 +314,7 @@ func (x *exchange) written(wr *write) ([]written, error) {
 			"%q, set the header %s", x.r.URL.Path, x.origin, HeaderOrigin), streams.Hold, ""}
 	}
 	if wr.delete {
-		return []written{{"(deleted)", key}}, nil
+		return []written{{"(deleted)", key, x.origin}}, nil
 	}
 	// The text and the rest of a memory are two beliefs. With the same key, the later one would replace
 	// the earlier one.
@@ -330,14 +332,15 @@ func (x *exchange) written(wr *write) ([]written, error) {
 	}
 	var out []written
 	for _, it := range items {
-		out = append(out, written{it.text, key}, written{it.rest, restKey})
+		o := it.saidBy(x.origin)
+		out = append(out, written{it.text, key, o}, written{it.rest, restKey, o})
 	}
 	if wr.list != "" {
 		rest, err := around(x.body, wr.list)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, written{rest, restKey})
+		out = append(out, written{rest, restKey, x.origin})
 	}
 	return out, nil
 }
@@ -391,9 +394,10 @@ func (x *exchange) key(wr *write, part string) (string, error) {
 // memory returns the proposal of a write. The store as a whole is no source: it has the words of many, and
 // a rule that holds a source would hold all of them. The external writes of a session are one source, and
 // each other memory is a source of its own.
-func (x *exchange) memory(text, key string) *streams.Memory {
+func (x *exchange) memory(t written) *streams.Memory {
+	text, key := t.text, t.key
 	source := "store:" + key
-	if x.origin.External() && x.head.Session != "" {
+	if t.origin.External() && x.head.Session != "" {
 		source = "store:" + x.Kind + ":" + x.head.Session
 	} else if key == "" || len(source) > streams.MaxNameLen {
 		sum := sha256.Sum256([]byte(key + "\x00" + text))
@@ -439,7 +443,7 @@ func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
 		}
 		if err == nil && len(now) == 1 && !known[now[0].text] {
 			known[now[0].text] = true
-			m := x.memory(now[0].text, x.Kind+":"+rt.write.reread+id)
+			m := x.memory(written{now[0].text, x.Kind + ":" + rt.write.reread + id, o})
 			m.DerivedFrom = parents
 			_, err = x.Judge.Remember(x.ctx, o, m)
 		}

@@ -185,6 +185,49 @@ func TestMem0IsAskedBeforeWritesAndAfterSearches(t *testing.T) {
 	}
 }
 
+func TestOnlyTheUsersMessagesOfAConversationAreTheUsersWords(t *testing.T) {
+	for _, x := range []struct {
+		message       string
+		write, origin beliefs.Origin
+	}{
+		{`{"role":"user","content":"x"}`, beliefs.OriginUser, beliefs.OriginUser},
+		{`{"content":"x"}`, beliefs.OriginUser, beliefs.OriginUser},
+		{`{"role":"Assistant","content":"x"}`, beliefs.OriginUser, beliefs.OriginAgent},
+		{`{"role":"assistant","content":"x"}`, beliefs.OriginSystem, beliefs.OriginAgent},
+		{`{"role":"assistant","content":"x"}`, beliefs.OriginWeb, beliefs.OriginWeb},
+		{`{"role":"system","content":"x"}`, beliefs.OriginUser, beliefs.OriginAgent},
+		{`{"role":"system","content":"x"}`, beliefs.OriginSystem, beliefs.OriginSystem},
+		{`{"role":"tool","content":"x"}`, beliefs.OriginUser, beliefs.OriginTool},
+		{`{"role":"ana","role_type":"user","content":"x"}`, beliefs.OriginUser, beliefs.OriginUser},
+		{`{"role":"user","role_type":"assistant","content":"x"}`, beliefs.OriginUser, beliefs.OriginAgent},
+	} {
+		it, err := itemOf(jsontext.Value(x.message), []string{"content"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := it.saidBy(x.write); got != x.origin {
+			t.Errorf("%s in a write of origin %s has origin %s, want %s", x.message, x.write, got, x.origin)
+		}
+	}
+	// The words of the assistant are judged as an agent's: they are not admitted as the user's.
+	c := agent(t)
+	_, send := guarded(t, "mem0", c, map[string]func(string) string{"POST /memories": is(`{"results":[]}`)})
+	const said = "The spare key is under the third flower pot."
+	if code, body := send("POST", "/memories", `{"messages":[{"role":"user","content":"Where was the key again?"},
+		{"role":"assistant","content":`+quote(said)+`}]}`, HeaderOrigin, "user", HeaderSession, "s1"); code != 200 {
+		t.Fatalf("the write: %d %s", code, body)
+	}
+	rep, err := c.Recall(t.Context(), &streams.Recall{Head: streams.Head{Session: "s2"}, Query: "spare key flower pot"})
+	if err != nil || rep.Recall == nil {
+		t.Fatal(err)
+	}
+	for _, item := range rep.Recall.Admitted {
+		if item.Content == said {
+			t.Errorf("the assistant's words are admitted as %s", item.Origin)
+		}
+	}
+}
+
 func TestWhatIsUnknownOrMalformedDoesNotReachTheStore(t *testing.T) {
 	s, send := guarded(t, "mem0", agent(t), nil)
 	for _, r := range [][4]string{
