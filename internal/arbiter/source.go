@@ -69,7 +69,7 @@ func grantOf(st *stage.State, project, agent, session, digest string, now time.T
 
 // noteContent stores the ledger position of a content whose source the user named.
 func (f *Fold) noteContent(st *stage.State, e *streams.Entry) error {
-	if !bytes.Contains(e.Body, []byte(`"user_named":true`)) {
+	if e.Decoded == nil && !bytes.Contains(e.Body, []byte(`"user_named":true`)) {
 		return nil // decoding every observation costs too much
 	}
 	o, err := streams.Read[streams.ObservationEntry](e)

@@ -25,9 +25,11 @@ type fingerprint struct{ hi, lo uint64 }
 // texts can make the second look like a repeat of the first.
 func printOf(a streams.Address, body []byte) fingerprint {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\x00%s\x00", a.Kind, a.Origin)
+	b := append(make([]byte, 0, sha256.Size), a.Kind...)
+	b = append(append(append(b, 0), a.Origin...), 0)
+	h.Write(b)
 	h.Write(body)
-	sum := h.Sum(nil)
+	sum := h.Sum(b[:0])
 	// If the low half is zero, the fingerprint is from an earlier version and has 64 bits.
 	return fingerprint{binary.BigEndian.Uint64(sum), binary.BigEndian.Uint64(sum[8:]) | 1}
 }

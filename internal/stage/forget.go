@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -82,7 +83,7 @@ func (s *store) erased() error {
 		return err
 	}
 	s.keys.close()
-	s.keys, s.known = knowledge{}, layer{}
+	s.keys, s.known, s.flushers = knowledge{}, layer{}, sync.Pool{}
 	fresh := s.dir + newSuffix
 	if err := s.fs.RemoveAll(fresh); err != nil {
 		return err

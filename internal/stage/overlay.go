@@ -15,10 +15,19 @@ import (
 // before its entries are applied.
 type layer struct {
 	entries map[string]change
+	sieve   *sieve // of the keys in entries and maybe of others; nil if entries is
 	ranges  []span
 	bytes   int
 	grown   int // maximum size of entries so far, which determines the cost of clearing it
 }
+
+// sieve tells which keys a layer cannot have. Most lookups are for keys that no layer has, and would
+// compute a map's hash for each layer.
+type sieve [1 << 11]uint64
+
+func (m *sieve) add(h uint64) { m[h>>6%uint64(len(m))] |= 1 << (h % 64) }
+
+func (m *sieve) may(h uint64) bool { return m[h>>6%uint64(len(m))]>>(h%64)&1 != 0 }
 
 type change struct {
 	v       []byte // never modified in place
@@ -34,10 +43,12 @@ const entryOverhead = 96
 
 func (l *layer) empty() bool { return len(l.entries) == 0 && len(l.ranges) == 0 }
 
-// get looks up a key. known reports whether the layer determines the result.
-func (l *layer) get(key []byte) (v []byte, ok, known bool) {
-	if e, is := l.entries[string(key)]; is {
-		return e.v, !e.deleted, true
+// get looks up a key with its hash. known reports whether the layer determines the result.
+func (l *layer) get(key []byte, hash uint64) (v []byte, ok, known bool) {
+	if l.sieve != nil && l.sieve.may(hash) {
+		if e, is := l.entries[string(key)]; is {
+			return e.v, !e.deleted, true
+		}
 	}
 	for _, r := range l.ranges {
 		if r.holds(string(key)) {
@@ -48,9 +59,20 @@ func (l *layer) get(key []byte) (v []byte, ok, known bool) {
 }
 
 func (l *layer) put(key string, e change) {
+	l.ready()
+	l.sieve.add(xxhash.Sum64String(key))
+	l.putMarked(key, e)
+}
+
+// ready makes the layer's map.
+func (l *layer) ready() {
 	if l.entries == nil {
-		l.entries = make(map[string]change)
+		l.entries, l.sieve = make(map[string]change), new(sieve)
 	}
+}
+
+// putMarked is put for a key that has its mark.
+func (l *layer) putMarked(key string, e change) {
 	if old, ok := l.entries[key]; ok {
 		l.bytes += len(e.v) - len(old.v)
 	} else {
@@ -67,7 +89,10 @@ func (l *layer) emptied() layer {
 		return layer{}
 	}
 	clear(l.entries)
-	return layer{entries: l.entries, grown: l.grown}
+	if l.sieve != nil {
+		clear(l.sieve[:])
+	}
+	return layer{entries: l.entries, sieve: l.sieve, grown: l.grown}
 }
 
 // spareLeast is the size up to which a map is always reused.
@@ -93,8 +118,14 @@ func (l *layer) add(younger *layer) layer {
 	for _, r := range younger.ranges {
 		l.drop(r)
 	}
+	if younger.sieve != nil {
+		l.ready()
+		for i, m := range younger.sieve {
+			l.sieve[i] |= m
+		}
+	}
 	for k, e := range younger.entries {
-		l.put(k, e)
+		l.putMarked(k, e)
 	}
 	return younger.emptied()
 }
@@ -102,26 +133,29 @@ func (l *layer) add(younger *layer) layer {
 // size estimates the size of the changes in a batch, in bytes.
 func (l *layer) size() int { return l.bytes - (entryOverhead-16)*len(l.entries) + 64*len(l.ranges) }
 
+// entry is a change and its key.
+type entry struct {
+	k string
+	e change
+}
+
 // write adds the changes to a batch in key order, so that the database inserts adjacent keys one
 // after another. keys may be nil. If it is not, deletions of keys that the database never had are
-// left out.
-func (l *layer) write(b *pebble.Batch, keys *knowledge) error {
+// left out. room is reused for the order.
+func (l *layer) write(b *pebble.Batch, keys *knowledge, room *[]entry) error {
 	for _, r := range l.ranges {
 		if err := b.DeleteRange(r.from, r.to, nil); err != nil {
 			return err
 		}
 	}
-	type entry struct {
-		k string
-		e change
-	}
-	sorted := make([]entry, 0, len(l.entries))
+	sorted := slices.Grow((*room)[:0], len(l.entries))
 	for k, e := range l.entries {
 		if !e.deleted || keys == nil || !keys.absent([]byte(k)) {
 			sorted = append(sorted, entry{k, e})
 		}
 	}
 	slices.SortFunc(sorted, func(a, b entry) int { return strings.Compare(a.k, b.k) })
+	*room = sorted
 	var key []byte // reused, because the batch copies it
 	for i := range sorted {
 		key = append(key[:0], sorted[i].k...)
@@ -271,7 +305,9 @@ func (k *knowledge) turn(db *pebble.DB) {
 }
 
 // absent reports whether a key is certainly not in the database.
-func (k *knowledge) absent(key []byte) bool { return k.now != nil && !k.now.may(xxhash.Sum64(key)) }
+func (k *knowledge) absent(key []byte) bool { return k.absentHash(xxhash.Sum64(key)) }
+
+func (k *knowledge) absentHash(hash uint64) bool { return k.now != nil && !k.now.may(hash) }
 
 func (k *knowledge) close() {
 	if k.stop != nil {

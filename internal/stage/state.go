@@ -55,8 +55,16 @@ type store struct {
 	scanned   bool // there was a scan since the last flush
 	early     bool // a caller waits for the results of scans
 	flushed   time.Time
+	flushers  sync.Pool // of *flusher
 	work      Work
 	drops     int // number of discards; values that State remembers are invalid after one
+}
+
+// flusher has the buffers of a flush, which are several MiB. They are reused until two collections have
+// found them unused.
+type flusher struct {
+	b      *pebble.Batch
+	sorted []entry
 }
 
 const (
@@ -212,7 +220,9 @@ func (s *store) keep(l layer) {
 // change adds a pending change.
 func (s *store) change(key []byte, c change) {
 	if s.pending.entries == nil {
-		s.pending.entries, s.pending.grown, s.spare = s.spare.entries, s.spare.grown, layer{}
+		spare := s.spare
+		spare.ranges, s.spare = s.pending.ranges, layer{}
+		s.pending = spare
 	}
 	s.pending.put(string(key), c)
 }
@@ -265,13 +275,18 @@ func (s *store) flush() error {
 	if err := s.closeIter(); err != nil {
 		return err
 	}
-	b := s.db.NewBatchWithSize(s.committed.size())
-	if err := s.committed.write(b, &s.keys); err != nil {
-		return errors.Join(err, b.Close())
+	f, _ := s.flushers.Get().(*flusher)
+	if f == nil {
+		f = &flusher{b: s.db.NewBatchWithSize(s.committed.size(), pebble.WithMaxRetainedSizeBytes(memTable/2))}
 	}
-	if err := errors.Join(b.Commit(pebble.NoSync), b.Close()); err != nil {
-		return fmt.Errorf("committing stage state: %w", err)
+	if err := s.committed.write(f.b, &s.keys, &f.sorted); err != nil {
+		return errors.Join(err, f.b.Close())
 	}
+	if err := f.b.Commit(pebble.NoSync); err != nil {
+		return errors.Join(fmt.Errorf("committing stage state: %w", err), f.b.Close())
+	}
+	f.b.Reset()
+	s.flushers.Put(f)
 	for k, e := range s.committed.entries {
 		if !e.deleted {
 			s.keys.wrote(k)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2"
 
 	"lazaret/pkg/position"
@@ -13,12 +14,13 @@ import (
 
 func (s *store) get(key []byte) ([]byte, bool, error) {
 	s.work.Gets++
+	hash := xxhash.Sum64(key)
 	for _, l := range [...]*layer{&s.pending, &s.sealed, &s.committed, &s.known} {
-		if v, ok, known := l.get(key); known {
+		if v, ok, known := l.get(key, hash); known {
 			return v, ok, nil
 		}
 	}
-	if s.keys.absent(key) {
+	if s.keys.absentHash(hash) {
 		return nil, false, nil
 	}
 	v, c, err := s.db.Get(key)
@@ -46,7 +48,7 @@ func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, 
 	if s.view == nil {
 		s.view = s.db.NewIndexedBatch()
 		// pending is on top of sealed and may delete keys that sealed sets.
-		if err := errors.Join(s.sealed.write(s.view, nil), s.pending.write(s.view, nil)); err != nil {
+		if err := errors.Join(s.sealed.write(s.view, nil, new([]entry)), s.pending.write(s.view, nil, new([]entry))); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,8 @@ package stage
 import (
 	"slices"
 	"sync"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // warmers is the number of concurrent lookups, which mostly wait for files.
@@ -52,12 +54,13 @@ func (st *State) Warm(n int, fn func(i int, get func(key []byte) (value []byte, 
 // peek is like get, but changes nothing. It may be called from several goroutines while the loop
 // waits for them. fresh reports whether the value comes from the database.
 func (s *store) peek(key []byte) (v []byte, ok, fresh bool) {
+	hash := xxhash.Sum64(key)
 	for _, l := range [...]*layer{&s.pending, &s.sealed, &s.committed, &s.known} {
-		if v, ok, known := l.get(key); known {
+		if v, ok, known := l.get(key, hash); known {
 			return v, ok, false
 		}
 	}
-	if s.keys.absent(key) {
+	if s.keys.absentHash(hash) {
 		return nil, false, false
 	}
 	v, c, err := s.db.Get(key)
