@@ -20,6 +20,11 @@ const (
 	HeaderCount = "Lz-Count"
 	// HeaderFormat is the ledger format of the entry. Entries without it have format 1.
 	HeaderFormat = "Lz-Format"
+	// HeaderTime is the time of the entries of a joint frame. Only joint frames have it.
+	HeaderTime = "Lz-Time"
+	// HeaderOpen is set on an entry of ingest while the process that wrote it may publish joint frames
+	// in the partition.
+	HeaderOpen = "Lz-Open"
 	// HeaderSeq is set on live copies only. It is the ledger sequence of the copied entry.
 	HeaderSeq = "Lz-Seq"
 	// HeaderCloudEventID is the event id in the CloudEvents binary mode.
@@ -28,8 +33,9 @@ const (
 
 // LedgerFormat is the format of the entries that this version writes, and the latest that it reads.
 // Format 1 has one entry per message. Format 2 adds frames. Format 3 keeps the order of inputs
-// within each project only. A change that an earlier version would misread raises the format.
-const LedgerFormat = 3
+// within each project only. Format 4 adds joint frames. A change that an earlier version would
+// misread raises the format.
+const LedgerFormat = 4
 
 // LaterError reports data that a later version of lazaret wrote.
 type LaterError struct {
@@ -100,6 +106,9 @@ const (
 	TypeExpired Type = "expired"
 	// TypeDropped reports that a stage has forgotten. Every stage writes it.
 	TypeDropped Type = "dropped"
+	// TypeClaim ends the right of another process to publish joint frames in the partition. It
+	// changes no state.
+	TypeClaim Type = "claim"
 	// TypeTrim announces that old entries will be removed. TypeTrimmed says that they may have been
 	// removed. The process that trims the ledger writes both (see Retention).
 	TypeTrim    Type = "trim"
@@ -145,6 +154,10 @@ type Entry struct {
 	At   uint64
 	Salt [SaltSize]byte
 	Body []byte
+	// Open is set if HeaderOpen is.
+	Open bool `json:"-"`
+	// Joint is set for the entries of a joint frame, which is not on the stage's own subject.
+	Joint bool `json:"-"`
 	// Decoded is the value that Body encodes, if this process made the entry, and else nil.
 	// Stages share the value, so it must not be modified.
 	Decoded any `json:"-"`
@@ -222,6 +235,7 @@ func ParseEntry(subject string, h map[string][]string, body []byte, seq uint64, 
 			return e, fmt.Errorf("ledger entry %d on %s: header %s: %w", seq, subject, HeaderAt, err)
 		}
 	}
+	e.Open = first(h, HeaderOpen) != ""
 	salt := first(h, HeaderSalt)
 	if len(salt) != 2*SaltSize {
 		return e, fmt.Errorf("ledger entry %d on %s: header %s is not %d bytes of hex", seq, subject, HeaderSalt, SaltSize)

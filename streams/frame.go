@@ -20,6 +20,12 @@ import (
 // All entries of a frame belong to one project and have the same At. A message can only be deleted
 // as a whole. Therefore the writer puts only entries with the same data subject and user into one
 // frame.
+//
+// A joint frame holds entries of several stages that one process decided together: a proposal of
+// ingest first, and the answers to it. It is on a subject of its own, to which the credential of no
+// stage may publish. Each line begins with the entry's stage. All entries have the time in the
+// frame's header, which the writer knew when it decided. An erasure that lists an answer lists its
+// proposal and with it every other answer, so their common message takes nothing else with it.
 
 // TypeFrame is the type of a ledger message that holds several entries.
 const TypeFrame Type = "frame"
@@ -55,11 +61,7 @@ func Frame(entries []*Entry) Message {
 	}
 	b := make([]byte, 0, size)
 	for _, e := range entries {
-		b = append(append(b, e.Type...), ' ')
-		b = append(strconv.AppendUint(b, e.Src, 10), ' ')
-		b = append(hex.AppendEncode(b, e.Salt[:]), ' ')
-		b = append(strconv.AppendInt(b, int64(len(e.Body)), 10), '\n')
-		b = append(append(b, e.Body...), '\n')
+		b = appendEntry(b, e)
 	}
 	m.Body = b
 	return m
@@ -68,6 +70,35 @@ func Frame(entries []*Entry) Message {
 // frameLine returns an upper bound for the bytes that a frame adds to an entry's body.
 func frameLine(e *Entry) int { return len(e.Type) + 2*SaltSize + 2*20 + 5 }
 
+// JointFrame returns entries of several stages as one message. at is their time.
+func JointFrame(entries []*Entry, at time.Time) Message {
+	last := entries[len(entries)-1]
+	m := last.Message()
+	m.Subject = LedgerSubject(last.Partition, StageJoint)
+	m.Header[HeaderType] = []string{string(TypeFrame)}
+	m.Header[HeaderCount] = []string{strconv.Itoa(len(entries))}
+	m.Header[HeaderTime] = []string{at.UTC().Format(time.RFC3339Nano)}
+	delete(m.Header, HeaderAt)
+	if at := entries[0].At; at != 0 {
+		m.Header[HeaderAt] = []string{strconv.FormatUint(at, 10)}
+	}
+	var b []byte
+	for _, e := range entries {
+		b = append(append(b, e.Stage...), ' ')
+		b = appendEntry(b, e)
+	}
+	m.Body = b
+	return m
+}
+
+func appendEntry(b []byte, e *Entry) []byte {
+	b = append(append(b, e.Type...), ' ')
+	b = append(strconv.AppendUint(b, e.Src, 10), ' ')
+	b = append(hex.AppendEncode(b, e.Salt[:]), ' ')
+	b = append(strconv.AppendInt(b, int64(len(e.Body)), 10), '\n')
+	return append(append(b, e.Body...), '\n')
+}
+
 var errFrame = errors.New("not a frame of entries")
 
 // ParseEntries parses a stored ledger message: one entry, or the entries of a frame. It does not
@@ -75,14 +106,61 @@ var errFrame = errors.New("not a frame of entries")
 // fields that could be read.
 func ParseEntries(subject string, h map[string][]string, body []byte, seq uint64, stamp time.Time) ([]Entry, error) {
 	head, err := ParseEntry(subject, h, body, seq, stamp)
+	joint := head.Stage == StageJoint
+	if err == nil && joint {
+		err = head.joint(first(h, HeaderTime), stamp)
+	}
 	if err != nil || head.Type != TypeFrame {
 		return []Entry{head}, err
 	}
 	entries, err := head.parts(first(h, HeaderCount))
+	if err == nil && joint {
+		err = checkJoint(entries)
+	}
 	if err != nil {
 		return []Entry{head}, fmt.Errorf("ledger message %d on %s: %w", seq, subject, err)
 	}
 	return entries, nil
+}
+
+// joint prepares the head of a message on the subject of joint frames.
+func (e *Entry) joint(at string, stamp time.Time) error {
+	t, err := time.Parse(time.RFC3339Nano, at)
+	switch {
+	case e.Type != TypeFrame:
+		return fmt.Errorf("ledger message %d: %w: it is on the subject of joint frames and has type %q", e.Seq, errFrame,
+			clip(string(e.Type)))
+	case err != nil:
+		return fmt.Errorf("ledger message %d: %w: header %s is %q, want a time", e.Seq, errFrame, HeaderTime, clip(at))
+	case t.After(stamp.Add(jointAhead)):
+		return fmt.Errorf("ledger message %d: %w: header %s is %q, and it was stored at %s", e.Seq, errFrame, HeaderTime,
+			clip(at), stamp.UTC().Format(time.RFC3339Nano))
+	}
+	e.Time, e.Joint = t.UTC(), true
+	return nil
+}
+
+// jointAhead is by how much the time of a joint frame may be after its time stamp, because a clock
+// was set back.
+const jointAhead = time.Minute
+
+// checkJoint returns an error unless a joint frame has a proposal of ingest and answers to it.
+func checkJoint(entries []Entry) error {
+	if e := &entries[0]; e.Stage != StageIngest || !e.Type.Proposal() {
+		return fmt.Errorf("%w: it is joint and begins with %s of %s, want a proposal of %s", errFrame, clip(string(e.Type)),
+			clip(e.Stage), StageIngest)
+	}
+	for i := 1; i < len(entries); i++ {
+		e := &entries[i]
+		_, sentinel := SentinelGroup(e.Stage)
+		src := position.Index(e.Src)
+		if !sentinel && e.Stage != StageArbiter || position.Sequence(e.Src) != e.Seq || src >= i {
+			return fmt.Errorf("%w: it is joint, and its entry %d, of %s, does not answer one before it", errFrame, i,
+				clip(e.Stage))
+		}
+		e.At = 0
+	}
+	return nil
 }
 
 // parts cuts the body of a frame into its entries.
@@ -116,15 +194,26 @@ func (e *Entry) parts(count string) ([]Entry, error) {
 func (e *Entry) part(b []byte) (p Entry, rest []byte, err error) {
 	line, rest, ok := bytes.Cut(b, []byte{'\n'})
 	fields := bytes.Fields(line)
-	if !ok || len(fields) != 4 || len(line) > 256 {
+	p = *e
+	if e.Joint && len(fields) == 5 {
+		p.Stage, fields = string(fields[0]), fields[1:]
+	} else if e.Joint {
+		return p, nil, errors.New("no line of stage, type, source, salt and length")
+	}
+	if !ok || len(fields) != 4 || len(line) > 512 {
 		return p, nil, errors.New("no line of type, source, salt and length")
 	}
-	p = *e
 	p.Type = Type(fields[0])
-	if !p.Type.Framed() {
+	switch {
+	case e.Joint:
+		if !ValidID(p.Stage) || !ValidID(string(p.Type)) {
+			return p, nil, fmt.Errorf("stage %q or type %q is no name", clip(p.Stage), clip(string(p.Type)))
+		}
+	case !p.Type.Framed():
 		return p, nil, fmt.Errorf("type %q has a message of its own", clip(string(p.Type)))
+	default:
+		p.Type = TypeObservation // shares the constant's string instead of allocating one
 	}
-	p.Type = TypeObservation // shares the constant's string instead of allocating one
 	if p.Src, err = strconv.ParseUint(string(fields[1]), 10, 64); err != nil {
 		return p, nil, fmt.Errorf("source: %w", err)
 	}

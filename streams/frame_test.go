@@ -85,6 +85,112 @@ func TestABrokenFrameIsNoEntriesAtAll(t *testing.T) {
 	}
 }
 
+// jointOf returns a proposal and the answers to it, as they are in ledger message 12.
+func jointOf() (entries []*Entry) {
+	for i, e := range []Entry{
+		{Stage: StageIngest, Type: TypeAction, Src: 7, At: 4},
+		{Stage: SentinelStage("core"), Type: TypeAssessment, Src: 12},
+		{Stage: SentinelStage("more"), Type: TypeAssessment, Src: 12},
+		{Stage: StageArbiter, Type: TypeVerdict, Src: 12 + 2<<44},
+	} {
+		e.Partition, e.Project, e.Salt, e.Body, e.Seq, e.Index, e.Joint = 3, "p", NewSalt(), fmt.Appendf(nil, `{"n":%d}`, i), 12, i, true
+		entries = append(entries, &e)
+	}
+	return entries
+}
+
+func TestAJointFrameGivesItsEntriesBack(t *testing.T) {
+	at := time.Now().Add(-time.Second).UTC()
+	in := jointOf()
+	m := JointFrame(in, at)
+	out, err := ParseEntries(m.Subject, m.Header, m.Body, 12, time.Now())
+	if err != nil || len(out) != len(in) || m.Subject != "lz.ledger.3.joint" {
+		t.Fatalf("%d of %d entries on %s: %v", len(out), len(in), m.Subject, err)
+	}
+	for i, e := range out {
+		want := *in[i]
+		want.Time = at
+		if fmt.Sprint(e) != fmt.Sprint(want) {
+			t.Errorf("entry %d is %+v, want %+v", i, e, want)
+		}
+	}
+}
+
+func TestABrokenJointFrameIsNoEntriesAtAll(t *testing.T) {
+	type message struct {
+		header map[string][]string
+		body   string
+	}
+	for name, c := range map[string]struct {
+		breaks any // a func of the entries or of the message
+		why    string
+	}{
+		"it is no frame":            {func(m *message) { m.header[HeaderType] = []string{"verdict"} }, "has type"},
+		"it has no time":            {func(m *message) { delete(m.header, HeaderTime) }, "want a time"},
+		"its time is none":          {func(m *message) { m.header[HeaderTime] = []string{"today"} }, "want a time"},
+		"its time is to come":       {func(m *message) { m.header[HeaderTime] = []string{time.Now().Add(time.Hour).Format(time.RFC3339Nano)} }, "was stored at"},
+		"it has no proposal":        {func(e []*Entry) { e[0].Type = TypeObservation }, "want a proposal"},
+		"a sentinel's is the first": {func(e []*Entry) { e[0].Stage = SentinelStage("core") }, "want a proposal"},
+		"another stage's is in it":  {func(e []*Entry) { e[2].Stage = StageRetention }, "does not answer"},
+		"a second one of ingest":    {func(e []*Entry) { e[2].Stage = StageIngest }, "does not answer"},
+		"an answer to a later one":  {func(e []*Entry) { e[1].Src = 12 + 2<<44 }, "does not answer"},
+		"an answer to itself":       {func(e []*Entry) { e[1].Src = 12 + 1<<44 }, "does not answer"},
+		"an answer to an old one":   {func(e []*Entry) { e[1].Src = 11 }, "does not answer"},
+		"a stage that is no name":   {func(m *message) { m.body = strings.Replace(m.body, "arbiter ", "ar/biter ", 1) }, "no name"},
+		"a type that is no name":    {func(m *message) { m.body = strings.Replace(m.body, " verdict ", " ver/dict ", 1) }, "no name"},
+		"a line without a stage":    {func(m *message) { m.body = strings.Replace(m.body, "arbiter ", "", 1) }, "stage, type"},
+		"it is cut off":             {func(m *message) { m.body = m.body[:len(m.body)-1] }, ""},
+		"an entry is missing":       {func(m *message) { m.header[HeaderCount] = []string{"3"} }, ""},
+	} {
+		entries := jointOf()
+		if f, ok := c.breaks.(func([]*Entry)); ok {
+			f(entries)
+		}
+		joint := JointFrame(entries, time.Now())
+		m := &message{joint.Header, string(joint.Body)}
+		if f, ok := c.breaks.(func(*message)); ok {
+			f(m)
+		}
+		out, err := ParseEntries(joint.Subject, m.header, []byte(m.body), 12, time.Now())
+		if err == nil || len(out) != 1 || out[0].Seq != 12 || out[0].Stage != StageJoint || !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%s: %d entries, %v", name, len(out), err)
+		}
+	}
+	// On a stage's own subject the same lines are no frame.
+	m := JointFrame(jointOf(), time.Now())
+	if _, err := ParseEntries(LedgerSubject(3, StageIngest), m.Header, m.Body, 12, time.Now()); err == nil {
+		t.Error("a stage wrote the entries of others")
+	}
+}
+
+func FuzzParseJointFrame(f *testing.F) {
+	m := JointFrame(jointOf(), time.Now())
+	f.Add(m.Body, "4", m.Header[HeaderTime][0])
+	f.Add([]byte("ingest action 1 00000000000000000000000000000000 0\n\n"), "1", "2026-11-26T04:00:00Z")
+	f.Fuzz(func(t *testing.T, body []byte, count, at string) {
+		h := JointFrame(jointOf(), time.Now()).Header
+		h[HeaderCount], h[HeaderTime] = []string{count}, []string{at}
+		out, err := ParseEntries(LedgerSubject(3, StageJoint), h, body, 12, time.Now())
+		if err != nil {
+			if len(out) != 1 {
+				t.Fatalf("%d entries of what is no frame", len(out))
+			}
+			return
+		}
+		var again []*Entry
+		for i := range out {
+			if e := &out[i]; i == 0 != (e.Stage == StageIngest) || i > 0 && e.Src&(1<<44-1) != 12 {
+				t.Fatalf("entry %d is %+v", i, e)
+			}
+			again = append(again, &out[i])
+		}
+		m := JointFrame(again, out[0].Time)
+		if back, err := ParseEntries(m.Subject, m.Header, m.Body, 12, time.Now()); err != nil || fmt.Sprint(back) != fmt.Sprint(out) {
+			t.Fatalf("%v is %v when it is written again (%v)", out, back, err)
+		}
+	})
+}
+
 func FuzzParseFrame(f *testing.F) {
 	m := Frame(frameOf(3))
 	f.Add(m.Body, "3")

@@ -136,7 +136,10 @@ const (
 	// StageRetention is the name under which the process that trims the ledger writes its entries.
 	// It is not a stage of the pipeline.
 	StageRetention = "retention"
-	sentinelTag    = "sentinel-"
+	// StageJoint names the subject of joint frames, whose entries belong to several stages. It is not
+	// a stage.
+	StageJoint  = "joint"
+	sentinelTag = "sentinel-"
 )
 
 // SentinelStage returns the stage name of a sentinel group.
@@ -155,6 +158,17 @@ func LedgerFilter(partition int) string { return LedgerSubject(partition, "*") }
 
 // LedgerStageFilter returns the filter for the entries of one stage in every partition.
 func LedgerStageFilter(stage string) string { return LedgerPrefix + "*." + stage }
+
+// StageFilters returns the filters for the messages that have entries of one stage. Joint frames have
+// entries of others too.
+func StageFilters(stage string) []string {
+	return []string{LedgerStageFilter(stage), LedgerStageFilter(StageJoint)}
+}
+
+// StageSubjects is like StageFilters, for one partition.
+func StageSubjects(partition int, stage string) []string {
+	return []string{LedgerSubject(partition, stage), LedgerSubject(partition, StageJoint)}
+}
 
 // ParseLedger splits a ledger subject into partition and stage.
 func ParseLedger(subject string) (partition int, stage string, err error) {
