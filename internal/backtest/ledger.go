@@ -48,15 +48,20 @@ func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry
 	}
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
 	if span.Project != "" {
-		subject := streams.LedgerSubject(streams.PartitionOf(span.Project), streams.StageIngest)
-		m, err := st.GetLastMsgForSubject(ctx, subject)
-		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && !since.IsZero() && m.Time.Before(since) {
+		cfg.FilterSubjects, end.LastSeq = streams.StageSubjects(streams.PartitionOf(span.Project), streams.StageIngest), 0
+		for _, subject := range cfg.FilterSubjects {
+			m, err := st.GetLastMsgForSubject(ctx, subject)
+			if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && !since.IsZero() && m.Time.Before(since) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("the last entry of %s: %w", subject, err)
+			}
+			end.LastSeq = max(end.LastSeq, m.Sequence)
+		}
+		if end.LastSeq == 0 {
 			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("the last entry of %s: %w", subject, err)
-		}
-		cfg.FilterSubjects, end.LastSeq = []string{subject}, m.Sequence
 	}
 	switch {
 	case follow && since.IsZero():

@@ -154,17 +154,17 @@ func (a *account) decided(e *streams.Entry) error {
 	if err != nil {
 		return err
 	}
-	a.verdicts[e.Seq], a.projects[e.Seq] = v, e.Project
+	a.verdicts[e.Position()], a.projects[e.Position()] = v, e.Project
 	p := a.proposals[v.Proposal]
 	if v.Verdict == streams.Allow && (p == nil || !p.clear(a.groups)) {
-		why := fmt.Sprintf("entry %d allows %s %s, which was not cleared by each of %v", e.Seq, e.Project, v.ID, a.groups)
+		why := fmt.Sprintf("entry %d allows %s %s, which was not cleared by each of %v", e.Position(), e.Project, v.ID, a.groups)
 		a.uncleared = append(a.uncleared, why)
 	}
 	if p != nil && !v.Again && !v.Late {
 		if p.verdict != 0 {
-			a.twice = append(a.twice, fmt.Sprintf("%s has the verdicts %d and %d", p.name, p.verdict, e.Seq))
+			a.twice = append(a.twice, fmt.Sprintf("%s has the verdicts %d and %d", p.name, p.verdict, e.Position()))
 		}
-		p.verdict = e.Seq
+		p.verdict = e.Position()
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func noticesOf(e *streams.Entry) ([]*Notice, error) {
 	var out []*Notice
 	add := func(n *Notice) {
 		n.ID = fmt.Sprintf("%s-%d-%d", n.Kind, e.Position(), len(out))
-		n.Project, n.Time, n.Entry = e.Project, e.Time, e.Seq
+		n.Project, n.Time, n.Entry = e.Project, e.Time, e.Position()
 		out = append(out, n)
 	}
 	alert := func(a *streams.Alert) {

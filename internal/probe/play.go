@@ -16,6 +16,7 @@ import (
 	"lazaret/internal/ingest"
 	"lazaret/internal/replay"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -463,6 +464,6 @@ func (p *play) settle(ctx context.Context, project string) error {
 		return fmt.Errorf("waiting for the sentinels: %w", err)
 	}
 	return p.site.ledger.await(ctx, project, func(_ []streams.Entry, seq uint64) (bool, error) {
-		return seq >= rep.Seq, nil
+		return seq >= position.Sequence(rep.Seq), nil
 	})
 }

@@ -379,7 +379,9 @@ func (c *Config) deleteWhere(ctx context.Context, js jetstream.JetStream, r *Rec
 	fences := make(map[string]uint64)
 	var gone []header
 	err = scan(ctx, js, streams.LedgerFilter(p), 1, func(h header) error {
-		fences[h.stage] = h.seq
+		if h.stage != streams.StageJoint { // no stage expects its last message
+			fences[h.stage] = h.seq
+		}
 		if h.project == r.Project && !kept(h.typ) && deletes(h) {
 			gone = append(gone, h)
 		}
@@ -413,6 +415,9 @@ func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record,
 		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s + ", deleted", Count: n[s],
 			Left: left[s]})
 		delete(left, s)
+	}
+	if n := n[streams.StageJoint]; n > 0 {
+		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "proposals with their answers, deleted", Count: n})
 	}
 	for s, why := range left {
 		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s, Left: why})

@@ -16,6 +16,7 @@ import (
 
 	"lazaret/internal/inquiry"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
@@ -72,7 +73,8 @@ func scan(ctx context.Context, js jetstream.JetStream, filter string, from uint6
 	})
 }
 
-// writers returns the stages that ever wrote to the ledger, except those in Without.
+// writers returns the stages that ever wrote to the ledger, except those in Without. A stage may have
+// entries in joint frames only; those that took part in the last one of a partition count.
 func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
@@ -84,13 +86,28 @@ func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string,
 	}
 	var out []string
 	for s := range info.State.Subjects {
-		if _, stage, err := streams.ParseLedger(s); err == nil && stage != streams.StageRetention &&
-			!slices.Contains(c.Without, stage) {
+		_, stage, err := streams.ParseLedger(s)
+		switch {
+		case err != nil || stage == streams.StageRetention:
+		case stage == streams.StageJoint:
+			m, err := st.GetLastMsgForSubject(ctx, s)
+			if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+				return nil, fmt.Errorf("the last message of %s: %w", s, err)
+			}
+			if err != nil {
+				continue
+			}
+			if entries, err := wire.RawEntries(m); err == nil {
+				for i := range entries {
+					out = append(out, entries[i].Stage)
+				}
+			}
+		default:
 			out = append(out, stage)
 		}
 	}
 	sort.Strings(out)
-	return slices.Compact(out), nil
+	return slices.DeleteFunc(slices.Compact(out), func(s string) bool { return slices.Contains(c.Without, s) }), nil
 }
 
 // auditors returns the registered auditors by key name and hash: the keys that the trust file pins with

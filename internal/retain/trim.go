@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strconv"
@@ -378,7 +379,8 @@ func purge(ctx context.Context, st jetstream.Stream, upTo uint64) error {
 	return nil
 }
 
-// fencesOf returns the last entry of each subject, and the sequence below which there is no fence.
+// fencesOf returns the last entry of each subject, which stays, and the sequence below which there is no
+// such entry.
 func fencesOf(ctx context.Context, st jetstream.Stream, upTo uint64) (info *jetstream.StreamInfo,
 	fences map[string]uint64, all uint64, err error) {
 	err = patiently(ctx, func(ctx context.Context) (err error) {
@@ -391,6 +393,10 @@ func fencesOf(ctx context.Context, st jetstream.Stream, upTo uint64) (info *jets
 	fences = make(map[string]uint64)
 	all = upTo + 1 // everything below it is removed
 	for subject := range info.State.Subjects {
+		if _, stage, err := streams.ParseLedger(subject); err == nil && stage == streams.StageJoint {
+			fences[subject] = math.MaxUint64 // no stage expects its last message
+			continue
+		}
 		var last *jetstream.RawStreamMsg
 		err := patiently(ctx, func(ctx context.Context) (err error) {
 			last, err = st.GetLastMsgForSubject(ctx, subject)

@@ -160,8 +160,14 @@ func (s *Snapshot) ledger(ctx context.Context, js jetstream.JetStream) (wrote []
 			continue
 		}
 		has[p] = true
-		if writer != streams.StageRetention && !slices.Contains(wrote, writer) {
-			wrote = append(wrote, writer)
+		writers := []string{writer}
+		if writer == streams.StageJoint { // each joint frame has entries of both
+			writers = []string{streams.StageIngest, streams.StageArbiter}
+		}
+		for _, w := range writers {
+			if w != streams.StageRetention && !slices.Contains(wrote, w) {
+				wrote = append(wrote, w)
+			}
 		}
 	}
 	for p := range has {

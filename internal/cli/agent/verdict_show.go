@@ -104,9 +104,9 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 	if err != nil {
 		return nil, err
 	}
-	filter := "lz.ledger.*." + streams.StageArbiter
+	filters := streams.StageFilters(streams.StageArbiter)
 	if project != "" {
-		filter = streams.LedgerSubject(streams.PartitionOf(project), streams.StageArbiter)
+		filters = streams.StageSubjects(streams.PartitionOf(project), streams.StageArbiter)
 	}
 	from := uint64(1)
 	posed, partition, err := proposalAt(ctx, js, name)
@@ -114,12 +114,12 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 		return nil, err
 	}
 	if posed > 0 {
-		from, filter = posed, streams.LedgerSubject(partition, streams.StageArbiter)
+		from, filters = posed, streams.StageSubjects(partition, streams.StageArbiter)
 	}
 	x := &explanation{Findings: make(map[uint64]finding)}
 	last := uint64(0)
 	ambiguous := false
-	err = scanLedger(ctx, js, filter, from, 0, func(e streams.Entry) error {
+	err = scanLedger(ctx, js, filters, from, 0, func(e streams.Entry) error {
 		if e.Type != streams.TypeVerdict || project != "" && e.Project != project {
 			return nil
 		}
@@ -142,7 +142,7 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 			return nil
 		}
 		last = e.Seq
-		x.Verdicts = append(x.Verdicts, givenVerdict{e.Seq, e.Src, v})
+		x.Verdicts = append(x.Verdicts, givenVerdict{e.Position(), e.Src, v})
 		return nil
 	})
 	if err != nil {
@@ -160,7 +160,7 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 	}
 	x.Project = e.Project
 	x.Proposal = proposed{e.Seq, e.Time, e.Type, jsontext.Value(e.Body)}
-	err = scanLedger(ctx, js, fmt.Sprintf("lz.ledger.%d.*", e.Partition), posed, last, func(e streams.Entry) error {
+	err = scanLedger(ctx, js, []string{streams.LedgerFilter(e.Partition)}, posed, last, func(e streams.Entry) error {
 		g, ok := streams.SentinelGroup(e.Stage)
 		if !ok || e.Type != streams.TypeAssessment || e.Src != posed {
 			return nil
@@ -169,7 +169,7 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 		if err := streams.Unmarshal(e.Body, a); err != nil {
 			return nil // an unreadable answer counts as no answer
 		}
-		x.Groups = append(x.Groups, groupAnswer{g, e.Seq, a.Digest, a.Verdict, a.Alerts, a.Rests})
+		x.Groups = append(x.Groups, groupAnswer{g, e.Position(), a.Digest, a.Verdict, a.Alerts, a.Rests})
 		return nil
 	})
 	if err != nil {
@@ -216,13 +216,13 @@ func proposalAt(ctx context.Context, js jetstream.JetStream, name string) (posed
 
 // scanLedger calls fn for the entries from sequence from up to sequence to, or to the end of the
 // ledger.
-func scanLedger(ctx context.Context, js jetstream.JetStream, filter string, from, to uint64,
+func scanLedger(ctx context.Context, js jetstream.JetStream, filters []string, from, to uint64,
 	fn func(streams.Entry) error) error {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return err
 	}
-	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{filter},
+	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: filters,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1)})
 	if err != nil {
 		return err

@@ -300,12 +300,12 @@ type counter struct{ entries, read uint64 }
 
 // decided returns the number of entries that ingest has written.
 func (c *counter) decided(ctx context.Context, js jetstream.JetStream) (uint64, error) {
-	span := stage.Span{Stream: streams.LedgerStream, Filters: []string{streams.LedgerStageFilter(streams.StageIngest)},
+	span := stage.Span{Stream: streams.LedgerStream, Filters: streams.StageFilters(streams.StageIngest),
 		From: c.read + 1, Headers: true}
 	err := stage.Each(ctx, js, span, func(m jetstream.Msg, seq uint64, _ time.Time) error {
 		n, err := strconv.ParseUint(m.Headers().Get(streams.HeaderCount), 10, 64)
-		if err != nil {
-			n = 1 // a message with a single entry
+		if err != nil || m.Headers().Get(streams.HeaderTime) != "" {
+			n = 1 // a message with a single entry, or a joint frame, whose other entries are not ingest's
 		}
 		c.entries, c.read = c.entries+n, seq
 		return nil

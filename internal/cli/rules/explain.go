@@ -213,6 +213,9 @@ func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*ex
 	}
 	var out *explained
 	err = replay.Entries(ctx, nc, 0, e.Seq, func(e *streams.Entry) (err error) {
+		if e.Stage != streams.StageIngest {
+			return nil // in a joint frame
+		}
 		switch e.Type {
 		case streams.TypeChunk, streams.TypeActivation:
 			if len(dir) == 0 {
@@ -230,7 +233,7 @@ func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*ex
 			err = x.play(e)
 		}
 		return err
-	}, streams.LedgerSubject(e.Partition, streams.StageIngest))
+	}, streams.StageSubjects(e.Partition, streams.StageIngest)...)
 	return out, err
 }
 
