@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lazaret/internal/stage"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -97,7 +98,7 @@ func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []st
 			continue
 		}
 		fd := finding{Agent: streams.Clip(al.Agent, maxStep), Reason: alertReason(streams.CodeRests, v, group, al)}
-		fd.Reason.Entry, fd.Reason.Path = e.Seq, nil
+		fd.Reason.Entry, fd.Reason.Path = e.Position(), nil
 		var under []string
 		if al.Subject.Kind == "belief" {
 			under = append(under, beliefSubject(al.Subject.ID))
@@ -148,11 +149,11 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 	}
 	was := binds(fs)
 	// The strictest findings are kept, independent of their order. Of equal findings of one rule,
-	// the one with the lowest ledger sequence is kept.
+	// the first one in the ledger is kept.
 	for i, x := range fs {
 		if x.Agent == fd.Agent && x.Reason.Group == fd.Reason.Group && x.Reason.Rule == fd.Reason.Rule &&
 			x.Reason.Verdict == fd.Reason.Verdict {
-			if x.Reason.Entry <= fd.Reason.Entry {
+			if position.Compare(x.Reason.Entry, fd.Reason.Entry) <= 0 {
 				return nil
 			}
 			fs = slices.Delete(fs, i, i+1)

@@ -32,7 +32,8 @@ type Fold struct {
 	trust    *activation.Cache[*keys.Trust]
 	timers   [streams.Partitions]timers
 	pruned   [streams.Partitions]pruning
-	counted  [streams.Partitions]bool // the metrics include the open holds of the state
+	counted  [streams.Partitions]bool // holds was read from the state
+	holds    [streams.Partitions]int  // open holds that the metrics include
 	// recalled, if not nil, receives each recall that is read from the ledger. The front uses it to
 	// build replies. No decision depends on it.
 	recalled func(project string, seq uint64, r *streams.RecallEntry)
@@ -50,6 +51,7 @@ func NewFold(pinned note.Verifiers, log *slog.Logger) *Fold {
 // Reset implements stage.LedgerFold.
 func (f *Fold) Reset() {
 	f.timers, f.pruned = [streams.Partitions]timers{}, [streams.Partitions]pruning{}
+	f.counted = [streams.Partitions]bool{} // a joint decision that is dropped may have changed the number
 }
 
 // proposal is a proposal as stored in the state.

@@ -314,10 +314,10 @@ func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter, a streams
 	}
 	if err := approval.CheckVerdict(v, a.Project, a.Agent, ev); err != nil {
 		rep := fail(streams.CodeTaken, err)
-		rep.Seq = e.Seq
+		rep.Seq = e.Position()
 		return rep
 	}
-	rep := &streams.Reply{Verdict: v.Verdict, Seq: e.Seq, Entry: v}
+	rep := &streams.Reply{Verdict: v.Verdict, Seq: e.Position(), Entry: v}
 	if v.Type == streams.TypeRecall && v.Verdict == streams.Allow {
 		var err error
 		if rep.Recall, err = f.recallOf(ctx, w, v.Proposal); err != nil {

@@ -74,6 +74,7 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string, now time.Ti
 func (f *Fold) countHold(project string, by int) {
 	if !streams.IsSynthetic(project) {
 		f.Metrics.Holds(by)
+		f.holds[streams.PartitionOf(project)] += by
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -58,7 +59,7 @@ func compareReasons(a, b streams.Reason) int {
 		cmp.Compare(a.Digest, b.Digest),
 		cmp.Compare(a.Text, b.Text),
 		slices.Compare(a.Path, b.Path),
-		cmp.Compare(a.Entry, b.Entry),
+		position.Compare(a.Entry, b.Entry),
 	)
 }
 

@@ -166,7 +166,8 @@ func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
 	return t.at, out, true, err
 }
 
-// countHolds adds the open holds of the state to the metrics, once per partition.
+// countHolds sets the number of open holds in the metrics to that of the state, once per partition and
+// again after Reset.
 func (f *Fold) countHolds(st *stage.State) error {
 	if f.Metrics == nil || f.counted[st.Partition()] {
 		return nil
@@ -176,6 +177,8 @@ func (f *Fold) countHolds(st *stage.State) error {
 	if err := t.load(st); err != nil {
 		return err
 	}
-	f.Metrics.Holds(t.holds())
+	n := t.holds()
+	f.Metrics.Holds(n - f.holds[st.Partition()])
+	f.holds[st.Partition()] = n
 	return nil
 }

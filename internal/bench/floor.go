@@ -19,8 +19,9 @@ import (
 	"lazaret/streams"
 )
 
-// Floor is the time of one verdict's messages on an otherwise idle server, in microseconds. It is a
-// lower bound for verdicts on this machine.
+// Floor is the time of one verdict's messages on an otherwise idle server, in microseconds, each entry
+// in a message of its own. It is the reference: a lower bound for verdicts of daemons on this machine.
+// Stages that decide jointly can be below it.
 type Floor struct {
 	Publishes int `json:"publishes"` // one in the intake, the rest in the ledger
 	// P50 and P99 are the times of the publishes, made sequentially by one process.
@@ -258,7 +259,17 @@ func Way(ctx context.Context, js jetstream.JetStream, project string) ([]streams
 	if err != nil {
 		return nil, err
 	}
-	m, err := ledger.GetLastMsgForSubject(ctx, streams.LedgerSubject(streams.PartitionOf(project), streams.StageArbiter))
+	subject := streams.LedgerSubject(streams.PartitionOf(project), streams.StageArbiter)
+	if m, err := stage.LastOn(ctx, js, streams.LedgerStream, streams.LedgerSubject(streams.PartitionOf(project),
+		streams.StageJoint)); err != nil {
+		return nil, err
+	} else if m != nil {
+		entries, err := wire.RawEntries(m)
+		return slices.DeleteFunc(entries, func(e streams.Entry) bool {
+			return !e.Type.Proposal() && e.Type != streams.TypeAssessment && e.Type != streams.TypeVerdict
+		}), err
+	}
+	m, err := ledger.GetLastMsgForSubject(ctx, subject)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the last verdict on %s: %w", project, err)
 	}

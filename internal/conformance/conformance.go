@@ -162,7 +162,7 @@ func (r *runner) start(ctx context.Context) (err error) {
 		return err
 	}
 	r.p, err = embedded.Start(ctx, embedded.Config{Data: filepath.Join(r.dir, "data"), Listen: "127.0.0.1:0", NoSync: true,
-		Groups: []string{}, Policy: []byte(policyText(r.cfg)), Takeover: 200 * time.Millisecond})
+		NoJoint: true, Groups: []string{}, Policy: []byte(policyText(r.cfg)), Takeover: 200 * time.Millisecond})
 	if err != nil {
 		return fmt.Errorf("starting a pipeline: %w", err)
 	}

@@ -56,6 +56,8 @@ type Config struct {
 	MaxDisk int64
 	// MaxEvent is the largest accepted event, in bytes; 0: streams.DefaultMaxEvent.
 	MaxEvent int
+	// NoJoint makes each stage publish its entries by itself. See stage.Joint.
+	NoJoint bool
 	// Expires is the validity of the credentials that Start creates and renews; 0:
 	// natsserver.RoleExpires.
 	Expires time.Duration
@@ -429,6 +431,10 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 	if p.feed, err = stage.OpenFeed(ctx, tail, p.cfg.Log); err != nil {
 		return err
 	}
+	joint, err := p.joint()
+	if err != nil {
+		return err
+	}
 	var ready []chan struct{}
 	spawn := func(r natsserver.Role, f func(cfg stage.Config) error) error {
 		nc, err := p.connect(r)
@@ -449,7 +455,7 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		if err != nil {
 			return err
 		}
-		cfg := stage.Config{Conn: nc, Feed: p.feed, Dir: StateDir(p.cfg.Data, string(r)), Key: key,
+		cfg := stage.Config{Conn: nc, Feed: p.feed, Joint: joint, Dir: StateDir(p.cfg.Data, string(r)), Key: key,
 			Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }, Stats: stats}
 		if err := os.MkdirAll(filepath.Dir(cfg.Dir), 0o700); err != nil {
 			return err
@@ -501,6 +507,27 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		}
 	}
 	return nil
+}
+
+// joint returns the way in which the stages decide together, or nil.
+func (p *Pipeline) joint() (*stage.Joint, error) {
+	if p.cfg.NoJoint {
+		return nil, nil
+	}
+	nc, err := p.connect(natsserver.RoleJoint)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, g := range p.groups() {
+		names = append(names, streams.SentinelStage(g))
+	}
+	j, err := stage.NewJoint(nc, append(names, streams.StageArbiter)...)
+	if err != nil {
+		return nil, err
+	}
+	j.Elsewhere = natsserver.WatchGroups(p.cfg.Data, p.groups()).Others
+	return j, nil
 }
 
 // fail stores the first error of a stage.

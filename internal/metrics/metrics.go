@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"lazaret/internal/stage"
+	"lazaret/streams"
 )
 
 // ReadyLag is the number of ledger entries that a ready stage may be behind: less than a second of
@@ -179,6 +180,9 @@ var (
 		"progress was made.")
 	descAhead = stageDesc("batches_ahead_total",
 		"Batches of ingest that were decided while the previous one was being published.")
+	descJoint = prometheus.NewDesc("lazaret_stage_joint_decisions_total", "Proposals that the stages of this process "+
+		"decided together in one ledger message, or tried to, by the outcome: joint, or the reason why not.",
+		[]string{"stage", "outcome"}, nil)
 	descNoRoom = prometheus.NewDesc("lazaret_not_ready",
 		"1 if the whole process is blocked, for example by a full disk; /readyz names the cause.", nil, nil)
 	descOwed = stageDesc("owed_seconds", "Age of the oldest pending entry: the process has read an entry "+
@@ -196,7 +200,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c *stageCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descReady, descFolded, descPublished, descWaiting, descLag, descActive,
-		descFence, descTaken, descAhead, descDiverged, descOwed, descIgnored, descOversized, descNoRoom} {
+		descFence, descTaken, descAhead, descDiverged, descOwed, descIgnored, descOversized, descJoint, descNoRoom} {
 		ch <- d
 	}
 }
@@ -224,6 +228,15 @@ func (c *stageCollector) Collect(ch chan<- prometheus.Metric) {
 		send(descOwed, prometheus.GaugeValue, owed.Seconds())
 		send(descIgnored, prometheus.CounterValue, float64(s.stats.Ignored.Load()))
 		send(descOversized, prometheus.CounterValue, float64(s.stats.Oversized.Load()))
+		if s.name == streams.StageIngest {
+			joint := func(outcome string, n uint64) {
+				ch <- prometheus.MustNewConstMetric(descJoint, prometheus.CounterValue, float64(n), s.name, outcome)
+			}
+			joint("joint", s.stats.Joint.Load())
+			for _, why := range stage.Alones() {
+				joint(why.String(), s.stats.Alone[why].Load())
+			}
+		}
 		if lag, err := s.lag(ctx); err == nil {
 			send(descLag, prometheus.GaugeValue, float64(lag))
 		}

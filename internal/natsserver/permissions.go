@@ -22,6 +22,7 @@ const (
 	RoleArbiter  Role = "arbiter"  //
 	RoleAuditor  Role = "auditor"  //
 	RoleFront    Role = "front"    // publishes proposals on behalf of callers
+	RoleJoint    Role = "joint"    // publishes the joint frames of a process that runs all stages
 	RoleFeed     Role = "feed"     // reads the ledger once for all stages of a process
 	RoleService  Role = "service"  // answers requests; publishes only to inboxes
 	RoleOperator Role = "operator" // for people
@@ -137,6 +138,8 @@ func (r Role) permissions() (perms, error) {
 		p.status()
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, "lz.live."+streams.SystemProject+".checkpoint", "lz.live."+streams.SystemProject+".incident")
+	case RoleJoint:
+		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageJoint), "$JS.API.STREAM.MSG.GET."+streams.LedgerStream)
 	case RoleFeed:
 		p.read(streams.LedgerStream)
 	case RoleFront:

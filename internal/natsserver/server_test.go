@@ -257,6 +257,10 @@ func TestEveryStageWritesItsOwnSubjectOnly(t *testing.T) {
 		natsserver.RoleOperator:          "",
 		natsserver.RoleApprover:          "",
 		natsserver.RoleService:           "",
+		natsserver.RoleJoint:             "lz.ledger.3.joint",
+		natsserver.RoleFeed:              "",
+		natsserver.RoleViewer:            "",
+		natsserver.RoleReplay:            "",
 	}
 	for role, mine := range own {
 		u := roleUser(t, s, role)

@@ -79,7 +79,7 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 		return f.forget(st, e)
 	case streams.TypeErased:
 		return erased(e)
-	case streams.TypeLegalHold, streams.TypeExpired, streams.TypeDropped, streams.TypeSecured:
+	case streams.TypeLegalHold, streams.TypeExpired, streams.TypeDropped, streams.TypeSecured, streams.TypeClaim:
 		return nil, nil
 	case streams.TypeChunk, streams.TypeActivation:
 		f.told[st.Partition()] = false

@@ -32,3 +32,8 @@ const StateFormat = stateFormat
 func TimeBefore(ctx context.Context, js jetstream.JetStream, seq uint64, ranges ...streams.SeqRange) (time.Time, error) {
 	return (&forgettings{ordered: []ordered{{ranges: ranges}}}).timeBefore(ctx, js, seq)
 }
+
+// PublishJoint publishes a joint frame.
+func PublishJoint(ctx context.Context, j *Joint, entries []*streams.Entry, end, fence uint64) error {
+	return j.publish(ctx, entries, end, fence)
+}

@@ -135,6 +135,18 @@ type intakeStage struct {
 	// purgeFailed delays the next purge instead of trying again at once.
 	purgeFailed bool
 	blind       int // number of proposals to decide without speculation
+	// allows tells for which partitions this process may publish joint frames: where it wrote the
+	// last entry on ingest's own subject.
+	allows [streams.Partitions]bool
+	// foreigners is set if the ledger has entries of a sentinel group of another process.
+	foreigners [streams.Partitions]bool
+	// unsure is set if a joint frame may get into the ledger that this process has not read. Nothing
+	// is decided in such a partition before claim.
+	unsure  [streams.Partitions]bool
+	jointAt time.Time // time of the last joint frame of this process
+	// waited is the number of proposals that are not decided jointly because an earlier one waited for
+	// a group of another process.
+	waited [streams.Partitions]int
 }
 
 // RunIntake runs ingest until ctx ends, or until the state or a stream is found unusable. It
@@ -223,6 +235,9 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 	}
 	defer s.in.close()
 	defer s.deletes(ctx)()
+	if err := s.findOpen(ctx); err != nil {
+		return ended(ctx, err)
+	}
 	s.ready()
 	return s.loop(ctx, queries)
 }

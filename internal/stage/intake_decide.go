@@ -29,6 +29,13 @@ func (s *intakeStage) work(ctx context.Context) error {
 			oldest = head.since
 		}
 	}
+	for _, p := range s.cfg.Partitions {
+		if s.active[p] && heads[p] != nil {
+			if ok, err := s.claim(ctx, p); !ok || err != nil {
+				return err
+			}
+		}
+	}
 	s.owing(oldest)
 	s.stats.Active.Store(active)
 	s.stats.Waiting.Store(int64(s.queued + s.within))
@@ -42,8 +49,19 @@ func (s *intakeStage) work(ctx context.Context) error {
 	one := len(batch) == 1 && batch[0].proposal()
 	s.store.early = one && batch[0].msg.Address.Kind == streams.KindRecall
 	if one && s.foresees() {
+		if s.cfg.Joint != nil {
+			if err := s.readOn(ctx); err != nil {
+				return err
+			}
+			why, ok := s.joins(batch[0])
+			if ok {
+				return s.together(ctx, batch)
+			}
+			s.alone(why, batch...)
+		}
 		return s.foresee(ctx, batch)
 	}
+	s.alone(AloneLoad, batch...)
 	if err := s.barrier(ctx, batch); err != nil {
 		return err
 	}
@@ -96,6 +114,7 @@ type flight struct {
 	fences  [streams.Partitions]uint64
 	n       int // number of entries that are certainly in the ledger
 	err     error
+	joint   []*streams.Entry // the entries of the joint frame; nil: there is none
 }
 
 // aheadMost is the maximum number of batches that are decided before the ledger is read again.
@@ -217,8 +236,8 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 	s.prepare(batch)
 	for _, q := range batch {
 		p := q.msg.Address.Partition
-		if !s.active[p] || s.decided[p].has(q.msg.Position()) {
-			continue // another process decided it in the meantime
+		if !s.active[p] || s.unsure[p] || s.decided[p].has(q.msg.Position()) {
+			continue // another process decided it in the meantime, or may do so
 		}
 		if err := s.applyForeign(p, f.at); err != nil {
 			return err
@@ -276,7 +295,10 @@ func (s *intakeStage) land(ctx context.Context, f *flight) error {
 	}
 	for _, e := range f.entries {
 		c := &s.cursors[e.Partition]
-		c.own, c.src, c.folded = e.Seq, e.Src, max(c.folded, f.at)
+		if !e.Joint {
+			c.own, s.allows[e.Partition] = e.Seq, s.pub.open
+		}
+		c.src, c.folded = e.Src, max(c.folded, f.at)
 		s.knows(e.Seq)
 		s.decided[e.Partition].add(e.Src)
 	}
@@ -289,6 +311,9 @@ func (s *intakeStage) land(ctx context.Context, f *flight) error {
 		}
 	}
 	s.settle()
+	if f.joint != nil {
+		return s.landJoint(f)
+	}
 	return s.commitSealed()
 }
 

@@ -29,10 +29,17 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 		}
 	}
 	if !ok {
+		if a.err != nil && a.first().Stage == s.cfg.Name && s.mine[p] {
+			s.allows[p] = false
+		}
 		return nil
 	}
 	c := &s.cursors[p]
+	if a.first().Joint {
+		return s.fromJoint(entries)
+	}
 	if a.first().Stage != s.cfg.Name {
+		s.notices(a.first())
 		for i := range entries {
 			e := &entries[i]
 			if t := s.trimOf(e); t != nil {
@@ -50,25 +57,36 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 	}
 	// Another process of this stage wrote it, or this one before a restart.
 	for i := range entries {
-		e := &entries[i]
-		if err := s.applyForeign(p, e.At); err != nil {
+		if err := s.fromOther(&entries[i]); err != nil {
 			return err
 		}
-		if err := s.apply(e, nil); err != nil {
-			return err
-		}
-		c.src, c.folded = e.Src, max(c.folded, e.At)
-		s.decided[p].add(e.Src)
-		s.prune(p, e.Src)
 	}
-	c.own = seq
+	c.own, s.allows[p], s.unsure[p] = seq, false, a.first().Open
 	s.progress[p] = time.Now()
+	return nil
+}
+
+// fromOther folds an entry of this stage that this process did not decide.
+func (s *intakeStage) fromOther(e *streams.Entry) error {
+	c := &s.cursors[e.Partition]
+	if err := s.applyForeign(e.Partition, e.At); err != nil {
+		return err
+	}
+	if err := s.apply(e, nil); err != nil {
+		return err
+	}
+	c.src, c.folded = e.Src, max(c.folded, e.At)
+	s.decided[e.Partition].add(e.Src)
+	s.prune(e.Partition, e.Src)
 	return nil
 }
 
 func (s *intakeStage) apply(e *streams.Entry, decided any) error {
 	if e.Type == streams.TypeSecured && e.Stage == s.cfg.Name {
 		return s.answered(e) // the fold does not use it
+	}
+	if e.Type == streams.TypeClaim {
+		return nil
 	}
 	if s.without(e) {
 		return nil
@@ -226,7 +244,7 @@ func (s *intakeStage) loadWaiting(ctx context.Context) error {
 				return fmt.Errorf("ledger message %d waits for stage %s: %w", seq, s.cfg.Name, err)
 			}
 			for i := range entries {
-				if e := &entries[i]; s.fold.Relevant(e) {
+				if e := &entries[i]; e.Stage != s.cfg.Name && s.fold.Relevant(e) {
 					s.foreign[p] = append(s.foreign[p], e)
 				}
 			}

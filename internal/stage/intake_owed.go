@@ -14,12 +14,17 @@ import (
 // skips nor repeats an entry.
 func (s *intakeStage) owed(ctx context.Context) error {
 	for _, p := range s.cfg.Partitions {
-		if s.trims[p] != nil && (s.active[p] || time.Since(s.progress[p]) > s.cfg.Takeover) {
-			if err := s.secure(ctx, p); err != nil {
+		due := s.active[p] || time.Since(s.progress[p]) > s.cfg.Takeover
+		if s.trims[p] != nil && due {
+			ok, err := s.claim(ctx, p)
+			if err == nil && ok && s.trims[p] != nil { // not answered by an entry that the claim found
+				err = s.secure(ctx, p)
+			}
+			if err != nil {
 				return err
 			}
 		}
-		if !s.owes[p] || !s.active[p] && time.Since(s.progress[p]) <= s.cfg.Takeover {
+		if !s.owes[p] || !due {
 			continue
 		}
 		if err := s.owedIn(ctx, p); err != nil {
@@ -49,6 +54,14 @@ func (s *intakeStage) owedIn(ctx context.Context, p int) error {
 		// Other stages' entries are folded only together with an own entry.
 		s.foreign, s.owes[p] = held, false
 		return s.forget()
+	}
+	if s.unsure[p] { // decide again with the entries that the claim finds
+		s.foreign = held
+		if err := s.forget(); err != nil {
+			return err
+		}
+		_, err := s.claim(ctx, p)
+		return err
 	}
 	return s.add(ctx, p, out, at, held)
 }
@@ -111,7 +124,7 @@ func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64,
 	}
 	s.live(e, out.Live)
 	c := &s.cursors[p]
-	c.own, c.folded = e.Seq, max(c.folded, at)
+	c.own, c.folded, s.allows[p] = e.Seq, max(c.folded, at), s.pub.open
 	s.knows(e.Seq)
 	return s.commit()
 }

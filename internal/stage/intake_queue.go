@@ -411,7 +411,7 @@ func (s *intakeStage) undecided() []*line {
 			delete(s.lines, l.lineKey)
 			return true
 		}
-		if !s.active[l.partition] || l.flown == len(l.queue) || l.shed {
+		if !s.active[l.partition] || s.unsure[l.partition] || l.flown == len(l.queue) || l.shed {
 			return false
 		}
 		if l.commands() {

@@ -57,7 +57,7 @@ func (q *queued) proposal() bool { return q.why == nil && q.msg.Address.Kind.Pro
 // sheds returns the events to shed that are not in flight yet.
 func (s *intakeStage) sheds() (batch []*queued) {
 	for p := range streams.Partitions {
-		if l := s.lines[lineKey{partition: p, shed: true}]; l != nil && s.active[p] {
+		if l := s.lines[lineKey{partition: p, shed: true}]; l != nil && s.active[p] && !s.unsure[p] {
 			heads := l.queue[l.flown:]
 			batch = append(batch, heads[:min(len(heads), intakeBatch-len(batch))]...)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -44,11 +45,15 @@ type pending struct {
 // ledgerStage is the loop of a LedgerFold. All fields are owned by the loop.
 type ledgerStage struct {
 	*runtime
-	fold   LedgerFold
-	outbox [streams.Partitions][]*pending
-	active [streams.Partitions]bool
-	alarms [streams.Partitions]alarm
-	spoke  bool // something was published, or is about to be
+	fold    LedgerFold
+	outbox  [streams.Partitions][]*pending
+	active  [streams.Partitions]bool
+	alarms  [streams.Partitions]alarm
+	spoke   bool // something was published, or is about to be
+	calls   <-chan *call
+	called  *call  // waits until the entries before it are folded
+	reached uint64 // last ledger sequence that was read, or folded in a joint frame
+	dirty   int    // messages since the last commit
 }
 
 // RunLedger runs a stage that reads the ledger, until ctx ends, or until the state or the stream is
@@ -72,27 +77,29 @@ func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 	fold.Reset()
 	// The ledger shows which outputs were published. The cache may lag behind it.
 	var own [streams.Partitions]*streams.Entry
+	var answered [streams.Partitions]uint64
 	for _, p := range r.cfg.Partitions {
 		err := Patiently(ctx, r.log, "its last entry", func() (err error) {
-			own[p], err = lastOwn(ctx, r.js, p, cfg.Name)
+			if own[p], err = lastOwn(ctx, r.js, p, cfg.Name); err == nil {
+				answered[p], err = lastJoint(ctx, r.js, p, cfg.Name)
+			}
 			return err
 		})
 		if err != nil {
 			return err
 		}
-	}
-	err = r.loadErasures(ctx, func(p int) (uint64, error) {
-		if own[p] == nil {
-			return 0, nil
+		if own[p] != nil {
+			answered[p] = position.Later(answered[p], own[p].Src)
 		}
-		return position.Sequence(own[p].Src), nil
-	})
+	}
+	err = r.loadErasures(ctx, func(p int) (uint64, error) { return position.Sequence(answered[p]), nil })
 	if err != nil {
 		return err
 	}
 	for p, e := range own {
+		r.cursors[p].src = position.Later(r.cursors[p].src, answered[p])
 		if e != nil {
-			r.cursors[p].own, r.cursors[p].src = e.Seq, position.Later(r.cursors[p].src, e.Src)
+			r.cursors[p].own = e.Seq
 		}
 	}
 	if err := s.loadOutbox(); err != nil {
@@ -106,6 +113,10 @@ func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 	if last < s.oldest()+1 {
 		s.ready()
 	}
+	s.reached = s.oldest()
+	var leave func()
+	s.calls, leave = cfg.Joint.join(cfg.Name)
+	defer leave()
 	return s.loop(ctx, rd, last, queries)
 }
 
@@ -133,11 +144,24 @@ func lastOwn(ctx context.Context, js jetstream.JetStream, p int, name string) (*
 	return last, err
 }
 
+// lastJoint returns the position of the last entry of a partition's last joint frame, or 0 if the stage
+// did not take part in it. A stage that took part has answered every entry up to there.
+func lastJoint(ctx context.Context, js jetstream.JetStream, p int, name string) (uint64, error) {
+	m, err := lastOn(ctx, js, streams.LedgerSubject(p, streams.StageJoint))
+	if err != nil || m == nil {
+		return 0, err
+	}
+	entries, err := wire.RawEntries(m)
+	if err != nil || !slices.ContainsFunc(entries, func(e streams.Entry) bool { return e.Stage == name }) {
+		return 0, nil // what is not an entry has no effect
+	}
+	return entries[len(entries)-1].Position(), nil
+}
+
 func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, queries <-chan Query) error {
 	buf := make([]*arrival, 0, commitEvery)
 	tick := time.NewTicker(idleTick)
 	defer tick.Stop()
-	dirty := 0 // messages since the last commit
 	for {
 		buf = buf[:0]
 		ticked := false
@@ -149,6 +173,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			buf = rd.drain(append(buf, m))
 		case q := <-queries:
 			q.Run(s.states[q.Partition])
+		case s.called = <-s.calls:
 		case <-tick.C:
 			ticked = true
 		}
@@ -178,6 +203,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 				s.cursors[p].folded = max(s.cursors[p].folded, read)
 			}
 			s.stats.Folded.Store(read)
+			s.reached = max(s.reached, read)
 			if read >= last {
 				s.ready()
 			}
@@ -200,11 +226,13 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 		}
 		// Commits can wait because the cache may lag behind the ledger: entries that a crash loses
 		// are folded again.
-		if dirty += len(buf); dirty >= commitEvery || dirty > 0 && ticked {
+		if s.dirty += len(buf); s.dirty >= commitEvery || s.dirty > 0 && ticked {
 			if err := s.commit(); err != nil {
 				return err
 			}
-			dirty = 0
+		}
+		if err := s.answerCall(ctx); err != nil {
+			return err
 		}
 		if ticked {
 			if err := s.store.settle(); err != nil {
@@ -220,7 +248,7 @@ func (s *ledgerStage) steps(entries []streams.Entry) error {
 	own, folded := c.own, c.folded
 	for i := range entries {
 		e := &entries[i]
-		if e.Stage == s.cfg.Name && e.Seq > own {
+		if e.Stage == s.cfg.Name && (e.Seq > own && !e.Joint || e.Seq > folded && e.Joint) {
 			if err := s.confirm(e); err != nil {
 				return err
 			}
@@ -316,7 +344,10 @@ func (s *ledgerStage) forget(e *streams.Entry) error {
 // outbox.
 func (s *ledgerStage) confirm(e *streams.Entry) error {
 	c := &s.cursors[e.Partition]
-	c.own, c.src = e.Seq, position.Later(c.src, e.Src)
+	if !e.Joint {
+		c.own = e.Seq
+	}
+	c.src = position.Later(c.src, e.Src)
 	box := s.outbox[e.Partition]
 	for len(box) > 0 && position.Compare(box[0].entry.Src, e.Src) <= 0 {
 		if p := box[0]; position.Compare(p.entry.Src, e.Src) < 0 ||
@@ -538,6 +569,7 @@ func (s *ledgerStage) commit() error {
 			b.stored = true
 		}
 	}
+	s.dirty = 0
 	return s.runtime.commit()
 }
 

@@ -108,7 +108,7 @@ func openLedgerReader(ctx context.Context, nc *nats.Conn, feed *Feed, filters []
 	case len(filters) > 0:
 		feed = nil
 	case only != "" && feed == nil:
-		filters = []string{streams.LedgerStageFilter(only)}
+		filters = streams.StageFilters(only)
 	}
 	r := &ledgerReader{msgs: make(chan *arrival, ledgerAhead), done: make(chan struct{}), feed: feed, only: only,
 		filters: filters, nc: nc, log: log,
@@ -205,7 +205,9 @@ func (r *ledgerReader) keep(c *consumption, joined chan struct{}) {
 	}
 }
 
-func (r *ledgerReader) wants(a *arrival) bool { return r.only == "" || r.only == a.first().Stage }
+func (r *ledgerReader) wants(a *arrival) bool {
+	return r.only == "" || r.only == a.first().Stage || a.first().Joint
+}
 
 // close stops the reader and drops buffered messages.
 func (r *ledgerReader) close() {

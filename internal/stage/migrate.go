@@ -47,7 +47,7 @@ func later(a *arrival, own string) error {
 		return nil
 	}
 	switch s := a.first().Stage; s {
-	case streams.StageIngest, streams.StageArbiter, own:
+	case streams.StageIngest, streams.StageArbiter, streams.StageJoint, own:
 		return e
 	}
 	return nil
@@ -55,7 +55,7 @@ func later(a *arrival, own string) error {
 
 // checkLedger refuses a ledger that a later version has written to.
 func checkLedger(ctx context.Context, js jetstream.JetStream, own string) error {
-	for _, s := range []string{streams.StageIngest, streams.StageArbiter, own} {
+	for _, s := range []string{streams.StageIngest, streams.StageArbiter, streams.StageJoint, own} {
 		if s == "" { // a follower writes no entries
 			continue
 		}

@@ -154,7 +154,7 @@ func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 		e := streams.Entry{Partition: 3, Stage: s, Type: streams.TypeObservation, Project: "p", Salt: streams.NewSalt(),
 			Body: []byte("{}")}
 		m := wire.Msg(&e)
-		if m.Header.Get(streams.HeaderFormat) != "3" {
+		if m.Header.Get(streams.HeaderFormat) != fmt.Sprint(streams.LedgerFormat) {
 			t.Fatalf("an entry has format %q", m.Header.Get(streams.HeaderFormat))
 		}
 		m.Header.Set(streams.HeaderFormat, "99")
@@ -171,7 +171,7 @@ func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 		return p.Stats.Ignored.Load() == 1
 	})
 	say(streams.StageIngest)
-	const want = "has format 99, and this version of lazaret reads up to 3: a later version wrote it"
+	const want = "has format 99, and this version of lazaret reads up to 4: a later version wrote it"
 	select {
 	case err := <-p.done:
 		p.done = nil

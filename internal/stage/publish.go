@@ -56,6 +56,7 @@ type publisher struct {
 	nc    *nats.Conn
 	js    jetstream.JetStream
 	stage string
+	open  bool // entries say that joint frames may follow
 }
 
 // publish adds entries in order, sets their sequences, and advances fences, the stage's last ledger
@@ -157,6 +158,7 @@ func (p *publisher) atEnd(ctx context.Context, e *streams.Entry, fences *[stream
 
 func (p *publisher) send(ctx context.Context, f frame, m *nats.Msg, fences *[streams.Partitions]uint64) error {
 	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(fences[f[0].Partition], 10)}
+	p.mark(m)
 	ack, err := p.request(ctx, m)
 	if err == nil {
 		number([]frame{f}, ack.Sequence, fences)
@@ -165,11 +167,18 @@ func (p *publisher) send(ctx context.Context, f frame, m *nats.Msg, fences *[str
 	return p.settle(ctx, []frame{f}, fences, err)
 }
 
+func (p *publisher) mark(m *nats.Msg) {
+	if p.open {
+		m.Header[streams.HeaderOpen] = []string{"1"}
+	}
+}
+
 func (p *publisher) batch(ctx context.Context, all []frame, fences *[streams.Partitions]uint64) error {
 	id := nuid.Next()
 	var fenced [streams.Partitions]bool
 	for i, f := range all {
 		e, m := f[0], wire.Msg(f...)
+		p.mark(m)
 		// In a batch the server accepts the expected sequence only on the first message of each
 		// subject. It applies to the whole batch.
 		if !fenced[e.Partition] {

@@ -46,6 +46,8 @@ type Config struct {
 	Migrations map[int]Migration
 	// Feed, if set, reads the end of the ledger once for all stages of the process.
 	Feed *Feed
+	// Joint, if set, lets the stages of this process decide proposals together.
+	Joint *Joint
 	// FS replaces the operating system's file system in tests.
 	FS vfs.FS
 	// Ready is called once, when the stage has folded all entries that were in the ledger when it
@@ -62,20 +64,22 @@ type Config struct {
 
 // Stats are a stage's own counters. All fields are safe to read while it runs.
 type Stats struct {
-	Ready     atomic.Bool   // everything in the ledger at the start is folded
-	Folded    atomic.Uint64 // ledger sequence up to which everything was folded
-	Entries   atomic.Uint64 // entries read by this process
-	Published atomic.Uint64 // entries published by this process
-	Waiting   atomic.Int64  // entries that are decided but not in the ledger yet
-	Active    atomic.Bool   // this process publishes in at least one partition
-	Diverged  atomic.Uint64 // own entries that differ from this process's decision
-	FenceLost atomic.Uint64 // partitions in which another process published first
-	TakenOver atomic.Uint64 // partitions taken over because inputs had waited
-	Ahead     atomic.Uint64 // batches decided while the previous one was being published
-	Foreseen  atomic.Uint64 // proposals decided speculatively, before the ledger's end was known
-	InVain    atomic.Uint64 // speculative decisions that were dropped and made again
-	Oversized atomic.Uint64 // entries that were too large for the ledger and were rejected
-	Ignored   atomic.Uint64 // messages in the ledger that no stage of Lazaret wrote, or that cannot be true
+	Ready     atomic.Bool           // everything in the ledger at the start is folded
+	Folded    atomic.Uint64         // ledger sequence up to which everything was folded
+	Entries   atomic.Uint64         // entries read by this process
+	Published atomic.Uint64         // entries published by this process
+	Waiting   atomic.Int64          // entries that are decided but not in the ledger yet
+	Active    atomic.Bool           // this process publishes in at least one partition
+	Diverged  atomic.Uint64         // own entries that differ from this process's decision
+	FenceLost atomic.Uint64         // partitions in which another process published first
+	TakenOver atomic.Uint64         // partitions taken over because inputs had waited
+	Ahead     atomic.Uint64         // batches decided while the previous one was being published
+	Foreseen  atomic.Uint64         // proposals decided speculatively, before the ledger's end was known
+	InVain    atomic.Uint64         // speculative decisions that were dropped and made again
+	Joint     atomic.Uint64         // proposals published in a joint frame with their answers
+	Alone     [alones]atomic.Uint64 // times that a proposal was not decided jointly, by reason
+	Oversized atomic.Uint64         // entries that were too large for the ledger and were rejected
+	Ignored   atomic.Uint64         // messages in the ledger that no stage of Lazaret wrote, or that cannot be true
 	// For an auditor: Signed is the size of the log that its last checkpoint covers, Leaves the
 	// size of the log, Gaps the number of missing ledger sequences, and SignedAt the time of the
 	// checkpoint in Unix nanoseconds.
@@ -275,7 +279,7 @@ func newRuntime(ctx context.Context, cfg Config) (*runtime, error) {
 		return nil, err
 	}
 	r := &runtime{cfg: cfg, log: cfg.Log.With("stage", cfg.Name), js: js, stats: cfg.Stats,
-		pub: &publisher{nc: cfg.Conn, js: js, stage: cfg.Name}}
+		pub: &publisher{nc: cfg.Conn, js: js, stage: cfg.Name, open: cfg.Joint != nil && cfg.Name == streams.StageIngest}}
 	for _, p := range cfg.Partitions {
 		if p < 0 || p >= streams.Partitions {
 			return nil, fmt.Errorf("partition %d does not exist: use 0 to %d", p, streams.Partitions-1)

@@ -44,7 +44,9 @@ func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log
 					continue
 				}
 				for _, e := range a.entries {
-					fn(e)
+					if e.Stage == stage {
+						fn(e)
+					}
 				}
 			}
 		}

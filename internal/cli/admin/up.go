@@ -144,6 +144,8 @@ func (u *upFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&u.cfg.Listen, "listen", "127.0.0.1:4222", "`HOST:PORT` for NATS clients; port 0 picks one")
 	f.BoolVar(&u.cfg.NoSync, "no-sync", false,
 		"acknowledge before data is on disk: faster, but a crash of the machine can lose the last two minutes")
+	f.BoolVar(&u.cfg.NoJoint, "no-joint", false,
+		"let each stage publish by itself: a verdict waits for three syncs of the ledger instead of one")
 	f.StringSliceVar(&u.cfg.Groups, "groups", nil, "sentinel `GROUPS` to run (default those of the shipped rules)")
 	f.Int64Var(&u.cfg.MaxDisk, "max-disk", 0, "size limit in `BYTES` of streams and log, set on the first start "+
 		"(default: the free space less a reserve)")

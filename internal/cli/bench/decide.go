@@ -39,8 +39,10 @@ process over a local connection. With --rate, another process publishes observat
 has --many actions.
 
 Every answer is in the ledger, and on disk unless --no-sync is given. Afterwards the
-publishes that one verdict needs are measured alone, on the same streams of an otherwise
-idle server (sync_floor_us): on this machine no verdict can be faster.`,
+publishes of one verdict are measured alone, on the same streams of an otherwise idle
+server, each entry in a message of its own (sync_floor_us, shape_p50). They are the
+reference: no verdict of separate daemons can be faster on this machine. The stages of
+this pipeline decide jointly, in two publishes.`,
 		Example: "  lazaret bench decide --json\n  lazaret bench decide --rate 3000\n  lazaret bench decide --flat",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

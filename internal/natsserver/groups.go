@@ -1,0 +1,45 @@
+package natsserver
+
+import (
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"lazaret/streams"
+)
+
+// Groups tells whether sentinel groups may run outside of this process. It is for one goroutine.
+type Groups struct {
+	data   string
+	own    []string
+	read   fs.FileInfo // of the register when it was read; nil: never
+	others bool
+}
+
+// WatchGroups returns the groups of an installation. own are those of this process.
+func WatchGroups(data string, own []string) *Groups { return &Groups{data: data, own: own} }
+
+// Others reports whether a group that is not of this process has a valid credential. It reads the
+// register only if the file has changed. If the register cannot be read, it returns true.
+func (g *Groups) Others() bool {
+	now, err := os.Stat(registerFile(g.data))
+	if err != nil {
+		g.read = nil
+		return true
+	}
+	if g.read != nil && os.SameFile(g.read, now) && g.read.ModTime().Equal(now.ModTime()) {
+		return g.others
+	}
+	issued, err := Credentials(g.data)
+	if err != nil {
+		g.read = nil
+		return true
+	}
+	g.read = now
+	g.others = slices.ContainsFunc(issued, func(i *Issued) bool {
+		group, ok := streams.SentinelGroup(string(i.Role))
+		return ok && !slices.Contains(g.own, group) && i.State(time.Now()) == "valid"
+	})
+	return g.others
+}

@@ -1,0 +1,605 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/wire"
+	"lazaret/streams"
+)
+
+// Joint lets the stages of one process decide a proposal together: ingest's entry, the assessments
+// and the verdict are published in one message, so that a verdict waits for one sync of the ledger
+// instead of three.
+//
+// Ingest leads. It decides on the proposal and passes its entry to the other stages, which fold it
+// with the sequence and time that it will have, and answer. Each stage folds the answers too, until
+// none has more to say. The message is published on the condition that the ledger ends before that
+// sequence, so that it is stored where it was decided for or not at all. If it is not stored, each
+// stage discards what it folded.
+//
+// A stage takes part only if it has folded the ledger up to there and has nothing to publish.
+type Joint struct {
+	// Elsewhere, if set, reports whether a sentinel group may run outside of this process. It may read
+	// only the entries on ingest's own subject, so nothing is decided jointly then. Ingest calls it for
+	// each proposal.
+	Elsewhere func() bool
+
+	pub   *publisher
+	names []string // stages that take part, in the order in which they answer
+
+	mu    sync.Mutex
+	calls map[string]chan *call // guarded by mu
+}
+
+const (
+	// jointWait is how long ingest waits until the other stages take part.
+	jointWait = 5 * time.Millisecond
+	// jointFresh is the maximum age of a proposal that is decided together. Its age is that of its
+	// answers.
+	jointFresh = time.Second
+	// jointMost is the maximum number of entries in a joint frame.
+	jointMost = 32
+)
+
+// Alone is the reason why the stages did not decide a proposal together.
+type Alone int
+
+const (
+	AloneLoad   Alone = iota // it waited with others, or earlier speculation was in vain
+	AloneClaim               // this process did not write the last entry on ingest's own subject
+	AloneGroup               // a sentinel group runs outside of this process, or is waited for
+	AloneTime                // it was older than a second, or the clock was set back
+	AloneBehind              // a stage had not folded the ledger or had entries to publish
+	AloneLarge               // the answers were too large, too many, or of another project
+	AloneVain                // the ledger had more entries, or did not answer
+	alones
+)
+
+// String returns the value of the metric's label.
+func (a Alone) String() string {
+	return [...]string{"load", "claim", "group", "time", "behind", "large", "vain"}[a]
+}
+
+// Alones returns all reasons.
+func Alones() []Alone {
+	out := make([]Alone, alones)
+	for i := range out {
+		out[i] = Alone(i)
+	}
+	return out
+}
+
+// NewJoint returns the way in which ingest and other stages of a process decide together. The
+// connection may publish joint frames.
+func NewJoint(nc *nats.Conn, stages ...string) (*Joint, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	return &Joint{pub: &publisher{nc: nc, js: js, stage: streams.StageJoint}, names: stages,
+		calls: make(map[string]chan *call)}, nil
+}
+
+// join returns the channel on which a stage is called, until it leaves.
+func (j *Joint) join(name string) (calls <-chan *call, leave func()) {
+	if j == nil {
+		return nil, func() {}
+	}
+	ch := make(chan *call)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.calls[name] = ch
+	return ch, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		delete(j.calls, name)
+	}
+}
+
+// call asks a stage to take part in a decision.
+type call struct {
+	partition int
+	end       uint64                // the ledger ends here
+	turns     chan []*streams.Entry // entries to fold
+	said      chan answers          // first whether it takes part, then one for each turn
+	stored    chan bool             // whether the entries are in the ledger; sent once
+}
+
+// answers are the entries that a stage adds. ok is false if it does not take part.
+type answers struct {
+	entries []*streams.Entry
+	ok      bool
+}
+
+// round is one decision.
+type round struct {
+	calls   []*call
+	entries []*streams.Entry
+	size    int
+	folded  []int // number of entries that each called stage has folded
+}
+
+// decide lets the other stages answer a proposal. It returns nil and the reason if there is no joint
+// decision. Otherwise the caller must end the round.
+func (j *Joint) decide(ctx context.Context, proposal *streams.Entry, end uint64) (*round, Alone) {
+	r := &round{}
+	r.add(proposal, end)
+	if !r.fits() {
+		return nil, AloneLarge
+	}
+	timeout := time.NewTimer(jointWait)
+	defer timeout.Stop()
+	// A stage that has folded loses its indexes if the round is dropped. So all are called first.
+	for _, name := range j.names {
+		if !j.call(ctx, r, name, end, timeout) {
+			r.end(false)
+			return nil, AloneBehind
+		}
+	}
+	for r.behind() {
+		for i := range r.calls {
+			if !r.turn(ctx, i, end) {
+				r.end(false)
+				return nil, AloneBehind
+			}
+			if !r.fits() {
+				r.end(false)
+				return nil, AloneLarge
+			}
+		}
+	}
+	if !slices.ContainsFunc(r.entries, func(e *streams.Entry) bool { return e.Type == streams.TypeVerdict }) {
+		r.end(false) // it waits for a group of another process
+		return nil, AloneGroup
+	}
+	return r, 0
+}
+
+// fits reports whether the entries can share a message.
+func (r *round) fits() bool {
+	return len(r.entries) <= jointMost && r.size <= streams.MaxFrameBytes &&
+		!slices.ContainsFunc(r.entries, func(e *streams.Entry) bool { return e.Project != r.entries[0].Project })
+}
+
+// behind reports whether a stage has not folded every entry.
+func (r *round) behind() bool {
+	return slices.ContainsFunc(r.folded, func(n int) bool { return n < len(r.entries) })
+}
+
+func (r *round) add(e *streams.Entry, end uint64) {
+	e.Seq, e.Index, e.Joint = end+1, len(r.entries), true
+	r.entries = append(r.entries, e)
+	r.size += len(e.Body)
+}
+
+func (j *Joint) call(ctx context.Context, r *round, name string, end uint64, timeout *time.Timer) bool {
+	j.mu.Lock()
+	ch := j.calls[name]
+	j.mu.Unlock()
+	if ch == nil {
+		return false
+	}
+	c := &call{partition: r.entries[0].Partition, end: end, turns: make(chan []*streams.Entry, 1),
+		said: make(chan answers, 1), stored: make(chan bool, 1)}
+	select {
+	case ch <- c:
+		r.calls, r.folded = append(r.calls, c), append(r.folded, 0)
+	case <-timeout.C:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case a := <-c.said:
+		return a.ok
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// turn lets a stage fold the entries that it has not folded, and adds its answers.
+func (r *round) turn(ctx context.Context, i int, end uint64) bool {
+	c, more := r.calls[i], r.entries[r.folded[i]:]
+	if len(more) == 0 {
+		return true
+	}
+	c.turns <- more
+	r.folded[i] = len(r.entries)
+	select {
+	case a := <-c.said:
+		for _, e := range a.entries {
+			e.Time = r.entries[0].Time
+			r.add(e, end)
+		}
+		return a.ok
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// end tells the stages whether the entries are in the ledger.
+func (r *round) end(stored bool) {
+	for _, c := range r.calls {
+		c.stored <- stored
+	}
+}
+
+// errUnsure reports that a joint frame may be in the ledger, or may still get there.
+var errUnsure = errors.New("a joint frame may be in the ledger")
+
+// errUnreadable reports entries that no reader would accept.
+var errUnreadable = errors.New("a joint frame cannot be read back")
+
+// publish adds the entries on the condition that the ledger ends with sequence end, and that fence
+// is the last sequence on ingest's own subject. If the error is errBehind or errUnreadable, they are not
+// in the ledger.
+func (j *Joint) publish(ctx context.Context, entries []*streams.Entry, end, fence uint64) error {
+	first := entries[0]
+	f := streams.JointFrame(entries, first.Time)
+	if _, err := streams.ParseEntries(f.Subject, f.Header, f.Body, end+1, time.Now()); err != nil {
+		return errors.Join(errUnreadable, err)
+	}
+	m := &nats.Msg{Subject: f.Subject, Header: f.Header, Data: f.Body}
+	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(end, 10)}
+	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(fence, 10)}
+	m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{streams.LedgerSubject(first.Partition, first.Stage)}
+	ack, err := j.pub.request(ctx, m)
+	switch {
+	case err == nil && ack.Sequence == end+1:
+		return nil
+	case err == nil:
+		err = fmt.Errorf("the ledger has a joint frame at %d, expected at %d", ack.Sequence, end+1)
+	case isFenceError(err):
+		return errBehind // it was sent once, so it is not the fence that it moved itself
+	}
+	// A leader that refuses a message for another reason may have passed it on to the other servers.
+	return errors.Join(errUnsure, err)
+}
+
+// joins reports whether to decide a proposal together with the other stages, and otherwise why not.
+func (s *intakeStage) joins(q *queued) (Alone, bool) {
+	p, j := q.msg.Address.Partition, s.cfg.Joint
+	switch {
+	case s.foreigners[p] || s.waited[p] > 0 || j.Elsewhere != nil && j.Elsewhere():
+		s.waited[p] = max(s.waited[p]-1, 0)
+		return AloneGroup, false
+	case !s.allows[p] || s.unsure[p]:
+		return AloneClaim, false
+	case s.read != s.known:
+		return AloneBehind, false
+	case time.Since(q.msg.Time) >= jointFresh:
+		return AloneTime, false
+	}
+	return 0, true
+}
+
+// alone counts proposals that are not decided together.
+func (s *intakeStage) alone(why Alone, batch ...*queued) {
+	if s.cfg.Joint == nil {
+		return
+	}
+	for _, q := range batch {
+		if q.proposal() {
+			s.stats.Alone[why].Add(1)
+		}
+	}
+}
+
+// readOn folds what has arrived of the ledger, so that a decision is not made in vain.
+func (s *intakeStage) readOn(ctx context.Context) error {
+	if len(s.ledger.msgs) == 0 {
+		return nil
+	}
+	if err := s.drainLedger(ctx); err != nil {
+		return err
+	}
+	if err := s.again(); err != nil {
+		return err
+	}
+	return s.commitFolded()
+}
+
+// notices records that a sentinel group of another process reads a partition. It may read only the
+// entries on ingest's own subject, so proposals are published there.
+func (s *intakeStage) notices(e *streams.Entry) {
+	if _, ok := streams.SentinelGroup(e.Stage); ok && s.cfg.Joint != nil && !slices.Contains(s.cfg.Joint.names, e.Stage) {
+		s.foreigners[e.Partition] = true
+	}
+}
+
+// together decides a proposal with the other stages of the process. If they do not take part, its
+// entry is published alone.
+func (s *intakeStage) together(ctx context.Context, batch []*queued) error {
+	f := s.flight()
+	f.end = s.known
+	if err := s.admit(f, batch); err != nil {
+		return err
+	}
+	if len(f.entries) != 1 || s.refolding || s.erasing || !f.entries[0].Type.Proposal() {
+		return s.fly(ctx, f)
+	}
+	own := f.entries[0]
+	e := *own
+	e.Time, e.Decoded = s.jointTime(batch[0]), f.outs[0].Decided
+	if e.Time.After(time.Now()) { // a reader refuses a time that is much later than the time stamp
+		s.alone(AloneTime, batch...)
+		return s.fly(ctx, f)
+	}
+	r, why := s.cfg.Joint.decide(ctx, &e, f.end)
+	if r == nil {
+		if why == AloneGroup {
+			s.waited[e.Partition] = mistaken
+		}
+		s.alone(why, batch...)
+		return s.fly(ctx, f)
+	}
+	s.cfg.Feed.announce([]*streams.Entry{own}, func(int) any { return f.outs[0].Decided })
+	f.err = s.cfg.Joint.publish(ctx, r.entries, f.end, s.cursors[e.Partition].own)
+	r.end(f.err == nil)
+	if errors.Is(f.err, errUnreadable) {
+		s.log.Error("a proposal and its answers do not make a joint frame, they are published alone", "intake",
+			batch[0].msg.Seq, "err", f.err)
+		f.err = nil
+		s.alone(AloneLarge, batch...)
+		return s.fly(ctx, f)
+	}
+	if f.err == nil {
+		own.Seq, own.Joint, f.n, f.joint = e.Seq, true, 1, r.entries
+		s.jointAt = e.Time
+		s.stats.Joint.Add(1)
+	} else {
+		s.alone(AloneVain, batch...)
+		s.blind = mistaken
+	}
+	s.unsure[e.Partition] = errors.Is(f.err, errUnsure) // joins required that it was not set
+	if err := s.land(ctx, f); err != nil || f.err != nil {
+		return err
+	}
+	return s.again()
+}
+
+// jointTime returns the time of the entries of a joint frame: when the proposal came, but not before the
+// entries that lie before it in the ledger.
+func (s *intakeStage) jointTime(q *queued) time.Time {
+	at := q.msg.Time.UTC()
+	for _, t := range []time.Time{s.due.at, s.jointAt} {
+		if at.Before(t) {
+			at = t
+		}
+	}
+	return at
+}
+
+// landJoint takes the entries of a joint frame as read, and commits.
+func (s *intakeStage) landJoint(f *flight) error {
+	seq := f.entries[0].Seq
+	s.read = max(s.read, seq)
+	s.stats.Folded.Store(s.read)
+	s.queueAnswers(f.joint)
+	return s.commitFolded()
+}
+
+// queueAnswers queues the entries of other stages in a joint frame.
+func (s *intakeStage) queueAnswers(entries []*streams.Entry) {
+	for _, e := range entries {
+		if e.Stage != s.cfg.Name && s.fold.Relevant(e) {
+			s.foreign[e.Partition] = append(s.foreign[e.Partition], e)
+			s.owes[e.Partition] = s.owes[e.Partition] || s.fold.Wakes(e)
+		}
+	}
+}
+
+// fromJoint handles a joint frame that was read.
+func (s *intakeStage) fromJoint(entries []streams.Entry) error {
+	e := &entries[0]
+	if e.Seq <= s.cursors[e.Partition].folded {
+		return nil
+	}
+	if s.allows[e.Partition] && !s.unsure[e.Partition] {
+		s.stats.Diverged.Add(1)
+		s.log.Error("a joint frame that this process did not publish, although no other process may: who has a credential "+
+			"that can make the server write to the ledger?", "partition", e.Partition, "entry", e.Seq)
+	}
+	if err := s.fromOther(e); err != nil {
+		return err
+	}
+	s.progress[e.Partition] = time.Now()
+	others := make([]*streams.Entry, 0, len(entries))
+	for i := range entries {
+		others = append(others, &entries[i])
+	}
+	s.queueAnswers(others)
+	return nil
+}
+
+// findOpen reads for which partitions the last entry on ingest's own subject allows joint frames. The
+// process that wrote it may still run, and a frame of it may still be on its way. A message that is not
+// an entry may hide such an entry. findOpen also reads in which partitions the ledger has entries of
+// sentinel groups of other processes.
+func (s *intakeStage) findOpen(ctx context.Context) error {
+	if s.cfg.Joint != nil {
+		if err := Patiently(ctx, s.log, "who wrote to the ledger", func() error { return s.findForeigners(ctx) }); err != nil {
+			return err
+		}
+	}
+	for _, p := range s.cfg.Partitions {
+		var m *jetstream.RawStreamMsg
+		err := Patiently(ctx, s.log, "its last entry", func() (err error) {
+			m, err = lastOn(ctx, s.js, streams.LedgerSubject(p, s.cfg.Name))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if m != nil {
+			_, err = wire.RawEntries(m)
+			s.unsure[p] = err != nil || m.Header.Get(streams.HeaderOpen) != ""
+		}
+	}
+	return nil
+}
+
+func (s *intakeStage) findForeigners(ctx context.Context) error {
+	st, err := s.js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return err
+	}
+	info, err := st.Info(ctx, jetstream.WithSubjectFilter(streams.LedgerPrefix+"*.*"))
+	if err != nil {
+		return err
+	}
+	for subject := range info.State.Subjects {
+		if p, stage, err := streams.ParseLedger(subject); err == nil {
+			s.notices(&streams.Entry{Partition: p, Stage: stage})
+		}
+	}
+	return nil
+}
+
+// claim makes sure that nobody's joint frame can get into a partition unnoticed, and reports whether
+// that succeeded. Call it before deciding anything for the partition.
+//
+// A joint frame does not move the fence of ingest's own subject. So a process that relied on the
+// fence alone could decide a message that a frame has decided. If one may still come, an entry that
+// changes nothing moves the fence, on which every joint frame depends too. Then the ledger is folded
+// up to that entry.
+func (s *intakeStage) claim(ctx context.Context, p int) (bool, error) {
+	if !s.unsure[p] {
+		return true, nil
+	}
+	out, err := NewOutput(streams.TypeClaim, streams.SystemProject, struct{}{})
+	if err != nil {
+		return false, err
+	}
+	at, held, own := s.read, s.foreign, s.cursors[p].own
+	if err := s.applyForeign(p, at); err != nil {
+		return false, err
+	}
+	if err := s.add(ctx, p, &Admission{Output: *out}, at, held); err != nil {
+		return false, err
+	}
+	if s.cursors[p].own == own || !s.active[p] {
+		return false, nil // another process was faster, or the server does not answer
+	}
+	if err := s.foldTo(ctx, s.cursors[p].own); err != nil {
+		return false, err
+	}
+	s.unsure[p] = false
+	return true, s.again()
+}
+
+// answerCall takes part in a joint decision once every entry before it is folded.
+func (s *ledgerStage) answerCall(ctx context.Context) error {
+	c := s.called
+	if c == nil {
+		return nil
+	}
+	select {
+	case <-c.stored:
+		s.called = nil // ingest did not wait
+		return nil
+	default:
+	}
+	if s.reached < c.end {
+		return nil
+	}
+	s.called = nil
+	if s.reached > c.end || !s.active[c.partition] || len(s.outbox[c.partition]) > 0 || !s.speaks(ctx) {
+		c.said <- answers{}
+		return nil
+	}
+	if err := s.commit(); err != nil {
+		return err
+	}
+	c.said <- answers{ok: true}
+	defer close(c.said) // ingest must not wait for a stage that ends
+	cursors := s.cursors
+	folded := 0
+	var made []*pending
+	for {
+		select {
+		case more := <-c.turns:
+			new, err := s.foretell(more)
+			if err != nil {
+				c.said <- answers{}
+				return fmt.Errorf("stage %s, an entry after %d: %w", s.cfg.Name, c.end, err)
+			}
+			folded += len(more)
+			var a answers
+			a.ok = true
+			for _, b := range new {
+				a.entries = append(a.entries, b.entry)
+			}
+			made = append(made, new...)
+			c.said <- a
+		case stored := <-c.stored:
+			if stored {
+				return s.keepJoint(c.end+1, made)
+			}
+			s.cursors = cursors
+			return s.dropJoint(c.partition, folded)
+		case <-ctx.Done():
+			s.cursors = cursors
+			return s.dropJoint(c.partition, folded)
+		}
+	}
+}
+
+// speaks reports whether the stage may publish: see ledgerStage.flush.
+func (s *ledgerStage) speaks(ctx context.Context) bool {
+	s.spoke = s.spoke || s.guard(ctx, s.oldest()) == nil
+	return s.spoke
+}
+
+// foretell folds entries that are not in the ledger yet, and returns the new outputs.
+func (s *ledgerStage) foretell(entries []*streams.Entry) ([]*pending, error) {
+	for _, e := range entries {
+		if e.Stage == s.cfg.Name {
+			if err := s.confirm(e); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.step(e); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Clone(s.outbox[entries[0].Partition]), nil
+}
+
+// keepJoint keeps what was folded before it was in the ledger.
+func (s *ledgerStage) keepJoint(seq uint64, made []*pending) error {
+	for _, p := range s.cfg.Partitions {
+		s.cursors[p].folded = max(s.cursors[p].folded, seq)
+	}
+	s.reached = seq
+	s.stats.Folded.Store(seq)
+	for _, b := range made {
+		s.added(b.entry, b.live, b.note)
+	}
+	s.stats.Published.Add(uint64(len(made)))
+	s.dirty++
+	return nil
+}
+
+// dropJoint drops what was folded since the last commit.
+func (s *ledgerStage) dropJoint(p, folded int) error {
+	s.stats.Entries.Add(-uint64(folded))
+	s.stats.Waiting.Add(-int64(len(s.outbox[p])))
+	s.outbox[p] = nil
+	s.alarms[p].known = false
+	if err := s.store.discard(); err != nil {
+		return err
+	}
+	s.fold.Reset()
+	return nil
+}
