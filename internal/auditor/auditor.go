@@ -493,6 +493,11 @@ func (a *Auditor) Snapshot(ctx context.Context) (string, error) {
 		a.witnesses.wait(ctx)
 		cancel()
 	}
+	// A client that was killed, or one that asked several auditors, leaves its snapshot. Files of an old snapshot are links,
+	// so they keep the space of everything that the log has dropped since.
+	if err := a.dropOlder(24 * time.Hour); err != nil {
+		return "", fmt.Errorf("removing old snapshots of the log: %w", err)
+	}
 	dir := filepath.Join(a.cfg.Dir, "..", "snapshots", fmt.Sprintf("%s-%d", filepath.Base(a.cfg.Dir),
 		time.Now().UnixNano()))
 	if err := a.log.Snapshot(dir); err != nil {

@@ -297,12 +297,16 @@ func (a *Auditor) expire(c *streams.Custody, held map[string]bool) error {
 	return nil
 }
 
-// dropSnapshots removes the log's snapshots, because they also contain the keys. Each snapshot loses its
-// name before its files. So a reader that misses a file finds that the folder is gone, and does not
-// report that the log lacks the file.
+// dropSnapshots removes the log's snapshots, because they also contain the keys.
 func (a *Auditor) dropSnapshots() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.dropOlder(0)
+}
+
+// dropOlder removes the log's snapshots of at least this age. Each snapshot loses its name before its files. So a reader
+// that misses a file finds that the folder is gone, and does not report that the log lacks the file. a.mu is locked.
+func (a *Auditor) dropOlder(age time.Duration) error {
 	dir := filepath.Join(a.cfg.Dir, "..", "snapshots")
 	es, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -311,6 +315,9 @@ func (a *Auditor) dropSnapshots() error {
 	for _, e := range es {
 		name := filepath.Join(dir, e.Name())
 		if !strings.HasPrefix(e.Name(), filepath.Base(a.cfg.Dir)+"-") {
+			continue
+		}
+		if fi, err := e.Info(); age > 0 && (err != nil || time.Since(fi.ModTime()) < age) {
 			continue
 		}
 		if !strings.HasSuffix(name, removed) {

@@ -86,6 +86,11 @@ func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// Without this, systemd gives up after five quick failures. A trim waits a minute before it starts again.
+		if s := string(b); strings.Contains(s, "Restart=always") && !strings.Contains(s, "RestartSec=60s") &&
+			!strings.Contains(s, "\nStartLimitIntervalSec=0\n") {
+			t.Errorf("%s: systemd limits its starts", file)
+		}
 		line := regexp.MustCompile(`(?m)^ExecStart=.*$`).FindString(string(b))
 		if line == "" {
 			t.Errorf("%s starts nothing", file)

@@ -3,6 +3,7 @@ package embedded
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -79,5 +80,37 @@ func TestAFailedRestoreLeavesNothingAndACopyIsPrivateFromItsBeginning(t *testing
 	}
 	if fi, err := os.Stat(to); err != nil || fi.Mode().Perm() != 0o700 {
 		t.Errorf("the copy is %v, %v", fi, err)
+	}
+}
+
+// A backup on another disk has its name only when it is whole.
+func TestAFolderWhoseCopyFailsHasNoName(t *testing.T) {
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "to")
+	if err := os.WriteFile(filepath.Join(from, "a"), []byte("a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(from, "b")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil { // os.CopyFS refuses it
+		t.Fatal(err)
+	}
+	if err := moveByCopy(from, to); err == nil {
+		t.Fatal("a fifo was copied")
+	}
+	for _, name := range []string{to, to + ".part"} {
+		if _, err := os.Lstat(name); !os.IsNotExist(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := os.Remove(fifo); err != nil {
+		t.Fatal(err)
+	}
+	if err := moveByCopy(from, to); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(to, "a")); string(b) != "a" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, err := os.Lstat(from); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", from, err)
 	}
 }

@@ -112,7 +112,8 @@ func secure(dir string) error {
 	})
 }
 
-// MoveFolder moves a folder to a new path, which may be on another disk.
+// MoveFolder moves a folder to a new path, which may be on another disk. If the copy is interrupted, its part has the
+// suffix .part, and the next call removes it.
 func MoveFolder(from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return fmt.Errorf("%s: %w", to, fs.ErrExist)
@@ -120,10 +121,18 @@ func MoveFolder(from, to string) error {
 	if err := os.Rename(from, to); err == nil {
 		return nil
 	}
-	if err := copyTree(from, to); err != nil {
+	return moveByCopy(from, to)
+}
+
+func moveByCopy(from, to string) error {
+	part := to + ".part"
+	if err := os.RemoveAll(part); err != nil {
 		return err
 	}
-	return errors.Join(secure(to), os.RemoveAll(from))
+	if err := errors.Join(copyTree(from, part), secure(part)); err != nil {
+		return errors.Join(err, os.RemoveAll(part))
+	}
+	return errors.Join(os.Rename(part, to), os.RemoveAll(from))
 }
 
 // copyBackup copies a backup, which is a folder or an archive, to a new folder.

@@ -32,6 +32,8 @@ type Trimming struct {
 	Already uint64 `json:"already"`
 	// Because names the limit of UpTo: the horizon or an auditor.
 	Because string `json:"because"`
+	// Auditor is the auditor that limits UpTo, or empty.
+	Auditor string `json:"auditor,omitzero"`
 	// Auditors maps each auditor to the ledger sequence up to which it has signed.
 	Auditors map[string]uint64 `json:"auditors"`
 	// Stages are the stages that must first store their state on disk, in every partition.
@@ -63,7 +65,7 @@ func (c *Config) PlanTrim(ctx context.Context, before time.Time) (*Trimming, err
 	}
 	for name, at := range t.Auditors {
 		if at < t.UpTo {
-			t.UpTo, t.Because = at, "auditor "+name
+			t.UpTo, t.Because, t.Auditor = at, "auditor "+name, name
 		}
 	}
 	t.Stages, err = c.foldingStages(ctx, js)

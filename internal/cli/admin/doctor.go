@@ -127,22 +127,36 @@ func clusterPorts(data string, nc *nats.Conn) ([]string, error) {
 	return slices.Compact(ports), nil
 }
 
-// credentials reports credentials of the data folder that expire soon. A credential that is renewed in
-// time always has at least a third of its life left.
+// credentials reports credentials of the data folder that expire soon, or that expired in the last 30 days and have no
+// valid successor. A credential that is renewed in time always has at least a third of its life left.
 func (c *checks) credentials(data string, now time.Time) {
 	issued, err := natsserver.Credentials(data)
 	if err != nil {
 		c.add("access", err, "")
 		return
 	}
-	latest := make(map[string]*natsserver.Issued)
+	latest, expired := make(map[string]*natsserver.Issued), make(map[string]*natsserver.Issued)
 	for _, i := range issued {
-		if i.State(now) == "valid" {
+		switch i.State(now) {
+		case "valid":
 			latest[i.Name] = i
+		case "expired":
+			if now.Sub(i.Expires) < 30*24*time.Hour {
+				expired[i.Name] = i
+			}
 		}
 	}
-	if len(latest) == 0 {
+	maps.DeleteFunc(expired, func(name string, _ *natsserver.Issued) bool { return latest[name] != nil })
+	if len(latest)+len(expired) == 0 {
 		return // the credentials are in another folder
+	}
+	var gone []string
+	for _, name := range slices.Sorted(maps.Keys(expired)) {
+		gone = append(gone, fmt.Sprintf("%s at %s", name, expired[name].Expires.UTC().Format(time.RFC3339)))
+	}
+	if len(gone) > 0 {
+		c.add("access", fmt.Errorf("credentials expired, and the server refuses them: %s: lazaret agent rotate NAME, and "+
+			"bring the new one to its host; the pipeline renews its own at its next start", strings.Join(gone, ", ")), "")
 	}
 	var soon []string
 	for _, name := range slices.Sorted(maps.Keys(latest)) {

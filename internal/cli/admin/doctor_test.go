@@ -111,4 +111,19 @@ func TestPromiseA12DoctorWarnsOfACredentialThatEndsWithinTheHour(t *testing.T) {
 	if len(cs) != 1 || cs[0].Good || !strings.Contains(cs[0].Text, "operator") {
 		t.Errorf("%+v", cs)
 	}
+	// Doctor still reports it once it has expired, unless it has a successor.
+	cs = nil
+	cs.credentials(data, time.Now().Add(2*time.Hour))
+	if len(cs) == 0 || cs[0].Good || !strings.Contains(cs[0].Text, "expired") || !strings.Contains(cs[0].Text, "operator") {
+		t.Errorf("%+v", cs)
+	}
+	op.Lasts = 30 * 24 * time.Hour
+	if err := s.Minter().Install(op, s.URL(), true); err != nil {
+		t.Fatal(err)
+	}
+	cs = nil
+	cs.credentials(data, time.Now().Add(2*time.Hour))
+	if len(cs) != 1 || !cs[0].Good {
+		t.Errorf("%+v", cs)
+	}
 }

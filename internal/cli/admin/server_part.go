@@ -19,7 +19,7 @@ func init() { Verbs.Add("server", serverPartCommand) }
 func serverPartCommand(a *verb.App) *cobra.Command {
 	var to, at, url string
 	var groups []string
-	var wait time.Duration
+	var wait, every time.Duration
 	c := &cobra.Command{
 		Use:   "part --to DIR [NAME…]",
 		Short: "Make a folder for each daemon with only the files that it needs",
@@ -29,8 +29,9 @@ are made. The process runs with --data on that folder, which it only reads: give
 state folder with --state, or an auditor a log with --dir.
 
 Contexts name credentials by their path. --at says where the folder stands when the process
-runs, if that is elsewhere; NAME in it is replaced by the name. Run the command again when
-credentials were renewed.`,
+runs, if that is elsewhere; NAME in it is replaced by the name. The server renews credentials
+before they expire. Repeat the command with --every, so that the parts have the new ones. A
+process reads them when it connects again.`,
 		Example: `  lazaret server part --data lz --to /etc/lazaret
   lazaret server part --data lz --to parts --at /lz --url nats://nats:4222`,
 		ValidArgs: embedded.Parts,
@@ -42,7 +43,7 @@ credentials were renewed.`,
 			if len(args) == 0 {
 				args = embedded.Parts
 			}
-			for _, name := range args {
+			once := func(name string) error {
 				dir, err := filepath.Abs(filepath.Join(to, name))
 				if err != nil {
 					return err
@@ -66,8 +67,23 @@ credentials were renewed.`,
 					return err
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", name, dir)
+				return nil
 			}
-			return nil
+			for {
+				for _, name := range args {
+					if err := once(name); err != nil {
+						return err
+					}
+				}
+				if every == 0 {
+					return nil
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(every):
+				}
+			}
 		},
 	}
 	f := c.Flags()
@@ -75,6 +91,7 @@ credentials were renewed.`,
 	f.StringVar(&at, "at", "", "`PATH` at which a process finds its part (default DIR/NAME)")
 	f.StringVar(&url, "url", "", "`URLS` of the servers (default those that the data folder names)")
 	f.StringSliceVar(&groups, "groups", nil, "sentinel `GROUPS` (default the shipped ones)")
+	f.DurationVar(&every, "every", 0, "repeat at this interval, until it is stopped (default: once)")
 	f.DurationVar(&wait, "wait", 0, "wait so long for a data folder that is being made")
 	return c
 }

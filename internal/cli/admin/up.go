@@ -102,7 +102,7 @@ start continues from them. Ctrl-C drains and stops.`,
 				if !cmd.Flags().Changed("expire") {
 					u.expire = u.keep
 				}
-				if stopTrims, err = trims(a, cmd.Context(), p, u.cfg, u.keep, u.expire); err != nil {
+				if stopTrims, err = trims(a, cmd.Context(), p, &u); err != nil {
 					return errors.Join(err, p.Close())
 				}
 			}
@@ -136,6 +136,7 @@ type upFlags struct {
 	spans        otelFlags
 	web          verb.HTTPFlags
 	keep, expire time.Duration
+	without      []string // stages that no trim waits for
 	face         consoleFlags
 	tell         string // file about notifications
 }
@@ -162,6 +163,8 @@ func (u *upFlags) bind(f *pflag.FlagSet) {
 	f.DurationVar(&u.expire, "expire", 0,
 		"with --retention: have what is older than this `DURATION` expire in the log and "+
 			"in the state too, see \"lazaret audit expire\" (default that of --retention; 0: never)")
+	f.StringSliceVar(&u.without, "without", nil,
+		"with --retention: `STAGE` that no longer exists and is not waited for, such as sentinel-old")
 	u.face.bind(f, "console", "`HOST:PORT` of the console, or off (default 127.0.0.1:4281, or a free port where that is "+
 		"taken or --listen picks one)")
 	f.StringVar(&u.tell, "notify", "",
@@ -204,14 +207,14 @@ func knownGroups(ctx context.Context, cfg embedded.Config) error {
 // leastRetention is the shortest allowed retention: each trim writes dozens of entries.
 const leastRetention = time.Second
 
-// trims trims the ledger regularly until stop is called. If expire is not 0, it also expires entries
+// expireLimit is the time in which the registered auditors must chain what is to expire. Without it, an auditor that no
+// longer exists would stop all later trims.
+const expireLimit = 10 * time.Minute
+
+// trims trims the ledger regularly until stop is called. If u.expire is not 0, it also expires entries
 // older than that.
-func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, cfg embedded.Config, keep,
-	expire time.Duration) (stop func(), err error) {
-	trust, err := keys.LoadTrust(embedded.TrustFile(cfg.Data))
-	if err != nil {
-		return nil, err
-	}
+func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, u *upFlags) (stop func(), err error) {
+	cfg := u.cfg
 	nc, err := p.Server.Connect(natsserver.RoleRetention)
 	if err != nil {
 		return nil, err
@@ -226,7 +229,7 @@ func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, cfg embedded.
 		defer cancel()
 		return f(ctx, op)
 	}
-	c := &retain.Config{Conn: nc, Trust: trust, Tell: func(format string, args ...any) {
+	c := &retain.Config{Conn: nc, Without: u.without, Tell: func(format string, args ...any) {
 		cfg.Log.Info(fmt.Sprintf(format, args...))
 	},
 		Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
@@ -236,7 +239,7 @@ func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, cfg embedded.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		every := max(leastRetention, min(keep/7, 24*time.Hour))
+		every := max(leastRetention, min(u.keep/7, 24*time.Hour))
 		// The first trim is soon after the start, to make up for missed ones.
 		for wait := min(every, time.Minute); ; wait = every {
 			select {
@@ -244,15 +247,25 @@ func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, cfg embedded.
 				return
 			case <-time.After(wait):
 			}
-			switch t, err := c.Trim(ctx, time.Now().Add(-keep)); {
-			case err == nil:
-				cfg.Log.Info("trimmed", "up to", t.UpTo, "entries", t.Messages, "bytes", t.Bytes, "bounded by", t.Because)
-			case ctx.Err() == nil:
+			// Somebody may have pinned or unpinned an auditor's key.
+			if c.Trust, err = keys.LoadTrust(embedded.TrustFile(cfg.Data)); err != nil {
 				cfg.Log.Error("the ledger was not trimmed, and grows", "err", err, "again in", every)
 				continue
 			}
-			if expire > 0 && ctx.Err() == nil {
-				expireOld(ctx, c, cfg, expire)
+			switch t, err := c.Trim(ctx, time.Now().Add(-u.keep)); {
+			case err == nil && t.Auditor != "":
+				cfg.Log.Warn("an auditor has not chained all old entries, so they stay in the ledger: start it, or unpin its key",
+					"auditor", t.Auditor, "chained up to", t.Auditors[t.Auditor], "trimmed up to", t.UpTo)
+			case err == nil:
+				cfg.Log.Info("trimmed", "up to", t.UpTo, "entries", t.Messages, "bytes", t.Bytes)
+			case ctx.Err() == nil:
+				cfg.Log.Error("the ledger was not trimmed, and grows; lazaret up --without names a stage that no longer exists",
+					"err", err, "again in", every)
+			}
+			if u.expire > 0 && ctx.Err() == nil {
+				limited, cancel := context.WithTimeout(ctx, expireLimit)
+				expireOld(limited, c, cfg, u.expire)
+				cancel()
 			}
 		}
 	}()
@@ -269,7 +282,7 @@ func expireOld(ctx context.Context, c *retain.Config, cfg embedded.Config, age t
 	}
 	x, err := c.Expire(ctx, signer, time.Now().Add(-age), fmt.Sprintf("older than %s", age))
 	switch {
-	case err != nil && ctx.Err() == nil:
+	case err != nil && !errors.Is(ctx.Err(), context.Canceled):
 		cfg.Log.Error("old payloads were not erased, and the log grows", "err", err)
 	case err == nil && x.UpTo > 0:
 		cfg.Log.Info("expired", "up to", x.UpTo, "before", x.Before, "statement", x.Statement)
