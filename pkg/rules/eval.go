@@ -34,11 +34,9 @@ type Evaluator struct {
 	rules    []*Rule
 	vars     *compiled.Vars
 	declared []*DeclaredSignal
-	notedBy  map[string][]*DeclaredSignal // declared signals by kind of event
 	scopes   map[string]*compiled.Scope
 	byKind   map[string]*kindRules
-	trials   map[string]*sync.Pool // pools of *work, by kind
-	only     signals.Parts         // parts of the state that are updated
+	only     signals.Parts // parts of the state that are updated
 	// exhaustive makes it evaluate every rule. Tests compare the index with that.
 	exhaustive bool
 	observer   Observer
@@ -62,7 +60,10 @@ func (ev *Evaluator) Observe(o Observer) { ev.observer = o }
 // conditions.
 type kindRules struct {
 	*compiled.Index
-	rules []*Rule
+	rules    []*Rule
+	noted    []*DeclaredSignal // declared signals that use the kind
+	proposal bool
+	pool     sync.Pool // of *work
 }
 
 func (ev *Evaluator) build(s *Set) {
@@ -72,19 +73,8 @@ func (ev *Evaluator) build(s *Set) {
 
 func (ev *Evaluator) index() {
 	slices.SortFunc(ev.rules, func(a, b *Rule) int { return cmp.Compare(a.ID, b.ID) })
-	ev.byKind, ev.trials, ev.notedBy = make(
-		map[string]*kindRules,
-	), make(
-		map[string]*sync.Pool,
-	), make(
-		map[string][]*DeclaredSignal,
-	)
+	ev.byKind = make(map[string]*kindRules)
 	for _, k := range Kinds {
-		for _, d := range ev.declared {
-			if d.On[k] {
-				ev.notedBy[k] = append(ev.notedBy[k], d)
-			}
-		}
 		var rs []*Rule
 		for _, r := range ev.rules {
 			if r.Mode != "off" && (slices.Contains(r.On, k) || k == kindBelief && r.again()) {
@@ -95,11 +85,16 @@ func (ev *Evaluator) index() {
 		for i, r := range rs {
 			conds[i] = &r.Condition
 		}
-		x := &kindRules{compiled.NewIndex(ev.vars, conds), rs}
-		ev.byKind[k] = x
-		ev.trials[k] = &sync.Pool{New: func() any {
+		x := &kindRules{Index: compiled.NewIndex(ev.vars, conds), rules: rs, proposal: streams.Type(k).Proposal()}
+		for _, d := range ev.declared {
+			if d.On[k] {
+				x.noted = append(x.noted, d)
+			}
+		}
+		x.pool.New = func() any {
 			return &work{trial: compiled.NewLookup(x.Index), act: compiled.NewActivation(ev.vars)}
-		}}
+		}
+		ev.byKind[k] = x
 	}
 }
 
@@ -181,26 +176,25 @@ func (ev *Evaluator) Watch(st index.Store, e *streams.Entry, w Watcher) (Result,
 // judge is like Eval, for an entry that is already read. watch may be nil.
 func (ev *Evaluator) judge(st index.Store, e *streams.Entry, inputs []*signals.Input, watch Watcher) (Result, error) {
 	var res Result
-	pool := ev.trials[string(e.Type)]
-	if pool == nil || len(inputs) == 0 || ev.idle(e.Type) {
+	x := ev.byKind[string(e.Type)]
+	if x == nil || len(inputs) == 0 || ev.idle(x) {
 		return res, nil
 	}
-	w := pool.Get().(*work)
+	w := x.pool.Get().(*work)
 	defer func() {
 		w.act.Reset(nil, nil)
 		w.sig.Reset(nil, nil)
 		w.tables.St = nil
-		pool.Put(w)
+		x.pool.Put(w)
 	}()
 	t := &w.tables
 	t.Reset(st, e.Project)
-	x, proposal := ev.byKind[string(e.Type)], e.Type.Proposal()
 	for _, in := range inputs {
 		sig := &w.sig
 		sig.Reset(t, in)
 		w.act.Reset(in, sig)
 		sig.Note(ev.only)
-		for _, d := range ev.notedBy[in.Event.Kind] {
+		for _, d := range x.noted {
 			d.Note(sig)
 		}
 		sig.NoteSequences()
@@ -232,7 +226,7 @@ func (ev *Evaluator) judge(st index.Store, e *streams.Entry, inputs []*signals.I
 				if a.Path == nil && e.Type == streams.TypeAction {
 					a.Path = r.path(sig, &a)
 				}
-				if countAlert(t, &a) || proposal {
+				if countAlert(t, &a) || x.proposal {
 					res.Alerts = append(res.Alerts, a)
 				}
 			}
@@ -247,9 +241,9 @@ func (ev *Evaluator) judge(st index.Store, e *streams.Entry, inputs []*signals.I
 	return res, t.Close()
 }
 
-// idle reports whether entries of a type have no rules and change no signals.
-func (ev *Evaluator) idle(t streams.Type) bool {
-	return ev.only == 0 && len(ev.declared) == 0 && len(ev.byKind[string(t)].rules) == 0
+// idle reports whether entries of a kind have no rules and change no signals.
+func (ev *Evaluator) idle(x *kindRules) bool {
+	return ev.only == 0 && len(ev.declared) == 0 && len(x.rules) == 0
 }
 
 func (ev *Evaluator) candidates(x *kindRules, w *work) []int32 {

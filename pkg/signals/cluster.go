@@ -92,10 +92,13 @@ func (s *State) noteCluster() {
 			break
 		}
 	}
+	source, session, agent := s.member()
 	c := &cluster{first: in.Event.Time}
 	if known < 0 {
 		s.founds = bands[0]
 		first = s.ownOrigin(b)
+		hs := []uint32{source, session, agent}
+		c.sources, c.sessions, c.agents = hs[:0:1], hs[1:1:2], hs[2:2:3] // most contents remain alone
 	} else {
 		h := readOrigin(b.Origin(first))
 		id := h.cluster
@@ -107,7 +110,6 @@ func (s *State) noteCluster() {
 		defer func() { s.t.Put(tableClusters, s.t.HashKey(id), s.t.Give(c.bytes(s.t.Take()))) }()
 	}
 	c.size++
-	source, session, agent := s.member()
 	for _, add := range [...]struct {
 		set *[]uint32
 		h   uint32

@@ -127,12 +127,13 @@ type chain struct {
 	since  int64
 	last   int64 // of paced sequences only
 	n      int
-	events [MaxSteps][]byte
+	events index.Decoder // encoded
+	more   bool          // this input's event is one of the n, after the encoded ones
 }
 
 func (c *chain) has(event string) bool {
-	for _, e := range c.events[:c.n] {
-		if string(e) == event {
+	for d := c.events; len(d) > 0; {
+		if string(d.Raw()) == event {
 			return true
 		}
 	}
@@ -168,9 +169,11 @@ func (d *Declared) noteStep(s *State) {
 			c.last = int64(dc.Num())
 		}
 		c.n = int(min(dc.Num(), MaxSteps))
-		for j := range c.n {
-			c.events[j] = dc.Raw()
+		c.events = dc
+		for range c.n {
+			dc.Raw()
 		}
+		c.events = c.events[:len(c.events)-len(dc)]
 	}
 	now, id, changed := s.In.Event.Time.UnixNano(), s.In.Event.ID, false
 	// In reverse order, so that one event is only one step of a chain.
@@ -186,19 +189,17 @@ func (d *Declared) noteStep(s *State) {
 				continue
 			}
 		}
-		c.events[c.n] = []byte(id)
-		c.n++
-		c.last = now
+		c.n, c.more, c.last = c.n+1, true, now
 		chains[i], changed = c, true
 		if i == len(d.Steps)-1 {
 			if s.done == nil {
 				s.done = make(map[string][]string)
 			}
 			var events []string
-			for _, e := range c.events[:c.n] {
-				events = append(events, string(e))
+			for d := c.events; len(d) > 0; {
+				events = append(events, d.Str())
 			}
-			s.done[d.Name] = events
+			s.done[d.Name] = append(events, id)
 		}
 	}
 	if !changed {
@@ -212,8 +213,8 @@ func (d *Declared) noteStep(s *State) {
 			e.Num(uint64(c.last))
 		}
 		e.Num(uint64(c.n))
-		for _, ev := range c.events[:c.n] {
-			e.Bytes(ev)
+		if e = append(e, c.events...); c.more {
+			e.Str(id)
 		}
 	}
 	if s.In.Event.Kind == string(streams.TypeAction) {

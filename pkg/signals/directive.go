@@ -1,7 +1,6 @@
 package signals
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"lazaret/pkg/intent"
 	"lazaret/pkg/signals/index"
-	"lazaret/streams"
 )
 
 const (
@@ -141,7 +139,7 @@ func (s *State) noteDirective() {
 		event:     []byte(in.Event.ID),
 		agent:     []byte(in.Event.Agent),
 		belief:    []byte(in.belief),
-		source:    []byte(streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120)),
+		source:    []byte(in.shortSource()),
 		at:        in.Event.Time,
 		sum:       sum[:8],
 		sentences: in.directives.sentences,

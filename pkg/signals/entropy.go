@@ -15,22 +15,26 @@ func init() {
 // entropy returns the Shannon entropy of the bytes of a text, over its first 64 KiB: log2 n minus
 // the mean of log2 c over the n bytes, where c is the number of occurrences of the byte.
 func entropy(s string) float64 {
-	// Two counters per byte value, so that consecutive increments need not wait for each other.
-	var n [2][256]int32
+	// Four counters per byte value, so that consecutive increments need not wait for each other. Each counts at
+	// most a quarter of the bytes.
+	var n [4][256]uint16
 	s = s[:min(len(s), BoundText)]
 	i, all := 0, byte(0)
-	for ; i+1 < len(s); i += 2 {
-		n[0][s[i]]++
-		n[1][s[i+1]]++
-		all |= s[i] | s[i+1]
+	for ; i+3 < len(s); i += 4 {
+		a, b, c, d := s[i], s[i+1], s[i+2], s[i+3]
+		n[0][a]++
+		n[1][b]++
+		n[2][c]++
+		n[3][d]++
+		all |= a | b | c | d
 	}
-	if i < len(s) {
-		n[0][s[i]]++
+	for ; i < len(s); i++ {
+		n[i&3][s[i]]++
 		all |= s[i]
 	}
 	sum := 0.0
 	for b := range int(all) + 1 { // no byte is greater
-		if c := int(n[0][b] + n[1][b]); c > 1 {
+		if c := int(n[0][b]) + int(n[1][b]) + int(n[2][b]) + int(n[3][b]); c > 1 {
 			sum += timesLog(c)
 		}
 	}

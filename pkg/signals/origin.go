@@ -37,8 +37,8 @@ func (s *State) ownOrigin(b *index.Index) uint32 {
 	}
 	e.Num(flags)
 	e.Num(uint64(in.Event.Time.UnixNano()))
-	for _, v := range [...]string{s.origin, in.Event.ID, streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120),
-		in.Event.Session, in.Event.Agent, in.belief} {
+	for _, v := range [...]string{s.origin, in.Event.ID, in.shortSource(), in.Event.Session, in.Event.Agent,
+		in.belief} {
 		e.Str(v)
 	}
 	source, session, agent := s.member()
@@ -48,6 +48,11 @@ func (s *State) ownOrigin(b *index.Index) uint32 {
 	e = binary.BigEndian.AppendUint64(e, s.founds)
 	s.ownRef, s.noted = b.NewPosting(s.t.Give(e), index.MaxRef).Ref, true
 	return s.ownRef
+}
+
+// shortSource returns the source that records have.
+func (in *Input) shortSource() string {
+	return streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120)
 }
 
 // member returns hashes that distinguish the input from others in its cluster.
@@ -87,11 +92,18 @@ func readOrigin(b []byte) *origin {
 	return h
 }
 
-// originOf returns the origin of a ref.
+// originOf returns the origin of a ref. That of the input itself has no hashes for clusters.
 func (s *State) originOf(ref uint32) *origin {
 	ref &^= index.NamedByUser
-	if s.lastOrigin == nil || s.lastRef != ref {
-		s.lastOrigin, s.lastRef = readOrigin(s.t.Origin(ref)), ref
+	if s.lastOrigin != nil && s.lastRef == ref {
+		return s.lastOrigin
 	}
+	if in := s.In; s.noted && ref == s.ownRef {
+		s.lastOrigin = &origin{origin: s.origin, event: in.Event.ID, src: in.shortSource(), session: in.Event.Session,
+			agent: in.Event.Agent, belief: in.belief, external: s.extern, userNamed: in.userNamed, at: in.Event.Time}
+	} else {
+		s.lastOrigin = readOrigin(s.t.Origin(ref))
+	}
+	s.lastRef = ref
 	return s.lastOrigin
 }

@@ -12,15 +12,15 @@ import (
 // Declare adds a declared signal to the names of the scope and sets its expressions. when and value
 // may be nil.
 func (s *Scope) Declare(d *signals.Declared, doc string, key, when, value *Expr, steps []*Expr) error {
-	d.Key = signalExpr{key, nil}
+	d.Key = &signalExpr{key, nil}
 	if when != nil {
-		d.When = signalExpr{when, nil}
+		d.When = &signalExpr{when, nil}
 	}
 	if value != nil {
-		d.Value = signalExpr{value, nil}
+		d.Value = &signalExpr{value, nil}
 	}
 	for i, x := range steps {
-		d.Steps[i].When = signalExpr{x, newSoloPrefilter(s.Vars, x)}
+		d.Steps[i].When = &signalExpr{x, newSoloPrefilter(s.Vars, x)}
 	}
 	typ, goTyp := cel.IntType, reflect.TypeFor[int64]()
 	if steps != nil {

@@ -42,16 +42,20 @@ type fieldIndex struct {
 	isNum   map[int64]int32
 	isFlag  [2]int32 // by false and true; -1: no atom
 	isText  map[string]int32
-	sizes   uint64            // bits of the lengths of these texts; the highest is that of all longer ones
-	begins  *[256][]beginning // by the first byte; nil if there is none
-	literal *literals         // nil if no literal is searched
+	sizes   uint64           // bits of the lengths of these texts; the highest is that of all longer ones
+	few     []textAtom       // the same as isText, if they are few
+	begins  *[256][]textAtom // by the first byte, in lower case; nil if there is none
+	literal *literals        // nil if no literal is searched
 }
 
-// beginning is a literal with which a text begins.
-type beginning struct {
-	text string // lower case
+// textAtom is an atom of a field: it equals a text, or begins with it.
+type textAtom struct {
+	text string
 	atom int32
 }
+
+// fewTexts is the number of texts of a field up to which they are compared one by one.
+const fewTexts = 16
 
 // mostBeginnings is the number of beginnings of a field up to which they are compared one by one.
 const mostBeginnings = 32
@@ -138,17 +142,18 @@ func (x *Index) group(vars *Vars) {
 		switch {
 		case a.begins && begun[a.f] <= mostBeginnings:
 			if fi.begins == nil {
-				fi.begins = new([256][]beginning)
+				fi.begins = new([256][]textAtom)
 			}
 			for c := range fi.begins {
 				if lowerByte[c] == a.literal[0] {
-					fi.begins[c] = append(fi.begins[c], beginning{a.literal, int32(i)})
+					fi.begins[c] = append(fi.begins[c], textAtom{a.literal, int32(i)})
 				}
 			}
 		case a.holds:
 			lits[fi] = append(lits[fi], literal{a.literal, [contentFields]int32{int32(i)}})
 		case a.value[0] == 's':
 			fi.isText[a.value[1:]] = int32(i)
+			fi.few = append(fi.few, textAtom{a.value[1:], int32(i)})
 			fi.sizes |= sizeBit(a.value[1:])
 		case a.value[0] == 'n':
 			if n, err := strconv.ParseInt(a.value[1:], 10, 64); err == nil {
@@ -159,6 +164,9 @@ func (x *Index) group(vars *Vars) {
 		}
 	}
 	for _, fi := range x.fields {
+		if len(fi.few) > fewTexts {
+			fi.few = nil
+		}
 		if l := lits[fi]; len(l) > 0 {
 			fi.literal = newLiterals(l)
 		}
@@ -392,7 +400,13 @@ func (fi *fieldIndex) text(s string, t *Lookup) {
 		if fi.f.lower {
 			s = lowerASCII(s)
 		}
-		if a, ok := fi.isText[s]; ok {
+		if fi.few != nil {
+			for i := range fi.few {
+				if b := &fi.few[i]; b.text == s {
+					t.hit(b.atom)
+				}
+			}
+		} else if a, ok := fi.isText[s]; ok {
 			t.hit(a)
 		}
 	}

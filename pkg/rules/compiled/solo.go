@@ -88,17 +88,17 @@ type signalExpr struct {
 }
 
 // IsTrue implements signals.Expr.
-func (x signalExpr) IsTrue(a signals.Activation) bool {
+func (x *signalExpr) IsTrue(a signals.Activation) bool {
 	act := a.(*Activation)
 	return (x.solo == nil || x.goFlag != nil || x.solo.meets(act)) && x.Expr.IsTrue(act)
 }
 
 // AppendText implements signals.Expr.
-func (x signalExpr) AppendText(a signals.Activation, buf []byte) ([]byte, bool) {
+func (x *signalExpr) AppendText(a signals.Activation, buf []byte) ([]byte, bool) {
 	act := a.(*Activation)
 	if x.joined != nil {
-		for _, p := range x.joined {
-			buf = append(buf, p.of(act)...)
+		for i := range x.joined {
+			buf = append(buf, x.joined[i].of(act)...)
 		}
 		return buf, true
 	}

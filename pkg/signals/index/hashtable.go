@@ -23,10 +23,11 @@ func (t *hashTable) prefetch(hs []uint64) {
 	if t.count == 0 {
 		return
 	}
-	mask := len(t.slots) - 1
+	mask, seen := len(t.slots)-1, t.seen
 	for _, h := range hs {
-		t.seen ^= t.slots[int(h*0x9e3779b97f4a7c15>>32)&mask].low
+		seen ^= t.slots[int(h*0x9e3779b97f4a7c15>>32)&mask].low
 	}
+	t.seen = seen
 }
 
 // slot returns the slot of a key, or a free slot for it.

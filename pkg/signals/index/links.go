@@ -1,6 +1,9 @@
 package index
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // Limits of the links of one hash.
 const (
@@ -97,10 +100,18 @@ func (b *Index) LinkAll(id LinkID, of []uint32, to uint32) {
 	for _, h := range of {
 		b.keys = append(b.keys, LinkKey(h))
 	}
-	b.links[id].young.last.prefetch(b.keys)
-	for _, h := range b.keys {
-		b.Link(id, h, to)
+	p := &b.links[id]
+	p.young.last.prefetch(b.keys)
+	if p.elder.last.count > 0 {
+		for _, h := range b.keys {
+			b.Link(id, h, to)
+		}
+		return
 	}
+	for _, h := range b.keys {
+		p.young.add(h, to)
+	}
+	b.note(id, to, b.keys...)
 }
 
 // Linked appends the links of a hash to buf, the last first.
@@ -157,19 +168,24 @@ func (b *Index) turnLinks() (turned bool) {
 
 func (b *Index) addLink(id LinkID, h uint64, to uint32) {
 	b.links[id].young.add(h, to)
+	b.note(id, to, h)
+}
+
+// note adds links to the current record.
+func (b *Index) note(id LinkID, to uint32, hs ...uint64) {
 	// Only the last run can grow, because the order of runs is the order of a hash's links.
 	if n := len(b.runs); n > 0 && b.runs[n-1].id == id && b.runs[n-1].to == to {
 		r := &b.runs[n-1]
-		r.hs = append(r.hs, h)
+		r.hs = append(r.hs, hs...)
 		return
 	}
 	if n := len(b.runs); n < cap(b.runs) {
 		b.runs = b.runs[:n+1]
 		r := &b.runs[n]
-		r.id, r.to, r.hs = id, to, append(r.hs[:0], h)
+		r.id, r.to, r.hs = id, to, append(r.hs[:0], hs...)
 		return
 	}
-	b.runs = append(b.runs, run{id, to, []uint64{h}})
+	b.runs = append(b.runs, run{id, to, slices.Clone(hs)})
 }
 
 // writeRuns encodes the links of a record. loadRuns reads them.
