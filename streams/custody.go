@@ -177,7 +177,7 @@ func parseCustody(text string) (c Custody, err error) {
 		CustodyExpireHeader: 8}[lines[0]]
 	if len(lines) != want {
 		return c, rejectf(CodeCommand,
-			"it is no statement that begins with %q and has 6 lines, with %q and has 9, or with %q or %q and has 8",
+			"it is not a statement that begins with %q and has 6 lines, with %q and has 9, or with %q or %q and has 8",
 			CustodyHeader, CustodyPersonHeader, CustodyForgetHeader, CustodyExpireHeader)
 	}
 	switch lines[0] { // lines[0] is the header
@@ -263,7 +263,7 @@ func (c *Custody) parsePerson(others, entries string) (err error) {
 // parseProject reads the lines that only an order to forget a project has.
 func (c *Custody) parseProject(upTo, entries string) (err error) {
 	if c.UpTo, err = strconv.ParseUint(upTo, 10, 64); err != nil || c.UpTo == 0 {
-		return fmt.Errorf("up-to %q is no ledger sequence", clip(upTo))
+		return fmt.Errorf("up-to %q is not a ledger sequence", clip(upTo))
 	}
 	if c.Do != DoForget {
 		return fmt.Errorf("only an order to forget names entries")
@@ -278,7 +278,7 @@ func (c *Custody) parseProject(upTo, entries string) (err error) {
 // parseExpire reads the lines that only an order to expire has.
 func (c *Custody) parseExpire(before, upTo string) (err error) {
 	if c.UpTo, err = strconv.ParseUint(upTo, 10, 64); err != nil || c.UpTo == 0 {
-		return fmt.Errorf("up-to %q is no ledger sequence", clip(upTo))
+		return fmt.Errorf("up-to %q is not a ledger sequence", clip(upTo))
 	}
 	if c.Before, err = time.Parse(time.RFC3339, before); err != nil {
 		return fmt.Errorf("before %q is not an RFC 3339 time", clip(before))

@@ -53,7 +53,7 @@ func TestStatementsAboutADataSubject(t *testing.T) {
 	}
 	for _, c := range []struct{ what, old, new string }{
 		{"no pseudonym", "data-subject: p-17", "data-subject: "},
-		{"what is no identifier", "data-subject: p-17", "data-subject: Ada Lovelace"},
+		{"what is not an identifier", "data-subject: p-17", "data-subject: Ada Lovelace"},
 		{"nothing to forget", "entries: 12-15,19", "entries: "},
 		{"another form of the list", "12-15,19", "12,13,14,15,19"},
 		{"others out of order", "p-18,p-19", "p-19,p-18"},

@@ -64,7 +64,7 @@ func ParsePrompt(s string) (name string, version int, err error) {
 		return name, 0, nil
 	}
 	if version, err = strconv.Atoi(number); err != nil || version < 1 {
-		return "", 0, fmt.Errorf("version %q of prompt %s is no number from 1", clip(number), name)
+		return "", 0, fmt.Errorf("version %q of prompt %s is not a number from 1", clip(number), name)
 	}
 	return name, version, nil
 }

@@ -32,7 +32,7 @@ type Retention struct {
 // if it names sequences that are not before its own.
 func ReadRetention(e *Entry) (*Retention, error) {
 	if e.Stage != StageRetention || e.Type != TypeTrim && e.Type != TypeTrimmed {
-		return nil, fmt.Errorf("ledger entry %d of type %q is no trim entry", e.Seq, e.Type)
+		return nil, fmt.Errorf("ledger entry %d of type %q is not a trim entry", e.Seq, e.Type)
 	}
 	r := new(Retention)
 	if err := Unmarshal(e.Body, r); err != nil {

@@ -10,7 +10,7 @@ func init() {
 	register[Session](EventKind{
 		Kind: KindSession, Type: TypeSession, Order: 5,
 		Required: []string{"session", "phase"},
-		Fields:   "`phase`: start or end; a start clears what was held against the agent for unseen input",
+		Fields:   "`phase`: start or end; after a start, earlier unseen input holds no action of the agent",
 	})
 }
 

@@ -83,7 +83,7 @@ func TestAMistakeOnTheCommandLineIsToldWithWhatIsMeant(t *testing.T) {
 		{[]string{"rules", "explain", "--seq", "abc"}, `--seq is "abc", want a whole number`},
 		{[]string{"top", "--interval", "5"}, `--interval is "5", want a duration such as 90s`},
 		{[]string{"decide"}, "it is called as: lazaret decide TOOL"},
-		{[]string{"policy", "check", other}, "is no policy: `lazaret policy show`"},
+		{[]string{"policy", "check", other}, "is not a policy: `lazaret policy show`"},
 	} {
 		if out, code := lazaret(t, c.args...); code == cli.ExitOK || !strings.Contains(out, c.want) {
 			t.Errorf("lazaret %v ends with %d and does not say %q:\n%s", c.args, code, c.want, out)

@@ -60,7 +60,7 @@ func unhex(s string, n int) ([]byte, error) {
 
 func (l *leaf) check(before *leaf, size int64, root [32]byte) error {
 	if l.Kind != "entry" || len(l.Type) > 1024 || len(l.Project) > 1024 {
-		return errors.New("it is no entry")
+		return errors.New("it is not an entry")
 	}
 	commitment, err := unhex(l.Commitment, 32)
 	if err != nil {

@@ -91,7 +91,7 @@ func parseKey(vkey string) (id string, k *key, err error) {
 	hash, data, _ := strings.Cut(rest, "+")
 	b, err := base64.StdEncoding.DecodeString(data)
 	if err != nil || name == "" || len(b) == 0 || b[0] != passkeyAlgorithm && (len(b) != 33 || b[0] != 1 && b[0] != 4) {
-		return "", nil, fmt.Errorf("%q is no key", vkey)
+		return "", nil, fmt.Errorf("%q is not a key", vkey)
 	}
 	sum := sha256.Sum256(append([]byte(name+"\n"), b...))
 	if hash != hex.EncodeToString(sum[:4]) {
@@ -120,17 +120,17 @@ func (v *verifier) trust(role, vkey string) error {
 func note(msg string, keys map[string]*key) (text string, by []*key, unknown []string, err error) {
 	at := strings.LastIndex(msg, "\n\n")
 	if at < 0 || !strings.HasSuffix(msg, "\n") {
-		return "", nil, nil, errors.New("it is no signed note")
+		return "", nil, nil, errors.New("it is not a signed note")
 	}
 	text = msg[:at+1]
 	for _, line := range strings.Split(strings.TrimSuffix(msg[at+2:], "\n"), "\n") {
 		f := strings.Split(line, " ")
 		if len(f) != 3 || f[0] != "—" {
-			return "", nil, nil, fmt.Errorf("%q is no line of a signature", line)
+			return "", nil, nil, fmt.Errorf("%q is not a signature line", line)
 		}
 		sig, err := base64.StdEncoding.Strict().DecodeString(f[2])
 		if err != nil || len(sig) < 4 {
-			return "", nil, nil, fmt.Errorf("the signature of %s is no base64", f[1])
+			return "", nil, nil, fmt.Errorf("the signature of %s is not base64", f[1])
 		}
 		id := f[1] + "+" + hex.EncodeToString(sig[:4])
 		k := keys[id]
@@ -254,7 +254,7 @@ func (v *verifier) verify(b []byte) (told string, err error) {
 	}
 	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
 	if err != nil || len(root) != 32 {
-		return "", errors.New("checkpoint: the root is no hash")
+		return "", errors.New("checkpoint: the root is not a hash")
 	}
 	byIndex, err := leaves(ev, size, [32]byte(root))
 	if err != nil {
@@ -368,7 +368,7 @@ func (v *verifier) approval(a *approval, leaves map[int64]*leaf) error {
 		return errors.New("the trust file is not the one that was put in force")
 	}
 	if len(by) > 0 && !signed(by, roleOperator) {
-		return errors.New("the activation is signed by a key that is no operator's")
+		return errors.New("the activation is signed by a key that is not an operator's")
 	}
 	if !pins(string(trust), res.Key) {
 		return fmt.Errorf("the trust file does not pin %s", res.Key)

@@ -101,7 +101,7 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	case r := <-f.admitted.ask(seq):
 		if r.Error == nil {
 			return failed(streams.CodeUnavailable,
-				fmt.Errorf("intake message %d became ledger entry %d, which is no resolution", seq, r.Seq))
+				fmt.Errorf("intake message %d became ledger entry %d, which is not a resolution", seq, r.Seq))
 		}
 		rep.Seq = r.Seq
 		return failed(r.Error.Code, errors.New(r.Error.Message))
@@ -117,7 +117,7 @@ func readOutcome(rep *streams.ResolveReply, e streams.Entry) error {
 	if e.Type == streams.TypeAlerts {
 		a := new(streams.AlertsEntry)
 		if err := streams.Unmarshal(e.Body, a); err != nil || len(a.Alerts) == 0 {
-			return errors.Join(err, fmt.Errorf("ledger entry %d says nothing", e.Seq))
+			return errors.Join(err, fmt.Errorf("ledger entry %d has no alert in it", e.Seq))
 		}
 		switch said := &a.Alerts[0]; {
 		case said.Subject.Kind == "belief":

@@ -302,7 +302,7 @@ func (m *model) check(w world) {
 	}
 	i := slices.Index(l.posed[:], int(v.Proposal))
 	if i < 0 {
-		m.fail(w, "a verdict on entry %d, which is no proposal", v.Proposal)
+		m.fail(w, "a verdict on entry %d, which is not a proposal", v.Proposal)
 		return
 	}
 	var before *streams.VerdictEntry

@@ -223,7 +223,7 @@ func form(recs []record, group, digest string) (entries int, err error) {
 		}
 		src := &recs[i]
 		if src.bad != nil || src.Stage != streams.StageIngest || src.Partition != r.Partition {
-			at("%s names %s, which is no entry of %s", streams.HeaderSrc, src.name(), streams.LedgerSubject(r.Partition,
+			at("%s names %s, which is not an entry of %s", streams.HeaderSrc, src.name(), streams.LedgerSubject(r.Partition,
 				streams.StageIngest))
 			continue
 		}
@@ -243,7 +243,7 @@ func form(recs []record, group, digest string) (entries int, err error) {
 		}
 		switch {
 		case r.Type == streams.TypeAssessment && !isProposal(src):
-			at("it assesses %s, which is no proposal", src.name())
+			at("it assesses %s, which is not a proposal", src.name())
 		case r.Type == streams.TypeAssessment && b.Verdict == nil:
 			at("the assessment has no verdict: write allow, hold or deny")
 		case r.Type == streams.TypeAlerts && isProposal(src):

@@ -203,7 +203,7 @@ func TestEveryServerWithACommandIsStartedThroughLazaretAndTheRestOfTheFileStays(
 			t.Fatal(err)
 		}
 		if strings.HasSuffix(file, "settings.json") && !json.Valid(b) {
-			t.Errorf("%s is no JSON: %s", file, b)
+			t.Errorf("%s is not JSON: %s", file, b)
 		}
 		for _, k := range keeps {
 			if !strings.Contains(string(b), k) {

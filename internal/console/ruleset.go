@@ -121,7 +121,7 @@ func (c *Console) other(set *rules.Set, bundle []byte, with, rule, draft string)
 	case withDraft:
 		return withExceptions(bundle, draft)
 	}
-	return nil, badRequest("%q is no rule set to compare with.", streams.Clip(with, 40))
+	return nil, badRequest("%q is not a rule set to compare with.", streams.Clip(with, 40))
 }
 
 // withExceptions compiles a bundle with additional exceptions.

@@ -83,7 +83,7 @@ func (c *Console) sessionPage(r *http.Request, p *page) (string, error) {
 	if q := r.URL.Query().Get("to"); q != "" {
 		n, err := strconv.Atoi(q)
 		if err != nil || n < 1 {
-			return "", badRequest("%q is no number of an entry.", streams.Clip(q, 20))
+			return "", badRequest("%q is not the number of an entry.", streams.Clip(q, 20))
 		}
 		to = min(n, to)
 	}

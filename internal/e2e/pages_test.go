@@ -353,7 +353,7 @@ func (s *shell) check(b block, unrun map[string]bool) {
 	case kind == "text" && way == "":
 	case kind == "json" && way == "":
 		if !json.Valid([]byte(text)) {
-			s.t.Errorf("%s: the block is no JSON", b.place())
+			s.t.Errorf("%s: the block is not JSON", b.place())
 		}
 	case kind == "yaml" && way == "":
 		var v any

@@ -204,7 +204,7 @@ func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
 		}
 	}
 	if n := len(p.entries(streams.TypeVerdict)); n != 6 {
-		t.Errorf("%d verdicts: a re-audit is no proposal", n)
+		t.Errorf("%d verdicts: a re-audit is not a proposal", n)
 	}
 }
 

@@ -31,7 +31,7 @@ func (p *proposed) ask(ctx context.Context, cl *client.Client) (*client.Reply, e
 	case *streams.Memory:
 		return cl.Remember(ctx, p.origin, e)
 	}
-	return nil, problem(streams.CodeUnknownKind, "%T is no proposal", p.event)
+	return nil, problem(streams.CodeUnknownKind, "%T is not a proposal", p.event)
 }
 
 func (p *proposed) await(ctx context.Context, cl *client.Client, rep *client.Reply) (*client.Reply, error) {

@@ -171,7 +171,7 @@ func binaryEvent(h http.Header, kind string, body []byte) (*CloudEvent, error) {
 	if t := get("time"); t != "" {
 		at, terr := time.Parse(time.RFC3339Nano, t)
 		if terr != nil {
-			err = problem(streams.CodeRequest, "the header ce-time is no RFC 3339 time")
+			err = problem(streams.CodeRequest, "the header ce-time is not an RFC 3339 time")
 		}
 		e.Time = at
 	}
@@ -197,7 +197,7 @@ func (e *CloudEvent) observation() (*ObserveRequest, error) {
 	switch kind := e.Data.Kind(); {
 	case len(e.Base64) > 0:
 		if !utf8.Valid(e.Base64) {
-			return nil, problem(streams.CodeInvalid, "the data is no UTF-8 text")
+			return nil, problem(streams.CodeInvalid, "the data is not UTF-8 text")
 		}
 		o.Content = string(e.Base64)
 	case len(e.Data) == 0:
@@ -211,7 +211,7 @@ func (e *CloudEvent) observation() (*ObserveRequest, error) {
 		}
 	default:
 		if !e.Data.IsValid() {
-			return nil, problem(streams.CodeMalformed, "the data is no JSON")
+			return nil, problem(streams.CodeMalformed, "the data is not JSON")
 		}
 		o.Content = string(e.Data)
 	}

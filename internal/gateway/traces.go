@@ -25,7 +25,7 @@ type encoded struct {
 func traces(c *call) (any, error) {
 	req, err := otlpin.Decode(c.kind, c.body)
 	if err != nil {
-		return nil, problem(streams.CodeMalformed, "the body is no ExportTraceServiceRequest: %v", err)
+		return nil, problem(streams.CodeMalformed, "the body is not an ExportTraceServiceRequest: %v", err)
 	}
 	spans, left := otlpin.Map(req)
 	if len(spans) > MaxSpans {
@@ -68,11 +68,11 @@ func (c *call) record(s *otlpin.Span) error {
 func inflated(body []byte) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
-		return nil, problem(streams.CodeMalformed, "the body is no gzip: %v", err)
+		return nil, problem(streams.CodeMalformed, "the body is not gzip: %v", err)
 	}
 	b, err := io.ReadAll(io.LimitReader(z, MaxBody+1))
 	if err != nil {
-		return nil, problem(streams.CodeMalformed, "the body is no gzip: %v", err)
+		return nil, problem(streams.CodeMalformed, "the body is not gzip: %v", err)
 	}
 	if len(b) > MaxBody {
 		return nil, &http.MaxBytesError{Limit: MaxBody}

@@ -50,7 +50,7 @@ func TestThePluginsOfTheHostsAreCurrent(t *testing.T) {
 		}
 		// A line comment or a trailing comma would make a host ignore the whole file.
 		if !json.Valid(b) {
-			t.Errorf("the manifest for %s is no JSON", h.Name)
+			t.Errorf("the manifest for %s is not JSON", h.Name)
 		}
 	}
 }

@@ -168,7 +168,7 @@ func mem0(d json.RawMessage) ([]Item, error) {
 			Created    string `json:"created_at"`
 		}
 		if err := exact(r, &m); err != nil {
-			return nil, fmt.Errorf("record %d is no memory of mem0: %w", n+1, err)
+			return nil, fmt.Errorf("record %d is not a memory of mem0: %w", n+1, err)
 		}
 		if m.ID == "" && m.Memory == "" && m.Data == "" {
 			return nil, fmt.Errorf("record %d has neither id nor memory", n+1)
@@ -206,7 +206,7 @@ func letta(d json.RawMessage) ([]Item, error) {
 		for n, p := range passages {
 			var x passage
 			if err := exact(p, &x); err != nil || x.ID == "" && x.Text == "" && x.Content == "" {
-				return nil, fmt.Errorf("record %d is no passage of Letta: it needs id and text", n+1)
+				return nil, fmt.Errorf("record %d is not a passage of Letta: it needs id and text", n+1)
 			}
 			file.Passages = append(file.Passages, x)
 		}
@@ -263,7 +263,7 @@ func zep(d json.RawMessage) ([]Item, error) {
 		for n, r := range records {
 			var x record
 			if err := exact(r, &x); err != nil || x.UUID == "" {
-				return nil, fmt.Errorf("record %d is no edge, node or episode of Zep: it needs a uuid", n+1)
+				return nil, fmt.Errorf("record %d is not an edge, node or episode of Zep: it needs a uuid", n+1)
 			}
 			all = append(all, x)
 		}
@@ -305,7 +305,7 @@ func langgraph(d json.RawMessage) ([]Item, error) {
 			Updated   string          `json:"updated_at"`
 		}
 		if err := exact(r, &item); err != nil || item.Key == "" || item.Value == nil {
-			return nil, fmt.Errorf("record %d is no item of a LangGraph store: it needs namespace, key and value", n+1)
+			return nil, fmt.Errorf("record %d is not an item of a LangGraph store: it needs namespace, key and value", n+1)
 		}
 		out = append(out, Item{ID: strings.Join(append(item.Namespace, item.Key), "/"), Kind: "item",
 			Content: textOf(item.Value), From: instant(cmp.Or(item.Updated, item.Created))})
@@ -344,7 +344,7 @@ func mcp(d json.RawMessage) ([]Item, error) {
 		RelationType string   `json:"relationType"`
 	}
 	if err := exact(d, &r); err != nil {
-		return nil, fmt.Errorf("it is no entity and no relation: %w", err)
+		return nil, fmt.Errorf("it is neither an entity nor a relation: %w", err)
 	}
 	switch {
 	case r.Type == "entity" && r.Name != "":

@@ -79,7 +79,7 @@ func TestOtherShapesOfAnExport(t *testing.T) {
 		{"mcp", `{"type":"entity","name":"A","entityType":"x","observations":[]}`, 0, "no memories of mcp"},
 		{"mcp", `{"type":"entity","observations":["a"]}`, 0, "entity with name"},
 		{"mcp", `{"type":"relation","from":"a"}`, 0, "from and to"},
-		{"mcp", `[1]`, 0, "no entity"},
+		{"mcp", `[1]`, 0, "neither an entity"},
 		{"pinecone", `{}`, 0, "unknown store"},
 	} {
 		items, _, err := imported.Read(c.store, strings.NewReader(c.text))

@@ -7,11 +7,11 @@ import (
 	"lazaret/pkg/text"
 )
 
-// analyses remembers the analyses of the contents that were read last. Agents read the same pages,
-// files and answers of tools again and again, and to analyze a content costs more than all else that
-// ingest does with it.
+// analyses is a cache of the analyses of recently read contents. Agents read the same pages, files and
+// tool results again and again, and the analysis of a content takes longer than the rest of ingest's
+// work on it.
 //
-// Sentinels of the process keep with it what they read from the content.
+// Sentinels in the same process store the results of their own analysis in it.
 //
 // It has no influence on decisions, because an analysis depends on the content alone. It may be used
 // from several goroutines.

@@ -276,7 +276,7 @@ func (v *bundleCheck) span(m *manifest) (*chain.Span, error) {
 	s := &chain.Span{From: m.From, To: m.To, Next: m.Next}
 	prev, err := hex.DecodeString(m.Prev)
 	if err != nil || len(prev) != len(s.Prev) {
-		return nil, fmt.Errorf("%s: prev is no hash", bundleManifest)
+		return nil, fmt.Errorf("%s: prev is not a hash", bundleManifest)
 	}
 	copy(s.Prev[:], prev)
 	for name, to := range map[string]*[]byte{bundleAfter: &s.After, bundleBefore: &s.Before, bundleLater: &s.Later} {
@@ -384,7 +384,7 @@ func (v *bundleCheck) leaf(x *bundleLine, at int64) (leaf chain.Leaf, err error)
 	if x.Commitment != "" {
 		c, err := hex.DecodeString(x.Commitment)
 		if err != nil || len(c) != len(leaf.Commitment) {
-			return leaf, fmt.Errorf("the commitment of leaf %d is no hash", at)
+			return leaf, fmt.Errorf("the commitment of leaf %d is not a hash", at)
 		}
 		copy(leaf.Commitment[:], c)
 	}

@@ -242,7 +242,7 @@ func TestPromiseB16EvidenceNamesATrustFileThatAnOperatorActivated(t *testing.T) 
 		w.project = "p"
 	}
 	activate(streams.SystemProject, operator)
-	activate(streams.SystemProject, alice) // who is no operator
+	activate(streams.SystemProject, alice) // who is not an operator
 	activate("p", operator)
 	act := w.add(streams.StageIngest, streams.TypeMemory, 0, &streams.MemoryEntry{EntryHead: w.head("m1"),
 		Origin: beliefs.OriginUser, Content: "text"})

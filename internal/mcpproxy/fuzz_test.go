@@ -27,7 +27,7 @@ func FuzzCatalogue(f *testing.F) {
 				return
 			}
 			if p.rest == nil {
-				t.Fatal("a page that is no object")
+				t.Fatal("a page that is not an object")
 			}
 			digest := streams.CatalogueDigest("s", "i", p.tools)
 			if digest != streams.CatalogueDigest("s", "i", p.tools) {

@@ -121,7 +121,7 @@ func vetResponse(m *jsonrpc.Response) error {
 		return errors.New("it holds neither an object as its result nor an error")
 	}
 	if json.Unmarshal(m.Result, &r) != nil {
-		return errors.New("its _meta is no object")
+		return errors.New("its _meta is not an object")
 	}
 	for k := range r.Meta {
 		if strings.HasPrefix(fold(k), "lazaret/") {

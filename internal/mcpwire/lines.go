@@ -135,14 +135,14 @@ func decodeLine(line []byte, dropped int) ([]jsonrpc.Message, error) {
 	batch := []json.RawMessage{line}
 	if line[0] == '[' {
 		if err := json.Unmarshal(line, &batch); err != nil {
-			return nil, fmt.Errorf("it is no JSON, %d bytes", len(line))
+			return nil, fmt.Errorf("it is not JSON, %d bytes", len(line))
 		}
 	}
 	var out []jsonrpc.Message
 	for _, raw := range batch {
 		m, err := jsonrpc.DecodeMessage(raw)
 		if err != nil {
-			return out, fmt.Errorf("it is no message of JSON-RPC, %d bytes", len(raw))
+			return out, fmt.Errorf("it is not a message of JSON-RPC, %d bytes", len(raw))
 		}
 		out = append(out, m)
 	}

@@ -105,7 +105,7 @@ func TestHeadersWithoutASessionAgreeWithTheBody(t *testing.T) {
 		{"another method", "POST", list, with(headerMethod, "tools/call"), 400, "-32020"},
 		{"no name", "POST", echo, with(headerMethod, "tools/call"), 400, "-32020"},
 		{"another name", "POST", echo, with(headerMethod, "tools/call", headerName, "ask"), 400, "-32020"},
-		{"a name that is no base64", "POST", echo, with(headerMethod, "tools/call", headerName, "=?base64?!?="), 400, "-32020"},
+		{"a name that is not base64", "POST", echo, with(headerMethod, "tools/call", headerName, "=?base64?!?="), 400, "-32020"},
 		{"no such method", "POST", modern(3, "no/such", ""), with(headerMethod, "no/such"), 404, "-32601"},
 		{"a response", "POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, v, 400, "-32600"},
 		{"a notification", "POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, v, 400, "-32600"},

@@ -182,7 +182,7 @@ func parseEventID(s string) (stream, i int, err error) {
 	stream, err1 := strconv.Atoi(a)
 	i, err2 := strconv.Atoi(b)
 	if !ok || err1 != nil || err2 != nil || stream < 0 || i < -1 || len(s) > 30 {
-		return 0, 0, fmt.Errorf("it is no id of an event of this server")
+		return 0, 0, fmt.Errorf("it is not an id of an event of this server")
 	}
 	return stream, i, nil
 }

@@ -131,7 +131,7 @@ func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
 	if nc, _, err := natscontext.Connect("", f.more(opts)...); err == nil {
 		return nc, nil
 	}
-	return nil, fmt.Errorf("%w, and %s is no data folder: start `lazaret up`, or give --server, --context or --data",
+	return nil, fmt.Errorf("%w, and %s is not a data folder: start `lazaret up`, or give --server, --context or --data",
 		ErrNoServer, f.Data)
 }
 

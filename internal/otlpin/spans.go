@@ -63,8 +63,8 @@ const (
 	noContent = "a retrieval or memory operation without content (record gen_ai.retrieval.documents or " +
 		"gen_ai.memory.records)"
 	noTool    = "execute_tool without gen_ai.tool.name"
-	noOrigin  = AttrOrigin + " is no origin"
-	tooNested = "a value that is no JSON"
+	noOrigin  = AttrOrigin + " is not an origin"
+	tooNested = "a value that is not JSON"
 )
 
 // span is a span with the data of its resource and trace.

@@ -15,7 +15,7 @@ import (
 // maxDepth is the limit of nesting of a value.
 const maxDepth = 64
 
-var errValue = errors.New("the value is no JSON")
+var errValue = errors.New("the value is not JSON")
 
 // text returns a string attribute, or "" for other attributes.
 func (s *span) text(name string) string { return s.attrs[name].GetStringValue() }

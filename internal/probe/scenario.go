@@ -278,7 +278,7 @@ func (s *Scenario) check(file string) error {
 			st.ID = fmt.Sprintf("step%d", i+1)
 		}
 		if !streams.ValidID(st.ID) || ids[st.ID] {
-			return fail("id %q is no identifier, or not the first of its name", st.ID)
+			return fail("id %q is not an identifier, or not the first of its name", st.ID)
 		}
 		ids[st.ID] = true
 		if st.As == "" {
@@ -303,10 +303,10 @@ func (s *Scenario) check(file string) error {
 			}
 		}
 		if r := st.Resolve; r != nil && !ids[r.Hold] {
-			return fail("resolve: hold %q is no step before it", r.Hold)
+			return fail("resolve: hold %q is not a step before it", r.Hold)
 		}
 		if a := st.Await; a != nil && !ids[a.Hold] {
-			return fail("await: hold %q is no step before it", a.Hold)
+			return fail("await: hold %q is not a step before it", a.Hold)
 		}
 		if (st.Posing != "" || st.Into != "") && (st.Expect == nil || st.Expect.Permitted == nil) {
 			return fail("posing and into need expect: {permitted: …}")

@@ -309,7 +309,7 @@ func (p *play) checkSurfaces(st *Step, d *played) error {
 			delete(want, l.Belief)
 		}
 		for _, id := range slices.Sorted(maps.Keys(want)) {
-			p.fail(st, "%s is no lesson", id)
+			p.fail(st, "%s is not a lesson", id)
 		}
 	}
 	if x.Proposed != nil {

@@ -289,7 +289,7 @@ func (s *Seen) Write(w io.Writer, name string) error {
 			"(mode: learn)")
 	}
 	if _, err := policy.Compile(name+".yaml", []byte(b.String())); err != nil {
-		return fmt.Errorf("what was suggested is no policy: %w", err)
+		return fmt.Errorf("what was suggested is not a policy: %w", err)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -126,7 +126,7 @@ func (s *Statement) check() error {
 	case s.Project == "" || s.Hold == "" || s.Revision == "":
 		return refuse(CheckForm, "project, hold and revision must be named")
 	case s.Expires.IsZero() || s.Expires.Nanosecond() != 0 || s.Expires.Year() > 9999:
-		return refuse(CheckForm, "expires is no time in whole seconds")
+		return refuse(CheckForm, "expires is not a time in whole seconds")
 	case len(s.Reason) > MaxReason:
 		return refuse(CheckForm, "the reason has %d bytes, at most %d are possible", len(s.Reason), MaxReason)
 	}
@@ -142,7 +142,7 @@ func (s *Statement) check() error {
 	}
 	for _, v := range said {
 		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
-			return refuse(CheckForm, "%q holds control characters or is no UTF-8", clip(v))
+			return refuse(CheckForm, "%q holds control characters or is not UTF-8", clip(v))
 		}
 	}
 	return nil
@@ -157,7 +157,7 @@ func (s *Statement) checkLevels() error {
 			return refuse(CheckForm, "level of %q is %q, use L0 to L4", clip(tool), clip(level))
 		}
 		if tool == "" || !utf8.ValidString(tool) || strings.ContainsFunc(tool, unicode.IsControl) {
-			return refuse(CheckForm, "tool %q is empty, holds control characters or is no UTF-8", clip(tool))
+			return refuse(CheckForm, "tool %q is empty, holds control characters or is not UTF-8", clip(tool))
 		}
 	}
 	return nil
@@ -188,7 +188,7 @@ func (s *Statement) checkSource() error {
 	case x.Actions < 1:
 		return refuse(CheckForm, "the source is approved for %d actions, want 1 or more", x.Actions)
 	case x.Expires.IsZero() || x.Expires.Nanosecond() != 0 || x.Expires.Year() > 9999:
-		return refuse(CheckForm, "the expiry of the source is no time in whole seconds")
+		return refuse(CheckForm, "the expiry of the source is not a time in whole seconds")
 	}
 	return nil
 }

@@ -76,13 +76,13 @@ func (s *BeliefStatement) check() error {
 	case (s.Decision == Supersede) != (s.Successor != ""):
 		return refuse(CheckForm, "a successor must be named if the belief is superseded, and only then")
 	case s.Expires.IsZero() || s.Expires.Nanosecond() != 0 || s.Expires.Year() > 9999:
-		return refuse(CheckForm, "expires is no time in whole seconds")
+		return refuse(CheckForm, "expires is not a time in whole seconds")
 	case len(s.Reason) > MaxReason:
 		return refuse(CheckForm, "the reason has %d bytes, at most %d are possible", len(s.Reason), MaxReason)
 	}
 	for _, v := range []string{s.Project, s.Belief, s.Revision, s.Successor, s.Reason} {
 		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
-			return refuse(CheckForm, "%q holds control characters or is no UTF-8", clip(v))
+			return refuse(CheckForm, "%q holds control characters or is not UTF-8", clip(v))
 		}
 	}
 	return nil

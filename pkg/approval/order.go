@@ -117,7 +117,7 @@ func (o *Order) check() error {
 	case o.Project == "":
 		return refuse(CheckForm, "the project must be named")
 	case o.Expires.IsZero() || o.Expires.Nanosecond() != 0 || o.Expires.Year() > 9999:
-		return refuse(CheckForm, "expires is no time in whole seconds")
+		return refuse(CheckForm, "expires is not a time in whole seconds")
 	case len(o.Reason) > MaxReason:
 		return refuse(CheckForm, "the reason has %d bytes, at most %d are possible", len(o.Reason), MaxReason)
 	case len(o.Title) > beliefs.MaxIncidentTitle || len(o.Key) > MaxOrderKey:
@@ -144,7 +144,7 @@ func (o *Order) check() error {
 	}
 	for _, v := range said {
 		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
-			return refuse(CheckForm, "%q holds control characters or is no UTF-8", clip(v))
+			return refuse(CheckForm, "%q holds control characters or is not UTF-8", clip(v))
 		}
 	}
 	return o.checkParts()

@@ -22,7 +22,7 @@ func CheckVerdict(v *streams.VerdictEntry, project, agent string, ev streams.Eve
 	case *streams.Recall:
 		want = streams.TypeRecall
 	default:
-		return fmt.Errorf("%T is no proposal", ev)
+		return fmt.Errorf("%T is not a proposal", ev)
 	}
 	if err != nil {
 		return err

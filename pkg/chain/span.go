@@ -169,13 +169,13 @@ func (s *Span) Read(trusted note.Verifiers) (*SpanReader, error) {
 	if s.From > 0 {
 		before, err := OpenSigned(s.Before, trusted, s.Handovers)
 		if err != nil {
-			return nil, fmt.Errorf("the checkpoint before: %w", err)
+			return nil, fmt.Errorf("the earlier checkpoint: %w", err)
 		}
 		if before.Origin != r.after.Origin {
 			return nil, fmt.Errorf("the checkpoints are of %q and %q", before.Origin, r.after.Origin)
 		}
 		if before.Size != s.From || before.Root != r.edge.root() {
-			return nil, fmt.Errorf("the checkpoint before is of %d leaves with another root than the edge gives", before.Size)
+			return nil, fmt.Errorf("the earlier checkpoint has %d leaves, and its root is not the one that the edge gives", before.Size)
 		}
 	}
 	if s.Later != nil {

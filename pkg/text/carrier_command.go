@@ -88,7 +88,7 @@ var proseAfter = set("and then to in for with the after before so it this that w
 	"because please or")
 
 // untilProse cuts a command where the surrounding sentence continues: at the closing quote if the
-// command is quoted, at the end of a sentence, or at a word outside quotes that is no argument of a
+// command is quoted, at the end of a sentence, or at a word outside quotes that is not an argument of a
 // command.
 func untilProse(line string, quoted byte) string {
 	var quote byte

@@ -138,7 +138,7 @@ It stays valid when the credential is rotated.`,
 			a.Conn.Resolve()
 			name := credentialName(args)
 			if strings.ContainsAny(name, `/\`) {
-				return fmt.Errorf("%q is no name of a credential: see lazaret agent ls --all", name)
+				return fmt.Errorf("%q is not the name of a credential: see lazaret agent ls --all", name)
 			}
 			secret, t, err := token.New(a.Conn.Data, name, lasts)
 			if err != nil {

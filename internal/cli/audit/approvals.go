@@ -213,11 +213,11 @@ func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsC
 			open[o.Entry] = true
 			continue
 		case !ok:
-			err = fmt.Errorf("entry %d is no earlier signed decision", o.Entry)
+			err = fmt.Errorf("entry %d is not an earlier signed decision", o.Entry)
 		case first != nil:
 			err = fmt.Errorf("entry %d is the signed decision of leaf %d, which says otherwise", o.Entry, first.index)
 		case trust == nil:
-			err = errors.New("no operator whose key is known here activated a trust file before it: pin the operator's key " +
+			err = errors.New("no pinned operator key signed a trust file that was active before it: pin the operator's key " +
 				"of that time, if there was another")
 		default:
 			err = verifyDecision(signed.text, trust, o, counters)
@@ -278,7 +278,7 @@ func (x *approvalsSeen) uncovered(u *useSeen, o *outcomeSeen, number int) string
 	between := func(at int64) bool { return o.index < at && at < u.index }
 	switch {
 	case o == nil || o.index > u.index || o.Source == nil || o.State != streams.HoldApproved:
-		return fmt.Sprintf("entry %d is no earlier approval of a source", u.Entry)
+		return fmt.Sprintf("entry %d is not an earlier approval of a source", u.Entry)
 	case o.project != u.project || o.Hold != u.Hold || o.Key != u.Key || o.Source.Digest != u.Digest ||
 		o.Source.Session != u.session || o.Source.Actions != u.Actions:
 		return fmt.Sprintf("entry %d approves another source, session or number of actions", u.Entry)

@@ -97,7 +97,7 @@ func disclosure(ctx context.Context, nc *nats.Conn, seq uint64) (*streams.Disclo
 		return nil, fmt.Errorf("ledger entry %d: %w", seq, err)
 	}
 	if e.Signed == nil {
-		return nil, fmt.Errorf("ledger entry %d is no privileged recall", seq)
+		return nil, fmt.Errorf("ledger entry %d is not a privileged recall", seq)
 	}
 	return e, nil
 }

@@ -544,7 +544,7 @@ func printSeen(w io.Writer, r *verifyReport) {
 	}
 	if r.Status == chain.Failed {
 		if r.Remembered != "" {
-			fmt.Fprintf(w, "  it was held against what this machine saw in this folder before. If another log belongs there, "+
+			fmt.Fprintf(w, "  it was compared with the log that this machine saw in this folder before. If another log belongs there, "+
 				"and only then, remove %s\n", r.Remembered)
 		}
 		return

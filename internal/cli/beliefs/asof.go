@@ -84,7 +84,7 @@ func when(s string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no time: write 2026-05-01 or 2026-05-01T09:00:00Z", s)
+	return time.Time{}, fmt.Errorf("%q is not a time: write 2026-05-01 or 2026-05-01T09:00:00Z", s)
 }
 
 // believedAsOf folds the ledger up to a sequence and a time; zero means no limit.

@@ -90,7 +90,7 @@ func notAPolicy(args []string, err error) error {
 	if readErr != nil || regexp.MustCompile(`(?m)^(mode|tools|otherwise|egress|protected)\s*:`).Match(text) {
 		return err
 	}
-	why := fmt.Sprintf("%v\n%s is no policy: `lazaret policy show` prints one to start from; "+
+	why := fmt.Sprintf("%v\n%s is not a policy: `lazaret policy show` prints one to start from; "+
 		"`lazaret rules check DIR` checks rules", err, args[0])
 	return &cli.Exit{Code: cli.ExitNegative, Text: why}
 }

@@ -72,7 +72,7 @@ With --threshold the command fails if less than this percentage is covered.`,
 				return fmt.Errorf("--format %s is unknown: use text or json", format)
 			}
 			if threshold < 0 || threshold > 100 {
-				return fmt.Errorf("--threshold %g is no percentage", threshold)
+				return fmt.Errorf("--threshold %g is not a percentage", threshold)
 			}
 			if run != "" {
 				var err error

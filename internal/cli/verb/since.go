@@ -29,7 +29,7 @@ func (s *SinceFlag) Set(v string) error {
 		d = time.Duration(n) * 24 * time.Hour
 	}
 	if err != nil || d < 0 {
-		return fmt.Errorf("%q is no duration, such as 90m, 12h or 7d", v)
+		return fmt.Errorf("%q is not a duration, such as 90m, 12h or 7d", v)
 	}
 	*s = SinceFlag(d)
 	return nil
