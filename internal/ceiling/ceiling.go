@@ -5,12 +5,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/pkg/beliefs"
-	"lazaret/pkg/text"
 	"lazaret/streams"
 )
 
@@ -37,24 +35,11 @@ type Entry struct {
 	Body    []byte
 }
 
-// Labels knows what is marked. The zero value is ready to use. It is not safe for concurrent use.
+// Labels knows what is marked. The zero value is ready to use. It is not safe for concurrent use. Its size
+// is bounded for each project.
 type Labels struct {
 	projects map[string]*marks
 	scratch  parsed
-}
-
-// marks are the marks of one project above internal.
-type marks struct {
-	seqs    map[uint64]beliefs.Sensitivity
-	names   map[string]beliefs.Sensitivity // ids of beliefs and events
-	words   map[string]beliefs.Sensitivity // normalized contents with few words
-	texts   []marked
-	phrases map[uint64][]int // hash of a phrase → indexes in texts
-}
-
-type marked struct {
-	as      beliefs.Sensitivity
-	phrases int
 }
 
 // Scan labels an entry and stores its marks. Entries must be scanned in ledger order.
@@ -67,14 +52,13 @@ func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
 	as := m.of(e, p)
 	if above(as) {
 		if m == nil {
-			m = &marks{seqs: make(map[uint64]beliefs.Sensitivity), names: make(map[string]beliefs.Sensitivity),
-				words: make(map[string]beliefs.Sensitivity), phrases: make(map[uint64][]int)}
+			m = newMarks()
 			if l.projects == nil {
 				l.projects = make(map[string]*marks)
 			}
 			l.projects[e.Project] = m
 		}
-		m.seqs[e.Seq] = as
+		m.seqs.put(e.Seq, as)
 	}
 	for _, d := range p.declared {
 		m.mark(d)
@@ -82,11 +66,13 @@ func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
 	if above(as) {
 		// Other entries are searched for the ids of a labeled entry. They are searched for the
 		// words of its content only if it is a memory write.
-		p.top.as = as
-		if !p.memory {
-			p.top.content = ""
+		if p.top.as = as; p.memory {
+			m.mark(p.top)
+		} else {
+			for _, id := range p.top.ids {
+				m.recent.put(id, as)
+			}
 		}
-		m.mark(p.top)
 	}
 	return as
 }
@@ -109,84 +95,7 @@ func (l *Labels) Text(project, s string, at ...uint64) beliefs.Sensitivity {
 	as := m.says(s)
 	for _, seq := range at {
 		if m != nil {
-			as = as.Join(m.seqs[seq])
-		}
-	}
-	return as
-}
-
-// mark stores a memory: the ids of the memory and its event, and its words.
-func (m *marks) mark(d declared) {
-	for _, id := range d.ids {
-		m.names[id] = m.names[id].Join(d.as)
-	}
-	norm := text.Normalize(d.content)
-	if len(norm) < minWords {
-		return
-	}
-	f := text.Analyze(d.content)
-	hashes := f.Phrases.Hashes
-	if f.Words < fewWords || len(hashes) == 0 {
-		m.words[norm] = m.words[norm].Join(d.as)
-		return
-	}
-	for _, i := range m.phrases[hashes[0]] {
-		if m.texts[i] == (marked{d.as, len(hashes)}) {
-			return // already stored
-		}
-	}
-	m.texts = append(m.texts, marked{d.as, len(hashes)})
-	for _, h := range hashes {
-		m.phrases[h] = append(m.phrases[h], len(m.texts)-1)
-	}
-}
-
-func (m *marks) of(e Entry, p *parsed) beliefs.Sensitivity {
-	as := p.most
-	if m == nil {
-		return as
-	}
-	if !e.Ingest {
-		as = as.Join(m.seqs[e.Src])
-	}
-	as = as.Join(m.seqs[e.Seq])
-	for _, s := range p.strings {
-		as = as.Join(m.names[s])
-		if _, id, ok := strings.Cut(s, ":"); ok { // such as belief:…, a step of a path
-			as = as.Join(m.names[id])
-		}
-	}
-	return as.Join(m.says(strings.Join(p.strings, "\n")))
-}
-
-// says labels a text by the marked contents that it contains.
-func (m *marks) says(s string) (as beliefs.Sensitivity) {
-	if m == nil || len(m.texts)+len(m.words) == 0 {
-		return as
-	}
-	if len(m.words) > 0 {
-		norm := text.Normalize(s)
-		for w, x := range m.words {
-			if x.Within(as) {
-				continue
-			}
-			if strings.Contains(norm, w) {
-				as = x
-			}
-		}
-	}
-	if len(m.texts) == 0 {
-		return as
-	}
-	hits := make(map[int]int)
-	for _, h := range text.Analyze(s).Phrases.Hashes {
-		for _, i := range m.phrases[h] {
-			hits[i]++
-		}
-	}
-	for i, n := range hits {
-		if t := m.texts[i]; n >= common || n*quarter >= t.phrases {
-			as = as.Join(t.as)
+			as = as.Join(m.seqs.get(seq))
 		}
 	}
 	return as
@@ -206,10 +115,15 @@ type parsed struct {
 	declared []declared
 	top      declared // the mark of the entry itself
 	memory   bool     // the entry is a memory write
+	foreign  int      // depth of values that the sender chose freely
 }
 
+// foreign are the fields with values that a sender chose freely. A sensitivity in them labels the entry, but
+// marks nothing else.
+var foreign = map[string]bool{"args": true, "raw": true, "inputSchema": true, "annotations": true}
+
 // read parses an entry's body independently of its type. Any object with a sensitivity is marked, so
-// that entries of a later version are redacted too.
+// that entries of a later version are redacted too, except in a field of foreign.
 func (l *Labels) read(e Entry) *parsed {
 	p := &l.scratch
 	*p = parsed{strings: p.strings[:0], declared: p.declared[:0]}
@@ -244,6 +158,10 @@ const maxDepth = 2
 // value reads the value of the member with this name. If it is an object, value returns the
 // object's ids, content and sensitivity. object adds those of a belief to the object around it.
 func (p *parsed) value(d *jsontext.Decoder, name string, depth int) (declared, error) {
+	if foreign[name] {
+		p.foreign++
+		defer func() { p.foreign-- }()
+	}
 	switch d.PeekKind() {
 	case '{':
 		return p.object(d, depth)
@@ -340,7 +258,9 @@ func (p *parsed) object(d *jsontext.Decoder, depth int) (declared, error) {
 	}
 	if said && above(me.as) {
 		p.most = p.most.Join(me.as)
-		p.declared = append(p.declared, me)
+		if p.foreign == 0 {
+			p.declared = append(p.declared, me)
+		}
 	}
 	_, err := d.ReadToken()
 	return me, err

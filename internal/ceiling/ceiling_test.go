@@ -2,6 +2,7 @@ package ceiling
 
 import (
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -86,10 +87,95 @@ func TestEveryBodyHasALabel(t *testing.T) {
 	})
 }
 
+// A sender chooses what args and the raw bytes of a rejected message contain. A sensitivity in them labels the
+// entry and nothing else.
+func TestArgumentsAndRejectedMessagesMarkNothingElse(t *testing.T) {
+	inner := `[{"content":"four words of tea","id":"m9","sensitivity":"secret"}]`
+	for name, body := range map[string]string{
+		"args": `{"id":"a","tool":"send","args":{"x":` + inner + `}}`,
+		"raw":  `{"id":"a","code":"LZ103","raw":"` + base64.StdEncoding.EncodeToString([]byte(inner)) + `"}`,
+	} {
+		var l Labels
+		if got := l.Scan(Entry{Project: "p", Seq: 1, Ingest: true, Body: []byte(body)}); got != beliefs.Secret {
+			t.Errorf("%s: the entry itself is %s", name, got)
+		}
+		if got := l.Text("p", "here are four words of tea, m9"); got != beliefs.Internal {
+			t.Errorf("%s: a text that shares the words is %s", name, got)
+		}
+	}
+}
+
+// The marks of a project are bounded. Beyond a bound every text of the project has the highest label.
+func TestTheMarksOfAProjectAreBounded(t *testing.T) {
+	for name, content := range map[string]func(i int) string{
+		"few words": func(i int) string { return fmt.Sprintf("word%d", i) },
+		"phrases": func(i int) string {
+			return fmt.Sprintf("a%d b%d c%d d%d e%d f%d g%d h%d i%d j%d k%d l%d", i, i, i, i, i, i, i, i, i, i, i, i)
+		},
+		"the same phrase": func(i int) string {
+			return fmt.Sprintf("the vault of the north door has this code and no other: a%d b%d c%d d%d e%d", i, i, i, i, i)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var l Labels
+			l.Scan(Entry{Project: "q", Seq: 1, Ingest: true, Body: ledger[1].Body})
+			for i := range maxTexts + maxTexts/8 {
+				l.Scan(Entry{Project: "p", Seq: uint64(i + 2), Ingest: true, Body: fmt.Appendf(nil,
+					`{"id":"e%d","content":"%s","belief":{"id":"b%d","sensitivity":"secret"}}`, i, content(i), i)})
+			}
+			m := l.projects["p"]
+			words := 0
+			for _, p := range m.words {
+				words += len(p.sorted)
+			}
+			if words > maxWords+1 || len(m.texts) > maxTexts || m.listed > maxPhrases || len(m.names) > maxNames {
+				t.Errorf("words %d, texts %d, phrases %d, names %d", words, len(m.texts), m.listed, len(m.names))
+			}
+			for h, at := range m.phrases {
+				if len(at) > maxSharing {
+					t.Fatalf("phrase %d has %d texts", h, len(at))
+				}
+			}
+			if got := l.Text("p", content(maxTexts+maxTexts/16)); got != beliefs.Secret {
+				t.Errorf("a content beyond the bound is %s", got)
+			}
+			if got := l.Text("q", "another project"); got != beliefs.Internal {
+				t.Errorf("a text of another project is %s", got)
+			}
+		})
+	}
+}
+
+// The set finds the same texts as a search for each string.
+func TestASetOfStringsFindsWhatASearchForEachFinds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var p prefixes
+		words := rapid.SliceOf(rapid.StringMatching(`[ab]{5,9}`)).Draw(t, "words")
+		s := rapid.StringMatching(`[ab]{0,40}`).Draw(t, "text")
+		want := false
+		for _, w := range words {
+			p.add(w)
+			want = want || strings.Contains(s, w)
+		}
+		if got := p.in(s); got != want {
+			t.Fatalf("found: %t, want %t; the set is %q", got, want, p.sorted)
+		}
+	})
+}
+
+func shortMemories(n int) (out []Entry) {
+	for i := range n {
+		out = append(out, Entry{Project: "p", Seq: uint64(i + 1), Ingest: true, Body: fmt.Appendf(nil,
+			`{"id":"e%d","content":"pin %d","belief":{"id":"b%d","sensitivity":"secret"}}`, i, i, i)})
+	}
+	return out
+}
+
 func BenchmarkScan(b *testing.B) {
 	body := []byte(`{"id":"o","origin":"web","blocks":[{"text":"` +
 		strings.Repeat("some words of a page about kettles and tea ", 24) + `"}],"claims":[{"belief":{"id":"b"}}]}`)
-	for name, first := range map[string][]Entry{"nothing is marked": nil, "something is": ledger[:2]} {
+	for name, first := range map[string][]Entry{"nothing is marked": nil, "something is": ledger[:2],
+		"10,000 short memories are": shortMemories(10_000)} {
 		b.Run(name, func(b *testing.B) {
 			var l Labels
 			for _, e := range first {

@@ -158,5 +158,8 @@ func (s *Server) updateAccount() error {
 		return err
 	}
 	ns.UpdateAccountClaims(acc, claims)
+	if s.refuses {
+		return s.admit(false)
+	}
 	return nil
 }

@@ -68,8 +68,19 @@ func Size(s wire.Storage, dir string, most int64) (wire.Storage, error) {
 // ErrNoRoom means that the server refuses messages because the disk is nearly full.
 var ErrNoRoom = errors.New("the disk is nearly full")
 
-// Admit allows the streams to take messages, or forbids it.
+// Admit allows the streams to take messages, or forbids it until Admit or Restart allows it.
 func (s *Server) Admit(on bool) error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if err := s.admit(on); err != nil {
+		return err
+	}
+	s.refuses = !on
+	return nil
+}
+
+// admit sets the account's limits. A start and a change of the account's claims undo them.
+func (s *Server) admit(on bool) error {
 	ns := s.current()
 	if ns == nil {
 		return ErrStopped
@@ -85,9 +96,9 @@ func (s *Server) Admit(on bool) error {
 	return acc.UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": l})
 }
 
-// Restart stops the server and restarts it at the same address. Connections in the process and clients
-// reconnect. A stream whose write met a full disk takes no messages before a restart. After an error
-// the server does not run, and Restart can be called again.
+// Restart stops the server and restarts it at the same address. The streams take messages again. Connections
+// in the process and clients reconnect. A stream whose write met a full disk takes no messages before a
+// restart. After an error the server does not run, and Restart can be called again.
 func (s *Server) Restart() error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -97,5 +108,6 @@ func (s *Server) Restart() error {
 	default:
 	}
 	s.stop()
+	s.refuses = false
 	return s.run()
 }

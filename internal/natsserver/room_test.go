@@ -3,9 +3,12 @@ package natsserver_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"lazaret/internal/natsserver"
+	"lazaret/internal/natstest"
 	"lazaret/internal/wire"
+	"lazaret/streams"
 )
 
 func TestPromiseC23StreamsAreSizedToTheDiskAndToTheFlag(t *testing.T) {
@@ -36,5 +39,51 @@ func TestPromiseC23StreamsAreSizedToTheDiskAndToTheFlag(t *testing.T) {
 	}
 	if _, err := natsserver.Size(wire.Storage{}, dir, 10<<20); err == nil || !strings.Contains(err.Error(), "--max-disk") {
 		t.Errorf("for 10 MiB: %v", err)
+	}
+}
+
+// While the disk is nearly full the streams take no messages, also after a backup or a change of the
+// register of credentials.
+func TestPromiseC23AClosedServerStaysClosed(t *testing.T) {
+	data := t.TempDir()
+	s := startServer(t, data)
+	js, done := roleStreams(t, s, natsserver.RoleIngest)
+	defer done()
+	takes := func() bool {
+		_, err := js.Publish(t.Context(), streams.LedgerSubject(0, streams.StageIngest), []byte("x"))
+		if err != nil && !strings.Contains(err.Error(), "exceeded") {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	if !takes() {
+		t.Fatal("the streams take nothing at first")
+	}
+	if err := s.Admit(false); err != nil {
+		t.Fatal(err)
+	}
+	if takes() {
+		t.Fatal("a closed server takes messages")
+	}
+	install(t, s.Minter(), bot("b", time.Hour))
+	old := read(t, natsserver.CredsFile(data, "acme.b"))
+	if n, err := s.Minter().Revoke("acme.b", false); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	natstest.Eventually(t, 10*time.Second, "refusal of the revoked one", func() bool { return !accepts(t, s.URL(), old) })
+	if takes() {
+		t.Error("after a change of the register the server takes messages")
+	}
+	if err, down := s.WhileStopped(func() error { return nil }); err != nil || down != nil {
+		t.Fatal(err, down)
+	}
+	if takes() {
+		t.Error("after a stop and start the server takes messages")
+	}
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if !takes() {
+		t.Error("after Restart the server takes no messages")
 	}
 }

@@ -60,7 +60,8 @@ type Server struct {
 	wg     sync.WaitGroup
 	url    string
 
-	life sync.Mutex // held during a stop and start of the server
+	life    sync.Mutex // held during a stop and start of the server
+	refuses bool       // guarded by life; the streams take no messages
 
 	mu sync.Mutex
 	ns *server.Server // guarded by mu; nil while stopped
@@ -163,6 +164,9 @@ func (s *Server) run() error {
 		s.cfg.Listen = net.JoinHostPort(opts.Host, strconv.Itoa(a.Port))
 	}
 	s.set(ns)
+	if s.refuses {
+		return s.admit(false)
+	}
 	return nil
 }
 

@@ -1,0 +1,215 @@
+package ceiling
+
+import (
+	"slices"
+	"strings"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+)
+
+// The limits of the marks of one project. Beyond the limits of names, contents and phrases, every text of
+// the project has the label of the mark that did not fit.
+const (
+	maxNames   = 1 << 17 // ids of memories and beliefs
+	maxWords   = 1 << 14 // contents with few words
+	maxTexts   = 1 << 14 // contents with phrases
+	maxPhrases = 1 << 18 // phrases of those contents
+	maxSharing = 64      // contents with the same phrase; beyond it the phrase itself is marked
+	maxRecent  = 1 << 17 // labeled positions, and ids of labeled entries, in each of two generations
+)
+
+// maxLength is the number of bytes of content with few words that is searched for.
+const maxLength = 64
+
+// marks are the marks of one project above internal.
+type marks struct {
+	seqs    recent[uint64]                 // labels of entries
+	recent  recent[string]                 // ids of labeled entries
+	names   map[string]beliefs.Sensitivity // ids of beliefs and memories
+	words   map[beliefs.Sensitivity]*prefixes
+	texts   []marked
+	phrases map[uint64][]int               // hash of a phrase → indexes in texts
+	shared  map[uint64]beliefs.Sensitivity // hash of a phrase of many contents
+	listed  int                            // indexes in phrases
+	all     beliefs.Sensitivity            // label of every text, because a limit was reached
+}
+
+type marked struct {
+	as      beliefs.Sensitivity
+	phrases int
+}
+
+func newMarks() *marks {
+	return &marks{names: make(map[string]beliefs.Sensitivity), words: make(map[beliefs.Sensitivity]*prefixes),
+		phrases: make(map[uint64][]int), shared: make(map[uint64]beliefs.Sensitivity)}
+}
+
+// recent maps keys to labels. It drops the older half of them when it is full.
+type recent[K comparable] struct{ now, before map[K]beliefs.Sensitivity }
+
+func (r *recent[K]) put(k K, as beliefs.Sensitivity) {
+	if len(r.now) >= maxRecent {
+		r.before, r.now = r.now, nil
+	}
+	if r.now == nil {
+		r.now = make(map[K]beliefs.Sensitivity)
+	}
+	r.now[k] = r.get(k).Join(as)
+}
+
+func (r *recent[K]) get(k K) beliefs.Sensitivity { return r.now[k].Join(r.before[k]) }
+
+// prefixes is a sorted set of strings, none of which begins with another one.
+type prefixes struct {
+	sorted []string
+	begins [1 << 10]uint64 // set of hashes of the first minWords bytes of the strings
+}
+
+func begin(s string) uint {
+	return uint(s[0])*0x9e37 ^ uint(s[1])*0x79b9<<2 ^ uint(s[2])*0x85eb<<1 ^ uint(s[3])*0xca6b ^ uint(s[4])*0xc2b3<<3
+}
+
+// add adds a string of at least minWords bytes, unless the set has a beginning of it.
+func (p *prefixes) add(s string) {
+	i, found := slices.BinarySearch(p.sorted, s)
+	if found || i > 0 && strings.HasPrefix(s, p.sorted[i-1]) {
+		return
+	}
+	end := i
+	for end < len(p.sorted) && strings.HasPrefix(p.sorted[end], s) {
+		end++
+	}
+	p.sorted = slices.Replace(p.sorted, i, end, s)
+	h := begin(s) % (64 << 10)
+	p.begins[h/64] |= 1 << (h % 64)
+}
+
+// in reports whether a text contains one of the strings. If the text continues at a position with one of
+// them, that one is the greatest string that is not greater than the rest of the text, because no string
+// begins with another.
+func (p *prefixes) in(s string) bool {
+	for i := range len(s) - minWords + 1 {
+		h := begin(s[i:]) % (64 << 10)
+		if p.begins[h/64]&(1<<(h%64)) == 0 {
+			continue
+		}
+		at, found := slices.BinarySearch(p.sorted, s[i:])
+		if found || at > 0 && strings.HasPrefix(s[i:], p.sorted[at-1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// mark stores a memory: the ids of the memory and its event, and its words.
+func (m *marks) mark(d declared) {
+	for _, id := range d.ids {
+		if _, ok := m.names[id]; !ok && len(m.names) >= maxNames {
+			m.all = m.all.Join(d.as)
+			break
+		}
+		m.names[id] = m.names[id].Join(d.as)
+	}
+	if d.as.Within(m.all) {
+		return // every text has this label
+	}
+	norm := text.Normalize(d.content)
+	if len(norm) < minWords {
+		return
+	}
+	f := text.Analyze(d.content)
+	hashes := f.Phrases.Hashes
+	if f.Words < fewWords || len(hashes) == 0 {
+		p := m.words[d.as]
+		if p == nil {
+			p = new(prefixes)
+			m.words[d.as] = p
+		}
+		if p.add(norm[:min(len(norm), maxLength)]); len(p.sorted) > maxWords {
+			m.all = m.all.Join(d.as)
+		}
+		return
+	}
+	if m.stored(marked{d.as, len(hashes)}, hashes) {
+		return
+	}
+	if len(m.texts) >= maxTexts || m.listed+len(hashes) > maxPhrases {
+		m.all = m.all.Join(d.as)
+		return
+	}
+	m.texts = append(m.texts, marked{d.as, len(hashes)})
+	for _, h := range hashes {
+		if len(m.phrases[h]) >= maxSharing {
+			m.shared[h] = m.shared[h].Join(d.as)
+			continue
+		}
+		m.phrases[h] = append(m.phrases[h], len(m.texts)-1)
+		m.listed++
+	}
+}
+
+// stored reports whether a content with the same phrases and label is stored.
+func (m *marks) stored(t marked, hashes []uint64) bool {
+	for _, i := range m.phrases[hashes[0]] {
+		if m.texts[i] == t && !slices.ContainsFunc(hashes, func(h uint64) bool {
+			at := m.phrases[h]
+			return len(at) < maxSharing && !slices.Contains(at, i)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *marks) of(e Entry, p *parsed) beliefs.Sensitivity {
+	as := p.most
+	if m == nil {
+		return as
+	}
+	if !e.Ingest {
+		as = as.Join(m.seqs.get(e.Src))
+	}
+	as = as.Join(m.seqs.get(e.Seq))
+	for _, s := range p.strings {
+		as = as.Join(m.name(s))
+		if _, id, ok := strings.Cut(s, ":"); ok { // such as belief:…, a step of a path
+			as = as.Join(m.name(id))
+		}
+	}
+	return as.Join(m.says(strings.Join(p.strings, "\n")))
+}
+
+func (m *marks) name(id string) beliefs.Sensitivity { return m.names[id].Join(m.recent.get(id)) }
+
+// says labels a text by the marked contents that it contains.
+func (m *marks) says(s string) (as beliefs.Sensitivity) {
+	if m == nil {
+		return as
+	}
+	as = m.all
+	if len(m.words) > 0 {
+		norm := text.Normalize(s)
+		for x, p := range m.words {
+			if !x.Within(as) && p.in(norm) {
+				as = x
+			}
+		}
+	}
+	if len(m.texts) == 0 || beliefs.Secret.Within(as) {
+		return as
+	}
+	hits := make(map[int]int)
+	for _, h := range text.Analyze(s).Phrases.Hashes {
+		as = as.Join(m.shared[h])
+		for _, i := range m.phrases[h] {
+			hits[i]++
+		}
+	}
+	for i, n := range hits {
+		if t := m.texts[i]; n >= common || n*quarter >= t.phrases {
+			as = as.Join(t.as)
+		}
+	}
+	return as
+}
