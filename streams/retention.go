@@ -19,7 +19,7 @@ import (
 type Retention struct {
 	// ID connects the secured entries to their trim entry.
 	ID string `json:"id"`
-	// UpTo is the last ledger sequence to remove.
+	// UpTo is the last ledger sequence to remove. A trim entry with 0 takes back an earlier one.
 	UpTo uint64 `json:"up_to"`
 	// Trimmed is the last ledger sequence that may already be missing. In a trim entry it results
 	// from earlier trims. In a trimmed entry it equals UpTo.

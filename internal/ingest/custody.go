@@ -38,7 +38,12 @@ func eraseDropKey(project, id string) []byte { return append(append(dropKey(proj
 // trimKey records that the ledger was trimmed, or will be.
 var trimKey = []byte{keyCustody, 0, 't'}
 
-func noteTrim(st *stage.State) error { return st.Set(trimKey, nil) }
+func noteTrim(st *stage.State, e *streams.Entry) error {
+	if b, err := streams.ReadRetention(e); err == nil && b.UpTo == 0 {
+		return st.Delete(trimKey) // the announcement is taken back
+	}
+	return st.Set(trimKey, nil)
+}
 
 // custody decides a signed statement about a project's data. A refused statement is recorded as a
 // rejected command.

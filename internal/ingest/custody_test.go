@@ -74,14 +74,22 @@ func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
 	obeyed(streams.DoHold, "", "")
 	refused(streams.CodeLegalHold, streams.DoForget, "p-17", "")
 	obeyed(streams.DoRelease, "", "")
-	trim := &streams.Entry{Stage: streams.StageRetention, Type: streams.TypeTrim, Project: streams.SystemProject,
-		Body: []byte(`{}`)}
-	if !h.f.Relevant(trim) {
-		t.Fatal("ingest does not hear of trimmings")
+	trim := func(upTo int) {
+		t.Helper()
+		e := &streams.Entry{Seq: 1 << 40, Stage: streams.StageRetention, Type: streams.TypeTrim,
+			Project: streams.SystemProject, Body: fmt.Appendf(nil, `{"id":"t","up_to":%d,"trimmed":0}`, upTo)}
+		if !h.f.Relevant(e) {
+			t.Fatal("ingest does not hear of trimmings")
+		}
+		if err := h.f.Apply(h.st, e, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := h.f.Apply(h.st, trim, nil); err != nil {
-		t.Fatal(err)
-	}
+	trim(7)
+	refused(streams.CodeTrimmed, streams.DoForget, "p-17", "")
+	trim(0) // taken back
+	obeyed(streams.DoForget, "p-17", "")
+	trim(7)
 	refused(streams.CodeTrimmed, streams.DoForget, "p-17", "")
 	refused(streams.CodeCommand, streams.DoForget, "", "no entries") // the form that earlier versions signed
 	obeyed(streams.DoForget, "", "")

@@ -130,7 +130,7 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applyAlerts(st, e)
 	}
 	if e.Stage == streams.StageRetention {
-		return noteTrim(st)
+		return noteTrim(st, e)
 	}
 	if e.Stage == streams.StageArbiter {
 		if e.Type == streams.TypeDue {

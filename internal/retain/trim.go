@@ -142,7 +142,7 @@ func (c *Config) trim(ctx context.Context, js jetstream.JetStream, st jetstream.
 			}
 			if from == t.Already {
 				if err := c.secure(ctx, js, t, &r); err != nil {
-					return err
+					return errors.Join(err, c.withdraw(ctx, js, r))
 				}
 			}
 			gone := r
@@ -189,6 +189,36 @@ func (c *Config) secure(ctx context.Context, js jetstream.JetStream, t *Trimming
 		fences[p] = seq
 	}
 	return c.awaitSecured(ctx, js, r, t.Stages, &fences)
+}
+
+// withdraw takes back the announcement of the first trim, so that ingest accepts erasures of single data
+// subjects again. It writes nothing in a partition that the announcement did not reach.
+func (c *Config) withdraw(ctx context.Context, js jetstream.JetStream, r streams.Retention) error {
+	if r.Trimmed > 0 {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	r.UpTo = 0
+	for p := range streams.Partitions {
+		m, err := stage.LastOn(ctx, js, streams.LedgerStream, streams.LedgerSubject(p, streams.StageRetention))
+		if err != nil {
+			return fmt.Errorf("taking back the announcement: %w", err)
+		}
+		if m == nil {
+			continue
+		}
+		e, err := wire.RawEntry(m)
+		if err != nil {
+			continue
+		}
+		if b, err := streams.ReadRetention(&e); err != nil || b.ID != r.ID {
+			continue
+		}
+		if _, err := c.say(ctx, js, p, streams.TypeTrim, &r); err != nil {
+			return fmt.Errorf("taking back the announcement: %w", err)
+		}
+	}
+	return nil
 }
 
 // say writes an entry of the retention stage after its previous one. If two processes trim at the same

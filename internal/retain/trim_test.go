@@ -230,3 +230,51 @@ func TestALongTrimmingGoesStepByStep(t *testing.T) {
 		}
 	}
 }
+
+// A first trim that no stage confirmed takes its announcement back in every partition that it reached.
+func TestATrimThatFailsTakesItsAnnouncementBack(t *testing.T) {
+	srv := natstest.Start(t)
+	ctx := t.Context()
+	js, err := jetstream.New(srv.Connect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Config{Conn: srv.Connect()}
+	if _, err := js.PublishMsg(ctx, wire.Msg(&streams.Entry{Partition: 3, Stage: "x", Type: streams.TypeAlerts, Project: "p",
+		Salt: streams.NewSalt(), Body: []byte("{}")})); err != nil {
+		t.Fatal(err)
+	}
+	r := streams.Retention{ID: "t1", UpTo: 1}
+	stopped, stop := context.WithCancel(ctx)
+	for p := range 9 {
+		if _, err := c.say(ctx, js, p, streams.TypeTrim, &r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := streams.Retention{ID: "t2", UpTo: 1}
+	if _, err := c.say(ctx, js, 8, streams.TypeTrim, &other); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := c.withdraw(stopped, js, r); err != nil {
+		t.Fatal(err)
+	}
+	last := make(map[int]string)
+	for _, e := range srv.Ledger() {
+		if b, err := streams.ReadRetention(&e); err == nil {
+			last[e.Partition] = fmt.Sprint(b.ID, b.UpTo)
+		}
+	}
+	for p := range streams.Partitions {
+		want := "t10"
+		switch {
+		case p == 8:
+			want = "t21"
+		case p > 8:
+			want = ""
+		}
+		if last[p] != want {
+			t.Errorf("partition %d ends with %q, want %q", p, last[p], want)
+		}
+	}
+}

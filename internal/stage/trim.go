@@ -169,6 +169,9 @@ func (r *runtime) trimOf(e *streams.Entry) *streams.Retention {
 		return nil
 	}
 	r.guarded = time.Time{} // the guard is due now
+	if b.UpTo == 0 {
+		return nil // an announcement is taken back
+	}
 	return b
 }
 
