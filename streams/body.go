@@ -279,6 +279,7 @@ type VerdictEntry struct {
 	Digest   string    `json:"digest,omitzero"` // SHA-256 over the action's JCS
 	Again    bool      `json:"again,omitzero"`  // answers a repeated proposal
 	Late     bool      `json:"late,omitzero"`   // tightens a verdict that was already given
+	Denied   string    `json:"denied,omitzero"` // the open hold that this late verdict ended
 	// Alert is raised if a finding came too late to stop anything, or if beliefs were withheld.
 	Alert *Alert    `json:"alert,omitzero"`
 	Time  time.Time `json:"time"` // ledger time of the deciding input

@@ -68,9 +68,13 @@ func (p *proposal) rest(rel string, b streams.BeliefRef, decision string) {
 	}
 }
 
-// pathTo returns the path from the proposal to the origin of r.
+// pathTo returns the path from the proposal to the origin of r. An observation of another agent has that
+// agent before its id, because two agents may use the same id.
 func (p *proposal) pathTo(r rest) []string {
 	path := []string{string(p.Type) + ":" + p.ID}
+	if r.Observation != "" && r.Agent != "" && r.Agent != p.Agent {
+		r.Observation = r.Agent + "/" + r.Observation
+	}
 	for _, step := range [][2]string{{"decision", r.Decision}, {"belief", r.Belief}, {"observation", r.Observation},
 		{"source", r.Source}} {
 		if step[1] != "" {

@@ -315,6 +315,12 @@ func TestALateFindingTightensWhatItCan(t *testing.T) {
 				h.State != streams.HoldDenied {
 				r.Fatalf("the hold is %+v, %v", h, err)
 			}
+			if got.Denied != given.Hold.ID {
+				r.Fatalf("the verdict that denies hold %s names %q", given.Hold.ID, got.Denied)
+			}
+		}
+		if got.Denied != "" && (first != streams.Hold || late != streams.Deny) {
+			r.Fatalf("%s and late %s end hold %s", first, late, got.Denied)
 		}
 	})
 }

@@ -64,6 +64,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 	_, reasons = judge(v.Reasons, reasons)
 	v.Verdict, v.Reasons, v.Time, v.Late, v.Alert, v.Texts = p.Decided.Join(
 		verdict), reasons, now, true, nil, textEffects(p.Texts)
+	v.Denied = ""
 	if v.Verdict > *p.Decided {
 		v.Resolved = nil
 	}
@@ -77,7 +78,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 			return nil, err
 		}
 		live = append(live, holdLive(p.Project, v, streams.HoldDenied)...)
-		v.Hold = nil
+		v.Denied, v.Hold = v.Hold.ID, nil
 	case open:
 		v.Hold.Revision = revision(reasons)
 		if err := f.reviseHold(st, p.Project, v); err != nil {

@@ -257,7 +257,7 @@ func (f *Fold) denyHeld(st *stage.State, in *resolution, h *hold, fresh []stream
 	}
 	v := &h.Entry
 	live := holdLive(h.Project, v, streams.HoldDenied)
-	v.Verdict, v.Time, v.Late, v.Hold = streams.Deny, now, true, nil
+	v.Verdict, v.Time, v.Late, v.Denied, v.Hold = streams.Deny, now, true, h.ID, nil
 	v.Reasons = append(slices.Clip(v.Reasons), fresh...)
 	return f.conclude(st, in, h, live)
 }

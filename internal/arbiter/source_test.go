@@ -224,6 +224,10 @@ func TestNoCombinationOfFaultsIsCovered(t *testing.T) {
 			more(s, streams.Reason{Code: streams.CodeRule, Verdict: streams.Hold, Group: "core", Rule: "action-from-instruction",
 				Path: path("o2")})
 		},
+		"a finding on another agent's observation of the same id": func(s *situation) {
+			more(s, streams.Reason{Code: streams.CodeRule, Verdict: streams.Hold, Group: "core", Rule: "action-from-instruction",
+				Path: path("other/o1")})
+		},
 		"another source asks as well": func(s *situation) {
 			s.p.Answers[0].Rests = append(s.p.Answers[0].Rests, streams.Rest{Observation: "o2", By: "instruction"})
 		},

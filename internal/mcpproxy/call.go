@@ -214,6 +214,7 @@ func (p *Proxy) take(key, hold string) (held proposed, more bool) {
 	shown := i >= 0
 	i = max(i, 0)
 	held = all[i]
+	p.remembered--
 	if all = slices.Delete(all, i, i+1); len(all) == 0 {
 		delete(p.pending, key)
 	} else {
@@ -224,7 +225,7 @@ func (p *Proxy) take(key, hold string) (held proposed, more bool) {
 
 // Limits of remembered held calls.
 const (
-	maxPending = 1 << 18 // different ones; they take about 60 MB
+	maxPending = 1 << 18 // all; they take about 60 MB
 	maxEqual   = 8       // equal ones
 )
 
@@ -232,11 +233,14 @@ const (
 func (p *Proxy) put(key string, held ...proposed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(held) == 0 || p.pending[key] == nil && len(p.pending) >= maxPending {
+	before := p.pending[key]
+	if len(held) == 0 || p.remembered+len(held) > maxPending {
 		return
 	}
-	all := slices.Concat(held, p.pending[key])
-	p.pending[key] = all[:min(len(all), maxEqual)]
+	all := slices.Concat(held, before)
+	all = all[:min(len(all), maxEqual)]
+	p.pending[key] = all
+	p.remembered += len(all) - len(before)
 }
 
 // withdraw cancels a proposal whose caller no longer waits.

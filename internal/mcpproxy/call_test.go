@@ -34,3 +34,22 @@ func TestMoreThan4096HeldCallsAreRemembered(t *testing.T) {
 		}
 	}
 }
+
+// The limit is on the memory that they take, so equal calls count as well.
+func TestTheLimitOfHeldCallsCountsEqualOnes(t *testing.T) {
+	p := &Proxy{pending: make(map[string][]proposed)}
+	for i := range 2 * maxEqual {
+		p.put("a", proposed{id: fmt.Sprint(i)})
+	}
+	if p.remembered != maxEqual {
+		t.Errorf("%d are counted, want %d", p.remembered, maxEqual)
+	}
+	p.remembered = maxPending
+	if p.put("b", proposed{id: "b"}); p.pending["b"] != nil {
+		t.Error("another one is remembered at the limit")
+	}
+	p.take("a", "")
+	if p.put("b", proposed{id: "b"}); p.pending["b"] == nil {
+		t.Error("none is remembered below the limit")
+	}
+}

@@ -58,19 +58,21 @@ type Proxy struct {
 	tools *catalogue
 	ids   idSource
 
-	mu        sync.Mutex
-	calls     map[jsonrpc.ID]*call  // client requests in progress; guarded by mu
-	own       map[jsonrpc.ID]asked  // the proxy's own requests; guarded by mu
-	pending   map[string][]proposed // callKey → held proposals, oldest first; guarded by mu
-	server    string                // guarded by mu
-	known     bool                  // the server has introduced itself; guarded by mu
-	instructs string                // the server's instructions; guarded by mu
-	signature []string              // the last recorded serverInfo of the server; guarded by mu
-	asks      bool                  // the client can open a URL for its user; guarded by mu
-	wg        sync.WaitGroup
-	serving   sync.WaitGroup // tools/call and similar requests in progress
-	notes     chan struct{}  // semaphore: one element per notification being recorded
-	noted     chan struct{}  // closed once the last notification is passed on; owned by the server reader
+	mu      sync.Mutex
+	calls   map[jsonrpc.ID]*call  // client requests in progress; guarded by mu
+	own     map[jsonrpc.ID]asked  // the proxy's own requests; guarded by mu
+	pending map[string][]proposed // callKey → held proposals, oldest first; guarded by mu
+	// remembered is the number of proposals in pending; guarded by mu.
+	remembered int
+	server     string   // guarded by mu
+	known      bool     // the server has introduced itself; guarded by mu
+	instructs  string   // the server's instructions; guarded by mu
+	signature  []string // the last recorded serverInfo of the server; guarded by mu
+	asks       bool     // the client can open a URL for its user; guarded by mu
+	wg         sync.WaitGroup
+	serving    sync.WaitGroup // tools/call and similar requests in progress
+	notes      chan struct{}  // semaphore: one element per notification being recorded
+	noted      chan struct{}  // closed once the last notification is passed on; owned by the server reader
 }
 
 // asked is a request that the proxy made and that has no response yet.

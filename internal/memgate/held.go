@@ -47,10 +47,20 @@ type Text struct {
 
 // Write asks whether the memories of one write may be written. It returns the replies up to the first
 // that is no allow; the last one decides. If all are allowed, Write has used up their approvals, and the
-// caller makes the write. parts identify the write beyond the fields of its memories.
-func (h Held) Write(ctx context.Context, j Judge, ms []Text, parts ...string) (replies []*client.Reply, err error) {
+// caller makes the write. If the write certainly was not made, the caller calls undo, which gives the
+// approvals back. parts identify the write beyond the fields of its memories.
+func (h Held) Write(ctx context.Context, j Judge, ms []Text, parts ...string) (replies []*client.Reply,
+	undo func() error, err error) {
 	var files []string
 	asked := make(map[string]int) // file → index of its memory
+	undo = func() (err error) {
+		for n, file := range files {
+			if !ended(replies[n]) {
+				err = errors.Join(err, restore(file, ms[asked[file]].ID))
+			}
+		}
+		return err
+	}
 	for i, m := range ms {
 		file := filepath.Join(string(h), digest(append([]string{string(m.Origin), m.Session, m.User, m.Key, m.Content},
 			parts...)))
@@ -59,7 +69,7 @@ func (h Held) Write(ctx context.Context, j Judge, ms []Text, parts ...string) (r
 		}
 		rep, err := h.ask(ctx, j, m, file)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if replies = append(replies, rep); rep.Verdict != streams.Allow {
 			for n, file := range files {
@@ -67,7 +77,7 @@ func (h Held) Write(ctx context.Context, j Judge, ms []Text, parts ...string) (r
 					_, _ = remove(file, ms[asked[file]].ID)
 				}
 			}
-			return replies, nil
+			return replies, nil, nil
 		}
 		asked[file], files = i, append(files, file)
 	}
@@ -75,21 +85,21 @@ func (h Held) Write(ctx context.Context, j Judge, ms []Text, parts ...string) (r
 		for {
 			mine, err := remove(file, ms[asked[file]].ID)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if mine {
 				break
 			}
 			// A concurrent request has made the write with this approval.
 			if replies[n], err = h.ask(ctx, j, ms[asked[file]], file); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if replies[n].Verdict != streams.Allow {
-				return replies[:n+1], nil
+				return replies[:n+1], nil, nil
 			}
 		}
 	}
-	return replies, nil
+	return replies, undo, nil
 }
 
 // ask asks for a verdict on one memory. The file exists afterwards if the verdict is allow or an open
@@ -159,6 +169,24 @@ func remove(file, id string) (bool, error) {
 		return false, fmt.Errorf("removing the id of a held write: %w", err)
 	}
 	return true, nil
+}
+
+// restore stores an id again, unless a later request for the same write has stored one.
+func restore(file, id string) error {
+	storing.Lock()
+	defer storing.Unlock()
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err == nil {
+		_, err = f.WriteString(id)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("storing the id of an approved write again: %w", err)
+	}
+	return nil
 }
 
 // stored returns the id in a file, or "" if there is none.

@@ -66,7 +66,7 @@ func write(t *testing.T, h Held, a *arbiter, texts ...string) (streams.Verdict, 
 	for _, s := range texts {
 		ms = append(ms, text(s))
 	}
-	replies, err := h.Write(t.Context(), a, ms, "PUT /x")
+	replies, _, err := h.Write(t.Context(), a, ms, "PUT /x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +113,32 @@ func TestAnApprovalLetsOneWriteThrough(t *testing.T) {
 	}
 }
 
+// A store that cannot be reached has not made the write.
+func TestAnApprovalIsGivenBackIfTheWriteWasNotMade(t *testing.T) {
+	h, a := Held(t.TempDir()), &arbiter{holds: true}
+	_, hold := write(t, h, a, "one")
+	a.end(hold, streams.Allow)
+	replies, undo, err := h.Write(t.Context(), a, []Text{text("one")}, "PUT /x")
+	if err != nil || replies[0].Verdict != streams.Allow {
+		t.Fatal(replies, err)
+	}
+	for range 2 { // the second has no effect
+		if err := undo(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v, _ := write(t, h, a, "one"); v != streams.Allow {
+		t.Errorf("the repeated write is %s", v)
+	}
+	_, later := write(t, h, a, "one")
+	if err := undo(); err != nil {
+		t.Fatal(err)
+	}
+	if v, hold := write(t, h, a, "one"); v != streams.Hold || hold != later {
+		t.Errorf("the approval of an earlier write is given back over hold %s: %s, %s", later, v, hold)
+	}
+}
+
 func TestAnApprovalWaitsForTheOtherTextsOfTheWrite(t *testing.T) {
 	h, a := Held(t.TempDir()), &arbiter{holds: true}
 	_, one := write(t, h, a, "one", "two")
@@ -140,7 +166,7 @@ func (refuser) Remember(_ context.Context, _ beliefs.Origin, m *streams.Memory) 
 
 func TestARefusedWriteLeavesNoIDs(t *testing.T) {
 	h := Held(t.TempDir())
-	replies, err := h.Write(t.Context(), refuser{}, []Text{text("fine"), text("good"),
+	replies, _, err := h.Write(t.Context(), refuser{}, []Text{text("fine"), text("good"),
 		text("bad")}, "PUT /x")
 	if err != nil || len(replies) != 3 || replies[2].Verdict != streams.Deny {
 		t.Fatalf("%+v, %v", replies, err)
@@ -176,7 +202,7 @@ func TestConcurrentRequestsShareNoApproval(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			replies, err := h.Write(t.Context(), a, []Text{text("x")}, "PUT /x")
+			replies, _, err := h.Write(t.Context(), a, []Text{text("x")}, "PUT /x")
 			if err != nil {
 				t.Error(err)
 			} else if replies[0].Verdict == streams.Allow {
@@ -195,7 +221,7 @@ func TestConcurrentRequestsShareNoApproval(t *testing.T) {
 func TestARequestWhoseAnswerWasLostIsJudgedAsOfItsRepetition(t *testing.T) {
 	for _, holds := range []bool{false, true} {
 		h, a := Held(t.TempDir()), &arbiter{holds: holds, lost: true}
-		if _, err := h.Write(t.Context(), a, []Text{text("x")}, "PUT /x"); err == nil {
+		if _, _, err := h.Write(t.Context(), a, []Text{text("x")}, "PUT /x"); err == nil {
 			t.Fatal("an answer came")
 		}
 		a.lost = false
@@ -211,7 +237,7 @@ func TestConcurrentRequestsForOneWriteHaveOneHold(t *testing.T) {
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
-			if _, err := h.Write(t.Context(), a, []Text{text("x")}, "PUT /x"); err != nil {
+			if _, _, err := h.Write(t.Context(), a, []Text{text("x")}, "PUT /x"); err != nil {
 				t.Error(err)
 			}
 		})

@@ -314,7 +314,7 @@ func changed(name string) error {
 func (t *Tool) propose(ctx context.Context, name, words, was string, change func() (*Result, error)) (*Result, error) {
 	m := &streams.Memory{Head: t.Head, Key: streams.Clip("memory_tool:"+shown(name), streams.MaxNameLen),
 		Content: words, Source: "tool:memory"}
-	replies, err := t.Held.Write(ctx, t.Judge, []memgate.Text{{Origin: beliefs.OriginAgent, Memory: m}}, "memory_tool", was)
+	replies, _, err := t.Held.Write(ctx, t.Judge, []memgate.Text{{Origin: beliefs.OriginAgent, Memory: m}}, "memory_tool", was)
 	if err != nil {
 		return nil, err
 	}

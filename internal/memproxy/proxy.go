@@ -162,8 +162,9 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 		return
 	}
 	var parents []string
+	var undo func() error
 	if rt.write != nil {
-		if parents, err = x.propose(rt.write); err != nil {
+		if parents, undo, err = x.propose(rt.write); err != nil {
 			refuse(w, err)
 			return
 		}
@@ -176,6 +177,11 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 	if err != nil {
 		// The error may repeat text of the store that was not judged.
 		p.Log.Warn("the store did not answer", "err", err)
+		if e := (*net.OpError)(nil); undo != nil && errors.As(err, &e) && e.Op == "dial" { // it received nothing
+			if err := undo(); err != nil {
+				p.Log.Error("an approved write has to be approved again", "err", err)
+			}
+		}
 		refuse(w, errors.New("the store did not answer, or its answer is invalid or too large: see the log"))
 		return
 	}
@@ -255,14 +261,15 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request, rt *route) (*ex
 	return x, nil
 }
 
-// propose proposes each text of a write. It returns the ids of the resulting beliefs.
-func (x *exchange) propose(wr *write) (parents []string, err error) {
+// propose proposes each text of a write. It returns the ids of the resulting beliefs, and a function that
+// gives used approvals back.
+func (x *exchange) propose(wr *write) (parents []string, undo func() error, err error) {
 	texts, err := x.written(wr)
 	if r := (*refusal)(nil); errors.As(err, &r) {
-		return nil, err
+		return nil, nil, err
 	}
 	if err != nil {
-		return nil, &refusal{http.StatusBadRequest, err.Error(), streams.Hold, ""}
+		return nil, nil, &refusal{http.StatusBadRequest, err.Error(), streams.Hold, ""}
 	}
 	if wr.bare != "" && !slices.ContainsFunc(texts, func(t written) bool { return t.text != "" }) {
 		texts = []written{{text: wr.bare, origin: x.origin}}
@@ -274,11 +281,11 @@ func (x *exchange) propose(wr *write) (parents []string, err error) {
 		}
 	}
 	if len(ms) == 0 {
-		return nil, &refusal{http.StatusBadRequest, errNoText.Error(), streams.Hold, ""}
+		return nil, nil, &refusal{http.StatusBadRequest, errNoText.Error(), streams.Hold, ""}
 	}
-	replies, err := x.Held.Write(x.ctx, x.Judge, ms, "memproxy", x.Kind, x.r.Method, x.r.URL.RequestURI(), string(x.body))
+	replies, undo, err := x.Held.Write(x.ctx, x.Judge, ms, "memproxy", x.Kind, x.r.Method, x.r.URL.RequestURI(), string(x.body))
 	if err != nil {
-		return nil, unjudged(err)
+		return nil, nil, unjudged(err)
 	}
 	for _, rep := range replies {
 		if rep.Verdict != streams.Allow {
@@ -287,13 +294,13 @@ func (x *exchange) propose(wr *write) (parents []string, err error) {
 				r.hold = rep.Entry.Hold.ID
 				r.reason += "; once hold " + r.hold + " is approved, send the same request again"
 			}
-			return nil, r
+			return nil, nil, r
 		}
 		if rep.Entry != nil && rep.Entry.Belief != nil {
 			parents = append(parents, rep.Entry.Belief.ID)
 		}
 	}
-	return parents, nil
+	return parents, undo, nil
 }
 
 // written is a text of a write, with the key of the memory that it replaces.

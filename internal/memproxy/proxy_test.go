@@ -1,6 +1,7 @@
 package memproxy
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -557,6 +558,61 @@ func TestATextThatReturnsIsRecordedAgain(t *testing.T) {
 		if code, body := send("GET", "/memories/m1", "", HeaderSession, "s2"); code != 200 ||
 			!strings.Contains(body, `"memory":`+quote(text)) {
 			t.Errorf("after the write of %s: %d %s", text, code, body)
+		}
+	}
+}
+
+// approver holds a proposal, and answers its repeats as a person's approval.
+type approver struct {
+	memgate.Judge
+	asked map[string]bool
+}
+
+func (a *approver) Remember(_ context.Context, _ beliefs.Origin, m *streams.Memory) (*client.Reply, error) {
+	v := &streams.VerdictEntry{ID: m.ID, Verdict: streams.Hold, Hold: &streams.HoldRef{ID: "h1"}}
+	if a.asked[m.ID] {
+		v.Verdict, v.Hold, v.Resolved = streams.Allow, nil, new(streams.Resolved)
+	}
+	a.asked[m.ID] = true
+	return &client.Reply{Verdict: v.Verdict, Entry: v}, nil
+}
+
+func TestAStoreThatIsDownUsesUpNoApproval(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	ln.Close()
+	h, err := New(Config{Kind: "mem0", Upstream: &url.URL{Scheme: "http", Host: addr}, Origin: beliefs.OriginDocument,
+		Judge: &approver{asked: make(map[string]bool)}, Held: memgate.Held(t.TempDir())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func() int {
+		req := httptest.NewRequest("PUT", "http://localhost/memories/m1", strings.NewReader(`{"text":"x"}`))
+		req.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		return w.Code
+	}
+	for _, want := range []int{http.StatusForbidden, http.StatusBadGateway} { // held, and approved
+		if code := send(); code != want {
+			t.Fatalf("answered %d, want %d", code, want)
+		}
+	}
+	if ln, err = net.Listen("tcp", addr); err != nil {
+		t.Skip("the port was taken meanwhile:", err)
+	}
+	up := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{}`)
+	})}
+	defer up.Close()
+	go up.Serve(ln)
+	for _, want := range []int{http.StatusOK, http.StatusForbidden} { // the approval lets one write through
+		if code := send(); code != want {
+			t.Errorf("answered %d, want %d", code, want)
 		}
 	}
 }

@@ -152,6 +152,8 @@ func verdictNotice(v *streams.VerdictEntry) *Notice {
 		return nil
 	case v.Resolved != nil:
 		n.Kind, n.Severity, n.Hold, n.State = KindSettled, "info", v.Resolved.Hold, v.Resolved.State
+	case v.Denied != "":
+		n.Kind, n.Severity, n.Hold, n.State = KindSettled, "info", v.Denied, streams.HoldDenied
 	case v.Hold != nil && v.Verdict == streams.Hold:
 		n.Kind, n.Severity, n.Hold, n.Expires = KindHold, holdSeverity, v.Hold.ID, v.Hold.Expires
 		n.Text = holds.TopReason(v).Text

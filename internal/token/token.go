@@ -73,28 +73,28 @@ func New(data, credential string, lasts time.Duration) (secret string, t *Token,
 		return "", nil, fmt.Errorf("no credential %q in %s: %w: create one with lazaret agent add", credential, data, err)
 	}
 	err = natsfiles.Locked(ListFile(data), func() error {
-		secret, t, err = add(data, credential, lasts)
-		return err
+		l, err := read(data)
+		if err != nil {
+			return err
+		}
+		secret, t = l.add(credential, lasts)
+		return write(data, l)
 	})
 	return secret, t, err
 }
 
-// add appends a token to the list. The caller holds the lock.
-func add(data, credential string, lasts time.Duration) (string, *Token, error) {
-	l, err := read(data)
-	if err != nil {
-		return "", nil, err
-	}
+// add appends a token to the list.
+func (l *list) add(credential string, lasts time.Duration) (secret string, t *Token) {
 	b := make([]byte, 32)
 	rand.Read(b)
-	secret := Prefix + base64.RawURLEncoding.EncodeToString(b)
-	t := &Token{ID: "t" + nuid.Next()[12:], Credential: credential, Hash: hash(secret),
+	secret = Prefix + base64.RawURLEncoding.EncodeToString(b)
+	t = &Token{ID: "t" + nuid.Next()[12:], Credential: credential, Hash: hash(secret),
 		Issued: time.Now().UTC().Truncate(time.Second)}
 	if lasts > 0 {
 		t.Expires = t.Issued.Add(lasts)
 	}
 	l.Tokens = append(l.Tokens, t)
-	return secret, t, write(data, l)
+	return secret, t
 }
 
 func write(data string, l *list) error {
@@ -105,18 +105,19 @@ func write(data string, l *list) error {
 	return durable.WriteFile(ListFile(data), append(b, '\n'), 0o600)
 }
 
-// Ensure creates a token and writes it to File, unless the credential ever had a token.
+// Ensure creates a token and writes it to File, unless the credential ever had a token. It writes the
+// list last: if it is interrupted before, the next call replaces the file.
 func Ensure(data, credential string) error {
 	return natsfiles.Locked(ListFile(data), func() error {
 		l, err := read(data)
 		if err != nil || slices.ContainsFunc(l.Tokens, func(t *Token) bool { return t.Credential == credential }) {
 			return err
 		}
-		secret, _, err := add(data, credential, 0)
-		if err != nil {
+		secret, _ := l.add(credential, 0)
+		if err := durable.WriteFile(File(data, credential), []byte(secret+"\n"), 0o600); err != nil {
 			return err
 		}
-		return durable.WriteFile(File(data, credential), []byte(secret+"\n"), 0o600)
+		return write(data, l)
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // path returns the path from an action to the content that caused a rule's alert, as far as the
-// rule asks for it.
+// rule asks for it. An observation of another agent has that agent before its id.
 func (r *Rule) path(s *signals.State, a *streams.Alert) []string {
 	in := s.In
 	path := []string{"action:" + in.Event.ID}
@@ -18,10 +18,16 @@ func (r *Rule) path(s *signals.State, a *streams.Alert) []string {
 			path = append(path, streams.Clip(kind+":"+id, 160))
 		}
 	}
+	observation := func(agent, id string) {
+		if id != "" && agent != "" && agent != in.Event.Agent {
+			id = agent + "/" + id
+		}
+		add("observation", id)
+	}
 	if a.Subject.Kind == "belief" {
 		add("belief", a.Subject.ID)
 		if i := slices.IndexFunc(in.Action.Beliefs, func(b *signals.Belief) bool { return b.ID == a.Subject.ID }); i >= 0 {
-			add("observation", in.Action.Beliefs[i].Observation)
+			observation(in.Action.Beliefs[i].Agent(), in.Action.Beliefs[i].Observation)
 			add("source", in.Action.Beliefs[i].Source)
 		}
 		return path
@@ -31,7 +37,7 @@ func (r *Rule) path(s *signals.State, a *streams.Alert) []string {
 	for _, x := range s.Dependencies() {
 		if by := x.By == "instruction"; by && echo || !by && lineage {
 			add("belief", x.Belief)
-			add("observation", x.Observation)
+			observation(x.Agent, x.Observation)
 			add("source", x.Source)
 			break
 		}

@@ -55,7 +55,12 @@ type Belief struct {
 	Confidence  float64 `cel:"confidence" doc:"0.10 to 0.95"`
 	Source      string  `cel:"source"`
 	Observation string  `cel:"observation" doc:"event that introduced the belief"`
+
+	agent string
 }
+
+// Agent returns the agent that sent the observation.
+func (b *Belief) Agent() string { return b.agent }
 
 // Memory is a memory write.
 type Memory struct {

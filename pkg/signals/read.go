@@ -349,6 +349,8 @@ func belief(b *streams.BeliefRef) *Belief {
 		Confidence:  b.Confidence,
 		Source:      b.Source,
 		Observation: b.Observation,
+
+		agent: b.Agent,
 	}
 }
 

@@ -32,7 +32,7 @@ func memoryCommand(a *verb.App) *cobra.Command {
 func init() { Verbs.Add("memory", memoryProxyCommand) }
 
 func memoryProxyCommand(a *verb.App) *cobra.Command {
-	var project, agent, listen, upstream, from string
+	var project, agent, listen, upstream, from, state string
 	var cfg memproxy.Config
 	c := &cobra.Command{
 		Use:   "proxy --kind KIND --upstream URL",
@@ -73,11 +73,13 @@ request's content; NATS permissions limit the origins. All other headers are for
 				return err
 			}
 			cfg.Judge = host
-			state, err := verb.StateDir()
-			if err != nil {
-				return fmt.Errorf("a folder for the ids of held writes: %w: set XDG_STATE_HOME", err)
+			if state == "" {
+				if state, err = verb.StateDir(); err != nil {
+					return fmt.Errorf("a folder for the ids of held writes: %w: give one with --state, or set XDG_STATE_HOME", err)
+				}
+				state = filepath.Join(state, "memory-proxy", project, agent)
 			}
-			cfg.Held = memgate.Held(filepath.Join(state, "memory-proxy", project, agent))
+			cfg.Held = memgate.Held(state)
 			h, err := memproxy.New(cfg)
 			if err != nil {
 				return err
@@ -106,6 +108,7 @@ request's content; NATS permissions limit the origins. All other headers are for
 	f.StringVar(&upstream, "upstream", "", "`URL` of the store")
 	f.StringVar(&listen, "listen", "127.0.0.1:4291", "`HOST:PORT` to serve at; port 0 picks one")
 	f.StringVar(&from, "origin", "document", "`ORIGIN` of writes without a Lazaret-Origin header")
+	f.StringVar(&state, "state", "", "`FOLDER` for the ids of held writes (default in $XDG_STATE_HOME/lazaret)")
 	c.MarkFlagRequired("kind")
 	c.MarkFlagRequired("upstream")
 	return c

@@ -195,6 +195,9 @@ func compareField(t *testing.T, name string, c *goExpr, act *Activation, want re
 		cl := goCompiler{vars: act.Vars, times: 1}
 		for i := range want.Elem().NumField() {
 			f := want.Elem().Type().Field(i)
+			if !f.IsExported() {
+				continue
+			}
 			compareField(t, name+"."+f.Name, cl.member(c, f.Tag.Get("cel")), act, want.Elem().Field(i))
 		}
 		return
