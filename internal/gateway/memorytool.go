@@ -8,8 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
-	"unicode"
 
 	"lazaret/client"
 	"lazaret/internal/memgate"
@@ -43,19 +41,6 @@ func (j judge) Gate(_ context.Context, r *streams.Recall) (rep *client.Reply, er
 	return rep, err
 }
 
-// folderOf returns the name of a user's folder. It differs from that of any other user also on file systems
-// that ignore case.
-func folderOf(user string) string {
-	var b strings.Builder
-	for _, r := range user {
-		if unicode.IsUpper(r) {
-			b.WriteByte('!')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
-}
-
 // heldFolder is the name of an agent's folder for the ids of held changes.
 const heldFolder = "held"
 
@@ -69,7 +54,7 @@ func tidy(memory string) error {
 	old, gerr := fs.Glob(os.DirFS(memory), "*/*/users/*[A-Z]*")
 	err = errors.Join(err, gerr)
 	for _, name := range old {
-		next := filepath.Join(memory, filepath.FromSlash(path.Dir(name)), folderOf(path.Base(name)))
+		next := filepath.Join(memory, filepath.FromSlash(path.Dir(name)), memorytool.UserFolder(path.Base(name)))
 		if _, err := os.Lstat(next); err == nil {
 			continue // the folder of the old name is left as it is, and is not used
 		}
@@ -93,7 +78,7 @@ func memoryTool(c *call) (any, error) {
 	own := filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent)
 	dir := filepath.Join(own, "shared")
 	if in.User != "" { // each user has a separate folder
-		dir = filepath.Join(own, "users", folderOf(in.User))
+		dir = filepath.Join(own, "users", memorytool.UserFolder(in.User))
 	}
 	t := &memorytool.Tool{Judge: judge{c}, Dir: dir, Held: memgate.Held(filepath.Join(own, heldFolder)),
 		Head: streams.Head{Session: in.Session, User: in.User}, Lock: &c.g.files}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"lazaret/internal/memorytool"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -198,7 +199,7 @@ func TestTheMemoryToolMarksAndRefusesWhatTheGateDoes(t *testing.T) {
 func TestUsersWhoseNamesDifferInCaseShareNoFolder(t *testing.T) {
 	seen := map[string]string{}
 	for _, user := range []string{"bob", "Bob", "BOB", "bOb", "b_ob", "B-o1"} {
-		name := strings.ToLower(folderOf(user))
+		name := strings.ToLower(memorytool.UserFolder(user))
 		if other, ok := seen[name]; ok {
 			t.Errorf("%s and %s share the folder %s", user, other, name)
 		}
@@ -220,7 +221,7 @@ func TestUsersWhoseNamesDifferInCaseShareNoFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, user := range []string{"Bob", "ann"} {
-			if b, err := os.ReadFile(filepath.Join(users, folderOf(user), "notes.md")); string(b) != user {
+			if b, err := os.ReadFile(filepath.Join(users, memorytool.UserFolder(user), "notes.md")); string(b) != user {
 				t.Errorf("the file of %s is %q, %v", user, b, err)
 			}
 		}
@@ -232,7 +233,7 @@ func TestUsersWhoseNamesDifferInCaseShareNoFolder(t *testing.T) {
 	if err := tidy(dir); err != nil {
 		t.Error(err)
 	}
-	if b, err := os.ReadFile(filepath.Join(users, folderOf("Bob"), "notes.md")); string(b) != "Bob" {
+	if b, err := os.ReadFile(filepath.Join(users, memorytool.UserFolder("Bob"), "notes.md")); string(b) != "Bob" {
 		t.Errorf("the file of Bob is %q, %v", b, err)
 	}
 }

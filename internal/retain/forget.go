@@ -161,6 +161,11 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 		}
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	files, err := c.folders(Subject{Project: project}, false)
+	r.Places = append(r.Places, files...)
 	return r, err
 }
 
@@ -275,6 +280,11 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 	if err := c.checkLog(ctx, r, shards, trust); err != nil {
 		return nil, err
 	}
+	files, err := c.folders(Subject{Project: project}, true)
+	if err != nil {
+		return nil, err
+	}
+	r.Places = append(r.Places, files...)
 	return r, c.sign(r, signer, records)
 }
 

@@ -146,6 +146,11 @@ func (c *Config) surveyPerson(ctx context.Context, js jetstream.JetStream, t *tr
 		}
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	files, err := c.folders(t.subject, false)
+	r.Places = append(r.Places, files...)
 	return r, err
 }
 
@@ -249,6 +254,11 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	if err := c.checkListed(ctx, r, done, shards, trust); err != nil {
 		return nil, err
 	}
+	files, err := c.folders(s, true)
+	if err != nil {
+		return nil, err
+	}
+	r.Places = append(r.Places, files...)
 	return r, c.sign(r, signer, records)
 }
 

@@ -28,6 +28,8 @@ type Config struct {
 	Trust *keys.Trust
 	// Log opens the auditor's log, or a snapshot of it, and calls ask with it.
 	Log func(ctx context.Context, ask func(*inquiry.Log) error) error
+	// Data is the data folder with the files of the memory tool and of hooks. If it is empty, none are erased.
+	Data string
 	// Without names stages that no longer exist; they are not waited for.
 	Without []string
 	// Wait is how long Trim waits for the next reply of a stage; 0: 2 minutes.

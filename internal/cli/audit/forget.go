@@ -42,7 +42,7 @@ func Retention(a *verb.App, cmd *cobra.Command, wait time.Duration, without []st
 		ctx, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
 	}
-	return f(ctx, &retain.Config{Conn: nc, Trust: trust, Without: without,
+	return f(ctx, &retain.Config{Conn: nc, Trust: trust, Without: without, Data: a.Conn.Data,
 		Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
 			return withLog(a, ctx, log, inquiry.Options{}, ask)
 		},
@@ -79,7 +79,9 @@ func forgetCommand(a *verb.App) *cobra.Command {
   4. delete the entries from the streams; have the embedded nats-server overwrite them
      in its files, for which it stops some seconds; rewrite sealed shards; and write a
      signed record that lists each place. A separate nats-server leaves the entries in
-     its files, which the record states.
+     its files, which the record states;
+  5. remove the files of the memory tool and of hooks from the data folder. Remove those
+     of other machines there.
 
 For one data subject, named by the pseudonym in events (data_subject or user), every
 entry that concerns them is erased, including those that also concern others:
