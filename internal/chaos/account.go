@@ -36,6 +36,7 @@ type account struct {
 	groups    []string          // groups that must assess each proposal
 	proposals map[uint64]*proposed
 	uncleared []string // allows without the required assessments
+	joint     int      // verdicts in joint frames
 	twice     []string // proposals with two first verdicts, or two assessments of a group
 }
 
@@ -98,7 +99,7 @@ func (a *account) ingested(e *streams.Entry) error {
 	if err := streams.Unmarshal(e.Body, &h); err != nil {
 		return err
 	}
-	if h.ID == "" && owed[e.Type] {
+	if h.ID == "" && owed[e.Type] || e.Type == streams.TypeClaim {
 		return nil
 	}
 	a.srcs[e.Src]++
@@ -155,6 +156,9 @@ func (a *account) decided(e *streams.Entry) error {
 		return err
 	}
 	a.verdicts[e.Position()], a.projects[e.Position()] = v, e.Project
+	if e.Joint {
+		a.joint++
+	}
 	p := a.proposals[v.Proposal]
 	if v.Verdict == streams.Allow && (p == nil || !p.clear(a.groups)) {
 		why := fmt.Sprintf("entry %d allows %s %s, which was not cleared by each of %v", e.Position(), e.Project, v.ID, a.groups)
@@ -257,7 +261,7 @@ func settle(ctx context.Context, nc *nats.Conn) error {
 
 // logs verifies the logs of both auditors and compares them.
 func (f *fleet) logs(ctx context.Context) (reps [2]chain.Report, err error) {
-	for i, name := range []string{"auditor", "auditor/b"} {
+	for i, name := range f.audited {
 		data := f.data(name)
 		trust, err := keys.LoadTrust(embedded.TrustFile(data))
 		if err != nil {

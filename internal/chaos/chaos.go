@@ -22,14 +22,17 @@ import (
 
 // Options configure a chaos run.
 type Options struct {
-	Seed     uint64
-	Kills    int // kill -9 of any process; other faults are interspersed
-	Events   int // in addition to those of drills
-	Drills   []string
-	Answers  int // minimum number of verdicts that callers receive
-	Projects int
-	Dir      string // must be empty
-	FullDisk bool   // fill the disk too; needs root
+	Seed   uint64
+	Kills  int // kill -9 of any process; other faults are interspersed
+	Events int // in addition to those of drills
+	// Processes are the processes under test: Daemons, Pair or Up.
+	Processes string
+	Drills    []string
+	Answers   int // minimum number of verdicts that callers receive
+	Joint     int // minimum number of joint verdicts
+	Projects  int
+	Dir       string // must be empty
+	FullDisk  bool   // fill the disk too; needs root
 	// Say is called with progress messages.
 	Say func(format string, args ...any)
 }
@@ -48,6 +51,8 @@ type Report struct {
 	FullDisks  int            `json:"full_disks"`
 	ClockJumps int            `json:"clock_jumps"`    // jumps of one process's wall clock, and back
 	Stutters   int            `json:"stutters"`       // times that a process ran only in short bursts
+	Strays     int            `json:"strays"`         // joint frames that arrived after their process was killed
+	Delays     int            `json:"delays"`         // times that the entries of a process were late
 	HalfBlocks int            `json:"half_blocks"`    // ledger blocks without a key file after a kill of the server
 	Died       []string       `json:"died,omitempty"` // processes that ended by themselves and were restarted
 
@@ -65,8 +70,10 @@ type Report struct {
 	Unassessed   int    `json:"unassessed"` // missing assessments of required groups for proposals
 	Twice        int    `json:"twice"`      // proposals with two verdicts, or two assessments of a group
 	Verdicts     int    `json:"verdicts"`
-	Answers      int    `json:"answers"` // received by callers
-	Allowed      int    `json:"allowed"` // Answers that allow
+	Joint        int    `json:"joint"`      // verdicts that were decided jointly
+	Unreplayed   int    `json:"unreplayed"` // assessments and verdicts that a replay of the ledger does not give
+	Answers      int    `json:"answers"`    // received by callers
+	Allowed      int    `json:"allowed"`    // Answers that allow
 	// AskedAgain counts the errors that callers received, by code.
 	AskedAgain map[streams.Code]int `json:"asked_again,omitempty"`
 	Uncleared  int                  `json:"uncleared"` // allows in the ledger without the required assessments
@@ -97,7 +104,8 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{dir: o.Dir, procs: make(map[string]*process), ways: make(map[string]*proxy),
+	f := &fleet{layout: layouts[o.Processes], only: o.Processes != Up, dir: o.Dir, at: make(map[string]string),
+		procs: make(map[string]*process), ways: make(map[string]*proxy),
 		clocks: make(map[string]*clock)}
 	if f.programs, err = programsOf(self); err != nil {
 		return nil, err
@@ -129,6 +137,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		return nil, err
 	}
 	r := &run{rep: rep, f: f, dk: dk, o: o, nc: op, l: newLoad()}
+	r.l.rest.Store(int64(f.rest))
 	heard, err := r.disturb(ctx)
 	if err != nil {
 		return nil, err
@@ -141,7 +150,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	}
 	// A timer may still write to the ledger, later where a clock had jumped. So the check starts after
 	// all writers have stopped.
-	if err := f.stop(settled, slices.Concat(pair("arbiter"), pair("sentinels"), pair("ingest"))...); err != nil {
+	if err := f.quiet(settled); err != nil {
 		rep.problem("%v", err)
 	}
 	if err := settle(settled, op); err != nil {
@@ -152,15 +161,16 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		return nil, err
 	}
 	rep.count(o, r.l, heard, a)
+	if err := rep.replay(ctx, op, f.data(server)); err != nil {
+		rep.problem("replaying the ledger: %v", err)
+	}
 	rep.TookOver = f.took.Load()
 	overlaps := func(d string) bool { return canPause && strings.HasPrefix(d, "overlap:") }
 	if rep.TookOver == 0 && slices.ContainsFunc(o.Drills, overlaps) {
 		rep.problem("no stand-by took over from a paused process")
 	}
 	op.Close()
-	all := append([]string{server}, daemons...)
-	slices.Reverse(all)
-	if err := f.stop(ctx, all...); err != nil {
+	if err := f.stop(ctx, "auditor/b", "auditor", server); err != nil {
 		rep.problem("%v", err)
 	}
 	logs, err := f.logs(ctx)
@@ -233,7 +243,7 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	}
 	// Other agents ask, because malformed messages make their agent's sessions unseen, and nothing is
 	// allowed in those.
-	asking, err := f.agents(names[:min(2, len(names))], asker)
+	asking, err := f.agents(names[:min(f.askers, len(names))], asker)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +254,7 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	}()
 	var senders sync.WaitGroup
 	for i, nc := range conns {
-		feed := make(chan share, len(Drills)*4+1)
+		feed := make(chan share, len(o.Drills)*4+1)
 		r.feeds = append(r.feeds, feed)
 		senders.Go(func() {
 			g := newEvents(o.Seed, i, names[i])
@@ -290,13 +300,14 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	case <-sent:
 	case <-ctx.Done():
 	}
-	// Too few answers would prove nothing. On a busy machine they take long.
+	// Too few answers would prove nothing, and not each is decided jointly. On a busy machine they take
+	// long.
 	for end := time.Now().Add(3 * time.Minute); ctx.Err() == nil &&
 		time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		mu.Lock()
 		n := len(heard)
 		mu.Unlock()
-		if n >= o.Answers {
+		if n >= o.Answers+2*o.Joint {
 			break
 		}
 	}
@@ -334,7 +345,7 @@ func (r *run) revive(ctx context.Context) error {
 func (run *run) faults(ctx context.Context, before int64) error {
 	rep, f, dk, o := run.rep, run.f, run.dk, run.o
 	r := rand.New(rand.NewPCG(o.Seed, 0))
-	all := append([]string{server}, daemons...)
+	all := append([]string{server}, f.names...)
 	sleep := func(d time.Duration) error { return rest(ctx, d) }
 	some := func(most time.Duration) time.Duration { return time.Duration(r.Int64N(int64(most))) }
 	for k := range o.Kills {
@@ -346,6 +357,7 @@ func (run *run) faults(ctx context.Context, before int64) error {
 		if err := sleep(some(120 * time.Millisecond)); err != nil {
 			return err
 		}
+		late := ""
 		switch n := r.IntN(10); {
 		case n < 2:
 			name, d := all[r.IntN(len(all))], 50*time.Millisecond+some(1500*time.Millisecond)
@@ -361,7 +373,7 @@ func (run *run) faults(ctx context.Context, before int64) error {
 			}
 			rep.Pauses++
 		case n < 4:
-			name, d := daemons[r.IntN(len(daemons))], 50*time.Millisecond+some(1500*time.Millisecond)
+			name, d := f.names[r.IntN(len(f.names))], 50*time.Millisecond+some(1500*time.Millisecond)
 			o.Say("%d/%d  %s is cut off for %s", k+1, o.Kills, name, d.Round(time.Millisecond))
 			f.ways[name].set(true)
 			err := sleep(d)
@@ -394,6 +406,16 @@ func (run *run) faults(ctx context.Context, before int64) error {
 			rep.Stutters++
 		case n == 4:
 			d := some(time.Second)
+			if f.joint {
+				// The delay ends after the kill, so that entries of a killed process may arrive.
+				late = f.names[r.IntN(len(f.names))]
+				o.Say("%d/%d  entries of %s are up to %s late", k+1, o.Kills, late, mostDelay)
+				f.ways[late].delay(mostDelay)
+				rep.Delays++
+				if err := sleep(d); err != nil {
+					return err
+				}
+			}
 			if dk == nil || rep.FullDisks >= max(1, o.Kills/20) {
 				break
 			}
@@ -413,7 +435,11 @@ func (run *run) faults(ctx context.Context, before int64) error {
 				return err
 			}
 		}
-		if err := run.killing(ctx, r, all[r.IntN(len(all))], k); err != nil {
+		err := run.killing(ctx, r, all[r.IntN(len(all))], k)
+		if late != "" {
+			f.ways[late].delay(0)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -423,8 +449,8 @@ func (run *run) faults(ctx context.Context, before int64) error {
 // killing kills a process with SIGKILL, sometimes together with its standby.
 func (run *run) killing(ctx context.Context, r *rand.Rand, name string, k int) error {
 	f, names := run.f, []string{name}
-	if stage, _, _ := strings.Cut(name, "/"); slices.Contains(daemons, stage) && stage != "auditor" && r.IntN(3) == 0 {
-		names = pair(stage)
+	if both := f.mates(name); both != nil && r.IntN(3) < f.killed {
+		names = both
 	}
 	run.o.Say("%d/%d  kill -9 %s", k+1, run.o.Kills, strings.Join(names, " and "))
 	for _, n := range names {
@@ -541,6 +567,9 @@ func (rep *Report) count(o Options, l *load, heard []answer, a *account) {
 			rep.Lost++
 			rep.problem("intake message %d was acknowledged but gave no entry", seq)
 		}
+	}
+	if rep.Joint = a.joint; rep.Joint < o.Joint {
+		rep.problem("%d verdicts were decided jointly, want at least %d", rep.Joint, o.Joint)
 	}
 	rep.Uncleared = len(a.uncleared)
 	for _, p := range slices.Concat(a.uncleared, a.twice) {

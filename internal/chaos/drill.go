@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,24 +19,30 @@ import (
 //     dropped. They decide and cannot publish. Then both are stopped.
 //   - backlog: both processes are paused until many events wait in the intake. They
 //     resume and are killed while they process them.
+//   - late: entries of both processes arrive late, also after the other process has taken over and after
+//     a kill.
+//   - stray: a joint frame arrives after its process was killed and the next one has decided.
 var drills = map[string]func(*run, context.Context, string) error{
 	"overlap": (*run).overlap,
 	"mute":    (*run).mute,
 	"backlog": (*run).backlog,
+	"late":    (*run).late,
+	"stray":   (*run).stray,
 }
 
-// Drills are the names of all drills, in the order of a run.
+// Drills are the names of the drills with daemons, in the order of a run.
 var Drills = []string{
 	"overlap:ingest", "overlap:sentinels", "overlap:arbiter",
 	"mute:ingest", "mute:sentinels", "mute:arbiter", "backlog:ingest",
 }
 
-// CheckDrill returns an error for an unknown drill.
-func CheckDrill(name string) error {
-	if !slices.Contains(Drills, name) {
-		return fmt.Errorf("unknown drill %q: use %s", name, strings.Join(Drills, ", "))
+// DrillsOf returns the names of the drills with these processes, or an error for unknown processes.
+func DrillsOf(processes string) ([]string, error) {
+	l, ok := layouts[processes]
+	if !ok {
+		return nil, fmt.Errorf("unknown processes %q: use %s, %s or %s", processes, Daemons, Pair, Up)
 	}
-	return nil
+	return l.drills, nil
 }
 
 // patient is how long a drill waits for a condition; a busy machine needs long.
@@ -141,7 +146,7 @@ func (r *run) mute(ctx context.Context, stage string) error {
 	if err := r.acknowledged(ctx); err != nil {
 		return err
 	}
-	if stage != streams.StageIngest {
+	if stage != streams.StageIngest && !r.f.joint {
 		if err := r.still(ctx, before.LastSeq); err != nil {
 			return err
 		}
@@ -191,7 +196,109 @@ func (r *run) still(ctx context.Context, before uint64) error {
 	})
 }
 
+// mostDelay is the longest delay of an entry. It is longer than a standby waits before it takes over.
+const mostDelay = 1500 * time.Millisecond
+
+// late delays the entries of the processes in turns and together, and kills them meanwhile.
+func (r *run) late(ctx context.Context, stage string) error {
+	both := r.f.mates(stage)
+	defer func() {
+		for _, way := range r.f.ways {
+			way.delay(0)
+		}
+	}()
+	for turn := range 3 {
+		for i, name := range both {
+			if way := r.f.ways[name]; way != nil && (turn%3 == i || turn%3 == 2) {
+				way.delay(mostDelay)
+			} else if way != nil {
+				way.delay(0)
+			}
+		}
+		r.rep.Delays++
+		heard := r.heard.Load()
+		r.feed(someEvents/4, false)
+		err := r.await(ctx, "answers while entries are late", func() (bool, error) {
+			return r.heard.Load() > heard+3, nil
+		})
+		if err != nil {
+			return err
+		}
+		names := both[turn%len(both):][:1]
+		if names[0] == server {
+			names = both
+		}
+		for _, name := range names {
+			r.f.kill(name)
+		}
+		if err := r.f.again(ctx, names...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stray holds a joint frame on its way until the process was killed and started again. The new process
+// decides the same message, and its entry is held too. Then the frame arrives first.
+func (r *run) stray(ctx context.Context, stage string) error {
+	both := r.f.mates(stage)
+	way := r.f.ways[both[0]]
+	for range 3 {
+		for _, name := range both {
+			r.f.kill(name)
+		}
+		if err := r.f.again(ctx, both[0]); err != nil {
+			return err
+		}
+		if err := r.idle(ctx); err != nil {
+			return err
+		}
+		frame := way.hold(" lz.ledger.", ".joint ")
+		defer frame.open()
+		if err := r.await(ctx, "a joint frame", frame.used); err != nil {
+			return err
+		}
+		r.f.kill(both[0])
+		// If the proposal waited alone, the new process would publish its entry too on the condition
+		// that the ledger does not grow.
+		r.feed(someEvents/4, true)
+		if err := r.acknowledged(ctx); err != nil {
+			return err
+		}
+		entry := way.hold(" lz.ledger.", ".ingest ")
+		defer entry.open()
+		if err := r.f.again(ctx, both[0]); err != nil {
+			return err
+		}
+		if err := r.await(ctx, "an entry of ingest", entry.used); err != nil {
+			return err
+		}
+		before, err := r.stream(ctx, streams.LedgerStream)
+		if err != nil {
+			return err
+		}
+		frame.open()
+		err = r.await(ctx, "the joint frame in the ledger", func() (bool, error) {
+			st, err := r.stream(ctx, streams.LedgerStream)
+			return st.LastSeq > before.LastSeq, err
+		})
+		if err != nil {
+			return err
+		}
+		entry.open()
+		r.rep.Strays++
+		heard := r.heard.Load()
+		err = r.await(ctx, "an answer after a stray frame", func() (bool, error) { return r.heard.Load() > heard, nil })
+		if err != nil {
+			return err
+		}
+	}
+	return r.f.again(ctx, both[1])
+}
+
 func (r *run) backlog(ctx context.Context, stage string) error {
+	pace := r.l.rest.Swap(0)
+	defer r.l.rest.Store(pace)
 	both := pair(stage)
 	hold := func(f func(name string)) {
 		for _, name := range both {

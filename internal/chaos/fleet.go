@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +34,53 @@ var daemons = []string{"ingest", "ingest/b", "sentinels", "sentinels/b", "arbite
 
 // pair returns the two processes of a stage with a standby.
 func pair(stage string) []string { return []string{stage, stage + "/b"} }
+
+// The values of Options.Processes.
+const (
+	Daemons = "daemons" // two processes of each daemon
+	Pair    = "pair"    // two processes with all stages, which decide jointly
+	Up      = "up"      // a process with server and all stages, and one with all stages
+)
+
+// layout describes the processes of a run. Each has a separate data folder.
+type layout struct {
+	names  []string // besides the server
+	drills []string
+	joint  bool // processes decide jointly
+	killed int  // of three kills, those of a process with its standby
+	askers int  // number of projects with a caller
+	// rest is the time between two windows of events. Stages decide jointly only while the ledger does
+	// not grow.
+	rest    time.Duration
+	audited []string // processes with a log
+}
+
+var layouts = map[string]layout{
+	Daemons: {names: daemons, killed: 1, drills: Drills, askers: 2, audited: pair("auditor")},
+	Pair: {names: pair("stages"), joint: true, killed: 1, askers: 1, rest: 400 * time.Millisecond, audited: pair("stages"),
+		drills: []string{"overlap:stages", "mute:stages", "backlog:stages", "late:stages", "stray:stages"}},
+	Up: {names: []string{"stages/b"}, joint: true, killed: 2, askers: 1, rest: 400 * time.Millisecond,
+		audited: []string{server, "stages/b"}, drills: []string{"late:server"}},
+}
+
+// rivalRuns reports whether another process with all stages runs.
+func (f *fleet) rivalRuns(name string) bool {
+	return slices.ContainsFunc(f.mates(name), func(n string) bool {
+		return n != name && f.procs[n] != nil && !f.procs[n].ended()
+	})
+}
+
+// mates returns a process and its standby, in the order in which they start, or nil.
+func (f *fleet) mates(name string) []string {
+	stage, _, _ := strings.Cut(name, "/")
+	switch {
+	case slices.Contains(f.audited, name) && f.joint:
+		return f.audited
+	case name == server || stage == "auditor":
+		return nil
+	}
+	return pair(stage)
+}
 
 // process is a running program.
 type process struct {
@@ -73,9 +122,12 @@ func (p *process) ended() bool {
 
 // fleet is the pipeline as separate processes. It is not safe for concurrent use.
 type fleet struct {
-	dir      string // contains a folder for each process
-	programs string // folder of the binaries
-	addr     string // of the server
+	layout
+	dir      string            // contains a folder for each process
+	at       map[string]string // processes whose data folder is another one's
+	only     bool              // the server runs without stages
+	programs string            // folder of the binaries
+	addr     string            // of the server
 	procs    map[string]*process
 	ways     map[string]*proxy
 	clocks   map[string]*clock // replaced clocks by process
@@ -106,7 +158,7 @@ func freeAddress() (string, error) {
 }
 
 func (f *fleet) data(name string) string {
-	return filepath.Join(f.dir, strings.ReplaceAll(name, "/", "-"))
+	return filepath.Join(f.dir, strings.ReplaceAll(cmp.Or(f.at[name], name), "/", "-"))
 }
 
 // begin starts the server, and gives each daemon a separate data folder with the same keys and
@@ -115,7 +167,7 @@ func (f *fleet) begin(ctx context.Context) error {
 	if err := f.start(ctx, server); err != nil {
 		return err
 	}
-	for _, d := range daemons {
+	for _, d := range f.names {
 		way, err := newProxy(f.addr)
 		if err != nil {
 			return err
@@ -179,7 +231,20 @@ func (f *fleet) start(ctx context.Context, name string) error {
 	switch {
 	case name == server:
 		program, ready = "lazaret", "lazaret is up"
-		args = []string{"up", "--server-only", "--data", f.data(name), "--listen", f.addr}
+		args = []string{"up", "--data", f.data(name), "--listen", f.addr}
+		if f.only {
+			args = append(args, "--server-only")
+		} else {
+			args = append(args, "--verbose", "--http", "off", "--console", "off")
+		}
+	case program == "stages":
+		program = "lazaret"
+		args = []string{"chaos", "stages", "--data", f.data(name), "--takeover", "1s"}
+		// Stages decide jointly only if all stages of one process are active. A process that
+		// contends for each with another one would win some of them.
+		if f.rivalRuns(name) {
+			args = append(args, "--standby")
+		}
 	case program == "auditor":
 		// Both auditors follow the ledger; there is no standby.
 	case second != "":
@@ -264,7 +329,7 @@ func (f *fleet) halfBlock() error {
 // revive restarts processes that ended by themselves and returns their names with the last line of
 // their output.
 func (f *fleet) revive(ctx context.Context) (died []string, err error) {
-	for _, name := range append([]string{server}, daemons...) {
+	for _, name := range append([]string{server}, f.names...) {
 		for p := f.procs[name]; p.ended(); p = f.procs[name] {
 			died = append(died, name+": "+lastLine(p.output()))
 			var e *endedError
@@ -348,6 +413,34 @@ func (f *fleet) stop(ctx context.Context, names ...string) error {
 		}
 	}
 	return errors.Join(all...)
+}
+
+// quiet stops all writers of the ledger. The server, and the auditor of each log, run on or again.
+func (f *fleet) quiet(ctx context.Context) error {
+	if !f.joint {
+		return f.stop(ctx, slices.Concat(pair("arbiter"), pair("sentinels"), pair("ingest"))...)
+	}
+	writers := slices.Clone(f.names)
+	slices.Reverse(writers)
+	if !f.only {
+		writers = append(writers, server)
+	}
+	if err := f.stop(ctx, writers...); err != nil {
+		return err
+	}
+	if !f.only {
+		f.only = true
+		if err := f.start(ctx, server); err != nil {
+			return err
+		}
+	}
+	for i, name := range pair("auditor") {
+		f.at[name] = f.audited[i]
+		if err := f.start(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // end kills the remaining processes.

@@ -126,6 +126,7 @@ func contentOf(s string) content { return sha256.Sum256([]byte(s)) }
 // load records the sent and acknowledged messages.
 type load struct {
 	acked atomic.Int64
+	rest  atomic.Int64 // nanoseconds between two windows
 
 	mu     sync.Mutex
 	ids    map[string]content // content of acknowledged events by project and id
@@ -178,6 +179,9 @@ func (l *load) send(ctx context.Context, nc *nats.Conn, g *events, total int) er
 			} else {
 				l.acked.Add(int64(len(es)))
 			}
+		}
+		if err := rest(ctx, time.Duration(l.rest.Load())); err != nil {
+			return err
 		}
 	}
 	return nil

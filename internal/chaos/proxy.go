@@ -1,9 +1,15 @@
 package chaos
 
 import (
+	"bufio"
+	"bytes"
 	"io"
+	"math/rand/v2"
 	"net"
+	"strconv"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // proxy is a TCP proxy between a daemon and the server. It can cut connections, or drop the daemon's
@@ -11,6 +17,8 @@ import (
 type proxy struct {
 	l      net.Listener
 	target string
+	late   atomic.Int64 // longest delay of a ledger entry, in nanoseconds
+	gate   atomic.Pointer[gate]
 
 	mu    sync.Mutex
 	cut   bool
@@ -41,8 +49,8 @@ func (p *proxy) accept() {
 	}
 }
 
-// hold registers a connection, so that it can be cut. It returns false if connections are cut now.
-func (p *proxy) hold(c net.Conn) bool {
+// keep registers a connection, so that it can be cut. It returns false if connections are cut now.
+func (p *proxy) keep(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cut {
@@ -61,7 +69,7 @@ func (p *proxy) drop(c net.Conn) {
 
 func (p *proxy) serve(c net.Conn) {
 	defer p.drop(c)
-	if !p.hold(c) {
+	if !p.keep(c) {
 		return
 	}
 	s, err := net.Dial("tcp", p.target)
@@ -69,13 +77,13 @@ func (p *proxy) serve(c net.Conn) {
 		return
 	}
 	defer p.drop(s)
-	if !p.hold(s) {
+	if !p.keep(s) {
 		return
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = io.Copy(mouth{p, s}, c); s.Close(); c.Close() })
+	wg.Go(func() { p.carry(s, c); s.Close(); c.Close() })
 	_, _ = io.Copy(c, s)
-	s.Close()
+	// A message of the daemon that is late arrives although the daemon was killed.
 	c.Close()
 	wg.Wait()
 }
@@ -105,20 +113,94 @@ func (p *proxy) silence(on bool) {
 	}
 }
 
-// mouth is the direction from the daemon to the server.
-type mouth struct {
-	p  *proxy
-	to net.Conn
+// delay makes one in four of the daemon's ledger entries arrive up to most later from now on.
+func (p *proxy) delay(most time.Duration) { p.late.Store(int64(most)) }
+
+// gate holds messages of the daemon.
+type gate struct {
+	parts [][]byte // of the protocol lines of these messages
+	open  func()   // releases the messages, and holds no more
+	wait  chan struct{}
+	held  atomic.Int64
 }
 
-func (m mouth) Write(b []byte) (int, error) {
-	m.p.mu.Lock()
-	mute := m.p.mute
-	m.p.mu.Unlock()
-	if mute {
-		return len(b), nil
+// used reports whether a message is held.
+func (g *gate) used() (bool, error) { return g.held.Load() > 0, nil }
+
+// hold holds the daemon's messages whose protocol line has these parts. It replaces the gate before it,
+// which keeps what it holds.
+func (p *proxy) hold(parts ...string) *gate {
+	g := &gate{wait: make(chan struct{})}
+	for _, s := range parts {
+		g.parts = append(g.parts, []byte(s))
 	}
-	return m.to.Write(b)
+	g.open = sync.OnceFunc(func() { close(g.wait) })
+	p.gate.Store(g)
+	return g
+}
+
+// pass waits until a message may pass.
+func (g *gate) pass(line []byte) {
+	for _, p := range g.parts {
+		if !bytes.Contains(line, p) {
+			return
+		}
+	}
+	g.held.Add(1)
+	<-g.wait
+}
+
+// carry copies the daemon's messages to the server.
+func (p *proxy) carry(to io.Writer, from io.Reader) {
+	r := bufio.NewReaderSize(from, 64<<10)
+	w := bufio.NewWriterSize(to, 64<<10)
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		if most := p.late.Load(); most > 0 && bytes.Contains(line, []byte("PUB lz.ledger.")) && rand.IntN(4) == 0 {
+			if w.Flush() != nil {
+				return
+			}
+			time.Sleep(time.Duration(rand.Int64N(most)))
+		}
+		if g := p.gate.Load(); g != nil && bytes.Contains(line, []byte("PUB ")) {
+			if w.Flush() != nil {
+				return
+			}
+			g.pass(line)
+		}
+		p.mu.Lock()
+		mute := p.mute
+		p.mu.Unlock()
+		dst := io.Writer(w)
+		if mute {
+			dst = io.Discard
+		}
+		if _, err := dst.Write(line); err != nil {
+			return
+		}
+		if _, err := io.CopyN(dst, r, payload(line)); err != nil {
+			return
+		}
+		if r.Buffered() == 0 && w.Flush() != nil {
+			return
+		}
+	}
+}
+
+// payload returns the number of bytes that follow a line of the NATS protocol.
+func payload(line []byte) int64 {
+	fields := bytes.Fields(line)
+	if len(fields) < 3 || !bytes.HasSuffix(fields[0], []byte("PUB")) {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(fields[len(fields)-1]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n + 2 // the end of the line
 }
 
 func (p *proxy) close() {

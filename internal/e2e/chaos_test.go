@@ -15,19 +15,11 @@ func TestChaosEndsWithAnAccountInOrder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: 20 kills and other faults")
 	}
-	out := must(t, t.TempDir(), "chaos", "--kills", "20", "--seed", "1", "--events", "5000", "--drills",
-		"overlap:arbiter,mute:sentinels", "--json")
-	rep := new(chaos.Report)
-	if err := json.Unmarshal([]byte(out), rep); err != nil {
-		t.Fatalf("%v:\n%s", err, out)
-	}
+	rep, out := runChaos(t, "--kills", "20", "--seed", "1", "--events", "5000", "--drills",
+		"overlap:arbiter,mute:sentinels")
 	kills := 0
 	for _, n := range rep.Kills {
 		kills += n
-	}
-	if !rep.OK() || rep.Lost != 0 || rep.Doubled != 0 || rep.Uncleared != 0 || rep.Untrue != 0 || rep.Altered != 0 ||
-		rep.Unanswered != 0 || rep.Unassessed != 0 || rep.Twice != 0 || !rep.Identical || rep.Status != "verified" {
-		t.Errorf("%s", out)
 	}
 	if kills != 20 || rep.Acknowledged+rep.Broken != rep.Events || rep.Drills != 2 || rep.TookOver == 0 ||
 		rep.Answers < 20 || rep.Proposals == 0 || rep.Again == 0 || rep.Rejected == 0 || rep.Repeats == 0 ||
@@ -45,4 +37,35 @@ func TestChaosEndsWithAnAccountInOrder(t *testing.T) {
 	t.Logf("%d events, %v kills, %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks, %d blocks "+
 		"without a key, %d answers", rep.Acknowledged, rep.Kills, rep.Pauses, rep.Partitions, rep.ClockJumps, rep.Stutters,
 		rep.FullDisks, rep.HalfBlocks, rep.Answers)
+}
+
+// Processes that decide jointly pass the same checks, and most of their verdicts are joint.
+func TestChaosOfJointDecisionsEndsWithAnAccountInOrder(t *testing.T) {
+	long(t)
+	for processes, drills := range map[string]string{"pair": "overlap:stages,stray:stages", "up": ""} {
+		t.Run(processes, func(t *testing.T) {
+			rep, out := runChaos(t, "--processes", processes, "--kills", "8", "--seed", "1", "--events", "2000", "--drills",
+				drills, "--answers", "60")
+			if rep.Joint < 30 || rep.Proposals == 0 || rep.TookOver == 0 || processes == "pair" && rep.Strays == 0 {
+				t.Errorf("the run shows less than it should: %s", out)
+			}
+			t.Logf("%d events, %v kills, %d joint of %d verdicts", rep.Acknowledged, rep.Kills, rep.Joint, rep.Verdicts)
+		})
+	}
+}
+
+// runChaos runs lazaret chaos and checks its report.
+func runChaos(t *testing.T, args ...string) (*chaos.Report, string) {
+	t.Helper()
+	out := must(t, t.TempDir(), append([]string{"chaos", "--json"}, args...)...)
+	rep := new(chaos.Report)
+	if err := json.Unmarshal([]byte(out), rep); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	if !rep.OK() || rep.Lost != 0 || rep.Doubled != 0 || rep.Uncleared != 0 || rep.Untrue != 0 || rep.Altered != 0 ||
+		rep.Unanswered != 0 || rep.Unassessed != 0 || rep.Twice != 0 || rep.Unreplayed != 0 || !rep.Identical ||
+		rep.Status != "verified" {
+		t.Errorf("%s", out)
+	}
+	return rep, out
 }

@@ -5,6 +5,6 @@
 // process does not make them trust each other more.
 //
 // It may import every fold, internal/natsserver and pkg/rules. Begin reading with Start in
-// embedded.go; init.go makes the streams on a server that runs elsewhere, backup.go copies and
-// restores a data folder.
+// embedded.go; init.go makes the streams on a server that runs elsewhere, join.go runs the stages
+// there, backup.go copies and restores a data folder.
 package embedded

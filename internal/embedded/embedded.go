@@ -64,8 +64,10 @@ type Config struct {
 	// FrontEvent is the largest event that the arbiter's front accepts, in bytes. If it is 0, the
 	// front uses MaxEvent, as ingest always does. FrontEvent, Takeover and AnswerTimeout are for
 	// tests.
-	FrontEvent    int
-	Takeover      time.Duration
+	FrontEvent int
+	Takeover   time.Duration
+	// Standby lets stages that join a server start silent: see Join.
+	Standby       bool
 	AnswerTimeout time.Duration
 	Log           *slog.Logger
 	// Metrics, if set, gets the metrics of the stages.
@@ -81,8 +83,9 @@ const (
 
 // Pipeline is a running pipeline.
 type Pipeline struct {
-	Server *natsserver.Server
+	Server *natsserver.Server // nil: see Join
 	cfg    Config
+	open   func(natsserver.Role) (*nats.Conn, error)
 
 	// Used only by the goroutine that starts and closes the pipeline.
 	conns  []*nats.Conn
@@ -127,7 +130,8 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 		return nil, err
 	}
 	run, cancel := context.WithCancel(context.Background())
-	p := &Pipeline{Server: srv, cfg: cfg, cancel: cancel, failed: make(chan struct{})}
+	p := &Pipeline{Server: srv, cfg: cfg, cancel: cancel, failed: make(chan struct{}),
+		open: func(r natsserver.Role) (*nats.Conn, error) { return srv.Connect(r) }}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -167,7 +171,7 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 }
 
 func (p *Pipeline) connect(r natsserver.Role) (*nats.Conn, error) {
-	nc, err := p.Server.Connect(r)
+	nc, err := p.open(r)
 	if err == nil {
 		p.conns = append(p.conns, nc)
 	}
@@ -456,7 +460,7 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 			return err
 		}
 		cfg := stage.Config{Conn: nc, Feed: p.feed, Joint: joint, Dir: StateDir(p.cfg.Data, string(r)), Key: key,
-			Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }, Stats: stats}
+			Standby: p.cfg.Standby, Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }, Stats: stats}
 		if err := os.MkdirAll(filepath.Dir(cfg.Dir), 0o700); err != nil {
 			return err
 		}
@@ -560,6 +564,8 @@ func (p *Pipeline) Close() error {
 	for _, nc := range p.conns {
 		nc.Close()
 	}
-	p.Server.Shutdown()
+	if p.Server != nil {
+		p.Server.Shutdown()
+	}
 	return p.Err()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,12 +46,12 @@ func run(only string, parallel int) (bool, error) {
 	}
 	defer os.RemoveAll(dir)
 	began := time.Now()
-	program, err := build(dir)
+	p, err := build(dir)
 	if err != nil {
 		return false, err
 	}
 	fmt.Printf("built in %.0f s\n", time.Since(began).Seconds())
-	all := append([]mutant{{name: "none", what: "the program as it is", args: control}}, mutants...)
+	all := slices.Concat(controls, mutants)
 	good := true
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -62,7 +64,7 @@ func run(only string, parallel int) (bool, error) {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			began := time.Now()
-			said, ok := try(program, m)
+			said, ok := try(p, m)
 			mu.Lock()
 			defer mu.Unlock()
 			good = good && ok
@@ -73,52 +75,87 @@ func run(only string, parallel int) (bool, error) {
 	return good, nil
 }
 
-// build builds the mutated program in dir, with links for the daemons.
-func build(dir string) (string, error) {
+// programs are the mutated program, and the test program of internal/stage.
+type programs struct{ lazaret, test, root string }
+
+// build builds the mutated programs in dir, with links for the daemons.
+func build(dir string) (*programs, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
-		return "", fmt.Errorf("looking for the module: %w", err)
+		return nil, fmt.Errorf("looking for the module: %w", err)
 	}
-	root := strings.TrimSpace(string(out))
-	list, err := overlay(root, dir)
+	p := &programs{lazaret: filepath.Join(dir, "lazaret"), test: filepath.Join(dir, "stage.test"),
+		root: strings.TrimSpace(string(out))}
+	list, err := overlay(p.root, dir)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	program := filepath.Join(dir, "lazaret")
-	cmd := exec.Command("go", "build", "-overlay", list, "-o", program, "./cmd/lazaret")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the mutated program: %w\n%s", err, out)
+	for _, args := range [][]string{{"build", "-overlay", list, "-o", p.lazaret, "./cmd/lazaret"},
+		{"test", "-c", "-vet=off", "-overlay", list, "-o", p.test, "./internal/stage"}} {
+		cmd := exec.Command("go", args...)
+		cmd.Dir = p.root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("building the mutated program: %w\n%s", err, out)
+		}
 	}
 	for _, d := range []string{"ingest", "sentinels", "arbiter", "auditor"} {
 		if err := os.Symlink("lazaret", filepath.Join(dir, d)); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
-	return program, nil
+	return p, nil
 }
 
 // tries is how often a mutant may survive: whether a fault shows depends on the moment of a kill.
 const tries = 5
 
-// try runs chaos for a mutant until the expected problem is found, at most tries times, and reports
-// whether it was. For the unmutated program no problem must be found, in one run.
-func try(program string, m mutant) (said string, ok bool) {
+// try runs chaos or the test for a mutant until the expected problem is found, at most tries times, and
+// reports whether it was. For the unmutated program no problem must be found, in one run.
+func try(p *programs, m mutant) (said string, ok bool) {
+	run := once
+	if m.test != "" {
+		run = tested
+	}
 	for range tries {
-		if said, ok = once(program, m); ok || m.found == nil {
+		if said, ok = run(p, m); ok || m.name == none {
 			break
 		}
 	}
 	return said, ok
 }
 
-// once runs chaos for a mutant.
-func once(program string, m mutant) (said string, ok bool) {
-	cmd := exec.Command(program, append([]string{"chaos", "--kills", "0", "--full-disk=false", "--json"}, m.args...)...)
+// command returns the command of a mutant.
+func command(m mutant, program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
 	cmd.Env = os.Environ()
-	if m.found != nil {
+	if m.name != none {
 		cmd.Env = append(cmd.Env, variable+"="+m.name)
 	}
+	return cmd
+}
+
+// tested runs the tests of a mutant.
+func tested(p *programs, m mutant) (said string, ok bool) {
+	cmd := command(m, p.test, "-test.short", "-test.timeout", "5m", "-test.run", "^("+m.test+")$")
+	cmd.Dir = filepath.Join(p.root, "internal", "stage")
+	out, err := cmd.CombinedOutput()
+	var e *exec.ExitError
+	switch failed := bytes.Contains(out, []byte("--- FAIL")) && bytes.Contains(out, []byte(m.verdict)); {
+	case m.name == none && err == nil:
+		return "passes", true
+	case m.name == none:
+		return fmt.Sprintf("FAILS: %v: %s", err, out), false
+	case failed && errors.As(err, &e):
+		return "killed by " + m.test, true
+	case err != nil:
+		return fmt.Sprintf("COULD NOT RUN: %v: %s", err, out), false
+	}
+	return "SURVIVES: " + m.test + " passes", false
+}
+
+// once runs chaos for a mutant.
+func once(p *programs, m mutant) (said string, ok bool) {
+	cmd := command(m, p.lazaret, append([]string{"chaos", "--kills", "0", "--full-disk=false", "--json"}, m.args...)...)
 	out, err := cmd.Output()
 	rep := new(chaos.Report)
 	if jerr := json.Unmarshal(out, rep); jerr != nil {
@@ -129,11 +166,11 @@ func once(program string, m mutant) (said string, ok bool) {
 		return fmt.Sprintf("COULD NOT RUN: %v: %s", err, out), false
 	}
 	switch {
-	case m.found == nil && rep.OK():
-		said := fmt.Sprintf("passes: %d events, %d proposals, %d answers, %d take-overs", rep.Events, rep.Proposals,
-			rep.Answers, rep.TookOver)
+	case m.name == none && rep.OK():
+		said := fmt.Sprintf("passes: %d events, %d proposals, %d answers, %d joint, %d take-overs", rep.Events,
+			rep.Proposals, rep.Answers, rep.Joint, rep.TookOver)
 		return said, true
-	case m.found == nil:
+	case m.name == none:
 		return "FAILS: " + strings.Join(rep.Problems, "; "), false
 	case m.found(rep) > 0 && !rep.OK():
 		return fmt.Sprintf("killed: %d %s", m.found(rep), m.verdict), true

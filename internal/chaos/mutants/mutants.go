@@ -21,8 +21,9 @@ type mutant struct {
 	name, what string
 	edits      []edit
 	args       []string                // arguments of the chaos run that detects it
+	test       string                  // or the test of internal/stage that does
 	found      func(*chaos.Report) int // number of the problems that must be found
-	verdict    string                  // description of these problems
+	verdict    string                  // description of these problems, or a part of the test's message
 }
 
 // edit replaces old, which occurs exactly once in the file.
@@ -40,9 +41,27 @@ func plain(events int) []string { return []string{"--drills=", "--events", fmt.S
 // drilled returns the arguments of a run of one drill.
 func drilled(name string) []string { return []string{"--drills", name, "--events", "100"} }
 
-// control are the arguments of the run in which the unmutated program must pass the checks of all
-// mutants.
-var control = []string{"--drills", "overlap:ingest,mute:ingest,mute:arbiter,backlog:ingest", "--events", "3000"}
+// joint returns the arguments of a run of stages that decide jointly.
+func joint(drill string) []string {
+	return []string{"--processes", "pair", "--drills", drill, "--events", "400"}
+}
+
+// none is the name of the unmutated program.
+const none = "none"
+
+// controls are the runs in which the unmutated program must pass the checks of all mutants.
+var controls = []mutant{
+	{name: none, what: "the program as it is", args: []string{"--drills",
+		"overlap:ingest,mute:ingest,mute:arbiter,backlog:ingest", "--events", "3000"}},
+	{name: none, what: "the program as it is, with joint decisions", args: joint("stray:stages")},
+	{name: none, what: "the program as it is, with these tests", test: decideAsAlone + "|" + claimEnds},
+}
+
+// The tests of internal/stage that detect faults of joint decisions.
+const (
+	decideAsAlone = "TestStagesThatDecideTogetherDecideAsAlone"
+	claimEnds     = "TestAClaimEndsTheJointFramesOfAnotherProcess"
+)
 
 const (
 	publishGo = "internal/stage/publish.go"
@@ -54,6 +73,7 @@ const (
 	arbiterGo = "internal/arbiter/fold.go"
 	ingestGo  = "internal/ingest/fold.go"
 	observeGo = "internal/ingest/observe.go"
+	jointGo   = "internal/stage/joint.go"
 )
 
 const unfence = `	if mutant == "M1" {
@@ -67,7 +87,7 @@ var mutants = []mutant{
 			unfence + "	ack, err := p.request(ctx, m)\n	if err == nil {\n"},
 		{publishGo, `		m.Header["Nats-Batch-Id"] = []string{id}` + "\n",
 			unfence + `		m.Header["Nats-Batch-Id"] = []string{id}` + "\n"},
-	}, drilled("overlap:ingest"), doubled, "doubled"},
+	}, drilled("overlap:ingest"), "", doubled, "doubled"},
 	{"M2", "ingest commits state and cursor before it publishes", []edit{
 		{decideGo, "		s.store.seal()\n		f.gather()\n", `		s.store.seal()
 		if mutant == "M2" {
@@ -80,7 +100,7 @@ var mutants = []mutant{
 		}
 		f.gather()
 `},
-	}, drilled("mute:ingest"), lost, "lost"},
+	}, drilled("mute:ingest"), "", lost, "lost"},
 	{"M3", "callers are answered before the ledger holds the verdict", []edit{
 		{ledgerGo, "func (s *ledgerStage) push(p *pending) {\n", `// Early hands verdicts to the services of the arbiter.
 var Early func(streams.Entry)
@@ -93,10 +113,10 @@ func (s *ledgerStage) push(p *pending) {
 	}
 `},
 		{frontGo, "	version := cfg.Version\n", "	stage.Early = f.deliver\n	version := cfg.Version\n"},
-	}, plain(1000), untrue, "untrue answers"},
+	}, plain(1000), "", untrue, "untrue answers"},
 	{"M4", "what is sent again is taken for new", []edit{
 		{ingestGo, "	if is.first != 0 {\n", "	if is.first != 0 && mutant != \"M4\" {\n"},
-	}, plain(1000), doubled, "doubled"},
+	}, plain(1000), "", doubled, "doubled"},
 	{"M5", "one memory write in 40 gets no verdict", []edit{
 		{arbiterGo, "	p.Deadline = p.waits()\n	if err := st.Set(waitingKey",
 			`	if mutant == "M5" && p.Type == streams.TypeMemory && p.Seq%40 == 0 {
@@ -104,7 +124,7 @@ func (s *ledgerStage) push(p *pending) {
 	}
 	p.Deadline = p.waits()
 	if err := st.Set(waitingKey`},
-	}, plain(3000), unanswered, "without a verdict"},
+	}, plain(3000), "", unanswered, "without a verdict"},
 	{"M6", "the content of one observation in 100 is cut", []edit{
 		{observeGo, "	a := m.Address\n	e := &streams.ObservationEntry{",
 			`	if mutant == "M6" && m.Seq%100 == 0 && len(o.Content) > 10 {
@@ -112,21 +132,48 @@ func (s *ledgerStage) push(p *pending) {
 	}
 	a := m.Address
 	e := &streams.ObservationEntry{`},
-	}, plain(2000), altered, "with another content"},
+	}, plain(2000), "", altered, "with another content"},
 	{"M7", "the intake is purged of events that wait", []edit{
 		{purgeGo, "				low = min(low, h.msg.Seq)\n",
 			"				if mutant != \"M7\" {\n					low = min(low, h.msg.Seq)\n				}\n"},
-	}, drilled("backlog:ingest"), lost, "lost"},
+	}, drilled("backlog:ingest"), "", lost, "lost"},
 	{"M8", "the outbox is not kept with the cursor", []edit{
 		{ledgerGo, "			if b.stored {\n				continue\n", "			if b.stored || mutant == \"M8\" {\n				continue\n"},
-	}, drilled("mute:arbiter,mute:arbiter,mute:arbiter"), unanswered, "without a verdict"},
+	}, drilled("mute:arbiter,mute:arbiter,mute:arbiter"), "", unanswered, "without a verdict"},
 	{"M9", "ingest skips what the process before passed over", []edit{
-		{intakeGo, "		s.decided[p].add(e.Src)\n", `		s.decided[p].add(e.Src)
-		if mutant == "M9" {
-			s.decided[p].settle(e.Src + 1)
-		}
+		{intakeGo, "	s.decided[e.Partition].add(e.Src)\n", `	s.decided[e.Partition].add(e.Src)
+	if mutant == "M9" {
+		s.decided[e.Partition].settle(e.Src + 1)
+	}
 `},
-	}, drilled("backlog:ingest"), lost, "lost"},
+	}, drilled("backlog:ingest"), "", lost, "lost"},
+	{"M10", "ingest does not claim a partition", []edit{
+		{jointGo, "	if !s.unsure[p] {\n", "	if mutant == \"M10\" {\n		s.unsure[p] = false\n	}\n	if !s.unsure[p] {\n"},
+	}, joint("stray:stages"), "", doubled, "doubled"},
+	{"M11", "a joint frame may follow entries that were not folded", []edit{
+		{jointGo, "	ack, err := j.pub.request(ctx, m)\n", `	switch mutant {
+	case "M11":
+		delete(m.Header, jetstream.ExpectedLastSeqHeader)
+	case "M12":
+		delete(m.Header, jetstream.ExpectedLastSubjSeqHeader)
+		delete(m.Header, jetstream.ExpectedLastSubjSeqSubjHeader)
+	}
+	ack, err := j.pub.request(ctx, m)
+`},
+	}, nil, decideAsAlone, nil, "does not answer one before it"},
+	{"M12", "a joint frame may follow a claim", nil, nil, claimEnds, nil, "was stored after the claim"}, // edited with M11
+	{"M13", "a stage keeps the state of a dropped joint decision", []edit{
+		{jointGo, "	if err := s.store.discard(); err != nil {\n",
+			"	if mutant == \"M13\" {\n		s.fold.Reset()\n		return nil\n	}\n" +
+				"	if err := s.store.discard(); err != nil {\n"},
+	}, nil, decideAsAlone, nil, "a replay gives"},
+	{"M14", "a stage keeps the indexes of a dropped joint decision", []edit{
+		{jointGo, "	}\n	s.fold.Reset()\n", "	}\n	if mutant != \"M14\" {\n		s.fold.Reset()\n	}\n"},
+	}, nil, decideAsAlone, nil, "a replay gives"},
+	{"M15", "ingest skips the answers in its joint frames", []edit{
+		{jointGo, "		if e.Stage != s.cfg.Name && s.fold.Relevant(e) {\n",
+			"		if e.Stage != s.cfg.Name && s.fold.Relevant(e) && mutant != \"M15\" {\n"},
+	}, nil, decideAsAlone, nil, "was decided with"},
 }
 
 // mutated returns the changed files by path within the module. It returns an error if the text of an

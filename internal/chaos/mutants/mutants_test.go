@@ -20,7 +20,7 @@ func TestEachMutationFindsItsPlace(t *testing.T) {
 		t.Errorf("%d files are changed", len(files))
 	}
 	for _, m := range mutants {
-		if m.found == nil || m.found(&chaos.Report{}) != 0 {
+		if m.test == "" && (m.found == nil || m.found(&chaos.Report{}) != 0) {
 			t.Errorf("%s is convicted by an empty report, or never", m.name)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -14,9 +15,13 @@ import (
 	"lazaret/internal/chaos"
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
+	"lazaret/internal/embedded"
 )
 
-func init() { Verbs.Add("", chaosCommand) }
+func init() {
+	Verbs.Add("", chaosCommand)
+	Verbs.Add("chaos", stagesCommand)
+}
 
 func chaosCommand(a *verb.App) *cobra.Command {
 	o := chaos.Options{Projects: 4}
@@ -35,27 +40,46 @@ processes a backlog. Then the command kills processes with kill -9, pauses and r
 them, once or in bursts, disconnects them from the server, sets their clocks (Linux on
 amd64), and, as root on Linux, fills the disk.
 
+Daemons never decide jointly (docs/architecture.md). With --processes pair, two processes
+run all stages each, and one is the stand-by of the other. Two more drills and one more
+fault delay ledger entries on their way to the server, also until their process was killed
+and its successor has decided. With --processes up, server and stages are a "lazaret up",
+and one more process is its stand-by. The report counts the joint verdicts; a run with
+fewer than --joint of them fails, because it would show too little.
+
 The final report compares the acknowledged events and the received answers with the
 ledger and both logs. It checks that nothing is lost, duplicated or altered; that each
 proposal has one verdict, and one assessment of each required group; that nothing is
-allowed without clearance; that each received answer is in the ledger; that enough
-answers were received; and that both logs verify and are identical.
+allowed without clearance; that a replay of the ledger gives every assessment and verdict,
+byte for byte; that each received answer is in the ledger; that enough answers were
+received; and that both logs verify and are identical.
 
 The same --seed gives the same events and faults in the same order. The report ends with
 the faults that could not be tested on this machine and those that are never tested.`,
-		Example: "  lazaret chaos --kills 200 --seed 1\n  lazaret chaos --kills 1000 --events 200000 --json",
-		Args:    cobra.NoArgs,
+		Example: "  lazaret chaos --kills 200 --seed 1\n  lazaret chaos --kills 1000 --events 200000 --json\n" +
+			"  lazaret chaos --kills 60 --processes pair",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Kills < 0 || o.Projects < 1 || o.Events < o.Projects {
 				return errors.New("--kills is at least 0, --projects at least 1, --events at least one for each project")
 			}
+			known, err := chaos.DrillsOf(o.Processes)
+			if err != nil {
+				return err
+			}
+			if !cmd.Flags().Changed("drills") {
+				o.Drills = known
+			}
 			for _, d := range o.Drills {
-				if err := chaos.CheckDrill(d); err != nil {
-					return err
+				if !slices.Contains(known, d) {
+					return fmt.Errorf("unknown drill %q: use %s", d, strings.Join(known, ", "))
 				}
 			}
 			if o.Answers == 0 {
 				o.Answers = max(20, o.Kills)
+			}
+			if !cmd.Flags().Changed("joint") && o.Processes != chaos.Daemons {
+				o.Joint = o.Answers / 2
 			}
 			dir, err := os.MkdirTemp("", "lazaret-chaos-")
 			if err != nil {
@@ -91,13 +115,44 @@ the faults that could not be tested on this machine and those that are never tes
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of events and faults")
 	f.IntVar(&o.Kills, "kills", 200, "number of kills; other faults are made between them")
 	f.IntVar(&o.Events, "events", 40_000, "number of events, without those of drills")
-	f.StringSliceVar(&o.Drills, "drills", chaos.Drills, "drills to run; --drills= runs none")
+	f.StringVar(&o.Processes, "processes", chaos.Daemons, "`PROCESSES` under test: daemons, pair or up")
+	f.StringSliceVar(&o.Drills, "drills", nil, "drills to run; --drills= runs none (default all of these processes)")
 	f.IntVar(&o.Answers, "answers", 0, "minimum number of answers to callers (default: 20, or --kills if that is more)")
+	f.IntVar(&o.Joint, "joint", 0, "minimum number of joint verdicts (default half of --answers, or 0 with daemons)")
 	f.IntVar(&o.Projects, "projects", o.Projects, "number of projects")
 	f.BoolVar(&o.FullDisk, "full-disk", true, "also fill the disk; without root this is skipped and listed")
 	f.BoolVar(&keep, "keep", false, "keep the folder")
 	f.BoolVarP(&quiet, "quiet", "q", false, "print only the report")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// stagesCommand returns the hidden command of the processes of --processes pair.
+func stagesCommand(a *verb.App) *cobra.Command {
+	var cfg embedded.Config
+	c := &cobra.Command{
+		Use:    "stages",
+		Short:  "All stages in one process, at the server of another",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg.Data = a.Conn.Data
+			cfg.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			p, err := embedded.Join(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			cfg.Log.Info("ready")
+			select {
+			case <-cmd.Context().Done():
+			case <-p.Failed():
+			}
+			return p.Close()
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&cfg.Standby, "standby", false, "start silent")
+	f.DurationVar(&cfg.Takeover, "takeover", 0, "as that of the daemons")
 	return c
 }
 
@@ -109,8 +164,9 @@ func printChaos(w io.Writer, r *chaos.Report) {
 		n += r.Kills[name]
 	}
 	fmt.Fprintf(w, "%-14s %d kills (%s), %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks, "+
-		"%d blocks without a key in %.0f s, seed %d\n", "faults", n, strings.Join(kills, ", "), r.Pauses, r.Partitions,
-		r.ClockJumps, r.Stutters, r.FullDisks, r.HalfBlocks, r.Seconds, r.Seed)
+		"%d blocks without a key, %d delays, %d stray frames in %.0f s, seed %d\n", "faults", n,
+		strings.Join(kills, ", "), r.Pauses, r.Partitions, r.ClockJumps, r.Stutters, r.FullDisks, r.HalfBlocks, r.Delays,
+		r.Strays, r.Seconds, r.Seed)
 	fmt.Fprintf(w, "%-14s %d drills, %d times a process took over from another\n", "", r.Drills, r.TookOver)
 	fmt.Fprintf(w, "%-14s %d events acknowledged, %d broken ones, %d sent again on purpose\n", "clients", r.Acknowledged,
 		r.Broken, r.Again)
@@ -120,6 +176,8 @@ func printChaos(w io.Writer, r *chaos.Report) {
 		"assessed twice\n", "proposals", r.Proposals, r.Unanswered, r.Unassessed, r.Twice)
 	fmt.Fprintf(w, "%-14s %d, %d heard by callers, %d of those allow; %d allow without clearance, %d answers that the "+
 		"ledger does not hold\n", "verdicts", r.Verdicts, r.Answers, r.Allowed, r.Uncleared, r.Untrue)
+	fmt.Fprintf(w, "%-14s %d decided jointly; %d assessments and verdicts that a replay does not give\n", "", r.Joint,
+		r.Unreplayed)
 	for _, c := range slices.Sorted(maps.Keys(r.AskedAgain)) {
 		fmt.Fprintf(w, "%-14s asked again %d times after %s\n", "", r.AskedAgain[c], c)
 	}
