@@ -60,7 +60,7 @@ func TestPromiseA12CredentialsOfAgentsAreListedRotatedAndRevoked(t *testing.T) {
 		{[]string{"agent", "token", "new", "acme", "bot", "--expires", "24h"}, cli.ExitOK, "lzt_", ""},
 		{[]string{"agent", "token", "new", "operator", "--expires", "0"}, cli.ExitOK, "expires with its credential", ""},
 		{[]string{"agent", "token", "new", "acme", "nobody"}, cli.ExitFailed, "lazaret agent add", "lzt_"},
-		{[]string{"agent", "token", "new", "../keys/operator"}, cli.ExitFailed, "no name of a credential", "lzt_"},
+		{[]string{"agent", "token", "new", "../keys/operator"}, cli.ExitFailed, "is not the name of a credential", "lzt_"},
 		{[]string{"agent", "token", "ls"}, cli.ExitOK, "acme.bot", "lzt_"},
 		{[]string{"agent", "token", "revoke", "operator"}, cli.ExitOK, "revoked 1", ""},
 		{[]string{"agent", "token", "revoke", "operator"}, cli.ExitFailed, "lazaret agent token ls", ""},

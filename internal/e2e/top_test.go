@@ -60,7 +60,7 @@ func TestTopSaysHowFarEveryStageHasCome(t *testing.T) {
 		t.Errorf("open holds %d, counts %v", s.OpenHolds, s.Counts)
 	}
 	log := s.Processes[3].Log
-	if log == nil || log.Leaves != int64(s.Ledger.Last) || log.CheckpointAge < 0 || log.Gaps != 0 {
+	if log == nil || log.Leaves < int64(s.Ledger.Last) || log.CheckpointAge < 0 || log.Gaps != 0 {
 		t.Errorf("log %+v, the ledger ends at %d", log, s.Ledger.Last)
 	}
 	if s.PerSubject != streams.IntakePerSubject || s.Intake.MaxBytes <= 0 || s.Intake.MaxBytes > streams.IntakeBytes {

@@ -634,7 +634,7 @@ func (p *pipe) ledger(t *testing.T, f func(e *streams.Entry)) {
 		t.Fatal(err)
 	}
 	c, err := st.OrderedConsumer(t.Context(),
-		jetstream.OrderedConsumerConfig{FilterSubjects: []string{streams.LedgerStageFilter(streams.StageIngest)}})
+		jetstream.OrderedConsumerConfig{FilterSubjects: streams.StageFilters(streams.StageIngest)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -657,7 +657,9 @@ func (p *pipe) ledger(t *testing.T, f func(e *streams.Entry)) {
 			t.Fatal(err)
 		}
 		for i := range entries {
-			f(&entries[i])
+			if entries[i].Stage == streams.StageIngest {
+				f(&entries[i])
+			}
 		}
 		if md.NumPending == 0 {
 			return

@@ -177,7 +177,7 @@ func TestABadScenarioSaysWhatIsWrong(t *testing.T) {
 		good + "steps: [{id: x, decide: {tool: t}, expect: {}}, {id: x, decide: {tool: t}}]":               "not the first",
 		good + "steps: [{observe: {origin: nobody, content: c}, expect: {}}]":                              "origin",
 		good + "steps: [{decide: {tool: t}, after: soon, expect: {}}]":                                     "duration",
-		good + "steps: [{resolve: {hold: h}, expect: {}}]":                                                 "no step before",
+		good + "steps: [{resolve: {hold: h}, expect: {}}]":                                                 "is not a step before it",
 		good + "steps: [{decide: {tool: t}, expect: {}}]\ncontrast: {fails: step1}":                        "off",
 		strings.Replace(good, "name: a", "name: b", 1) + "steps: [{decide: {tool: t}, expect: {}}]":        "name",
 		strings.Replace(good, "asserts: x", "asserts: ''", 1) + "steps: [{decide: {tool: t}, expect: {}}]": "are required",

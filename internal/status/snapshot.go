@@ -197,11 +197,21 @@ func (s *Snapshot) silent(ctx context.Context, js jetstream.JetStream, wrote []s
 			if err != nil {
 				return err
 			}
-			m, err := st.GetLastMsgForSubject(ctx, streams.LedgerStageFilter(stage))
-			if err != nil {
-				return fmt.Errorf("the last entry of %s: %w", stage, err)
+			// A stage may have entries in joint frames only. A joint frame need not have an entry of a sentinel.
+			filters := []string{streams.LedgerStageFilter(stage)}
+			if stage == streams.StageIngest || stage == streams.StageArbiter {
+				filters = streams.StageFilters(stage)
 			}
-			x.Last, x.Since = m.Sequence, s.Ledger.Last-min(s.Ledger.Last, m.Sequence)
+			for _, filter := range filters {
+				m, err := st.GetLastMsgForSubject(ctx, filter)
+				if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+					return fmt.Errorf("the last entry of %s: %w", stage, err)
+				}
+				if err == nil {
+					x.Last = max(x.Last, m.Sequence)
+				}
+			}
+			x.Since = s.Ledger.Last - min(s.Ledger.Last, x.Last)
 		}
 		s.Silent = append(s.Silent, x)
 	}
