@@ -132,7 +132,10 @@ func moveByCopy(from, to string) error {
 	if err := errors.Join(copyTree(from, part), secure(part)); err != nil {
 		return errors.Join(err, os.RemoveAll(part))
 	}
-	return errors.Join(os.Rename(part, to), os.RemoveAll(from))
+	if err := os.Rename(part, to); err != nil {
+		return err
+	}
+	return os.RemoveAll(from)
 }
 
 // copyBackup copies a backup, which is a folder or an archive, to a new folder.

@@ -156,7 +156,7 @@ func (c *checks) credentials(data string, now time.Time) {
 	}
 	if len(gone) > 0 {
 		c.add("access", fmt.Errorf("credentials expired, and the server refuses them: %s: lazaret agent rotate NAME, and "+
-			"bring the new one to its host; the pipeline renews its own at its next start", strings.Join(gone, ", ")), "")
+			"bring the new one to its host, or lazaret agent revoke NAME; the pipeline renews its own at its next start", strings.Join(gone, ", ")), "")
 	}
 	var soon []string
 	for _, name := range slices.Sorted(maps.Keys(latest)) {

@@ -248,10 +248,12 @@ func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, u *upFlags) (
 			case <-time.After(wait):
 			}
 			// Somebody may have pinned or unpinned an auditor's key.
-			if c.Trust, err = keys.LoadTrust(embedded.TrustFile(cfg.Data)); err != nil {
+			trust, err := keys.LoadTrust(embedded.TrustFile(cfg.Data))
+			if err != nil {
 				cfg.Log.Error("the ledger was not trimmed, and grows", "err", err, "again in", every)
 				continue
 			}
+			c.Trust = trust
 			switch t, err := c.Trim(ctx, time.Now().Add(-u.keep)); {
 			case err == nil && t.Auditor != "":
 				cfg.Log.Warn("an auditor has not chained all old entries, so they stay in the ledger: start it, or unpin its key",
