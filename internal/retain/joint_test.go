@@ -34,8 +34,10 @@ func TestAStageThatSpokeOnlyInJointFramesIsAWriter(t *testing.T) {
 	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Body}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.Publish(t.Context(), streams.LedgerSubject(4, streams.StageJoint), []byte("no frame")); err != nil {
-		t.Fatal(err)
+	for p := 3; p <= 4; p++ {
+		if _, err := js.Publish(t.Context(), streams.LedgerSubject(p, streams.StageJoint), []byte("no frame")); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c := &Config{Without: []string{streams.SentinelStage("left")}}
 	got, err := c.writers(t.Context(), js)

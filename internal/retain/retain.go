@@ -16,7 +16,6 @@ import (
 
 	"lazaret/internal/inquiry"
 	"lazaret/internal/stage"
-	"lazaret/internal/wire"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
@@ -88,24 +87,19 @@ func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string,
 	}
 	var out []string
 	for s := range info.State.Subjects {
-		_, stage, err := streams.ParseLedger(s)
+		p, name, err := streams.ParseLedger(s)
 		switch {
-		case err != nil || stage == streams.StageRetention:
-		case stage == streams.StageJoint:
-			m, err := st.GetLastMsgForSubject(ctx, s)
-			if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-				return nil, fmt.Errorf("the last message of %s: %w", s, err)
-			}
+		case err != nil || name == streams.StageRetention:
+		case name == streams.StageJoint:
+			entries, err := stage.LastFrame(ctx, js, p)
 			if err != nil {
-				continue
+				return nil, fmt.Errorf("the last joint frame: %w", err)
 			}
-			if entries, err := wire.RawEntries(m); err == nil {
-				for i := range entries {
-					out = append(out, entries[i].Stage)
-				}
+			for i := range entries {
+				out = append(out, entries[i].Stage)
 			}
 		default:
-			out = append(out, stage)
+			out = append(out, name)
 		}
 	}
 	sort.Strings(out)

@@ -37,3 +37,6 @@ func TimeBefore(ctx context.Context, js jetstream.JetStream, seq uint64, ranges 
 func PublishJoint(ctx context.Context, j *Joint, entries []*streams.Entry, end, fence uint64) error {
 	return j.publish(ctx, entries, end, fence)
 }
+
+// Retired is the age at which the last entry of a group of another process no longer counts.
+func (j *Joint) Retired(age time.Duration) { j.retired = age }

@@ -138,8 +138,9 @@ type intakeStage struct {
 	// allows tells for which partitions this process may publish joint frames: where it wrote the
 	// last entry on ingest's own subject.
 	allows [streams.Partitions]bool
-	// foreigners is set if the ledger has entries of a sentinel group of another process.
+	// foreigners is set if the ledger has recent entries of a sentinel group of another process.
 	foreigners [streams.Partitions]bool
+	told       []string // these groups, as far as they were logged
 	// unsure is set if a joint frame may get into the ledger that this process has not read. Nothing
 	// is decided in such a partition before claim.
 	unsure  [streams.Partitions]bool

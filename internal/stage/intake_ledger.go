@@ -39,7 +39,7 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 		return s.fromJoint(entries)
 	}
 	if a.first().Stage != s.cfg.Name {
-		s.notices(a.first())
+		s.notices(p, a.first().Stage)
 		for i := range entries {
 			e := &entries[i]
 			if t := s.trimOf(e); t != nil {
@@ -76,8 +76,10 @@ func (s *intakeStage) fromOther(e *streams.Entry) error {
 		return err
 	}
 	c.src, c.folded = e.Src, max(c.folded, e.At)
-	s.decided[e.Partition].add(e.Src)
-	s.prune(e.Partition, e.Src)
+	if !s.decided[e.Partition].has(e.Src) { // an entry that no message asks for names the input before it
+		s.decided[e.Partition].add(e.Src)
+		s.prune(e.Partition, e.Src)
+	}
 	return nil
 }
 

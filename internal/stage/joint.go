@@ -35,6 +35,8 @@ type Joint struct {
 
 	pub   *publisher
 	names []string // stages that take part, in the order in which they answer
+	// retired is the age at which the last entry of a group of another process no longer counts.
+	retired time.Duration
 
 	mu    sync.Mutex
 	calls map[string]chan *call // guarded by mu
@@ -48,6 +50,10 @@ const (
 	jointFresh = time.Second
 	// jointMost is the maximum number of entries in a joint frame.
 	jointMost = 32
+	// groupRetired is how long a sentinel group of another process counts after its last entry when
+	// ingest starts: as long as a credential that `lazaret up` creates is valid. A longer one is in the
+	// register: see Elsewhere.
+	groupRetired = 30 * 24 * time.Hour
 )
 
 // Alone is the reason why the stages did not decide a proposal together.
@@ -86,7 +92,7 @@ func NewJoint(nc *nats.Conn, stages ...string) (*Joint, error) {
 		return nil, err
 	}
 	return &Joint{pub: &publisher{nc: nc, js: js, stage: streams.StageJoint}, names: stages,
-		calls: make(map[string]chan *call)}, nil
+		retired: groupRetired, calls: make(map[string]chan *call)}, nil
 }
 
 // join returns the channel on which a stage is called, until it leaves.
@@ -309,11 +315,24 @@ func (s *intakeStage) readOn(ctx context.Context) error {
 	return s.commitFolded()
 }
 
-// notices records that a sentinel group of another process reads a partition. It may read only the
-// entries on ingest's own subject, so proposals are published there.
-func (s *intakeStage) notices(e *streams.Entry) {
-	if _, ok := streams.SentinelGroup(e.Stage); ok && s.cfg.Joint != nil && !slices.Contains(s.cfg.Joint.names, e.Stage) {
-		s.foreigners[e.Partition] = true
+// others reports whether a stage is a sentinel group of another process. It may read only the entries
+// on ingest's own subject, so proposals are published there.
+func (s *intakeStage) others(stage string) bool {
+	_, ok := streams.SentinelGroup(stage)
+	return ok && s.cfg.Joint != nil && !slices.Contains(s.cfg.Joint.names, stage)
+}
+
+// notices records that a group of another process reads a partition. For entries before the start, see
+// findForeigners.
+func (s *intakeStage) notices(p int, stage string) {
+	if s.in == nil || !s.others(stage) {
+		return
+	}
+	s.foreigners[p] = true
+	if !slices.Contains(s.told, stage) {
+		s.told = append(s.told, stage)
+		s.log.Info("a sentinel group that this process does not run writes to the ledger: proposals in its partitions are "+
+			"not decided jointly", "stage", stage, "partition", p)
 	}
 }
 
@@ -337,8 +356,11 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued) error {
 	}
 	r, why := s.cfg.Joint.decide(ctx, &e, f.end)
 	if r == nil {
-		if why == AloneGroup {
+		switch {
+		case why == AloneGroup:
 			s.waited[e.Partition] = mistaken
+		case why == AloneLarge && len(e.Body) <= streams.MaxFrameBytes: // stages folded it
+			s.blind = mistaken
 		}
 		s.alone(why, batch...)
 		return s.fly(ctx, f)
@@ -349,7 +371,7 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued) error {
 	if errors.Is(f.err, errUnreadable) {
 		s.log.Error("a proposal and its answers do not make a joint frame, they are published alone", "intake",
 			batch[0].msg.Seq, "err", f.err)
-		f.err = nil
+		f.err, s.blind = nil, mistaken
 		s.alone(AloneLarge, batch...)
 		return s.fly(ctx, f)
 	}
@@ -449,6 +471,9 @@ func (s *intakeStage) findOpen(ctx context.Context) error {
 	return nil
 }
 
+// findForeigners reads in which partitions the ledger has a recent entry of a sentinel group of another
+// process. The last entry of a group that no longer exists stays in the ledger, so its age counts: by
+// the server's clock, when the ledger got its last entry.
 func (s *intakeStage) findForeigners(ctx context.Context) error {
 	st, err := s.js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
@@ -459,8 +484,16 @@ func (s *intakeStage) findForeigners(ctx context.Context) error {
 		return err
 	}
 	for subject := range info.State.Subjects {
-		if p, stage, err := streams.ParseLedger(subject); err == nil {
-			s.notices(&streams.Entry{Partition: p, Stage: stage})
+		p, stage, err := streams.ParseLedger(subject)
+		if err != nil || !s.others(stage) {
+			continue
+		}
+		m, err := lastOn(ctx, s.js, subject)
+		if err != nil {
+			return err
+		}
+		if m != nil && info.State.LastTime.Sub(m.Time) < s.cfg.Joint.retired {
+			s.notices(p, stage)
 		}
 	}
 	return nil
@@ -591,8 +624,11 @@ func (s *ledgerStage) keepJoint(seq uint64, made []*pending) error {
 	return nil
 }
 
-// dropJoint drops what was folded since the last commit.
+// dropJoint drops what was folded since the last commit. A stage that folded nothing keeps its indexes.
 func (s *ledgerStage) dropJoint(p, folded int) error {
+	if folded == 0 {
+		return nil
+	}
 	s.stats.Entries.Add(-uint64(folded))
 	s.stats.Waiting.Add(-int64(len(s.outbox[p])))
 	s.outbox[p] = nil

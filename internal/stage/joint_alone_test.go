@@ -165,6 +165,100 @@ func TestProposalsThatStagesDoNotDecideTogether(t *testing.T) {
 	}
 }
 
+// A group that has written nothing for long no longer exists, although its last entry stays in the
+// ledger. If it writes again, it counts.
+func TestAGroupThatWasRetiredDoesNotEndJointDecisions(t *testing.T) {
+	t.Parallel()
+	a := newActing(t)
+	write := func() {
+		t.Helper()
+		e := streams.Entry{Partition: streams.PartitionOf("alpha"), Stage: streams.SentinelStage("old"),
+			Type: streams.TypeAlerts, Project: "alpha", Src: 1, Salt: streams.NewSalt(), Body: []byte("{}")}
+		m := e.Message()
+		if _, err := a.js.PublishMsg(t.Context(), &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Body}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	dir := t.TempDir()
+	first := startPipeline(t, a.srv, dir, false)
+	a.act("alpha")
+	first.stop()
+	j, err := stage.NewJoint(a.srv.Connect(), streams.SentinelStage("a"), streams.StageArbiter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Retired(time.Nanosecond)
+	p := startFolds(t, a.srv, dir, j, assessor(), judge())
+	for joint(a.srv.Ledger()) == 0 {
+		if a.act("alpha"); p.in.Stats.Alone[stage.AloneGroup].Load() > 0 {
+			t.Fatal("ingest waits for a group that no longer exists")
+		}
+	}
+	write()
+	natstest.Eventually(t, time.Minute, "the group counts", func() bool {
+		a.act("alpha")
+		return p.in.Stats.Alone[stage.AloneGroup].Load() > 0
+	})
+}
+
+// lasting counts how often a fold lost what it holds in memory.
+type lasting struct {
+	*others
+	lost atomic.Int64
+}
+
+func (l *lasting) Reset() {
+	l.lost.Add(1)
+	l.others.Reset()
+}
+
+// A stage that was called keeps its indexes if another one does not take part.
+func TestAStageThatFoldedNothingKeepsItsIndexes(t *testing.T) {
+	t.Parallel()
+	a := newActing(t)
+	j, err := stage.NewJoint(a.srv.Connect(), streams.SentinelStage("a"), streams.StageArbiter, "absent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fold := &lasting{others: &others{assessor(), nil}}
+	p := startFolds(t, a.srv, t.TempDir(), j, fold, judge())
+	for _, s := range p.all() {
+		s.awaitReady()
+	}
+	before := fold.lost.Load()
+	for p.in.Stats.Alone[stage.AloneBehind].Load() < 30 {
+		a.act("alpha")
+	}
+	if n := fold.lost.Load() - before; n > 0 {
+		t.Errorf("it lost them %d times", n)
+	}
+}
+
+// After a proposal whose answers are too large, stages do not fold the next ones in vain.
+func TestAnswersThatAreTooLargeDelayTheNextJointDecision(t *testing.T) {
+	t.Parallel()
+	a := newActing(t)
+	large := func(out *stage.Output) {
+		out.Body = fmt.Appendf(nil, `{"pad":%q}`, strings.Repeat("x", streams.MaxFrameBytes*2/3))
+	}
+	j, err := stage.NewJoint(a.srv.Connect(), streams.SentinelStage("a"), streams.StageArbiter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := startFolds(t, a.srv, t.TempDir(), j, &others{assessor(), large}, &others{judge(), large})
+	alone := &p.in.Stats.Alone
+	for alone[stage.AloneLarge].Load() == 0 {
+		a.act("alpha")
+	}
+	load := alone[stage.AloneLoad].Load()
+	for alone[stage.AloneLoad].Load() < load+15 {
+		if a.act("alpha"); alone[stage.AloneLarge].Load() > 1 {
+			t.Fatalf("%d proposals later, stages fold in vain again", alone[stage.AloneLoad].Load()-load)
+		}
+	}
+}
+
 // The entries of a joint frame have the time at which the proposal came. An old one would have old
 // answers.
 func TestAnOldProposalIsNotDecidedTogether(t *testing.T) {

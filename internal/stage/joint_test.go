@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -400,4 +402,39 @@ func TestAClaimEndsTheJointFramesOfAnotherProcess(t *testing.T) {
 	if err := stage.PublishJoint(t.Context(), j, frame(), end, fence); err != nil {
 		t.Errorf("a joint frame that knows of the claim: %v", err)
 	}
+}
+
+// A claim names the input of the entry before it. A stand-by that holds the rest of a batch does not
+// take that input for another event, and decides the last one when it takes over.
+func TestAClaimAfterAnEventOfABatchHidesNoOtherEvent(t *testing.T) {
+	t.Parallel()
+	const project = "alpha"
+	srv := natstest.Start(t)
+	nc := srv.Connect()
+	in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Standby: true,
+		Takeover: 5 * time.Second}, ingest)
+	in.awaitReady()
+	floodBatches(t, nc, project, 1, 3, 10)
+	natstest.Eventually(t, time.Minute, "the stand-by has the batch", func() bool { return in.Stats.Waiting.Load() == 3 })
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range []streams.Entry{
+		{Type: streams.TypeObservation, Project: project, Src: position.At(1, 0)},
+		{Type: streams.TypeClaim, Project: streams.SystemProject, Src: position.At(1, 0)},
+		{Type: streams.TypeObservation, Project: project, Src: position.At(1, 1)},
+	} {
+		e.Partition, e.Stage, e.Salt, e.Body = streams.PartitionOf(project), streams.StageIngest, streams.NewSalt(), []byte(`{}`)
+		m := e.Message()
+		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Body},
+			jetstream.WithExpectLastSequence(uint64(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	natstest.Eventually(t, 30*time.Second, "an entry of the last event", func() bool {
+		ledger := srv.Ledger()
+		return ledger[len(ledger)-1].Src == position.At(1, 2)
+	})
 }

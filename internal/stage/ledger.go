@@ -147,15 +147,33 @@ func lastOwn(ctx context.Context, js jetstream.JetStream, p int, name string) (*
 // lastJoint returns the position of the last entry of a partition's last joint frame, or 0 if the stage
 // did not take part in it. A stage that took part has answered every entry up to there.
 func lastJoint(ctx context.Context, js jetstream.JetStream, p int, name string) (uint64, error) {
-	m, err := lastOn(ctx, js, streams.LedgerSubject(p, streams.StageJoint))
-	if err != nil || m == nil {
+	entries, err := LastFrame(ctx, js, p)
+	if err != nil || !slices.ContainsFunc(entries, func(e streams.Entry) bool { return e.Stage == name }) {
 		return 0, err
 	}
-	entries, err := wire.RawEntries(m)
-	if err != nil || !slices.ContainsFunc(entries, func(e streams.Entry) bool { return e.Stage == name }) {
-		return 0, nil // what is not an entry has no effect
-	}
 	return entries[len(entries)-1].Position(), nil
+}
+
+// LastFrame returns the entries of a partition's last joint frame, or none. A message on the subject
+// that is no frame has no effect.
+func LastFrame(ctx context.Context, js jetstream.JetStream, p int) ([]streams.Entry, error) {
+	subject := streams.LedgerSubject(p, streams.StageJoint)
+	m, err := lastOn(ctx, js, subject)
+	if err != nil || m == nil {
+		return nil, err
+	}
+	if entries, err := wire.RawEntries(m); err == nil {
+		return entries, nil
+	}
+	var last []streams.Entry
+	err = Each(ctx, js, Span{Stream: streams.LedgerStream, Filters: []string{subject}},
+		func(m jetstream.Msg, _ uint64, _ time.Time) error {
+			if entries, err := wire.Entries(m); err == nil {
+				last = entries
+			}
+			return nil
+		})
+	return last, err
 }
 
 func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, queries <-chan Query) error {
