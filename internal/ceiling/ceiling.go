@@ -36,8 +36,12 @@ type Entry struct {
 }
 
 // Labels knows what is marked. The zero value is ready to use. It is not safe for concurrent use. Its size
-// is bounded for each project.
+// is bounded for each project, unless it keeps the whole.
 type Labels struct {
+	// Whole keeps the labels of all entries, for a process that ends when it has read a log. It is set before
+	// the first Scan.
+	Whole bool
+
 	projects map[string]*marks
 	scratch  parsed
 }
@@ -52,7 +56,7 @@ func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
 	as := m.of(e, p)
 	if above(as) {
 		if m == nil {
-			m = newMarks()
+			m = newMarks(l.Whole)
 			if l.projects == nil {
 				l.projects = make(map[string]*marks)
 			}
@@ -95,7 +99,7 @@ func (l *Labels) Text(project, s string, at ...uint64) beliefs.Sensitivity {
 	as := m.says(s)
 	for _, seq := range at {
 		if m != nil {
-			as = as.Join(m.seqs.get(seq))
+			as = as.Join(m.at(seq))
 		}
 	}
 	return as

@@ -46,6 +46,8 @@ var ledger = []Entry{
 	{Project: "p", Seq: 15, Ingest: true, Body: []byte(`{"id":"o3","status":"ok","action":"a1"}`)},
 	{Project: "p", Seq: 16, Ingest: true,
 		Body: []byte(`{"id":"m5","content":"tea","belief":{"id":"b5","sensitivity":"public"}}`)},
+	{Project: "p", Seq: 17, Src: 8, // a verdict on what another agent observed
+		Body: []byte(`{"verdict":"hold","reasons":[{"path":["action:a6","observation:other/o3"]}]}`)},
 }
 
 func TestALabelGoesWhereTheContentGoes(t *testing.T) {
@@ -53,7 +55,7 @@ func TestALabelGoesWhereTheContentGoes(t *testing.T) {
 	// The labels when each entry is scanned, and at the end.
 	want := map[uint64][2]beliefs.Sensitivity{1: {i, s}, 2: {s, s}, 3: {s, s}, 4: {s, s}, 5: {s, s}, 6: {s, s},
 		7: {s, s}, 8: {i, i}, 9: {i, i}, 10: {s, s}, 11: {s, s}, 12: {i, i},
-		13: {c, c}, 14: {c, c}, 15: {s, s}, 16: {i, i}}
+		13: {c, c}, 14: {c, c}, 15: {s, s}, 16: {i, i}, 17: {s, s}}
 	var l Labels
 	for _, e := range ledger {
 		if got := l.Scan(e); got != want[e.Seq][0] {
@@ -143,6 +145,43 @@ func TestTheMarksOfAProjectAreBounded(t *testing.T) {
 				t.Errorf("a text of another project is %s", got)
 			}
 		})
+	}
+}
+
+// The labels of entries are bounded, too. What follows from an entry whose label was dropped keeps a label, by the
+// entry's position and by its id, and so does a text that quotes it. Without the bound, nothing else has it.
+func TestAnEntryWhoseLabelIsDroppedStaysLabeled(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		l := Labels{Whole: whole}
+		l.Scan(Entry{Project: "p", Seq: 2, Ingest: true,
+			Body: []byte(`{"id":"a0","tool":"send","args":{"x":{"sensitivity":"confidential"}}}`)})
+		m := l.projects["p"]
+		for i := range uint64(2*maxRecent + 1) {
+			m.seqs.put(i+3, beliefs.Confidential)
+			m.recent.put(fmt.Sprint("a", i+1), beliefs.Confidential)
+		}
+		if n := len(m.seqs.now) + len(m.seqs.before) + len(m.recent.now) + len(m.recent.before); (n > 4*maxRecent) != whole {
+			t.Errorf("whole %v: %d labels", whole, n)
+		}
+		for name, got := range map[string]beliefs.Sensitivity{
+			"an assessment": l.Of(Entry{Project: "p", Seq: 1 << 30, Src: 2, Body: []byte(`{"alerts":[{"message":"x"}]}`)}),
+			"a reference":   l.Of(Entry{Project: "p", Seq: 1 << 30, Ingest: true, Body: []byte(`{"action":"a0"}`)}),
+			"an alert":      l.Text("p", "x", 2),
+		} {
+			if got != beliefs.Confidential {
+				t.Errorf("whole %v: %s of the first entry is %s", whole, name, got)
+			}
+		}
+		later, other := beliefs.Confidential, beliefs.Internal
+		if whole {
+			later = beliefs.Internal
+		}
+		if got := l.Text("p", "x", 1<<30); got != later {
+			t.Errorf("whole %v: a later text is %s", whole, got)
+		}
+		if got := l.Text("q", "x", 2); got != other {
+			t.Errorf("whole %v: a text of another project is %s", whole, got)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package ceiling
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -8,8 +9,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// The limits of the marks of one project. Beyond the limits of names, contents and phrases, every text of
-// the project has the label of the mark that did not fit.
+// The limits of the marks of one project. Beyond them, every text of the project has the label of the mark that
+// did not fit. Beyond the limit of positions, only the entries up to the last dropped position have it.
 const (
 	maxNames   = 1 << 17 // ids of memories and beliefs
 	maxWords   = 1 << 14 // contents with few words
@@ -40,16 +41,25 @@ type marked struct {
 	phrases int
 }
 
-func newMarks() *marks {
-	return &marks{names: make(map[string]beliefs.Sensitivity), words: make(map[beliefs.Sensitivity]*prefixes),
+func newMarks(whole bool) *marks {
+	return &marks{seqs: recent[uint64]{whole: whole}, recent: recent[string]{whole: whole},
+		names: make(map[string]beliefs.Sensitivity), words: make(map[beliefs.Sensitivity]*prefixes),
 		phrases: make(map[uint64][]int), shared: make(map[uint64]beliefs.Sensitivity)}
 }
 
-// recent maps keys to labels. It drops the older half of them when it is full.
-type recent[K comparable] struct{ now, before map[K]beliefs.Sensitivity }
+// recent maps keys to labels. Unless it keeps the whole, it drops the older half of them when it is full.
+type recent[K cmp.Ordered] struct {
+	now, before map[K]beliefs.Sensitivity
+	whole       bool
+	lost        beliefs.Sensitivity // highest label that was dropped
+	upTo        K                   // highest key that was dropped
+}
 
 func (r *recent[K]) put(k K, as beliefs.Sensitivity) {
-	if len(r.now) >= maxRecent {
+	if len(r.now) >= maxRecent && !r.whole {
+		for k, as := range r.before {
+			r.lost, r.upTo = r.lost.Join(as), max(r.upTo, k)
+		}
 		r.before, r.now = r.now, nil
 	}
 	if r.now == nil {
@@ -59,6 +69,15 @@ func (r *recent[K]) put(k K, as beliefs.Sensitivity) {
 }
 
 func (r *recent[K]) get(k K) beliefs.Sensitivity { return r.now[k].Join(r.before[k]) }
+
+// at labels the entry at a position.
+func (m *marks) at(seq uint64) beliefs.Sensitivity {
+	as := m.seqs.get(seq)
+	if 0 < seq && seq <= m.seqs.upTo {
+		as = as.Join(m.seqs.lost)
+	}
+	return as
+}
 
 // prefixes is a sorted set of strings, none of which begins with another one.
 type prefixes struct {
@@ -168,13 +187,16 @@ func (m *marks) of(e Entry, p *parsed) beliefs.Sensitivity {
 		return as
 	}
 	if !e.Ingest {
-		as = as.Join(m.seqs.get(e.Src))
+		as = as.Join(m.at(e.Src))
 	}
-	as = as.Join(m.seqs.get(e.Seq))
+	as = as.Join(m.at(e.Seq))
 	for _, s := range p.strings {
 		as = as.Join(m.name(s))
 		if _, id, ok := strings.Cut(s, ":"); ok { // such as belief:…, a step of a path
 			as = as.Join(m.name(id))
+			if _, id, ok = strings.Cut(id, "/"); ok { // such as observation:AGENT/ID
+				as = as.Join(m.name(id))
+			}
 		}
 	}
 	return as.Join(m.says(strings.Join(p.strings, "\n")))
@@ -187,7 +209,7 @@ func (m *marks) says(s string) (as beliefs.Sensitivity) {
 	if m == nil {
 		return as
 	}
-	as = m.all
+	as = m.all.Join(m.recent.lost)
 	if len(m.words) > 0 {
 		norm := text.Normalize(s)
 		for x, p := range m.words {

@@ -152,7 +152,8 @@ func (h *handler) unadmitted(ctx context.Context) (why string, err error) {
 	for _, content := range slices.Sorted(maps.Keys(same)) {
 		var e entry
 		if err := json.Unmarshal([]byte(content), &e); err != nil {
-			return "", fmt.Errorf("reading the hook's state: %s: %w", same[content][0], err)
+			return "", fmt.Errorf("%s: %w: text that entered the context cannot be judged; end the session and "+
+				"remove the file", same[content][0], err)
 		}
 		refused, err := h.judge(ctx, &e)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lazaret/client"
+	"lazaret/pkg/durable"
 	"lazaret/streams"
 )
 
@@ -39,7 +40,7 @@ func (s *state) make() error {
 		return err
 	}
 	for _, e := range old {
-		if i, err := e.Info(); err == nil && time.Since(i.ModTime()) > 7*24*time.Hour {
+		if i, err := e.Info(); err == nil && over(i) {
 			session := &state{filepath.Join(root, e.Name())}
 			if owed, err := session.names(spoolPrefix, entryPrefix); err == nil && len(owed) == 0 {
 				os.RemoveAll(session.dir)
@@ -47,6 +48,64 @@ func (s *state) make() error {
 		}
 	}
 	return nil
+}
+
+// over reports whether the session with this folder counts as ended.
+func over(folder fs.FileInfo) bool { return time.Since(folder.ModTime()) > 7*24*time.Hour }
+
+// Erasable returns the files with content in a folder of sessions' state. Not among them are the list of settings
+// files of a session that may go on, and files that Erase left.
+func Erasable(root string) (paths []string, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		var i, folder fs.FileInfo
+		if err == nil && !d.IsDir() {
+			if i, err = d.Info(); err == nil {
+				folder, err = os.Stat(filepath.Dir(path))
+			}
+		}
+		if err != nil || i == nil || blocks(path) && i.Size() == 0 || d.Name() == settingsNote && !over(folder) {
+			return unlessGone(err) // there are no hooks, or a hook took the file meanwhile
+		}
+		paths = append(paths, path)
+		return nil
+	})
+	return paths, err
+}
+
+// blocks reports whether the session must not go on while it has this file.
+func blocks(path string) bool {
+	name := filepath.Base(path)
+	return strings.HasPrefix(name, spoolPrefix) || strings.HasPrefix(name, entryPrefix)
+}
+
+// Erase removes a file that Erasable returned, and its folders if they are empty then. It only empties a file that
+// stops its session, so that the session does not go on: a person ends it and removes the file.
+func Erase(path string) error {
+	if blocks(path) {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+		if err != nil {
+			return unlessGone(err)
+		}
+		return errors.Join(f.Sync(), f.Close())
+	}
+	if err := unlessGone(os.Remove(path)); err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	for range 3 { // the folders of the session, the agent and the project
+		if os.Remove(dir) != nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return unlessGone(durable.SyncDir(dir))
+}
+
+func unlessGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func (s *state) write(name string, v any) error {

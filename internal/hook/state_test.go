@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -44,5 +45,61 @@ func TestOldSessionsAreKeptWhileSomethingStopsThem(t *testing.T) {
 		if (err == nil) != kept {
 			t.Errorf("%s: kept is %v: %v", name, err == nil, err)
 		}
+	}
+}
+
+// The content of a session's state is erased. A session that was stopped stays stopped, and the list of settings
+// files stays while the session may go on.
+func TestErasureOfItsStateLetsNoSessionGoOn(t *testing.T) {
+	const text = `{"memory":{"content":"the parcel of p-17"}}`
+	data := t.TempDir()
+	root := filepath.Join(data, "hooks", "demo")
+	for session, name := range map[string]string{"spooled": spoolPrefix + "1", "file": fileEntry + "1",
+		"summary": summaryEntry + "1", "held": "held-1", "open": settingsNote, "old": settingsNote} {
+		if err := (&state{filepath.Join(root, "agent", session)}).write(name, json.RawMessage(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	then := time.Now().Add(-8 * 24 * time.Hour)
+	if err := os.Chtimes(filepath.Join(root, "agent", "old"), then, then); err != nil {
+		t.Fatal(err)
+	}
+	files, err := Erasable(root)
+	if err != nil || len(files) != 5 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, file := range files {
+		if err := Erase(file); err != nil {
+			t.Error(err)
+		}
+		if b, err := os.ReadFile(file); len(b) > 0 {
+			t.Errorf("%s has %s, %v", file, b, err)
+		}
+		if err := Erase(file); err != nil {
+			t.Errorf("again: %v", err)
+		}
+	}
+	for session, asked := range map[string]func(*handler) error{
+		"spooled": func(h *handler) error { return h.flush(t.Context()) },
+		"file":    func(h *handler) error { _, err := h.unadmitted(t.Context()); return err },
+		"summary": func(h *handler) error { _, err := h.unadmitted(t.Context()); return err },
+	} {
+		err := asked(&handler{st: &state{filepath.Join(root, "agent", session)}})
+		if err == nil || !strings.Contains(err.Error(), "end the session and remove the file") {
+			t.Errorf("the session %s goes on: %v", session, err)
+		}
+	}
+	left, err := os.ReadDir(filepath.Join(root, "agent"))
+	if err != nil || len(left) != 4 {
+		t.Errorf("folders %v, %v", left, err)
+	}
+	if b, err := os.ReadFile(filepath.Join(root, "agent", "open", settingsNote)); err != nil || string(b) != text {
+		t.Errorf("the list of settings files: %s, %v", b, err)
+	}
+	if files, err := Erasable(root); err != nil || len(files) > 0 {
+		t.Errorf("afterwards: %q, %v", files, err)
+	}
+	if files, err := Erasable(filepath.Join(data, "none")); err != nil || len(files) > 0 {
+		t.Errorf("without hooks: %q, %v", files, err)
 	}
 }

@@ -20,7 +20,7 @@ type Redactor struct {
 // Ceiling returns a Redactor for entries above a sensitivity. It reads the whole log first, because a
 // later entry may mark earlier content.
 func (l *Log) Ceiling(ctx context.Context, to beliefs.Sensitivity) (*Redactor, error) {
-	r := &Redactor{to: to}
+	r := &Redactor{to: to, labels: ceiling.Labels{Whole: true}}
 	if beliefs.Secret.Within(to) {
 		return r, nil
 	}

@@ -6,102 +6,120 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 
+	"lazaret/internal/hook"
 	"lazaret/internal/memorytool"
 	"lazaret/pkg/durable"
 )
 
-// folders returns the places of a subject's data in the folders of the gateway and of hooks, and removes them
+// folders returns the places of a subject's data in the folders of the gateway and of hooks, and erases them
 // if remove is set. Those of other machines are not reached.
 func (c *Config) folders(s Subject, remove bool) (out []Place, err error) {
 	if c.Data == "" {
 		return nil, nil
 	}
-	add := func(what string, paths []string) {
-		if len(paths) == 0 {
-			return
-		}
-		p := Place{Where: filepath.Dir(paths[0]), What: what, Count: len(paths)}
-		if s.Person == "" {
-			p.Where = paths[0]
-		}
+	add := func(folder, what string, paths []string, erase func(string) error) {
 		for _, path := range paths {
-			if remove {
-				if e := os.RemoveAll(path); e != nil {
-					p.Left = fmt.Sprintf("it was not removed: %v", e)
-				} else if e := durable.SyncDir(filepath.Dir(path)); e != nil {
-					p.Left = fmt.Sprintf("its removal may not survive a crash: %v", e)
-				}
+			where := filepath.Join(c.Data, folder, s.Project)
+			if s.Person != "" {
+				where = filepath.Dir(path)
+			}
+			if len(out) == 0 || out[len(out)-1].Where != where {
+				out = append(out, Place{Where: where, What: what})
+			}
+			p := &out[len(out)-1]
+			p.Count++
+			if !remove {
+				continue
+			}
+			if err := erase(path); err != nil {
+				p.Left = fmt.Sprintf("it was not erased, or its erasure may not survive a crash: %v", err)
 			}
 		}
-		out = append(out, p)
 	}
-	memory, err := c.memoryFolders(s)
+	memory, err := memoryFolders(os.DirFS(c.Data), s)
 	if err != nil {
 		return nil, err
 	}
-	add("files of the memory tool", memory)
+	for i, name := range memory {
+		memory[i] = filepath.Join(c.Data, filepath.FromSlash(name))
+	}
+	add("memories", "files of the memory tool", memory, func(path string) error {
+		return errors.Join(os.RemoveAll(path), durable.SyncDir(filepath.Dir(path)))
+	})
 	hooks, err := c.hookFiles(s)
 	if err != nil {
 		return nil, err
 	}
-	add("state of hooks, with events that were not sent", hooks)
+	add("hooks", "state of hooks, with events that were not sent; what stops a session is emptied", hooks, hook.Erase)
 	return out, nil
 }
 
 // memoryFolders returns the folders of the memory tool for a project or for one user of it.
-func (c *Config) memoryFolders(s Subject) ([]string, error) {
-	root := filepath.Join(c.Data, "memories", s.Project)
-	if s.Person == "" {
-		return existing(root)
-	}
-	var out []string
-	agents, err := os.ReadDir(root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	for _, a := range agents {
-		// An earlier version named the folder as the user.
-		for _, name := range []string{memorytool.UserFolder(s.Person), s.Person} {
-			found, err := existing(filepath.Join(root, a.Name(), "users", name))
-			if err != nil {
-				return nil, err
-			}
-			if len(out) == 0 || len(found) == 0 || out[len(out)-1] != found[0] {
-				out = append(out, found...)
-			}
+func memoryFolders(data fs.FS, s Subject) (out []string, err error) {
+	root := path.Join("memories", s.Project)
+	add := func(name string) error {
+		_, err := fs.Lstat(data, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
-	}
-	return out, nil
-}
-
-// hookFiles returns the state of hooks of a project, or the files in it that contain one person's pseudonym.
-func (c *Config) hookFiles(s Subject) (out []string, err error) {
-	root := filepath.Join(c.Data, "hooks", s.Project)
-	if s.Person == "" {
-		return existing(root)
-	}
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		if bytes.Contains(b, []byte(`"`+s.Person+`"`)) {
-			out = append(out, path)
-		}
+		out = append(out, name)
 		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) { // no hooks, or a hook took one of its files meanwhile
-		err = nil
+	}
+	if s.Person == "" {
+		return out, add(root)
+	}
+	agents, err := readDir(data, root)
+	for _, a := range agents {
+		if a.Type().IsRegular() {
+			continue
+		}
+		users := path.Join(root, a.Name(), "users")
+		if err := add(path.Join(users, memorytool.UserFolder(s.Person))); err != nil {
+			return nil, err
+		}
+		if memorytool.UserFolder(s.Person) == s.Person {
+			continue
+		}
+		// An earlier version named the folder as the user. Where the case of names is ignored, a look-up would
+		// find the folder of another user.
+		names, err := readDir(data, users)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(names, func(d fs.DirEntry) bool { return d.Name() == s.Person }) {
+			out = append(out, path.Join(users, s.Person))
+		}
 	}
 	return out, err
 }
 
-func existing(path string) ([]string, error) {
-	_, err := os.Lstat(path)
+func readDir(data fs.FS, name string) ([]fs.DirEntry, error) {
+	names, err := fs.ReadDir(data, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		err = nil
 	}
-	return []string{path}, err
+	return names, err
+}
+
+// hookFiles returns the files in the state of a project's hooks, or those of them that contain one person's
+// pseudonym.
+func (c *Config) hookFiles(s Subject) (out []string, err error) {
+	files, err := hook.Erasable(filepath.Join(c.Data, "hooks", s.Project))
+	for _, file := range files {
+		if s.Person != "" {
+			b, err := os.ReadFile(file)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // a hook may take it meanwhile
+				return nil, err
+			}
+			if !bytes.Contains(b, []byte(`"`+s.Person+`"`)) {
+				continue
+			}
+		}
+		out = append(out, file)
+	}
+	return out, err
 }

@@ -1,9 +1,14 @@
 package retain
 
 import (
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 // The files of the memory tool and of hooks go with their project or person, and no others.
@@ -11,13 +16,14 @@ func TestTheFilesOfTheGatewayAndOfHooksGoWithTheirSubject(t *testing.T) {
 	files := []string{ // by what removes them
 		"memories/demo/agent/users/p-17/notes.md", "memories/demo/agent/users/!ann/notes.md",
 		"memories/demo/agent/shared/notes.md", "memories/other/agent/users/p-17/notes.md",
-		"hooks/demo/agent/s1/spool-1", "hooks/demo/agent/s2/spool-1", "hooks/other/agent/s1/spool-1",
+		"hooks/demo/agent/s1/held-1", "hooks/demo/agent/s2/held-1", "hooks/other/agent/s1/held-1",
+		"memories/demo/agent2/users/p-17/notes.md", "hooks/demo/agent/s1/spool-1", "memories/demo/file",
 	}
 	for _, c := range []struct {
 		s    Subject
 		gone []int
-	}{{Subject{Project: "demo", Person: "p-17"}, []int{0, 4}}, {Subject{Project: "demo", Person: "Ann"}, []int{1}},
-		{Subject{Project: "demo"}, []int{0, 1, 2, 4, 5}}, {Subject{Project: "none"}, nil}} {
+	}{{Subject{Project: "demo", Person: "p-17"}, []int{0, 4, 7}}, {Subject{Project: "demo", Person: "Ann"}, []int{1}},
+		{Subject{Project: "demo"}, []int{0, 1, 2, 4, 5, 7, 9}}, {Subject{Project: "none"}, nil}} {
 		data := t.TempDir()
 		for _, f := range files {
 			f = filepath.Join(data, f)
@@ -46,19 +52,65 @@ func TestTheFilesOfTheGatewayAndOfHooksGoWithTheirSubject(t *testing.T) {
 		if err != nil || len(places) != len(before) || (len(places) == 0) != (len(c.gone) == 0) {
 			t.Errorf("%v: places %v, before %v, %v", c.s, places, before, err)
 		}
+		want := make(map[int]bool)
+		for _, i := range c.gone {
+			want[i] = true
+			if !slices.ContainsFunc(places, func(p Place) bool {
+				return strings.HasPrefix(filepath.Join(data, files[i]), p.Where+string(filepath.Separator))
+			}) {
+				t.Errorf("%v: no place names %s: %+v", c.s, files[i], places)
+			}
+		}
 		for _, p := range places {
 			if p.Left != "" {
 				t.Errorf("%v: %+v", c.s, p)
 			}
 		}
-		want := make(map[int]bool)
-		for _, i := range c.gone {
-			want[i] = true
-		}
 		for i, f := range files {
 			if _, err := os.Stat(filepath.Join(data, f)); (err != nil) != want[i] {
 				t.Errorf("%v: %s: %v", c.s, f, err)
 			}
+		}
+		b, err := os.ReadFile(filepath.Join(data, files[8])) // it stops a session, and stays without its content
+		if err != nil || (len(b) == 0) != want[4] {
+			t.Errorf("%v: the spool has %s, %v", c.s, b, err)
+		}
+	}
+}
+
+// anyCase is a file system that ignores the case of names.
+type anyCase struct{ fstest.MapFS }
+
+func (f anyCase) Open(name string) (fs.File, error) {
+	for x := range f.MapFS {
+		for ; x != "."; x = path.Dir(x) {
+			if strings.EqualFold(x, name) {
+				return f.MapFS.Open(x)
+			}
+		}
+	}
+	return f.MapFS.Open(name)
+}
+
+func (f anyCase) Lstat(name string) (fs.FileInfo, error) { return fs.Stat(struct{ fs.FS }{f}, name) }
+
+func (f anyCase) ReadDir(name string) ([]fs.DirEntry, error) {
+	return fs.ReadDir(struct{ fs.FS }{f}, name)
+}
+
+// Where the case of names is ignored, a user's folder does not go with another user's.
+func TestAFolderOfAnotherUserStaysWhereTheCaseOfNamesIsIgnored(t *testing.T) {
+	users := "memories/demo/agent/users/"
+	for _, c := range []struct{ have, person, want string }{{"bob", "Bob", ""}, {"bob", "bob", "bob"},
+		{"Bob", "bob", "bob"}, {"Bob", "Bob", "Bob"}, {"!bob", "Bob", "!bob"}} {
+		data := anyCase{fstest.MapFS{users + c.have + "/notes.md": &fstest.MapFile{}}}
+		got, err := memoryFolders(data, Subject{Project: "demo", Person: c.person})
+		var want []string
+		if c.want != "" {
+			want = []string{users + c.want}
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s with the folder %s: %q, %v", c.person, c.have, got, err)
 		}
 	}
 }

@@ -80,8 +80,9 @@ func forgetCommand(a *verb.App) *cobra.Command {
      in its files, for which it stops some seconds; rewrite sealed shards; and write a
      signed record that lists each place. A separate nats-server leaves the entries in
      its files, which the record states;
-  5. remove the files of the memory tool and of hooks from the data folder. Remove those
-     of other machines there.
+  5. remove the files of the memory tool and of hooks from the data folder. A file that
+     stops a hook's session is emptied, and goes on stopping it. Remove those of other
+     machines there.
 
 For one data subject, named by the pseudonym in events (data_subject or user), every
 entry that concerns them is erased, including those that also concern others:
