@@ -17,3 +17,33 @@ func TestAPathNamesTheAgentOfAnObservationOfAnotherAgent(t *testing.T) {
 		}
 	}
 }
+
+// A ledger of an earlier version has approvals of revisions that were computed without the agent.
+func TestARevisionDoesNotDependOnTheAgentInAPath(t *testing.T) {
+	reason := func(text, observation string) streams.Reason {
+		return streams.Reason{Verdict: streams.Hold, Code: streams.CodeRests, Group: "g", Text: text,
+			Path: []string{"action:a1", "observation:" + observation}}
+	}
+	earlier := []streams.Reason{reason("x", "o1"), reason("x", "o2"), reason("y", "o1")}
+	const was = "1d0a7897731b8822" // as the version before the agent was added computed it
+	if got := revision(earlier); got != was {
+		t.Errorf("the revision of an earlier version's hold is %s, was %s", got, was)
+	}
+	_, now := judge([]streams.Reason{reason("x", "z-bot/o1"), reason("x", "o2"), reason("y", "other/o1")})
+	path := slices.Clone(now[0].Path)
+	if got := revision(now); got != was {
+		t.Errorf("with agents the revision is %s, was %s", got, was)
+	}
+	if !slices.Equal(now[0].Path, path) {
+		t.Errorf("the reason's path became %v", now[0].Path)
+	}
+	// A late finding joins both forms of a reason.
+	if _, both := judge(earlier, now); revision(both) != was {
+		t.Errorf("of both forms the revision is %s, was %s", revision(both), was)
+	}
+	for _, other := range []string{"o3", "other/o3", "https://x.example/o1"} {
+		if revision([]streams.Reason{reason("x", other)}) == revision([]streams.Reason{reason("x", "o1")}) {
+			t.Errorf("the revision of %s is that of o1", other)
+		}
+	}
+}

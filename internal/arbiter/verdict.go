@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"lazaret/internal/metrics"
@@ -356,9 +357,26 @@ func holdID(p *proposal) string {
 	return "h" + hex.EncodeToString(sum[:8])
 }
 
-// revision returns the digest of the hold and deny reasons, as an approver sees them.
+// revision returns the digest of the hold and deny reasons, as an approver sees them. Earlier versions had no
+// agent in the path's step of an observation of another agent. The digest leaves the agent out, so that approvals
+// that were signed then fit when the ledger is folded anew.
 func revision(reasons []streams.Reason) string {
 	reasons = slices.DeleteFunc(slices.Clone(reasons), func(r streams.Reason) bool { return r.Verdict == streams.Allow })
+	cut := false
+	for i := range reasons {
+		r := &reasons[i]
+		for n, step := range r.Path {
+			agent, id, ok := strings.Cut(strings.TrimPrefix(step, "observation:"), "/")
+			if !ok || !strings.HasPrefix(step, "observation:") || !streams.ValidID(agent) || !streams.ValidID(id) {
+				continue
+			}
+			cut, r.Path = true, slices.Clone(r.Path)
+			r.Path[n] = "observation:" + id
+		}
+	}
+	if cut {
+		_, reasons = judge(reasons)
+	}
 	b, err := streams.Marshal(reasons)
 	if err != nil {
 		b = fmt.Append(nil, reasons)
