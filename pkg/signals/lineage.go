@@ -67,7 +67,8 @@ func (s *State) originOfMet(m *met) *origin {
 	return m.head
 }
 
-// noteCarriers stores each carrier's first origin.
+// noteCarriers stores each carrier's first origin. A held action is replaced as origin by the next that names
+// the carrier, which may be the one that is approved.
 func (s *State) noteCarriers() {
 	in := s.In
 	if !s.hasContent() && in.Event.Kind != "action" {
@@ -92,6 +93,9 @@ func (s *State) noteCarriers() {
 			ref = b.Put(index.PostCarriers, h, ref)
 		case user && ref&index.NamedByUser == 0:
 			ref = b.Put(index.PostCarriers, h, ref|index.NamedByUser)
+		}
+		if ok && s.isHeld(ref) {
+			ref = b.Replace(h, s.ownOrigin(b)|ref&index.NamedByUser)
 		}
 		s.metBy = append(s.metBy, met{carrier: c, ref: ref, ok: true})
 	}

@@ -35,6 +35,17 @@ func (s *State) isNovel(o *origin) bool {
 		o.origin == "agent" && len(s.t.Get(tableHeld, swapKey(s.t, o.agent, o.session, o.event))) > 0
 }
 
+// isHeld reports whether an origin is another action that is held.
+func (s *State) isHeld(ref uint32) bool {
+	d := index.Decoder(s.t.Origin(ref))
+	d.Num() // flags
+	d.Num() // time
+	if string(d.Raw()) != "agent" || string(d.Raw()) == s.In.Event.ID {
+		return false
+	}
+	return s.isNovel(readOrigin(s.t.Origin(ref)))
+}
+
 // NoteHeld records that a rule holds the action.
 func (s *State) NoteHeld() {
 	if s.noted {

@@ -3,6 +3,7 @@ package index
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"lazaret/pkg/intent"
 )
@@ -284,6 +285,18 @@ func (b *Index) Put(id postID, h uint64, ref uint32) uint32 {
 	g.lists[list] = append(g.lists[list], h)
 	b.tabs[id].young.put(h, ref)
 	return ref
+}
+
+// Replace maps a carrier to another origin. A record is loaded in the order of its postings, so an earlier copy
+// of the carrier leaves the current one.
+func (b *Index) Replace(h uint64, ref uint32) uint32 {
+	for i := range b.postings {
+		for _, list := range [...]int{listCarriers, listNamed} {
+			hs := &b.postings[i].lists[list]
+			*hs = slices.DeleteFunc(*hs, func(x uint64) bool { return x == h })
+		}
+	}
+	return b.Put(PostCarriers, h, ref)
 }
 
 // posting returns the posting of an origin in the current record. It copies an origin of an earlier

@@ -41,6 +41,38 @@ func TestABookDoesNotGrowWithWhatItHasLetGo(t *testing.T) {
 	}
 }
 
+// A carrier of the elder generation is copied into the current record before it is replaced.
+func TestAReplacedOriginIsTheSameAfterARestart(t *testing.T) {
+	before := limits
+	defer func() { limits = before }()
+	limits.Postings[PostCarriers] = 2
+	st, carrier := NewMemStore(), Hash("ann@north.example")
+	tabs := Open(st, "p")
+	b := tabs.Index()
+	b.Put(PostCarriers, carrier, b.NewPosting([]byte("first"), MaxRef).Ref)
+	if err := tabs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tabs = Open(st, "p")
+	b = tabs.Index()
+	own := b.NewPosting([]byte("second"), MaxRef).Ref
+	if _, ok := b.Get(PostCarriers, carrier); !ok || b.tabs[PostCarriers].elder.count == 0 {
+		t.Fatal("the carrier is not in the elder generation")
+	}
+	b.Replace(carrier, own|NamedByUser)
+	for range 2 {
+		if ref, _ := b.Get(PostCarriers, carrier); string(b.Origin(ref)) != "second" || ref&NamedByUser == 0 {
+			t.Errorf("the origin is %q, ref %x", b.Origin(ref), ref)
+		}
+		if err := tabs.Close(); err != nil {
+			t.Fatal(err)
+		}
+		*st.Memo() = nil
+		tabs = Open(st, "p")
+		b = tabs.Index()
+	}
+}
+
 // Reading a truncated record fails or gives an index, and never panics.
 func FuzzReadBook(f *testing.F) {
 	st := NewMemStore()
