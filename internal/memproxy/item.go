@@ -97,10 +97,15 @@ func itemOf(v jsontext.Value, fields []string) (*item, error) {
 }
 
 // saidBy returns the origin of an item in a write of the given origin. Of a conversation that the user or
-// the operator has stored, the messages of other roles are not their words.
-func (it *item) saidBy(write beliefs.Origin) beliefs.Origin {
+// the operator has stored, the messages of other roles are not their words. In Graphiti role_type has the role,
+// and role is a name.
+func (it *item) saidBy(kind string, write beliefs.Origin) beliefs.Origin {
+	names := []string{"role"}
+	if kind == "graphiti" {
+		names = []string{"role_type", "role"}
+	}
 	var role string
-	for _, name := range []string{"role_type", "role"} {
+	for _, name := range names {
 		if v := it.all[name]; v.Kind() == '"' && json.Unmarshal(v, &role) == nil && role != "" {
 			break
 		}

@@ -12,10 +12,12 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -150,6 +152,9 @@ type exchange struct {
 	body   []byte // in JSON
 	form   []byte // the body as a form, if the store expects one
 	kind   string // media type of the forwarded body
+	// reached is set once a request was written to the store. The error of a request does not show it, because
+	// the transport may send a request again after the store carried it out.
+	reached atomic.Bool
 }
 
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
@@ -177,7 +182,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 	if err != nil {
 		// The error may repeat text of the store that was not judged.
 		p.Log.Warn("the store did not answer", "err", err)
-		if e := (*net.OpError)(nil); undo != nil && errors.As(err, &e) && e.Op == "dial" { // it received nothing
+		if undo != nil && !x.reached.Load() {
 			if err := undo(); err != nil {
 				p.Log.Error("an approved write has to be approved again", "err", err)
 			}
@@ -339,7 +344,7 @@ func (x *exchange) written(wr *write) ([]written, error) {
 	}
 	var out []written
 	for _, it := range items {
-		o := it.saidBy(x.origin)
+		o := it.saidBy(x.Kind, x.origin)
 		out = append(out, written{it.text, key, o}, written{it.rest, restKey, o})
 	}
 	if wr.list != "" {
@@ -534,7 +539,8 @@ func enveloped(body jsontext.Value, list string, items []jsontext.Value) ([]byte
 func (x *exchange) send(method, at, query string, body []byte) (*http.Response, jsontext.Value, error) {
 	u := x.Upstream.JoinPath(at)
 	u.RawQuery = query
-	req, err := http.NewRequestWithContext(x.ctx, method, u.String(), bytes.NewReader(body))
+	ctx := httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{WroteHeaders: func() { x.reached.Store(true) }})
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -188,26 +189,27 @@ func TestMem0IsAskedBeforeWritesAndAfterSearches(t *testing.T) {
 
 func TestOnlyTheUsersMessagesOfAConversationAreTheUsersWords(t *testing.T) {
 	for _, x := range []struct {
-		message       string
+		kind, message string
 		write, origin beliefs.Origin
 	}{
-		{`{"role":"user","content":"x"}`, beliefs.OriginUser, beliefs.OriginUser},
-		{`{"content":"x"}`, beliefs.OriginUser, beliefs.OriginUser},
-		{`{"role":"Assistant","content":"x"}`, beliefs.OriginUser, beliefs.OriginAgent},
-		{`{"role":"assistant","content":"x"}`, beliefs.OriginSystem, beliefs.OriginAgent},
-		{`{"role":"assistant","content":"x"}`, beliefs.OriginWeb, beliefs.OriginWeb},
-		{`{"role":"system","content":"x"}`, beliefs.OriginUser, beliefs.OriginAgent},
-		{`{"role":"system","content":"x"}`, beliefs.OriginSystem, beliefs.OriginSystem},
-		{`{"role":"tool","content":"x"}`, beliefs.OriginUser, beliefs.OriginTool},
-		{`{"role":"ana","role_type":"user","content":"x"}`, beliefs.OriginUser, beliefs.OriginUser},
-		{`{"role":"user","role_type":"assistant","content":"x"}`, beliefs.OriginUser, beliefs.OriginAgent},
+		{"mem0", `{"role":"user","content":"x"}`, beliefs.OriginUser, beliefs.OriginUser},
+		{"mem0", `{"content":"x"}`, beliefs.OriginUser, beliefs.OriginUser},
+		{"mem0", `{"role":"Assistant","content":"x"}`, beliefs.OriginUser, beliefs.OriginAgent},
+		{"mem0", `{"role":"assistant","content":"x"}`, beliefs.OriginSystem, beliefs.OriginAgent},
+		{"mem0", `{"role":"assistant","content":"x"}`, beliefs.OriginWeb, beliefs.OriginWeb},
+		{"mem0", `{"role":"system","content":"x"}`, beliefs.OriginUser, beliefs.OriginAgent},
+		{"mem0", `{"role":"system","content":"x"}`, beliefs.OriginSystem, beliefs.OriginSystem},
+		{"mem0", `{"role":"tool","content":"x"}`, beliefs.OriginUser, beliefs.OriginTool},
+		{"graphiti", `{"role":"ana","role_type":"user","content":"x"}`, beliefs.OriginUser, beliefs.OriginUser},
+		{"graphiti", `{"role":"user","role_type":"assistant","content":"x"}`, beliefs.OriginUser, beliefs.OriginAgent},
+		{"mem0", `{"role":"assistant","role_type":"user","content":"x"}`, beliefs.OriginUser, beliefs.OriginAgent},
 	} {
 		it, err := itemOf(jsontext.Value(x.message), []string{"content"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := it.saidBy(x.write); got != x.origin {
-			t.Errorf("%s in a write of origin %s has origin %s, want %s", x.message, x.write, got, x.origin)
+		if got := it.saidBy(x.kind, x.write); got != x.origin {
+			t.Errorf("%s: %s in a write of origin %s has origin %s, want %s", x.kind, x.message, x.write, got, x.origin)
 		}
 	}
 	// The words of the assistant are judged as an agent's: they are not admitted as the user's.
@@ -613,6 +615,57 @@ func TestAStoreThatIsDownUsesUpNoApproval(t *testing.T) {
 	for _, want := range []int{http.StatusOK, http.StatusForbidden} { // the approval lets one write through
 		if code := send(); code != want {
 			t.Errorf("answered %d, want %d", code, want)
+		}
+	}
+}
+
+// The transport sends a request with an idempotency key again if a reused connection ends without an answer.
+func TestAStoreThatStopsDuringAWriteUsesUpTheApproval(t *testing.T) {
+	for _, x := range []struct{ method, body string }{{"PUT", `{"text":"x"}`}, {"DELETE", ""}} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes := 0
+		up := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == "GET" {
+				w.Header().Set("Content-Type", "application/json")
+				io.WriteString(w, `{"results":[]}`)
+				return
+			}
+			writes++
+			ln.Close()
+			if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+				c.Close()
+			}
+		})}
+		defer up.Close()
+		go up.Serve(ln)
+		h, err := New(Config{Kind: "mem0", Upstream: &url.URL{Scheme: "http", Host: ln.Addr().String()},
+			Origin: beliefs.OriginUser, Judge: &approver{asked: make(map[string]bool)}, Held: memgate.Held(t.TempDir()),
+			Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		send := func(method, path, body string) int {
+			req := httptest.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Idempotency-Key", "k1")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, req)
+			return w.Code
+		}
+		if code := send("GET", "/memories", ""); code != http.StatusOK { // leaves a connection
+			t.Fatalf("the list: %d", code)
+		}
+		// Held; approved, and the store stops; held again.
+		for _, want := range []int{http.StatusForbidden, http.StatusBadGateway, http.StatusForbidden} {
+			if code := send(x.method, "/memories/m1", x.body); code != want {
+				t.Errorf("%s is answered %d, want %d", x.method, code, want)
+			}
+		}
+		if writes != 1 {
+			t.Errorf("%s: %d writes", x.method, writes)
 		}
 	}
 }
