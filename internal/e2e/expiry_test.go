@@ -29,7 +29,8 @@ func publishTexts(t *testing.T, data string, nc *nats.Conn, project string, many
 			events = append(events, batched(i, fmt.Sprintf("The heron number%d stood in the reeds of lake%d and caught fish%d.", i,
 				i%977, i%1009)))
 		}
-		if _, err := js.PublishMsgAsync(batchOf("lz.in."+project+".agent.obs.web", events)); err != nil {
+		if _, err := js.PublishMsgAsync(batchOf("lz.in."+project+".agent.obs.web", events),
+			jetstream.WithStallWait(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}

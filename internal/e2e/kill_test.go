@@ -172,6 +172,18 @@ func (r *rejudge) take(t *testing.T, e *streams.Entry) {
 			r.want[e.Position()] = res.Alerts
 		}
 		return
+	case e.Type == streams.TypeVerdict:
+		// As a sentinel hears it.
+		var v streams.VerdictEntry
+		if err := streams.Unmarshal(e.Body, &v); err != nil {
+			t.Fatal(err)
+		}
+		if v.Type == streams.TypeAction && v.Tool != streams.ApproveTools && r.states[e.Partition] != nil {
+			if err := r.ev.Heard(r.states[e.Partition], e.Project, &v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return
 	case e.Type == streams.TypeAlerts:
 		var b streams.AlertsEntry
 		if err := streams.Unmarshal(e.Body, &b); err != nil {

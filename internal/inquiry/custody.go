@@ -90,22 +90,25 @@ func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int
 	return n, held, err
 }
 
-// HoldingListed returns the number of a project's payloads that the log can still read, of the listed
-// ledger sequences.
-func (l *Log) HoldingListed(ctx context.Context, project string, listed map[uint64]bool) (n int, err error) {
+// HoldingListed returns the number of a project's payloads of the listed ledger sequences, and of those that the log can
+// still read.
+func (l *Log) HoldingListed(ctx context.Context, project string, listed map[uint64]bool) (all, n int, err error) {
 	wanted := func(e *Entry) bool {
 		return e.Project == project && listed[position.Sequence(e.Seq)] && !keptType(e.Type)
 	}
 	err = l.Range(ctx, 0, l.Size(), wanted, func(e *Entry) error {
 		if e.Kind == chain.KindReset.String() {
-			n = 0 // those were of an earlier ledger
+			all, n = 0, 0 // those were of an earlier ledger
 		}
-		if wanted(e) && e.Kind == "entry" && !e.Forgotten && !e.NotHeld {
-			n++
+		if wanted(e) && e.Kind == "entry" {
+			all++
+			if !e.Forgotten && !e.NotHeld {
+				n++
+			}
 		}
 		return nil
 	})
-	return n, err
+	return all, n, err
 }
 
 // HeldFrom returns the statement of a legal hold that prevents the erasure of a data subject, or "".

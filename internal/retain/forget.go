@@ -18,6 +18,7 @@ import (
 
 	"lazaret/internal/inquiry"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/position"
 	"lazaret/streams"
@@ -92,15 +93,47 @@ func (r *Record) text(now time.Time) string {
 // ErrLegalHold means that the data must not be erased, because of a legal hold.
 var ErrLegalHold = errors.New("it, or a data subject whom it concerns, is under legal hold")
 
+// stagesIn returns the stages of the entries in a message that the ledger has, an element for each entry of a joint
+// frame. Of other frames it returns one element.
+func stagesIn(ctx context.Context, st jetstream.Stream, h header) ([]string, error) {
+	if h.stage != streams.StageJoint {
+		return []string{h.stage}, nil
+	}
+	m, err := st.GetMsg(ctx, h.seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading ledger message %d: %w", h.seq, err)
+	}
+	entries, err := wire.RawEntries(m)
+	if err != nil { // it is not an entry, and goes all the same
+		return []string{h.stage}, nil
+	}
+	out := make([]string, len(entries))
+	for i := range entries {
+		out[i] = entries[i].Stage
+	}
+	return out, nil
+}
+
 // ledgerPlaces counts the ledger entries that goes selects, by the stage that wrote them.
 func ledgerPlaces(ctx context.Context, js jetstream.JetStream, project string, goes func(h header) bool) ([]Place,
 	error) {
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return nil, err
+	}
 	byStage := make(map[string]int)
-	err := scan(ctx, js, streams.LedgerFilter(streams.PartitionOf(project)), 1, func(h header) error {
-		if goes(h) {
-			byStage[h.stage]++
+	err = scan(ctx, js, streams.LedgerFilter(streams.PartitionOf(project)), 1, func(h header) error {
+		if !goes(h) {
+			return nil
 		}
-		return nil
+		stages, err := stagesIn(ctx, st, h)
+		for _, s := range stages {
+			byStage[s]++
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -416,18 +449,21 @@ func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record,
 					"another one", h.seq, h.stage, p)
 			continue
 		}
+		stages, err := stagesIn(ctx, st, h)
+		if err != nil {
+			return err
+		}
 		if err := st.SecureDeleteMsg(ctx, h.seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return fmt.Errorf("deleting ledger entry %d: %w", h.seq, err)
 		}
-		n[h.stage]++
+		for _, s := range stages {
+			n[s]++
+		}
 	}
 	for _, s := range writers {
 		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s + ", deleted", Count: n[s],
 			Left: left[s]})
 		delete(left, s)
-	}
-	if n := n[streams.StageJoint]; n > 0 {
-		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "proposals with their answers, deleted", Count: n})
 	}
 	for s, why := range left {
 		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s, Left: why})

@@ -131,7 +131,7 @@ func (c *Config) surveyPerson(ctx context.Context, js jetstream.JetStream, t *tr
 	}
 	_, others := t.statement(nil)
 	err = c.Log(ctx, func(l *inquiry.Log) error {
-		n, err := l.HoldingListed(ctx, r.Project, t.listed)
+		_, n, err := l.HoldingListed(ctx, r.Project, t.listed)
 		if err != nil {
 			return err
 		}
@@ -347,11 +347,11 @@ func liveCopies(ctx context.Context, js jetstream.JetStream, project string, lis
 func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]bool, shards string,
 	trust []byte) error {
 	return c.Log(ctx, func(l *inquiry.Log) error {
-		n, err := l.HoldingListed(ctx, r.Project, listed)
+		all, n, err := l.HoldingListed(ctx, r.Project, listed)
 		if err != nil {
 			return err
 		}
-		place := Place{Where: "the log", What: "payloads, erased one by one", Count: len(listed) - n}
+		place := Place{Where: "the log", What: "payloads, erased one by one", Count: all - n}
 		if n > 0 {
 			place.Left = fmt.Sprintf("%d payloads can still be read", n)
 		}

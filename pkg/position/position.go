@@ -1,6 +1,11 @@
 package position
 
-import "cmp"
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // Bits is the number of bits of a position that hold the sequence.
 const Bits = 44
@@ -28,4 +33,29 @@ func Later(a, b uint64) uint64 {
 		return b
 	}
 	return a
+}
+
+// Text returns a position for people: the sequence, and the index after a dot if it is not 0, as in 98 and 98.2.
+func Text(p uint64) string {
+	if Index(p) == 0 {
+		return strconv.FormatUint(p, 10)
+	}
+	return fmt.Sprintf("%d.%d", Sequence(p), Index(p))
+}
+
+// Parse reads what Text returns, or a position as a plain number.
+func Parse(s string) (uint64, error) {
+	sequence, index, dotted := strings.Cut(s, ".")
+	p, err := strconv.ParseUint(sequence, 10, 64)
+	if err == nil && dotted {
+		i, wrong := strconv.ParseUint(index, 10, 64-Bits)
+		if wrong == nil && p == Sequence(p) {
+			return At(p, int(i)), nil
+		}
+		err = wrong
+	}
+	if err != nil || dotted {
+		return 0, fmt.Errorf("%q is not the position of a ledger entry, such as 98 or 98.2", s)
+	}
+	return p, nil
 }

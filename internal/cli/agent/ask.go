@@ -15,6 +15,7 @@ import (
 	"lazaret/client"
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -92,7 +93,7 @@ func printReply(w io.Writer, rep *streams.Reply) {
 	if v.Tool != "" {
 		head += "  " + text.InertLine(v.Tool, 80)
 	}
-	fmt.Fprintf(w, "%s  ledger entry %d, %.1f ms\n", head, rep.Seq, float64(rep.Elapsed)/1000)
+	fmt.Fprintf(w, "%s  ledger entry %s, %.1f ms\n", head, position.Text(rep.Seq), float64(rep.Elapsed)/1000)
 	for _, r := range v.Reasons {
 		where := string(r.Code)
 		if r.Rule != "" {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/stage"
 	"lazaret/internal/wire"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -125,7 +125,7 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 		}
 		v := new(streams.VerdictEntry)
 		if err := streams.Unmarshal(e.Body, v); err != nil {
-			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+			return fmt.Errorf("ledger entry %s: %w", position.Text(e.Seq), err)
 		}
 		if agent != "" && v.Agent != agent {
 			return nil
@@ -191,7 +191,7 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 // proposalAt returns the sequence and the partition of the proposal that the ledger entry name is or is about,
 // or 0 if name is no sequence of such an entry.
 func proposalAt(ctx context.Context, js jetstream.JetStream, name string) (posed uint64, partition int, err error) {
-	seq, err := strconv.ParseUint(name, 10, 64)
+	seq, err := position.Parse(name)
 	if err != nil {
 		return 0, 0, nil
 	}
@@ -267,16 +267,16 @@ func scanLedger(ctx context.Context, js jetstream.JetStream, filters []string, f
 func (x *explanation) print(w io.Writer) {
 	line := text.InertLine
 	if len(x.Verdicts) == 0 {
-		fmt.Fprintf(w, "%s in ledger entry %d of project %s has no verdict yet\n", x.Proposal.Type, x.Proposal.Seq,
+		fmt.Fprintf(w, "%s in ledger entry %s of project %s has no verdict yet\n", x.Proposal.Type, position.Text(x.Proposal.Seq),
 			line(x.Project, 64))
 	} else {
 		v := x.Verdicts[len(x.Verdicts)-1].Verdict
 		fmt.Fprintf(w, "%s  %s\n", strings.ToUpper(v.Verdict.String()),
 			line(strings.Join(slices.DeleteFunc([]string{v.Level, v.Tool, v.Summary}, func(s string) bool { return s == "" }),
 				"  "), 200))
-		fmt.Fprintf(w, "%s %s of %s/%s, session %q, ledger entry %d, %s\n", v.Type, line(v.ID, 64), line(x.Project, 64),
+		fmt.Fprintf(w, "%s %s of %s/%s, session %q, ledger entry %s, %s\n", v.Type, line(v.ID, 64), line(x.Project, 64),
 			line(v.Agent, 64), line(v.Session, 64),
-			x.Proposal.Seq, x.Proposal.Time.Format(time.RFC3339Nano))
+			position.Text(x.Proposal.Seq), x.Proposal.Time.Format(time.RFC3339Nano))
 		fmt.Fprintf(w, "policy %.19s, rules %.19s\n", v.Policy, v.Rules)
 	}
 	if len(x.Groups) > 0 {

@@ -21,6 +21,7 @@ import (
 	"lazaret/internal/natsserver"
 	"lazaret/internal/retain"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 )
 
@@ -247,7 +248,7 @@ func printAlso(w io.Writer, r *retain.Record) {
 			who = ", about " + text.InertLine(strings.Join(a.Persons, ", "), 200)
 		}
 		what := strings.TrimSpace(text.InertLine(a.Type, 20) + " " + text.InertLine(a.ID, 64))
-		fmt.Fprintf(w, "  ledger entry %d: %s of %s%s; it %s\n", a.Seq, what, text.InertLine(a.Stage, 40), who,
+		fmt.Fprintf(w, "  ledger entry %s: %s of %s%s; it %s\n", position.Text(a.Seq), what, text.InertLine(a.Stage, 40), who,
 			text.InertLine(a.Why, 120))
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"lazaret/internal/cli/verb"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 )
 
 // proven is the content of a verified proof.
@@ -98,8 +99,8 @@ witness policy, if there is one (exit 2 if the proof is invalid).`,
 			if err := os.WriteFile(out, text, 0o600); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "leaf %d of %d, %s of ledger entry %d, proven in %s\n", index, view.Size,
-				p.Leaf.Type, p.Leaf.Seq, out)
+			fmt.Fprintf(cmd.OutOrStdout(), "leaf %d of %d, %s of ledger entry %s, proven in %s\n", index, view.Size,
+				p.Leaf.Type, position.Text(p.Leaf.Seq), out)
 			return nil
 		},
 	}
@@ -144,7 +145,7 @@ func checkProof(a *verb.App, cmd *cobra.Command, file, policyFile string, json b
 	}
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "PROVEN  leaf %d of %d in %s\n", rep.Index, rep.Size, rep.Origin)
-	fmt.Fprintf(w, "  %s, ledger entry %d, %s, %s of project %s\n", rep.Kind, rep.Seq, rep.Time.Format(time.RFC3339Nano),
+	fmt.Fprintf(w, "  %s, ledger entry %s, %s, %s of project %s\n", rep.Kind, position.Text(rep.Seq), rep.Time.Format(time.RFC3339Nano),
 		rep.Type, rep.Project)
 	fmt.Fprintf(w, "  commitment %s, %d bytes\n", hex.EncodeToString(p.Leaf.Commitment[:]), rep.Length)
 	if len(rep.Cosigns) > 0 {

@@ -19,6 +19,7 @@ import (
 	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -49,7 +50,7 @@ func send(a *verb.App, cmd *cobra.Command, s *verb.SignedOrder, o *approval.Orde
 		if err != nil {
 			return verb.RefusedExit(err)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s  %s, ledger entry %d\n", strings.ToUpper(rep.State), rep.Hold, rep.Entry)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s  %s, ledger entry %s\n", strings.ToUpper(rep.State), rep.Hold, position.Text(rep.Entry))
 		if strings.HasPrefix(string(o.Do), "incident-") {
 			return showIncident(ctx, cmd.OutOrStdout(), nc, o.Project, rep.Hold)
 		}
@@ -149,7 +150,7 @@ func showIncident(ctx context.Context, w io.Writer, nc *nats.Conn, project, id s
 	for _, x := range i.Evidence {
 		at := ""
 		if x.Entry != 0 {
-			at = fmt.Sprintf(", ledger entry %d", x.Entry)
+			at = fmt.Sprintf(", ledger entry %s", position.Text(x.Entry))
 		}
 		said := ""
 		if x.Text != "" {

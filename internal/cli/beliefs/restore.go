@@ -16,6 +16,7 @@ import (
 	"lazaret/internal/query"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -153,7 +154,7 @@ func rollback(a *verb.App, cmd *cobra.Command, s *verb.SignedOrder, point string
 		if err != nil {
 			return verb.RefusedExit(err)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "RESTORE  %s, ledger entry %d\n", rep.Hold, rep.Entry)
+		fmt.Fprintf(cmd.OutOrStdout(), "RESTORE  %s, ledger entry %s\n", rep.Hold, position.Text(rep.Entry))
 		for {
 			var ans ingest.PointsAnswer
 			if err := query.Ask(ctx, nc, ingest.AskPoints, streams.PartitionOf(s.Project),

@@ -23,6 +23,7 @@ import (
 	"lazaret/internal/query"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -114,7 +115,7 @@ func wordOutcome(cmd *cobra.Command, rep *streams.ResolveReply) error {
 		fmt.Fprintf(os.Stderr, "lazaret: %s: %s\n", rep.Error.Code, text.InertLine(rep.Error.Message, 600))
 		return &cli.Exit{Code: cli.ExitNegative}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s  belief %s, ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Hold, rep.Seq,
+	fmt.Fprintf(cmd.OutOrStdout(), "%s  belief %s, ledger entry %s: %s\n", strings.ToUpper(rep.State), rep.Hold, position.Text(rep.Seq),
 		text.InertLine(strings.TrimSuffix(rep.Text, ": "), 400))
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -70,8 +71,8 @@ func printHoldGroups(w io.Writer, f cli.ListFlags, items []arbiter.Hold) error {
 func printHold(w io.Writer, h *arbiter.Hold) {
 	v := &h.Verdict
 	fmt.Fprintf(w, "hold %s, %s, revision %s\n", h.ID, h.State, h.Revision)
-	fmt.Fprintf(w, "  project %s, agent %s, session %s, %s %s, ledger entry %d\n", h.Project, h.Agent, v.Session, v.Type,
-		v.ID, v.Proposal)
+	fmt.Fprintf(w, "  project %s, agent %s, session %s, %s %s, ledger entry %s\n", h.Project, h.Agent, v.Session, v.Type,
+		v.ID, position.Text(v.Proposal))
 	fmt.Fprintf(w, "  opened %s, expires %s\n", h.Opened.Format(time.RFC3339), h.Expires.Format(time.RFC3339))
 	if v.Tool != "" {
 		fmt.Fprintf(w, "\n%s %s\n", text.InertLine(v.Tool, 200), v.Level)
@@ -106,8 +107,8 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 		}
 	}
 	if r := v.Resolved; r != nil {
-		fmt.Fprintf(w, "\n%s by %s at %s, ledger entry %d\n", r.State, text.InertLine(r.By, 128),
-			r.Time.Format(time.RFC3339), r.Entry)
+		fmt.Fprintf(w, "\n%s by %s at %s, ledger entry %s\n", r.State, text.InertLine(r.By, 128),
+			r.Time.Format(time.RFC3339), position.Text(r.Entry))
 	}
 }
 
@@ -115,7 +116,7 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 // the server sent them.
 func printTools(w io.Writer, h *arbiter.Hold) {
 	if h.Missing != "" {
-		fmt.Fprintf(w, "\nthe tools are in ledger entry %d and not shown: %s\n", h.Catalogue, text.InertLine(h.Missing, 300))
+		fmt.Fprintf(w, "\nthe tools are in ledger entry %s and not shown: %s\n", position.Text(h.Catalogue), text.InertLine(h.Missing, 300))
 	}
 	if len(h.Tools) == 0 {
 		return
@@ -124,7 +125,7 @@ func printTools(w io.Writer, h *arbiter.Hold) {
 		fmt.Fprintf(w, "\nthe server's instructions\n    %s\n", strings.ReplaceAll(text.Inert(h.Instructions), "\n",
 			"\n    "))
 	}
-	fmt.Fprintf(w, "\nthe %d tools, ledger entry %d\n", len(h.Tools), h.Catalogue)
+	fmt.Fprintf(w, "\nthe %d tools, ledger entry %s\n", len(h.Tools), position.Text(h.Catalogue))
 	for _, t := range h.Tools {
 		fmt.Fprintf(w, "\n  %s, %s\n", text.InertLine(t.Name, streams.MaxNameLen), t.Digest())
 		if t.Description != "" {
@@ -237,8 +238,8 @@ lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 				}
 				reps = append(reps, rep)
 				if !asJSON && rep.State != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s  hold %s, ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Hold,
-						rep.Seq, text.InertLine(rep.Text, 600))
+					fmt.Fprintf(cmd.OutOrStdout(), "%s  hold %s, ledger entry %s: %s\n", strings.ToUpper(rep.State), rep.Hold,
+						position.Text(rep.Seq), text.InertLine(rep.Text, 600))
 				}
 				c, err := exitCode(h.ID, rep)
 				if err != nil {
@@ -459,7 +460,7 @@ func heldAction(ctx context.Context, nc *nats.Conn, h *arbiter.Hold, act *stream
 	}
 	was := new(streams.ActionEntry)
 	if err := streams.Unmarshal(e.Body, was); err != nil {
-		return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		return fmt.Errorf("ledger entry %s: %w", position.Text(e.Seq), err)
 	}
 	act.Session, act.Tool, act.Decision, act.Confidence = was.Session, was.Tool, was.Decision, was.Confidence
 	for _, b := range was.Beliefs {

@@ -28,6 +28,7 @@ import (
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -329,7 +330,7 @@ func (r *review) sign(ctx context.Context, w io.Writer, nc *nats.Conn, o *review
 	case rep.State == streams.HoldDenied:
 		return &cli.Exit{Code: cli.ExitDeny}
 	case !o.json:
-		fmt.Fprintf(w, "ACCEPTED  %d tools of %s, ledger entry %d\n", len(r.Tools), text.InertLine(r.Server, 80), rep.Seq)
+		fmt.Fprintf(w, "ACCEPTED  %d tools of %s, ledger entry %s\n", len(r.Tools), text.InertLine(r.Server, 80), position.Text(rep.Seq))
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"lazaret/internal/query"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -209,7 +210,7 @@ func promptsAcceptCommand(a *verb.App) *cobra.Command {
 			case rep.State != streams.HoldApproved:
 				return &cli.Exit{Code: cli.ExitDeny, Text: "the hold is " + rep.State}
 			}
-			fmt.Fprintf(w, "REGISTERED  prompt %s, ledger entry %d\n", p.Name, rep.Seq)
+			fmt.Fprintf(w, "REGISTERED  prompt %s, ledger entry %s\n", p.Name, position.Text(rep.Seq))
 			return nil
 		},
 	}

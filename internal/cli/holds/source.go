@@ -14,6 +14,7 @@ import (
 	"lazaret/internal/holds"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -43,8 +44,8 @@ func shortDigest(digest string) string {
 func printSources(w io.Writer, h *arbiter.Hold) {
 	for i := range h.Sources {
 		s := &h.Sources[i]
-		fmt.Fprintf(w, "\nit follows a source that the user named: %s, observation %s, ledger entry %d\n",
-			text.InertLine(s.Source, 200), text.InertLine(s.Observations[len(s.Observations)-1], 128), s.Entry)
+		fmt.Fprintf(w, "\nit follows a source that the user named: %s, observation %s, ledger entry %s\n",
+			text.InertLine(s.Source, 200), text.InertLine(s.Observations[len(s.Observations)-1], 128), position.Text(s.Entry))
 		lines := s.Lines(h.Body)
 		for _, l := range lines {
 			mark := " "
@@ -161,7 +162,7 @@ the statement was refused.`,
 			case rep.Error != nil:
 				return fmt.Errorf("hold %s: %s: %s", h.ID, rep.Error.Code, text.InertLine(rep.Error.Message, 600))
 			case !asJSON:
-				fmt.Fprintf(cmd.OutOrStdout(), "%s  ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Seq,
+				fmt.Fprintf(cmd.OutOrStdout(), "%s  ledger entry %s: %s\n", strings.ToUpper(rep.State), position.Text(rep.Seq),
 					text.InertLine(rep.Text, 600))
 			}
 			return nil

@@ -17,6 +17,7 @@ import (
 	"lazaret/internal/replay"
 	"lazaret/internal/stage"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/pkg/rules"
 	"lazaret/pkg/rules/ruletest"
 	"lazaret/pkg/signals/index"
@@ -27,12 +28,11 @@ import (
 func init() { Verbs.Add("rules", explainCommand) }
 
 func explainCommand(a *verb.App) *cobra.Command {
-	var event string
-	var seq uint64
+	var event, seq string
 	var json bool
 	var only explainOnly
 	c := &cobra.Command{
-		Use:   "explain {--event FILE | --seq LEDGERSEQ} [DIR]",
+		Use:   "explain {--event FILE | --seq POSITION} [DIR]",
 		Short: "Explain the result of each rule on an event",
 		Long: `Explain for each rule its result on one event: which conditions were true, with the
 values of their variables, or why the rule was not evaluated.
@@ -49,7 +49,10 @@ entry, so that signals have their values of that time.`,
 			if event != "" {
 				x, err = explainFile(event, args)
 			} else {
-				x, err = explainSeq(a, cmd.Context(), seq, args)
+				var at uint64
+				if at, err = position.Parse(seq); err == nil {
+					x, err = explainSeq(a, cmd.Context(), at, args)
+				}
 			}
 			if err != nil {
 				return err
@@ -64,7 +67,7 @@ entry, so that signals have their values of that time.`,
 		},
 	}
 	c.Flags().StringVar(&event, "event", "", "explain the last event of `FILE`")
-	c.Flags().Uint64Var(&seq, "seq", 0, "explain the ledger entry of this `SEQUENCE`")
+	c.Flags().StringVar(&seq, "seq", "", "explain the ledger entry of this `POSITION`, such as 98 or 98.2")
 	c.MarkFlagsOneRequired("event", "seq")
 	c.MarkFlagsMutuallyExclusive("event", "seq")
 	c.Flags().StringVar(&only.rule, "rule", "", "only this `RULE`")
@@ -195,7 +198,8 @@ func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*ex
 	}
 	seq = e.Position()
 	if e.Stage != streams.StageIngest || e.Type == streams.TypeChunk || e.Type == streams.TypeActivation {
-		return nil, fmt.Errorf("ledger entry %d is a %s of the stage %s, and rules see none of those", seq, e.Type, e.Stage)
+		return nil, fmt.Errorf("ledger entry %s is a %s of the stage %s, and rules see none of those", position.Text(seq),
+			e.Type, e.Stage)
 	}
 	project, x := e.Project, newExplainer(nil)
 	force := &inForce{chunks: make(map[string]map[int][]byte)}
@@ -244,7 +248,7 @@ func ledgerEntry(ctx context.Context, nc *nats.Conn, seq uint64) (*streams.Entry
 	}
 	e, err := stage.ReadEntry(ctx, js, seq)
 	if err != nil {
-		return nil, fmt.Errorf("ledger entry %d: %w", seq, err)
+		return nil, fmt.Errorf("ledger entry %s: %w", position.Text(seq), err)
 	}
 	return &e, nil
 }
@@ -284,7 +288,7 @@ func (f *inForce) apply(e *streams.Entry, set **rules.Set) error {
 	}
 	s, err := rules.CompileBundle(bundle)
 	if err != nil {
-		return fmt.Errorf("the rules in force since ledger entry %d do not compile in this version: %w", e.Seq, err)
+		return fmt.Errorf("the rules in force since ledger entry %s do not compile in this version: %w", position.Text(e.Seq), err)
 	}
 	*set = s
 	return nil
