@@ -80,7 +80,7 @@ func TestAMistakeOnTheCommandLineIsToldWithWhatIsMeant(t *testing.T) {
 	}{
 		{[]string{"decide", "x", "--agrs", "{}"}, "did you mean --args?"},
 		{[]string{"decide", "x", "--nothing-like-it"}, "`lazaret decide --help` lists the flags"},
-		{[]string{"rules", "explain", "--seq", "abc"}, `--seq is "abc", want a whole number`},
+		{[]string{"rules", "explain", "--seq", "abc"}, `--seq: "abc" is not the position of a ledger entry`},
 		{[]string{"top", "--interval", "5"}, `--interval is "5", want a duration such as 90s`},
 		{[]string{"decide"}, "it is called as: lazaret decide TOOL"},
 		{[]string{"policy", "check", other}, "is not a policy: `lazaret policy show`"},

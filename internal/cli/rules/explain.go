@@ -50,9 +50,10 @@ entry, so that signals have their values of that time.`,
 				x, err = explainFile(event, args)
 			} else {
 				var at uint64
-				if at, err = position.Parse(seq); err == nil {
-					x, err = explainSeq(a, cmd.Context(), at, args)
+				if at, err = position.Parse(seq); err != nil {
+					return fmt.Errorf("--seq: %w", err)
 				}
+				x, err = explainSeq(a, cmd.Context(), at, args)
 			}
 			if err != nil {
 				return err
