@@ -203,7 +203,7 @@ func TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog(t *testing.
 	t.Setenv("XDG_STATE_HOME", state)
 	a := install(t, "first", 5)
 	a.pin(a.vkey)
-	a.expect(cli.ExitIncomplete, "nothing from outside")
+	a.expect(cli.ExitIncomplete, "no checkpoint from outside")
 	if err := os.RemoveAll(filepath.Join(state, "lazaret", "folders")); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestWhatAHandedOverKeySignedIsRemembered(t *testing.T) {
 	a.signer = next
 	a.grow(9)
 	a.pin(a.vkey)
-	a.expect(cli.ExitIncomplete, "nothing from outside")
+	a.expect(cli.ExitIncomplete, "no checkpoint from outside")
 	rolled := copyOf(t, a.audit)
 	a.grow(11)
 	a.expect(cli.ExitOK, "it extends the 9 leaves")

@@ -14,7 +14,7 @@ func TestPromiseB15VerifyMakesNoKeyAndSaysWhatItDidNotCheck(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	x := install(t, "first", 5)
 	x.pin(x.vkey)
-	x.expect(3, "nothing from outside")
+	x.expect(3, "no checkpoint from outside")
 	x.expect(0, "VERIFIED")
 	key := filepath.Join(x.data, "keys", "audit-master.key")
 	aside := filepath.Join(t.TempDir(), "key")

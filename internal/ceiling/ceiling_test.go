@@ -148,8 +148,8 @@ func TestTheMarksOfAProjectAreBounded(t *testing.T) {
 	}
 }
 
-// The labels of entries are bounded, too. What follows from an entry whose label was dropped keeps a label, by the
-// entry's position and by its id, and so does a text that quotes it. Without the bound, nothing else has it.
+// A project keeps a maximum number of labels of entries. If the label of an entry was dropped, an entry that refers to it
+// by position or id still has a label, and so does a text that quotes it. If all labels are kept, no other entry gets one.
 func TestAnEntryWhoseLabelIsDroppedStaysLabeled(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		l := Labels{Whole: whole}

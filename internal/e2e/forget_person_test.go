@@ -178,7 +178,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 	}
 	check("while it runs")
 	if out, code := command(t, data, "audit", "verify", "--bundle", shard); code != 3 ||
-		strings.Count(out, "not checked:") != 1 || !strings.Contains(out, "nothing from outside") ||
+		strings.Count(out, "not checked:") != 1 || !strings.Contains(out, "no checkpoint from outside") ||
 		strings.Contains(out, " 0 forgotten") {
 		t.Errorf("the shard that was made anew: %s", out)
 	}

@@ -175,7 +175,7 @@ func TestAnAfternoonWithTheCommands(t *testing.T) {
 			"may not publish to lz.svc.remember.acme.bot.user"},
 		{[]string{"audit", "head"}, 0, "lazaret-ledger"},
 		{[]string{"audit", "ls", "--json"}, 0, `"commitment"`},
-		{[]string{"audit", "verify"}, 3, "nothing from outside"},
+		{[]string{"audit", "verify"}, 3, "no checkpoint from outside"},
 	} {
 		out, code := command(t, data, c.args...)
 		if code != c.code || !strings.Contains(out, c.says) {

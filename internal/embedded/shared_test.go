@@ -17,10 +17,10 @@ import (
 	"lazaret/client"
 	"lazaret/internal/backtest"
 	"lazaret/internal/embedded"
+	"lazaret/internal/embedded/embeddedtest"
 	"lazaret/internal/ingest"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/query"
-	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/pkg/position"
@@ -172,20 +172,7 @@ func agent(t testing.TB, p *embedded.Pipeline, data, project string) *client.Cli
 
 func agentNamed(t testing.TB, p *embedded.Pipeline, project, name string) *client.Client {
 	t.Helper()
-	creds, err := p.Server.Minter().Agent(natsserver.Agent{Project: project, Name: name, Origins: beliefs.Origins()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	nc, err := nats.Connect(p.Server.URL(), nats.UserCredentialBytes(creds),
-		nats.CustomInboxPrefix(natsserver.AgentInbox(project, name)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	c, err := client.New(nc, project, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, _ := embeddedtest.Agent(t, p, project, name)
 	return c
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,6 +20,7 @@ import (
 	"lazaret/client"
 	"lazaret/internal/embedded/embeddedtest"
 	"lazaret/internal/memgate"
+	"lazaret/internal/natstest"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -603,9 +605,10 @@ func TestAStoreThatIsDownUsesUpNoApproval(t *testing.T) {
 			t.Fatalf("answered %d, want %d", code, want)
 		}
 	}
-	if ln, err = net.Listen("tcp", addr); err != nil {
-		t.Skip("the port was taken meanwhile:", err)
-	}
+	natstest.Eventually(t, time.Minute, "the store's port", func() bool {
+		ln, err = net.Listen("tcp", addr)
+		return err == nil
+	})
 	up := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{}`)

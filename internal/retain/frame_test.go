@@ -29,14 +29,7 @@ func TestAMessageIsForgottenWithAllOfItsEntries(t *testing.T) {
 	add(5, 0, streams.TypeAlerts, "sentinel-core", ledger[4].Position(), `{"group":"core","alerts":[]}`) // event-five
 	add(6, 0, streams.TypeAlerts, "sentinel-core", ledger[7].Position(), `{"group":"core","alerts":[]}`) // event-eight
 	tr := newTrace(Subject{"p", "jane"})
-	if err := tr.passes(func(fn func(*streams.Entry)) error {
-		for _, e := range ledger {
-			fn(e)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	passOver(t, tr, ledger)
 	parts, _ := tr.statement(nil)
 	if want := []uint64{1, 2, 3, 5}; len(parts) != 1 || !slices.Equal(parts[0], want) {
 		t.Fatalf("messages %v go, want %v", parts, want)
@@ -50,5 +43,18 @@ func TestAMessageIsForgottenWithAllOfItsEntries(t *testing.T) {
 		if at := ledger[i].Position(); !strings.Contains(why[at], want) {
 			t.Errorf("entry %d goes because it %q, want %q", i, why[at], want)
 		}
+	}
+}
+
+// passOver lets a trace pass over a ledger.
+func passOver(t interface{ Fatal(...any) }, tr *trace, ledger []*streams.Entry) {
+	err := tr.passes(func(fn func(*streams.Entry)) error {
+		for _, e := range ledger {
+			fn(e)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -96,14 +96,7 @@ func TestAnErasureTakesTheSameOfJointFrames(t *testing.T) {
 				add("verdict", seq, i, streams.TypeVerdict, streams.StageArbiter, last, verdict)
 				add("later", 9, 0, streams.TypeObservation, streams.StageIngest, 4, observation("event-later", "joe"))
 				tr := newTrace(Subject{"p", "jane"})
-				if err := tr.passes(func(fn func(*streams.Entry)) error {
-					for _, e := range ledger {
-						fn(e)
-					}
-					return nil
-				}); err != nil {
-					t.Fatal(err)
-				}
+				passOver(t, tr, ledger)
 				parts, _ := tr.statement(nil)
 				for _, seq := range parts[0] {
 					gone[joint] = append(gone[joint], names[seq]...)

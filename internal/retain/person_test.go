@@ -300,14 +300,7 @@ func TestWhatIsListedOfAPersonIsAllThatHoldsTheirWords(t *testing.T) {
 		meet := rapid.Bool().Draw(rt, "meet")
 		history(rt, p, rapid.IntRange(5, 40).Draw(rt, "steps"), meet)
 		tr := newTrace(Subject{"demo", "p-17"})
-		if err := tr.passes(func(fn func(e *streams.Entry)) error {
-			for _, e := range p.ledger {
-				fn(e)
-			}
-			return nil
-		}); err != nil {
-			rt.Fatal(err)
-		}
+		passOver(rt, tr, p.ledger)
 		total, gone, also = total+len(p.ledger), gone+len(tr.listed), also+len(tr.also)
 		for _, e := range p.ledger {
 			if !tr.listed[e.Seq] && strings.Contains(strings.ToLower(string(e.Body)), quokka) {

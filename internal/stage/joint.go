@@ -562,18 +562,17 @@ func (s *ledgerStage) answerCall(ctx context.Context) error {
 	for {
 		select {
 		case more := <-c.turns:
-			new, err := s.foretell(more)
+			outs, err := s.foretell(more)
 			if err != nil {
 				c.said <- answers{}
 				return fmt.Errorf("stage %s, an entry after %d: %w", s.cfg.Name, c.end, err)
 			}
 			folded += len(more)
-			var a answers
-			a.ok = true
-			for _, b := range new {
+			a := answers{ok: true}
+			for _, b := range outs {
 				a.entries = append(a.entries, b.entry)
 			}
-			made = append(made, new...)
+			made = append(made, outs...)
 			c.said <- a
 		case stored := <-c.stored:
 			if stored {

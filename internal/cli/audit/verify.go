@@ -303,8 +303,8 @@ func (r *verifyReport) decided(x *approvalsSeen, whole bool, operators note.Veri
 }
 
 // noAnchor is the reason for an unanchored verification.
-const noAnchor = "whether the log was rewritten as a whole: nothing from outside was there to hold it against. " +
-	"Its checkpoint is remembered for the next time; or give an earlier one with --against, or a witness policy"
+const noAnchor = "whether the log was rewritten as a whole: there was no checkpoint from outside to compare it with. " +
+	"The log's checkpoint is remembered for the next time; or give an earlier one with --against, or a witness policy"
 
 // complete lists what was not checked, and then sets the result to incomplete. anchored means that the
 // log was checked against a checkpoint from outside.
