@@ -110,8 +110,9 @@ var Codes = []CodeDoc{
 		"An event of a synthetic project has an earlier time than the event before it.",
 		"Send synthetic events in order of time."},
 	{CodeForeign, "not an event",
-		"The body is a NATS acknowledgement or reply, because a client used an intake subject as its reply subject.",
-		"Find the client that uses this subject as its reply subject."},
+		"The body is an acknowledgement or another answer of JetStream, or a ledger entry. A client had it sent to this " +
+			"intake subject as a reply.",
+		"Find the client that uses this subject as its reply subject. If none of yours does, treat it as an attack."},
 	{CodeUncited, "decision without citation",
 		"A decision neither cites beliefs nor sets cites_none, or cites only unknown beliefs. The policy says " +
 			"whether it is refused or recorded with an alert.",

@@ -356,9 +356,8 @@ func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 	return true
 }
 
-// reread reads the events of a message from the intake. It returns no events if the message was
-// removed, and not ok if the intake does not answer. The events of a removed message are decided as
-// empty ones.
+// reread reads the events of a message from the intake. ok is false if the intake does not answer. If the message was
+// removed, events is nil, and ingest decides on its events as if their bodies were empty.
 func (s *intakeStage) reread(ctx context.Context, m *Message) (events []*Message, ok bool) {
 	raw, err := messageAt(ctx, s.js, streams.IntakeStream, m.Seq)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
