@@ -40,8 +40,11 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 	vs := trust.Verifiers(keys.RoleAuditor)
 
 	// Two agents use the same id; each gets a proof of its own event.
-	v := h.decide(&streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file",
+	v, err := h.c.Decide(h.ctx(), &streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file",
 		Args: jsontext.Value(`{"path":"mine"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := colleague.Decide(h.ctx(), &streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file",
 		Args: jsontext.Value(`{"path":"hers"}`)}); err != nil {
 		t.Fatal(err)
@@ -78,7 +81,7 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 	if err != nil || hers.Payload != nil || hers.Leaf.Seq == mine.Leaf.Seq {
 		t.Errorf("%+v, %v", hers, err)
 	}
-	verdict, err := prove(h.c, &streams.ProveRequest{Seq: v.Proposal + 2, Payload: true})
+	verdict, err := prove(h.c, &streams.ProveRequest{Seq: v.Seq, Payload: true})
 	if err != nil || verdict.Leaf.Type != "verdict" || !bytes.Contains(verdict.Payload, []byte(`"a1"`)) {
 		t.Errorf("%+v, %v", verdict, err)
 	}
