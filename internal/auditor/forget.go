@@ -116,11 +116,7 @@ func (a *Auditor) obey(e *streams.Entry) error {
 	if err != nil {
 		a.cfg.Log.Error("a statement was refused: nothing was forgotten", "seq", e.Seq, "type", e.Type, "project",
 			e.Project, "why", err)
-		body, jerr := streams.Marshal(map[string]any{"kind": "forgetting-refused", "entry": e.Seq, "type": e.Type,
-			"project": e.Project, "reason": err.Error()})
-		if jerr == nil {
-			a.publish("incident", body)
-		}
+		a.publishRefusal(e, err)
 		return nil
 	}
 	switch {
@@ -135,6 +131,24 @@ func (a *Auditor) obey(e *streams.Entry) error {
 		return a.expire(c, held)
 	}
 	return nil
+}
+
+// publishRefusal publishes that this auditor did not carry out a statement. The record of the erasure names it.
+func (a *Auditor) publishRefusal(e *streams.Entry, why error) {
+	r := statement.Refusal{Kind: statement.RefusalKind, Entry: e.Seq, Index: e.Index, Type: e.Type, Project: e.Project,
+		Reason: why.Error()}
+	if a.cfg.Signer != nil {
+		r.Auditor = chain.KeyID(a.cfg.Signer.Name(), a.cfg.Signer.KeyHash())
+	}
+	if c := streams.Ordered(e.Body); c != nil {
+		r.Order = c.ID
+	}
+	body, err := streams.Marshal(r)
+	if err != nil {
+		a.cfg.Log.Error("a refusal was not published", "err", err)
+		return
+	}
+	a.publish("incident", body)
 }
 
 // order checks a statement against the log before it. It also returns the projects that are under

@@ -21,6 +21,8 @@ type Expiry struct {
 	// Statement is the id of the order, and Entry its last ledger entry.
 	Statement string `json:"statement,omitzero"`
 	Entry     uint64 `json:"entry,omitzero"`
+	// Refused has the auditors that refused the order, and each one's reason. Their logs still have the payloads.
+	Refused map[string]string `json:"refused,omitzero"`
 }
 
 // PlanExpiry returns the range that Expire would cover, and changes nothing. Entries that are still in
@@ -51,7 +53,7 @@ func (c *Config) PlanExpiry(ctx context.Context, before time.Time) (*Expiry, err
 // Expire enters an operator's order into every partition of the ledger. Auditors then erase the
 // payloads of entries that are older than before and were trimmed from the ledger, and stages drop data
 // derived from them. Projects under legal hold are excluded. Expire returns once every registered
-// auditor has chained the order.
+// auditor has chained the order; Expiry.Refused has those that did not carry it out.
 func (c *Config) Expire(ctx context.Context, signer note.Signer, before time.Time, reason string) (*Expiry, error) {
 	x, err := c.PlanExpiry(ctx, before)
 	if err != nil || x.UpTo == 0 {
@@ -70,5 +72,9 @@ func (c *Config) Expire(ctx context.Context, signer note.Signer, before time.Tim
 	if err != nil {
 		return x, err
 	}
-	return x, c.awaitAuditors(ctx, js, x.Entry)
+	if err := c.awaitAuditors(ctx, js, x.Entry); err != nil {
+		return x, err
+	}
+	x.Refused, err = c.refusals(ctx, js, []string{x.Statement}, x.Entry)
+	return x, err
 }

@@ -548,12 +548,12 @@ func (c *Config) checkLog(ctx context.Context, r *Record, shards string, trust [
 			place.Left = fmt.Sprintf("%d payloads can still be read", n)
 		}
 		r.Places = append(r.Places, place)
-		for _, a := range slices.Sorted(maps.Keys(c.auditors())) {
-			r.Places = append(r.Places,
-				Place{Where: "auditor " + a,
-					What: "has signed the ledger including the forgotten entry, at which it destroys its " +
-						"keys", Count: 1})
+		auditors, err := c.auditorPlaces(ctx, "has signed the ledger including the forgotten entry, at which it destroys "+
+			"its keys", []string{r.Statement}, r.Entry)
+		if err != nil {
+			return err
 		}
+		r.Places = append(r.Places, auditors...)
 		files, err := l.ShardsOf(ctx, shards, r.Project)
 		if err != nil {
 			return err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -176,7 +174,7 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	t := newTrace(s)
 	// Stages have dropped the entries that an interrupted attempt listed, so references to them can no
 	// longer be traced. They are removed with the rest.
-	done, id, entry, err := statedBefore(ctx, js, s)
+	done, earlier, entry, err := statedBefore(ctx, js, s)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +224,7 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 		if entry == 0 {
 			return nil, fmt.Errorf("nothing in project %s says anything of data subject %s", s.Project, s.Person)
 		}
-		r.Again, r.Statement, r.Entry = true, id, entry
+		r.Again, r.Statement, r.Entry = true, earlier[len(earlier)-1], entry
 		if acks, err = c.awaitAll(ctx, js, r, writers); err != nil {
 			return nil, err
 		}
@@ -251,7 +249,7 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 		}
 		r.Places = append(r.Places, p)
 	}
-	if err := c.checkListed(ctx, r, done, shards, trust); err != nil {
+	if err := c.checkListed(ctx, r, done, earlier, shards, trust); err != nil {
 		return nil, err
 	}
 	files, err := c.folders(s, true)
@@ -295,9 +293,9 @@ func deleteLive(ctx context.Context, js jetstream.JetStream, r *Record, listed m
 // only stages that process the very last entries still write about listed ones.
 const maxRounds = 8
 
-// statedBefore returns the sequences that earlier statements about a data subject list, and the id and
-// entry of the last statement.
-func statedBefore(ctx context.Context, js jetstream.JetStream, s Subject) (listed map[uint64]bool, id string,
+// statedBefore returns the sequences that earlier statements about a data subject list, the ids of these statements,
+// and the entry of the last one.
+func statedBefore(ctx context.Context, js jetstream.JetStream, s Subject) (listed map[uint64]bool, ids []string,
 	entry uint64, err error) {
 	listed = make(map[uint64]bool)
 	var at []uint64
@@ -309,25 +307,25 @@ func statedBefore(ctx context.Context, js jetstream.JetStream, s Subject) (liste
 			return nil
 		})
 	if err != nil || len(at) == 0 {
-		return listed, "", 0, err
+		return listed, nil, 0, err
 	}
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
-		return nil, "", 0, err
+		return nil, nil, 0, err
 	}
 	for _, seq := range at {
 		m, err := st.GetMsg(ctx, seq)
 		if err != nil {
-			return nil, "", 0, fmt.Errorf("reading ledger entry %d: %w", seq, err)
+			return nil, nil, 0, fmt.Errorf("reading ledger entry %d: %w", seq, err)
 		}
 		if c := streams.Erasure(m.Data); c != nil && c.DataSubject == s.Person {
-			id, entry = c.ID, seq
+			ids, entry = append(ids, c.ID), seq
 			for _, q := range c.Entries {
 				listed[q] = true
 			}
 		}
 	}
-	return listed, id, entry, nil
+	return listed, ids, entry, nil
 }
 
 // liveCopies calls fn for the messages of listed entries in the live stream.
@@ -343,8 +341,9 @@ func liveCopies(ctx context.Context, js jetstream.JetStream, project string, lis
 	})
 }
 
-// checkListed verifies that the listed entries in the log are unreadable.
-func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]bool, shards string,
+// checkListed verifies that the listed entries in the log are unreadable. earlier are the statements of earlier
+// attempts.
+func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]bool, earlier []string, shards string,
 	trust []byte) error {
 	return c.Log(ctx, func(l *inquiry.Log) error {
 		all, n, err := l.HoldingListed(ctx, r.Project, listed)
@@ -356,12 +355,12 @@ func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]b
 			place.Left = fmt.Sprintf("%d payloads can still be read", n)
 		}
 		r.Places = append(r.Places, place)
-		for _, a := range slices.Sorted(maps.Keys(c.auditors())) {
-			r.Places = append(r.Places,
-				Place{Where: "auditor " + a,
-					What: "has signed the ledger including the statement, at which it erases the listed " +
-						"entries", Count: 1})
+		auditors, err := c.auditorPlaces(ctx, "has signed the ledger including the statement, at which it erases the "+
+			"listed entries", append(earlier, r.Statements...), r.Entry)
+		if err != nil {
+			return err
 		}
+		r.Places = append(r.Places, auditors...)
 		files, err := l.ShardsListed(ctx, shards, r.Project, listed)
 		if err != nil {
 			return err

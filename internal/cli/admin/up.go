@@ -286,6 +286,9 @@ func expireOld(ctx context.Context, c *retain.Config, cfg embedded.Config, age t
 	switch {
 	case err != nil && !errors.Is(ctx.Err(), context.Canceled):
 		cfg.Log.Error("old payloads were not erased, and the log grows", "err", err)
+	case err == nil && len(x.Refused) > 0:
+		cfg.Log.Error("auditors refused an order to expire, and their logs still have old payloads", "auditors", x.Refused,
+			"statement", x.Statement)
 	case err == nil && x.UpTo > 0:
 		cfg.Log.Info("expired", "up to", x.UpTo, "before", x.Before, "statement", x.Statement)
 	}

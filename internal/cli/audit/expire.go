@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,7 +39,8 @@ func expireCommand(a *verb.App) *cobra.Command {
 Projects with a legal hold, on the project or on a data subject in it, are excluded.
 Memories, verdicts and people's decisions in the state stay. The leaves of the log stay
 too, so that proofs and earlier checkpoints remain valid. A missing payload that no
-statement covers is a finding of lazaret audit verify. Sealed shards are not changed.`,
+statement covers is a finding of lazaret audit verify. Sealed shards are not changed.
+An auditor that refused the order is listed, and the exit code is 3.`,
 		Example: "  lazaret audit expire --older 2160h --dry-run\n  lazaret audit expire --older 2160h --every 24h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -61,10 +64,14 @@ statement covers is a finding of lazaret audit verify. Sealed shards are not cha
 						return err
 					}
 					if json {
-						return cli.JSON(cmd.OutOrStdout(), x)
+						err = cli.JSON(cmd.OutOrStdout(), x)
+					} else {
+						printExpiry(cmd.OutOrStdout(), x)
 					}
-					printExpiry(cmd.OutOrStdout(), x)
-					return nil
+					if err == nil && len(x.Refused) > 0 {
+						err = &cli.Exit{Code: cli.ExitIncomplete, Text: "an auditor refused the order to expire"}
+					}
+					return err
 				})
 			})
 		},
@@ -89,6 +96,10 @@ func printExpiry(w io.Writer, x *retain.Expiry) {
 	default:
 		fmt.Fprintf(w, "entries up to %d expired (horizon %s): statement %s, ledger entry %d; every registered auditor has "+
 			"chained it\n", x.UpTo, horizon, x.Statement, x.Entry)
+	}
+	for _, id := range slices.Sorted(maps.Keys(x.Refused)) {
+		fmt.Fprintf(w, "  LEFT: auditor %s refused the order, and its log still has the payloads: %s\n", text.InertLine(id, 100),
+			text.InertLine(x.Refused[id], 300))
 	}
 }
 
