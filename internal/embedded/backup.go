@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"lazaret/internal/natsserver"
 	"lazaret/internal/stage"
 	"lazaret/pkg/durable"
@@ -30,14 +32,70 @@ const snapshotSuffix = ".snapshot"
 // copy copies the data folder, without the auditor's log, while the server is stopped.
 func (p *Pipeline) copy(run string, keys bool) streams.EraseReply {
 	out := streams.EraseReply{Run: run, Done: true, Dir: filepath.Join(backupsDir(p.cfg.Data), run)}
-	err, down := p.Server.WhileStopped(func() error { return copyData(p.cfg.Data, out.Dir, keys) })
-	if down != nil {
-		p.fail("nats-server", down)
+	trimmed, err := p.trimmed()
+	if err == nil {
+		var down error
+		err, down = p.Server.WhileStopped(func() error { return copyData(p.cfg.Data, out.Dir, keys) })
+		if down != nil {
+			p.fail("nats-server", down)
+		}
+		err = errors.Join(err, down)
 	}
-	if err = errors.Join(err, down); err != nil {
+	if err == nil {
+		err = p.checkSnapshots(out.Dir, trimmed)
+	}
+	if err != nil {
 		out.Error = errors.Join(err, os.RemoveAll(out.Dir)).Error()
 	}
 	return out
+}
+
+// trimmed returns the ledger sequence up to which entries were removed, or 0.
+func (p *Pipeline) trimmed() (uint64, error) {
+	nc, err := p.Server.Connect(natsserver.RoleRetention)
+	if err != nil {
+		return 0, err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), eraseTimeout)
+	defer cancel()
+	return stage.Hole(ctx, js, 1)
+}
+
+// checkSnapshots returns an error if the ledger was trimmed and a copy lacks the state of a stage of this process: the
+// stage could not start with the copy. A stage replaces its snapshot while the copy is made, so the copies are opened.
+func (p *Pipeline) checkSnapshots(dir string, trimmed uint64) error {
+	if trimmed == 0 || p.cfg.ServerOnly {
+		return nil
+	}
+	stages := []string{streams.StageIngest, streams.StageArbiter}
+	for _, g := range p.groups() {
+		stages = append(stages, streams.SentinelStage(g))
+	}
+	for _, name := range stages {
+		key, err := StateKey(StateKeyFile(p.cfg.Data), name)
+		if err != nil {
+			return err
+		}
+		snapshot := stage.SnapshotDir(StateDir(dir, name))
+		folded := uint64(0)
+		if _, err = os.Stat(snapshot); err == nil {
+			folded, err = stage.Snapshotted(snapshot, key)
+		}
+		if err == nil && folded < trimmed {
+			err = fmt.Errorf("its snapshot has folded the ledger up to %d", folded)
+		}
+		if err != nil {
+			return fmt.Errorf("the ledger was trimmed up to %d, and the copy lacks the state of stage %s, which could not "+
+				"start without it: back up again; if that fails too, start lazaret up again, which makes the snapshot %s, "+
+				"and then back up: %w", trimmed, name, stage.SnapshotDir(StateDir(p.cfg.Data, name)), err)
+		}
+	}
+	return nil
 }
 
 // copyData copies the parts of a data folder that belong to a backup, except the auditor's log.

@@ -18,6 +18,7 @@ import (
 	"lazaret/internal/natsserver"
 	"lazaret/internal/natstest"
 	"lazaret/internal/retain"
+	"lazaret/internal/stage"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -206,6 +207,65 @@ func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
 	got, err := agent(t, q, restored, "alpha").Decide(t.Context(), action)
 	if err != nil || got.Entry.Proposal != want.Entry.Proposal || got.Verdict != want.Verdict {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+}
+
+// A stage has no snapshot of a trimmed ledger. A backup could not be started, so it fails. The next start makes the
+// snapshot.
+func TestABackupThatLacksAStagesStateFails(t *testing.T) {
+	data := t.TempDir()
+	cfg := embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true}
+	p, err := embedded.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := stage.SnapshotDir(embedded.StateDir(data, streams.StageArbiter))
+	if err := os.RemoveAll(snapshot); err != nil {
+		t.Fatal(err)
+	}
+	copies := func(p *embedded.Pipeline) error {
+		nc, err := p.Server.Connect(natsserver.RoleRetention)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		dir, err := (&retain.Config{Conn: nc}).Copy(t.Context(), false)
+		if err == nil {
+			err = os.RemoveAll(dir)
+		}
+		op := operator(t, p)
+		natstest.Eventually(t, time.Minute, "the auditor answers again", func() bool {
+			_, err := auditor.Remote{Conn: op}.Ask(t.Context(), auditor.Request{Do: "snapshot"})
+			return err == nil
+		})
+		return err
+	}
+	if err := copies(p); err != nil {
+		t.Errorf("a ledger with all entries: %v", err)
+	}
+	trimAll(t, p, data)
+	if err := copies(p); err != nil {
+		t.Errorf("every stage has its snapshot: %v", err)
+	}
+	if err := os.RemoveAll(snapshot); err != nil {
+		t.Fatal(err)
+	}
+	if err := copies(p); err == nil || !strings.Contains(err.Error(), "lacks the state of stage arbiter") ||
+		!strings.Contains(err.Error(), "start lazaret up again") {
+		t.Errorf("without the arbiter's snapshot: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Join(data, "backups")); err != nil || len(left) > 0 {
+		t.Errorf("the failed backup left %v, %v", left, err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = embedded.Start(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := copies(p); err != nil {
+		t.Errorf("after a restart: %v", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -67,7 +68,8 @@ func (r *runtime) erase() error {
 
 // erased rewrites the files if that was requested. Deleted values stay in the logs and tables of a
 // log-structured store, also in recycled ones, until they are overwritten. Only live keys are
-// copied.
+// copied. The snapshot is replaced last, so that there always is one. eraseKey stays until then, so that after a crash
+// everything is repeated.
 func (s *store) erased() error {
 	if _, ok, err := s.get(eraseKey); err != nil || !ok {
 		return err
@@ -76,10 +78,6 @@ func (s *store) erased() error {
 		return errors.New("the state is to be erased with changes that are not committed")
 	}
 	if err := errors.Join(s.flush(), s.closeView()); err != nil {
-		return err
-	}
-	again := s.hasSnapshot()
-	if err := s.dropSnapshot(); err != nil {
 		return err
 	}
 	s.keys.close()
@@ -98,25 +96,24 @@ func (s *store) erased() error {
 	if err := errors.Join(db.Flush(), db.Close(), s.db.Close()); err != nil {
 		return fmt.Errorf("writing the state anew: %w", err)
 	}
-	old := s.dir + oldSuffix
-	if err := s.fs.RemoveAll(old); err != nil {
-		return err
-	}
-	// After a crash only the first of these renames may be visible: see settleFolders.
-	if err := errors.Join(s.fs.Rename(s.dir, old), s.fs.Rename(fresh, s.dir)); err != nil {
+	if err := replaceFolder(s.fs, s.dir); err != nil {
 		return fmt.Errorf("writing the state anew: %w", err)
-	}
-	if err := errors.Join(syncDir(s.fs, filepath.Dir(s.dir)), s.fs.RemoveAll(old),
-		syncDir(s.fs, filepath.Dir(s.dir))); err != nil {
-		return err
 	}
 	if s.db, err = openPebble(s.dir, s.fs, s.key); err != nil {
 		return err
 	}
-	if err := s.checkFormat(); err != nil || !again {
+	if err := s.checkFormat(); err != nil {
 		return err
 	}
-	return errors.Join(s.sync(), s.snapshot())
+	if s.hasSnapshot() {
+		if err := s.snapshot(); err != nil {
+			return err
+		}
+	}
+	if err := s.db.Delete(eraseKey, pebble.NoSync); err != nil {
+		return fmt.Errorf("writing the state anew: %w", err)
+	}
+	return s.sync()
 }
 
 // Suffixes of the folders of a store that is being rewritten.
@@ -125,7 +122,24 @@ const (
 	oldSuffix = ".old"
 )
 
-// settleFolders completes an interrupted rewriting. Each of the folders is complete.
+// replaceFolder puts the folder with newSuffix in the place of a folder. After a crash only the first of its renames
+// may be visible: see settleFolders.
+func replaceFolder(fs vfs.FS, dir string) error {
+	old := dir + oldSuffix
+	if err := fs.RemoveAll(old); err != nil {
+		return err
+	}
+	if err := fs.Rename(dir, old); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := fs.Rename(dir+newSuffix, dir); err != nil {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	return errors.Join(syncDir(fs, parent), fs.RemoveAll(old), syncDir(fs, parent))
+}
+
+// settleFolders completes an interrupted replacement. Each of the folders is complete, unless there is no old one.
 func settleFolders(dir string, fs vfs.FS) error {
 	there := func(d string) bool { _, err := fs.Stat(d); return err == nil }
 	if there(dir + oldSuffix) {
@@ -149,7 +163,7 @@ func syncDir(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// copyLive copies all keys except eraseKey.
+// copyLive copies all keys.
 func copyLive(to, from *pebble.DB) error {
 	it, err := from.NewIter(nil)
 	if err != nil {
@@ -157,9 +171,6 @@ func copyLive(to, from *pebble.DB) error {
 	}
 	b := to.NewBatch()
 	for ok := it.First(); ok; ok = it.Next() {
-		if bytes.Equal(it.Key(), eraseKey) {
-			continue
-		}
 		if err := b.Set(it.Key(), it.Value(), nil); err != nil {
 			return errors.Join(err, it.Close())
 		}

@@ -163,6 +163,99 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 	}
 }
 
+// failingFS fails a call that replaces or removes a folder, and calls each before every such call.
+type failingFS struct {
+	vfs.FS
+	left int // calls until one fails
+	each func()
+}
+
+var errPower = errors.New("the power fails")
+
+func (f *failingFS) count() error {
+	f.each()
+	if f.left--; f.left == 0 {
+		return errPower
+	}
+	return nil
+}
+
+func (f *failingFS) Rename(from, to string) error {
+	if err := f.count(); err != nil {
+		return err
+	}
+	return f.FS.Rename(from, to)
+}
+
+func (f *failingFS) RemoveAll(dir string) error {
+	if err := f.count(); err != nil {
+		return err
+	}
+	return f.FS.RemoveAll(dir)
+}
+
+// An erasure is interrupted at each of its steps. At every step there is a snapshot, and after a restart it contains
+// nothing that was dropped.
+func TestASnapshotIsThereAtEveryStepOfAnErasure(t *testing.T) {
+	for failing := 1; ; failing++ {
+		mem := vfs.NewCrashableMem()
+		if err := errors.Join(mem.MkdirAll("/state", 0o700), syncDir(mem, "/")); err != nil {
+			t.Fatal(err)
+		}
+		there := func(when string) {
+			t.Helper()
+			snapshot := SnapshotDir("/state/x")
+			_, err := mem.Stat(snapshot)
+			_, old := mem.Stat(snapshot + oldSuffix)
+			if err != nil && old != nil {
+				t.Fatalf("interrupted at step %d, %s: there is no snapshot", failing, when)
+			}
+		}
+		fs := &failingFS{FS: mem, each: func() {}}
+		s, err := openStore("/state/x", fs, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret, kept := Key('b', "acme", "secret"), Key('b', "other", "kept")
+		if err := errors.Join(s.set(secret, []byte("secret-0")), s.set(kept, []byte("v")), s.commit(), s.sync(),
+			s.snapshot()); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(s.delete(secret), s.set(eraseKey, nil), s.commit(), s.sync()); err != nil {
+			t.Fatal(err)
+		}
+		fs.left, fs.each = failing, func() { there("before a step") }
+		interrupted := s.erased()
+		if interrupted != nil && !errors.Is(interrupted, errPower) {
+			t.Fatal(interrupted)
+		}
+		there("after the erasure")
+		fs.each = func() {}
+		mem = mem.CrashClone(vfs.CrashCloneCfg{})
+		if s, err = openStore("/state/x", mem, nil); err != nil {
+			t.Fatalf("interrupted at step %d: %v", failing, err)
+		}
+		if v, ok, err := s.get(kept); err != nil || !ok || string(v) != "v" {
+			t.Errorf("interrupted at step %d: %q, %v, %v", failing, v, ok, err)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+		if f := holding(t, mem, "/state", "secret-0"); len(f) > 0 {
+			t.Errorf("interrupted at step %d: what was dropped is in %v", failing, f)
+		}
+		if _, err := mem.Stat(SnapshotDir("/state/x")); err != nil {
+			t.Errorf("interrupted at step %d: %v", failing, err)
+		}
+		if interrupted == nil {
+			if failing < 8 {
+				t.Errorf("the erasure has %d steps, and only those were interrupted", failing-1)
+			}
+			return
+		}
+	}
+}
+
 func TestAKeyBelongsToItsProjectAndNoOther(t *testing.T) {
 	for _, c := range []struct {
 		key  []byte

@@ -24,8 +24,7 @@ import (
 // SnapshotDir returns the folder of the snapshot of the state in dir.
 func SnapshotDir(dir string) string { return dir + ".snapshot" }
 
-// snapshot replaces the snapshot beside the state. Tables are linked, not copied. After a crash
-// there may be no snapshot until the next one.
+// snapshot replaces the snapshot beside the state. Tables are linked, not copied.
 func (s *store) snapshot() error {
 	to := SnapshotDir(s.dir)
 	fresh := to + newSuffix
@@ -35,10 +34,10 @@ func (s *store) snapshot() error {
 	if err := s.db.Checkpoint(fresh, pebble.WithFlushedWAL()); err != nil {
 		return fmt.Errorf("making a snapshot of the state: %w", err)
 	}
-	if err := errors.Join(s.fs.RemoveAll(to), s.fs.Rename(fresh, to)); err != nil {
+	if err := replaceFolder(s.fs, to); err != nil {
 		return fmt.Errorf("making a snapshot of the state: %w", err)
 	}
-	return syncDir(s.fs, filepath.Dir(s.dir))
+	return nil
 }
 
 // hasSnapshot reports whether there is a snapshot.
@@ -50,7 +49,26 @@ func (s *store) hasSnapshot() bool {
 // dropSnapshot removes the snapshot, and the remains of an interrupted one.
 func (s *store) dropSnapshot() error {
 	to := SnapshotDir(s.dir)
-	return errors.Join(s.fs.RemoveAll(to), s.fs.RemoveAll(to+newSuffix))
+	return errors.Join(s.fs.RemoveAll(to), s.fs.RemoveAll(to+newSuffix), s.fs.RemoveAll(to+oldSuffix))
+}
+
+// keepSnapshot makes a snapshot if there is none and the ledger was trimmed. Without it, a backup lacks the state.
+func (r *runtime) keepSnapshot() error {
+	if r.marks.trimmed == 0 || r.store.hasSnapshot() {
+		return nil
+	}
+	return errors.Join(r.store.sync(), r.store.snapshot())
+}
+
+// Snapshotted returns the ledger sequence up to which the state in a snapshot has folded every partition.
+func Snapshotted(snapshot string, key []byte) (folded uint64, err error) {
+	cs, err := foldedIn(snapshot, key)
+	for _, c := range cs {
+		if c.folded > 0 && (folded == 0 || c.folded < folded) {
+			folded = c.folded
+		}
+	}
+	return folded, err
 }
 
 // Restore creates a stage's state from a snapshot. The state's folder must not contain folded
@@ -83,14 +101,8 @@ func Restore(ctx context.Context, nc *nats.Conn, key []byte, snapshot, dir strin
 			err = errors.Join(err, os.RemoveAll(fresh))
 		}
 	}()
-	cs, err := foldedIn(fresh, key)
-	if err != nil {
+	if folded, err = Snapshotted(fresh, key); err != nil {
 		return 0, err
-	}
-	for _, c := range cs {
-		if c.folded > 0 && (folded == 0 || c.folded < folded) {
-			folded = c.folded
-		}
 	}
 	if nc != nil {
 		js, err := jetstream.New(nc)

@@ -359,7 +359,7 @@ func (r *runtime) openLedgerOnce(ctx context.Context) (*ledgerReader, uint64, er
 		return nil, 0, err
 	}
 	r.whole = from - 1
-	if err := r.guard(ctx, r.whole); err != nil {
+	if err := errors.Join(r.guard(ctx, r.whole), r.keepSnapshot()); err != nil {
 		return nil, 0, err
 	}
 	r.due = following{next: from}

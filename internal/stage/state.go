@@ -88,7 +88,7 @@ func openStore(dir string, fs vfs.FS, key []byte) (*store, error) {
 	if fs == nil {
 		fs = vfs.Default
 	}
-	if err := settleFolders(dir, fs); err != nil {
+	if err := errors.Join(settleFolders(dir, fs), settleFolders(SnapshotDir(dir), fs)); err != nil {
 		return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
 	}
 	if fs == vfs.Default { // files of an older version
