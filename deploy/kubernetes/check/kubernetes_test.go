@@ -3,8 +3,10 @@
 package check
 
 import (
+	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,13 +54,10 @@ func build(t *testing.T) *installation {
 	}
 	for _, s := range k.SecretGenerator {
 		for _, f := range s.FileSources {
-			f = filepath.Join(dir, "example", f)
-			if err := os.MkdirAll(filepath.Dir(f), 0o700); err != nil {
-				t.Fatal(err)
+			if _, path, named := strings.Cut(f, "="); named {
+				f = path
 			}
-			if err := os.WriteFile(f, []byte("a stand-in"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			write(t, filepath.Join(dir, "example", f), []byte("a stand-in for "+f))
 		}
 	}
 	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
@@ -134,6 +133,67 @@ func TestEachDaemonHasItsServiceBudgetAndLimits(t *testing.T) {
 		if c := s.Spec.VolumeClaimTemplates; len(c) != 1 || c[0].Name != "state" {
 			t.Errorf("%s has no claim named state", name)
 		}
+	}
+}
+
+// A trim and an erasure wait for keys, so two auditors with one key would count as one. The container that copies the
+// secret runs here, for each pod.
+func TestEachAuditorHasItsOwnKey(t *testing.T) {
+	in := build(t)
+	set := in.sets["auditor"]
+	secret := t.TempDir()
+	for _, v := range set.Spec.Template.Spec.Volumes {
+		if v.Secret == nil {
+			continue
+		}
+		for _, i := range v.Secret.Items {
+			write(t, filepath.Join(secret, i.Path), in.secrets[v.Secret.SecretName].Data[i.Key])
+		}
+	}
+	c := set.Spec.Template.Spec.InitContainers[0]
+	if len(c.Env) != 1 || c.Env[0].ValueFrom.FieldRef.FieldPath != "metadata.name" {
+		t.Fatalf("the container does not know its pod: %v", c.Env)
+	}
+	pods := make(map[string]int32) // by key
+	for i := range *set.Spec.Replicas {
+		lz := t.TempDir()
+		var args []string
+		for _, a := range c.Command[1:] {
+			args = append(args, strings.NewReplacer("/secret", secret, "/lz/", lz+"/").Replace(a))
+		}
+		cmd := exec.Command(c.Command[0], args...)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s-%d", c.Env[0].Name, set.Name, i))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("pod %d: %v: %s", i, err, out)
+		}
+		var all []string
+		if err := filepath.WalkDir(lz, func(path string, d os.DirEntry, err error) error {
+			if err == nil && filepath.Ext(path) == ".key" && filepath.Base(path) != "audit-master.key" {
+				all = append(all, strings.TrimPrefix(path, lz))
+			}
+			return err
+		}); err != nil || !slices.Equal(all, []string{"/keys/auditor.key"}) {
+			t.Fatalf("pod %d has the signing keys %v, %v", i, all, err)
+		}
+		key, err := os.ReadFile(filepath.Join(lz, all[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := pods[string(key)]; ok {
+			t.Errorf("pods %d and %d have one key", other, i)
+		}
+		pods[string(key)] = i
+	}
+}
+
+// write writes a file and makes its folder.
+func write(t *testing.T, file string, b []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
