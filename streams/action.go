@@ -135,14 +135,15 @@ type ActionEntry struct {
 	Replaces string         `json:"replaces,omitzero"`  // id of a held proposal that this one edits
 	Unseen   bool           `json:"unseen,omitzero"`    // the session has a rejected observation
 	UnseenBy *Unseen        `json:"unseen_by,omitzero"` // the first rejected observation
-	Restored bool           `json:"restored,omitzero"`  // After is beyond the intake, which was restored
+	// After is not below the sequence of this message: the intake was restored
+	Restored bool `json:"restored,omitzero"`
 	// Annotations are the catalogue's hints on the tool that raise the action's level.
 	Annotations jsontext.Value `json:"annotations,omitzero"`
 	// Intent relates the action to what the user asked for in the session. It is nil if there is no
 	// relation.
 	Intent *intent.Relation `json:"intent,omitzero"`
-	// Sources are the sources that the user named and that name values of the call. They are set
-	// for an action of L3 or above.
+	// Sources are the sources that the user named and that contain values of the call's arguments. They are
+	// set for an action of L3 or above.
 	Sources []intent.Grounds `json:"sources,omitzero"`
 	// Repeats is the id of an earlier proposal of the same call by the agent. No rule had a finding
 	// on that proposal, and the user of its session had used nearly the same words.

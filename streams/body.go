@@ -250,11 +250,12 @@ type VerdictEntry struct {
 	Proposal uint64 `json:"proposal"` // ledger sequence
 	// Intake is the sequence of the intake message that is answered: the proposal, a repeat of it,
 	// or the resolution of its hold. Also lists the repeats that came before it.
-	Intake   uint64     `json:"intake,omitzero"`
-	Also     []uint64   `json:"also,omitzero"`
-	Type     Type       `json:"type"`
-	ID       string     `json:"id"`
-	Reuses   string     `json:"reuses,omitzero"` // id that the proposal was sent with, if an earlier event had it
+	Intake uint64   `json:"intake,omitzero"`
+	Also   []uint64 `json:"also,omitzero"`
+	Type   Type     `json:"type"`
+	ID     string   `json:"id"`
+	// id that the proposal was sent with, if an earlier event had the same id
+	Reuses   string     `json:"reuses,omitzero"`
 	Agent    string     `json:"agent"`
 	Session  string     `json:"session,omitzero"`
 	Tool     string     `json:"tool,omitzero"`
@@ -291,8 +292,8 @@ type VerdictEntry struct {
 	Answers string `json:"answers,omitzero"`
 	// Confidence is the agent's stated confidence in the action, from 0 to 1.
 	Confidence *float64 `json:"confidence,omitzero"`
-	// Sources are the sources that the user named and that a held action follows. A person may
-	// approve one of them together with the hold.
+	// Sources are the sources that the user named and that a held action carries out. A person may approve
+	// one of them together with the hold.
 	Sources []intent.Grounds `json:"sources,omitzero"`
 	// Covered is the approval of a source that allows the action.
 	Covered *SourceUse `json:"covered,omitzero"`

@@ -104,8 +104,8 @@ type Custody struct {
 	Others []string
 	// Entries are the ledger sequences of the entries to forget, in rising order.
 	Entries []uint64
-	// UpTo is the last ledger sequence that an order to forget a project, or to expire, covers.
-	// It is 0 in orders to forget of earlier versions, which cover all entries before them.
+	// UpTo is the last ledger sequence that an order to forget a project, or to expire, covers. It is 0 in
+	// orders to forget that earlier versions wrote. These cover all entries before the order.
 	UpTo uint64
 	// Before is the end of the time that an order to expire covers, exclusive.
 	Before time.Time
@@ -177,7 +177,8 @@ func parseCustody(text string) (c Custody, err error) {
 		CustodyExpireHeader: 8}[lines[0]]
 	if len(lines) != want {
 		return c, rejectf(CodeCommand,
-			"it is not a statement that begins with %q and has 6 lines, with %q and has 9, or with %q or %q and has 8",
+			"it does not begin with the header of a statement, or has the wrong number of lines: %q has 6, %q has 9, "+
+				"%q and %q have 8",
 			CustodyHeader, CustodyPersonHeader, CustodyForgetHeader, CustodyExpireHeader)
 	}
 	switch lines[0] { // lines[0] is the header
@@ -255,7 +256,7 @@ func (c *Custody) parsePerson(others, entries string) (err error) {
 		return err
 	}
 	if forget := c.Do == DoForget; forget == (len(c.Entries) == 0) {
-		return fmt.Errorf("a statement that asks to forget lists entries, and no other does")
+		return fmt.Errorf("entries must be listed in an order to forget, and in no other statement")
 	}
 	return nil
 }
@@ -266,11 +267,11 @@ func (c *Custody) parseProject(upTo, entries string) (err error) {
 		return fmt.Errorf("up-to %q is not a ledger sequence", clip(upTo))
 	}
 	if c.Do != DoForget {
-		return fmt.Errorf("only an order to forget names entries")
+		return fmt.Errorf("only an order to forget may list entries")
 	}
 	c.Ranges, err = ParseRanges(entries)
 	if n := len(c.Ranges); err == nil && n > 0 && c.Ranges[n-1].To > c.UpTo {
-		err = fmt.Errorf("entry %d is behind %d, up to which it covers the ledger", c.Ranges[n-1].To, c.UpTo)
+		err = fmt.Errorf("entry %d is listed, but up-to is %d", c.Ranges[n-1].To, c.UpTo)
 	}
 	return err
 }
@@ -284,7 +285,8 @@ func (c *Custody) parseExpire(before, upTo string) (err error) {
 		return fmt.Errorf("before %q is not an RFC 3339 time", clip(before))
 	}
 	if c.Project != SystemProject || c.Before.After(c.Issued) {
-		return fmt.Errorf("an order to expire is about project %s, and about the time before it was issued", SystemProject)
+		return fmt.Errorf("an order to expire must name project %s, and its before must not be after its issued",
+			SystemProject)
 	}
 	return nil
 }

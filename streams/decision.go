@@ -29,7 +29,7 @@ type Decision struct {
 
 func (e *Decision) check(Address) error {
 	if err := e.Check(); err != nil && !errors.Is(err, beliefs.ErrUncited) {
-		return rejectf(CodeInvalid, "the decision is none: %v", err)
+		return rejectf(CodeInvalid, "the decision is not valid: %v", err)
 	}
 	return refs("beliefs", e.Beliefs)
 }

@@ -14,19 +14,19 @@ import (
 	"lazaret/pkg/text"
 )
 
-// appender is a body with an encoder of its own. ok is false if the encoder cannot encode the body,
-// which the codec then does, or refuses with its error.
+// appender is a body with its own encoder. ok is false if that encoder cannot encode the body. The codec then
+// encodes the body or returns the error.
 type appender interface {
 	appendJSON(w *writer) (ok bool)
 }
 
-// writer appends JSON. Its output is that of the codec, byte for byte.
+// writer appends JSON. Its output equals the codec's, byte for byte.
 //
-// Observations come in thousands, and their bodies have some eighty fields. Reflection takes three
-// times as long for one. Fields that are rarely set, and are no scalars, are left to the codec.
+// It exists because the codec's reflection takes three times as long for the body of an observation, which
+// has about eighty fields. The codec still encodes rarely set fields that are not scalars.
 type writer struct {
 	b   []byte
-	bad bool // something cannot be encoded
+	bad bool // a value could not be encoded
 }
 
 var writers = sync.Pool{New: func() any { return new(writer) }}
@@ -116,7 +116,7 @@ func (w *writer) int(name string, v int) {
 func (w *writer) float(name string, v float64) {
 	w.name(name)
 	if v != 0 && (v < 1e-6 || v >= 1e21) || math.Signbit(v) || math.IsNaN(v) {
-		w.other(v) // with an exponent, or negative
+		w.other(v) // the codec's format differs for these: an exponent, or a sign
 		return
 	}
 	w.b = strconv.AppendFloat(w.b, v, 'f', -1, 64)
@@ -131,7 +131,7 @@ func (w *writer) plain(name string, v encoding.TextAppender) {
 	w.b, w.bad = b, w.bad || err != nil
 }
 
-// enum is like plain.
+// enum writes a member whose text form needs no escapes.
 func (w *writer) enum(name string, v encoding.TextMarshaler) {
 	w.name(name)
 	text, err := v.MarshalText()

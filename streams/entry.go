@@ -44,8 +44,8 @@ type LaterError struct {
 }
 
 func (e *LaterError) Error() string {
-	return fmt.Sprintf("%s has format %d, and this version of lazaret reads up to %d: a later version wrote it; start "+
-		"that one, or one after it", e.What, e.Have, e.Read)
+	return fmt.Sprintf("%s has format %d, and this version of lazaret reads up to %d: a later version wrote it: start "+
+		"that version or a newer one", e.What, e.Have, e.Read)
 }
 
 // checkFormat returns an error for a message that a later version wrote.
@@ -104,7 +104,8 @@ const (
 	// TypeExpired is a statement that the payloads of entries up to a sequence, and everything
 	// derived from them, are too old to be kept. It is written to every partition.
 	TypeExpired Type = "expired"
-	// TypeDropped reports that a stage has forgotten. Every stage writes it.
+	// TypeDropped reports that a stage has removed everything that it derived from a forgotten project. Every
+	// stage writes it.
 	TypeDropped Type = "dropped"
 	// TypeClaim ends the right of another process to publish joint frames in the partition. It
 	// changes no state.

@@ -97,7 +97,7 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 	}
 	if isAnswer(body) {
 		return nil, rejectf(CodeForeign,
-			"the body is an answer of the server or an entry of the ledger: somebody asked with this subject as reply subject")
+			"the body is an answer of the server or an entry of the ledger: a client used this subject as its reply subject")
 	}
 	if len(body) > maxSize {
 		r := rejectf(CodeTooLarge,
@@ -137,7 +137,7 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 // may name any subject as the reply subject of a read, and the server answers there with its own rights.
 func isAnswer(body []byte) bool {
 	const api = "io.nats.jetstream.api."
-	// Observations come in thousands, and few texts have the rare letter that this search begins with.
+	// Fast path: observations are frequent, and few texts contain these words.
 	if !bytes.Contains(body, []byte("jetstream.api.")) &&
 		!(bytes.Contains(body, []byte(`"intake"`)) && bytes.Contains(body, []byte(`"print"`))) {
 		return false
@@ -159,7 +159,7 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 	}
 	if h.ID == "" && e.isReply() {
 		return rejectf(CodeForeign,
-			"the body is an acknowledgement of JetStream: somebody published with this subject as reply subject")
+			"the body is an acknowledgement of JetStream: a client used this subject as its reply subject")
 	}
 	if h.ID == "" {
 		return rejectf(CodeInvalid, "the event has no id: set \"id\" in the body or the header ce-id")

@@ -11,21 +11,20 @@ import (
 	"lazaret/pkg/position"
 )
 
-// A frame is one ledger message that holds several entries of one stage. Its entries are stored and
-// delivered together or not at all. Its headers are those of its last entry, except for the type
-// and the number of entries. Its body has a line and the entry's body for each entry:
+// A frame is one ledger message that holds several entries of one stage. Its entries are stored and delivered
+// together or not at all. Its headers are those of its last entry, except for the type and the number of
+// entries. Its body has a line and the entry's body for each entry:
 //
 //	<type> SP <src> SP <salt, hex> SP <length of the body, bytes> LF <body> LF
 //
-// All entries of a frame belong to one project and have the same At. A message can only be deleted
-// as a whole. Therefore the writer puts only entries with the same data subject and user into one
-// frame.
+// All entries of a frame belong to one project and have the same At. A message can only be deleted as a
+// whole. Therefore the writer puts only entries with the same data subject and user into one frame.
 //
-// A joint frame holds entries of several stages that one process decided together: a proposal of
-// ingest first, and the answers to it. It is on a subject of its own, to which the credential of no
-// stage may publish. Each line begins with the entry's stage. All entries have the time in the
-// frame's header, which the writer knew when it decided. An erasure that lists an answer lists its
-// proposal and with it every other answer, so their common message takes nothing else with it.
+// A joint frame holds entries of several stages that one process decided together: a proposal of ingest
+// first, and the answers to it. It is on a subject of its own, to which the credential of no stage may
+// publish. Each line begins with the entry's stage. All entries have the time in the frame's header, which
+// the writer knew when it decided. An erasure that lists one answer also lists the proposal and all its other
+// answers. So deleting their message deletes nothing that must stay.
 
 // TypeFrame is the type of a ledger message that holds several entries.
 const TypeFrame Type = "frame"
@@ -123,7 +122,7 @@ func ParseEntries(subject string, h map[string][]string, body []byte, seq uint64
 	return entries, nil
 }
 
-// joint prepares the head of a message on the subject of joint frames.
+// joint checks the headers of a joint frame and sets the time of its entries.
 func (e *Entry) joint(at string, stamp time.Time) error {
 	t, err := time.Parse(time.RFC3339Nano, at)
 	switch {

@@ -5,7 +5,8 @@ import "slices"
 // Kind is the kind of an intake event, a token of its subject.
 type Kind string
 
-// KindCtl is a signed operator command. It has a subject of its own and is not registered.
+// KindCtl is a signed operator command. Its subject differs from that of clients' events, so it is not
+// registered.
 const KindCtl Kind = "ctl"
 
 // EventKind describes a kind of event in the protocol. Each kind has a file that registers it, with
@@ -62,7 +63,7 @@ func newEvent(k Kind) Event {
 	return kinds[k].fresh()
 }
 
-// Event reports whether an entry of this type brings in a client's event.
+// Event reports whether an entry of this type is made from a client's event.
 func (t Type) Event() bool { return types[t] != nil }
 
 // Proposal reports whether an entry of this type waits for a verdict.

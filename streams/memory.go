@@ -124,7 +124,8 @@ type MemoryEntry struct {
 	// served.
 	Stale   time.Time `json:"stale,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
-	// StagedFor says why the write is staged.
+	// StagedFor is the reason why the memory is context only until a person attests it. It is empty if
+	// nothing is required.
 	StagedFor string `json:"staged_for,omitzero"`
 	// Tombstone is the refused value that it repeats.
 	Tombstone *Tombstone `json:"tombstone,omitzero"`

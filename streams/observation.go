@@ -74,10 +74,10 @@ type ObservationEntry struct {
 	Claims []ClaimEntry   `json:"claims,omitzero"`
 	// UserNamed is set if the user named the source of the observation in the session.
 	UserNamed bool `json:"user_named,omitzero"`
-	// Handed is set if the user left it to that source to say what is to be done.
+	// Handed is set if the user asked the agent to do what that source says.
 	Handed bool `json:"handed,omitzero"`
-	// Readings is set if the fold keeps the provenance of repeated contents. Entries of earlier versions
-	// do not have it, so that they are folded as they were.
+	// Readings is set if the fold keeps the provenance of repeated contents. Entries of earlier versions do
+	// not have it, and the fold keeps no such provenance for them.
 	Readings bool `json:"readings,omitzero"`
 	// Revisions are changes of beliefs that the observation corroborates or contradicts.
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`

@@ -42,7 +42,7 @@ type PromptVersion struct {
 	Version int       `json:"version"` // 1, 2, 3 …
 	Digest  string    `json:"digest"`
 	By      string    `json:"by"`    // name of the key that signed
-	Hold    string    `json:"hold"`  // that was approved
+	Hold    string    `json:"hold"`  // the hold that the person approved
 	Entry   uint64    `json:"entry"` // position of the proposal, which has the text
 	Time    time.Time `json:"time"`  // of the approval
 }

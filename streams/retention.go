@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// Old entries may be removed from the ledger once every stage that needs them has stored its
-// results on disk. The retention stage first writes a trim entry into every partition, on
-// lz.ledger.<partition>.retention. Every stage answers with a secured entry when its state can
-// no longer fall behind the entries to remove. When all stages have answered, one trimmed
-// entry in partition 0 gives the position up to which entries may be missing. Only then are
-// they removed. The last entry of each subject stays, because it is its writer's fence. The
-// remaining entries therefore do not show whether others are missing; the entries of the
-// retention stage in partition 0 do. Messages on its subject that are not such entries, or
-// that cannot be true, are ignored.
+// Old entries may be removed from the ledger once every stage that needs them has stored its results on disk.
+// The retention stage first writes a trim entry into every partition, on lz.ledger.<partition>.retention.
+// Every stage answers with a secured entry once a crash can no longer set its state back to before the last
+// entry to remove. When all stages have answered, one trimmed entry in partition 0 gives the position up to
+// which entries may be missing. Only then are they removed. The last entry of each subject stays, because it
+// is its writer's fence. The remaining entries therefore do not show whether others are missing; the entries
+// of the retention stage in partition 0 do. Messages on its subject that are no such entries, or that name
+// impossible sequences, are ignored.
 
 // Retention is the body of trim and trimmed entries.
 type Retention struct {
@@ -42,8 +41,8 @@ func ReadRetention(e *Entry) (*Retention, error) {
 		return nil, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
 	}
 	if r.UpTo >= e.Seq || r.Trimmed > r.UpTo || e.Type == TypeTrimmed && r.Trimmed != r.UpTo {
-		return nil, fmt.Errorf("ledger entry %d says that entries up to %d go and that those up to %d may be gone, "+
-			"which cannot be", e.Seq, r.UpTo, r.Trimmed)
+		return nil, fmt.Errorf("ledger entry %d names impossible sequences: up_to is %d and trimmed is %d; both must be "+
+			"below the entry's own, and trimmed at most up_to", e.Seq, r.UpTo, r.Trimmed)
 	}
 	return r, nil
 }
@@ -58,10 +57,10 @@ type SecuredEntry struct {
 	Folded uint64 `json:"folded"`
 }
 
-// EraseSubject is the subject for requests that need nats-server to stop for a short time: to
-// remove deleted messages from the files of the streams, or to copy the data folder. nats-server
-// does not remove deleted messages from the files of an encrypted stream. The process that embeds
-// nats-server answers. Nobody answers if nats-server is a separate process.
+// EraseSubject is the subject for requests that need nats-server to stop for a short time: to remove deleted
+// messages from the files of the streams, which nats-server does not do for encrypted streams, or to copy the
+// data folder. The process that embeds nats-server answers. Nobody answers if nats-server is a separate
+// process.
 const EraseSubject = "lz.svc.erase"
 
 // EraseRequest starts an erasure or a copy, or asks for the result of an earlier one.

@@ -323,7 +323,7 @@ func checkPrincipal(project, agent string) error {
 		return fmt.Errorf("project %q is the pipeline's own", project)
 	}
 	if agent == ReplayAgent && !IsSynthetic(project) {
-		return fmt.Errorf("agent %q speaks in projects that start with %q only", agent, SyntheticPrefix)
+		return fmt.Errorf("agent %q may be used only in projects whose names start with %q", agent, SyntheticPrefix)
 	}
 	return CheckID("agent", agent)
 }

@@ -17,14 +17,14 @@ type Redactor struct {
 	Redacted int
 }
 
-// Ceiling returns a Redactor for entries above a sensitivity. It reads the whole log first, because a
-// later entry may mark earlier content.
+// Ceiling returns a Redactor for entries above a sensitivity. It reads the whole log first, because a later
+// entry may raise the sensitivity of earlier content.
 func (l *Log) Ceiling(ctx context.Context, to beliefs.Sensitivity) (*Redactor, error) {
 	r := &Redactor{to: to, labels: ceiling.Labels{Whole: true}}
 	if beliefs.Secret.Within(to) {
 		return r, nil
 	}
-	told := l.told // this reading must not change the counts
+	told := l.told // this reading must not change the counts of Integrity
 	err := l.Range(ctx, 0, l.Size(), nil, func(e *Entry) error {
 		r.labels.Scan(labelled(e))
 		return nil

@@ -82,7 +82,7 @@ func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int
 		}
 		return nil
 	})
-	for _, id := range holds { // any one of them
+	for _, id := range holds { // the statement of any hold
 		if held == "" || id < held {
 			held = id
 		}

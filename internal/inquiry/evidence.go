@@ -49,8 +49,8 @@ type EvidenceLeaf struct {
 	Proof    []string `json:"proof"` // inclusion proof, base64
 }
 
-// EvidenceApproval lists, by index, the leaves that prove a person's decision and that its key was
-// active.
+// EvidenceApproval lists, by index, the leaves that prove a person's decision and that the deciding key was
+// active then.
 type EvidenceApproval struct {
 	Resolution int64   `json:"resolution"`
 	Outcome    int64   `json:"outcome"`
@@ -64,8 +64,8 @@ type EvidenceOptions struct {
 	Project string // may be empty if only one project has Of
 	Ceiling beliefs.Sensitivity
 	Signer  note.Signer // signs the statement; a key that may sign checkpoints
-	// Operators are the pinned keys of operators. A trust file counts if one of them activated it, or a
-	// key that they put in force. If Operators is nil, every activated file counts.
+	// Operators are the pinned keys of operators. A trust file counts if one of them activated it, or a key
+	// that an earlier counting trust file put in force. If Operators is nil, every activated file counts.
 	Operators note.Verifiers
 	Now       time.Time
 }

@@ -21,9 +21,10 @@ type Act struct {
 	Level         beliefs.Level         `json:"level"`
 	Reversibility beliefs.Reversibility `json:"reversibility"`
 	Proposed      Cite                  `json:"proposed"`
-	Verdict       string                `json:"verdict"` // the last verdict before its execution, or the last of all
-	Policy        string                `json:"policy,omitzero"`
-	VerdictAt     *Cite                 `json:"verdict_entry,omitzero"`
+	// last verdict before the execution; if not executed, the last verdict
+	Verdict   string `json:"verdict"`
+	Policy    string `json:"policy,omitzero"`
+	VerdictAt *Cite  `json:"verdict_entry,omitzero"`
 	// Ran is the outcome that reports its execution.
 	Ran *Cite `json:"ran,omitzero"`
 	// Again are outcomes that report further executions. A release permits one.

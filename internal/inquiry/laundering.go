@@ -39,10 +39,11 @@ type Promotion struct {
 
 // Laundering is the answer to the question whether untrusted input ever became trusted.
 type Laundering struct {
-	Supported int         `json:"supported"` // number of beliefs that were ever supported, without envelopes
-	Unread    int         `json:"unread"`    // entries about beliefs whose payloads were erased or are not held
-	Findings  []Laundered `json:"findings"`  // without a logged promotion
-	Promoted  []Laundered `json:"promoted"`  // with a logged promotion
+	// number of beliefs that were ever supported; envelope claims about tool calls do not count
+	Supported int         `json:"supported"`
+	Unread    int         `json:"unread"`   // entries about beliefs whose payloads were erased or are not held
+	Findings  []Laundered `json:"findings"` // without a logged promotion
+	Promoted  []Laundered `json:"promoted"` // with a logged promotion
 	Integrity Integrity   `json:"integrity"`
 }
 
@@ -213,7 +214,7 @@ func (l *Log) proveLeaf(ctx context.Context, index int64) error {
 	}, func(e *Entry) error { _, err := l.Prove(e); return err })
 }
 
-// minWords is the minimum length, in characters, of a repeated text that is not a coincidence.
+// minWords is the length, in bytes, below which a repeated text may be a coincidence.
 const minWords = 40
 
 func (lin *lineage) read(project string, s *source) {
@@ -257,7 +258,7 @@ func (lin *lineage) walk(project string, s *source, path []string, seen map[*sou
 	}
 	if len(s.content) >= minWords {
 		if o := lin.texts[named{project, text.Normalize(s.content)}]; o != nil && !seen[o] {
-			return append(path, fmt.Sprintf("the very words of %s of %s", o.id, o.agent), "origin "+string(o.origin))
+			return append(path, fmt.Sprintf("same text as %s of %s", o.id, o.agent), "origin "+string(o.origin))
 		}
 	}
 	for _, id := range s.from {

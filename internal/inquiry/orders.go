@@ -102,8 +102,7 @@ func (x *bundleLine) opened(leaf *chain.Leaf) ([]byte, error) {
 	return p, nil
 }
 
-// statement returns a line in the form that statements are judged in. first is the first leaf of its
-// ledger.
+// statement returns a line in the form that chain.Lawful.Judge reads. first is the first leaf of its ledger.
 func (x *bundleLine) statement(leaf *chain.Leaf, first int64) *chain.Statement {
 	s := &chain.Statement{Leaf: *leaf, First: first}
 	s.Index = x.Index
@@ -165,8 +164,7 @@ func (v *bundleCheck) judge(m *manifest, operators note.Verifiers) {
 	v.rep.Skipped = append(v.rep.Skipped, r.Skipped...)
 	for i := range v.gone {
 		leaf := &v.gone[i]
-		// The bundle does not record the key under which a payload was encrypted, so each possible one
-		// counts.
+		// The bundle does not record the key under which a payload was encrypted, so try each possible one.
 		if !r.May(leaf.Project, false, leaf) && !r.May(leaf.Project, true, leaf) &&
 			!r.May(statement.LateSubject(leaf.Project), false, leaf) {
 			v.bad(leaf.Index, "the payload of leaf %d (%s of ledger sequence %d) is erased, but no valid statement "+

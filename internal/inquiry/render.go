@@ -111,8 +111,8 @@ func (r *Report) Markdown() []byte {
 			fmt.Fprintf(&b, "\nAnd %d more, in [the detail](detail-001.html).\n", t.More)
 		}
 	}
-	fmt.Fprintf(&b, "\nEvery leaf has a proof: `lazaret audit prove LEAF`; those of what is held, denied, approved or "+
-		"alerted lie in proofs/.\n")
+	fmt.Fprintf(&b, "\nEvery leaf has a proof: `lazaret audit prove LEAF`; those of held, denied, approved and alerted "+
+		"entries are in proofs/.\n")
 	return b.Bytes()
 }
 

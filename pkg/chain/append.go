@@ -102,7 +102,7 @@ func (a *appender) apply() (wait func() error, err error) {
 		return nil, err
 	}
 	if err := l.db.ApplyNoSyncWait(a.b, pebble.Sync); err != nil {
-		// A key that was made for this batch may not be on disk.
+		// Forget the cached keys: a key that was made for this batch may not be on disk.
 		clear(l.vault.keys)
 		return nil, fmt.Errorf("appending to the log: %w", err)
 	}
@@ -164,9 +164,9 @@ func (l *Log) Append(entries []Entry) error {
 }
 
 // AppendNoWait is like Append, but does not wait for the disk. The entries are durable, and part of
-// [Log.Head], when wait has returned without an error. The caller must call wait. It may append
-// further batches before that. They come later on disk, as in the log. If wait fails, the log must
-// be opened again.
+// [Log.Head], when wait has returned without an error. The caller must call wait. It may append further
+// batches before that. Batches reach the disk in the order of the log. If wait fails, the log must be opened
+// again.
 func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()

@@ -27,7 +27,7 @@ func (l *Log) Checkpoint() ([]byte, error) {
 	h := l.Head()
 	if cp, err := ParseCheckpoint(h.Checkpoint); err == nil && cp.Size == h.Size && cp.Root == h.Root &&
 		cp.by(l.opts.Signer) {
-		return h.Checkpoint, nil // it may have cosignatures
+		return h.Checkpoint, nil // the stored note may have cosignatures
 	}
 	kept, err := readHistory(l.db)
 	if err != nil {

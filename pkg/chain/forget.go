@@ -13,9 +13,10 @@ import (
 	"lazaret/pkg/position"
 )
 
-// eraser removes files that the store no longer needs. Unlike Pebble's own cleaner it does not let
-// Pebble recycle log files: a recycled file still has its former contents after the new ones.
-// Pebble decides that by a method that only its archiving cleaner has.
+// eraser removes files that the store no longer needs. Unlike Pebble's own cleaner it does not let Pebble
+// recycle log files: a recycled file still has its former contents after the new ones. Pebble does not
+// recycle with its archiving cleaner, which it recognizes by an unexported method. eraser gets this method by
+// embedding.
 type eraser struct {
 	pebble.DeleteCleaner
 	noRecycling
@@ -62,16 +63,15 @@ func (l *Log) erase(ctx context.Context, ranges [][2][]byte) error {
 	}
 }
 
-// EraseEntries erases the payloads of single entries of one project in the current ledger. It is
-// for payloads whose key must not be destroyed, because the key also encrypts payloads that stay.
-// seqs are the ledger sequences, in ascending order. EraseEntries ignores entries of the types in
-// kept, entries of other projects, and sequences without an entry. It returns the number of
-// payloads that it erased.
+// EraseEntries erases the payloads of single entries of one project in the current ledger. It is for payloads
+// whose key must not be destroyed, because the key also encrypts payloads that stay. seqs are the ledger
+// sequences, in ascending order. EraseEntries ignores entries of the types in kept, entries of other
+// projects, and sequences without an entry. It returns the number of payloads that it erased.
 //
-// Unlike DestroyKeys it leaves nothing in the store's files, because the key of the erased payloads
-// remains in use. Copies made by Snapshot must be removed first. All proofs stay valid. The log
-// does not record the reason. Pass Verify the rule by which a log entry lists the erased payloads
-// (Lawful).
+// Unlike DestroyKeys it leaves nothing in the store's files, because the key of the erased payloads remains
+// in use. Copies made by Snapshot must be removed first. All proofs stay valid. The log does not record the
+// reason. Verify accepts the missing payloads if VerifyOptions.Lawful finds an entry of the log that lists
+// them.
 func (l *Log) EraseEntries(ctx context.Context, seqs []uint64, project string, kept []string) (int, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()

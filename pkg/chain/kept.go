@@ -226,7 +226,8 @@ func (v *verification) counted(cps []signed, good []bool) {
 			have.checkpoints, have.handovers, have.changes,
 			h.checkpoints, h.handovers, h.changes)
 	}
-	for _, n := range slices.Sorted(maps.Keys(claims)) { // they commit to changes that the log does not have
+	// the remaining claims are about changes that the log does not have
+	for _, n := range slices.Sorted(maps.Keys(claims)) {
 		for _, i := range claims[n] {
 			v.otherHistory(&cps[i], n)
 		}

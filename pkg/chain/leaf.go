@@ -80,10 +80,9 @@ func AppendLeaf(b []byte, l *Leaf) ([]byte, error) {
 	return append(b, l.Project...), nil
 }
 
-// follows reports whether a leaf may come next, and what is expected after it. next encodes two
-// possible positions: the first entry of the message with the next ledger sequence, and the next
-// entry of the last message. Its sequence is the next ledger sequence. Its index, if not 0, is that
-// of the next entry in the last message, whose sequence is one lower.
+// follows reports whether a leaf may come next, and returns the next for the leaf after it. next encodes two
+// possible positions. Its sequence is the next ledger sequence: the leaf may be the first entry of that
+// message. If its index is not 0, the leaf may also be the entry with this index in the message before.
 func (l *Leaf) follows(next uint64) (after uint64, ok bool) {
 	due, seq := position.Sequence(next), position.Sequence(l.Seq)
 	switch l.Kind {

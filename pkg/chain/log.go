@@ -184,11 +184,10 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 	// process.
 	po.EventListener = &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
 	po.Cleaner = eraser{}
-	// Tables with leaves or payloads have no other records. Otherwise a few frequently written
-	// records would span the range of all following tables and cause them to be rewritten. The
-	// frequently written records are compacted while they are small. Tables of leaves and payloads
-	// are moved: they are larger than 25 times a table of the next level, up to which Pebble adds a
-	// table to a compaction.
+	// Tables with leaves or payloads have no other records. Otherwise a few frequently written records would
+	// span the range of all following tables and cause them to be rewritten. The frequently written records
+	// are compacted while they are small. Tables of leaves and payloads are moved and not rewritten, because
+	// Pebble rewrites a table only up to 25 times the size of a table of the next level, and they are larger.
 	po.Experimental.SpanPolicyFunc = func(start []byte) (pebble.SpanPolicy, []byte, error) {
 		for _, end := range []byte{spaceLeaves, spaceLeaves + 1, spacePayload, spacePayload + 1} {
 			if len(start) > 0 && start[0] < end {

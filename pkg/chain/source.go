@@ -272,8 +272,8 @@ func (v *View) Consistent(earlier Checkpoint) (tlog.TreeProof, error) {
 }
 
 // FirstDifference returns the index of the first leaf in which two logs differ, among those that both
-// checkpoints cover, or -1. It reads all leaves and computes each log's root from them. rooted says of
-// which logs the leaves give the root of the checkpoint. It does not read the tiles of hashes.
+// checkpoints cover, or -1. It reads all leaves and computes each log's root from them, without reading the
+// tiles of hashes. rooted reports for each log whether its leaves have the checkpoint's root.
 func FirstDifference(ctx context.Context, logs [2]Source, cps [2]Checkpoint) (first int64, rooted [2]bool, err error) {
 	var trees [2]edge
 	first = -1

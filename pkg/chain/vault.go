@@ -170,15 +170,14 @@ func (v *vault) newest(r pebble.Reader, subject string) (k subjectKey, err error
 	return k, errors.Join(err, it.Error(), it.Close())
 }
 
-// DestroyKeys durably destroys every key that encrypts payloads of a data subject, and returns the
-// number of keys. Reading one of these payloads then fails with ErrForgotten. All proofs stay
-// valid. The log can no longer read the wrapped keys, but Pebble's files contain them until Erase.
+// DestroyKeys durably destroys every key that encrypts payloads of a data subject, and returns the number of
+// keys. Reading one of these payloads then fails with ErrForgotten. All proofs stay valid. The log can no
+// longer read the wrapped keys, but Pebble's files contain them until Erase.
 //
 // The payloads of the leaves in stay are kept, under a new key of their own.
 //
-// DestroyKeys does not record its reason in the log. Append an entry that states it, before or
-// after the call, and pass Verify the rule by which that entry covers the missing payloads
-// (Lawful).
+// DestroyKeys does not record its reason in the log. Append an entry that states it, before or after the
+// call. Verify accepts the missing payloads if VerifyOptions.Lawful finds that entry.
 func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -195,7 +194,7 @@ func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	n := 0
 	for g := uint32(1); g <= k.generation; g++ {
 		if alone && g == k.generation {
-			break // only the kept payloads are under it
+			break // this key encrypts only the kept payloads
 		}
 		record := subjectRecord(subject, g)
 		v, c, err := l.db.Get(record)

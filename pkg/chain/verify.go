@@ -50,9 +50,8 @@ type VerifyOptions struct {
 	// the last checkpoint that satisfies it, the result is incomplete. If no checkpoint
 	// satisfies it, the verification fails.
 	Quorum Quorum
-	// From and To limit the verification to the leaves From <= i < To, widened to whole
-	// tiles. To 0 means the end. Of the other leaves it uses only the hashes of their
-	// tiles, and the result is incomplete.
+	// From and To limit the verification to the leaves From <= i < To, widened to whole tiles. To 0 means the
+	// end. For all other leaves, only the hashes of their tiles are used, and the result is incomplete.
 	From, To int64
 	// Lawful, if set, decides which payloads may be missing. A missing payload that it does
 	// not cover is a finding. If nil, every payload may be missing.

@@ -27,7 +27,7 @@ type Witness struct {
 	URL  string // submission prefix; empty: none
 }
 
-// nowhere is the URL of a witness without one.
+// nowhere stands in for a missing URL, because the library requires one.
 const nowhere = "http://witness.invalid"
 
 // ParsePolicy parses a policy in the format of C2SP tlog-policy:
@@ -104,7 +104,7 @@ func ParsePolicy(b []byte) (*Policy, error) {
 			}
 		}
 		fmt.Fprintln(&text, strings.Join(f, " "))
-		// The library reports unknown and malformed lines. It does not know this one.
+		// The library checks this line. It does not accept a policy without a quorum.
 		if _, err := fwitness.ParsePolicy(append(bytes.Clone(text.Bytes()), "quorum none\n"...)); err != nil {
 			return nil, fail("%v", err)
 		}
