@@ -47,6 +47,7 @@ const (
 // block is a block file of a stream.
 type block struct {
 	file   string
+	number uint64
 	stream string
 	stamp  cipherStamp
 	hash   [32]byte // key of the records' checksums
@@ -95,8 +96,9 @@ func openBlock(file, storageKey string) (*block, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not named like a block of a stream", file)
 	}
-	b := &block{file: file, stream: stream, hash: sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, n))}
-	sealed, err := os.ReadFile(strings.TrimSuffix(file, ".blk") + ".key")
+	b := &block{file: file, number: n, stream: stream, hash: sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, n))}
+	seed, nonce, err := openKey(strings.TrimSuffix(file, ".blk")+".key",
+		sealingKey(storageKey, fmt.Sprintf("%s%s:%d", account, stream, n)), raft)
 	if errors.Is(err, fs.ErrNotExist) {
 		encrypted, err := exists(filepath.Join(dir, server.JetStreamMetaFileKey))
 		if err == nil && encrypted {
@@ -104,23 +106,46 @@ func openBlock(file, storageKey string) (*block, error) {
 		}
 		return b, err
 	}
+	b.stamp = cipherStamp{seed: seed, nonce: nonce, raft: raft}
+	return b, err
+}
+
+// openStreamKey returns the cipher that encrypts the index of the stream in a folder.
+func openStreamKey(dir, storageKey string) (cipher.AEAD, error) {
+	stream, account := filepath.Base(dir), filepath.Base(filepath.Dir(filepath.Dir(dir)))
+	seed, _, err := openKey(filepath.Join(dir, server.JetStreamMetaFileKey), sealingKey(storageKey, account+stream), false)
 	if err != nil {
 		return nil, err
 	}
+	return keyCipher(seed, false)
+}
+
+// sealingKey returns the key of a key file. context is the account, the stream, and for a block ":" and
+// its number.
+func sealingKey(storageKey, context string) []byte {
 	h := hmac.New(sha256.New, []byte(storageKey))
-	fmt.Fprintf(h, "%s%s:%d", account, stream, n)
-	aead, err := keyCipher(h.Sum(nil), raft)
+	h.Write([]byte(context))
+	return h.Sum(nil)
+}
+
+// openKey decrypts a key file.
+func openKey(file string, key []byte, raft bool) (seed, nonce []byte, err error) {
+	sealed, err := os.ReadFile(file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	aead, err := keyCipher(key, raft)
+	if err != nil {
+		return nil, nil, err
 	}
 	if len(sealed) < aead.NonceSize() {
-		return nil, fmt.Errorf("the key of %s is truncated", file)
+		return nil, nil, fmt.Errorf("the key file %s is truncated", file)
 	}
-	b.stamp = cipherStamp{nonce: sealed[:aead.NonceSize()], raft: raft}
-	if b.stamp.seed, err = aead.Open(nil, b.stamp.nonce, sealed[aead.NonceSize():], nil); err != nil {
-		return nil, fmt.Errorf("the key of %s cannot be read with the server's key: %w", file, err)
+	nonce = sealed[:aead.NonceSize()]
+	if seed, err = aead.Open(nil, nonce, sealed[aead.NonceSize():], nil); err != nil {
+		err = fmt.Errorf("the key file %s cannot be read with the server's key: %w", file, err)
 	}
-	return b, nil
+	return seed, nonce, err
 }
 
 // keyCipher returns the cipher of a block's key file.

@@ -134,6 +134,10 @@ func (s *Server) run() error {
 	if err != nil {
 		return err
 	}
+	same := sameBoot(s.cfg.store())
+	if same {
+		freshen(s.cfg.store(), s.keys.storage, s.cfg.Log)
+	}
 	ns, err := server.NewServer(opts)
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting nats-server: %w", err), k.drop())
@@ -154,7 +158,11 @@ func (s *Server) run() error {
 		ns.WaitForShutdown()
 		return errors.Join(err, k.putBack())
 	}
-	if err := k.drop(); err != nil {
+	err = k.drop()
+	if err == nil && !same {
+		err = setBoot(s.cfg.store())
+	}
+	if err != nil {
 		ns.Shutdown()
 		ns.WaitForShutdown()
 		return err

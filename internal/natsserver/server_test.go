@@ -21,7 +21,13 @@ import (
 
 func startServer(t *testing.T, data string) *natsserver.Server {
 	t.Helper()
-	s, err := natsserver.Start(natsserver.Config{Data: data, Listen: "127.0.0.1:0"})
+	return startWith(t, natsserver.Config{Data: data, Listen: "127.0.0.1:0"})
+}
+
+// startWith starts a server with the streams of an installation.
+func startWith(t *testing.T, cfg natsserver.Config) *natsserver.Server {
+	t.Helper()
+	s, err := natsserver.Start(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -203,10 +203,15 @@ func (p *upProcess) stop() error {
 		}
 		return nil
 	case <-time.After(time.Minute):
-		_ = p.cmd.Process.Kill()
-		<-p.done
+		p.kill()
 		return errors.New("lazaret up did not stop within a minute")
 	}
+}
+
+// kill kills the process.
+func (p *upProcess) kill() {
+	_ = p.cmd.Process.Kill() // the process may have ended
+	<-p.done
 }
 
 // soak puts a load on a pipeline and samples it.

@@ -1,0 +1,316 @@
+package natsserver
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/sync/errgroup"
+
+	"lazaret/pkg/durable"
+	"lazaret/streams"
+)
+
+// nats-server 2.15.2 writes the index of a stream every two minutes and at a regular stop. After a kill
+// it discards an index that lacks one message, and reads each block of the stream three times, on one
+// processor (filestore.recoverFullState, recoverMsgs). Therefore freshen adds the missing messages to
+// the ledger's index before the server starts. It reads the last block of the index and the later ones,
+// each once, on all processors.
+//
+// The index still describes the earlier blocks, because nats-server changes them in few ways. The ledger
+// discards no old messages. In an encrypted stream a deletion writes a tombstone to the last block and
+// leaves the message where it is. A purge replaces the index. A compaction removes deleted messages, and
+// later their tombstones; so freshen also reads the earlier blocks that changed since the index was
+// written, and compares them with it.
+//
+// freshen leaves everything that is rare to the server: an index of another version, a tombstone or a
+// damaged record after the index. It also does so after a start of the machine, when the blocks on disk
+// may be older than the index.
+
+// freshen brings the index of the ledger up to date. The server must not be running. If freshen fails,
+// the old index stays and the server rebuilds it.
+func freshen(store, key string, log *slog.Logger) {
+	dirs, err := ledgerDirs(store)
+	for _, dir := range dirs {
+		err = errors.Join(err, freshenStream(store, dir, key))
+	}
+	if err != nil {
+		log.Debug("nats-server rebuilds the index of the ledger", "err", err)
+	}
+}
+
+// ledgerDirs returns the folders of the ledgers in a store.
+func ledgerDirs(store string) ([]string, error) {
+	return durable.Glob(store, server.JetStreamStoreDir+"/*/streams/"+streams.LedgerStream)
+}
+
+// bootFile is the boot of the machine whose indexes a store has. bootID is empty on other systems than
+// Linux.
+func bootFile(store string) string { return filepath.Join(store, "boot") }
+func bootID() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return string(id)
+}
+
+// sameBoot reports whether the indexes in a store were written since the machine started.
+func sameBoot(store string) bool {
+	id, err := os.ReadFile(bootFile(store))
+	return err == nil && string(id) == bootID()
+}
+
+// setBoot removes the indexes from before the machine started. The server must have recovered its
+// streams, because a rebuild of an index reads the old one.
+func setBoot(store string) error {
+	if bootID() == "" {
+		return nil
+	}
+	dirs, err := ledgerDirs(store)
+	for _, dir := range dirs {
+		if err := os.Remove(filepath.Join(dir, "msgs", indexName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(bootFile(store), []byte(bootID()), 0o600)
+}
+
+// justBefore exceeds the time between nats-server's look at its state and the end of writing the index.
+const justBefore = 10 * time.Second
+
+// freshenStream brings the index of the stream in a folder up to date.
+func freshenStream(store, dir, key string) error {
+	stream, file := filepath.Base(dir), filepath.Join(dir, "msgs", indexName)
+	sealer, err := openStreamKey(dir, key)
+	if err != nil {
+		return err
+	}
+	ix := &index{subjects: make(map[string]indexSubject)}
+	var written time.Time
+	if fi, err := os.Stat(file); err == nil {
+		written = fi.ModTime()
+		sealed, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if ix, err = openIndex(sealed, stream, sealer); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	later, err := readLater(dir, key, ix, written.Add(-justBefore))
+	if err != nil {
+		return err
+	}
+	sum := ix.sum
+	for i := range later {
+		if err := ix.add(&later[i]); err != nil {
+			return err
+		}
+	}
+	if ix.sum == sum {
+		return nil
+	}
+	if err := ix.check(); err != nil {
+		return err
+	}
+	sealed, err := ix.seal(stream, sealer)
+	if err != nil {
+		return err
+	}
+	// The temporary file is outside the stream's folder, where the server reads every file. It is not
+	// synced: the server discards an index with a wrong checksum.
+	tmp := filepath.Join(store, "indexing")
+	defer os.Remove(tmp)
+	if err := os.WriteFile(tmp, sealed, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
+}
+
+// readLater reads the last block of an index and the later blocks, and returns the records that the
+// index lacks. It compares earlier blocks that changed after a time with the index.
+func readLater(dir, key string, ix *index, changed time.Time) ([]laterBlock, error) {
+	files, err := durable.Glob(dir, "msgs/*.blk")
+	if err != nil {
+		return nil, err
+	}
+	blocks := make(map[uint64]*block, len(files))
+	var later []laterBlock
+	for _, f := range files {
+		b, err := openBlock(f, key)
+		if err != nil {
+			return nil, err
+		}
+		blocks[b.number] = b
+		if n := len(ix.blocks); n == 0 || b.number > ix.blocks[n-1].number {
+			later = append(later, laterBlock{number: b.number})
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range ix.blocks {
+		k := &ix.blocks[i]
+		b := blocks[k.number]
+		if b == nil {
+			return nil, fmt.Errorf("block %d of the index does not exist", k.number)
+		}
+		if i == len(ix.blocks)-1 {
+			later = append(later, laterBlock{number: k.number})
+			continue
+		}
+		fi, err := os.Stat(b.file)
+		if err != nil {
+			return nil, err
+		}
+		if !fi.ModTime().Before(changed) {
+			g.Go(func() error { return b.compare(k) })
+		}
+	}
+	slices.SortFunc(later, func(a, b laterBlock) int { return cmp.Compare(a.number, b.number) })
+	for i := range later {
+		var after []byte
+		if i == 0 && len(ix.blocks) > 0 {
+			after = ix.sum[:]
+		}
+		g.Go(func() error { return blocks[later[i].number].readAfter(after, &later[i]) })
+	}
+	return later, g.Wait()
+}
+
+// compare returns an error unless the block has exactly the messages that the index states.
+func (b *block) compare(k *indexBlock) error {
+	buf, err := b.read()
+	if err != nil {
+		return err
+	}
+	var msgs, size uint64
+	err = b.each(buf, func(seq uint64, rec []byte) error {
+		if seq&(isErased|isTombstone) == 0 && seq >= k.first && seq <= k.last && !k.deleted.Exists(seq) {
+			msgs++
+			size += uint64(len(rec))
+		}
+		return nil
+	})
+	if err == nil && (msgs != k.msgs() || size != k.bytes) {
+		err = fmt.Errorf("%s changed after the index", b.file)
+	}
+	return err
+}
+
+// laterBlock has the records of a block that an index lacks.
+type laterBlock struct {
+	number, bytes       uint64
+	first, last         uint64
+	firstTime, lastTime int64
+	subjects            map[string]uint64 // number of messages
+	sum                 [checksumSize]byte
+}
+
+func (l *laterBlock) msgs() uint64 {
+	if l.first == 0 {
+		return 0
+	}
+	return l.last + 1 - l.first
+}
+
+// readAfter reads the records after the one with a checksum, or all records if after is nil.
+func (b *block) readAfter(after []byte, l *laterBlock) error {
+	l.subjects = make(map[string]uint64)
+	buf, err := b.read()
+	if err != nil {
+		return err
+	}
+	if err := b.each(buf, func(seq uint64, rec []byte) error {
+		sum := rec[len(rec)-checksumSize:]
+		if after != nil {
+			if bytes.Equal(sum, after) {
+				after = nil
+			}
+			return nil
+		}
+		at := int64(binary.LittleEndian.Uint64(rec[12:]))
+		switch {
+		case seq == 0 || seq&(isErased|isTombstone) != 0:
+			return fmt.Errorf("%s has a deletion after the index", b.file)
+		case l.first == 0:
+			l.first, l.firstTime = seq, at
+		case seq != l.last+1:
+			return fmt.Errorf("%s has no message %d", b.file, l.last+1)
+		}
+		l.last, l.lastTime = seq, at
+		l.bytes += uint64(len(rec))
+		l.subjects[string(rec[recordHeader:][:binary.LittleEndian.Uint16(rec[20:])])]++
+		l.sum = [checksumSize]byte(sum)
+		return nil
+	}); err != nil {
+		return err
+	}
+	if after != nil {
+		return fmt.Errorf("%s does not have the last record of the index", b.file)
+	}
+	return nil
+}
+
+// add adds the records of a block to the index.
+func (ix *index) add(l *laterBlock) error {
+	n := len(ix.blocks)
+	known := n > 0 && ix.blocks[n-1].number == l.number
+	switch {
+	case known && l.msgs() == 0:
+		return nil
+	case l.msgs() == 0:
+		return fmt.Errorf("block %d has no messages", l.number)
+	case n > 0 && (l.first != ix.last+1 || ix.msgs == 0 || ix.blocks[n-1].msgs() == 0):
+		return fmt.Errorf("block %d does not continue the index", l.number)
+	case known:
+		k := &ix.blocks[n-1]
+		k.bytes += l.bytes
+		k.last, k.lastTime = l.last, l.lastTime
+	default:
+		ix.blocks = append(ix.blocks, indexBlock{number: l.number, bytes: l.bytes, first: l.first, last: l.last,
+			firstTime: l.firstTime, lastTime: l.lastTime})
+	}
+	if n == 0 {
+		ix.first, ix.firstTime = l.first, l.firstTime
+	}
+	ix.msgs += l.msgs()
+	ix.bytes += l.bytes
+	ix.last, ix.lastTime, ix.sum = l.last, l.lastTime, l.sum
+	for subject, total := range l.subjects {
+		s, found := ix.subjects[subject]
+		if !found {
+			s.first = l.number
+		}
+		ix.subjects[subject] = indexSubject{s.total + total, s.first, l.number}
+	}
+	return nil
+}
+
+// check returns an error if the totals of the index differ from those of its blocks and subjects.
+func (ix *index) check() error {
+	msgs, size, bySubject := ix.msgs, ix.bytes, ix.msgs
+	for i := range ix.blocks {
+		msgs -= ix.blocks[i].msgs()
+		size -= ix.blocks[i].bytes
+	}
+	for _, s := range ix.subjects {
+		bySubject -= s.total
+	}
+	if msgs != 0 || size != 0 || bySubject != 0 {
+		return errors.New("the totals of the index differ from those of its blocks or subjects")
+	}
+	return nil
+}
