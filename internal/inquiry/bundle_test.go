@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -347,10 +348,68 @@ func TestShardsJoinAndAreSealedOnce(t *testing.T) {
 			t.Errorf("%s: %+v, %v", s.File, rep, err)
 		}
 	}
-	if err := os.Remove(some[0].File); err != nil {
+	// A folder of an earlier version has no file with the end.
+	mark := filepath.Join(dir, sealedFile)
+	if err := errors.Join(os.Remove(mark), os.Remove(some[0].File)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Seal(context.Background(), dir, ByDay, w.at, BundleOptions{}); err == nil {
 		t.Error("a missing shard is not noticed")
+	}
+	if err := os.WriteFile(mark, []byte("all"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Seal(context.Background(), dir, ByDay, w.at, BundleOptions{}); err == nil {
+		t.Error("an unreadable end is not noticed")
+	}
+}
+
+// Shards that are moved away, all of them or some, do not begin again, and the next ones join them.
+func TestShardsMayBeMovedAway(t *testing.T) {
+	w := shardLog(t, 100)
+	l := w.open(false)
+	trust, err := w.trust.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, moved := range [][]int{{0, 1, 2}, {0, 1}, {1}, {2}} {
+		for _, fresh := range []bool{true, false} {
+			dir := t.TempDir()
+			seal := func(before time.Time) []Sealed {
+				t.Helper()
+				s, err := l.Seal(context.Background(), dir, ByDay, before, BundleOptions{Trust: trust})
+				if err != nil {
+					t.Fatalf("%v moved: %v", moved, err)
+				}
+				return s
+			}
+			some := seal(w.at.Add(-24 * time.Hour))
+			if len(some) != 3 {
+				t.Fatalf("%d shards", len(some))
+			}
+			if !fresh { // of an earlier version, and a run since the upgrade
+				if err := os.Remove(filepath.Join(dir, sealedFile)); err != nil {
+					t.Fatal(err)
+				}
+				seal(w.at.Add(-24 * time.Hour))
+			}
+			for _, i := range moved {
+				if err := os.Remove(some[i].File); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if again := seal(w.at.Add(-24 * time.Hour)); len(again) != 0 {
+				t.Errorf("%v moved, and sealed again: %+v", moved, again)
+			}
+			if more := seal(w.at.Add(24 * time.Hour)); len(more) == 0 || more[0].From != some[2].To {
+				t.Errorf("%v moved: the shards after leaf %d are %+v", moved, some[2].To, more)
+			}
+			if err := markSealed(dir, l.Size()+1); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Seal(context.Background(), dir, ByDay, w.at, BundleOptions{}); err == nil {
+				t.Error("the shards are of another log, which is not noticed")
+			}
+		}
 	}
 }

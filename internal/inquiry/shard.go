@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,9 +50,10 @@ type Sealed struct {
 	BundleInfo
 }
 
-// Seal writes a bundle for every period of the log that ended before the given time and has no bundle
-// in the folder yet. A shard ends at the last checkpoint before the end of its period, and the next one
-// begins there, so that there are no gaps. The names of shards prove nothing.
+// Seal writes a bundle for every period of the log that ended before the given time and was not sealed into
+// the folder yet. A shard ends at the last checkpoint before the end of its period, and the next one
+// begins there, so that there are no gaps. The names of shards prove nothing. The folder keeps the end of the last
+// shard in a file, so shards may be moved away.
 func (l *Log) Seal(ctx context.Context, dir string, p Period, before time.Time, o BundleOptions) ([]Sealed, error) {
 	layout, err := p.layout()
 	if err != nil {
@@ -62,6 +65,10 @@ func (l *Log) Seal(ctx context.Context, dir string, p Period, before time.Time, 
 	from, err := sealedUpTo(dir)
 	if err != nil {
 		return nil, err
+	}
+	if from > l.Size() {
+		return nil, fmt.Errorf("the shards in %s end at leaf %d, and the log has %d leaves: they are of another log, or "+
+			"this one was restored and still lacks entries; name another folder, or wait", dir, from, l.Size())
 	}
 	var out []Sealed
 	for from < l.Size() {
@@ -90,6 +97,9 @@ func (l *Log) Seal(ctx context.Context, dir string, p Period, before time.Time, 
 		}
 		out = append(out, s)
 		from = o.To
+		if err := markSealed(dir, from); err != nil {
+			return out, err
+		}
 	}
 	return out, nil
 }
@@ -143,8 +153,25 @@ func (l *Log) writeBundle(ctx context.Context, file string, o BundleOptions) (in
 	return info, os.Rename(file+".tmp", file)
 }
 
-// sealedUpTo returns the leaf index at which the shards in a folder end.
+// sealedFile has the leaf index at which the last shard of a folder ends.
+const sealedFile = "sealed"
+
+func markSealed(dir string, end int64) error {
+	return durable.WriteFile(filepath.Join(dir, sealedFile), fmt.Appendf(nil, "%d\n", end), 0o600)
+}
+
+// sealedUpTo returns the leaf index at which the shards end that were written to a folder, and keeps it there.
 func sealedUpTo(dir string) (int64, error) {
+	marked := int64(0)
+	b, err := os.ReadFile(filepath.Join(dir, sealedFile))
+	known := err == nil
+	if known {
+		marked, err = strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("reading where the last shard of %s ends: %w: write the end of its name into that file",
+			dir, err)
+	}
 	names, err := durable.Glob(dir, "*.zip")
 	if err != nil {
 		return 0, err
@@ -161,14 +188,16 @@ func sealedUpTo(dir string) (int64, error) {
 	sort.Slice(parts, func(i, j int) bool { return parts[i].from < parts[j].from })
 	end := int64(0)
 	for _, x := range parts {
-		if x.from != end {
-			return 0, fmt.Errorf("the shards in %s have a gap or overlap: one begins at leaf %d, the "+
-				"previous one ends at %d", dir,
-				x.from, end)
+		if moved := known && x.from <= marked && x.from > end; x.from != end && !moved {
+			return 0, fmt.Errorf("the shards in %s have a gap or overlap: one begins at leaf %d, the previous one ends at "+
+				"%d. If shards were moved away, write the end of the last one into the file %s there", dir, x.from, end, sealedFile)
 		}
 		end = x.to
 	}
-	return end, nil
+	if end = max(end, marked); end == marked {
+		return end, nil
+	}
+	return end, markSealed(dir, end)
 }
 
 // firstFrom returns the first leaf at or after an index that is not older than t.

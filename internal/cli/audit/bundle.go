@@ -90,7 +90,8 @@ func sealCommand(a *verb.App) *cobra.Command {
 		Short: "Export the log's past in sealed shards, one per month or day",
 		Long: `Export a bundle for each past period of the log that has none yet. Shards begin and end
 at signed checkpoints, and each begins where the previous one ends. The command can be
-repeated: existing shards stay unchanged.`,
+repeated: existing shards stay unchanged, and shards may be moved away. The file
+"sealed" in the folder has the leaf at which the next shard begins.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {
