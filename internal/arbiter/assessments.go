@@ -82,8 +82,8 @@ type assessment struct {
 }
 
 // answer joins the assessment's verdict with the verdicts of its alerts. At least one reason of the
-// result is as strict as its verdict. The result counts as the group's judgement only if the digest
-// is wanted. Its reasons count under any digest.
+// result is as strict as its verdict. The result counts as the group's judgement only if the
+// assessment names the wanted digest. Its reasons count under any digest.
 func (a *assessment) answer(group, wanted string, on streams.Type) answer {
 	ans := answer{Group: group, Rests: joinRests(maxRests, nil, a.Rests)}
 	digest := streams.Clip(a.Digest, maxReasonText)
@@ -141,8 +141,8 @@ func (p *proposal) wants(group string) string {
 	return ""
 }
 
-// answered reports whether g has assessed the proposal under the digest that is required: that of
-// the rules in force when it was proposed, or the version that the policy pins.
+// answered reports whether g has assessed the proposal under the required digest: that of the rules
+// in force when the action was proposed, or the version that the policy pins.
 func (p *proposal) answered(g required) bool {
 	for _, a := range p.Answers {
 		if a.Group == g.Group && a.Judged {

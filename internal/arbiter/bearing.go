@@ -40,12 +40,12 @@ const (
 const (
 	relCited    = "cited"
 	relDecision = "decision"
-	relFound    = "found" // a recall would return the belief
+	relFound    = "found" // a recall found the belief and would return it
 	relRecalled = "recalled"
 	relArgument = "argument"
 )
 
-// rest is one dependency of a proposal.
+// rest is one thing that a proposal depends on: a decision, a belief or an observation.
 type rest struct {
 	Rel         string `json:"rel"`
 	Decision    string `json:"decision,omitzero"`
@@ -84,7 +84,7 @@ func (p *proposal) pathTo(r rest) []string {
 	return path
 }
 
-// finding is an alert, stored under a subject.
+// finding is an alert in the form in which it is stored under a subject.
 type finding struct {
 	Agent  string         `json:"agent,omitzero"` // the agent whose events the alert is about
 	Reason streams.Reason `json:"reason"`
@@ -357,11 +357,11 @@ func (f *Fold) derive(st *stage.State, p *proposal, now time.Time) error {
 		parents{p.Agent, p.ID, p.From[:min(len(p.From), maxFrom)]})
 }
 
-// bearing returns the reasons that earlier findings on a proposal's dependencies give. Such a
-// reason can hold a proposal, and never denies it. A finding on a belief that an action cites, or
-// that a recall finds, applies at every level. Other findings do not hold actions at L0 and L1.
+// bearing returns the earlier findings on a proposal's dependencies as reasons. Such a reason can
+// hold a proposal, and never denies it. A finding on a belief that an action cites, or that a
+// recall finds, applies at every level. Other findings do not hold actions at L0 and L1.
 func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
-	rests := p.leans()
+	rests := p.dependencies()
 	if p.Type == streams.TypeAction {
 		recalled, err := servedTo(st, p)
 		if err != nil {
@@ -375,15 +375,15 @@ func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Allow reasons that a group's answer already contains are dropped.
+		// An allow reason that a group's answer already contains is dropped.
 		rs = slices.DeleteFunc(rs, func(r streams.Reason) bool { return r.Verdict == streams.Allow && p.said(r) })
 		out = joinReasons(maxBearing, out, rs)
 	}
 	return out, nil
 }
 
-// leans returns the dependencies that the proposal declares and those that groups found.
-func (p *proposal) leans() []rest {
+// dependencies returns the dependencies that the proposal declares and those that groups found.
+func (p *proposal) dependencies() []rest {
 	rests := slices.Clone(p.Rests)
 	for _, a := range p.Answers {
 		for _, r := range a.Rests {
@@ -407,13 +407,13 @@ func (p *proposal) said(r streams.Reason) bool {
 	})
 }
 
-// step is one ancestor of a rest.
+// step is one ancestor of a dependency.
 type step struct {
 	id, agent string
-	path      []string // from the rest to this ancestor
+	path      []string // from the dependency to this ancestor
 }
 
-// findings returns the reasons that r and its ancestors give.
+// findings returns the findings on r and its ancestors as reasons.
 func (p *proposal) findings(st *stage.State, r rest) ([]streams.Reason, error) {
 	var out []streams.Reason
 	look := func(under, agent string, path []string, named bool) error {
@@ -426,7 +426,7 @@ func (p *proposal) findings(st *stage.State, r rest) ([]streams.Reason, error) {
 				continue // an event with the same id, of another agent
 			}
 			if r.Rel != relCited && strings.HasPrefix(fd.Reason.Rule, fellRule) {
-				continue // for recalls the context policy handles fallen beliefs
+				continue // only citing counts; in a recall, the context policy refuses beliefs that are no longer reliable
 			}
 			out = append(out, p.because(r, fd.Reason, path, named))
 		}

@@ -26,7 +26,7 @@ func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stag
 		return nil, nil
 	}
 	if !streams.ValidID(o.Action) {
-		return nil, nil // an answer, or an action that was never proposed
+		return nil, nil // an answer names no action, and no action was proposed with such an id
 	}
 	v := new(streams.VerdictEntry)
 	known, err := st.Load(stage.Key(keyVerdict, e.Project, o.Agent, o.Action), v)

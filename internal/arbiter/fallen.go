@@ -11,7 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// fellRule is the prefix of the rules of findings on fallen beliefs. The axis follows.
+// fellRule is the prefix of the rules of findings on beliefs that became less reliable. The axis
+// follows.
 const fellRule = "belief-fell-"
 
 // noteRevisions stores a finding on each belief that an attestation or a contradiction made less
@@ -44,8 +45,8 @@ func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry, now time.Time) e
 	return nil
 }
 
-// fellSince returns the reasons against a held memory write because of parents that fell after it
-// was proposed. Earlier falls are in its own entry.
+// fellSince returns the reasons to hold a memory write because a parent became less reliable after
+// the write was proposed. The write's own entry has earlier changes of the parents.
 func (p *proposal) fellSince(st *stage.State, h *hold) ([]streams.Reason, error) {
 	var out []streams.Reason
 	for _, id := range h.From {
@@ -61,7 +62,7 @@ func (p *proposal) fellSince(st *stage.State, h *hold) ([]streams.Reason, error)
 	return out, nil
 }
 
-// fell reports whether a belief in the move's new state holds the actions that cite it.
+// fell reports whether a move makes a belief so unreliable that actions which cite it are held.
 func fell(m beliefs.Move) bool {
 	switch m.To {
 	case beliefs.Contradicted.String(), beliefs.Superseded.String(), beliefs.Blocked.String(), beliefs.Hidden.String(),

@@ -51,13 +51,13 @@ func NewFold(pinned note.Verifiers, log *slog.Logger) *Fold {
 // Reset implements stage.LedgerFold.
 func (f *Fold) Reset() {
 	f.timers, f.pruned = [streams.Partitions]timers{}, [streams.Partitions]pruning{}
-	f.counted = [streams.Partitions]bool{} // a joint decision that is dropped may have changed the number
+	f.counted = [streams.Partitions]bool{} // a dropped joint decision may have changed the number
 }
 
 // proposal is a proposal as stored in the state.
 type proposal struct {
 	Seq      uint64       `json:"seq"`
-	Stamp    time.Time    `json:"stamp,omitzero"` // of the entry; for metrics only
+	Stamp    time.Time    `json:"stamp,omitzero"` // time of the proposal's entry; for metrics only
 	Type     streams.Type `json:"type"`
 	Project  string       `json:"project"`
 	ID       string       `json:"id"`
@@ -75,7 +75,7 @@ type proposal struct {
 	// decision they include the silent groups.
 	Reasons []streams.Reason   `json:"reasons,omitzero"`
 	Belief  *streams.BeliefRef `json:"belief,omitzero"`
-	From    []string           `json:"from,omitzero"`    // for memory writes: the beliefs that they derive from
+	From    []string           `json:"from,omitzero"`    // for a memory write: the beliefs that it derives from
 	Rests   []rest             `json:"rests,omitzero"`   // the dependencies that it declares
 	Weighty bool               `json:"weighty,omitzero"` // above L1: the session's untrusted content may hold it
 	Groups  []required         `json:"groups"`
@@ -100,9 +100,10 @@ type proposal struct {
 	// person accepted the tool.
 	Of       string         `json:"of,omitzero"`
 	Accepted *beliefs.Level `json:"accepted,omitzero"`
-	// Sources are the sources that the user named and that the action follows.
+	// Sources are the sources that the user named and that the action carries out.
 	Sources []intent.Grounds `json:"sources,omitzero"`
-	// Delegated says why the action's level alone does not hold it. It is empty if the level does.
+	// Delegated is the ground on which the policy releases the action although its level holds it,
+	// or "".
 	Delegated string `json:"delegated,omitzero"`
 	// Catalogue is the ledger sequence of the tools that the action asks to accept.
 	Catalogue uint64 `json:"catalogue,omitzero"`
@@ -139,7 +140,7 @@ type hold struct {
 	Body  string `json:"body,omitzero"`
 	Hints string `json:"hints,omitzero"`
 	Rests []rest `json:"rests,omitzero"`
-	// Of and Accepted are as in proposal.
+	// Of and Accepted are copied from the proposal.
 	Of       string         `json:"of,omitzero"`
 	Accepted *beliefs.Level `json:"accepted,omitzero"`
 	// From are the beliefs that a held memory write derives from.
@@ -409,8 +410,8 @@ func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.O
 	return stage.NewOutput(streams.TypeVerdict, e.Project, v, verdictLive(e.Project, v)...)
 }
 
-// maxAlso limits the repeats of an open proposal that its verdict also answers. Further callers
-// must ask again.
+// maxAlso is the maximum number of repeats that the verdict on an open proposal also answers.
+// Further callers must send their proposal again.
 const maxAlso = 64
 
 // alsoAnswer adds a repeat that the verdict on this open proposal will also answer.
@@ -436,8 +437,8 @@ func waitingFor(st *stage.State, project, agent, id string) (*proposal, error) {
 	return p, nil
 }
 
-// taken answers a proposal whose id belongs to a different proposal. The answer reveals nothing
-// about that one.
+// taken answers a proposal whose id belongs to a different proposal. The answer says nothing about
+// the other proposal.
 func (f *Fold) taken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) (*streams.VerdictEntry, error) {
 	pol, digest, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {
@@ -454,7 +455,7 @@ func (f *Fold) taken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) 
 	return v, nil
 }
 
-// forgotten answers for a proposal whose verdict is no longer stored.
+// forgotten answers a repeat of a proposal whose verdict is no longer stored.
 func forgotten(e *streams.Entry, r *streams.RepeatEntry) *streams.VerdictEntry {
 	v := &streams.VerdictEntry{Proposal: e.Seq, Type: r.Kind.About().Type, ID: r.ID, Reuses: r.Reuses, Agent: r.Agent,
 		Session: r.Session,

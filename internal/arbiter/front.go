@@ -95,7 +95,7 @@ type waiter struct {
 	recallSeq uint64
 }
 
-// StartFront serves requests until Close. It returns when it is subscribed.
+// StartFront serves requests until Close. It returns once the subscriptions are active.
 func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = DefaultAnswerTimeout
@@ -264,7 +264,7 @@ func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter
 			return f.reply(ctx, e, w, a, ev)
 		case r := <-made:
 			if r.Error == nil {
-				made = nil // a repeat, which the arbiter answers
+				made = nil // a repeat, on which the arbiter gives the verdict
 				continue
 			}
 			rep := fail(r.Error.Code, errors.New(r.Error.Message))
@@ -367,8 +367,8 @@ func (w *waiter) hear(a answered) {
 	}
 }
 
-// recalled gives the entry of a recall, as the arbiter read it, to the request that waits for its
-// verdict. The front need not read the entry again.
+// recalled passes the entry of a recall, as the arbiter read it, to the request that waits for the
+// verdict. So the front need not read the entry again.
 func (f *Front) recalled(project string, seq uint64, r *streams.RecallEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,7 +16,7 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 	p.Hold, v.Sources = v.Hold.ID, p.Sources
 	h := &hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Proposal: p.Seq, Project: p.Project, Agent: p.Agent,
 		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Hints: p.Hints, Of: p.Of,
-		Accepted: p.Accepted, Rests: p.leans(), Catalogue: p.Catalogue,
+		Accepted: p.Accepted, Rests: p.dependencies(), Catalogue: p.Catalogue,
 		From: p.From[:min(len(p.From), maxFrom)]}
 	if err := f.addTimer(st, h.Expires, timerExpiry, []byte(p.Project+"\x00"+h.ID)); err != nil {
 		return err
@@ -32,7 +32,8 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 	if err := st.Put(stage.Key(keyHold, p.Project, h.ID), h); err != nil {
 		return err
 	}
-	// The proposal's own entry does not name parents that fell after it was written.
+	// The proposal's entry has the state of the parents when it was written. Parents may have
+	// become unreliable since.
 	fell, err := p.fellSince(st, h)
 	if err != nil || len(fell) == 0 {
 		return err
@@ -131,7 +132,7 @@ func (f *Fold) due(st *stage.State, e *streams.Entry, now time.Time) (*stage.Out
 		return nil, nil
 	}
 	if now.Before(d.Until) {
-		return nil, nil // the server's clock is behind; the due entry will be written again
+		return nil, nil // the server's clock is behind the timer; the stage writes another due entry
 	}
 	if d.Reaudit {
 		return nil, f.nextReaudit(st, now)

@@ -15,13 +15,13 @@ const ruleIntegrity = "belief-integrity"
 
 func sealKey(project, belief string) []byte { return stage.Key(keySeal, project, belief) }
 
-// noteSeal stores the seal of a memory write's belief, computed from its ledger entry. A different
-// process serves the belief.
+// noteSeal stores the seal of a memory write's belief, computed from its ledger entry. Ingest, in a
+// process of its own, serves the belief.
 func noteSeal(st *stage.State, project string, m *streams.MemoryEntry) error {
 	return st.Set(sealKey(project, m.Belief.ID), []byte(m.Belief.Seal(streams.Digest([]byte(m.Content)))))
 }
 
-// moveSeals gives each belief that a rollback restated the seal of the original.
+// moveSeals copies the seal of a belief to the belief that a rollback made to repeat it.
 func moveSeals(st *stage.State, project string, all []beliefs.Revision) error {
 	for _, rv := range all {
 		if rv.Anew == "" {

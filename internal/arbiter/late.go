@@ -58,7 +58,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 	}
 	allowed := *p.Decided == streams.Allow
 	if rev == was {
-		verdict = *p.Decided // only text effects changed: a released proposal stays released
+		verdict = *p.Decided // only text effects changed: an action that was released stays released
 	}
 	// Keep the reasons that a person or a timer added in the meantime.
 	_, reasons = judge(v.Reasons, reasons)

@@ -8,7 +8,7 @@ import (
 	"lazaret/streams"
 )
 
-// This file revises an open hold when something that it depends on falls.
+// This file revises an open hold when something that it depends on becomes less reliable.
 //
 // An index maps beliefs and events to the open holds that depend on them. A new finding on one of
 // these sets a timer for the finding's subject, which is due at once. Each due entry rechecks the
@@ -22,7 +22,7 @@ import (
 // maxLeans limits the subjects under which one hold is indexed.
 const maxLeans = 256
 
-// touched is a subject with a new finding. Its holds are being rechecked.
+// touched is a subject that has a new finding and whose holds are being rechecked.
 type touched struct {
 	At    time.Time `json:"at"`             // the time of the timer
 	After string    `json:"after,omitzero"` // the last hold that was rechecked
@@ -149,8 +149,8 @@ func (h *hold) unindex(st *stage.State, keep []string) error {
 	return nil
 }
 
-// leaning returns the next one or two holds that are indexed under a subject, in order of their
-// ids, starting behind the id after.
+// leaning returns the next one or two holds that are indexed under a subject, in the order of their
+// ids, after the id after.
 func leaning(st *stage.State, project, under, after string) (ids []string, err error) {
 	prefix := leaningKey(project, under, "")
 	err = st.ScanFrom(prefix, leaningKey(project, under, after), func(k, _ []byte) (bool, error) {
@@ -177,7 +177,7 @@ func (f *Fold) touch(st *stage.State, project, under string, now time.Time) erro
 	if !ok {
 		t.At = now
 	}
-	t.After = "" // the holds rechecked so far do not have this finding
+	t.After = "" // the holds that were rechecked so far were not compared with this finding
 	if err := f.addTimer(st, t.At, timerRecheck, []byte(project+"\x00"+under)); err != nil {
 		return err
 	}

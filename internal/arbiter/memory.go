@@ -9,10 +9,10 @@ import (
 	"lazaret/streams"
 )
 
-// openStanding adds the reasons that a memory write itself gives, before any sentinel group
+// openStanding adds the reasons to hold a memory write that are known before any sentinel group
 // assesses it: it repeats refused content, it is an unsigned procedure, or it is staged.
 func openStanding(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) {
-	// The user and the operator may write content that was refused from a page.
+	// The user and the operator may write content that was refused when it came from a page.
 	weak := m.Belief.Origin != beliefs.OriginUser && m.Belief.Origin != beliefs.OriginSystem
 	if t := m.Tombstone; t != nil && weak {
 		v, how := streams.Deny, "says the same as"

@@ -100,13 +100,14 @@ func catalogueOf(st *stage.State, project string, a *streams.ActionEntry) (seq u
 		return 0, err
 	}
 	if _, ok, err = st.Get(stage.Key(keyOffer, project, offerKey(seq))); err != nil || !ok {
-		return 0, err // other offers evicted it
+		return 0, err // later catalogues evicted it
 	}
 	return seq, nil
 }
 
-// offered returns the reasons to show to a person who is asked to accept a catalogue: what the
-// catalogue is, and its alerts. It is not called if a standing permission accepts the catalogue.
+// offered returns the reasons to show to a person who is asked to accept a catalogue: a description
+// of the catalogue, and its alerts. It is not called if a standing permission accepts the
+// catalogue.
 func (p *proposal) offered(st *stage.State) ([]streams.Reason, error) {
 	if p.Tool != streams.ApproveTools || p.Type != streams.TypeAction {
 		return nil, nil
@@ -118,7 +119,7 @@ func (p *proposal) offered(st *stage.State) ([]streams.Reason, error) {
 	}
 	o := new(offer)
 	if ok, err := st.Load(stage.Key(keyOffer, p.Project, offerKey(p.Catalogue)), o); err != nil || !ok {
-		return nil, err // evicted since; its alerts are among the hold's reasons
+		return nil, err // evicted since; the hold's reasons include its alerts
 	}
 	why.Entry = o.Seq
 	why.Text = streams.Clip(fmt.Sprintf("server %q offers a list of %d tools that a person has to accept", o.Server,
@@ -153,9 +154,9 @@ func showTools(ctx context.Context, js jetstream.JetStream, h *Hold) error {
 	return nil
 }
 
-// acceptedTools returns the levels that a statement signs for the tools of a held catalogue. If it names
-// none, the policy's levels hold again, also where an earlier statement named others. For a hold of
-// another kind it returns nil.
+// acceptedTools returns the levels that a statement signs for the tools of a held catalogue. If the
+// statement names no levels, the policy's levels apply again, even to tools for which an earlier
+// statement named a level. For a hold of another kind it returns nil.
 func acceptedTools(h *hold, s *approval.Signed) (*streams.AcceptedTools, error) {
 	args := new(streams.ApproveToolsArgs)
 	if h.Entry.Tool != streams.ApproveTools || streams.Unmarshal([]byte(h.Body), args) != nil {

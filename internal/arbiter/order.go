@@ -18,7 +18,7 @@ const (
 	refusedOrder = "order-"
 )
 
-// obeyed are the fields that every entry made from an order has.
+// obeyed has the fields that all entries for an accepted order have.
 type obeyed struct {
 	streams.EntryHead
 	Event    string `json:"event"`
@@ -31,7 +31,7 @@ type obeyed struct {
 }
 
 // ordered reports ingest's result for a signed order as an alert. It makes no decision of its own.
-// An event without an order gives no alert.
+// An event without an order makes no alert.
 func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	a := streams.Alert{Rule: orderRule, Group: streams.StageArbiter, Severity: "info", Project: e.Project,
 		Effect: "alert", Mode: "enforce", Count: 1, Time: now,
@@ -44,7 +44,7 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 			f.log.Error("unreadable order", "seq", e.Seq, "err", err)
 			return nil, nil
 		}
-		// Invented subjects must not make the state grow.
+		// an attacker may invent subjects; they share one counter, so that the state does not grow
 		n, err := count(st, stage.Key(keyRefused, e.Project, "-", refusedOrder+o.Check))
 		if err != nil {
 			return nil, err

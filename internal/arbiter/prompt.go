@@ -12,8 +12,8 @@ import (
 // registered one.
 const rulePrompt = "prompt-differs"
 
-// approvedPrompt returns the prompt that an approval registers. It returns nil if the hold is on
-// something else.
+// approvedPrompt returns the prompt that an approval registers. It returns nil if the hold is not
+// about a prompt.
 func approvedPrompt(h *hold, s *approval.Signed) (*streams.ApprovedPrompt, error) {
 	if h.Entry.Tool != streams.RegisterPrompt || h.Entry.Type != streams.TypeAction || s.Decision != approval.Approve {
 		return nil, nil

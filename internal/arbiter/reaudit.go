@@ -8,8 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// The arbiter only writes an entry when a re-audit is due, as with every other timer. Ingest folds
-// that entry and emits the beliefs.
+// When a re-audit is due, the arbiter only writes an entry that says so, as with every other timer.
+// Ingest folds that entry and emits the beliefs.
 
 // scheduleReaudit adapts the timer of the next re-audit to the policy in force.
 func (f *Fold) scheduleReaudit(st *stage.State, now time.Time) error {
@@ -22,7 +22,7 @@ func (f *Fold) scheduleReaudit(st *stage.State, now time.Time) error {
 		return err
 	}
 	if every > 0 && !at.IsZero() && !at.After(now.Add(every)) {
-		return nil // an activation does not postpone it
+		return nil // another activation does not postpone the re-audit
 	}
 	return f.nextReaudit(st, now)
 }

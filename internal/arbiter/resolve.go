@@ -131,8 +131,8 @@ type resolution struct {
 	revised bool
 	// accepted are the signed levels of a catalogue's tools, or nil.
 	accepted *streams.AcceptedTools
-	prompt   *streams.ApprovedPrompt // nil: it is about no prompt
-	source   *streams.ApprovedSource // nil: it approves no source
+	prompt   *streams.ApprovedPrompt // nil: the hold is not about a prompt
+	source   *streams.ApprovedSource // nil: the statement approves no source
 }
 
 // call returns the held action as a policy classifies it.
@@ -169,7 +169,7 @@ func (f *Fold) upToDate(st *stage.State, in *resolution, pol *policy.Policy) err
 	return f.revise(st, h, fresh)
 }
 
-// recheck returns the current reasons against a hold that its approver has not seen.
+// recheck returns the current reasons against a hold that its verdict entry does not have.
 func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.Reason, error) {
 	var fresh []streams.Reason
 	add := func(r streams.Reason) {
@@ -262,8 +262,8 @@ func (f *Fold) denyHeld(st *stage.State, in *resolution, h *hold, fresh []stream
 	return f.conclude(st, in, h, live)
 }
 
-// settle applies an accepted resolution: it closes the hold and gives the proposal the verdict that
-// the signer decided.
+// settle applies an accepted resolution: it closes the hold and replaces the proposal's verdict by
+// the signer's decision.
 func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Signed, now time.Time) (*stage.Output,
 	error) {
 	state, code, verdict, did := streams.HoldApproved, streams.CodeApproved, streams.Allow, "approved"
@@ -295,8 +295,8 @@ func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Sign
 	return f.conclude(st, in, h, stage.LiveCopy(said, h.Project, "hold", h.Agent, h.ID, state))
 }
 
-// conclude stores the final verdict of a hold and returns its output. in is nil if no resolution
-// caused it.
+// conclude stores the final verdict of a hold and returns its output. in is nil if the hold ended
+// without a resolution.
 func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.Live) (*stage.Output, error) {
 	v := &h.Entry
 	v.Again = false
@@ -309,7 +309,7 @@ func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.L
 	if err := f.remember(st, h); err != nil {
 		return nil, err
 	}
-	// The stored hold shows how it ended.
+	// The stored hold says how it ended.
 	kept := new(hold)
 	key := stage.Key(keyHold, h.Project, h.ID)
 	if ok, err := st.Load(key, kept); err != nil || !ok {

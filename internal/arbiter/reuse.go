@@ -12,8 +12,8 @@ import (
 // ruleReuse is the rule of the alert about an event that was sent under another event's id.
 const ruleReuse = "id-reused"
 
-// reuses reports whether an entry may say that its event was sent under another one's id. Decoding
-// every observation costs too much.
+// reuses reports whether an entry may say that its event was sent with the id of another event. It
+// searches the undecoded body, because decoding every observation costs too much.
 func reuses(e *streams.Entry) bool {
 	if o, ok := e.Decoded.(*streams.ObservationEntry); ok {
 		return o.Reuses != ""
@@ -21,8 +21,8 @@ func reuses(e *streams.Entry) bool {
 	return bytes.Contains(e.Body, []byte(`"reuses":`))
 }
 
-// remarks adds alerts for an event that was sent under another one's id, and for a session
-// that runs another prompt than the registered one. A proposal's come with its verdict.
+// remarks adds alerts for an event that was sent with the id of another event, and for a session
+// whose prompt differs from the registered one. For a proposal, the alerts come with its verdict.
 func (f *Fold) remarks(e *streams.Entry, out *stage.Output, now time.Time) (*stage.Output, error) {
 	reused := reuses(e)
 	differs := e.Type == streams.TypeSession && bytes.Contains(e.Body, []byte(`"prompt_differs":`))

@@ -32,7 +32,7 @@ const maxContents = 8
 // subject is the hold with which the source was approved.
 const WithdrawnRule = "source-approval-withdrawn"
 
-// content is where the ledger has a source that the user named.
+// content says where the ledger has a source that the user named.
 type content struct {
 	Digest string `json:"digest"`
 	Entry  uint64 `json:"entry"`
@@ -41,7 +41,7 @@ type content struct {
 // grant is the approval of a source in force.
 type grant struct {
 	streams.ApprovedSource
-	Hold  string `json:"hold"` // with which it was approved
+	Hold  string `json:"hold"` // the hold with which the source was approved
 	By    string `json:"by"`
 	Key   string `json:"key"`
 	Entry uint64 `json:"entry"` // ledger sequence of the signed resolution
@@ -70,7 +70,7 @@ func grantOf(st *stage.State, project, agent, session, digest string, now time.T
 // noteContent stores the ledger position of a content whose source the user named.
 func (f *Fold) noteContent(st *stage.State, e *streams.Entry) error {
 	if e.Decoded == nil && !bytes.Contains(e.Body, []byte(`"user_named":true`)) {
-		return nil // decoding every observation costs too much
+		return nil // no source was named; decoding every observation costs too much
 	}
 	o, err := streams.Read[streams.ObservationEntry](e)
 	if err != nil || !o.UserNamed || o.Session == "" {
@@ -130,7 +130,7 @@ func (p *proposal) follows(st *stage.State, a *streams.ActionEntry, pol *policy.
 	for _, g := range a.Sources[:min(len(a.Sources), maxContents)] {
 		i := slices.IndexFunc(known, func(c content) bool { return c.Digest == g.Digest })
 		if i < 0 {
-			continue // dropped since
+			continue // maxContents dropped it
 		}
 		g.Entry = known[i].Entry
 		if limit != "" {
@@ -188,7 +188,7 @@ func (f *Fold) cover(st *stage.State, p *proposal, pol *policy.Policy, v *stream
 	return nil
 }
 
-// stands reports whether the key that signed the approval is still pinned with the roles that the
+// stands reports whether the key that signed the approval is still pinned, with the roles that the
 // action needs.
 func (a *grant) stands(p *proposal, trust *keys.Trust, roles []keys.Role) bool {
 	return slices.ContainsFunc(trust.Pins(), func(pin keys.Pin) bool {
@@ -232,7 +232,7 @@ func (p *proposal) answeredBy(g *intent.Grounds, s *policy.Sources, reasons []st
 		}
 		for _, r := range a.Rests {
 			if found && r.By == "instruction" && (!ofSource(r.Observation) || r.Agent != "" && r.Agent != p.Agent) {
-				return false // another source asks for it as well
+				return false // another source asks for the action as well
 			}
 		}
 	}
@@ -292,7 +292,8 @@ func (f *Fold) putGrant(st *stage.State, in *resolution, h *hold, s *approval.Si
 	return st.Put(key, &grant{ApprovedSource: *in.source, Hold: h.ID, By: s.Signer, Key: s.Pin.Key, Entry: in.seq})
 }
 
-// granted returns the approval of a source that was given with a hold, or nil.
+// granted returns the approval in force that was given for a source together with this hold, or
+// nil.
 func granted(st *stage.State, h *hold, s *approval.Signed, now time.Time) (*grant, error) {
 	a, err := grantOf(st, h.Project, h.Agent, s.Source.Session, s.Source.Digest, now)
 	if a != nil && a.Hold != h.ID {

@@ -11,9 +11,9 @@ import (
 )
 
 // textWish holds the effects that groups ask for on one recalled text, or on all texts if Belief is
-// empty. The wishes of all groups are united and never withdrawn. The verdict's entry contains
-// them, and the front applies them to the texts of the recall's entry. Both entries are in the
-// ledger, so it shows which texts the agent received.
+// empty. The wishes of all groups are united and never withdrawn. The verdict's entry contains the
+// wishes, and the front applies them to the texts in the recall's entry. Both entries are in the
+// ledger, so the ledger shows which texts the agent received.
 type textWish struct {
 	Belief  string    `json:"belief,omitzero"`
 	Effects []string  `json:"effects"`
@@ -23,7 +23,7 @@ type textWish struct {
 
 // message is the message of an alert with the effect annotate.
 type message struct {
-	Rank int    `json:"rank"` // of its severity
+	Rank int    `json:"rank"` // rank of the severity
 	Text string `json:"text"`
 }
 
@@ -37,8 +37,8 @@ const (
 var severityRank = []string{"info", "low", "medium", "high", "critical"}
 
 // takeTexts unites the text effects that a group's alerts ask for with earlier ones. It reports
-// whether that added any. An alert that names no item of the recall applies to all items, because a
-// failed rule cannot name one.
+// whether any effect is new. An alert that names no item of the recall applies to all items,
+// because a failed rule cannot name one.
 func (p *proposal) takeTexts(alerts []streams.Alert) (more bool) {
 	if p.Type != streams.TypeRecall {
 		return false

@@ -166,8 +166,8 @@ func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
 	return t.at, out, true, err
 }
 
-// countHolds sets the number of open holds in the metrics to that of the state, once per partition and
-// again after Reset.
+// countHolds sets the metrics' number of open holds to the number in the state. It does so once per
+// partition, and again after Reset.
 func (f *Fold) countHolds(st *stage.State) error {
 	if f.Metrics == nil || f.counted[st.Partition()] {
 		return nil

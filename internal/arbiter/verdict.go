@@ -89,7 +89,7 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry,
 	return class, nil
 }
 
-// foremost returns the strictest reasons of a class, at most maxReasons.
+// foremost returns the strictest reasons that classify gave, at most maxReasons.
 func foremost(reasons []streams.Reason) []streams.Reason {
 	out := slices.Clone(reasons)
 	slices.SortStableFunc(out, func(a, b streams.Reason) int { return cmp.Compare(b.Verdict, a.Verdict) })
@@ -128,8 +128,8 @@ func openSession(p *proposal, unseen bool, by *streams.Unseen, restored bool) {
 	case !unseen:
 	case by != nil && by.Scope != "":
 		p.unseen(by)
-	// These are entries of earlier versions. Their texts are part of revisions that were signed, so
-	// they must not change.
+	// Entries of earlier versions. Signed revisions contain the texts of these reasons, so the
+	// texts must not change.
 	case by == nil || by.Intake == 0:
 		p.reason(streams.CodeUnseen, streams.Hold, "the session holds an observation that was rejected, so nobody has "+
 			"judged what the agent saw: start a new session")
@@ -152,7 +152,7 @@ func openSession(p *proposal, unseen bool, by *streams.Unseen, restored bool) {
 	}
 }
 
-// unseen adds a reason for a rejected observation. The reason says how to end this state.
+// unseen adds a reason for a rejected observation. The reason says how to release later actions.
 func (p *proposal) unseen(by *streams.Unseen) {
 	what := "more observations were rejected than are kept"
 	var publish string
@@ -196,7 +196,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 			return nil, err
 		}
 	}
-	// Keep the proposal while a late assessment can make it stricter. A timer drops it.
+	// A late assessment can make the verdict stricter. A timer drops the stored proposal.
 	if err := f.keepForLate(st, p, now); err != nil {
 		return nil, err
 	}
@@ -351,15 +351,15 @@ func (p *proposal) silence(g required) string {
 	return fmt.Sprintf("sentinel group %q had not answered by %s", g.Group, g.Until.Format(time.RFC3339Nano))
 }
 
-// holdID is derived from the held proposal, so that every process computes the same id.
+// holdID derives a hold's id from the held proposal, so that every process computes the same id.
 func holdID(p *proposal) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "hold\x00%s\x00%s\x00%s\x00%d", p.Project, p.Agent, p.ID, p.Seq))
 	return "h" + hex.EncodeToString(sum[:8])
 }
 
-// revision returns the digest of the hold and deny reasons, as an approver sees them. Earlier versions had no
-// agent in the path's step of an observation of another agent. The digest leaves the agent out, so that approvals
-// that were signed then fit when the ledger is folded anew.
+// revision returns the digest of the hold and deny reasons, as an approver sees them. The step of a
+// path that names another agent's observation is digested without the agent. Earlier versions wrote
+// it so, and approvals that were signed then must still match when the ledger is folded again.
 func revision(reasons []streams.Reason) string {
 	reasons = slices.DeleteFunc(slices.Clone(reasons), func(r streams.Reason) bool { return r.Verdict == streams.Allow })
 	cut := false

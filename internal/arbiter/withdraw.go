@@ -9,8 +9,8 @@ import (
 	"lazaret/streams"
 )
 
-// withdrawal is a hold that ended without a decision, and the entry about it. A nil withdrawal has
-// no entry.
+// withdrawal is the entry about a hold that ended without a decision. A nil withdrawal has no
+// entry.
 type withdrawal struct {
 	project string
 	entry   streams.HoldStateEntry
@@ -25,7 +25,7 @@ func (w *withdrawal) output() (*stage.Output, error) {
 	return stage.NewOutput(streams.TypeHoldState, w.project, &w.entry, w.live...)
 }
 
-// with adds the withdrawal to the output of the same input, since one input makes one entry.
+// with adds the withdrawal to the output of the same input, because one input makes only one entry.
 func (w *withdrawal) with(out *stage.Output, err error) (*stage.Output, error) {
 	if w == nil || err != nil {
 		return out, err

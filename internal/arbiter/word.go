@@ -22,7 +22,7 @@ const (
 func (f *Fold) word(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	c := new(streams.ConfirmationEntry)
 	if err := streams.Unmarshal(e.Body, c); err != nil {
-		f.log.Error("unreadable word on a belief", "seq", e.Seq, "err", err)
+		f.log.Error("unreadable attestation of a belief", "seq", e.Seq, "err", err)
 		return nil, nil
 	}
 	a := streams.Alert{ID: fmt.Sprintf("%s-%d", wordRule, e.Seq), Rule: wordRule, Group: streams.StageArbiter,
@@ -36,7 +36,7 @@ func (f *Fold) word(st *stage.State, e *streams.Entry, now time.Time) (*stage.Ou
 	if c.Check != "" {
 		bucket := c.Belief
 		if c.Check == string(approval.CheckBelief) {
-			bucket = "-" // invented beliefs must not make the state grow
+			bucket = "-" // an attacker may invent beliefs; they share one counter, so that the state does not grow
 		}
 		n, err := count(st, stage.Key(keyRefused, e.Project, bucket, c.Check))
 		if err != nil {

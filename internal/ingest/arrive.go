@@ -14,7 +14,7 @@ import (
 // incident. It is the same signed order, so it needs no other authority. It takes a
 // belief out of service at the entry that brings it in, and a revision entry follows.
 
-// maxStanding is how many quarantines may apply to later beliefs of a project at once. Each
+// maxStanding is the maximum number of quarantines that apply to later beliefs of a project. Each
 // new belief is compared with all of them.
 const maxStanding = 64
 
@@ -46,12 +46,13 @@ func mayStand(st *stage.State, project string, s *beliefs.IncidentScope, now tim
 	}
 	all, err := standingOrders(st, project)
 	if err == nil && len(all) >= maxStanding {
-		err = orderError("%d quarantines of incidents that are not closed hold in project %s: close some", len(all), project)
+		err = orderError("%d quarantines of open incidents apply in project %s: close some of these incidents",
+			len(all), project)
 	}
 	return err
 }
 
-// letStand stores a quarantine for later beliefs.
+// letStand stores a quarantine that applies to later beliefs.
 func letStand(st *stage.State, project string, o standingOrder, now time.Time) error {
 	if !stands(&o.Scope, now) {
 		return nil
@@ -105,7 +106,7 @@ func (f *Fold) arrived(st *stage.State, project string, r *record, at time.Time)
 		}
 		_, moves, err := r.standing().Quarantine(beliefs.ByUser)
 		if err != nil || len(moves) == 0 {
-			return nil // it is out of service already
+			return nil // the belief is already out of service
 		}
 		inc, err := f.incident(st, project, o.Incident)
 		if err != nil || inc == nil {
@@ -139,9 +140,9 @@ func (f *Fold) arrived(st *stage.State, project string, r *record, at time.Time)
 	return nil
 }
 
-// derivesFrom returns the belief from which a new belief derives and that an incident took out of
-// service. It returns "" if there is none, or if the new belief has independent support, as at the
-// order itself.
+// derivesFrom returns a parent of a new belief that an incident took out of service. It returns ""
+// if there is none. It also returns "" if the new belief has support that does not come from the
+// incident: the order spares earlier beliefs for the same reason.
 func (f *Fold) derivesFrom(st *stage.State, project string, o *standingOrder, r *record) (from string, err error) {
 	sources, events := map[string]bool{}, map[string]bool{}
 	for _, p := range r.Parents {

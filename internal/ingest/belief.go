@@ -14,7 +14,7 @@ import (
 // record is the stored form of a belief.
 type record struct {
 	Ref     streams.BeliefRef `json:"ref"`
-	Content string            `json:"content,omitzero"` // clipped for read content; complete for memories
+	Content string            `json:"content,omitzero"` // beginning of read content; complete for memories
 	Agent   string            `json:"agent,omitzero"`
 	Session string            `json:"session,omitzero"`
 	Tool    string            `json:"tool,omitzero"`
@@ -22,14 +22,14 @@ type record struct {
 	// not the user of its namespace.
 	DataSubject string `json:"data_subject,omitzero"`
 	About       string `json:"about,omitzero"`
-	// Adopted is the state that follows from its evidence. A memory gets it by the arbiter's
-	// verdict.
+	// Adopted is the state that the origin and the evidence of the belief allow. A memory gets this
+	// state with the arbiter's verdict.
 	Adopted beliefs.Adoption `json:"adopted"`
 	At      time.Time        `json:"at"` // event time of the last confirmation, not counting repeated readings
 	From    time.Time        `json:"valid_from,omitzero"`
 	To      time.Time        `json:"valid_to,omitzero"`
 	Intake  uint64           `json:"intake"`
-	Count   uint64           `json:"count"` // how often it was read, not counting again
+	Count   uint64           `json:"count"` // number of readings, without those that again counts
 	Memory  bool             `json:"memory,omitzero"`
 	// The following fields of a memory are for judging it again.
 	Writer    beliefs.Origin `json:"writer,omitzero"`
@@ -42,13 +42,13 @@ type record struct {
 	Triples  []beliefs.Triple    `json:"triples,omitzero"`
 	Digest   string              `json:"digest,omitzero"` // SHA-256 of the whole content
 	Print    string              `json:"print,omitzero"`  // for a memory: digest of its normalized content
-	// Seal commits to its identity, as in its entry.
+	// Seal commits to the identity of the belief. It is copied from the belief's entry.
 	Seal string `json:"seal,omitzero"`
-	// Stale and Expires are the times after which it is no longer fresh and no longer served.
+	// The belief is no longer fresh after Stale, and no longer served after Expires.
 	Stale   time.Time `json:"stale,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
 	Since   time.Time `json:"since,omitzero"` // start of both periods
-	// StagedFor says why it is staged, while it is.
+	// StagedFor is the reason why somebody must vouch for the belief. It is empty once nobody must.
 	StagedFor string `json:"staged_for,omitzero"`
 	// Signed is the name of the key that confirmed it.
 	Signed string `json:"signed,omitzero"`
@@ -70,9 +70,9 @@ type record struct {
 
 // Kinds of influence in the index keyImpact.
 const (
-	impactMemory   = "memory"   // derives from it
-	impactDecision = "decision" // cites it
-	impactAction   = "action"   // cites it directly or by its decision
+	impactMemory   = "memory"   // the event is a memory that derives from the belief
+	impactDecision = "decision" // the event is a decision that cites the belief
+	impactAction   = "action"   // the event is an action that cites the belief directly or by its decision
 )
 
 // influence records that a belief influenced an event.
@@ -133,7 +133,7 @@ func (f *Fold) cite(st *stage.State, project string, ids []string, now time.Time
 	return out, nil
 }
 
-// applyAlerts restricts the beliefs that a sentinel's alerts name. No alert can loosen one.
+// applyAlerts restricts the beliefs that a sentinel's alerts name. No alert removes a restriction.
 func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 	var a struct {
 		Alerts []streams.Alert `json:"alerts"`
@@ -173,8 +173,8 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 	return nil
 }
 
-// applyArbiterAlerts lets the arbiter's own findings open incidents. Its answers to signed
-// statements and orders are not findings.
+// applyArbiterAlerts opens incidents for findings of the arbiter. An alert that only says how the
+// arbiter answered a signed statement or order is not a finding.
 func (f *Fold) applyArbiterAlerts(st *stage.State, e *streams.Entry) error {
 	a := new(streams.AlertsEntry)
 	if err := streams.Unmarshal(e.Body, a); err != nil {
@@ -211,7 +211,7 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	if err := f.lookedUp(st, e.Project, v); err != nil {
 		return err
 	}
-	// A repeat of a proposal repeats its verdict, but accepts nothing anew.
+	// The verdict on a repeated proposal has the earlier resolution. Do not apply it a second time.
 	if v.Resolved != nil && v.Resolved.Accepted != nil && v.Verdict == streams.Allow && !v.Again {
 		return noteAccepted(st, e.Project, v.Resolved.Accepted)
 	}
@@ -258,14 +258,14 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	return f.settle(st, e.Project, r.Ref.ID, v.Time)
 }
 
-// signProcedure confirms a skill once a person has signed for exactly its bytes: the
-// digest of the approved hold covers them.
+// signProcedure confirms a skill when a person approved its hold. The digest of the hold covers
+// every byte of the skill.
 func (f *Fold) signProcedure(r *record, v *streams.VerdictEntry) {
 	word := beliefs.Evidence{Observation: v.Resolved.Hold, Quality: beliefs.HumanAssertion,
 		Source: "key:" + v.Resolved.By, At: v.Resolved.Time}
 	s, _, err := r.standing().Confirm(word, beliefs.ByUser)
 	if err != nil {
-		return // something else was found in the meantime
+		return // there was another finding after the hold
 	}
 	r.Ref.Axes, r.Evidence, r.Ref.Scope = s.Axes, s.Evidence, s.Scope
 	r.Ref.Quality, r.Ref.Confidence = s.Quality(), s.Confidence()
@@ -285,8 +285,8 @@ func (f *Fold) verdictOnSigned(st *stage.State, project string, r *record, v *st
 	return f.keep(st, project, r)
 }
 
-// takeKey gives an admitted memory its key, unless the holder has stronger evidence. A
-// user's new memory supersedes the same user's earlier one under the key.
+// takeKey gives an admitted memory its key, unless the belief that has the key has stronger
+// evidence. A user's new memory supersedes the same user's earlier one under the key.
 func (f *Fold) takeKey(st *stage.State, project string, r *record, at time.Time) error {
 	if r.Ref.Key == "" || r.Ref.Axes.Security >= beliefs.Quarantined {
 		return nil
@@ -323,7 +323,7 @@ func (f *Fold) takeKey(st *stage.State, project string, r *record, at time.Time)
 	return st.Set(key, []byte(r.Ref.ID))
 }
 
-// nameKey returns the state key for the holder of a memory key in a namespace.
+// nameKey returns the state key under which a namespace stores the belief that has a memory key.
 func nameKey(project string, in beliefs.Namespace, key string) []byte {
 	if in == (beliefs.Namespace{}) {
 		return stage.Key(keyName, project, key)
@@ -349,7 +349,8 @@ func stricter(a, b beliefs.Axes) beliefs.Axes {
 	return a
 }
 
-// reach returns how far a belief is from being served. 0 means served.
+// reach ranks a retrieval state by how much it restricts a belief. 0 means that the belief is
+// served.
 func reach(r beliefs.Retrieval) int {
 	switch r {
 	case beliefs.Normal:

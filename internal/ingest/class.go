@@ -7,9 +7,9 @@ import (
 	"lazaret/streams"
 )
 
-// forecast compares a belief's confidence with its outcome: confirmed by a person or a
-// probe, or contradicted. The result is counted by calibration class, and changes
-// nothing: confidence never promotes. r is the belief before the revision.
+// forecast compares a belief's confidence with what happened to the belief: a person or a probe
+// confirmed it, or something contradicted it. The result is counted by calibration class. It does
+// not change the belief. r is the belief before the revision.
 func (f *Fold) forecast(st *stage.State, project string, r *record, rv *beliefs.Revision) error {
 	if r.Ref.Class == "" || r.Ref.Quality == beliefs.SyntheticProbe || rv.Restored != nil {
 		return nil
@@ -50,8 +50,8 @@ type ClassesRequest struct {
 	Project string `json:"project"`
 }
 
-// ClassReport is the calibration of one class: of its latest calibration.Keep beliefs that were
-// confirmed or contradicted.
+// ClassReport is the calibration of one class. It is computed from the latest calibration.Keep
+// beliefs of the class that were confirmed or contradicted.
 type ClassReport struct {
 	Class string `json:"class"`
 	Total uint64 `json:"total"` // number of beliefs that were ever confirmed or contradicted

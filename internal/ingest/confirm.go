@@ -18,8 +18,8 @@ func init() {
 	writesIn(streams.TypeConfirmation, (*Fold).applyConfirmation)
 }
 
-// revision returns the digest of a belief's state. An attestation signs it, so that one signed
-// before a new finding does not count.
+// revision returns the digest of a belief's state. An attestation contains this digest. So an
+// attestation that was signed before a new finding does not count.
 func (r *record) revision() string {
 	b, err := streams.Marshal(struct {
 		Axes      beliefs.Axes
@@ -40,8 +40,8 @@ func (r *record) standing() beliefs.Standing {
 	return beliefs.Standing{Axes: r.Ref.Axes, Evidence: r.Evidence, Scope: r.Ref.Scope}
 }
 
-// confirmation records a signed attestation of a belief and its effects. A forged one is recorded
-// too, as evidence. It is judged only by earlier ledger entries.
+// confirmation records a signed attestation of a belief and its effects. A forged attestation is
+// recorded too, as evidence. The judgement depends only on earlier ledger entries.
 func (f *Fold) confirmation(st *stage.State, m *stage.Message, c *streams.Control,
 	head streams.EntryHead) (*stage.Admission, error) {
 	invalid := func(err error) (*stage.Admission, error) {
@@ -54,7 +54,7 @@ func (f *Fold) confirmation(st *stage.State, m *stage.Message, c *streams.Contro
 		return invalid(err)
 	}
 	if p := streams.PartitionOf(c.Project); p != m.Address.Partition {
-		return invalid(fmt.Errorf("project %s is in partition %d", c.Project, p))
+		return invalid(fmt.Errorf("the command came in another partition: project %s is in partition %d", c.Project, p))
 	}
 	e := &streams.ConfirmationEntry{EntryHead: head, Belief: c.Belief, Note: c.Note}
 	if len(c.Note) > streams.MaxResolution {
@@ -129,11 +129,11 @@ func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.Confirm
 	next, moves, err := decideOn(r.standing(), s.Decision, s.Successor, word, by)
 	unsigned := r.Ref.Procedure && r.Signed == ""
 	if unsigned && s.Decision == approval.Confirm && by != beliefs.ByUser {
-		return &approval.Error{Check: approval.CheckRole, Text: "a procedure takes a person's signature"}
+		return &approval.Error{Check: approval.CheckRole, Text: "only a person can sign for a procedure"}
 	}
 	if err == nil && unsigned && s.Decision != approval.Confirm && next.Axes.Security == beliefs.Clean &&
 		next.Axes.Retrieval == beliefs.Restricted {
-		// Clearing a suspicion does not approve a procedure.
+		// A procedure that nobody signed stays hidden: clearing a suspicion does not approve it.
 		var more []beliefs.Move
 		next, more, err = next.Set(beliefs.Change{Axis: beliefs.AxisRetrieval, To: beliefs.Hidden.String()}, by)
 		moves = append(moves, more...)
@@ -286,8 +286,8 @@ func (f *Fold) keep(st *stage.State, project string, r *record) error {
 	return putRecord(st, project, r)
 }
 
-// useNonce records that an attestation was accepted. The record is removed once the attestation has
-// expired, because it would be refused for that.
+// useNonce records that an attestation was accepted, so that it is refused a second time. The
+// record is removed when the attestation expires, because an expired one is refused anyway.
 func (f *Fold) useNonce(st *stage.State, project, nonce string, until, now time.Time) error {
 	stamp := func(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
 	key := stage.Key(keyNonce, project, nonce)

@@ -16,14 +16,14 @@ import (
 	"lazaret/streams"
 )
 
-// Memories are compared by scope, subject and predicate, as their writers state them, and as a
-// whole by content. A different object contradicts. The same object from a stronger and independent
-// source corroborates. Both beliefs stay. Package beliefs decides which one loses, by the class of
-// the evidence. Beliefs in different scopes are never compared.
+// Two memories are compared if they have the same scope, subject and predicate, as their writers
+// state them, or the same scope and content. A different object contradicts. The same object from a
+// stronger and independent source corroborates. Both beliefs stay. Package beliefs decides which
+// one loses, by the class of the evidence.
 
 // maxStated is the maximum number of beliefs that are stored for one scope, subject and predicate,
-// or for one content. Stronger classes take precedence, and within a class older beliefs, so that a
-// flood of weak ones cannot displace a strong one.
+// or for one content. Beliefs of a stronger class are kept first, then older ones, so that many
+// weak beliefs cannot displace a strong one.
 const maxStated = 32
 
 // stated is a belief that states an object.
@@ -47,7 +47,7 @@ func sameKey(project string, in beliefs.Namespace, print string) []byte {
 }
 
 // flatTriples returns the triples of a content that is a flat JSON object with a subject. Every
-// other member with a string, number or boolean value gives a triple.
+// other member with a string, number or boolean value becomes a triple.
 func flatTriples(content string) []beliefs.Triple {
 	content = strings.TrimSpace(content)
 	if len(content) == 0 || content[0] != '{' || len(content) > 16<<10 {
@@ -113,7 +113,8 @@ func (f *Fold) settle(st *stage.State, project, id string, at time.Time) error {
 	return f.owe(st, project, "conflict", log, at)
 }
 
-// meet compares one statement of a belief with the others under its key, and stores it.
+// meet compares one statement of a belief with the statements of other beliefs under its key, and
+// stores it.
 func (f *Fold) meet(st *stage.State, project, id string, key []byte, t beliefs.Triple, at time.Time,
 	do func(beliefs.Revision) error) error {
 	var all []stated
@@ -163,18 +164,18 @@ func (f *Fold) meet(st *stage.State, project, id string, key []byte, t beliefs.T
 	return st.Put(key, all[:min(len(all), maxStated)])
 }
 
-// word returns the belief as evidence for or against another one.
+// word returns the belief in the form of evidence about another belief.
 func (r *record) word(at time.Time) beliefs.Evidence {
 	return beliefs.Evidence{Observation: r.Ref.Observation, Quality: r.Ref.Quality, Source: r.Ref.Source, At: at}
 }
 
-// corroborate lets two beliefs that state the same support each other. The weaker one gains if the
-// stronger one is independent of it.
+// corroborate lets two beliefs that state the same support each other. A belief gains only from an
+// independent source of a stronger class.
 func corroborate(mine, other *record, at time.Time, do func(beliefs.Revision) error) error {
 	for _, p := range [2][2]*record{{mine, other}, {other, mine}} {
 		r, by := p[0], p[1]
 		if by.Ref.Axes.Truth != beliefs.Supported {
-			continue // it is not supported either
+			continue // a belief that is not supported itself supports no other
 		}
 		e := by.word(at)
 		s := r.standing()
@@ -211,11 +212,11 @@ func (f *Fold) contradict(st *stage.State, project string, mine, other *record, 
 				Why: "said anew: " + why, Other: mine.Ref.ID, At: at})
 		}
 	}
-	a, b := *mine, *other // their state before either changes
+	a, b := *mine, *other // the states before either belief changes
 	for _, p := range [2][2]*record{{&a, &b}, {&b, &a}} {
 		r, by := p[0], p[1]
 		if by.Ref.Axes.Truth == beliefs.Contradicted {
-			continue // it is contradicted already
+			continue // a contradicted belief contradicts no other
 		}
 		e := by.word(at)
 		e.Relation = beliefs.Contradicts
@@ -246,8 +247,8 @@ func (f *Fold) fell(st *stage.State, project, id, other string, at time.Time, do
 	return err
 }
 
-// vouched returns the revisions that an observation causes: of memories that say what the user just
-// said, and of memories that a tool named by the policy confirms.
+// vouched returns the revisions that an observation causes. It confirms memories that say what the
+// user just said, and memories that a tool named by the policy confirms.
 func (f *Fold) vouched(st *stage.State, a streams.Address, pol *policy.Policy,
 	e *streams.ObservationEntry) ([]beliefs.Revision, error) {
 	var out []beliefs.Revision
@@ -270,7 +271,7 @@ func (f *Fold) vouched(st *stage.State, a streams.Address, pol *policy.Policy,
 			}
 			next, moves := r.standing().Corroborate(ev, sources)
 			if len(next.Evidence) == len(r.Evidence) && len(moves) == 0 {
-				continue // a copy
+				continue // the evidence is not independent of what the belief has
 			}
 			out = append(out, beliefs.Revision{Belief: s.Belief, Moves: moves, By: beliefs.ByAutoObservation, Who: who, Why: why,
 				Evidence: beliefs.EvidenceSet{ev}, Scope: next.Scope, Other: e.ID, At: e.Time})

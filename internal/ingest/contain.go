@@ -10,9 +10,9 @@ import (
 // touched is a belief that an incident took out of service, or flagged.
 type touched struct {
 	Was  beliefs.Axes `json:"was"`
-	Root bool         `json:"root,omitzero"` // it matched the scope itself and is not only a descendant
-	Out  bool         `json:"out,omitzero"`  // quarantined; else flagged
-	Back bool         `json:"back,omitzero"` // recovered
+	Root bool         `json:"root,omitzero"` // the belief matches the scope itself; else it derives from one that does
+	Out  bool         `json:"out,omitzero"`  // the incident took the belief out of service; else it flagged the belief
+	Back bool         `json:"back,omitzero"` // a repair restored the belief
 }
 
 // served reports whether the belief was served for planning before the incident.
@@ -54,8 +54,8 @@ func (c *containment) count(r *beliefs.IncidentReport) {
 
 // contain computes a quarantine without applying it. Matching beliefs go out of service. If
 // Descendants or All is set, the beliefs that derive from them go out of service too. Otherwise
-// these become stale until somebody confirms them, or until the repair. Unless All is set, beliefs
-// with support of their own are spared.
+// these become stale until somebody confirms them or a repair restores them. Unless All is set,
+// beliefs with independent support are spared.
 func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope) (*containment, error) {
 	p, err := f.pinpoint(st, &PinpointRequest{Project: project, Beliefs: s.Beliefs, Agent: s.Agent, Session: s.Session,
 		Source: s.Source, Tool: s.Tool,
@@ -84,7 +84,7 @@ func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope
 		var moves []beliefs.Move
 		if x.Out {
 			if r.Ref.Axes.Security >= beliefs.Quarantined {
-				continue // it is quarantined already
+				continue // the belief is already quarantined
 			}
 			_, moves, err = r.standing().Quarantine(beliefs.ByUser)
 		} else {
@@ -92,7 +92,7 @@ func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope
 				beliefs.BySystem)
 		}
 		if err != nil || len(moves) == 0 {
-			continue // it is at least as strict already
+			continue // the belief is already restricted at least as much
 		}
 		x.rev = beliefs.Revision{Belief: b.ID, Moves: moves, By: beliefs.ByUser, Other: b.From}
 		if !x.Out {
@@ -110,9 +110,9 @@ type back struct {
 	rev beliefs.Revision
 }
 
-// rederive returns the descendants of an incident's beliefs that are supported independently of it.
-// They have other evidence of a class that may support a belief, or an untouched belief states the
-// same. They return to their earlier state at most.
+// rederive returns the descendants of an incident's beliefs that are supported independently of the
+// incident: by other evidence of a class that may support a belief, or by an untouched belief that
+// states the same. A repair returns them at most to the state that they had before the incident.
 func (f *Fold) rederive(st *stage.State, project, incident string) ([]back, error) {
 	rows := map[string]*touched{}
 	var order []string
@@ -189,8 +189,8 @@ func (t *touched) wayBack(now beliefs.Axes) (out []beliefs.Change) {
 	return out
 }
 
-// independent describes evidence that may support the belief and comes from none of these
-// sources and events. It is empty if there is none.
+// independent describes evidence that is strong enough to support the belief and comes from none of
+// these sources and events. It is empty if there is none.
 func (r *record) independent(sources, events map[string]bool) string {
 	for _, e := range r.Evidence {
 		if e.Relation == beliefs.Supports && e.Quality.MaySupport() && !sources[e.Source] &&

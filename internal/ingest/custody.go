@@ -19,28 +19,29 @@ func init() {
 	writesIn(streams.TypeDropped, (*Fold).applyDropped)
 }
 
-// keyCustody begins the keys of statements about projects' data. They are not part of a project's
-// state, and outlive forgotten data. The next byte is zero, unlike in a project's keys. The third
-// byte gives the kind of record.
+// keyCustody begins the keys of signed statements about a project's data (forget, expire, legal
+// hold) and of their progress. These records outlive forgotten data: they are not part of a
+// project's state. The second byte is zero, unlike in a project's keys. The third byte is the kind
+// of record.
 const keyCustody = 0xB0
 
 func legalHoldKey(project string) []byte { return append([]byte{keyCustody, 0, 'h'}, project...) }
 func statementKey(id string) []byte      { return append([]byte{keyCustody, 0, 's'}, id...) }
 func dropKey(project string) []byte      { return append([]byte{keyCustody, 0, 'd'}, project...) }
 
-// Keys for a data subject within a project add the subject or statement id after the project.
+// The key of a data subject's record has the id of the subject or the statement after the project.
 // Several statements about one data subject can be pending.
 func personHoldKey(project, subject string) []byte {
 	return append(append(legalHoldKey(project), 0), subject...)
 }
 func eraseDropKey(project, id string) []byte { return append(append(dropKey(project), 0), id...) }
 
-// trimKey records that the ledger was trimmed, or will be.
+// trimKey exists if the ledger was trimmed, or a trim was announced.
 var trimKey = []byte{keyCustody, 0, 't'}
 
 func noteTrim(st *stage.State, e *streams.Entry) error {
 	if b, err := streams.ReadRetention(e); err == nil && b.UpTo == 0 {
-		return st.Delete(trimKey) // the announcement is taken back
+		return st.Delete(trimKey) // the announced trim was revoked
 	}
 	return st.Set(trimKey, nil)
 }
@@ -56,25 +57,28 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 	if err != nil {
 		return f.reject(st, m, err)
 	}
-	// Verifiers of the log use the keys that are in force in the log.
+	// The signature must also verify with the trust file in force, because verifiers of the log use
+	// that.
 	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
 	if err != nil {
 		return nil, err
 	}
 	if trust != nil {
 		if _, _, err := streams.OpenCustody([]byte(c.Custody), trust.Verifiers(keys.RoleOperator)); err != nil {
-			return refuse(streams.CodeSignature, "key %s is pinned in the trust file of ingest and not in the one that is in "+
-				"force: put that in force (lazaret key activate) and sign again", signer)
+			return refuse(streams.CodeSignature, "key %s is in the trust file that ingest was started with, and not in the "+
+				"one in force: activate the new one (lazaret key activate) and sign again", signer)
 		}
 	}
 	if p := streams.PartitionOf(s.Project); p != m.Address.Partition && s.Do != streams.DoExpire {
-		return refuse(streams.CodeCommand, "project %s is in partition %d", s.Project, p)
+		return refuse(streams.CodeCommand, "the statement came in another partition: project %s is in partition %d",
+			s.Project, p)
 	}
 	if s.DataSubject != "" && s.Project == streams.SystemProject {
-		return refuse(streams.CodeCommand, "the pipeline's own project is about nobody")
+		return refuse(streams.CodeCommand, "the pipeline's own project has no data subjects: name another project")
 	}
 	if old := head.Time.Sub(s.Issued); old > streams.CustodyValid || old < -5*time.Minute {
-		return refuse(streams.CodeCommand, "it was issued at %s, which is not within the hour before %s: sign it anew",
+		return refuse(streams.CodeCommand, "the statement was issued at %s, which is not within the hour before %s: "+
+			"sign it again",
 			s.Issued.Format(time.RFC3339), head.Time.Format(time.RFC3339))
 	}
 	if _, used, err := st.Get(statementKey(s.ID)); err != nil {

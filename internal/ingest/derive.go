@@ -18,16 +18,15 @@ import (
 //
 // For all external content of a project, an index stores a sample of its phrases and its
 // distinctive carriers. For the latest readings of each agent it stores all phrases. It also stores
-// the phrases of the user and the operator. These stay their own: a page that repeats the user's
-// words does not make them external.
+// These remain the user's: a page that repeats the user's words does not make them external.
 //
 // The comparison is by wording. It does not find a complete paraphrase. Such a text counts as the
 // model's inference, which supports nothing either.
 
 // Limits of the index and of a lookup.
 const (
-	// Of a content, at least sampleLeast phrases are indexed, one in sampleOf of a longer one, and
-	// at most sampleMost. They are those with the lowest hashes, so that an extract has the same
+	// A content has one phrase in sampleOf indexed, but at least sampleLeast and at most
+	// sampleMost. The phrases with the lowest hashes are taken, so that an extract has the same
 	// ones.
 	sampleLeast = 12
 	sampleOf    = 4
@@ -40,8 +39,9 @@ const (
 	maxFound = 8
 )
 
-// How much a text must share to count as derived. For an agent's text little is enough, because it
-// is at most as trusted as its source. A text with the user's credential must be a paste.
+// How much a text must share with external content to count as derived. For an agent's text little
+// is enough, because the text is at most as trusted as its source. A text with the user's
+// credential counts only if it is a paste.
 const (
 	// An agent's text is derived if it shares agentPhrases phrases of three content words each,
 	// whatever its length. Otherwise it needs two shared phrases and shortShare of the phrases of a
@@ -50,11 +50,11 @@ const (
 	shortText    = 4
 	shortShare   = 0.5
 	longShare    = 0.3
-	// A user's text is a paste if external content has pastePhrases of its phrases, or half of them
-	// and at least leastPaste.
+	// A user's text is a paste if external content has pastePhrases of its phrases, or half of its
+	// phrases and at least leastPaste.
 	pastePhrases = 8
 	leastPaste   = 4
-	wholePaste   = 2 // if external content has all of it
+	wholePaste   = 2 // phrases that are enough if external content has all phrases of the text
 	pasteShare   = 0.5
 )
 
@@ -93,7 +93,8 @@ func sample(p text.Phrases) []uint64 {
 	return hs[:k]
 }
 
-// brought is the origin of an indexed content.
+// brought names the event that brought an indexed content into the project, and the content's
+// origin.
 type brought struct {
 	agent, id string
 	origin    beliefs.Origin
@@ -103,8 +104,8 @@ func (b brought) bytes() []byte {
 	return []byte(b.agent + "\x00" + b.id + "\x00" + string(b.origin))
 }
 
-// broughtKey returns the key of the n-th origin. Tables of phrases and carriers refer to an origin
-// by its number, because one content has a dozen of them.
+// broughtKey returns the key of the n-th origin. The tables of phrases and carriers refer to an
+// origin by its number, because one content has about a dozen entries in them.
 func broughtKey(project string, n uint64) []byte {
 	return stage.Key(keyBrought, project, string(binary.BigEndian.AppendUint64([]byte{'#'}, n)))
 }
@@ -128,7 +129,8 @@ func whoBrought(st *stage.State, project string, v []byte) (brought, error) {
 	n, _ := binary.Uvarint(v)
 	v, ok, err := st.Get(broughtKey(project, n))
 	if err == nil && !ok {
-		err = fmt.Errorf("project %s: nobody brought content %d in: remove the state folder, it is rebuilt from the ledger",
+		err = fmt.Errorf("project %s: the state has no origin for content %d: remove the state folder, it is "+
+			"rebuilt from the ledger",
 			project, n)
 	}
 	return readBrought(v), err
@@ -179,8 +181,8 @@ func (f *Fold) indexed(st *stage.State, project string, ft *text.Features) (bool
 	return true, nil
 }
 
-// noteOwn stores phrases and carriers of the user or operator, except those that external content
-// had first.
+// noteOwn stores phrases and carriers as the user's or operator's own, except those that external
+// content had first.
 func (f *Fold) noteOwn(st *stage.State, project, agent, content string, ft *text.Features) error {
 	phrases, err := f.ownPhrases(st, project, agent, content, ft)
 	if err != nil {

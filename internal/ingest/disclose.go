@@ -72,7 +72,8 @@ func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead,
 	return admission(streams.TypeDisclosure, project, e)
 }
 
-// looked records a privileged look. It changes no state.
+// looked records that somebody looked at a project's data with a privileged key. It changes no
+// state.
 func (f *Fold) looked(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,
 	error) {
 	err := addressed(m, c, "look")

@@ -1,4 +1,4 @@
-// Package ingest decides what an event is. It keeps read content apart from beliefs, turns
+// Package ingest admits or rejects every event. It keeps read content apart from beliefs, turns
 // observations into claims with evidence and beliefs, admits proposals with all data that the
 // sentinels need, and rejects malformed messages without losing any of their bytes.
 //

@@ -21,8 +21,8 @@ import (
 // fingerprint tells a repeat from another event with the same id.
 type fingerprint struct{ hi, lo uint64 }
 
-// printOf returns the fingerprint of a message: 128 bits of SHA-256. So no writer of two
-// texts can make the second look like a repeat of the first.
+// printOf returns the fingerprint of a message: 128 bits of SHA-256. So nobody can write a second
+// message that looks like a repeat of the first.
 func printOf(a streams.Address, body []byte) fingerprint {
 	h := sha256.New()
 	b := append(make([]byte, 0, sha256.Size), a.Kind...)
@@ -44,7 +44,7 @@ func earlierPrint(a streams.Address, body []byte) fingerprint {
 
 // known is the record of an event under its id.
 type known struct {
-	intake uint64 // 0: there is no event
+	intake uint64 // 0: there is no event with this id
 	print  fingerprint
 	origin beliefs.Origin // for an observation
 }
@@ -75,13 +75,13 @@ func readKnown(v []byte) (k known) {
 
 func eventKey(project, agent, id string) []byte { return stage.Key(keyEvent, project, agent, id) }
 
-// othersKey is the key of the ids of events that arrived under the id of another event. No
+// othersKey is the key of the new ids of events that were sent with the id of another event. No
 // legal id ends with "~".
 func othersKey(project, agent, id string) []byte {
 	return stage.Key(keyEvent, project, agent, id+"~")
 }
 
-// maxOthers bounds the events that are known under one id. The latest are kept.
+// maxOthers is the maximum number of other events that are stored for one id. The latest are kept.
 const maxOthers = 16
 
 func (f *Fold) known(st *stage.State, project, agent, id string) (known, error) {
@@ -89,7 +89,7 @@ func (f *Fold) known(st *stage.State, project, agent, id string) (known, error) 
 	return readKnown(v), err
 }
 
-// others returns the ids of the events that arrived under the id of another event.
+// others returns the new ids of the events that were sent with the id of another event.
 func others(st *stage.State, project, agent, id string) (ids []string, err error) {
 	_, err = st.Load(othersKey(project, agent, id), &ids)
 	return ids, err

@@ -5,9 +5,9 @@ import (
 	"lazaret/pkg/text"
 )
 
-// This file finds excerpts: runs of words that a text has word for word from a foreign reading. A
-// few words of a long reading have too few phrases to be found in the index, and the phrases of a
-// reading are sampled. Therefore the words themselves are compared, for texts with the user's
+// This file finds excerpts: runs of words that a text shares with a foreign reading. The index
+// misses an excerpt of a few words from a long reading, because it has only a sample of the
+// reading's phrases. Therefore the words themselves are compared, for texts with the user's
 // credential and for texts that the agent writes as the user's words.
 
 // Bounds of the search for excerpts.
@@ -21,8 +21,8 @@ const (
 	maxExcerptText = 256 << 10
 )
 
-// excerpted is the part of a text that foreign readings have word for word and that is not the
-// user's own.
+// excerpted marks the words of a text that foreign readings also have and that are not the user's
+// own.
 type excerpted struct {
 	hit  []bool // for each word
 	from []brought
@@ -90,7 +90,7 @@ func (f *Fold) excerptOf(st *stage.State, project, agent, content string, ft *te
 	err = f.latest(st, project, agent, keptReadings, func(id string) error {
 		by, n, err := f.common(st, project, agent, id, phrases)
 		if err != nil || by.id == "" {
-			return err // it has nothing foreign
+			return err // the reading has no foreign content
 		}
 		if n > 0 {
 			return compare(by)

@@ -23,7 +23,8 @@ import (
 // fold. A belief is judged by the state at its step: what was read again meanwhile or came under
 // legal hold stays.
 
-// The size of a step. Each takes some tens of milliseconds, and up to sixteen partitions take one in turn.
+// The size of a step. Each step takes some tens of milliseconds. Up to sixteen partitions take
+// their steps in turn.
 const (
 	expiryLooks = 4096
 	expiryDrops = 512
@@ -32,26 +33,29 @@ const (
 
 var (
 	expiryKey = []byte{keyCustody, 0, 'x'}
-	// lostKey counts dropped beliefs of which the index still has a document, because earlier
-	// versions did not store its number.
+	// lostKey counts dropped beliefs whose documents are still in the index. Earlier versions did
+	// not store the document's number in the belief.
 	lostKey = []byte{keyCustody, 0, 'e'}
 )
 
-// expiry is the progress of an expiry: it drops beliefs, then removes the documents of beliefs that
-// were dropped without it, and then sweeps the indexes.
+// expiry is the progress of an expiry. The expiry first drops beliefs. It then removes the
+// documents that earlier versions left in the indexes (see lostKey), and sweeps the indexes.
 type expiry struct {
 	Statement string    `json:"statement"`
 	Before    time.Time `json:"before"`
-	// Belief is the key of the next belief to examine; it is empty once all were. Document is the
-	// key of the next index whose documents are examined, and From its next document.
+	// Belief is the key of the next belief to examine. It is empty once all beliefs were examined.
+	// Document is the key of the next index whose documents are examined, and From its next
+	// document.
 	Belief   []byte `json:"belief,omitzero"`
 	Document []byte `json:"document,omitzero"`
 	From     uint32 `json:"from,omitzero"`
-	// Again is set if Before became later on the way, so that all beliefs are examined once more.
+	// Again is set if Before became later during the expiry. All beliefs are then examined once
+	// more.
 	Again bool `json:"again,omitzero"`
 }
 
-// expire begins the expiry that an order asks for. An expiry that goes on gets the later horizon.
+// expire begins the expiry that an order asks for. An expiry that is already running gets the later
+// of the two horizons.
 func (f *Fold) expire(st *stage.State, body *streams.CustodyEntry) error {
 	c := body.Custody()
 	if c == nil || c.Do != streams.DoExpire {
@@ -104,7 +108,7 @@ func (f *Fold) expireStep(st *stage.State, step *streams.ExpiryStep) error {
 		return err
 	}
 	if step.Looks <= 0 || step.Drops <= 0 || step.Bytes <= 0 {
-		return st.Delete(expiryKey) // no version writes such a step; it would never end
+		return st.Delete(expiryKey) // no version writes such a step; with it, the expiry would never end
 	}
 	switch {
 	case len(x.Belief) > 0:
@@ -156,7 +160,7 @@ func (f *Fold) expireBeliefs(st *stage.State, x *expiry, step *streams.ExpirySte
 		return err
 	}
 	// All reads come before the writes, after which a scan would need a new iterator.
-	held := make(map[string]bool) // whether a project is under legal hold, for projects that were looked up
+	held := make(map[string]bool) // project → whether it is under legal hold
 	gone := all[:0]
 	for _, o := range all {
 		if err := again(st, o.project, o.record); err != nil {
@@ -242,9 +246,9 @@ func indexKeyOf(key []byte) []byte {
 }
 
 // removeLost examines the next documents of the indexes, and removes those whose belief was dropped
-// without them.
+// (see lostKey).
 func (f *Fold) removeLost(st *stage.State, x *expiry, step *streams.ExpiryStep) error {
-	for looked := 0; looked < step.Looks; looked++ { // an index counts as a look
+	for looked := 0; looked < step.Looks; looked++ { // an index counts like a document
 		var key []byte
 		err := st.ScanFrom([]byte{keyIndex}, x.Document, func(k, _ []byte) (bool, error) {
 			key = bytes.Clone(indexKeyOf(k))

@@ -26,9 +26,9 @@ type Fold struct {
 	trust    *activation.Cache[*keys.Trust]
 	rules    *activation.Cache[struct{}] // rule sets that compile
 
-	// Apply sets owes when it finds work that needs an entry without a message. Wakes reads and
-	// clears it. dues caches when the next belief ages. virtual is the clock of a project with
-	// virtual time on which Apply last found a belief that has aged; it is empty for the common
+	// Apply sets owes for a partition when there is work that needs an entry without a message.
+	// Wakes reads and clears it. dues caches when the next belief ages. virtual is the project with
+	// virtual time on whose clock Apply last found an aged belief. It is empty for the common
 	// clock.
 	owes    [streams.Partitions]bool
 	dues    dues
@@ -152,7 +152,7 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		}
 	}
 	if d, ok := body.(*streams.DisclosureEntry); ok && d.Look != nil {
-		return nil // the clock does not move either
+		return nil // a look changes nothing, not even the clock
 	}
 	if e.Type == streams.TypeSilence {
 		return nil
@@ -228,7 +228,7 @@ const (
 	keyMarked     = 'S' // project, term → nothing: words of memories that are marked above internal
 	keyAccepted   = 'H' // project, catalogue → levels at which a person accepted its tools
 	keyPrompt     = 'Y' // project, name → registered versions of the prompt, the latest last
-	keyPasskey    = 'g' // project, digest of a passkey → its highest counter in an attestation that was obeyed
+	keyPasskey    = 'g' // project, digest of a passkey → its highest counter in an accepted attestation
 	keyNonce      = 'z' // project, nonce → time from which it may be forgotten
 	keyNonceEnd   = 'Z' // time, key of the nonce → nothing
 	keyStated     = 'T' // project, digest of scope, subject and predicate, or of content → beliefs that state it
@@ -245,13 +245,13 @@ const (
 	keyLatest     = 'L' // project → number and intake sequence of the latest restore point
 	keyMoved      = 'M' // project → nothing: a belief changed since the latest restore point
 	keyBatch      = 'B' // project → run of external writes that is coming in
-	keyBefore     = 'U' // project, belief, number → how the belief stood at that restore point
+	keyBefore     = 'U' // project, belief, number → state of the belief at that restore point
 	keyClass      = 'K' // project, calibration class → calibration.Window
 	keyRollback   = 'R' // project → progress of a rollback
 	keyPerson     = 'E' // project, data subject, user, belief → nothing: beliefs by the persons that they are about
 	keyProvenance = '1' // project, belief, digest → provenance of a repeat of its content, or an empty object
 	keyProvenBy   = '2' // project, label, value, belief → nothing: the repeat that has the label
-	keyImpact     = 'u' // project, belief, kind, agent, event → nothing: events that the belief influenced
+	keyImpact     = 'u' // project, belief, kind, agent, event → nothing: the belief influenced the event
 )
 
 // applyHead folds the clock and the id of an own entry.
@@ -261,13 +261,13 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeErased,
 		streams.TypeLegalHold, streams.TypeExpired, streams.TypeDropped, streams.TypeIncident, streams.TypeOrder,
 		streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
-		clock = clockKey(streams.SystemProject) // a person's order uses the partition's clock, never virtual time
+		clock = clockKey(streams.SystemProject) // a signed order uses the partition's clock, never virtual time
 	}
 	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
 		return err
 	}
 	if !e.Type.Event() {
-		return nil // a rejected event may be sent again, corrected; the others have none
+		return nil // no id: the client may correct a rejected event and send it again with the same id
 	}
 	// The fingerprint is computed over the bytes that the client sent. Entries carry it so
 	// that every process knows it.

@@ -89,9 +89,10 @@ func count(st *stage.State, key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(v), nil
 }
 
-// hear notes whether an observation comes from the user or the operator, and whether it is
-// foreign. For notes, results of a system of record are foreign as well. The agent's own
-// words are not foreign until the project has read something foreign that they may repeat.
+// hear records in the session whether an observation comes from the user or the operator, and
+// whether it is foreign. For the grade of a note, results of a system of record are foreign as
+// well. The agent's own words are not foreign until the project has read something foreign that
+// they may repeat.
 func (f *Fold) hear(st *stage.State, project string, e *streams.ObservationEntry) error {
 	pasted := slices.ContainsFunc(e.Claims, func(c streams.ClaimEntry) bool {
 		return c.Kind == beliefs.Content && c.Belief.Origin.External()
@@ -362,8 +363,8 @@ func (n *agentNote) addressed(said []string) bool {
 	return !slices.ContainsFunc(n.carriers, func(c string) bool { return !named[c] })
 }
 
-// reasons reports whether a note states something rather than gives an order: it does not read like
-// an order, and it names no address and no tool that nobody mentioned.
+// reasons reports whether a note is a statement and not an order: it does not read like an order,
+// and it names no address and no tool that nobody mentioned.
 func (n *agentNote) reasons(content string) bool {
 	return len(n.carriers) == 0 && !n.names && command.Of(content).Points < orderPoints
 }

@@ -50,7 +50,7 @@ func (f *Fold) openCase(st *stage.State, project, key string) (*beliefs.Incident
 	return f.incident(st, project, string(id))
 }
 
-// findings opens an incident for each finding that the policy calls serious, or adds the finding to
+// findings handles the alerts that the policy calls serious. Each opens an incident, or is added to
 // the open incident with its key. The change takes effect at once. The ledger gets an entry for the
 // first finding, and then whenever the count is a power of two.
 func (f *Fold) findings(st *stage.State, e *streams.Entry, alerts []streams.Alert) error {
@@ -60,7 +60,7 @@ func (f *Fold) findings(st *stage.State, e *streams.Entry, alerts []streams.Aler
 		al := &alerts[i]
 		s, err := beliefs.ParseSeverity(al.Severity)
 		if err != nil || s < beliefs.Medium || al.Mode != alertEnforced || al.Exception != "" {
-			continue // a policy cannot ask for less than medium
+			continue // the lowest severity that a policy can name is medium
 		}
 		if !looked {
 			pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
@@ -112,7 +112,7 @@ func (f *Fold) finding(st *stage.State, e *streams.Entry, al *streams.Alert, s b
 	}
 	next, err := inc.With(found)
 	if err != nil {
-		return nil // a closed incident takes no finding; its key was deleted when it was closed
+		return nil // the incident was closed; closing it deleted its key
 	}
 	next.Severity = max(next.Severity, s)
 	if err := f.keepIncident(st, e.Project, &next); err != nil {
@@ -229,8 +229,8 @@ func (f *Fold) incidentOrder(st *stage.State, project string, head streams.Entry
 			return nil, err
 		}
 		if c.cut {
-			return nil, orderError("more than %d beliefs fit: narrow it by source, session or time, and go on with "+
-				"another order", maxPinpoint)
+			return nil, orderError("more than %d beliefs match the scope: narrow it by source, session or time, and cover the "+
+				"rest with another order", maxPinpoint)
 		}
 		if err := mayStand(st, project, s.Scope, head.Time); err != nil {
 			return nil, err
@@ -385,7 +385,7 @@ type IncidentView struct {
 // TouchedBelief is a belief that an incident touched.
 type TouchedBelief struct {
 	Belief string       `json:"belief"`
-	Root   bool         `json:"root"` // it matched the scope itself; else it is a descendant
+	Root   bool         `json:"root"` // the belief matched the scope itself; else it is a descendant
 	Out    bool         `json:"quarantined"`
 	Back   bool         `json:"recovered"`
 	Was    beliefs.Axes `json:"was"`

@@ -12,10 +12,11 @@ import (
 	"lazaret/streams"
 )
 
-// Recall searches inverted indexes, two for each class of origin in each place where
-// beliefs hold. So no amount of less trusted content displaces more trusted content from
-// a search, and no amount of read content displaces memories. The indexes are part of the
-// state: Apply writes them, and a refold rebuilds them.
+// Recall searches inverted indexes. A place is the whole project, a user or a session. Each place
+// has two indexes for each class of origin: one of memories and one of read content. So no amount
+// of less trusted content displaces more trusted content from a search, and no amount of read
+// content displaces memories. The indexes are part of the state: Apply writes them, and a refold
+// rebuilds them.
 
 // The classes of origin, in order of trust.
 const (
@@ -46,12 +47,13 @@ func (s shelf) key() byte {
 	return k + 'a' - '0'
 }
 
-// volumes is the maximum number of volumes of an index. An index with lexical.MaxDocuments is full for
-// good. Later beliefs go to the first volume that is not full. A volume whose beliefs have all expired
-// is dropped, and has room again.
+// volumes is the maximum number of volumes of an index. A volume with lexical.MaxDocuments
+// documents stays full. Later beliefs go to the first volume that is not full. A volume whose
+// beliefs have all expired is dropped, and has room again.
 const volumes = 16
 
-// volumeKey returns the key of the number of the last volume of a shelf. Without it there is one.
+// volumeKey returns the key of the number of a shelf's last volume. Without this key the shelf has
+// one volume.
 func volumeKey(project, place string, s shelf) []byte {
 	s.volume = 0
 	return append(stage.Key(keyVolume, project, place, ""), s.key())

@@ -6,13 +6,13 @@ import (
 	"lazaret/streams"
 )
 
-// intact reports whether content and origin of a belief match its entry, as far as the state has
-// them: of texts that were read long ago it has only the beginning. Someone who can write to the
-// state can also write the seal. Therefore the arbiter checks a second seal, which it makes from
-// the ledger in another process.
+// intact reports whether the content and the origin of a belief match its entry. Of texts that were
+// read long ago, the state has only the beginning, so only that is compared. Someone who can write
+// to the state can also write the seal. Therefore the arbiter checks a second seal, which it makes
+// from the ledger in another process.
 func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) {
 	if r.Seal == "" {
-		return true, nil // from a version without seals
+		return true, nil // a version without seals wrote this belief
 	}
 	if r.Ref.Seal(r.Digest) != r.Seal {
 		return false, nil
@@ -28,8 +28,8 @@ func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) 
 	return streams.IsDigest(r.Digest, content), nil
 }
 
-// keepIntact moves beliefs that do not match their entries from a list of served items to the
-// refused ones. A privileged recall shows them with that reason.
+// keepIntact moves the beliefs that do not match their entries from a list of served items to the
+// refused ones. A privileged recall shows them and says that they do not match.
 func (f *Fold) keepIntact(st *stage.State, project string, e *streams.RecallEntry, list *[]streams.RecallItem,
 	by map[string]*match) error {
 	kept := (*list)[:0]

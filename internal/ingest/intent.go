@@ -43,7 +43,8 @@ func (f *Fold) userSaid(st *stage.State, project, agent, session string) (*inten
 	return said, err
 }
 
-// knownKey is the key of the words that the agent passed on before it was shown anything foreign.
+// knownKey is the key of the words that the agent used in calls before it was shown anything
+// foreign.
 func knownKey(project, agent, session string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "known")
 }
@@ -64,7 +65,7 @@ func wordBytes(words []uint32) []byte {
 	return b
 }
 
-// sourcesKey is the key of the words of the sources that the user named.
+// sourcesKey is the key of the words from the sources that the user named.
 func sourcesKey(project, agent, session string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "sources")
 }
@@ -128,9 +129,9 @@ func (f *Fold) relate(st *stage.State, project string, e *streams.ActionEntry) e
 	return nil
 }
 
-// noteCall notes which of the user's requests a call looks up, until its verdict, and the values that
-// the agent knew before it read anything foreign. It also stores whether the user named a value of the
-// call. Such a value names the source of the call's result.
+// noteCall stores what a later result or verdict needs to know about a call: which of the user's
+// requests the call looks up, and its flags (see userNamed). While the session was shown nothing
+// foreign, it also stores the words that the agent used in the call.
 func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry) error {
 	if e.Session == "" {
 		return nil
@@ -158,24 +159,24 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 	if said.Named("", args) {
 		c.Flags |= callNamed
 	}
-	// As long as nothing foreign was shown, only the user's words can have led to the call.
+	// While nothing foreign was shown, only the user's words can have led to the call.
 	if said.HandsOver(e.Tool, "", args) || shown.Foreign == 0 && said.Opens(args) {
 		c.Flags |= callHanded
 	}
 	return addCall(st, callsKey(project, e.Agent, e.Session, e.Tool), c)
 }
 
-// toolCall is a call of a tool, as far as it matters for its result.
+// toolCall is the part of a tool call that the handling of its result needs.
 type toolCall struct {
 	ID    string   `json:"id"`
-	Keys  []uint32 `json:"keys,omitzero"` // of the requests that it looks up
+	Keys  []uint32 `json:"keys,omitzero"` // the user's requests that the call looks up
 	Flags byte     `json:"flags,omitzero"`
-	// Over is set if another call followed a result of the tool. A result that does not say which call
-	// it answers is not of this call then.
+	// Over is set if a result of the tool was read after this call and before the next one. A
+	// result that does not name its call is then not counted for this call.
 	Over bool `json:"over,omitzero"`
 }
 
-// Flags of a call, see userNamed.
+// Flags of a call: the user named a value of the call, or left it to the result to say what to do.
 const (
 	callNamed byte = 1 << iota
 	callHanded
@@ -187,14 +188,14 @@ type toolCalls struct {
 	Read  bool       `json:"read,omitzero"` // a result of the tool was read after the last call
 }
 
-// maxToolCalls bounds the calls of a tool whose results are told apart. The oldest is dropped.
+// maxToolCalls is the maximum number of stored calls of a tool in a session. The oldest is dropped.
 const maxToolCalls = 16
 
 func callsKey(project, agent, session, tool string) []byte {
 	return stage.Key(keyIntent, project, agent, session, tool, "calls")
 }
 
-// addCall adds a call to those of its tool.
+// addCall adds a call to the stored calls of its tool.
 func addCall(st *stage.State, key []byte, c toolCall) error {
 	var t toolCalls
 	if _, err := st.Load(key, &t); err != nil {
@@ -210,9 +211,9 @@ func addCall(st *stage.State, key []byte, c toolCall) error {
 	return st.Put(key, &t)
 }
 
-// answered returns the requests that the call of a result looks up, and its flags. If the result does not
-// name its call, it may be of each call that the agent made since the last result of the tool. It then
-// counts for the requests of all of them, and a flag has to be set for all of them.
+// answered returns the requests that a result's call looks up, and the flags of the call. If the
+// result does not name its call, all calls since the previous result of the tool are considered.
+// Then answered returns the requests of all of them, and the flags that all of them have.
 func (t *toolCalls) answered(id string) (keys []uint32, flags byte) {
 	all := t.Calls
 	i := slices.IndexFunc(all, func(c toolCall) bool { return c.ID == id })
@@ -220,7 +221,7 @@ func (t *toolCalls) answered(id string) (keys []uint32, flags byte) {
 	case i >= 0:
 		all = all[i : i+1]
 	case id != "" && len(all) == maxToolCalls:
-		return nil, 0 // its call may have been dropped
+		return nil, 0 // the call may have been dropped
 	default:
 		all = slices.DeleteFunc(slices.Clone(all), func(c toolCall) bool { return c.Over })
 	}
@@ -318,8 +319,8 @@ func (f *Fold) lookedUp(st *stage.State, project string, v *streams.VerdictEntry
 	return st.Put(key, slices.Delete(waiting, i, i+1))
 }
 
-// userNamed reports whether the user named the source of an observation, and whether they left
-// it to that source what is to be done.
+// userNamed reports whether the user named the source of an observation (named), and whether the
+// user left it to this source to say what to do (handed).
 func (f *Fold) userNamed(st *stage.State, a streams.Address, session string,
 	o *streams.Observation) (named, handed bool, err error) {
 	said, err := f.userSaid(st, a.Project, a.Agent, session)

@@ -5,7 +5,7 @@ import (
 	"lazaret/streams"
 )
 
-// admitters has the function that decides events, for each kind.
+// admitters maps each kind of event to the function that decides events of this kind.
 var admitters = make(map[streams.Kind]func(*Fold, *stage.State, *stage.Message, streams.EntryHead,
 	streams.Event) (*stage.Admission, error))
 

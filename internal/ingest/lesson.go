@@ -9,8 +9,9 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// Lesson is advice for agents, taken from a memory. It is used as context, or in a file that a
-// person reviews. It is a view of a belief and disappears when the belief no longer qualifies.
+// Lesson is advice for agents, taken from a memory. An agent may use it as context, or a person
+// reviews it in a file. It is a view of a belief and disappears when the belief no longer
+// qualifies.
 type Lesson struct {
 	Belief   string    `json:"belief"`
 	Text     string    `json:"text"`

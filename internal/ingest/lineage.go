@@ -42,7 +42,7 @@ type Lineage struct {
 // The kinds of nodes.
 const (
 	NodeSource   = "source"
-	NodeEvent    = "event" // that introduced something
+	NodeEvent    = "event" // an event that introduced a belief
 	NodeBelief   = "belief"
 	NodeDecision = "decision"
 	NodeAction   = "action"
@@ -198,7 +198,8 @@ func (l *lineage) below(n LineageNode) error {
 			}
 		}
 	case NodeBelief:
-		// A memory that derives from it may name the event instead.
+		// A memory may name the event that introduced the belief, and not the belief, as its
+		// parent.
 		if _, r, err := l.beliefNode(n.ID, n.Step); err != nil {
 			return err
 		} else if r != nil && !r.Memory {

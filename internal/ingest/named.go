@@ -26,8 +26,8 @@ func namedKey(project, agent, session string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "named")
 }
 
-// noteNamed stores the lines of a source that the user named. A source that could not be read
-// completely is not stored, because a person could not see all of it either.
+// noteNamed stores the lines of a source that the user named. It does not store a source that could
+// not be read completely, because a person could not see all of it either.
 func noteNamed(st *stage.State, project string, e *streams.ObservationEntry) error {
 	digest := e.ContentDigest()
 	if digest == "" {

@@ -66,7 +66,8 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 				return nil, err
 			}
 			if d.pasted() {
-				// The user only confirms having pasted it.
+				// The credential shows that the user pasted the text, and not that the user vouches
+				// for it.
 				parents = d.parents
 				from = d.weakest(a.Origin)
 				of, src = beliefs.QualityOf(from), "paste:"+source
@@ -225,7 +226,8 @@ func contentSums(e *streams.ObservationEntry) [][sha256.Size]byte {
 	return sums
 }
 
-// noteWords records whose words an observation has.
+// noteWords indexes the texts of an observation, either as foreign or as the user's or operator's
+// own.
 func (f *Fold) noteWords(st *stage.State, project string, e *streams.ObservationEntry,
 	sums [][sha256.Size]byte) error {
 	var foreign []*text.Features
@@ -272,12 +274,12 @@ func (f *Fold) noteWords(st *stage.State, project string, e *streams.Observation
 	return f.notePhrases(st, project, brought{e.Agent, e.ID, weakest}, foreign)
 }
 
-// sighting is when and how often a content was found in a project.
+// sighting says when and how often a content was observed in a project.
 type sighting struct {
 	first time.Time
 	count uint64
-	// foreign is set if it came from outside, so that its phrases and carriers are in the index.
-	// States of earlier versions do not have it.
+	// foreign is set if the content came from outside, so that its phrases and carriers are in the
+	// index. In states of earlier versions it is not set.
 	foreign bool
 }
 

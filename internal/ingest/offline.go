@@ -6,8 +6,8 @@ import (
 )
 
 // Replay folds recorded entries as ingest does, to reconstruct past beliefs from the log alone.
-// Entries must be added in ledger order. Those of other stages are folded with the next own entry
-// whose At covers them.
+// Entries must be added in ledger order. An entry of another stage is folded just before the first
+// entry of ingest whose At is not below its sequence.
 //
 // Signed bundles are skipped, because they affect only later decisions, which are recorded.
 type Replay struct {

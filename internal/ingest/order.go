@@ -14,7 +14,7 @@ func init() {
 }
 
 // order records a signed order and its effects. A refused order is recorded under a different type.
-// It is judged only by earlier ledger entries.
+// The decision depends only on earlier ledger entries.
 func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,
 	error) {
 	if err := addressed(m, c, c.Hold); err != nil {
@@ -34,7 +34,7 @@ func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head
 }
 
 // obey verifies an order and computes its effects. It returns an *approval.Error if the order is
-// refused, and sets the fields of e that are known by then.
+// refused. Even then it sets the fields of e that it knows.
 func (f *Fold) obey(st *stage.State, c *streams.Control, head streams.EntryHead,
 	e *streams.OrderEntry) (*stage.Admission, error) {
 	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
@@ -58,7 +58,8 @@ func (f *Fold) obey(st *stage.State, c *streams.Control, head streams.EntryHead,
 		return nil, err
 	}
 	if s.Subject() != c.Hold {
-		return nil, orderError("it was sent for %s and is about %s", c.Hold, streams.Clip(s.Subject(), 64))
+		return nil, orderError("the order was sent for %s, but its signed text is about %s", c.Hold,
+			streams.Clip(s.Subject(), 64))
 	}
 	if err := s.Judge(&oc); err != nil {
 		return nil, err

@@ -14,9 +14,10 @@ func init() {
 	writesIn(streams.TypeRevision, (*Fold).applyRevisions)
 }
 
-// Some changes have no event of their own and need an additional entry: changes of other beliefs by
-// the verdict on a write, and aging. The changes of a verdict take effect at once, and their entry
-// follows. Aging is stored by its entry. Until then queries compute it from their own time.
+// Some changes have no event of their own and need an additional entry. One kind is changes of
+// other beliefs that follow from a change or a verdict. They take effect at once, and their entry
+// follows. The other kind is aging, which is stored by its entry. Until then queries compute it
+// from the time of the query.
 
 // Reasons of an entry with revisions.
 const (
@@ -34,7 +35,7 @@ type owed struct {
 	Project   string             `json:"project"`
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 	At        time.Time          `json:"at"`
-	// Of is the person that the beliefs concern.
+	// Of is the person whom the beliefs concern.
 	Of streams.Person `json:"of,omitzero"`
 	// Aged is the number of beliefs that became stale or expired.
 	Aged int `json:"aged,omitzero"`
@@ -114,7 +115,7 @@ func (f *Fold) applyRevisions(st *stage.State, project string, e *streams.Revisi
 		return f.applyRollback(st, project, e)
 	}
 	if e.Because != becauseTime {
-		// It is the oldest part, unless that was forgotten.
+		// The entry is the oldest part of the queue, unless that part was forgotten.
 		var key []byte
 		err := st.Scan([]byte{keyOwed, '#'}, func(k, v []byte) (bool, error) {
 			o := new(owed)

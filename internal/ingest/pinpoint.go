@@ -44,13 +44,12 @@ type PinpointedBelief struct {
 	Belief
 	// From is the belief that a descendant derives from.
 	From string `json:"from,omitzero"`
-	// Stands names evidence for the belief that does not come from the incident and is strong
-	// enough to support a belief. It is empty if there is none. A belief with such evidence need
-	// not be quarantined.
+	// Stands names evidence that is strong enough to support the belief and does not come from the
+	// incident. It is empty if there is none. A belief with such evidence need not be quarantined.
 	Stands string `json:"stands,omitzero"`
 }
 
-// came returns the time at which a belief came in.
+// came returns the ledger time at which a belief came in.
 func (r *record) came() time.Time {
 	at := r.At
 	for _, e := range r.Evidence {

@@ -17,9 +17,9 @@ func init() {
 	writesIn(streams.TypePoint, (*Fold).applyPoint)
 }
 
-// A restore point marks a time in a project's history to which its beliefs can be rolled back.
-// After a point is taken, the fold saves the state of an older belief before it changes. So a point
-// costs only as much as later changes. A signed order takes a point. The fold also takes points
+// A restore point marks a time in a project's history to which its beliefs can be rolled back. The
+// fold saves the state of an older belief before its first change after the point. So the cost of a
+// point depends only on later changes. A signed order takes a point. The fold also takes points
 // automatically: before a session starts, before a compaction summary, and before a run of external
 // writes.
 //
@@ -28,9 +28,9 @@ func init() {
 
 // Bounds on the points of a project.
 const (
-	maxNamed = 32 // with a name; a further one is refused
-	maxAuto  = 24 // automatic ones; beyond that, one of those closest together in time is deleted
-	keptAuto = 8  // the latest automatic ones, which are never deleted
+	maxNamed = 32 // points with a name; an order for another one is refused
+	maxAuto  = 24 // automatic points; when there are more, the one that leaves the smallest gap is deleted, see thinPoints
+	keptAuto = 8  // the latest automatic points, which thinPoints never deletes
 )
 
 // The reasons for which a point is taken.
@@ -143,7 +143,7 @@ func (f *Fold) thinPoints(st *stage.State, project string) error {
 	now := auto[len(auto)-1].Intake
 	at, least := 1, 0.0
 	for i := 1; i < len(auto)-keptAuto; i++ {
-		// Gaps are measured in intake sequences, because event time may stand still.
+		// Gaps are measured in intake sequences, because several events may have the same time.
 		before := auto[i-1].Intake
 		hole := float64(auto[i+1].Intake-before+1) / float64(now-before+1)
 		if i == 1 || hole < least {
@@ -256,8 +256,9 @@ func (f *Fold) noteBefore(st *stage.State, project string, next *record) error {
 	return st.Set(stage.Key(keyMoved, project), nil)
 }
 
-// addBefore saves the state of a belief for a point, unless that is saved already. It deletes saved
-// states that no remaining point needs. One saved state serves all points back to the previous one.
+// addBefore saves the state of a belief for a point, unless it is saved already. It deletes saved
+// states that no remaining point needs. A saved state serves its point and all earlier points after
+// the previous saved state of the belief.
 func (f *Fold) addBefore(st *stage.State, project string, old *record, number uint64) error {
 	prefix := beforePrefix(project, old.Ref.ID)
 	var have []uint64
@@ -311,14 +312,14 @@ func (f *Fold) orderPoint(st *stage.State, project string, head streams.EntryHea
 	named := 0
 	for _, p := range all {
 		if p.Name == s.Point {
-			return nil, orderError("there is a point %s, of %s", p.Name, p.At.Format(time.RFC3339))
+			return nil, orderError("point %s exists, taken at %s: choose another name", p.Name, p.At.Format(time.RFC3339))
 		}
 		if p.Why == pointNamed {
 			named++
 		}
 	}
 	if named >= maxNamed || strings.HasPrefix(s.Point, "before-") {
-		return nil, orderError("a project has at most %d points with a name, which does not begin with before-; it has %d",
+		return nil, orderError("a project has at most %d named points, and no name may begin with before-; this one has %d",
 			maxNamed, named)
 	}
 	return admission(streams.TypePoint, project, &streams.PointEntry{EntryHead: head, Point: s.Point, Text: s.Reason,

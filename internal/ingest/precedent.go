@@ -17,14 +17,14 @@ import (
 // Bounds of precedents.
 const (
 	keptCalls  = 256 // the latest calls of each agent
-	keptSketch = 64  // the words of the user with the lowest hashes
+	keptSketch = 64  // maximum number of the user's words in a sketch: those with the lowest hashes
 )
 
-// Kinds of records below keyCall.
+// Kinds of records under keyCall.
 const (
 	callRecord = "c" // id → digest of the call, sketch of the user's words
 	callSlot   = "n" // slot → id; without a slot the number of calls
-	callPassed = "p" // digest → id of the call on which no rule had a finding
+	callPassed = "p" // digest → id of a call on which no rule had a finding
 )
 
 func callKey(project, agent, kind, id string) []byte {
@@ -59,7 +59,7 @@ func alike(a, b []byte) bool {
 	all := append(slices.Clone(x), y...)
 	slices.Sort(all)
 	all = slices.Compact(all)
-	all = all[:min(len(all), keptSketch)] // the lowest words of both samples together
+	all = all[:min(len(all), keptSketch)] // the words of both samples with the lowest hashes
 	both := 0
 	for _, h := range all {
 		if slices.Contains(x, h) && slices.Contains(y, h) {
@@ -81,7 +81,7 @@ func wordsIn(b []byte) []uint32 {
 // string.
 func (f *Fold) precedent(st *stage.State, project string, e *streams.ActionEntry) (string, error) {
 	if e.Level < beliefs.L2 || e.Unseen {
-		return "", nil // no rule needs it
+		return "", nil // no rule uses a precedent for such an action
 	}
 	words, err := f.userWords(st, project, e.Agent, e.Session)
 	if err != nil || len(words) == 0 {
@@ -99,7 +99,7 @@ func (f *Fold) precedent(st *stage.State, project string, e *streams.ActionEntry
 	return string(id), nil
 }
 
-// noteCallOf stores a proposal until its verdict makes it a precedent.
+// noteCallOf stores a proposal. Its verdict may make it a precedent.
 func (f *Fold) noteCallOf(st *stage.State, project string, e *streams.ActionEntry) error {
 	if e.Level < beliefs.L2 || e.Unseen {
 		return nil

@@ -8,11 +8,11 @@ import (
 	"lazaret/streams"
 )
 
-// maxVersions bounds the versions of a prompt that are known. The oldest go first.
+// maxVersions is the maximum number of stored versions of a prompt. The oldest is dropped.
 const maxVersions = 200
 
-// notePrompt makes the text that a person approved the next version of its prompt. A
-// verdict that is repeated registers nothing more.
+// notePrompt makes the text that a person approved the next version of its prompt. A repeated
+// verdict adds no version.
 func notePrompt(st *stage.State, project string, v *streams.VerdictEntry) error {
 	p := v.Resolved.Prompt
 	key := stage.Key(keyPrompt, project, p.Name)
@@ -32,9 +32,9 @@ func notePrompt(st *stage.State, project string, v *streams.VerdictEntry) error 
 	return st.Put(key, known[max(0, len(known)-maxVersions):])
 }
 
-// promptDiffers says how the prompt that a session names differs from the registered
-// version; empty if it does not. A prompt without a digest whose name nobody registered
-// is not compared.
+// promptDiffers says how the prompt that a session names differs from the registered version. It
+// returns "" if it does not differ, or if nobody registered the name and the session gives no
+// digest.
 func promptDiffers(st *stage.State, project, said, digest string) (string, error) {
 	if said == "" && digest == "" {
 		return "", nil

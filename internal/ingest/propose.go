@@ -40,11 +40,11 @@ func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead
 			return nil, err
 		}
 		if !ok {
-			// An unrecorded decision is cited like an unknown belief.
+			// A decision that is not in the state is cited like an unknown belief.
 			cited = []string{ev.Decision}
 		}
 		ids = append(ids, cited...)
-		// Several decisions may have this id: all are cited.
+		// Several decisions may have been sent with this id. All of them are cited.
 		all, err := others(st, a.Project, a.Agent, ev.Decision)
 		if err != nil {
 			return nil, err
@@ -67,7 +67,7 @@ func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead
 	}
 	for _, b := range e.Beliefs {
 		if !b.Sensitivity.Within(e.Sensitivity) {
-			e.Sensitivity = b.Sensitivity // the action may contain data that it depends on
+			e.Sensitivity = b.Sensitivity // the action may pass on data of the beliefs that it cites
 		}
 	}
 	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
@@ -92,7 +92,7 @@ func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead
 		e.Effects = c.Effects
 		e.Blast, e.Reversibility = max(e.Blast, c.Blast), max(e.Reversibility, c.Reversibility)
 	} else {
-		e.Level = beliefs.L4 // an unknown tool is not harmless
+		e.Level = beliefs.L4 // an unknown tool may do anything
 	}
 	if ev.Host != "" {
 		v, err := streams.ParseVerdict(ev.Host)
@@ -143,7 +143,7 @@ func (f *Fold) applyAction(st *stage.State, project string, e *streams.ActionEnt
 const maxArgDepth = 16
 
 // argText returns the strings and numbers of the arguments, one per line, in the order of their
-// keys. A key that is no plain name, such as an address, is a value too.
+// keys. A key that is not a plain name, such as an address, counts as a value too.
 func argText(args []byte) string {
 	if len(args) == 0 {
 		return ""
@@ -163,7 +163,7 @@ func argText(args []byte) string {
 			b.WriteString(v)
 			b.WriteByte('\n')
 		case float64:
-			b.WriteString(strconv.FormatFloat(v, 'f', -1, 64)) // an account or a telephone number has no exponent
+			b.WriteString(strconv.FormatFloat(v, 'f', -1, 64)) // no exponent, so that account numbers match
 			b.WriteByte('\n')
 		case []any:
 			for _, x := range v {

@@ -9,9 +9,9 @@ import (
 	"lazaret/streams"
 )
 
-// provenance is where a content came from. The record of a belief has the provenance of the first
-// reading. Those of repeats are stored beside it, so that a quarantine by source, session, agent or tool
-// also finds a text that another source showed first.
+// provenance says where a content came from. The record of a belief has the provenance of the first
+// reading. Provenances of later readings are stored under keys of their own, so that a quarantine
+// by source, session, agent or tool also finds a text that another source showed first.
 type provenance struct {
 	Agent   string    `json:"agent"`
 	Session string    `json:"session,omitzero"`
@@ -21,7 +21,7 @@ type provenance struct {
 }
 
 // provenanceOf returns the provenance of the contents of an observation. pasted means that the user
-// repeats a foreign content.
+// pasted foreign content.
 func provenanceOf(e *streams.ObservationEntry, pasted bool) provenance {
 	source := sourceOf(e.Agent, &e.Observation)
 	if pasted {
@@ -86,7 +86,7 @@ func (f *Fold) noteProvenance(st *stage.State, project, id string, p provenance)
 		return f.arrived(st, project, r.from(p), p.At)
 	}
 	if r.Agent == p.Agent && r.Session == p.Session && r.Ref.Source == p.Source && r.Tool == p.Tool {
-		return st.Set(key, []byte("{}")) // the record has it
+		return st.Set(key, []byte("{}")) // the belief's record has this provenance
 	}
 	if err := st.Put(key, &p); err != nil {
 		return err

@@ -81,9 +81,9 @@ func (f *Fold) recall(st *stage.State, m *stage.Message, head streams.EntryHead,
 type match struct {
 	*record
 	score   float64
-	unknown bool // never observed or remembered here
+	unknown bool // the content was never observed or remembered here
 	missing bool // the id is unknown, or the caller may not see it
-	brought bool // found by the content in the request
+	brought bool // the request contains the content
 }
 
 func (m *match) candidate() beliefs.Candidate {
@@ -94,15 +94,16 @@ func (m *match) candidate() beliefs.Candidate {
 		Quality: m.Ref.Quality, Confidence: m.Ref.Confidence, Score: m.score}
 }
 
-// reads is a matching read text that is not loaded yet. Read texts are context only, so no more
-// need to be loaded once enough are served.
+// reads is a hit in a read text whose belief is not loaded yet. Read texts are served as context
+// only. When enough of them are served, the rest need not be loaded.
 type reads struct {
 	in    *lexical.Index
 	hit   lexical.Hit
 	score float64
 }
 
-// look loads a read text. It returns nil if the text does not match the recall's key and filter after all.
+// look loads a read text. It returns nil if the text does not match the recall's key and filter:
+// the index has only their hashes.
 func (f *Fold) look(st *stage.State, project string, r reads, key string, filter *streams.RecallFilter) (*match,
 	error) {
 	id, err := r.in.ID(r.hit)
@@ -125,8 +126,9 @@ func warm(st *stage.State, project string, hits []reads) {
 	})
 }
 
-// serve decides on the beliefs in found, in the order of trust, and then on those in read, by rank,
-// until enough is served. It fills the entry's lists. Context-only items are ordered by rank.
+// serve applies the context policy to the beliefs in found, in the order of trust, and then to
+// those in read, by rank, until enough is served. It fills the entry's lists. Context-only items
+// are ordered by rank.
 func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, pol beliefs.ContextPolicy,
 	found []match, read []reads) error {
 	asker := beliefs.Asker{Agent: e.Agent, Session: e.Session}
@@ -140,7 +142,7 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 	aside := make([]streams.RecallItem, 0, min(e.Limit, len(found)+len(read)))
 	place := func(m *match, r beliefs.Ruling) {
 		if m.missing {
-			r = beliefs.Ruling{Reason: beliefs.ReasonUnknown, Text: "there is no such belief here"}
+			r = beliefs.Ruling{Reason: beliefs.ReasonUnknown, Text: "no belief with this id is known here"}
 		}
 		item := streams.RecallItem{BeliefRef: m.cited(), Score: m.score, Reason: r.Reason, Unknown: m.unknown}
 		switch r.Channel {
@@ -290,7 +292,7 @@ func (f *Fold) search(st *stage.State, project string, places []string, ev *stre
 		lookedLimit)}
 	q.Near = lexical.Near(q.Words)
 	if ev.Query != "" && len(q.Words) == 0 {
-		return nil, nil, nil // only function words, which match everything
+		return nil, nil, nil // the query has only function words, which are in nearly every text
 	}
 	for _, s := range shelves {
 		var in []match

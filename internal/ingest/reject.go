@@ -21,8 +21,8 @@ func init() {
 	writes(streams.TypeActivation, (*Fold).applyActivation)
 }
 
-// Limits on what a rejection repeats of its message, in bytes. streams.IntakeMsgSize limits the
-// rest, so that a rejection always fits into the ledger.
+// Limits on the parts of a message that its rejection repeats, in bytes. streams.IntakeMsgSize
+// limits the rest, so that a rejection always fits into the ledger.
 const (
 	maxReason  = 2 << 10
 	maxHeaders = 64 << 10 // as JSON
@@ -77,7 +77,7 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 		Raw:     m.Data,
 		Headers: excerpt(headerLines(m), maxHeaders),
 	}
-	if n := len(m.Data); n > streams.IntakeMsgSize { // possible only if the stream's limits were changed
+	if n := len(m.Data); n > streams.IntakeMsgSize { // possible only if somebody changed the stream's limits
 		e.Raw, e.Size, e.Digest = m.Data[:streams.IntakeMsgSize], n, streams.Digest(m.Data)
 	} else if r.Digest != "" {
 		e.Size, e.Digest = r.Size, r.Digest
@@ -166,7 +166,8 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 	if c.Note == "" {
 		if c.Count < 1 || c.Count > streams.MaxChunks || c.Index < 0 || c.Index >= c.Count ||
 			len(c.Chunk) > streams.ChunkSize || !strings.HasPrefix(c.Digest, "sha256:") || len(c.Digest) != 71 {
-			return f.reject(st, m, &streams.RejectError{Code: streams.CodeBundle, Reason: "not a chunk of a bundle"})
+			return f.reject(st, m, &streams.RejectError{Code: streams.CodeBundle,
+				Reason: "the control message is not a valid chunk of a bundle"})
 		}
 		return admission(streams.TypeChunk, streams.SystemProject, &streams.ChunkEntry{EntryHead: head, Digest: c.Digest,
 			Index: c.Index, Count: c.Count, Chunk: c.Chunk})
@@ -182,7 +183,8 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 		}
 		if active != "" {
 			return f.reject(st, m, &streams.RejectError{Code: streams.CodeCommand,
-				Reason: fmt.Sprintf("%s %s counts only where nothing is in force, and %s is: it stays", cmd.Do, cmd.Digest,
+				Reason: fmt.Sprintf("%s %s is only for a pipeline in which nothing is in force yet, and %s is in force: "+
+					"nothing was changed", cmd.Do, cmd.Digest,
 					active)})
 		}
 	}
@@ -204,8 +206,8 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 		Digest: cmd.Digest, Engine: cmd.Engine, Signer: signer, Note: c.Note})
 }
 
-// check compiles a bundle as the stages will, before it is put in force. All partitions admit the same bundle,
-// and the first one compiles it.
+// check compiles a bundle as the stages will, before the bundle is put in force. All partitions
+// admit the same bundle. The first one compiles it.
 func (f *Fold) check(do, digest string, bundle []byte) (err error) {
 	switch do {
 	case streams.DoActivatePolicy:

@@ -122,7 +122,7 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 			}
 			inherit(p)
 		}
-		if len(all) == maxOthers { // and earlier ones that were dropped
+		if len(all) == maxOthers { // there may have been earlier ones, which were dropped
 			inherit(streams.Parent{ID: id, Origin: beliefs.OriginWeb, Declared: true})
 		}
 	}
@@ -135,7 +135,7 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 			return "", false, err
 		}
 		if !e.UserWord {
-			content = "" // comparing its phrases is enough
+			content = "" // a text that does not repeat the user is compared by its phrases only
 		}
 	}
 	d, err := f.derive(st, a.Project, a.Agent, content, &e.Features)
@@ -269,7 +269,8 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	return f.arrived(st, project, r, e.Time)
 }
 
-// noteMemoryWords records whose words a write has, because later sessions read it.
+// noteMemoryWords indexes the words of a memory as foreign or as the user's own, because later
+// sessions may read the memory.
 func (f *Fold) noteMemoryWords(st *stage.State, project string, e *streams.MemoryEntry) error {
 	switch from := e.Belief.Origin; {
 	case from.External():

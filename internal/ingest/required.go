@@ -11,11 +11,12 @@ import (
 )
 
 // A policy may require a sentinel group only if the group keeps up. Otherwise every later proposal
-// would wait for a group that is still reading old entries, and be held for its silence. A group's
-// progress is the input of its last entry. It is compared with the proposals that have a verdict.
+// would wait for a group that still reads old entries, and would be held when the wait ends. A
+// group has answered all entries up to the input of its last entry. The newest proposals with a
+// verdict are compared with that.
 
-// maxBehind is the maximum number of decided proposals of a partition that a group may not have
-// answered when a policy makes it required.
+// maxBehind is how many decided proposals of a partition a group may be behind when a policy makes
+// the group required.
 const maxBehind = 16
 
 // noteCursor stores the progress of a group.
@@ -36,7 +37,7 @@ func noteDecided(st *stage.State, proposal uint64) error {
 		return err
 	}
 	if n := len(v); n >= 8 && binary.BigEndian.Uint64(v[n-8:]) >= proposal {
-		return nil // an earlier one, or a repetition
+		return nil // an earlier proposal, or a repeated verdict
 	}
 	if len(v) >= 8*maxBehind {
 		v = v[8:]

@@ -25,9 +25,10 @@ func (f *Fold) resolution(st *stage.State, m *stage.Message, c *streams.Control,
 	return admission(streams.TypeResolution, c.Project, e)
 }
 
-// addressed checks the project and the id of a command, and the partition that it came in.
-// They become keys and live subjects. hold is the hold that the command is about, or the
-// kind of a command about the project: it is the last part of the reply's subject.
+// addressed checks the project and the id of a command, because they become keys and parts of live
+// subjects, and that the command came in the project's partition. hold is the last part of the
+// reply's subject: the hold that the command is about, or the kind of a command about a whole
+// project.
 func addressed(m *stage.Message, c *streams.Control, hold string) error {
 	if _, err := streams.ResolveSubject(c.Project, hold); err != nil {
 		return err
@@ -36,7 +37,7 @@ func addressed(m *stage.Message, c *streams.Control, hold string) error {
 		return err
 	}
 	if p := streams.PartitionOf(c.Project); p != m.Address.Partition {
-		return fmt.Errorf("project %s is in partition %d", c.Project, p)
+		return fmt.Errorf("the command came in another partition: project %s is in partition %d", c.Project, p)
 	}
 	return nil
 }

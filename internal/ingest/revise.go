@@ -32,7 +32,7 @@ func (f *Fold) revise(st *stage.State, project string, rv *beliefs.Revision) err
 		return err
 	}
 	if r == nil {
-		f.log.Error("revision of a belief that nobody knows", "belief", rv.Belief)
+		f.log.Error("revision of an unknown belief", "belief", rv.Belief)
 		return nil
 	}
 	if err := f.forecast(st, project, r, rv); err != nil {

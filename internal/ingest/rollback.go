@@ -91,10 +91,10 @@ func (f *Fold) applyRestore(st *stage.State, project string, e *streams.RestoreE
 		return err
 	}
 	if p == nil {
-		f.log.Error("rollback to a point that nobody knows", "point", e.Point)
+		f.log.Error("rollback to an unknown restore point", "point", e.Point)
 		return nil
 	}
-	// This point allows undoing the rollback.
+	// The rollback can be undone with this point.
 	if err := f.takePoint(st, project, &Point{Name: e.Before, Why: pointRestore, By: e.Signed.Signer, At: e.Time,
 		Intake: e.Intake - 1}); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time
 	var out []beliefs.Revision
 	found, looked, size := 0, 0, 0
 	err := walkBeliefs(st, project, from, func(at walk, r *record) (bool, error) {
-		// One belief may take two revisions.
+		// A belief may need two revisions.
 		if found == maxOwed/2 || size >= maxRolled || looked == maxLooked || found > 0 && (at.named != run.Named ||
 			r != nil && at.of != run.Of) {
 			run.Last = false
@@ -159,7 +159,7 @@ func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time
 			run.Of = at.of
 		}
 		if r.Intake >= run.Until {
-			return true, nil // a belief that this rollback made
+			return true, nil // this rollback made the belief, or the belief came later
 		}
 		found++
 		rvs, err := f.rollOne(st, project, run, r, now)
@@ -201,7 +201,7 @@ func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record,
 	restored := was.AsItWas
 	restored.Evidence = next.Evidence
 	if next.Axes.Truth == beliefs.Supported && was.Axes.Truth != beliefs.Supported {
-		restored.Signed = r.Signed // the belief is supported because of this signature
+		restored.Signed = r.Signed // this signature is the reason why the belief is supported
 	}
 	rv.Moves, rv.Restored = moves, &restored
 	out := []beliefs.Revision{rv}
@@ -212,7 +212,7 @@ func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record,
 		anew := rv
 		anew.Belief, anew.Anew, anew.Moves = beliefID("anew", project, r.Ref.ID, run.Order), r.Ref.ID, nil
 		anew.Restored = &was.AsItWas
-		// The moves lead from the state of a candidate to the old state.
+		// A new belief begins as a candidate. These moves lead from there to the old state.
 		for _, x := range []struct {
 			axis     beliefs.Axis
 			from, to string
@@ -256,14 +256,15 @@ func (f *Fold) applyRollback(st *stage.State, project string, e *streams.Revisio
 	return st.Put(stage.Key(keyRollback, project), run)
 }
 
-// stateAnew creates a new belief that repeats a superseded one and has its old state.
+// stateAnew creates a new belief with the content and the old state of a superseded belief. A
+// superseded belief itself cannot come back.
 func (f *Fold) stateAnew(st *stage.State, project string, rv *beliefs.Revision) error {
 	r, err := f.belief(st, project, rv.Anew)
 	if err != nil {
 		return err
 	}
 	if r == nil {
-		f.log.Error("a belief that nobody knows is stated anew", "belief", rv.Anew)
+		f.log.Error("rollback repeats an unknown belief", "belief", rv.Anew)
 		return nil
 	}
 	run, err := f.running(st, project)
@@ -280,7 +281,7 @@ func (f *Fold) stateAnew(st *stage.State, project string, rv *beliefs.Revision) 
 	r.Ref.Axes = beliefs.Axes{Freshness: beliefs.Fresh}
 	for _, m := range rv.Moves {
 		if r.Ref.Axes, err = r.Ref.Axes.With(m); err != nil {
-			return fmt.Errorf("belief %s stated anew: %w", rv.Anew, err)
+			return fmt.Errorf("repeating belief %s: %w", rv.Anew, err)
 		}
 	}
 	r.restore(rv.Restored)

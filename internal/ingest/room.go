@@ -64,9 +64,9 @@ func after(s string, n int) string {
 type serving struct {
 	item    *streams.RecallItem
 	text    string
-	size    int    // of the whole text, in bytes; 0: unknown
-	digest  string // of a memory's whole text
-	brought bool   // the request holds the text
+	size    int    // size of the whole text in bytes; 0: unknown
+	digest  string // digest of a memory's whole text
+	brought bool   // the request contains the text
 }
 
 // share fills in the texts of a recall's items, as far as there is room. Each text gets

@@ -17,19 +17,21 @@ func init() {
 	writesIn(streams.TypeDecision, (*Fold).applyDecision)
 }
 
-// A session that an unjudged observation may have been shown to is held until the same observation
-// is admitted, with the same id and origin, or until the session is started again.
+// If an observation is rejected, the agent may still have been shown it. Actions of its session are
+// then held until the same observation is admitted, with the same id and origin, or until the
+// session is started again.
 
-// holes are the rejected observations of a session, or of the agent if the session is empty.
+// holes are the rejected observations of a session. Under the empty session they are those of the
+// agent that name no session.
 type holes struct {
 	All  []streams.Unseen `json:"all,omitzero"`
-	More bool             `json:"more,omitzero"` // more than maxHoles, or only a flag of an earlier version
-	// Last is the highest intake sequence of the observations that More stands for.
+	More bool             `json:"more,omitzero"` // there were more than maxHoles, or an earlier version stored only a flag
+	// Last is the highest intake sequence of the observations that are not in All.
 	Last uint64 `json:"last,omitzero"`
 }
 
 const (
-	maxHoles      = 16  // of a session, identified by their ids
+	maxHoles      = 16  // maximum number of observations in All
 	maxHoleReason = 300 // bytes
 )
 
@@ -72,8 +74,8 @@ func (f *Fold) putHoles(st *stage.State, key []byte, h *holes) error {
 	return st.Put(key, h)
 }
 
-// nowSeen removes an admitted observation from the holes, if it was rejected before. The rejection
-// of a later message stays, because messages that are shed overtake others.
+// nowSeen removes an admitted observation from the holes, if it was rejected before. A hole with a
+// higher intake sequence stays: messages that were shed are recorded before earlier ones.
 func (f *Fold) nowSeen(st *stage.State, project string, head *streams.EntryHead, origin beliefs.Origin) error {
 	for _, s := range []string{head.Session, ""} {
 		h, err := f.holes(st, project, head.Agent, s)
@@ -94,8 +96,8 @@ func (f *Fold) nowSeen(st *stage.State, project string, head *streams.EntryHead,
 	return nil
 }
 
-// applyRepeat handles a repeat of an observation. If the first copy was admitted and the second was
-// shed, it removes the observation from the holes.
+// applyRepeat handles a repeat of an observation. It removes a hole if the observation was admitted
+// once and its other copy was shed.
 func (f *Fold) applyRepeat(st *stage.State, project string, e *streams.RepeatEntry) error {
 	if e.Kind != streams.KindObs {
 		return nil
@@ -118,8 +120,9 @@ func (f *Fold) closeHoles(st *stage.State, project, session string, e *streams.E
 	return f.putHoles(st, sessionKey(project, e.Agent, session), &h)
 }
 
-// sessionState returns why all proposals of this session are suspect: a rejected observation, or a
-// claimed acknowledgement of a sequence that this intake has not reached.
+// sessionState returns why all proposals of this session are suspect. unseen is a rejected
+// observation. restored is set if the agent names an acknowledged sequence that this intake has not
+// reached: the intake was restored from an older state.
 func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.EntryHead,
 	after uint64) (unseen *streams.Unseen, restored bool, err error) {
 	for _, s := range []string{head.Session, ""} {
@@ -144,8 +147,9 @@ func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.Ent
 	return unseen, after >= head.Intake, nil
 }
 
-// applySession removes the state of a session when it starts or ends, so that a new
-// session starts clean. Holes that came later stay. Holes without a session last until the agent starts any session.
+// applySession removes the state of a session when it starts or ends, so that a new session starts
+// clean. Holes of later events stay. Holes without a session last until the agent starts any
+// session.
 func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionEntry) error {
 	if err := f.closeHoles(st, project, e.Session, &e.EntryHead); err != nil {
 		return err

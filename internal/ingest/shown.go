@@ -35,8 +35,8 @@ func add(s *streams.Shown, f *text.Features) {
 	s.Unread = s.Unread || f.HasHidden() || f.Partial
 }
 
-// addShown adds to the summary of what a session was shown. It stores nothing without a session,
-// because an action without a session has no such evidence either.
+// addShown adds to the summary of the foreign texts that a session was shown. It does nothing for
+// an event without a session: an action without a session is not compared with the summary either.
 func addShown(st *stage.State, project string, h *streams.EntryHead, more streams.Shown) error {
 	if h.Session == "" || more.Foreign == 0 {
 		return nil

@@ -14,7 +14,7 @@ import (
 // under another key, in another session, by another agent, in almost the same words, or encoded.
 // The arbiter decides what to do about it.
 
-// tomb is a tombstone as it is stored.
+// tomb is the stored form of a tombstone.
 type tomb struct {
 	Of     streams.Tombstone  `json:"of"`
 	Prints []text.Fingerprint `json:"prints"`
@@ -28,8 +28,8 @@ const (
 )
 
 const (
-	// maxGraves is the maximum number of tombstones for one band of the index, the latest. More
-	// similar values are not needed to recognize another one.
+	// maxGraves is the maximum number of tombstones that are stored for one band of the index. The
+	// latest are kept. More similar values are not needed to recognize another one.
 	maxGraves = 16
 	// shortPrint is the number of words below which two texts must be equal after normalization. In
 	// shorter texts, one different word means another value.
@@ -87,7 +87,7 @@ func (f *Fold) addGrave(st *stage.State, project string, band uint64, id string)
 	return st.Set(key, []byte(strings.Join(ids[max(0, len(ids)-maxGraves):], " ")))
 }
 
-// exhume removes the tombstone of an approved value. Its remaining index entries match
+// exhume removes the tombstone of an approved value. The index entries that remain of it match
 // nothing.
 func (f *Fold) exhume(st *stage.State, project, belief string) error {
 	t := new(tomb)

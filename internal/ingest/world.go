@@ -17,8 +17,8 @@ type WorldValue struct {
 	Key     string `json:"key"`              // the predicate, or the memory's key
 	Value   string `json:"value"`
 	Current bool   `json:"current"`
-	// Withheld is the reason why it is not current: the code of the context policy, or "older" if a
-	// later value replaced it.
+	// Withheld is the reason why the value is not current: the code of the context policy, or
+	// "older" if a later value replaced it.
 	Withheld  string    `json:"withheld,omitzero"`
 	Belief    string    `json:"belief"`
 	Origin    string    `json:"origin"`

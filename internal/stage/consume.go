@@ -36,7 +36,7 @@ const (
 var (
 	errDeaf      = errors.New("no heartbeat of the consumer came")
 	errGap       = errors.New("a message is missing")
-	errReconnect = errors.New("the connection was made anew")
+	errReconnect = errors.New("the connection was re-established")
 )
 
 // consumption calls take for each message of a stream from a sequence on, until it is stopped. The
@@ -68,7 +68,7 @@ func consume(ctx context.Context, js jetstream.JetStream, stream string, filters
 
 func (c *consumption) start(ctx context.Context) error {
 	c.ended = make(chan struct{})
-	var s *sitting
+	var s *puller
 	err := served(ctx, func() (err error) { s, err = c.open(ctx); return err })
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (c *consumption) stop() {
 }
 
 // keep replaces the consumer when it is lost.
-func (c *consumption) keep(s *sitting) {
+func (c *consumption) keep(s *puller) {
 	defer close(c.ended)
 	status := c.js.Conn().StatusChanged(nats.CONNECTED)
 	defer c.js.Conn().RemoveStatusListener(status)
@@ -142,7 +142,7 @@ func (c *consumption) keep(s *sitting) {
 		if err == nil {
 			return
 		}
-		c.log.Info("reading anew", "stream", c.stream, "from", c.next, "why", err)
+		c.log.Info("reading with a new consumer", "stream", c.stream, "from", c.next, "why", err)
 		for within := reopenFirst; ; within = min(2*within, reopenMost) {
 			for len(status) > 0 {
 				<-status
@@ -185,17 +185,17 @@ func (s *stored) Subject() string                           { return s.m.Subject
 func (s *stored) Headers() nats.Header                      { return wire.Stored(s.m.Header) }
 func (s *stored) Data() []byte                              { return s.m.Data }
 
-// sitting is one consumer of a consumption.
+// puller is one consumer of a consumption.
 //
 // It sends its own pull requests and does not use the pull consumers of nats.go. Those mistake a
 // stored message that has a Status header and no data for a status message of the server, so a
 // publisher could end them repeatedly. Here a message is from the server if its subject is the
 // inbox, which no stored message has as its subject.
-type sitting struct {
+type puller struct {
 	cons  jetstream.Consumer
 	inbox string
 	sub   *nats.Subscription
-	lost  chan error    // receives the reason when it is lost
+	lost  chan error    // receives the reason when the consumer is lost
 	came  atomic.Uint64 // number of received messages, to compare with the server's numbering
 	heard atomic.Int64  // time of the last arrival, in Unix nanoseconds
 
@@ -204,9 +204,9 @@ type sitting struct {
 	want int        // messages still expected from the open request; guarded by mu
 }
 
-func (c *consumption) open(ctx context.Context) (*sitting, error) {
+func (c *consumption) open(ctx context.Context) (*puller, error) {
 	nc := c.js.Conn()
-	s := &sitting{lost: make(chan error, 1), inbox: nc.NewInbox()}
+	s := &puller{lost: make(chan error, 1), inbox: nc.NewInbox()}
 	// If the start is below the stream's first sequence, trimmed messages are skipped silently. The
 	// caller must check first whether that is allowed.
 	cfg := jetstream.ConsumerConfig{
@@ -247,7 +247,7 @@ func (c *consumption) open(ctx context.Context) (*sitting, error) {
 
 // pull requests the next n messages with at most the given total size in bytes; 0 means no limit.
 // The caller must hold mu.
-func (c *consumption) pull(s *sitting, n, bytes int) error {
+func (c *consumption) pull(s *puller, n, bytes int) error {
 	s.want = n
 	req := struct {
 		Expires   int64 `json:"expires"` // nanoseconds, like Heartbeat
@@ -264,7 +264,7 @@ func (c *consumption) pull(s *sitting, n, bytes int) error {
 }
 
 // arrived handles a message, or a status of the server.
-func (c *consumption) arrived(s *sitting, m *nats.Msg) {
+func (c *consumption) arrived(s *puller, m *nats.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() { s.heard.Store(time.Now().UnixNano()) }()
@@ -282,7 +282,7 @@ func (c *consumption) arrived(s *sitting, m *nats.Msg) {
 				n, bytes = 1, 0 // the next message alone is larger
 			}
 		default:
-			s.lose(fmt.Errorf("the server ended it: %s %s", status, said))
+			s.lose(fmt.Errorf("the server ended the pull request: %s %s", status, said))
 			return
 		}
 	} else {
@@ -301,7 +301,7 @@ func (c *consumption) arrived(s *sitting, m *nats.Msg) {
 }
 
 // taken passes a message to take. The caller must hold s.mu.
-func (c *consumption) taken(s *sitting, m *nats.Msg) error {
+func (c *consumption) taken(s *puller, m *nats.Msg) error {
 	md, err := m.Metadata()
 	if err != nil {
 		return err
@@ -319,7 +319,7 @@ func (c *consumption) taken(s *sitting, m *nats.Msg) error {
 	return nil
 }
 
-func (s *sitting) lose(err error) {
+func (s *puller) lose(err error) {
 	select {
 	case s.lost <- err:
 	default:
@@ -329,7 +329,7 @@ func (s *sitting) lose(err error) {
 // until waits until the consumer is lost and returns the reason, or nil when ctx ends. A lost
 // message is detected by the number of the next message or, if none comes, by the number of
 // messages that the server sent.
-func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
+func (s *puller) until(ctx context.Context, status <-chan nats.Status) error {
 	quiet := time.NewTicker(quietFor)
 	defer quiet.Stop()
 	beat := time.NewTicker(heartbeat)
@@ -376,7 +376,7 @@ func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 }
 
 // deaf reports whether nothing arrived although something should have.
-func (s *sitting) deaf() bool {
+func (s *puller) deaf() bool {
 	if !s.mu.TryLock() {
 		return false // the stage has no room
 	}
@@ -388,7 +388,7 @@ func (s *sitting) deaf() bool {
 }
 
 // end stops the consumer. After it returns, take is not called any more.
-func (s *sitting) end() {
+func (s *puller) end() {
 	_ = s.sub.Unsubscribe() // the connection may be closed already
 	s.mu.Lock()
 	s.over = true

@@ -66,8 +66,8 @@ func (d *decided) bytes() []byte {
 }
 
 // loadDecided loads the decided inputs of a partition. A state of an earlier version has none,
-// because that version decided inputs in order. There, all inputs up to the one that its last entry
-// names are decided.
+// because that version decided inputs in order: there, the input of the last entry and all inputs
+// before it are decided.
 func (s *store) loadDecided(p int, src uint64) (d decided, err error) {
 	v, ok, err := s.get(decidedKey(p))
 	if err != nil || !ok {

@@ -68,7 +68,7 @@ func Each(ctx context.Context, js jetstream.JetStream, s Span, fn func(m jetstre
 		case <-ctx.Done():
 			return fmt.Errorf("reading %s after message %d: %w", s.Stream, read, ctx.Err())
 		case <-patience.C:
-			return fmt.Errorf("reading %s: nothing comes after message %d, up to %d is there", s.Stream, read, last)
+			return fmt.Errorf("reading %s: no message came after %d, but the stream goes up to %d", s.Stream, read, last)
 		case m := <-msgs:
 			md, err := m.Metadata()
 			if err != nil {

@@ -63,7 +63,7 @@ func OpenFeed(ctx context.Context, nc *nats.Conn, log *slog.Logger) (*Feed, erro
 	return f, nil
 }
 
-// made is an entry that this process publishes, with the decoded body.
+// made is an entry that this process publishes, and the entry's decoded body.
 type made struct {
 	salt    [streams.SaltSize]byte
 	body    []byte
@@ -128,7 +128,7 @@ func (f *Feed) take(m jetstream.Msg) {
 		f.know(&a.entries[i])
 	}
 	if t := a.first().Type; t == streams.TypeForgotten || t == streams.TypeErased {
-		f.forgetRecent(len(f.recent)) // forgotten content must not stay in memory
+		f.forgetRecent(len(f.recent)) // recent messages may contain content that was just forgotten
 		f.unmake(len(f.made))
 	}
 	f.remember(a)

@@ -22,9 +22,9 @@ func OfProject(key []byte, project string) bool {
 	return ok && (len(rest) == 0 || rest[0] == 0)
 }
 
-// DropProject removes the keys that OfProject gives to a project. The key spaces in apart have other
-// rules: of their keys, it removes those for which drop returns true. It reads only these spaces, so
-// it takes about as long for a large project as for a small one.
+// DropProject removes the keys that OfProject gives to a project. In the key spaces listed in
+// apart, it instead removes the keys for which drop returns true. It reads only the project's keys
+// and these spaces, so it takes about as long for a large project as for a small one.
 func (st *State) DropProject(project string, apart []byte, drop func(key, value []byte) (bool, error)) error {
 	var gone [][]byte
 	for _, space := range apart {
@@ -56,8 +56,8 @@ func (st *State) DropProject(project string, apart []byte, drop func(key, value 
 	return nil
 }
 
-// eraseKey marks a state that must forget something and whose files were not rewritten since. It is
-// committed together with the fold, so that a crash only delays the rewriting.
+// eraseKey exists while deleted data may remain in the state's files, because they were not
+// rewritten yet. It is committed together with the fold, so that a crash only delays the rewriting.
 var eraseKey = []byte{spaceMeta, 'x'}
 
 // erase requests that the next commit rewrites the files.
@@ -75,7 +75,7 @@ func (s *store) erased() error {
 		return err
 	}
 	if !s.pending.empty() || !s.sealed.empty() {
-		return errors.New("the state is to be erased with changes that are not committed")
+		return errors.New("the state cannot be erased while changes are not committed")
 	}
 	if err := errors.Join(s.flush(), s.closeView()); err != nil {
 		return err
@@ -94,10 +94,10 @@ func (s *store) erased() error {
 		return errors.Join(err, db.Close())
 	}
 	if err := errors.Join(db.Flush(), db.Close(), s.db.Close()); err != nil {
-		return fmt.Errorf("writing the state anew: %w", err)
+		return fmt.Errorf("rewriting the state: %w", err)
 	}
 	if err := replaceFolder(s.fs, s.dir); err != nil {
-		return fmt.Errorf("writing the state anew: %w", err)
+		return fmt.Errorf("rewriting the state: %w", err)
 	}
 	if s.db, err = openPebble(s.dir, s.fs, s.key); err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 // allOfLedger matches every entry.
 const allOfLedger = "lz.ledger.>"
 
-// HoleError reports that ledger entries are missing without a reason in the ledger. A stage does
-// not continue without them, because its decisions would not follow from the ledger.
+// HoleError reports that ledger entries are missing and that no entry of the ledger explains why. A
+// stage does not continue without them, because its decisions would not follow from the ledger.
 type HoleError struct {
 	From, To uint64 // range of the missing sequences
 	Stage    string
@@ -182,7 +182,7 @@ func (r *runtime) follows(ctx context.Context, a *arrival) error {
 			if refusal(err) {
 				return err
 			}
-			r.log.Warn("whether the ledger lacks entries is unknown", "from", r.due.next, "to", e.Seq-1, "err", err)
+			r.log.Warn("cannot check whether ledger entries are missing", "from", r.due.next, "to", e.Seq-1, "err", err)
 			if err := sleep(ctx, reopenEvery); err != nil {
 				return err
 			}
@@ -193,7 +193,7 @@ func (r *runtime) follows(ctx context.Context, a *arrival) error {
 }
 
 // errPassedOver reports that the server skipped an entry that it has.
-var errPassedOver = errors.New("the server passed over an entry of the ledger")
+var errPassedOver = errors.New("the server skipped a ledger entry that it has")
 
 // refusal reports whether an error means that the ledger has a hole.
 func refusal(err error) bool {

@@ -117,7 +117,7 @@ type intakeStage struct {
 	// foreign are entries of other stages that wait for the next own entry, by partition, in ledger
 	// order.
 	foreign   [streams.Partitions][]*streams.Entry
-	noted     [streams.Partitions]uint64 // last waiting entry that is recorded in the store
+	noted     [streams.Partitions]uint64 // last entry in foreign that is recorded in the store
 	lines     map[lineKey]*line
 	turns     []*line // all lines, in the order of their turns
 	queued    int     // number of queued messages, and of events of opened batches
@@ -140,9 +140,9 @@ type intakeStage struct {
 	allows [streams.Partitions]bool
 	// foreigners is set if the ledger has recent entries of a sentinel group of another process.
 	foreigners [streams.Partitions]bool
-	told       []string // these groups, as far as they were logged
-	// unsure is set if a joint frame may get into the ledger that this process has not read. Nothing
-	// is decided in such a partition before claim.
+	told       []string // groups of other processes that were logged
+	// unsure is set if the ledger may still get a joint frame of which this process does not know.
+	// Nothing is decided in such a partition before claim.
 	unsure  [streams.Partitions]bool
 	jointAt time.Time // time of the last joint frame of this process
 	// waited is the number of proposals that are not decided jointly because an earlier one waited for
@@ -213,7 +213,7 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 		return err
 	}
 	// Check again for holes that appeared during the fold, before anything is published.
-	err = Patiently(ctx, r.log, "what was trimmed", func() error { return s.guard(ctx, s.read) })
+	err = Patiently(ctx, r.log, "whether the ledger was trimmed", func() error { return s.guard(ctx, s.read) })
 	if err != nil {
 		return ended(ctx, err)
 	}

@@ -74,7 +74,7 @@ func (s *intakeStage) work(ctx context.Context) error {
 	return s.again()
 }
 
-// mistaken is the number of proposals that are decided without speculation after a failed one.
+// mistaken is the number of proposals that are decided without speculation after one failed.
 const mistaken = 16
 
 // foresees reports whether to decide a proposal speculatively, before the end of the ledger is
@@ -237,7 +237,7 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 	for _, q := range batch {
 		p := q.msg.Address.Partition
 		if !s.active[p] || s.unsure[p] || s.decided[p].has(q.msg.Position()) {
-			continue // another process decided it in the meantime, or may do so
+			continue // another process has decided it, or a joint frame with the decision may still come
 		}
 		if err := s.applyForeign(p, f.at); err != nil {
 			return err
@@ -258,7 +258,7 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 		f.batch, f.size = append(f.batch, q), f.size+q.size
 		q.line.flown++
 		if s.refolding {
-			return nil // the rest is decided after that
+			return nil // the rest is decided after the refold
 		}
 	}
 	return nil
@@ -359,8 +359,8 @@ func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
 	return s.settleOwn(ctx, entries[:n])
 }
 
-// settleOwn folds the ledger up to its last own entry. It becomes stand-by in partitions where
-// another process wrote that entry.
+// settleOwn folds the ledger up to the stage's last entry in it. The process becomes a stand-by in
+// partitions where another process wrote that entry.
 func (s *intakeStage) settleOwn(ctx context.Context, ours []*streams.Entry) error {
 	var tail uint64
 	for _, p := range s.cfg.Partitions {

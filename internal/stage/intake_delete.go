@@ -75,7 +75,7 @@ func (d *deletions) next() (seq uint64, ok bool) {
 	}
 	seq, d.seqs = d.seqs[0], d.seqs[1:]
 	if len(d.seqs) > 0 {
-		d.wake() // another deleter
+		d.wake() // another goroutine deletes at the same time
 	}
 	return seq, true
 }

@@ -17,7 +17,7 @@ func (s *intakeStage) owed(ctx context.Context) error {
 		due := s.active[p] || time.Since(s.progress[p]) > s.cfg.Takeover
 		if s.trims[p] != nil && due {
 			ok, err := s.claim(ctx, p)
-			if err == nil && ok && s.trims[p] != nil { // not answered by an entry that the claim found
+			if err == nil && ok && s.trims[p] != nil { // the entries that claim read may have answered it
 				err = s.secure(ctx, p)
 			}
 			if err != nil {
@@ -46,7 +46,7 @@ func (s *intakeStage) owedIn(ctx context.Context, p int) error {
 	if out != nil && tooLarge(&out.Output) != nil {
 		// The pending work stays in the state, and messages continue.
 		s.stats.Oversized.Add(1)
-		s.log.Error("an entry that the ledger is owed does not fit into it", "type", out.Type, "partition", p, "bytes",
+		s.log.Error("a pending entry is too large for the ledger", "type", out.Type, "partition", p, "bytes",
 			len(out.Body), "code", streams.CodeEntrySize)
 		out = nil
 	}
@@ -55,7 +55,7 @@ func (s *intakeStage) owedIn(ctx context.Context, p int) error {
 		s.foreign, s.owes[p] = held, false
 		return s.forget()
 	}
-	if s.unsure[p] { // decide again with the entries that the claim finds
+	if s.unsure[p] { // claim reads more entries; the decision is made again with them
 		s.foreign = held
 		if err := s.forget(); err != nil {
 			return err

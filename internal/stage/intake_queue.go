@@ -118,8 +118,8 @@ func (s *intakeStage) drainIntake() error {
 	}
 }
 
-// smallEvent is the size of an event of a batch, in bytes. While a batch of smaller events waits, what was
-// read of it is not kept.
+// smallEvent is an average size of a batch's events, in bytes. The parsed events of a waiting batch
+// stay in memory only if they are at least this large on average.
 const smallEvent = 256
 
 func (s *intakeStage) enqueue(m jetstream.Msg) error {
@@ -152,7 +152,7 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 		if len(all) > 1 {
 			q.events, q.left = len(all), len(events)
 			if len(msg.Data) < len(all)*smallEvent {
-				q.parsed = nil // it is larger than the batch, and is read again at its turn
+				q.parsed = nil // the parsed events need more memory than the batch, which is parsed again at its turn
 			}
 			s.within += q.left - 1
 			events = []*queued{q}
@@ -199,7 +199,7 @@ func (s *intakeStage) open(ctx context.Context, l *line, i int) bool {
 	} else if read != nil {
 		all = read
 	} else {
-		for i := range all { // the message was removed
+		for i := range all { // the message was removed from the intake
 			one := *q.msg
 			one.Index = i
 			all[i] = &one
@@ -301,7 +301,7 @@ func (s *intakeStage) unqueue(l *line, i int) {
 
 // prune removes the message at a position from its queue, because the ledger has a decision on it
 // already: that of another process, or of this one before a restart. The message need not be the
-// first in the queue, because the other process may reject other messages out of order (shed).
+// first in the queue, because another process may reject messages out of order (see shed).
 func (s *intakeStage) prune(p int, input uint64) {
 	for _, l := range s.turns {
 		if l.partition != p {

@@ -28,9 +28,9 @@ import (
 //
 // A stage takes part only if it has folded the ledger up to there and has nothing to publish.
 type Joint struct {
-	// Elsewhere, if set, reports whether a sentinel group may run outside of this process. It may read
-	// only the entries on ingest's own subject, so nothing is decided jointly then. Ingest calls it for
-	// each proposal.
+	// Elsewhere, if set, reports whether a sentinel group may run outside of this process. Such a
+	// group may be unable to read joint frames, because its credential covers only ingest's own
+	// subject. So nothing is decided jointly then. Ingest calls Elsewhere for each proposal.
 	Elsewhere func() bool
 
 	pub   *publisher
@@ -45,14 +45,14 @@ type Joint struct {
 const (
 	// jointWait is how long ingest waits until the other stages take part.
 	jointWait = 5 * time.Millisecond
-	// jointFresh is the maximum age of a proposal that is decided together. Its age is that of its
-	// answers.
+	// jointFresh is the maximum age of a proposal that is decided together. The entries of a joint
+	// frame have the proposal's time, so their time is at most this old.
 	jointFresh = time.Second
 	// jointMost is the maximum number of entries in a joint frame.
 	jointMost = 32
-	// groupRetired is how long a sentinel group of another process counts after its last entry when
-	// ingest starts: as long as a credential that `lazaret up` creates is valid. A longer one is in the
-	// register: see Elsewhere.
+	// groupRetired is how long a sentinel group of another process counts after its last entry. It
+	// is the time for which a credential that `lazaret up` creates is valid. Elsewhere covers a
+	// group whose credential is valid for longer.
 	groupRetired = 30 * 24 * time.Hour
 )
 
@@ -84,8 +84,8 @@ func Alones() []Alone {
 	return out
 }
 
-// NewJoint returns the way in which ingest and other stages of a process decide together. The
-// connection may publish joint frames.
+// NewJoint returns a Joint for ingest and the given other stages of this process. The connection
+// must be allowed to publish joint frames.
 func NewJoint(nc *nats.Conn, stages ...string) (*Joint, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -144,7 +144,8 @@ func (j *Joint) decide(ctx context.Context, proposal *streams.Entry, end uint64)
 	}
 	timeout := time.NewTimer(jointWait)
 	defer timeout.Stop()
-	// A stage that has folded loses its indexes if the round is dropped. So all are called first.
+	// A stage that has folded loses its indexes if the round is dropped. So all stages are asked
+	// whether they take part before one folds.
 	for _, name := range j.names {
 		if !j.call(ctx, r, name, end, timeout) {
 			r.end(false)
@@ -164,7 +165,7 @@ func (j *Joint) decide(ctx context.Context, proposal *streams.Entry, end uint64)
 		}
 	}
 	if !slices.ContainsFunc(r.entries, func(e *streams.Entry) bool { return e.Type == streams.TypeVerdict }) {
-		r.end(false) // it waits for a group of another process
+		r.end(false) // the verdict waits for a group of another process
 		return nil, AloneGroup
 	}
 	return r, 0
@@ -266,9 +267,10 @@ func (j *Joint) publish(ctx context.Context, entries []*streams.Entry, end, fenc
 	case err == nil:
 		err = fmt.Errorf("the ledger has a joint frame at %d, expected at %d", ack.Sequence, end+1)
 	case isFenceError(err):
-		return errBehind // it was sent once, so it is not the fence that it moved itself
+		return errBehind // the message was sent once, so it was not refused because of itself
 	}
-	// A leader that refuses a message for another reason may have passed it on to the other servers.
+	// The error does not show whether the message is stored: a leader that refuses it may have
+	// passed it on to other servers.
 	return errors.Join(errUnsure, err)
 }
 
@@ -301,7 +303,7 @@ func (s *intakeStage) alone(why Alone, batch ...*queued) {
 	}
 }
 
-// readOn folds what has arrived of the ledger, so that a decision is not made in vain.
+// readOn folds the ledger messages that have arrived. A decision without them would be dropped.
 func (s *intakeStage) readOn(ctx context.Context) error {
 	if len(s.ledger.msgs) == 0 {
 		return nil
@@ -315,15 +317,15 @@ func (s *intakeStage) readOn(ctx context.Context) error {
 	return s.commitFolded()
 }
 
-// others reports whether a stage is a sentinel group of another process. It may read only the entries
-// on ingest's own subject, so proposals are published there.
+// others reports whether a stage is a sentinel group of another process. Its credential may cover
+// only ingest's own subject, so proposals are published there.
 func (s *intakeStage) others(stage string) bool {
 	_, ok := streams.SentinelGroup(stage)
 	return ok && s.cfg.Joint != nil && !slices.Contains(s.cfg.Joint.names, stage)
 }
 
-// notices records that a group of another process reads a partition. For entries before the start, see
-// findForeigners.
+// notices records that a group of another process writes to a partition. findForeigners finds the
+// groups that wrote before the start.
 func (s *intakeStage) notices(p int, stage string) {
 	if s.in == nil || !s.others(stage) {
 		return
@@ -359,7 +361,7 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued) error {
 		switch {
 		case why == AloneGroup:
 			s.waited[e.Partition] = mistaken
-		case why == AloneLarge && len(e.Body) <= streams.MaxFrameBytes: // stages folded it
+		case why == AloneLarge && len(e.Body) <= streams.MaxFrameBytes: // some stages folded the proposal in vain
 			s.blind = mistaken
 		}
 		s.alone(why, batch...)
@@ -383,7 +385,7 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued) error {
 		s.alone(AloneVain, batch...)
 		s.blind = mistaken
 	}
-	s.unsure[e.Partition] = errors.Is(f.err, errUnsure) // joins required that it was not set
+	s.unsure[e.Partition] = errors.Is(f.err, errUnsure) // before, it was false: see joins
 	if err := s.land(ctx, f); err != nil || f.err != nil {
 		return err
 	}
@@ -402,7 +404,7 @@ func (s *intakeStage) jointTime(q *queued) time.Time {
 	return at
 }
 
-// landJoint takes the entries of a joint frame as read, and commits.
+// landJoint marks the entries of a published joint frame as read, and commits.
 func (s *intakeStage) landJoint(f *flight) error {
 	seq := f.entries[0].Seq
 	s.read = max(s.read, seq)
@@ -429,7 +431,7 @@ func (s *intakeStage) fromJoint(entries []streams.Entry) error {
 	}
 	if s.allows[e.Partition] && !s.unsure[e.Partition] {
 		s.stats.Diverged.Add(1)
-		s.log.Error("a joint frame that this process did not publish, although no other process may: who has a credential "+
+		s.log.Error("another process published a joint frame, which only this process may do: who has a credential "+
 			"that can make the server write to the ledger?", "partition", e.Partition, "entry", e.Seq)
 	}
 	if err := s.fromOther(e); err != nil {
@@ -444,10 +446,10 @@ func (s *intakeStage) fromJoint(entries []streams.Entry) error {
 	return nil
 }
 
-// findOpen reads for which partitions the last entry on ingest's own subject allows joint frames. The
-// process that wrote it may still run, and a frame of it may still be on its way. A message that is not
-// an entry may hide such an entry. findOpen also reads in which partitions the ledger has entries of
-// sentinel groups of other processes.
+// findOpen reads in which partitions a joint frame may still come. A frame may come if the last
+// entry on ingest's own subject allows joint frames, because the process that wrote it may still
+// run, and if the last message there is not an entry, because it may hide such an entry. findOpen
+// also reads in which partitions the ledger has entries of sentinel groups of other processes.
 func (s *intakeStage) findOpen(ctx context.Context) error {
 	if s.cfg.Joint != nil {
 		if err := Patiently(ctx, s.log, "who wrote to the ledger", func() error { return s.findForeigners(ctx) }); err != nil {
@@ -471,9 +473,10 @@ func (s *intakeStage) findOpen(ctx context.Context) error {
 	return nil
 }
 
-// findForeigners reads in which partitions the ledger has a recent entry of a sentinel group of another
-// process. The last entry of a group that no longer exists stays in the ledger, so its age counts: by
-// the server's clock, when the ledger got its last entry.
+// findForeigners reads in which partitions the ledger has a recent entry of a sentinel group of
+// another process. The last entry of a group that no longer exists stays in the ledger, so its age
+// counts. The age is the time between this entry and the ledger's last entry, by the server's
+// clock.
 func (s *intakeStage) findForeigners(ctx context.Context) error {
 	st, err := s.js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
@@ -499,13 +502,13 @@ func (s *intakeStage) findForeigners(ctx context.Context) error {
 	return nil
 }
 
-// claim makes sure that nobody's joint frame can get into a partition unnoticed, and reports whether
-// that succeeded. Call it before deciding anything for the partition.
+// claim makes sure that no joint frame of another process can still come in a partition, and
+// reports whether it succeeded. Call it before deciding anything for the partition.
 //
 // A joint frame does not move the fence of ingest's own subject. So a process that relied on the
-// fence alone could decide a message that a frame has decided. If one may still come, an entry that
-// changes nothing moves the fence, on which every joint frame depends too. Then the ledger is folded
-// up to that entry.
+// fence alone could decide a message that a frame has decided. If a frame may still come, claim
+// adds an entry that changes nothing. That entry moves the fence on which every joint frame depends
+// too. Then claim folds the ledger up to that entry.
 func (s *intakeStage) claim(ctx context.Context, p int) (bool, error) {
 	if !s.unsure[p] {
 		return true, nil
@@ -555,7 +558,7 @@ func (s *ledgerStage) answerCall(ctx context.Context) error {
 		return err
 	}
 	c.said <- answers{ok: true}
-	defer close(c.said) // ingest must not wait for a stage that ends
+	defer close(c.said) // ingest must not wait for a stage that has ended
 	cursors := s.cursors
 	folded := 0
 	var made []*pending
@@ -608,7 +611,7 @@ func (s *ledgerStage) foretell(entries []*streams.Entry) ([]*pending, error) {
 	return slices.Clone(s.outbox[entries[0].Partition]), nil
 }
 
-// keepJoint keeps what was folded before it was in the ledger.
+// keepJoint keeps the folded entries of a joint frame, which is now in the ledger.
 func (s *ledgerStage) keepJoint(seq uint64, made []*pending) error {
 	for _, p := range s.cfg.Partitions {
 		s.cursors[p].folded = max(s.cursors[p].folded, seq)
@@ -623,7 +626,8 @@ func (s *ledgerStage) keepJoint(seq uint64, made []*pending) error {
 	return nil
 }
 
-// dropJoint drops what was folded since the last commit. A stage that folded nothing keeps its indexes.
+// dropJoint drops the folded entries of a joint frame that is not in the ledger. A stage that
+// folded none keeps its indexes.
 func (s *ledgerStage) dropJoint(p, folded int) error {
 	if folded == 0 {
 		return nil

@@ -371,7 +371,7 @@ func (s *ledgerStage) confirm(e *streams.Entry) error {
 		if p := box[0]; position.Compare(p.entry.Src, e.Src) < 0 ||
 			(p.entry.Src == e.Src && !bytes.Equal(p.entry.Body, e.Body)) {
 			s.stats.Diverged.Add(1)
-			s.log.Error("another process of this stage decided differently on the same ledger: are both the same version?",
+			s.log.Error("another process of this stage decided differently on the same ledger: do both have the same version?",
 				"partition", e.Partition, "src", p.entry.Src, "entry", e.Seq)
 		}
 		if err := s.pop(e.Partition); err != nil {
@@ -488,7 +488,7 @@ func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fen
 			return sleep(ctx, 200*time.Millisecond)
 		}
 		if m == nil || m.Sequence == fences[p] {
-			continue // refused together with others of its batch
+			continue // refused because of another entry of the batch
 		}
 		s.active[p] = false
 		s.stats.FenceLost.Add(1)
@@ -556,7 +556,7 @@ func (s *ledgerStage) timer(p int, now time.Time) error {
 		return nil
 	}
 	a.wrote = now
-	// It names the last input; within a frame, not an earlier one than the last answered.
+	// The due entry names the last input. Within a frame, this is not before the last answered one.
 	src := position.Later(s.cursors[p].folded, s.cursors[p].src)
 	due, err := s.fitting(a.due, src)
 	if err != nil {

@@ -34,8 +34,8 @@ type Migration struct {
 // migrations run before them.
 var migrations = map[int]Migration{
 	10: {Exact: true}, // except for ingest
-	11: {Exact: true}, // since then, waiting entries are stored; before, the cursor was before them
-	12: {Exact: true}, // since then, ingest's sightings record whether a content is foreign; old ones can be read
+	11: {Exact: true}, // before, the cursor was before waiting entries; now they are stored
+	12: {Exact: true}, // now ingest's sightings record whether a content is foreign; old ones can be read
 	13: {Exact: true}, // see loadDecided
 }
 

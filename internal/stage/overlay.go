@@ -21,8 +21,8 @@ type layer struct {
 	grown   int // maximum size of entries so far, which determines the cost of clearing it
 }
 
-// sieve tells which keys a layer cannot have. Most lookups are for keys that no layer has, and would
-// compute a map's hash for each layer.
+// sieve tells which keys a layer cannot have. Most lookups are for keys that no layer has. Without
+// the sieve, each would compute a map's hash for each layer.
 type sieve [1 << 11]uint64
 
 func (m *sieve) add(h uint64) { m[h>>6%uint64(len(m))] |= 1 << (h % 64) }
@@ -71,7 +71,7 @@ func (l *layer) ready() {
 	}
 }
 
-// putMarked is put for a key that has its mark.
+// putMarked is like put, for a key that the sieve has.
 func (l *layer) putMarked(key string, e change) {
 	if old, ok := l.entries[key]; ok {
 		l.bytes += len(e.v) - len(old.v)

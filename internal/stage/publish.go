@@ -26,7 +26,8 @@ const (
 	batchMaxBytes = 4 << 20 // size of the bodies
 
 	// A server that dies, or a cluster without a leader, never answers, and a stage cannot continue
-	// meanwhile. Asking again is safe, because a published entry is recognized by its salt.
+	// while it waits. Asking again is safe, because the stage recognizes a published entry by its
+	// salt.
 	ackTimeout = 3 * time.Second
 	askTries   = 4
 
@@ -44,11 +45,12 @@ type pubAck struct {
 // errFenced reports that another process of the same stage added an entry first.
 var errFenced = errors.New("another process of this stage holds the fence")
 
-// errUnmoved is an errFenced although the fence in the ledger is the expected one.
+// errUnmoved reports that a publish failed at a fence, although the fence of its last entry is the
+// expected one.
 var errUnmoved = fmt.Errorf("%w, or something else was expected in vain", errFenced)
 
 // errBehind reports that the ledger has entries that the decision did not use.
-var errBehind = errors.New("the ledger holds more than what was known")
+var errBehind = errors.New("the ledger has entries that this process had not read")
 
 // publisher adds entries to the ledger. Each publish is fenced with the sequence of the stage's
 // last entry in its partition.
@@ -109,7 +111,7 @@ func frames(entries []*streams.Entry, together func(i int) string) []frame {
 	return all
 }
 
-// run returns how many entries from the first on may share a message.
+// run returns how many of the first entries may share one message.
 func run(entries []*streams.Entry, together func(i int) string) int {
 	first, key, size := entries[0], together(0), len(entries[0].Body)
 	if key == "" || !first.Type.Framed() {
@@ -164,7 +166,7 @@ func (p *publisher) send(ctx context.Context, f frame, m *nats.Msg, fences *[str
 		number([]frame{f}, ack.Sequence, fences)
 		return nil
 	}
-	return p.settle(ctx, []frame{f}, fences, err)
+	return p.settleLostAck(ctx, []frame{f}, fences, err)
 }
 
 func (p *publisher) mark(m *nats.Msg) {
@@ -196,7 +198,7 @@ func (p *publisher) batch(ctx context.Context, all []frame, fences *[streams.Par
 		m.Header["Nats-Batch-Commit"] = []string{"1"}
 		ack, err := p.request(ctx, m)
 		if err != nil {
-			return p.settle(ctx, all, fences, err)
+			return p.settleLostAck(ctx, all, fences, err)
 		}
 		if ack.Count != len(all) {
 			return fmt.Errorf("batch %s: the server acknowledged %d of %d messages", id, ack.Count, len(all))
@@ -217,11 +219,13 @@ func number(all []frame, last uint64, fences *[streams.Partitions]uint64) {
 	}
 }
 
-// settle determines, after a failed publish, whether the entries are in the ledger nevertheless. An
-// acknowledgement can be lost, and the same publish then fails at the fence that it moved itself.
-func (p *publisher) settle(ctx context.Context, all []frame, fences *[streams.Partitions]uint64, cause error) error {
+// settleLostAck determines, after a failed publish, whether the entries are in the ledger
+// nevertheless. An acknowledgement can be lost, and the same publish then fails at the fence that
+// it moved itself.
+func (p *publisher) settleLostAck(ctx context.Context, all []frame, fences *[streams.Partitions]uint64,
+	cause error) error {
 	final := all[len(all)-1]
-	last := final[len(final)-1] // a frame's headers have its salt and source
+	last := final[len(final)-1] // the headers of a frame have the salt and source of its last entry
 	raw, err := lastOn(ctx, p.js, streams.LedgerSubject(last.Partition, p.stage))
 	if err != nil {
 		return errors.Join(cause, err)

@@ -119,7 +119,7 @@ func (r *runtime) loadErasures(ctx context.Context, said func(p int) (uint64, er
 	}
 	r.saved = r.cursors
 	if wiped {
-		r.log.Info("folding anew without what is to be forgotten")
+		r.log.Info("refolding without the entries to forget")
 		if err := r.store.erased(); err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func (r *runtime) scanErasures(ctx context.Context) error {
 			return nil
 		})
 	if err != nil {
-		return fmt.Errorf("looking for what is to be forgotten: %w", err)
+		return fmt.Errorf("looking for entries to forget: %w", err)
 	}
 	return nil
 }

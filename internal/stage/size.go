@@ -9,8 +9,8 @@ import (
 )
 
 // An entry that exceeds the maximum message size can never be published, and a stage that tried
-// would be stuck. Folds limit what they write, and every entry is checked before it is published,
-// so that no input can stop a partition.
+// would be stuck. So folds limit the size of their entries, and the stage checks every entry before
+// it publishes it. No input can stop a partition.
 
 // checkPayload returns an error if the server does not accept the ledger's largest message. A
 // connection that is not established yet has no limit and passes.

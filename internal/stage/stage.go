@@ -79,7 +79,7 @@ type Stats struct {
 	Joint     atomic.Uint64         // proposals published in a joint frame with their answers
 	Alone     [alones]atomic.Uint64 // times that a proposal was not decided jointly, by reason
 	Oversized atomic.Uint64         // entries that were too large for the ledger and were rejected
-	Ignored   atomic.Uint64         // messages in the ledger that no stage of Lazaret wrote, or that cannot be true
+	Ignored   atomic.Uint64         // messages in the ledger that no stage of Lazaret wrote, or that cannot be valid
 	// For an auditor: Signed is the size of the log that its last checkpoint covers, Leaves the
 	// size of the log, Gaps the number of missing ledger sequences, and SignedAt the time of the
 	// checkpoint in Unix nanoseconds.
@@ -461,7 +461,7 @@ func (r *runtime) entries(a *arrival) ([]streams.Entry, bool) {
 	if a.err != nil {
 		r.ignore(a.err)
 		if e := a.first(); e.Stage == r.cfg.Name && r.mine[e.Partition] {
-			// It moved the fence nevertheless.
+			// The message moved the fence nevertheless.
 			c := &r.cursors[e.Partition]
 			c.own = max(c.own, e.Seq)
 		}

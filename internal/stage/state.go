@@ -57,7 +57,7 @@ type store struct {
 	flushed   time.Time
 	flushers  sync.Pool // of *flusher
 	work      Work
-	drops     int // number of discards; values that State remembers are invalid after one
+	drops     int // how often changes were discarded; values that State remembers are invalid after that
 }
 
 // flusher has the buffers of a flush, which are several MiB. They are reused until two collections have
@@ -421,8 +421,8 @@ func (st *State) GetHot(key []byte) ([]byte, bool, error) {
 	return v, ok, err
 }
 
-// Memo returns a place for derived data of the fold. It is emptied when changes are discarded or
-// DropProject removes keys.
+// Memo returns a place for data that the fold derives from its state. It is emptied when changes
+// are discarded or DropProject removes keys.
 func (st *State) Memo() *any {
 	if n := st.s.discards(); st.memoDrops != n {
 		st.memo, st.memoDrops = nil, n

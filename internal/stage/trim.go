@@ -11,7 +11,7 @@ import (
 )
 
 // marks has the announcements of the retention stage in partition 0 about removed entries. It
-// ignores messages that are not valid announcements or that cannot be true.
+// ignores messages that are not valid announcements.
 type marks struct {
 	seq     uint64 // last message that was read
 	trimmed uint64 // entries up to here may have been removed
@@ -168,9 +168,9 @@ func (r *runtime) trimOf(e *streams.Entry) *streams.Retention {
 		r.ignore(err)
 		return nil
 	}
-	r.guarded = time.Time{} // the guard is due now
+	r.guarded = time.Time{} // the guard must run now
 	if b.UpTo == 0 {
-		return nil // an announcement is taken back
+		return nil // an announcement was revoked
 	}
 	return b
 }
