@@ -65,7 +65,7 @@ func TestAnArchiveIsNotWrittenThroughALinkThatIsThereAlready(t *testing.T) {
 
 func TestAFailedRestoreLeavesNothingAndACopyIsPrivateFromItsBeginning(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
-	if err := Restore(t.Context(), packed(t), "", data); err == nil {
+	if _, err := Restore(t.Context(), packed(t), "", data); err == nil {
 		t.Fatal("a backup without keys is restored")
 	}
 	if _, err := os.Lstat(data + ".restored"); !os.IsNotExist(err) {

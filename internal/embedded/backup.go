@@ -131,6 +131,9 @@ func copyData(data, to string, keys bool) error {
 			return fmt.Errorf("copying %s: %w", name, err)
 		}
 	}
+	if err := natsserver.CopyRegister(data, to); err != nil {
+		return err
+	}
 	return secure(to)
 }
 
@@ -227,14 +230,15 @@ func copyTree(from, to string) error {
 }
 
 // Restore creates a data folder from a backup, which is a folder or an archive. keys is the folder of
-// the keys, if the backup contains none. The data folder is created atomically.
-func Restore(ctx context.Context, backup, keys, data string) (err error) {
+// the keys, if the backup contains none. Credentials that are revoked in the backup or in keys stay revoked. The data
+// folder is created atomically.
+func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merged, err error) {
 	if es, err := os.ReadDir(data); err == nil && len(es) > 0 {
-		return fmt.Errorf("%s is not empty: restore into a new folder", data)
+		return nil, fmt.Errorf("%s is not empty: restore into a new folder", data)
 	}
 	fresh := filepath.Clean(data) + ".restored"
 	if err := os.RemoveAll(fresh); err != nil {
-		return err
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -242,36 +246,44 @@ func Restore(ctx context.Context, backup, keys, data string) (err error) {
 		}
 	}()
 	if err := copyBackup(backup, fresh); err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := os.Stat(natsserver.KeysDir(fresh)); err != nil {
 		if keys == "" {
-			return fmt.Errorf("the backup contains no keys, so it cannot be read: name the folder of the keys with "+
+			return nil, fmt.Errorf("the backup contains no keys, so it cannot be read: name the folder of the keys with "+
 				"--keys: %w", err)
 		}
 		if err := os.CopyFS(natsserver.KeysDir(fresh), os.DirFS(keys)); err != nil {
-			return fmt.Errorf("copying the keys: %w", err)
+			return nil, fmt.Errorf("copying the keys: %w", err)
 		}
+	}
+	if keys != "" {
+		if _, err := os.Stat(keys); err != nil {
+			return nil, fmt.Errorf("the folder of the keys: %w", err)
+		}
+	}
+	if m, err = natsserver.MergeRegister(fresh, keys); err != nil {
+		return nil, err
 	}
 	dirs, err := durable.Glob(StateDir(fresh, ""), "*"+snapshotSuffix)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, snapshot := range dirs {
 		name := strings.TrimSuffix(filepath.Base(snapshot), snapshotSuffix)
 		key, err := StateKey(StateKeyFile(fresh), name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if _, err := stage.Restore(ctx, nil, key, snapshot, StateDir(fresh, name)); err != nil {
-			return fmt.Errorf("restoring the state of %s: %w", name, err)
+			return nil, fmt.Errorf("restoring the state of %s: %w", name, err)
 		}
 	}
 	if err := secure(fresh); err != nil {
-		return err
+		return nil, err
 	}
 	if err := os.Remove(data); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return nil, err
 	}
-	return os.Rename(fresh, data)
+	return m, os.Rename(fresh, data)
 }

@@ -190,7 +190,7 @@ func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	restored := filepath.Join(t.TempDir(), "restored")
-	if err := embedded.Restore(t.Context(), backup, "", restored); err != nil {
+	if _, err := embedded.Restore(t.Context(), backup, "", restored); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(filepath.Join(restored, note)); err != nil || string(b) != "Ana likes tea." {

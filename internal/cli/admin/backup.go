@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"lazaret/internal/cli/audit"
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
 	"lazaret/internal/retain"
 )
 
@@ -101,19 +103,43 @@ func restoreCommand(a *verb.App) *cobra.Command {
 		Short: "Create a data folder from a backup",
 		Long: `Create a data folder from a backup, which is a folder or an archive and stays unchanged. The data
 folder must be new or empty. Then start lazaret up with it. Verify the log against a checkpoint from
-outside: the log of a backup lacks the checkpoints signed after it.`,
+outside: the log of a backup lacks the checkpoints signed after it.
+
+Credentials stay revoked if the backup or the folder of --keys lists them as revoked. Credentials and
+tokens that were revoked later have access again: revoke them again before you start lazaret up.`,
 		Example: "  lazaret restore /backup/2026-11-23 --keys /safe/keys --data ./restored\n  lazaret audit verify " +
 			"--offline --data ./restored",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Conn.Resolve()
-			if err := embedded.Restore(cmd.Context(), args[0], keys, a.Conn.Data); err != nil {
+			m, err := embedded.Restore(cmd.Context(), args[0], keys, a.Conn.Data)
+			if err != nil {
 				return err
 			}
+			sayRevoked(cmd.OutOrStdout(), m)
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is restored: start it with lazaret up --data %[1]s\n", a.Conn.Data)
 			return nil
 		},
 	}
-	c.Flags().StringVar(&keys, "keys", "", "`FOLDER` of the keys, if the backup has none")
+	c.Flags().StringVar(&keys, "keys", "", "`FOLDER` of the keys, if the backup has none, or of later ones whose revocations apply")
 	return c
+}
+
+// sayRevoked prints up to when a restored data folder knows the revoked credentials.
+func sayRevoked(w io.Writer, m *natsserver.Merged) {
+	at := func(t time.Time) string {
+		if t.IsZero() {
+			return "none"
+		}
+		return t.Format(time.RFC3339)
+	}
+	fmt.Fprintf(w, "newest credential: %s; newest revocation: %s; %d revoked by the lists of the backup and of --keys\n",
+		at(m.Issued), at(m.Revoked), m.Again)
+	if m.Made.IsZero() {
+		fmt.Fprintln(w, "the backup is of an earlier version and has no list of credentials: those that were revoked "+
+			"after the keys were put aside have access again. Revoke them before the start: lazaret agent revoke")
+		return
+	}
+	fmt.Fprintf(w, "credentials and tokens that were revoked after the backup, %s, have access again. Revoke them before "+
+		"the start: lazaret agent revoke, lazaret agent token revoke\n", at(m.Made))
 }

@@ -1,0 +1,110 @@
+package embedded_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/retain"
+	"lazaret/pkg/beliefs"
+)
+
+// Keys are put aside before a credential is revoked and another one is made. A restored backup refuses the first and
+// knows the second.
+func TestARestoredBackupRefusesRevokedCredentials(t *testing.T) {
+	data := t.TempDir()
+	cfg := embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, ServerOnly: true}
+	p, err := embedded.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	add := func(name string) []byte {
+		t.Helper()
+		g := natsserver.Grant{Name: "acme." + name, Agent: &natsserver.Agent{Project: "acme", Name: name,
+			Origins: []beliefs.Origin{beliefs.OriginTool}}}
+		if err := p.Server.Minter().Install(g, "", false); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(natsserver.CredsFile(data, g.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	stolen := add("stolen")
+	aside := filepath.Join(t.TempDir(), "aside")
+	if err := os.CopyFS(aside, os.DirFS(natsserver.KeysDir(data))); err != nil {
+		t.Fatal(err)
+	}
+	copies := func(keys bool) string {
+		t.Helper()
+		nc, err := p.Server.Connect(natsserver.RoleRetention)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		dir, err := (&retain.Config{Conn: nc}).Copy(t.Context(), keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	before := copies(true)
+	if n, err := p.Server.Minter().Revoke("acme.stolen", false); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	later := add("later")
+	for _, c := range []struct {
+		name, backup, keys string
+		again              int
+	}{
+		{"keys put aside before the revocation", copies(false), aside, 1},
+		{"a backup from before it, and later keys", before, natsserver.KeysDir(data), 1},
+		{"a backup after it, with its keys", copies(true), "", 0},
+	} {
+		restored := filepath.Join(t.TempDir(), "restored")
+		m, err := embedded.Restore(t.Context(), c.backup, c.keys, restored)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if m.Again != c.again || m.Made.IsZero() || m.Revoked.IsZero() || m.Issued.IsZero() {
+			t.Errorf("%s: %+v, want %d revoked by the lists", c.name, m, c.again)
+		}
+		if _, err := os.Stat(filepath.Join(restored, "credentials.json")); !os.IsNotExist(err) {
+			t.Errorf("%s: the copy of the list stays: %v", c.name, err)
+		}
+		q, err := natsserver.Start(natsserver.Config{Data: restored, Listen: "127.0.0.1:0", NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		connects := func(creds []byte) error {
+			nc, err := nats.Connect(q.URL(), nats.UserCredentialBytes(creds))
+			if err == nil {
+				nc.Close()
+			}
+			return err
+		}
+		if err := connects(stolen); !errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrAuthRevoked) {
+			t.Errorf("%s: the server answers the revoked credential with %v", c.name, err)
+		}
+		if err := connects(later); err != nil {
+			t.Errorf("%s: the server refuses the later credential: %v", c.name, err)
+		}
+		q.Shutdown()
+		all, err := natsserver.Credentials(restored)
+		if err != nil || !slices.ContainsFunc(all, func(i *natsserver.Issued) bool { return i.Name == "acme.later" }) {
+			t.Errorf("%s: %d credentials are listed, %v", c.name, len(all), err)
+		}
+	}
+	// A mistyped folder of keys is no reason to go on without its revocations.
+	if _, err := embedded.Restore(t.Context(), before, aside+"x", filepath.Join(t.TempDir(), "r")); err == nil {
+		t.Error("a folder of keys that does not exist is accepted")
+	}
+}
