@@ -74,8 +74,9 @@ func WithSnapshot(ctx context.Context, nc *nats.Conn, dir string, f func(dir str
 	}
 }
 
-// Gone returns an error if the folder is a snapshot that an erasure has removed. The files of a snapshot
-// disappear after the folder's name, so a check that found files missing there proves nothing.
+// Gone returns an error if the folder is a snapshot that an erasure has removed. A snapshot's folder is
+// renamed before its files are removed. So a check that found files missing must be repeated if Gone
+// returns an error.
 func Gone(dir string) error {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("an erasure removed the snapshot of the log: %w", err)

@@ -184,7 +184,8 @@ func (a *Auditor) Follow(ctx context.Context) error {
 		}
 		var trimmed *stage.TrimmedError
 		if errors.As(err, &trimmed) {
-			err = fmt.Errorf("%w: begin with what another auditor has (--from URL of lazaret audit serve)", err)
+			err = fmt.Errorf("%w: begin with what another auditor has: start with --from URL of its lazaret audit serve",
+				err)
 		}
 		if !errors.Is(err, errAnew) {
 			break
@@ -197,8 +198,8 @@ func (a *Auditor) Follow(ctx context.Context) error {
 	return errors.Join(err, a.settle(), a.checkpoint())
 }
 
-// publishHandovers publishes the handovers of this log, so that no process waits for the log's
-// earlier keys. A handover is a checkpoint that names the next key.
+// publishHandovers publishes the handovers of this log. A handover is a checkpoint that names the next
+// key. A process that waits for all auditors needs it, or it would wait for the replaced key.
 func (a *Auditor) publishHandovers() error {
 	hs, err := a.log.Handovers()
 	for _, h := range hs {
@@ -255,7 +256,7 @@ func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 // nothing.
 type MismatchError struct {
 	Leaf   int64
-	Seq    uint64 // of the ledger
+	Seq    uint64 // ledger sequence
 	Reason string
 }
 
@@ -384,7 +385,7 @@ func (a *Auditor) take(entries []streams.Entry, more bool) error {
 			es[i] = a.entry(&entries[i])
 		}
 		if err := a.log.Fill(es); err != nil {
-			return fmt.Errorf("holding ledger entries from %d against what was taken over: %w", es[0].Seq, err)
+			return fmt.Errorf("comparing ledger entries from %d with the imported leaves: %w", es[0].Seq, err)
 		}
 	}
 	a.from = 0

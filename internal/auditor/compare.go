@@ -64,7 +64,8 @@ func CompareLedger(ctx context.Context, js jetstream.JetStream, l *chain.Log) (*
 	if h.LastSeq > 0 {
 		span := stage.Span{Stream: streams.LedgerStream, Filters: []string{"lz.ledger.>"}, To: h.LastSeq}
 		err = stage.Each(ctx, js, span, func(m jetstream.Msg, seq uint64, at time.Time) error {
-			entries, _ := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), seq, at) // as the auditor does
+			// An auditor, too, chains an entry that it cannot parse, with the fields that it could read.
+			entries, _ := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), seq, at)
 			if err := c.missing(seq); err != nil {
 				return err
 			}
@@ -138,7 +139,7 @@ func (c *comparer) missing(seq uint64) error {
 			c.Forgotten++
 		default:
 			c.Bad = append(c.Bad, chain.Finding{Index: c.at,
-				Text: fmt.Sprintf("the ledger has no entry %d, which leaf %d (%s, project %s) is of, and which was neither "+
+				Text: fmt.Sprintf("the ledger lacks entry %d (leaf %d, type %s, project %s), which was neither "+
 					"trimmed nor forgotten", leaf.Seq, c.at, leaf.Type, leaf.Project)})
 		}
 	}

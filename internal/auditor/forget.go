@@ -45,7 +45,7 @@ func (a *Auditor) subject(e *streams.Entry) string {
 	return e.Project
 }
 
-// forgetting is the last forgetting of a project.
+// forgetting is the latest order to forget a project.
 type forgetting struct {
 	seq uint64 // entries derived from entries before this sequence are forgotten too
 	at  time.Time
@@ -91,7 +91,7 @@ func (a *Auditor) append(entries []streams.Entry) error {
 			if err := flush(); err != nil {
 				return err
 			}
-			if err := a.obey(e); err != nil {
+			if err := a.execute(e); err != nil {
 				return fmt.Errorf("forgetting in project %s: %w", e.Project, err)
 			}
 		}
@@ -109,9 +109,9 @@ func (a *Auditor) append(entries []streams.Entry) error {
 	return err
 }
 
-// obey executes a statement that an operator signed with a key in force in the log. A statement
+// execute carries out a statement that an operator signed with a key in force in the log. A statement
 // without such a signature is chained and not executed; the verification of the log reports it.
-func (a *Auditor) obey(e *streams.Entry) error {
+func (a *Auditor) execute(e *streams.Entry) error {
 	c, held, err := a.order(e)
 	if err != nil {
 		a.cfg.Log.Error("a statement was refused: nothing was forgotten", "seq", e.Seq, "type", e.Type, "project",
@@ -355,9 +355,9 @@ const removed = ".removed"
 // Entries that are derived from forgotten entries follow the statement closely.
 const lookBack = 100_000
 
-// loadForgotten finds recently forgotten projects and destroys their keys for late entries. As in obey, a
-// statement counts only if an operator signed it with a key in force. One whose body another auditor
-// holds cannot be judged, and counts.
+// loadForgotten finds recently forgotten projects, so that late entries about them lose their keys too.
+// A statement counts only if an operator signed it with a key in force. A statement whose body is not
+// in this log, because the log was imported, cannot be judged, and counts.
 func (a *Auditor) loadForgotten() error {
 	a.forgotten = make(map[string]forgetting)
 	size := a.log.Head().Size

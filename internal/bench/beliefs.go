@@ -31,7 +31,8 @@ type BeliefsReport struct {
 	Phases []Phase `json:"phases_many,omitzero"`
 	// RecallCPU is the processor time of one recall in server and stages.
 	RecallCPU float64 `json:"recall_cpu_us"`
-	// MemoryBytes is the resident memory of the whole pipeline with all beliefs, Rest after the last work.
+	// MemoryBytes is the resident memory of the whole pipeline with all beliefs, after it was idle for
+	// Rest.
 	MemoryBytes uint64       `json:"memory_bytes"`
 	BusyBytes   uint64       `json:"memory_busy_bytes"` // right after the last work
 	PeakBytes   uint64       `json:"memory_peak_bytes,omitzero"`

@@ -71,10 +71,11 @@ type PipelineReport struct {
 	Shape      float64 `json:"shape_bound_per_s"`
 	ShapeRatio float64 `json:"shape_ratio"`
 	ShapeCPU   float64 `json:"shape_cpu_us_per_event"`
-	// CPU is that of the process with the server and all stages.
+	// CPU is the processor time per event of the process with the server and all stages.
 	CPU float64 `json:"cpu_us_per_event"`
-	// RSS is the maximum while the pipeline worked, without the bare server of before and the check of
-	// completeness of after. If the system does not tell, it is that of the whole process.
+	// RSS is the highest resident memory while the pipeline worked. It excludes the bare server that was
+	// measured before, and the check of completeness after. If the system cannot reset the maximum, RSS is
+	// the maximum of the whole process.
 	RSS float64 `json:"rss_mb"`
 	// Parts are the parts of the memory right after the last observation was audited.
 	Parts      *MemoryParts `json:"memory,omitzero"`
@@ -382,7 +383,7 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 		return nil, err
 	}
 	defer func() { _ = stopProfile() }()
-	debug.FreeOSMemory() // that of the bare server
+	debug.FreeOSMemory() // return the memory that the bare server used
 	forgetPeak()
 	began, cpu := time.Now(), cpuTime()
 	go func() {

@@ -19,8 +19,8 @@ const minWords = 5
 // fewWords is the number of words below which content is searched for as a whole instead of by phrases.
 const fewWords = 6
 
-// A text contains marked content if it shares at least this number of the content's phrases, or this
-// fraction (one in quarter).
+// A text contains marked content if it shares at least this number of the content's phrases, or at
+// least one in quarter of them.
 const (
 	common  = 3
 	quarter = 4
@@ -35,8 +35,8 @@ type Entry struct {
 	Body    []byte
 }
 
-// Labels knows what is marked. The zero value is ready to use. It is not safe for concurrent use. Its size
-// is bounded for each project, unless it keeps the whole.
+// Labels knows what is marked. The zero value is ready to use. It is not safe for concurrent use. Its
+// size is bounded for each project, unless Whole is set.
 type Labels struct {
 	// Whole keeps the labels of all entries, for a process that ends when it has read a log. It is set before
 	// the first Scan.

@@ -47,7 +47,8 @@ func newMarks(whole bool) *marks {
 		phrases: make(map[uint64][]int), shared: make(map[uint64]beliefs.Sensitivity)}
 }
 
-// recent maps keys to labels. Unless it keeps the whole, it drops the older half of them when it is full.
+// recent maps keys to labels. Unless Labels.Whole is set, it drops the older half of them when it is
+// full.
 type recent[K cmp.Ordered] struct {
 	now, before map[K]beliefs.Sensitivity
 	whole       bool
@@ -104,9 +105,9 @@ func (p *prefixes) add(s string) {
 	p.begins[h/64] |= 1 << (h % 64)
 }
 
-// in reports whether a text contains one of the strings. If the text continues at a position with one of
-// them, that one is the greatest string that is not greater than the rest of the text, because no string
-// begins with another.
+// in reports whether a text contains one of the strings. At each position it compares only one: the
+// greatest string that is not greater than the rest of the text. Because no string begins with another,
+// no other one can match there.
 func (p *prefixes) in(s string) bool {
 	for i := range len(s) - minWords + 1 {
 		h := begin(s[i:]) % (64 << 10)

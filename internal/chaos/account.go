@@ -53,8 +53,9 @@ func (p *proposed) clear(groups []string) bool {
 	return !slices.ContainsFunc(groups, func(g string) bool { return p.cleared[g] == 0 })
 }
 
-// owed are the types of entries that ingest writes without an intake message. They name no message.
-var owed = map[streams.Type]bool{streams.TypeBelief: true, streams.TypeRevision: true, streams.TypeIncident: true,
+// unasked are the types of entries that ingest writes without an intake message, for example when time has
+// passed.
+var unasked = map[streams.Type]bool{streams.TypeBelief: true, streams.TypeRevision: true, streams.TypeIncident: true,
 	streams.TypePoint: true}
 
 // read reads the ledger into an account.
@@ -99,7 +100,7 @@ func (a *account) ingested(e *streams.Entry) error {
 	if err := streams.Unmarshal(e.Body, &h); err != nil {
 		return err
 	}
-	if h.ID == "" && owed[e.Type] || e.Type == streams.TypeClaim {
+	if h.ID == "" && unasked[e.Type] || e.Type == streams.TypeClaim {
 		return nil
 	}
 	a.srcs[e.Src]++

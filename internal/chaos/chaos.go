@@ -300,8 +300,7 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	case <-sent:
 	case <-ctx.Done():
 	}
-	// Too few answers would prove nothing, and not each is decided jointly. On a busy machine they take
-	// long.
+	// Wait for enough answers and joint verdicts: fewer would prove nothing. A busy machine needs long.
 	for end := time.Now().Add(3 * time.Minute); ctx.Err() == nil &&
 		time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		mu.Lock()
@@ -407,7 +406,7 @@ func (run *run) faults(ctx context.Context, before int64) error {
 		case n == 4:
 			d := some(time.Second)
 			if f.joint {
-				// The delay ends after the kill, so that entries of a killed process may arrive.
+				// The delay ends only after the kill, so that entries of the killed process still arrive.
 				late = f.names[r.IntN(len(f.names))]
 				o.Say("%d/%d  entries of %s are up to %s late", k+1, o.Kills, late, mostDelay)
 				f.ways[late].delay(mostDelay)

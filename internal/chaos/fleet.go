@@ -240,8 +240,8 @@ func (f *fleet) start(ctx context.Context, name string) error {
 	case program == "stages":
 		program = "lazaret"
 		args = []string{"chaos", "stages", "--data", f.data(name), "--takeover", "1s"}
-		// Stages decide jointly only if all stages of one process are active. A process that
-		// contends for each with another one would win some of them.
+		// Stages decide jointly only if all stages of one process are active. Without --standby, the two
+		// processes would compete for each stage, and each would win some.
 		if f.rivalRuns(name) {
 			args = append(args, "--standby")
 		}

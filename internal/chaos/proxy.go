@@ -116,7 +116,7 @@ func (p *proxy) silence(on bool) {
 // delay makes one in four of the daemon's ledger entries arrive up to most later from now on.
 func (p *proxy) delay(most time.Duration) { p.late.Store(int64(most)) }
 
-// gate holds messages of the daemon.
+// gate holds messages of the daemon until it is opened.
 type gate struct {
 	parts [][]byte // of the protocol lines of these messages
 	open  func()   // releases the messages, and holds no more
@@ -127,8 +127,8 @@ type gate struct {
 // used reports whether a message is held.
 func (g *gate) used() (bool, error) { return g.held.Load() > 0, nil }
 
-// hold holds the daemon's messages whose protocol line has these parts. It replaces the gate before it,
-// which keeps what it holds.
+// hold holds the daemon's messages whose protocol line has these parts. A previous gate keeps the
+// messages that it holds.
 func (p *proxy) hold(parts ...string) *gate {
 	g := &gate{wait: make(chan struct{})}
 	for _, s := range parts {

@@ -26,7 +26,7 @@ func harmless(id string) *streams.Action {
 }
 
 // starts starts the program and asks twice. The first answer may take longer, because the program has
-// to start. It must come, because a group must also answer proposals made before it started.
+// to start. But it must come: a group must also answer proposals made before it started.
 func (r *runner) starts(ctx context.Context) (string, error) {
 	var err error
 	if r.cmd, err = r.launch("1"); err != nil {
@@ -206,7 +206,7 @@ func (r *runner) junk(ctx context.Context) (string, error) {
 	if _, err := r.answered(ctx, from, r.running); err != nil {
 		return "", err
 	}
-	if err := r.restart(); err != nil { // it reads all entries again
+	if err := r.restart(); err != nil { // the restarted program reads all entries again
 		return "", err
 	}
 	if err := r.proposals(ctx, len(projects)); err != nil {
@@ -308,7 +308,7 @@ func (r *runner) tightens(ctx context.Context) (string, error) {
 
 var address = regexp.MustCompile(`[\w.+-]+@[\w-]+(\.[\w-]+)+`)
 
-// tightened returns an error unless the group objected and the verdict follows it.
+// tightened returns an error unless the verdict is stricter than allow because the group objected.
 func (r *runner) tightened(v *streams.VerdictEntry, said *finding) error {
 	where := fmt.Sprintf("entry %d (%s %s)", v.Proposal, v.Type, v.ID)
 	if err := r.silent(v); err != nil {

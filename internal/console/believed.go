@@ -63,7 +63,7 @@ type beliefView struct {
 	ingest.Belief
 	Shown   string // the content, safe to look at
 	JSON    bool   // Shown is a JSON string, since the content has characters that cannot be shown
-	Unsafe  string // an attestation cannot be signed here
+	Unsafe  string // why an attestation cannot be signed here
 	Drawing template.HTML
 	Graph   *ingest.Lineage
 }

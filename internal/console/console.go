@@ -264,7 +264,8 @@ func badRequest(format string, args ...any) error {
 func (c *Console) serve(w http.ResponseWriter, r *http.Request, h handler) {
 	u := c.user(r)
 	if u == nil {
-		if r.Header.Get("HX-Request") != "" { // a page that is open leaves, without an error on its console
+		// an open page goes to the login page, without an error in the browser's console
+		if r.Header.Get("HX-Request") != "" {
 			w.Header().Set("HX-Redirect", "/login")
 			return
 		}
@@ -369,7 +370,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 		shown = version
 		pause := quiet
 		over := c.user(r) == nil
-		if over { // the page asks for its content, hears that the session is over, and leaves
+		if over { // the page then asks for its content and is redirected to the login page
 			name, pause = "change", beat
 		}
 		if !send("event: " + name + "\ndata: \n\n") {

@@ -102,10 +102,10 @@ type holdView struct {
 	Row     *holdRow
 	List    *catalogueView // of tools to be accepted
 	Prompt  *proposedPrompt
-	Follows []followed // sources that the user named and that the action follows
+	Follows []followed // sources that the user named and that the action carries out
 }
 
-// followed is a source that a held action follows.
+// followed is a source that the user named and that a held action carries out.
 type followed struct {
 	*arbiter.ShownSource
 	Lines []intent.Line
@@ -113,7 +113,7 @@ type followed struct {
 	Why   string // why it cannot be approved here
 }
 
-// follow returns the sources that a held action follows, as far as the user may read them.
+// follow returns the sources that a held action carries out, as far as the user may read them.
 func (c *Console) follow(ctx context.Context, p *page, h *arbiter.Hold, body string) (out []followed) {
 	for i := range h.Sources {
 		f := followed{ShownSource: &h.Sources[i], Why: h.Sources[i].Missing}
@@ -386,7 +386,7 @@ func tail(s string, n int) string {
 // marked splits a sentence at the values in it.
 func marked(s string, values []string) []mark {
 	low := strings.ToLower(s)
-	if len(low) != len(s) { // offsets differ in lower case: mark nothing
+	if len(low) != len(s) { // lower case changes the length, so positions differ: mark nothing
 		return []mark{{Text: s}}
 	}
 	var out []mark

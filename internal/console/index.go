@@ -273,7 +273,8 @@ func (x *index) takeAlerts(e *streams.Entry, at uint64, list []streams.Alert) {
 	}
 	s := x.add(e, cmp.Or(about.session, firstSession(list)), "", at)
 	for _, a := range list {
-		a.Detail, a.Events, a.Time = nil, nil, e.Time // Time of the entry: synthetic projects use their own event times
+		// the entry's time, because alerts of synthetic projects have virtual times
+		a.Detail, a.Events, a.Time = nil, nil, e.Time
 		a.Message, a.Project = streams.Clip(a.Message, 500), e.Project
 		a.Session = cmp.Or(a.Session, about.session)
 		x.alerts = append(x.alerts, alertRow{Alert: a, At: at, Tool: about.tool})

@@ -96,7 +96,8 @@ func (x *index) countVerdict(project string, v *streams.VerdictEntry) (alone str
 	return alone
 }
 
-// countAgain counts a verdict that a further finding caused on an open hold. The caller holds mu.
+// countAgain counts a further verdict on an open hold, which a later finding caused. The caller holds
+// mu.
 func (x *index) countAgain(h *holdRow, v *streams.VerdictEntry) {
 	before, _ := rulesOf(&h.Verdict)
 	list, alone := rulesOf(v)

@@ -89,7 +89,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		must(t, data, "audit", "legal-hold", "release", "--subject", who, "--reason", "case 3 is closed")
 	}
 	if out, code := command(t, data, "audit", "forget", "--subject", "demo/p-99", "--reason", "r"); code != 1 ||
-		!strings.Contains(out, "nothing in project demo says anything of") {
+		!strings.Contains(out, "no entry of project demo concerns data subject") {
 		t.Errorf("nobody: exit %d, %s", code, out)
 	}
 

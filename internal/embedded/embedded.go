@@ -513,7 +513,8 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 	return nil
 }
 
-// joint returns the way in which the stages decide together, or nil.
+// joint returns what the stages of this process share to decide jointly, or nil if they publish one by
+// one.
 func (p *Pipeline) joint() (*stage.Joint, error) {
 	if p.cfg.NoJoint {
 		return nil, nil

@@ -32,7 +32,7 @@ type door struct {
 	err    error     // of the last attempt to connect
 	tried  time.Time // when it was
 	holds  holds
-	denied map[string][]*watch // by subject
+	denied map[string][]*watch // pending requests, by subject
 }
 
 // session is a connection and the agent that its credential belongs to.

@@ -24,7 +24,7 @@ type endpoint struct {
 
 	answer func(c *call) (any, error)
 	feed   func(s *session) string // for a feed: the live subject to subscribe to
-	stop   func(err error) any     // the body, sent with status 200, in place of a problem
+	stop   func(err error) any     // if set, returns the body to send with status 200 instead of a problem
 }
 
 type param struct{ Name, Text string }

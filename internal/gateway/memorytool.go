@@ -44,8 +44,8 @@ func (j judge) Gate(_ context.Context, r *streams.Recall) (rep *client.Reply, er
 // heldFolder is the name of an agent's folder for the ids of held changes.
 const heldFolder = "held"
 
-// tidy renames the folders of users that an earlier version named as the users, unless there is one of
-// the new name. It also removes old ids of held changes.
+// tidy renames the folders that an earlier version named after the users to their current names. It
+// keeps a folder if one of the current name exists. It also removes old ids of held changes.
 func tidy(memory string) error {
 	held, err := fs.Glob(os.DirFS(memory), "*/*/"+heldFolder)
 	for _, name := range held {

@@ -253,7 +253,7 @@ func parts(s string) (out []string) {
 	return out
 }
 
-// sentenceEnd is the end of a sentence. Between sentences of Chinese or Japanese stands no space.
+// sentenceEnd is the end of a sentence. Chinese and Japanese have no space between sentences.
 var sentenceEnd = regexp.MustCompile(`[.!?]+["')\]”’]* |[。！？｡]+["」』）”’]*`)
 
 // folded returns s with every white space of Unicode as one ASCII space, and none around it.

@@ -36,7 +36,7 @@ type Event struct {
 	TaskText  string          `json:"task_description"`
 
 	native string // the host's own event name, if it differs
-	as     string // the equivalent tool of Claude Code, if the name differs
+	as     string // the equivalent tool of Claude Code, if it has another name
 	mcp    bool   // the tool belongs to an MCP server
 }
 
@@ -65,7 +65,7 @@ const (
 	fileRead = "FileRead"
 )
 
-// handled are the names of Claude Code among them.
+// handled are those events that Claude Code has too.
 var handled = []string{SessionStart, SessionEnd, UserPromptSubmit, UserPromptExpansion, PreToolUse, PermissionDenied,
 	PostToolUse, PostToolUseFailure, PostToolBatch, SubagentStop, TaskCreated, PreCompact, PostCompact,
 	InstructionsLoaded, FileChanged, ConfigChange, Elicitation}
@@ -137,8 +137,8 @@ func (e *Event) replaced(notice string) json.RawMessage {
 	return asJSON(notice)
 }
 
-// mapped applies change to every string of a JSON value, except those that tell the variant of a
-// structure.
+// mapped applies change to every string of a JSON value, except the strings that select the variant of
+// a structure, such as its type.
 func mapped(raw json.RawMessage, change func(string) string) json.RawMessage {
 	var v any
 	d := json.NewDecoder(strings.NewReader(string(raw)))
@@ -149,7 +149,7 @@ func mapped(raw json.RawMessage, change func(string) string) json.RawMessage {
 	return asJSON(mapValue("", v, change))
 }
 
-// forms are the field names whose strings tell the variant of a structure.
+// forms are the names of the fields that select the variant of a structure.
 var forms = map[string]bool{"type": true, "status": true, "mode": true}
 
 func mapValue(name string, v any, change func(string) string) any {

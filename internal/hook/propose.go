@@ -44,8 +44,8 @@ func (h *handler) propose(ctx context.Context) (*Answer, error) {
 // maxEqual is how many held proposals of the same call are asked about again.
 const maxEqual = 8
 
-// again asks about the proposals of the same call that were held, oldest first, until one does not wait
-// any more. It reports whether there were any. One approval lets one call through.
+// again asks about the held proposals of the same call, oldest first, until one is decided. It reports
+// whether there were any. One approval lets one call through.
 func (h *handler) again(ctx context.Context, key string) (a *Answer, held bool, err error) {
 	names, err := h.st.names(key)
 	if err != nil {

@@ -120,7 +120,7 @@ func (h *handler) observe(ctx context.Context, origin beliefs.Origin, tool, call
 func (h *handler) prompted(ctx context.Context) error {
 	origin, source := promptOrigin(h.e.Source), ""
 	if h.e.Name == UserPromptExpansion {
-		origin = beliefs.OriginUser // Source is that of the command; the user typed the prompt
+		origin = beliefs.OriginUser // the user typed the command; Source names where the command came from
 	}
 	if h.e.Agent != "" && origin == beliefs.OriginUser {
 		origin = beliefs.OriginAgent

@@ -53,8 +53,8 @@ func (s *state) make() error {
 // over reports whether the session with this folder counts as ended.
 func over(folder fs.FileInfo) bool { return time.Since(folder.ModTime()) > 7*24*time.Hour }
 
-// Erasable returns the files with content in a folder of sessions' state. Not among them are the list of settings
-// files of a session that may go on, and files that Erase left.
+// Erasable returns the files with content in a folder of sessions' state. It omits a session's list of
+// settings files while the session may continue, and the files that Erase emptied.
 func Erasable(root string) (paths []string, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		var i, folder fs.FileInfo
@@ -78,8 +78,9 @@ func blocks(path string) bool {
 	return strings.HasPrefix(name, spoolPrefix) || strings.HasPrefix(name, entryPrefix)
 }
 
-// Erase removes a file that Erasable returned, and its folders if they are empty then. It only empties a file that
-// stops its session, so that the session does not go on: a person ends it and removes the file.
+// Erase removes a file that Erasable returned, and its folders if they are empty then. If the session
+// must not continue while it has the file, Erase only empties the file. A person ends such a session
+// and removes the file.
 func Erase(path string) error {
 	if blocks(path) {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)

@@ -46,7 +46,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	again, shown := p.answeredInput(params.inputs)
 	wait, asks := p.cfg.Wait, p.takesInput(r.Params)
 	if asks && !shown {
-		wait = 0 // the client waits with the page, or has refused to show it
+		wait = 0 // the client itself waits while it shows the hold's page, or it refused to show the page
 	}
 	a, passes, rep, err := p.proposeCall(ctx, &streams.Action{Head: streams.Head{Session: p.cfg.Session},
 		Tool: params.Name, Args: args, Catalogue: binding}, params.inputs, wait)
@@ -99,7 +99,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	if m.Error != nil || json.Unmarshal(m.Result, &said) == nil && said.IsError {
 		status = "error"
 	}
-	if err = p.signed(ctx, m.Result); err == nil {
+	if err = p.recordServerInfo(ctx, m.Result); err == nil {
 		err = p.publish(ctx, params.Name, a.ID, "", json.RawMessage(args), blocks)
 	}
 	p.report(a, rep, status)
@@ -149,12 +149,13 @@ type proposed struct {
 	id, catalogue string
 	hold          string // its hold, if the answer named one
 	after         uint64
-	inputs        // of the call as it is passed on
+	inputs        // the answers and the state with which the call is passed on
 }
 
-// proposeCall proposes a call, and waits for a hold to be resolved. A repeated call uses a proposal that
-// was held before: the one of the hold whose page was shown, or else the first one that no longer waits.
-// It returns the action and the inputs of the proposal. If the hold is open, the proposal is remembered.
+// proposeCall proposes a call, and waits for a hold to be resolved. A repeated call uses a proposal
+// that was held before: the one of the hold whose page was shown, or else the first one that is decided
+// by now. It returns the action and the inputs of the proposal. If the hold is open, the proposal is
+// remembered.
 func (p *Proxy) proposeCall(ctx context.Context, call *streams.Action, in inputs, wait time.Duration) (
 	a *streams.Action, passes inputs, rep *client.Reply, err error) {
 	key := callKey(call.Tool, call.Args)
@@ -169,7 +170,7 @@ func (p *Proxy) proposeCall(ctx context.Context, call *streams.Action, in inputs
 		held, more := p.take(key, hold)
 		if held.id == "" {
 			if a != nil {
-				return a, passes, rep, err // another call took the further ones
+				return a, passes, rep, err // a concurrent call took the other held proposals
 			}
 			held = proposed{id: client.NewID(), catalogue: call.Catalogue, after: p.host.LastAcknowledged()}
 		}
@@ -201,8 +202,8 @@ func (p *Proxy) proposeCall(ctx context.Context, call *streams.Action, in inputs
 }
 
 // take removes and returns a held proposal of the same call, if there is one, so that one approval lets
-// one call through. It is the one of a hold, or else the oldest. More says that further ones are to be
-// tried.
+// one call through. It returns the proposal of hold if that is among them, or else the oldest. more
+// reports whether other held proposals should be tried too.
 func (p *Proxy) take(key, hold string) (held proposed, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,7 +230,8 @@ const (
 	maxEqual   = 8       // equal ones
 )
 
-// put remembers held proposals of the same call. They are older than those that are remembered.
+// put remembers held proposals of the same call. It puts them before the remembered ones, because they
+// are older.
 func (p *Proxy) put(key string, held ...proposed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

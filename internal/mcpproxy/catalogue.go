@@ -183,10 +183,10 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 	if err != nil {
 		return err
 	}
-	if err := c.p.signed(ctx, body); err != nil {
+	if err := c.p.recordServerInfo(ctx, body); err != nil {
 		return fmt.Errorf("recording the server's list of tools: %w", err)
 	}
-	rest, _ := unsigned(body)
+	rest, _ := withoutServerInfo(body)
 	if said := walk(nil, "", rest, false); len(said) > 0 && !slices.Equal(said, c.said) {
 		if err := c.p.observe(ctx, "tools/list", "", "", nil, together(said)); err != nil {
 			return fmt.Errorf("recording the server's list of tools: %w", err)

@@ -35,7 +35,7 @@ func (p *Proxy) shown(ctx context.Context, c *call, m *jsonrpc.Response) *jsonrp
 	if c.method == "initialize" || c.method == "server/discover" {
 		m = p.introduced(m)
 	}
-	err := p.signed(ctx, m.Result)
+	err := p.recordServerInfo(ctx, m.Result)
 	if err == nil {
 		err = p.observe(ctx, c.method, "", source(c), nil, words(c.method, m))
 	}
@@ -64,7 +64,7 @@ func words(method string, m *jsonrpc.Response) (out []string) {
 	if m.Error != nil {
 		return []string{errorText(m.Error)}
 	}
-	r, ok := unsigned(m.Result)
+	r, ok := withoutServerInfo(m.Result)
 	if !ok {
 		return together(content.All(m.Result))
 	}
@@ -93,8 +93,9 @@ func words(method string, m *jsonrpc.Response) (out []string) {
 // initialize.
 const serverInfo = "io.modelcontextprotocol/serverInfo"
 
-// unsigned decodes a result and removes its serverInfo, which signed records separately.
-func unsigned(result json.RawMessage) (map[string]any, bool) {
+// withoutServerInfo decodes a result and removes its serverInfo, which recordServerInfo records
+// separately.
+func withoutServerInfo(result json.RawMessage) (map[string]any, bool) {
 	r, ok := decoded(result).(map[string]any)
 	if meta, _ := r["_meta"].(map[string]any); meta != nil {
 		delete(meta, serverInfo)
@@ -102,8 +103,8 @@ func unsigned(result json.RawMessage) (map[string]any, bool) {
 	return r, ok
 }
 
-// signed records the serverInfo of a result if it changed.
-func (p *Proxy) signed(ctx context.Context, result json.RawMessage) error {
+// recordServerInfo records the serverInfo of a result if it changed.
+func (p *Proxy) recordServerInfo(ctx context.Context, result json.RawMessage) error {
 	var r struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
@@ -112,7 +113,7 @@ func (p *Proxy) signed(ctx context.Context, result json.RawMessage) error {
 	}
 	said := together(spoken(r.Meta[serverInfo]))
 	p.mu.Lock()
-	again := slices.Equal(said, p.signature)
+	again := slices.Equal(said, p.lastInfo)
 	p.mu.Unlock()
 	if again {
 		return nil
@@ -121,7 +122,7 @@ func (p *Proxy) signed(ctx context.Context, result json.RawMessage) error {
 		return err
 	}
 	p.mu.Lock()
-	p.signature = said
+	p.lastInfo = said
 	p.mu.Unlock()
 	return nil
 }
@@ -149,7 +150,7 @@ func (p *Proxy) discover(ctx context.Context, meta map[string]json.RawMessage) e
 		return err
 	}
 	m := p.introduced(&jsonrpc.Response{Result: result})
-	if err := p.signed(ctx, result); err != nil {
+	if err := p.recordServerInfo(ctx, result); err != nil {
 		return err
 	}
 	return p.observe(ctx, method, "", "", nil, words(method, m))
@@ -282,7 +283,7 @@ func (p *Proxy) submit(ctx context.Context, o *streams.Observation) error {
 // resultBlocks returns the blocks of a tool's result: text unchanged, and the readable parts of other
 // content. Images, audio and other binary data become digests.
 func resultBlocks(result json.RawMessage) []streams.Block {
-	rest, ok := unsigned(result)
+	rest, ok := withoutServerInfo(result)
 	if !ok {
 		return joined("", content.All(result)) // not a tool result of a known form
 	}

@@ -67,7 +67,7 @@ type Proxy struct {
 	server     string   // guarded by mu
 	known      bool     // the server has introduced itself; guarded by mu
 	instructs  string   // the server's instructions; guarded by mu
-	signature  []string // the last recorded serverInfo of the server; guarded by mu
+	lastInfo   []string // the last recorded serverInfo; guarded by mu
 	asks       bool     // the client can open a URL for its user; guarded by mu
 	wg         sync.WaitGroup
 	serving    sync.WaitGroup // tools/call and similar requests in progress

@@ -178,7 +178,7 @@ func (e *Endpoint) handler(ctx context.Context) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		for _, name := range single {
 			if len(r.Header.Values(name)) > 1 {
-				http.Error(w, "the header "+name+" stands twice", http.StatusBadRequest)
+				http.Error(w, "the header "+name+" is repeated", http.StatusBadRequest)
 				return
 			}
 		}

@@ -41,7 +41,8 @@ func authenticate(challenges []string, r *http.Request, name string) []string {
 	return authenticator(r, name)(challenges)
 }
 
-// located is a connection whose challenges name the endpoint's address for the metadata.
+// located is a connection to a server that requires a sign-in. It replaces the metadata address in the
+// server's challenges by the endpoint's.
 type located struct {
 	*upstream
 	rename func([]string) []string

@@ -38,7 +38,7 @@ type session struct {
 
 	mu       sync.Mutex
 	auth     string                  // Authorization for the upstream server; guarded by mu, as are the fields below
-	up       *upstream               // nil: its server is a process
+	up       *upstream               // nil if the server is a process
 	streams  map[int]*stream         // by id
 	requests map[jsonrpc.ID]*request // without an answer yet
 	finished []*stream               // streams of answered requests, oldest first
@@ -193,7 +193,7 @@ func (s *session) forget(id jsonrpc.ID, st *stream) {
 }
 
 // take passes a message of the host to the proxy, in the order of the requests. It returns errBusy if
-// the proxy does not read it in time, and errSessionEnded.
+// the proxy does not read the message in time, and errSessionEnded after the session's end.
 func (s *session) take(ctx context.Context, m jsonrpc.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, takeTime)
 	defer cancel()

@@ -42,7 +42,7 @@ type line struct {
 
 	// Set before ready is closed.
 	speaks bool              // the server speaks the version without sessions
-	answer *jsonrpc.Response // the server's answer, if it does not; may be nil
+	answer *jsonrpc.Response // the server's answer if it speaks no such version; may be nil
 	err    error             // the server could not be started
 
 	open map[jsonrpc.ID]*exchange // guarded by the session's mu, as is next
@@ -129,16 +129,15 @@ func (e *Endpoint) statelessRequest(ctx context.Context, w http.ResponseWriter, 
 	x.stream.serve(w, r, 0, commitTime, false)
 }
 
-// unsupported answers a request whose version is not spoken.
+// unsupported answers a request of a version that the server does not speak.
 func unsupported(w http.ResponseWriter, r *http.Request, id any, supported []string) {
 	data, _ := json.Marshal(map[string]any{ // marshalling strings cannot fail
 		"supported": supported, "requested": streams.Clip(r.Header.Get(headerVersion), 40)})
 	reply(w, http.StatusBadRequest, id, codeVersion, "unsupported protocol version", string(data))
 }
 
-// line returns the line for a request, or nil if its server is known to speak no version
-// without sessions. If there is no line yet, line opens one, and asks the server for its versions
-// with the _meta of the request.
+// line returns the line for a request, or nil if the server is known to need sessions. If there is no
+// line yet, line opens one, and asks the server for its versions with the _meta of the request.
 func (e *Endpoint) line(ctx context.Context, r *http.Request, name, owner string, server *Server,
 	q *jsonrpc.Request) *line {
 	key := name + "\x00" + owner
@@ -188,7 +187,7 @@ func isInternal(err error) bool {
 
 func newLine(owner string) *line {
 	l := &line{session: newSession(owner), ready: make(chan struct{}), open: make(map[jsonrpc.ID]*exchange)}
-	l.known = true // no host learns its id
+	l.known = true // no host learns this id, so treat it as used
 	return l
 }
 
@@ -241,7 +240,7 @@ func (l *line) adopt(x *exchange) *exchange {
 	return x
 }
 
-// rewritten returns a request as it travels on the line.
+// rewritten returns a request with the id and progress token that it has on the line.
 func (l *line) rewritten(x *exchange, q *jsonrpc.Request) *jsonrpc.Request {
 	out := *q
 	out.ID = x.own
@@ -343,7 +342,7 @@ func (l *line) Write(_ context.Context, m jsonrpc.Message) error {
 		}
 		l.deliver(x, &out, true)
 	case *jsonrpc.Request:
-		if m.ID.IsValid() { // a server of this version asks by its results
+		if m.ID.IsValid() { // in this version a server does not send requests: it asks by its results
 			go func() {
 				_ = l.take(context.Background(), &jsonrpc.Response{ID: m.ID,
 					Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "lazaret: the client takes no requests"}})
@@ -388,7 +387,7 @@ func (l *line) receivers(m *jsonrpc.Request) map[*exchange]*jsonrpc.Request {
 			if string(p.Token) == own && x.token != nil {
 				give(x, edited(m.Params, "progressToken", x.token))
 			}
-		case m.Method == "notifications/tools/list_changed": // of the proxy: a person has accepted the list
+		case m.Method == "notifications/tools/list_changed": // made by the proxy after a person has accepted the list
 			var wants struct {
 				Tools bool `json:"toolsListChanged"`
 			}

@@ -27,7 +27,7 @@ var errUnread = errors.New("the host does not read its messages")
 // stream.
 type stream struct {
 	id   int
-	once bool          // no response continues the stream, so its events have no ids
+	once bool          // the stream cannot be continued by another response, so its events have no ids
 	held *atomic.Int64 // unread bytes of all streams of the session
 
 	mu      sync.Mutex

@@ -45,10 +45,11 @@ type Text struct {
 	*streams.Memory
 }
 
-// Write asks whether the memories of one write may be written. It returns the replies up to the first
-// that is no allow; the last one decides. If all are allowed, Write has used up their approvals, and the
-// caller makes the write. If the write certainly was not made, the caller calls undo, which gives the
-// approvals back. parts identify the write beyond the fields of its memories.
+// Write asks whether the memories of one write may be written. It returns the replies up to and
+// including the first that does not allow; the last one decides. If all are allowed, Write has used up
+// their approvals, and the caller makes the write. If the write certainly was not made, the caller
+// calls undo, which gives the approvals back. parts identify the write beyond the fields of its
+// memories.
 func (h Held) Write(ctx context.Context, j Judge, ms []Text, parts ...string) (replies []*client.Reply,
 	undo func() error, err error) {
 	var files []string
@@ -118,7 +119,7 @@ func (h Held) ask(ctx context.Context, j Judge, m Text, file string) (*client.Re
 	}
 	e := (*client.Error)(nil)
 	if errors.As(err, &e) && !e.Temporary() || err == nil && rep.Verdict != streams.Allow && !client.Open(rep) {
-		_, _ = remove(file, m.ID) // if it stays, a repeated request is answered the same
+		_, _ = remove(file, m.ID) // if this fails, a repeated request gets the same answer
 	}
 	return rep, err
 }

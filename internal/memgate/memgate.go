@@ -12,7 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// Judge answers both questions. *client.Client implements it.
+// Judge asks the arbiter about memory writes and found texts. *client.Client implements it.
 type Judge interface {
 	Remember(ctx context.Context, origin beliefs.Origin, m *streams.Memory) (*client.Reply, error)
 	Gate(ctx context.Context, r *streams.Recall) (*client.Reply, error)

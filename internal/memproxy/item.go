@@ -96,9 +96,9 @@ func itemOf(v jsontext.Value, fields []string) (*item, error) {
 	return it, err
 }
 
-// saidBy returns the origin of an item in a write of the given origin. Of a conversation that the user or
-// the operator has stored, the messages of other roles are not their words. In Graphiti role_type has the role,
-// and role is a name.
+// saidBy returns the origin of an item in a write of the given origin. In a conversation that the user
+// or the operator stores, only the messages of the role user, or system, are their own words. In
+// Graphiti the member role_type has the role, and role is a name.
 func (it *item) saidBy(kind string, write beliefs.Origin) beliefs.Origin {
 	names := []string{"role"}
 	if kind == "graphiti" {
@@ -120,7 +120,7 @@ func (it *item) saidBy(kind string, write beliefs.Origin) beliefs.Origin {
 	return beliefs.OriginAgent
 }
 
-// words returns a value as text. If the value is an object with a single member, it also returns the
+// words returns a value as text. If the value is an object with a single member, words also returns the
 // member's name.
 func words(v jsontext.Value) (text, member string, err error) {
 	switch v.Kind() {

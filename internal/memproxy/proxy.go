@@ -390,7 +390,7 @@ func (x *exchange) key(wr *write, part string) (string, error) {
 			return "", err
 		}
 		switch {
-		case x.r.Method != http.MethodPost: // these methods always have the members
+		case x.r.Method != http.MethodPost: // other methods always have them
 			key += "/" + text
 		case text != "":
 			key += "/" + name + "=" + text

@@ -104,7 +104,7 @@ func newPair(t *x509.Certificate, parent *pair, lasts time.Duration) (*pair, err
 type authority struct {
 	dir       string
 	issuer    *pair
-	next, old *pair // old has no key; nil if there is none
+	next, old *pair // next signs after the exchange, old signed before it and has no key; each is nil if there is none
 }
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name+".pem") }

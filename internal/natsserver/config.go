@@ -100,7 +100,7 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 	for _, s := range append([]string{c.Name, c.Listen, c.HTTP, c.Store, c.ClusterName, c.Cluster, c.KeyFile, c.CertDir,
 		c.TLSCert, c.TLSKey, c.TLSCA}, c.Routes...) {
 		if !plain.MatchString(s) {
-			return fmt.Errorf("%q cannot stand in a server's configuration: it holds quotes, backslashes or control "+
+			return fmt.Errorf("%q cannot be used in a server's configuration: it holds quotes, backslashes or control "+
 				"characters", s)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 type Groups struct {
 	data   string
 	own    []string
-	read   fs.FileInfo // of the register when it was read; nil: never
+	read   fs.FileInfo // file info of the register at the last read; nil: never read
 	others bool
 }
 

@@ -66,8 +66,8 @@ func AgentInbox(project, agent string) string { return "_INBOX." + project + "."
 // perms holds the permissions of a credential.
 type perms struct {
 	pub, sub []string
-	// answers allows one publish to the reply subject of each received message, within answerWithin.
-	// Only operators can publish to the subjects on which it receives requests.
+	// answers allows one publish to the reply subject of each received message, within answerWithin. Only
+	// operators can publish to the subjects on which such a credential receives requests.
 	answers bool
 }
 

@@ -79,7 +79,8 @@ func (s *Server) Admit(on bool) error {
 	return nil
 }
 
-// admit sets the account's limits. A start and a change of the account's claims undo them.
+// admit sets the account's limits. They are reset when the server starts and when the account's claims
+// change.
 func (s *Server) admit(on bool) error {
 	ns := s.current()
 	if ns == nil {

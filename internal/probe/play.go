@@ -77,7 +77,7 @@ func (s *Scenario) run(ctx context.Context, at *site, off *Contrast) (failed []s
 			}
 		}
 		if off != nil && st.ID == off.Fails {
-			break // the contrast has failed as required
+			break // the step failed without the defense, as required
 		}
 	}
 	return p.failed, nil

@@ -15,8 +15,8 @@ import (
 	"lazaret/pkg/durable"
 )
 
-// folders returns the places of a subject's data in the folders of the gateway and of hooks, and erases them
-// if remove is set. Those of other machines are not reached.
+// folders returns the places of a subject's data in the folders of the gateway and of hooks, and erases
+// them if remove is set. It cannot reach the folders of other machines.
 func (c *Config) folders(s Subject, remove bool) (out []Place, err error) {
 	if c.Data == "" {
 		return nil, nil
@@ -84,8 +84,8 @@ func memoryFolders(data fs.FS, s Subject) (out []string, err error) {
 		if memorytool.UserFolder(s.Person) == s.Person {
 			continue
 		}
-		// An earlier version named the folder as the user. Where the case of names is ignored, a look-up would
-		// find the folder of another user.
+		// An earlier version used the user's name as the folder's name. Compare it with the listed names,
+		// because a look-up on a file system that ignores letter case would find another user's folder.
 		names, err := readDir(data, users)
 		if err != nil {
 			return nil, err
@@ -112,7 +112,7 @@ func (c *Config) hookFiles(s Subject) (out []string, err error) {
 	for _, file := range files {
 		if s.Person != "" {
 			b, err := os.ReadFile(file)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) { // a hook may take it meanwhile
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // a hook may have removed the file
 				return nil, err
 			}
 			if !bytes.Contains(b, []byte(`"`+s.Person+`"`)) {

@@ -39,7 +39,7 @@ type Record struct {
 	// DataSubject is the erased data subject; empty if the whole project was erased.
 	DataSubject string  `json:"data_subject,omitzero"`
 	Statement   string  `json:"statement,omitzero"`
-	Entry       uint64  `json:"entry,omitzero"` // ledger sequence of the last statement
+	Entry       uint64  `json:"entry,omitzero"` // ledger sequence of the last statement's entry
 	Places      []Place `json:"places"`
 	LegalHold   string  `json:"legal_hold,omitzero"` // id of the statement that set the legal hold
 	// Statements are the ids of all statements of this erasure. The last one is Statement.
@@ -93,8 +93,8 @@ func (r *Record) text(now time.Time) string {
 // ErrLegalHold means that the data must not be erased, because of a legal hold.
 var ErrLegalHold = errors.New("it, or a data subject whom it concerns, is under legal hold")
 
-// stagesIn returns the stages of the entries in a message that the ledger has, an element for each entry of a joint
-// frame. Of other frames it returns one element.
+// stagesIn returns the stage of each entry of a joint frame, or the one stage of any other ledger
+// message. It returns none if the message is gone.
 func stagesIn(ctx context.Context, st jetstream.Stream, h header) ([]string, error) {
 	if h.stage != streams.StageJoint {
 		return []string{h.stage}, nil
@@ -107,7 +107,7 @@ func stagesIn(ctx context.Context, st jetstream.Stream, h header) ([]string, err
 		return nil, fmt.Errorf("reading ledger message %d: %w", h.seq, err)
 	}
 	entries, err := wire.RawEntries(m)
-	if err != nil { // it is not an entry, and goes all the same
+	if err != nil { // not a valid entry: it is deleted too
 		return []string{h.stage}, nil
 	}
 	out := make([]string, len(entries))
@@ -253,7 +253,7 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 			return nil, err
 		}
 		if !stated {
-			return nil, fmt.Errorf("nothing of a project %s is in the streams or in the log: is the name another one?", project)
+			return nil, fmt.Errorf("nothing of a project %s is in the streams or in the log: check the name", project)
 		}
 	}
 	end, err := erasableLedger(ctx, js)
@@ -422,7 +422,7 @@ func (c *Config) deleteWhere(ctx context.Context, js jetstream.JetStream, r *Rec
 	fences := make(map[string]uint64)
 	var gone []header
 	err = scan(ctx, js, streams.LedgerFilter(p), 1, func(h header) error {
-		if h.stage != streams.StageJoint { // no stage expects its last message
+		if h.stage != streams.StageJoint { // not a fence: no stage publishes on condition of this subject's last message
 			fences[h.stage] = h.seq
 		}
 		if h.project == r.Project && !kept(h.typ) && deletes(h) {

@@ -47,7 +47,7 @@ func (s Subject) String() string {
 	return s.Project + "/" + s.Person
 }
 
-// AlsoForgotten is an erased entry that does not concern the data subject alone.
+// AlsoForgotten is an erased entry that concerns others besides the data subject.
 type AlsoForgotten struct {
 	Seq   uint64 `json:"ledger_seq"`
 	Stage string `json:"stage"`
@@ -222,7 +222,7 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	}
 	if len(r.Statements) == 0 {
 		if entry == 0 {
-			return nil, fmt.Errorf("nothing in project %s says anything of data subject %s", s.Project, s.Person)
+			return nil, fmt.Errorf("no entry of project %s concerns data subject %s: check both names", s.Project, s.Person)
 		}
 		r.Again, r.Statement, r.Entry = true, earlier[len(earlier)-1], entry
 		if acks, err = c.awaitAll(ctx, js, r, writers); err != nil {

@@ -25,12 +25,12 @@ type trace struct {
 	subject Subject
 	before  uint64 // only earlier entries are searched for the pseudonym; 0: all
 
-	listed map[uint64]bool   // source sequences of which all entries are listed
-	taken  map[uint64]bool   // positions of listed entries
-	wanted map[uint64]bool   // proposals whose verdicts are listed
+	listed map[uint64]bool   // sequences of the ledger messages to erase
+	taken  map[uint64]bool   // positions of the entries to erase
+	wanted map[uint64]bool   // proposals whose verdicts are to be erased
 	names  map[string]int    // ids that listed entries introduced (of events with their agent) → round
 	bare   map[string]bareID // ids of events, without their agent
-	own    map[string]bool   // events of others, with their agent, that use an id in bare
+	own    map[string]bool   // events of others, with their agent, that have the same id as one in bare
 	others map[string]bool
 	also   map[uint64]AlsoForgotten
 	alone  map[uint64]bool   // entries made from those that name the pseudonym
@@ -95,7 +95,7 @@ func (t *trace) take(e *streams.Entry) bool {
 		why = t.refers(e, &h)
 	}
 	if why == "" && t.listed[e.Seq] {
-		why = fmt.Sprintf("is in one message of the ledger with what goes, %d", e.Seq)
+		why = fmt.Sprintf("is in the same ledger message as an erased entry, %d", e.Seq)
 	}
 	if why == "" {
 		if _, ok := t.bare[h.ID]; ok && event {
@@ -304,7 +304,8 @@ func (t *trace) isName(s string, e *streams.Entry, h *traceHead) bool {
 	if counts(t.names[s]) || counts(t.names[eventName(h.Agent, s)]) {
 		return true
 	}
-	// The agent of a bare id is known only after a full pass since the id was found.
+	// A bare id lacks its agent. It counts only after a full pass since it was found: until then t.own may
+	// lack events of other agents with this id.
 	b, ok := t.bare[s]
 	return ok && counts(b.round) && t.pass >= b.pass+2 && !t.own[eventName(h.Agent, s)]
 }

@@ -426,7 +426,7 @@ func fencesOf(ctx context.Context, st jetstream.Stream, upTo uint64) (info *jets
 	all = upTo + 1 // everything below it is removed
 	for subject := range info.State.Subjects {
 		if _, stage, err := streams.ParseLedger(subject); err == nil && stage == streams.StageJoint {
-			fences[subject] = math.MaxUint64 // no stage expects its last message
+			fences[subject] = math.MaxUint64 // not a fence: no stage publishes on condition of this subject's last message
 			continue
 		}
 		var last *jetstream.RawStreamMsg

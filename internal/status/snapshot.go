@@ -161,7 +161,7 @@ func (s *Snapshot) ledger(ctx context.Context, js jetstream.JetStream) (wrote []
 		}
 		has[p] = true
 		writers := []string{writer}
-		if writer == streams.StageJoint { // each joint frame has entries of both
+		if writer == streams.StageJoint { // each joint frame has entries of ingest and the arbiter
 			writers = []string{streams.StageIngest, streams.StageArbiter}
 		}
 		for _, w := range writers {

@@ -78,14 +78,14 @@ func (r *Reader) After(ctx context.Context, seq uint64) ([]*streams.Entry, error
 	for n := 0; ; {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("reading the ledger behind entry %d: %w", seq, err)
+			return nil, fmt.Errorf("reading the ledger after entry %d: %w", seq, err)
 		}
 		switch status := m.Header.Get("Status"); status {
 		case "":
 		case "204", "404":
 			return out, nil
 		default:
-			return nil, fmt.Errorf("reading the ledger behind entry %d: %s %s", seq, status, m.Header.Get("Description"))
+			return nil, fmt.Errorf("reading the ledger after entry %d: %s %s", seq, status, m.Header.Get("Description"))
 		}
 		entries, err := entriesOf(m)
 		if len(entries) == 0 {
@@ -157,7 +157,9 @@ func entriesOf(m *nats.Msg) ([]streams.Entry, error) {
 		return nil, fmt.Errorf("ledger entry %d: its stamp: %w", seq, err)
 	}
 	h := m.Header
-	if len(h[headerAnswer]) > 1 { // one is of this answer
+	// The server adds this header to its answer. A second one was in the stored message, so the server
+	// sent that message as the answer to a read: see Stored.
+	if len(h[headerAnswer]) > 1 {
 		h = nil
 	}
 	return streams.ParseEntries(m.Header.Get("Nats-Subject"), h, m.Data, seq, stamp)

@@ -288,7 +288,8 @@ func openStatement(msg []byte, trust *keys.Trust, into any, text func() (string,
 	return by, readStatement(signed, into, text)
 }
 
-// withoutPasskey refuses the signature of a passkey: its counter is kept of resolutions and attestations only.
+// withoutPasskey refuses the signature of a passkey. Only the counters of resolutions and attestations
+// are stored, so a copied passkey could not be detected in other statements.
 func withoutPasskey(by signer, err error) (signer, error) {
 	if err == nil && by.assertion != nil {
 		err = refuse(CheckRole, "key %q is a passkey: it resolves holds, attests beliefs and signs nothing else", by.name)
@@ -296,7 +297,7 @@ func withoutPasskey(by signer, err error) (signer, error) {
 	return by, err
 }
 
-// count says whether a passkey signed, and its count of signatures then.
+// count reports whether a passkey signed, and its counter of signatures at that time.
 func (by *signer) count() (passkey bool, counter uint32) {
 	if by.assertion == nil {
 		return false, 0
@@ -304,9 +305,9 @@ func (by *signer) count() (passkey bool, counter uint32) {
 	return true, by.assertion.Counter()
 }
 
-// grown returns an error if a passkey's counter has not grown since the last statement that was
-// obeyed. before is the counter of that statement. Authenticators without a counter report 0, so
-// two zeros are accepted. The counter of other keys is not checked.
+// grown returns an error if a passkey's counter has not grown since the last accepted statement. before
+// is the counter of that statement. Authenticators without a counter report 0, so two zeros are
+// accepted. The counter of other keys is not checked.
 func grown(name string, passkey bool, counter, before uint32) error {
 	if passkey && (counter > 0 || before > 0) && counter <= before {
 		return refuse(CheckCounter,

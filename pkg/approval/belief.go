@@ -93,7 +93,7 @@ type SignedBelief struct {
 	BeliefStatement
 	Signer string   // name of the signing key
 	Pin    keys.Pin // the key's pin in the trust file
-	// Passkey is set where a passkey signed, and Counter is its count of signatures then.
+	// Passkey is set if a passkey signed. Counter is then the passkey's signature counter.
 	Passkey bool
 	Counter uint32
 }
@@ -130,7 +130,7 @@ type BeliefCase struct {
 	Role     keys.Role // the role that a person's key must have
 	Now      time.Time // ledger time
 	Used     bool      // the nonce was used before
-	// Counter is the highest obeyed counter of the signer's passkey.
+	// Counter is the highest accepted counter of the signer's passkey.
 	Counter uint32
 }
 
@@ -162,7 +162,7 @@ func (s *SignedBelief) Judge(c *BeliefCase) error {
 	return nil
 }
 
-// Person reports whether the key belongs to a person who may attest: it has the role.
+// Person reports whether the key belongs to a person who may attest, that is whether it has the role.
 func (s *SignedBelief) Person(role keys.Role) bool {
 	if role == "" {
 		role = keys.RoleApprover

@@ -32,8 +32,8 @@ func (l *linter) common(at spot, x *compiled.Expr, on []string) {
 	l.foreign(at, x, on)
 }
 
-// never reports a condition that is never true.
-func (l *linter) never(at spot, x *compiled.Expr, on []string, so string) bool {
+// neverTrue reports a condition that is never true.
+func (l *linter) neverTrue(at spot, x *compiled.Expr, on []string, so string) bool {
 	can, _ := compiled.Outcomes(l.c.Set.Vars, x.AST, on)
 	if can && compiled.NewPrefilterReader(l.c.Set.Vars).Of(x.AST.Expr(), nil).Op != compiled.OpNever {
 		return false

@@ -345,12 +345,12 @@ func (l *linter) signals() {
 			l.absent(at.under(form, "when"), s.WhenExpr)
 			l.absent(at.under(form, "value"), s.ValueExpr, s.WhenExpr)
 			if l.expr(at.under(form, "when"), s.WhenExpr, on); s.WhenExpr != nil {
-				l.never(at.under(form, "when"), s.WhenExpr, on, "the signal never counts anything")
+				l.neverTrue(at.under(form, "when"), s.WhenExpr, on, "the signal never counts anything")
 			}
 			for j, when := range s.StepExprs {
 				at := at.under(form, "steps", j, "when")
 				l.expr(at, when, s.Steps[j].On)
-				l.never(at, when, s.Steps[j].On, "the sequence is never completed")
+				l.neverTrue(at, when, s.Steps[j].On, "the sequence is never completed")
 			}
 		}
 	}
@@ -395,7 +395,7 @@ func (l *linter) exceptions() {
 			}
 		}
 		l.expr(at.under("when"), x.When, on)
-		l.never(at.under("when"), x.When, on, "the exception never applies")
+		l.neverTrue(at.under("when"), x.When, on, "the exception never applies")
 	}
 }
 
@@ -460,7 +460,7 @@ func (l *linter) rule(at spot, r *rules.Rule, tested bool) {
 	n := r.Prefilter(rd)
 	_, cost := compiled.Access(n, make([]int, len(rd.Atoms)))
 	l.regexesOf(when, r.When.AST, cost >= 0)
-	never := l.never(when, r.When, r.On, "the rule never fires")
+	never := l.neverTrue(when, r.When, r.On, "the rule never fires")
 	if _, canFail := compiled.Outcomes(l.c.Set.Vars, r.When.AST, r.On); !canFail && !never {
 		l.add(
 			"always-matches",

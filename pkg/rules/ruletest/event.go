@@ -175,8 +175,8 @@ func (tl *timeline) add(g *TestEvent) (*streams.Entry, error) {
 	return e, err
 }
 
-// called says whether the user named a value of a call, and whether the user left it to the call's
-// result to say what is to be done.
+// called says whether the user named a value of a call, and whether the user asked the agent to do what
+// the call's result says.
 type called struct{ named, handed bool }
 
 // relate sets how an event relates to the user's words, as ingest does.
@@ -302,7 +302,7 @@ func (g *TestEvent) body(h streams.EntryHead) (typ streams.Type, body any, err e
 		}
 		for i, s := range blocks {
 			b.Blocks = append(b.Blocks, streams.BlockEntry{Text: s, Features: text.Analyze(s)})
-			if i == 0 { // a recall names it by the id of the event
+			if i == 0 { // a recall names the belief by the id of the event
 				b.Claims = []streams.ClaimEntry{{Kind: beliefs.Content, Belief: streams.BeliefRef{ID: h.ID, Found: true,
 					Kind: beliefs.Content, Origin: b.Origin}}}
 			}
