@@ -70,10 +70,10 @@ const (
 type key struct {
 	algorithm byte
 	public    ed25519.PublicKey
-	passkey   *passkey // of algorithm 0xff
+	passkey   *passkey // set for a key of algorithm 0xff
 	roles     []string
-	// replaced is set once another key took the log's place from the tree of replacedAt
-	// leaves on.
+	// replaced is set if another key replaced this one. This key then signs no tree of more than
+	// replacedAt leaves.
 	replaced   bool
 	replacedAt int64
 }
@@ -81,7 +81,7 @@ type key struct {
 type verifier struct {
 	keys    map[string]*key // by name+hash
 	unknown []string
-	// counters are the highest of each passkey in each project, in the order of approvals.
+	// counters are the highest counters so far, by project and passkey, in the order of approvals.
 	counters map[string]uint32
 }
 
@@ -161,18 +161,18 @@ func (v *verifier) note(msg string) (text string, by []*key, err error) {
 	return text, by, err
 }
 
-// signed reports whether a key that is obeyed in a role signed.
+// signed reports whether a key with this role signed.
 func signed(by []*key, role string) bool {
 	return slices.ContainsFunc(by, func(k *key) bool { return k.algorithm == 1 && slices.Contains(k.roles, role) })
 }
 
-// log reports whether a key of the log signed something about a tree of that size.
+// log reports whether a key of the log signed that may sign a tree of this size.
 func (v *verifier) log(by []*key, size int64) bool {
 	return signed(slices.DeleteFunc(slices.Clone(by), func(k *key) bool { return k.replaced && size > k.replacedAt }),
 		roleLog)
 }
 
-// handover follows the log's key to the next one, if a key that is trusted signed for it.
+// handover adds the log's next key, if a trusted key signed the handover.
 func (v *verifier) handover(msg, origin string) error {
 	text, _, _ := strings.Cut(msg, "\n\n")
 	lines := strings.Split(text, "\n")
@@ -202,7 +202,7 @@ func (v *verifier) handover(msg, origin string) error {
 	old := slices.DeleteFunc(slices.Clone(by), func(k *key) bool { return k == next })
 	switch {
 	case len(old) == 0:
-		return nil // nobody who is trusted says so
+		return nil // no trusted key signed it
 	case !slices.Contains(by, next):
 		return fmt.Errorf("%s has not signed it", id)
 	}
@@ -279,8 +279,8 @@ func (v *verifier) verify(b []byte) (told string, err error) {
 		size, origin, payloads, len(ev.Approvals)), err
 }
 
-// strict refuses names that are repeated or that have other characters than a-z, 0-9 and _, and what
-// follows the document. encoding/json takes names that differ in case, or by ſ and s, for the same.
+// strict refuses repeated names, names with characters other than a-z, 0-9 and _, and data after the
+// document. encoding/json treats names as equal that differ only in case, or in ſ and s.
 func strict(d *json.Decoder) error {
 	if err := value(d); err != nil {
 		return err
@@ -413,7 +413,8 @@ func pins(trust, key string) bool {
 	return false
 }
 
-// statement holds the statement against the file, and returns what it is about.
+// statement checks the signed statement against the file, and returns the session or proposal that it
+// names.
 func (v *verifier) statement(ev *evidence, cp []string, size int64) (of string, err error) {
 	text, by, err := v.note(ev.Statement)
 	if err != nil {

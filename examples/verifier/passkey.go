@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// A passkey is a key of the type 0xff, which is followed by this and a JSON object.
+// A passkey is a key of type 0xff. After the type byte follow this text and a JSON object.
 const (
 	passkeyAlgorithm = 0xff
 	passkeyType      = "lazaret/passkey/v1\n"
@@ -44,8 +44,8 @@ func parsePasskey(b []byte) (*passkey, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The two kinds that are pinned, in the one form of CTAP2 canonical CBOR:
-	// {1: 2, 3: -7, -1: 1, -2: X, -3: Y} and {1: 1, 3: -8, -1: 6, -2: X}.
+	// The two supported kinds of public keys, in CTAP2 canonical CBOR: {1: 2, 3: -7, -1: 1, -2: X, -3: Y}
+	// and {1: 1, 3: -8, -1: 6, -2: X}.
 	es256, eddsa := []byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 32}, []byte{0xa4, 1, 1, 3, 0x27, 0x20, 6, 0x21,
 		0x58, 32}
 	switch {
@@ -62,7 +62,8 @@ func parsePasskey(b []byte) (*passkey, error) {
 	return p, nil
 }
 
-// assertion is what an authenticator signed: its data and the SHA-256 of the browser's.
+// assertion is a signature of an authenticator. It covers the authenticator's data and the SHA-256 of
+// the browser's data.
 type assertion struct {
 	Auth      []byte `json:"-"`
 	Client    []byte `json:"-"`
@@ -91,9 +92,9 @@ func parseAssertion(sig []byte) (a assertion, err error) {
 // counter is the authenticator's count of its signatures.
 func (a *assertion) counter() uint32 { return binary.BigEndian.Uint32(a.Auth[33:37]) }
 
-// verify checks an assertion over a note's text as WebAuthn says: the ceremony, the
-// challenge, the origin, the relying party, that a person was present and verified, and the
-// signature. The counter is checked where the order of approvals is known.
+// verify checks an assertion over a note's text as WebAuthn requires: the ceremony, the challenge, the
+// origin, the relying party, that a person was present and verified, and the signature. It does not
+// check the counter: count does, in the order of approvals.
 func (p *passkey) verify(text string, sig []byte) error {
 	a, err := parseAssertion(sig)
 	if err != nil {
@@ -130,8 +131,8 @@ func (p *passkey) verify(text string, sig []byte) error {
 	return errors.New("its signature does not fit")
 }
 
-// count checks that the counter of a passkey grows from approval to approval of a project,
-// or stays 0 where the authenticator keeps none.
+// count checks that the counter of a passkey grows from approval to approval of a project, or stays 0
+// if the authenticator has none.
 func (v *verifier) count(passkey, note string) error {
 	line := note[strings.LastIndex(strings.TrimSuffix(note, "\n"), " ")+1:]
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(line))

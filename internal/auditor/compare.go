@@ -139,8 +139,8 @@ func (c *comparer) missing(seq uint64) error {
 			c.Forgotten++
 		default:
 			c.Bad = append(c.Bad, chain.Finding{Index: c.at,
-				Text: fmt.Sprintf("the ledger lacks entry %d (leaf %d, type %s, project %s), which was neither "+
-					"trimmed nor forgotten", leaf.Seq, c.at, leaf.Type, leaf.Project)})
+				Text: fmt.Sprintf("the ledger has no entry %d, but the log has its leaf %d (%s, project %s): the entry was "+
+					"neither trimmed nor forgotten", leaf.Seq, c.at, leaf.Type, leaf.Project)})
 		}
 	}
 	return nil

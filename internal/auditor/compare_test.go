@@ -48,7 +48,7 @@ func TestPromiseB18EntriesDeletedAfterTheyWereChainedAreFound(t *testing.T) {
 	if err := w.stream().DeleteMsg(ctx, 17); err != nil {
 		t.Fatal(err)
 	}
-	compare("an entry is deleted", 39, 0, "no entry 17, which leaf 16")
+	compare("an entry is deleted", 39, 0, "no entry 17, but the log has its leaf 16")
 	if err := w.stream().Purge(ctx, jetstream.WithPurgeSequence(4)); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestAMessageIsForgottenWithAllOfItsEntries(t *testing.T) {
 	for _, a := range tr.alsoForgotten() {
 		why[a.Seq] = a.Why
 	}
-	for i, want := range map[int]string{1: "in one message", 2: "names", 3: "in one message", 4: "in one message",
+	for i, want := range map[int]string{1: "in the same ledger message", 2: "names", 3: "in the same ledger message", 4: "in the same ledger message",
 		5: "names", 8: "was made from"} {
 		if at := ledger[i].Position(); !strings.Contains(why[at], want) {
 			t.Errorf("entry %d goes because it %q, want %q", i, why[at], want)

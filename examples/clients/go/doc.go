@@ -1,6 +1,6 @@
-// A host in Go that needs nothing but the stock NATS client. It shows a page to
-// an agent, proposes what the agent wants to do next, waits for a person if that
-// is held, and reports what it did. docs/protocol.md is all it was written from.
+// Command go is a host in Go that uses only the standard NATS client. It shows a page to an agent,
+// proposes the agent's next action, waits for a person if the action is held, and reports the outcome.
+// It was written from docs/protocol.md alone.
 //
 // It imports nothing of ours. Begin reading with main.go, its only file.
 package main

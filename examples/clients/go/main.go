@@ -30,7 +30,7 @@ type reply struct {
 	}
 }
 
-// Everything that is no verdict is a hold.
+// hold is the result of a request that got no verdict.
 var hold = reply{Verdict: "hold"}
 
 type host struct {
@@ -47,8 +47,8 @@ type action struct {
 	After   uint64         `json:"after"`
 }
 
-// digest is that of docs/protocol.md. encoding/json sorts the keys of maps; for
-// numbers that are no small integers take a library for RFC 8785.
+// digest returns the digest of an action as docs/protocol.md defines it. encoding/json sorts the keys
+// of maps. For numbers other than small integers, use a library for RFC 8785.
 func (h host) digest(a action) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -60,8 +60,8 @@ func (h host) digest(a action) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(bytes.TrimSpace(b.Bytes())))
 }
 
-// ask sends a proposal, again with the same bytes and id when nobody answers. An
-// answer that is not to this action is none.
+// ask sends a proposal. It sends the proposal again, with the same bytes and id, until it gets a
+// verdict on this action, and returns hold after the third try.
 func (h host) ask(a action) reply {
 	proposal, err := json.Marshal(a)
 	if err != nil {
@@ -84,8 +84,8 @@ func (h host) ask(a action) reply {
 	return hold
 }
 
-// await waits for a person. It subscribes before it asks again, so that nothing
-// falls between the two, and believes only what it is answered.
+// await waits for a person's decision. It subscribes before it asks again, so that it cannot miss a
+// decision in between. It returns only answers to its requests, never a live message.
 func (h host) await(a action, r reply, patience time.Duration) reply {
 	if r.Verdict != "hold" || r.Entry == nil || r.Entry.Hold == nil {
 		return r
@@ -101,7 +101,7 @@ func (h host) await(a action, r reply, patience time.Duration) reply {
 		if r.Verdict != "hold" || r.Entry == nil || r.Entry.Hold == nil || left <= 0 {
 			return r
 		}
-		_, _ = sub.NextMsg(min(left, 15*time.Second)) // news, or time to ask anyway
+		_, _ = sub.NextMsg(min(left, 15*time.Second)) // wait for a live message, or until it is time to ask anyway
 	}
 }
 

@@ -190,7 +190,7 @@ func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsC
 		signed, ok := noteAt(x.notes, o.Entry, o.index)
 		first := verified[signed.index]
 		if ok && first != nil && first.project == o.project && reflect.DeepEqual(first.Resolved, o.Resolved) {
-			continue // the verdict and the state of the hold both say it
+			continue // the verdict and the hold's state both record it
 		}
 		gone, erased := noteAt(x.erased, o.Entry, o.index)
 		erased = erased && !ok && gone.project == o.project
@@ -245,7 +245,7 @@ func noteAt(notes map[uint64][]noteSeen, at uint64, before int64) (last noteSeen
 	return last, ok
 }
 
-// checkUses checks that each covered action rests on a verified approval of a source, in its session
+// checkUses checks that each covered action depends on a verified approval of a source, in its session
 // and time, and that no approval covers more actions than it says. If something is lost, the actions of
 // an approval that was not verified cannot be checked.
 func (x *approvalsSeen) checkUses(r *decisionsChecked, verified map[int64]*outcomeSeen, lost bool) {

@@ -65,7 +65,8 @@ func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, 
 			return auditor.WithSnapshot(asking, nc, f.dir, func(dir string) error {
 				l, err := inquiry.Open(ctx, dir, o)
 				if err == nil {
-					asked = errors.Join(ask(l), l.Close()) // what it printed is not printed again
+					// an error of ask is not retried on another snapshot, because ask may have printed something
+					asked = errors.Join(ask(l), l.Close())
 				}
 				if gone := auditor.Gone(dir); asked != nil && gone != nil {
 					asked = fmt.Errorf("%w meanwhile; ask again", gone)

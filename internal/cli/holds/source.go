@@ -40,7 +40,8 @@ func shortDigest(digest string) string {
 	return digest[:min(len(digest), 12)]
 }
 
-// printSources prints the sources that a held action follows, with the lines that ask for something.
+// printSources prints the sources that a held action carries out, with the lines that ask for
+// something.
 func printSources(w io.Writer, h *arbiter.Hold) {
 	for i := range h.Sources {
 		s := &h.Sources[i]
