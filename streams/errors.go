@@ -122,11 +122,11 @@ var Codes = []CodeDoc{
 			"The entry also contains the data that ingest derives from the event.",
 		"Split the content into several events. If the entry was made without an event, report a bug and attach the " +
 			"entry."},
-	{CodeAgentFull, "agent has too much waiting", "More bytes of the agent wait in the intake than one agent may have " +
-		"there (an eighth of it, or server init --intake-per-agent). The message was not kept; its rejection stands in " +
-		"the ledger.",
-		"Wait and send again with the same id. Of an observation: the session is held (LZ306) until then. Operators: find " +
-			"out why the agent sends so much."},
+	{CodeAgentFull, "agent has too much waiting",
+		"The agent's waiting messages fill its share of the intake. The share is an eighth of the intake's bytes, unless " +
+			"server init --intake-per-agent sets another one. The message was not kept; its rejection is in the ledger.",
+		"Wait and send it again with the same id. If it is an observation, its session is held (LZ306) until then. " +
+			"Operators: find out why the agent sends so much."},
 	{CodeTimeout, "no verdict in time",
 		"No verdict arrived within the request's time. The proposal may be in the ledger.",
 		"Treat as hold. Send it again with the same id: the answer is the verdict on the same proposal."},
@@ -140,7 +140,7 @@ var Codes = []CodeDoc{
 	{CodeBadReply, "bad reply subject", "The request's reply subject is not an inbox.",
 		"Use a request function of your NATS client, with the inbox prefix of your credential."},
 	{CodeShedding, "too many requests",
-		"Too many requests wait for a verdict at this front.",
+		"Too many requests wait for a verdict at this front, the service that answers them.",
 		"Treat as hold. Wait and send it again with the same id."},
 	{CodePending, "verdict pending",
 		"The proposal is in the ledger and waits for sentinel groups. The policy gives them until the reply's " +
@@ -176,15 +176,16 @@ var Codes = []CodeDoc{
 	{CodeHost, "the host's own verdict",
 		"The host program asked for at least this verdict.",
 		"None."},
-	{CodeRestored, "intake older than its clients",
-		"The proposal names an acknowledged sequence that this intake has not reached: the stream was created again " +
-			"or restored.",
+	{CodeRestored, "intake is older than the proposal",
+		"The proposal names in `after` a sequence that this intake has not reached yet: the stream was created again " +
+			"or restored from a backup.",
 		"Operators: check the stream. A new session is not affected."},
 	{CodeBelief, "belief not usable",
 		"The action cites a belief that is withheld, contradicted or unknown.",
 		"Recall again and decide with the beliefs that are returned."},
 	{CodeHoldBudget, "too many open holds",
-		"The agent has as many open holds as the policy allows, so a new hold becomes a deny.",
+		"The agent has as many open holds as the policy allows, of this tool in this session or of all tools together. " +
+			"So a new hold becomes a deny.",
 		"Have the open holds resolved first."},
 	{CodeLearn, "learn mode",
 		"The policy is in learn mode and records what its verdict would have been.",
@@ -195,9 +196,9 @@ var Codes = []CodeDoc{
 	{CodeExpired, "hold expired",
 		"Nobody resolved the hold in time. An expired hold is not a denial.",
 		"If the action is still wanted, propose it again under a new id."},
-	{CodeForgotten, "verdict no longer kept",
-		"The arbiter does not keep the verdict on this id any more. The proposal is old, or it was refused. The " +
-			"ledger may still have the verdict.",
+	{CodeForgotten, "verdict is not kept",
+		"The arbiter does not have the verdict on this id: the proposal is too old, or it was refused. The ledger may " +
+			"still have the verdict.",
 		"Treat as hold. Propose it again under a new id."},
 	{CodeApproved, "approved",
 		"A person released the hold with a signed approval. The verdict is allow.",
@@ -217,8 +218,8 @@ var Codes = []CodeDoc{
 			"session shows that the user wants it. The text names the ground and the evidence.",
 		"None."},
 	{CodeSource, "approved source",
-		"The action would be held. A person approved the source that it follows, for this session, with a signature. " +
-			"The text names the signature and how many actions it has covered.",
+		"The action would be held. But it carries out what a source says, and a person approved this source for this " +
+			"session with a signature. The text names the signature and how many actions it has covered.",
 		"None."},
 	{CodeProtected, "protected resource",
 		"The action's arguments name a resource that the policy protects.",
@@ -239,17 +240,17 @@ var Codes = []CodeDoc{
 		"An executor reported an outcome for an action that was never released, or with a digest that differs from " +
 			"the released action's.",
 		"Find out what the executor carried out, and stop it."},
-	{CodeFallen, "a belief that was cited fell",
+	{CodeFallen, "a cited belief became unreliable",
 		"An earlier decision or action cites a belief that has since been contradicted, superseded or quarantined.",
-		"Review the decision or action. Nothing that was done is undone."},
-	{CodeIntegrity, "belief is not what the ledger says",
+		"Review the decision or action. The pipeline does not undo it."},
+	{CodeIntegrity, "belief differs from the ledger",
 		"A belief that was to be served differs in content, origin or namespace from its entry in the ledger. It is " +
 			"withheld.",
 		"Operators: a stage's files were changed, by a person or a faulty disk. Stop the stage, investigate, and " +
 			"rebuild its state from the ledger."},
-	{CodeRests, "it rests on what an alert names",
-		"An alert applies to the action indirectly: to a belief that was recalled in its session, or to the source " +
-			"of its arguments. The alert may be of another time, session or agent. The path names each step.",
+	{CodeRests, "alert on what the action depends on",
+		"An alert applies to the action indirectly: it names a belief that was recalled in the action's session, or the " +
+			"source of its arguments. The alert may be from another time, session or agent. The path names each step.",
 		"Read the alert at the end of the path."},
 	{CodeStaged, "memory is staged",
 		"The write is recorded, but used as context at most, until a person confirms it or independent stronger " +

@@ -23,7 +23,7 @@ const (
 	MaxHoldExpiry       = 30 * 24 * time.Hour
 	MinReaudit          = time.Second
 	MaxReaudit          = 366 * 24 * time.Hour
-	DefaultMaxOpenHolds = 20 // per agent; people do not work through longer queues
+	DefaultMaxOpenHolds = 20 // per tool and session; people do not work through longer queues
 	MaxMaxOpenHolds     = 10_000
 	MaxMaxHoldRate      = 10_000
 	MaxGroups           = 64
@@ -95,8 +95,8 @@ type Policy struct {
 	// Reaudit is the interval at which the live beliefs are judged again. Zero means only when a
 	// rule set is activated.
 	Reaudit time.Duration
-	// MaxOpenHolds is the maximum number of open holds of one agent, at least 1. A proposal beyond
-	// it is denied.
+	// MaxOpenHolds is the maximum number of open holds of one tool in one session of an agent, at least 1. An agent
+	// may have ten times as many in all. A proposal beyond either is denied.
 	MaxOpenHolds int
 	// MaxHoldsPerMinute is the maximum number of holds that one agent may open within a minute.
 	// Zero means no limit. A proposal beyond it is denied.
