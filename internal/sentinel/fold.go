@@ -25,7 +25,7 @@ type Fold struct {
 	log    *slog.Logger
 	pinned note.Verifiers
 	sets   *activation.Cache[*rules.Set]
-	told   [streams.Partitions]bool // the metrics know the rule set that was in force at the start
+	told   [streams.Partitions]bool // the metrics have the rule set that was in force at the start
 }
 
 // New returns the fold of a group. It accepts rule sets that one of the pinned keys signed.

@@ -14,7 +14,7 @@ func (f *Fold) forget(st *stage.State, e *streams.Entry) (*stage.Output, error) 
 		f.log.Error("unreadable forgotten entry", "seq", e.Seq, "err", err)
 		return nil, nil
 	}
-	// The keys of tables have a table and a generation before the project.
+	// In keys of tables, the project comes after a table and a generation.
 	err := st.DropProject(e.Project, []byte{'s'}, func(k, _ []byte) (bool, error) {
 		return index.KeyOf(k, e.Project), nil
 	})

@@ -25,7 +25,8 @@ type Belief struct {
 	Procedure bool `json:"procedure,omitzero"`
 	// Grade allows the belief to be used for planning although it is unverified.
 	Grade Grade `json:"grade,omitzero"`
-	// Home is the project that it was shared from, if any.
+	// Home is the project from which another project shared the belief. It is empty for other
+	// beliefs.
 	Home Home `json:"home,omitzero"`
 	// Class is its calibration class.
 	Class string `json:"class,omitzero"`

@@ -159,7 +159,7 @@ func (p ContextPolicy) judge(now time.Time, c Candidate) Ruling {
 	case c.Axes.Freshness == Expired:
 		return refuse(ReasonFreshness, "it has expired")
 	case !c.ValidFrom.IsZero() && now.Before(c.ValidFrom), !c.ValidTo.IsZero() && !now.Before(c.ValidTo):
-		return refuse(ReasonInvalid, "it does not hold at this time")
+		return refuse(ReasonInvalid, "it is not valid at this time")
 	case c.Axes.Truth == Contradicted:
 		return Ruling{Contradiction, ReasonContradict, "stronger evidence says otherwise"}
 	case c.Axes.Truth == Superseded:

@@ -155,9 +155,9 @@ type Adoption struct {
 }
 
 // Adopt returns the initial state of a belief with this evidence. The belief is supported if the
-// evidence is net positive, the strongest supporting class may support a belief, and the support of
-// that class alone has at least AdoptStrength. Otherwise it is unverified and restricted to
-// context.
+// evidence is net positive, the strongest class of its supporting evidence can make a belief
+// supported by itself, and the support of that class alone has at least AdoptStrength. Otherwise it
+// is unverified and restricted to context.
 func (s EvidenceSet) Adopt() Adoption {
 	a := Adoption{Quality: s.Strongest(Supports), Adopted: s.Net() == NetPositive}
 	a.Confidence = min(max(s.Strength(), MinConfidence), MaxConfidence)
@@ -176,9 +176,10 @@ func (s EvidenceSet) Adopt() Adoption {
 	return a
 }
 
-// Admit returns the axes of a candidate after the verdict on its memory write. allow: by its
-// evidence, unless it is staged or a procedure. hold: restricted and suspicious, until a person
-// decides. deny and any other value: quarantined, kept for review.
+// Admit returns the axes of a candidate after the verdict on its memory write. After allow, they
+// follow from its evidence, unless the candidate is staged or a procedure. After hold, it is
+// restricted and suspicious until a person decides. After deny and any other value, it is
+// quarantined and kept for review.
 func (a Adoption) Admit(verdict string) Axes {
 	axes := Axes{Truth: a.Axes.Truth, Freshness: a.Axes.Freshness}
 	move := func(x Axis, to string) {

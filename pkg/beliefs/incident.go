@@ -115,8 +115,8 @@ const (
 
 // IncidentFinding is one piece of an incident's evidence.
 type IncidentFinding struct {
-	// Kind is alert, or the kind of what a person or service names: belief, session, source, agent,
-	// action, observation, probe, note.
+	// Kind is alert, or the kind of thing that a person or a service reports: belief, session,
+	// source, agent, action, observation, probe, note.
 	Kind string `json:"kind"`
 	ID   string `json:"id"`
 	Rule string `json:"rule,omitzero"` // the rule of an alert
@@ -138,8 +138,8 @@ type IncidentScope struct {
 	Session string    `json:"session,omitzero"`
 	Source  string    `json:"source,omitzero"`
 	Tool    string    `json:"tool,omitzero"`
-	Since   time.Time `json:"since,omitzero"` // earliest time at which it came in, by ledger time
-	Until   time.Time `json:"until,omitzero"` // latest such time, exclusive
+	Since   time.Time `json:"since,omitzero"` // earliest ledger time at which a belief came in
+	Until   time.Time `json:"until,omitzero"` // first ledger time that is too late
 	// Descendants also quarantines beliefs that derive from the selected ones, unless they
 	// have support of their own. All quarantines those too.
 	Descendants bool `json:"descendants,omitzero"`

@@ -46,14 +46,14 @@ func (s Standing) Back(then Axes, evidence EvidenceSet) (Standing, []Move, []Axi
 	to := then.Retrieval
 	switch {
 	case next.Axes.Security != Clean && (to == Normal || to == Restricted):
-		if to = s.Axes.Retrieval; to == Normal { // suspicious since then: it may become less available, not more
+		if to = s.Axes.Retrieval; to == Normal { // the belief became suspicious since: it may only become less available
 			to = Restricted
 		}
 	case to == Normal && next.Axes.Truth != Supported:
 		to = Restricted
 	}
 	move(AxisRetrieval, uint8(to))
-	if next.Axes.Retrieval == Normal && to != Normal { // no transition leads there
+	if next.Axes.Retrieval == Normal && to != Normal { // no transition leads to this value
 		move(AxisRetrieval, uint8(Restricted))
 	}
 	if to != then.Retrieval {

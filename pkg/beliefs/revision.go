@@ -24,13 +24,13 @@ type Revision struct {
 	Evidence EvidenceSet `json:"evidence,omitzero"`
 	// Scope is the new scope, if it is wider than before.
 	Scope Scope `json:"scope,omitzero"`
-	// Other is the other belief involved: the one that contradicts it, replaced it, or is one that
-	// it depended on.
+	// Other is the other belief involved: it contradicts this belief, replaced it, or is one that
+	// this belief depended on.
 	Other string `json:"other,omitzero"`
 	// Restored is set by a rollback. It has the restored state other than the axes.
 	Restored *AsItWas `json:"restored,omitzero"`
-	// Anew is the id of a superseded belief that a rollback restates as this one. The original
-	// cannot be restored because superseding is final.
+	// Anew is set by a rollback that cannot restore a superseded belief, because superseding is
+	// final. The rollback then makes this belief as a copy. Anew is the id of the original.
 	Anew string    `json:"anew,omitzero"`
 	At   time.Time `json:"at"` // ledger time
 }

@@ -197,7 +197,7 @@ func (s Standing) Contradict(e Evidence) (Standing, []Move) {
 	}
 	done, moves, err := next.make(BySentinel, Change{Axis: AxisTruth, To: Contradicted.String()})
 	if err != nil {
-		return next, nil // it is superseded and cannot be demoted further
+		return next, nil // a superseded belief cannot be demoted further
 	}
 	return done, moves
 }

@@ -166,9 +166,9 @@ type Change struct {
 	Successor string `json:"successor,omitzero"`
 }
 
-// Check returns an error if an authority may not make a change to a belief with these axes and this
-// strongest supporting class. A forbidden move is a *TransitionError. A value that does not exist
-// is another error.
+// Check returns an error if an authority may not make a change to a belief with these axes. quality
+// is the class of the belief's strongest supporting evidence. A forbidden move is a
+// *TransitionError. A value that does not exist is another error.
 func Check(axes Axes, quality Quality, c Change, by Authority) error {
 	if c.Axis > AxisFreshness {
 		return fmt.Errorf("%v does not exist", c.Axis)

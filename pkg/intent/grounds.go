@@ -22,14 +22,14 @@ type Grounds struct {
 	Digest       string   `json:"digest"`
 	Source       string   `json:"source,omitzero"`
 	Observations []string `json:"observations"`
-	// Values are the paths of the arguments that the source names and the user does not, and the
-	// carriers of this kind, as kind:value.
+	// Values are the paths of the arguments, and the carriers as kind:value, that the source names
+	// and the user does not name.
 	Values []string `json:"values"`
 	// Strange is the first argument or carrier that neither the source nor the user names. It is
 	// empty if the whole call is grounded.
 	Strange string `json:"strange,omitzero"`
-	// Limit says why an approval of the source does not cover the call. It is empty if nothing
-	// speaks against it.
+	// Limit says why an approval of the source does not cover the call. It is empty if an approval
+	// may cover it.
 	Limit string `json:"limit,omitzero"`
 	// Entry is the ledger position of the observation. The arbiter sets it.
 	Entry uint64 `json:"entry,omitzero"`
@@ -134,8 +134,8 @@ func readHashes(b []byte) (hs []uint32, rest []byte, ok bool) {
 	return hs, b, true
 }
 
-// Ground compares a call with a source. It returns nil if the source names no value of the call that
-// the user does not name. The caller adds what identifies the source.
+// Ground compares a call with a source. It returns nil if every value of the call that the source
+// names is also named by the user. The caller sets the fields that identify the source.
 func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []text.Carrier) *Grounds {
 	c := ReadCall(tool, "")
 	c.Values = ReadValues(args)
@@ -160,7 +160,7 @@ func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []
 	}
 	for i := range c.Values {
 		v := &c.Values[i]
-		own := 0 // words of the user
+		own := 0 // number of the value's words that the user used
 		for _, h := range v.Tokens {
 			if Has(s.Words, h) {
 				own++
@@ -201,14 +201,14 @@ func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []
 	return g
 }
 
-// toggle is an argument that is true or false. It has no words of its own, but its name says what it does.
+// toggle is an argument that is true or false. Only the argument's name says what it does.
 type toggle struct {
 	path string
 	on   bool
 }
 
-// switches returns the arguments that are true or false, in order of their paths. cut means that there are
-// more arguments than are compared.
+// switches returns the arguments that are true or false, in order of their paths. cut is set if the
+// call has more arguments than are compared.
 func switches(args map[string]any) (out []toggle, cut bool) {
 	cut = leaves(args, func(path string, v any) bool {
 		if on, ok := v.(bool); ok {
@@ -249,7 +249,7 @@ func (src *Source) tells(v *Value, user []uint32) bool {
 	return 2*n >= len(v.Tokens)
 }
 
-// standing are words for instructions that outlast the call.
+// standing are words for instructions that stay in effect after the call.
 var standing = stemmedSet("memory instruction prompt skill standing recurring recurrence repeat rrule frequency " +
 	"interval subscription subscribe")
 

@@ -30,22 +30,23 @@ type Relation struct {
 	// It is empty if the tool's name does not say that it changes something, or if the words are
 	// not understood.
 	Strange string `json:"strange,omitzero"`
-	// Other is the path of an argument that names a single thing, if the user asked for such an act
-	// and named a different thing each time.
+	// Other is the path of an argument that names a single thing. It is set if the user asked for
+	// such an act, but named a different thing in each request for it.
 	Other string `json:"other,omitzero"`
 	// Deed is set if the user's words ask for what the tool does, by any medium and with any thing.
-	// For example, a tool that sends a letter does what a user wants who asks to tell somebody
-	// something.
+	// For example, a user who asks to tell somebody something asks for what a tool that sends
+	// letters does.
 	Deed bool `json:"deed,omitzero"`
 	// Listed are the carriers that are fields of a source that the user named, as kind:value.
 	Listed []string `json:"listed,omitzero"`
-	// Handed is set if the source may say what is to be done, or with which things, and it contains a
-	// value of the call. It is never set for payments, rights, deletions, locks,
-	// commands and approvals, and not for receivers that occur only in a sentence of the source.
+	// Handed is set if the user left it to a source to say what to do, or with which things, and
+	// the source contains a value of the call. It is never set for payments, rights, deletions,
+	// locks, commands and approvals, and not for receivers that occur only in a sentence of the
+	// source.
 	Handed bool `json:"handed,omitzero"`
 }
 
-// also has additional acts of words that people use for several acts.
+// also has additional acts of verbs that people use for several acts.
 var also = func() map[string][]string {
 	m := make(map[string][]string)
 	for word, classes := range map[string]string{
@@ -189,8 +190,8 @@ func understood(words []uint32) bool { return Count(words, function) >= 2 }
 // reading are acts that change nothing.
 var reading = []uint32{Hash("act:get"), Hash("act:monitor"), Hash("act:recommend")}
 
-// changes reports whether the tool's name says that it changes something. A name with an unknown verb
-// does if it speaks of a payment, and an argument says how much or to whom.
+// changes reports whether the tool's name says that it changes something. A name with an unknown
+// verb says so if it names a payment and an argument says how much or to whom.
 func (c *Call) changes() bool {
 	if len(c.Act) == 0 {
 		return slices.ContainsFunc(c.Things, func(h uint32) bool { return payments[h] }) &&
@@ -206,8 +207,8 @@ var (
 	paid     = text.Set("amount sum total iban account beneficiary payee recipient receiver creditor")
 )
 
-// topical reports whether words name the subject of the tool: two of the things in its name, one if
-// it has two, one of its marks, or its whole name.
+// topical reports whether words name the subject of the tool: two of the things in its name, the
+// only thing of a name that has one, a mark of its arguments, or the whole name.
 func (c *Call) topical(words []uint32) bool {
 	n := Count(words, c.Things)
 	return n > 1 || n == 1 && len(c.Things) == 2 || Count(words, c.Marks) > 0 || Has(words, c.Whole)

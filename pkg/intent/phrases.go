@@ -127,8 +127,8 @@ var (
 	told = text.Set("described instructed requested asked listed stated specified outlined explained laid")
 )
 
-// handsOver reports whether a sentence of the user leaves it to a source to say what is to be done:
-// "do what the ticket asks for", "follow the checklist in that file", "turn the action items of the
+// handsOver reports whether a sentence of the user leaves it to a source to say what to do: "do
+// what the ticket asks for", "follow the checklist in that file", "turn the action items of the
 // minutes into tasks", "set it up as described on the page".
 func handsOver(words []string) bool {
 	for i, raw := range words {
@@ -183,25 +183,25 @@ var subjects = text.Set("i we you")
 // pronouns begin a sentence that continues the previous one.
 var pronouns = text.Set("they it those these you all")
 
-// handed is a marker among the words of a request that wants something done, and not only to know
-// something. The sources that it names may say what is to be done.
+// handed marks a request that wants something done, and not only to know something. The sources
+// that the request names may say what to do. The mark is stored among the words of the request.
 var handed = Hash("\x00handed")
 
-// generic is a further marker, if the sentence leaves the steps open.
+// generic marks a request that also leaves the steps open. It is stored like handed.
 var generic = Hash("\x00generic")
 
 var (
-	// objects are words with which the object of a verb begins, and particles.
+	// objects are words that can follow a verb before or as its object, and particles of verbs.
 	objects = text.Set("the a an this that these those it them him her my our your his their all each every everything " +
 		"whatever what through thru on off up out over down")
-	// linking are words that are neither a verb nor, in front of an object, an unknown one.
+	// linking are words that do not count as unknown verbs, even if an object follows them.
 	linking = text.Set("after before because since while during without within between like unless until that though whether " +
 		"both either once except only even not there here same as")
 )
 
-// leavesOpen reports whether a sentence leaves the steps to what it is about: it says so, or its verb
-// is none that tools are named after, but has an object. "Handle HR-12", "offboard him", "roll out
-// 2.8", "fix #318".
+// leavesOpen reports whether a sentence does not say which steps to take. The sentence may refer to
+// a source (see handsOver), or it has a verb with an object, and no tool is named after the verb:
+// "Handle HR-12", "offboard him", "roll out 2.8", "fix #318".
 func leavesOpen(words []string) bool {
 	if handsOver(words) {
 		return true
@@ -213,7 +213,7 @@ func leavesOpen(words []string) bool {
 			continue
 		}
 		if subjects[w] || strings.HasPrefix(w, "i'") || strings.HasPrefix(w, "we'") {
-			return false // it says something of the user
+			return false // the sentence says something about the user
 		}
 		verb := start || joins[bare(words[max(0, i-1)])]
 		start = strings.ContainsAny(words[i][max(0, len(words[i])-1):], ",:-")
@@ -273,11 +273,10 @@ func informs(words []string) bool {
 // looks reports whether a verb asks for information.
 func looks(w string) bool { return looking[w] || slices.Contains(reading, Hash(acts[Stem(w)])) }
 
-// HandsOver reports whether a content comes from a source that may say what is to be done: the
-// arguments of the call that returned it are related to a request that wants something done, or to
-// a source of the user that was read before. Such a call names a file, a ticket, a list, or an
-// entry of it. If no request wants anything done, it may be related to any request: a later one may
-// refer to it.
+// HandsOver reports whether a content comes from a source that may say what to do. The arguments of
+// the call that returned the content must share a word with a request that wants something done, or
+// name a thing from a source that the user named. If no request wants anything done, a word of any
+// request is enough, because a later request may refer to the content.
 func (s *Said) HandsOver(tool, source string, args map[string]any) bool {
 	words := s.Words
 	for _, mark := range []uint32{generic, handed} {
@@ -308,9 +307,9 @@ func (s *Said) HandsOver(tool, source string, args map[string]any) bool {
 	})
 }
 
-// Opens reports whether a call to which only the user's words led reads what they speak of: a request
-// wants something done, none leaves the steps open, and the call names no single thing that the words do
-// not name.
+// Opens reports whether a call reads what the user's words refer to, if only these words can have
+// led to the call. A request must want something done, no request may leave the steps open, and the
+// call must not name a single thing that the words do not name.
 func (s *Said) Opens(args map[string]any) bool {
 	return s.marked(handed) && !s.marked(generic) && !slices.ContainsFunc(ReadValues(args), func(v Value) bool {
 		return (v.distinctive() || v.address()) && !v.In(s.Words)

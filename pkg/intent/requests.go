@@ -25,11 +25,11 @@ type Ask struct {
 	// Named are the words of the request that name a single thing: proper names, addresses,
 	// files, numbers and quotations.
 	Named []uint32
-	// Looked says that the agent passed a value of this request to a tool that reads. The
-	// result of the tool may say which thing is meant.
+	// Looked is set if the agent passed a value of this request to a tool that reads. The result of
+	// the tool may say which thing the user means.
 	Looked bool
-	// Shown says that such a result was read, and Found are its words. Full says that it had too
-	// many, so that Found is empty.
+	// Shown is set if such a result was read. Found has the words of these results. Full is set if
+	// they had too many words. Found is then empty.
 	Shown, Full bool
 	Found       []uint32
 }
@@ -58,7 +58,7 @@ var (
 	// thing.
 	counted = text.Set("of for under over than about at in on to by from with until between and or is are be the a an " +
 		"next last first top up least most x")
-	// more are words for receivers whom a request does not name individually.
+	// more are words for receivers whom the user does not name one by one.
 	more = text.Set("everyone everybody everyone's others other all each list team group both cc rest members participants " +
 		"attendees colleagues customers clients people staff them")
 	days = text.Set("monday tuesday wednesday thursday friday saturday sunday")
@@ -67,7 +67,7 @@ var (
 // requests splits a text into requests.
 func requests(said string) (out []Ask) {
 	before := 0   // index of the first request of the previous sentence
-	open := false // the previous sentence leaves its steps to a source that it does not name
+	open := false // whether the previous sentence leaves its steps to a source that it does not name
 	for line := range strings.Lines(said) {
 		for words := range sentences(strings.Fields(line)) {
 			from := len(out)
@@ -79,7 +79,7 @@ func requests(said string) (out []Ask) {
 			named := slices.ContainsFunc(out[from:], func(q Ask) bool { return len(q.Named) > 0 })
 			first := from
 			if !named {
-				first = before // the previous sentence says what it is about
+				first = before // the previous sentence names the things that this one is about
 			}
 			var marks []uint32
 			over := false
@@ -286,9 +286,8 @@ var guarded = Distinct([]uint32{Hash(deeds["pay"]), Hash(deeds["grant"]), Hash(d
 // unlocking is the deed of opening a lock.
 var unlocking = Hash(deeds["unlock"])
 
-// other returns the path of an argument that names a single thing, if the user asked for
-// such an act and named another thing in each request for it. parties are the receivers of
-// the call.
+// other returns the path of an argument that names a single thing, if the user asked for such an
+// act and named another thing in each request for it. parties are the receivers of the call.
 func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	if !c.changes() || !understood(s.Words) {
 		return ""
@@ -299,8 +298,8 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	if at := s.otherReceiver(c, r, parties); at != "" {
 		return at
 	}
-	// For guarded deeds, a receiver that the user did not name decides, whatever else the user
-	// named.
+	// For a guarded deed, one receiver whom the user did not name is enough, even if the user named
+	// every other value.
 	decided := Count(guarded, c.Deeds) > 0 && len(strangers) > 0
 	if !decided {
 		strangers = nil
@@ -327,7 +326,7 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 		if !q.asks(c) {
 			continue
 		}
-		// A lookup cannot decide which lock to open.
+		// The result of a lookup must not decide which lock to open.
 		looked := q.Looked && !(len(q.Named) > 0 && slices.Contains(c.Deeds, unlocking)) && s.explains(q, c, strangers)
 		if looked || len(q.Named) == 0 && Count(guarded, c.Deeds) == 0 || !decided && q.touches(c.Values) {
 			return ""
@@ -340,16 +339,18 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	return at
 }
 
-// explains reports whether a call may follow from what the agent looked up for a request: its result was
-// not read, or it holds each of the strangers. Without strangers it has to hold a value that names a single
-// thing and that the user did not name, unless the agent knew such a value before. It also has to hold
-// each address, number and key that the user did not name and the agent did not know.
+// explains reports whether a call may follow from the results that the agent looked up for a
+// request. It may if no result was read yet. If there are strangers (receivers that the user did
+// not name), the results must have all of them. Otherwise the call needs a value for a single thing
+// that the user did not name, and that the results have or the agent knew before. Each address,
+// number and key that the user did not name must be such a value.
 func (s *Said) explains(q *Ask, c *Call, strangers []text.Carrier) bool {
 	if !q.Shown || q.Full {
 		return true
 	}
 	for _, x := range strangers {
-		// Most of an address is not enough: north.wind.com@evil.example has three words of billing@north-wind.com.
+		// All words are required: north.wind.com@evil.example has three words of
+		// billing@north-wind.com.
 		if v := readValue("", x.Value); Count(q.Found, v.Tokens) < len(v.Tokens) {
 			return false
 		}
@@ -364,7 +365,7 @@ func (s *Said) explains(q *Ask, c *Call, strangers []text.Carrier) bool {
 		case v.In(q.Found) || v.In(s.Known):
 			found = true
 		case v.address() || strings.ContainsAny(v.Text, "0123456789"):
-			return false // what else is found does not explain an address, a number or a key
+			return false // other found values do not explain an address, a number or a key
 		}
 	}
 	return found
@@ -415,7 +416,7 @@ func (q *Ask) names(values []Value) bool {
 }
 
 // touches reports whether the request names a part of a value, such as a name in a title that the
-// agent wrote. For a path it must name most words, because words in paths are common.
+// agent wrote. Of a path the request must name most words, because words in paths are common.
 func (q *Ask) touches(values []Value) bool {
 	return q.names(values) || slices.ContainsFunc(values, func(v Value) bool {
 		path := strings.ContainsAny(v.Text, "/.") && !strings.Contains(v.Text, " ")
@@ -445,8 +446,8 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier)
 	c.Values = ReadValues(args)
 	s.relateSources(c, r, carriers)
 	parties := slices.DeleteFunc(slices.Clone(carriers), func(x text.Carrier) bool { return !x.Kind.Traits().Party })
-	// If each request for such an act names its own thing, no source gives another one, unless the user
-	// leaves the steps open.
+	// If each request for such an act names its own thing, a source cannot name another thing,
+	// unless the user left the steps open.
 	if r.Handed && !s.marked(generic) && s.other(c, r, parties) != "" {
 		r.Handed = false
 	}
@@ -462,10 +463,11 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier)
 	return r
 }
 
-// Looks returns the keys of the requests whose values a reading call passes on. A value counts that the
-// request has, or that names a single thing and was found for the request. led says that the session was
-// shown foreign content, which may have led to the call. Then the call looks up nothing if it passes on a
-// single thing that neither the user named, nor a lookup found, nor the agent knew before.
+// Looks returns the keys of the requests that a reading call looks up. A call looks up a request if
+// one of its values is in the request, or names a single thing that an earlier lookup found for the
+// request. led is set if the session was shown foreign content, which may have led to the call. The
+// call then looks up nothing if it has a value for a single thing that nothing accounts for (see
+// accounts).
 func (s *Said) Looks(tool string, args map[string]any, led bool) (keys []uint32) {
 	if ReadCall(tool, "").changes() {
 		return nil
@@ -485,8 +487,8 @@ func (s *Said) Looks(tool string, args map[string]any, led bool) (keys []uint32)
 	return keys
 }
 
-// accounts reports whether the user named a value, a lookup for one of their requests found it, or the
-// agent knew it before it read anything foreign.
+// accounts reports whether the user named a value, a lookup for a request found the value, or the
+// agent knew the value before it read anything foreign.
 func (s *Said) accounts(v *Value) bool {
 	return v.In(s.Words) || v.In(s.Known) || slices.ContainsFunc(s.Requests, func(q Ask) bool {
 		return q.Full || v.In(q.Found)
@@ -515,7 +517,7 @@ func (s *Said) Know(args map[string]any) {
 	s.Known = known[:min(len(known), maxFound)]
 }
 
-// Find adds a content to what was found for the requests with these keys.
+// Find adds the words of a content to the results of the requests with these keys.
 func (s *Said) Find(keys []uint32, content string) {
 	var words []uint32
 	for _, seg := range text.Segments(content) {

@@ -7,9 +7,9 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Read adds the words of a source that the user named. It adds the addresses that are fields of
-// their own. If handed is set, it also adds all words of the content: the user left it to the
-// source to say what is to be done. carriers are the carriers of the content.
+// Read adds words of a source that the user named: the addresses that are fields of their own. If
+// handed is set, it adds all words of the content, because the user left it to the source to say
+// what to do. carriers are the carriers of the content.
 func (s *Said) Read(content string, carriers []text.Carrier, handed bool) {
 	s.Sources = slices.Clone(s.Sources)
 	for _, line := range fieldsOf(content, carriers) {
@@ -68,7 +68,7 @@ func item(line string) bool {
 	return len(line) > 1 && strings.ContainsRune("-*+|#", rune(line[0]))
 }
 
-// messaged reports whether messages are sent to carriers of this kind.
+// messaged reports whether people send messages to carriers of this kind.
 func messaged(k text.Kind) bool { return k == text.Email || k == text.Handle || k == text.Phone }
 
 // field returns the hash of a carrier that is in a field.
@@ -128,9 +128,9 @@ func (s *Said) relateSources(c *Call, r *Relation, carriers []text.Carrier) {
 	})
 }
 
-// leavesStep reports whether a source may ask for the call on behalf of the user: the user left the
-// steps open; or the user wants something done and names the deed, or all things in the tool's name,
-// and the call reaches nobody whom the user did not name.
+// leavesStep reports whether a source may ask for the call on behalf of the user. It may if the
+// user left the steps open. It also may if the user wants something done, names the deed or all
+// things in the tool's name, and named everybody whom the call reaches.
 func (s *Said) leavesStep(c *Call, r *Relation, carriers []text.Carrier) bool {
 	if s.marked(generic) {
 		return true
@@ -150,7 +150,7 @@ func (s *Said) leavesReceiver(c *Call) bool {
 	})
 }
 
-// hostOf reports whether x is the host of an e-mail address among the carriers.
+// hostOf reports whether x is only the host of an e-mail address among the carriers.
 func hostOf(x text.Carrier, carriers []text.Carrier) bool {
 	return x.Kind == text.Host && slices.ContainsFunc(carriers, func(y text.Carrier) bool {
 		return y.Kind == text.Email && strings.HasSuffix(y.Value, "@"+x.Value)

@@ -230,9 +230,9 @@ var dull = func() map[string]bool {
 type Call struct {
 	Act    []uint32 // acts, hashed
 	Deeds  []uint32 // deeds of all verbs in the name that change something: create_note has two
-	Vague  []uint32 // the same deeds, as vague words stand for them
+	Vague  []uint32 // hashes by which vague words of the user stand for these deeds, see vaguely
 	Things []uint32 // other words of the tool's name
-	Space  []uint32 // those of Things in the name's namespace, if the rest has things too: shop.orders.close
+	Space  []uint32 // the words of Things in the name's namespace (shop.orders.close), if the rest has things too
 	Whole  uint32   // the whole name as one word; texts that name the tool often contain it
 	Args   []uint32 // words of the arguments
 	Values []Value  // the individual arguments
@@ -386,11 +386,11 @@ var Request = Hash("\x00request")
 // record have it, too.
 var Command = Hash("\x00command")
 
-// Asks reports whether a sentence asks for the call. It does if it has the tool's name as one word;
-// or the tool's act with half of the things in its name, a mark of the arguments, or half of their
-// words; or, without the act, at least two of the things or most of the words. If same is false,
-// the sentence is from another session and must name the act and all of the things, which are at
-// least two.
+// Asks reports whether a sentence asks for the call. It does if it has the tool's name as one word.
+// It also does if it has the tool's act, together with half of the things in its name, a mark of
+// the arguments, or half of their words. Without the act, it must have at least two of the things,
+// or most of the words. If same is false, the sentence is from another session. Then it must name
+// the act and all of the things, which must be at least two.
 func (c *Call) Asks(sentence []uint32, same bool) bool {
 	if Has(sentence, c.Whole) {
 		return true
@@ -432,9 +432,10 @@ type Value struct {
 	Date   []uint32 // for an ISO date: year, name of the month, day
 	Marks  int      // number of tokens with a digit that name a single thing
 	marks  []uint32 // these tokens
-	Prose  bool     // the value is a text, not the name of something
-	// Running is set for a sentence, however short: it has function words, or it ends like one. It
-	// does not name a single thing either, but an address in it may be meant for the reader.
+	Prose  bool     // the value is running text, not the name of something
+	// Running is set for a sentence, however short: the value has function words, or ends like a
+	// sentence. Such a value does not name a single thing. But an address in it may be meant for
+	// the reader.
 	Running bool
 }
 
@@ -461,8 +462,9 @@ func ReadValues(args map[string]any) []Value {
 	return out
 }
 
-// leaves calls f with each leaf of a call's arguments and its path, ordered by path, until f returns false.
-// It reports whether it left out a leaf, because of f or because the leaf lies deeper than maxValueDepth.
+// leaves calls f with each leaf of a call's arguments and its path, ordered by path, until f
+// returns false. cut reports whether a leaf was left out, because f returned false or because the
+// leaf is deeper than maxValueDepth.
 func leaves(args map[string]any, f func(path string, v any) bool) (cut bool) {
 	full := false
 	var walk func(path string, v any, depth int)

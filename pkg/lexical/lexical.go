@@ -26,12 +26,12 @@ const (
 	// its number of 32 bits. It is a whole number of segments.
 	MaxDocuments = 1<<32 - segment
 
-	segment   = 512 // documents in a segment, and number of buckets
+	segment   = 512 // number of documents in a segment, and number of buckets
 	fanout    = 8
 	maxLevel  = 3
 	large     = fanout * fanout // segments; in runs of this size or more, common terms have their own keys
 	widest    = large * fanout  // segments in the largest runs
-	common    = 64              // documents of a large run from which a term is common
+	common    = 64              // number of documents in a large run from which a term is common
 	maxImpact = 127
 	pivot     = 32 // words; the assumed average length of documents
 	readTerms = 4096
@@ -51,7 +51,7 @@ type Index struct {
 	kv     KV
 	prefix []byte
 	memo   *Memo // optional cache
-	spared int   // lists of which a search skipped documents
+	spared int   // number of lists of which a search skipped documents
 }
 
 // Open returns the index with a key prefix. It does not read the state. An index without documents

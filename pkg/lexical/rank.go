@@ -104,8 +104,8 @@ func (sc *scratch) decode(weight uint32, l *found) error {
 }
 
 // rank sets best to the best documents that have any of the terms. The terms are ordered from rare
-// to frequent. If filtered is set, only the documents in allowed count. Dead ones do not. The result is the number of
-// lists and chunks in which documents were skipped.
+// to frequent. If filtered is set, only the documents in allowed count. Documents in dead do not
+// count. The result is the number of lists and chunks in which documents were skipped.
 //
 // Words that together cannot lift a document above the worst of the best so far count only for
 // documents that also have an earlier word (MaxScore, Turtle and Flood 1995). This does not change
@@ -158,7 +158,7 @@ func (sc *scratch) rank(limit int, allowed []uint32, filtered bool, dead *remove
 					break
 				}
 				if impacts[at] == 0 {
-					continue // a label whose hash equals the word's
+					continue // the term is a label whose hash equals the word's
 				}
 				if filtered && sc.allowed[off/64]>>(off%64)&1 == 0 {
 					continue

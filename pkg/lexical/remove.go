@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// The largest runs are never merged by Add. A span is the range of documents of one large run of
-// each bucket. When most of two neighboring spans was removed, Sweep joins them, so that the number
-// of runs depends on the documents that are left. Spans that are not stored have the widest run's
-// width, and nothing was removed from them.
+// Add never merges the largest runs. Each bucket has one large run for the same range of segments,
+// which is called a span. When most documents of two neighboring spans were removed, Sweep joins
+// the spans, so that the number of runs depends on the documents that are left. A span that is not
+// stored has the width of the widest run, and no document was removed from it.
 
 // span is a range of segments. It ends at the next span.
 type span struct {
@@ -193,7 +193,7 @@ func deadIn(bits []byte, doc uint32) bool {
 // sweep is the position of Sweep in the first span with removed documents.
 type sweep struct {
 	bucket uint16
-	join   bool // joins it with the span before; decided at bucket 0
+	join   bool // whether to join the span with the one before it; decided at bucket 0
 }
 
 func (s sweep) encode() []byte {
@@ -204,9 +204,10 @@ func (s sweep) encode() []byte {
 	return append(b, 0)
 }
 
-// Sweep removes postings of removed documents. Afterwards, searches give the same results as in an
-// index to which only the other documents were added. Sweep stops when it has read about room bytes,
-// and returns how many are left; none are left if there is more to do. It does not read the texts.
+// Sweep removes postings of removed documents. When it has finished, searches give the same results
+// as in an index to which only the other documents were added. Sweep stops when it has read about
+// room bytes, and returns how many of them it did not use. A result of 0 means that
+// more is left to do. Sweep does not read the texts.
 func (x *Index) Sweep(room int) (left int, err error) {
 	for {
 		v, ok, err := x.kv.Get(x.key(keySweep))
@@ -394,7 +395,7 @@ type dead struct {
 	bits map[uint32][]byte
 }
 
-// in reports whether there are any in segments from first to before end.
+// in reports whether documents were removed from the segments from first to before end.
 func (d *dead) in(first, end uint32) bool {
 	i, _ := slices.BinarySearch(d.segs, first)
 	return i < len(d.segs) && d.segs[i] < end

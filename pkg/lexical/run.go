@@ -46,7 +46,8 @@ func (l *list) encode(b []byte) []byte {
 	return append(b, l.data...)
 }
 
-// join appends a list whose documents are numbered from a later document: behind is the difference.
+// join appends a list whose documents are numbered from a later document. behind is the difference
+// of the two numbers.
 func (l *list) join(m list, behind uint32) error {
 	first, n := binary.Uvarint(m.data)
 	if n <= 0 {

@@ -124,7 +124,8 @@ func (p *Policy) Class(k Call) Class {
 		}
 		byName := hits[i]&seenTool != 0
 		if settled && !byName && !e.anyTool {
-			if k.Accepted != nil && e.when == nil { // these say what the tool does, not how serious it is
+			// Such an entry says what the tool does. The person decided how serious that is.
+			if k.Accepted != nil && e.when == nil {
 				effects |= e.effects
 				class.worse(e)
 			}
@@ -148,7 +149,7 @@ func (p *Policy) Class(k Call) Class {
 	return class
 }
 
-// settles reports whether an entry for the catalogue of names the tool.
+// settles reports whether an entry for the catalogue in of names the tool.
 func (p *Policy) settles(hits []seen, of string, plain bool, c *call) bool {
 	if of == "" {
 		return false

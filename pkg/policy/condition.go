@@ -118,8 +118,8 @@ func (c *call) holds(p cel.Program) (bool, error) {
 	return met, nil
 }
 
-// orderedAdapter makes conditions iterate over the keys of JSON objects in order, so that the cost
-// of a comprehension that ends early is deterministic.
+// orderedAdapter makes conditions iterate over the keys of JSON objects in a fixed order. A
+// comprehension that ends early then has the same cost every time.
 type orderedAdapter struct{ types.Adapter }
 
 func (a orderedAdapter) NativeToValue(v any) ref.Val {

@@ -198,8 +198,8 @@ func (p *places) hasAddr(a netip.Addr) bool {
 	return slices.ContainsFunc(p.nets, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
-// within reports whether a network of the list contains a and is a part of block. A network that is
-// larger than the block does not open it.
+// within reports whether a network of the list contains a and lies within block. A network that is
+// larger than the block does not allow addresses of the block.
 func (p *places) within(a netip.Addr, block netip.Prefix) bool {
 	return slices.ContainsFunc(p.nets, func(n netip.Prefix) bool {
 		return n.Contains(a) && n.Bits() >= block.Bits() && block.Contains(n.Addr())

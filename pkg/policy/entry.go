@@ -36,7 +36,7 @@ type seen uint8
 const (
 	seenTool seen = 1 << iota
 	seenVerb
-	seenNoun // an ambiguous word after a governing word: it can raise the level, not allow the action
+	seenNoun // an ambiguous word after a governing word: the match can raise the level, not allow the action
 	seenObject
 )
 

@@ -165,7 +165,7 @@ func (p *Policy) Record(tool string) bool {
 	}
 	name := parseName(tool, nil, nil)
 	if !name.plain {
-		return false // the name may imitate that of another tool
+		return false // a name that is not ASCII may imitate the name of another tool
 	}
 	var hit [1]seen
 	p.memory.records.mark(&name, hit[:])
@@ -252,7 +252,7 @@ func (p *Policy) Promotions(tool string) []*Promotion {
 	}
 	name := parseName(tool, nil, nil)
 	if !name.plain {
-		return nil // the name may imitate that of another tool
+		return nil // a name that is not ASCII may imitate the name of another tool
 	}
 	hits := make([]seen, len(p.memory.promotions))
 	p.memory.index.mark(&name, hits)

@@ -70,7 +70,7 @@ func compileProfiles(y *strictyaml.Document, texts []profileText) ([]Profile, er
 				return nil, y.Errorf([]any{"profiles", i, "tools", j, "level"}, "level of %v is %q: use L0 to L4", x.Tools, x.Level)
 			}
 			if strings.TrimSpace(x.Because) == "" {
-				return nil, y.Errorf([]any{"profiles", i, "tools", j}, "%v have no reason: add because", x.Tools)
+				return nil, y.Errorf([]any{"profiles", i, "tools", j}, "%v have no reason: add the field because", x.Tools)
 			}
 			for _, name := range x.Tools {
 				if _, twice := p.tools[name]; twice || name == "" {

@@ -79,8 +79,8 @@ func (p *Policy) compileProtected(y *strictyaml.Document, texts []protectedText)
 	return nil
 }
 
-// maxResourceLen is the maximum length of a value that is compared, in bytes. Longer values are
-// reported.
+// maxResourceLen is the maximum length of a value that is compared, in bytes. A longer value counts
+// as unread.
 const maxResourceLen = 64 << 10
 
 // cleanResource returns the form in which resources are compared: normalized text with slashes

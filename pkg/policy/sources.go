@@ -26,10 +26,10 @@ type sourcesText struct {
 	Rules      []string `yaml:"rules"`
 }
 
-// Sources says how far an approval of a source reaches that the user named in a session.
+// Sources are the limits on approvals of sources that the user named in a session.
 type Sources struct {
-	MaxLife    time.Duration // of an approval
-	MaxActions int           // under one approval
+	MaxLife    time.Duration // maximum life of an approval
+	MaxActions int           // maximum number of actions under one approval
 	rules      []string      // as group/rule
 }
 
@@ -57,7 +57,7 @@ func compileSources(y *strictyaml.Document, t *sourcesText) (*Sources, error) {
 	return &Sources{life, t.MaxActions, t.Rules}, nil
 }
 
-// Sources says how far an approval of a source reaches, or is nil if no source can be approved.
+// Sources returns the limits on approvals of sources. It returns nil if no source can be approved.
 func (p *Policy) Sources() *Sources { return p.sources }
 
 // Covers reports whether the approval of a source answers a reason to hold: the level of the action,
@@ -72,7 +72,8 @@ func (s *Sources) Covers(r *streams.Reason) bool {
 	return r.Code == streams.CodeRule && slices.Contains(s.rules, r.Group+"/"+r.Rule)
 }
 
-// Uncovered says why no approval of a source covers an action of this class. It is empty if one may.
+// Uncovered says why no approval of a source covers an action of this class. It returns "" if an
+// approval may cover the action.
 func (c Class) Uncovered(tool string) string {
 	switch {
 	case tool == streams.ApproveTools, tool == streams.RegisterPrompt:

@@ -101,7 +101,7 @@ func (p *Policy) Standing(tool string, args []byte, project, agent string, now t
 	}
 	name := parseName(tool, nil, nil)
 	if !name.plain {
-		return nil // the name may imitate that of another tool
+		return nil // a name that is not ASCII may imitate the name of another tool
 	}
 	hits := make([]seen, len(p.standing.list))
 	p.standing.index.mark(&name, hits)

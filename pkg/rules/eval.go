@@ -206,7 +206,7 @@ func (ev *Evaluator) judge(st index.Store, e *streams.Entry, inputs []*signals.I
 			r := x.rules[i]
 			if in.Event.Kind == kindBelief && in.Memory.Belief.Kind != "memory" &&
 				!slices.Contains(r.On, kindBelief) {
-				continue // a rule on memory writes, but this belief was read, not written
+				continue // a rule on memory writes does not apply to a belief that was only read
 			}
 			if watch != nil {
 				watch.Before(r)

@@ -167,7 +167,7 @@ func (n *Explanation) evaluate(
 	}
 	sc := ev.scopes[r.Pack]
 	t, err := sc.Trace(r.When.Source, cel.EvalOptions(cel.OptExhaustiveEval))
-	if err != nil { // cannot happen: it compiled before
+	if err != nil { // cannot happen: the rule set compiled the same text
 		n.Error = compiled.ClipInert(err.Error(), 2*compiled.ShowBytes)
 		return
 	}

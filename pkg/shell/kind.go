@@ -42,8 +42,8 @@ func Kind(line string) string {
 	return kind
 }
 
-// Writes reports whether a command line may write files or run further programs. Unlike Kind it looks
-// past expansions in names of files, and it permits looking at secrets.
+// Writes reports whether a command line may write files or run further programs. Unlike Kind, it
+// allows expansions in names of files, and words that name credentials.
 func Writes(line string) bool {
 	programs, ok := split(line, true)
 	return !ok || slices.ContainsFunc(programs, func(words []word) bool { return !looks(words) })
@@ -73,7 +73,7 @@ func secret(w string) bool {
 		if i+1 < len(parts) {
 			next = parts[i+1]
 		}
-		root := i == 0 && w[0] == '/' || i == 1 && w[0] == '-' || i > 0 && parts[i-1] == ".." // -f/proc, ../proc
+		root := i == 0 && w[0] == '/' || i == 1 && w[0] == '-' || i > 0 && parts[i-1] == ".." // as in -f/proc and ../proc
 		if root && !harmlessProc[next] || next == "self" || next == "thread-self" ||
 			next != "" && strings.Trim(next, "0123456789") == "" {
 			return true
@@ -103,13 +103,15 @@ func looks(words []word) bool {
 	return ok && o.permit(args)
 }
 
-// scriptOptions are options by which scripts commonly write or read as settings any file.
+// scriptOptions are options with which scripts commonly write any file, or read any file as
+// settings.
 var scriptOptions = set("--output --config --exec -exec")
 
-// signature finds formats of git that verify a signature with a program of the configuration.
+// signature finds output formats of git that verify a signature. Git does so with a program that
+// the repository's configuration names.
 var signature = regexp.MustCompile(`%[-+ ]?G`)
 
-// base returns the name of a program of the system.
+// base returns the name of a program without the folder, if that is a folder of the system.
 func base(program string) string {
 	for _, dir := range []string{"/usr/bin/", "/bin/"} {
 		if rest, ok := strings.CutPrefix(program, dir); ok && !strings.Contains(rest, "/") {
@@ -143,8 +145,8 @@ func builds(words []word) bool {
 	return ok && o.permit(args)
 }
 
-// started reports whether a word names a file that programs run, or read as their settings, by
-// themselves.
+// started reports whether a word names a file that programs run or read as settings without being
+// told to.
 func started(w string) bool {
 	return slices.ContainsFunc(strings.Split(strings.ToLower(w), "/"), func(p string) bool {
 		return startedNames[strings.TrimLeft(p, "-=")]
@@ -155,7 +157,7 @@ var startedNames = set(`.git .github .gitlab .gitlab-ci.yml .circleci .husky .vs
 	.gemini .mcp.json .gitconfig .gitmodules .gitattributes .bashrc .bash_profile .profile .zshrc .zshenv .config .local
 	.pre-commit-config.yaml .devcontainer .envrc .direnv`)
 
-// own reports whether a word is the path of a file in the folder.
+// own reports whether a word is a path inside the folder.
 func own(w string) bool {
 	return w != "" && !strings.HasPrefix(w, "-") && !strings.HasPrefix(w, "/") && !strings.HasPrefix(w, "~") &&
 		!strings.Contains(w, "..") && !strings.Contains(w, ":")
@@ -185,7 +187,7 @@ func (o *options) permit(args []word) bool {
 		return true
 	}
 	var operands []string
-	needed, rest := len(o.need) == 0, false // rest: after --, where a word with a dash may be an operand
+	needed, rest := len(o.need) == 0, false // rest: after --, a word with a dash is an operand
 	for i := 0; i < len(args); i++ {
 		w := args[i]
 		s := w.text
@@ -195,7 +197,7 @@ func (o *options) permit(args []word) bool {
 		}
 		if w.wild && (strings.Contains(s, "$") || strings.IndexByte("*?[{", s[0]) >= 0 || o.max > 0 ||
 			o.operand != nil || o.first != nil) {
-			return false // it may be expanded to an option or to more operands
+			return false // a shell may expand the word to an option or to more operands
 		}
 		switch {
 		case s == "--":
@@ -226,7 +228,7 @@ func (o *options) permit(args []word) bool {
 				return false
 			}
 			if next && i+1 < len(args) && !strings.HasPrefix(args[i+1].text, "-") {
-				if i++; args[i].wild { // the option's value, which may be expanded to several words
+				if i++; args[i].wild { // a shell may expand the option's value to several words
 					return false
 				}
 			}

@@ -2,7 +2,7 @@ package shell
 
 import "strings"
 
-// noCommand reports whether an operand of less and more is no command for them.
+// noCommand reports whether less and more do not run an operand as a command.
 func noCommand(s string) bool { return !strings.HasPrefix(s, "+") }
 
 // lookers are the programs that only look at files.
@@ -23,7 +23,7 @@ var lookers = func() map[string]*options {
 			max-depth max-columns encoding color colors heading no-heading column no-messages json stats sort sortr files trim
 			vimgrep passthru byte-offset crlf one-file-system max-filesize debug no-config max-columns-preview`)},
 		"date": {short: "uRI;d:r:v:", long: set("date utc universal iso-8601 rfc-3339 rfc-email reference help version"),
-			operand: func(s string) bool { return strings.HasPrefix(s, "+") }}, // others set the clock
+			operand: func(s string) bool { return strings.HasPrefix(s, "+") }}, // other operands set the clock
 		"file": {short: "biLhkNr0EvF:", long: set(`brief mime mime-type mime-encoding dereference no-dereference keep-going
 			no-pad raw print0 separator extension version help`)},
 		"diff": {short: "uU:cC:qsyibBwEZaNrdtTpnvx:X:W:L:F:S:I:", numbers: true, long: set(`unified context brief
@@ -97,8 +97,8 @@ var builders = map[string]*options{
 	"black": {short: "qvl:", long: set("check diff quiet verbose line-length color")},
 }
 
-// interpreters are programs that run scripts with the given ending. Test runners run arbitrary code too, so
-// these are not worse.
+// interpreters are programs that run scripts, with the ending of the scripts. They are permitted
+// because test runners run arbitrary code too.
 var interpreters = map[string]string{"python": ".py", "python3": ".py", "node": ".js"}
 
 // npx lists the builders that npx runs.

@@ -8,10 +8,10 @@ type word struct {
 	wild bool // a shell may expand it to other words
 }
 
-// split splits a command line into its programs, at pipes and separators. ok is false if a shell would
-// substitute, redirect to a file or run something in the background. Discarded output and 2>&1 are no
-// such redirections. With wild, words may have expansions, and input may come from a file; without it,
-// ok is false for them too.
+// split splits a command line into its programs, at pipes and separators. ok is false if a shell
+// would substitute something, redirect to a file or run something in the background. Discarding
+// output and 2>&1 are allowed. If wild is false, ok is also false if words have expansions or input
+// comes from a file.
 func split(line string, wild bool) (programs [][]word, ok bool) {
 	var words []word
 	flush := func() bool {

@@ -1,7 +1,7 @@
 package signals
 
-// trimmed and edges are bytes around a word that do not belong to it. unusual are bytes that only
-// unusual words have.
+// trimmed and edges are bytes around a word that do not belong to the word. unusual are bytes that
+// only unusual words have.
 var (
 	trimmed = byteSet(`.,;:!?"'()[]{}<>`)
 	edges   = byteSet(`.,;:!?"'()[]`)

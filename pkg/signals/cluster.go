@@ -98,7 +98,7 @@ func (s *State) noteCluster() {
 		s.founds = bands[0]
 		first = s.ownOrigin(b)
 		hs := []uint32{source, session, agent}
-		c.sources, c.sessions, c.agents = hs[:0:1], hs[1:1:2], hs[2:2:3] // most contents remain alone
+		c.sources, c.sessions, c.agents = hs[:0:1], hs[1:1:2], hs[2:2:3] // most contents stay the only one of their cluster
 	} else {
 		h := readOrigin(b.Origin(first))
 		id := h.cluster

@@ -128,7 +128,7 @@ type chain struct {
 	last   int64 // of paced sequences only
 	n      int
 	events index.Decoder // encoded
-	more   bool          // this input's event is one of the n, after the encoded ones
+	more   bool          // this input's event is the last of the n and not in events
 }
 
 func (c *chain) has(event string) bool {
@@ -157,7 +157,7 @@ func (d *Declared) noteStep(s *State) {
 	if !ok {
 		return
 	}
-	// Decoded values share memory with the old value. The new value is encoded elsewhere.
+	// The decoded chains share memory with the old value, so the new value is encoded elsewhere.
 	var memory [MaxSteps]chain
 	chains, paced := memory[:len(d.Steps)], d.paced()
 	old := s.t.Get(tableSteps, k)
@@ -236,7 +236,7 @@ func (s *State) NoteSequences() {
 		return
 	}
 	e := index.Encoder(s.t.Take())
-	e.Num(1) // the steps count
+	e.Num(1) // the action's steps count; see Heard
 	e = append(e, s.swaps...)
 	s.t.Put(tableSwaps, swapKey(s.t, s.In.Event.Agent, s.In.Event.Session, s.In.Event.ID), s.t.Give(e))
 }
@@ -264,9 +264,9 @@ func (d *Declared) Read(s *State) any {
 	return n
 }
 
-// Heard applies the verdict on an action. A held action was not executed and is not a step. So
-// Heard restores the sequences that the action changed, unless something else has changed them
-// since. If the hold is approved, Heard applies the action's steps again.
+// Heard applies the verdict on an action. A held action was not executed, so it is not a step.
+// Heard therefore restores the sequences that the action changed, unless something else has changed
+// them since. If a person approves the hold, Heard applies the action's steps again.
 func Heard(st index.Store, project string, v *streams.VerdictEntry) error {
 	t := index.Open(st, project)
 	noteHeld(t, v.Agent, v.Session, v.ID, v.Verdict)

@@ -38,7 +38,7 @@ type directive struct {
 	own                                bool // the agent wrote it
 	commands                           bool // it has more than a request
 	userNamed                          bool // the user named its source
-	handed                             bool // the user left it to that source to say what is to be done
+	handed                             bool // the user left it to the source to say what to do
 	carriers, names                    []uint32
 	sentences                          [][]uint32
 	named                              [][]uint32 // carriers in each sentence
@@ -118,7 +118,7 @@ func (s *State) noteDirective() {
 	}
 	own, mark := in.Event.Kind == "memory" && in.Memory.Origin == "agent", byte(0)
 	if own {
-		mark = 1 // the same text by another author is a different note
+		mark = 1 // so that the same text by another author is a different note
 	}
 	buf := append(append(s.t.Text[:0], in.Event.Kind...), mark)
 	kind := len(buf)
@@ -156,7 +156,7 @@ func (s *State) noteDirective() {
 		n.carriers = append(n.carriers, cs...)
 	}
 	n.carriers = distinct(n.carriers)
-	// The same text is stored once, however often it is read. Numbers that other texts have are
+	// The same text is stored once, however often it is read. A number that another text has is
 	// skipped.
 	id := binary.BigEndian.Uint32(sum[8:])
 	for b := s.t.Get(tableNotes, s.t.NumberKey(id)); b != nil; b = s.t.Get(tableNotes, s.t.NumberKey(id)) {

@@ -98,7 +98,8 @@ func (s *State) echo() []*Served {
 		}
 		buf = n.read(b, buf[:0])
 		same := slices.Contains(here, id)
-		n.handed = n.handed && slices.Contains(read, id) // the user of an earlier session left nothing to it in this one
+		// A source may say what to do only in the session whose user left it to the source.
+		n.handed = n.handed && slices.Contains(read, id)
 		sv := s.match(&n, same)
 		if sv == nil {
 			continue
@@ -130,7 +131,7 @@ func (s *State) match(n *directive, same bool) (best *Served) {
 	for i, words := range n.sentences {
 		commands := hasHash(words, intent.Command)
 		if sv := s.serves(n.named[i], words, commands, same); sv != nil {
-			// The instruction may be a step of a source to which the user left the steps.
+			// The user left the steps to the source of the note, and this may be one of them.
 			sv.UserNamed = sv.UserNamed || n.handed && !commands && in.intent.Handed
 			if !sv.UserNamed {
 				return sv
@@ -161,9 +162,9 @@ func (s *State) match(n *directive, same bool) (best *Served) {
 	return nil
 }
 
-// serves compares the action with one sentence that asks for something: its carriers and its words
-// with those of the action and with the values of the arguments. A value that the user named, or
-// that an inside source named first, is no evidence.
+// serves compares the action with one sentence that asks for something. It compares their carriers,
+// and the sentence's words with those of the action and of its arguments. A value that the user
+// named, or that an inside source named first, is no evidence.
 func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	in, c := s.In, s.In.call
 	for i, v := range in.Content.Carriers {
@@ -193,7 +194,7 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 			strong = v
 		}
 	}
-	// The user asked for it if they named all of its values.
+	// A user who named all values of the action asked for the action.
 	asked := in.intent.Asked || len(c.Values) > 1 && len(in.intent.Values) == len(c.Values)
 	named := (asked || in.intent.Deed) && in.targetsNamed() // including the receivers
 	switch {
@@ -202,11 +203,11 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	case same && foreign > 1:
 		return &Served{By: "value", Value: streams.Clip(c.Values[0].Text, 120), UserNamed: named}
 	case !asks, shared == 0 && len(c.Values) > 0 && !commands && (in.intent.Asked || in.intent.Deed):
-		// A tool's name in common says little, if the user asked for such an act.
+		// The tool's name says little if the user asked for an action of this kind.
 		return nil
 	}
-	// The user accounts for an action if they named its receivers or its values in the sentence, or
-	// if their own words name it as closely as the sentence does.
+	// The user accounts for the action if they asked for it, and also named all its receivers, named
+	// all its values in the sentence, or named the tool as closely as the sentence does.
 	return &Served{By: "tool", Value: in.Action.Tool,
 		UserNamed: named || asked && (len(c.Values) > 0 && foreign == 0 || in.intent.Closeness >= c.Strength(words))}
 }

@@ -175,20 +175,20 @@ type Input struct {
 	belief    string          // the belief that the content became
 	words     []uint32        // for a memory: hashes of its words and carriers, see memoryWords
 	values    []string        // for an action: words that may have been assembled from pieces
-	pushes    []string        // targets that a source may push
+	pushes    []string        // targets that signal.pushes counts by source
 	targetsBy []uint64        // hashes of each target with the source
 	call      *intent.Call    // for an action
-	short     []short         // its arguments that are no prose; nil until they are first used
+	short     []short         // the arguments that are not prose; nil until they are first used
 	intent    intent.Relation // for an action
 	graded    bool            // for a memory: it has no foreign content
 	userNamed bool            // for an observation: the user named its source
-	handed    bool            // for an observation: the user left it to its source to say what is to be done
+	handed    bool            // for an observation: the user left it to its source to say what to do
 
 	Large bool // larger than the sizes that costs are estimated for
 }
 
-// reading is the data of an input that, like its Content, depends on the text alone, for a kind of
-// event and a class of origin. It is read-only once it is complete.
+// reading is the part of an input that depends only on its text, its kind of event and its class of
+// origin. It is read-only once it is complete.
 type reading struct {
 	features   text.Features
 	directives directives

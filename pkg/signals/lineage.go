@@ -67,8 +67,8 @@ func (s *State) originOfMet(m *met) *origin {
 	return m.head
 }
 
-// noteCarriers stores each carrier's first origin. A held action is replaced as origin by the next that names
-// the carrier, which may be the one that is approved.
+// noteCarriers stores each carrier's first origin. If that origin is a held action, the next
+// content or action with the carrier replaces it.
 func (s *State) noteCarriers() {
 	in := s.In
 	if !s.hasContent() && in.Event.Kind != "action" {

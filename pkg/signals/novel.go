@@ -5,8 +5,8 @@ import (
 	"lazaret/streams"
 )
 
-// tableHeld has the actions that are held, until they are allowed. Nothing came of them, so what they
-// were the first to name is as new as before.
+// tableHeld has the held actions. A held action had no effect, so a carrier that only held actions
+// named is still new. An action is removed when it is allowed.
 var tableHeld = index.NewTable(10, "held", 5_000)
 
 func init() {

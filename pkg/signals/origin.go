@@ -71,7 +71,7 @@ func readOrigin(b []byte) *origin {
 	d := index.Decoder(b)
 	flags := d.Num()
 	h := &origin{external: flags&1 != 0, userNamed: flags&2 != 0, at: time.Unix(0, int64(d.Num())).UTC()}
-	texts := string(d) // one copy for all of them
+	texts := string(d) // one copy, which all fields share
 	size := len(d)
 	for _, v := range [...]*string{&h.origin, &h.event, &h.src, &h.session, &h.agent, &h.belief} {
 		b := d.Raw()
@@ -92,7 +92,7 @@ func readOrigin(b []byte) *origin {
 	return h
 }
 
-// originOf returns the origin of a ref. That of the input itself has no hashes for clusters.
+// originOf returns the origin of a ref. The origin of the input itself has no hashes for clusters.
 func (s *State) originOf(ref uint32) *origin {
 	ref &^= index.NamedByUser
 	if s.lastOrigin != nil && s.lastRef == ref {

@@ -242,7 +242,7 @@ func (in *Input) origin(o beliefs.Origin) {
 
 func (in *Input) content(s string, f text.Features) { in.contentViews(s, f, nil) }
 
-// kept is the reading of an observation's block.
+// kept is the reading of an observation's block, stored in the block's Derived field.
 type kept struct {
 	external bool
 	content  Content

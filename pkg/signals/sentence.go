@@ -6,7 +6,7 @@ import (
 	"lazaret/pkg/intent"
 )
 
-// polite words after "please" ask for nothing that a tool does.
+// polite has words that follow "please" in requests to the reader which no tool carries out.
 var polite = map[string]bool{
 	"note":    true,
 	"see":     true,

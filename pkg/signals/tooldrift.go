@@ -48,7 +48,8 @@ func (s *State) noteTools() {
 		} else if string(base) != it.print {
 			it.Drift = true
 		}
-		// Under the tool's name alone: which server offers it, and whether it drifted.
+		// Under the tool's name alone, the table says which server offers the tool and whether it
+		// drifted.
 		first := s.In.Tools.Server
 		if b := s.t.Get(tableTools, s.t.NameKey("\x01", it.Name)); b != nil {
 			d := index.Decoder(b)
@@ -152,7 +153,7 @@ func Accept(st index.Store, project, agent, id string) error {
 		var e index.Encoder
 		e.Str(accepted.server)
 		if p, ok := now[name]; ok && p != accepted.prints[i] {
-			e.Num(1) // it changed again
+			e.Num(1) // the server changed the tool after it offered the accepted catalogue
 		} else {
 			e.Num(0)
 		}

@@ -92,7 +92,7 @@ func (sc *scratch) fingerprint(normal []byte, words []uint64) Fingerprint {
 	return p
 }
 
-// sketchKeys are odd multipliers. The upper and lower halves of each product give two of the thirty
+// sketchKeys are odd multipliers. The upper and lower halves of each product are two of the thirty
 // hash functions.
 var sketchKeys = func() (k [sketchSize / 2]uint64) {
 	x := uint64(0x6c617a6172657431) // a fixed seed

@@ -68,7 +68,7 @@ func (r *termReader) read(sc *scratch, clean string) {
 // words, and their carriers are marked separately.
 func (r *termReader) harden(marks []Span) {
 	slices.SortFunc(marks, func(a, b Span) int { return a.Start - b.Start })
-	end, n := 0, 0 // the furthest end of the marks that begin before the term
+	end, n := 0, 0 // end is the furthest end of the marks that begin before the term
 	for i := range r.terms {
 		for ; n < len(marks) && marks[n].Start <= r.terms[i].start; n++ {
 			if marks[n].Kind != string(Command) {

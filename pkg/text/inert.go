@@ -60,7 +60,7 @@ func InertLine(s string, n int) string {
 		}
 		if n >= 1 && count == n {
 			if r == ' ' {
-				continue // this may be the last character
+				continue // this may be the last character, which needs no cut
 			}
 			return strings.TrimRight(b.String()[:cut], " ") + "…"
 		}

@@ -24,7 +24,7 @@ func (sc *scratch) lines(s string) []byte {
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(s[i:])
 			switch {
-			case r == utf8.RuneError: // half a character; a reader that drops it joins the word
+			case r == utf8.RuneError: // half a character; a model that drops it joins the parts of the word
 			case partsClauses(r):
 				buf, changed = append(buf, recordBreak), true
 			default:

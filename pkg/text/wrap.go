@@ -73,11 +73,11 @@ func newWrap(s string, from, to, width int) wrap {
 	return w
 }
 
-// readableTails reports for each multiple of step whether readable accepts the rest of b from there.
-// It is not exact for the last bytes, of which there are fewer than in a line.
+// readableTails reports, for each multiple of step, whether readable accepts the rest of b from
+// there. It is not exact for tails that are shorter than a line.
 func readableTails(b []byte, step int) []bool {
 	ok := make([]bool, len(b)/step+1)
-	// It goes back from the end, up to the last character that cannot be in a text.
+	// read goes back from the end to the last character that cannot be part of a text.
 	read := func(b []byte, lastRune func([]byte) (rune, int)) {
 		for balance := 0; len(b) > 0; {
 			r, size := lastRune(b)

@@ -53,7 +53,7 @@ func (c *Condition) Items(act *Activation) ([]ref.Val, error) {
 	}
 	l, ok := v.(traits.Lister)
 	if !ok {
-		return nil, fmt.Errorf("for_each gives no list")
+		return nil, fmt.Errorf("the value of for_each is not a list")
 	}
 	var out []ref.Val
 	for it := l.Iterator(); it.HasNext() == types.True; {

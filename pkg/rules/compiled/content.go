@@ -62,10 +62,10 @@ func calm(s string) bool {
 func space(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
 // alike compares a text with its normal form, the view. same reports whether they differ only in
-// case and white space. The second result is breaks with additional elements: the positions in the
-// view of spaces for which the text has other white space, such as a tab or two spaces. If same is
-// true, a calm literal in the text is also in the view, and a literal in the view that contains no
-// break is also in the text.
+// case and white space. Then a calm literal in the text is also in the view, and a literal in the
+// view that contains no break is also in the text. A break is the position in the view of a space
+// for which the text has other white space, such as a tab or two spaces. alike appends the breaks
+// to breaks.
 func alike(text, view string, breaks []int32) (same bool, _ []int32) {
 	i, j := 0, 0
 	for i < len(text) {
@@ -112,7 +112,7 @@ func (c *contentIndex) match(in *signals.Input, t *Lookup) {
 		same |= 1 << contentArgs
 	}
 	t.breaks = t.breaks[:0]
-	few := c.literals.few() // to search each text then costs less than to compare two
+	few := c.literals.few() // then searching each text costs less than comparing the two
 	if few {
 		t.scan(c, text, same)
 	}

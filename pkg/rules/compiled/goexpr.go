@@ -68,8 +68,8 @@ var (
 	textsType = reflect.TypeFor[[]string]()
 )
 
-// Upper bounds for costs that CEL cannot estimate because it does not know the type of it. They are
-// not lower than the costs that CEL counts.
+// Upper bounds for costs that CEL cannot estimate because it does not know the type of the variable
+// it. They are not lower than the costs that CEL counts.
 const (
 	costNode = 100
 	costText = signals.BoundText / 5 // two texts, one unit per ten bytes

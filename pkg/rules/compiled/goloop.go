@@ -27,11 +27,11 @@ func (c *goCompiler) loop(e ast.ComprehensionExpr) *goExpr {
 	}
 	if e.IterVar() == "it" || slices.ContainsFunc(c.vars.List,
 		func(v *variable) bool { return v.Name == e.IterVar() || strings.HasPrefix(v.Name, e.IterVar()+".") }) {
-		return nil // the type checker knows which of the two it is
+		return nil // the loop variable shadows another name, and only CEL knows which one is meant
 	}
 	outer, times := c.loops, c.times
 	c.depth++
-	slot := c.depth // slot 0 is it
+	slot := c.depth // slot 0 is the variable it of for_each
 	c.loops = make(map[string]binder, len(outer)+1)
 	for name, b := range outer {
 		c.loops[name] = b
@@ -101,8 +101,9 @@ func (c *goCompiler) loop(e ast.ComprehensionExpr) *goExpr {
 	})
 }
 
-// loopCondition returns the condition on an element, or nil if the loop is none that is compiled. A filter keeps
-// the elements that meet it; another loop ends at the first element for which it is end.
+// loopCondition returns the condition on an element, or nil if only CEL can evaluate the loop. A
+// filter keeps the elements for which the condition is true. Another loop ends at the first element
+// for which the condition equals end.
 func loopCondition(e ast.ComprehensionExpr) (cond ast.Expr, end, filter bool) {
 	step := e.LoopStep().AsCall()
 	accu := func(x ast.Expr) bool { return x.Kind() == ast.IdentKind && x.AsIdent() == e.AccuVar() }

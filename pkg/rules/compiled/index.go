@@ -187,8 +187,9 @@ func countUse(n *prefilter, use []int) {
 }
 
 // Access returns the cheapest set of atoms or predicates of which at least one holds whenever the
-// prefilter holds, and the cost of the set. The cost of an atom is the number of its uses, which
-// use has. That of a predicate is predCost. A negative cost means that there is no such set.
+// prefilter holds, and the cost of the set. use has the number of uses of each atom, which is the
+// atom's cost. The cost of a predicate is predCost. A negative cost means that there is no such
+// set.
 func Access(n *prefilter, use []int) ([]*prefilter, int) {
 	switch n.Op {
 	case OpNever:
@@ -453,7 +454,7 @@ func (p pred) ask(vars *Vars) func(*Activation) bool {
 	case is == nil && v.Signal == nil && p.size: // a map
 		return func(a *Activation) bool { return compare(float64(a.native(p.v).Len())) }
 	case is == nil:
-	case p.size && is.text != nil && op == ">" && than == 0: // a text is non-empty in runes if it is in bytes
+	case p.size && is.text != nil && op == ">" && than == 0: // a text has at least one rune if it has at least one byte
 		return size(func(a *Activation) (int, bool) { s, ok := is.text(a); return len(s), ok })
 	case p.size && is.text != nil:
 		return size(func(a *Activation) (int, bool) { s, ok := is.text(a); return int(a.runes(s)), ok })

@@ -255,10 +255,10 @@ func canonical(v ref.Val) (string, bool) {
 	return "", false
 }
 
-// is returns the prefilter for: a field has a value.
+// is returns the prefilter of the condition that a field has a value.
 func (r *PrefilterReader) is(t term, v ref.Val) *prefilter {
 	if t.kind == termConst {
-		// Two constants, as in a loop over a list of constants.
+		// Both are constants, as in a loop over a list of constants.
 		if t.value.Equal(v) == types.True {
 			return unknown
 		}
@@ -300,8 +300,8 @@ func (r *PrefilterReader) is(t term, v ref.Val) *prefilter {
 	return r.atom(atom{f: t.f, value: c})
 }
 
-// holds returns the prefilter for: a text contains a literal, or begins with it. The content's fields are searched
-// for both alike.
+// holds returns the prefilter of the condition that a text contains a literal or, if begins is set,
+// begins with it. In fields with the event's content, it is searched anywhere in both cases.
 func (r *PrefilterReader) holds(t term, lit string, begins bool) *prefilter {
 	if t.kind != termField || !r.isText(t.f) || r.lazy(t.f) || len(lit) < MinLiteral {
 		return unknown
@@ -311,7 +311,8 @@ func (r *PrefilterReader) holds(t term, lit string, begins bool) *prefilter {
 	return r.atom(atom{f: t.f, holds: true, begins: begins, literal: lowerASCII(lit)})
 }
 
-// required returns the prefilter for: a text contains what a regular expression requires.
+// required returns the prefilter of the condition that a text contains what a regular expression
+// requires.
 func (r *PrefilterReader) required(t term, q *requirement) *prefilter {
 	if q == nil {
 		return unknown
@@ -423,7 +424,7 @@ func (r *PrefilterReader) Of(e ast.Expr, b binding) *prefilter {
 	return unknown
 }
 
-// operand is what an expression without a call needs to have a truth value.
+// operand returns what must hold for an expression without a call to equal want.
 func (r *PrefilterReader) operand(e ast.Expr, b binding, want bool) *prefilter {
 	switch e.Kind() {
 	case ast.LiteralKind:

@@ -68,7 +68,7 @@ func (s *Scope) Tracer() func(string) *Traced {
 		}
 		var t *Traced
 		if a := s.Defs[name]; a != nil {
-			t, _ = s.Trace(a.Source().Content()) // cannot fail: it compiled before
+			t, _ = s.Trace(a.Source().Content()) // cannot fail: the scope compiled the same text
 		}
 		known[name] = t
 		return t

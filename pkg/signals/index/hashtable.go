@@ -8,7 +8,7 @@ import (
 type hashTable struct {
 	slots []hashSlot
 	count int
-	seen  uint32 // written by prefetch; its value has no meaning
+	seen  uint32 // written by prefetch, so that the compiler keeps its reads; the value has no meaning
 }
 
 // hashSlot is a hash and its ref in twelve bytes. A hash of 0 means that the slot is free.

@@ -287,8 +287,8 @@ func (b *Index) Put(id postID, h uint64, ref uint32) uint32 {
 	return ref
 }
 
-// Replace maps a carrier to another origin. A record is loaded in the order of its postings, so an earlier copy
-// of the carrier leaves the current one.
+// Replace maps a carrier to another origin. It removes the carrier from the current record first,
+// because loading a record applies its postings in order and the last one counts.
 func (b *Index) Replace(h uint64, ref uint32) uint32 {
 	for i := range b.postings {
 		for _, list := range [...]int{listCarriers, listNamed} {
@@ -565,6 +565,6 @@ func (b *Index) account(st Store) {
 	}
 	if len(b.origins) > MaxRef || len(b.text) > 1<<30 {
 		sh.size -= b.counted
-		delete(sh.indexes, b.project) // numbers start again at zero
+		delete(sh.indexes, b.project) // refs are used up; the next load numbers them from zero
 	}
 }

@@ -17,8 +17,8 @@ type Store interface {
 	DropRange(from, to []byte) error
 	// Scan calls fn for every key that begins with prefix, in order.
 	Scan(prefix []byte, fn func(key, value []byte) (more bool, err error)) error
-	// Memo holds data derived from the values. It may be dropped and rebuilt at any
-	// time, and is empty after others changed keys or changes were rolled back.
+	// Memo holds data derived from the values. It may be dropped and rebuilt at any time. It is
+	// empty after others changed keys or changes were rolled back.
 	Memo() *any
 }
 
