@@ -44,7 +44,7 @@ func (h *EntryHead) Common() *EntryHead { return h }
 // Sent returns the id that the event was sent with.
 func (h *EntryHead) Sent() string { return cmp.Or(h.Reuses, h.ID) }
 
-// BeliefRef is a belief as it stood when an entry was written.
+// BeliefRef is the state of a belief when an entry was written.
 type BeliefRef = beliefs.Belief
 
 // ClaimEntry is a claim that an event made, and the belief it became.
@@ -176,7 +176,7 @@ type Alert struct {
 	// Path leads from a proposal to the content that caused the finding.
 	Path  []string  `json:"path,omitzero"`
 	Error string    `json:"error,omitzero"` // set if the rule failed and its on_error effect applied
-	Count uint64    `json:"count"`          // occurrences so far that this alert stands for
+	Count uint64    `json:"count"`          // occurrences so far, which are folded into this alert
 	Time  time.Time `json:"time"`
 }
 

@@ -345,7 +345,7 @@ type DroppedEntry struct {
 	EntryHead
 	// Statement is the id of the statement that ordered the removal.
 	Statement string `json:"statement"`
-	// Step is set in a step of an order to expire. The entry then reports nothing.
+	// Step is set if the entry is a step of an order to expire. Such an entry is no report.
 	Step *ExpiryStep `json:"step,omitzero"`
 }
 

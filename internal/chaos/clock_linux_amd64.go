@@ -139,7 +139,7 @@ func (c *clock) within(from, to int64) bool {
 		b, err := os.ReadFile(t)
 		fields := strings.Fields(string(b))
 		if err != nil || len(fields) < 2 {
-			return true // running, or gone
+			return true // still running, or ended
 		}
 		var pc int64
 		if _, err := fmt.Sscanf(fields[len(fields)-1], "0x%x", &pc); err != nil || pc > from && pc < to {

@@ -83,7 +83,7 @@ func (p *proxy) serve(c net.Conn) {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.carry(s, c); s.Close(); c.Close() })
 	_, _ = io.Copy(c, s)
-	// A message of the daemon that is late arrives although the daemon was killed.
+	// A delayed message still arrives, although the daemon was killed.
 	c.Close()
 	wg.Wait()
 }

@@ -315,7 +315,7 @@ func (c *Console) render(w http.ResponseWriter, status int, name string, p *page
 	w.Write(b.Bytes())
 }
 
-// quiet is the shortest interval of a page's events, beat the longest.
+// quiet is the shortest time between two events of a page, beat the longest.
 const (
 	quiet = time.Second
 	beat  = 5 * time.Second

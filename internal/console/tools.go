@@ -164,7 +164,8 @@ func (x *index) pruneTools() {
 	}
 }
 
-// listCatalogues returns the servers of the selected projects, waiting ones first.
+// listCatalogues returns the servers of the selected projects, first those whose list waits for
+// acceptance.
 func (x *index) listCatalogues(may func(project string) bool) []catalogueRow {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

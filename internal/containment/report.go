@@ -175,7 +175,7 @@ func (r *Row) add(t *Text) {
 		any := false
 		for _, way := range Ways {
 			if way == Excerpt && !t.cut {
-				continue // too short
+				continue // the text is too short for an excerpt
 			}
 			x := r.Ways[way]
 			x.add(t.served[way])

@@ -242,7 +242,7 @@ func (v *visit) ask(ctx context.Context) error {
 	return nil
 }
 
-// hear records which parts of an attack a reply contains.
+// hear records which parts of an attack a recall served.
 func (t *Text) hear(e *streams.RecallEntry, i int) {
 	mine := func(it *streams.RecallItem) (string, bool) {
 		for _, way := range Ways {

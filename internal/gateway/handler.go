@@ -116,7 +116,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e *endpoint) {
 	answer(w, http.StatusOK, "application/json", body)
 }
 
-// fail writes err as a problem, or with e.stop if the endpoint has one.
+// fail writes err as a problem. If the endpoint has stop, fail writes the body that stop returns
+// instead.
 func (e *endpoint) fail(w http.ResponseWriter, err error) {
 	if e.stop != nil {
 		answer(w, http.StatusOK, "application/json", e.stop(err))

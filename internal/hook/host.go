@@ -21,7 +21,7 @@ type Host struct {
 	File     string            // settings file, relative to the home folder or a project
 	Events   []string          // events that Install registers
 	Matchers map[string]string // matcher of an event, by event
-	Flat     bool              // handlers stand directly in an event's list, without a group around them
+	Flat     bool              // an event's list contains the handlers directly, without a group around them
 	Millis   bool              // timeouts are in milliseconds
 	Closed   bool              // an entry can make a failed hook block
 	HTTP     bool              // an entry can have a URL instead of a command

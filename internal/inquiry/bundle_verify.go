@@ -90,7 +90,7 @@ type bundleCheck struct {
 	files map[string]*zip.File
 	seen  map[string]bool // digests in the activations of the range
 	from  int64
-	said  []*chain.Statement // in the range
+	said  []*chain.Statement // statements in the range
 	reset int64              // first leaf of the current ledger
 	gone  []chain.Leaf       // with erased payloads
 }

@@ -327,7 +327,7 @@ func (p *Proxy) unsubscribed(params any) any {
 	meta, _ := all["_meta"].(map[string]any)
 	raw := meta[mcp.MetaKeySubscriptionID]
 	if n, ok := raw.(json.Number); ok {
-		raw, _ = n.Float64() // another number is not an id in use
+		raw, _ = n.Float64() // a number that does not fit is not an id in use
 	}
 	id, err := jsonrpc.MakeID(raw)
 	if err != nil {

@@ -35,7 +35,7 @@ const (
 	bodyTime    = 15 * time.Second
 	idleTime    = time.Minute // maximum idle time of a connection between two requests
 	commitTime  = 5 * time.Second
-	// unusedTime is the lifetime of a session, from initialize, whose host has not used its id.
+	// unusedTime is how long a session lives after initialize if its host does not use the session's id.
 	unusedTime = time.Minute
 	// DefaultIdle is the lifetime of a session without a request of its host.
 	DefaultIdle = 30 * time.Minute

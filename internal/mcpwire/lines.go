@@ -182,7 +182,7 @@ func (s *process) Write(_ context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// Close closes the server's input and ends it if it does not end by itself.
+// Close closes the server's input, and stops the server if it does not end by itself.
 func (s *process) Close() error {
 	s.once.Do(func() {
 		close(s.closed)

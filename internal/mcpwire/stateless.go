@@ -224,7 +224,7 @@ func (l *line) discover(ctx context.Context, params json.RawMessage) {
 		slices.Contains(said.Supported, stateless)
 }
 
-// adopt gives an exchange its id on the line. It returns nil if too many are in progress.
+// adopt gives an exchange its id on the line. It returns nil if too many exchanges are in progress.
 func (l *line) adopt(x *exchange) *exchange {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -360,7 +360,8 @@ func (u *upstream) request(ctx context.Context, r *jsonrpc.Request) {
 	}
 }
 
-// answer reads the stream of a request. If the stream breaks off, it continues it.
+// answer reads the stream of a request. If the stream breaks off, answer continues it with a new
+// request.
 func (u *upstream) answer(ctx context.Context, r *jsonrpc.Request, body io.ReadCloser) {
 	last, answered := "", false
 	read := func(body io.Reader) error {

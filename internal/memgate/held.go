@@ -159,7 +159,7 @@ func identify(file string, m *streams.Memory) (known bool, err error) {
 	return false, nil
 }
 
-// remove removes a file that has an id. It reports whether it did.
+// remove removes a file if it has this id, and reports whether it removed it.
 func remove(file, id string) (bool, error) {
 	storing.Lock()
 	defer storing.Unlock()

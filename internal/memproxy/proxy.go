@@ -111,8 +111,8 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.reason }
 
-// unjudged is the refusal of a request for which no verdict could be had: the request's own fault if its
-// values cannot be an event.
+// unjudged is the refusal of a request that got no verdict. Its status blames the request if the
+// request's values cannot form an event.
 func unjudged(err error) *refusal {
 	status := http.StatusServiceUnavailable
 	if e := (*client.Error)(nil); errors.As(err, &e) {

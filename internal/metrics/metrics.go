@@ -146,7 +146,8 @@ func (p *Process) Ready(ctx context.Context, w io.Writer) bool {
 }
 
 // lag returns the number of ledger entries that a stage has not folded. One reader serves all
-// partitions in ledger order, so this is their sum; for a part of the partitions it is an upper bound.
+// partitions in ledger order, so the number is the sum over the partitions. For a stage that processes
+// only some partitions, it is an upper bound.
 func (s *stageOf) lag(ctx context.Context) (uint64, error) {
 	// Read in this order, so that entries added meanwhile do not make the stage appear ahead.
 	folded := s.stats.Folded.Load()

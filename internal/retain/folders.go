@@ -58,7 +58,7 @@ func (c *Config) folders(s Subject, remove bool) (out []Place, err error) {
 	return out, nil
 }
 
-// memoryFolders returns the folders of the memory tool for a project or for one user of it.
+// memoryFolders returns the folders of the memory tool for a project, or for one user of the project.
 func memoryFolders(data fs.FS, s Subject) (out []string, err error) {
 	root := path.Join("memories", s.Project)
 	add := func(name string) error {

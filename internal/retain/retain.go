@@ -107,8 +107,8 @@ func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string,
 }
 
 // auditors returns the registered auditors by key name and hash: the keys that the trust file pins with
-// the role auditor. Each is waited for. A key that was handed over to another one (lazaret audit
-// rotate) no longer counts, see chained.
+// the role auditor. Erasure and trimming wait for each of them. A key that was handed over to another
+// one (lazaret audit rotate) no longer counts, see chained.
 func (c *Config) auditors() map[string]note.Verifier {
 	out := make(map[string]note.Verifier)
 	for _, p := range c.Trust.Pins() {

@@ -23,8 +23,8 @@ const (
 	Quarantine   Decision = "quarantine"     // out of service, for review
 	ClearBelief  Decision = "clear"          // the suspicion was unfounded: context only, until confirmed
 	Block        Decision = "block"          // never served
-	Unblock      Decision = "unblock"        // a candidate again
-	Malicious    Decision = "malicious"      // final
+	Unblock      Decision = "unblock"        // not blocked any more, but hidden like a new candidate
+	Malicious    Decision = "malicious"      // an attack; this decision is final
 	Supersede    Decision = "supersede"      // replaced by a named successor
 	Contradict   Decision = "contradict"     // false
 	Restrict     Decision = "restrict"       // context only

@@ -133,8 +133,8 @@ func replacedAt(vs note.Verifiers, id keyID) (int64, bool) {
 	return r.ReplacedAt(), true
 }
 
-// inPeriod returns an error unless at least one of the keys that signed a checkpoint of this size
-// was not replaced at a smaller size.
+// inPeriod returns an error if every key that signed a checkpoint of this size was replaced at a
+// smaller size.
 func inPeriod(size int64, sigs []note.Signature, replaced func(keyID) (int64, bool)) (err error) {
 	for _, s := range sigs {
 		at, ok := replaced(keyID{s.Name, s.Hash})

@@ -153,7 +153,7 @@ func (l *Log) cover() error {
 		}
 		for ok := it.First(); ok && err == nil; ok = it.Next() {
 			if len(it.Key()) != changeSize-sha256.Size {
-				break // a verification reports it, because the counts differ now
+				break // the number of records now differs from the counts, which a verification reports
 			}
 			c := change(it.Key(), it.Value())
 			err = b.Set(key8(spaceKept, h.changes), c, nil)

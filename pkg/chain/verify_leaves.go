@@ -157,8 +157,8 @@ func (v *verification) linked(u *unit, prev tlog.Hash, next uint64) bool {
 	return true
 }
 
-// joinRange compares tiles with their hashes in the log, and these hashes with the last checkpoint
-// and the given ones.
+// joinRange compares tiles with their hashes in the log, and these hashes with the last checkpoint and
+// with cps.
 func (v *verification) joinRange(units []unit, from, to int64, cps []signed, roots map[int64]tlog.Hash) error {
 	for i := range units {
 		u := &units[i]

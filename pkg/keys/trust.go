@@ -186,7 +186,8 @@ func (t *Trust) Add(p Pin) error {
 	return nil
 }
 
-// replaced is the verifier of a key that was replaced. Package chain reads its period.
+// replaced is the verifier of a key that was replaced. Package chain asks it until which size of the
+// log the key may sign.
 type replaced struct {
 	note.Verifier
 	at int64

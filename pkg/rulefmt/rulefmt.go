@@ -15,7 +15,7 @@ import (
 	"lazaret/pkg/internal/strictyaml"
 )
 
-// ruleKeys is the order of a rule's keys. Other keys follow.
+// ruleKeys is the order of a rule's keys. Keys that are not listed come after these.
 var ruleKeys = []string{
 	"id", "title", "description", "severity", "status", "mode", "tags", "on", "for_each", "when",
 	"effect", "on_error", "subject", "subject_id", "message", "false_positives",
