@@ -21,8 +21,8 @@ import (
 // ordered consumer of nats.go needs 30 s to notice that a server died with its consumer, and then
 // waits 10 s for each answer of a cluster without a leader. Meanwhile no verdict would be given.
 const (
-	readAhead      = 2048                   // messages that a reader requests at once
-	readAheadBytes = 4 << 20                // their maximum size in bytes, unless a single message is larger
+	readAhead      = 512                    // messages that a reader requests at once
+	readAheadBytes = 1 << 20                // their maximum size in bytes, unless a single message is larger
 	pullLives      = 30 * time.Second       // lifetime of a request
 	heartbeat      = time.Second            // of an idle consumer; if none comes for twice as long, it is lost
 	quietFor       = 3 * time.Second        // time after which an idle consumer is asked how much it sent

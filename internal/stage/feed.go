@@ -41,7 +41,7 @@ const (
 	// feedRecent is the number of messages that are stored for stages that join. A stage that is at
 	// most that far behind can catch up even under constant load.
 	feedRecent      = 512
-	feedRecentBytes = 4 << 20 // bytes of their bodies; up to twice as many at times
+	feedRecentBytes = 1 << 20 // bytes of their bodies; up to twice as many at times
 )
 
 // OpenFeed starts to read the end of the ledger. The connection needs permission to read the ledger

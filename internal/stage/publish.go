@@ -19,11 +19,16 @@ import (
 // entries, each has its own message, for readers that read the ledger message by message. The other
 // messages are published in atomic batches. Such a batch costs the server a file, about as much as
 // a dozen single publishes with sync_always, so it is used for many messages only.
+//
+// The server copies each message for each reader into a buffer that it reuses for other messages, so that a
+// buffer of a small message may have the size of the largest frame.
 const (
-	frameFrom     = 16      // minimum number of entries in a frame
-	batchFrom     = 12      // minimum number of waiting messages for a batch
-	batchMaxMsgs  = 500     // the server's limit is 1,000
-	batchMaxBytes = 4 << 20 // size of the bodies
+	frameFrom     = 16        // minimum number of entries in a frame
+	frameMost     = 128       // maximum number of entries; a reader takes up to streams.MaxFrame
+	frameMostSize = 256 << 10 // maximum size of the bodies, unless a single one is larger
+	batchFrom     = 12        // minimum number of waiting messages for a batch
+	batchMaxMsgs  = 500       // the server's limit is 1,000
+	batchMaxBytes = 4 << 20   // size of the bodies
 
 	// A server that dies, or a cluster without a leader, never answers, and a stage cannot continue
 	// while it waits. Asking again is safe, because the stage recognizes a published entry by its
@@ -120,9 +125,8 @@ func run(entries []*streams.Entry, together func(i int) string) int {
 	for i := 1; i < len(entries); i++ {
 		e := entries[i]
 		size += len(e.Body)
-		if i == streams.MaxFrame || size > streams.MaxFrameBytes || !e.Type.Framed() || e.Partition != first.Partition ||
-			e.Project != first.Project ||
-			e.At != first.At || together(i) != key {
+		if i == frameMost || size > frameMostSize || !e.Type.Framed() || e.Partition != first.Partition ||
+			e.Project != first.Project || e.At != first.At || together(i) != key {
 			return i
 		}
 	}

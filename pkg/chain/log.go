@@ -224,7 +224,7 @@ var blockSize = 32 << 10
 
 // memTableSize is the size of the data that is written to a table at once, in bytes. Tests of
 // tables set a smaller size.
-var memTableSize uint64 = 32 << 20
+var memTableSize uint64 = 16 << 20
 
 // quiet discards Pebble's log messages. Errors are returned by the calls.
 type quiet struct{}
