@@ -94,11 +94,11 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 	}
 
 	if out := must(t, data, "audit", "forget", "--subject", "demo/p-99", "--dry-run"); !strings.Contains(out,
-		"nothing of it was found") {
+		"no data of this subject was found") {
 		t.Errorf("of nobody: %s", out)
 	}
 	out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--dry-run")
-	if strings.Contains(out, "nothing of it was found") {
+	if strings.Contains(out, "no data of this subject was found") {
 		t.Error(out)
 	}
 	for _, want := range []string{"entries of ingest", shard, "memory mboth of ingest, about p-18",

@@ -122,7 +122,7 @@ func TestDoctorAndTopShowWhoLags(t *testing.T) {
 		Good bool   `json:"good"`
 		Text string `json:"text"`
 	}) bool {
-		return c.What == "sentinel-core" && strings.Contains(c.Text, "nobody answers")
+		return c.What == "sentinel-core" && strings.Contains(c.Text, "no process answers")
 	}) {
 		t.Errorf("doctor says nothing of a stopped sentinel: %s", out)
 	}

@@ -136,8 +136,8 @@ func install(a *verb.App, cmd *cobra.Command, g natsserver.Grant) error {
 	}
 	file := natsserver.CredsFile(a.Conn.Data, g.Name)
 	if _, err := os.Stat(file); err == nil {
-		return fmt.Errorf("%s is there already: lazaret agent rotate %s makes a new one; to change its rights, revoke it "+
-			"and remove the file first", file, g.Name)
+		return fmt.Errorf("the credential %s exists already: to replace it, run lazaret agent rotate %s; to change its "+
+			"rights, revoke it and remove the file first", file, g.Name)
 	}
 	url := a.Conn.Server
 	if url == "" {

@@ -223,7 +223,7 @@ func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
 	cs.add("ingest", err, "answers in every partition")
 	if err == nil {
 		if mixed {
-			err = errors.New("partitions differ in what is in force: activate again")
+			err = errors.New("the partitions have different rules or policies in force: activate them again")
 		}
 		cs.add("in force", err, "rules %.19s, policy %.19s", rules, pol)
 	}
@@ -271,8 +271,8 @@ func (c *checks) fullness(s *status.Snapshot) {
 	}
 	err = nil
 	if s.Ledger.Share() > nearlyFull {
-		err = fmt.Errorf("%d entries, %s: when it is full the stages stop and publishers are refused; trim it or give it "+
-			"more room (docs/operations.md)", s.Ledger.Messages, filled(s.Ledger))
+		err = fmt.Errorf("%d entries, %s: when the ledger is full, the stages stop and publishers are refused; trim it or "+
+			"enlarge it (docs/operations.md)", s.Ledger.Messages, filled(s.Ledger))
 	}
 	trimmed := ""
 	if s.Trimmed > 0 {
@@ -287,15 +287,15 @@ func (c *checks) stages(s *status.Snapshot) {
 		var err error
 		switch where := partitionsText(p.Behind); {
 		case !p.Ready:
-			err = fmt.Errorf("%s is folding what the ledger held at its start, %d entries behind", p.Process, p.Lag)
+			err = fmt.Errorf("%s has not folded all entries from before its start: %d entries behind", p.Process, p.Lag)
 		case p.Lag > metrics.ReadyLag:
 			err = fmt.Errorf("%s is %d entries behind, more than %d, in partitions %s", p.Process, p.Lag, metrics.ReadyLag,
 				where)
 		case p.Owed > metrics.ReadyOwed.Seconds():
-			err = fmt.Errorf("%s owes an entry for %.0f s: %s", p.Process, p.Owed, p.Why)
+			err = fmt.Errorf("%s has an entry that is pending for %.0f s: %s", p.Process, p.Owed, p.Why)
 		case p.Diverged > 0:
-			err = fmt.Errorf("%s: %d entries of another process of the stage are not what this one would have written: the "+
-				"two are not the same version", p.Process, p.Diverged)
+			err = fmt.Errorf("%s: another process of the stage wrote %d entries that differ from those of this one: the "+
+				"two have different versions", p.Process, p.Diverged)
 		}
 		in := ""
 		if len(p.Behind) > 0 {
@@ -311,13 +311,14 @@ func (c *checks) stages(s *status.Snapshot) {
 	for _, x := range s.Silent {
 		switch {
 		case x.Stage == status.StageAuditor:
-			c.add(x.Stage, errors.New("no auditor says how far it has come: none runs, or its credential is from before that "+
-				"was asked (remove it from creds/ and start again)"), "")
+			c.add(x.Stage, errors.New("no auditor reports its progress: none runs, or an earlier version made its credential "+
+				"(then remove the credential from creds/ and start again)"), "")
 		case x.Since > metrics.ReadyLag || strings.HasPrefix(x.Stage, streams.StageIngest) || x.Stage == streams.StageArbiter:
-			c.add(x.Stage, fmt.Errorf("nobody answers; its last ledger entry is %d, %d before the end: it does not run, or "+
-				"its credential is from before that was asked", x.Last, x.Since), "")
+			c.add(x.Stage, fmt.Errorf("no process answers; the stage's last ledger entry is %d, %d before the end: the stage "+
+				"does not run, or an earlier version made its credential", x.Last, x.Since), "")
 		default:
-			c.add(x.Stage, nil, "nobody answers, as with groups of others; its last ledger entry is %d, %d before the end",
+			c.add(x.Stage, nil, "no process answers, as is usual for third parties' groups; last ledger entry %d, %d before "+
+				"the end",
 				x.Last, x.Since)
 		}
 	}

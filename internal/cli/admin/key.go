@@ -29,8 +29,8 @@ func pin(a *verb.App, public, agent string, roles []string) error {
 	if err := t.Write(embedded.TrustFile(a.Conn.Data)); err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "pinned in", embedded.TrustFile(a.Conn.Data)+"; it resolves holds once it is in force: "+
-		"lazaret key activate. Operators' keys count from the daemons' next start")
+	fmt.Fprintln(os.Stderr, "pinned in", embedded.TrustFile(a.Conn.Data)+"; an approver's key counts after lazaret key "+
+		"activate, an operator's key after the daemons' next start")
 	return nil
 }
 

@@ -252,7 +252,7 @@ If it is interrupted, run it again with --replicas. It needs the data folder wit
 			defer nc.Close()
 			done, err := natsserver.RewriteReplicas(ctx, nc, replicas, func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) })
 			for _, d := range done {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d replicas made anew, those of all servers but %s, then those of all but %s\n",
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d replicas replaced, first on all servers but %s, then on all but %s\n",
 					d.Stream, d.Replicas, d.First, d.Second)
 			}
 			return err

@@ -300,8 +300,8 @@ func (x *explanation) print(w io.Writer) {
 			}
 		}
 		for _, r := range g.Rests {
-			fmt.Fprintf(w, "    leans on observation %s of %s for the %s %s\n", line(r.Observation, 64), line(r.Agent, 64),
-				line(r.By, 40), line(r.Value, 120))
+			fmt.Fprintf(w, "    the %s %s comes from observation %s of %s\n", line(r.By, 40), line(r.Value, 120),
+				line(r.Observation, 64), line(r.Agent, 64))
 		}
 	}
 	for i, g := range x.Verdicts {
@@ -332,7 +332,7 @@ func (x *explanation) print(w io.Writer) {
 			}
 		}
 		if len(v.Reasons) == 0 {
-			fmt.Fprintln(w, "  nothing speaks against it: every required group has cleared it")
+			fmt.Fprintln(w, "  no reason against it: every required group has cleared it")
 		}
 		if len(v.Degraded) > 0 {
 			fmt.Fprintf(w, "  silent: %s\n", line(strings.Join(v.Degraded, ", "), 200))

@@ -367,7 +367,8 @@ func verifyDecision(note string, trust *keys.Trust, o outcomeSeen, counters map[
 	state := map[approval.Decision]string{approval.Approve: streams.HoldApproved,
 		approval.Reject: streams.HoldRejected}[s.Decision]
 	if s.Pin.Key != o.Key || s.Project != o.project || s.Hold != o.Hold || s.Revision != o.Revision || state != o.State {
-		return fmt.Errorf("what %s signed is to %s hold %s of project %s", s.Signer, s.Decision, s.Hold, s.Project)
+		return fmt.Errorf("the signed note is for another decision: %s signed to %s hold %s of project %s", s.Signer,
+			s.Decision, s.Hold, s.Project)
 	}
 	if !slices.ContainsFunc(s.Pin.Roles, keys.Role.Approver) {
 		return fmt.Errorf("the key of %s is not pinned as an approver's", s.Signer)

@@ -90,7 +90,7 @@ func printExpiry(w io.Writer, x *retain.Expiry) {
 	horizon := x.Before.Format(time.RFC3339)
 	switch {
 	case x.UpTo == 0:
-		fmt.Fprintf(w, "nothing expires: nothing older than %s was trimmed from the ledger\n", horizon)
+		fmt.Fprintf(w, "nothing expires: no entry older than %s was trimmed from the ledger\n", horizon)
 	case x.Statement == "":
 		fmt.Fprintf(w, "entries up to %d would expire (horizon %s)\n", x.UpTo, horizon)
 	default:

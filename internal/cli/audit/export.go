@@ -39,7 +39,8 @@ func verifyExport(a *verb.App, cmd *cobra.Command, f verifyFlags) error {
 		return err
 	}
 	if len(against) == 0 {
-		return &cli.Exit{Code: cli.ExitIncomplete, Text: "there is no checkpoint to compare it with: give one with --against"}
+		return &cli.Exit{Code: cli.ExitIncomplete, Text: "there is no checkpoint to compare the export " +
+			"with: give one with --against"}
 	}
 	trust, err := auditorKeys(a)
 	if f.keys != "" {

@@ -171,11 +171,11 @@ func printSurvey(ctx context.Context, cmd *cobra.Command, c *retain.Config, on r
 		return err
 	}
 	if !r.Found() {
-		fmt.Fprintln(cmd.ErrOrStderr(), "nothing of it was found: it is erased already, or "+
+		fmt.Fprintln(cmd.ErrOrStderr(), "no data of this subject was found: it is erased already, or "+
 			"the name is wrong")
 	}
 	if r.LegalHold != "" {
-		return &cli.Exit{Code: cli.ExitNegative, Text: "it is under legal hold: statement " + r.LegalHold}
+		return &cli.Exit{Code: cli.ExitNegative, Text: "the subject is under legal hold: statement " + r.LegalHold}
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func loadSeen(dir string, vs note.Verifiers) (*seen, error) {
 	}
 	var in inFolder
 	if err := json.Unmarshal(b, &in); err != nil {
-		return nil, fmt.Errorf("%s: %w: put it back as it was, or remove it if the log in %s is to be trusted anew", s.file,
+		return nil, fmt.Errorf("%s: %w: restore this file, or remove it if you trust the log in %s as it is", s.file,
 			err, s.dir)
 	}
 	var handovers [][]byte

@@ -99,10 +99,11 @@ func printTrimming(w io.Writer, t *retain.Trimming, dry bool) {
 	horizon := t.Before.Format(time.RFC3339)
 	switch {
 	case t.UpTo == 0 || t.UpTo <= t.Already:
-		fmt.Fprintf(w, "nothing to trim: of what is older than %s nothing more may go (bounded by %s); trimmed up to "+
-			"%d before\n", horizon, t.Because, t.Already)
+		fmt.Fprintf(w, "nothing to trim: no other entry older than %s may be removed (bounded by %s); the ledger is "+
+			"trimmed up to %d\n", horizon, t.Because, t.Already)
 	case dry:
-		fmt.Fprintf(w, "entries up to %d would go (bounded by %s; horizon %s), once these have their state on disk: %s\n",
+		fmt.Fprintf(w, "entries up to %d would be removed (bounded by %s; horizon %s), once these have their "+
+			"state on disk: %s\n",
 			t.UpTo, t.Because, horizon, strings.Join(t.Stages, ", "))
 	default:
 		fmt.Fprintf(w, "trimmed up to %d (bounded by %s; horizon %s): %d entries, %d bytes; secured by %s\n", t.UpTo,
@@ -155,7 +156,8 @@ without its stages.`,
 			if !offline {
 				var err error
 				if nc, err = a.Conn.Connect(string(natsserver.RoleOperator)); err != nil {
-					return fmt.Errorf("whether the snapshot is late enough cannot be asked (--offline restores it unasked): %w", err)
+					return fmt.Errorf("cannot check whether the snapshot is recent enough (--offline restores it without this "+
+						"check): %w", err)
 				}
 				defer nc.Close()
 			}

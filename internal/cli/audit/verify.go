@@ -515,11 +515,11 @@ func PrintReport(w io.Writer, r chain.Report) {
 			fmt.Fprintln(w, "FAILED")
 		}
 	default:
-		fmt.Fprintln(w, "INCOMPLETE: nothing is wrong with what was checked, but not all was")
+		fmt.Fprintln(w, "INCOMPLETE: no fault was found, but not everything was checked")
 	}
 	fmt.Fprintf(w, "  %d leaves: %d ledger entries up to %d, %d gaps\n", r.Size, r.Entries, r.LastSeq, r.Gaps)
 	if r.Resets > 0 {
-		fmt.Fprintf(w, "  %d times the ledger was created anew\n", r.Resets)
+		fmt.Fprintf(w, "  the ledger was created again %d times\n", r.Resets)
 	}
 	fmt.Fprintf(w, "  %d payloads match their commitments, %d forgotten\n", r.Payloads, r.Forgotten)
 	fmt.Fprintf(w, "  %d checkpoints, root %s\n", r.Checkpoints, r.Root)
@@ -539,13 +539,13 @@ func PrintReport(w io.Writer, r chain.Report) {
 
 func printSeen(w io.Writer, r *verifyReport) {
 	if c := r.Ledger; c != nil {
-		fmt.Fprintf(w, "  %d leaves are what the ledger has; %d trimmed there, %d forgotten, %d wrong\n", c.Compared,
+		fmt.Fprintf(w, "  %d leaves agree with the ledger; %d trimmed there, %d forgotten, %d wrong\n", c.Compared,
 			c.Trimmed, c.Forgotten, len(c.Bad))
 	}
 	if r.Status == chain.Failed {
 		if r.Remembered != "" {
-			fmt.Fprintf(w, "  it was compared with the log that this machine saw in this folder before. If another log belongs there, "+
-				"and only then, remove %s\n", r.Remembered)
+			fmt.Fprintf(w, "  it was compared with the log that this machine saw in this folder before. Only if you put "+
+				"another log there on purpose, remove %s\n", r.Remembered)
 		}
 		return
 	}

@@ -103,7 +103,7 @@ func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64
 	}
 	end := st.CachedInfo().State.LastSeq
 	if first := st.CachedInfo().State.FirstSeq; first > 1 {
-		return nil, fmt.Errorf("the ledger begins at %d: what was believed cannot be folded from it alone", first)
+		return nil, fmt.Errorf("the ledger begins at %d: without its earlier entries, the beliefs cannot be computed", first)
 	}
 	if seq == 0 || seq > end {
 		seq = end

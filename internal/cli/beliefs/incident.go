@@ -160,9 +160,10 @@ func showIncident(ctx context.Context, w io.Writer, nc *nats.Conn, project, id s
 	}
 	if r := i.Report; r != (beliefs.IncidentReport{}) {
 		fmt.Fprintf(w, "  %d found, %d derive from them; %d quarantined, of which %d were served to planners; %d spared "+
-			"for support of their own\n",
+			"because other evidence supports them\n",
 			r.Found, r.Descendants, r.Quarantined, r.Served, r.Spared)
-		fmt.Fprintf(w, "  %d recovered, %d collateral: served before, out now, and only derived from what was found\n",
+		fmt.Fprintf(w, "  %d recovered, %d collateral: served before, out of service or stale, and only derived from "+
+			"those found\n",
 			r.Recovered, r.Collateral)
 	}
 	for _, b := range i.Touched {
@@ -187,7 +188,7 @@ func findingsFlag(all []string) (out []beliefs.IncidentFinding, err error) {
 		head, words, _ := strings.Cut(s, " ")
 		kind, id, ok := strings.Cut(head, ":")
 		if !ok || kind == "" || id == "" {
-			return nil, fmt.Errorf("evidence %q: write KIND:ID, or KIND:ID and what there is to say of it", s)
+			return nil, fmt.Errorf("evidence %q: write KIND:ID, or KIND:ID and a text about it", s)
 		}
 		out = append(out, beliefs.IncidentFinding{Kind: kind, ID: id, Text: words})
 	}

@@ -83,8 +83,8 @@ with their origins. Review the text before you put it into a file such as AGENTS
 // writeLessons writes lessons as advice. Each is one line with its markup removed, because
 // its text is untrusted.
 func writeLessons(w io.Writer, project string, lessons []ingest.Lesson) error {
-	_, err := fmt.Fprintf(w, "# Lessons of %s\n\nAdvice from what is believed; it commands nothing and allows "+
-		"nothing.\n\n", text.InertLine(project, 64))
+	_, err := fmt.Fprintf(w, "# Lessons of %s\n\nThis is advice from supported beliefs. It gives no orders and no "+
+		"permissions.\n\n", text.InertLine(project, 64))
 	for _, l := range lessons {
 		if err == nil {
 			_, err = fmt.Fprintf(w, "- %s  \n  (%s, of origin %s, %d sources, since %s)\n", text.InertLine(l.Text, 2000),
@@ -127,7 +127,7 @@ With --every it repeats, and prints each proposal once; with --json as a line of
 				if err != nil {
 					return err
 				}
-				return cli.Print(out, f, found, []string{"SUBJECT", "PREDICATE", "BELIEF", "SAYS", "SUCCESSOR", "INSTEAD",
+				return cli.Print(out, f, found, []string{"SUBJECT", "PREDICATE", "BELIEF", "OBJECT", "SUCCESSOR", "NEW OBJECT",
 					"BECAUSE"}, func(s ingest.Supersession) []string {
 					return []string{s.Subject, s.Predicate, s.Belief, s.Says, s.Successor, s.Instead, s.Because}
 				})

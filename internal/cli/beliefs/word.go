@@ -47,8 +47,8 @@ func (w *word) bind(c *cobra.Command) {
 func (w *word) say(ctx context.Context, nc *nats.Conn, signer note.Signer, d approval.Decision,
 	b *ingest.Belief) (*streams.ResolveReply, error) {
 	if sum := sha256.Sum256([]byte(b.Content)); b.Memory && b.Digest != "sha256:"+hex.EncodeToString(sum[:]) {
-		return nil, fmt.Errorf("what ingest shows of belief %s is not what it wants signed: do not sign, check the ledger",
-			b.ID)
+		return nil, fmt.Errorf("the content of belief %s does not have the digest that the signature would cover: do not "+
+			"sign, and run lazaret audit verify", b.ID)
 	}
 	s := approval.BeliefStatement{Version: approval.BeliefVersion, Project: w.project, Belief: b.ID, Content: b.Digest,
 		Revision: b.Revision, Decision: d,
@@ -224,11 +224,11 @@ func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *wo
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%d found, %d quarantined, %d would be, %d spared for support of their own, %d refused; of those "+
-			"taken out %d had been served to planners\n",
+		fmt.Fprintf(out, "%d found, %d quarantined, %d would be, %d spared because other evidence supports them, "+
+			"%d refused; of those taken out %d had been served to planners\n",
 			len(done), counts["quarantined"], counts["would be quarantined"], counts["spared"], counts["refused"], served)
 		if found.Cut {
-			fmt.Fprintln(out, "there is more than one run takes: run it again")
+			fmt.Fprintln(out, "one run does not reach all of them: run the command again")
 		}
 	}
 	if counts["refused"] > 0 {

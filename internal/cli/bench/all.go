@@ -321,7 +321,7 @@ func idleCommand(a *verb.App) *cobra.Command {
 			rep := new(bench.IdleReport)
 			now, peak := bench.ResidentOf(up.cmd.Process.Pid)
 			if now == 0 {
-				return errors.New("nothing here says how much memory a process has")
+				return errors.New("this system does not report how much memory a process has")
 			}
 			rep.RSS, rep.Peak = float64(now)/(1<<20), float64(peak)/(1<<20)
 			return printBench(cmd, json, rep, rep.Lines())

@@ -61,7 +61,7 @@ earlier --csv file without a measurement.`,
 				return drawSoak(from, svg, o.Size)
 			}
 			if (o.Days == 0) != (o.Retention == 0) || o.Days < 0 || o.Days > 0 && o.Days <= o.Retention {
-				return errors.New("--days needs --retention, and more days than it")
+				return errors.New("--days needs --retention, and must be larger")
 			}
 			if o.Day <= 0 || o.Events < 1 || o.Projects < 1 || every <= 0 || o.Size < 1 {
 				return errors.New("--events, --projects and --size are at least 1, --every and --day are positive")

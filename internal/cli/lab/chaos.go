@@ -93,7 +93,7 @@ the faults that could not be tested on this machine and those that are never tes
 			}
 			rep, err := chaos.Run(cmd.Context(), o)
 			if keep || err != nil {
-				fmt.Fprintln(cmd.ErrOrStderr(), "what the processes left is in", dir)
+				fmt.Fprintln(cmd.ErrOrStderr(), "the processes' files and logs are in", dir)
 			} else {
 				os.RemoveAll(dir)
 			}
@@ -174,8 +174,8 @@ func printChaos(w io.Writer, r *chaos.Report) {
 	fmt.Fprintf(w, "%-14s %d lost, %d doubled, %d with another content\n", "", r.Lost, r.Doubled, r.Altered)
 	fmt.Fprintf(w, "%-14s %d: %d without a verdict, %d times not assessed by a required group, %d answered or "+
 		"assessed twice\n", "proposals", r.Proposals, r.Unanswered, r.Unassessed, r.Twice)
-	fmt.Fprintf(w, "%-14s %d, %d heard by callers, %d of those allow; %d allow without clearance, %d answers that the "+
-		"ledger does not hold\n", "verdicts", r.Verdicts, r.Answers, r.Allowed, r.Uncleared, r.Untrue)
+	fmt.Fprintf(w, "%-14s %d, %d received by callers, %d of those allow; %d allow without clearance, %d answers that the "+
+		"ledger does not have\n", "verdicts", r.Verdicts, r.Answers, r.Allowed, r.Uncleared, r.Untrue)
 	fmt.Fprintf(w, "%-14s %d decided jointly; %d assessments and verdicts that a replay does not give\n", "", r.Joint,
 		r.Unreplayed)
 	for _, c := range slices.Sorted(maps.Keys(r.AskedAgain)) {

@@ -35,8 +35,8 @@ Actions above L1 of an over-confident class are held.`,
 			if err != nil {
 				return err
 			}
-			return cli.Print(cmd.OutOrStdout(), f, items, []string{"PROJECT", "AGENT", "CLASS", "N", "SAID", "DONE", "GAP",
-				"BRIER", "ECE", "OVER-CONFIDENT"}, func(c arbiter.Calibration) []string {
+			return cli.Print(cmd.OutOrStdout(), f, items, []string{"PROJECT", "AGENT", "CLASS", "N", "CONFIDENCE",
+				"SUCCESS", "GAP", "BRIER", "ECE", "OVER-CONFIDENT"}, func(c arbiter.Calibration) []string {
 				over := "no"
 				if c.Over {
 					over = "yes"
@@ -101,7 +101,7 @@ func calibrationShowCommand(a *verb.App) *cobra.Command {
 					}
 				}
 				if c.Over {
-					return &cli.Exit{Code: cli.ExitNegative, Text: "it is over-confident: its actions above L1 are held"}
+					return &cli.Exit{Code: cli.ExitNegative, Text: "the class is over-confident: its actions above L1 are held"}
 				}
 				return nil
 			}

@@ -237,7 +237,7 @@ func printPolicy(w io.Writer, p *policy.Policy, x policy.Explanation) error {
 	}
 	fmt.Fprintf(w, "  words: %s\n", text.InertLine(strings.Join(x.Words, " "), 200))
 	if len(x.Matches) == 0 {
-		fmt.Fprintln(w, "  no entry is for this tool")
+		fmt.Fprintln(w, "  no entry matches this tool")
 	}
 	for _, m := range x.Matches {
 		mark := "-"

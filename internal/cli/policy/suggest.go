@@ -67,8 +67,8 @@ func suggestPolicy(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, since
 		return err
 	}
 	if all, learned := seen.Actions(); learned == 0 && all > 0 {
-		fmt.Fprintln(os.Stderr, "lazaret: none of these actions were seen in learn mode: what was held was not done, and "+
-			"what would have followed is not known")
+		fmt.Fprintln(os.Stderr, "lazaret: none of these actions were seen in learn mode: held actions were not carried out, "+
+			"so the actions that would have followed them are not known")
 	}
 	return seen.Write(cmd.OutOrStdout(), name)
 }

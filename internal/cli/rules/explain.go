@@ -212,7 +212,7 @@ func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*ex
 		a.Conn.Resolve()
 		trust, err := keys.LoadTrust(embedded.TrustFile(a.Conn.Data))
 		if err != nil {
-			return nil, fmt.Errorf("%w: without it the rules in force cannot be verified; name their folder", err)
+			return nil, fmt.Errorf("%w: without the trust file the rules in force cannot be verified; name their folder", err)
 		}
 		force.pinned = trust.Verifiers(keys.RoleOperator)
 	}
@@ -230,8 +230,8 @@ func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*ex
 		}
 		switch {
 		case e.Position() == seq && x.set == nil:
-			return fmt.Errorf("of the ledger that is there, no rules were in force at entry %d: if it was trimmed (lazaret "+
-				"doctor), name the rules' folder", seq)
+			return fmt.Errorf("the ledger has no activation of rules before entry %d: if it was trimmed (lazaret doctor shows "+
+				"this), name the rules' folder", seq)
 		case e.Position() == seq:
 			out, err = x.explain(e)
 		case x.set != nil && e.Project == project:

@@ -32,7 +32,7 @@ func watchRules(ctx context.Context, w io.Writer, dir string, o *verb.Operator) 
 	if _, err := os.ReadDir(dir); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "following %s; Ctrl-C ends it, and what is in force stays\n", dir)
+	fmt.Fprintf(w, "following %s; Ctrl-C ends this, and the rules in force stay in force\n", dir)
 	seen, wait := "", time.Duration(0)
 	for {
 		select {
@@ -165,7 +165,7 @@ func refused(o *verb.Operator, ctx context.Context, w io.Writer) {
 	active, err := active(o, ctx)
 	switch {
 	case err != nil:
-		fmt.Fprintf(w, "not activated; what is in force stays (it cannot be asked for: %v)\n", err)
+		fmt.Fprintf(w, "not activated; the rules in force stay in force (their digest is not known: %v)\n", err)
 	case len(active) == 1:
 		fmt.Fprintln(w, "not activated; still in force:", active[0])
 	default:
@@ -178,7 +178,7 @@ func active(o *verb.Operator, ctx context.Context) (digests []string, err error)
 	for p := range streams.Partitions {
 		var a ingest.ActiveAnswer
 		if err := query.Ask(ctx, o.Nc, ingest.AskActive, p, struct{}{}, &a); err != nil {
-			return nil, errors.Join(errors.New("ingest does not say what is in force"), err)
+			return nil, errors.Join(errors.New("asking ingest for the rules in force"), err)
 		}
 		if a.Rules == "" {
 			a.Rules = "no rules"

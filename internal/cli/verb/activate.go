@@ -125,10 +125,10 @@ func (o *Operator) Await(ctx context.Context, do string, bundle []byte, w io.Wri
 		case time.Since(heard) > silent:
 			return &cli.Exit{Code: cli.ExitIncomplete,
 				Text: fmt.Sprintf("published, and in force in %d of %d partitions; ingest does not answer for partition %d (%v): "+
-					"it takes it up when it runs again", p, streams.Partitions, p, err)}
+					"ingest will activate it there when it runs again", p, streams.Partitions, p, err)}
 		case time.Since(said) > 2*time.Second:
 			said = time.Now()
-			fmt.Fprintf(w, "in force in %d of %d partitions; ingest works on what came before it\n", p, streams.Partitions)
+			fmt.Fprintf(w, "in force in %d of %d partitions; ingest still works on earlier messages\n", p, streams.Partitions)
 		}
 		select {
 		case <-ctx.Done():
