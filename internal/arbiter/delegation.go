@@ -50,8 +50,8 @@ func party(c text.Carrier, all []text.Carrier, named []string) bool {
 	return !slices.Contains(named, string(c.Kind)+":"+c.Value)
 }
 
-// delegate allows an action that is held only because of its level, if p.Delegated gives a ground.
-// Any other hold reason keeps it held.
+// delegate allows an action that is held only because of its level, if p.Delegated is set. Any
+// other reason keeps the action held.
 func delegate(p *proposal, v *streams.VerdictEntry) {
 	if p.Delegated == "" || v.Verdict != streams.Hold || p.Withdrawn || !byLevelAlone(v) {
 		return

@@ -19,7 +19,7 @@ import (
 // recalled, and those on subjects beyond the first maxLeans of a hold. They are checked when the
 // hold is released.
 
-// maxLeans limits the subjects under which one hold is indexed.
+// maxLeans is the maximum number of subjects in the index under which a hold can be found.
 const maxLeans = 256
 
 // touched is a subject that has a new finding and whose holds are being rechecked.

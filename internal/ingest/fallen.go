@@ -9,7 +9,7 @@ import (
 )
 
 // noteFall finds the past decisions and actions that cite a belief which is no longer reliable, and
-// queues an entry that names them. next is the new record.
+// queues an entry that names them. next is the belief's new record.
 func (f *Fold) noteFall(st *stage.State, project string, next *record) error {
 	now := next.Ref.Axes
 	if now.Truth < beliefs.Contradicted && now.Security < beliefs.Quarantined {

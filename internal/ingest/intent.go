@@ -269,7 +269,7 @@ func (f *Fold) noteFound(st *stage.State, project string, e *streams.Observation
 // maxFoundText is the maximum length of a result that is compared with calls, in bytes.
 const maxFoundText = 64 << 10
 
-// look is a call that looks up requests of the user, before its verdict.
+// look is a call that waits for its verdict and looks up something for requests of the user.
 type look struct {
 	ID   string   `json:"id"`
 	Keys []uint32 `json:"keys"`

@@ -373,7 +373,7 @@ func (s *intakeStage) reread(ctx context.Context, m *Message) (events []*Message
 	return eventsOf(&whole), true
 }
 
-// loadBehind gives the events behind q of the same message their data while there is room.
+// loadBehind loads the data of the events behind q in the same message, while there is room.
 func (s *intakeStage) loadBehind(q *queued, events []*Message) {
 	from, _ := slices.BinarySearchFunc(q.line.queue, q.msg.Position(), at)
 	for _, b := range q.line.queue[from:] {
@@ -384,7 +384,7 @@ func (s *intakeStage) loadBehind(q *queued, events []*Message) {
 	}
 }
 
-// fill gives a lean event its data, or none if its message was removed.
+// fill sets the data of a lean event. An event whose message was removed gets none.
 func (s *intakeStage) fill(q *queued, events []*Message) {
 	if !q.lean {
 		return

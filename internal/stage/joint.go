@@ -60,7 +60,7 @@ const (
 type Alone int
 
 const (
-	AloneLoad   Alone = iota // it waited with others, or earlier speculation was in vain
+	AloneLoad   Alone = iota // the proposal waited with others, or earlier speculation failed
 	AloneClaim               // this process did not write the last entry on ingest's own subject
 	AloneGroup               // a sentinel group runs outside of this process, or is waited for
 	AloneTime                // it was older than a second, or the clock was set back
@@ -95,7 +95,7 @@ func NewJoint(nc *nats.Conn, stages ...string) (*Joint, error) {
 		retired: groupRetired, calls: make(map[string]chan *call)}, nil
 }
 
-// join returns the channel on which a stage is called, until it leaves.
+// join returns the channel on which a stage receives calls. The stage calls leave when it ends.
 func (j *Joint) join(name string) (calls <-chan *call, leave func()) {
 	if j == nil {
 		return nil, func() {}
@@ -361,7 +361,7 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued) error {
 		switch {
 		case why == AloneGroup:
 			s.waited[e.Partition] = mistaken
-		case why == AloneLarge && len(e.Body) <= streams.MaxFrameBytes: // some stages folded the proposal in vain
+		case why == AloneLarge && len(e.Body) <= streams.MaxFrameBytes: // some stages folded the proposal for nothing
 			s.blind = mistaken
 		}
 		s.alone(why, batch...)
@@ -385,7 +385,7 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued) error {
 		s.alone(AloneVain, batch...)
 		s.blind = mistaken
 	}
-	s.unsure[e.Partition] = errors.Is(f.err, errUnsure) // before, it was false: see joins
+	s.unsure[e.Partition] = errors.Is(f.err, errUnsure) // joins required that unsure was false
 	if err := s.land(ctx, f); err != nil || f.err != nil {
 		return err
 	}

@@ -198,8 +198,8 @@ func request(raw []string) *Ask {
 	return r
 }
 
-// onlyReceiver is a marker among the words of a request that gives the address of its receiver and
-// mentions no other receiver.
+// onlyReceiver marks a request that contains the address of its receiver and mentions no other
+// receiver. The mark is stored among the words of the request.
 var onlyReceiver = Hash("\x00receiver")
 
 // namedReceiver is a marker among the words of a request that names its receiver: "send Lena the

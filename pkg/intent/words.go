@@ -86,7 +86,7 @@ type stemmed struct {
 }
 
 // SplitName splits a name into lower-case words: sendEmail, send_email and mail.SendEMail all
-// contain send; FHIRManage gives fhir and manage.
+// contain send; FHIRManage is split into fhir and manage.
 func SplitName(name string) []string {
 	if words, ok := splitPlain(name); ok {
 		return words

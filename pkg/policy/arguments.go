@@ -79,8 +79,8 @@ type argValue struct {
 }
 
 // readArguments extracts destinations and resources from the arguments of a call. content has the
-// names of arguments that the receiver reads and that cause nothing. commands is set if every
-// argument may be executed, as for a shell.
+// names of arguments that are only text for the receiver, so that addresses in them are not
+// destinations. commands is set if every argument may be executed, as for a shell.
 func readArguments(raw []byte, content map[string]bool, commands bool) (a arguments) {
 	if len(raw) == 0 {
 		return a

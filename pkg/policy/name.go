@@ -35,8 +35,8 @@ var governs = map[string]bool{
 	"by": true, "of": true, "per": true, "for": true,
 }
 
-// lookups are the governing words that are hardly ever nouns themselves: in email_list, list may
-// be one, and email the verb.
+// lookups are governing words that are rarely nouns. Other governing words can be nouns: in
+// email_list, the verb may be email.
 var lookups = map[string]bool{
 	"get": true, "read": true, "search": true, "find": true, "lookup": true, "fetch": true, "retrieve": true,
 }

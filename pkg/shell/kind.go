@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The kinds of command lines. A line is Look or Build only if all its programs are listed with the
-// options that it gives them, and the shell substitutes, expands and redirects nothing in it.
+// The kinds of command lines. A line is Look or Build only if all its programs and their options
+// are listed, and the shell substitutes, expands and redirects nothing in the line.
 const (
 	Look  = "look"  // programs that only read files
 	Build = "build" // also programs that build, test and stage in the folder

@@ -19,9 +19,9 @@ import (
 
 // Classes of words, as bits.
 const (
-	wOverride uint32 = 1 << iota // verbs that set rules aside
-	wRule                        // what is set aside
-	wPrior                       // which rules: previous, above
+	wOverride uint32 = 1 << iota // verbs for ignoring rules
+	wRule                        // names of the rules to ignore
+	wPrior                       // words that say which rules: previous, above
 	wModel                       // names of the reader
 	wModal                       // must, should
 	wGreet                       // opens a message to somebody
@@ -29,7 +29,7 @@ const (
 	wFill                        // may be between lead and verb
 	wAct                         // verbs of requests
 	wLeak                        // verbs of disclosure
-	wSecret                      // what is disclosed
+	wSecret                      // names of things to disclose
 	wNot                         // do not, never, without
 	wTell                        // tell, mention
 	wPerson                      // user, anyone
@@ -44,7 +44,7 @@ const (
 	wSession                     // sessions, conversations
 	wSelf                        // the speaker
 	wAnswer                      // the reader's output
-	wShape                       // verbs that give it a form
+	wShape                       // verbs that prescribe a form of the output
 	wFollow                      // verbs of obedience
 	wStrict                      // without exception
 	wMachine                     // names of a reader that is a program

@@ -12,7 +12,7 @@ type Kind string
 const (
 	Email   Kind = "email"   // lower case
 	URL     Kind = "url"     // scheme and host in lower case, without default port and fragment
-	Host    Kind = "host"    // lower case, no trailing dot; every e-mail address and URL also gives its host
+	Host    Kind = "host"    // lower case, no trailing dot; the host of an e-mail address or URL is a carrier too
 	IP      Kind = "ip"      // as netip prints it; also read from a URL that writes it as one number or in octal or hex
 	IBAN    Kind = "iban"    // upper case, no spaces; the checksum is verified
 	Card    Kind = "card"    // payment card with a valid Luhn digit: first six and last four digits, and a digest

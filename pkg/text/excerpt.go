@@ -79,8 +79,8 @@ func grams(words []uint64, n int, fn func(at int, hash uint64)) {
 	}
 }
 
-// Phrases returns all phrases of the words that hit marks, or of all words if hit is nil. Runs of
-// fewer than three content words give no phrase.
+// Phrases returns all phrases of the words that hit marks, or of all words if hit is nil. A run of
+// fewer than three content words has no phrase.
 func (w Wording) Phrases(hit []bool) (out []uint64) {
 	var run []uint64
 	end := func() {

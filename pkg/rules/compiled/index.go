@@ -42,9 +42,9 @@ type fieldIndex struct {
 	isNum   map[int64]int32
 	isFlag  [2]int32 // by false and true; -1: no atom
 	isText  map[string]int32
-	sizes   uint64           // bits of the lengths of these texts; the highest is that of all longer ones
-	few     []textAtom       // the same as isText, if they are few
-	begins  *[256][]textAtom // by the first byte, in lower case; nil if there is none
+	sizes   uint64           // bits of the lengths of the keys of isText; the highest bit is for all longer ones
+	few     []textAtom       // the keys of isText, if there are few
+	begins  *[256][]textAtom // atoms for the beginning of a text, by its first byte in lower case; nil if there is none
 	literal *literals        // nil if no literal is searched
 }
 
