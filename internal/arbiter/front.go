@@ -40,6 +40,7 @@ type FrontConfig struct {
 	// subject cannot reach any other subject.
 	Service *nats.Conn
 	Feed    *stage.Feed   // as in stage.Config
+	Joint   *stage.Joint  // as in stage.Config
 	Timeout time.Duration // zero: DefaultAnswerTimeout
 	MaxSize int           // maximum size of an event in bytes; zero: streams.DefaultMaxEvent
 	Version string
@@ -238,8 +239,10 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	f.admitted.proposed()
 	defer func() { f.admitted.answered(seq) }()
 	m := &nats.Msg{Subject: subject, Data: r.Data(), Header: forwarded(r.Headers())}
+	offer := f.cfg.Joint.Offer(a, m)
 	ack, err := f.js.PublishMsg(ctx, m)
 	if err != nil {
+		offer.Stored(0)
 		var api *jetstream.APIError
 		if errors.As(err, &api) {
 			return fail(streams.CodeIntakeFull, fmt.Errorf("the intake refused the proposal: %s",
@@ -249,19 +252,29 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	}
 	seq = ack.Sequence
 	f.acknowledged(w, seq)
-	rep := f.verdictOn(ctx, who, seq, w, a, ev)
+	offer.Stored(seq)
+	rep := f.verdictOn(ctx, who, seq, w, offer, a, ev)
 	rep.IntakeSeq = seq
 	return rep
 }
 
 // verdictOn waits for the verdict on a proposal or for its rejection.
-func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter, a streams.Address,
-	ev streams.Event) *streams.Reply {
+func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter, offer *stage.Offer,
+	a streams.Address, ev streams.Event) *streams.Reply {
 	made := f.admitted.ask(seq)
+	published := offer.Published()
+	var early *streams.Reply // the reply if the offer is published
 	for {
 		select {
 		case e := <-w.answer:
 			return f.reply(ctx, e, w, a, ev)
+		case es := <-offer.Answers():
+			early = f.foreseen(ctx, es, seq, w, a, ev)
+		case <-published:
+			if early != nil {
+				return early
+			}
+			published = nil // the tail brings the answer
 		case r := <-made:
 			if r.Error == nil {
 				made = nil // a repeat, on which the arbiter gives the verdict
@@ -312,6 +325,29 @@ func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter, a streams
 	if err := streams.Unmarshal(e.Body, v); err != nil {
 		return fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", e.Seq, err))
 	}
+	return f.replyOf(ctx, &e, v, w, a, ev)
+}
+
+// foreseen returns the reply for the entries of a joint frame that is being published, or nil if they do
+// not answer the request. So the reply is ready when the frame is in the ledger.
+func (f *Front) foreseen(ctx context.Context, es []streams.Entry, intake uint64, w *waiter, a streams.Address,
+	ev streams.Event) *streams.Reply {
+	for i := range es {
+		e, v := &es[i], new(streams.VerdictEntry)
+		if e.Type != streams.TypeVerdict || streams.Unmarshal(e.Body, v) != nil || v.Intake != intake {
+			continue
+		}
+		if v.Type == streams.TypeRecall && f.remembered(w, v.Proposal) == nil {
+			return nil // it would have to be read from the ledger
+		}
+		return f.replyOf(ctx, e, v, w, a, ev)
+	}
+	return nil
+}
+
+// replyOf is like reply, for a decoded verdict.
+func (f *Front) replyOf(ctx context.Context, e *streams.Entry, v *streams.VerdictEntry, w *waiter, a streams.Address,
+	ev streams.Event) *streams.Reply {
 	if err := approval.CheckVerdict(v, a.Project, a.Agent, ev); err != nil {
 		rep := fail(streams.CodeTaken, err)
 		rep.Seq = e.Position()
@@ -379,12 +415,20 @@ func (f *Front) recalled(project string, seq uint64, r *streams.RecallEntry) {
 	}
 }
 
+// remembered returns a recall's entry from memory, or nil.
+func (f *Front) remembered(w *waiter, seq uint64) *streams.RecallEntry {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if w.recallSeq != seq {
+		return nil
+	}
+	return w.recall
+}
+
 // recallOf returns a recall's entry, from memory or from the ledger.
 func (f *Front) recallOf(ctx context.Context, w *waiter, seq uint64) (*streams.RecallEntry, error) {
-	f.mu.Lock()
-	r, at := w.recall, w.recallSeq
-	f.mu.Unlock()
-	if r != nil && at == seq {
+	r := f.remembered(w, seq)
+	if r != nil {
 		own := *r // the stages of this process share the original
 		own.Admitted, own.ContextOnly, own.Contradictions = slices.Clone(r.Admitted), slices.Clone(
 			r.ContextOnly), slices.Clone(r.Contradictions)

@@ -480,7 +480,7 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		}
 	}
 	if err := spawn(natsserver.RoleArbiter, func(c stage.Config) error {
-		return arbiter.Run(run, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Feed: c.Feed,
+		return arbiter.Run(run, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Feed: c.Feed, Joint: c.Joint,
 			Timeout: p.cfg.AnswerTimeout, MaxSize: cmp.Or(p.cfg.FrontEvent, p.cfg.MaxEvent)}, m)
 	}); err != nil {
 		return err

@@ -35,7 +35,11 @@ func TimeBefore(ctx context.Context, js jetstream.JetStream, seq uint64, ranges 
 
 // PublishJoint publishes a joint frame.
 func PublishJoint(ctx context.Context, j *Joint, entries []*streams.Entry, end, fence uint64) error {
-	return j.publish(ctx, entries, end, fence)
+	m, err := jointMsg(entries, end, fence)
+	if err != nil {
+		return err
+	}
+	return j.publish(ctx, m, end+1)
 }
 
 // Retired is the age at which the last entry of a group of another process no longer counts.

@@ -135,6 +135,7 @@ type intakeStage struct {
 	// purgeFailed delays the next purge instead of trying again at once.
 	purgeFailed bool
 	blind       int // number of proposals to decide without speculation
+	missed      int // number of offers to ignore after one whose message was not the next of the intake
 	// allows tells for which partitions this process may publish joint frames: where it wrote the
 	// last entry on ingest's own subject.
 	allows [streams.Partitions]bool
@@ -260,6 +261,7 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 	for {
 		// Do not wait for other events while messages are queued that this process must decide.
 		var onward <-chan struct{}
+		var offer *Offer
 		if s.waits() {
 			onward = closed
 		}
@@ -281,6 +283,7 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 			if err := s.commitFolded(); err != nil {
 				return err
 			}
+		case offer = <-s.offers():
 		case q := <-queries:
 			if err := s.answer(ctx, q); err != nil {
 				return err
@@ -297,6 +300,9 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 		}
 		if err == nil {
 			err = s.drainIntake()
+		}
+		if err == nil && offer != nil {
+			err = s.offered(ctx, offer)
 		}
 		if err == nil {
 			err = s.work(ctx)

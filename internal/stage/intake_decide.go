@@ -57,6 +57,10 @@ func (s *intakeStage) work(ctx context.Context) error {
 			if ok {
 				return s.together(ctx, batch)
 			}
+			if why == AloneGroup {
+				p := batch[0].msg.Address.Partition
+				s.waited[p] = max(s.waited[p]-1, 0)
+			}
 			s.alone(why, batch...)
 		}
 		return s.foresee(ctx, batch)

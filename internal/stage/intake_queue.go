@@ -29,6 +29,7 @@ type queued struct {
 	events int                  // number of events if it is a batch, else 0
 	left   int                  // number of these that are undecided
 	parsed []streams.BatchEvent // these events, unless lean
+	offer  *Offer               // set if it was decided before it was read from the intake
 }
 
 // lineKey identifies a line. Commands that concern no single project are in a line of their
@@ -129,6 +130,9 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	}
 	a, bad := streams.ParseIntake(m.Subject())
 	seq := md.Sequence.Stream
+	if seq <= s.seen {
+		return nil // an offer: see offered
+	}
 	defer func() { s.seen = seq }() // after its events are queued
 	if !s.mine[a.Partition] || seq < position.Sequence(s.decided[a.Partition].low) {
 		return nil
@@ -159,11 +163,16 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 		}
 		s.hold(events, s.lineFor(lineOf(msg)), intakeHeld)
 	}
+	s.push(events...)
+	return nil
+}
+
+// push adds events to the ends of their lines.
+func (s *intakeStage) push(events ...*queued) {
 	for _, q := range events {
 		q.line.queue = append(q.line.queue, q)
 		s.queued++
 	}
-	return nil
 }
 
 // undecidedOf returns the undecided events of a queued message. The last one has the message's

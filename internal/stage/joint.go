@@ -38,6 +38,8 @@ type Joint struct {
 	// retired is the age at which the last entry of a group of another process no longer counts.
 	retired time.Duration
 
+	offers chan *Offer
+
 	mu    sync.Mutex
 	calls map[string]chan *call // guarded by mu
 }
@@ -92,7 +94,7 @@ func NewJoint(nc *nats.Conn, stages ...string) (*Joint, error) {
 		return nil, err
 	}
 	return &Joint{pub: &publisher{nc: nc, js: js, stage: streams.StageJoint}, names: stages,
-		retired: groupRetired, calls: make(map[string]chan *call)}, nil
+		retired: groupRetired, offers: make(chan *Offer, 1), calls: make(map[string]chan *call)}, nil
 }
 
 // join returns the channel on which a stage receives calls. The stage calls leave when it ends.
@@ -244,28 +246,31 @@ func (r *round) end(stored bool) {
 // errUnsure reports that a joint frame may be in the ledger, or may still get there.
 var errUnsure = errors.New("a joint frame may be in the ledger")
 
-// errUnreadable reports entries that no reader would accept.
-var errUnreadable = errors.New("a joint frame cannot be read back")
-
-// publish adds the entries on the condition that the ledger ends with sequence end, and that fence
-// is the last sequence on ingest's own subject. If the error is errBehind or errUnreadable, they are not
-// in the ledger.
-func (j *Joint) publish(ctx context.Context, entries []*streams.Entry, end, fence uint64) error {
+// jointMsg returns the message with the entries of a joint frame. Its conditions are that the ledger
+// ends with sequence end, and that fence is the last sequence on ingest's own subject. jointMsg fails
+// if no reader would accept the entries.
+func jointMsg(entries []*streams.Entry, end, fence uint64) (*nats.Msg, error) {
 	first := entries[0]
 	f := streams.JointFrame(entries, first.Time)
 	if _, err := streams.ParseEntries(f.Subject, f.Header, f.Body, end+1, time.Now()); err != nil {
-		return errors.Join(errUnreadable, err)
+		return nil, err
 	}
 	m := &nats.Msg{Subject: f.Subject, Header: f.Header, Data: f.Body}
 	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(end, 10)}
 	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(fence, 10)}
 	m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{streams.LedgerSubject(first.Partition, first.Stage)}
+	return m, nil
+}
+
+// publish adds a joint frame to the ledger, where it gets the sequence seq. If the error is errBehind, it is
+// not in the ledger.
+func (j *Joint) publish(ctx context.Context, m *nats.Msg, seq uint64) error {
 	ack, err := j.pub.request(ctx, m)
 	switch {
-	case err == nil && ack.Sequence == end+1:
+	case err == nil && ack.Sequence == seq:
 		return nil
 	case err == nil:
-		err = fmt.Errorf("the ledger has a joint frame at %d, expected at %d", ack.Sequence, end+1)
+		err = fmt.Errorf("the ledger has a joint frame at %d, expected at %d", ack.Sequence, seq)
 	case isFenceError(err):
 		return errBehind // the message was sent once, so it was not refused because of itself
 	}
@@ -279,7 +284,6 @@ func (s *intakeStage) joins(q *queued) (Alone, bool) {
 	p, j := q.msg.Address.Partition, s.cfg.Joint
 	switch {
 	case s.foreigners[p] || s.waited[p] > 0 || j.Elsewhere != nil && j.Elsewhere():
-		s.waited[p] = max(s.waited[p]-1, 0)
 		return AloneGroup, false
 	case !s.allows[p] || s.unsure[p]:
 		return AloneClaim, false
@@ -346,15 +350,23 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued) error {
 	if err := s.admit(f, batch); err != nil {
 		return err
 	}
-	if len(f.entries) != 1 || s.refolding || s.erasing || !f.entries[0].Type.Proposal() {
+	q := batch[0]
+	offer := q.offer
+	flyAlone := func() error {
+		if ok, err := s.arrived(ctx, f, q); !ok {
+			return err
+		}
 		return s.fly(ctx, f)
+	}
+	if len(f.entries) != 1 || s.refolding || s.erasing || !f.entries[0].Type.Proposal() {
+		return flyAlone()
 	}
 	own := f.entries[0]
 	e := *own
-	e.Time, e.Decoded = s.jointTime(batch[0]), f.outs[0].Decided
+	e.Time, e.Decoded = s.jointTime(q), f.outs[0].Decided
 	if e.Time.After(time.Now()) { // a reader refuses a time that is much later than the time stamp
 		s.alone(AloneTime, batch...)
-		return s.fly(ctx, f)
+		return flyAlone()
 	}
 	r, why := s.cfg.Joint.decide(ctx, &e, f.end)
 	if r == nil {
@@ -365,19 +377,27 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued) error {
 			s.blind = mistaken
 		}
 		s.alone(why, batch...)
-		return s.fly(ctx, f)
+		return flyAlone()
 	}
-	s.cfg.Feed.announce([]*streams.Entry{own}, func(int) any { return f.outs[0].Decided })
-	f.err = s.cfg.Joint.publish(ctx, r.entries, f.end, s.cursors[e.Partition].own)
-	r.end(f.err == nil)
-	if errors.Is(f.err, errUnreadable) {
-		s.log.Error("a proposal and its answers do not make a joint frame, they are published alone", "intake",
-			batch[0].msg.Seq, "err", f.err)
-		f.err, s.blind = nil, mistaken
+	m, unreadable := jointMsg(r.entries, f.end, s.cursors[e.Partition].own)
+	if ok, err := s.arrived(ctx, f, q); !ok {
+		r.end(false)
+		return err
+	}
+	if unreadable != nil {
+		r.end(false)
+		s.log.Error("a proposal and its answers do not make a joint frame, they are published alone", "intake", q.msg.Seq,
+			"err", unreadable)
+		s.blind = mistaken
 		s.alone(AloneLarge, batch...)
 		return s.fly(ctx, f)
 	}
+	offer.answered(r.entries)
+	s.cfg.Feed.announce([]*streams.Entry{own}, func(int) any { return f.outs[0].Decided })
+	f.err = s.cfg.Joint.publish(ctx, m, f.end+1)
+	r.end(f.err == nil)
 	if f.err == nil {
+		offer.succeed()
 		own.Seq, own.Joint, f.n, f.joint = e.Seq, true, 1, r.entries
 		s.jointAt = e.Time
 		s.stats.Joint.Add(1)

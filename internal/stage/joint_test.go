@@ -88,7 +88,10 @@ func judge() *answering {
 }
 
 // pipeline is the three stages of one process.
-type pipeline struct{ in, sentinel, arbiter *process }
+type pipeline struct {
+	in, sentinel, arbiter *process
+	joint                 *stage.Joint
+}
 
 func (p *pipeline) all() []*process { return []*process{p.in, p.sentinel, p.arbiter} }
 
@@ -120,6 +123,7 @@ func startFolds(t *testing.T, srv *natstest.Server, dir string, j *stage.Joint, 
 		return func(ctx context.Context, c stage.Config) error { return stage.RunLedger(ctx, c, f, nil) }
 	}
 	return &pipeline{
+		joint: j,
 		in: start(t, cfg(streams.StageIngest), func(ctx context.Context, c stage.Config) error {
 			return stage.RunIntake(ctx, c, new(proposing), nil)
 		}),
@@ -234,15 +238,43 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	dirs := []string{t.TempDir(), t.TempDir()}
 	sent := 0
+	stored := make(map[uint64]string) // the messages of the intake
+	var offers []*stage.Offer
+	var a *pipeline
 	send := func(kind streams.Kind) {
 		subject, err := streams.IntakeSubject(project, "agent", kind, "")
-		if err == nil {
-			_, err = js.Publish(t.Context(), subject, fmt.Append(nil, sent))
-		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		sent++
+		publish := func(data string) uint64 {
+			t.Helper()
+			ack, err := js.Publish(t.Context(), subject, []byte(data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored[ack.Sequence] = data
+			sent++
+			return ack.Sequence
+		}
+		data := fmt.Sprint("message ", sent)
+		// Most proposals are offered to ingest before they are in the intake. Some do not get there, or
+		// later than another message.
+		var o *stage.Offer
+		if kind == streams.KindAct && rnd.IntN(4) > 0 {
+			o = a.joint.Offer(streams.Address{Partition: streams.PartitionOf(project), Project: project, Agent: "agent",
+				Kind: kind}, &nats.Msg{Subject: subject, Data: []byte(data)})
+		}
+		switch rnd.IntN(20) {
+		case 0:
+			o.Stored(0)
+			o = nil
+		case 1:
+			publish("before " + data)
+		}
+		o.Stored(publish(data))
+		if o != nil {
+			offers = append(offers, o)
+		}
 	}
 	heard := make(chan struct{}, 1000)
 	stop, err := stage.TailStage(t.Context(), nc, nil, streams.StageArbiter, slog.New(slog.DiscardHandler),
@@ -251,9 +283,9 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	var together, alone uint64
+	var together, alone, offered, published uint64
 	for round := range rounds {
-		a := startPipeline(t, srv, dirs[0], true)
+		a = startPipeline(t, srv, dirs[0], true)
 		var b *pipeline
 		if round%3 == 2 {
 			b = startPipeline(t, srv, dirs[1], false)
@@ -281,6 +313,7 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 				}
 				send(streams.KindAct)
 				together += a.in.Stats.Joint.Load()
+				offered += a.in.Stats.Offered.Load()
 				a.stop()
 				a = startPipeline(t, srv, dirs[0], true)
 			}
@@ -302,6 +335,7 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 			return ins == sent && verdicts == acts
 		})
 		together += a.in.Stats.Joint.Load()
+		offered += a.in.Stats.Offered.Load()
 		alone += a.in.Stats.InVain.Load()
 		a.stop()
 		all := a.all()
@@ -319,18 +353,52 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 		}
 	}
 	// On a slow machine few decisions are joint so far.
-	for a := startPipeline(t, srv, dirs[0], true); joint(srv.Ledger()) < 50; together += a.in.Stats.Joint.Swap(0) {
+	for a = startPipeline(t, srv, dirs[0], true); joint(srv.Ledger()) < 50; together += a.in.Stats.Joint.Swap(0) {
 		for len(heard) > 0 {
 			<-heard
 		}
 		send(streams.KindAct)
 		<-heard
 	}
-	joint := replayed(t, srv.Ledger(), project, sent)
+	ledger := srv.Ledger()
+	at := make(map[uint64]streams.Entry)
+	for _, e := range ledger {
+		at[e.Position()] = e
+	}
+	for _, o := range offers {
+		select {
+		case <-o.Published():
+		default:
+			continue
+		}
+		published++
+		for _, e := range <-o.Answers() {
+			if is := at[e.Position()]; is.Salt != e.Salt || !bytes.Equal(is.Body, e.Body) {
+				t.Errorf("the sender was told that entry %d is %s, and it is %s", e.Seq, e.Body, is.Body)
+			}
+		}
+	}
+	joint := replayed(t, ledger, project, sent)
+	for _, e := range ledger {
+		var b struct {
+			Data string `json:"data"`
+		}
+		if e.Stage != streams.StageIngest || e.Type == streams.TypeClaim {
+			continue
+		}
+		if err := streams.Unmarshal(e.Body, &b); err != nil || b.Data != stored[position.Sequence(e.Src)] {
+			t.Fatalf("entry %d holds %q of intake message %d, which is %q (%v)", e.Seq, b.Data, e.Src,
+				stored[position.Sequence(e.Src)], err)
+		}
+	}
 	if joint == sent {
 		t.Errorf("all %d messages were decided together: the test shows nothing", sent)
 	}
-	t.Logf("%d messages, %d decided together (%d counted), %d in vain", sent, joint, together, alone)
+	if published < uint64(sent)/40 {
+		t.Errorf("%d of %d messages were decided before they were in the intake: the test shows little", published, sent)
+	}
+	t.Logf("%d messages, %d decided together (%d counted), %d of %d offers published, %d in vain", sent, joint, together,
+		published, offered, alone)
 }
 
 // A joint frame depends on the fence of ingest's own subject, so none can follow a claim.

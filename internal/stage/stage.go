@@ -76,6 +76,7 @@ type Stats struct {
 	Ahead     atomic.Uint64         // batches decided while the previous one was being published
 	Foreseen  atomic.Uint64         // proposals decided speculatively, before the ledger's end was known
 	InVain    atomic.Uint64         // speculative decisions that were dropped and made again
+	Offered   atomic.Uint64         // proposals decided before they were read from the intake: see Offer
 	Joint     atomic.Uint64         // proposals published in a joint frame with their answers
 	Alone     [alones]atomic.Uint64 // times that a proposal was not decided jointly, by reason
 	Oversized atomic.Uint64         // entries that were too large for the ledger and were rejected

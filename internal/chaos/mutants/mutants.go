@@ -74,6 +74,7 @@ const (
 	ingestGo  = "internal/ingest/fold.go"
 	observeGo = "internal/ingest/observe.go"
 	jointGo   = "internal/stage/joint.go"
+	offerGo   = "internal/stage/offer.go"
 )
 
 const unfence = `	if mutant == "M1" {
@@ -174,6 +175,16 @@ func (s *ledgerStage) push(p *pending) {
 		{jointGo, "		if e.Stage != s.cfg.Name && s.fold.Relevant(e) {\n",
 			"		if e.Stage != s.cfg.Name && s.fold.Relevant(e) && mutant != \"M15\" {\n"},
 	}, nil, decideAsAlone, nil, "was decided with"},
+	{"M16", "an offered proposal may have any sequence", []edit{
+		{offerGo, "	if seq == q.msg.Seq {\n", "	if seq == q.msg.Seq || mutant == \"M16\" && seq > 0 {\n"},
+	}, nil, decideAsAlone, nil, "all answers"},
+	{"M17", "callers are answered before the ledger holds the joint frame", []edit{
+		{frontGo, "			early = f.foreseen(ctx, es, seq, w, a, ev)\n", `			early = f.foreseen(ctx, es, seq, w, a, ev)
+			if mutant == "M17" && early != nil {
+				return early
+			}
+`},
+	}, []string{"--processes", "up", "--kills", "20", "--events", "1000"}, "", untrue, "untrue answers"},
 }
 
 // mutated returns the changed files by path within the module. It returns an error if the text of an
