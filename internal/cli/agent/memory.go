@@ -75,7 +75,8 @@ request's content; NATS permissions limit the origins. All other headers are for
 			cfg.Judge = host
 			if state == "" {
 				if state, err = verb.StateDir(); err != nil {
-					return fmt.Errorf("a folder for the ids of held writes: %w: give one with --state, or set XDG_STATE_HOME", err)
+					return fmt.Errorf("finding a folder for the ids of held writes: %w: give one with --state, or set "+
+						"XDG_STATE_HOME", err)
 				}
 				state = filepath.Join(state, "memory-proxy", project, agent)
 			}

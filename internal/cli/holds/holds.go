@@ -418,7 +418,7 @@ proposed with the agent's credential: that of the default agent, or of lazaret a
 				}
 				if h.State != streams.HoldOpen || h.Verdict.Type != streams.TypeAction {
 					return &cli.Exit{Code: cli.ExitNegative,
-						Text: fmt.Sprintf("hold %s is %s, of type %s: an edit is of an open hold of an action", h.ID, h.State,
+						Text: fmt.Sprintf("hold %s is %s, of type %s: only an open hold of an action can be edited", h.ID, h.State,
 							h.Verdict.Type)}
 				}
 				return heldAction(ctx, nc, h, act)
