@@ -21,8 +21,10 @@ const (
 )
 
 // Hash returns the 32-bit FNV-1a hash of s.
-func Hash(s string) uint32 {
-	h := uint32(FNVBasis)
+func Hash(s string) uint32 { return HashMore(FNVBasis, s) }
+
+// HashMore returns the hash of a text followed by s. h is the hash of that text.
+func HashMore(h uint32, s string) uint32 {
 	for i := range len(s) {
 		h = (h ^ uint32(s[i])) * FNVPrime
 	}
@@ -87,11 +89,16 @@ type stemmed struct {
 
 // SplitName splits a name into lower-case words: sendEmail, send_email and mail.SendEMail all
 // contain send; FHIRManage is split into fhir and manage.
-func SplitName(name string) []string {
-	if words, ok := splitPlain(name); ok {
+func SplitName(name string) []string { return appendParts(nil, name) }
+
+// appendParts appends the words of a name to words.
+func appendParts(words []string, name string) []string {
+	n := len(words)
+	words, ok := splitPlain(words, name)
+	if ok {
 		return words
 	}
-	var words []string
+	words = words[:n]
 	rs := []rune(name)
 	start := 0
 	flush := func(end int) {
@@ -114,8 +121,8 @@ func SplitName(name string) []string {
 	return words
 }
 
-// splitPlain is SplitName for ASCII text.
-func splitPlain(name string) (words []string, ok bool) {
+// splitPlain is appendParts for ASCII text. ok is false if the text has other characters.
+func splitPlain(words []string, name string) (out []string, ok bool) {
 	start, big := 0, false
 	flush := func(end int) {
 		if end-start > 1 || end > start && name[start] >= '0' && name[start] <= '9' {
@@ -133,7 +140,7 @@ func splitPlain(name string) (words []string, ok bool) {
 		c := name[i]
 		switch {
 		case c >= utf8.RuneSelf:
-			return nil, false
+			return words, false
 		case !upper(i) && !lower(i) && (c < '0' || c > '9'):
 			flush(i)
 			start = i + 1
@@ -263,9 +270,12 @@ func ReadCall(tool, args string) *Call {
 			c.Things = append(c.Things, Hash(s))
 		}
 	}
-	for _, w := range strings.FieldsFunc(args[:min(len(args), 16<<10)], NotWord) {
+	for w := range strings.FieldsFuncSeq(args[:min(len(args), 16<<10)], NotWord) {
+		if len(c.Args) == maxArgs {
+			break
+		}
 		s := Stem(w)
-		if len(s) < 3 || dull[s] || len(c.Args) == maxArgs {
+		if len(s) < 3 || dull[s] {
 			continue
 		}
 		c.Args = append(c.Args, Hash(s))
@@ -327,8 +337,10 @@ func Distinct(hs []uint32) []uint32 {
 // and the acts that they name.
 func Words(words []string) []uint32 {
 	var hs []uint32
+	var parts []string
 	for _, w := range words {
-		for _, part := range SplitName(w) {
+		parts = appendParts(parts[:0], w)
+		for _, part := range parts {
 			s := Stem(part)
 			hs = append(hs, Hash(s))
 			hs = appendDate(hs, s)
@@ -494,13 +506,17 @@ const maxValueDepth = 8
 func readValue(path, s string) Value {
 	x := Value{Path: path, Text: s}
 	norm := text.Normalize(s[:min(len(s), 4<<10)])
-	words := strings.FieldsFunc(norm, NotWord)
-	x.Prose = len(words) > maxNameLike
-	x.Running = x.Prose || running(s, words)
-	for _, w := range words {
+	words, small := 0, 0 // dull words of more than one letter are small
+	for w := range strings.FieldsFuncSeq(norm, NotWord) {
+		if words++; len(x.Tokens) == maxArgs {
+			break // it is prose
+		}
+		if words <= maxNameLike && len(w) > 1 && dull[w] {
+			small++
+		}
 		st := Stem(w)
 		digit := strings.ContainsAny(st, "0123456789")
-		if len(st) < 2 && !digit || dull[st] || len(x.Tokens) == maxArgs {
+		if len(st) < 2 && !digit || dull[st] {
 			continue
 		}
 		x.Tokens = append(x.Tokens, Hash(st))
@@ -510,6 +526,8 @@ func readValue(path, s string) Value {
 		}
 	}
 	x.Tokens = Distinct(x.Tokens)
+	x.Prose = words > maxNameLike
+	x.Running = x.Prose || words >= 5 && small >= 2 || words >= 4 && strings.HasSuffix(s, ".") // a short sentence
 	if len(norm) >= 10 && len(norm) <= 25 && isoDate(norm[:10]) {
 		m := int(norm[5]-'0')*10 + int(norm[6]-'0')
 		if m >= 1 && m <= 12 {
@@ -519,17 +537,6 @@ func readValue(path, s string) Value {
 		}
 	}
 	return x
-}
-
-// running reports whether a short text is a sentence.
-func running(s string, words []string) bool {
-	n := 0
-	for _, w := range words {
-		if dull[w] && len(w) > 1 {
-			n++
-		}
-	}
-	return len(words) >= 5 && n >= 2 || len(words) >= 4 && strings.HasSuffix(s, ".")
 }
 
 // telling returns the words that distinguish the value from others of its kind: those with a

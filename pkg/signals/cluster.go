@@ -20,18 +20,18 @@ func init() {
 		"number of nearly identical contents in the project, including this one; 0 for a text of the user or the operator, "+
 			"which is not counted",
 		"20000 clusters",
-		func(s *State) int64 { return s.cluster().size },
+		func(s *State) int64 { return s.clusterRec.size },
 	)
 	add("signal.cluster_sources", "number of sources of these contents, at most 64", as,
-		func(s *State) int64 { return int64(len(s.cluster().sources)) })
+		func(s *State) int64 { return int64(len(s.clusterRec.sources)) })
 	add("signal.cluster_sessions", "number of sessions of these contents, at most 64", as,
-		func(s *State) int64 { return int64(len(s.cluster().sessions)) })
+		func(s *State) int64 { return int64(len(s.clusterRec.sessions)) })
 	add("signal.cluster_agents", "number of agents of these contents, at most 64", as,
-		func(s *State) int64 { return int64(len(s.cluster().agents)) })
+		func(s *State) int64 { return int64(len(s.clusterRec.agents)) })
 	register(
 		partClusters,
 		Signal{"signal.cluster_age", "seconds since the first of these contents", "fingerprint", "all", as, "10"},
-		func(s *State) float64 { return s.since(s.cluster().first) },
+		func(s *State) float64 { return s.since(s.clusterRec.first) },
 	)
 }
 
@@ -53,9 +53,9 @@ func (c *cluster) bytes(e index.Encoder) index.Encoder {
 	return e
 }
 
-func readCluster(b []byte) *cluster {
+func readCluster(b []byte) cluster {
 	d := index.Decoder(b)
-	return &cluster{
+	return cluster{
 		first:    time.Unix(0, int64(d.Num())).UTC(),
 		size:     int64(d.Num()),
 		sources:  d.Hashes(),
@@ -75,7 +75,6 @@ func (s *State) noteCluster() {
 	in := s.In
 	owners := s.origin == string(beliefs.OriginUser) || s.origin == string(beliefs.OriginSystem)
 	if owners || len(in.features.Prints) == 0 || in.features.Words < 4 {
-		s.clusterRec = new(cluster)
 		return
 	}
 	b := s.t.Index()
@@ -92,20 +91,20 @@ func (s *State) noteCluster() {
 			break
 		}
 	}
-	source, session, agent := s.member()
-	c := &cluster{first: in.Event.Time}
+	by, c := s.member(), &s.clusterRec
+	source, session, agent := by[0], by[1], by[2]
 	if known < 0 {
 		s.founds = bands[0]
 		first = s.ownOrigin(b)
-		hs := []uint32{source, session, agent}
-		c.sources, c.sessions, c.agents = hs[:0:1], hs[1:1:2], hs[2:2:3] // most contents stay the only one of their cluster
+		hs := s.memberBy[:] // most contents stay the only one of their cluster
+		*c = cluster{first: in.Event.Time, sources: hs[:0:1], sessions: hs[1:1:2], agents: hs[2:2:3]}
 	} else {
 		h := readOrigin(b.Origin(first))
 		id := h.cluster
 		if v := s.t.Get(tableClusters, s.t.HashKey(id)); v != nil {
-			c = readCluster(v)
+			*c = readCluster(v)
 		} else {
-			c = &cluster{first: h.at, size: 1, sources: []uint32{h.source}, sessions: []uint32{h.in}, agents: []uint32{h.by}}
+			*c = cluster{first: h.at, size: 1, sources: []uint32{h.source}, sessions: []uint32{h.in}, agents: []uint32{h.by}}
 		}
 		defer func() { s.t.Put(tableClusters, s.t.HashKey(id), s.t.Give(c.bytes(s.t.Take()))) }()
 	}
@@ -128,12 +127,4 @@ func (s *State) noteCluster() {
 			first = b.Put(index.PostBands, h, first)
 		}
 	}
-	s.clusterRec = c
-}
-
-func (s *State) cluster() *cluster {
-	if s.clusterRec == nil {
-		return new(cluster)
-	}
-	return s.clusterRec
 }

@@ -145,8 +145,8 @@ func (c *chain) has(event string) bool {
 func (d *Declared) noteStep(s *State) {
 	var matched [MaxSteps]bool
 	some := false
-	for i, st := range d.Steps {
-		if slices.Contains(st.On, s.In.Event.Kind) && st.When.IsTrue(s.act) {
+	for i := range d.Steps {
+		if st := &d.Steps[i]; slices.Contains(st.On, s.In.Event.Kind) && st.When.IsTrue(s.act) {
 			matched[i], some = true, true
 		}
 	}

@@ -134,13 +134,18 @@ func misspelt(w string) (out []string) {
 	return out
 }
 
-// classLengths has, for each first byte, the lengths of the words with classes, as bits. Most other
-// words then need no lookup.
-var classLengths = func() (t [256]uint32) {
+// mayHaveClass reports whether a word may be in wordClasses. Most other words then need no lookup.
+func mayHaveClass(w string) bool {
+	return len(w) < 32 && firstLengths[w[0]]&lastLengths[w[len(w)-1]]&(1<<len(w)) != 0
+}
+
+// firstLengths and lastLengths have, for each first and last byte, the lengths of the words with classes, as bits.
+var firstLengths, lastLengths = func() (first, last [256]uint32) {
 	for w := range wordClasses {
-		t[w[0]] |= 1 << len(w)
+		first[w[0]] |= 1 << len(w)
+		last[w[len(w)-1]] |= 1 << len(w)
 	}
-	return t
+	return first, last
 }()
 
 // The markers, in the order in which they are listed.
@@ -344,11 +349,7 @@ func (d *directives) scan(view string, keep bool) {
 		if dash := strings.Index(view[start:i], "--"); dash > 0 && orders(view[start+dash+2:]) {
 			i, parted = start+dash, true
 		}
-		// Apostrophes and underscores around a word are punctuation. A word of dashes is a dash.
-		w := strings.Trim(view[start:i], "'_")
-		if strings.Trim(w, "-") == "" {
-			w = ""
-		}
+		w := bare(view[start:i])
 		if w == "" || w[0] != view[start] {
 			s.punctuation(view, start)
 		}
@@ -372,11 +373,26 @@ func (d *directives) scan(view string, keep bool) {
 	s.end()
 }
 
+// bare returns a word without the apostrophes and underscores around it, which are punctuation. A word of dashes is a
+// dash, and gives "".
+func bare(w string) string {
+	if !joins(w[0]) && !joins(w[len(w)-1]) {
+		return w // most words
+	}
+	if w = strings.Trim(w, "'_"); strings.Trim(w, "-") == "" {
+		return ""
+	}
+	return w
+}
+
+// joins reports whether a byte joins the parts of a word.
+func joins(c byte) bool { return c == '\'' || c == '_' || c == '-' }
+
 // wordByte reports whether a byte is part of a word: letters, digits and the characters that join
 // them.
 var wordByte = func() (t [256]bool) {
 	for c := range t {
-		t[c] = c >= utf8.RuneSelf || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '\'' || c == '_' || c == '-'
+		t[c] = c >= utf8.RuneSelf || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || joins(byte(c))
 	}
 	return t
 }()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"lazaret/pkg/intent"
 	"lazaret/pkg/signals/index"
 	"lazaret/streams"
 )
@@ -41,8 +42,7 @@ func (s *State) ownOrigin(b *index.Index) uint32 {
 		in.belief} {
 		e.Str(v)
 	}
-	source, session, agent := s.member()
-	for _, h := range [...]uint32{source, session, agent} {
+	for _, h := range s.member() {
 		e = binary.BigEndian.AppendUint32(e, h)
 	}
 	e = binary.BigEndian.AppendUint64(e, s.founds)
@@ -55,16 +55,20 @@ func (in *Input) shortSource() string {
 	return streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120)
 }
 
-// member returns hashes that distinguish the input from others in its cluster.
-func (s *State) member() (source, session, agent uint32) {
-	in := s.In
-	return hash32(
-			cmp.Or(in.Event.Source, in.Event.Tool, in.Event.Origin),
-		), hash32(
-			in.Event.Agent + "\x00" + in.Event.Session,
-		), hash32(
-			in.Event.Agent,
-		)
+// member returns hashes that distinguish the input from others in its cluster: of its source, its session and its
+// agent.
+func (s *State) member() [3]uint32 {
+	if !s.memberRead {
+		e := &s.In.Event
+		agent := hash32(e.Agent)
+		s.memberBy = [3]uint32{
+			hash32(cmp.Or(e.Source, e.Tool, e.Origin)),
+			intent.HashMore(intent.HashMore(agent, "\x00"), e.Session),
+			agent,
+		}
+		s.memberRead = true
+	}
+	return s.memberBy
 }
 
 func readOrigin(b []byte) *origin {
@@ -99,11 +103,12 @@ func (s *State) originOf(ref uint32) *origin {
 		return s.lastOrigin
 	}
 	if in := s.In; s.noted && ref == s.ownRef {
-		s.lastOrigin = &origin{origin: s.origin, event: in.Event.ID, src: in.shortSource(), session: in.Event.Session,
-			agent: in.Event.Agent, belief: in.belief, external: s.extern, userNamed: in.userNamed, at: in.Event.Time}
-	} else {
-		s.lastOrigin = readOrigin(s.t.Origin(ref))
+		if s.ownRec == nil {
+			s.ownRec = &origin{origin: s.origin, event: in.Event.ID, src: in.shortSource(), session: in.Event.Session,
+				agent: in.Event.Agent, belief: in.belief, external: s.extern, userNamed: in.userNamed, at: in.Event.Time}
+		}
+		return s.ownRec
 	}
-	s.lastRef = ref
+	s.lastOrigin, s.lastRef = readOrigin(s.t.Origin(ref)), ref
 	return s.lastOrigin
 }

@@ -205,7 +205,7 @@ func (s *sentence) word(w string) {
 		s.begin()
 	}
 	c := uint32(0)
-	if len(w) < 32 && classLengths[w[0]]&(1<<len(w)) != 0 {
+	if mayHaveClass(w) {
 		c = wordClasses[w]
 	}
 	n := s.n

@@ -25,10 +25,13 @@ type State struct {
 	founds uint64
 	ownRef uint32
 
-	clusterRec *cluster
+	memberBy   [3]uint32 // see member
+	memberRead bool
+	clusterRec cluster
 	metBy      []met
 	metRead    bool
-	lastOrigin *origin
+	ownRec     *origin // of this input; nil until it is first used
+	lastOrigin *origin // of lastRef
 	lastRef    uint32
 	servedBy   []*Served
 	servedOn   []streams.Rest // the contents of servedBy

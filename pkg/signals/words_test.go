@@ -2,6 +2,7 @@ package signals
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -53,10 +54,23 @@ func TestIdentifiersAreFoundByBytesAsByRunes(t *testing.T) {
 
 func TestEveryWordWithClassesIsLookedUp(t *testing.T) {
 	for w := range wordClasses {
-		if len(w) >= 32 || classLengths[w[0]]&(1<<len(w)) == 0 {
+		if !mayHaveClass(w) {
 			t.Errorf("%q would not be", w)
 		}
 	}
+}
+
+func TestABareWordHasNoPunctuationAroundIt(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := rapid.StringMatching(`[-'_ab]{1,6}`).Draw(rt, "word")
+		want := strings.Trim(w, "'_")
+		if strings.Trim(want, "-") == "" {
+			want = ""
+		}
+		if got := bare(w); got != want {
+			rt.Fatalf("%q: %q, want %q", w, got, want)
+		}
+	})
 }
 
 // asked only looks at words with the first letter of a stem.

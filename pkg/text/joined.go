@@ -56,13 +56,19 @@ func spread(buf []byte, w, after string) ([]byte, bool) {
 	if len(w) < 5 || len(w) > maxJoined {
 		return buf, false
 	}
+	first := 1
+	for first < len(w) && !partBegins(w, first) {
+		first++
+	}
+	if first == len(w) {
+		return buf, false // most words have one part
+	}
 	from, start, parts, short := len(buf), 0, 0, 0
 	smalls, links, camel := false, false, false
 	aside, acts, command := false, false, false
 	var word [16]byte
-	for i := 1; i <= len(w); i++ {
-		cut := i == len(w) || joint(w[i]) || joint(w[i-1]) || partsCamel(w, i)
-		if !cut {
+	for i := first; i <= len(w); i++ {
+		if i < len(w) && !partBegins(w, i) {
 			continue
 		}
 		if p := w[start:i]; !joint(p[0]) {
@@ -95,6 +101,9 @@ func spread(buf []byte, w, after string) ([]byte, bool) {
 	}
 	return buf, true
 }
+
+// partBegins reports whether a part of w, or the joint between two, begins at byte i.
+func partBegins(w string, i int) bool { return joint(w[i]) || joint(w[i-1]) || partsCamel(w, i) }
 
 // partsCamel reports whether the capital at byte i of w begins a new part, as in theFile or
 // HTMLFile.

@@ -58,7 +58,7 @@ func (t *hashTable) put(h uint64, ref uint32) {
 
 // at returns a pointer to the ref of a key. It adds a missing key.
 func (t *hashTable) at(h uint64) (ref *uint32, known bool) {
-	if 8*(t.count+1) > 7*len(t.slots) {
+	if 5*(t.count+1) > 4*len(t.slots) { // a fuller table has long runs to search for a key that it lacks
 		t.grow()
 	}
 	h = max(h, 1)

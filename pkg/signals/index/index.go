@@ -108,6 +108,7 @@ const (
 // time.
 type cache struct {
 	indexes map[string]*Index
+	last    *Index // the index that was opened last, if it is in indexes; else nil
 	opens   uint64
 	size    int
 }
@@ -132,7 +133,7 @@ func openIndex(st Store, project string) (*Index, error) {
 		*memo = sh
 	}
 	sh.opens++
-	b := sh.indexes[project]
+	b := sh.of(project)
 	if b == nil {
 		var err error
 		if b, err = loadIndex(st, project); err != nil {
@@ -140,17 +141,33 @@ func openIndex(st Store, project string) (*Index, error) {
 		}
 		sh.indexes[project] = b
 	}
-	b.used = sh.opens
+	b.used, sh.last = sh.opens, b
 	b.turn()
 	return b, nil
+}
+
+// of returns the index of a project, or nil.
+func (sh *cache) of(project string) *Index {
+	if b := sh.last; b != nil && b.project == project {
+		return b
+	}
+	return sh.indexes[project]
+}
+
+// drop removes an index.
+func (sh *cache) drop(b *Index) {
+	sh.size -= b.counted
+	delete(sh.indexes, b.project)
+	if sh.last == b {
+		sh.last = nil
+	}
 }
 
 // forgetIndex removes an index from the cache, after an error.
 func forgetIndex(st Store, project string) {
 	if sh, ok := (*st.Memo()).(*cache); ok {
-		if b := sh.indexes[project]; b != nil {
-			sh.size -= b.counted
-			delete(sh.indexes, project)
+		if b := sh.of(project); b != nil {
+			sh.drop(b)
 		}
 	}
 }
@@ -547,7 +564,7 @@ func (b *Index) size() int {
 // the cache is too large.
 func (b *Index) account(st Store) {
 	sh, ok := (*st.Memo()).(*cache)
-	if !ok || sh.indexes[b.project] != b {
+	if !ok || sh.of(b.project) != b {
 		return
 	}
 	n := b.size()
@@ -560,11 +577,9 @@ func (b *Index) account(st Store) {
 				least = o
 			}
 		}
-		sh.size -= least.counted
-		delete(sh.indexes, least.project)
+		sh.drop(least)
 	}
 	if len(b.origins) > MaxRef || len(b.text) > 1<<30 {
-		sh.size -= b.counted
-		delete(sh.indexes, b.project) // refs are used up; the next load numbers them from zero
+		sh.drop(b) // refs are used up; the next load numbers them from zero
 	}
 }
