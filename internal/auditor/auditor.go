@@ -120,7 +120,10 @@ func Open(ctx context.Context, cfg Config) (*Auditor, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	if cfg.WitnessPolicy != "" {
-		a.witnesses = newCosigner(cfg.WitnessPolicy, l, cfg.Log)
+		a.witnesses = newCosigner(cfg.WitnessPolicy, l, cfg.Log, func(since int64) {
+			cfg.Stats.UncosignedSince.Store(since)
+			cfg.Metrics.Uncosigned(since)
+		})
 	}
 	return a, nil
 }

@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -367,7 +369,14 @@ func TestWitnessesCosignWhatTheAuditorSigns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := httptest.NewServer(s)
+	var silent atomic.Bool
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if silent.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
 	defer web.Close()
 	cosigner, err := witness.CosignerKey(wk.Public)
 	if err != nil {
@@ -383,12 +392,23 @@ func TestWitnessesCosignWhatTheAuditorSigns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.Stats = new(stage.Stats)
 	a := start(t, srv, cfg)
-	w.write(30)
-	a.await("all is cosigned", func(h chain.Head) bool {
-		cp, err := chain.ParseCheckpoint(h.Checkpoint)
-		return err == nil && cp.Size == 30 && p.Satisfied(h.Checkpoint)
-	})
+	cosigned := func(size int64) {
+		t.Helper()
+		a.await("all is cosigned", func(h chain.Head) bool {
+			cp, err := chain.ParseCheckpoint(h.Checkpoint)
+			return err == nil && cp.Size == size && p.Satisfied(h.Checkpoint)
+		})
+	}
+	w.write(20)
+	cosigned(20)
+	silent.Store(true)
+	w.write(10)
+	a.await("the witness is missed", func(chain.Head) bool { return cfg.Stats.UncosignedSince.Load() > 0 })
+	silent.Store(false)
+	cosigned(30)
+	a.await("the witness is heard again", func(chain.Head) bool { return cfg.Stats.UncosignedSince.Load() == 0 })
 	l := a.end()
 	rep, err := l.Verify(context.Background(), chain.VerifyOptions{Verifiers: note.VerifierList(k.Verifier), Quorum: p})
 	if err != nil || rep.Status != chain.Verified || rep.Witnessed != 30 {

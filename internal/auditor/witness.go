@@ -26,14 +26,17 @@ type cosigner struct {
 	policy  *witness.Policy
 	changed time.Time
 	failed  string // the last logged error
+	since   int64  // time of the first failure in Unix nanoseconds, or 0 after a success
+	report  func(since int64)
 }
 
 // witnessRetry is the time until the auditor asks a failed witness again or looks for a missing
 // policy again.
 const witnessRetry = 5 * time.Second
 
-func newCosigner(file string, log *chain.Log, out *slog.Logger) *cosigner {
-	return &cosigner{file: file, log: log, out: out, wake: make(chan struct{}, 1), ask: make(chan chan struct{})}
+func newCosigner(file string, log *chain.Log, out *slog.Logger, report func(since int64)) *cosigner {
+	return &cosigner{file: file, log: log, out: out, wake: make(chan struct{}, 1), ask: make(chan chan struct{}),
+		report: report}
 }
 
 // submit asks for the last checkpoint to be cosigned soon, and returns at once.
@@ -120,12 +123,22 @@ func (c *cosigner) cosign(ctx context.Context) {
 			err = errors.Join(err, c.log.Cosigned(signed))
 		}
 	}
+	if ctx.Err() != nil {
+		return
+	}
 	// Log an error once, not at every retry.
 	text := ""
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err == nil:
+		c.since = 0
+	case c.since == 0:
+		c.since = time.Now().UnixNano()
+	}
+	if err != nil {
 		if text = err.Error(); text != c.failed {
 			c.out.Error("witnesses did not cosign", "err", err)
 		}
 	}
 	c.failed = text
+	c.report(c.since)
 }

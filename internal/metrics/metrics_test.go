@@ -174,7 +174,7 @@ func TestTheExampleAlertsNameMetricsThatExist(t *testing.T) {
 			}
 		}
 	}
-	if alerts != 12 {
+	if alerts != 13 {
 		t.Errorf("%d alerts", alerts)
 	}
 }
@@ -343,6 +343,7 @@ func TestNobodyLooking(t *testing.T) {
 	p.Ingest().Published(&streams.Entry{}, nil)
 	p.Auditor().Head(1, 0)
 	p.Auditor().Signed(1)
+	p.Auditor().Uncosigned(1)
 }
 
 func BenchmarkObserved(b *testing.B) {

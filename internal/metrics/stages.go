@@ -179,7 +179,7 @@ func (i *Ingest) Published(e *streams.Entry, note any) {
 // Auditor holds the progress of the log.
 type Auditor struct {
 	head, signed, gaps atomic.Int64
-	at                 atomic.Int64 // Unix nanoseconds
+	at, uncosigned     atomic.Int64 // Unix nanoseconds
 }
 
 // Auditor returns the auditor's metrics.
@@ -204,6 +204,13 @@ func (p *Process) Auditor() *Auditor {
 		func() float64 {
 			return time.Since(time.Unix(0, a.at.Load())).Seconds()
 		})
+	of("uncosigned_seconds", "Time since which not every witness cosigns the last checkpoint; 0 if all do or there is "+
+		"none.", func() float64 {
+		if since := a.uncosigned.Load(); since != 0 {
+			return time.Since(time.Unix(0, since)).Seconds()
+		}
+		return 0
+	})
 	return a
 }
 
@@ -212,6 +219,13 @@ func (a *Auditor) Head(size, gaps int64) {
 	if a != nil {
 		a.head.Store(size)
 		a.gaps.Store(gaps)
+	}
+}
+
+// Uncosigned records since when, in Unix nanoseconds, not every witness cosigns; 0: all do.
+func (a *Auditor) Uncosigned(since int64) {
+	if a != nil {
+		a.uncosigned.Store(since)
 	}
 }
 

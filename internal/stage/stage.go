@@ -83,8 +83,9 @@ type Stats struct {
 	Ignored   atomic.Uint64         // messages in the ledger that no stage of Lazaret wrote, or that cannot be valid
 	// For an auditor: Signed is the size of the log that its last checkpoint covers, Leaves the
 	// size of the log, Gaps the number of missing ledger sequences, and SignedAt the time of the
-	// checkpoint in Unix nanoseconds.
-	Signed, Leaves, Gaps, SignedAt atomic.Int64
+	// checkpoint in Unix nanoseconds. UncosignedSince is the time in Unix nanoseconds since which not every
+	// witness cosigns the last checkpoint, or 0.
+	Signed, Leaves, Gaps, SignedAt, UncosignedSince atomic.Int64
 
 	mu     sync.Mutex
 	counts map[string]uint64 // guarded by mu

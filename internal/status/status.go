@@ -58,6 +58,9 @@ type Log struct {
 	// CheckpointAge is the time since the last checkpoint, in seconds, or -1 if this process has signed
 	// none. It grows while there are no new entries.
 	CheckpointAge float64 `json:"checkpoint_age_s"`
+	// Uncosigned is for how long, in seconds, not every witness has cosigned the last checkpoint. It is 0 if all
+	// have, or if there is no witness.
+	Uncosigned float64 `json:"uncosigned_s,omitzero"`
 }
 
 // Word returns the state of a process in a word or two.
@@ -114,6 +117,9 @@ func of(nc *nats.Conn, name string, partitions []int, s *stage.Stats, began time
 		p.Log.Unsigned = max(p.Log.Leaves-s.Signed.Load(), 0)
 		if at := s.SignedAt.Load(); at != 0 {
 			p.Log.CheckpointAge = time.Since(time.Unix(0, at)).Seconds()
+		}
+		if since := s.UncosignedSince.Load(); since != 0 {
+			p.Log.Uncosigned = time.Since(time.Unix(0, since)).Seconds()
 		}
 	}
 	return p

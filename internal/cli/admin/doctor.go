@@ -31,6 +31,9 @@ import (
 // will soon be refused.
 const nearlyFull = 0.8
 
+// uncosignedFor is the time without a witness's cosignature above which doctor reports the auditor.
+const uncosignedFor = 10 * time.Minute
+
 // check is the result of one check of doctor.
 type check struct {
 	What string `json:"what"`
@@ -293,6 +296,9 @@ func (c *checks) stages(s *status.Snapshot) {
 				where)
 		case p.Owed > metrics.ReadyOwed.Seconds():
 			err = fmt.Errorf("%s has an entry that is pending for %.0f s: %s", p.Process, p.Owed, p.Why)
+		case p.Log != nil && p.Log.Uncosigned > uncosignedFor.Seconds():
+			err = fmt.Errorf("not every witness has cosigned a checkpoint of %s for %.0f s: its log says which one and why; "+
+				"after a restore see docs/operations.md", p.Process, p.Log.Uncosigned)
 		case p.Diverged > 0:
 			err = fmt.Errorf("%s: another process of the stage wrote %d entries that differ from those of this one: the "+
 				"two have different versions", p.Process, p.Diverged)

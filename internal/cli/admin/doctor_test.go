@@ -45,6 +45,20 @@ func TestDoctorMissesWhatHasNeverRun(t *testing.T) {
 	}
 }
 
+func TestDoctorReportsWitnessesThatStopped(t *testing.T) {
+	for _, c := range []struct {
+		seconds float64
+		good    bool
+	}{{0, true}, {uncosignedFor.Seconds() - 1, true}, {uncosignedFor.Seconds() + 1, false}} {
+		var cs checks
+		cs.stages(&status.Snapshot{Processes: []*status.Process{{Stage: "auditor", Ready: true,
+			Log: &status.Log{Uncosigned: c.seconds}}}})
+		if cs[0].What != "auditor" || cs[0].Good != c.good || strings.Contains(cs[0].Text, "witness") == c.good {
+			t.Errorf("uncosigned for %v s: %+v", c.seconds, cs[0])
+		}
+	}
+}
+
 func TestPromiseA1DoctorReportsAClusterPortThatLetsServersIn(t *testing.T) {
 	s, err := server.NewServer(&server.Options{ServerName: "open", Host: "127.0.0.1", Port: -1,
 		Cluster: server.ClusterOpts{Name: "x", Host: "127.0.0.1", Port: -1}, NoSigs: true, NoLog: true})
