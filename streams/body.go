@@ -68,7 +68,7 @@ type Unseen struct {
 	Intake uint64         `json:"intake"`
 	Code   Code           `json:"code"`
 	Reason string         `json:"reason"` // clipped
-	// Scope is what is held because of it: UnseenSession or UnseenAgent. Entries of earlier
+	// Scope is what is held because of it: UnseenSession, UnseenAgent or UnseenExpired. Entries of earlier
 	// versions leave it empty.
 	Scope string `json:"scope,omitzero"`
 }
@@ -78,6 +78,9 @@ type Unseen struct {
 const (
 	UnseenSession = "session"
 	UnseenAgent   = "agent"
+	// UnseenExpired is a session that was silent before the horizon of an expiry, which dropped its user's words. There
+	// is no rejected observation.
+	UnseenExpired = "expired"
 )
 
 // Limits of one chunk of a re-audit.

@@ -354,4 +354,6 @@ type ExpiryStep struct {
 	Looks int `json:"looks"` // number of beliefs, or of documents of an index, that it examines
 	Drops int `json:"drops"` // number of beliefs that it drops
 	Bytes int `json:"bytes"` // number of bytes of an index that it reads
+	// Sessions is set if the expiry also drops the state of silent sessions. Steps of earlier versions do not have it.
+	Sessions bool `json:"sessions,omitzero"`
 }

@@ -154,6 +154,15 @@ func openSession(p *proposal, unseen bool, by *streams.Unseen, restored bool) {
 
 // unseen adds a reason for a rejected observation. The reason says how to release later actions.
 func (p *proposal) unseen(by *streams.Unseen) {
+	if by.Scope == streams.UnseenExpired {
+		start := "lazaret session start"
+		if streams.ValidID(p.Session) {
+			start += " " + p.Session
+		}
+		p.reason(streams.CodeUnseen, streams.Hold, "the session was silent for so long that its user's words have "+
+			"expired, so nothing tells what the user asked for: start it anew: %s", start)
+		return
+	}
 	what := "more observations were rejected than are kept"
 	var publish string
 	if by.Intake != 0 {

@@ -16,7 +16,7 @@ import (
 // An order to expire drops beliefs from content that was last read before its horizon, if
 // they are unchanged and nothing depends on them. Memories stay. Event ids stay, or a repeated
 // event would count as new. Phrases and carriers of foreign content stay, or a foreign
-// sentence would count as the user's own.
+// sentence would count as the user's own. The order also drops the state of silent sessions, see silent.go.
 //
 // A partition may have millions of beliefs, so the order only begins the expiry. Further entries
 // carry it out in steps, between which the partition decides on events. The position is part of the
@@ -44,9 +44,10 @@ type expiry struct {
 	Statement string    `json:"statement"`
 	Before    time.Time `json:"before"`
 	// Belief is the key of the next belief to examine. It is empty once all beliefs were examined.
-	// Document is the key of the next index whose documents are examined, and From its next
-	// document.
+	// Session is the key of the next session to examine. Document is the key of the next index whose
+	// documents are examined, and From its next document.
 	Belief   []byte `json:"belief,omitzero"`
+	Session  []byte `json:"session,omitzero"`
 	Document []byte `json:"document,omitzero"`
 	From     uint32 `json:"from,omitzero"`
 	// Again is set if Before became later during the expiry. All beliefs are then examined once
@@ -97,7 +98,8 @@ func (f *Fold) owedExpiry(st *stage.State) (*stage.Admission, error) {
 	}
 	return admission(streams.TypeDropped, streams.SystemProject, &streams.DroppedEntry{
 		EntryHead: streams.EntryHead{Time: now}, Statement: x.Statement,
-		Step: &streams.ExpiryStep{Looks: expiryLooks, Drops: expiryDrops, Bytes: expiryBytes}})
+		Step: &streams.ExpiryStep{Looks: expiryLooks, Drops: expiryDrops, Bytes: expiryBytes,
+			Sessions: true}})
 }
 
 // expireStep takes a step of an expiry.
@@ -112,7 +114,11 @@ func (f *Fold) expireStep(st *stage.State, step *streams.ExpiryStep) error {
 	}
 	switch {
 	case len(x.Belief) > 0:
-		err = f.expireBeliefs(st, x, step)
+		if err = f.expireBeliefs(st, x, step); len(x.Belief) == 0 && step.Sessions {
+			x.Session = []byte{keyActive}
+		}
+	case len(x.Session) > 0:
+		err = f.expireSessions(st, x, step)
 	case len(x.Document) > 0:
 		err = f.removeLost(st, x, step)
 	default:
@@ -361,21 +367,8 @@ func (f *Fold) outlives(st *stage.State, project string, r *record, before time.
 	if !r.last().Before(before) {
 		return true, nil
 	}
-	h, ok := held[project]
-	if !ok {
-		_, whole, err := st.Get(legalHoldKey(project))
-		if err != nil {
-			return true, err
-		}
-		person, err := hasKey(st, personHoldKey(project, ""))
-		if err != nil {
-			return true, err
-		}
-		h = whole || person
-		held[project] = h
-	}
-	if h {
-		return true, nil
+	if h, err := onHold(st, project, held); err != nil || h {
+		return true, err
 	}
 	event := parentKey(streams.Parent{ID: r.Ref.Observation, Agent: r.Agent})
 	for _, on := range []string{r.Ref.ID, event} {
@@ -384,6 +377,25 @@ func (f *Fold) outlives(st *stage.State, project string, r *record, before time.
 		}
 	}
 	return false, nil
+}
+
+// onHold reports whether a project or one of its data subjects is under legal hold. held has the results of earlier
+// calls.
+func onHold(st *stage.State, project string, held map[string]bool) (bool, error) {
+	h, ok := held[project]
+	if ok {
+		return h, nil
+	}
+	_, whole, err := st.Get(legalHoldKey(project))
+	if err != nil {
+		return true, err
+	}
+	person, err := hasKey(st, personHoldKey(project, ""))
+	if err != nil {
+		return true, err
+	}
+	held[project] = whole || person
+	return held[project], nil
 }
 
 // hasKey reports whether the state has a key with a prefix.

@@ -221,6 +221,7 @@ const (
 	keyBrought    = 'q' // project, number → event that brought the content in; without a number the next one
 	keyOwn        = 'O' // project, phrase or carrier of the user's or operator's own words → nothing
 	keyPhrases    = 'p' // project, agent, event id → event that brought it in, and all phrases of the shown text
+	keyActive     = '3' // project, agent, session → about when the session was last active, see noteActive
 	keySaid       = 'v' // project, agent, session, number → message of the user
 	keyIntent     = 'A' // project, agent, session → words and requests of the user; with a tool: see noteCall
 	keyCall       = 'W' // project, agent, kind, id → calls that may become precedents, see callRecord
@@ -268,6 +269,9 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 	}
 	if !e.Type.Event() {
 		return nil // no id: the client may correct a rejected event and send it again with the same id
+	}
+	if err := noteActive(st, e.Project, h); err != nil {
+		return err
 	}
 	// The fingerprint is computed over the bytes that the client sent. Entries carry it so
 	// that every process knows it.

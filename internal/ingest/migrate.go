@@ -11,7 +11,8 @@ import (
 
 // migrations are ingest's own migrations, by their starting format.
 var migrations = map[int]stage.Migration{
-	10: {Do: reindex}, // words are stemmed since format 11
+	10: {Do: reindex},      // words are stemmed since format 11
+	14: {Do: dateSessions}, // sessions have a time since format 15
 }
 
 // reindex rebuilds the indexes of a partition from the texts in the state. The state has

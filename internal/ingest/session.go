@@ -28,6 +28,8 @@ type holes struct {
 	More bool             `json:"more,omitzero"` // there were more than maxHoles, or an earlier version stored only a flag
 	// Last is the highest intake sequence of the observations that are not in All.
 	Last uint64 `json:"last,omitzero"`
+	// Expired is set if an expiry dropped the state of the session.
+	Expired bool `json:"expired,omitzero"`
 }
 
 const (
@@ -68,7 +70,7 @@ func (f *Fold) setUnseen(st *stage.State, project, agent, session string, u stre
 
 // putHoles stores holes, or deletes them if there are none.
 func (f *Fold) putHoles(st *stage.State, key []byte, h *holes) error {
-	if len(h.All) == 0 && !h.More {
+	if len(h.All) == 0 && !h.More && !h.Expired {
 		return st.Delete(key)
 	}
 	return st.Put(key, h)
@@ -116,7 +118,7 @@ func (f *Fold) closeHoles(st *stage.State, project, session string, e *streams.E
 		return err
 	}
 	h.All = slices.DeleteFunc(h.All, func(u streams.Unseen) bool { return u.Intake < e.Intake })
-	h.More = h.More && h.Last > e.Intake
+	h.More, h.Expired = h.More && h.Last > e.Intake, false
 	return f.putHoles(st, sessionKey(project, e.Agent, session), &h)
 }
 
@@ -135,6 +137,8 @@ func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.Ent
 			unseen = &h.All[0]
 		case h.More:
 			unseen = new(streams.Unseen)
+		case h.Expired:
+			unseen = &streams.Unseen{Scope: streams.UnseenExpired}
 		}
 		if unseen != nil && unseen.Scope == "" {
 			unseen.Scope = streams.UnseenSession
@@ -154,13 +158,7 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 	if err := f.closeHoles(st, project, e.Session, &e.EntryHead); err != nil {
 		return err
 	}
-	if err := st.DropPrefix(stage.Key(keySaid, project, e.Agent, e.Session, "")); err != nil {
-		return err
-	}
-	if err := st.DropPrefix(stage.Key(keyIntent, project, e.Agent, e.Session, "")); err != nil {
-		return err
-	}
-	if err := st.Delete(stage.Key(keyShown, project, e.Agent, e.Session)); err != nil {
+	if err := dropSession(st, project, e.Agent, e.Session); err != nil {
 		return err
 	}
 	if err := f.takeAuto(st, project, e.Point, &e.EntryHead); err != nil {

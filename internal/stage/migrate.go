@@ -16,7 +16,7 @@ import (
 // stateFormat is the format of the state that this version writes. If a change makes
 // earlier state unreadable, add 1 and write a migration. Without a migration, a stage
 // whose ledger was trimmed could not leave the previous version.
-const stateFormat = 14
+const stateFormat = 15
 
 // formatKey holds the format of a state.
 var formatKey = []byte{spaceMeta, 'f'}
@@ -37,6 +37,7 @@ var migrations = map[int]Migration{
 	11: {Exact: true}, // before, the cursor was before waiting entries; now they are stored
 	12: {Exact: true}, // now ingest's sightings record whether a content is foreign; old ones can be read
 	13: {Exact: true}, // see loadDecided
+	14: {Exact: true}, // except for ingest
 }
 
 // later returns an error for a message that a later version of ingest, of the arbiter or

@@ -187,6 +187,15 @@ var function = Words(strings.Fields("the and to of is my what which for please m
 // unknown whether a user of another language asked for an act.
 func understood(words []uint32) bool { return Count(words, function) >= 2 }
 
+// Faded returns words in the place of those of a user whose words have expired. They are understood if the user's words
+// were, and name nothing.
+func Faded(words []uint32) []uint32 {
+	if !understood(words) {
+		return nil
+	}
+	return Distinct(Words([]string{"the", "and"}))
+}
+
 // reading are acts that change nothing.
 var reading = []uint32{Hash("act:get"), Hash("act:monitor"), Hash("act:recommend")}
 

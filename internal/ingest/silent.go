@@ -1,0 +1,196 @@
+package ingest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/intent"
+	"lazaret/streams"
+)
+
+// An order to expire drops the state of sessions that were silent since before its horizon: the user's messages, and
+// what is derived from them. Nobody has to end a session, so otherwise this state would stay.
+//
+// Without that state, an action that the user did not ask for could pass, as in a session whose user never spoke.
+// Therefore the proposals of such a session are held until the session is started again.
+
+// activeGrain is how much a session's stored time may be behind its last event.
+const activeGrain = time.Hour
+
+func activeKey(project, agent, session string) []byte {
+	return stage.Key(keyActive, project, agent, session)
+}
+
+// noteActive stores when a session was last active.
+func noteActive(st *stage.State, project string, h *streams.EntryHead) error {
+	if h.Session == "" || streams.IsSynthetic(project) {
+		return nil
+	}
+	key := activeKey(project, h.Agent, h.Session)
+	at, err := activeAt(st, key)
+	if err != nil || h.Time.Sub(at) < activeGrain {
+		return err
+	}
+	return putActive(st, key, h.Time)
+}
+
+func putActive(st *stage.State, key []byte, at time.Time) error {
+	return st.Set(key, binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())))
+}
+
+// activeAt returns the time that noteActive stored, or the zero time.
+func activeAt(st *stage.State, key []byte) (time.Time, error) {
+	v, _, err := st.Get(key)
+	return activeTime(v), err
+}
+
+func activeTime(v []byte) time.Time {
+	if len(v) != 8 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC()
+}
+
+// sessionID names a session of the state.
+type sessionID struct{ project, agent, session string }
+
+// sessionOf returns the session of a key, which is empty if the key has none.
+func sessionOf(key []byte) (s sessionID) {
+	if parts := bytes.SplitN(key[1:], []byte{0}, 4); len(parts) >= 3 {
+		s = sessionID{string(parts[0]), string(parts[1]), string(parts[2])}
+	}
+	return s
+}
+
+// dropSession removes the state of a session except its holes.
+func dropSession(st *stage.State, project, agent, session string) error {
+	for _, space := range []byte{keySaid, keyIntent} {
+		if err := st.DropPrefix(stage.Key(space, project, agent, session, "")); err != nil {
+			return err
+		}
+	}
+	if err := st.Delete(stage.Key(keyShown, project, agent, session)); err != nil {
+		return err
+	}
+	return st.Delete(activeKey(project, agent, session))
+}
+
+// fading is a session whose state expires.
+type fading struct {
+	sessionID
+	any   bool     // it has state
+	words []uint32 // see intent.Faded
+}
+
+// expireSessions examines the next sessions, and drops the state of those that were silent since before the horizon.
+func (f *Fold) expireSessions(st *stage.State, x *expiry, step *streams.ExpiryStep) error {
+	var silent []fading
+	from, looked := x.Session, 0
+	x.Session = nil
+	err := st.ScanFrom([]byte{keyActive}, from, func(k, v []byte) (bool, error) {
+		if looked == step.Looks || len(silent) == step.Drops {
+			x.Session = bytes.Clone(k)
+			return false, nil
+		}
+		looked++
+		if activeTime(v).Add(activeGrain).Before(x.Before) {
+			silent = append(silent, fading{sessionID: sessionOf(k)})
+		}
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	// All reads come before the writes, after which a scan would need a new iterator.
+	held := make(map[string]bool)
+	gone := silent[:0]
+	for _, s := range silent {
+		keep, err := onHold(st, s.project, held)
+		if err == nil && !keep {
+			err = f.fade(st, &s)
+		}
+		if err != nil {
+			return err
+		}
+		if !keep {
+			gone = append(gone, s)
+		}
+	}
+	for _, s := range gone {
+		if err := f.expireSession(st, &s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fade reads what expireSession needs to know of a session.
+func (f *Fold) fade(st *stage.State, s *fading) error {
+	words, err := f.userWords(st, s.project, s.agent, s.session)
+	if err != nil {
+		return err
+	}
+	s.words = intent.Faded(words)
+	for _, space := range []byte{keySaid, keyIntent} {
+		if s.any, err = hasKey(st, stage.Key(space, s.project, s.agent, s.session, "")); err != nil || s.any {
+			return err
+		}
+	}
+	_, s.any, err = st.Get(stage.Key(keyShown, s.project, s.agent, s.session))
+	return err
+}
+
+// expireSession drops the state of a session. If there was any, the proposals of the session are held from now on, and
+// words stand in the place of the user's.
+func (f *Fold) expireSession(st *stage.State, s *fading) error {
+	if err := dropSession(st, s.project, s.agent, s.session); err != nil || !s.any {
+		return err
+	}
+	if len(s.words) > 0 {
+		if err := st.Set(stage.Key(keyIntent, s.project, s.agent, s.session, ""), wordBytes(s.words)); err != nil {
+			return err
+		}
+	}
+	h, err := f.holes(st, s.project, s.agent, s.session)
+	if err != nil {
+		return err
+	}
+	h.Expired = true
+	return f.putHoles(st, sessionKey(s.project, s.agent, s.session), &h)
+}
+
+// dateSessions stores a time for the sessions of a state of an earlier version: that of the partition's last event. The
+// times of their own last events are only in the ledger.
+func dateSessions(st *stage.State) error {
+	v, _, err := st.Get([]byte{keyClock})
+	if err != nil || len(v) != 8 {
+		return err
+	}
+	now := activeTime(v)
+	var all []sessionID
+	for _, space := range []byte{keySaid, keyIntent, keyShown} {
+		err := st.Scan([]byte{space}, func(k, _ []byte) (bool, error) {
+			s := sessionOf(k)
+			if s.session != "" && !streams.IsSynthetic(s.project) && (len(all) == 0 || s != all[len(all)-1]) {
+				all = append(all, s)
+			}
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, s := range all {
+		key := activeKey(s.project, s.agent, s.session)
+		at, err := activeAt(st, key)
+		if err == nil && at.IsZero() {
+			err = putActive(st, key, now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
