@@ -24,7 +24,8 @@ import (
 // Stages that decide jointly can be below it.
 type Floor struct {
 	Publishes int `json:"publishes"` // one in the intake, the rest in the ledger
-	// P50 and P99 are the times of the publishes, made sequentially by one process.
+	// P50 and P99 are percentiles of the total time of these publishes, made one after the other by one
+	// process.
 	P50 int64 `json:"p50"`
 	P99 int64 `json:"p99"`
 	// ShapeP50 and ShapeP99 are the times of a verdict's messages without processing: a request over

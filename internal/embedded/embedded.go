@@ -323,7 +323,7 @@ func (p *Pipeline) renewCredentials(ctx context.Context) {
 		case <-t.C:
 		}
 		if err := p.credentials(); err != nil {
-			p.cfg.Log.Error("credentials are not renewed, and will expire", "err", err)
+			p.cfg.Log.Error("credentials could not be renewed; they expire unless a later try succeeds", "err", err)
 		}
 	}
 }

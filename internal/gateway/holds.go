@@ -1,3 +1,5 @@
+// This file serves GET /v1/holds/{id}. The stream GET /v1/holds is in feed.go.
+
 package gateway
 
 import (

@@ -211,9 +211,10 @@ func addCall(st *stage.State, key []byte, c toolCall) error {
 	return st.Put(key, &t)
 }
 
-// answered returns the requests that a result's call looks up, and the flags of the call. If the
-// result does not name its call, all calls since the previous result of the tool are considered.
-// Then answered returns the requests of all of them, and the flags that all of them have.
+// answered returns which of the user's requests a result may answer: those for which its call looked
+// something up. It also returns the flags of that call. If the result does not name its call, all calls
+// since the previous result of the tool count: answered returns the requests of all of them, and the
+// flags that all of them have. If a call that the result names may have been dropped, it returns nothing.
 func (t *toolCalls) answered(id string) (keys []uint32, flags byte) {
 	all := t.Calls
 	i := slices.IndexFunc(all, func(c toolCall) bool { return c.ID == id })

@@ -26,8 +26,9 @@ func namedKey(project, agent, session string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "named")
 }
 
-// noteNamed stores the lines of a source that the user named. It does not store a source that could
-// not be read completely, because a person could not see all of it either.
+// noteNamed stores the lines of a source that the user named, or to which the user left what to do, so
+// that a person may approve the source for the session. It skips a source that is cut, has hidden text or is too
+// long to compare, because the person would approve text that was not checked.
 func noteNamed(st *stage.State, project string, e *streams.ObservationEntry) error {
 	digest := e.ContentDigest()
 	if digest == "" {

@@ -46,7 +46,7 @@ type Cite struct {
 
 func cite(e *Entry) Cite { return Cite{e.Index, e.Seq, e.Time} }
 
-// maxAgain is the limit of cited outcomes per action.
+// maxAgain is the maximum number of outcomes in Act.Again. Further ones are only counted.
 const maxAgain = 16
 
 // Irreversible is the answer to the question whether anything irreversible ran without approval.

@@ -80,10 +80,6 @@ type Admission struct {
 }
 
 const (
-	// intakeQueue is the maximum number of messages in memory. It is higher than
-	// streams.IntakePerSubject, so that messages of other projects are read behind those of one
-	// full subject.
-	intakeQueue = 32 << 10
 	intakeBatch = 500 // messages decided at once
 	// intakeBatchBytes is the maximum size of the messages decided at once, unless a single message
 	// is larger. It also limits how long messages of other projects wait for their turn.
@@ -136,8 +132,8 @@ type intakeStage struct {
 	purgeFailed bool
 	blind       int // number of proposals to decide without speculation
 	missed      int // number of offers to ignore after one whose message was not the next of the intake
-	// allows tells for which partitions this process may publish joint frames: where it wrote the
-	// last entry on ingest's own subject.
+	// allows is set for the partitions in which this process may publish joint frames: those where the last
+	// message on ingest's own subject is an entry of this process with streams.HeaderOpen.
 	allows [streams.Partitions]bool
 	// foreigners is set if the ledger has recent entries of a sentinel group of another process.
 	foreigners [streams.Partitions]bool

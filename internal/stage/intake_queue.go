@@ -14,6 +14,11 @@ import (
 	"lazaret/streams"
 )
 
+// intakeQueue is the maximum number of messages in memory. It is higher than
+// streams.IntakePerSubject, so that messages of other projects are read behind those of one
+// full subject.
+const intakeQueue = 32 << 10
+
 // queued is an event that waits for its decision, or a batch that is not opened yet. A batch is
 // opened when its turn comes. Until then it counts as one message, so that one agent's batches do
 // not keep messages of others from being read.

@@ -194,7 +194,7 @@ func (r *ledgerReader) keep(c *consumption, joined chan struct{}) {
 				break
 			}
 			if !errors.Is(err, nats.ErrConnectionClosed) {
-				r.log.Warn("the ledger cannot be read", "err", err)
+				r.log.Warn("the ledger cannot be read, trying again", "err", err)
 			}
 			select {
 			case <-r.done:

@@ -40,7 +40,7 @@ func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log
 			case a := <-rd.msgs:
 				rd.took(a)
 				if a.err != nil {
-					log.Error("foreign message in the ledger, skipped", "err", a.err)
+					log.Error("a message in the ledger is not from a stage of Lazaret, skipped", "err", a.err)
 					continue
 				}
 				for _, e := range a.entries {

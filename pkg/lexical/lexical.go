@@ -46,7 +46,7 @@ type KV interface {
 	ScanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error
 }
 
-// Index is an index below a prefix of a state's keys.
+// Index is an inverted index. All its keys in the state begin with the same prefix.
 type Index struct {
 	kv     KV
 	prefix []byte

@@ -118,7 +118,7 @@ func (s *State) noteDirective() {
 	}
 	own, mark := in.Event.Kind == "memory" && in.Memory.Origin == "agent", byte(0)
 	if own {
-		mark = 1 // so that the same text by another author is a different note
+		mark = 1 // so that an agent's own memory and another's with the same text are different notes
 	}
 	buf := append(append(s.t.Text[:0], in.Event.Kind...), mark)
 	kind := len(buf)

@@ -28,8 +28,8 @@ func backupCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup {DIR | FILE.tar} {--with-keys | --without-keys}",
 		Short: "Copy a running pipeline's data to a new folder or one file",
-		Long: `Copy the data folder of a running lazaret up to DIR, or to a tar archive if the name ends
-with .tar. It must not exist. The copy has the streams, the auditor's log, trust file, records and
+		Long: `Copy the data folder to DIR while "lazaret up" is running, or to a tar archive if the name ends
+with .tar. DIR or the archive must not exist yet. The copy has the streams, the auditor's log, trust file, records and
 shards, and the state that stages left when the ledger was trimmed. Other state is folded from
 the ledger at the first start.
 

@@ -52,8 +52,8 @@ func openSource(a *verb.App, name string) (*source, error) {
 		}
 	}
 	if name != "" || !errors.Is(err, chain.ErrLocked) && !errors.Is(err, os.ErrNotExist) {
-		return nil, locked(err, "stop it, or name the URL at which lazaret audit serve serves it; that of the data folder "+
-			"is asked if no folder is named")
+		return nil, locked(err, "stop that process, or give the URL of its lazaret audit serve; without a folder "+
+			"argument, the auditor of the data folder is asked")
 	}
 	nc, cerr := a.Conn.Connect("operator")
 	if cerr != nil {
@@ -66,7 +66,7 @@ func openSource(a *verb.App, name string) (*source, error) {
 // locked adds to the error of a locked log what the user can do.
 func locked(err error, do string) error {
 	if errors.Is(err, chain.ErrLocked) {
-		return fmt.Errorf("%w: an auditor works on it: %s", err, do)
+		return fmt.Errorf("%w, probably an auditor: %s", err, do)
 	}
 	return err
 }

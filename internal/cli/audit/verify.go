@@ -257,7 +257,7 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 		err = onSnapshot(a, ctx, dir, err, run)
 	}
 	if err != nil {
-		return nil, locked(err, "leave --offline out, and it is asked for a snapshot, or stop it")
+		return nil, locked(err, "leave out --offline to ask the auditor for a snapshot, or stop the auditor")
 	}
 	stop()
 	rep.RuleSets, rep.Policies = inForce.lists()
