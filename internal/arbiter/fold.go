@@ -37,6 +37,8 @@ type Fold struct {
 	// recalled, if not nil, receives each recall that is read from the ledger. The front uses it to
 	// build replies. No decision depends on it.
 	recalled func(project string, seq uint64, r *streams.RecallEntry)
+	// dropped, if not nil, is called when recalls that recalled has received may not be in the ledger.
+	dropped func()
 }
 
 // NewFold returns an arbiter's fold. It accepts policies that one of the pinned keys signed.
@@ -52,6 +54,9 @@ func NewFold(pinned note.Verifiers, log *slog.Logger) *Fold {
 func (f *Fold) Reset() {
 	f.timers, f.pruned = [streams.Partitions]timers{}, [streams.Partitions]pruning{}
 	f.counted = [streams.Partitions]bool{} // a dropped joint decision may have changed the number
+	if f.dropped != nil {
+		f.dropped()
+	}
 }
 
 // proposal is a proposal as stored in the state.

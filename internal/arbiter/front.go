@@ -271,6 +271,11 @@ func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter
 		case es := <-offer.Answers():
 			early = f.foreseen(ctx, es, seq, w, a, ev)
 		case <-published:
+			select {
+			case es := <-offer.Answers():
+				early = f.foreseen(ctx, es, seq, w, a, ev)
+			default:
+			}
 			if early != nil {
 				return early
 			}
@@ -404,13 +409,23 @@ func (w *waiter) hear(a answered) {
 }
 
 // recalled passes the entry of a recall, as the arbiter read it, to the request that waits for the
-// verdict. So the front need not read the entry again.
+// verdict. So the front need not read the entry again. A later one replaces it: the entry of a joint decision
+// that was dropped has the sequence of the next one.
 func (f *Front) recalled(project string, seq uint64, r *streams.RecallEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.waiting[caller{project, r.Agent, r.Sent()}] {
-		if w.recall == nil {
-			w.recall, w.recallSeq = r, seq
+		w.recall, w.recallSeq = r, seq
+	}
+}
+
+// dropRecalls drops the entries of recalls in memory, because the arbiter dropped what it had folded.
+func (f *Front) dropRecalls() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, ws := range f.waiting {
+		for _, w := range ws {
+			w.recall, w.recallSeq = nil, 0
 		}
 	}
 }

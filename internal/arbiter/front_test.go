@@ -22,3 +22,29 @@ func TestPromiseC20AnAnswerThatFitsIntoNoMessageIsAnError(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// The entry of a joint decision that was dropped has the sequence of the next one. Its recall must not be
+// served with the verdict on the next one.
+func TestTheRecallOfADroppedDecisionIsNotServed(t *testing.T) {
+	f := &Front{waiting: make(map[caller][]*waiter)}
+	w, ok := f.await(caller{"demo", "agent", "r"})
+	if !ok {
+		t.Fatal("it does not wait")
+	}
+	read := func(query string) *streams.RecallEntry {
+		r := &streams.RecallEntry{Query: query}
+		r.Agent, r.ID = "agent", "r"
+		return r
+	}
+	dropped, stored := read("dropped"), read("stored")
+	f.recalled("demo", 7, dropped)
+	f.recalled("demo", 7, stored)
+	if got := f.remembered(w, 7); got != stored {
+		t.Errorf("served: %+v", got)
+	}
+	fold := &Fold{dropped: f.dropRecalls}
+	fold.Reset()
+	if got := f.remembered(w, 7); got != nil {
+		t.Errorf("served after the arbiter dropped it: %+v", got)
+	}
+}

@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 			return err
 		}
 		defer f.Close()
-		fold.recalled = f.recalled
+		fold.recalled, fold.dropped = f.recalled, f.dropRecalls
 	}
 	fold.Metrics = m.Arbiter()
 	if fold.Metrics != nil {

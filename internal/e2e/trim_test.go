@@ -109,7 +109,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	if before.UpTo == 0 || before.Messages < 90 || len(before.Stages) != 3 {
 		t.Errorf("%+v", before)
 	}
-	if out := must(t, cut.data, "audit", "trim", "--older", "0s", "--dry-run"); !strings.Contains(out, "would go") {
+	if out := must(t, cut.data, "audit", "trim", "--older", "0s", "--dry-run"); !strings.Contains(out, "would be removed") {
 		t.Error(out)
 	}
 	say()

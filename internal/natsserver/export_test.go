@@ -1,6 +1,16 @@
 package natsserver
 
-import "github.com/nats-io/nats-server/v2/server"
+import (
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
 
 // Varz returns the server's monitoring data.
 func (s *Server) Varz() (*server.Varz, error) { return s.current().Varz(nil) }
+
+// WithSyncInterval sets how often nats-server compacts blocks.
+func (c Config) WithSyncInterval(d time.Duration) Config {
+	c.syncInterval = d
+	return c
+}

@@ -68,20 +68,12 @@ func sameBoot(store string) bool {
 	return err == nil && string(id) == bootID()
 }
 
-// setBoot removes the indexes from before the machine started. The server must have recovered its
-// streams, because a rebuild of an index reads the old one.
+// setBoot records the boot of the machine. The server must have recovered its streams. An index from
+// before is not used any more: see freshenStream. It is not removed, because a rebuild reads the last sequence
+// in it.
 func setBoot(store string) error {
 	if bootID() == "" {
 		return nil
-	}
-	dirs, err := ledgerDirs(store)
-	for _, dir := range dirs {
-		if err := os.Remove(filepath.Join(dir, "msgs", indexName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	if err != nil {
-		return err
 	}
 	return durable.WriteFile(bootFile(store), []byte(bootID()), 0o600)
 }
@@ -100,6 +92,9 @@ func freshenStream(store, dir, key string) error {
 	var written time.Time
 	if fi, err := os.Stat(file); err == nil {
 		written = fi.ModTime()
+		if boot, err := os.Stat(bootFile(store)); err != nil || !written.After(boot.ModTime()) {
+			return errors.Join(errors.New("the index may be from before the machine started"), err)
+		}
 		sealed, err := os.ReadFile(file)
 		if err != nil {
 			return err
@@ -167,13 +162,16 @@ func readLater(dir, key string, ix *index, changed time.Time) ([]laterBlock, err
 		if b == nil {
 			return nil, fmt.Errorf("block %d of the index does not exist", k.number)
 		}
-		if i == len(ix.blocks)-1 {
-			later = append(later, laterBlock{number: k.number})
-			continue
-		}
 		fi, err := os.Stat(b.file)
 		if err != nil {
 			return nil, err
+		}
+		if uint64(fi.Size()) < k.bytes {
+			return nil, fmt.Errorf("%s is shorter than the messages that the index states", b.file)
+		}
+		if i == len(ix.blocks)-1 {
+			later = append(later, laterBlock{number: k.number})
+			continue
 		}
 		if !fi.ModTime().Before(changed) {
 			g.Go(func() error { return b.compare(k) })
@@ -181,11 +179,11 @@ func readLater(dir, key string, ix *index, changed time.Time) ([]laterBlock, err
 	}
 	slices.SortFunc(later, func(a, b laterBlock) int { return cmp.Compare(a.number, b.number) })
 	for i := range later {
-		var after []byte
+		var after *indexBlock
 		if i == 0 && len(ix.blocks) > 0 {
-			after = ix.sum[:]
+			after = &ix.blocks[len(ix.blocks)-1]
 		}
-		g.Go(func() error { return blocks[later[i].number].readAfter(after, &later[i]) })
+		g.Go(func() error { return blocks[later[i].number].readAfter(after, ix.sum, &later[i]) })
 	}
 	return later, g.Wait()
 }
@@ -196,18 +194,33 @@ func (b *block) compare(k *indexBlock) error {
 	if err != nil {
 		return err
 	}
-	var msgs, size uint64
+	var t tally
 	err = b.each(buf, func(seq uint64, rec []byte) error {
-		if seq&(isErased|isTombstone) == 0 && seq >= k.first && seq <= k.last && !k.deleted.Exists(seq) {
-			msgs++
-			size += uint64(len(rec))
-		}
+		t.count(k, seq, rec)
 		return nil
 	})
-	if err == nil && (msgs != k.msgs() || size != k.bytes) {
-		err = fmt.Errorf("%s changed after the index", b.file)
+	if err == nil {
+		err = t.check(b, k)
 	}
 	return err
+}
+
+// tally counts the messages of a block that the index states.
+type tally struct{ msgs, bytes uint64 }
+
+func (t *tally) count(k *indexBlock, seq uint64, rec []byte) {
+	if seq&(isErased|isTombstone) == 0 && seq >= k.first && seq <= k.last && !k.deleted.Exists(seq) {
+		t.msgs++
+		t.bytes += uint64(len(rec))
+	}
+}
+
+// check returns an error unless the block has exactly the messages that the index states.
+func (t *tally) check(b *block, k *indexBlock) error {
+	if t.msgs != k.msgs() || t.bytes != k.bytes {
+		return fmt.Errorf("%s changed after the index", b.file)
+	}
+	return nil
 }
 
 // laterBlock has the records of a block that an index lacks.
@@ -226,19 +239,22 @@ func (l *laterBlock) msgs() uint64 {
 	return l.last + 1 - l.first
 }
 
-// readAfter reads the records after the one with a checksum, or all records if after is nil.
-func (b *block) readAfter(after []byte, l *laterBlock) error {
+// readAfter reads the records that the index lacks: all if known is nil, or those after the record with the
+// checksum last. It compares the records before with the index: a compaction may have removed messages
+// together with their tombstones.
+func (b *block) readAfter(known *indexBlock, last [checksumSize]byte, l *laterBlock) error {
 	l.subjects = make(map[string]uint64)
 	buf, err := b.read()
 	if err != nil {
 		return err
 	}
+	var t tally
+	found := known == nil
 	if err := b.each(buf, func(seq uint64, rec []byte) error {
 		sum := rec[len(rec)-checksumSize:]
-		if after != nil {
-			if bytes.Equal(sum, after) {
-				after = nil
-			}
+		if !found {
+			t.count(known, seq, rec)
+			found = bytes.Equal(sum, last[:])
 			return nil
 		}
 		at := int64(binary.LittleEndian.Uint64(rec[12:]))
@@ -258,8 +274,11 @@ func (b *block) readAfter(after []byte, l *laterBlock) error {
 	}); err != nil {
 		return err
 	}
-	if after != nil {
+	if !found {
 		return fmt.Errorf("%s does not have the last record of the index", b.file)
+	}
+	if known != nil {
+		return t.check(b, known)
 	}
 	return nil
 }

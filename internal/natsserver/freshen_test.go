@@ -209,7 +209,7 @@ func TestAStartAfterAKillRecoversTheLedgerWithoutARebuild(t *testing.T) {
 			if err := os.WriteFile(oneFile(t, data, "jetstream/boot"), []byte("another"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, rebuilt: true, noIndex: true},
+		}, rebuilt: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -267,6 +267,60 @@ func TestAStartAfterAKillRecoversTheLedgerWithoutARebuild(t *testing.T) {
 				s.Shutdown()
 			}
 		})
+	}
+}
+
+// A compaction removes deleted messages and, if they are in the same block, their tombstones. Then nothing in
+// the blocks says that the index still counts these messages.
+func TestAnIndexIsNotUsedAfterACompaction(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs the boot id")
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	data := t.TempDir()
+	s := startWith(t, natsserver.Config{Data: data, NoSync: true})
+	appendLedger(t, s, r, 12)
+	s.Shutdown() // writes the index
+	blocks := func() []string {
+		files, err := durable.Glob(data, ledgerBlocks+"[0-9]*.blk")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	size := func() int64 {
+		fi, err := os.Stat(blocks()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fi.Size()
+	}
+	before := size()
+	if len(blocks()) != 1 {
+		t.Fatal("the index has several blocks")
+	}
+	s = startWith(t, natsserver.Config{Data: data, NoSync: true}.WithSyncInterval(100*time.Millisecond))
+	var seqs []uint64
+	for seq := uint64(2); seq < 12; seq++ {
+		seqs = append(seqs, seq)
+	}
+	deleteLedger(t, s, seqs...)
+	for len(blocks()) < 2 {
+		appendLedger(t, s, r, 1)
+	}
+	natstest.Eventually(t, 20*time.Second, "a compaction of the first block", func() bool { return size() < before })
+	want := ledgerOf(t, s)
+	left := copyRunning(t, data)
+	s.Shutdown()
+	seen := &rebuilds{Handler: slog.DiscardHandler}
+	s = startWith(t, natsserver.Config{Data: left, NoSync: true, Log: slog.New(seen)})
+	defer s.Shutdown()
+	if got := ledgerOf(t, s); got != want {
+		t.Errorf("the ledger is\n%s, want\n%s", got, want)
+	}
+	if len(seen.why) == 0 {
+		t.Error("the index was used")
 	}
 }
 

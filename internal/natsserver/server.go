@@ -28,7 +28,9 @@ type Config struct {
 	// NoSync leaves syncing to the operating system. If the machine fails, acknowledged messages of the
 	// last two minutes can be lost; a failure of the process alone loses none.
 	NoSync bool
-	Log    *slog.Logger
+	// syncInterval, if it is not 0, is how often nats-server syncs and compacts blocks. It is for tests.
+	syncInterval time.Duration
+	Log          *slog.Logger
 }
 
 // store returns the folder of the streams.
@@ -194,6 +196,7 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 		SystemAccount:    a.systemKey,
 		JetStream:        true,
 		StoreDir:         cfg.store(),
+		SyncInterval:     cfg.syncInterval,
 		// The streams and the disk have their own limits: see room.go.
 		JetStreamMaxStore: 1 << 50,
 		JetStreamKey:      keys.storage,

@@ -130,8 +130,9 @@ type intakeStage struct {
 	purgedAt  time.Time
 	// purgeFailed delays the next purge instead of trying again at once.
 	purgeFailed bool
-	blind       int // number of proposals to decide without speculation
-	missed      int // number of offers to ignore after one whose message was not the next of the intake
+	blind       int    // number of proposals to decide without speculation
+	missed      int    // number of offers to ignore after one whose message was not the next of the intake
+	missedOf    sender // if set, only this sender's offers are ignored
 	// allows is set for the partitions in which this process may publish joint frames: those where the last
 	// message on ingest's own subject is an entry of this process with streams.HeaderOpen.
 	allows [streams.Partitions]bool

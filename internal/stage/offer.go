@@ -28,11 +28,15 @@ type Offer struct {
 // offerWait is how long ingest waits until a message that it decided on is in the intake.
 const offerWait = 50 * time.Millisecond
 
+// offerBytes is the maximum size of an offered proposal. The server may take longer than offerWait to store
+// a larger one.
+const offerBytes = 64 << 10
+
 // Offer passes a proposal to ingest that the caller is about to publish to the intake. The caller
 // must call Stored afterwards. Ingest ignores an offer while it has other work. Offer returns nil if
-// an earlier one waits, and if j is nil.
+// an earlier one waits, if the proposal is large, and if j is nil.
 func (j *Joint) Offer(a streams.Address, m *nats.Msg) *Offer {
-	if j == nil {
+	if j == nil || len(m.Data) > offerBytes {
 		return nil
 	}
 	subject := streams.IntakePrefix + strconv.Itoa(a.Partition) + "." + strings.TrimPrefix(m.Subject, streams.IntakePrefix)
@@ -85,7 +89,8 @@ func (s *intakeStage) offers() <-chan *Offer {
 func (s *intakeStage) offered(ctx context.Context, o *Offer) error {
 	p := o.msg.Address.Partition
 	s.missed = max(s.missed-1, 0)
-	if s.queued+s.within > 0 || s.blind > 0 || s.missed > 0 || s.known == 0 || !s.all() || !s.active[p] || len(o.stored) > 0 {
+	if s.queued+s.within+s.held > 0 || s.blind > 0 || s.known == 0 || !s.all() || !s.active[p] || len(o.stored) > 0 ||
+		s.missed > 0 && (s.missedOf == (sender{}) || s.missedOf == senderOf(o.msg)) {
 		return nil
 	}
 	if err := s.readOn(ctx); err != nil {
@@ -113,8 +118,10 @@ func (s *intakeStage) arrived(ctx context.Context, f *flight, q *queued) (bool, 
 	timeout := time.NewTimer(offerWait)
 	defer timeout.Stop()
 	var seq uint64
+	refused := false
 	select {
 	case seq = <-q.offer.stored:
+		refused = seq == 0
 	case <-timeout.C:
 	case <-ctx.Done():
 	}
@@ -125,7 +132,10 @@ func (s *intakeStage) arrived(ctx context.Context, f *flight, q *queued) (bool, 
 	}
 	blind := s.blind
 	err := s.undo(ctx, f.entries, 0, f.held, errBehind)
-	s.blind, s.missed = blind, mistaken
+	s.blind, s.missed, s.missedOf = blind, mistaken, sender{}
+	if refused {
+		s.missedOf = senderOf(q.msg) // other senders' messages may be taken
+	}
 	s.unqueue(q.line, 0)
 	return false, err
 }
