@@ -106,7 +106,7 @@ func (r *PipelineReport) Lines() []Line {
 	} else {
 		out = append(out, at(fmt.Sprintf("observations audited, %d projects, sync always", r.Projects), r.PerSecond, "/s", 0),
 			at("  raw JetStream publish", r.Raw, "/s", 0), at("  in that", r.Ratio, "x", 0),
-			at("  serial bound", r.Serial, "/s", 0), at("  in that", r.SerialRatio, "x", 0.6))
+			at("  serial bound", r.Serial, "/s", 0), at("  in that", r.SerialRatio, "x", 0.8))
 	}
 	out = append(out, Line{What: "  the same messages through the bare server", Value: r.Shape, Unit: "/s", Limit: true},
 		at("  in that", r.ShapeRatio, "x", 0),
