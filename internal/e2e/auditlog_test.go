@@ -83,7 +83,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	defer other.Close()
 	expect(1, "no checkpoint", "audit", "compare", other.URL)
 	expect(1, "stop the auditor", "audit", "rotate")
-	expect(1, "leave --offline out", "audit", "verify", "--offline")
+	expect(1, "leave out --offline", "audit", "verify", "--offline")
 	expect(1, "name the URL", "audit", "compare", filepath.Join(data, "audit"), url)
 	// Only the checkpoint is written to standard output.
 	head, err := exec.Command(filepath.Join(bin, "lazaret"), "audit", "head", "--data", data).Output()

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -629,14 +630,14 @@ func TestAStoreThatStopsDuringAWriteUsesUpTheApproval(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		writes := 0
+		var writes atomic.Int32
 		up := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == "GET" {
 				w.Header().Set("Content-Type", "application/json")
 				io.WriteString(w, `{"results":[]}`)
 				return
 			}
-			writes++
+			writes.Add(1)
 			ln.Close()
 			if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
 				c.Close()
@@ -667,8 +668,8 @@ func TestAStoreThatStopsDuringAWriteUsesUpTheApproval(t *testing.T) {
 				t.Errorf("%s is answered %d, want %d", x.method, code, want)
 			}
 		}
-		if writes != 1 {
-			t.Errorf("%s: %d writes", x.method, writes)
+		if n := writes.Load(); n != 1 {
+			t.Errorf("%s: %d writes", x.method, n)
 		}
 	}
 }

@@ -283,7 +283,7 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	var together, alone, offered, published uint64
+	var together, alone, offered uint64
 	for round := range rounds {
 		a = startPipeline(t, srv, dirs[0], true)
 		var b *pipeline
@@ -352,13 +352,24 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 			dirs[0] = t.TempDir() // fold all of it again
 		}
 	}
+	published := func() (n int) {
+		for _, o := range offers {
+			select {
+			case <-o.Published():
+				n++
+			default:
+			}
+		}
+		return n
+	}
 	// On a slow machine few decisions are joint so far.
-	for a = startPipeline(t, srv, dirs[0], true); joint(srv.Ledger()) < 50; together += a.in.Stats.Joint.Swap(0) {
+	for a = startPipeline(t, srv, dirs[0], true); joint(srv.Ledger()) < 50 || published() < 20; {
 		for len(heard) > 0 {
 			<-heard
 		}
 		send(streams.KindAct)
 		<-heard
+		together += a.in.Stats.Joint.Swap(0)
 	}
 	ledger := srv.Ledger()
 	at := make(map[uint64]streams.Entry)
@@ -371,7 +382,6 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 		default:
 			continue
 		}
-		published++
 		for _, e := range <-o.Answers() {
 			if is := at[e.Position()]; is.Salt != e.Salt || !bytes.Equal(is.Body, e.Body) {
 				t.Errorf("the sender was told that entry %d is %s, and it is %s", e.Seq, e.Body, is.Body)
@@ -394,11 +404,8 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 	if joint == sent {
 		t.Errorf("all %d messages were decided together: the test shows nothing", sent)
 	}
-	if published < uint64(sent)/40 {
-		t.Errorf("%d of %d messages were decided before they were in the intake: the test shows little", published, sent)
-	}
 	t.Logf("%d messages, %d decided together (%d counted), %d of %d offers published, %d in vain", sent, joint, together,
-		published, offered, alone)
+		published(), offered, alone)
 }
 
 // A joint frame depends on the fence of ingest's own subject, so none can follow a claim.

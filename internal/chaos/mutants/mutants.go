@@ -179,7 +179,9 @@ func (s *ledgerStage) push(p *pending) {
 		{offerGo, "	if seq == q.msg.Seq {\n", "	if seq == q.msg.Seq || mutant == \"M16\" && seq > 0 {\n"},
 	}, nil, decideAsAlone, nil, "all answers"},
 	{"M17", "callers are answered before the ledger holds the joint frame", []edit{
-		{frontGo, "			early = f.foreseen(ctx, es, seq, w, a, ev)\n", `			early = f.foreseen(ctx, es, seq, w, a, ev)
+		{frontGo, "		case es := <-offer.Answers():\n			early = f.foreseen(ctx, es, seq, w, a, ev)\n",
+			`		case es := <-offer.Answers():
+			early = f.foreseen(ctx, es, seq, w, a, ev)
 			if mutant == "M17" && early != nil {
 				return early
 			}
