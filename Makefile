@@ -94,7 +94,7 @@ race:
 	$(call test,-vet=off -race -run ARememberedAnalysis,./internal/ingest)
 
 .PHONY: mutants
-mutants: ## break the pipeline in seventeen ways, one after the other, and see that chaos or a test convicts each
+mutants: ## break the pipeline in sixteen ways, one after the other, and see that chaos or a test convicts each
 	$(GO) run ./internal/chaos/mutants
 
 .PHONY: kubernetes

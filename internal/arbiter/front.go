@@ -258,8 +258,14 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	return rep
 }
 
+// jointOffer is a stage.Offer.
+type jointOffer interface {
+	Answers() <-chan []streams.Entry
+	Published() <-chan struct{}
+}
+
 // verdictOn waits for the verdict on a proposal or for its rejection.
-func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter, offer *stage.Offer,
+func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter, offer jointOffer,
 	a streams.Address, ev streams.Event) *streams.Reply {
 	made := f.admitted.ask(seq)
 	published := offer.Published()

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"lazaret/pkg/approval"
 	"lazaret/streams"
 )
 
@@ -46,5 +47,45 @@ func TestTheRecallOfADroppedDecisionIsNotServed(t *testing.T) {
 	fold.Reset()
 	if got := f.remembered(w, 7); got != nil {
 		t.Errorf("served after the arbiter dropped it: %+v", got)
+	}
+}
+
+// fakeOffer is an offer whose channels have no room, so that a send shows that the front waits.
+type fakeOffer struct {
+	answers   chan []streams.Entry
+	published chan struct{}
+}
+
+func (o *fakeOffer) Answers() <-chan []streams.Entry { return o.answers }
+func (o *fakeOffer) Published() <-chan struct{}      { return o.published }
+
+// A caller is answered only once the joint frame is in the ledger, although the front knows the entries before.
+func TestACallerHearsNothingBeforeTheJointFrameIsInTheLedger(t *testing.T) {
+	f := &Front{admitted: admissions{asked: make(map[uint64]chan<- *streams.ObserveReply)}}
+	ev := &streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file", Args: []byte(`{}`)}
+	a := streams.Address{Project: "demo", Agent: "agent", Kind: streams.KindAct}
+	digest, err := approval.ActionDigest("demo", "agent", "s", "a1", ev.Tool, ev.Args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := streams.Marshal(&streams.VerdictEntry{Type: streams.TypeAction, ID: "a1", Agent: "agent", Digest: digest,
+		Intake: 5, Verdict: streams.Allow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := []streams.Entry{{Stage: streams.StageArbiter, Type: streams.TypeVerdict, Project: "demo", Seq: 9, Body: body}}
+	o := &fakeOffer{make(chan []streams.Entry), make(chan struct{})}
+	done := make(chan *streams.Reply, 1)
+	go func() { done <- f.verdictOn(t.Context(), caller{"demo", "agent", "a1"}, 5, &waiter{}, o, a, ev) }()
+	for range 2 { // it waits again after the first
+		select {
+		case o.answers <- entries:
+		case rep := <-done:
+			t.Fatalf("answered before the frame is in the ledger: %+v", rep)
+		}
+	}
+	close(o.published)
+	if rep := <-done; rep.Error != nil || rep.Verdict != streams.Allow || rep.Seq != entries[0].Position() {
+		t.Errorf("%+v, %+v", rep, rep.Error)
 	}
 }

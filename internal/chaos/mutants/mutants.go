@@ -178,15 +178,6 @@ func (s *ledgerStage) push(p *pending) {
 	{"M16", "an offered proposal may have any sequence", []edit{
 		{offerGo, "	if seq == q.msg.Seq {\n", "	if seq == q.msg.Seq || mutant == \"M16\" && seq > 0 {\n"},
 	}, nil, decideAsAlone, nil, "all answers"},
-	{"M17", "callers are answered before the ledger holds the joint frame", []edit{
-		{frontGo, "		case es := <-offer.Answers():\n			early = f.foreseen(ctx, es, seq, w, a, ev)\n",
-			`		case es := <-offer.Answers():
-			early = f.foreseen(ctx, es, seq, w, a, ev)
-			if mutant == "M17" && early != nil {
-				return early
-			}
-`},
-	}, []string{"--processes", "up", "--kills", "20", "--events", "1000"}, "", untrue, "untrue answers"},
 }
 
 // mutated returns the changed files by path within the module. It returns an error if the text of an
