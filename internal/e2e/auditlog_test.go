@@ -84,7 +84,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	expect(1, "no checkpoint", "audit", "compare", other.URL)
 	expect(1, "stop the auditor", "audit", "rotate")
 	expect(1, "leave out --offline", "audit", "verify", "--offline")
-	expect(1, "name the URL", "audit", "compare", filepath.Join(data, "audit"), url)
+	expect(1, "give the URL", "audit", "compare", filepath.Join(data, "audit"), url)
 	// Only the checkpoint is written to standard output.
 	head, err := exec.Command(filepath.Join(bin, "lazaret"), "audit", "head", "--data", data).Output()
 	if err != nil {
