@@ -204,8 +204,8 @@ func (p *Process) Auditor() *Auditor {
 		func() float64 {
 			return time.Since(time.Unix(0, a.at.Load())).Seconds()
 		})
-	of("uncosigned_seconds", "Time since which not every witness cosigns the last checkpoint; 0 if all do or there is "+
-		"none.", func() float64 {
+	of("uncosigned_seconds", "Time for which a witness's cosignature of the last checkpoint has been missing; 0 if none "+
+		"is.", func() float64 {
 		if since := a.uncosigned.Load(); since != 0 {
 			return time.Since(time.Unix(0, since)).Seconds()
 		}

@@ -30,8 +30,8 @@ import (
 // The index still describes the earlier blocks, because nats-server changes them in few ways. The ledger
 // discards no old messages. In an encrypted stream a deletion writes a tombstone to the last block and
 // leaves the message where it is. A purge replaces the index. A compaction removes deleted messages, and
-// later their tombstones; so freshen also reads the earlier blocks that changed since the index was
-// written, and compares them with it.
+// later their tombstones, or both at once if they are in the same block. So freshen also reads the earlier
+// blocks that changed since the index was written, and compares them with it.
 //
 // freshen leaves everything that is rare to the server: an index of another version, a tombstone or a
 // damaged record after the index. It also does so after a start of the machine, when the blocks on disk
@@ -54,15 +54,17 @@ func ledgerDirs(store string) ([]string, error) {
 	return durable.Glob(store, server.JetStreamStoreDir+"/*/streams/"+streams.LedgerStream)
 }
 
-// bootFile is the boot of the machine whose indexes a store has. bootID is empty on other systems than
-// Linux.
+// bootFile returns the file that has the machine's boot id at the time when the server last recovered a
+// store in another boot.
 func bootFile(store string) string { return filepath.Join(store, "boot") }
+
+// bootID returns the id of the machine's current boot. It is empty on other systems than Linux.
 func bootID() string {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return string(id)
 }
 
-// sameBoot reports whether the indexes in a store were written since the machine started.
+// sameBoot reports whether the server has recovered a store since the machine started.
 func sameBoot(store string) bool {
 	id, err := os.ReadFile(bootFile(store))
 	return err == nil && string(id) == bootID()
