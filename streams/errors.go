@@ -169,8 +169,9 @@ var Codes = []CodeDoc{
 			"The reason says which.",
 		"Wait for an approval. Operators: lazaret doctor."},
 	{CodeUnseen, "session has unseen input",
-		"An observation of this session was rejected, so the sentinels have not judged what the agent saw.",
-		"Publish the observation that the reason names again in valid form, with the same id and origin. Or give " +
+		"An observation of this session was rejected, so the sentinels have not judged what the agent saw. Or the session " +
+			"was silent for so long that its user's words have expired.",
+		"If the words expired, run lazaret session start. Otherwise publish the observation that the reason names again in valid form, with the same id and origin. Or give " +
 			"the agent a context without it and run lazaret session start. If the rejected observation named no " +
 			"session, a new session name alone does not help. Open holds still need a person."},
 	{CodeHost, "the host's own verdict",

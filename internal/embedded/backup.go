@@ -245,22 +245,24 @@ func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merg
 			err = errors.Join(err, os.RemoveAll(fresh))
 		}
 	}()
+	if keys != "" {
+		if err := natsserver.CheckKeys(keys); err != nil {
+			return nil, err
+		}
+	}
 	if err := copyBackup(backup, fresh); err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(natsserver.KeysDir(fresh)); err != nil {
 		if keys == "" {
-			return nil, fmt.Errorf("the backup contains no keys, so it cannot be read: name the folder of the keys with "+
-				"--keys: %w", err)
+			return nil, errors.New("the backup contains no keys, so it cannot be read: name the folder of the keys with --keys")
 		}
 		if err := os.CopyFS(natsserver.KeysDir(fresh), os.DirFS(keys)); err != nil {
 			return nil, fmt.Errorf("copying the keys: %w", err)
 		}
 	}
-	if keys != "" {
-		if _, err := os.Stat(keys); err != nil {
-			return nil, fmt.Errorf("the folder of the keys: %w", err)
-		}
+	if err := natsserver.CheckStreams(fresh); err != nil {
+		return nil, fmt.Errorf("the keys are not those of the backup: %w", err)
 	}
 	if m, err = natsserver.MergeRegister(fresh, keys); err != nil {
 		return nil, err

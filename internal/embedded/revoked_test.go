@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -63,19 +64,18 @@ func TestARestoredBackupRefusesRevokedCredentials(t *testing.T) {
 	later := add("later")
 	for _, c := range []struct {
 		name, backup, keys string
-		again              int
 	}{
-		{"keys put aside before the revocation", copies(false), aside, 1},
-		{"a backup from before it, and later keys", before, natsserver.KeysDir(data), 1},
-		{"a backup after it, with its keys", copies(true), "", 0},
+		{"keys put aside before the revocation", copies(false), aside},
+		{"a backup from before it, and later keys", before, natsserver.KeysDir(data)},
+		{"a backup after it, with its keys", copies(true), ""},
 	} {
 		restored := filepath.Join(t.TempDir(), "restored")
 		m, err := embedded.Restore(t.Context(), c.backup, c.keys, restored)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		if m.Again != c.again || m.Made.IsZero() || m.Revoked.IsZero() || m.Issued.IsZero() {
-			t.Errorf("%s: %+v, want %d revoked by the lists", c.name, m, c.again)
+		if m.Count != 1 || m.Made.IsZero() || m.Revoked.IsZero() || m.Issued.IsZero() {
+			t.Errorf("%s: %+v, want one revoked credential", c.name, m)
 		}
 		if _, err := os.Stat(filepath.Join(restored, "credentials.json")); !os.IsNotExist(err) {
 			t.Errorf("%s: the copy of the list stays: %v", c.name, err)
@@ -103,8 +103,34 @@ func TestARestoredBackupRefusesRevokedCredentials(t *testing.T) {
 			t.Errorf("%s: %d credentials are listed, %v", c.name, len(all), err)
 		}
 	}
-	// A mistyped folder of keys is no reason to go on without its revocations.
-	if _, err := embedded.Restore(t.Context(), before, aside+"x", filepath.Join(t.TempDir(), "r")); err == nil {
-		t.Error("a folder of keys that does not exist is accepted")
+	without := copies(false)
+	// A wrong folder of keys is no reason to go on without its revocations.
+	for name, keys := range map[string]string{"that does not exist": aside + "x", "that is empty": t.TempDir(),
+		"that is the data folder": data} {
+		for what, backup := range map[string]string{"keys": before, "no keys": without} {
+			restored := filepath.Join(t.TempDir(), "r")
+			if _, err := embedded.Restore(t.Context(), backup, keys, restored); err == nil ||
+				!strings.Contains(err.Error(), "is not a folder of keys") {
+				t.Errorf("a backup with %s, a folder of keys %s: %v", what, name, err)
+			}
+			if _, err := os.Stat(restored); !os.IsNotExist(err) {
+				t.Errorf("a backup with %s, a folder of keys %s: something was restored: %v", what, name, err)
+			}
+		}
+	}
+	other := t.TempDir()
+	s, err := natsserver.Start(natsserver.Config{Data: other, Listen: "127.0.0.1:0", NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Minter().Install(natsserver.Grant{Name: "acme.other", Agent: &natsserver.Agent{Project: "acme", Name: "other",
+		Origins: []beliefs.Origin{beliefs.OriginTool}}}, "", false)
+	s.Shutdown()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := embedded.Restore(t.Context(), without, natsserver.KeysDir(other), filepath.Join(t.TempDir(), "r")); err == nil ||
+		!strings.Contains(err.Error(), "not those of the backup") {
+		t.Errorf("the keys of another data folder: %v", err)
 	}
 }

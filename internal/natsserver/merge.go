@@ -44,8 +44,8 @@ type Merged struct {
 	Made time.Time
 	// Issued and Revoked are the latest times in the list; zero: there is none.
 	Issued, Revoked time.Time
-	// Again is the number of credentials that are revoked only because of the copies.
-	Again int
+	// Count is the number of revoked credentials in the list.
+	Count int
 }
 
 // MergeRegister adds the copy in a restored data folder to its register, and removes it. If keys is not empty, it also
@@ -65,13 +65,16 @@ func MergeRegister(data, keys string) (*Merged, error) {
 			if err != nil {
 				return err
 			}
-			m.Again += r.merge(&c.register)
+			r.merge(&c.register)
 			if !c.Made.IsZero() {
 				m.Made = c.Made
 			}
 		}
 		for _, c := range r.Credentials {
 			m.Issued, m.Revoked = later(m.Issued, c.Issued), later(m.Revoked, c.Revoked)
+			if !c.Revoked.IsZero() {
+				m.Count++
+			}
 		}
 		return nil
 	})
@@ -87,26 +90,50 @@ func MergeRegister(data, keys string) (*Merged, error) {
 	return m, nil
 }
 
-// merge adds the credentials of another list, and returns the number of those that only it revokes.
-func (r *register) merge(other *register) (revoked int) {
+// merge adds the credentials of another list.
+func (r *register) merge(other *register) {
 	for _, o := range other.Credentials {
 		c := r.of(o.User)
 		if c == nil {
 			r.Credentials = append(r.Credentials, o)
-			if !o.Revoked.IsZero() {
-				revoked++
-			}
 			continue
 		}
 		if o.Issued.After(c.Issued) {
 			c.Grant, c.Issued, c.Expires = o.Grant, o.Issued, o.Expires
 		}
-		if c.Revoked.IsZero() && !o.Revoked.IsZero() {
+		if c.Revoked.IsZero() {
 			c.Revoked = o.Revoked
-			revoked++
 		}
 	}
-	return revoked
+}
+
+// CheckKeys returns an error if a folder is not the folder of a data folder's keys.
+func CheckKeys(keys string) error {
+	for _, name := range []string{storageKey, filepath.Base(registerFile(""))} {
+		if _, err := os.Stat(filepath.Join(keys, name)); err != nil {
+			return fmt.Errorf("%s is not a folder of keys, because it has no %s: name the folder keys of a data folder: %w",
+				keys, name, err)
+		}
+	}
+	return nil
+}
+
+// CheckStreams returns an error if the streams of a data folder were written with other keys than its own.
+func CheckStreams(data string) error {
+	key, err := Secret(data, storageKey)
+	if err != nil {
+		return err
+	}
+	dirs, err := durable.Glob(data, "jetstream/jetstream/*/streams/*")
+	for _, dir := range dirs {
+		if err == nil {
+			_, err = openStreamKey(dir, key)
+		}
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // the streams are not encrypted
+	}
+	return err
 }
 
 func later(a, b time.Time) time.Time {

@@ -311,7 +311,7 @@ func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *st
 		}
 		late := func(err error) error {
 			return fmt.Errorf("nothing was removed: these stages have not confirmed that their state is on disk: %s; "+
-				"start them, or name stages that no longer exist with --without: %w", strings.Join(who, ", "), err)
+				"if they run, repeat the trim; start those that do not, or name stages that no longer exist with --without: %w", strings.Join(who, ", "), err)
 		}
 		if wait := cmp.Or(c.Wait, stagesWait); time.Since(quiet) > wait {
 			return late(fmt.Errorf("there was no answer for %s", wait))

@@ -133,13 +133,19 @@ func sayRevoked(w io.Writer, m *natsserver.Merged) {
 		}
 		return t.Format(time.RFC3339)
 	}
-	fmt.Fprintf(w, "newest credential: %s; newest revocation: %s; %d revoked by the lists of the backup and of --keys\n",
-		at(m.Issued), at(m.Revoked), m.Again)
+	fmt.Fprintf(w, "newest credential: %s; newest revocation: %s; %d credentials are revoked\n",
+		at(m.Issued), at(m.Revoked), m.Count)
 	if m.Made.IsZero() {
 		fmt.Fprintln(w, "the backup is of an earlier version and has no list of credentials: those that were revoked "+
 			"after the keys were put aside have access again. Revoke them before the start: lazaret agent revoke")
 		return
 	}
-	fmt.Fprintf(w, "credentials and tokens that were revoked after the backup, %s, have access again. Revoke them before "+
-		"the start: lazaret agent revoke, lazaret agent token revoke\n", at(m.Made))
+	known := m.Made // a list of --keys may be later
+	for _, t := range []time.Time{m.Issued, m.Revoked} {
+		if t.After(known) {
+			known = t
+		}
+	}
+	fmt.Fprintf(w, "credentials that were revoked after %s, and tokens that were revoked after the backup, %s, have access "+
+		"again. Revoke them before the start: lazaret agent revoke, lazaret agent token revoke\n", at(known), at(m.Made))
 }

@@ -342,7 +342,7 @@ func (x *explanation) print(w io.Writer) {
 				v.Hold.Expires.Format(time.RFC3339))
 		}
 		if v.Alert != nil {
-			fmt.Fprintf(w, "  TOO LATE: %s\n", line(v.Alert.Message, 300))
+			fmt.Fprintf(w, "  ALERT: %s\n", line(v.Alert.Message, 300))
 		}
 	}
 }
