@@ -91,7 +91,7 @@ func (c *Client) PublishRaw(ctx context.Context, subject string, body []byte) (u
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	var seq uint64
-	err := c.retry.do(ctx, func(ctx context.Context) error {
+	err := c.do(ctx, func(ctx context.Context) error {
 		ack, err := c.js.PublishMsg(ctx, message(ctx, subject, body))
 		if err != nil {
 			return refused(subject, err)
@@ -210,7 +210,7 @@ func (c *Client) ask(ctx context.Context, svc streams.Service, origin beliefs.Or
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	var rep *Reply
-	err = c.retry.do(ctx, func(ctx context.Context) (err error) {
+	err = c.do(ctx, func(ctx context.Context) (err error) {
 		if rep, err = c.request(ctx, subject, body); err != nil || rep.Entry == nil {
 			return err
 		}
@@ -223,6 +223,23 @@ func (c *Client) ask(ctx context.Context, svc streams.Service, origin beliefs.Or
 		c.acknowledged(rep.IntakeSeq)
 	}
 	return rep, err
+}
+
+// do calls f as often as the client's retry says. If there was no answer because the server refuses the
+// connection's credential, do returns LZ209.
+func (c *Client) do(ctx context.Context, f func(context.Context) error) error {
+	err := c.retry.do(ctx, f)
+	var e *Error
+	if !errors.As(err, &e) || e.answered || c.nc.IsConnected() {
+		return err
+	}
+	switch last := c.nc.LastError(); {
+	case errors.Is(last, nats.ErrAuthorization), errors.Is(last, nats.ErrAuthRevoked), errors.Is(last, nats.ErrAuthExpired),
+		errors.Is(last, nats.ErrAccountAuthExpired):
+		return &Error{Code: streams.CodeCredential, Message: fmt.Sprintf("the NATS server refuses the credential of "+
+			"%s/%s (%v): it was revoked or has expired", c.project, c.agent, last), err: err}
+	}
+	return err
 }
 
 // asked sends a request. Its errors are of type *Error.

@@ -17,7 +17,7 @@ var ErrHold = errors.New("no verdict: treat as hold")
 // Error reports an answer without a verdict, or an event that was not acknowledged. Callers must
 // treat it as hold.
 type Error struct {
-	// Code is the code of the answer. If there was no answer, it is LZ201, LZ202 or LZ203.
+	// Code is the code of the answer. If there was no answer, it is LZ201, LZ202, LZ203 or LZ209.
 	Code    streams.Code
 	Message string
 

@@ -32,7 +32,7 @@ func (c *Client) SubmitRaw(ctx context.Context, origin beliefs.Origin, body []by
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	var rep *streams.ObserveReply
-	err = c.retry.do(ctx, func(ctx context.Context) error {
+	err = c.do(ctx, func(ctx context.Context) error {
 		m, err := c.asked(ctx, subject, body)
 		if err != nil {
 			return err
@@ -88,7 +88,7 @@ func (c *Client) ObserveAll(ctx context.Context, origin beliefs.Origin,
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	rep := new(streams.ObserveReplies)
-	err = c.retry.do(ctx, func(ctx context.Context) error {
+	err = c.do(ctx, func(ctx context.Context) error {
 		request := message(ctx, subject, body)
 		if request.Header == nil {
 			request.Header = make(nats.Header)

@@ -29,7 +29,7 @@ func (c *Client) Prove(ctx context.Context, r *streams.ProveRequest) (*streams.P
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	rep := new(streams.ProveReply)
-	err = c.retry.do(ctx, func(ctx context.Context) error {
+	err = c.do(ctx, func(ctx context.Context) error {
 		m, err := c.asked(ctx, subject, body)
 		if err != nil {
 			return err

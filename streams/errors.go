@@ -26,6 +26,7 @@ const (
 	CodePending     Code = "LZ206"
 	CodeReplySize   Code = "LZ207"
 	CodeTaken       Code = "LZ208"
+	CodeCredential  Code = "LZ209"
 
 	CodeNoPolicy    Code = "LZ301"
 	CodeUnmatched   Code = "LZ302"
@@ -152,6 +153,11 @@ var Codes = []CodeDoc{
 	{CodeTaken, "reply to another proposal",
 		"The reply is for a different proposal than the one that was sent.",
 		"Treat as hold. Propose it under a new id. Make ids that do not repeat after a restart."},
+	{CodeCredential, "credential refused",
+		"The NATS server refuses the credential: it was revoked or has expired, or it belongs to another server.",
+		"Treat as hold. Do not send it again with this credential. Operators: lazaret agent ls --all says what became of " +
+			"the credential, lazaret agent rotate NAME replaces it. Behind the gateway the agent then needs a new token: " +
+			"lazaret agent token new."},
 	{CodeNoPolicy, "no policy in force",
 		"No signed policy has been activated yet, so nothing can be allowed.",
 		"Activate one: lazaret policy activate."},
@@ -315,8 +321,7 @@ var Codes = []CodeDoc{
 		"The entry's payload was forgotten, or this auditor never had it.",
 		"Ask without the payload. The log can still prove that it has the entry."},
 	{CodeToken, "token refused",
-		"The HTTP request has no bearer token, or its token is unknown, expired or revoked. Or the NATS server " +
-			"refuses the token's credential.",
+		"The HTTP request has no bearer token, or its token is unknown, expired or revoked.",
 		"Make a token: lazaret agent token new."},
 	{CodeForbidden, "not permitted",
 		"The token's credential may not do this on the NATS server: it is for another origin, kind or feed.",

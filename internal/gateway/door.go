@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -40,6 +41,7 @@ type session struct {
 	nc             *nats.Conn
 	project, agent string         // empty for a role
 	client         *client.Client // nil for a role
+	refused        atomic.Bool    // the server refuses the credential
 }
 
 // watch cancels a pending request when the server denies its subject.
@@ -86,8 +88,7 @@ func (d *door) dial() (*session, error) {
 		nats.PermissionErrOnSubscribe(true), nats.ErrorHandler(d.failed))
 	switch {
 	case refused(err):
-		return nil, problem(streams.CodeToken, "the NATS server refuses the credential %s: it was revoked or has expired",
-			d.name)
+		return nil, d.refusal()
 	case err != nil:
 		d.cfg.Log.Warn("the gateway cannot connect", "credential", d.name, "err", err)
 		return nil, problem(streams.CodeUnavailable, "the NATS server cannot be reached")
@@ -103,7 +104,11 @@ func (d *door) dial() (*session, error) {
 
 func refused(err error) bool {
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) ||
-		errors.Is(err, nats.ErrAuthExpired)
+		errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAccountAuthExpired)
+}
+
+func (d *door) refusal() *Problem {
+	return problem(streams.CodeCredential, "the NATS server refuses the credential %s: it was revoked or has expired", d.name)
 }
 
 // speaker returns the project and agent of a credential file; both are empty for a role. It does not
@@ -144,6 +149,7 @@ func (d *door) failed(nc *nats.Conn, _ *nats.Subscription, err error) {
 	case refused(err):
 		// The next request connects again with the credential that is then in the file.
 		if d.now != nil && d.now.nc == nc {
+			d.now.refused.Store(true)
 			d.now = nil
 		}
 		go nc.Close()

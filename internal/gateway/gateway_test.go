@@ -313,6 +313,57 @@ func TestARevokedTokenOrCredentialIsRefused(t *testing.T) {
 	eventually(t, "a new token is taken", func() bool { return ask(p.token(t, name)) == 200 })
 }
 
+// A request that has the connection when the credential is revoked reports no outage, which a client would
+// ask about again.
+func TestACredentialThatIsRevokedDuringARequestIsNoOutage(t *testing.T) {
+	p := newPipe(t)
+	for path, kind := range map[string]string{"/v1/decide": "application/json", "/v1/observe": typeBatch} {
+		project, secret := p.agent(t, beliefs.Origins())
+		name := project + ".bot"
+		r, w := io.Pipe()
+		req, err := http.NewRequestWithContext(t.Context(), "POST", p.URL()+path, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", kind)
+		req.Header.Set("Authorization", "Bearer "+secret)
+		answers := make(chan *http.Response, 1)
+		go func() {
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- res
+		}()
+		d := p.door(name)
+		connected := func() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.now != nil }
+		eventually(t, "the request has a connection", connected)
+		if _, err := p.Server.Minter().Revoke(name, false); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the server ends the connection", func() bool { return !connected() })
+		body := `{"tool":"read_file"}`
+		if kind == typeBatch {
+			body = `[{"specversion":"1.0","id":"c1","source":"s","type":"page","data":"a page"}]`
+		}
+		fmt.Fprint(w, body)
+		w.Close()
+		res := <-answers
+		if res == nil {
+			continue
+		}
+		defer res.Body.Close()
+		b, err := io.ReadAll(res.Body)
+		prob := new(Problem)
+		if err := errors.Join(err, streams.Unmarshal(b, prob)); err != nil || res.StatusCode != 401 ||
+			prob.Code != streams.CodeCredential || prob.Verdict != streams.Hold || res.Header.Get("Retry-After") != "" ||
+			!strings.Contains(prob.Detail, "the credential "+name+": it was revoked") ||
+			!strings.Contains(prob.Action, "agent rotate") {
+			t.Errorf("%s: %d %s, %v", path, res.StatusCode, b, err)
+		}
+	}
+}
+
 func TestCloudEventsAreObserved(t *testing.T) {
 	p := newPipe(t)
 	project, secret := p.agent(t, beliefs.Origins())

@@ -93,7 +93,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e *endpoint) {
 	}
 	if e.feed != nil {
 		if err := c.feed(w, e); err != nil {
-			problemOf(err).write(w)
+			problemOf(c.explained(err)).write(w)
 		}
 		return
 	}
@@ -103,7 +103,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e *endpoint) {
 	}
 	body, err := e.answer(c)
 	if err != nil {
-		e.fail(w, err)
+		e.fail(w, c.explained(err))
 		return
 	}
 	if rep, ok := body.(*client.Reply); ok {
@@ -114,6 +114,18 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e *endpoint) {
 		return
 	}
 	answer(w, http.StatusOK, "application/json", body)
+}
+
+// explained returns the reason of a request's error. If the server refused the credential during the request,
+// the reason is neither an outage nor a time-out.
+func (c *call) explained(err error) error {
+	p := problemOf(err)
+	if c.s.refused.Load() && (p.Code == streams.CodeUnavailable || p.Code == streams.CodeTimeout) {
+		q := c.d.refusal()
+		q.Events = p.Events
+		return q
+	}
+	return err
 }
 
 // fail writes err as a problem. If the endpoint has stop, fail writes the body that stop returns

@@ -119,7 +119,7 @@ func (c *call) waiting(rep *client.Reply, await func(context.Context) (*client.R
 				return
 			case <-check.C:
 			}
-			if !c.find() {
+			if !c.find() || c.s.refused.Load() {
 				revoked.Store(true)
 				cancel()
 				return
@@ -127,6 +127,9 @@ func (c *call) waiting(rep *client.Reply, await func(context.Context) (*client.R
 		}
 	}()
 	last, err := await(ctx)
+	if c.s.refused.Load() {
+		return nil, c.d.refusal()
+	}
 	if revoked.Load() || !c.find() {
 		return nil, problem(streams.CodeToken, "the token was revoked or has expired while it waited")
 	}

@@ -50,7 +50,7 @@ func hooked(c *call) (any, error) {
 	defer cancel()
 	a, err := hook.Ask(ctx, cfg, c.s.client, host, e)
 	if err != nil {
-		a = hook.Refusal(e, err)
+		a = hook.Refusal(e, c.explained(err))
 	}
 	out, err := host.Encode(e, a)
 	if err != nil {

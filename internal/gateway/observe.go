@@ -125,7 +125,7 @@ func (c *call) batch() (any, error) {
 		if failed == nil {
 			failed = p
 		}
-		if p.Code == streams.CodeForbidden || (&client.Error{Code: p.Code}).Temporary() {
+		if p.Code == streams.CodeForbidden || p.Code == streams.CodeCredential || (&client.Error{Code: p.Code}).Temporary() {
 			failed = p
 			break
 		}

@@ -45,8 +45,9 @@ var statuses = map[streams.Code]int{
 	streams.CodeIntakeFull: http.StatusServiceUnavailable, streams.CodeUnavailable: http.StatusServiceUnavailable,
 	streams.CodeShedding: http.StatusServiceUnavailable, streams.CodeReplySize: http.StatusUnprocessableEntity,
 	streams.CodeTaken: http.StatusConflict, streams.CodeAgentFull: http.StatusTooManyRequests,
-	streams.CodeToken: http.StatusUnauthorized, streams.CodeForbidden: http.StatusForbidden,
-	streams.CodeNotHere: http.StatusNotFound,
+	streams.CodeToken: http.StatusUnauthorized, streams.CodeCredential: http.StatusUnauthorized,
+	streams.CodeForbidden: http.StatusForbidden,
+	streams.CodeNotHere:   http.StatusNotFound,
 }
 
 func problem(code streams.Code, format string, args ...any) *Problem {

@@ -118,7 +118,8 @@ func (h Held) ask(ctx context.Context, j Judge, m Text, file string) (*client.Re
 		return h.ask(ctx, j, m, file)
 	}
 	e := (*client.Error)(nil)
-	if errors.As(err, &e) && !e.Temporary() || err == nil && rep.Verdict != streams.Allow && !client.Open(rep) {
+	if errors.As(err, &e) && !e.Temporary() && e.Code != streams.CodeCredential ||
+		err == nil && rep.Verdict != streams.Allow && !client.Open(rep) {
 		_, _ = remove(file, m.ID) // if this fails, a repeated request gets the same answer
 	}
 	return rep, err

@@ -19,7 +19,7 @@ type arbiter struct {
 	gate
 	mu    sync.Mutex
 	holds bool                             // new proposals
-	lost  bool                             // its answers
+	lost  error                            // in the place of its answers
 	given map[string]*streams.VerdictEntry // guarded by mu
 	ids   []string                         // of the proposals, guarded by mu
 }
@@ -40,8 +40,8 @@ func (a *arbiter) Remember(_ context.Context, _ beliefs.Origin, m *streams.Memor
 		a.given = make(map[string]*streams.VerdictEntry)
 	}
 	a.given[m.ID], a.ids = v, append(a.ids, m.ID)
-	if a.lost {
-		return nil, context.DeadlineExceeded
+	if a.lost != nil {
+		return nil, a.lost
 	}
 	return &client.Reply{Verdict: v.Verdict, Entry: v}, nil
 }
@@ -219,12 +219,14 @@ func TestConcurrentRequestsShareNoApproval(t *testing.T) {
 }
 
 func TestARequestWhoseAnswerWasLostIsJudgedAsOfItsRepetition(t *testing.T) {
-	for _, holds := range []bool{false, true} {
-		h, a := Held(t.TempDir()), &arbiter{holds: holds, lost: true}
+	for i, lost := range []error{context.DeadlineExceeded, context.DeadlineExceeded,
+		&client.Error{Code: streams.CodeCredential}, &client.Error{Code: streams.CodeCredential}} {
+		holds := i%2 == 1
+		h, a := Held(t.TempDir()), &arbiter{holds: holds, lost: lost}
 		if _, _, err := h.Write(t.Context(), a, []Text{text("x")}, "PUT /x"); err == nil {
 			t.Fatal("an answer came")
 		}
-		a.lost = false
+		a.lost = nil
 		want := map[bool]int{false: 2, true: 1}[holds] // a hold stays the same
 		if v, hold := write(t, h, a, "x"); (v == streams.Hold) != holds || (hold != "") != holds || len(a.ids) != want {
 			t.Errorf("held: %t: %s %q after %d proposals, want %d", holds, v, hold, len(a.ids), want)

@@ -121,6 +121,8 @@ func unjudged(err error) *refusal {
 			status = http.StatusBadRequest
 		case streams.CodeTooLarge:
 			status = http.StatusRequestEntityTooLarge
+		case streams.CodeCredential: // of the proxy: to ask again is of no use
+			status = http.StatusForbidden
 		}
 	}
 	return &refusal{status, err.Error(), streams.Hold, ""}

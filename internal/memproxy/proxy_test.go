@@ -2,6 +2,7 @@ package memproxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,10 +18,13 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
 
 	"lazaret/client"
 	"lazaret/internal/embedded/embeddedtest"
 	"lazaret/internal/memgate"
+	"lazaret/internal/natsconn"
+	"lazaret/internal/natsserver"
 	"lazaret/internal/natstest"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
@@ -671,5 +675,44 @@ func TestAStoreThatStopsDuringAWriteUsesUpTheApproval(t *testing.T) {
 		if n := writes.Load(); n != 1 {
 			t.Errorf("%s: %d writes", x.method, n)
 		}
+	}
+}
+
+// The proxy's own credential may be revoked. A client that repeats the request cannot help that.
+func TestARevokedCredentialIsNoOutage(t *testing.T) {
+	g := natsserver.Grant{Name: "revoked.bot", Agent: &natsserver.Agent{Project: "revoked", Name: "bot",
+		Origins: beliefs.Origins()}, Lasts: time.Hour}
+	minter := pipeline.Server.Minter()
+	if err := minter.Install(g, pipeline.Server.URL(), false); err != nil {
+		t.Fatal(err)
+	}
+	conn := natsconn.Flags{Data: pipeline.Data}
+	nc, err := conn.Connect(g.Name, natsconn.Daemon(slog.New(slog.DiscardHandler))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c, err := client.New(nc, "revoked", "bot", client.WithRetry(client.Retry{Tries: 2, Each: time.Second}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ask := guarded(t, "mem0", c, nil)
+	write := func() (int, string) { return ask("POST", "/memories", `{"messages":"`+fact+`","infer":false}`) }
+	if _, err := minter.Revoke(g.Name, false); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, time.Minute, "the server refuses the credential", func() bool {
+		return errors.Is(nc.LastError(), nats.ErrAuthorization)
+	})
+	if code, body := write(); code != 403 || !strings.Contains(body, "LZ209") || !strings.Contains(body, "was revoked") ||
+		!strings.Contains(body, `"verdict":"hold"`) {
+		t.Errorf("%d %s", code, body)
+	}
+	if _, err := minter.Rotate(g.Name, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, time.Minute, "the new credential is taken up", nc.IsConnected)
+	if code, body := write(); code != 404 { // the store has no such path
+		t.Errorf("after the credential was replaced: %d %s", code, body)
 	}
 }
