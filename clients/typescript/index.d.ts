@@ -186,7 +186,7 @@ export declare class Lazaret {
    * Carries out a call of Anthropic's memory tool.
    * wait: milliseconds to wait for a person when a write is held (0, at most 300,000).
    */
-  memoryTool(input: object, options?: { session?: string; user?: string; wait?: number }): Promise<MemoryToolResult>;
+  memoryTool(input: object, options?: { session?: string; user?: string; dataSubject?: string; wait?: number }): Promise<MemoryToolResult>;
   /** Reports what came of an action; cancelled withdraws it. */
   outcome(answer: Answer, status: "ok" | "error" | "skipped" | "cancelled", content?: string): Promise<Recorded>;
   /** Clears what was held for input that was not recorded. */

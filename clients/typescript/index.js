@@ -61,11 +61,11 @@ export class Lazaret {
    * Carries out a call of Anthropic's memory tool and returns the content of its tool_result. Never throws. A call
    * is sent once: one whose answer was lost may have been carried out.
    */
-  async memoryTool(input, { session = this.session, user, wait = 0 } = {}) {
+  async memoryTool(input, { session = this.session, user, dataSubject, wait = 0 } = {}) {
     try {
-      const { session: _s, user: _u, ...call } = input; // the model does not choose whose memory it is
+      const { session: _s, user: _u, data_subject: _d, ...call } = input; // the model does not choose whose memory it is
       const path = "/v1/memory_tool" + (wait > 0 ? `?wait=${Math.min(300, Math.ceil(wait / 1000))}s` : "");
-      const got = await this.#once("POST", path, JSON.stringify({ ...call, session, user }), this.timeout + wait);
+      const got = await this.#once("POST", path, JSON.stringify({ ...call, session, user, data_subject: dataSubject }), this.timeout + wait);
       if (typeof got.content !== "string") throw new LazaretError("LZ208", "the answer is not one to what was asked", got);
       return { ...got, is_error: got.is_error === true };
     } catch (error) {

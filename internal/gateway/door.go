@@ -108,7 +108,8 @@ func refused(err error) bool {
 }
 
 func (d *door) refusal() *Problem {
-	return problem(streams.CodeCredential, "the NATS server refuses the credential %s: it was revoked or has expired", d.name)
+	return problem(streams.CodeCredential, "the NATS server refuses the credential %s: it was revoked or has expired",
+		d.name)
 }
 
 // speaker returns the project and agent of a credential file; both are empty for a role. It does not

@@ -16,10 +16,12 @@ import (
 	"lazaret/streams"
 )
 
-// MemoryToolRequest is a call of the memory tool: the model's input with the session and user.
+// MemoryToolRequest is a call of the memory tool: the model's input with the session, the user and the person
+// whom the words are about, who is the user if DataSubject is empty.
 type MemoryToolRequest struct {
-	Session string `json:"session,omitzero"`
-	User    string `json:"user,omitzero"`
+	Session     string `json:"session,omitzero"`
+	User        string `json:"user,omitzero"`
+	DataSubject string `json:"data_subject,omitzero"`
 	memorytool.Input
 }
 
@@ -70,18 +72,15 @@ func memoryTool(c *call) (any, error) {
 	if err := c.decode(in); err != nil {
 		return nil, err
 	}
-	for name, id := range map[string]string{"session": in.Session, "user": in.User} {
+	for name, id := range map[string]string{"session": in.Session, "user": in.User, "data_subject": in.DataSubject} {
 		if id != "" && !streams.ValidID(id) {
 			return nil, problem(streams.CodeInvalid, "%s is %q, use 1 to 64 of A-Z a-z 0-9 _ -", name, streams.Clip(id, 80))
 		}
 	}
 	own := filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent)
-	dir := filepath.Join(own, "shared")
-	if in.User != "" { // each user has a separate folder
-		dir = filepath.Join(own, "users", memorytool.UserFolder(in.User))
-	}
+	dir := filepath.Join(own, memorytool.Folder(in.DataSubject, in.User))
 	t := &memorytool.Tool{Judge: judge{c}, Dir: dir, Held: memgate.Held(filepath.Join(own, heldFolder)),
-		Head: streams.Head{Session: in.Session, User: in.User}, Lock: &c.g.files}
+		Head: streams.Head{Session: in.Session, User: in.User, DataSubject: in.DataSubject}, Lock: &c.g.files}
 	res, err := t.Call(c.ctx, &in.Input)
 	if err != nil {
 		return nil, err

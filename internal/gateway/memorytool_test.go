@@ -1,14 +1,20 @@
 package gateway
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"lazaret/internal/embedded"
+	"lazaret/internal/inquiry"
 	"lazaret/internal/memorytool"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/retain"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
 
@@ -235,5 +241,62 @@ func TestUsersWhoseNamesDifferInCaseShareNoFolder(t *testing.T) {
 	}
 	if b, err := os.ReadFile(filepath.Join(users, memorytool.UserFolder("Bob"), "notes.md")); string(b) != "Bob" {
 		t.Errorf("the file of Bob is %q, %v", b, err)
+	}
+}
+
+// The words of a call are about the data subject that it names: the ledger's entries, so that an erasure finds
+// them, and the files.
+func TestTheMemoryToolKeepsWordsForTheirDataSubject(t *testing.T) {
+	p := newPipe(t)
+	project, secret := p.agent(t, beliefs.Origins())
+	create := func(subject, user, text string) {
+		t.Helper()
+		res := p.memory(t, secret, map[string]any{"command": "create", "path": "/memories/door.md", "file_text": text,
+			"session": "s", "user": user, "data_subject": subject})
+		if res.IsError {
+			t.Errorf("%q of %q: %+v", subject, user, res)
+		}
+	}
+	create("p-17", "", "Parcels go to the back door.")
+	create("p-17", "Ann", "Parcels go to the side door.")
+	create("", "Ann", "Parcels go to the front door.")
+	create("Bob", "Bob", "Parcels go to the porter.")
+	own := filepath.Join(p.data, "memories", project, "bot")
+	for name, want := range map[string]string{"subjects/p-17/shared": "back", "subjects/p-17/users/!ann": "side",
+		"users/!ann": "front", "users/!bob": "porter"} {
+		if b, err := os.ReadFile(filepath.Join(own, filepath.FromSlash(name), "door.md")); !strings.Contains(string(b), want) {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+	if res := p.memory(t, secret, map[string]any{"command": "view", "path": "/memories/door.md",
+		"data_subject": "p-18"}); !res.IsError {
+		t.Errorf("the files of one person are shown as another's: %+v", res)
+	}
+	if code, body := p.send(t, secret, "POST", "/v1/memory_tool",
+		`{"command":"view","path":"/memories","data_subject":"../x"}`); code != 400 || !strings.Contains(body, "data_subject") {
+		t.Errorf("%d %s", code, body)
+	}
+	trust, err := keys.LoadTrust(embedded.TrustFile(p.data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := p.Server.Connect(natsserver.RoleRetention)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	cfg := retain.Config{Conn: nc, Trust: trust, Data: p.data, Tell: t.Logf,
+		Log: func(context.Context, func(*inquiry.Log) error) error { return nil }}
+	survey, err := cfg.SurveyPerson(t.Context(), retain.Subject{Project: project, Person: "p-17"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, place := range survey.Places {
+		found[place.Where+": "+place.What] += place.Count
+	}
+	if found["LZ_LEDGER: entries of ingest"] < 2 ||
+		found[filepath.Join(own, "subjects", "p-17")+": files of the memory tool"] != 1 {
+		t.Errorf("an erasure of p-17 finds %v", found)
 	}
 }

@@ -314,7 +314,11 @@ func changed(name string) error {
 func (t *Tool) propose(ctx context.Context, name, words, was string, change func() (*Result, error)) (*Result, error) {
 	m := &streams.Memory{Head: t.Head, Key: streams.Clip("memory_tool:"+shown(name), streams.MaxNameLen),
 		Content: words, Source: "tool:memory"}
-	replies, _, err := t.Held.Write(ctx, t.Judge, []memgate.Text{{Origin: beliefs.OriginAgent, Memory: m}}, "memory_tool", was)
+	parts := []string{"memory_tool", was}
+	if t.Head.DataSubject != "" {
+		parts = append(parts, t.Head.DataSubject)
+	}
+	replies, _, err := t.Held.Write(ctx, t.Judge, []memgate.Text{{Origin: beliefs.OriginAgent, Memory: m}}, parts...)
 	if err != nil {
 		return nil, err
 	}

@@ -24,8 +24,10 @@ func (c *Config) folders(s Subject, remove bool) (out []Place, err error) {
 	add := func(folder, what string, paths []string, erase func(string) error) {
 		for _, path := range paths {
 			where := filepath.Join(c.Data, folder, s.Project)
-			if s.Person != "" {
-				where = filepath.Dir(path)
+			if s.Person != "" && folder == "hooks" {
+				where = filepath.Dir(path) // of a session
+			} else if s.Person != "" {
+				where = path
 			}
 			if len(out) == 0 || out[len(out)-1].Where != where {
 				out = append(out, Place{Where: where, What: what})
@@ -58,7 +60,7 @@ func (c *Config) folders(s Subject, remove bool) (out []Place, err error) {
 	return out, nil
 }
 
-// memoryFolders returns the folders of the memory tool for a project, or for one user of the project.
+// memoryFolders returns the folders of the memory tool for a project, or for one person in it.
 func memoryFolders(data fs.FS, s Subject) (out []string, err error) {
 	root := path.Join("memories", s.Project)
 	add := func(name string) error {
@@ -77,9 +79,20 @@ func memoryFolders(data fs.FS, s Subject) (out []string, err error) {
 		if a.Type().IsRegular() {
 			continue
 		}
-		users := path.Join(root, a.Name(), "users")
-		if err := add(path.Join(users, memorytool.UserFolder(s.Person))); err != nil {
+		agent, name := path.Join(root, a.Name()), memorytool.UserFolder(s.Person)
+		users := path.Join(agent, memorytool.Users)
+		err := errors.Join(add(path.Join(users, name)), add(path.Join(agent, memorytool.Subjects, name)))
+		others, serr := readDir(data, path.Join(agent, memorytool.Subjects))
+		if err = errors.Join(err, serr); err != nil {
 			return nil, err
+		}
+		for _, o := range others {
+			if o.Name() == name || !o.IsDir() {
+				continue
+			}
+			if err := add(path.Join(agent, memorytool.Subjects, o.Name(), memorytool.Users, name)); err != nil {
+				return nil, err
+			}
 		}
 		if memorytool.UserFolder(s.Person) == s.Person {
 			continue

@@ -18,12 +18,15 @@ func TestTheFilesOfTheGatewayAndOfHooksGoWithTheirSubject(t *testing.T) {
 		"memories/demo/agent/shared/notes.md", "memories/other/agent/users/p-17/notes.md",
 		"hooks/demo/agent/s1/held-1", "hooks/demo/agent/s2/held-1", "hooks/other/agent/s1/held-1",
 		"memories/demo/agent2/users/p-17/notes.md", "hooks/demo/agent/s1/spool-1", "memories/demo/file",
+		"memories/demo/agent/subjects/p-17/shared/notes.md", "memories/demo/agent/subjects/p-17/users/!ann/notes.md",
+		"memories/demo/agent/subjects/p-18/users/!ann/notes.md", "memories/demo/agent/subjects/p-18/users/bob/notes.md",
 	}
 	for _, c := range []struct {
 		s    Subject
 		gone []int
-	}{{Subject{Project: "demo", Person: "p-17"}, []int{0, 4, 7}}, {Subject{Project: "demo", Person: "Ann"}, []int{1}},
-		{Subject{Project: "demo"}, []int{0, 1, 2, 4, 5, 7, 9}}, {Subject{Project: "none"}, nil}} {
+	}{{Subject{Project: "demo", Person: "p-17"}, []int{0, 4, 7, 10, 11}},
+		{Subject{Project: "demo", Person: "Ann"}, []int{1, 11, 12}},
+		{Subject{Project: "demo"}, []int{0, 1, 2, 4, 5, 7, 9, 10, 11, 12, 13}}, {Subject{Project: "none"}, nil}} {
 		data := t.TempDir()
 		for _, f := range files {
 			f = filepath.Join(data, f)
@@ -59,6 +62,14 @@ func TestTheFilesOfTheGatewayAndOfHooksGoWithTheirSubject(t *testing.T) {
 				return strings.HasPrefix(filepath.Join(data, files[i]), p.Where+string(filepath.Separator))
 			}) {
 				t.Errorf("%v: no place names %s: %+v", c.s, files[i], places)
+			}
+		}
+		for i, f := range files { // a place of one person holds nobody else's files
+			if c.s.Person != "" && strings.HasPrefix(f, "memories") && !want[i] &&
+				slices.ContainsFunc(places, func(p Place) bool {
+					return strings.HasPrefix(filepath.Join(data, f), p.Where+string(filepath.Separator))
+				}) {
+				t.Errorf("%v: a place names %s, which stays: %+v", c.s, f, places)
 			}
 		}
 		for _, p := range places {

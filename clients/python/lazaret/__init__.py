@@ -120,14 +120,15 @@ class Lazaret:
         return self._ask("/v1/gate", {"candidates": listed, **fields}, "recall")
 
     def memory_tool(self, input: Mapping[str, Any], session: Optional[str] = None, user: Optional[str] = None,
-                    wait: float = 0.0) -> Json:
+                    wait: float = 0.0, data_subject: Optional[str] = None) -> Json:
         """Carries out a call of Anthropic's memory tool and returns content and is_error of its tool_result.
 
         Never raises. A call is sent once: one whose answer was lost may have been carried out.
         """
         try:
-            call = {k: v for k, v in input.items() if k not in ("session", "user") and v is not None}
-            whose = {"session": session or self.session, "user": user}  # the model does not choose whose memory it is
+            # The model does not choose whose memory it is.
+            whose = {"session": session or self.session, "user": user, "data_subject": data_subject}
+            call = {k: v for k, v in input.items() if k not in whose and v is not None}
             call.update({k: v for k, v in whose.items() if v is not None})
             path = "/v1/memory_tool" + (f"?wait={min(300, int(wait + 0.999))}s" if wait > 0 else "")
             got = self._once(path, json.dumps(call, allow_nan=False).encode(), self.timeout + wait)
