@@ -19,8 +19,8 @@ export function lazaretMiddleware(lz, { wait = 0, session, origin = "tool", prom
       if (prompts) await record(newest(state.messages), runtime, prompts);
     },
     wrapModelCall: async (request, handler) => {
-      const foreign = (m) => m.getType() === "tool" || (prompts && m.getType() === "human");
-      await record(request.messages.filter(foreign), request.runtime, "tool");
+      const external = (m) => m.getType() === "tool" || (prompts && m.getType() === "human");
+      await record(request.messages.filter(external), request.runtime, "tool");
       return handler(request);
     },
     wrapToolCall: async (request, handler) => {

@@ -39,7 +39,7 @@ func leaves(ev *evidence, size int64, root [32]byte) (map[int64]*leaf, error) {
 	last := int64(-1)
 	for _, l := range ev.Leaves {
 		if l == nil || l.Index <= last {
-			return nil, fmt.Errorf("the leaf behind %d is not in order", last)
+			return nil, fmt.Errorf("the leaf after %d is out of order", last)
 		}
 		last = l.Index
 		if err := l.check(out[l.Index-1], size, root); err != nil {
@@ -87,7 +87,7 @@ func (l *leaf) check(before *leaf, size int64, root [32]byte) error {
 	}
 	if l.Withheld != "" {
 		if l.Payload != nil || l.Base64 != nil || l.Salt != "" {
-			return errors.New("its payload is withheld, and there is one")
+			return errors.New("its payload is marked as withheld, but is in the file")
 		}
 		return nil
 	}
@@ -103,7 +103,7 @@ func (l *leaf) check(before *leaf, size int64, root [32]byte) error {
 	}
 	if sum := sha256.Sum256(append(salt, l.payload...)); !bytes.Equal(sum[:], commitment) ||
 		uint64(len(l.payload)) != l.Length {
-		return errors.New("the payload is not the one that it commits to")
+		return errors.New("the payload does not match its commitment")
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func climb(h [32]byte, index, size int64, proof []string) ([32]byte, error) {
 	for _, p := range proof {
 		b, err := base64.StdEncoding.Strict().DecodeString(p)
 		if err != nil || len(b) != 32 || sn == 0 {
-			return h, errors.New("a hash of the proof is none, or too many")
+			return h, errors.New("the proof has an invalid hash, or too many hashes")
 		}
 		if fn&1 == 1 || fn == sn {
 			h = node(b, h[:])
@@ -139,7 +139,7 @@ func climb(h [32]byte, index, size int64, proof []string) ([32]byte, error) {
 // body reads the body of an entry of a stage.
 func (l *leaf) body(stage string, into any) error {
 	if l == nil || l.payload == nil {
-		return errors.New("a leaf that it names is not in the file with its payload")
+		return errors.New("the file lacks a leaf that it names, or the payload of this leaf")
 	}
 	head, body, ok := bytes.Cut(l.payload, []byte("\n"))
 	if f := strings.Split(string(head), " "); !ok || len(f) != 3 || f[0] != stage {

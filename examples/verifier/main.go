@@ -148,7 +148,7 @@ func note(msg string, keys map[string]*key) (text string, by []*key, unknown []s
 				return "", nil, nil, fmt.Errorf("the assertion of %s: %w", id, err)
 			}
 		} else if !ed25519.Verify(k.public, []byte(signed), sig) {
-			return "", nil, nil, fmt.Errorf("the signature of %s does not fit", id)
+			return "", nil, nil, fmt.Errorf("the signature of %s is invalid", id)
 		}
 		by = append(by, k)
 	}
@@ -177,7 +177,7 @@ func (v *verifier) handover(msg, origin string) error {
 	text, _, _ := strings.Cut(msg, "\n\n")
 	lines := strings.Split(text, "\n")
 	if len(lines) != 4 || lines[0] != origin {
-		return fmt.Errorf("it has other lines than it should, or is of another log than %s", origin)
+		return fmt.Errorf("it has unexpected lines, or is of a log other than %s", origin)
 	}
 	vkey, ok := strings.CutPrefix(lines[3], "lazaret-next-key ")
 	id, next, err := parseKey(vkey)
@@ -242,15 +242,14 @@ func (v *verifier) verify(b []byte) (told string, err error) {
 	}
 	lines := strings.Split(cp, "\n")
 	if len(lines) < 4 {
-		return "", errors.New("checkpoint: it has no three lines")
+		return "", errors.New("checkpoint: it has fewer than three lines")
 	}
 	size, err := strconv.ParseInt(lines[1], 10, 64)
 	if err != nil {
 		return "", fmt.Errorf("checkpoint: %w", err)
 	}
 	if !v.log(by, size) {
-		return "", errors.New("checkpoint: the log has not signed it with a key that was given, or that such a key " +
-			"handed over to")
+		return "", errors.New("checkpoint: it is signed neither by a given key of the log nor by a key that replaced one")
 	}
 	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
 	if err != nil || len(root) != 32 {
@@ -305,7 +304,7 @@ func value(d *json.Decoder) error {
 			}
 			name, _ := n.(string)
 			if names[name] || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
-				return fmt.Errorf("the name %q is repeated, or has other characters than a-z, 0-9 and _", name)
+				return fmt.Errorf("the name %q is repeated, or has characters other than a-z, 0-9 and _", name)
 			}
 			names[name] = true
 		}
@@ -354,7 +353,7 @@ func (v *verifier) approval(a *approval, leaves map[int64]*leaf) error {
 			return err
 		}
 		if l.Type != "chunk" || l.Project != "_" || i >= a.Activation {
-			return fmt.Errorf("leaf %d is no part of a trust file", i)
+			return fmt.Errorf("leaf %d is not a part of a trust file", i)
 		}
 		trust = append(trust, c.Chunk...)
 	}
@@ -379,7 +378,7 @@ func (v *verifier) approval(a *approval, leaves map[int64]*leaf) error {
 	}
 	text, signers, unknown, err := note(resolution.Note, map[string]*key{id: k})
 	if err != nil || len(signers) != 1 || len(unknown) > 0 {
-		return errors.Join(fmt.Errorf("%s has not signed the decision, alone", id), err)
+		return errors.Join(fmt.Errorf("the decision must have one signature, by %s", id), err)
 	}
 	if k.passkey != nil {
 		if err := v.count(r.Project+" "+res.Key, resolution.Note); err != nil {
@@ -397,7 +396,7 @@ func (v *verifier) approval(a *approval, leaves map[int64]*leaf) error {
 	if s.V != "lazaret/approval/v1" || s.Project != r.Project || s.Hold != res.Hold || s.Revision != res.Revision ||
 		state == "" || state != res.State || (s.Source == nil) != (res.Source == nil) ||
 		s.Source != nil && *s.Source != *res.Source {
-		return errors.New("what was signed is not what the arbiter says of it")
+		return errors.New("the signed statement differs from what the arbiter recorded about it")
 	}
 	return nil
 }
@@ -421,8 +420,7 @@ func (v *verifier) statement(ev *evidence, cp []string, size int64) (of string, 
 		return "", fmt.Errorf("statement: %w", err)
 	}
 	if !v.log(by, size) {
-		return "", errors.New("statement: the log has not signed it with a key that was given, or that such a key " +
-			"handed over to")
+		return "", errors.New("statement: it is signed neither by a given key of the log nor by a key that replaced one")
 	}
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	names := []string{"of", "project", "origin", "size", "root", "leaves", "withheld", "approvals",
@@ -430,7 +428,7 @@ func (v *verifier) statement(ev *evidence, cp []string, size int64) (of string, 
 		"forgotten in the project", "not held in the project", "gaps in the log", "resets in the log",
 		"ledger trimmed up to", "made"}
 	if len(lines) != len(names)+1 || lines[0] != format || len(ev.Leaves) == 0 {
-		return "", errors.New("statement: it has other lines than it should")
+		return "", errors.New("statement: it has unexpected lines")
 	}
 	is := make(map[string]string)
 	for i, n := range names {

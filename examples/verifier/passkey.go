@@ -115,7 +115,7 @@ func (p *passkey) verify(text string, sig []byte) error {
 	case client.Challenge != base64.RawURLEncoding.EncodeToString(challenge[:]):
 		return errors.New("its challenge is not the SHA-256 of the text")
 	case !slices.Contains(p.Origins, client.Origin) || client.CrossOrigin:
-		return fmt.Errorf("its origin %q is not pinned, or in a frame", client.Origin)
+		return fmt.Errorf("its origin %q is not pinned, or the page was in a frame", client.Origin)
 	case !bytes.Equal(a.Auth[:32], rp[:]):
 		return fmt.Errorf("its relying party is not %s", p.RP)
 	case a.Auth[32]&present == 0 || a.Auth[32]&verified == 0:
@@ -128,7 +128,7 @@ func (p *passkey) verify(text string, sig []byte) error {
 		a.Signature) {
 		return nil
 	}
-	return errors.New("its signature does not fit")
+	return errors.New("its signature is invalid")
 }
 
 // count checks that the counter of a passkey grows from approval to approval of a project, or stays 0
@@ -144,7 +144,7 @@ func (v *verifier) count(passkey, note string) error {
 		return err
 	}
 	if n, before := a.counter(), v.counters[passkey]; (n > 0 || before > 0) && n <= before {
-		return fmt.Errorf("the passkey counts %d signatures, and %d were counted before", n, before)
+		return fmt.Errorf("the passkey's counter is %d, and it was %d in an earlier signature", n, before)
 	}
 	if v.counters == nil {
 		v.counters = make(map[string]uint32)

@@ -33,11 +33,11 @@ class LazaretMiddleware(AgentMiddleware):
         await asyncio.to_thread(self.before_agent, state, runtime)
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        self._foreign(request.messages)
+        self._external(request.messages)
         return handler(request)
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        await asyncio.to_thread(self._foreign, request.messages)
+        await asyncio.to_thread(self._external, request.messages)
         return await handler(request)
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
@@ -77,7 +77,7 @@ class LazaretMiddleware(AgentMiddleware):
         for m in messages:
             self.lz.observe_once(_content(m), origin=origin, session=session)
 
-    def _foreign(self, messages: Any) -> None:
+    def _external(self, messages: Any) -> None:
         # Text that does not come from the caller of this run (a summary, a stored result) is external.
         kinds = ("tool", "human") if self._prompts else ("tool",)
         self._record([m for m in messages if m.type in kinds], "tool")
