@@ -68,7 +68,7 @@ type Shown struct {
 	Foreign int  `json:"foreign,omitzero"` // number of texts that came from neither the user nor the operator
 	Order   int  `json:"order,omitzero"`   // highest text.CommandScore of these texts
 	Unread  bool `json:"unread,omitzero"`  // one of these texts could not be read completely
-	// Leans is set if an address or account in the arguments came from foreign content of the
+	// Leans is set if an address or account in the arguments came from external content of the
 	// project, in any session, and never from the user.
 	Leans bool `json:"leans,omitzero"`
 	// Marked is set if the arguments repeat words of a memory whose sensitivity is above internal.

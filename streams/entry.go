@@ -218,7 +218,7 @@ func ParseEntry(subject string, h map[string][]string, body []byte, seq uint64, 
 	if err := checkFormat(subject, h, seq); err != nil {
 		return e, err
 	}
-	// Readers of the ledger store these values, and a foreign sentinel group can write any header.
+	// Readers of the ledger store these values, and a third-party sentinel group can write any header.
 	// So they are checked first.
 	typ, project := first(h, HeaderType), first(h, HeaderProject)
 	if err := CheckID("header "+HeaderType, typ); err != nil {

@@ -13,7 +13,7 @@ const (
 	CodeBadSubject  Code = "LZ104"
 	CodeInvalid     Code = "LZ105"
 	CodeTimeTravel  Code = "LZ106"
-	CodeForeign     Code = "LZ107"
+	CodeNotEvent    Code = "LZ107"
 	CodeUncited     Code = "LZ108"
 	CodeEntrySize   Code = "LZ109"
 	CodeAgentFull   Code = "LZ110"
@@ -110,7 +110,7 @@ var Codes = []CodeDoc{
 	{CodeTimeTravel, "time runs backwards",
 		"An event of a synthetic project has an earlier time than the event before it.",
 		"Send synthetic events in order of time."},
-	{CodeForeign, "not an event",
+	{CodeNotEvent, "not an event",
 		"The body is an acknowledgement or another answer of JetStream, or a ledger entry. A client had it sent to this " +
 			"intake subject as a reply.",
 		"Find the client that uses this subject as its reply subject. If none of yours does, treat it as an attack."},

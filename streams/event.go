@@ -96,7 +96,7 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 		maxSize = DefaultMaxEvent
 	}
 	if isAnswer(body) {
-		return nil, rejectf(CodeForeign,
+		return nil, rejectf(CodeNotEvent,
 			"the body is an answer of the server or an entry of the ledger: a client used this subject as its reply subject")
 	}
 	if len(body) > maxSize {
@@ -158,7 +158,7 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		h.ID = ceID
 	}
 	if h.ID == "" && e.isReply() {
-		return rejectf(CodeForeign,
+		return rejectf(CodeNotEvent,
 			"the body is an acknowledgement of JetStream: a client used this subject as its reply subject")
 	}
 	if h.ID == "" {

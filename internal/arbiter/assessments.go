@@ -45,7 +45,7 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 	if a.Verdict == nil {
 		f.log.Error("assessment without a verdict counts as silence", "seq", e.Seq, "group", group)
 	}
-	said, more := hear(p.Answers, a.answer(group, p.wants(group), p.Type))
+	said, more := joinAnswer(p.Answers, a.answer(group, p.wants(group), p.Type))
 	texts := p.takeTexts(a.Alerts)
 	if !more && !texts {
 		return nil, nil

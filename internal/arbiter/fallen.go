@@ -50,7 +50,7 @@ func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry, now time.Time) e
 func (p *proposal) fellSince(st *stage.State, h *hold) ([]streams.Reason, error) {
 	var out []streams.Reason
 	for _, id := range h.From {
-		rs, err := p.findings(st, rest{Rel: relCited, Belief: id})
+		rs, err := p.findings(st, dependency{Rel: relCited, Belief: id})
 		if err != nil {
 			return nil, err
 		}

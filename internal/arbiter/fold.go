@@ -81,7 +81,7 @@ type proposal struct {
 	Reasons []streams.Reason   `json:"reasons,omitzero"`
 	Belief  *streams.BeliefRef `json:"belief,omitzero"`
 	From    []string           `json:"from,omitzero"`    // for a memory write: the beliefs that it derives from
-	Rests   []rest             `json:"rests,omitzero"`   // the dependencies that it declares
+	Rests   []dependency       `json:"rests,omitzero"`   // the dependencies that it declares
 	Weighty bool               `json:"weighty,omitzero"` // above L1: the session's untrusted content may hold it
 	Groups  []required         `json:"groups"`
 	Policy  string             `json:"policy"`
@@ -142,9 +142,9 @@ type hold struct {
 	Entry    streams.VerdictEntry `json:"entry"`
 	// Body is the held content, Hints are the tool's annotations, and Rests are the dependencies.
 	// They are stored only while the hold is open.
-	Body  string `json:"body,omitzero"`
-	Hints string `json:"hints,omitzero"`
-	Rests []rest `json:"rests,omitzero"`
+	Body  string       `json:"body,omitzero"`
+	Hints string       `json:"hints,omitzero"`
+	Rests []dependency `json:"rests,omitzero"`
 	// Of and Accepted are copied from the proposal.
 	Of       string         `json:"of,omitzero"`
 	Accepted *beliefs.Level `json:"accepted,omitzero"`
@@ -158,33 +158,33 @@ type hold struct {
 
 // The keys of the state. The first byte identifies the table.
 const (
-	keyClock    = 'c' // → ledger time
-	keyProposal = 'p' // seq → proposal
-	keyTimer    = 't' // time, kind, seq or hold → nothing
-	keyHold     = 'h' // project, hold → hold
-	keyOpen     = 'n' // project, agent → number of open holds; with session and tool: those of that tool
-	keyVerdict  = 'v' // project, agent, id → verdict entry
-	keyWaiting  = 'w' // project, agent, id → proposal seq
-	keyForget   = 'g' // time, key → nothing: the key is removed at that time
-	keyAlerted  = 'A' // project, subject → findings
-	keyBinding  = 'B' // no values; the eviction order of subjects whose findings bind
-	keyRecalled = 'S' // project, agent and session → beliefs
-	keyParents  = 'F' // project, belief → beliefs that it derives from
-	keyRing     = 'R' // table, project, number → key: the order in which a table was filled
-	keyFilled   = 'Q' // table, project → number of keys ever added
-	keyNonce    = 'x' // project, nonce → nothing: accepted resolutions
-	keyCounter  = 'k' // project, key → the highest accepted counter of a passkey
-	keyRefused  = 'f' // project, hold or "-", check → number of refusals
-	keyForecast = 'K' // project, agent, class → calibration.Window
-	keyCalib    = 'C' // project, agent, class → the last calibration entry
-	keySeal     = 'E' // project, belief → seal of a memory's identity, from its ledger entry
-	keyReaudit  = 'r' // → time of the next re-audit
-	keyRan      = 'X' // project, agent, id → nothing: the released action was carried out
-	keyLeaning  = 'L' // project, subject, hold → nothing: the open hold depends on the subject
-	keyTouched  = 'U' // project, subject → touched: the subject's holds are being rechecked
-	keyContent  = 'G' // project, agent and session → sources that the user named
-	keyGrant    = 'V' // project, agent, session, digest of a source → grant
-	keyOffer    = 'T' // project, "s" and ledger sequence, or "d" and a digest of agent, server and catalogue → offer
+	keyClock      = 'c' // → ledger time
+	keyProposal   = 'p' // seq → proposal
+	keyTimer      = 't' // time, kind, seq or hold → nothing
+	keyHold       = 'h' // project, hold → hold
+	keyOpen       = 'n' // project, agent → number of open holds; with session and tool: those of that tool
+	keyVerdict    = 'v' // project, agent, id → verdict entry
+	keyWaiting    = 'w' // project, agent, id → proposal seq
+	keyForget     = 'g' // time, key → nothing: the key is removed at that time
+	keyAlerted    = 'A' // project, subject → findings
+	keyBinding    = 'B' // no values; the eviction order of subjects whose findings bind
+	keyRecalled   = 'S' // project, agent and session → beliefs
+	keyParents    = 'F' // project, belief → beliefs that it derives from
+	keyRing       = 'R' // table, project, number → key: the order in which a table was filled
+	keyFilled     = 'Q' // table, project → number of keys ever added
+	keyNonce      = 'x' // project, nonce → nothing: accepted resolutions
+	keyCounter    = 'k' // project, key → the highest accepted counter of a passkey
+	keyRefused    = 'f' // project, hold or "-", check → number of refusals
+	keyForecast   = 'K' // project, agent, class → calibration.Window
+	keyCalib      = 'C' // project, agent, class → the last calibration entry
+	keySeal       = 'E' // project, belief → seal of a memory's identity, from its ledger entry
+	keyReaudit    = 'r' // → time of the next re-audit
+	keyRan        = 'X' // project, agent, id → nothing: the released action was carried out
+	keyDependents = 'L' // project, subject, hold → nothing: the open hold depends on the subject
+	keyTouched    = 'U' // project, subject → touched: the subject's holds are being rechecked
+	keyContent    = 'G' // project, agent and session → sources that the user named
+	keyGrant      = 'V' // project, agent, session, digest of a source → grant
+	keyOffer      = 'T' // project, "s" and ledger sequence, or "d" and a digest of agent, server and catalogue → offer
 )
 
 // Step implements stage.LedgerFold.
@@ -242,7 +242,7 @@ func (f *Fold) fromIngest(st *stage.State, e *streams.Entry, now time.Time) (*st
 		if err := f.noteRevisions(st, e, now); err != nil {
 			return nil, err
 		}
-		return f.word(st, e, now)
+		return f.attested(st, e, now)
 	case streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 		return f.ordered(st, e, now)
 	case streams.TypeDecision, streams.TypeRevision:

@@ -121,8 +121,8 @@ func (a answer) equal(b answer) bool {
 		slices.Equal(a.Rests, b.Rests)
 }
 
-// hear joins an answer into said, which is sorted by group. It reports whether said changed.
-func hear(said []answer, a answer) ([]answer, bool) {
+// joinAnswer joins an answer into said, which is sorted by group. It reports whether said changed.
+func joinAnswer(said []answer, a answer) ([]answer, bool) {
 	i, ok := slices.BinarySearchFunc(said, a.Group, func(x answer, g string) int { return cmp.Compare(x.Group, g) })
 	if !ok {
 		return slices.Insert(said, i, answer{Group: a.Group}.join(a)), true

@@ -145,12 +145,12 @@ func TestWhatGroupsSaidDoesNotDependOnHowItWasDelivered(t *testing.T) {
 		}
 		var want []answer
 		for _, a := range all {
-			want, _ = hear(want, a)
+			want, _ = joinAnswer(want, a)
 		}
 		var got []answer
 		for _, a := range slices.Concat(scatter(t, all)...) {
 			before := slices.Clone(got)
-			next, more := hear(slices.Clone(got), a)
+			next, more := joinAnswer(slices.Clone(got), a)
 			if same := slices.EqualFunc(before, next, answer.equal); more == same {
 				t.Fatalf("it says more: %v, and it is the same: %v", more, same)
 			}

@@ -24,7 +24,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 	now time.Time) (*stage.Output, error) {
 	if more {
 		// The assessment may add dependencies, and findings may apply to these.
-		rests, err := f.bearing(st, p)
+		rests, err := f.earlierFindings(st, p)
 		if err != nil {
 			return nil, err
 		}

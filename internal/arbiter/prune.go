@@ -12,7 +12,7 @@ import (
 // arbiter's own answers.
 //
 // Findings, recalls and derivations affect later actions. They are limited by number, not by age
-// (see bearing.go), because an alert on an old belief still counts.
+// (see dependencies.go), because an alert on an old belief still counts.
 const (
 	// keepLate is how long a decided proposal is kept so that a late assessment can make its
 	// verdict stricter.

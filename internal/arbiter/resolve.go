@@ -183,7 +183,7 @@ func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.
 		Tool:  h.Entry.Tool,
 		Rests: h.Rests, Catalogue: h.Catalogue}
 	p.Weighty = h.Entry.Level != beliefs.L0.String() && h.Entry.Level != beliefs.L1.String()
-	rests, err := f.bearing(st, p)
+	rests, err := f.earlierFindings(st, p)
 	if err != nil {
 		return nil, err
 	}

@@ -109,8 +109,9 @@ func contents(st *stage.State, project, agent, session string) (list []content, 
 	return list, err
 }
 
-// follows sets p.Sources to the sources that the user named and that the action carries out. If the action's class, data
-// or declared level excludes it from an approval of a source, it sets Limit to the reason.
+// follows sets p.Sources to the sources that the user named and that the action carries out. If the
+// action's class, data or declared level excludes it from an approval of a source, it sets Limit to
+// the reason.
 func (p *proposal) follows(st *stage.State, a *streams.ActionEntry, pol *policy.Policy, class policy.Class) error {
 	if pol.Sources() == nil || len(a.Sources) == 0 || a.Session == "" {
 		return nil
@@ -170,7 +171,7 @@ func (f *Fold) cover(st *stage.State, p *proposal, pol *policy.Policy, v *stream
 		if err != nil {
 			return err
 		}
-		if a == nil || a.Used >= a.Actions || !a.stands(p, trust, pol.Approving(class)) {
+		if a == nil || a.Used >= a.Actions || !a.pinned(p, trust, pol.Approving(class)) {
 			continue
 		}
 		a.Used++
@@ -188,9 +189,9 @@ func (f *Fold) cover(st *stage.State, p *proposal, pol *policy.Policy, v *stream
 	return nil
 }
 
-// stands reports whether the key that signed the approval is still pinned, with the roles that the
+// pinned reports whether the key that signed the approval is still pinned, with the roles that the
 // action needs.
-func (a *grant) stands(p *proposal, trust *keys.Trust, roles []keys.Role) bool {
+func (a *grant) pinned(p *proposal, trust *keys.Trust, roles []keys.Role) bool {
 	return slices.ContainsFunc(trust.Pins(), func(pin keys.Pin) bool {
 		return pin.Key == a.Key && pin.Agent != p.Project+"/"+p.Agent && !slices.ContainsFunc(roles, func(r keys.Role) bool {
 			return !slices.Contains(pin.Roles, r)

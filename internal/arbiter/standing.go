@@ -8,10 +8,10 @@ import (
 	"lazaret/streams"
 )
 
-// stands allows an action that is held only because of its level, if the signed policy has a
+// applyStanding allows an action that is held only because of its level, if the signed policy has a
 // standing permission for it. Any other reason keeps the action held, such as a finding, a silent
 // group, a belief or the host's verdict.
-func stands(p *proposal, pol *policy.Policy, v *streams.VerdictEntry, now time.Time) {
+func applyStanding(p *proposal, pol *policy.Policy, v *streams.VerdictEntry, now time.Time) {
 	if pol == nil || p.Type != streams.TypeAction || v.Verdict != streams.Hold || p.Withdrawn {
 		return
 	}

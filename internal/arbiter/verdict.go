@@ -63,9 +63,9 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry,
 	if err := overConfident(st, p); err != nil {
 		return class, err
 	}
-	p.rest(relDecision, streams.BeliefRef{}, a.Decision)
+	p.dependsOn(relDecision, streams.BeliefRef{}, a.Decision)
 	for _, b := range a.Beliefs {
-		p.rest(relCited, b, "")
+		p.dependsOn(relCited, b, "")
 		r := streams.Reason{Code: streams.CodeBelief, Verdict: streams.Hold, Path: p.pathTo(ref(b))}
 		switch {
 		case !b.Found:
@@ -118,7 +118,7 @@ func openRecall(p *proposal, r *streams.RecallEntry) {
 	p.Summary = streams.Clip(r.Query+r.Key, summaryLen)
 	for it := range recalled(r) {
 		p.Items = append(p.Items, it.ID)
-		p.rest(relFound, it.BeliefRef, "")
+		p.dependsOn(relFound, it.BeliefRef, "")
 	}
 	openSession(p, r.Unseen, r.UnseenBy, r.Restored)
 }
@@ -276,13 +276,13 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 		p.Reasons = append(p.Reasons, streams.Reason{Code: streams.CodeSilent, Verdict: silent, Group: g.Group,
 			Text: p.silence(g)})
 	}
-	rests, err := f.bearing(st, p)
+	rests, err := f.earlierFindings(st, p)
 	if err != nil {
 		return nil, err
 	}
 	p.Reasons = append(p.Reasons, rests...)
 	v.Verdict, v.Reasons = p.judge()
-	stands(p, pol, v, now)
+	applyStanding(p, pol, v, now)
 	delegate(p, v)
 	if err := f.cover(st, p, pol, v, now); err != nil {
 		return nil, err

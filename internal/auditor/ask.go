@@ -53,7 +53,7 @@ func AskSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*Answer, error
 			return nil, fmt.Errorf("removing the snapshot of another auditor: %w", err)
 		}
 	}
-	return nil, fmt.Errorf("other auditors answer, and not the one that works on %s: the last one named the snapshot %q, "+
+	return nil, fmt.Errorf("only auditors of other logs answered, and none of %s: the last one named the snapshot %q, "+
 		"which is not in %s", dir, text.InertLine(said, 200), snapshots)
 }
 

@@ -134,9 +134,9 @@ func checkPinned(cfg *Config) error {
 		return nil
 	}
 	if _, err := cfg.Pinned.Verifier(cfg.Signer.Name(), cfg.Signer.KeyHash()); err != nil {
-		return fmt.Errorf("the key %s+%08x that signs checkpoints is not pinned with the role auditor: no verification "+
-			"would believe it, "+
-			"and nobody who trims or forgets would wait for it: pin its public half in the trust file", cfg.Signer.Name(),
+		return fmt.Errorf("the key %s+%08x that signs checkpoints is not pinned with the role auditor: verifications "+
+			"would reject its checkpoints, and trims and erasures would not wait for it: pin its public half in the trust file",
+			cfg.Signer.Name(),
 			cfg.Signer.KeyHash())
 	}
 	return nil
@@ -187,7 +187,7 @@ func (a *Auditor) Follow(ctx context.Context) error {
 		}
 		var trimmed *stage.TrimmedError
 		if errors.As(err, &trimmed) {
-			err = fmt.Errorf("%w: begin with what another auditor has: start with --from URL of its lazaret audit serve",
+			err = fmt.Errorf("%w: copy the log of another auditor: start with --from URL of its lazaret audit serve",
 				err)
 		}
 		if !errors.Is(err, errAnew) {
@@ -222,7 +222,7 @@ func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 	before := a.log.Head()
 	anew, err := a.log.NewEpoch(info.Created)
 	if err != nil {
-		return fmt.Errorf("noting when the ledger was created: %w", err)
+		return fmt.Errorf("recording when the ledger was created: %w", err)
 	}
 	if anew {
 		a.cfg.Log.Error("the ledger was created anew", "at", info.Created, "chained before", before.LastSeq)
@@ -497,8 +497,8 @@ func (a *Auditor) Snapshot(ctx context.Context) (string, error) {
 		a.witnesses.wait(ctx)
 		cancel()
 	}
-	// A client that was killed, or one that asked several auditors, leaves its snapshot. Files of an old snapshot are links,
-	// so they keep the space of everything that the log has dropped since.
+	// A client that was killed, or one that asked several auditors, leaves its snapshot. Files of an
+	// old snapshot are links, so they keep the space of everything that the log has dropped since.
 	if err := a.dropOlder(24 * time.Hour); err != nil {
 		a.cfg.Log.Warn("old snapshots of the log were not removed, and take space", "err", err)
 	}

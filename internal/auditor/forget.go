@@ -318,8 +318,9 @@ func (a *Auditor) dropSnapshots() error {
 	return a.dropOlder(0)
 }
 
-// dropOlder removes the log's snapshots of at least this age. Each snapshot loses its name before its files. So a reader
-// that misses a file finds that the folder is gone, and does not report that the log lacks the file. a.mu is locked.
+// dropOlder removes the log's snapshots of at least this age. Each snapshot loses its name before
+// its files. So a reader that misses a file finds that the folder is gone, and does not report that
+// the log lacks the file. a.mu is locked.
 func (a *Auditor) dropOlder(age time.Duration) error {
 	dir := filepath.Join(a.cfg.Dir, "..", "snapshots")
 	es, err := os.ReadDir(dir)

@@ -58,7 +58,8 @@ func (a *Auditor) serveProofs(svc *nats.Conn) (stop func(), err error) {
 
 func (p *prover) serve(r micro.Request) {
 	if !strings.HasPrefix(r.Reply(), "_INBOX") {
-		p.a.cfg.Log.Warn("request with a foreign reply subject dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
+		p.a.cfg.Log.Warn("request dropped: its reply subject is not an inbox", "subject", r.Subject(), "code",
+			streams.CodeBadReply)
 		return
 	}
 	select {

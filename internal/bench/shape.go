@@ -135,8 +135,8 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 	}
 	var fences [streams.Partitions]uint64
 	var stored, purged uint64 // intake sequences: stored in the ledger, and purged
-	landed := make(chan error, 1)
-	landed <- nil
+	published := make(chan error, 1)
+	published <- nil
 	for i, seq := 0, uint64(0); ; {
 		var batch []*nats.Msg
 		var of []int // their partitions
@@ -165,13 +165,13 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 			select {
 			case m := <-in:
 				err = add(m)
-			case err = <-landed:
-				landed <- err
+			case err = <-published:
+				published <- err
 				busy = len(in) > 0
 			}
 		}
 		if err == nil {
-			err = <-landed
+			err = <-published
 		}
 		if err != nil {
 			return err
@@ -183,7 +183,7 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 			purged = stored
 		}
 		stored = seq
-		go func() { landed <- publishBatch(ctx, nc, batch, of, &fences) }()
+		go func() { published <- publishBatch(ctx, nc, batch, of, &fences) }()
 	}
 }
 

@@ -67,8 +67,8 @@ const leastSamples = 12
 // Conclude computes the results from the samples.
 func (r *SoakReport) Conclude() error {
 	if len(r.Samples) < leastSamples {
-		return fmt.Errorf("%d samples are too few to say whether memory is flat, at least %d: more --events or a "+
-			"shorter --every", len(r.Samples), leastSamples)
+		return fmt.Errorf("%d samples are too few to say whether memory is flat, want %d: raise --events or "+
+			"shorten --every", len(r.Samples), leastSamples)
 	}
 	total := r.Samples[len(r.Samples)-1].Decided
 	quarter := func(q uint64) float64 {
@@ -87,8 +87,8 @@ func (r *SoakReport) Conclude() error {
 	}
 	r.Early, r.Late = quarter(1), quarter(3)
 	if r.Early == 0 || r.Late == 0 {
-		return errors.New("a quarter of the run has no sample: a shorter --every, or nothing says how much memory a " +
-			"process has here")
+		return errors.New("a quarter of the run has no sample: shorten --every; if that does not help, this system does " +
+			"not report the memory of a process")
 	}
 	r.Growth = r.Late / r.Early
 	first, last := r.Samples[0], r.Samples[len(r.Samples)-1]

@@ -119,15 +119,15 @@ type parsed struct {
 	declared []declared
 	top      declared // the mark of the entry itself
 	memory   bool     // the entry is a memory write
-	foreign  int      // depth of values that the sender chose freely
+	freeform int      // nesting depth of fields in freeformFields
 }
 
-// foreign are the fields with values that a sender chose freely. A sensitivity in them labels the entry, but
+// freeformFields are the fields whose values a sender chooses freely. A sensitivity in them labels the entry, but
 // marks nothing else.
-var foreign = map[string]bool{"args": true, "raw": true, "inputSchema": true, "annotations": true}
+var freeformFields = map[string]bool{"args": true, "raw": true, "inputSchema": true, "annotations": true}
 
 // read parses an entry's body independently of its type. Any object with a sensitivity is marked, so
-// that entries of a later version are redacted too, except in a field of foreign.
+// that entries of a later version are redacted too, except below a field in freeformFields.
 func (l *Labels) read(e Entry) *parsed {
 	p := &l.scratch
 	*p = parsed{strings: p.strings[:0], declared: p.declared[:0]}
@@ -162,9 +162,9 @@ const maxDepth = 2
 // value reads the value of the member with this name. If it is an object, value returns the
 // object's ids, content and sensitivity. object adds those of a belief to the object around it.
 func (p *parsed) value(d *jsontext.Decoder, name string, depth int) (declared, error) {
-	if foreign[name] {
-		p.foreign++
-		defer func() { p.foreign-- }()
+	if freeformFields[name] {
+		p.freeform++
+		defer func() { p.freeform-- }()
 	}
 	switch d.PeekKind() {
 	case '{':
@@ -262,7 +262,7 @@ func (p *parsed) object(d *jsontext.Decoder, depth int) (declared, error) {
 	}
 	if said && above(me.as) {
 		p.most = p.most.Join(me.as)
-		if p.foreign == 0 {
+		if p.freeform == 0 {
 			p.declared = append(p.declared, me)
 		}
 	}

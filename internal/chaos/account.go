@@ -162,7 +162,8 @@ func (a *account) decided(e *streams.Entry) error {
 	}
 	p := a.proposals[v.Proposal]
 	if v.Verdict == streams.Allow && (p == nil || !p.clear(a.groups)) {
-		why := fmt.Sprintf("entry %d allows %s %s, which was not cleared by each of %v", e.Position(), e.Project, v.ID, a.groups)
+		why := fmt.Sprintf("entry %d allows %s %s, which was not cleared by each of %v", e.Position(), e.Project, v.ID,
+			a.groups)
 		a.uncleared = append(a.uncleared, why)
 	}
 	if p != nil && !v.Again && !v.Late {

@@ -259,8 +259,8 @@ func (r *run) stray(ctx context.Context, stage string) error {
 			return err
 		}
 		r.f.kill(both[0])
-		// If the proposal waited alone, the new process would publish its entry too on the condition
-		// that the ledger does not grow.
+		// The load puts other messages beside the proposal. The new process would decide a single proposal
+		// speculatively, and the server would refuse its entry because the held frame changes the ledger's end.
 		r.feed(someEvents/4, true)
 		if err := r.acknowledged(ctx); err != nil {
 			return err

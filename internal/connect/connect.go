@@ -49,7 +49,7 @@ var Hosts = []Host{
 type Config struct {
 	Home    string
 	Record  string                        // file with the original files
-	Wrap    func(Server) (Server, bool)   // returns the server started through lazaret mcp; false: it stays
+	Wrap    func(Server) (Server, bool)   // returns the server started through lazaret mcp; false: it is left as it is
 	Handler func(*hook.Host) hook.Handler // returns the handler of a host's hooks
 }
 

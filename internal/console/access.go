@@ -284,8 +284,8 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	}
 	take := takeLogin
 	asked := r.Header.Get("Sec-Fetch-Site")
-	foreign := asked == "cross-site" || asked == "same-site"
-	if foreign {
+	otherSite := asked == "cross-site" || asked == "same-site"
+	if otherSite {
 		take = lookLogin
 	}
 	u, err := take(c.cfg.Data, code)
@@ -297,7 +297,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 			errNoLogin.Error()+". Make a new one: lazaret console login NAME.")
 		return
 	}
-	if foreign { // a link on another site must not replace the session
+	if otherSite { // a link on another site must not replace the session
 		p := &page{Title: "Sign in as " + u.Name + "?", Data: code, c: c}
 		c.render(w, http.StatusOK, "confirm", p)
 		return

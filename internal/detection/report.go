@@ -18,7 +18,7 @@ type Report struct {
 	// sums over classes.
 	Text     []TextRow `json:"text"`
 	TextSums []TextRow `json:"text_sums"`
-	// TextMacro are the means over data sets of the attack rates, by signal.
+	// TextMacro has the macro averages of the attack rates, by signal: each data set counts the same.
 	TextMacro map[string]*Macro `json:"text_macro"`
 	// Benign covers all harmless lines, BenignRead those not of the user or operator, who may give
 	// instructions.

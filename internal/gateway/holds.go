@@ -152,7 +152,7 @@ func hold(c *call) (any, error) {
 	if p != nil {
 		return c.propose(p)
 	}
-	rep, err := c.standing(c.ctx, id)
+	rep, err := c.holdState(c.ctx, id)
 	if err != nil || c.wait == 0 || !client.Open(rep) {
 		return rep, err
 	}
@@ -164,7 +164,7 @@ func hold(c *call) (any, error) {
 		}
 		defer news.stop()
 		for pause := time.Millisecond; ; {
-			last, err := c.standing(ctx, id)
+			last, err := c.holdState(ctx, id)
 			if err != nil || !client.Open(last) {
 				return last, err
 			}
@@ -181,9 +181,9 @@ func hold(c *call) (any, error) {
 	})
 }
 
-// standing returns the state of a hold from the arbiter's record. It reads with the credential of the
+// holdState returns the state of a hold from the arbiter's record. It reads with the credential of the
 // role viewer, and returns "not found" unless the hold belongs to the caller's agent.
-func (c *call) standing(ctx context.Context, id string) (*client.Reply, error) {
+func (c *call) holdState(ctx context.Context, id string) (*client.Reply, error) {
 	unknown := status(http.StatusNotFound,
 		problem(streams.CodeNotHere, "this agent has no such hold, or it ended long ago"))
 	if !streams.ValidID(id) {

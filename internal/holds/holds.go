@@ -180,7 +180,8 @@ func send(ctx context.Context, nc *nats.Conn, project, name string, req streams.
 		return nil, fmt.Errorf("nobody answers on %s: is the pipeline running?", subject)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("no answer on %s: %w: the hold may be resolved already; look at it before you sign again", subject, err)
+		return nil, fmt.Errorf("no answer on %s: %w: the hold may be resolved already; look at it before you sign again",
+			subject, err)
 	}
 	rep := new(streams.ResolveReply)
 	if err := streams.Unmarshal(m.Data, rep); err != nil {

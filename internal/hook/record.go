@@ -153,7 +153,7 @@ func promptOrigin(source string) beliefs.Origin {
 }
 
 // returned records a tool's result and the execution of its action. With Spotlight, the answer marks
-// foreign text.
+// external text.
 func (h *handler) returned(ctx context.Context) (*Answer, error) {
 	status := "ok"
 	if h.e.Name == PostToolUseFailure {

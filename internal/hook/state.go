@@ -42,7 +42,7 @@ func (s *state) make() error {
 	for _, e := range old {
 		if i, err := e.Info(); err == nil && over(i) {
 			session := &state{filepath.Join(root, e.Name())}
-			if owed, err := session.names(spoolPrefix, entryPrefix); err == nil && len(owed) == 0 {
+			if unsent, err := session.names(spoolPrefix, entryPrefix); err == nil && len(unsent) == 0 {
 				os.RemoveAll(session.dir)
 			}
 		}

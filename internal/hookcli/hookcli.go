@@ -300,7 +300,7 @@ func (c *command) settings(cmd *cobra.Command) error {
 // or a file cannot be written into it.
 func shared(state string) (string, error) {
 	if state == "" {
-		return "", errors.New("--http without --data of this machine or --state: the gateway's folder is unknown")
+		return "", errors.New("--http needs --state, or a --data folder on this machine: the gateway's folder is unknown")
 	}
 	dir, err := filepath.Abs(state)
 	if err != nil {

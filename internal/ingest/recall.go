@@ -147,7 +147,7 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 		item := streams.RecallItem{BeliefRef: m.cited(), Score: m.score, Reason: r.Reason, Unknown: m.unknown}
 		switch r.Channel {
 		case beliefs.Admitted:
-			if beliefs.Foreign(item.Origin, item.Grade) && !pol.Privileged {
+			if beliefs.CountsAsExternal(item.Origin, item.Grade) && !pol.Privileged {
 				e.MaxExternal = pol.MaxExternal
 			}
 			if len(e.Admitted) == e.Limit {

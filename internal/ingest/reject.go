@@ -73,7 +73,7 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 		Reason: valid(r.Reason),
 		// Only an observation that the agent may have been shown makes the session unseen.
 		// Acknowledgements of NATS are shown to nobody.
-		Unseen:  a.Kind == streams.KindObs && r.Code != streams.CodeForeign,
+		Unseen:  a.Kind == streams.KindObs && r.Code != streams.CodeNotEvent,
 		Raw:     m.Data,
 		Headers: excerpt(headerLines(m), maxHeaders),
 	}

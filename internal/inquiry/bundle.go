@@ -55,7 +55,7 @@ type manifest struct {
 	Last     time.Time `json:"last"`
 	Prev     string    `json:"prev"` // hex
 	Next     uint64    `json:"next_seq"`
-	Edge     string    `json:"edge"`                 // base64 of 32 bytes each
+	Edge     string    `json:"edge"`                 // base64 of the concatenated hashes, 32 bytes each
 	Extends  string    `json:"consistency,omitzero"` // as Edge
 	Payloads bool      `json:"payloads"`
 }

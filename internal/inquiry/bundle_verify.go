@@ -262,7 +262,7 @@ func (v *bundleCheck) checkSums() {
 		h := sha256.New()
 		_, err = io.Copy(h, r)
 		if err = errors.Join(err, r.Close()); err != nil || hex.EncodeToString(h.Sum(nil)) != want[name] {
-			v.bad(0, "%s is not what %s says it is", name, bundleSums)
+			v.bad(0, "%s does not have the digest that %s states", name, bundleSums)
 		}
 		delete(want, name)
 	}

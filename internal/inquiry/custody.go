@@ -90,8 +90,8 @@ func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int
 	return n, held, err
 }
 
-// HoldingListed returns the number of a project's payloads of the listed ledger sequences, and of those that the log can
-// still read.
+// HoldingListed returns the number of a project's payloads of the listed ledger sequences, and of
+// those that the log can still read.
 func (l *Log) HoldingListed(ctx context.Context, project string, listed map[uint64]bool) (all, n int, err error) {
 	wanted := func(e *Entry) bool {
 		return e.Project == project && listed[position.Sequence(e.Seq)] && !keptType(e.Type)

@@ -184,7 +184,7 @@ func (l *Log) openCheckpoint(b []byte, vs note.Verifiers) error {
 		return err
 	}
 	if got != root {
-		return fmt.Errorf("it has another root than the %d leaves that are there", size)
+		return fmt.Errorf("its root differs from that of the log's first %d leaves", size)
 	}
 	l.size, l.root, l.cp = size, root, b
 	l.told.Checkpoint, l.told.Signer = size, c.Origin

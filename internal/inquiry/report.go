@@ -279,7 +279,7 @@ func (r *Report) proposals() {
 		row.Cells = append(row.Cells, "every required group cleared it", "")
 		rows = append(rows, row)
 	}
-	for _, o := range r.Session.stray {
+	for _, o := range r.Session.unproposed {
 		rows = append(rows, Row{Cells: []string{"1", o.o.Action, "", "none was asked for", "", "", o.o.Status,
 			"an outcome of an action that was never proposed", ""}, Entry: o.e, Bad: o.o.Status != "answer"})
 	}

@@ -31,7 +31,7 @@ type Session struct {
 	rejected     []rejected
 	alerts       []raised
 	holds        []*held
-	stray        []outcome // outcomes of actions that were not proposed
+	unproposed   []outcome // outcomes of actions that were not proposed
 	beliefs      []ingest.Belief
 	forgotten    int64 // entries of the project with erased payloads
 	inForce      []activated
@@ -334,7 +334,7 @@ func (c *collector) takeEvent(e *Entry) error {
 				p.out = &outcome{e, o}
 			}
 		} else {
-			c.s.stray = append(c.s.stray, outcome{e, o})
+			c.s.unproposed = append(c.s.unproposed, outcome{e, o})
 		}
 		return nil
 	}

@@ -32,7 +32,7 @@ type Session struct {
 
 // Filter selects sessions.
 type Filter struct {
-	Limit int  // sessions of each file; zero means all
+	Limit int  // maximum number of sessions of each file; zero means all
 	JSON  bool // tool results are encoded as JSON
 }
 

@@ -320,7 +320,7 @@ func (f *refusal) result(id jsonrpc.ID, tool string) *jsonrpc.Response {
 		fmt.Fprintf(&b, "HELD: %s was not carried out. It waits for a person to approve hold %s, until %s.", subject,
 			meta.Hold, meta.Expires)
 	case f.err != nil:
-		fmt.Fprintf(&b, "HELD: %s was not carried out, since no verdict could be had (%v). Nothing was done.", subject, f.err)
+		fmt.Fprintf(&b, "HELD: %s was not carried out, because there is no verdict (%v). Nothing was done.", subject, f.err)
 	default:
 		fmt.Fprintf(&b, "HELD: %s was not carried out, and the hold has ended.", subject)
 	}

@@ -368,7 +368,8 @@ func readTool(raw json.RawMessage) (streams.Tool, error) {
 	}
 	switch {
 	case t.Name == "" || len(t.Name) > streams.MaxNameLen:
-		return streams.Tool{}, fmt.Errorf("the server offers a tool whose name has %d bytes: 1 to %d are possible", len(t.Name),
+		return streams.Tool{}, fmt.Errorf("the server offers a tool whose name has %d bytes: 1 to %d are possible",
+			len(t.Name),
 			streams.MaxNameLen)
 	case t.Name == streams.ApproveTools, t.Name == streams.RegisterPrompt:
 		return streams.Tool{}, fmt.Errorf("the server offers a tool named %s, a name reserved for the pipeline", t.Name)

@@ -315,7 +315,7 @@ func resultBlocks(result json.RawMessage) []streams.Block {
 		}
 	}
 	fresh := slices.DeleteFunc(walk(more, "", rest, false), func(w string) bool { return said[w] })
-	if !slices.ContainsFunc(fresh, func(w string) bool { return foreign(w) && w != "result" }) {
+	if !slices.ContainsFunc(fresh, func(w string) bool { return undefined(w) && w != "result" }) {
 		return out // only names of the protocol are left
 	}
 	return append(out, joined("structured", fresh)...)
@@ -359,10 +359,10 @@ func walk(out []string, name string, v any, all bool) []string {
 	case map[string]any:
 		note := strip(v)
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			if all || foreign(k) {
+			if all || undefined(k) {
 				out = append(out, k)
 			}
-			out = walk(out, k, v[k], all || foreign(k) || free[k])
+			out = walk(out, k, v[k], all || undefined(k) || free[k])
 		}
 		out = append(out, note...)
 	}

@@ -51,8 +51,8 @@ var folded = func() map[string]bool {
 // fold returns a name in the form in which case-insensitive readers compare it.
 func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }
 
-// foreign reports whether the protocol does not define a name.
-func foreign(name string) bool { return !known[name] }
+// undefined reports whether the protocol does not define a field name.
+func undefined(name string) bool { return !known[name] }
 
 // vet returns an error if different readers would parse a part of a message differently.
 func vet(raw json.RawMessage) error {

@@ -254,7 +254,7 @@ func (u *upstream) order() {
 	}
 }
 
-// got passes a message to the proxy.
+// got passes a message to the proxy. It returns false if the connection was closed first.
 func (u *upstream) got(m jsonrpc.Message) bool {
 	select {
 	case u.in <- m:

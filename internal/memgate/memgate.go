@@ -187,7 +187,7 @@ func items(rep *client.Reply) (out []Found) {
 		for _, item := range c.list {
 			if !item.Partial {
 				out = append(out, Found{Channel: c.Channel, Text: item.Content, Why: item.Reason,
-					external: beliefs.Foreign(item.Origin, item.Grade), maxExternal: rep.Recall.MaxExternal})
+					external: beliefs.CountsAsExternal(item.Origin, item.Grade), maxExternal: rep.Recall.MaxExternal})
 			}
 		}
 	}

@@ -290,7 +290,8 @@ func (x *exchange) propose(wr *write) (parents []string, undo func() error, err 
 	if len(ms) == 0 {
 		return nil, nil, &refusal{http.StatusBadRequest, errNoText.Error(), streams.Hold, ""}
 	}
-	replies, undo, err := x.Held.Write(x.ctx, x.Judge, ms, "memproxy", x.Kind, x.r.Method, x.r.URL.RequestURI(), string(x.body))
+	replies, undo, err := x.Held.Write(x.ctx, x.Judge, ms, "memproxy", x.Kind, x.r.Method, x.r.URL.RequestURI(),
+		string(x.body))
 	if err != nil {
 		return nil, nil, unjudged(err)
 	}

@@ -19,8 +19,8 @@ import (
 // work.
 const ReadyLag = 5000
 
-// ReadyOwed is how long a ready stage may take to write an entry that it must write.
-const ReadyOwed = 10 * time.Second
+// ReadyPending is how long a ready stage may take to write an entry that it must write.
+const ReadyPending = 10 * time.Second
 
 // askTimeout is the timeout of reading the ledger's tail.
 const askTimeout = 2 * time.Second
@@ -123,12 +123,12 @@ func (p *Process) Ready(ctx context.Context, w io.Writer) bool {
 	}
 	for _, s := range stages {
 		lag, err := s.lag(ctx)
-		owed, why := s.stats.Owes()
+		pending, why := s.stats.Owes()
 		switch {
-		case owed > ReadyOwed:
+		case pending > ReadyPending:
 			ready = false
 			fmt.Fprintf(w, "%s: an entry has been pending for %v: "+
-				"%s\n", s.name, owed.Round(time.Second), cmp.Or(why, "for an unknown reason"))
+				"%s\n", s.name, pending.Round(time.Second), cmp.Or(why, "for an unknown reason"))
 		case err != nil:
 			ready = false
 			fmt.Fprintf(w, "%s: its lag is unknown: %v\n", s.name, err)
@@ -172,8 +172,7 @@ var (
 	descWaiting   = stageDesc("waiting_entries",
 		"Decided entries that are not in the ledger yet; for ingest, waiting intake messages.")
 	descLag = stageDesc("lag_entries", "Ledger entries that are not folded yet, over all partitions of the "+
-		"stage; absent while "+
-		"the end of the ledger is unknown.")
+		"stage; absent while the end of the ledger is unknown.")
 	descActive = stageDesc("active", "1 if the process publishes in at least one partition, 0 if it is a standby.")
 	descFence  = stageDesc("fence_losses_total", "Times that another process of the stage had written first "+
 		"in a partition.")
@@ -186,9 +185,8 @@ var (
 		[]string{"stage", "outcome"}, nil)
 	descNoRoom = prometheus.NewDesc("lazaret_not_ready",
 		"1 if the whole process is blocked, for example by a full disk; /readyz names the cause.", nil, nil)
-	descOwed = stageDesc("owed_seconds", "Age of the oldest pending entry: the process has read an entry "+
-		"that requires one and has "+
-		"added none since. 0 if there is none.")
+	descPending = stageDesc("owed_seconds", "Age of the oldest pending entry: the process has read an entry "+
+		"that requires one and has added none since. 0 if there is none.")
 	descIgnored = stageDesc("ignored_messages_total",
 		"Ledger messages that are malformed, or that no stage may write. They have no effect.")
 	descOversized = stageDesc("oversized_entries_total",
@@ -201,7 +199,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c *stageCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descReady, descFolded, descPublished, descWaiting, descLag, descActive,
-		descFence, descTaken, descAhead, descDiverged, descOwed, descIgnored, descOversized, descJoint, descNoRoom} {
+		descFence, descTaken, descAhead, descDiverged, descPending, descIgnored, descOversized, descJoint, descNoRoom} {
 		ch <- d
 	}
 }
@@ -225,8 +223,8 @@ func (c *stageCollector) Collect(ch chan<- prometheus.Metric) {
 		send(descTaken, prometheus.CounterValue, float64(s.stats.TakenOver.Load()))
 		send(descAhead, prometheus.CounterValue, float64(s.stats.Ahead.Load()))
 		send(descDiverged, prometheus.CounterValue, float64(s.stats.Diverged.Load()))
-		owed, _ := s.stats.Owes()
-		send(descOwed, prometheus.GaugeValue, owed.Seconds())
+		pending, _ := s.stats.Owes()
+		send(descPending, prometheus.GaugeValue, pending.Seconds())
 		send(descIgnored, prometheus.CounterValue, float64(s.stats.Ignored.Load()))
 		send(descOversized, prometheus.CounterValue, float64(s.stats.Oversized.Load()))
 		if s.name == streams.StageIngest {

@@ -155,7 +155,7 @@ func (p *Process) Ingest() *Ingest {
 	p.reg.MustRegister(i.repeats)
 	for _, c := range []streams.Code{streams.CodeMalformed, streams.CodeTooLarge, streams.CodeUnknownKind,
 		streams.CodeBadSubject, streams.CodeInvalid,
-		streams.CodeTimeTravel, streams.CodeForeign, streams.CodeSignature, streams.CodeCommand, streams.CodeBundle} {
+		streams.CodeTimeTravel, streams.CodeNotEvent, streams.CodeSignature, streams.CodeCommand, streams.CodeBundle} {
 		i.rejected.WithLabelValues(string(c))
 	}
 	return i

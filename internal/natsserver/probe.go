@@ -20,7 +20,7 @@ var ErrNoPort = errors.New("nothing accepts a connection")
 const probeTime = 3 * time.Second
 
 // ProbeRoute connects to a server's route port without valid credentials: unencrypted, over TLS without
-// a certificate, and with a certificate of a foreign authority. It returns an error if the server
+// a certificate, and with a certificate of another authority. It returns an error if the server
 // accepts one of them, or ErrNoPort if nothing listens. expires is the expiry of the server's
 // certificate.
 func ProbeRoute(ctx context.Context, addr string) (expires time.Time, err error) {

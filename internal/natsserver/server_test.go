@@ -242,7 +242,7 @@ func TestAnAcknowledgementSteeredToAnotherAgentIsNoEvent(t *testing.T) {
 		steered++
 		_, err = streams.ParseEvent(addr, "", m.Data(), 0)
 		var r *streams.RejectError
-		if !errors.As(err, &r) || r.Code != streams.CodeForeign {
+		if !errors.As(err, &r) || r.Code != streams.CodeNotEvent {
 			t.Errorf("the acknowledgement %q was read as an event: %v", m.Data(), err)
 		}
 	}

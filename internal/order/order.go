@@ -43,7 +43,8 @@ func Send(ctx context.Context, nc *nats.Conn, signer note.Signer, o *approval.Or
 	}
 	m, err := nc.RequestWithContext(ctx, subject, body)
 	if err != nil {
-		return nil, fmt.Errorf("no answer on %s: %w: the pipeline may have the order already; check what it changes before you sign it again", subject, err)
+		return nil, fmt.Errorf("no answer on %s: %w: the pipeline may have the order already; check what it changes "+
+			"before you sign it again", subject, err)
 	}
 	rep := new(streams.ResolveReply)
 	if err := streams.Unmarshal(m.Data, rep); err != nil {

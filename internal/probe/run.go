@@ -211,7 +211,7 @@ func (s *Scenario) settings(off *Contrast, excepted []byte) (set settings, key s
 		return set, "", err
 	}
 	key = fmt.Sprint(streams.Digest(set.policy), set.trust, set.erase)
-	if s.alone() {
+	if s.needsOwnPipeline() {
 		key += " " + s.Name
 	}
 	if off != nil {
@@ -225,7 +225,7 @@ func (s *Scenario) unfit(r *Running) string {
 	switch {
 	case r == nil:
 		return ""
-	case s.alone():
+	case s.needsOwnPipeline():
 		return "it restarts the pipeline or signs a policy: run it without --running"
 	case s.Policy != nil:
 		return "it needs a policy of its own: run it without --running"

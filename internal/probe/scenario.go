@@ -345,8 +345,8 @@ func (s *Scenario) check(file string) error {
 	return nil
 }
 
-// alone reports whether the scenario needs a pipeline for itself.
-func (s *Scenario) alone() bool {
+// needsOwnPipeline reports whether the scenario cannot share a pipeline.
+func (s *Scenario) needsOwnPipeline() bool {
 	return slices.ContainsFunc(s.Steps, func(st Step) bool { return st.Restart || st.Activate != nil })
 }
 

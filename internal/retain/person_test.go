@@ -127,8 +127,8 @@ func (p *plant) admitted(out *stage.Admission, src uint64) {
 		At: uint64(len(p.ledger)), Body: out.Body}, out.Decided)
 }
 
-// owed lets ingest write its pending entries.
-func (p *plant) owed() {
+// addPending lets ingest write its pending entries.
+func (p *plant) addPending() {
 	for n := 0; ; n++ {
 		p.catchUp(uint64(len(p.ledger)))
 		out, err := p.ingest.Owed(p.in)
@@ -137,7 +137,7 @@ func (p *plant) owed() {
 			return
 		}
 		if p.admitted(out, p.intake); n > 1000 {
-			p.fail("ingest owes the ledger ever more: %s %s", out.Type, out.Body)
+			p.fail("ingest never runs out of pending entries: %s %s", out.Type, out.Body)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func (p *plant) send(agent string, kind streams.Kind, origin beliefs.Origin, ev 
 		Address: streams.Address{Partition: 3, Project: "demo", Agent: agent, Kind: kind, Origin: origin}})
 	p.must(err)
 	p.admitted(out, p.intake)
-	p.owed()
+	p.addPending()
 	return out.Decided
 }
 
@@ -170,7 +170,7 @@ func (p *plant) wait(by time.Duration) {
 			p.fail("a timer never ends: %s", due.Body)
 		}
 	}
-	p.owed()
+	p.addPending()
 }
 
 // rest returns a plant that has folded only the entries that keep selects.
@@ -329,7 +329,7 @@ func TestWhatIsListedOfAPersonIsAllThatHoldsTheirWords(t *testing.T) {
 		}
 		live.write(&streams.Entry{Stage: streams.StageIngest, Type: streams.TypeErased, Project: "demo", Src: live.intake,
 			At: uint64(len(live.ledger)), Body: body}, nil)
-		live.owed()
+		live.addPending()
 		live.wait(time.Hour)
 		history(rt, live, rapid.IntRange(0, 8).Draw(rt, "later"), meet)
 		// Later statements about them are new.

@@ -22,8 +22,8 @@ const unnamed = "of an earlier version, which its refusal does not name"
 // refusals returns the auditors that refused one of these statements, and each one's reason. entry is the ledger entry
 // of the last statement. An auditor publishes its refusal before the checkpoint that covers the statement, so call this
 // after awaitAuditors.
-func (c *Config) refusals(ctx context.Context, js jetstream.JetStream, orders []string, entry uint64) (map[string]string,
-	error) {
+func (c *Config) refusals(ctx context.Context, js jetstream.JetStream, orders []string,
+	entry uint64) (map[string]string, error) {
 	out := make(map[string]string)
 	return out, stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{incidentSubject}},
 		func(m jetstream.Msg, _ uint64, _ time.Time) error {

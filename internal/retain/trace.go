@@ -33,7 +33,7 @@ type trace struct {
 	own    map[string]bool   // events of others, with their agent, that have the same id as one in bare
 	others map[string]bool
 	also   map[uint64]AlsoForgotten
-	alone  map[uint64]bool   // entries made from those that name the pseudonym
+	direct map[uint64]bool   // entries that name the pseudonym, and entries that other stages made from them
 	owner  map[string]string // ids that entries about others introduced → those data subjects
 	end    uint64            // last sequence that was searched
 	round  int               // search round; each one but the last ends with a statement
@@ -44,7 +44,7 @@ func newTrace(s Subject) *trace {
 	return &trace{subject: s, listed: make(map[uint64]bool), taken: make(map[uint64]bool), wanted: make(map[uint64]bool),
 		names: make(map[string]int), bare: make(map[string]bareID),
 		own: make(map[string]bool), others: make(map[string]bool), also: make(map[uint64]AlsoForgotten),
-		alone: make(map[uint64]bool), owner: make(map[string]string)}
+		direct: make(map[uint64]bool), owner: make(map[string]string)}
 }
 
 // traceHead has the fields that are read of every body.
@@ -104,8 +104,8 @@ func (t *trace) take(e *streams.Entry) bool {
 		return false
 	}
 	t.listed[e.Seq], t.taken[e.Position()] = true, true
-	if direct || !ingest && t.alone[e.Src] {
-		t.alone[e.Position()] = true
+	if direct || !ingest && t.direct[e.Src] {
+		t.direct[e.Position()] = true
 	}
 	if !direct {
 		name := cmp.Or(person.DataSubject, person.User)
@@ -368,7 +368,7 @@ func (t *trace) quoted(e *streams.Entry, first bool) {
 		}
 		a = AlsoForgotten{Seq: e.Position(), Stage: e.Stage, Type: string(e.Type), ID: h.ID, Why: "names the data subject"}
 	}
-	if a.Persons = slices.Sorted(maps.Keys(found)); len(a.Persons) > 0 || !t.alone[e.Position()] {
+	if a.Persons = slices.Sorted(maps.Keys(found)); len(a.Persons) > 0 || !t.direct[e.Position()] {
 		t.also[e.Position()] = a
 	} else {
 		delete(t.also, e.Position()) // it concerns only the data subject

@@ -202,7 +202,7 @@ func (c *Config) withdraw(ctx context.Context, js jetstream.JetStream, r streams
 	for p := range streams.Partitions {
 		m, err := stage.LastOn(ctx, js, streams.LedgerStream, streams.LedgerSubject(p, streams.StageRetention))
 		if err != nil {
-			return fmt.Errorf("taking back the announcement: %w", err)
+			return fmt.Errorf("withdrawing the announcement of the trim: %w", err)
 		}
 		if m == nil {
 			continue
@@ -215,7 +215,7 @@ func (c *Config) withdraw(ctx context.Context, js jetstream.JetStream, r streams
 			continue
 		}
 		if _, err := c.say(ctx, js, p, streams.TypeTrim, &r); err != nil {
-			return fmt.Errorf("taking back the announcement: %w", err)
+			return fmt.Errorf("withdrawing the announcement of the trim: %w", err)
 		}
 	}
 	return nil
@@ -311,7 +311,8 @@ func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *st
 		}
 		late := func(err error) error {
 			return fmt.Errorf("nothing was removed: these stages have not confirmed that their state is on disk: %s; "+
-				"if they run, repeat the trim; start those that do not, or name stages that no longer exist with --without: %w", strings.Join(who, ", "), err)
+				"if they run, repeat the trim; start those that do not, or name stages that no longer exist with --without: %w",
+				strings.Join(who, ", "), err)
 		}
 		if wait := cmp.Or(c.Wait, stagesWait); time.Since(quiet) > wait {
 			return late(fmt.Errorf("there was no answer for %s", wait))

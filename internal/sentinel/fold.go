@@ -30,7 +30,8 @@ type Fold struct {
 
 // New returns the fold of a group. It accepts rule sets that one of the pinned keys signed.
 func New(group string, pinned note.Verifiers, log *slog.Logger) *Fold {
-	return &Fold{group: group, log: log.With("group", group), pinned: pinned, sets: activation.NewCache(rules.CompileBundle)}
+	return &Fold{group: group, log: log.With("group", group), pinned: pinned,
+		sets: activation.NewCache(rules.CompileBundle)}
 }
 
 // Reset implements stage.LedgerFold. All relevant data is in the state, so Reset does nothing.

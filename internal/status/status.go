@@ -38,11 +38,11 @@ type Process struct {
 	// without an answer (verdict.silent.core).
 	Counts map[string]uint64 `json:"counts,omitzero"`
 	Log    *Log              `json:"log,omitzero"`
-	// Owed is how long an entry has been pending, in seconds, and Why the reason why it cannot be
+	// Pending is how long an entry has been pending, in seconds, and Why the reason why it cannot be
 	// written.
-	Owed   float64 `json:"owed_s,omitzero"`
-	Why    string  `json:"owed_why,omitzero"`
-	Uptime float64 `json:"uptime_s"`
+	Pending float64 `json:"owed_s,omitzero"`
+	Why     string  `json:"owed_why,omitzero"`
+	Uptime  float64 `json:"uptime_s"`
 
 	// Lag is the number of ledger entries that are not folded, and Behind the partitions that have such
 	// entries. Collect sets them.
@@ -110,8 +110,8 @@ func of(nc *nats.Conn, name string, partitions []int, s *stage.Stats, began time
 		Folded: s.Folded.Load(), Entries: s.Entries.Load(), Published: s.Published.Load(), Waiting: s.Waiting.Load(),
 		FenceLost: s.FenceLost.Load(), TakenOver: s.TakenOver.Load(), Diverged: s.Diverged.Load(), Counts: s.Counts(),
 		Uptime: time.Since(began).Seconds()}
-	owed, why := s.Owes()
-	p.Owed, p.Why = owed.Seconds(), why
+	pending, why := s.Owes()
+	p.Pending, p.Why = pending.Seconds(), why
 	if name == StageAuditor {
 		p.Log = &Log{Leaves: s.Leaves.Load(), Gaps: s.Gaps.Load(), CheckpointAge: -1}
 		p.Log.Unsigned = max(p.Log.Leaves-s.Signed.Load(), 0)

@@ -123,7 +123,7 @@ func (p ContextPolicy) Judge(now time.Time, by Asker, candidates []Candidate) []
 	external := 0
 	for i, c := range candidates {
 		r := p.conditions(Subject{c, p.Purpose, now, by.Agent, by.Session}, p.judge(now, c))
-		if r.Channel == Admitted && Foreign(c.Origin, c.Grade) && !p.Privileged {
+		if r.Channel == Admitted && CountsAsExternal(c.Origin, c.Grade) && !p.Privileged {
 			if external++; external > p.MaxExternal {
 				r = Ruling{Refused, ReasonExternal, fmt.Sprintf("%d entries of external origin are admitted already",
 					p.MaxExternal)}
@@ -134,8 +134,8 @@ func (p ContextPolicy) Judge(now time.Time, by Asker, candidates []Candidate) []
 	return out
 }
 
-// Foreign reports whether an admitted belief counts against MaxExternal.
-func Foreign(o Origin, g Grade) bool { return o.External() && g != Record }
+// CountsAsExternal reports whether an admitted belief counts against MaxExternal.
+func CountsAsExternal(o Origin, g Grade) bool { return o.External() && g != Record }
 
 func (p ContextPolicy) judge(now time.Time, c Candidate) Ruling {
 	if p.Privileged {

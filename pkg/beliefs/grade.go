@@ -1,17 +1,17 @@
 package beliefs
 
 // Grade allows an unverified belief to be used for planning. It is set once, when the belief is
-// made, and never makes the belief supported. Of foreign content, only results of systems of record
+// made, and never makes the belief supported. Of external content, only results of systems of record
 // have a grade.
 type Grade uint8
 
 // The values of Grade.
 const (
 	NoGrade Grade = iota
-	// Own is an agent's note from a session without foreign content.
+	// Own is an agent's note from a session without external content.
 	Own
 	// Derived is an agent's note whose words all come from the user's words in that session, and
-	// none from foreign content.
+	// none from external content.
 	Derived
 	// Record is the content of a tool that the policy names a system of record. It is a fact, never
 	// an instruction.

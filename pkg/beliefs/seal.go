@@ -24,7 +24,8 @@ type Identity struct {
 //
 // The belief's axes are not part of it, because they change. Every change is a ledger entry.
 func (i *Identity) Seal() string {
-	parts := [...]string{i.Content, i.Kind.String(), i.Key, string(i.Origin), i.Source, i.Observation, i.Namespace.String(),
+	parts := [...]string{i.Content, i.Kind.String(), i.Key, string(i.Origin), i.Source, i.Observation,
+		i.Namespace.String(),
 		i.Sensitivity.String(), i.Grade.String()}
 	n := len(parts)
 	if i.Grade == NoGrade {

@@ -307,7 +307,7 @@ func (v *verification) unchanged(lastOf map[recordKey][sha256.Size]byte) {
 			want, ok := lastOf[key]
 			delete(lastOf, key)
 			if !ok {
-				v.bad(at(key), "the log has %s, which it never recorded", key)
+				v.bad(at(key), "the log has %s, but no record that it was stored", key)
 			} else if want != sha256.Sum256(b) {
 				v.bad(at(key), "%s differs from its record: its signatures or cosignatures were changed", key)
 			}

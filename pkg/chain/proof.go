@@ -71,7 +71,7 @@ func (l *Log) Prove(i int64) (*Proof, error) {
 const extraVersion = 1
 
 // ErrProof reports that a proof is invalid.
-var ErrProof = errors.New("the proof does not hold")
+var ErrProof = errors.New("the proof is invalid")
 
 // MarshalText returns the proof as C2SP tlog-proof. FORMAT.md describes the extra data.
 func (p *Proof) MarshalText() ([]byte, error) {

@@ -175,7 +175,8 @@ func (s *Span) Read(trusted note.Verifiers) (*SpanReader, error) {
 			return nil, fmt.Errorf("the checkpoints are of %q and %q", before.Origin, r.after.Origin)
 		}
 		if before.Size != s.From || before.Root != r.edge.root() {
-			return nil, fmt.Errorf("the earlier checkpoint has %d leaves, and its root is not the one that the edge gives", before.Size)
+			return nil, fmt.Errorf("the earlier checkpoint has %d leaves, and its root is not the one that the edge gives",
+				before.Size)
 		}
 	}
 	if s.Later != nil {

@@ -29,10 +29,10 @@ func sum2(a, b []byte) (x, y [sha256.Size]byte) {
 	s, t := initial, initial
 	var ends [2][2 * sha256.BlockSize]byte
 	p, q := together(&s, &t, a, b)
-	p, q = alone(&s, p), alone(&t, q)
+	p, q = hashBlocks(&s, p), hashBlocks(&t, q)
 	p, q = together(&s, &t, end(&ends[0], p, len(a)), end(&ends[1], q, len(b)))
-	alone(&s, p)
-	alone(&t, q)
+	hashBlocks(&s, p)
+	hashBlocks(&t, q)
 	for i := range s {
 		binary.BigEndian.PutUint32(x[4*i:], s[i])
 		binary.BigEndian.PutUint32(y[4*i:], t[i])
@@ -49,10 +49,10 @@ func together(s, t *[8]uint32, p, q []byte) (restP, restQ []byte) {
 	return p[n*sha256.BlockSize:], q[n*sha256.BlockSize:]
 }
 
-// alone hashes all whole blocks of one message, and returns the rest.
-func alone(s *[8]uint32, p []byte) []byte {
-	nobody := initial
-	rest, _ := together(s, &nobody, p, p)
+// hashBlocks hashes all whole blocks of one message, and returns the rest.
+func hashBlocks(s *[8]uint32, p []byte) []byte {
+	discarded := initial
+	rest, _ := together(s, &discarded, p, p)
 	return rest
 }
 

@@ -402,7 +402,7 @@ func (v *verification) open(s *signed) bool {
 		return false
 	}
 	if s.own && s.Size != key {
-		v.bad(max(min(s.Size, key)-1, 0), "the checkpoint kept for size %d is of size %d", key, s.Size)
+		v.bad(max(min(s.Size, key)-1, 0), "the checkpoint stored under size %d has size %d", key, s.Size)
 	}
 	return true
 }

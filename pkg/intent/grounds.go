@@ -143,7 +143,7 @@ func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []
 	if g.Limit == "" && slices.Contains(SplitName(tool), "share") {
 		g.Limit = "the tool gives others access to something"
 	}
-	foreign := func(name string) {
+	unnamed := func(name string) {
 		if g.Strange == "" {
 			g.Strange = name
 		}
@@ -155,7 +155,7 @@ func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []
 		case Has(src.Carriers, Hash(v)):
 			g.Values = append(g.Values, v)
 		case !hostOf(x, carriers):
-			foreign(v)
+			unnamed(v)
 		}
 	}
 	for i := range c.Values {
@@ -170,12 +170,12 @@ func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []
 		case own == len(v.Tokens) || len(v.Date) > 0 && Count(s.Words, v.Date) == len(v.Date):
 		case v.Prose, c.message() && len(v.Tokens) >= minText:
 			if !src.tells(v, s.Words) {
-				foreign(v.Path)
+				unnamed(v.Path)
 			}
 		case src.names(v, s.Words):
 			g.Values = append(g.Values, v.Path)
 		default:
-			foreign(v.Path)
+			unnamed(v.Path)
 		}
 	}
 	if g.Values == nil {
@@ -192,11 +192,11 @@ func (s *Said) Ground(src *Source, tool string, args map[string]any, carriers []
 		case g.Limit == "" && slices.ContainsFunc(stems, func(h uint32) bool { return wards[h] }):
 			g.Limit = "its argument " + w.path + " is about money, credentials, rights or settings"
 		case w.on && !src.tells(&Value{Tokens: stems}, s.Words):
-			foreign(w.path)
+			unnamed(w.path)
 		}
 	}
 	if cut || len(c.Values) == maxValues {
-		foreign("more arguments than are compared")
+		unnamed("more arguments than are compared")
 	}
 	return g
 }

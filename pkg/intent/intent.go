@@ -89,8 +89,8 @@ func Say(words []uint32, said string) []uint32 {
 
 var (
 	// nouns are words after which a possible verb is a noun: the mail, my order, is new.
-	nouns = text.Set("the a an my your our their his her its this that these those any each every all some no which what is " +
-		"are was were of")
+	nouns = text.Set("the a an my your our their his her its this that these those any each every all some no which " +
+		"what is are was were of")
 	// light are verbs whose object names the act: make a transfer.
 	light = text.Set("make making do place process issue arrange create complete perform submit get need want have " +
 		"request start")

@@ -109,18 +109,20 @@ func appendPhrases(hs []uint32, fields []string, i int) []uint32 {
 var (
 	// doing are verbs whose object is the work to carry out. doingWith do the same together with a
 	// particle: go through, take care of.
-	doing = text.Set("do follow complete handle process execute perform implement apply resolve tackle address finish fulfil " +
-		"fulfill action honour honor obey")
+	doing = text.Set("do follow complete handle process execute perform implement apply resolve tackle address finish " +
+		"fulfil fulfill action honour honor obey")
 	doingWith = text.Set("carry act take work go deal sort see run attend tick get knock turn convert make translate")
 	// steps are nouns for work that someone is to do.
-	steps = text.Set("task tasks step steps request requests instruction instructions todo todos to-do to-dos action actions " +
+	steps = text.Set("task tasks step steps request requests instruction instructions todo todos to-do to-dos action " +
+		"actions " +
 		"checklist chore chores assignment assignments errand errands duty duties procedure runbook playbook directions " +
 		"jobs")
 	// loose are nouns that mean such work only after a verb in doing.
 	loose = text.Set("item items point points order orders ticket tickets issue list agenda guide plan work everything " +
 		"anything all rest bullet bullets entries guidelines workflow whatever")
 	// claims are verbs with which a source says what is to be done.
-	claims = text.Set("say says said ask asks asked state states describe describes require requires request requests want " +
+	claims = text.Set("say says said ask asks asked state states describe describes require requires request requests " +
+		"want " +
 		"wants wanted instruct instructs list lists need needs order orders tell tells demand demands suggest suggests " +
 		"recommend recommends contain contains needed required requested listed described set out")
 	// told are participles with which the user refers to a source.
@@ -195,8 +197,8 @@ var (
 	objects = text.Set("the a an this that these those it them him her my our your his their all each every everything " +
 		"whatever what through thru on off up out over down")
 	// linking are words that do not count as unknown verbs, even if an object follows them.
-	linking = text.Set("after before because since while during without within between like unless until that though whether " +
-		"both either once except only even not there here same as")
+	linking = text.Set("after before because since while during without within between like unless until that though " +
+		"whether both either once except only even not there here same as")
 )
 
 // leavesOpen reports whether a sentence does not say which steps to take. The sentence may refer to
@@ -231,15 +233,16 @@ func leavesOpen(words []string) bool {
 
 var (
 	// opening are words before the verb of a request.
-	opening = text.Set("hi hello hey ok okay yes yeah yep great thanks thx good morning afternoon evening please pls kindly " +
+	opening = text.Set("hi hello hey ok okay yes yeah yep great thanks thx good morning afternoon evening please pls " +
+		"kindly " +
 		"can could would will you u just now then also and so first well right alright cool nice i we want need like to " +
 		"i'd let's lets")
 	// asking are words that begin a question.
-	asking = text.Set("what whats what's how hows how's who whos who's which when where wheres where's why whose any is are " +
-		"was were do does did has have am anything")
+	asking = text.Set("what whats what's how hows how's who whos who's which when where wheres where's why whose any " +
+		"is are was were do does did has have am anything")
 	// looking are further verbs of requests to know something.
-	looking = text.Set("read summarise summarize explain compare tell know see open describe analyse analyze count brief " +
-		"think translate")
+	looking = text.Set("read summarise summarize explain compare tell know see open describe analyse analyze count " +
+		"brief think translate")
 )
 
 // informs reports whether a sentence only asks to be told something: it begins as a question or

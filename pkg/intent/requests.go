@@ -42,7 +42,7 @@ type Said struct {
 	Words    []uint32
 	Requests []Ask
 	Sources  []uint32 // words of the sources that the user named, see Read
-	Known    []uint32 // words of values that the agent passed on before it read anything foreign, see Know
+	Known    []uint32 // words of values that the agent passed on before it read anything external, see Know
 }
 
 // Add adds the requests and words of a text of the user.
@@ -59,8 +59,8 @@ var (
 	counted = text.Set("of for under over than about at in on to by from with until between and or is are be the a an " +
 		"next last first top up least most x")
 	// more are words for receivers whom the user does not name one by one.
-	more = text.Set("everyone everybody everyone's others other all each list team group both cc rest members participants " +
-		"attendees colleagues customers clients people staff them")
+	more = text.Set("everyone everybody everyone's others other all each list team group both cc rest members " +
+		"participants attendees colleagues customers clients people staff them")
 	days = text.Set("monday tuesday wednesday thursday friday saturday sunday")
 )
 
@@ -465,7 +465,7 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier)
 
 // Looks returns the keys of the requests that a reading call looks up. A call looks up a request if
 // one of its values is in the request, or names a single thing that an earlier lookup found for the
-// request. led is set if the session was shown foreign content, which may have led to the call. The
+// request. led is set if the session was shown external content, which may have led to the call. The
 // call then looks up nothing if it has a value for a single thing that nothing accounts for (see
 // accounts).
 func (s *Said) Looks(tool string, args map[string]any, led bool) (keys []uint32) {
@@ -488,7 +488,7 @@ func (s *Said) Looks(tool string, args map[string]any, led bool) (keys []uint32)
 }
 
 // accounts reports whether the user named a value, a lookup for a request found the value, or the
-// agent knew the value before it read anything foreign.
+// agent knew the value before it read anything external.
 func (s *Said) accounts(v *Value) bool {
 	return v.In(s.Words) || v.In(s.Known) || slices.ContainsFunc(s.Requests, func(q Ask) bool {
 		return q.Full || v.In(q.Found)

@@ -38,7 +38,7 @@ type Evidence struct {
 	Foreign int  // number of texts that came from neither the user nor the operator
 	Order   int  // points (0 to 100) of the text that reads most like an order
 	Unread  bool // one of the texts could not be read completely
-	Leans   bool // an address or account in the arguments comes from foreign content only
+	Leans   bool // an address or account in the arguments comes from external content only
 }
 
 // delegationEnv is the typed CEL environment of delegation grounds.

@@ -245,7 +245,7 @@ func reads(written, text string) bool {
 	return yaml.Unmarshal([]byte("k: "+written+"\n"), &got) == nil && got["k"] == text
 }
 
-// tidy puts the keys of rules in order and moves comments to where they are written.
+// tidy puts the keys of rules in order, and moves each comment to the entry with which it is written.
 func tidy(b *block, path []any) {
 	if b.kind == mapBlock && matches(path, []string{"rules", "#"}) {
 		rank := func(e *entry) int {

@@ -243,7 +243,8 @@ func (o *options) permit(args []word) bool {
 	return o.operand == nil || !slices.ContainsFunc(operands, func(s string) bool { return !o.operand(s) })
 }
 
-// cluster reports whether the letters of a word are permitted, and whether the next word is a value.
+// cluster reads the single-letter options in one word, such as "xzf" of "-xzf". ok reports whether all
+// of them are permitted, and next whether the next word is the value of the last one.
 func (o *options) cluster(letters string) (ok, next bool) {
 	for i := range len(letters) {
 		at := strings.IndexByte(o.short, letters[i])

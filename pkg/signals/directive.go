@@ -19,9 +19,9 @@ const (
 var partDirectives = keep(orderDirectives, (*State).noteDirectives)
 
 // noteDirectives stores untrusted content, and the model's own memories, because those influence it
-// again. It does not store memories without foreign content.
+// again. It does not store memories without external content.
 func (s *State) noteDirectives() {
-	if s.hasForeignContent() || s.hasContent() && s.In.Event.Kind == "memory" && s.origin == "agent" && !s.In.graded {
+	if s.hasExternalContent() || s.hasContent() && s.In.Event.Kind == "memory" && s.origin == "agent" && !s.In.graded {
 		s.noteDirective()
 	}
 }

@@ -131,7 +131,7 @@ func (s *State) match(n *directive, same bool) (best *Served) {
 	for i, words := range n.sentences {
 		commands := hasHash(words, intent.Command)
 		if sv := s.serves(n.named[i], words, commands, same); sv != nil {
-			// The user left the steps to the source of the note, and this may be one of them.
+			// The user handed over the steps to the source of the note, and this sentence may be one of them.
 			sv.UserNamed = sv.UserNamed || n.handed && !commands && in.intent.Handed
 			if !sv.UserNamed {
 				return sv
@@ -179,7 +179,7 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	if !asks && !act || in.elsewhere(carriers) {
 		return nil
 	}
-	shared, foreign := 0, 0
+	shared, unexplained := 0, 0
 	var strong *intent.Value
 	for i := range c.Values {
 		v := &c.Values[i]
@@ -189,7 +189,7 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 		if shared++; slices.Contains(in.intent.Values, v.Path) || s.known(v) {
 			continue
 		}
-		foreign++
+		unexplained++
 		if strong == nil && (v.Marks > 0 || len(v.Tokens) > 1 && v.Date == nil) {
 			strong = v
 		}
@@ -200,7 +200,7 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	switch {
 	case strong != nil:
 		return &Served{By: "value", Value: streams.Clip(strong.Text, 120), UserNamed: named}
-	case same && foreign > 1:
+	case same && unexplained > 1:
 		return &Served{By: "value", Value: streams.Clip(c.Values[0].Text, 120), UserNamed: named}
 	case !asks, shared == 0 && len(c.Values) > 0 && !commands && (in.intent.Asked || in.intent.Deed):
 		// The tool's name says little if the user asked for an action of this kind.
@@ -209,7 +209,7 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	// The user accounts for the action if they asked for it, and also named all its receivers, named
 	// all its values in the sentence, or named the tool as closely as the sentence does.
 	return &Served{By: "tool", Value: in.Action.Tool,
-		UserNamed: named || asked && (len(c.Values) > 0 && foreign == 0 || in.intent.Closeness >= c.Strength(words))}
+		UserNamed: named || asked && (len(c.Values) > 0 && unexplained == 0 || in.intent.Closeness >= c.Strength(words))}
 }
 
 // known reports whether a value is a carrier that an inside source named first.

@@ -106,7 +106,7 @@ func pieces(s string) []string {
 // notePieces stores the pieces. The index stores the possible lengths of pieces by their first
 // bytes, so that one lookup can rule out a piece at a position instead of one lookup per length.
 func (s *State) notePieces() {
-	if !s.hasForeignContent() {
+	if !s.hasExternalContent() {
 		return
 	}
 	b := s.t.Index()

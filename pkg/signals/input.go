@@ -180,7 +180,7 @@ type Input struct {
 	call      *intent.Call    // for an action
 	short     []short         // the arguments that are not prose; nil until they are first used
 	intent    intent.Relation // for an action
-	graded    bool            // for a memory: it has no foreign content
+	graded    bool            // for a memory: it has no external content
 	userNamed bool            // for an observation: the user named its source
 	handed    bool            // for an observation: the user left it to its source to say what to do
 

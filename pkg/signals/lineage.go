@@ -170,9 +170,9 @@ func sampled(p text.Phrases) []uint64 {
 	return out
 }
 
-// notePhrases stores the foreign content that first had each phrase.
+// notePhrases stores the external content that first had each phrase.
 func (s *State) notePhrases() {
-	if !s.hasForeignContent() {
+	if !s.hasExternalContent() {
 		return
 	}
 	b := s.t.Index()

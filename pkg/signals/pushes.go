@@ -62,7 +62,7 @@ func (in *Input) sourceOf() string {
 }
 
 func (s *State) notePushes() {
-	if !s.hasForeignContent() || s.In.Event.Kind != "memory" || len(s.In.pushes) == 0 {
+	if !s.hasExternalContent() || s.In.Event.Kind != "memory" || len(s.In.pushes) == 0 {
 		return
 	}
 	s.pushesRead = true

@@ -55,7 +55,7 @@ type beliefRec struct {
 	written time.Time
 	origin  string
 	extern  bool
-	graded  bool // it has no foreign content
+	graded  bool // it has no external content
 	own     bool // the agent wrote it
 	session string
 	used    time.Time // first recall or citation; zero if there was none

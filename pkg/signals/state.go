@@ -79,8 +79,8 @@ func (s *State) hasContent() bool {
 	return (kind == "observation" || kind == "memory") && s.In.Content.Text != ""
 }
 
-// hasForeignContent reports whether the input brings external content.
-func (s *State) hasForeignContent() bool { return s.hasContent() && s.extern }
+// hasExternalContent reports whether the input brings external content.
+func (s *State) hasExternalContent() bool { return s.hasContent() && s.extern }
 
 // Note updates the state with the input. only selects the parts. A sentinel group updates all
 // parts, even if no rule reads them, so that rules that are activated later have the state.

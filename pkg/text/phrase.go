@@ -244,15 +244,15 @@ func scanWord(normal []byte, i int) (uint64, int) {
 			break
 		}
 		r, size := utf8.DecodeRune(normal[i:])
-		alone := unspaced(r)
-		if alone && i > start || !alone && notOfWord(r) {
+		unspacedRune := unspaced(r)
+		if unspacedRune && i > start || !unspacedRune && notOfWord(r) {
 			break
 		}
 		for _, c := range normal[i : i+size] {
 			h = (h ^ uint64(c)) * fnvPrime
 		}
 		i += size
-		if alone {
+		if unspacedRune {
 			break
 		}
 	}

@@ -335,7 +335,7 @@ func revokedBefore(a *verb.App, cmd *cobra.Command, name string, old bool) error
 		}
 	}
 	fmt.Fprintf(cmd.OutOrStdout(),
-		"nothing to revoke: %s was revoked already, at %s; lazaret agent rotate %s makes it anew\n", name,
+		"nothing to revoke: %s was revoked already, at %s; lazaret agent rotate %s makes a new one\n", name,
 		last.Format(time.RFC3339), name)
 	return nil
 }

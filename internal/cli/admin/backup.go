@@ -121,7 +121,8 @@ tokens that were revoked later have access again: revoke them again before you s
 			return nil
 		},
 	}
-	c.Flags().StringVar(&keys, "keys", "", "`FOLDER` of the keys, if the backup has none, or of later ones whose revocations apply")
+	c.Flags().StringVar(&keys, "keys", "", "`FOLDER` of the keys, if the backup has none, or of later ones whose "+
+		"revocations apply")
 	return c
 }
 
@@ -146,6 +147,7 @@ func sayRevoked(w io.Writer, m *natsserver.Merged) {
 			known = t
 		}
 	}
-	fmt.Fprintf(w, "credentials that were revoked after %s, and tokens that were revoked after the backup, %s, have access "+
+	fmt.Fprintf(w, "credentials that were revoked after %s, and tokens that were revoked after the backup, %s, have "+
+		"access "+
 		"again. Revoke them before the start: lazaret agent revoke, lazaret agent token revoke\n", at(known), at(m.Made))
 }

@@ -159,7 +159,8 @@ func (c *checks) credentials(data string, now time.Time) {
 	}
 	if len(gone) > 0 {
 		c.add("access", fmt.Errorf("credentials expired, and the server refuses them: %s: lazaret agent rotate NAME, and "+
-			"bring the new one to its host, or lazaret agent revoke NAME; the pipeline renews its own at its next start", strings.Join(gone, ", ")), "")
+			"bring the new one to its host, or lazaret agent revoke NAME; the pipeline renews its own at its next start",
+			strings.Join(gone, ", ")), "")
 	}
 	var soon []string
 	for _, name := range slices.Sorted(maps.Keys(latest)) {
@@ -294,8 +295,8 @@ func (c *checks) stages(s *status.Snapshot) {
 		case p.Lag > metrics.ReadyLag:
 			err = fmt.Errorf("%s is %d entries behind, more than %d, in partitions %s", p.Process, p.Lag, metrics.ReadyLag,
 				where)
-		case p.Owed > metrics.ReadyOwed.Seconds():
-			err = fmt.Errorf("%s has an entry that is pending for %.0f s: %s", p.Process, p.Owed, p.Why)
+		case p.Pending > metrics.ReadyPending.Seconds():
+			err = fmt.Errorf("%s has an entry that is pending for %.0f s: %s", p.Process, p.Pending, p.Why)
 		case p.Log != nil && p.Log.Uncosigned > uncosignedFor.Seconds():
 			err = fmt.Errorf("not every witness has cosigned a checkpoint of %s for %.0f s: its log says which one and why; "+
 				"after a restore see docs/operations.md", p.Process, p.Log.Uncosigned)

@@ -73,11 +73,11 @@ console, which prints this command. A passkey signs decisions on holds and on be
 	pin.Flags().StringSliceVar(&pinned, "role", []string{string(keys.RoleApprover)},
 		"`ROLES`: operator, approver, approver:NAME, auditor, probe")
 	pin.Flags().StringVar(&agent, "agent", "",
-		"the agent whose key it is, as `PROJECT/AGENT`: it never resolves that agent's holds")
+		"the agent that owns the key, as `PROJECT/AGENT`: the key cannot resolve this agent's holds")
 	gen.Flags().StringSliceVar(&roles, "pin", nil,
 		"pin it for these `ROLES`: operator, approver, approver:NAME, auditor, probe")
 	gen.Flags().StringVar(&agent, "agent", "",
-		"the agent whose key it is, as `PROJECT/AGENT`: it never resolves that agent's holds")
+		"the agent that owns the key, as `PROJECT/AGENT`: the key cannot resolve this agent's holds")
 	activate := a.Activate("activate [FILE]",
 		"Sign the trust file and activate its approvers (default the data folder's)", streams.DoActivateTrust,
 		func(args []string) ([]byte, error) {

@@ -28,10 +28,10 @@ contexts, its keys, the pinned keys. NAME is ` + strings.Join(embedded.Parts, ",
 are made. The process runs with --data on that folder, which it only reads: give it a
 state folder with --state, or an auditor a log with --dir.
 
-Contexts name credentials by their path. --at says where the folder stands when the process
-runs, if that is elsewhere; NAME in it is replaced by the name. The server renews credentials
-before they expire. Repeat the command with --every, so that the parts have the new ones. A
-process reads them when it connects again.`,
+Contexts name credentials by their path. --at is the path of the folder when the process
+runs, if it differs; NAME in it is replaced by the name. The server renews credentials
+before they expire. Repeat the command with --every, so that the parts have the new ones.
+A process reads them when it connects again.`,
 		Example: `  lazaret server part --data lz --to /etc/lazaret
   lazaret server part --data lz --to parts --at /lz --url nats://nats:4222`,
 		ValidArgs: embedded.Parts,

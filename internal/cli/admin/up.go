@@ -158,11 +158,11 @@ func (u *upFlags) bind(f *pflag.FlagSet) {
 		"http://localhost:4318; see \"lazaret otel\" (default off)")
 	u.web.Bind(f, "http", "`HOST:PORT` of the HTTP gateway, or off (default 127.0.0.1:4280, or a free port where that is "+
 		"taken or --listen picks one)")
-	f.DurationVar(&u.keep, "retention", 0, "trim the ledger of what is older than this `DURATION`, once a day or more "+
-		"often, see \"lazaret audit trim\" (default: never)")
+	f.DurationVar(&u.keep, "retention", 0, "trim ledger entries that are older than this `DURATION`, at least once a "+
+		"day; see \"lazaret audit trim\" (default: never)")
 	f.DurationVar(&u.expire, "expire", 0,
-		"with --retention: have what is older than this `DURATION` expire in the log and "+
-			"in the state too, see \"lazaret audit expire\" (default that of --retention; 0: never)")
+		"with --retention: data that is older than this `DURATION` also expires in the log "+
+			"and in the state; see \"lazaret audit expire\" (default that of --retention; 0: never)")
 	f.StringSliceVar(&u.without, "without", nil,
 		"with --retention: `STAGE` that no longer exists and is not waited for, such as sentinel-old")
 	u.face.bind(f, "console", "`HOST:PORT` of the console, or off (default 127.0.0.1:4281, or a free port where that is "+

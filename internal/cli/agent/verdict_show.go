@@ -267,7 +267,8 @@ func scanLedger(ctx context.Context, js jetstream.JetStream, filters []string, f
 func (x *explanation) print(w io.Writer) {
 	line := text.InertLine
 	if len(x.Verdicts) == 0 {
-		fmt.Fprintf(w, "%s in ledger entry %s of project %s has no verdict yet\n", x.Proposal.Type, position.Text(x.Proposal.Seq),
+		fmt.Fprintf(w, "%s in ledger entry %s of project %s has no verdict yet\n", x.Proposal.Type,
+			position.Text(x.Proposal.Seq),
 			line(x.Project, 64))
 	} else {
 		v := x.Verdicts[len(x.Verdicts)-1].Verdict

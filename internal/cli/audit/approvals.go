@@ -204,7 +204,7 @@ func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsC
 		case erased && reflect.DeepEqual(unread[gone.index].Resolved, o.Resolved):
 			continue
 		case erased:
-			err = fmt.Errorf("entry %d, which was erased, is the signed decision of leaf %d, which says otherwise", o.Entry,
+			err = fmt.Errorf("the erased entry %d is the signed decision of leaf %d, which has a different outcome", o.Entry,
 				unread[gone.index].index)
 		case lost && !ok, gaps && trust == nil:
 			if !open[o.Entry] {
@@ -215,7 +215,7 @@ func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsC
 		case !ok:
 			err = fmt.Errorf("entry %d is not an earlier signed decision", o.Entry)
 		case first != nil:
-			err = fmt.Errorf("entry %d is the signed decision of leaf %d, which says otherwise", o.Entry, first.index)
+			err = fmt.Errorf("entry %d is the signed decision of leaf %d, which has a different outcome", o.Entry, first.index)
 		case trust == nil:
 			err = errors.New("no pinned operator key signed a trust file that was active before it: pin the operator's key " +
 				"of that time, if there was another")
@@ -375,7 +375,7 @@ func verifyDecision(note string, trust *keys.Trust, o outcomeSeen, counters map[
 	}
 	k := o.project + " " + o.Key
 	if before := counters[k]; s.Passkey && (s.Counter > 0 || before > 0) && s.Counter <= before {
-		return fmt.Errorf("the passkey counts %d signatures, and %d were counted before", s.Counter, before)
+		return fmt.Errorf("the passkey's counter is %d, and it was %d in an earlier signature", s.Counter, before)
 	}
 	if x, y := o.Source, s.Source; (x == nil) != (y == nil) || x != nil && (x.Digest != y.Digest ||
 		x.Session != y.Session || x.Actions != y.Actions || !x.Expires.Equal(y.Expires)) {

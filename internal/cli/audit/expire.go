@@ -98,7 +98,8 @@ func printExpiry(w io.Writer, x *retain.Expiry) {
 			"chained it\n", x.UpTo, horizon, x.Statement, x.Entry)
 	}
 	for _, id := range slices.Sorted(maps.Keys(x.Refused)) {
-		fmt.Fprintf(w, "  LEFT: auditor %s refused the order, and its log still has the payloads: %s\n", text.InertLine(id, 100),
+		fmt.Fprintf(w, "  LEFT: auditor %s refused the order, and its log still has the payloads: %s\n",
+			text.InertLine(id, 100),
 			text.InertLine(x.Refused[id], 300))
 	}
 }

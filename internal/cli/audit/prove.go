@@ -145,7 +145,8 @@ func checkProof(a *verb.App, cmd *cobra.Command, file, policyFile string, json b
 	}
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "PROVEN  leaf %d of %d in %s\n", rep.Index, rep.Size, rep.Origin)
-	fmt.Fprintf(w, "  %s, ledger entry %s, %s, %s of project %s\n", rep.Kind, position.Text(rep.Seq), rep.Time.Format(time.RFC3339Nano),
+	fmt.Fprintf(w, "  %s, ledger entry %s, %s, %s of project %s\n", rep.Kind, position.Text(rep.Seq),
+		rep.Time.Format(time.RFC3339Nano),
 		rep.Type, rep.Project)
 	fmt.Fprintf(w, "  commitment %s, %d bytes\n", hex.EncodeToString(p.Leaf.Commitment[:]), rep.Length)
 	if len(rep.Cosigns) > 0 {

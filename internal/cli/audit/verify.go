@@ -291,8 +291,8 @@ func (r *verifyReport) decided(x *approvalsSeen, whole bool, operators note.Veri
 	}
 	r.Decisions, r.DecisionsOpen, r.Covered = c.checked, c.open+x.dropped, c.covered
 	if r.DecisionsOpen > 0 {
-		r.Skipped = append(r.Skipped, fmt.Sprintf("%d decisions of people, or actions that they cover: they are unexplained, "+
-			"because the log does not show the signed note, the keys or the verdict any more", r.DecisionsOpen))
+		r.Skipped = append(r.Skipped, fmt.Sprintf("%d decisions of people, or actions that they cover: they are "+
+			"unexplained, because the log does not show the signed note, the keys or the verdict any more", r.DecisionsOpen))
 	}
 	for _, b := range c.bad {
 		if r.FirstBad < 0 || b.index < r.FirstBad {

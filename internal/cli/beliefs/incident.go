@@ -50,7 +50,8 @@ func send(a *verb.App, cmd *cobra.Command, s *verb.SignedOrder, o *approval.Orde
 		if err != nil {
 			return verb.RefusedExit(err)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s  %s, ledger entry %s\n", strings.ToUpper(rep.State), rep.Hold, position.Text(rep.Entry))
+		fmt.Fprintf(cmd.OutOrStdout(), "%s  %s, ledger entry %s\n", strings.ToUpper(rep.State), rep.Hold,
+			position.Text(rep.Entry))
 		if strings.HasPrefix(string(o.Do), "incident-") {
 			return showIncident(ctx, cmd.OutOrStdout(), nc, o.Project, rep.Hold)
 		}

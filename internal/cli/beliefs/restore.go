@@ -136,7 +136,7 @@ func tryRollback(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, project
 
 func printRollback(cmd *cobra.Command, are string, r *streams.Rollback) {
 	fmt.Fprintf(cmd.OutOrStdout(),
-		"to %s: %d %s as they stood, %d that came later hidden, %d stated anew, %d stricter than they stood\n", r.Point,
+		"to %s: %d %s in their earlier state, %d later ones hidden, %d repeated as new beliefs, %d left stricter\n", r.Point,
 		r.Back, are, r.Out, r.Anew, r.Left)
 }
 

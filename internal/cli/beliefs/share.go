@@ -33,7 +33,7 @@ a person of the other project confirms it.`,
 		Example: "  lazaret beliefs share b7412d72grt7k2o73 --home demo --project shop --agent clerk",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if home == s.Project {
-				return fmt.Errorf("%s is its home: name another project with --project", home)
+				return fmt.Errorf("project %s has the belief already: name another project with --project", home)
 			}
 			org, err := verb.Origin(from)
 			if err != nil {

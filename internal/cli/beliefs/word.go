@@ -115,7 +115,8 @@ func wordOutcome(cmd *cobra.Command, rep *streams.ResolveReply) error {
 		fmt.Fprintf(os.Stderr, "lazaret: %s: %s\n", rep.Error.Code, text.InertLine(rep.Error.Message, 600))
 		return &cli.Exit{Code: cli.ExitNegative}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s  belief %s, ledger entry %s: %s\n", strings.ToUpper(rep.State), rep.Hold, position.Text(rep.Seq),
+	fmt.Fprintf(cmd.OutOrStdout(), "%s  belief %s, ledger entry %s: %s\n", strings.ToUpper(rep.State), rep.Hold,
+		position.Text(rep.Seq),
 		text.InertLine(strings.TrimSuffix(rep.Text, ": "), 400))
 	return nil
 }

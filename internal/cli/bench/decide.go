@@ -231,7 +231,7 @@ func clientCommand(a *verb.App) *cobra.Command {
 	f := c.Flags()
 	f.IntVar(&o.Requests, "requests", 0, "number of measured requests")
 	f.IntVar(&o.Warm, "warm", 0, "number of requests before the measurement")
-	f.IntVar(&o.Fill, "fill", 0, "actions before all of them")
+	f.IntVar(&o.Fill, "fill", 0, "number of actions to propose before the first request")
 	f.Float64Var(&o.Rate, "rate", 0, "observations a second to publish instead")
 	f.DurationVar(&o.For, "for", 0, "how long")
 	f.IntVar(&from, "beliefs-from", -1, "publish --fill beliefs instead, from this number on")

@@ -63,7 +63,7 @@ func printHoldGroups(w io.Writer, f cli.ListFlags, items []arbiter.Hold) error {
 			g.Expires.Format(time.DateTime), g.Why}
 	})
 	if len(kept) > len(groups) {
-		fmt.Fprintln(w, "of holds that are alike the first to expire is shown; --each lists all")
+		fmt.Fprintln(w, "of similar holds, only the first to expire is shown; --each lists all")
 	}
 	return err
 }
@@ -116,7 +116,8 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 // the server sent them.
 func printTools(w io.Writer, h *arbiter.Hold) {
 	if h.Missing != "" {
-		fmt.Fprintf(w, "\nthe tools are in ledger entry %s and not shown: %s\n", position.Text(h.Catalogue), text.InertLine(h.Missing, 300))
+		fmt.Fprintf(w, "\nthe tools are in ledger entry %s and not shown: %s\n", position.Text(h.Catalogue),
+			text.InertLine(h.Missing, 300))
 	}
 	if len(h.Tools) == 0 {
 		return

@@ -330,7 +330,8 @@ func (r *review) sign(ctx context.Context, w io.Writer, nc *nats.Conn, o *review
 	case rep.State == streams.HoldDenied:
 		return &cli.Exit{Code: cli.ExitDeny}
 	case !o.json:
-		fmt.Fprintf(w, "ACCEPTED  %d tools of %s, ledger entry %s\n", len(r.Tools), text.InertLine(r.Server, 80), position.Text(rep.Seq))
+		fmt.Fprintf(w, "ACCEPTED  %d tools of %s, ledger entry %s\n", len(r.Tools), text.InertLine(r.Server, 80),
+			position.Text(rep.Seq))
 	}
 	return nil
 }

@@ -289,7 +289,8 @@ func (f *inForce) apply(e *streams.Entry, set **rules.Set) error {
 	}
 	s, err := rules.CompileBundle(bundle)
 	if err != nil {
-		return fmt.Errorf("the rules in force since ledger entry %s do not compile in this version: %w", position.Text(e.Seq), err)
+		return fmt.Errorf("the rules in force since ledger entry %s do not compile in this version: %w",
+			position.Text(e.Seq), err)
 	}
 	*set = s
 	return nil

@@ -84,7 +84,7 @@ func (e *Faults) Within() (line, column int) { return e.All[0].Line, e.All[0].Co
 func celError(src string, iss *cel.Issues) error {
 	e := &Faults{source: src}
 	for _, x := range iss.Errors() {
-		e.All = append(e.All, Fault{x.Message + foreignWord(src, x), x.Location.Line(), x.Location.Column()})
+		e.All = append(e.All, Fault{x.Message + operatorHint(src, x), x.Location.Line(), x.Location.Column()})
 	}
 	if e.All == nil {
 		return iss.Err()
@@ -92,13 +92,13 @@ func celError(src string, iss *cel.Issues) error {
 	return e
 }
 
-// foreignOps matches operators of other languages, and inCEL gives their CEL equivalents.
-var foreignOps = regexp.MustCompile(`^\s*(=|and|or|not)(?:[^=\w]|$)`)
+// otherOps matches operators of other languages, and inCEL gives their CEL equivalents.
+var otherOps = regexp.MustCompile(`^\s*(=|and|or|not)(?:[^=\w]|$)`)
 
 var inCEL = map[string]string{"=": "==", "and": "&&", "or": "||", "not": "!"}
 
-// foreignWord returns a hint if a syntax error is at, or after, an operator of another language.
-func foreignWord(src string, x *cel.Error) string {
+// operatorHint returns a hint if a syntax error is at, or after, an operator of another language.
+func operatorHint(src string, x *cel.Error) string {
 	lines := strings.Split(src, "\n")
 	line, col := x.Location.Line(), x.Location.Column()
 	if !strings.HasPrefix(x.Message, "Syntax error") || line < 1 || line > len(lines) || col < 0 {
@@ -110,7 +110,7 @@ func foreignWord(src string, x *cel.Error) string {
 	}
 	at := string(runes[col:])
 	before := strings.Fields(string(runes[:col]))
-	if m := foreignOps.FindStringSubmatch(at); m != nil {
+	if m := otherOps.FindStringSubmatch(at); m != nil {
 		return fmt.Sprintf(" (write %s for %s)", inCEL[m[1]], m[1])
 	}
 	if n := len(before); n > 0 && inCEL[before[n-1]] != "" {

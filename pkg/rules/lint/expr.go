@@ -29,7 +29,7 @@ func (l *linter) common(at spot, x *compiled.Expr, on []string) {
 	}
 	l.loops(at, x.AST)
 	l.capitals(at, x.AST)
-	l.foreign(at, x, on)
+	l.fieldsOfOtherKinds(at, x, on)
 }
 
 // neverTrue reports a condition that is never true.
@@ -42,8 +42,8 @@ func (l *linter) neverTrue(at spot, x *compiled.Expr, on []string, so string) bo
 	return true
 }
 
-// foreign reports fields that no event of the given kinds has.
-func (l *linter) foreign(at spot, x *compiled.Expr, on []string) {
+// fieldsOfOtherKinds reports fields that no event of the given kinds has.
+func (l *linter) fieldsOfOtherKinds(at spot, x *compiled.Expr, on []string) {
 	ast.PreOrderVisit(x.AST.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		q := compiled.QualifiedName(e)
 		v, ok := l.c.Set.Vars.Number[q]

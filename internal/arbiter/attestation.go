@@ -18,8 +18,8 @@ const (
 	refusedWord = "belief-word-"
 )
 
-// word reports ingest's result for an attestation as an alert. It makes no decision of its own.
-func (f *Fold) word(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
+// attested reports ingest's result for an attestation as an alert. It makes no decision of its own.
+func (f *Fold) attested(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	c := new(streams.ConfirmationEntry)
 	if err := streams.Unmarshal(e.Body, c); err != nil {
 		f.log.Error("unreadable attestation of a belief", "seq", e.Seq, "err", err)

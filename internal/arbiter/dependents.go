@@ -16,11 +16,11 @@ import (
 // gets another revision in an entry of the arbiter.
 //
 // Three kinds of findings are not followed here: those on sources, those on beliefs that a session
-// recalled, and those on subjects beyond the first maxLeans of a hold. They are checked when the
+// recalled, and those on subjects beyond the first maxSubjects of a hold. They are checked when the
 // hold is released.
 
-// maxLeans is the maximum number of subjects in the index under which a hold can be found.
-const maxLeans = 256
+// maxSubjects is the maximum number of subjects in the index under which a hold can be found.
+const maxSubjects = 256
 
 // touched is a subject that has a new finding and whose holds are being rechecked.
 type touched struct {
@@ -32,7 +32,7 @@ type touched struct {
 // subjects that r names, then the ancestors of its belief. under is the key of the subject. If the
 // subject is an event, agent is its sender; otherwise agent is empty. named is true only for the
 // belief that r itself names.
-func walk(st *stage.State, project, self string, r rest, base []string, visit func(under, agent string, path []string,
+func walk(st *stage.State, project, self string, r dependency, base []string, visit func(under, agent string, path []string,
 	named bool) error) error {
 	if r.Belief != "" {
 		if err := visit(beliefSubject(r.Belief), "", base, true); err != nil {
@@ -95,7 +95,7 @@ func holdSubject(id string) string { return subject('h', id) }
 func offerSubject(seq uint64) string { return subject('t', offerKey(seq)) }
 
 func leaningKey(project, under, hold string) []byte {
-	return stage.Key(keyLeaning, project, under, hold)
+	return stage.Key(keyDependents, project, under, hold)
 }
 
 // index stores the subjects under which an open hold is found, and replaces the earlier ones. The
@@ -105,11 +105,11 @@ func (h *hold) index(st *stage.State) error {
 	if h.Catalogue != 0 {
 		now = append(now, offerSubject(h.Catalogue))
 	}
-	rests := slices.Clone(h.Rests)
+	deps := slices.Clone(h.Rests)
 	for _, id := range h.From {
-		rests = append(rests, rest{Rel: relCited, Belief: id})
+		deps = append(deps, dependency{Rel: relCited, Belief: id})
 	}
-	for _, r := range rests {
+	for _, r := range deps {
 		err := walk(st, h.Project, h.Agent, r, nil, func(under, _ string, _ []string, _ bool) error {
 			if under[0] != 's' {
 				now = append(now, under)
@@ -120,7 +120,7 @@ func (h *hold) index(st *stage.State) error {
 			return err
 		}
 	}
-	now = now[:min(len(now), maxLeans)]
+	now = now[:min(len(now), maxSubjects)]
 	slices.Sort(now)
 	now = slices.Compact(now)
 	if err := h.unindex(st, now); err != nil {
@@ -149,9 +149,9 @@ func (h *hold) unindex(st *stage.State, keep []string) error {
 	return nil
 }
 
-// leaning returns the next one or two holds that are indexed under a subject, in the order of their
+// dependents returns the next one or two holds that are indexed under a subject, in the order of their
 // ids, after the id after.
-func leaning(st *stage.State, project, under, after string) (ids []string, err error) {
+func dependents(st *stage.State, project, under, after string) (ids []string, err error) {
 	prefix := leaningKey(project, under, "")
 	err = st.ScanFrom(prefix, leaningKey(project, under, after), func(k, _ []byte) (bool, error) {
 		if id := string(k[len(prefix):]); id > after {
@@ -165,7 +165,7 @@ func leaning(st *stage.State, project, under, after string) (ids []string, err e
 // touch starts a recheck of the open holds that depend on a subject. The recheck begins at once and
 // handles one hold per due entry.
 func (f *Fold) touch(st *stage.State, project, under string, now time.Time) error {
-	ids, err := leaning(st, project, under, "")
+	ids, err := dependents(st, project, under, "")
 	if err != nil || len(ids) == 0 {
 		return err
 	}
@@ -200,7 +200,7 @@ func (f *Fold) rechecked(st *stage.State, project string, d *streams.DueEntry, n
 	if err != nil || ok && (!t.At.Equal(d.Until) || t.After != d.After) {
 		return nil, err // a repeated due entry
 	}
-	ids, err := leaning(st, project, d.Recheck, d.After)
+	ids, err := dependents(st, project, d.Recheck, d.After)
 	if err != nil {
 		return nil, err
 	}

@@ -177,7 +177,7 @@ func TestPromiseA6ASettledHoldLeavesNothingBehind(t *testing.T) {
 	if b.state(v.Hold.ID) != streams.HoldApproved {
 		t.Fatal(b.state(v.Hold.ID))
 	}
-	for _, space := range []byte{keyLeaning, keyTouched} {
+	for _, space := range []byte{keyDependents, keyTouched} {
 		err := b.st.Scan([]byte{space}, func(k, _ []byte) (bool, error) { t.Errorf("left behind: %q", k); return true, nil })
 		if err != nil {
 			t.Fatal(err)

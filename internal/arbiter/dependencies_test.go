@@ -15,17 +15,17 @@ func TestASessionsRecallsAreAListOfTheLatest(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		st := stage.NewMemState(0)
-		var want []rest
+		var want []dependency
 		for range 40 {
 			p := &proposal{Project: "p", Agent: "a", Session: "s"}
 			for range r.IntN(20) {
 				id := fmt.Sprint("b", r.IntN(300))
-				p.Rests = append(p.Rests, rest{Rel: relFound, Belief: id, Agent: "a", Observation: "o" + id,
+				p.Rests = append(p.Rests, dependency{Rel: relFound, Belief: id, Agent: "a", Observation: "o" + id,
 					Source: "https://example.com/" + id})
 			}
 			for _, x := range p.Rests {
 				x.Rel = relRecalled
-				if !slices.ContainsFunc(want, func(w rest) bool { return w.Belief == x.Belief }) {
+				if !slices.ContainsFunc(want, func(w dependency) bool { return w.Belief == x.Belief }) {
 					want = append(want, x)
 				}
 			}
@@ -42,7 +42,7 @@ func TestASessionsRecallsAreAListOfTheLatest(t *testing.T) {
 }
 
 func TestADamagedListOfRecallsIsRefused(t *testing.T) {
-	p := &proposal{Project: "p", Agent: "a", Session: "s", Rests: []rest{{Belief: "b1", Source: "x"}}}
+	p := &proposal{Project: "p", Agent: "a", Session: "s", Rests: []dependency{{Belief: "b1", Source: "x"}}}
 	st := stage.NewMemState(0)
 	if err := served(st, p); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ const (
 	maxSteps    = 32      // ancestors examined, per dependency
 )
 
-// The ways in which a proposal depends on something (rest.Rel).
+// The ways in which a proposal depends on something (dependency.Rel).
 const (
 	relCited    = "cited"
 	relDecision = "decision"
@@ -45,8 +45,8 @@ const (
 	relArgument = "argument"
 )
 
-// rest is one thing that a proposal depends on: a decision, a belief or an observation.
-type rest struct {
+// dependency is one thing that a proposal depends on: a decision, a belief or an observation.
+type dependency struct {
 	Rel         string `json:"rel"`
 	Decision    string `json:"decision,omitzero"`
 	Belief      string `json:"belief,omitzero"`
@@ -56,11 +56,11 @@ type rest struct {
 	Value       string `json:"value,omitzero"` // the value in the arguments
 }
 
-func ref(b streams.BeliefRef) rest {
-	return rest{Decision: b.Via, Belief: b.ID, Agent: b.Agent, Observation: b.Observation, Source: b.Source}
+func ref(b streams.BeliefRef) dependency {
+	return dependency{Decision: b.Via, Belief: b.ID, Agent: b.Agent, Observation: b.Observation, Source: b.Source}
 }
 
-func (p *proposal) rest(rel string, b streams.BeliefRef, decision string) {
+func (p *proposal) dependsOn(rel string, b streams.BeliefRef, decision string) {
 	r := ref(b)
 	r.Rel, r.Decision = rel, cmp.Or(r.Decision, decision)
 	if r.Belief != "" || r.Decision != "" {
@@ -70,7 +70,7 @@ func (p *proposal) rest(rel string, b streams.BeliefRef, decision string) {
 
 // pathTo returns the path from the proposal to the origin of r. An observation of another agent has that
 // agent before its id, because two agents may use the same id.
-func (p *proposal) pathTo(r rest) []string {
+func (p *proposal) pathTo(r dependency) []string {
 	path := []string{string(p.Type) + ":" + p.ID}
 	if r.Observation != "" && r.Agent != "" && r.Agent != p.Agent {
 		r.Observation = r.Agent + "/" + r.Observation
@@ -247,27 +247,27 @@ func keepRaw(st *stage.State, order, table byte, project, key string, known bool
 
 // served records the beliefs that an allowed recall returned to its session. It keeps the latest
 // maxRecalled. The list is rewritten at every recall. To make that cheap, it contains only the
-// strings of the rests, and the existing bytes are copied unchanged.
+// strings of the dependencies, and the existing bytes are copied unchanged.
 func served(st *stage.State, p *proposal) error {
 	key := p.Agent + "\x00" + p.Session
 	have, _, err := st.Get(stage.Key(keyRecalled, p.Project, key))
 	if err != nil {
 		return err
 	}
-	var more []rest
+	var more []dependency
 	for _, r := range p.Rests {
-		if !slices.ContainsFunc(more, func(x rest) bool { return x.Belief == r.Belief }) {
+		if !slices.ContainsFunc(more, func(x dependency) bool { return x.Belief == r.Belief }) {
 			more = append(more, r)
 		}
 	}
-	var ends []int // the offset at which each rest in have ends
+	var ends []int // the offset at which each dependency in have ends
 	for at := 0; at < len(have); ends = append(ends, at) {
 		fs, n, err := nextServed(have[at:])
 		if err != nil {
 			return err
 		}
 		at += n
-		if i := slices.IndexFunc(more, func(x rest) bool { return x.Belief == string(fs[servedBelief]) }); i >= 0 {
+		if i := slices.IndexFunc(more, func(x dependency) bool { return x.Belief == string(fs[servedBelief]) }); i >= 0 {
 			more = slices.Delete(more, i, i+1)
 		}
 	}
@@ -290,18 +290,18 @@ func served(st *stage.State, p *proposal) error {
 }
 
 // servedTo returns the recalled beliefs of the proposal's session.
-func servedTo(st *stage.State, p *proposal) ([]rest, error) {
+func servedTo(st *stage.State, p *proposal) ([]dependency, error) {
 	v, _, err := st.Get(stage.Key(keyRecalled, p.Project, p.Agent+"\x00"+p.Session))
 	if err != nil {
 		return nil, err
 	}
-	var out []rest
+	var out []dependency
 	for len(v) > 0 {
 		fs, n, err := nextServed(v)
 		if err != nil {
 			return nil, err
 		}
-		r := rest{Rel: relRecalled}
+		r := dependency{Rel: relRecalled}
 		for i, s := range r.fields() {
 			*s = string(fs[i])
 		}
@@ -310,15 +310,15 @@ func servedTo(st *stage.State, p *proposal) ([]rest, error) {
 	return out, nil
 }
 
-// fields returns the fields of a relRecalled rest that are stored.
-func (r *rest) fields() [5]*string {
+// fields returns the fields of a relRecalled dependency that are stored.
+func (r *dependency) fields() [5]*string {
 	return [...]*string{&r.Decision, &r.Belief, &r.Agent, &r.Observation, &r.Source}
 }
 
 // servedBelief is the index of the belief in fields.
 const servedBelief = 1
 
-// nextServed decodes the first rest of a list. It returns the rest's fields and its encoded length.
+// nextServed decodes the first dependency of a list. It returns its fields and its encoded length.
 func nextServed(v []byte) (fs [5][]byte, n int, err error) {
 	for i := range fs {
 		size, m := binary.Uvarint(v[n:])
@@ -357,20 +357,20 @@ func (f *Fold) derive(st *stage.State, p *proposal, now time.Time) error {
 		parents{p.Agent, p.ID, p.From[:min(len(p.From), maxFrom)]})
 }
 
-// bearing returns the earlier findings on a proposal's dependencies as reasons. Such a reason can
+// earlierFindings returns the earlier findings on a proposal's dependencies as reasons. Such a reason can
 // hold a proposal, and never denies it. A finding on a belief that an action cites, or that a
 // recall finds, applies at every level. Other findings do not hold actions at L0 and L1.
-func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
-	rests := p.dependencies()
+func (f *Fold) earlierFindings(st *stage.State, p *proposal) ([]streams.Reason, error) {
+	deps := p.dependencies()
 	if p.Type == streams.TypeAction {
 		recalled, err := servedTo(st, p)
 		if err != nil {
 			return nil, err
 		}
-		rests = append(rests, recalled...)
+		deps = append(deps, recalled...)
 	}
 	var out []streams.Reason
-	for _, r := range rests {
+	for _, r := range deps {
 		rs, err := p.findings(st, r)
 		if err != nil {
 			return nil, err
@@ -383,19 +383,19 @@ func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
 }
 
 // dependencies returns the dependencies that the proposal declares and those that groups found.
-func (p *proposal) dependencies() []rest {
-	rests := slices.Clone(p.Rests)
+func (p *proposal) dependencies() []dependency {
+	deps := slices.Clone(p.Rests)
 	for _, a := range p.Answers {
 		for _, r := range a.Rests {
 			// One value per observation is enough.
-			if !slices.ContainsFunc(rests, func(x rest) bool {
+			if !slices.ContainsFunc(deps, func(x dependency) bool {
 				return x.Rel == relArgument && x.Agent == r.Agent && x.Observation == r.Observation
 			}) {
-				rests = append(rests, rest{relArgument, "", r.Belief, r.Agent, r.Observation, r.Source, r.Value})
+				deps = append(deps, dependency{relArgument, "", r.Belief, r.Agent, r.Observation, r.Source, r.Value})
 			}
 		}
 	}
-	return rests
+	return deps
 }
 
 // said reports whether a group's answer contains the alert that r is about.
@@ -414,7 +414,7 @@ type step struct {
 }
 
 // findings returns the findings on r and its ancestors as reasons.
-func (p *proposal) findings(st *stage.State, r rest) ([]streams.Reason, error) {
+func (p *proposal) findings(st *stage.State, r dependency) ([]streams.Reason, error) {
 	var out []streams.Reason
 	look := func(under, agent string, path []string, named bool) error {
 		var fs []finding
@@ -437,10 +437,10 @@ func (p *proposal) findings(st *stage.State, r rest) ([]streams.Reason, error) {
 }
 
 // sourceOf returns the source as it is named in the keys of findings.
-func sourceOf(r rest) string { return strings.TrimPrefix(r.Source, "tool:") }
+func sourceOf(r dependency) string { return strings.TrimPrefix(r.Source, "tool:") }
 
 // because converts a finding to a reason against this proposal.
-func (p *proposal) because(r rest, found streams.Reason, path []string, named bool) streams.Reason {
+func (p *proposal) because(r dependency, found streams.Reason, path []string, named bool) streams.Reason {
 	found.Verdict, found.Path = min(found.Verdict, streams.Hold), path
 	direct := named && (r.Rel == relCited || r.Rel == relFound)
 	if direct {
