@@ -1,6 +1,6 @@
-// What stands in front of a memory store, whichever it is: ask before a memory is
-// written, ask again before what was found enters a context. Two requests of the
-// stock NATS client; docs/protocol.md says what they hold.
+// A guard for any memory store. It asks before a memory is written, and asks again
+// before found memories enter a context. Each question is one request of the standard
+// NATS client; docs/protocol.md describes them.
 import { nuid } from "@nats-io/transport-node";
 
 export class Guard {

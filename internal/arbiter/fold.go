@@ -88,8 +88,8 @@ type proposal struct {
 	Rules   string             `json:"rules"`
 	Answers []answer           `json:"answers,omitzero"`
 	// Items are the beliefs that a recall found. Texts are the effects on them that groups ask for.
-	Items []string   `json:"items,omitzero"`
-	Texts []textWish `json:"texts,omitzero"`
+	Items []string      `json:"items,omitzero"`
+	Texts []textRequest `json:"texts,omitzero"`
 	// Decided is set when a verdict was given. The record is kept so that a late assessment can
 	// make the verdict stricter.
 	Decided  *streams.Verdict `json:"decided,omitzero"`

@@ -10,11 +10,11 @@ import (
 	"lazaret/streams"
 )
 
-// textWish holds the effects that groups ask for on one recalled text, or on all texts if Belief is
-// empty. The wishes of all groups are united and never withdrawn. The verdict's entry contains the
-// wishes, and the front applies them to the texts in the recall's entry. Both entries are in the
+// textRequest has the effects that groups ask for on one recalled text, or on all texts if Belief is
+// empty. The requests of all groups are united and never withdrawn. The verdict's entry contains the
+// requests, and the front applies them to the texts in the recall's entry. Both entries are in the
 // ledger, so the ledger shows which texts the agent received.
-type textWish struct {
+type textRequest struct {
 	Belief  string    `json:"belief,omitzero"`
 	Effects []string  `json:"effects"`
 	Notes   []message `json:"notes,omitzero"`
@@ -27,7 +27,7 @@ type message struct {
 	Text string `json:"text"`
 }
 
-// Limits on the texts in a wish. A group may be a third party's program.
+// Limits on the texts in a request for effects. A group may be a third party's program.
 const (
 	maxNotes     = 3
 	maxNote      = 300 // bytes
@@ -48,30 +48,30 @@ func (p *proposal) takeTexts(alerts []streams.Alert) (more bool) {
 		if al.Mode == "shadow" || al.Exception != "" || !streams.IsTextEffect(al.Effect) {
 			continue
 		}
-		w := textWish{Effects: []string{al.Effect}, Rules: []string{streams.Clip(al.Rule, maxReasonText)}}
+		w := textRequest{Effects: []string{al.Effect}, Rules: []string{streams.Clip(al.Rule, maxReasonText)}}
 		if al.Subject.Kind == "belief" && slices.Contains(p.Items, al.Subject.ID) {
 			w.Belief = al.Subject.ID
 		}
 		if al.Effect == streams.EffectAnnotate {
 			w.Notes = []message{{slices.Index(severityRank, al.Severity), streams.Clip(al.Message, maxNote)}}
 		}
-		more = p.wish(w) || more
+		more = p.request(w) || more
 	}
 	return more
 }
 
-func (p *proposal) wish(w textWish) (more bool) {
-	i, ok := slices.BinarySearchFunc(p.Texts, w.Belief, func(t textWish, id string) int {
+func (p *proposal) request(w textRequest) (more bool) {
+	i, ok := slices.BinarySearchFunc(p.Texts, w.Belief, func(t textRequest, id string) int {
 		return strings.Compare(t.Belief, id)
 	})
 	if !ok {
-		p.Texts = slices.Insert(p.Texts, i, textWish{Belief: w.Belief})
+		p.Texts = slices.Insert(p.Texts, i, textRequest{Belief: w.Belief})
 	}
 	return p.Texts[i].unite(w)
 }
 
 // unite is commutative and associative, so the order in which groups answer makes no difference.
-func (w *textWish) unite(o textWish) (more bool) {
+func (w *textRequest) unite(o textRequest) (more bool) {
 	had := len(w.Effects)
 	all := append(slices.Clone(w.Effects), o.Effects...)
 	w.Effects = slices.DeleteFunc(streams.TextEffects(), func(e string) bool { return !slices.Contains(all, e) })
@@ -86,11 +86,11 @@ func (w *textWish) unite(o textWish) (more bool) {
 	return len(w.Effects) > had
 }
 
-// textEffects converts wishes to the form in a verdict's entry. If any text is masked, the notes
+// textEffects converts requests to the form in a verdict's entry. If any text is masked, the notes
 // are masked too, so that they do not reveal the masked content.
-func textEffects(ws []textWish) []streams.TextEffect {
+func textEffects(ws []textRequest) []streams.TextEffect {
 	var out []streams.TextEffect
-	masked := slices.ContainsFunc(ws, func(w textWish) bool { return slices.Contains(w.Effects, streams.EffectMask) })
+	masked := slices.ContainsFunc(ws, func(w textRequest) bool { return slices.Contains(w.Effects, streams.EffectMask) })
 	for _, w := range ws {
 		var notes []string
 		for _, n := range w.Notes {

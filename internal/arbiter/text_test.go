@@ -27,7 +27,7 @@ func TestMaskLeavesNothingThatLeaks(t *testing.T) {
 }
 
 // The order and repetition of groups' answers make no difference.
-func TestWishesOfGroupsAreAUnion(t *testing.T) {
+func TestRequestsOfGroupsAreAUnion(t *testing.T) {
 	var alerts []streams.Alert
 	for i := range 40 {
 		alerts = append(alerts, streams.Alert{Rule: fmt.Sprint("r", i%11), Severity: []string{"low", "high", "odd"}[i%3],

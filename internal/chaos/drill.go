@@ -105,7 +105,7 @@ func (r *run) overlap(ctx context.Context, stage string) error {
 		defer resume(p)
 		heard := r.heard.Load()
 		r.feed(someEvents, false)
-		err := r.await(ctx, "answers while "+name+" stands still", func() (bool, error) {
+		err := r.await(ctx, "answers while "+name+" is stopped", func() (bool, error) {
 			return r.heard.Load() > heard+2, nil
 		})
 		if err != nil {

@@ -56,7 +56,7 @@ func PromptText(ctx context.Context, nc *nats.Conn, v *streams.PromptVersion) (s
 	}
 	e, err := stage.ReadEntry(ctx, js, v.Entry)
 	if err != nil {
-		return "", fmt.Errorf("version %d stands in ledger entry %d, which cannot be read: %w", v.Version, v.Entry, err)
+		return "", fmt.Errorf("version %d is in ledger entry %d, which cannot be read: %w", v.Version, v.Entry, err)
 	}
 	a, err := streams.Read[streams.ActionEntry](&e)
 	if err != nil {

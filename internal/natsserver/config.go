@@ -36,9 +36,9 @@ var plain = regexp.MustCompile(`^[^"\\\x00-\x1f]*$`)
 
 var configTemplate = template.Must(template.New("").Parse(`# nats-server of Lazaret, made by "lazaret server config".
 #
-# Who may publish and subscribe what stands in the credentials, which are signed
-# by the account's key in DATA/keys. This file holds no secret; the files that it
-# includes do.
+# The credentials say which subjects their holders may publish and subscribe to. They
+# are signed by the account's key in DATA/keys. This file has no secret; the files that
+# it includes have some.
 
 server_name: "{{.C.Name}}"
 listen: "{{.C.Listen}}"

@@ -112,13 +112,13 @@ func (e *entry) because(s seen, plain bool) string {
 	case s&seenTool != 0:
 		return "a pattern fits the name"
 	case e.needsObject && s&seenObject == 0:
-		return "a verb stands in the name, but none of its objects"
+		return "the name has a verb of the entry, but none of its objects"
 	case s&seenVerb != 0 && !plain && e.floor == streams.Allow:
-		return "a verb stands in the name, but so do characters beyond ASCII, which admit nothing"
+		return "the name has a verb of the entry, but also characters beyond ASCII, so the entry does not allow it"
 	case s&seenVerb != 0:
-		return "a verb stands in the name"
+		return "the name has a verb of the entry"
 	case e.floor == streams.Allow:
-		return "an ambiguous word stands in the name, but not at its beginning, where it would admit"
+		return "the name has an ambiguous word of the entry, but not at its beginning, where the entry would allow it"
 	}
-	return fmt.Sprintf("an ambiguous word stands in the name, which is enough for %s", e.floor)
+	return fmt.Sprintf("the name has an ambiguous word of the entry, which is enough for %s", e.floor)
 }
