@@ -228,7 +228,7 @@ func admittedReply(e *streams.Entry) *streams.ObserveReply {
 	if e.Type == streams.TypeRejected {
 		b, err := streams.Read[streams.RejectedEntry](e)
 		if err != nil {
-			rep.Error = fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", e.Seq, err)).Error
+			rep.Error = fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)).Error
 			return rep
 		}
 		rep.ID, rep.Unseen, rep.Error = b.ID, b.Unseen, fail(b.Code, errors.New(b.Reason)).Error
@@ -240,7 +240,7 @@ func admittedReply(e *streams.Entry) *streams.ObserveReply {
 	}
 	h := new(streams.EntryHead)
 	if err := streams.Unmarshal(e.Body, h); err != nil {
-		rep.Error = fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", e.Seq, err)).Error
+		rep.Error = fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)).Error
 		return rep
 	}
 	rep.ID, rep.Reuses = h.ID, h.Reuses

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"lazaret/internal/query"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -101,7 +102,7 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	case r := <-f.admitted.ask(seq):
 		if r.Error == nil {
 			return failed(streams.CodeUnavailable,
-				fmt.Errorf("intake message %d became ledger entry %d, which is not a resolution", seq, r.Seq))
+				fmt.Errorf("intake message %d became ledger entry %s, which is not a resolution", seq, position.Text(r.Seq)))
 		}
 		rep.Seq = r.Seq
 		return failed(r.Error.Code, errors.New(r.Error.Message))
@@ -117,7 +118,7 @@ func readOutcome(rep *streams.ResolveReply, e streams.Entry) error {
 	if e.Type == streams.TypeAlerts {
 		a := new(streams.AlertsEntry)
 		if err := streams.Unmarshal(e.Body, a); err != nil || len(a.Alerts) == 0 {
-			return errors.Join(err, fmt.Errorf("ledger entry %d has no alert in it", e.Seq))
+			return errors.Join(err, fmt.Errorf("ledger entry %s has no alert in it", position.Text(e.Position())))
 		}
 		switch said := &a.Alerts[0]; {
 		case said.Subject.Kind == "belief":
@@ -136,7 +137,7 @@ func readOutcome(rep *streams.ResolveReply, e streams.Entry) error {
 	}
 	v := new(streams.VerdictEntry)
 	if err := streams.Unmarshal(e.Body, v); err != nil {
-		return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		return fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 	}
 	rep.State = streams.HoldDenied
 	if v.Resolved != nil {

@@ -267,10 +267,10 @@ type MismatchError struct {
 func (e *MismatchError) Unwrap() error { return chain.ErrDiffers }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("leaf %d of the log is not ledger entry %d: %s: nothing is chained on top of it; keep the log's "+
+	return fmt.Sprintf("leaf %d of the log is not ledger entry %s: %s: nothing is chained on top of it; keep the log's "+
 		"folder as evidence, "+
 		"compare it with another auditor's (lazaret audit compare), and move it aside to begin a new log from the ledger",
-		e.Leaf, e.Seq, e.Reason)
+		e.Leaf, position.Text(e.Seq), e.Reason)
 }
 
 // lookForLast is the largest number of leaves that compareLast reads.

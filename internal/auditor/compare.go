@@ -95,17 +95,18 @@ func (c *comparer) entry(e *streams.Entry) error {
 	switch {
 	case leaf.Kind == chain.KindEntry && leaf.Seq != e.Position():
 		c.Bad = append(c.Bad, chain.Finding{Index: c.at,
-			Text: fmt.Sprintf("leaf %d is at ledger position %d, and the ledger has an entry at %d that the log lacks", c.at,
-				leaf.Seq, e.Position())})
+			Text: fmt.Sprintf("leaf %d is at ledger position %s, and the ledger has an entry at %s that the log lacks", c.at,
+				position.Text(leaf.Seq), position.Text(e.Position()))})
 		return nil
 	case leaf.Kind == chain.KindGap:
 		c.Bad = append(c.Bad, chain.Finding{Index: c.at,
-			Text: fmt.Sprintf("leaf %d says that ledger entry %d is missing, and the ledger has it", c.at, e.Seq)})
+			Text: fmt.Sprintf("leaf %d says that ledger entry %s is missing, and the ledger has it", c.at,
+				position.Text(e.Position()))})
 		return nil
 	default:
 		if why := differs(&leaf, e); why != "" {
-			c.Bad = append(c.Bad, chain.Finding{Index: c.at, Text: fmt.Sprintf("leaf %d is not ledger entry %d: %s", c.at,
-				e.Seq, why)})
+			c.Bad = append(c.Bad, chain.Finding{Index: c.at, Text: fmt.Sprintf("leaf %d is not ledger entry %s: %s", c.at,
+				position.Text(e.Position()), why)})
 		} else {
 			c.Compared++
 		}
@@ -139,8 +140,8 @@ func (c *comparer) missing(seq uint64) error {
 			c.Forgotten++
 		default:
 			c.Bad = append(c.Bad, chain.Finding{Index: c.at,
-				Text: fmt.Sprintf("the ledger has no entry %d, but the log has its leaf %d (%s, project %s): the entry was "+
-					"neither trimmed nor forgotten", leaf.Seq, c.at, leaf.Type, leaf.Project)})
+				Text: fmt.Sprintf("the ledger has no entry %s, but the log has its leaf %d (%s, project %s): the entry was "+
+					"neither trimmed nor forgotten", position.Text(leaf.Seq), c.at, leaf.Type, leaf.Project)})
 		}
 	}
 	return nil

@@ -26,8 +26,9 @@ type Request struct {
 	Level int   `json:"level,omitzero"`
 	N     int64 `json:"n,omitzero"`
 	Width int   `json:"width,omitzero"`
-	// ID is the id of an event, for find.
-	ID string `json:"id,omitzero"`
+	// ID is the id of an event, for find. If it is empty, Seq is the position of a ledger entry.
+	ID  string `json:"id,omitzero"`
+	Seq uint64 `json:"seq,omitzero"`
 }
 
 // Answer is the answer to a Request. The request's Do determines which fields are set.
@@ -98,7 +99,11 @@ func (a *Auditor) answer(ctx context.Context, _ int, req []byte) (any, error) {
 			ans.Bytes = append(salt[:], ans.Bytes...)
 		}
 	case "find":
-		ans.Leaf, err = FindEvent(ctx, a.log, q.ID)
+		if q.ID == "" {
+			ans.Leaf, err = a.log.FindSeq(q.Seq)
+		} else {
+			ans.Leaf, err = FindEvent(ctx, a.log, q.ID)
+		}
 	default:
 		return nil, fmt.Errorf("unknown question %q: use head, list, snapshot, tile, bundle, payload or find", q.Do)
 	}

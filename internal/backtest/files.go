@@ -12,6 +12,7 @@ import (
 	"lazaret/internal/replay"
 	"lazaret/internal/stage"
 	"lazaret/pkg/policy"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -36,7 +37,7 @@ func Export(w io.Writer, e *streams.Entry) error {
 	b, err := streams.Marshal(exported{Seq: e.Seq, Time: e.Time, Stage: e.Stage, Type: e.Type, Project: e.Project,
 		Src: e.Src, Body: jsontext.Value(e.Body)})
 	if err != nil {
-		return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		return fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 	}
 	_, err = w.Write(append(b, '\n'))
 	return err

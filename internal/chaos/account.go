@@ -19,6 +19,7 @@ import (
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -82,7 +83,7 @@ func read(ctx context.Context, nc *nats.Conn) (*account, error) {
 			err = a.decided(e)
 		}
 		if err != nil {
-			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+			return fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 		}
 		return nil
 	})

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"lazaret/internal/query"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -141,7 +141,7 @@ func (c *Console) prove(ctx context.Context, u *User, project, entry string) (st
 		return "", fmt.Errorf("there is no project %s that you may see", project)
 	}
 	req, agent := streams.ProveRequest{}, "console"
-	if seq, err := strconv.ParseUint(entry, 10, 64); err == nil {
+	if seq, err := position.Parse(entry); err == nil {
 		req.Seq = seq
 	} else {
 		var ok bool

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -44,6 +45,7 @@ var funcs = template.FuncMap{
 	"count":  grouped,
 	"tone":   tone,
 	"many":   many,
+	"entry":  position.Text,
 	"digest": func(s string) string { return strings.TrimPrefix(s, "sha256:") },
 }
 

@@ -3,6 +3,7 @@ package detection
 import (
 	"fmt"
 
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -44,7 +45,7 @@ func (j *Joiner) Add(e *streams.Entry) error {
 		return nil
 	}
 	if err := j.add(c, e); err != nil {
-		return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		return fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 	}
 	return nil
 }

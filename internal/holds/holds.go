@@ -13,6 +13,7 @@ import (
 	"lazaret/internal/cli"
 	"lazaret/internal/query"
 	"lazaret/pkg/approval"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -141,7 +142,7 @@ func CheckShown(h *arbiter.Hold) error {
 	if digest != v.Digest {
 		return &cli.Exit{Code: cli.ExitNegative,
 			Text: fmt.Sprintf("what the arbiter shows has digest %s and what it wants signed %s: do not sign, check the "+
-				"ledger entry %d", digest, v.Digest, v.Proposal)}
+				"ledger entry %s", digest, v.Digest, position.Text(v.Proposal))}
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ func CheckShown(h *arbiter.Hold) error {
 func CheckSource(s *arbiter.ShownSource) error {
 	if digest := streams.TextsDigest(s.Texts); digest != s.Digest {
 		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("the source that the arbiter shows has the digest %q and "+
-			"the one to be approved %s: do not sign, check the ledger entry %d", digest, s.Digest, s.Entry)}
+			"the one to be approved %s: do not sign, check the ledger entry %s", digest, s.Digest, position.Text(s.Entry))}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"lazaret/internal/ingest"
 	"lazaret/internal/query"
 	"lazaret/internal/stage"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -56,7 +57,8 @@ func PromptText(ctx context.Context, nc *nats.Conn, v *streams.PromptVersion) (s
 	}
 	e, err := stage.ReadEntry(ctx, js, v.Entry)
 	if err != nil {
-		return "", fmt.Errorf("version %d is in ledger entry %d, which cannot be read: %w", v.Version, v.Entry, err)
+		return "", fmt.Errorf("version %d is in ledger entry %s, which cannot be read: %w", v.Version,
+			position.Text(v.Entry), err)
 	}
 	a, err := streams.Read[streams.ActionEntry](&e)
 	if err != nil {
@@ -67,7 +69,8 @@ func PromptText(ctx context.Context, nc *nats.Conn, v *streams.PromptVersion) (s
 		return "", err
 	}
 	if args.Digest != v.Digest || args.Check() != nil {
-		return "", fmt.Errorf("ledger entry %d does not have the text of version %d: check the log", v.Entry, v.Version)
+		return "", fmt.Errorf("ledger entry %s does not have the text of version %d: check the log", position.Text(v.Entry),
+			v.Version)
 	}
 	return args.Text, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -107,7 +108,7 @@ func (h *handler) ask(ctx context.Context, name string, p *pending, wait time.Du
 		return nil, streams.Allow, nil
 	}
 	return &Answer{Specific: &Specific{Event: PreToolUse, Decision: "allow", Reason: "Lazaret allows it (ledger entry " +
-		fmt.Sprint(rep.Seq) + ")"}}, streams.Allow, nil
+		position.Text(rep.Seq) + ")"}}, streams.Allow, nil
 }
 
 // patient waits for the decision on a hold. It returns rep without an error if the hold is still open

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -21,6 +20,7 @@ import (
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -172,7 +172,8 @@ func (l *Log) gather(ctx context.Context, o EvidenceOptions) (*gathered, error) 
 			return nil, perr
 		}
 		if s, err = l.Session(ctx, Select{Session: p.Session, Project: p.Project, Agent: p.Agent}); err == nil {
-			g.what = fmt.Sprintf("proposal %s of %s in session %s, ledger entry %d", p.ID, p.Agent, p.Session, p.Seq)
+			g.what = fmt.Sprintf("proposal %s of %s in session %s, ledger entry %s", p.ID, p.Agent, p.Session,
+				position.Text(p.Seq))
 			s.Entries, err = about(s.Entries, p)
 		}
 	}
@@ -207,9 +208,9 @@ func (g *gathered) indexes() []int64 {
 	return out
 }
 
-// proposal finds the proposal of o.Of: its id, its ledger sequence, or that of its verdict.
+// proposal finds the proposal of o.Of: its id, its ledger position, or that of its verdict.
 func (l *Log) proposal(ctx context.Context, o EvidenceOptions) (*Entry, error) {
-	seq, _ := strconv.ParseUint(o.Of, 10, 64)
+	seq, _ := position.Parse(o.Of)
 	var found []*Entry
 	var answers uint64 // the proposal whose verdict is at seq
 	pick := func(e *Entry) error {
@@ -250,8 +251,8 @@ func (l *Log) proposal(ctx context.Context, o EvidenceOptions) (*Entry, error) {
 	case 1:
 		return found[0], nil
 	}
-	return nil, fmt.Errorf("%d proposals have the id %q: name the ledger sequence of one, such as %d", len(found), o.Of,
-		found[0].Seq)
+	return nil, fmt.Errorf("%d proposals have the id %q: name the ledger entry of one, such as %s", len(found), o.Of,
+		position.Text(found[0].Seq))
 }
 
 // about returns the entries about one proposal.

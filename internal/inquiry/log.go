@@ -200,6 +200,9 @@ func (l *Log) Handovers() ([][]byte, error) { return l.chain.Handovers() }
 // Size returns the number of leaves.
 func (l *Log) Size() int64 { return l.chain.Head().Size }
 
+// Find returns the index of the leaf of the ledger entry at a position, or chain.ErrRange.
+func (l *Log) Find(at uint64) (int64, error) { return l.chain.FindSeq(at) }
+
 // Close closes the log; a second call does nothing.
 func (l *Log) Close() error {
 	if l.closed {

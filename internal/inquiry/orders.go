@@ -13,6 +13,7 @@ import (
 
 	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -167,8 +168,8 @@ func (v *bundleCheck) judge(m *manifest, operators note.Verifiers) {
 		// The bundle does not record the key under which a payload was encrypted, so try each possible one.
 		if !r.May(leaf.Project, false, leaf) && !r.May(leaf.Project, true, leaf) &&
 			!r.May(statement.LateSubject(leaf.Project), false, leaf) {
-			v.bad(leaf.Index, "the payload of leaf %d (%s of ledger sequence %d) is erased, but no valid statement "+
-				"orders that", leaf.Index, leaf.Type, leaf.Seq)
+			v.bad(leaf.Index, "the payload of leaf %d (%s of ledger entry %s) is erased, but no valid statement "+
+				"orders that", leaf.Index, leaf.Type, position.Text(leaf.Seq))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 )
 
@@ -53,7 +54,7 @@ func (r *Report) link(e *Entry) string {
 
 func (r *Report) funcs() template.FuncMap {
 	return template.FuncMap{"cell": cell, "cellLong": func(s string) string { return text.InertLine(s, 0) },
-		"link": r.link, "more": func() string { return "detail-001.html" }}
+		"link": r.link, "position": position.Text, "more": func() string { return "detail-001.html" }}
 }
 
 // HTML returns the report as a single page without script or external styles, fonts and images, and

@@ -11,6 +11,7 @@ import (
 	"lazaret/internal/auditor"
 	"lazaret/internal/ceiling"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -85,7 +86,7 @@ func (f *Fold) Take(e *streams.Entry) ([]*tracepb.Span, error) {
 		out, err = f.observation(e, as)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		return nil, fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 	}
 	more, err := f.Due(e.Time)
 	return append(out, more...), err

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/wire"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -123,7 +124,7 @@ func (l *ledger) alerts(project string) (map[string]bool, error) {
 			Alerts []streams.Alert `json:"alerts"`
 		}
 		if err := streams.Unmarshal(e.Body, &a); err != nil {
-			return nil, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+			return nil, fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 		}
 		for _, x := range a.Alerts {
 			if x.Exception == "" {

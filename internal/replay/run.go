@@ -14,6 +14,7 @@ import (
 	"lazaret/client"
 	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -171,7 +172,7 @@ func (t *Totals) add(e *streams.Entry, seen map[string]bool) error {
 	case streams.TypeObservation:
 		var o streams.ObservationEntry
 		if err := streams.Unmarshal(e.Body, &o); err != nil {
-			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+			return fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 		}
 		for _, c := range o.Claims {
 			t.Claims++
@@ -186,7 +187,7 @@ func (t *Totals) add(e *streams.Entry, seen map[string]bool) error {
 			Alerts []streams.Alert `json:"alerts"`
 		}
 		if err := streams.Unmarshal(e.Body, &a); err != nil {
-			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+			return fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 		}
 		for _, al := range a.Alerts {
 			t.Alerts[al.Rule]++
@@ -194,7 +195,7 @@ func (t *Totals) add(e *streams.Entry, seen map[string]bool) error {
 	case streams.TypeVerdict:
 		var v streams.VerdictEntry
 		if err := streams.Unmarshal(e.Body, &v); err != nil {
-			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+			return fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 		}
 		if v.Again {
 			return nil

@@ -76,8 +76,8 @@ func (r *Record) text(now time.Time) string {
 	if r.DataSubject != "" {
 		fmt.Fprintf(&b, "data subject: %s\n", r.DataSubject)
 	}
-	fmt.Fprintf(&b, "statement: %s\nledger entry: %d\ntime: %s\n", cmp.Or(strings.Join(r.Statements, ","), r.Statement),
-		r.Entry, now.UTC().Format(time.RFC3339))
+	fmt.Fprintf(&b, "statement: %s\nledger entry: %s\ntime: %s\n", cmp.Or(strings.Join(r.Statements, ","), r.Statement),
+		position.Text(r.Entry), now.UTC().Format(time.RFC3339))
 	for _, p := range r.Places {
 		fmt.Fprintf(&b, "%s: %s: %d\n", p.Where, p.What, p.Count)
 		if p.Left != "" {
@@ -85,7 +85,7 @@ func (r *Record) text(now time.Time) string {
 		}
 	}
 	for _, a := range r.Also {
-		fmt.Fprintf(&b, "also: entry %d, %s of %s: %s\n", a.Seq, a.Type, a.Stage, a.Why)
+		fmt.Fprintf(&b, "also: entry %s, %s of %s: %s\n", position.Text(a.Seq), a.Type, a.Stage, a.Why)
 	}
 	return b.String()
 }

@@ -87,7 +87,7 @@ func (t *trace) take(e *streams.Entry) bool {
 	case t.wanted[e.Seq]:
 		why = "was answered by a verdict that is erased"
 	case !ingest && t.listed[position.Sequence(e.Src)] && e.Type != streams.TypeDue:
-		why = fmt.Sprintf("was made from entry %d", e.Src)
+		why = fmt.Sprintf("was made from entry %s", position.Text(e.Src))
 	case ingest && (event || e.Type == streams.TypeRepeat || e.Type == streams.TypeRejected) && h.ID != "" &&
 		t.names[eventName(h.Agent, h.ID)] > 0 && (t.before == 0 || e.Seq < t.before):
 		why = "sends event " + h.ID + " again"

@@ -197,9 +197,9 @@ func (r *ruling) take(j *Judge, s *chain.Statement) {
 	c, err := r.order(j, s, typ, stage, body)
 	if err != nil {
 		r.bad = append(r.bad, chain.Finding{Index: s.Index,
-			Text: fmt.Sprintf("leaf %d (%s of ledger sequence %d, project %s) is not a valid statement of an "+
+			Text: fmt.Sprintf("leaf %d (%s of ledger entry %s, project %s) is not a valid statement of an "+
 				"operator: %v", s.Index, s.Type,
-				s.Seq, s.Project, err)})
+				position.Text(s.Seq), s.Project, err)})
 		return
 	}
 	o := order{index: s.Index, first: s.First, at: s.Time, custody: c}

@@ -13,6 +13,7 @@ import (
 
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/policy"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -74,7 +75,7 @@ func (s *Seen) Add(e *streams.Entry) error {
 	case e.Stage == streams.StageIngest && e.Type == streams.TypeAction:
 		a := new(streams.ActionEntry)
 		if err := streams.Unmarshal(e.Body, a); err != nil {
-			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+			return fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 		}
 		if s.Agent != "" && a.Agent != s.Agent {
 			return nil
@@ -92,7 +93,7 @@ func (s *Seen) Add(e *streams.Entry) error {
 	case e.Stage == streams.StageIngest && e.Type == streams.TypeOutcome:
 		o := new(streams.OutcomeEntry)
 		if err := streams.Unmarshal(e.Body, o); err != nil {
-			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+			return fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 		}
 		if t := s.calls[[3]string{e.Project, o.Agent, o.Action}]; t != nil && len(t.outcomes) < 8 {
 			t.outcomes[o.Status]++
@@ -100,7 +101,7 @@ func (s *Seen) Add(e *streams.Entry) error {
 	case e.Stage == streams.StageArbiter && e.Type == streams.TypeVerdict:
 		v := new(streams.VerdictEntry)
 		if err := streams.Unmarshal(e.Body, v); err != nil {
-			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+			return fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 		}
 		t := s.open[v.Proposal]
 		if v.Type != streams.TypeAction || v.Again || v.Late || v.Resolved != nil || t == nil {

@@ -101,7 +101,7 @@ func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.
 	}
 	say(entry(602, "erased", "acme", "3 51"))
 	if rep := verify(); rep.Status != chain.Failed || len(rep.Problems) != 1 || !strings.Contains(rep.Problems[0],
-		"ledger sequence 299") {
+		"ledger entry 299") {
 		t.Errorf("with one that leaves one out: %+v", rep)
 	}
 	say(entry(603, "erased", "other", "299"))

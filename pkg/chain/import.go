@@ -98,8 +98,8 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 			}
 			after, ok := leaf.follows(next)
 			if !ok {
-				return fmt.Errorf("leaf %d is a %s of ledger sequence %d, want sequence %d", leaf.Index, leaf.Kind, leaf.Seq,
-					position.Sequence(next))
+				return fmt.Errorf("leaf %d is a %s of ledger entry %s, want sequence %d", leaf.Index, leaf.Kind,
+					position.Text(leaf.Seq), position.Sequence(next))
 			}
 			next = after
 			a.head.LastSeq, a.head.LastTime = position.Sequence(after)-1, leaf.Time
@@ -147,11 +147,11 @@ func (l *Log) FindSeq(at uint64) (int64, error) {
 		return first, err
 	}
 	if first+i >= l.Head().Size {
-		return 0, fmt.Errorf("ledger position %d: %w", at, ErrRange)
+		return 0, fmt.Errorf("ledger entry %s: %w", position.Text(at), ErrRange)
 	}
 	leaf, err := l.Leaf(first + i)
 	if err == nil && leaf.Seq != at {
-		err = fmt.Errorf("ledger position %d: %w", at, ErrRange)
+		err = fmt.Errorf("ledger entry %s: %w", position.Text(at), ErrRange)
 	}
 	return first + i, err
 }
@@ -228,7 +228,7 @@ func (l *Log) Fill(entries []Entry) (err error) {
 		if leaf.Kind != KindEntry || leaf.Seq != e.Seq || leaf.Type != e.Type || leaf.Project != e.Project ||
 			!leaf.Time.Equal(e.Time) ||
 			leaf.Length != uint64(len(e.Payload)) || leaf.Commitment != Commit(e.Salt, e.Payload) {
-			return fmt.Errorf("ledger sequence %d, leaf %d: %w", e.Seq, at, ErrDiffers)
+			return fmt.Errorf("ledger entry %s, leaf %d: %w", position.Text(e.Seq), at, ErrDiffers)
 		}
 		k := indexKey(spacePayload, at)
 		if _, c, err := l.db.Get(k[:]); err == nil {

@@ -216,8 +216,8 @@ func (r *SpanReader) Add(leaf Leaf) error {
 	leaf.Index, leaf.Prev = r.edge.size, r.prev
 	after, ok := leaf.follows(r.next)
 	if !ok {
-		return fmt.Errorf("leaf %d is a %s of ledger sequence %d, want sequence %d", leaf.Index, leaf.Kind, leaf.Seq,
-			position.Sequence(r.next))
+		return fmt.Errorf("leaf %d is a %s of ledger entry %s, want sequence %d", leaf.Index, leaf.Kind,
+			position.Text(leaf.Seq), position.Sequence(r.next))
 	}
 	var err error
 	if r.buf, err = AppendLeaf(r.buf[:0], &leaf); err != nil {

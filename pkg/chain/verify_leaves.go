@@ -150,8 +150,8 @@ func (v *verification) linked(u *unit, prev tlog.Hash, next uint64) bool {
 		return false
 	}
 	if _, ok := u.first.follows(next); !ok {
-		v.bad(u.from, "leaf %d is a %s of ledger sequence %d, want sequence %d", u.from, u.first.Kind, u.first.Seq,
-			position.Sequence(next))
+		v.bad(u.from, "leaf %d is a %s of ledger entry %s, want sequence %d", u.from, u.first.Kind,
+			position.Text(u.first.Seq), position.Sequence(next))
 		return false
 	}
 	return true
@@ -409,8 +409,8 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 	}
 	after, ok := leaf.follows(u.next)
 	if !ok {
-		return fmt.Errorf("it is a %s of ledger sequence %d (%d), want sequence %d", leaf.Kind, leaf.Seq, leaf.Length,
-			position.Sequence(u.next))
+		return fmt.Errorf("it is a %s of ledger entry %s (%d), want sequence %d", leaf.Kind, position.Text(leaf.Seq),
+			leaf.Length, position.Sequence(u.next))
 	}
 	u.next, u.seq, u.time = after, position.Sequence(after)-1, leaf.Time
 	switch leaf.Kind {
@@ -483,8 +483,8 @@ func (w *worker) payload(leaf *Leaf) {
 		if erased {
 			what = "the payload"
 		}
-		w.v.bad(leaf.Index, "%s of leaf %d (%s of ledger sequence %d) is destroyed without a valid statement on "+
-			"forgetting", what, leaf.Index, leaf.Type, leaf.Seq)
+		w.v.bad(leaf.Index, "%s of leaf %d (%s of ledger entry %s) is destroyed without a valid statement on "+
+			"forgetting", what, leaf.Index, leaf.Type, position.Text(leaf.Seq))
 	default:
 		w.v.bad(leaf.Index, "leaf %d: %v", leaf.Index, err)
 	}

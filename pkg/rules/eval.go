@@ -18,6 +18,7 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 
+	"lazaret/pkg/position"
 	"lazaret/pkg/rules/compiled"
 	"lazaret/pkg/signals"
 	"lazaret/pkg/signals/index"
@@ -168,7 +169,7 @@ type inputWatcher interface {
 func (ev *Evaluator) Watch(st index.Store, e *streams.Entry, w Watcher) (Result, error) {
 	inputs, err := signals.Read(e)
 	if err != nil {
-		return Result{}, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		return Result{}, fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 	}
 	return ev.judge(st, e, inputs, w)
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 
+	"lazaret/pkg/position"
 	"lazaret/pkg/signals"
 	"lazaret/pkg/signals/index"
 	"lazaret/streams"
@@ -19,7 +20,7 @@ type Prepared struct {
 func Prepare(e *streams.Entry) (*Prepared, error) {
 	inputs, err := signals.Read(e)
 	if err != nil {
-		return nil, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		return nil, fmt.Errorf("ledger entry %s: %w", position.Text(e.Position()), err)
 	}
 	return &Prepared{Entry: e, inputs: inputs}, nil
 }

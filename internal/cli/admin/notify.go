@@ -21,6 +21,7 @@ import (
 	"lazaret/internal/natsconn"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/notify"
+	"lazaret/pkg/position"
 )
 
 func init() { Verbs.Add("", notifyCommand) }
@@ -208,9 +209,9 @@ entry or the console.`,
 				list,
 				[]string{"TIME", "ROUTE", "KIND", "PROJECT", "ENTRY", "ERROR"},
 				func(d notify.Dead) []string {
-					entry := fmt.Sprint(d.Entry)
+					entry := position.Text(d.Entry)
 					if d.To != 0 {
-						entry += fmt.Sprint("-", d.To)
+						entry += "-" + position.Text(d.To)
 					}
 					return []string{d.Time.Format(time.DateTime), d.Route, string(d.Kind), d.Project, entry, d.Error}
 				},

@@ -66,14 +66,14 @@ func verdictShowCommand(a *verb.App) *cobra.Command {
 	var project, agent string
 	var json bool
 	c := &cobra.Command{
-		Use:   "show {ID | HOLD | LEDGERSEQ}",
+		Use:   "show {ID | HOLD | POSITION}",
 		Short: "Explain a verdict, rule by rule and path by path, from the ledger alone",
 		Long: `Explain a verdict from the ledger: the proposal, the findings of each sentinel group by
 rule, the contributions of policy, session and earlier alerts with their paths, and
 later changes of the verdict.
 
-Name the proposal by its id, by its hold, or by the ledger sequence of the proposal or
-of a verdict on it.`,
+Name the proposal by its id, by its hold, or by the position in the ledger of the
+proposal or of a verdict on it, such as 98 or 98.2.`,
 		Example: "  lazaret verdict show Z942hCS6LyEsHfgskwx21O\n  lazaret verdict show h0f3ab2c4d5e6f708 --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -284,7 +284,7 @@ func (x *explanation) print(w io.Writer) {
 		fmt.Fprintln(w, "\nrule by rule")
 	}
 	for _, g := range x.Groups {
-		fmt.Fprintf(w, "  group %s, entry %d: %s, by %s\n", line(g.Group, 64), g.Seq, g.Verdict,
+		fmt.Fprintf(w, "  group %s, entry %s: %s, by %s\n", line(g.Group, 64), position.Text(g.Seq), g.Verdict,
 			line(fmt.Sprintf("%.19s", g.Digest), 40))
 		for _, al := range g.Alerts {
 			how := al.Effect
@@ -314,7 +314,8 @@ func (x *explanation) print(w io.Writer) {
 		case v.Late:
 			what = "tightened"
 		}
-		fmt.Fprintf(w, "\n%s: %s, entry %d, decided on entry %d\n", what, v.Verdict, g.Seq, g.Src)
+		fmt.Fprintf(w, "\n%s: %s, entry %s, decided on entry %s\n", what, v.Verdict, position.Text(g.Seq),
+			position.Text(g.Src))
 		if v.Again && i > 0 {
 			continue
 		}
@@ -328,8 +329,8 @@ func (x *explanation) print(w io.Writer) {
 				fmt.Fprintf(w, "        %s\n", line(strings.Join(r.Path, " → "), 400))
 			}
 			if f, ok := x.Findings[r.Entry]; ok {
-				fmt.Fprintf(w, "        found by group %s in entry %d, about entry %d, %s\n", line(f.Group, 64), r.Entry, f.About,
-					f.Time.Format(time.RFC3339))
+				fmt.Fprintf(w, "        found by group %s in entry %s, about entry %s, %s\n", line(f.Group, 64),
+					position.Text(r.Entry), position.Text(f.About), f.Time.Format(time.RFC3339))
 			}
 		}
 		if len(v.Reasons) == 0 {

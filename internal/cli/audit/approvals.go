@@ -17,6 +17,7 @@ import (
 	"lazaret/pkg/approval"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -204,8 +205,8 @@ func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsC
 		case erased && reflect.DeepEqual(unread[gone.index].Resolved, o.Resolved):
 			continue
 		case erased:
-			err = fmt.Errorf("the erased entry %d is the signed decision of leaf %d, which has a different outcome", o.Entry,
-				unread[gone.index].index)
+			err = fmt.Errorf("the erased entry %s is the signed decision of leaf %d, which has a different outcome",
+				position.Text(o.Entry), unread[gone.index].index)
 		case lost && !ok, gaps && trust == nil:
 			if !open[o.Entry] {
 				r.open++
@@ -213,9 +214,10 @@ func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsC
 			open[o.Entry] = true
 			continue
 		case !ok:
-			err = fmt.Errorf("entry %d is not an earlier signed decision", o.Entry)
+			err = fmt.Errorf("entry %s is not an earlier signed decision", position.Text(o.Entry))
 		case first != nil:
-			err = fmt.Errorf("entry %d is the signed decision of leaf %d, which has a different outcome", o.Entry, first.index)
+			err = fmt.Errorf("entry %s is the signed decision of leaf %d, which has a different outcome",
+				position.Text(o.Entry), first.index)
 		case trust == nil:
 			err = errors.New("no pinned operator key signed a trust file that was active before it: pin the operator's key " +
 				"of that time, if there was another")
@@ -278,10 +280,10 @@ func (x *approvalsSeen) uncovered(u *useSeen, o *outcomeSeen, number int) string
 	between := func(at int64) bool { return o.index < at && at < u.index }
 	switch {
 	case o == nil || o.index > u.index || o.Source == nil || o.State != streams.HoldApproved:
-		return fmt.Sprintf("entry %d is not an earlier approval of a source", u.Entry)
+		return fmt.Sprintf("entry %s is not an earlier approval of a source", position.Text(u.Entry))
 	case o.project != u.project || o.Hold != u.Hold || o.Key != u.Key || o.Source.Digest != u.Digest ||
 		o.Source.Session != u.session || o.Source.Actions != u.Actions:
-		return fmt.Sprintf("entry %d approves another source, session or number of actions", u.Entry)
+		return fmt.Sprintf("entry %s approves another source, session or number of actions", position.Text(u.Entry))
 	case u.Number != number || number > o.Source.Actions:
 		return fmt.Sprintf("it is number %d of its actions and is recorded as number %d of at most %d", number, u.Number,
 			o.Source.Actions)

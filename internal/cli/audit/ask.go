@@ -22,6 +22,7 @@ import (
 	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 )
 
@@ -166,7 +167,7 @@ func entryRow(e *inquiry.Entry) []string {
 	case e.Forgotten:
 		typ += " (forgotten)"
 	}
-	return []string{fmt.Sprint(e.Index), fmt.Sprint(e.Seq), e.Time.Format(time.DateTime), typ, e.Stage, e.Project,
+	return []string{fmt.Sprint(e.Index), position.Text(e.Seq), e.Time.Format(time.DateTime), typ, e.Stage, e.Project,
 		e.Agent, e.Session, e.ID, fmt.Sprint(e.Bytes), e.Commitment[:16]}
 }
 
@@ -229,30 +230,40 @@ func init() { Verbs.Add("audit", showCommand) }
 func showCommand(a *verb.App) *cobra.Command {
 	var f LogFlags
 	var s selection
+	var seq string
 	c := &cobra.Command{
-		Use:   "show [INDEX | EVENT-ID]",
+		Use:   "show {INDEX | EVENT-ID | --seq POSITION | --where EXPRESSION}",
 		Short: "Print complete entries of the log as JSON",
-		Example: "  lazaret audit show 76\n  lazaret audit show o1\n  lazaret audit show --where 'type == " +
-			"\"alerts\"' --since 1h",
+		Example: "  lazaret audit show 76\n  lazaret audit show o1\n  lazaret audit show --seq 98.2\n  lazaret audit " +
+			"show --where 'type == \"alerts\"' --since 1h",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && s.where == "" {
-				return errors.New("name an index or an event's id, or say --where")
+			if len(args) == 0 && seq == "" && s.where == "" {
+				return errors.New("name an index, an event's id or a ledger entry (--seq), or say --where")
+			}
+			asked, err := name(argOr(args), seq)
+			if err != nil {
+				return err
 			}
 			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) error {
 				var items []*inquiry.Entry
 				keep := func(e *inquiry.Entry) error { items = append(items, e); return nil }
 				var err error
-				if i, perr := strconv.ParseInt(argOr(args), 10, 64); len(args) == 1 && perr == nil {
+				if asked.at != 0 {
+					if asked.index, err = l.Find(asked.at); errors.Is(err, chain.ErrRange) {
+						asked.index, err = l.Size(), nil // none
+					}
+				}
+				if i := asked.index; i >= 0 && err == nil {
 					err = l.Range(cmd.Context(), i, i+1, nil, func(e *inquiry.Entry) error {
 						if _, err := l.Prove(e); err != nil {
 							return err
 						}
 						return keep(e)
 					})
-				} else {
-					if len(args) == 1 {
-						q := "id == " + strconv.Quote(args[0])
+				} else if err == nil {
+					if asked.id != "" {
+						q := "id == " + strconv.Quote(asked.id)
 						if s.where != "" {
 							q += " && (" + s.where + ")"
 						}
@@ -265,7 +276,7 @@ func showCommand(a *verb.App) *cobra.Command {
 				}
 				if len(items) == 0 {
 					return errors.Join(told(cmd, l.Integrity()), &cli.Exit{Code: cli.ExitNegative,
-						Text: noEntry(args, s.where, l.Size())})
+						Text: noEntry(append(args, seq)[0], s.where, l.Size())})
 				}
 				var v any = items
 				if len(items) == 1 {
@@ -277,17 +288,18 @@ func showCommand(a *verb.App) *cobra.Command {
 	}
 	f.bind(c.Flags())
 	s.bind(c.Flags(), 20)
+	c.Flags().StringVar(&seq, "seq", "", "the ledger entry of this `POSITION`, such as 98 or 98.2")
 	return c
 }
 
 // noEntry returns a message that the log has no matching entry, and how to list existing ones.
-func noEntry(args []string, where string, size int64) string {
-	asked := "for which " + where
-	if len(args) == 1 {
-		asked = strconv.Quote(args[0])
+func noEntry(asked, where string, size int64) string {
+	if asked = strconv.Quote(asked); asked == `""` {
+		asked = "for which " + where
 	}
-	return fmt.Sprintf("the log of %d entries has none %s: name an index below %d, or an event's id as its sender gave "+
-		"it; `lazaret audit ls` lists both. An entry that is seconds old may not be chained yet", size, asked, size)
+	return fmt.Sprintf("the log of %d entries has none %s: name an index below %d, an event's id as its sender gave "+
+		"it, or a ledger entry with --seq; `lazaret audit ls` lists them. An entry that is seconds old may not be "+
+		"chained yet", size, asked, size)
 }
 
 func argOr(args []string) string {

@@ -14,6 +14,7 @@ import (
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/retain"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 )
 
@@ -94,8 +95,8 @@ func printExpiry(w io.Writer, x *retain.Expiry) {
 	case x.Statement == "":
 		fmt.Fprintf(w, "entries up to %d would expire (horizon %s)\n", x.UpTo, horizon)
 	default:
-		fmt.Fprintf(w, "entries up to %d expired (horizon %s): statement %s, ledger entry %d; every registered auditor has "+
-			"chained it\n", x.UpTo, horizon, x.Statement, x.Entry)
+		fmt.Fprintf(w, "entries up to %d expired (horizon %s): statement %s, ledger entry %s; every registered auditor has "+
+			"chained it\n", x.UpTo, horizon, x.Statement, position.Text(x.Entry))
 	}
 	for _, id := range slices.Sorted(maps.Keys(x.Refused)) {
 		fmt.Fprintf(w, "  LEFT: auditor %s refused the order, and its log still has the payloads: %s\n",

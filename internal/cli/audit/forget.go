@@ -202,7 +202,8 @@ func printRecord(w io.Writer, r *retain.Record, json bool, done string) error {
 	}
 	printAlso(w, r)
 	if r.File != "" {
-		fmt.Fprintf(w, "statement %s, ledger entry %d; the signed record is %s\n", r.Statement, r.Entry, r.File)
+		fmt.Fprintf(w, "statement %s, ledger entry %s; the signed record is %s\n", r.Statement,
+			position.Text(r.Entry), r.File)
 	}
 	return nil
 }
@@ -275,7 +276,7 @@ func legalHoldCommand(a *verb.App) *cobra.Command {
 				if err != nil {
 					return &cli.Exit{Code: cli.ExitNegative, Text: text.InertLine(err.Error(), 300)}
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: statement %s, ledger entry %d\n", do, id, seq)
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: statement %s, ledger entry %s\n", do, id, position.Text(seq))
 				return nil
 			})
 		}}

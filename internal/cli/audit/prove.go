@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,10 +31,10 @@ type proven struct {
 func init() { Verbs.Add("audit", proveCommand) }
 
 func proveCommand(a *verb.App) *cobra.Command {
-	var dir, out, check, policy string
+	var dir, out, check, policy, seq string
 	var payload, json bool
 	c := &cobra.Command{
-		Use:   "prove INDEX|EVENT-ID",
+		Use:   "prove {INDEX | EVENT-ID | --seq POSITION}",
 		Short: "Prove to anyone with the log's public key that an entry is in the log",
 		Long: `Write a proof that a leaf is in the log (C2SP tlog-proof): the leaf, the hashes from it
 to the root, and a signed checkpoint with its cosignatures. The proof is verified before
@@ -56,8 +55,12 @@ witness policy, if there is one (exit 2 if the proof is invalid).`,
 			if check != "" {
 				return checkProof(a, cmd, check, policy, json, trust)
 			}
-			if len(args) != 1 {
-				return fmt.Errorf("name a leaf's index or an event's id, or a proof with --check")
+			if len(args) == 0 && seq == "" {
+				return fmt.Errorf("name a leaf's index, an event's id or a ledger entry (--seq), or a proof with --check")
+			}
+			asked, err := name(argOr(args), seq)
+			if err != nil {
+				return err
 			}
 			src, err := openSource(a, dir)
 			if err != nil {
@@ -66,11 +69,9 @@ witness policy, if there is one (exit 2 if the proof is invalid).`,
 			defer src.close()
 			ctx, cancel := a.Timeout(cmd.Context())
 			defer cancel()
-			index, err := strconv.ParseInt(args[0], 10, 64)
+			index, err := src.find(ctx, asked)
 			if err != nil {
-				if index, err = src.find(ctx, args[0]); err != nil {
-					return err
-				}
+				return err
 			}
 			view, err := chain.NewView(ctx, src, vs)
 			if err != nil {
@@ -108,6 +109,7 @@ witness policy, if there is one (exit 2 if the proof is invalid).`,
 	f.StringVar(&dir, "dir", "", "folder of the `LOG`, or the URL of one that is served (default DATA/audit)")
 	f.StringVarP(&out, "out", "o", "", "write the proof to this `FILE` (default standard output)")
 	f.BoolVar(&payload, "payload", false, "also prove the content of the entry")
+	f.StringVar(&seq, "seq", "", "prove the ledger entry of this `POSITION`, such as 98 or 98.2")
 	f.StringVar(&check, "check", "", "check the proof in this `FILE`")
 	f.StringVar(&policy, "policy", "",
 		"with --check, witness policy `FILE` (default DATA/witnesses.policy where there is one)")

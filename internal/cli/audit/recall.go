@@ -12,8 +12,10 @@ import (
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/order"
+	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -56,7 +58,7 @@ and a reason is required. The ledger records signer, reason and result.`,
 				if asJSON {
 					return cli.JSON(cmd.OutOrStdout(), e)
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "ledger entry %d, signed by %s: %s\n", rep.Entry, e.Signed.Signer,
+				fmt.Fprintf(cmd.OutOrStdout(), "ledger entry %s, signed by %s: %s\n", position.Text(rep.Entry), e.Signed.Signer,
 					text.InertLine(e.Text, 400))
 				err = cli.Print(cmd.OutOrStdout(), cli.ListFlags{}, e.Admitted, []string{"BELIEF", "TRUTH", "RETRIEVAL",
 					"SECURITY", "SENSITIVITY", "ORIGIN", "HOLDS IN", "CONTENT"}, func(i streams.RecallItem) []string {
@@ -84,20 +86,16 @@ func disclosure(ctx context.Context, nc *nats.Conn, seq uint64) (*streams.Disclo
 	if err != nil {
 		return nil, err
 	}
-	st, err := js.Stream(ctx, streams.LedgerStream)
+	read, err := stage.ReadEntry(ctx, js, seq)
 	if err != nil {
-		return nil, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
-	}
-	m, err := st.GetMsg(ctx, seq)
-	if err != nil {
-		return nil, fmt.Errorf("reading ledger entry %d: %w", seq, err)
+		return nil, fmt.Errorf("reading ledger entry %s: %w", position.Text(seq), err)
 	}
 	e := new(streams.DisclosureEntry)
-	if err := streams.Unmarshal(m.Data, e); err != nil {
-		return nil, fmt.Errorf("ledger entry %d: %w", seq, err)
+	if err := streams.Unmarshal(read.Body, e); err != nil {
+		return nil, fmt.Errorf("ledger entry %s: %w", position.Text(seq), err)
 	}
 	if e.Signed == nil {
-		return nil, fmt.Errorf("ledger entry %d is not a privileged recall", seq)
+		return nil, fmt.Errorf("ledger entry %s is not a privileged recall", position.Text(seq))
 	}
 	return e, nil
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/embedded"
 	"lazaret/pkg/chain"
+	"lazaret/pkg/position"
 )
 
 // source is a log to read: from a folder, over HTTP, or from a running auditor.
@@ -82,19 +84,58 @@ func (s *source) salted(ctx context.Context, i int64) ([16]byte, []byte, error) 
 	return [16]byte{}, nil, errors.New("tiles have no payloads: ask the auditor, or name the log's folder with --dir")
 }
 
-// find returns the leaf index of an event.
-func (s *source) find(ctx context.Context, id string) (int64, error) {
+// find returns the index of a leaf.
+func (s *source) find(ctx context.Context, n *named) (int64, error) {
 	switch {
+	case n.index >= 0:
+		return n.index, nil
+	case s.log != nil && n.id == "":
+		return s.log.FindSeq(n.at)
 	case s.log != nil:
-		return auditor.FindEvent(ctx, s.log, id)
+		return auditor.FindEvent(ctx, s.log, n.id)
 	case s.remote != nil:
-		ans, err := s.remote.Ask(ctx, auditor.Request{Do: "find", ID: id})
+		ans, err := s.remote.Ask(ctx, auditor.Request{Do: "find", ID: n.id, Seq: n.at})
 		if err != nil {
 			return 0, err
 		}
 		return ans.Leaf, nil
 	}
-	return 0, errors.New("tiles have no event ids: give the leaf's index")
+	return 0, errors.New("tiles have no event ids and cannot be searched for a ledger entry: give the leaf's index")
+}
+
+// named is how a command names one entry: by the index of its leaf, or else by the id of its event, or else by its
+// position in the ledger.
+type named struct {
+	index int64 // -1 if the others name the entry
+	id    string
+	at    uint64
+}
+
+// name reads the argument of a command, or else its flag --seq. A number is an index, unless no log could have as
+// many leaves: then it is a position, as JSON has it. Nothing but a position has a dot.
+func name(arg, seq string) (*named, error) {
+	n := &named{index: -1}
+	i, err := strconv.ParseInt(arg, 10, 64)
+	switch {
+	case arg != "" && seq != "":
+		return nil, errors.New("name the entry by an argument or by --seq, not by both")
+	case seq != "":
+		if n.at, err = position.Parse(seq); err != nil {
+			return nil, fmt.Errorf("--seq: %w", err)
+		}
+	case err == nil && i >= 0 && i < 1<<position.Bits:
+		n.index = i
+	case err == nil, strings.Contains(arg, "."):
+		if n.at, err = position.Parse(arg); err != nil {
+			return nil, err
+		}
+	default:
+		n.id = arg
+	}
+	if n.index < 0 && n.id == "" && n.at == 0 && arg+seq != "" {
+		return nil, fmt.Errorf("%s: the ledger's first entry is 1", arg+seq)
+	}
+	return n, nil
 }
 
 func init() { Verbs.Add("audit", serveCommand) }
@@ -263,7 +304,7 @@ func printComparison(cmd *cobra.Command, r *comparison) {
 	}
 	fmt.Fprintf(w, "DIFFERENT from leaf %d on\n", r.First)
 	for i, l := range []*entry{r.LeafA, r.LeafB} {
-		fmt.Fprintf(w, "  %c  %s, ledger %d, %s, %s of %s, %d bytes, %s\n", 'A'+i, l.Kind, l.Seq,
+		fmt.Fprintf(w, "  %c  %s, ledger entry %s, %s, %s of %s, %d bytes, %s\n", 'A'+i, l.Kind, position.Text(l.Seq),
 			l.Time.Format(time.RFC3339Nano), l.Type, l.Project, l.Length, l.Commitment)
 	}
 }

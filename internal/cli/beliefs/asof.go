@@ -15,6 +15,7 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/ingest"
 	"lazaret/internal/replay"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -23,8 +24,7 @@ func init() { Verbs.Add("beliefs", asOfCommand) }
 // asOfCommand returns the command that folds the ledger again up to a given point.
 func asOfCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
-	var project, at, valid string
-	var seq uint64
+	var project, at, valid, until string
 	c := &cobra.Command{
 		Use:   "as-of [ID…]",
 		Short: "List the beliefs at an earlier time",
@@ -42,6 +42,12 @@ and the command takes long for a long ledger.`,
 			holds, err := when(valid)
 			if err != nil {
 				return fmt.Errorf("--valid: %w", err)
+			}
+			seq := uint64(0)
+			if until != "" {
+				if seq, err = position.Parse(until); err != nil {
+					return fmt.Errorf("--seq: %w", err)
+				}
 			}
 			var items []ingest.Belief
 			a.Conn.Timeout = max(a.Conn.Timeout, 10*time.Minute) // it reads the whole ledger
@@ -68,7 +74,7 @@ and the command takes long for a long ledger.`,
 	f.Bind(c.Flags())
 	c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
 	c.Flags().StringVar(&at, "at", "", "ledger `TIME`, RFC 3339 or a date (default now)")
-	c.Flags().Uint64Var(&seq, "seq", 0, "ledger `SEQUENCE` instead")
+	c.Flags().StringVar(&until, "seq", "", "the ledger entry of this `POSITION` instead, such as 98 or 98.2")
 	c.Flags().StringVar(&valid, "valid", "", "only beliefs valid at this `TIME`")
 	c.MarkFlagsMutuallyExclusive("at", "seq")
 	return c
@@ -87,7 +93,7 @@ func when(s string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a time: write 2026-05-01 or 2026-05-01T09:00:00Z", s)
 }
 
-// believedAsOf folds the ledger up to a sequence and a time; zero means no limit.
+// believedAsOf folds the ledger up to an entry and a time; zero means no limit.
 func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64, at time.Time) ([]ingest.Belief,
 	error) {
 	if err := streams.CheckID("project", project); err != nil {
@@ -105,8 +111,9 @@ func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64
 	if first := st.CachedInfo().State.FirstSeq; first > 1 {
 		return nil, fmt.Errorf("the ledger begins at %d: without its earlier entries, the beliefs cannot be computed", first)
 	}
-	if seq == 0 || seq > end {
-		seq = end
+	to := end
+	if seq != 0 {
+		to = min(end, position.Sequence(seq))
 	}
 	r, err := ingest.NewReplay()
 	if err != nil {
@@ -114,8 +121,8 @@ func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64
 	}
 	defer r.Close()
 	p := streams.PartitionOf(project)
-	err = replay.Entries(ctx, nc, 0, seq, func(e *streams.Entry) error {
-		if e.Partition != p || !at.IsZero() && e.Time.After(at) {
+	err = replay.Entries(ctx, nc, 0, to, func(e *streams.Entry) error {
+		if e.Partition != p || !at.IsZero() && e.Time.After(at) || seq != 0 && position.Compare(e.Position(), seq) > 0 {
 			return nil
 		}
 		if e.Project != project {

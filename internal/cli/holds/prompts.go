@@ -66,7 +66,8 @@ func promptsLsCommand(a *verb.App) *cobra.Command {
 			}
 			return cli.Print(cmd.OutOrStdout(), f, rows, []string{"PROMPT", "VERSION", "SIGNED BY", "TIME", "ENTRY", "DIGEST"},
 				func(r promptRow) []string {
-					return []string{r.Name, fmt.Sprint(r.Version), r.By, r.Time.Format(time.DateTime), fmt.Sprint(r.Entry), r.Digest}
+					return []string{r.Name, fmt.Sprint(r.Version), r.By, r.Time.Format(time.DateTime),
+						position.Text(r.Entry), r.Digest}
 				})
 		}}
 	f.Bind(c.Flags())

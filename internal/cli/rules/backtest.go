@@ -17,6 +17,7 @@ import (
 	"lazaret/internal/backtest"
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
+	"lazaret/pkg/position"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
 )
@@ -202,7 +203,7 @@ func printFlip(w io.Writer, f *backtest.Flip) {
 		what += fmt.Sprintf(" (%s, was %s)", f.After, f.Before)
 	}
 	fmt.Fprintf(w, "%s  %s %s/%s %s %s: %s", f.Time.Format(time.DateTime), f.Type, f.Project, f.Agent, f.Event,
-		fmt.Sprintf("#%d", f.Seq), what)
+		"#"+position.Text(f.Position), what)
 	for _, id := range f.New {
 		fmt.Fprintf(w, " +%s", id)
 	}

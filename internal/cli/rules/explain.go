@@ -106,7 +106,8 @@ func (x *explained) keep(only explainOnly) error {
 }
 
 func (x *explained) print(w io.Writer) error {
-	fmt.Fprintf(w, "entry %d, %s of project %s, rules %.19s\n", x.Seq, x.Type, text.InertLine(x.Project, 64), x.Rules)
+	fmt.Fprintf(w, "entry %s, %s of project %s, rules %.19s\n", position.Text(x.Seq), x.Type,
+		text.InertLine(x.Project, 64), x.Rules)
 	for _, r := range x.Results {
 		fmt.Fprintf(w, "\n%s", r)
 	}
@@ -230,8 +231,8 @@ func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*ex
 		}
 		switch {
 		case e.Position() == seq && x.set == nil:
-			return fmt.Errorf("the ledger has no activation of rules before entry %d: if it was trimmed (lazaret doctor shows "+
-				"this), name the rules' folder", seq)
+			return fmt.Errorf("the ledger has no activation of rules before entry %s: if it was trimmed (lazaret doctor shows "+
+				"this), name the rules' folder", position.Text(seq))
 		case e.Position() == seq:
 			out, err = x.explain(e)
 		case x.set != nil && e.Project == project:
