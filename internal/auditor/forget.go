@@ -337,7 +337,7 @@ func (a *Auditor) dropOlder(age time.Duration) error {
 		}
 		if !strings.HasSuffix(name, removed) {
 			if e := os.Rename(name, name+removed); errors.Is(e, os.ErrNotExist) {
-				continue // its reader removed it
+				continue // the process that used the snapshot has removed it
 			} else if e != nil {
 				err = errors.Join(err, e)
 				continue

@@ -32,7 +32,7 @@ type Span struct {
 func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry) error) error {
 	since, follow := span.Since, span.Follow
 	if span.Project != "" && follow {
-		return errors.New("the events of one project cannot be followed")
+		return errors.New("new entries can be followed only for all projects, not for one")
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {

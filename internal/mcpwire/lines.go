@@ -200,6 +200,6 @@ func (s *process) Close() error {
 	case <-s.ended:
 		return s.exit
 	case <-time.After(2 * terminate):
-		return errors.New("the server does not end")
+		return errors.New("the server process does not exit")
 	}
 }
