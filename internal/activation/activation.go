@@ -30,7 +30,7 @@ func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.L
 			log.Error("unreadable chunk", "seq", e.Seq, "err", err)
 			return nil
 		}
-		return st.Set(chunkKey(c.Digest, c.Index), c.Chunk)
+		return st.Give(chunkKey(c.Digest, c.Index), c.Chunk)
 	case streams.TypeActivation:
 		a := new(streams.ActivationEntry)
 		if err := streams.Unmarshal(e.Body, a); err != nil {
@@ -50,10 +50,10 @@ func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.L
 		if err := dropChunks(st, cmd.Digest); err != nil {
 			return err
 		}
-		if err := st.Set(bundleKey(cmd.Do), bundle); err != nil {
+		if err := st.Give(bundleKey(cmd.Do), bundle); err != nil {
 			return err
 		}
-		return st.Set(activeKey(cmd.Do), []byte(cmd.Digest))
+		return st.Give(activeKey(cmd.Do), []byte(cmd.Digest))
 	}
 	return nil
 }

@@ -54,12 +54,19 @@ func Keep(ctx context.Context) {
 				set = follow(set)
 				s := []metrics.Sample{{Name: allocated}}
 				if metrics.Read(s); s[0].Value.Kind() == metrics.KindUint64 && idle.collect(s[0].Value.Uint64()) {
-					debug.FreeOSMemory()
-					trim()
+					Release()
 				}
 			}
 		}
 	}()
+}
+
+// Release collects and returns free memory to the system. It collects twice because sync.Pool releases
+// its objects at the second collection.
+func Release() {
+	debug.FreeOSMemory()
+	debug.FreeOSMemory()
+	trim()
 }
 
 // follow sets a new limit if the current one differs from it by more than step. It returns the limit.
@@ -79,11 +86,9 @@ func follow(set int64) int64 {
 type idleness struct {
 	allocated uint64 // total at the last check
 	calm      int    // checks since the last work
-	again     bool
 }
 
-// collect reports whether to collect now: once when the process has become idle, and once more because
-// sync.Pool releases its objects at the second collection.
+// collect reports whether the process has just become idle.
 func (i *idleness) collect(allocated uint64) bool {
 	worked := allocated-i.allocated > calm
 	if i.allocated = allocated; worked {
@@ -91,10 +96,5 @@ func (i *idleness) collect(allocated uint64) bool {
 	} else {
 		i.calm++
 	}
-	if i.again {
-		i.again = false
-		return true
-	}
-	i.again = i.calm == calmFor
-	return i.again
+	return i.calm == calmFor
 }

@@ -7,6 +7,16 @@ package heap
 #ifdef __GLIBC__
 #include <malloc.h>
 static void trim(void) { malloc_trim(0); }
+
+// By default glibc has eight arenas for each processor, and memory that was freed in one is not used by
+// the others. After the first large memtable was freed, glibc also puts large memtables into arenas, where
+// later blocks of the cache keep their memory from being returned. Fragments were then twice the memory in
+// use. The number of arenas is fixed before main, because glibc fixes it for good at the second one.
+__attribute__((constructor)) static void tune(void) {
+	if (!getenv("MALLOC_ARENA_MAX")) mallopt(M_ARENA_MAX, 2);
+	mallopt(M_MMAP_THRESHOLD, 256 << 10);
+	mallopt(M_TRIM_THRESHOLD, 1 << 20);
+}
 #else
 static void trim(void) {}
 #endif

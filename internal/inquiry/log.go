@@ -218,13 +218,13 @@ func (l *Log) Close() error {
 //
 // Range does not prove that a leaf is in the checkpoint's tree: call Prove for returned entries.
 func (l *Log) Range(ctx context.Context, from, to int64, wanted func(*Entry) bool, fn func(*Entry) error) error {
-	for i := max(from, 0); i < min(to, l.Size()); i++ {
+	from, to = max(from, 0), min(to, l.Size())
+	if from >= to {
+		return nil
+	}
+	return l.chain.Range(from, to, func(i int64, leaf chain.Leaf) error {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()
-		}
-		leaf, err := l.chain.Leaf(i)
-		if err != nil {
-			return err
 		}
 		e := &Entry{Index: i, Seq: leaf.Seq, Time: leaf.Time, Kind: leaf.Kind.String(), Type: leaf.Type,
 			Project: leaf.Project,
@@ -234,11 +234,8 @@ func (l *Log) Range(ctx context.Context, from, to int64, wanted func(*Entry) boo
 				return err
 			}
 		}
-		if err := fn(e); err != nil {
-			return err
-		}
-	}
-	return nil
+		return fn(e)
+	})
 }
 
 // fill reads and checks the payload of an entry.

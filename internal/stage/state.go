@@ -128,6 +128,11 @@ var blockCache = sync.OnceValue(func() *pebble.Cache { return pebble.NewCache(ca
 // beliefs took 0.4 ms longer.
 const mergeAt = 16
 
+// manifest is the size at which Pebble writes a new manifest. A snapshot copies the manifest with a
+// buffer of 32 KiB for each record. With Pebble's default of 128 MB, a snapshot allocates more, and
+// takes longer, the longer the process runs.
+const manifest = 16 << 10
+
 // format is the last format with row-oriented blocks. Reading the later column-oriented blocks is
 // equally fast, but merging files costs a third more with them.
 const format = pebble.FormatFlushableIngestExcises
@@ -150,6 +155,7 @@ func openPebble(dir string, fs vfs.FS, key []byte) (*pebble.DB, error) {
 		L0StopWritesThreshold:       3 * mergeAt,
 		LBaseMaxBytes:               32 << 20,
 		MaxOpenFiles:                256,
+		MaxManifestFileSize:         manifest,
 		FormatMajorVersion:          format,
 		Logger:                      quietLogger{},
 	}

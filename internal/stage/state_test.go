@@ -282,3 +282,31 @@ func TestWhatIsSetIsCopied(t *testing.T) {
 		}
 	}
 }
+
+// A snapshot copies the manifest, so the manifest does not grow with the number of flushes.
+func TestTheManifestStaysSmall(t *testing.T) {
+	fs := vfs.NewMem()
+	s, err := openStore("state", fs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for i := range 1500 {
+		if err := errors.Join(s.set(fmt.Appendf(nil, "key %d", i%50), []byte("value")), s.commit(), s.flush(),
+			s.db.Flush()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := fs.List("state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, "MANIFEST") {
+			continue
+		}
+		if fi, err := fs.Stat(fs.PathJoin("state", name)); err != nil || fi.Size() > 2*manifest {
+			t.Errorf("%s: %d bytes, %v", name, fi.Size(), err)
+		}
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -73,8 +72,6 @@ start continues from them. Ctrl-C drains and stops.`,
 			if err := knownGroups(cmd.Context(), u.cfg); err != nil {
 				return errors.Join(err, p.Close())
 			}
-			// Compiling the rules for sixteen partitions leaves much garbage.
-			debug.FreeOSMemory()
 			gw, err := serve(&u.web, cmd, p, u.cfg)
 			if err != nil {
 				return errors.Join(err, p.Close())
@@ -85,6 +82,8 @@ start continues from them. Ctrl-C drains and stops.`,
 				return errors.Join(err, p.Close())
 			}
 			defer con.Close()
+			// Compiling the rules for sixteen partitions leaves much garbage and large buffers in pools.
+			heap.Release()
 			printWelcome(cmd, p, u.cfg, u.addr, gw.URL())
 			printConsole(cmd, con, link)
 			stopSpans, err := spansOf(a, cmd, p, &u.spans, u.cfg.Log)
