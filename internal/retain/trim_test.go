@@ -224,6 +224,10 @@ func TestALongTrimmingGoesStepByStep(t *testing.T) {
 	if n := asked.Load(); n != 2*streams.Partitions {
 		t.Errorf("%d questions to stages, want one for each partition and trimming", n)
 	}
+	if _, err := c.SurveyPerson(ctx, Subject{Project: "p", Person: "jane"}, ""); err == nil ||
+		!strings.HasPrefix(err.Error(), "LZ412: ") {
+		t.Errorf("one person is refused after a trim with %v", err)
+	}
 	for _, e := range srv.Ledger() {
 		if e.Seq <= entries {
 			t.Errorf("entry %d is still there", e.Seq)

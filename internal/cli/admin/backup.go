@@ -18,6 +18,7 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/retain"
+	"lazaret/internal/token"
 )
 
 func init() { Verbs.Add("", backupCommand) }
@@ -106,7 +107,8 @@ folder must be new or empty. Then start lazaret up with it. Verify the log again
 outside: the log of a backup lacks the checkpoints signed after it.
 
 Credentials stay revoked if the backup or the folder of --keys lists them as revoked. Credentials and
-tokens that were revoked later have access again: revoke them again before you start lazaret up.`,
+tokens that were revoked later have access again: revoke them again before you start lazaret up. A
+backup without keys has no tokens: none is accepted after its restore, so make new ones.`,
 		Example: "  lazaret restore /backup/2026-11-23 --keys /safe/keys --data ./restored\n  lazaret audit verify " +
 			"--offline --data ./restored",
 		Args: cobra.ExactArgs(1),
@@ -116,7 +118,8 @@ tokens that were revoked later have access again: revoke them again before you s
 			if err != nil {
 				return err
 			}
-			sayRevoked(cmd.OutOrStdout(), m)
+			_, err = os.Stat(token.ListFile(a.Conn.Data))
+			sayRevoked(cmd.OutOrStdout(), m, err == nil)
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is restored: start it with lazaret up --data %[1]s\n", a.Conn.Data)
 			return nil
 		},
@@ -126,8 +129,8 @@ tokens that were revoked later have access again: revoke them again before you s
 	return c
 }
 
-// sayRevoked prints up to when a restored data folder knows the revoked credentials.
-func sayRevoked(w io.Writer, m *natsserver.Merged) {
+// sayRevoked prints up to when a restored data folder knows the revoked credentials, and whether it has the tokens.
+func sayRevoked(w io.Writer, m *natsserver.Merged, tokens bool) {
 	at := func(t time.Time) string {
 		if t.IsZero() {
 			return "none"
@@ -147,7 +150,13 @@ func sayRevoked(w io.Writer, m *natsserver.Merged) {
 			known = t
 		}
 	}
-	fmt.Fprintf(w, "credentials that were revoked after %s, and tokens that were revoked after the backup, %s, have "+
-		"access "+
-		"again. Revoke them before the start: lazaret agent revoke, lazaret agent token revoke\n", at(known), at(m.Made))
+	fmt.Fprintf(w, "credentials that were revoked after %s have access again. Revoke them before the start: lazaret agent "+
+		"revoke\n", at(known))
+	if tokens {
+		fmt.Fprintf(w, "tokens that were revoked after the backup, %s, have access again. Revoke them before the start: "+
+			"lazaret agent token revoke\n", at(m.Made))
+		return
+	}
+	fmt.Fprintln(w, "the backup has no credential files and no tokens, so no token is accepted anymore. Agents that connect "+
+		"to NATS keep their own files. For each agent that uses HTTP: lazaret agent add, lazaret agent token new")
 }

@@ -102,6 +102,15 @@ repeated: existing shards stay unchanged, and shards may be moved away. The file
 					return err
 				}
 				done, err := l.Seal(cmd.Context(), dir, inquiry.Period(by), time.Now().Add(-older), o)
+				if err == nil && len(done) == 0 && !json {
+					ended := "has ended"
+					if older > 0 {
+						ended += fmt.Sprintf(" at least %v ago", older)
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "nothing to seal: since the last shard in %s, or the log's beginning, no %s %s "+
+						"(UTC) after which a checkpoint was signed\n", dir, by, ended)
+					return told(cmd, l.Integrity())
+				}
 				return errors.Join(printBundles(cmd.OutOrStdout(), json, done), err, told(cmd, l.Integrity()))
 			})
 		},
