@@ -31,6 +31,8 @@ type goExpr struct {
 	rec    recFunc
 	texts  textsFunc
 	Recs   recsFunc
+	isLoop bool   // the expression is a loop variable with a structure
+	slot   int    // of the loop variable
 	isText bool   // the expression is a constant text
 	con    string // the constant text
 	isNum  bool   // the expression is a constant integer
@@ -224,6 +226,7 @@ func bound(b binder) *goExpr {
 		out.text = func(a *Activation) (string, bool) { return a.Loops[slot].text, true }
 	} else {
 		out.rec = func(a *Activation) (unsafe.Pointer, bool) { return a.Loops[slot].Rec, true }
+		out.isLoop, out.slot = true, slot
 	}
 	return out
 }
@@ -235,7 +238,7 @@ func at[T any](rec unsafe.Pointer, off uintptr) T { return *(*T)(unsafe.Add(rec,
 
 // input returns a field of the input.
 func input(v *variable) *goExpr {
-	return fieldOf(nil, offsetOf(v), v.GoType)
+	return fieldOf(&goExpr{}, offsetOf(v), v.GoType)
 }
 
 // offsetOf returns the position of a field in the input.
@@ -252,14 +255,14 @@ func (c *goCompiler) member(of *goExpr, name string) *goExpr {
 	t := of.typ.Elem()
 	for i := range t.NumField() {
 		if f := t.Field(i); f.IsExported() && f.Tag.Get("cel") == name {
-			return fieldOf(of.rec, f.Offset, f.Type)
+			return fieldOf(of, f.Offset, f.Type)
 		}
 	}
 	return nil
 }
 
-// fieldOf returns the field at an offset in a structure, or in the input if of is nil.
-func fieldOf(of recFunc, off uintptr, t reflect.Type) *goExpr {
+// fieldOf returns the field at an offset in a structure, or in the input if of is empty.
+func fieldOf(of *goExpr, off uintptr, t reflect.Type) *goExpr {
 	out := &goExpr{typ: t}
 	switch {
 	case t == textType:
@@ -286,20 +289,28 @@ func isRec(t reflect.Type) bool {
 	return t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct
 }
 
-func reading[T any](of recFunc, off uintptr) func(*Activation) (T, bool) {
-	if of == nil {
+func reading[T any](of *goExpr, off uintptr) func(*Activation) (T, bool) {
+	switch rec, slot := of.rec, of.slot; {
+	case of.isLoop:
 		return func(a *Activation) (v T, ok bool) {
-			if a.In == nil {
-				return v, false
+			if p := a.Loops[slot].Rec; p != nil {
+				return at[T](p, off), true
 			}
-			return at[T](unsafe.Pointer(a.In), off), true
+			return v, false
+		}
+	case rec != nil:
+		return func(a *Activation) (v T, ok bool) {
+			if p, ok := rec(a); ok && p != nil {
+				return at[T](p, off), true
+			}
+			return v, false
 		}
 	}
 	return func(a *Activation) (v T, ok bool) {
-		if p, ok := of(a); ok && p != nil {
-			return at[T](p, off), true
+		if a.In == nil {
+			return v, false
 		}
-		return v, false
+		return at[T](unsafe.Pointer(a.In), off), true
 	}
 }
 

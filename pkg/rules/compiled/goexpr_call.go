@@ -292,6 +292,13 @@ func (c *goCompiler) equal(x, y *goExpr, want bool) *goExpr {
 		if x.isText {
 			x, y = y, x
 		}
+		if y.isText {
+			s, con := x.text, y.con
+			return flagOf(func(a *Activation) (bool, bool) {
+				v, ok := s(a)
+				return ok && (v == con) == want, ok
+			})
+		}
 		return texts2(x, y, func(s, t string) bool { return (s == t) == want })
 	case x.num != nil && y.num != nil:
 		return two(x.num, y.num, func(v, w int64) (bool, bool) { return (v == w) == want, true })

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"lazaret/pkg/signals"
 
@@ -30,17 +31,18 @@ type Index struct {
 
 	atoms   []atom
 	preds   []pred
-	asks    []func(*Activation) bool // functions that evaluate the predicates
-	fields  []*fieldIndex
+	asks    []question // the predicates
+	fields  []fieldIndex
 	content *contentIndex // nil if no literal is searched there
 }
 
 // fieldIndex has the atoms of one field.
 type fieldIndex struct {
 	f       field
-	value   *goExpr
-	isNum   map[int64]int32
+	form    form
+	at      uintptr  // position of the field in the input
 	isFlag  [2]int32 // by false and true; -1: no atom
+	isNum   map[int64]int32
 	isText  map[string]int32
 	sizes   uint64           // bits of the lengths of the keys of isText; the highest bit is for all longer ones
 	few     []textAtom       // the keys of isText, if there are few
@@ -76,7 +78,7 @@ func NewIndex(vars *Vars, conds []*Condition) *Index {
 	}
 	x.atoms, x.preds = r.Atoms, r.preds
 	for i := range x.preds {
-		x.asks = append(x.asks, x.preds[i].ask(vars))
+		x.asks = append(x.asks, x.preds[i].question(vars))
 	}
 	for _, c := range conds {
 		x.Remainders = append(x.Remainders, c.remainder(r))
@@ -114,8 +116,8 @@ func NewIndex(vars *Vars, conds []*Condition) *Index {
 
 // group sorts the atoms by field.
 func (x *Index) group(vars *Vars) {
-	byField := make(map[field]*fieldIndex)
-	lits := make(map[*fieldIndex][]literal)
+	byField := make(map[field]int)
+	lits := make(map[field][]literal)
 	content := &contentIndex{byText: make(map[string]int)}
 	begun := make(map[field]int)
 	for _, a := range x.atoms {
@@ -127,18 +129,13 @@ func (x *Index) group(vars *Vars) {
 		if a.holds && content.add(vars.List[a.f.v].Name, a.literal, int32(i)) {
 			continue
 		}
-		fi := byField[a.f]
-		if fi == nil {
-			fi = &fieldIndex{
-				f:      a.f,
-				value:  input(vars.List[a.f.v]),
-				isNum:  make(map[int64]int32),
-				isFlag: [2]int32{-1, -1},
-				isText: make(map[string]int32),
-			}
-			byField[a.f] = fi
-			x.fields = append(x.fields, fi)
+		n, ok := byField[a.f]
+		if !ok {
+			n = len(x.fields)
+			byField[a.f] = n
+			x.fields = append(x.fields, newFieldIndex(vars, a.f))
 		}
+		fi := &x.fields[n]
 		switch {
 		case a.begins && begun[a.f] <= mostBeginnings:
 			if fi.begins == nil {
@@ -150,7 +147,7 @@ func (x *Index) group(vars *Vars) {
 				}
 			}
 		case a.holds:
-			lits[fi] = append(lits[fi], literal{a.literal, [contentFields]int32{int32(i)}})
+			lits[a.f] = append(lits[a.f], literal{a.literal, [contentFields]int32{int32(i)}})
 		case a.value[0] == 's':
 			fi.isText[a.value[1:]] = int32(i)
 			fi.few = append(fi.few, textAtom{a.value[1:], int32(i)})
@@ -163,11 +160,12 @@ func (x *Index) group(vars *Vars) {
 			fi.isFlag[flagIndex(a.value == "t")] = int32(i)
 		}
 	}
-	for _, fi := range x.fields {
+	for i := range x.fields {
+		fi := &x.fields[i]
 		if len(fi.few) > fewTexts {
 			fi.few = nil
 		}
-		if l := lits[fi]; len(l) > 0 {
+		if l := lits[fi.f]; len(l) > 0 {
 			fi.literal = newLiterals(l)
 		}
 	}
@@ -175,6 +173,22 @@ func (x *Index) group(vars *Vars) {
 		content.literals = newLiterals(content.lits)
 		x.content = content
 	}
+}
+
+func newFieldIndex(vars *Vars, f field) fieldIndex {
+	v := vars.List[f.v]
+	fi := fieldIndex{
+		f:      f,
+		form:   formOf(v),
+		at:     offsetOf(v),
+		isFlag: [2]int32{-1, -1},
+		isNum:  make(map[int64]int32),
+		isText: make(map[string]int32),
+	}
+	if f.elem != (fi.form == formTexts) {
+		fi.form = formOther // CEL decides
+	}
+	return fi
 }
 
 func countUse(n *prefilter, use []int) {
@@ -257,8 +271,8 @@ func (t *Lookup) Candidates(act *Activation) []int32 {
 	t.act, t.out = act, append(t.out[:0], t.x.always...)
 	x := t.x
 	t.found = t.found[:0]
-	for _, fi := range x.fields {
-		fi.match(act, t)
+	for i := range x.fields {
+		x.fields[i].match(act.In, t)
 	}
 	if x.content != nil {
 		x.content.match(act.In, t)
@@ -344,7 +358,7 @@ func (t *Lookup) pred(n int32) bool {
 		return v&1 == 1
 	}
 	v := t.gen << 1
-	ok := t.x.asks[n](t.act)
+	ok := t.x.asks[n].holds(t.act)
 	if ok {
 		v |= 1
 	}
@@ -353,31 +367,22 @@ func (t *Lookup) pred(n int32) bool {
 }
 
 // match finds the atoms of a field that hold for an event.
-func (fi *fieldIndex) match(act *Activation, t *Lookup) {
-	c := fi.value
-	switch {
-	case c == nil:
-	case c.text != nil:
-		if s, ok := c.text(act); ok && !fi.f.elem {
+func (fi *fieldIndex) match(event *signals.Input, t *Lookup) {
+	in := unsafe.Pointer(event)
+	switch fi.form {
+	case formText:
+		fi.text(at[string](in, fi.at), t)
+	case formTexts:
+		for _, s := range at[[]string](in, fi.at) {
 			fi.text(s, t)
 		}
-	case c.texts != nil:
-		if list, ok := c.texts(act); ok && fi.f.elem {
-			for _, s := range list {
-				fi.text(s, t)
-			}
+	case formNum:
+		if a, ok := fi.isNum[at[int64](in, fi.at)]; ok {
+			t.hit(a)
 		}
-	case c.num != nil:
-		if n, ok := c.num(act); ok {
-			if a, ok := fi.isNum[n]; ok {
-				t.hit(a)
-			}
-		}
-	case c.Flag != nil:
-		if v, ok := c.Flag(act); ok {
-			if a := fi.isFlag[flagIndex(v)]; a >= 0 {
-				t.hit(a)
-			}
+	case formFlag:
+		if a := fi.isFlag[flagIndex(at[bool](in, fi.at))]; a >= 0 {
+			t.hit(a)
 		}
 	}
 }
@@ -418,68 +423,6 @@ func (fi *fieldIndex) text(s string, t *Lookup) {
 			func(l *literal, _ int) { t.hit(l.atoms[0]) },
 		)
 	}
-}
-
-// ask returns the predicate as a function. The function returns true if it cannot decide.
-// The evaluation of the whole expression then returns the result or the error.
-func (p pred) ask(vars *Vars) func(*Activation) bool {
-	v := vars.List[p.v]
-	c := input
-	if v.Signal != nil {
-		c = func(v *variable) *goExpr { return signal(p.v, v.GoType) }
-	}
-	is, op, than := c(v), p.op, p.than
-	compare := func(x float64) bool {
-		switch op {
-		case "<":
-			return x < than
-		case "<=":
-			return x <= than
-		case ">":
-			return x > than
-		case ">=":
-			return x >= than
-		case "==":
-			return x == than
-		}
-		return true
-	}
-	size := func(n func(*Activation) (int, bool)) func(*Activation) bool {
-		return func(a *Activation) bool {
-			x, ok := n(a)
-			return !ok || compare(float64(x))
-		}
-	}
-	switch {
-	case is == nil && v.Signal == nil && p.size: // a map
-		return func(a *Activation) bool { return compare(float64(a.native(p.v).Len())) }
-	case is == nil:
-	case p.size && is.text != nil && op == ">" && than == 0: // a text has at least one rune if it has at least one byte
-		return size(func(a *Activation) (int, bool) { s, ok := is.text(a); return len(s), ok })
-	case p.size && is.text != nil:
-		return size(func(a *Activation) (int, bool) { s, ok := is.text(a); return int(a.runes(s)), ok })
-	case p.size && is.texts != nil:
-		return size(func(a *Activation) (int, bool) { l, ok := is.texts(a); return len(l), ok })
-	case p.size && is.Recs != nil:
-		return size(func(a *Activation) (int, bool) { l, ok := is.Recs(a); return len(l), ok })
-	case p.size:
-	case p.flag && is.Flag != nil:
-		return func(a *Activation) bool {
-			x, ok := is.Flag(a)
-			return !ok || x == p.want
-		}
-	case is.num != nil:
-		return func(a *Activation) bool {
-			x, ok := is.num(a)
-			return !ok || compare(float64(x))
-		}
-	case is.real != nil:
-		return func(a *Activation) bool {
-			x, ok := is.real(a)
-			return !ok || compare(x)
-		}
-	}
-	return func(*Activation) bool { return true }
 }
 
 func size(v ref.Val) (int64, bool) {

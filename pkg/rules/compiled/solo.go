@@ -10,7 +10,7 @@ import (
 type soloPrefilter struct {
 	prefilter *prefilter
 	atoms     []atom
-	asks      []func(*Activation) bool // functions that evaluate the predicates
+	asks      []question // the predicates
 }
 
 func newSoloPrefilter(vars *Vars, x *Expr) *soloPrefilter {
@@ -21,7 +21,7 @@ func newSoloPrefilter(vars *Vars, x *Expr) *soloPrefilter {
 	n := r.Of(x.AST.Expr(), nil)
 	t := &soloPrefilter{prefilter: n, atoms: r.Atoms}
 	for _, p := range r.preds {
-		t.asks = append(t.asks, p.ask(vars))
+		t.asks = append(t.asks, p.question(vars))
 	}
 	return t
 }
@@ -34,7 +34,7 @@ func (t *soloPrefilter) met(n *prefilter, act *Activation) bool {
 	case opAtom:
 		return t.atoms[n.atom].met(act)
 	case opPred:
-		return t.asks[n.atom](act)
+		return t.asks[n.atom].holds(act)
 	case OpNever:
 		return false
 	case opAll:
