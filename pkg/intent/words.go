@@ -354,23 +354,30 @@ func Words(words []string) []uint32 {
 
 // WholeName returns a tool's name as one word.
 func WholeName(tool string) string {
-	tool = strings.ToLower(tool)
-	var b strings.Builder
-	b.Grow(len(tool))
+	var buf [128]byte
+	return string(AppendWholeName(buf[:0], tool))
+}
+
+// AppendWholeName appends a tool's name as one word to buf.
+func AppendWholeName(buf []byte, tool string) []byte {
+	n := len(buf)
 	for i := range len(tool) {
 		switch c := tool[i]; {
 		case c >= utf8.RuneSelf:
-			return strings.Map(func(r rune) rune {
-				if NotWord(r) {
-					return -1
+			buf = buf[:n]
+			for _, r := range strings.ToLower(tool) {
+				if !NotWord(r) {
+					buf = utf8.AppendRune(buf, r)
 				}
-				return r
-			}, tool)
+			}
+			return buf
+		case c >= 'A' && c <= 'Z':
+			buf = append(buf, c|0x20)
 		case !NotWord(rune(c)):
-			b.WriteByte(c)
+			buf = append(buf, c)
 		}
 	}
-	return b.String()
+	return buf
 }
 
 // Has reports whether the sorted words contain h.

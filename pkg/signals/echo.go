@@ -79,6 +79,8 @@ func (s *State) echo() []*Served {
 		}
 	}
 	here := ids[:len(ids):len(ids)]
+	book.PrefetchLinks(index.LinkTargets, in.carriers)
+	book.PrefetchLinks(index.LinkWords, c.Things)
 	for _, h := range in.carriers {
 		add(index.LinkTargets, h)
 	}

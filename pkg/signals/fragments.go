@@ -121,27 +121,6 @@ func (s *State) notePieces() {
 	}
 }
 
-// pieceLengths returns the lengths of known pieces with which v may begin, as bits.
-func (s *State) pieceLengths(v string) uint64 {
-	if b := s.t.Index(); b != nil {
-		return b.Lengths(v)
-	}
-	return 0
-}
-
-// pieceFrom returns the event that brought a piece.
-func (s *State) pieceFrom(v string) (event string, ok bool) {
-	b := s.t.Index()
-	if b == nil {
-		return "", false
-	}
-	ref, ok := b.Piece(v, index.Hash(v))
-	if !ok {
-		return "", false
-	}
-	return readOrigin(b.Origin(ref)).event, true
-}
-
 // values returns the words of an action's arguments that may have been assembled from pieces.
 func values(s string) []string {
 	var out []string
@@ -163,16 +142,11 @@ func (s *State) fragments() []*Fragment {
 		return out
 	}
 	for _, v := range s.In.values {
-		lengths := s.pieceLengths(v)
-		if lengths == 0 {
+		lengths := b.Lengths(v)
+		if lengths == 0 || len(v) <= index.MaxPiece && lengths&index.PieceBit(len(v)) != 0 && b.HasPiece(v, index.Hash(v)) {
 			continue
 		}
-		if len(v) <= index.MaxPiece && lengths&index.PieceBit(len(v)) != 0 {
-			if _, whole := s.pieceFrom(v); whole {
-				continue
-			}
-		}
-		if f := s.assemble(v); f != nil {
+		if f := assemble(b, v, lengths); f != nil {
 			out = append(out, f)
 		}
 	}
@@ -180,40 +154,50 @@ func (s *State) fragments() []*Fragment {
 }
 
 // assemble splits a value into two to four known pieces from at least two observations. It returns
-// nil if that is not possible.
-func (s *State) assemble(v string) *Fragment {
+// nil if that is not possible. lengths are those of pieces with which the value may begin.
+func assemble(b *index.Index, v string, lengths uint64) *Fragment {
+	// A way ends at a position: after n pieces, of which the last one begins at from.
 	type way struct {
-		pieces, events []string
+		n    int
+		from int
+		ref  uint32 // of the last piece
 	}
-	ways := make([]*way, len(v)+1)
-	ways[0] = new(way)
+	var ways [maxJoined + 1]way
 	for i := range v {
-		if ways[i] == nil || len(ways[i].pieces) == 4 {
+		if i > 0 && ways[i].n == 0 || ways[i].n == 4 {
 			continue
 		}
 		if len(v)-i < index.MinPiece {
 			break
 		}
-		for lengths := s.pieceLengths(v[i:]); lengths != 0; {
+		if i > 0 {
+			lengths = b.Lengths(v[i:])
+		}
+		for lengths != 0 {
 			n := 63 - bits.LeadingZeros64(lengths)
 			lengths &^= 1 << n
 			j := i + index.MinPiece + n
-			if j > len(v) || ways[j] != nil || i == 0 && j == len(v) {
+			if j > len(v) || ways[j].n > 0 || i == 0 && j == len(v) {
 				continue
 			}
-			if ev, ok := s.pieceFrom(v[i:j]); ok {
-				ways[j] = &way{append(slices.Clone(ways[i].pieces), v[i:j]), append(slices.Clone(ways[i].events), ev)}
+			if ref, ok := b.Piece(v[i:j], index.Hash(v[i:j])); ok {
+				ways[j] = way{ways[i].n + 1, i, ref}
 			}
 		}
 	}
-	w := ways[len(v)]
-	if w == nil || len(w.pieces) < 2 {
+	n := ways[len(v)].n
+	if n < 2 {
 		return nil
 	}
-	evs := slices.Clone(w.events)
+	f := &Fragment{Value: v, Pieces: make([]string, n), Events: make([]string, n)}
+	for end := len(v); n > 0; end = ways[end].from {
+		n--
+		f.Pieces[n], f.Events[n] = v[ways[end].from:end], readOrigin(b.Origin(ways[end].ref)).event
+	}
+	evs := slices.Clone(f.Events)
 	slices.Sort(evs)
 	if len(slices.Compact(evs)) < 2 {
 		return nil
 	}
-	return &Fragment{Value: v, Pieces: w.pieces, Events: w.events}
+	return f
 }

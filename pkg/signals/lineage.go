@@ -229,11 +229,13 @@ func (s *State) lineage() []*Lineage {
 	var hits map[string]int
 	var first map[string]*Lineage
 	mine := in.sample
-	if b := s.t.Index(); b != nil {
-		b.Prefetch(index.PostPhrases, mine)
+	b := s.t.Index()
+	if b == nil {
+		return out
 	}
+	b.Prefetch(index.PostPhrases, mine)
 	for _, h := range mine {
-		ref, ok := s.t.Find(index.PostPhrases, h)
+		ref, ok := b.Get(index.PostPhrases, h)
 		if !ok || s.noted && ref == s.ownRef {
 			continue
 		}

@@ -51,15 +51,16 @@ type Sleeper struct {
 	Session  string  `cel:"session" doc:"session in which the memory was written"`
 }
 
+// beliefRec is a record of tableBeliefs. One that was read shares memory with the store.
 type beliefRec struct {
 	written time.Time
-	origin  string
+	origin  []byte
 	extern  bool
 	graded  bool // it has no external content
 	own     bool // the agent wrote it
-	session string
+	session []byte
 	used    time.Time // first recall or citation; zero if there was none
-	usedBy  string    // session of the first use
+	usedBy  []byte    // session of the first use
 	// words are the encoded hashes of the memory's words and carriers. known is set if they were stored.
 	words index.Decoder
 	known bool
@@ -83,9 +84,9 @@ func (r *beliefRec) bytes(e index.Encoder) index.Encoder {
 		flags |= 4
 	}
 	e.Num(flags)
-	e.Str(r.origin)
-	e.Str(r.session)
-	e.Str(r.usedBy)
+	e.Bytes(r.origin)
+	e.Bytes(r.session)
+	e.Bytes(r.usedBy)
 	if r.known {
 		e.Num(1)
 		e = append(e, r.words...)
@@ -93,15 +94,15 @@ func (r *beliefRec) bytes(e index.Encoder) index.Encoder {
 	return e
 }
 
-func readBelief(b []byte) *beliefRec {
+func readBelief(b []byte) (r beliefRec) {
 	d := index.Decoder(b)
-	r := &beliefRec{written: time.Unix(0, int64(d.Num())).UTC()}
+	r.written = time.Unix(0, int64(d.Num())).UTC()
 	if n := d.Num(); n > 0 {
 		r.used = time.Unix(0, int64(n)).UTC()
 	}
 	flags := d.Num()
 	r.extern, r.graded, r.own = flags&1 != 0, flags&2 != 0, flags&4 != 0
-	r.origin, r.session, r.usedBy = d.Str(), d.Str(), d.Str()
+	r.origin, r.session, r.usedBy = d.Raw(), d.Raw(), d.Raw()
 	if r.known = d.Num() == 1; r.known {
 		r.words = d
 	}
@@ -116,11 +117,11 @@ func (s *State) noteBelief() {
 	}
 	r := beliefRec{
 		written: in.Event.Time,
-		origin:  cmp.Or(in.Memory.Inherited, in.Memory.Origin),
+		origin:  []byte(cmp.Or(in.Memory.Inherited, in.Memory.Origin)),
 		extern:  in.Memory.External,
 		graded:  in.graded,
 		own:     in.Memory.Origin == string(beliefs.OriginAgent),
-		session: in.Event.Session,
+		session: []byte(in.Event.Session),
 		known:   true,
 	}
 	packed := index.Encoder(s.t.Text[:0])
@@ -170,30 +171,34 @@ func (s *State) firstUse(id string) *Sleeper {
 		return nil
 	}
 	r := readBelief(b)
-	if r.used.IsZero() {
-		r.used, r.usedBy = s.In.Event.Time, s.In.Event.Session
+	first := r.used.IsZero()
+	if first {
+		r.used, r.usedBy = s.In.Event.Time, []byte(s.In.Event.Session)
+	}
+	var out *Sleeper
+	if string(r.usedBy) == s.In.Event.Session {
+		out = r.sleeper(id, s.In, r.used)
+	}
+	if first {
 		s.t.Put(tableBeliefs, s.t.NameKey(id), s.t.Give(r.bytes(s.t.Take())))
 	}
-	if r.usedBy != s.In.Event.Session {
-		return nil
-	}
-	return r.sleeper(id, s.In, r.used)
+	return out
 }
 
 // sleeper returns the memory as a sleeper if it comes from another session and was written more
 // than a day before its use.
 func (r *beliefRec) sleeper(id string, in *Input, used time.Time) *Sleeper {
-	if r.session == in.Event.Session || used.Sub(r.written) < sleepAfter {
+	if string(r.session) == in.Event.Session || used.Sub(r.written) < sleepAfter {
 		return nil
 	}
 	return &Sleeper{
 		Belief:   id,
 		Dormant:  used.Sub(r.written).Seconds(),
-		Origin:   r.origin,
+		Origin:   string(r.origin),
 		External: r.extern,
 		Graded:   r.graded,
 		Own:      r.own,
-		Session:  r.session,
+		Session:  string(r.session),
 	}
 }
 

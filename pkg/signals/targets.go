@@ -1,9 +1,11 @@
 package signals
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
+	"lazaret/pkg/intent"
 	"lazaret/pkg/text"
 )
 
@@ -13,30 +15,34 @@ func (in *Input) byUser(carrier string) bool { return slices.Contains(in.intent.
 // isTarget reports whether a carrier of an action is in a short argument. The host of a mail
 // address is not a target.
 func (in *Input) isTarget(kind, v string) bool {
-	if in.call == nil || kind == "host" && in.hostOfAddress("host:"+v) {
+	if in.call == nil {
 		return false
 	}
 	if in.short == nil {
 		in.short = make([]short, 0, len(in.call.Values))
 		for i := range in.call.Values {
 			if x := &in.call.Values[i]; !x.Prose {
-				in.short = append(in.short, short{strings.ToLower(x.Text), wholeName(x.Text)})
+				in.short = append(in.short, short{strings.ToLower(x.Text), intent.AppendWholeName(nil, x.Text)})
 			}
 		}
 	}
-	if len(in.short) == 0 {
+	if len(in.short) == 0 || kind == "host" && in.isHostOfAddress(v) {
 		return false
 	}
 	v = strings.ToLower(v)
 	if slices.ContainsFunc(in.short, func(x short) bool { return strings.Contains(x.lower, v) }) {
 		return true
 	}
-	whole := wholeName(v)
-	return slices.ContainsFunc(in.short, func(x short) bool { return strings.Contains(x.whole, whole) })
+	var buf [128]byte
+	whole := intent.AppendWholeName(buf[:0], v)
+	return slices.ContainsFunc(in.short, func(x short) bool { return bytes.Contains(x.whole, whole) })
 }
 
 // short is an argument that is no prose, in two forms to search.
-type short struct{ lower, whole string }
+type short struct {
+	lower string
+	whole []byte
+}
 
 // targets calls f with the index of each carrier by which the arguments reach someone, until f
 // returns false.
@@ -76,8 +82,13 @@ func (in *Input) elsewhere(carriers []uint32) bool {
 // hostOfAddress reports whether a carrier is only the host of a mail address in the content.
 func (in *Input) hostOfAddress(carrier string) bool {
 	host, ok := strings.CutPrefix(carrier, "host:")
-	return ok && slices.ContainsFunc(in.Content.Carriers, func(c string) bool {
-		return strings.HasPrefix(c, "email:") && strings.HasSuffix(c, "@"+host)
+	return ok && in.isHostOfAddress(host)
+}
+
+func (in *Input) isHostOfAddress(host string) bool {
+	return slices.ContainsFunc(in.Content.Carriers, func(c string) bool {
+		name, ok := strings.CutSuffix(c, host)
+		return ok && strings.HasPrefix(c, "email:") && strings.HasSuffix(name, "@")
 	})
 }
 

@@ -94,14 +94,20 @@ func (b *Index) Link(id LinkID, h uint64, to uint32) {
 	b.addLink(id, h, to)
 }
 
-// LinkAll links words or carriers to a new number.
-func (b *Index) LinkAll(id LinkID, of []uint32, to uint32) {
+// PrefetchLinks loads the slots of words or carriers that will be looked up. It leaves their keys in
+// b.keys.
+func (b *Index) PrefetchLinks(id LinkID, of []uint32) {
 	b.keys = b.keys[:0]
 	for _, h := range of {
 		b.keys = append(b.keys, LinkKey(h))
 	}
+	b.links[id].young.last.prefetch(b.keys)
+}
+
+// LinkAll links words or carriers to a new number.
+func (b *Index) LinkAll(id LinkID, of []uint32, to uint32) {
+	b.PrefetchLinks(id, of)
 	p := &b.links[id]
-	p.young.last.prefetch(b.keys)
 	if p.elder.last.count > 0 {
 		for _, h := range b.keys {
 			b.Link(id, h, to)

@@ -237,7 +237,12 @@ func (t *Tables) Get(id tableID, k []byte) []byte {
 		return nil
 	}
 	m := &t.meta[id]
-	b, ok, err := t.St.Get(t.key(id, m.gen, k))
+	key := t.key(id, m.gen, k)
+	if m.count == 0 && m.elder == 0 { // most projects have several empty tables
+		t.last = lookup{id, true, false}
+		return nil
+	}
+	b, ok, err := t.St.Get(key)
 	young := ok
 	if err == nil && !ok && m.elder > 0 {
 		if b, ok, err = t.St.Get(t.key(id, m.gen-1, k)); ok && err == nil {
