@@ -18,7 +18,8 @@ import (
 //
 // For all external content of a project, an index stores a sample of its phrases and its
 // distinctive carriers. For the latest readings of each agent it stores all phrases. It also stores
-// These remain the user's: a page that repeats the user's words does not make them external.
+// the phrases and carriers that the user or the operator wrote first. These remain the user's: a page
+// that repeats the user's words does not make them external.
 //
 // The comparison is by wording. It does not find a complete paraphrase. Such a text counts as the
 // model's inference, which supports nothing either.

@@ -160,7 +160,7 @@ func markSealed(dir string, end int64) error {
 	return durable.WriteFile(filepath.Join(dir, sealedFile), fmt.Appendf(nil, "%d\n", end), 0o600)
 }
 
-// sealedUpTo returns the leaf index at which the shards end that were written to a folder, and keeps it there.
+// sealedUpTo returns the leaf index at which the shards in a folder end, and stores it in the folder.
 func sealedUpTo(dir string) (int64, error) {
 	marked := int64(0)
 	b, err := os.ReadFile(filepath.Join(dir, sealedFile))
