@@ -39,7 +39,7 @@ func Auditor() Daemon {
 			cfg := auditor.Config{Dir: dir, WitnessPolicy: policy, Log: e.Log, Ready: func() {
 				e.Log.Info("ready", "stage", "auditor")
 			}}
-			trust, err := keys.LoadTrust(embedded.TrustFile(e.Conn.Data))
+			trust, err := e.Trust()
 			if err != nil {
 				return err
 			}

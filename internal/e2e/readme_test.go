@@ -27,6 +27,8 @@ var notRun = map[string]string{
 	"docs/log.md: lazaret key gen witness":        witnessed,
 	"docs/log.md: lazaret audit witness add":      witnessed,
 	"docs/log.md: lazaret audit rotate":           "the auditor has to be stopped",
+	"docs/log.md: systemctl stop":                 "TestTheKeyOfAnAuditorThatRunsApartIsReplaced has such an auditor",
+	"docs/log.md: NAME=$(sed":                     "it is for a cluster; TestAKeyThatWasMadeBeforeIsHandedOverOnce has such a key",
 	"docs/log.md: auditor --dir":                  "it needs another machine",
 	"docs/operations.md: lazaret up --metrics":    "TestDaemonsServeMetricsAndHealth starts both",
 	"docs/operations.md: lazaret bench pipe":      "a benchmark needs a quiet machine and minutes",

@@ -87,7 +87,8 @@ func canFoldAnew(ctx context.Context, js jetstream.JetStream, s Subject) error {
 	}
 	if trimmed > 0 {
 		return fmt.Errorf("%s: the ledger was trimmed up to %d, so no stage can fold project %s again without %s: erase "+
-			"the whole project (--subject %s), which needs no fold", streams.CodeTrimmed, trimmed, s.Project, s.Person, s.Project)
+			"the whole project (--subject %s), which needs no fold", streams.CodeTrimmed, trimmed, s.Project, s.Person,
+			s.Project)
 	}
 	return nil
 }

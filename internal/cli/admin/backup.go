@@ -150,13 +150,13 @@ func sayRevoked(w io.Writer, m *natsserver.Merged, tokens bool) {
 			known = t
 		}
 	}
-	fmt.Fprintf(w, "credentials that were revoked after %s have access again. Revoke them before the start: lazaret agent "+
-		"revoke\n", at(known))
+	fmt.Fprintf(w, "credentials that were revoked after %s have access again. Revoke them before the start: "+
+		"lazaret agent revoke\n", at(known))
 	if tokens {
 		fmt.Fprintf(w, "tokens that were revoked after the backup, %s, have access again. Revoke them before the start: "+
 			"lazaret agent token revoke\n", at(m.Made))
 		return
 	}
-	fmt.Fprintln(w, "the backup has no credential files and no tokens, so no token is accepted anymore. Agents that connect "+
-		"to NATS keep their own files. For each agent that uses HTTP: lazaret agent add, lazaret agent token new")
+	fmt.Fprintln(w, "the backup has no credential files and no tokens, so no token is accepted anymore. Agents that "+
+		"connect to NATS keep their own files. For each agent that uses HTTP: lazaret agent add, lazaret agent token new")
 }

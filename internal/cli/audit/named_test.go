@@ -35,8 +35,8 @@ func TestSealSaysWhyThereIsNothingToSeal(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
-	}{{nil, "no month has ended (UTC)"}, {[]string{"--by", "day", "--older", "48h"}, "no day has ended at least 48h0m0s ago"},
-		{[]string{"--json"}, "[]"}} {
+	}{{nil, "no month has ended (UTC)"},
+		{[]string{"--by", "day", "--older", "48h"}, "no day has ended at least 48h0m0s ago"}, {[]string{"--json"}, "[]"}} {
 		if out, err := run(data, sealCommand, c.args...); err != nil || !strings.Contains(out, c.want) {
 			t.Errorf("%v: %v\n%s", c.args, err, out)
 		}

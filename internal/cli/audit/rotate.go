@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -17,7 +18,8 @@ import (
 func init() { Verbs.Add("audit", rotateCommand) }
 
 func rotateCommand(a *verb.App) *cobra.Command {
-	return &cobra.Command{
+	var dir, key, trust string
+	c := &cobra.Command{
 		Use:   "rotate",
 		Short: "Replace the key that signs checkpoints, and record that in the log",
 		Long: `Make a new signing key, sign the handover with the old and the new key, store it in the
@@ -26,11 +28,20 @@ one. A verifier that trusts the old key follows the handover to the new one; lat
 signatures of the old key are not accepted.
 
 The auditor must not run. Witnesses and others who pinned the old key need the new one,
-which is printed.`,
+which is printed, and the size at which the old key was replaced: the trust file has both.
+
+For an auditor that runs apart, name its data folder, log and key as for the auditor. If
+there is a key in FILE.next, beside the key FILE, it becomes the new one; so it can be made
+and pinned before (lazaret key gen, by the name of the old key). The command can be repeated.`,
+		Example: "  lazaret audit rotate\n  lazaret audit rotate --data /etc/lazaret/auditor --dir " +
+			"/var/lib/lazaret-auditor/audit",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
-			public, err := rotate(a.Conn.Data)
+			if trust == "" {
+				trust = embedded.TrustFile(a.Conn.Data)
+			}
+			public, err := rotate(a.Conn.Data, dir, key, trust)
 			if errors.Is(err, chain.ErrLocked) {
 				return fmt.Errorf("%w: stop the auditor (or lazaret up) first", err)
 			}
@@ -38,15 +49,30 @@ which is printed.`,
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), public)
+			pinned, err := keys.LoadTrust(trust)
+			if err != nil {
+				return err
+			}
+			for _, p := range pinned.Pins() {
+				if p.ReplacedAt != nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s has, and other trust files need: replaced_at: %d for %s\n", trust, *p.ReplacedAt,
+						p.Key)
+				}
+			}
 			return nil
 		},
 	}
+	c.Flags().StringVar(&dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
+	c.Flags().StringVar(&key, "key", "", "`FILE` of the key that signs checkpoints (default DATA/keys/auditor.key)")
+	c.Flags().StringVar(&trust, "trust", "", "`FILE` of the pinned keys (default DATA/trust.yaml)")
+	return c
 }
 
 // rotate replaces the auditor's key. If it is interrupted, it can be repeated, or the auditor started:
-// the old key stays in place until the handover is stored, and the handover determines the valid key.
-func rotate(data string) (public string, err error) {
-	file := embedded.AuditorKey(data)
+// the old key stays in place until the handover is stored, and the handover determines the valid key. An empty name of
+// the log's folder or of the key's file means the one in the data folder.
+func rotate(data, dir, file, trustFile string) (public string, err error) {
+	dir, file = cmp.Or(dir, embedded.AuditDir(data)), cmp.Or(file, embedded.AuditorKey(data))
 	old, err := keys.LoadSigner(file)
 	if err != nil {
 		return "", err
@@ -58,10 +84,10 @@ func rotate(data string) (public string, err error) {
 	if master == nil {
 		return "", errors.New("there is no key that decrypts the log: put DATA/keys/audit-master.key back")
 	}
-	if _, err := os.Stat(embedded.AuditDir(data)); err != nil {
+	if _, err := os.Stat(dir); err != nil {
 		return "", fmt.Errorf("there is no log: %w", err)
 	}
-	l, err := chain.Open(embedded.AuditDir(data), chain.Options{Signer: old, MasterKey: master})
+	l, err := chain.Open(dir, chain.Options{Signer: old, MasterKey: master})
 	if err != nil {
 		return "", err
 	}
@@ -80,7 +106,7 @@ func rotate(data string) (public string, err error) {
 	if public, err = keys.Public(private); err != nil {
 		return "", err
 	}
-	trust, err := keys.LoadTrust(embedded.TrustFile(data))
+	trust, err := keys.LoadTrust(trustFile)
 	if err != nil {
 		return "", err
 	}
@@ -93,7 +119,7 @@ func rotate(data string) (public string, err error) {
 			Comment: "made by audit rotate"}); err != nil {
 			return "", err
 		}
-		if err := trust.Write(embedded.TrustFile(data)); err != nil {
+		if err := trust.Write(trustFile); err != nil {
 			return "", err
 		}
 	}
@@ -107,7 +133,7 @@ func rotate(data string) (public string, err error) {
 			return "", err
 		}
 	}
-	if err := recordReplaced(l, trust, embedded.TrustFile(data)); err != nil {
+	if err := recordReplaced(l, trust, trustFile); err != nil {
 		return "", err
 	}
 	if err := os.Link(file, fmt.Sprintf("%s.%08x", file, old.KeyHash())); err != nil && !errors.Is(err, os.ErrExist) {

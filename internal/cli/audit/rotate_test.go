@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,7 +74,7 @@ func proofAfter(t *testing.T, data string, signer note.Signer, master []byte, se
 func TestAKeyThatWasRotatedOutSignsNoLaterProof(t *testing.T) {
 	data, old, master := rotatable(t)
 	before := proofAfter(t, data, old, master, 1)
-	public, err := rotate(data)
+	public, err := rotate(data, "", "", embedded.TrustFile(data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestAKeyThatWasRotatedOutSignsNoLaterProof(t *testing.T) {
 func TestARepeatedRotationRecordsThePeriodsOfAllReplacedKeys(t *testing.T) {
 	data, old, master := rotatable(t)
 	proofAfter(t, data, old, master, 1)
-	if _, err := rotate(data); err != nil {
+	if _, err := rotate(data, "", "", embedded.TrustFile(data)); err != nil {
 		t.Fatal(err)
 	}
 	trust, err := keys.LoadTrust(embedded.TrustFile(data))
@@ -123,7 +124,7 @@ func TestARepeatedRotationRecordsThePeriodsOfAllReplacedKeys(t *testing.T) {
 	if err := without.Write(embedded.TrustFile(data)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rotate(data); err != nil {
+	if _, err := rotate(data, "", "", embedded.TrustFile(data)); err != nil {
 		t.Fatal(err)
 	}
 	if trust, err = keys.LoadTrust(embedded.TrustFile(data)); err != nil {
@@ -135,5 +136,46 @@ func TestARepeatedRotationRecordsThePeriodsOfAllReplacedKeys(t *testing.T) {
 	}
 	if len(replaced) != 3 || !replaced[0] || !replaced[1] || replaced[2] {
 		t.Errorf("keys that are recorded as replaced: %v", replaced)
+	}
+}
+
+// A pod that hands over before its auditor starts gets the old key and the next one again at each start.
+func TestAKeyThatWasMadeBeforeIsHandedOverOnce(t *testing.T) {
+	data, old, master := rotatable(t)
+	proofAfter(t, data, old, master, 1)
+	private, public, err := keys.Generate(old.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, own := embedded.AuditorKey(data), t.TempDir()
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		key := filepath.Join(own, "signing.key")
+		if err := errors.Join(os.RemoveAll(own), os.Mkdir(own, 0o700), os.WriteFile(key, before, 0o600),
+			keys.WritePrivate(key+".next", private)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := rotate(data, "", key, embedded.TrustFile(data)); err != nil || got != public {
+			t.Fatalf("it was handed over to %s, not to %s: %v", got, public, err)
+		}
+		if now, err := keys.LoadPrivate(key); err != nil || now != private {
+			t.Errorf("the key is another one: %v", err)
+		}
+	}
+	next, err := note.NewSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proofAfter(t, data, next, master, 2)
+	l, err := chain.Open(embedded.AuditDir(data), chain.Options{ReadOnly: true, MasterKey: master})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if hs, err := l.Handovers(); err != nil || len(hs) != 1 {
+		t.Errorf("%d handovers, %v", len(hs), err)
 	}
 }
