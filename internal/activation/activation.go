@@ -1,6 +1,7 @@
 package activation
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 
@@ -30,7 +31,7 @@ func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.L
 			log.Error("unreadable chunk", "seq", e.Seq, "err", err)
 			return nil
 		}
-		return st.Give(chunkKey(c.Digest, c.Index), c.Chunk)
+		return give(st, chunkKey(c.Digest, c.Index), c.Chunk)
 	case streams.TypeActivation:
 		a := new(streams.ActivationEntry)
 		if err := streams.Unmarshal(e.Body, a); err != nil {
@@ -50,7 +51,7 @@ func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.L
 		if err := dropChunks(st, cmd.Digest); err != nil {
 			return err
 		}
-		if err := st.Give(bundleKey(cmd.Do), bundle); err != nil {
+		if err := give(st, bundleKey(cmd.Do), bundle); err != nil {
 			return err
 		}
 		return st.Give(activeKey(cmd.Do), []byte(cmd.Digest))
@@ -63,8 +64,9 @@ func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.L
 func Assemble(st *stage.State, digest string) ([]byte, error) {
 	var bundle []byte
 	err := st.Scan(append([]byte{keySpace, 'c'}, digest+"\x00"...), func(_, v []byte) (bool, error) {
-		bundle = append(bundle, v...)
-		return true, nil
+		chunk, err := unpack(v)
+		bundle = append(bundle, chunk...)
+		return true, err
 	})
 	if err != nil {
 		return nil, err
@@ -74,12 +76,12 @@ func Assemble(st *stage.State, digest string) ([]byte, error) {
 			if d, err := Digest(st, do); err != nil || d != digest {
 				continue
 			}
-			b, ok, err := st.Get(bundleKey(do))
+			b, err := Bundle(st, do)
 			if err != nil {
 				return nil, err
 			}
-			if ok {
-				bundle = append([]byte(nil), b...)
+			if b != nil {
+				bundle = bytes.Clone(b)
 			}
 		}
 	}
@@ -110,8 +112,11 @@ func Digest(st *stage.State, do string) (string, error) {
 
 // Bundle returns the active bundle of a command, or nil.
 func Bundle(st *stage.State, do string) ([]byte, error) {
-	b, _, err := st.Get(bundleKey(do))
-	return b, err
+	b, ok, err := st.Get(bundleKey(do))
+	if err != nil || !ok {
+		return nil, err
+	}
+	return unpack(b)
 }
 
 // Cache compiles bundles and caches the results by digest. Several partitions share one compiled value,

@@ -10,8 +10,8 @@ static void trim(void) { malloc_trim(0); }
 
 // By default glibc has eight arenas for each processor, and memory that was freed in one is not used by
 // the others. After the first large memtable was freed, glibc also puts large memtables into arenas, where
-// later blocks of the cache keep their memory from being returned. Fragments were then twice the memory in
-// use. The number of arenas is fixed before main, because glibc fixes it for good at the second one.
+// later blocks of the cache keep their memory from being returned. Over days, fragments became more than
+// half of its memory. The number is set before main, because glibc reads it when it makes the second arena.
 __attribute__((constructor)) static void tune(void) {
 	if (!getenv("MALLOC_ARENA_MAX")) mallopt(M_ARENA_MAX, 2);
 	mallopt(M_MMAP_THRESHOLD, 256 << 10);
