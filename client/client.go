@@ -234,7 +234,8 @@ func (c *Client) do(ctx context.Context, f func(context.Context) error) error {
 		return err
 	}
 	switch last := c.nc.LastError(); {
-	case errors.Is(last, nats.ErrAuthorization), errors.Is(last, nats.ErrAuthRevoked), errors.Is(last, nats.ErrAuthExpired),
+	case errors.Is(last, nats.ErrAuthorization), errors.Is(last, nats.ErrAuthRevoked),
+		errors.Is(last, nats.ErrAuthExpired),
 		errors.Is(last, nats.ErrAccountAuthExpired):
 		return &Error{Code: streams.CodeCredential, Message: fmt.Sprintf("the NATS server refuses the credential of "+
 			"%s/%s (%v): it was revoked or has expired", c.project, c.agent, last), err: err}

@@ -32,8 +32,8 @@ type touched struct {
 // subjects that r names, then the ancestors of its belief. under is the key of the subject. If the
 // subject is an event, agent is its sender; otherwise agent is empty. named is true only for the
 // belief that r itself names.
-func walk(st *stage.State, project, self string, r dependency, base []string, visit func(under, agent string, path []string,
-	named bool) error) error {
+func walk(st *stage.State, project, self string, r dependency, base []string,
+	visit func(under, agent string, path []string, named bool) error) error {
 	if r.Belief != "" {
 		if err := visit(beliefSubject(r.Belief), "", base, true); err != nil {
 			return err
