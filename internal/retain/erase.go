@@ -15,10 +15,6 @@ import (
 // filesOf is the prefix of Place.Where for the files of a stream.
 const filesOf = "files of "
 
-// eraseTimeout is the limit for removing deleted messages from the files. The server is stopped
-// meanwhile.
-const eraseTimeout = 5 * time.Minute
-
 // notErased is Place.Left for a stream of a separate nats-server.
 const notErased = "deleted, not overwritten: nats-server is a process of its own, and in an encrypted stream it " +
 	"leaves a deleted message in its files until more than half of the block is deleted: stop it, run lazaret server " +
@@ -54,10 +50,9 @@ const noAnswer = "deleted, not overwritten: nobody answered on " + streams.Erase
 const answerTimeout = 20 * time.Second
 
 // eraseFiles asks the process that runs nats-server to remove deleted messages from the files of the
-// streams. It adds the result to the record.
+// streams. It adds the result to the record. Only ctx limits the wait, because the work grows with the streams: the
+// other process goes on when ctx ends, and a later call waits for it.
 func (c *Config) eraseFiles(ctx context.Context, r *Record) error {
-	ctx, cancel := context.WithTimeout(ctx, eraseTimeout)
-	defer cancel()
 	rep, err := c.whileStopped(ctx, streams.EraseRequest{})
 	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, errNoAnswer) {
 		js, jerr := jetstream.New(c.Conn)
@@ -72,6 +67,10 @@ func (c *Config) eraseFiles(ctx context.Context, r *Record) error {
 			r.Places = append(r.Places, Place{Where: filesOf + s, What: "deleted messages", Left: left})
 		}
 		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		return fmt.Errorf("removing deleted messages from the files of the streams goes on: %w: run the command again, "+
+			"with a longer --wait", err)
 	}
 	if err != nil {
 		return fmt.Errorf("removing deleted messages from the files of the streams: %w: run it again", err)

@@ -1,6 +1,8 @@
 package retain
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -89,5 +91,28 @@ func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 	if err := c.eraseFiles(t.Context(), new(Record)); err == nil || !strings.Contains(err.Error(),
 		"nothing is known of this erasure") {
 		t.Errorf("an erasure of which nothing is known: %v", err)
+	}
+}
+
+// The erasure of large files takes as long as it takes. The caller's time alone ends the wait for it.
+func TestAnErasureThatOutlastsTheCommandSaysThatItGoesOn(t *testing.T) {
+	srv := natstest.Start(t)
+	nc := srv.Connect()
+	if _, err := nc.Subscribe(streams.EraseSubject, func(m *nats.Msg) {
+		if err := m.Respond([]byte(`{"run":"r"}`)); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	c := &Config{Conn: srv.Connect(), Tell: t.Logf}
+	if err := c.eraseFiles(ctx, new(Record)); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "goes on") || !strings.Contains(err.Error(), "with a longer --wait") {
+		t.Errorf("%v", err)
 	}
 }
