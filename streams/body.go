@@ -26,7 +26,7 @@ type EntryHead struct {
 	// Time is the event's time. It is the time stamp of the intake stream, or virtual time in
 	// synthetic projects. It never runs backwards within a partition.
 	Time   time.Time `json:"time"`
-	Intake uint64    `json:"intake"` // sequence in LZ_INTAKE
+	Intake uint64    `json:"intake"` // sequence in LZ_INTAKE, or the place of an offered proposal, see stage.Message.Place
 	// Print and Print2 are hashes of the event. They tell a repeat of the event from a different
 	// event with the same id.
 	Print  uint64 `json:"print,omitzero"`

@@ -33,9 +33,10 @@ const (
 
 // LedgerFormat is the format of the entries that this version writes, and the latest that it reads.
 // Format 1 has one entry per message. Format 2 adds frames. Format 3 keeps the order of inputs
-// within each project only. Format 4 adds joint frames. A change that an earlier version would
+// within each project only. Format 4 adds joint frames. Format
+// 5 adds proposals that did not come through the intake. A change that an earlier version would
 // misread raises the format.
-const LedgerFormat = 4
+const LedgerFormat = 5
 
 // LaterError reports data that a later version of lazaret wrote.
 type LaterError struct {

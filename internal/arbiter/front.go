@@ -18,6 +18,7 @@ import (
 	"lazaret/internal/query"
 	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -239,10 +240,18 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	f.admitted.proposed()
 	defer func() { f.admitted.answered(seq) }()
 	m := &nats.Msg{Subject: subject, Data: r.Data(), Header: forwarded(r.Headers())}
-	offer := f.cfg.Joint.Offer(a, m)
+	if offer := f.cfg.Joint.Offer(a, m); offer != nil {
+		var rep *streams.Reply
+		if seq, rep = f.offered(ctx, offer, w, a, ev); rep != nil {
+			return rep
+		}
+		if seq != 0 {
+			f.acknowledged(w, seq)
+			return f.verdictOn(ctx, who, seq, w, a, ev)
+		}
+	}
 	ack, err := f.js.PublishMsg(ctx, m)
 	if err != nil {
-		offer.Stored(0)
 		var api *jetstream.APIError
 		if errors.As(err, &api) {
 			return fail(streams.CodeIntakeFull, fmt.Errorf("the intake refused the proposal: %s",
@@ -252,40 +261,58 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	}
 	seq = ack.Sequence
 	f.acknowledged(w, seq)
-	offer.Stored(seq)
-	rep := f.verdictOn(ctx, who, seq, w, offer, a, ev)
-	rep.IntakeSeq = seq
-	return rep
+	return f.verdictOn(ctx, who, seq, w, a, ev)
 }
 
 // jointOffer is a stage.Offer.
 type jointOffer interface {
 	Answers() <-chan []streams.Entry
-	Published() <-chan struct{}
+	Decided() <-chan uint64
+}
+
+// offered waits until ingest has decided on an offered proposal or declined it. It returns the reply if
+// the stages decided jointly. Otherwise it returns the proposal's place in the order of ingest's
+// inputs, or 0 if the proposal must be published to the intake.
+func (f *Front) offered(ctx context.Context, offer jointOffer, w *waiter, a streams.Address,
+	ev streams.Event) (uint64, *streams.Reply) {
+	var early *streams.Reply // the reply if the frame gets into the ledger
+	prepare := func(es []streams.Entry) { early = f.prepared(ctx, es, w, a, ev) }
+	for {
+		select {
+		case es := <-offer.Answers():
+			prepare(es)
+		case at := <-offer.Decided():
+			select {
+			case es := <-offer.Answers():
+				prepare(es)
+			default:
+			}
+			if at == 0 || early == nil {
+				return at, nil
+			}
+			early.IntakeSeq = position.Sequence(at)
+			return at, early
+		case <-ctx.Done():
+			return 0, fail(streams.CodeTimeout, fmt.Errorf("no verdict within %v", f.cfg.Timeout))
+		}
+	}
 }
 
 // verdictOn waits for the verdict on a proposal or for its rejection.
-func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter, offer jointOffer,
-	a streams.Address, ev streams.Event) *streams.Reply {
+func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter, a streams.Address,
+	ev streams.Event) *streams.Reply {
+	rep := f.waitOn(ctx, who, seq, w, a, ev)
+	rep.IntakeSeq = position.Sequence(seq)
+	return rep
+}
+
+func (f *Front) waitOn(ctx context.Context, who caller, seq uint64, w *waiter, a streams.Address,
+	ev streams.Event) *streams.Reply {
 	made := f.admitted.ask(seq)
-	published := offer.Published()
-	var early *streams.Reply // the reply if the offer is published
 	for {
 		select {
 		case e := <-w.answer:
 			return f.reply(ctx, e, w, a, ev)
-		case es := <-offer.Answers():
-			early = f.foreseen(ctx, es, seq, w, a, ev)
-		case <-published:
-			select {
-			case es := <-offer.Answers():
-				early = f.foreseen(ctx, es, seq, w, a, ev)
-			default:
-			}
-			if early != nil {
-				return early
-			}
-			published = nil // the tail brings the answer
 		case r := <-made:
 			if r.Error == nil {
 				made = nil // a repeat, on which the arbiter gives the verdict
@@ -296,7 +323,7 @@ func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter
 			return rep
 		case <-ctx.Done():
 			rep := f.unanswered(who, seq)
-			rep.Error.Message += fmt.Sprintf("; the proposal is intake message %d", seq)
+			rep.Error.Message += fmt.Sprintf("; the proposal is intake message %s", position.Text(seq))
 			return rep
 		}
 	}
@@ -339,17 +366,17 @@ func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter, a streams
 	return f.replyOf(ctx, &e, v, w, a, ev)
 }
 
-// foreseen returns the reply for the entries of a joint frame that is being published, or nil if they do
-// not answer the request. So the reply is ready when the frame is in the ledger.
-func (f *Front) foreseen(ctx context.Context, es []streams.Entry, intake uint64, w *waiter, a streams.Address,
+// prepared returns the reply for the entries of a joint frame that is being published, or nil if a recall
+// would have to be read from the ledger. So the reply is ready when the frame is in the ledger.
+func (f *Front) prepared(ctx context.Context, es []streams.Entry, w *waiter, a streams.Address,
 	ev streams.Event) *streams.Reply {
 	for i := range es {
 		e, v := &es[i], new(streams.VerdictEntry)
-		if e.Type != streams.TypeVerdict || streams.Unmarshal(e.Body, v) != nil || v.Intake != intake {
+		if e.Type != streams.TypeVerdict || streams.Unmarshal(e.Body, v) != nil || v.Intake != es[0].Src {
 			continue
 		}
 		if v.Type == streams.TypeRecall && f.remembered(w, v.Proposal) == nil {
-			return nil // it would have to be read from the ledger
+			return nil
 		}
 		return f.replyOf(ctx, e, v, w, a, ev)
 	}

@@ -52,16 +52,16 @@ func TestTheRecallOfADroppedDecisionIsNotServed(t *testing.T) {
 
 // fakeOffer is an offer whose channels have no room, so that a send shows that the front waits.
 type fakeOffer struct {
-	answers   chan []streams.Entry
-	published chan struct{}
+	answers chan []streams.Entry
+	decided chan uint64
 }
 
 func (o *fakeOffer) Answers() <-chan []streams.Entry { return o.answers }
-func (o *fakeOffer) Published() <-chan struct{}      { return o.published }
+func (o *fakeOffer) Decided() <-chan uint64          { return o.decided }
 
 // A caller is answered only once the joint frame is in the ledger, although the front knows the entries before.
 func TestACallerHearsNothingBeforeTheJointFrameIsInTheLedger(t *testing.T) {
-	f := &Front{admitted: admissions{asked: make(map[uint64]chan<- *streams.ObserveReply)}}
+	f := new(Front)
 	ev := &streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file", Args: []byte(`{}`)}
 	a := streams.Address{Project: "demo", Agent: "agent", Kind: streams.KindAct}
 	digest, err := approval.ActionDigest("demo", "agent", "s", "a1", ev.Tool, ev.Args)
@@ -73,10 +73,15 @@ func TestACallerHearsNothingBeforeTheJointFrameIsInTheLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries := []streams.Entry{{Stage: streams.StageArbiter, Type: streams.TypeVerdict, Project: "demo", Seq: 9, Body: body}}
-	o := &fakeOffer{make(chan []streams.Entry), make(chan struct{})}
+	entries := []streams.Entry{
+		{Stage: streams.StageIngest, Type: streams.TypeAction, Project: "demo", Seq: 9, Src: 5, Body: []byte(`{}`)},
+		{Stage: streams.StageArbiter, Type: streams.TypeVerdict, Project: "demo", Seq: 9, Index: 1, Body: body}}
+	o := &fakeOffer{make(chan []streams.Entry), make(chan uint64)}
 	done := make(chan *streams.Reply, 1)
-	go func() { done <- f.verdictOn(t.Context(), caller{"demo", "agent", "a1"}, 5, &waiter{}, o, a, ev) }()
+	go func() {
+		_, rep := f.offered(t.Context(), o, &waiter{}, a, ev)
+		done <- rep
+	}()
 	for range 2 { // it waits again after the first
 		select {
 		case o.answers <- entries:
@@ -84,8 +89,8 @@ func TestACallerHearsNothingBeforeTheJointFrameIsInTheLedger(t *testing.T) {
 			t.Fatalf("answered before the frame is in the ledger: %+v", rep)
 		}
 	}
-	close(o.published)
-	if rep := <-done; rep.Error != nil || rep.Verdict != streams.Allow || rep.Seq != entries[0].Position() {
+	o.decided <- 5
+	if rep := <-done; rep.Error != nil || rep.Verdict != streams.Allow || rep.Seq != entries[1].Position() {
 		t.Errorf("%+v, %+v", rep, rep.Error)
 	}
 }

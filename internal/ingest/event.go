@@ -99,7 +99,7 @@ func others(st *stage.State, project, agent, id string) (ids []string, err error
 type identity struct {
 	id     string
 	reuses string // the id that it was sent under, if that id belongs to another event
-	first  uint64 // intake sequence of the event that it repeats, or 0
+	first  uint64 // place in the intake of the event that it repeats, or 0
 }
 
 // identify distinguishes a repeat from a new event. It gives a new event an id of its own
@@ -132,7 +132,7 @@ func (f *Fold) identify(st *stage.State, m *stage.Message, id string) (identity,
 		}
 	}
 	for n := 0; ; n++ {
-		own := ownID(id, m.Seq, n)
+		own := ownID(id, m.Place(), n)
 		if k, err = f.known(st, a.Project, a.Agent, own); err != nil || k.intake == 0 {
 			return identity{id: own, reuses: id}, err
 		}

@@ -97,7 +97,7 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	}
 	print := printOf(a, m.Data)
 	head := streams.EntryHead{ID: is.id, Reuses: is.reuses, Agent: a.Agent, Session: h.Session, User: h.User,
-		DataSubject: h.DataSubject, Time: now, Intake: m.Seq,
+		DataSubject: h.DataSubject, Time: now, Intake: m.Place(),
 		Print: print.hi, Print2: print.lo, Trace: streams.Traceparent(m.Header.Get(streams.HeaderTraceparent))}
 	if is.first != 0 {
 		return admission(streams.TypeRepeat, a.Project, &streams.RepeatEntry{EntryHead: head, Kind: a.Kind, First: is.first})

@@ -27,6 +27,8 @@ type house struct {
 	seq    uint64 // in the intake
 	ledger []*streams.Entry
 	keep   bool // the ledger
+	offers bool // proposals do not come through the intake, see stage.Offer
+	behind int  // number of such proposals since the last intake message
 }
 
 func newHouse(t testing.TB, st *stage.State) *house {
@@ -68,14 +70,20 @@ func (h *house) sayAs(agent string, kind streams.Kind, origin beliefs.Origin, ev
 
 func (h *house) put(m *stage.Message) any {
 	h.t.Helper()
-	h.seq++
+	if k := m.Address.Kind; h.offers && (k == streams.KindAct || k == streams.KindMem || k == streams.KindRecall) {
+		m.Index = streams.MaxBatch + h.behind
+		h.behind++
+	} else {
+		h.seq++
+		h.behind = 0
+	}
 	h.now = h.now.Add(time.Millisecond)
 	m.Seq, m.Time = h.seq, h.now
 	a, err := h.f.Admit(h.st, m)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.own(a, h.seq)
+	h.own(a, m.Position())
 	return a.Decided
 }
 

@@ -10,6 +10,7 @@ import (
 	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -48,7 +49,7 @@ type Point struct {
 	Why  string    `json:"why"`         // named, session, compaction, batch, restore
 	By   string    `json:"by,omitzero"` // name of the key that signed the order
 	At   time.Time `json:"at"`          // event time
-	// Intake is the intake sequence of the last event before the point.
+	// Intake is the place in the intake up to which events come before the point.
 	Intake uint64 `json:"intake"`
 	Number uint64 `json:"number"`
 }
@@ -68,7 +69,7 @@ func (f *Fold) points(st *stage.State, project string) (out []Point, err error) 
 	return out, err
 }
 
-// latestPoint returns the number of the latest point and its intake sequence. ok is false
+// latestPoint returns the number of the latest point and its place in the intake. ok is false
 // if the project has no point.
 func (f *Fold) latestPoint(st *stage.State, project string) (number, intake uint64, ok bool, err error) {
 	v, ok, err := st.Get(stage.Key(keyLatest, project))
@@ -89,14 +90,16 @@ func (f *Fold) autoPoint(st *stage.State, project, why string, intake uint64) (s
 }
 
 func autoName(why string, intake uint64) string {
-	return "before-" + why + "-" + string(appendUint(nil, intake))
+	return "before-" + why + "-" + position.Text(intake)
 }
 
-func appendUint(b []byte, n uint64) []byte {
-	if n >= 10 {
-		b = appendUint(b, n/10)
+// placeBefore returns the last place in the intake before another one. Behind a message are the places of
+// offered proposals.
+func placeBefore(place uint64) uint64 {
+	if i := position.Index(place); i > 0 {
+		return position.At(position.Sequence(place), i-1)
 	}
-	return append(b, byte('0'+n%10))
+	return position.At(place-1, stage.OffersEnd-1)
 }
 
 // takeAuto takes an automatic point before an event.
@@ -105,7 +108,7 @@ func (f *Fold) takeAuto(st *stage.State, project, name string, h *streams.EntryH
 		return nil
 	}
 	why, _, _ := strings.Cut(strings.TrimPrefix(name, "before-"), "-")
-	return f.takePoint(st, project, &Point{Name: name, Why: why, At: h.Time, Intake: h.Intake - 1})
+	return f.takePoint(st, project, &Point{Name: name, Why: why, At: h.Time, Intake: placeBefore(h.Intake)})
 }
 
 func (f *Fold) takePoint(st *stage.State, project string, p *Point) error {
@@ -140,17 +143,18 @@ func (f *Fold) thinPoints(st *stage.State, project string) error {
 	if len(auto) <= maxAuto {
 		return nil
 	}
-	now := auto[len(auto)-1].Intake
-	at, least := 1, 0.0
+	at := func(i int) uint64 { return position.Sequence(auto[i].Intake) }
+	now := at(len(auto) - 1)
+	thin, least := 1, 0.0
 	for i := 1; i < len(auto)-keptAuto; i++ {
 		// Gaps are measured in intake sequences, because several events may have the same time.
-		before := auto[i-1].Intake
-		hole := float64(auto[i+1].Intake-before+1) / float64(now-before+1)
+		before := at(i - 1)
+		hole := float64(at(i+1)-before+1) / float64(now-before+1)
 		if i == 1 || hole < least {
-			at, least = i, hole
+			thin, least = i, hole
 		}
 	}
-	return st.Delete(numbered(pointPrefix(project), auto[at].Number))
+	return st.Delete(numbered(pointPrefix(project), auto[thin].Number))
 }
 
 // session admits the start or end of a session. It takes a point before a start.
@@ -237,7 +241,7 @@ func (f *Fold) noteBefore(st *stage.State, project string, next *record) error {
 	}
 	moved := next.Ref.Axes.Security < beliefs.Quarantined && (next.Ref.Axes.Retrieval == beliefs.Normal ||
 		next.Ref.Axes.Retrieval == beliefs.Restricted)
-	if ok && next.Intake <= intake {
+	if ok && position.Compare(next.Intake, intake) <= 0 {
 		old, err := f.belief(st, project, next.Ref.ID)
 		if err != nil || old == nil {
 			return err

@@ -68,7 +68,7 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 	valid := func(s string) string { return streams.Clip(strings.ToValidUTF8(s, "\uFFFD"), maxReason) }
 	e := &streams.RejectedEntry{
 		EntryHead: streams.EntryHead{ID: valid(r.ID), Agent: valid(a.Agent), Session: valid(r.Session), Time: now,
-			Intake: m.Seq},
+			Intake: m.Place()},
 		Subject: valid(m.Subject), Kind: streams.Kind(valid(string(a.Kind))), Origin: a.Origin, Code: r.Code,
 		Reason: valid(r.Reason),
 		// Only an observation that the agent may have been shown makes the session unseen.

@@ -9,6 +9,7 @@ import (
 	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -96,7 +97,7 @@ func (f *Fold) applyRestore(st *stage.State, project string, e *streams.RestoreE
 	}
 	// The rollback can be undone with this point.
 	if err := f.takePoint(st, project, &Point{Name: e.Before, Why: pointRestore, By: e.Signed.Signer, At: e.Time,
-		Intake: e.Intake - 1}); err != nil {
+		Intake: placeBefore(e.Intake)}); err != nil {
 		return err
 	}
 	f.owes[st.Partition()] = true
@@ -158,7 +159,7 @@ func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time
 		if found == 0 {
 			run.Of = at.of
 		}
-		if r.Intake >= run.Until {
+		if position.Compare(r.Intake, run.Until) >= 0 {
 			return true, nil // this rollback made the belief, or the belief came later
 		}
 		found++
@@ -177,7 +178,7 @@ func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time
 func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record, now time.Time) ([]beliefs.Revision,
 	error) {
 	rv := beliefs.Revision{Belief: r.Ref.ID, By: beliefs.ByUser, Who: run.By, Why: "rollback to " + run.Point, At: now}
-	if r.Intake > run.Intake {
+	if position.Compare(r.Intake, run.Intake) > 0 {
 		if r.Ref.Axes.Retrieval != beliefs.Normal && r.Ref.Axes.Retrieval != beliefs.Restricted {
 			return nil, nil
 		}

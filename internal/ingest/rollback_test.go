@@ -35,8 +35,13 @@ func (h *house) allPoints() []Point {
 // TestARollbackLetsWhatStoodStandAndHidesWhatCameLater: an attacker with the user's credential
 // overwrites a memory, plants others, and contradicts one.
 func TestARollbackLetsWhatStoodStandAndHidesWhatCameLater(t *testing.T) {
+	t.Run("through the intake", func(t *testing.T) { rollsBack(t, false) })
+	t.Run("offered", func(t *testing.T) { rollsBack(t, true) })
+}
+
+func rollsBack(t *testing.T, offers bool) {
 	h := newHouse(t, offline(t))
-	h.keep = true
+	h.keep, h.offers = true, offers
 	s := h.pin()
 	size := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m1"}, Key: "size",
 		Content: "My size is 43"})
@@ -213,6 +218,7 @@ func TestWhateverHappenedARollbackServesNothingThatWasNotServed(t *testing.T) {
 		f.policies, f.trust = first.f.policies, first.f.trust
 		l := &life{house: &house{t: t, f: f, st: base.Clone(), now: epoch, keep: true}, signers: signers, base: base,
 			final: map[string]bool{}}
+		l.offers = rapid.Bool().Draw(rt, "offers")
 		some := func(what string) {
 			for range rapid.IntRange(1, 6).Draw(rt, what) {
 				l.step(rt)
@@ -288,4 +294,35 @@ func (a *asItWas) restsAlike(b *asItWas) bool {
 	x, y := *a, *b
 	x.Axes, y.Axes, x.Successor, y.Successor = beliefs.Axes{}, beliefs.Axes{}, "", ""
 	return x.same(&y)
+}
+
+// A proposal that does not come through the intake is before a point or after it, like one that does.
+func TestARestorePointHasTheOfferedWritesBeforeIt(t *testing.T) {
+	h := newHouse(t, offline(t))
+	h.offers = true
+	s := h.pin()
+	session := func(id string) {
+		h.say(streams.KindSession, "", &streams.Session{Head: streams.Head{ID: id, Session: id}, Phase: "start"})
+	}
+	session("s0")
+	before := []string{h.remember(beliefs.OriginUser, mem("m0", "My size is 43")),
+		h.remember(beliefs.OriginUser, mem("m1", "The door code is 7781"))}
+	session("s1") // takes a point
+	after := h.remember(beliefs.OriginUser, mem("m2", "The gate code is 1234"))
+	points := h.allPoints()
+	if len(points) != 1 || points[0].Why != pointSession {
+		t.Fatalf("%+v", points)
+	}
+	if e, ok := h.point(approval.Restore, points[0].Name, s.alice).(*streams.RestoreEntry); !ok {
+		t.Fatalf("%+v", e)
+	}
+	h.owed()
+	for _, id := range before {
+		if a := h.belief(id).Ref.Axes; a.Retrieval != beliefs.Normal {
+			t.Errorf("a write before the point is %+v", a)
+		}
+	}
+	if a := h.belief(after).Ref.Axes; a.Retrieval != beliefs.Hidden {
+		t.Errorf("a write after the point is %+v", a)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/policy"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -147,8 +148,8 @@ func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.Ent
 			}
 		}
 	}
-	// Every acknowledged message has a lower sequence than this one.
-	return unseen, after >= head.Intake, nil
+	// Every acknowledged message comes before this one.
+	return unseen, position.Compare(after, head.Intake) >= 0, nil
 }
 
 // applySession removes the state of a session when it starts or ends, so that a new session starts

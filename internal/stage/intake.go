@@ -15,8 +15,8 @@ import (
 
 // Message is one event of the intake: a stored message, or an event of a batch.
 type Message struct {
-	Seq     uint64    // sequence of the message
-	Index   int       // index in the batch, if the message is one
+	Seq     uint64    // sequence of the message, or of the intake's last one if it is an Offer
+	Index   int       // index in the batch, if the message is one; at least streams.MaxBatch in an Offer
 	Time    time.Time // time stamp of the stream
 	Subject string
 	Address streams.Address
@@ -33,6 +33,15 @@ type Message struct {
 
 // Position returns the position of the event in the intake, see package position.
 func (m *Message) Position() uint64 { return position.At(m.Seq, m.Index) }
+
+// Place returns the event's place in the order of ingest's inputs: the message's sequence, or the
+// position of an offered proposal.
+func (m *Message) Place() uint64 {
+	if m.Index >= streams.MaxBatch {
+		return m.Position()
+	}
+	return m.Seq
+}
 
 // IntakeFold is the logic of ingest: it decides on intake messages, with the ledger as its state.
 //
@@ -130,9 +139,10 @@ type intakeStage struct {
 	purgedAt  time.Time
 	// purgeFailed delays the next purge instead of trying again at once.
 	purgeFailed bool
-	blind       int    // number of proposals to decide without speculation
-	missed      int    // number of offers to ignore after one whose message was not the next of the intake
-	missedOf    sender // if set, only this sender's offers are ignored
+	blind       int // number of proposals to decide without speculation
+	// offersNext is the index of the next offer, if no message comes after offersAfter.
+	offersNext  int
+	offersAfter uint64
 	// allows is set for the partitions in which this process may publish joint frames: those where the last
 	// message on ingest's own subject is an entry of this process with streams.HeaderOpen.
 	allows [streams.Partitions]bool
@@ -308,6 +318,7 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 			err = s.owed(ctx)
 		}
 		if err != nil {
+			offer.conclude(0)
 			if ctx.Err() != nil {
 				return s.commitFolded()
 			}

@@ -55,7 +55,7 @@ func (s *intakeStage) work(ctx context.Context) error {
 			}
 			why, ok := s.joins(batch[0])
 			if ok {
-				return s.together(ctx, batch)
+				return s.together(ctx, batch, s.cfg.Joint.ask(ctx, batch[0].msg.Address.Partition, s.known))
 			}
 			if why == AloneGroup {
 				p := batch[0].msg.Address.Partition

@@ -34,7 +34,7 @@ type queued struct {
 	events int                  // number of events if it is a batch, else 0
 	left   int                  // number of these that are undecided
 	parsed []streams.BatchEvent // these events, unless lean
-	offer  *Offer               // set while the message may not be in the intake yet
+	offer  *Offer               // set if the message is not in the intake
 }
 
 // lineKey identifies a line. Commands that concern no single project are in a line of their
@@ -135,9 +135,6 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	}
 	a, bad := streams.ParseIntake(m.Subject())
 	seq := md.Sequence.Stream
-	if seq <= s.seen {
-		return nil // ingest got it as an offer, and decided or queued it: see arrived
-	}
 	defer func() { s.seen = seq }() // after its events are queued
 	if !s.mine[a.Partition] || seq < position.Sequence(s.decided[a.Partition].low) {
 		return nil

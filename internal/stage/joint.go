@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -38,7 +39,8 @@ type Joint struct {
 	// retired is the age at which the last entry of a group of another process no longer counts.
 	retired time.Duration
 
-	offers chan *Offer
+	offers   chan *Offer
+	offering sync.Mutex // held by the sender whose offer waits
 
 	mu    sync.Mutex
 	calls map[string]chan *call // guarded by mu
@@ -94,7 +96,7 @@ func NewJoint(nc *nats.Conn, stages ...string) (*Joint, error) {
 		return nil, err
 	}
 	return &Joint{pub: &publisher{nc: nc, js: js, stage: streams.StageJoint}, names: stages,
-		retired: groupRetired, offers: make(chan *Offer, 1), calls: make(map[string]chan *call)}, nil
+		retired: groupRetired, offers: make(chan *Offer), calls: make(map[string]chan *call)}, nil
 }
 
 // join returns the channel on which a stage receives calls. The stage calls leave when it ends.
@@ -130,47 +132,80 @@ type answers struct {
 
 // round is one decision.
 type round struct {
-	calls   []*call
-	entries []*streams.Entry
-	size    int
-	folded  []int // number of entries that each called stage has folded
+	partition int
+	last      uint64 // the ledger ends here
+	calls     []*call
+	entries   []*streams.Entry
+	size      int
+	folded    []int // number of entries that each called stage has folded
+}
+
+// asked is the question to the other stages whether they take part in a round.
+type asked struct {
+	round *round
+	ok    bool // all stages take part
+	done  chan struct{}
+}
+
+// ask asks the other stages whether they take part in deciding a proposal, if the ledger ends with a
+// sequence. A stage that has folded loses its indexes if the round is dropped. So all stages are asked
+// before one folds. The caller must call decide or cancel.
+func (j *Joint) ask(ctx context.Context, partition int, end uint64) *asked {
+	a := &asked{round: &round{partition: partition, last: end}, done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		timeout := time.NewTimer(jointWait)
+		defer timeout.Stop()
+		for _, name := range j.names {
+			if !j.call(ctx, a.round, name, timeout) {
+				return
+			}
+		}
+		a.ok = a.round.joined(ctx, timeout)
+	}()
+	return a
+}
+
+// cancel ends a round in which no stage has folded.
+func (a *asked) cancel() {
+	if a != nil {
+		<-a.done
+		a.round.end(false)
+	}
 }
 
 // decide lets the other stages answer a proposal. It returns nil and the reason if there is no joint
 // decision. Otherwise the caller must end the round.
-func (j *Joint) decide(ctx context.Context, proposal *streams.Entry, end uint64) (*round, Alone) {
-	r := &round{}
-	r.add(proposal, end)
-	if !r.fits() {
-		return nil, AloneLarge
+func (a *asked) decide(ctx context.Context, proposal *streams.Entry) (*round, Alone) {
+	<-a.done
+	r := a.round
+	why := AloneBehind
+	if a.ok {
+		r.add(proposal)
+		why = r.answer(ctx)
 	}
-	timeout := time.NewTimer(jointWait)
-	defer timeout.Stop()
-	// A stage that has folded loses its indexes if the round is dropped. So all stages are asked
-	// whether they take part before one folds.
-	for _, name := range j.names {
-		if !j.call(ctx, r, name, end, timeout) {
-			r.end(false)
-			return nil, AloneBehind
-		}
+	if why != alones {
+		r.end(false)
+		return nil, why
 	}
+	return r, 0
+}
+
+// answer lets all stages fold the entries until none answers. It returns why there is no joint
+// decision, or alones.
+func (r *round) answer(ctx context.Context) Alone {
 	for r.behind() {
-		for i := range r.calls {
-			if !r.turn(ctx, i, end) {
-				r.end(false)
-				return nil, AloneBehind
-			}
-			if !r.fits() {
-				r.end(false)
-				return nil, AloneLarge
-			}
+		if !r.fits() {
+			return AloneLarge
+		}
+		if !r.turn(ctx) {
+			return AloneBehind
 		}
 	}
 	if !slices.ContainsFunc(r.entries, func(e *streams.Entry) bool { return e.Type == streams.TypeVerdict }) {
-		r.end(false) // the verdict waits for a group of another process
-		return nil, AloneGroup
+		return AloneGroup // the verdict waits for a group of another process
 	}
-	return r, 0
+	return alones
 }
 
 // fits reports whether the entries can share a message.
@@ -184,56 +219,77 @@ func (r *round) behind() bool {
 	return slices.ContainsFunc(r.folded, func(n int) bool { return n < len(r.entries) })
 }
 
-func (r *round) add(e *streams.Entry, end uint64) {
-	e.Seq, e.Index, e.Joint = end+1, len(r.entries), true
+func (r *round) add(e *streams.Entry) {
+	e.Seq, e.Index, e.Joint = r.last+1, len(r.entries), true
 	r.entries = append(r.entries, e)
 	r.size += len(e.Body)
 }
 
-func (j *Joint) call(ctx context.Context, r *round, name string, end uint64, timeout *time.Timer) bool {
+// call asks one stage, and reports whether the stage has heard it.
+func (j *Joint) call(ctx context.Context, r *round, name string, timeout *time.Timer) bool {
 	j.mu.Lock()
 	ch := j.calls[name]
 	j.mu.Unlock()
 	if ch == nil {
 		return false
 	}
-	c := &call{partition: r.entries[0].Partition, end: end, turns: make(chan []*streams.Entry, 1),
+	c := &call{partition: r.partition, end: r.last, turns: make(chan []*streams.Entry, 1),
 		said: make(chan answers, 1), stored: make(chan bool, 1)}
 	select {
 	case ch <- c:
 		r.calls, r.folded = append(r.calls, c), append(r.folded, 0)
-	case <-timeout.C:
-		return false
-	case <-ctx.Done():
-		return false
-	}
-	select {
-	case a := <-c.said:
-		return a.ok
+		return true
 	case <-timeout.C:
 	case <-ctx.Done():
 	}
 	return false
 }
 
-// turn lets a stage fold the entries that it has not folded, and adds its answers.
-func (r *round) turn(ctx context.Context, i int, end uint64) bool {
-	c, more := r.calls[i], r.entries[r.folded[i]:]
-	if len(more) == 0 {
-		return true
-	}
-	c.turns <- more
-	r.folded[i] = len(r.entries)
-	select {
-	case a := <-c.said:
-		for _, e := range a.entries {
-			e.Time = r.entries[0].Time
-			r.add(e, end)
+// joined reports whether all stages that were called take part.
+func (r *round) joined(ctx context.Context, timeout *time.Timer) bool {
+	for _, c := range r.calls {
+		select {
+		case a := <-c.said:
+			if !a.ok {
+				return false
+			}
+		case <-timeout.C:
+			return false
+		case <-ctx.Done():
+			return false
 		}
-		return a.ok
-	case <-ctx.Done():
 	}
-	return false
+	return true
+}
+
+// turn lets the stages fold the entries that they have not folded, all at the same time, and adds
+// their answers.
+func (r *round) turn(ctx context.Context) bool {
+	n := len(r.entries)
+	for i, c := range r.calls {
+		if r.folded[i] < n {
+			c.turns <- r.entries[r.folded[i]:n]
+		}
+	}
+	for i, c := range r.calls {
+		if r.folded[i] == n {
+			continue
+		}
+		r.folded[i] = n
+		select {
+		case a := <-c.said:
+			if !a.ok {
+				return false
+			}
+			for _, e := range a.entries {
+				e.Time = r.entries[0].Time
+				r.add(e)
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // end tells the stages whether the entries are in the ledger.
@@ -344,31 +400,27 @@ func (s *intakeStage) notices(p int, stage string) {
 
 // together decides a proposal with the other stages of the process. If they do not take part, its
 // entry is published alone.
-func (s *intakeStage) together(ctx context.Context, batch []*queued) error {
+func (s *intakeStage) together(ctx context.Context, batch []*queued, asked *asked) error {
 	f := s.flight()
 	f.end = s.known
 	if err := s.admit(f, batch); err != nil {
+		asked.cancel()
 		return err
 	}
 	q := batch[0]
-	offer := q.offer
-	flyAlone := func() error {
-		if ok, err := s.arrived(ctx, f, q); !ok {
-			return err
-		}
-		return s.fly(ctx, f)
-	}
 	if len(f.entries) != 1 || s.refolding || s.erasing || !f.entries[0].Type.Proposal() {
-		return flyAlone()
+		asked.cancel()
+		return s.fly(ctx, f)
 	}
 	own := f.entries[0]
 	e := *own
 	e.Time, e.Decoded = s.jointTime(q), f.outs[0].Decided
 	if e.Time.After(time.Now()) { // a reader refuses a time that is much later than the time stamp
+		asked.cancel()
 		s.alone(AloneTime, batch...)
-		return flyAlone()
+		return s.fly(ctx, f)
 	}
-	r, why := s.cfg.Joint.decide(ctx, &e, f.end)
+	r, why := asked.decide(ctx, &e)
 	if r == nil {
 		switch {
 		case why == AloneGroup:
@@ -377,13 +429,9 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued) error {
 			s.blind = mistaken
 		}
 		s.alone(why, batch...)
-		return flyAlone()
+		return s.fly(ctx, f)
 	}
 	m, unreadable := jointMsg(r.entries, f.end, s.cursors[e.Partition].own)
-	if ok, err := s.arrived(ctx, f, q); !ok {
-		r.end(false)
-		return err
-	}
 	if unreadable != nil {
 		r.end(false)
 		s.log.Error("a proposal and its answers do not make a joint frame, they are published alone", "intake", q.msg.Seq,
@@ -392,12 +440,17 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued) error {
 		s.alone(AloneLarge, batch...)
 		return s.fly(ctx, f)
 	}
-	offer.answered(r.entries)
+	q.offer.prepare(r.entries)
 	s.cfg.Feed.announce([]*streams.Entry{own}, func(int) any { return f.outs[0].Decided })
 	f.err = s.cfg.Joint.publish(ctx, m, f.end+1)
+	if f.err == nil {
+		if q.offer != nil {
+			q.offer.conclude(own.Src)
+			goruntime.Gosched() // the sender answers its client before the stages go on
+		}
+	}
 	r.end(f.err == nil)
 	if f.err == nil {
-		offer.succeed()
 		own.Seq, own.Joint, f.n, f.joint = e.Seq, true, 1, r.entries
 		s.jointAt = e.Time
 		s.stats.Joint.Add(1)
@@ -472,7 +525,8 @@ func (s *intakeStage) fromJoint(entries []streams.Entry) error {
 // also reads in which partitions the ledger has entries of sentinel groups of other processes.
 func (s *intakeStage) findOpen(ctx context.Context) error {
 	if s.cfg.Joint != nil {
-		if err := Patiently(ctx, s.log, "who wrote to the ledger", func() error { return s.findForeigners(ctx) }); err != nil {
+		err := Patiently(ctx, s.log, "who wrote to the ledger", func() error { return s.findForeigners(ctx) })
+		if err != nil {
 			return err
 		}
 	}
@@ -642,8 +696,7 @@ func (s *ledgerStage) keepJoint(seq uint64, made []*pending) error {
 		s.added(b.entry, b.live, b.note)
 	}
 	s.stats.Published.Add(uint64(len(made)))
-	s.dirty++
-	return nil
+	return s.commit() // now, and not when the next proposal comes
 }
 
 // dropJoint drops the folded entries of a joint frame that is not in the ledger. A stage that

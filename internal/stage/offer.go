@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -9,72 +10,67 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
-// Offer is a proposal that its sender publishes to the intake while ingest already decides on it. So
-// the intake's sync and the decision take place at the same time.
+// Offer is a proposal that a sender in this process passes to ingest without the intake. If ingest
+// decides on it, the ledger is the first place that stores it, so its verdict waits for one sync. If
+// ingest declines it, the sender publishes it to the intake.
 //
-// Ingest decides as if the message were the next one of the intake. It publishes the decision only
-// after the server acknowledged the message with that sequence. Otherwise it drops the decision, and
-// makes it again when it reads the message.
+// Ingest takes an offer only if it has decided every message of the intake. So the proposal comes
+// after everything that its agent has seen. Its place is behind the intake's last message: it has that
+// message's sequence and an index that no event of a batch has.
 type Offer struct {
-	msg       *Message // without its sequence
-	stored    chan uint64
+	msg       *Message // without its place
 	answers   chan []streams.Entry
-	published chan struct{}
+	decided   chan uint64
+	concluded bool // decided has its value; ingest's loop owns it
 }
 
-// offerWait is how long ingest waits until a message that it decided on is in the intake.
-const offerWait = 50 * time.Millisecond
+const (
+	// offerWait is how long a sender waits until ingest takes an offer. It is short because ingest is
+	// idle if it can take one.
+	offerWait = 100 * time.Microsecond
+	// endWait is how long ingest waits until the server says whether the intake has more messages.
+	endWait = 50 * time.Millisecond
+	// OffersEnd is one more than the largest index of an offered proposal. With it, positions are exact
+	// in JSON. After the last one, the next proposal takes the way through the intake.
+	OffersEnd = 1 << 9
+)
 
-// offerBytes is the maximum size of an offered proposal. The server may take longer than offerWait to store
-// a larger one.
-const offerBytes = 64 << 10
-
-// Offer passes a proposal to ingest that the caller is about to publish to the intake. The caller
-// must call Stored afterwards. Ingest ignores an offer while it has other work. Offer returns nil if
-// an earlier one waits, if the proposal is large, and if j is nil.
+// Offer passes a proposal to ingest. It returns nil if ingest does not take it now. The caller must
+// then publish it to the intake.
 func (j *Joint) Offer(a streams.Address, m *nats.Msg) *Offer {
-	if j == nil || len(m.Data) > offerBytes {
+	if j == nil || !j.offering.TryLock() {
 		return nil
 	}
+	defer j.offering.Unlock()
 	subject := streams.IntakePrefix + strconv.Itoa(a.Partition) + "." + strings.TrimPrefix(m.Subject, streams.IntakePrefix)
 	o := &Offer{
 		msg: &Message{Time: time.Now().UTC().Round(0), Subject: subject, Address: a, Header: maps.Clone(m.Header),
 			Data: m.Data},
-		stored: make(chan uint64, 1), answers: make(chan []streams.Entry, 1), published: make(chan struct{})}
+		answers: make(chan []streams.Entry, 1), decided: make(chan uint64, 1)}
+	timeout := time.NewTimer(offerWait)
+	defer timeout.Stop()
 	select {
 	case j.offers <- o:
 		return o
-	default:
+	case <-timeout.C:
 		return nil
-	}
-}
-
-// Stored says which sequence the message has in the intake, or 0 if it may not be there.
-func (o *Offer) Stored(seq uint64) {
-	if o != nil {
-		o.stored <- seq
 	}
 }
 
 // Answers returns a channel with the entries of the joint frame. They are not in the ledger before
-// Published. If the stages do not decide jointly, nothing comes.
-func (o *Offer) Answers() <-chan []streams.Entry {
-	if o == nil {
-		return nil
-	}
-	return o.answers
-}
+// Decided. If the stages do not decide jointly, nothing comes.
+func (o *Offer) Answers() <-chan []streams.Entry { return o.answers }
 
-// Published returns a channel that is closed once the joint frame is in the ledger.
-func (o *Offer) Published() <-chan struct{} {
-	if o == nil {
-		return nil
-	}
-	return o.published
-}
+// Decided returns a channel with the proposal's position in the order of ingest's inputs, once its
+// entry is in the ledger. A 0 means that ingest declined the offer.
+//
+// After a 0 the entry may still be in the ledger, if the server did not answer. The proposal that the
+// sender then publishes is a repeat of it.
+func (o *Offer) Decided() <-chan uint64 { return o.decided }
 
 // offers returns the channel of offers, or nil.
 func (s *intakeStage) offers() <-chan *Offer {
@@ -84,64 +80,58 @@ func (s *intakeStage) offers() <-chan *Offer {
 	return s.cfg.Joint.offers
 }
 
-// offered decides on an offer together with the other stages. It ignores the offer if the message
-// may not be the next one to decide: then ingest reads it from the intake.
+// offered decides on an offer together with the other stages, or declines it.
 func (s *intakeStage) offered(ctx context.Context, o *Offer) error {
+	defer o.conclude(0)
 	p := o.msg.Address.Partition
-	s.missed = max(s.missed-1, 0)
-	if s.queued+s.within+s.held > 0 || s.blind > 0 || s.known == 0 || !s.all() || !s.active[p] || len(o.stored) > 0 ||
-		s.missed > 0 && (s.missedOf == (sender{}) || s.missedOf == senderOf(o.msg)) {
+	if s.queued+s.within+s.held > 0 || s.erasing || s.blind > 0 || s.known == 0 || !s.all() || !s.active[p] {
 		return nil
 	}
 	if err := s.readOn(ctx); err != nil {
 		return err
 	}
-	o.msg.Seq = s.seen + 1
-	q := &queued{msg: o.msg, since: time.Now(), size: storedSize(o.msg), weight: storedSize(o.msg), offer: o}
-	if _, ok := s.joins(q); !ok || s.decided[p].has(q.msg.Position()) {
+	o.msg.Seq, o.msg.Index = s.seen, s.nextIndex()
+	q := &queued{msg: o.msg, since: time.Now(), size: storedSize(o.msg), offer: o}
+	if _, ok := s.joins(q); !ok || o.msg.Index >= OffersEnd || !s.atEnd() {
 		return nil
 	}
-	s.backlog.add(senderOf(q.msg), q.weight)
+	asked := s.cfg.Joint.ask(ctx, p, s.known)
 	s.hold([]*queued{q}, s.lineFor(lineOf(q.msg)), intakeHeld)
 	s.push(q)
 	s.stats.Offered.Add(1)
 	s.store.early = q.msg.Address.Kind == streams.KindRecall
-	return s.together(ctx, []*queued{q})
+	err := s.together(ctx, []*queued{q}, asked)
+	if s.decided[p].has(q.msg.Position()) {
+		o.conclude(q.msg.Position())
+	} else if l := q.line; len(l.queue) > 0 && l.queue[0] == q {
+		s.unqueue(l, 0) // the sender publishes it
+	}
+	return err
 }
 
-// arrived waits until an offered message is in the intake. If it is not there, or not with the
-// sequence that ingest assumed, arrived drops the decision and returns false.
-func (s *intakeStage) arrived(ctx context.Context, f *flight, q *queued) (bool, error) {
-	if q.offer == nil {
-		return true, nil
+// nextIndex returns an index behind the intake's last message that no earlier offer had.
+func (s *intakeStage) nextIndex() int {
+	if s.offersAfter != s.seen {
+		s.offersAfter, s.offersNext = s.seen, streams.MaxBatch
+		for p := range s.decided { // before a restart
+			if last := s.decided[p].last(); position.Sequence(last) == s.seen {
+				s.offersNext = max(s.offersNext, position.Index(last)+1)
+			}
+		}
 	}
-	timeout := time.NewTimer(offerWait)
-	defer timeout.Stop()
-	var seq uint64
-	refused := false
-	select {
-	case seq = <-q.offer.stored:
-		refused = seq == 0
-	case <-timeout.C:
-	case <-ctx.Done():
-	}
-	q.offer = nil
-	if seq == q.msg.Seq {
-		s.seen = seq
-		return true, nil
-	}
-	blind := s.blind
-	err := s.undo(ctx, f.entries, 0, f.held, errBehind)
-	s.blind, s.missed, s.missedOf = blind, mistaken, sender{}
-	if refused {
-		s.missedOf = senderOf(q.msg) // other senders' messages may be taken
-	}
-	s.unqueue(q.line, 0)
-	return false, err
+	s.offersNext++
+	return s.offersNext - 1
 }
 
-// answered passes the entries of a joint frame to the sender of its proposal.
-func (o *Offer) answered(entries []*streams.Entry) {
+// atEnd asks the server whether ingest has read every message that is in the intake now.
+func (s *intakeStage) atEnd() bool {
+	next := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":">"}`, s.seen+1)
+	m, err := s.cfg.Conn.Request("$JS.API.DIRECT.GET."+streams.IntakeStream, next, endWait)
+	return err == nil && m.Header.Get("Status") == "404"
+}
+
+// prepare passes the entries of a joint frame to the sender of its proposal.
+func (o *Offer) prepare(entries []*streams.Entry) {
 	if o == nil {
 		return
 	}
@@ -152,9 +142,11 @@ func (o *Offer) answered(entries []*streams.Entry) {
 	o.answers <- all // it has room for one
 }
 
-// succeed tells the sender that the joint frame is in the ledger.
-func (o *Offer) succeed() {
-	if o != nil {
-		close(o.published)
+// conclude tells the sender the proposal's position in the ledger's order of inputs, or 0. Only the
+// first call counts.
+func (o *Offer) conclude(at uint64) {
+	if o != nil && !o.concluded {
+		o.concluded = true
+		o.decided <- at
 	}
 }

@@ -175,9 +175,9 @@ func (s *ledgerStage) push(p *pending) {
 		{jointGo, "		if e.Stage != s.cfg.Name && s.fold.Relevant(e) {\n",
 			"		if e.Stage != s.cfg.Name && s.fold.Relevant(e) && mutant != \"M15\" {\n"},
 	}, nil, decideAsAlone, nil, "was decided with"},
-	{"M16", "an offered proposal may have any sequence", []edit{
-		{offerGo, "	if seq == q.msg.Seq {\n", "	if seq == q.msg.Seq || mutant == \"M16\" && seq > 0 {\n"},
-	}, nil, decideAsAlone, nil, "all answers"},
+	{"M16", "ingest takes an offer although it has not read the whole intake", []edit{
+		{offerGo, "m.Header.Get(\"Status\") == \"404\"\n", "(m.Header.Get(\"Status\") == \"404\" || mutant == \"M16\")\n"},
+	}, nil, decideAsAlone, nil, "was acknowledged before it"},
 }
 
 // mutated returns the changed files by path within the module. It returns an error if the text of an

@@ -56,7 +56,7 @@ func pointsCommand(a *verb.App) *cobra.Command {
 			}
 			return cli.Print(cmd.OutOrStdout(), f, ans.Points, []string{"POINT", "WHY", "TAKEN", "BY", "INTAKE"},
 				func(p ingest.Point) []string {
-					return []string{p.Name, p.Why, p.At.Format(time.DateTime), p.By, fmt.Sprint(p.Intake)}
+					return []string{p.Name, p.Why, p.At.Format(time.DateTime), p.By, fmt.Sprint(position.Sequence(p.Intake))}
 				})
 		}}
 	f.Bind(c.Flags())
