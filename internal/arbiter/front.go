@@ -242,7 +242,7 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	m := &nats.Msg{Subject: subject, Data: r.Data(), Header: forwarded(r.Headers())}
 	if offer := f.cfg.Joint.Offer(a, m); offer != nil {
 		var rep *streams.Reply
-		if seq, rep = f.offered(ctx, offer, w, a, ev); rep != nil {
+		if seq, rep = f.offered(ctx, offer, m, w, a, ev); rep != nil {
 			return rep
 		}
 		if seq != 0 {
@@ -273,7 +273,7 @@ type jointOffer interface {
 // offered waits until ingest has decided on an offered proposal or declined it. It returns the reply if
 // the stages decided jointly. Otherwise it returns the proposal's place in the order of ingest's
 // inputs, or 0 if the proposal must be published to the intake.
-func (f *Front) offered(ctx context.Context, offer jointOffer, w *waiter, a streams.Address,
+func (f *Front) offered(ctx context.Context, offer jointOffer, m *nats.Msg, w *waiter, a streams.Address,
 	ev streams.Event) (uint64, *streams.Reply) {
 	var early *streams.Reply // the reply if the frame gets into the ledger
 	prepare := func(es []streams.Entry) { early = f.prepared(ctx, es, w, a, ev) }
@@ -293,8 +293,23 @@ func (f *Front) offered(ctx context.Context, offer jointOffer, w *waiter, a stre
 			early.IntakeSeq = position.Sequence(at)
 			return at, early
 		case <-ctx.Done():
+			go f.publishLate(offer, m)
 			return 0, fail(streams.CodeTimeout, fmt.Errorf("no verdict within %v", f.cfg.Timeout))
 		}
+	}
+}
+
+// publishLate publishes a proposal that ingest declines after its request timed out. So it is decided and
+// recorded like every proposal whose client no longer waits.
+func (f *Front) publishLate(offer jointOffer, m *nats.Msg) {
+	if <-offer.Decided() != 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
+	defer cancel()
+	if _, err := f.js.PublishMsg(ctx, m); err != nil {
+		f.cfg.Log.Warn("a proposal is neither in the ledger nor in the intake, its client must ask again", "subject", m.Subject,
+			"err", err)
 	}
 }
 

@@ -1,9 +1,16 @@
 package arbiter
 
 import (
+	"context"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/natstest"
 	"lazaret/pkg/approval"
 	"lazaret/streams"
 )
@@ -79,7 +86,7 @@ func TestACallerHearsNothingBeforeTheJointFrameIsInTheLedger(t *testing.T) {
 	o := &fakeOffer{make(chan []streams.Entry), make(chan uint64)}
 	done := make(chan *streams.Reply, 1)
 	go func() {
-		_, rep := f.offered(t.Context(), o, &waiter{}, a, ev)
+		_, rep := f.offered(t.Context(), o, new(nats.Msg), &waiter{}, a, ev)
 		done <- rep
 	}()
 	for range 2 { // it waits again after the first
@@ -93,4 +100,30 @@ func TestACallerHearsNothingBeforeTheJointFrameIsInTheLedger(t *testing.T) {
 	if rep := <-done; rep.Error != nil || rep.Verdict != streams.Allow || rep.Seq != entries[1].Position() {
 		t.Errorf("%+v, %+v", rep, rep.Error)
 	}
+}
+
+// A proposal that ingest declines after its request timed out is in the intake nevertheless.
+func TestALateDeclinedProposalIsPublished(t *testing.T) {
+	srv := natstest.Start(t)
+	js, err := jetstream.New(srv.Connect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Front{js: js, cfg: FrontConfig{Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)}}
+	subject, err := streams.IntakeSubject("demo", "agent", streams.KindAct, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &fakeOffer{make(chan []streams.Entry), make(chan uint64)}
+	timedOut, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, rep := f.offered(timedOut, o, &nats.Msg{Subject: subject, Data: []byte("{}")}, &waiter{}, streams.Address{},
+		nil); rep == nil || rep.Error == nil || rep.Error.Code != streams.CodeTimeout {
+		t.Fatalf("%+v", rep)
+	}
+	o.decided <- 0
+	natstest.Eventually(t, time.Minute, "the proposal is in the intake", func() bool {
+		s, err := js.Stream(t.Context(), streams.IntakeStream)
+		return err == nil && s.CachedInfo().State.Msgs == 1
+	})
 }

@@ -158,7 +158,7 @@ func fill(ctx context.Context, c *client.Client, n int) error {
 				}
 				var le *client.Error
 				if _, err := c.Decide(ctx, question(i)); err != nil &&
-					!(errors.As(err, &le) && le.Code == streams.CodeTimeout) { // the intake has it anyway
+					!(errors.As(err, &le) && le.Code == streams.CodeTimeout) { // it may be decided later
 					select {
 					case errs <- err:
 					default:

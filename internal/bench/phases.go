@@ -30,7 +30,7 @@ type Phase struct {
 }
 
 // phaseNames are the events that end the phases of a proposal, in order.
-var phaseNames = [...]string{"stored in the intake", "decided by ingest", "first assessment", "last assessment",
+var phaseNames = [...]string{"arrived", "decided by ingest", "first assessment", "last assessment",
 	"verdict", "reply"}
 
 // Phases reads from the ledger when requests reached each phase. It uses the server's timestamps and

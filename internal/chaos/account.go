@@ -23,11 +23,18 @@ import (
 	"lazaret/streams"
 )
 
+// place is that of an input that is no intake message by itself.
+type place struct {
+	partition int
+	src       uint64
+}
+
 // account is the content of the ledger.
 type account struct {
 	entries   uint64         // number of entries
 	last      uint64         // sequence of the last message
 	srcs      map[uint64]int // intake messages → ingest's entries for them
+	inner     map[place]int  // events of batches and offered proposals → ingest's entries for them
 	ids       map[string]int // project and id → entries other than repeats
 	contents  map[string]content
 	repeats   int
@@ -65,7 +72,7 @@ func read(ctx context.Context, nc *nats.Conn) (*account, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &account{srcs: make(map[uint64]int), ids: make(map[string]int), contents: make(map[string]content),
+	a := &account{srcs: make(map[uint64]int), inner: make(map[place]int), ids: make(map[string]int), contents: make(map[string]content),
 		proposals: make(map[uint64]*proposed), verdicts: make(map[uint64]*streams.VerdictEntry),
 		projects: make(map[uint64]string)}
 	for _, g := range pol.Always() {
@@ -104,7 +111,11 @@ func (a *account) ingested(e *streams.Entry) error {
 	if h.ID == "" && unasked[e.Type] || e.Type == streams.TypeClaim {
 		return nil
 	}
-	a.srcs[e.Src]++
+	if position.Index(e.Src) == 0 {
+		a.srcs[e.Src]++
+	} else {
+		a.inner[place{e.Partition, e.Src}]++
+	}
 	switch e.Type {
 	case streams.TypeRepeat:
 		a.repeats++

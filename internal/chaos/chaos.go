@@ -17,6 +17,7 @@ import (
 
 	"lazaret/internal/embedded"
 	"lazaret/pkg/chain"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -553,6 +554,12 @@ func (rep *Report) count(o Options, l *load, heard []answer, a *account) {
 		if n > 1 {
 			rep.Doubled++
 			rep.problem("intake message %d gave %d entries", src, n)
+		}
+	}
+	for at, n := range a.inner {
+		if n > 1 {
+			rep.Doubled++
+			rep.problem("event %s of partition %d gave %d entries", position.Text(at.src), at.partition, n)
 		}
 	}
 	for src := uint64(1); src <= most; src++ {

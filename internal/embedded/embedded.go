@@ -531,6 +531,7 @@ func (p *Pipeline) joint() (*stage.Joint, error) {
 	if err != nil {
 		return nil, err
 	}
+	j.Offers = p.Server != nil
 	j.Elsewhere = natsserver.WatchGroups(p.cfg.Data, p.groups()).Others
 	return j, nil
 }

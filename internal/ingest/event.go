@@ -141,8 +141,8 @@ func (f *Fold) identify(st *stage.State, m *stage.Message, id string) (identity,
 
 // ownID returns the n-th candidate for the id of an event that was sent under another
 // event's id.
-func ownID(id string, intake uint64, n int) string {
-	tag := fmt.Sprintf("-r%d", intake)
+func ownID(id string, place uint64, n int) string {
+	tag := "-r" + placeName(place)
 	if n > 0 {
 		tag += fmt.Sprintf("-%d", n)
 	}

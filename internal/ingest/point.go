@@ -90,8 +90,11 @@ func (f *Fold) autoPoint(st *stage.State, project, why string, intake uint64) (s
 }
 
 func autoName(why string, intake uint64) string {
-	return "before-" + why + "-" + position.Text(intake)
+	return "before-" + why + "-" + placeName(intake)
 }
+
+// placeName returns a place in the intake as a part of an id, as in 98 and 98-256.
+func placeName(place uint64) string { return strings.ReplaceAll(position.Text(place), ".", "-") }
 
 // placeBefore returns the last place in the intake before another one. Behind a message are the places of
 // offered proposals.
@@ -148,8 +151,10 @@ func (f *Fold) thinPoints(st *stage.State, project string) error {
 	thin, least := 1, 0.0
 	for i := 1; i < len(auto)-keptAuto; i++ {
 		// Gaps are measured in intake sequences, because several events may have the same time.
-		before := at(i - 1)
-		hole := float64(at(i+1)-before+1) / float64(now-before+1)
+		before, hole := at(i-1), 0.0
+		if after := at(i + 1); after > before { // else both are offered writes behind one message
+			hole = float64(after-before+1) / float64(now-before+1)
+		}
 		if i == 1 || hole < least {
 			thin, least = i, hole
 		}

@@ -13,6 +13,7 @@ import (
 	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -324,5 +325,40 @@ func TestARestorePointHasTheOfferedWritesBeforeIt(t *testing.T) {
 	}
 	if a := h.belief(after).Ref.Axes; a.Retrieval != beliefs.Hidden {
 		t.Errorf("a write after the point is %+v", a)
+	}
+}
+
+// An order names its point in a subject, and a burst of writes displaces no earlier points, whether or not they come
+// through the intake.
+func TestPointsBeforeOfferedWritesAreNamedAndThinnedLikeOthers(t *testing.T) {
+	h := newHouse(t, offline(t))
+	h.pin()
+	session := func(i int) {
+		h.say(streams.KindSession, "", &streams.Session{Head: streams.Head{ID: fmt.Sprint("start", i),
+			Session: fmt.Sprint("day", i)}, Phase: "start"})
+		h.remember(beliefs.OriginUser, mem(fmt.Sprint("m", i), fmt.Sprintf("The door code of house %d is %d", i, 1000+i)))
+	}
+	for i := range 20 {
+		session(i)
+	}
+	earlier := h.allPoints()
+	h.offers = true
+	for i := range 40 {
+		h.remember(beliefs.OriginWeb, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("x", i),
+			Session: fmt.Sprint("s", i%2)}, Content: fmt.Sprintf("Offer %d of the day", i)})
+	}
+	left, offered := 0, 0
+	for _, p := range h.allPoints() {
+		if !streams.ValidID(p.Name) {
+			t.Errorf("point %q has no legal name", p.Name)
+		}
+		if position.Compare(p.Intake, earlier[len(earlier)-1].Intake) > 0 {
+			offered++
+		} else {
+			left++
+		}
+	}
+	if offered == 0 || left < 12 {
+		t.Errorf("%d of %d points are left beside %d of a burst", left, len(earlier), offered)
 	}
 }

@@ -307,6 +307,7 @@ func (s *intakeStage) land(ctx context.Context, f *flight) error {
 		s.decided[e.Partition].add(e.Src)
 	}
 	for _, q := range f.batch {
+		q.offer.conclude(q.msg.Position())
 		s.unqueue(q.line, 0)
 	}
 	for _, q := range f.batch {

@@ -34,6 +34,10 @@ type Joint struct {
 	// subject. So nothing is decided jointly then. Ingest calls Elsewhere for each proposal.
 	Elsewhere func() bool
 
+	// Offers is set if the front of this process may pass proposals to ingest without the intake. It must run
+	// the server too: times come from its clock, and no replica of the intake lags behind.
+	Offers bool
+
 	pub   *publisher
 	names []string // stages that take part, in the order in which they answer
 	// retired is the age at which the last entry of a group of another process no longer counts.

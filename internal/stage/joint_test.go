@@ -109,6 +109,7 @@ func startPipeline(t *testing.T, srv *natstest.Server, dir string, together bool
 		if j, err = stage.NewJoint(srv.Connect(), streams.SentinelStage("a"), streams.StageArbiter); err != nil {
 			t.Fatal(err)
 		}
+		j.Offers = true
 	}
 	return startFolds(t, srv, dir, j, assessor(), judge())
 }

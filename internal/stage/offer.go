@@ -42,7 +42,7 @@ const (
 // Offer passes a proposal to ingest. It returns nil if ingest does not take it now. The caller must
 // then publish it to the intake.
 func (j *Joint) Offer(a streams.Address, m *nats.Msg) *Offer {
-	if j == nil || !j.offering.TryLock() {
+	if j == nil || !j.Offers || !j.offering.TryLock() {
 		return nil
 	}
 	defer j.offering.Unlock()
@@ -90,9 +90,12 @@ func (s *intakeStage) offered(ctx context.Context, o *Offer) error {
 	if err := s.readOn(ctx); err != nil {
 		return err
 	}
-	o.msg.Seq, o.msg.Index = s.seen, s.nextIndex()
 	q := &queued{msg: o.msg, since: time.Now(), size: storedSize(o.msg), offer: o}
-	if _, ok := s.joins(q); !ok || o.msg.Index >= OffersEnd || !s.atEnd() {
+	if _, ok := s.joins(q); !ok {
+		return nil
+	}
+	o.msg.Seq, o.msg.Index = s.seen, s.nextIndex()
+	if o.msg.Index >= OffersEnd || s.decided[p].has(o.msg.Position()) || !s.atEnd() {
 		return nil
 	}
 	asked := s.cfg.Joint.ask(ctx, p, s.known)
@@ -101,13 +104,13 @@ func (s *intakeStage) offered(ctx context.Context, o *Offer) error {
 	s.stats.Offered.Add(1)
 	s.store.early = q.msg.Address.Kind == streams.KindRecall
 	err := s.together(ctx, []*queued{q}, asked)
-	if s.decided[p].has(q.msg.Position()) {
-		o.conclude(q.msg.Position())
-	} else if l := q.line; len(l.queue) > 0 && l.queue[0] == q {
+	if l := q.line; !o.concluded && len(l.queue) > 0 && l.queue[0] == q {
 		s.unqueue(l, 0) // the sender publishes it
 	}
 	return err
 }
+
+const _ = uint(OffersEnd - 1 - streams.MaxBatch) // a batch leaves room for offers
 
 // nextIndex returns an index behind the intake's last message that no earlier offer had.
 func (s *intakeStage) nextIndex() int {
