@@ -656,7 +656,7 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 	up = start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
 	out = must(t, data, "holds", "ls")
 	if lines := strings.Count(strings.TrimSpace(out), "\n"); lines != 2 || !strings.Contains(out, "3 ") ||
-		!strings.Contains(out, "alike") {
+		!strings.Contains(out, "similar holds") {
 		t.Errorf("%s", out)
 	}
 	// Similar holds need one command and one signature each. The command is refused if there are other

@@ -63,7 +63,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	if err := os.WriteFile(forged, []byte(strings.Replace(string(text), "\nindex ", "\nindex 1", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	expect(2, "does not hold", "audit", "prove", "--check", forged)
+	expect(2, "the proof is invalid", "audit", "prove", "--check", forged)
 	expect(1, "no entry", "audit", "prove", "unknown")
 
 	// The served log equals the log on disk.

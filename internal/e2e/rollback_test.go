@@ -30,7 +30,7 @@ func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
 		&points); err != nil || len(points) != 1 || points[0].By != "alice" {
 		t.Errorf("%+v, %v", points, err)
 	}
-	const want = "1 stated anew, 0 stricter"
+	const want = "1 repeated as new beliefs, 0 left stricter"
 	if out := run(0, "beliefs", "restore", "--to", "good", "--dry-run"); !strings.Contains(out, want) {
 		t.Errorf("%s", out)
 	}

@@ -138,7 +138,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	second := filepath.Join(cut.data, "audit2")
 	if out, err := exec.Command(filepath.Join(bin, "auditor"), "--data", cut.data, "--dir", second, "--key",
 		filepath.Join(cut.data, "second.key")).CombinedOutput(); err == nil || !strings.Contains(string(out),
-		"begin with what another auditor has") {
+		"copy the log of another auditor") {
 		t.Errorf("a new auditor alone: %v, %s", err, out)
 	}
 	if err := os.RemoveAll(second); err != nil {
