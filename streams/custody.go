@@ -284,9 +284,13 @@ func (c *Custody) parseExpire(before, upTo string) (err error) {
 	if c.Before, err = time.Parse(time.RFC3339, before); err != nil {
 		return fmt.Errorf("before %q is not an RFC 3339 time", clip(before))
 	}
-	if c.Project != SystemProject || c.Before.After(c.Issued) {
-		return fmt.Errorf("an order to expire must name project %s, and its before must not be after its issued",
-			SystemProject)
+	if c.Project != SystemProject {
+		return fmt.Errorf("an order to expire concerns all projects: its project must be %s, not %q", SystemProject,
+			clip(c.Project))
+	}
+	if c.Before.After(c.Issued) {
+		return fmt.Errorf("an order to expire ends at %s, which is later than its issue at %s", before,
+			c.Issued.Format(time.RFC3339))
 	}
 	return nil
 }

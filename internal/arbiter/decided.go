@@ -28,7 +28,7 @@ func (f *Fold) decisions(st *stage.State, e *streams.Entry, now time.Time) (*sta
 		f.log.Error("unreadable entry", "type", e.Type, "seq", e.Seq, "err", err)
 		return nil, nil
 	}
-	if err := moveSeals(st, e.Project, b.Revisions); err != nil {
+	if err := copySeals(st, e.Project, b.Revisions); err != nil {
 		return nil, err
 	}
 	alert := func(rule, severity, kind, id, agent string, code streams.Code, message string) streams.Alert {

@@ -21,8 +21,8 @@ func noteSeal(st *stage.State, project string, m *streams.MemoryEntry) error {
 	return st.Set(sealKey(project, m.Belief.ID), []byte(m.Belief.Seal(streams.Digest([]byte(m.Content)))))
 }
 
-// moveSeals copies the seal of a belief to the belief that a rollback made to repeat it.
-func moveSeals(st *stage.State, project string, all []beliefs.Revision) error {
+// copySeals copies the seal of each superseded belief to the copy that a rollback made of it.
+func copySeals(st *stage.State, project string, all []beliefs.Revision) error {
 	for _, rv := range all {
 		if rv.Anew == "" {
 			continue

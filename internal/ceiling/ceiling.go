@@ -12,15 +12,14 @@ import (
 	"lazaret/streams"
 )
 
-// minWords is the minimum length, in bytes after normalization, of content that is searched for in
+// minBytes is the minimum length, after normalization, of content that is searched for in
 // other texts. Shorter content occurs everywhere.
-const minWords = 5
+const minBytes = 5
 
 // fewWords is the number of words below which content is searched for as a whole instead of by phrases.
 const fewWords = 6
 
-// A text contains marked content if it shares at least this number of the content's phrases, or at
-// least one in quarter of them.
+// A text contains marked content if it shares common of the content's phrases, or 1/quarter of them.
 const (
 	common  = 3
 	quarter = 4

@@ -83,14 +83,14 @@ func (m *marks) at(seq uint64) beliefs.Sensitivity {
 // prefixes is a sorted set of strings, none of which begins with another one.
 type prefixes struct {
 	sorted []string
-	begins [1 << 10]uint64 // set of hashes of the first minWords bytes of the strings
+	begins [1 << 10]uint64 // set of hashes of the first minBytes bytes of the strings
 }
 
 func begin(s string) uint {
 	return uint(s[0])*0x9e37 ^ uint(s[1])*0x79b9<<2 ^ uint(s[2])*0x85eb<<1 ^ uint(s[3])*0xca6b ^ uint(s[4])*0xc2b3<<3
 }
 
-// add adds a string of at least minWords bytes, unless the set has a beginning of it.
+// add adds a string of at least minBytes bytes, unless the set has a beginning of it.
 func (p *prefixes) add(s string) {
 	i, found := slices.BinarySearch(p.sorted, s)
 	if found || i > 0 && strings.HasPrefix(s, p.sorted[i-1]) {
@@ -109,7 +109,7 @@ func (p *prefixes) add(s string) {
 // greatest string that is not greater than the rest of the text. Because no string begins with another,
 // no other one can match there.
 func (p *prefixes) in(s string) bool {
-	for i := range len(s) - minWords + 1 {
+	for i := range len(s) - minBytes + 1 {
 		h := begin(s[i:]) % (64 << 10)
 		if p.begins[h/64]&(1<<(h%64)) == 0 {
 			continue
@@ -135,7 +135,7 @@ func (m *marks) mark(d declared) {
 		return // every text has this label
 	}
 	norm := text.Normalize(d.content)
-	if len(norm) < minWords {
+	if len(norm) < minBytes {
 		return
 	}
 	f := text.Analyze(d.content)

@@ -18,7 +18,7 @@ import (
 // content displaces memories. The indexes are part of the state: Apply writes them, and a refold
 // rebuilds them.
 
-// The classes of origin, in order of trust.
+// The classes of origin, most trusted first.
 const (
 	classOwn      = '0' // the user's and the operator's words
 	classAgent    = '1'
@@ -32,7 +32,7 @@ type shelf struct {
 	volume byte
 }
 
-// shelves lists the first volumes of all indexes, in order of trust.
+// shelves lists the first volumes of all indexes, most trusted first.
 var shelves = []shelf{{class: classOwn, memory: true}, {class: classOwn}, {class: classAgent, memory: true},
 	{class: classAgent}, {class: classExternal, memory: true}, {class: classExternal}}
 

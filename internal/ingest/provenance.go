@@ -9,7 +9,8 @@ import (
 	"lazaret/streams"
 )
 
-// provenance says where a content came from. The record of a belief has the provenance of the first
+// provenance says where a content came from: its source, session and tool. The origin is another thing,
+// which the subject has. The record of a belief has the provenance of the first
 // reading. Provenances of later readings are stored under keys of their own, so that a quarantine
 // by source, session, agent or tool also finds a text that another source showed first.
 type provenance struct {

@@ -439,7 +439,7 @@ func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
 		o = beliefs.OriginAgent
 	}
 	for _, it := range items {
-		// The text of an existing memory does not come from this write alone.
+		// Skip memories that existed before this write: a part of their text comes from earlier writes.
 		var event string
 		if json.Unmarshal(it.all["event"], &event) != nil || event != rt.write.added {
 			continue

@@ -3,7 +3,8 @@
 // and agent.
 //
 // A credential is a signed JWT that lists the subjects to which its holder may publish and subscribe.
-// The project, agent and origin of a message follow from the credential alone, never from the payload.
+// The project, agent and origin of a message follow from the credential alone, never from the payload:
+// permissions.go lists the subjects, and package streams reads the origin from them.
 // Credentials are ordinary NATS .creds files, so the same ones work with a cluster in operator mode.
 //
 // The package does not protect against a reader of the data folder, which contains the keys that sign

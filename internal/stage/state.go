@@ -72,8 +72,8 @@ const (
 	// the approximate size of known in addition.
 	flushBytes = 3 << 20
 	// memTable is the size of the database's memtable. Pebble writes a batch of more than half of
-	// this size to a separate file, and many small files are compacted repeatedly. Pebble counts a
-	// batch as about 1.7 times its size in flushBytes, and another batch may be added to it.
+	// this size to a separate file, and many small files are compacted repeatedly. A batch has
+	// flushBytes, and possibly those of one more commit, and Pebble counts about 1.7 bytes for each.
 	memTable = 16 << 20
 	// flushAfter is the maximum time before a commit is written to the database.
 	flushAfter = time.Second

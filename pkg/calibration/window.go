@@ -20,7 +20,8 @@ func (w *Window) Add(f Forecast) {
 	}
 }
 
-// MarshalBinary encodes the total in eight bytes and each forecast in two.
+// MarshalBinary encodes a window: eight bytes for the number of forecasts that were ever added, then two
+// bytes for each forecast that is kept. The lowest bit of a forecast is its outcome.
 func (w *Window) MarshalBinary() ([]byte, error) {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+2*len(w.Forecasts)), w.Total)
 	for _, f := range w.Forecasts {

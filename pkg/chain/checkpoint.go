@@ -344,7 +344,7 @@ func (k *keyring) handover(b []byte) (c Checkpoint, err error) {
 		old++
 	}
 	if old == 0 {
-		return c, errors.New("no key that was trusted before signed it")
+		return c, errors.New("the handover has no signature of a key that was already trusted")
 	}
 	k.more = append(k.more, v)
 	return c, nil

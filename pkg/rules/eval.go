@@ -274,8 +274,8 @@ func (ev *Evaluator) try(
 	return alerts
 }
 
-// fire evaluates one rule on one input. code is the part of the condition that the index has not
-// decided, or nil.
+// fire evaluates one rule on one input. code tests the part of the condition that the index has not
+// decided. If code is nil or has no result, fire evaluates the whole condition.
 func (ev *Evaluator) fire(
 	r *Rule,
 	code compiled.FlagFunc,

@@ -216,9 +216,10 @@ func (s *State) recalledSleeper(id string) *Sleeper {
 	return r.sleeper(id, s.In, s.In.Event.Time)
 }
 
-// shares reports whether words include an address that no user of the project named, or a value of
-// the action that the user of the session did not name. For an action without values, it reports
-// whether they include a thing in the tool's name although the user did not ask for the action.
+// shares reports whether the words of a memory have something in common with the action that did not come
+// from the user: an address that no user of the project named, or another value that the user of the
+// session did not name. For an action without values, it is a thing in the tool's name, if the user did
+// not ask for the action.
 func (s *State) shares(words []uint32) bool {
 	in, c := s.In, s.In.call
 	for i, x := range in.Content.Carriers {

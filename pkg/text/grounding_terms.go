@@ -227,8 +227,8 @@ func (r *termReader) pair(s string, start, end int) {
 	r.add(term{exact: key, stem: key, start: start, end: end})
 }
 
-// figure reads the number at byte i and returns its end. Different notations of one number have the
-// same key.
+// figure reads the number at byte i, adds it as a term, and returns the position after it. All notations
+// of a number make the same term: 1,234.50 and 1.234,5.
 func (r *termReader) figure(i int) int {
 	start := i
 	for i < len(r.s) && (isDigit(r.s[i]) || strings.IndexByte(".,'", r.s[i]) >= 0 && i+1 < len(r.s) && isDigit(r.s[i+1])) {

@@ -177,8 +177,9 @@ func fieldsCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fields",
 		Short: "List the fields, signals and functions for rule expressions",
-		Long: `List the names that rule expressions can use. A signal is state: the list has its key, its
-time window, its limit per project, and the number of look-ups to read it.`,
+		Long: `List the names that rule expressions can use. A signal is computed from earlier events. For
+each signal, the list has the key by which these are stored, the time window, the limit per
+project, and the number of look-ups that one reading costs.`,
 		Example: "  lazaret rules fields --where 'kind == \"signal\"'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
