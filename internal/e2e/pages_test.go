@@ -183,7 +183,7 @@ var (
 	moment   = regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z?|\d{8}T\d{6}Z-\w{8}|\b[\d.]+ ms\b`)
 	counted  = regexp.MustCompile(`(ledger entry|intake message|revision|_seq":|elapsed_us":)( ?)[0-9a-f]+(?:\.\d+)?`)
 	printed  = regexp.MustCompile(`\s*…\s*|` + moment.String() + `|` + counted.String() +
-		`|` + long16.String() + `|\d{3,}|\s+`)
+		`|` + long16.String() + `|\d{3,}(?:\.\d\b)?|\s+`)
 	exitSaid = regexp.MustCompile(`exit (?:code )?(\d+)`)
 )
 
@@ -223,8 +223,8 @@ func (s *shell) pattern(line string) (*regexp.Regexp, []string) {
 		case counted.FindString(w) == w:
 			c := counted.FindStringSubmatch(w)
 			b.WriteString(regexp.QuoteMeta(c[1]+c[2]) + `[0-9a-f]+(?:\.\d+)?`)
-		case !strings.ContainsFunc(w, func(r rune) bool { return r < '0' || r > '9' }):
-			b.WriteString(`\d+`) // a number of three digits or more
+		case !strings.ContainsFunc(w, func(r rune) bool { return (r < '0' || r > '9') && r != '.' }):
+			b.WriteString(`\d+(?:\.\d+)?`) // a number of three digits or more, or a position of a ledger entry
 		case !strings.ContainsAny(w, "0123456789"):
 			b.WriteString(regexp.QuoteMeta(w))
 		case s.ids[w] != "":

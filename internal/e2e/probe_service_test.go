@@ -31,7 +31,7 @@ func TestAProbeThatFailsOpensAnIncident(t *testing.T) {
 	}
 	p := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t))
 	if out, code := command(t, data, "probe", "run", "--every", "1s", "--pack", pack); code != 1 ||
-		!strings.Contains(out, "open an incident") {
+		!strings.Contains(out, "the key that signs incidents") {
 		t.Errorf("without a key: exit %d: %s", code, out)
 	}
 	must(t, data, "key", "gen", "watch", key, "--pin", "probe")
