@@ -206,3 +206,23 @@ func TestMessagesWaitForTheCommandsBeforeThem(t *testing.T) {
 		t.Errorf("decided in the order %v, want %v", order, want)
 	}
 }
+
+// An offer never has an index that an event of a batch may have, nor that of an earlier offer.
+func TestTheIndexesOfOffers(t *testing.T) {
+	s := &intakeStage{runtime: &runtime{}}
+	if i := s.nextIndex(); i != streams.MaxBatch {
+		t.Errorf("the first offer before any message has index %d", i)
+	}
+	if i := s.nextIndex(); i != streams.MaxBatch+1 {
+		t.Errorf("the second has index %d", i)
+	}
+	s.seen = 7
+	s.decided[3].add(position.At(7, streams.MaxBatch+4)) // before a restart
+	if i := s.nextIndex(); i != streams.MaxBatch+5 {
+		t.Errorf("after a restart, an offer has index %d", i)
+	}
+	s.seen = 8
+	if i := s.nextIndex(); i != streams.MaxBatch {
+		t.Errorf("after the next message, an offer has index %d", i)
+	}
+}

@@ -140,7 +140,8 @@ type intakeStage struct {
 	// purgeFailed delays the next purge instead of trying again at once.
 	purgeFailed bool
 	blind       int // number of proposals to decide without speculation
-	// offersNext is the index of the next offer, if no message comes after offersAfter.
+	// offersNext is the index of the next offer, if no message comes after offersAfter. It is 0 before the first
+	// offer.
 	offersNext  int
 	offersAfter uint64
 	// allows is set for the partitions in which this process may publish joint frames: those where the last

@@ -144,8 +144,8 @@ type round struct {
 	folded    []int // number of entries that each called stage has folded
 }
 
-// asked is the question to the other stages whether they take part in a round.
-type asked struct {
+// question asks the other stages whether they take part in a round.
+type question struct {
 	round *round
 	ok    bool // all stages take part
 	done  chan struct{}
@@ -154,8 +154,8 @@ type asked struct {
 // ask asks the other stages whether they take part in deciding a proposal, if the ledger ends with a
 // sequence. A stage that has folded loses its indexes if the round is dropped. So all stages are asked
 // before one folds. The caller must call decide or cancel.
-func (j *Joint) ask(ctx context.Context, partition int, end uint64) *asked {
-	a := &asked{round: &round{partition: partition, last: end}, done: make(chan struct{})}
+func (j *Joint) ask(ctx context.Context, partition int, end uint64) *question {
+	a := &question{round: &round{partition: partition, last: end}, done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
 		timeout := time.NewTimer(jointWait)
@@ -171,45 +171,42 @@ func (j *Joint) ask(ctx context.Context, partition int, end uint64) *asked {
 }
 
 // cancel ends a round in which no stage has folded.
-func (a *asked) cancel() {
-	if a != nil {
-		<-a.done
-		a.round.end(false)
-	}
+func (a *question) cancel() {
+	<-a.done
+	a.round.end(false)
 }
 
 // decide lets the other stages answer a proposal. It returns nil and the reason if there is no joint
 // decision. Otherwise the caller must end the round.
-func (a *asked) decide(ctx context.Context, proposal *streams.Entry) (*round, Alone) {
+func (a *question) decide(ctx context.Context, proposal *streams.Entry) (*round, Alone) {
 	<-a.done
-	r := a.round
-	why := AloneBehind
-	if a.ok {
+	r, why, ok := a.round, AloneBehind, a.ok
+	if ok {
 		r.add(proposal)
-		why = r.answer(ctx)
+		why, ok = r.answer(ctx)
 	}
-	if why != alones {
+	if !ok {
 		r.end(false)
 		return nil, why
 	}
 	return r, 0
 }
 
-// answer lets all stages fold the entries until none answers. It returns why there is no joint
-// decision, or alones.
-func (r *round) answer(ctx context.Context) Alone {
+// answer lets all stages fold the entries until none answers. If there is no joint decision, ok is false
+// and why is the reason.
+func (r *round) answer(ctx context.Context) (why Alone, ok bool) {
 	for r.behind() {
 		if !r.fits() {
-			return AloneLarge
+			return AloneLarge, false
 		}
 		if !r.turn(ctx) {
-			return AloneBehind
+			return AloneBehind, false
 		}
 	}
 	if !slices.ContainsFunc(r.entries, func(e *streams.Entry) bool { return e.Type == streams.TypeVerdict }) {
-		return AloneGroup // the verdict waits for a group of another process
+		return AloneGroup, false // the verdict waits for a group of another process
 	}
-	return alones
+	return 0, true
 }
 
 // fits reports whether the entries can share a message.
@@ -404,7 +401,7 @@ func (s *intakeStage) notices(p int, stage string) {
 
 // together decides a proposal with the other stages of the process. If they do not take part, its
 // entry is published alone.
-func (s *intakeStage) together(ctx context.Context, batch []*queued, asked *asked) error {
+func (s *intakeStage) together(ctx context.Context, batch []*queued, asked *question) error {
 	f := s.flight()
 	f.end = s.known
 	if err := s.admit(f, batch); err != nil {

@@ -112,9 +112,9 @@ func (s *intakeStage) offered(ctx context.Context, o *Offer) error {
 
 const _ = uint(OffersEnd - 1 - streams.MaxBatch) // a batch leaves room for offers
 
-// nextIndex returns an index behind the intake's last message that no earlier offer had.
+// nextIndex returns an index behind the last message that was read, which no earlier offer had.
 func (s *intakeStage) nextIndex() int {
-	if s.offersAfter != s.seen {
+	if s.offersAfter != s.seen || s.offersNext == 0 {
 		s.offersAfter, s.offersNext = s.seen, streams.MaxBatch
 		for p := range s.decided { // before a restart
 			if last := s.decided[p].last(); position.Sequence(last) == s.seen {
