@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding"
 	"fmt"
 	"io"
 	"maps"
@@ -104,6 +105,13 @@ func zero(t reflect.Type) any {
 		t = t.Elem()
 	}
 	if t.Implements(textMarshaler) || reflect.PointerTo(t).Implements(textMarshaler) {
+		if t.Kind() == reflect.Uint8 { // a value of an enumeration, whose zero JSON may omit
+			if m, ok := reflect.Zero(t).Interface().(encoding.TextMarshaler); ok {
+				if b, err := m.MarshalText(); err == nil {
+					return string(b)
+				}
+			}
+		}
 		return ""
 	}
 	switch t.Kind() {
@@ -122,7 +130,7 @@ func zero(t reflect.Type) any {
 	return map[string]any{}
 }
 
-var textMarshaler = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
+var textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 
 // Match reports whether the expression is true for an item.
 func (f *Filter) Match(item any) (bool, error) {

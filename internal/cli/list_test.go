@@ -51,6 +51,20 @@ func TestFiltersKnowTheFieldsByTheirJSONNames(t *testing.T) {
 	}
 }
 
+// JSON omits a belief's axes if all are zero. They have names all the same.
+func TestFiltersKnowTheNamesOfZeroValues(t *testing.T) {
+	b := streams.BeliefRef{ID: "b1"}
+	for _, where := range []string{`axes.retrieval == "hidden"`, `axes.truth == "unverified" && axes.security == "clean"`} {
+		f, err := cli.NewFilter(where, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := f.Match(b); err != nil || !ok {
+			t.Errorf("%s: %v, %v", where, ok, err)
+		}
+	}
+}
+
 func TestListsShowForeignTextInert(t *testing.T) {
 	evil := "a\x1b[31mred\u202egnp.exe\u200b\nnext\tcell\u009b2J"
 	for _, json := range []bool{false, true} {

@@ -116,4 +116,9 @@ func TestAPoisonedSourceIsFoundAndTakenOutWithWhatDerivesFromIt(t *testing.T) {
 	if first := list("beliefs", "as-of", "--seq", "1"); len(first) != 0 {
 		t.Errorf("at the ledger's beginning %+v was believed", first)
 	}
+	for _, none := range []string{"0", "", "99999", "1.3", "9007199254740993"} {
+		if out, code := command(t, p.data, "beliefs", "as-of", "--seq", none); code != 1 || !strings.Contains(out, "--seq: ") {
+			t.Errorf("as of entry %q: exit %d: %s", none, code, out)
+		}
+	}
 }

@@ -230,10 +230,12 @@ func TestAProposalFromAnotherIntakesFutureIsHeld(t *testing.T) {
 	long(t)
 	t.Parallel()
 	p := newPipeline(t, embedded.Config{})
-	a := read("s")
-	a.After = 1 << 40
-	if v := p.decide(a); v.Verdict != streams.Hold || !has(v, streams.CodeRestored) {
-		t.Errorf("%+v", v)
+	for _, after := range []uint64{1 << 40, 1<<44 + 1, 1 << 53} {
+		a := read("s")
+		a.After = after
+		if v := p.decide(a); v.Verdict != streams.Hold || !has(v, streams.CodeRestored) {
+			t.Errorf("after %d: %+v", after, v)
+		}
 	}
 	b := read("s")
 	b.After = p.publish("lz.in.demo.agent.obs.tool", `{"id":"o1","session":"s","content":"fine"}`)

@@ -148,8 +148,8 @@ func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.Ent
 			}
 		}
 	}
-	// Every acknowledged message comes before this one.
-	return unseen, position.Compare(after, head.Intake) >= 0, nil
+	// Every acknowledged message comes before this one. A place behind a message is no sequence.
+	return unseen, position.Index(after) > 0 || position.Compare(after, head.Intake) >= 0, nil
 }
 
 // applySession removes the state of a session when it starts or ends, so that a new session starts

@@ -44,8 +44,11 @@ and the command takes long for a long ledger.`,
 				return fmt.Errorf("--valid: %w", err)
 			}
 			seq := uint64(0)
-			if until != "" {
-				if seq, err = position.Parse(until); err != nil {
+			if cmd.Flags().Changed("seq") {
+				if seq, err = position.Parse(until); err == nil && position.Sequence(seq) == 0 {
+					err = fmt.Errorf("the ledger's first entry is 1, not %s", until)
+				}
+				if err != nil {
 					return fmt.Errorf("--seq: %w", err)
 				}
 			}
@@ -113,7 +116,9 @@ func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64
 	}
 	to := end
 	if seq != 0 {
-		to = min(end, position.Sequence(seq))
+		if to = position.Sequence(seq); to > end {
+			return nil, fmt.Errorf("--seq: the ledger ends at %d, before entry %s", end, position.Text(seq))
+		}
 	}
 	r, err := ingest.NewReplay()
 	if err != nil {
@@ -121,7 +126,11 @@ func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64
 	}
 	defer r.Close()
 	p := streams.PartitionOf(project)
+	var last uint64 // position of the last entry in the named message
 	err = replay.Entries(ctx, nc, 0, to, func(e *streams.Entry) error {
+		if seq != 0 && e.Seq == to {
+			last = e.Position()
+		}
 		if e.Partition != p || !at.IsZero() && e.Time.After(at) || seq != 0 && position.Compare(e.Position(), seq) > 0 {
 			return nil
 		}
@@ -132,6 +141,10 @@ func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64
 	})
 	if err != nil {
 		return nil, err
+	}
+	if last != 0 && position.Compare(seq, last) > 0 {
+		return nil, fmt.Errorf("--seq: ledger message %d ends with entry %s, before %s", to, position.Text(last),
+			position.Text(seq))
 	}
 	return r.Beliefs(project)
 }
