@@ -140,6 +140,16 @@ func TestLaunderingFindsWhateverReachesUntrustedContent(t *testing.T) {
 	approved := w.memory("m8", beliefs.OriginUser, beliefs.OriginWeb, "approved", []string{web},
 		&streams.Resolved{State: streams.HoldApproved, By: "alice", Hold: "h1"})
 
+	copied := func(id, of string) string { // by a rollback, and served later
+		w.add(streams.StageIngest, streams.TypeRevision, 0, &streams.RevisionsEntry{EntryHead: w.head(""),
+			Revisions: []beliefs.Revision{{Belief: id, Anew: of}}})
+		w.add(streams.StageIngest, streams.TypeRecall, 0, &streams.RecallEntry{EntryHead: w.head("r" + id),
+			Admitted: []streams.RecallItem{{BeliefRef: streams.BeliefRef{ID: id, Found: true, Kind: beliefs.MemoryClaim,
+				Axes: beliefs.Axes{Truth: beliefs.Supported}}}}})
+		return id
+	}
+	ofHonest, ofWeb, ofNone := copied("c1", honest), copied("c2", ref), copied("c3", "never")
+
 	r, err := w.open(true).Launder(context.Background(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -148,12 +158,12 @@ func TestLaunderingFindsWhateverReachesUntrustedContent(t *testing.T) {
 	for _, x := range r.Findings {
 		found[x.Belief] = x.Path
 	}
-	for _, b := range []string{ref, chained, unknown, agent, same, forged} {
+	for _, b := range []string{ref, chained, unknown, agent, same, forged, ofWeb, ofNone} {
 		if found[b] == nil {
 			t.Errorf("%s is not found", b)
 		}
 	}
-	for _, b := range []string{honest, said, web, loop} {
+	for _, b := range []string{honest, said, web, loop, ofHonest} {
 		if found[b] != nil {
 			t.Errorf("%s is found: %v", b, found[b])
 		}

@@ -87,7 +87,8 @@ func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) 
 	unread := 0
 	err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool {
 		switch streams.Type(e.Type) {
-		case streams.TypeObservation, streams.TypeMemory, streams.TypeRecall, streams.TypeConfirmation, streams.TypeVerdict:
+		case streams.TypeObservation, streams.TypeMemory, streams.TypeRecall, streams.TypeConfirmation, streams.TypeVerdict,
+			streams.TypeRevision:
 			return project == "" || e.Project == project
 		}
 		return false
@@ -140,6 +141,22 @@ func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) 
 				if k := (named{e.Project, c.Belief}); c.Check == "" && c.Signer != "" && promoted[k] == nil {
 					promoted[k] = &Promotion{By: c.Signer, How: "signed confirmation", Reason: c.Decision, Index: e.Index, Seq: e.Seq,
 						Time: e.Time}
+				}
+			case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeRevision:
+				r := new(streams.RevisionsEntry)
+				if err := e.decode(r); err != nil {
+					return err
+				}
+				for _, rv := range r.Revisions {
+					if rv.Anew == "" {
+						continue
+					}
+					// A rollback copied a superseded belief. The copy comes from what the original comes from.
+					was, is := named{e.Project, rv.Anew}, named{e.Project, rv.Belief}
+					lin.beliefs[is] = append(lin.beliefs[is], lin.beliefs[was]...)
+					if promoted[is] == nil && promoted[was] != nil {
+						promoted[is] = promoted[was]
+					}
 				}
 			case e.Stage == streams.StageArbiter && streams.Type(e.Type) == streams.TypeVerdict:
 				v := new(streams.VerdictEntry)
