@@ -43,13 +43,10 @@ func (j judge) Gate(_ context.Context, r *streams.Recall) (rep *client.Reply, er
 	return rep, err
 }
 
-// heldFolder is the name of an agent's folder for the ids of held changes.
-const heldFolder = "held"
-
 // tidy renames the folders that an earlier version named after the users to their current names. It
 // keeps a folder if one of the current name exists. It also removes old ids of held changes.
 func tidy(memory string) error {
-	held, err := fs.Glob(os.DirFS(memory), "*/*/"+heldFolder)
+	held, err := fs.Glob(os.DirFS(memory), "*/*/"+memorytool.Held)
 	for _, name := range held {
 		err = errors.Join(err, memgate.Held(filepath.Join(memory, filepath.FromSlash(name))).Sweep())
 	}
@@ -78,8 +75,8 @@ func memoryTool(c *call) (any, error) {
 		}
 	}
 	own := filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent)
-	dir := filepath.Join(own, memorytool.Folder(in.DataSubject, in.User))
-	t := &memorytool.Tool{Judge: judge{c}, Dir: dir, Held: memgate.Held(filepath.Join(own, heldFolder)),
+	folder := memorytool.Folder(in.DataSubject, in.User)
+	t := &memorytool.Tool{Judge: judge{c}, Dir: filepath.Join(own, folder), Held: memgate.Held(filepath.Join(own, memorytool.Held, folder)),
 		Head: streams.Head{Session: in.Session, User: in.User, DataSubject: in.DataSubject}, Lock: &c.g.files}
 	res, err := t.Call(c.ctx, &in.Input)
 	if err != nil {

@@ -25,16 +25,19 @@ type Held string
 // heldFor is how long an id is kept. The arbiter forgets verdicts after this time.
 const heldFor = 31 * 24 * time.Hour
 
-// Sweep removes ids that are older than the arbiter's verdicts on them.
+// Sweep removes ids that are older than the arbiter's verdicts on them, in this folder and those below it.
 func (h Held) Sweep() error {
-	all, err := os.ReadDir(string(h))
+	err := filepath.WalkDir(string(h), func(file string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		if i, ierr := e.Info(); ierr == nil && time.Since(i.ModTime()) > heldFor {
+			return os.Remove(file)
+		}
+		return nil
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	}
-	for _, e := range all {
-		if i, ierr := e.Info(); ierr == nil && time.Since(i.ModTime()) > heldFor {
-			err = errors.Join(err, os.Remove(filepath.Join(string(h), e.Name())))
-		}
 	}
 	return err
 }

@@ -6,10 +6,12 @@ import (
 	"unicode"
 )
 
-// Users is the parent of the users' folders, Subjects that of the data subjects' folders.
+// Users is the parent of the users' folders, Subjects that of the data subjects' folders. Held has folders of the same
+// names for the ids of held changes.
 const (
 	Users    = "users"
 	Subjects = "subjects"
+	Held     = "held"
 )
 
 // Folder returns the folder of the files about a data subject, or else of a user's files, or else of those that

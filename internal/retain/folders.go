@@ -81,17 +81,20 @@ func memoryFolders(data fs.FS, s Subject) (out []string, err error) {
 		}
 		agent, name := path.Join(root, a.Name()), memorytool.UserFolder(s.Person)
 		users := path.Join(agent, memorytool.Users)
-		err := errors.Join(add(path.Join(users, name)), add(path.Join(agent, memorytool.Subjects, name)))
-		others, serr := readDir(data, path.Join(agent, memorytool.Subjects))
-		if err = errors.Join(err, serr); err != nil {
-			return nil, err
-		}
-		for _, o := range others {
-			if o.Name() == name || !o.IsDir() {
-				continue
-			}
-			if err := add(path.Join(agent, memorytool.Subjects, o.Name(), memorytool.Users, name)); err != nil {
+		for _, top := range []string{agent, path.Join(agent, memorytool.Held)} {
+			subjects := path.Join(top, memorytool.Subjects)
+			err := errors.Join(add(path.Join(top, memorytool.Users, name)), add(path.Join(subjects, name)))
+			others, serr := readDir(data, subjects)
+			if err = errors.Join(err, serr); err != nil {
 				return nil, err
+			}
+			for _, o := range others {
+				if o.Name() == name || !o.IsDir() {
+					continue
+				}
+				if err := add(path.Join(subjects, o.Name(), memorytool.Users, name)); err != nil {
+					return nil, err
+				}
 			}
 		}
 		if memorytool.UserFolder(s.Person) == s.Person {

@@ -20,13 +20,15 @@ func TestTheFilesOfTheGatewayAndOfHooksGoWithTheirSubject(t *testing.T) {
 		"memories/demo/agent2/users/p-17/notes.md", "hooks/demo/agent/s1/spool-1", "memories/demo/file",
 		"memories/demo/agent/subjects/p-17/shared/notes.md", "memories/demo/agent/subjects/p-17/users/!ann/notes.md",
 		"memories/demo/agent/subjects/p-18/users/!ann/notes.md", "memories/demo/agent/subjects/p-18/users/bob/notes.md",
+		"memories/demo/agent/held/subjects/p-17/shared/0a", "memories/demo/agent/held/subjects/p-18/users/!ann/0b",
+		"memories/demo/agent/held/shared/0c",
 	}
 	for _, c := range []struct {
 		s    Subject
 		gone []int
-	}{{Subject{Project: "demo", Person: "p-17"}, []int{0, 4, 7, 10, 11}},
-		{Subject{Project: "demo", Person: "Ann"}, []int{1, 11, 12}},
-		{Subject{Project: "demo"}, []int{0, 1, 2, 4, 5, 7, 9, 10, 11, 12, 13}}, {Subject{Project: "none"}, nil}} {
+	}{{Subject{Project: "demo", Person: "p-17"}, []int{0, 4, 7, 10, 11, 14}},
+		{Subject{Project: "demo", Person: "Ann"}, []int{1, 11, 12, 15}},
+		{Subject{Project: "demo"}, []int{0, 1, 2, 4, 5, 7, 9, 10, 11, 12, 13, 14, 15, 16}}, {Subject{Project: "none"}, nil}} {
 		data := t.TempDir()
 		for _, f := range files {
 			f = filepath.Join(data, f)
