@@ -156,8 +156,8 @@ var Codes = []CodeDoc{
 	{CodeCredential, "credential refused",
 		"The NATS server refuses the credential: it was revoked or has expired, or it belongs to another server.",
 		"Treat as hold. Do not send it again with this credential. Operators: lazaret agent ls --all says what became of " +
-			"the credential, lazaret agent rotate NAME replaces it. Behind the gateway the agent then needs a new token: " +
-			"lazaret agent token new."},
+			"the credential, lazaret agent rotate NAME replaces it. The agent's token for the gateway stays valid, unless " +
+			"lazaret agent revoke ended it: then lazaret agent token new makes another one."},
 	{CodeNoPolicy, "no policy in force",
 		"No signed policy has been activated yet, so nothing can be allowed.",
 		"Activate one: lazaret policy activate."},

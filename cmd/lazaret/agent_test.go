@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lazaret/internal/cli"
+	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
 )
 
@@ -77,4 +78,67 @@ func TestPromiseA12CredentialsOfAgentsAreListedRotatedAndRevoked(t *testing.T) {
 			t.Errorf("%v: exit %d, want %d and %q, not %q:\n%s", c.args, code, c.code, c.want, c.not, out)
 		}
 	}
+}
+
+// A public key names the same credential as the name, and its tokens end with it. Those of a credential that has
+// replaced it do not. No token is made that the server would refuse.
+func TestARevocationByKeyEndsTheTokensOfTheCredential(t *testing.T) {
+	data := t.TempDir()
+	s, err := natsserver.Start(natsserver.Config{Data: data, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Shutdown()
+	op := natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}
+	if err := s.Minter().Install(op, s.URL(), true); err != nil {
+		t.Fatal(err)
+	}
+	run := func(code int, want string, args ...string) string {
+		t.Helper()
+		out, got := lazaret(t, append(args, "--data", data)...)
+		if got != code || !strings.Contains(out, want) {
+			t.Errorf("%v: exit %d, want %d and %q:\n%s", args, got, code, want, out)
+		}
+		return out
+	}
+	key := func() string {
+		t.Helper()
+		user, _, err := natsfiles.User(natsfiles.Creds(data, "acme.bot"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return user
+	}
+	run(cli.ExitOK, "", "agent", "add", "acme", "bot")
+	run(cli.ExitOK, "lzt_", "agent", "token", "new", "acme", "bot")
+	run(cli.ExitOK, "lzt_", "agent", "token", "new", "acme", "bot")
+	old := key()
+	run(cli.ExitOK, "", "agent", "rotate", "acme", "bot", "--keep-old")
+	if out := run(cli.ExitOK, "revoked 1", "agent", "revoke", old); strings.Contains(out, "tokens") {
+		t.Errorf("the revocation of the old one ends tokens of the new one:\n%s", out)
+	}
+	run(cli.ExitOK, "valid", "agent", "token", "ls")
+
+	out := run(cli.ExitOK, "revoked its HTTP tokens: 2", "agent", "revoke", key())
+	if !strings.Contains(out, "refuses it") {
+		t.Errorf("it does not say that the server refuses the credential:\n%s", out)
+	}
+	if out := run(cli.ExitOK, "revoked", "agent", "token", "ls", "--all"); strings.Contains(out, "valid") {
+		t.Errorf("a token is valid:\n%s", out)
+	}
+	if out := run(cli.ExitFailed, "acme.bot is revoked", "agent", "token", "new", "acme", "bot"); strings.Contains(out,
+		"lzt_") || !strings.Contains(out, "lazaret agent rotate acme.bot") {
+		t.Errorf("a token for a revoked credential:\n%s", out)
+	}
+	run(cli.ExitOK, "", "agent", "rotate", "acme", "bot", "--expires", "1s")
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if all, _ := lazaret(t, "agent", "ls", "--all", "--where", `state == "expired"`, "--data", data); strings.Contains(all,
+			"acme.bot") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the credential does not expire")
+		}
+	}
+	run(cli.ExitFailed, "acme.bot is expired", "agent", "token", "new", "acme", "bot")
 }

@@ -58,8 +58,8 @@ func TestARestoredBackupRefusesRevokedCredentials(t *testing.T) {
 		return dir
 	}
 	before := copies(true)
-	if n, err := p.Server.Minter().Revoke("acme.stolen", false); err != nil || n != 1 {
-		t.Fatal(n, err)
+	if r, err := p.Server.Minter().Revoke("acme.stolen", false); err != nil || r.Credentials != 1 {
+		t.Fatal(r, err)
 	}
 	later := add("later")
 	for _, c := range []struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"lazaret/client"
+	"lazaret/internal/natsconn"
 	"lazaret/internal/natsfiles"
 	"lazaret/streams"
 )
@@ -80,14 +81,17 @@ func (d *door) dial() (*session, error) {
 	s := new(session)
 	var err error
 	if s.project, s.agent, err = speaker(natsfiles.Creds(d.cfg.Data, d.name)); err != nil {
-		return nil, problem(streams.CodeToken, "the credential %s: %v", d.name, err)
+		// The error may have the path of the file, which is not for the caller.
+		d.cfg.Log.Error("the gateway cannot read the credential of a token", "credential", d.name, "err", err)
+		return nil, problem(streams.CodeToken, "the token's credential %s is missing or damaged in the gateway's data "+
+			"folder; its log has the reason", d.name)
 	}
 	s.nc, err = d.cfg.Dial(d.name, nats.Name("lazaret gateway "+d.name), nats.Timeout(5*time.Second),
 		nats.MaxReconnects(-1), nats.ReconnectWait(200*time.Millisecond),
 		nats.ReconnectBufSize(-1), // fail at once instead of buffering while disconnected
 		nats.PermissionErrOnSubscribe(true), nats.ErrorHandler(d.failed))
 	switch {
-	case refused(err):
+	case natsconn.Refused(err):
 		return nil, d.refusal()
 	case err != nil:
 		d.cfg.Log.Warn("the gateway cannot connect", "credential", d.name, "err", err)
@@ -100,11 +104,6 @@ func (d *door) dial() (*session, error) {
 		}
 	}
 	return s, nil
-}
-
-func refused(err error) bool {
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) ||
-		errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
 func (d *door) refusal() *Problem {
@@ -147,7 +146,7 @@ func (d *door) failed(nc *nats.Conn, _ *nats.Subscription, err error) {
 		for _, w := range d.denied[subject] {
 			w.cancel(fmt.Errorf("%w: %s", errDenied, subject))
 		}
-	case refused(err):
+	case natsconn.Refused(err):
 		// The next request connects again with the credential that is then in the file.
 		if d.now != nil && d.now.nc == nc {
 			d.now.refused.Store(true)

@@ -55,10 +55,11 @@ var shared = sync.OnceValues(func() (*pipe, error) {
 	p.signer()
 	started = p
 	p.Gateway, err = Start(Config{Data: p.data, Listen: "127.0.0.1:0",
-		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Dial: p.dial})
+		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Dial: p.Server.Dial})
 	return p, err
 })
 
+// dial connects as a gateway apart from the server does.
 func (p *pipe) dial(name string, opts ...nats.Option) (*nats.Conn, error) {
 	file := natsfiles.Creds(p.data, name)
 	b, err := os.ReadFile(file)

@@ -6,11 +6,33 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
-	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
+
+	"lazaret/internal/natsfiles"
 )
+
+// Refused reports whether the error of a connection or of its start is that the server refuses the credential.
+func Refused(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || revoked(err) || expired(err)
+}
+
+// revoked and expired report whether the server knows that the credential was revoked, or has expired. If it ends a
+// connection for that during its start, nats.go returns the server's text in the place of its own error.
+func revoked(err error) bool {
+	return errors.Is(err, nats.ErrAuthRevoked) || says(err, nats.AUTHENTICATION_REVOKED_ERR)
+}
+
+func expired(err error) bool {
+	return errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAccountAuthExpired) ||
+		says(err, nats.AUTHENTICATION_EXPIRED_ERR)
+}
+
+func says(err error, text string) bool {
+	return err != nil && strings.Contains(strings.ToLower(err.Error()), text)
+}
 
 // refusal explains why a server refused a connection and what to do, as far as that can be determined.
 // creds is the credential file, or "".
@@ -18,20 +40,19 @@ func (f *Flags) refusal(err error, creds string) error {
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
 		return fmt.Errorf("%w: is the server running?", err)
-	case !errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrAuthRevoked) && !errors.Is(err,
-		nats.ErrAuthExpired):
+	case !Refused(err):
 		return err
 	case creds == "":
 		return fmt.Errorf("%w: does the credential belong to this server?", err)
 	}
 	const anew = "replace it with lazaret agent rotate NAME; lazaret agent ls --all lists the names"
-	user, expires := userOf(creds)
-	switch revoked := f.revoked(user); {
-	case !revoked.IsZero():
-		return fmt.Errorf("%w: the credential %s was revoked at %s: %s", err, creds, revoked.Format(time.RFC3339), anew)
-	case errors.Is(err, nats.ErrAuthRevoked):
+	user, expires, _ := natsfiles.User(creds) // empty if the file cannot be read
+	switch at := f.revoked(user); {
+	case !at.IsZero():
+		return fmt.Errorf("%w: the credential %s was revoked at %s: %s", err, creds, at.Format(time.RFC3339), anew)
+	case revoked(err):
 		return fmt.Errorf("%w: the credential %s was revoked: %s", err, creds, anew)
-	case errors.Is(err, nats.ErrAuthExpired), !expires.IsZero() && !expires.After(time.Now()):
+	case expired(err), !expires.IsZero() && !expires.After(time.Now()):
 		return fmt.Errorf("%w: the credential %s has expired: %s", err, creds, anew)
 	}
 	return fmt.Errorf("%w: the credential %s was revoked or replaced, or belongs to another server: "+
@@ -48,26 +69,6 @@ func credsOf(context string) string {
 		return ""
 	}
 	return c.Creds
-}
-
-// userOf returns the public key and the expiry in a credential file; a zero expiry means never.
-func userOf(file string) (user string, expires time.Time) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return "", expires
-	}
-	token, err := jwt.ParseDecoratedJWT(b)
-	if err != nil {
-		return "", expires
-	}
-	c, err := jwt.DecodeUserClaims(token)
-	if err != nil {
-		return "", expires
-	}
-	if c.Expires > 0 {
-		expires = time.Unix(c.Expires, 0)
-	}
-	return c.Subject, expires
 }
 
 // revoked returns when the data folder's register revoked a user's key, or the zero time.

@@ -2,8 +2,11 @@ package natsfiles
 
 import (
 	"encoding/base64"
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nkeys"
 
@@ -35,35 +38,60 @@ func AgentContext(project, agent string) string {
 	return project + "." + agent
 }
 
-// Inbox returns the inbox prefix in the permissions of a credential file of Lazaret, or "". It does not
-// verify the credential: the server does.
-func Inbox(file []byte) string {
+// claims are the claims of a credential that this package reads. It does not verify the credential: the server does.
+type claims struct {
+	User    string `json:"sub"` // public key
+	Expires int64  `json:"exp"`
+	NATS    struct {
+		Sub struct {
+			Allow []string `json:"allow"`
+		} `json:"sub"`
+	} `json:"nats"`
+}
+
+func claimsOf(file []byte) (*claims, error) {
 	token, err := nkeys.ParseDecoratedJWT(file)
 	if err != nil {
-		return ""
+		return nil, err
 	}
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return ""
+		return nil, errors.New("the credential is no JWT")
 	}
 	b, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
+		return nil, err
+	}
+	c := new(claims)
+	return c, streams.Unmarshal(b, c)
+}
+
+// Inbox returns the inbox prefix in the permissions of a credential file of Lazaret, or "".
+func Inbox(file []byte) string {
+	c, err := claimsOf(file)
+	if err != nil {
 		return ""
 	}
-	var claims struct {
-		NATS struct {
-			Sub struct {
-				Allow []string `json:"allow"`
-			} `json:"sub"`
-		} `json:"nats"`
-	}
-	if streams.Unmarshal(b, &claims) != nil {
-		return ""
-	}
-	for _, s := range claims.NATS.Sub.Allow {
+	for _, s := range c.NATS.Sub.Allow {
 		if p, ok := strings.CutSuffix(s, ".>"); ok && strings.HasPrefix(p, "_INBOX") {
 			return p
 		}
 	}
 	return ""
+}
+
+// User returns the public key and the expiry in a credential file; a zero expiry means never.
+func User(path string) (user string, expires time.Time, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", expires, err
+	}
+	c, err := claimsOf(b)
+	if err != nil {
+		return "", expires, err
+	}
+	if c.Expires > 0 {
+		expires = time.Unix(c.Expires, 0)
+	}
+	return c.User, expires, nil
 }

@@ -338,9 +338,18 @@ func (m *Minter) Rotate(name string, lasts *time.Duration, keepOld bool) (fresh 
 	return fresh, err
 }
 
+// Revoked is the result of a revocation.
+type Revoked struct {
+	Name        string // of the credentials; for a key that the register does not list, the key
+	Credentials int    // revoked now
+	Tokens      int    // of the HTTP gateway, revoked now
+}
+
 // Revoke revokes the credentials of a name, or of a user's public key even if the register does not
-// list it. If older is set, the latest credential stays valid.
-func (m *Minter) Revoke(name string, older bool) (n int, err error) {
+// list it. If older is set, the latest credential stays valid. Tokens stand for the latest credential of a name: they
+// are revoked with it, so that they do not give access to a later credential of that name.
+func (m *Minter) Revoke(name string, older bool) (out Revoked, err error) {
+	latest := false // the latest credential of the name is revoked
 	err = changeRegister(m.data, func(r *register) error {
 		cs, err := r.named(m.data, name)
 		if err != nil && nkeys.IsValidPublicUserKey(name) {
@@ -350,21 +359,22 @@ func (m *Minter) Revoke(name string, older bool) (n int, err error) {
 		if err != nil {
 			return err
 		}
+		out.Name = cs[0].Name
 		if older {
 			cs = cs[:len(cs)-1]
 		}
-		n = revoke(cs)
-		return nil
+		out.Credentials = revoke(cs)
+		all, err := r.named(m.data, out.Name)
+		latest = err == nil && !all[len(all)-1].Revoked.IsZero()
+		return err
 	})
-	if err == nil && !older {
-		// The name's tokens are revoked too, so that they do not give access to a later credential of
-		// this name.
-		_, err = token.Revoke(m.data, name)
+	if err == nil && latest {
+		out.Tokens, err = token.Revoke(m.data, out.Name)
 	}
 	if err == nil {
 		err = refreshAccounts(m.data)
 	}
-	return n, err
+	return out, err
 }
 
 // named returns the credentials of a name or of a user's public key, the latest last.

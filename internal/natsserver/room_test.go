@@ -67,8 +67,8 @@ func TestPromiseC23AClosedServerStaysClosed(t *testing.T) {
 	}
 	install(t, s.Minter(), bot("b", time.Hour))
 	old := read(t, natsserver.CredsFile(data, "acme.b"))
-	if n, err := s.Minter().Revoke("acme.b", false); n != 1 || err != nil {
-		t.Fatal(n, err)
+	if r, err := s.Minter().Revoke("acme.b", false); r.Credentials != 1 || err != nil {
+		t.Fatal(r, err)
 	}
 	natstest.Eventually(t, 10*time.Second, "refusal of the revoked one", func() bool { return !accepts(t, s.URL(), old) })
 	if takes() {

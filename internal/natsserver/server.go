@@ -282,15 +282,6 @@ func (s *Server) Connect(r Role, opts ...nats.Option) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// InProcessConn opens a connection to the running server. It implements nats.InProcessServer.
-func (s *Server) InProcessConn() (net.Conn, error) {
-	ns := s.current()
-	if ns == nil {
-		return nil, errors.New("nats-server is stopped")
-	}
-	return ns.InProcessConn()
-}
-
 // stop stops nats-server.
 func (s *Server) stop() {
 	ns := s.current()

@@ -16,6 +16,7 @@ import (
 
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
+	"lazaret/internal/natsconn"
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
 	"lazaret/pkg/beliefs"
@@ -285,7 +286,8 @@ func agentRevokeCommand(a *verb.App) *cobra.Command {
 		Use:   "revoke PROJECT AGENT | NAME | KEY",
 		Short: "Revoke a credential: the server ends its connections and refuses it",
 		Long: `Revoke the credentials of an agent, of a NAME as "lazaret agent ls --all" lists it, or
-of a user's public KEY, even if it is not listed. "lazaret up" applies it at once. For
+of a user's public KEY, even if it is not listed. Its HTTP tokens are revoked too, unless
+another credential of the same name has replaced it. "lazaret up" applies it at once. For
 separate servers, copy DATA/keys/accounts.conf to each and reload its configuration.`,
 		Example: "  lazaret agent revoke acme support",
 		Args:    cobra.RangeArgs(1, 2),
@@ -295,20 +297,23 @@ separate servers, copy DATA/keys/accounts.conf to each and reload its configurat
 			if err != nil {
 				return err
 			}
-			n, err := m.Revoke(credentialName(args), old)
+			r, err := m.Revoke(credentialName(args), old)
 			if err != nil {
 				return err
 			}
-			if n == 0 {
+			if r.Credentials == 0 {
 				if err := revokedBefore(a, cmd, credentialName(args), old); err != nil {
 					return err
 				}
 			} else {
-				fmt.Fprintf(cmd.OutOrStdout(), "revoked %d\n", n)
+				fmt.Fprintf(cmd.OutOrStdout(), "revoked %d\n", r.Credentials)
+			}
+			if r.Tokens > 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "revoked its HTTP tokens: %d\n", r.Tokens)
 			}
 			saySpread(a, cmd)
 			if !old {
-				return refusedNow(a, cmd, credentialName(args))
+				return refusedNow(a, cmd, credentialName(args), r.Name)
 			}
 			return nil
 		},
@@ -348,11 +353,12 @@ func saySpread(a *verb.App, cmd *cobra.Command) {
 	}
 }
 
-// refusedNow prints which servers refuse the named credential, if its file exists. It fails if a
-// reachable server still accepts it.
-func refusedNow(a *verb.App, cmd *cobra.Command, name string) error {
+// refusedNow prints which servers refuse the credential that was revoked by its name or key, if its file exists. It
+// fails if a reachable server still accepts it.
+func refusedNow(a *verb.App, cmd *cobra.Command, revoked, name string) error {
 	file := natsserver.CredsFile(a.Conn.Data, name)
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+	user, _, err := natsfiles.User(file)
+	if errors.Is(err, fs.ErrNotExist) || revoked != name && revoked != user {
 		return nil
 	}
 	url, err := natsserver.ContextURL(a.Conn.Data, "operator")
@@ -382,8 +388,7 @@ func refusedNow(a *verb.App, cmd *cobra.Command, name string) error {
 func refuses(url, file string) (bool, error) {
 	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		nc, err := nats.Connect(url, nats.UserCredentials(file), nats.Timeout(2*time.Second), nats.IgnoreDiscoveredServers())
-		if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) ||
-			errors.Is(err, nats.ErrAuthExpired) {
+		if natsconn.Refused(err) {
 			return true, nil
 		}
 		if err != nil {

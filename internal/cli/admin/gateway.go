@@ -3,6 +3,7 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -36,16 +37,7 @@ func serve(h *verb.HTTPFlags, cmd *cobra.Command, p *embedded.Pipeline, cfg embe
 	if err != nil {
 		return nil, err
 	}
-	g := gateway.Config{Data: cfg.Data, Listen: h.Listen, TLS: conf, Log: cfg.Log,
-		Dial: func(name string, opts ...nats.Option) (*nats.Conn, error) {
-			file := natsfiles.Creds(cfg.Data, name)
-			b, err := os.ReadFile(file)
-			if err != nil {
-				return nil, err
-			}
-			return nats.Connect("", append(opts, nats.InProcessServer(p.Server), nats.UserCredentials(file),
-				nats.CustomInboxPrefix(natsfiles.Inbox(b)))...)
-		}}
+	g := gateway.Config{Data: cfg.Data, Listen: h.Listen, TLS: conf, Log: cfg.Log, Dial: p.Server.Dial}
 	if h.Listen == "" {
 		if _, port, err := net.SplitHostPort(cfg.Listen); err == nil && port == "0" {
 			g.Listen = "127.0.0.1:0"
@@ -131,7 +123,8 @@ func tokenNewCommand(a *verb.App) *cobra.Command {
 		Long: `Print a new bearer token for an agent's credential, or for the credential NAME as
 "lazaret agent ls --all" lists it, such as viewer. The token is printed once; the data
 folder stores only its SHA-256. It has the rights of the credential and expires with it.
-It stays valid when the credential is rotated.`,
+It stays valid when the credential is rotated. A token for a revoked or expired
+credential is refused: rotate the credential first.`,
 		Example: "  lazaret agent token new acme support\n  lazaret agent token new viewer --expires 24h",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -139,6 +132,9 @@ It stays valid when the credential is rotated.`,
 			name := credentialName(args)
 			if strings.ContainsAny(name, `/\`) {
 				return fmt.Errorf("%q is not the name of a credential: see lazaret agent ls --all", name)
+			}
+			if err := usable(a.Conn.Data, name); err != nil {
+				return err
 			}
 			secret, t, err := token.New(a.Conn.Data, name, lasts)
 			if err != nil {
@@ -152,6 +148,28 @@ It stays valid when the credential is rotated.`,
 	c.Flags().DurationVar(&lasts, "expires", natsserver.AgentExpires,
 		"`TIME` until it expires; 0: with the credential")
 	return c
+}
+
+// usable returns an error if the credential of that name is revoked or expired. A missing one is left to token.New.
+func usable(data, name string) error {
+	user, _, err := natsfiles.User(natsfiles.Creds(data, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the credential %s: %w", name, err)
+	}
+	all, err := natsserver.Credentials(data)
+	if err != nil {
+		return err
+	}
+	for _, i := range all {
+		if state := i.State(time.Now()); i.User == user && state != "valid" {
+			return fmt.Errorf("the credential %s is %s, so the server would refuse every request with the token: "+
+				"replace it with lazaret agent rotate %s first", name, state, name)
+		}
+	}
+	return nil
 }
 
 func tokenExpires(t *token.Token) string {
