@@ -81,7 +81,7 @@ func sentence(r *rand.Rand, n, number int) string {
 // step folds the next entry that ingest owes, and reports whether there was one.
 func (x *expirer) step() bool {
 	x.t.Helper()
-	a, err := x.f.Owed(x.st)
+	a, err := x.f.FollowUp(x.st)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -383,7 +383,7 @@ func BenchmarkExpiry(b *testing.B) {
 		entries := 1
 		for more := true; more; {
 			timed(func() {
-				a, err := x.f.Owed(x.st)
+				a, err := x.f.FollowUp(x.st)
 				if err != nil {
 					b.Fatal(err)
 				}

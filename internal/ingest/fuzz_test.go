@@ -201,7 +201,7 @@ func (h *house) entrySizes(kind uint8, unit string, parts, spread uint8, most in
 		h.t.Fatal(err)
 	}
 	for {
-		a, err := h.f.Owed(h.st)
+		a, err := h.f.FollowUp(h.st)
 		if err != nil {
 			h.t.Fatal(err)
 		}

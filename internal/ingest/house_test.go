@@ -114,7 +114,7 @@ func (h *house) own(a *stage.Admission, src uint64) {
 func (h *house) owed() (n int) {
 	h.t.Helper()
 	for ; ; n++ {
-		a, err := h.f.Owed(h.st)
+		a, err := h.f.FollowUp(h.st)
 		if err != nil {
 			h.t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 	owed := func(typ streams.Type) (entries int, seen map[string]int) {
 		seen = map[string]int{}
 		for n := 0; ; n++ {
-			a, err := w.fold.Owed(w.st)
+			a, err := w.fold.FollowUp(w.st)
 			if err != nil {
 				t.Fatal(err)
 			}

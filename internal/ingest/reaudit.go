@@ -72,7 +72,7 @@ func (f *Fold) Wakes(e *streams.Entry) bool {
 
 // Owed implements stage.IntakeFold. It returns the next pending entry: a report on dropped data, an
 // entry of an incident, a rollback or revisions, a step of an expiry, or a chunk of a re-audit.
-func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
+func (f *Fold) FollowUp(st *stage.State) (*stage.Admission, error) {
 	if ad, err := f.owedDrop(st); ad != nil || err != nil {
 		return ad, err
 	}

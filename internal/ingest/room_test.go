@@ -175,7 +175,7 @@ func TestPromiseC20AReauditOfLongTextsFits(t *testing.T) {
 	}
 	chunks := 0
 	for ; ; chunks++ {
-		a, err := h.f.Owed(h.st)
+		a, err := h.f.FollowUp(h.st)
 		if err != nil {
 			t.Fatal(err)
 		}

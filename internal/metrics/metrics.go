@@ -123,7 +123,7 @@ func (p *Process) Ready(ctx context.Context, w io.Writer) bool {
 	}
 	for _, s := range stages {
 		lag, err := s.lag(ctx)
-		pending, why := s.stats.Owes()
+		pending, why := s.stats.Pending()
 		switch {
 		case pending > ReadyPending:
 			ready = false
@@ -223,7 +223,7 @@ func (c *stageCollector) Collect(ch chan<- prometheus.Metric) {
 		send(descTaken, prometheus.CounterValue, float64(s.stats.TakenOver.Load()))
 		send(descAhead, prometheus.CounterValue, float64(s.stats.Ahead.Load()))
 		send(descDiverged, prometheus.CounterValue, float64(s.stats.Diverged.Load()))
-		pending, _ := s.stats.Owes()
+		pending, _ := s.stats.Pending()
 		send(descPending, prometheus.GaugeValue, pending.Seconds())
 		send(descIgnored, prometheus.CounterValue, float64(s.stats.Ignored.Load()))
 		send(descOversized, prometheus.CounterValue, float64(s.stats.Oversized.Load()))

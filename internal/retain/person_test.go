@@ -131,7 +131,7 @@ func (p *plant) admitted(out *stage.Admission, src uint64) {
 func (p *plant) addPending() {
 	for n := 0; ; n++ {
 		p.catchUp(uint64(len(p.ledger)))
-		out, err := p.ingest.Owed(p.in)
+		out, err := p.ingest.FollowUp(p.in)
 		p.must(err)
 		if out == nil {
 			return

@@ -8,16 +8,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// bulkFS makes a database write its table files in large pieces, and read them in large pieces when
-// it merges whole tables. Pebble itself uses blocks of 4 KiB, and these system calls were a third
-// of the cost of merging. Other files, including the log, are not affected.
+// bulkFS makes Pebble write its table files, and read whole tables for a compaction, in pieces of 64 KiB. Pebble itself
+// uses blocks of 4 KiB, and their system calls were a third of the cost of compactions. Files other than tables, such
+// as the log, are not affected.
 //
-// Unsynced writes may be lost when the process dies, not only when the machine does. Pebble syncs a
-// table before it refers to it.
+// Writes are buffered in the process. So unsynced writes may be lost when the process dies, and not only when the
+// machine does. That is safe because Pebble syncs a table before its manifest refers to the table.
 type bulkFS struct{ vfs.FS }
 
-// bulk is the size of a piece, in bytes.
-const bulk = 64 << 10
+const bulk = 64 << 10 // bytes of a piece
 
 var bulks = sync.Pool{New: func() any { return new([bulk]byte) }}
 
@@ -39,7 +38,7 @@ func (b bulkFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return &bulkReader{File: f}, nil
 }
 
-// bulkWriter writes a file in pieces. After an error it writes nothing more.
+// bulkWriter writes a file in pieces. After the first error it writes nothing more, and each call returns that error.
 type bulkWriter struct {
 	vfs.File
 	buf *[bulk]byte // nil if empty
@@ -115,7 +114,7 @@ func (w *bulkWriter) Close() error {
 	return err
 }
 
-// bulkReader reads a file in pieces while it is read sequentially.
+// bulkReader reads a file in pieces as long as the reads are sequential. Other reads go to the file directly.
 type bulkReader struct {
 	vfs.File
 	mu    sync.Mutex

@@ -17,42 +17,41 @@ import (
 	"lazaret/streams"
 )
 
-// Limits for detecting that a reader no longer receives messages, and for starting a new one. The
-// ordered consumer of nats.go needs 30 s to notice that a server died with its consumer, and then
-// waits 10 s for each answer of a cluster without a leader. Meanwhile no verdict would be given.
+// Limits for detecting that a consumer no longer delivers, and for replacing it. The ordered consumer of nats.go needs
+// 30 s to notice that a server died with its consumer, and then waits 10 s for each answer of a cluster without a
+// leader. All that time no verdict would be given.
 const (
-	readAhead      = 512                    // messages that a reader requests at once
+	readAhead      = 512                    // messages in one pull request
 	readAheadBytes = 1 << 20                // their maximum size in bytes, unless a single message is larger
-	pullLives      = 30 * time.Second       // lifetime of a request
-	heartbeat      = time.Second            // of an idle consumer; if none comes for twice as long, it is lost
-	quietFor       = 3 * time.Second        // time after which an idle consumer is asked how much it sent
-	startMost      = 10 * time.Second       // time to wait for a server that does not serve its API yet
-	reopenFirst    = time.Second            // time to wait for the answer to the first try
-	reopenMost     = 10 * time.Second       // maximum time to wait for an answer
-	reopenEvery    = 200 * time.Millisecond // between two tries
-	consumerLives  = time.Minute            // lifetime of a consumer without requests
+	pullLives      = 30 * time.Second       // lifetime of a pull request
+	heartbeat      = time.Second            // of an idle consumer; without any for 2.5 s, it counts as lost
+	quietFor       = 3 * time.Second        // without a message; then the server is asked how many it sent
+	startMost      = 10 * time.Second       // how long to repeat a request while a starting server does not serve its API
+	reopenFirst    = time.Second            // timeout of the first attempt to create another consumer
+	reopenMost     = 10 * time.Second       // maximum timeout of later attempts; each doubles the one before
+	reopenEvery    = 200 * time.Millisecond // pause between two attempts
+	consumerLives  = time.Minute            // how long the server keeps a consumer that receives no pull requests
 )
 
 var (
-	errDeaf      = errors.New("no heartbeat of the consumer came")
+	errDeaf      = errors.New("the consumer sent no heartbeat")
 	errGap       = errors.New("a message is missing")
 	errReconnect = errors.New("the connection was re-established")
 )
 
-// consumption calls take for each message of a stream from a sequence on, until it is stopped. The
-// calls are sequential, in order and without gaps. Messages are neither acknowledged nor
-// redelivered. If its consumer is lost, or a message was lost, it starts another consumer at the
-// same sequence.
+// consumption reads a stream from a sequence on. It calls take for each message, in order and without gaps, never two
+// calls at a time, until it is stopped. Messages are neither acknowledged nor redelivered. When its consumer is lost,
+// or a message did not arrive, the consumption creates another consumer that starts at the missing sequence.
 type consumption struct {
 	js      jetstream.JetStream
 	stream  string
 	filters []string
 	headers bool      // omit the messages' data
-	since   time.Time // if set, the start while next is 0
+	since   time.Time // if set, reading starts at this time as long as next is 0
 	take    func(jetstream.Msg)
 	log     *slog.Logger
 
-	next   uint64 // next sequence; owned by the consumer's goroutine while there is one
+	next   uint64 // next sequence; after start, only the consumer's goroutine uses it
 	ctx    context.Context
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -87,9 +86,9 @@ func Stream(ctx context.Context, js jetstream.JetStream, name string) (st jetstr
 	return st, nil
 }
 
-// served repeats ask while no server answers. A server that starts, or applies changed accounts,
-// has no subscriber on its API subjects for a moment. After that it serves the API before it has
-// recovered its streams. So served also repeats ask if a stream is not found after such a moment.
+// served calls ask, and repeats it while no server serves the JetStream API. A server that starts or applies changed
+// accounts has no subscriber on its API subjects for a moment. After that it serves the API before it has recovered its
+// streams. So, once the API was missing, served also repeats ask when a stream is not found.
 func served(ctx context.Context, ask func() error) error {
 	err := ask()
 	starts := errors.Is(err, nats.ErrNoResponders)
@@ -106,9 +105,9 @@ func served(ctx context.Context, ask func() error) error {
 	return err
 }
 
-// Patiently calls ask until it succeeds, fails permanently or ctx ends. It repeats a call that timed
-// out, as happens under load, and one whose connection broke. Each repetition is logged. doing
-// describes the purpose of the request.
+// Patiently calls ask until ask succeeds, fails permanently, or ctx ends. It repeats ask after a timeout, which happens
+// under load, and after a broken connection. It logs each repetition. doing names the purpose of the request in the
+// log.
 func Patiently(ctx context.Context, log *slog.Logger, doing string, ask func() error) error {
 	for {
 		err := ask()
@@ -117,7 +116,7 @@ func Patiently(ctx context.Context, log *slog.Logger, doing string, ask func() e
 		if !late || ctx.Err() != nil {
 			return err
 		}
-		log.Warn("the server did not answer, it is asked again", "for", doing, "err", err)
+		log.Warn("the server did not answer; the request is sent again", "for", doing, "err", err)
 		if err := sleep(ctx, reopenEvery); err != nil {
 			return err
 		}
@@ -130,7 +129,7 @@ func (c *consumption) stop() {
 	<-c.ended
 }
 
-// keep replaces the consumer when it is lost.
+// keep replaces the consumer whenever it is lost, until the consumption is stopped.
 func (c *consumption) keep(s *puller) {
 	defer close(c.ended)
 	status := c.js.Conn().StatusChanged(nats.CONNECTED)
@@ -165,15 +164,15 @@ func (c *consumption) keep(s *puller) {
 	}
 }
 
-// remove deletes an unused consumer. If that fails, the server removes it later.
+// remove deletes a consumer that is no longer read. If that fails, the server deletes the consumer after consumerLives.
 func (c *consumption) remove(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), reopenMost)
 	defer cancel()
 	_ = c.js.DeleteConsumer(ctx, c.stream, name)
 }
 
-// stored is a message from a consumer that acknowledges nothing. It has only the methods that are
-// defined here. A call of any other method of jetstream.Msg, such as Ack, panics.
+// stored is a message from a consumer without acknowledgements. It has only the methods that are defined here. Any
+// other method of jetstream.Msg, such as Ack, panics.
 type stored struct {
 	jetstream.Msg
 	m  *nats.Msg
@@ -187,28 +186,27 @@ func (s *stored) Data() []byte                              { return s.m.Data }
 
 // puller is one consumer of a consumption.
 //
-// It sends its own pull requests and does not use the pull consumers of nats.go. Those mistake a
-// stored message that has a Status header and no data for a status message of the server, so a
-// publisher could end them repeatedly. Here a message is from the server if its subject is the
-// inbox, which no stored message has as its subject.
+// It sends its own pull requests and does not use the pull consumers of nats.go. Those take a stored message that has a
+// Status header and no data for a status message of the server. So anybody who may publish could stop them again and
+// again. Here, a message comes from the server if its subject is the inbox. No stored message has that subject.
 type puller struct {
 	cons  jetstream.Consumer
 	inbox string
 	sub   *nats.Subscription
-	lost  chan error    // receives the reason when the consumer is lost
-	came  atomic.Uint64 // number of received messages, to compare with the server's numbering
+	lost  chan error    // receives the reason once the consumer is lost
+	came  atomic.Uint64 // number of messages received, compared with the server's numbering
 	heard atomic.Int64  // time of the last arrival, in Unix nanoseconds
 
-	mu   sync.Mutex // held while take is called
-	over bool       // guarded by mu
-	want int        // messages still expected from the open request; guarded by mu
+	mu   sync.Mutex // held while take runs
+	over bool       // no message is passed to take any more; guarded by mu
+	want int        // messages that the current pull request may still bring; guarded by mu
 }
 
 func (c *consumption) open(ctx context.Context) (*puller, error) {
 	nc := c.js.Conn()
 	s := &puller{lost: make(chan error, 1), inbox: nc.NewInbox()}
-	// If the start is below the stream's first sequence, trimmed messages are skipped silently. The
-	// caller must check first whether that is allowed.
+	// If the stream begins after this sequence, the server silently skips the trimmed messages. The caller must check
+	// first whether that is allowed.
 	cfg := jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: c.next, HeadersOnly: c.headers,
 		AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: consumerLives, Replicas: 1, MemoryStorage: true,
@@ -227,7 +225,7 @@ func (c *consumption) open(ctx context.Context) (*puller, error) {
 	}
 	s.heard.Store(time.Now().UnixNano())
 	if s.sub, err = nc.Subscribe(s.inbox, func(m *nats.Msg) { c.arrived(s, m) }); err == nil {
-		// There is only one request at a time, which limits the pending messages.
+		// Only one pull request is open at a time. That already limits the pending messages.
 		err = s.sub.SetPendingLimits(-1, -1)
 	}
 	s.mu.Lock()
@@ -245,8 +243,8 @@ func (c *consumption) open(ctx context.Context) (*puller, error) {
 	return s, nil
 }
 
-// pull requests the next n messages with at most the given total size in bytes; 0 means no limit.
-// The caller must hold mu.
+// pull requests the next n messages, of at most the given size in bytes together; 0 means no limit. The caller must
+// hold mu.
 func (c *consumption) pull(s *puller, n, bytes int) error {
 	s.want = n
 	req := struct {
@@ -263,7 +261,7 @@ func (c *consumption) pull(s *puller, n, bytes int) error {
 	return c.js.Conn().PublishRequest(subject, s.inbox, body)
 }
 
-// arrived handles a message, or a status of the server.
+// arrived handles a message of the stream or a status message of the server.
 func (c *consumption) arrived(s *puller, m *nats.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,7 +277,7 @@ func (c *consumption) arrived(s *puller, m *nats.Msg) {
 		case status == "408":
 		case status == "409" && strings.Contains(said, "maxbytes"):
 			if s.want == readAhead {
-				n, bytes = 1, 0 // the next message alone is larger
+				n, bytes = 1, 0 // the next message is larger than the limit, so request it alone
 			}
 		default:
 			s.lose(fmt.Errorf("the server ended the pull request: %s %s", status, said))
@@ -300,7 +298,7 @@ func (c *consumption) arrived(s *puller, m *nats.Msg) {
 	}
 }
 
-// taken passes a message to take. The caller must hold s.mu.
+// taken passes a stream message to take. The caller must hold s.mu.
 func (c *consumption) taken(s *puller, m *nats.Msg) error {
 	md, err := m.Metadata()
 	if err != nil {
@@ -326,16 +324,16 @@ func (s *puller) lose(err error) {
 	}
 }
 
-// until waits until the consumer is lost and returns the reason, or nil when ctx ends. A lost
-// message is detected by the number of the next message or, if none comes, by the number of
-// messages that the server sent.
+// until waits until the consumer is lost and returns the reason, or nil when ctx ends. A message that did not arrive is
+// noticed when the next one has the wrong number. If none follows, the number of messages that the server says it sent
+// is higher than the number received.
 func (s *puller) until(ctx context.Context, status <-chan nats.Status) error {
 	quiet := time.NewTicker(quietFor)
 	defer quiet.Stop()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	var before uint64 // number of messages at the last tick
-	short := false    // at the last tick the server had sent more
+	short := false    // at the last tick, the server had sent more messages than arrived
 	for {
 		select {
 		case <-ctx.Done():
@@ -356,7 +354,7 @@ func (s *puller) until(ctx context.Context, status <-chan nats.Status) error {
 			continue
 		}
 		if !s.mu.TryLock() {
-			continue // the stage has no room
+			continue // take has not returned: the stage is busy
 		}
 		s.mu.Unlock()
 		soon, cancel := context.WithTimeout(ctx, quietFor)
@@ -367,7 +365,7 @@ func (s *puller) until(ctx context.Context, status <-chan nats.Status) error {
 			return err
 		case err != nil || info.Delivered.Consumer <= before:
 			short = false
-		case short: // twice in a row, so the messages are not in transit
+		case short: // twice in a row, so the messages are not just in transit
 			return errGap
 		default:
 			short = true
@@ -375,10 +373,10 @@ func (s *puller) until(ctx context.Context, status <-chan nats.Status) error {
 	}
 }
 
-// deaf reports whether nothing arrived although something should have.
+// deaf reports whether neither a message nor a heartbeat arrived for too long.
 func (s *puller) deaf() bool {
 	if !s.mu.TryLock() {
-		return false // the stage has no room
+		return false // take has not returned: the stage is busy
 	}
 	defer s.mu.Unlock()
 	if n, _, err := s.sub.Pending(); err != nil || n > 0 {

@@ -8,14 +8,14 @@ import (
 	"lazaret/pkg/position"
 )
 
-// decided is the set of a partition's inputs that ingest has decided: all up to a position, and
-// some later ones that were decided before others.
+// decided is the set of inputs of one partition that ingest has decided on: all up to a position, and some after it,
+// because projects take turns (see intakeStage.next).
 //
-// It is a fold of the ledger, because every entry names its input. Inputs that were purged from the
-// intake are decided, so a fold from the beginning keeps few positions.
+// It is a fold of the ledger, because every entry names its input. Before a message is purged from the intake, it is
+// decided. So a fold from the beginning of the ledger keeps few positions.
 type decided struct {
 	low   uint64   // every input up to this intake position is decided
-	done  []uint64 // later decided positions, in order
+	done  []uint64 // decided positions above low, ascending
 	dirty bool     // changed since it was last stored
 }
 
@@ -38,7 +38,7 @@ func (d *decided) add(p uint64) {
 	}
 }
 
-// settle raises low: all inputs before a position are decided.
+// settle raises low, because all inputs before a position are decided.
 func (d *decided) settle(before uint64) {
 	n, _ := slices.BinarySearchFunc(d.done, before, position.Compare)
 	if n > 0 {
@@ -47,7 +47,7 @@ func (d *decided) settle(before uint64) {
 	}
 }
 
-// last returns the last decided position.
+// last returns the highest decided position.
 func (d *decided) last() uint64 {
 	if n := len(d.done); n > 0 {
 		return d.done[n-1]
@@ -65,9 +65,8 @@ func (d *decided) bytes() []byte {
 	return b
 }
 
-// loadDecided loads the decided inputs of a partition. A state of an earlier version has none,
-// because that version decided inputs in order: there, the input of the last entry and all inputs
-// before it are decided.
+// loadDecided loads the decided inputs of a partition. src is the input of the stage's last entry. A state of an
+// earlier version has no such set. That version decided inputs in order, so every input up to src is decided.
 func (s *store) loadDecided(p int, src uint64) (d decided, err error) {
 	v, ok, err := s.get(decidedKey(p))
 	if err != nil || !ok {

@@ -1,22 +1,22 @@
-// Package stage is the runtime that the four daemons share. A stage is a fold of the ledger: it
-// reads its input in order, decides, publishes its decisions to its own ledger subject, and stores
-// the resulting state in a Pebble cache.
+// Package stage is the runtime that the four daemons share. A stage is a fold of the ledger: it reads its input in
+// order, decides, publishes its decisions to its own ledger subject, and stores the resulting state in a Pebble
+// database, which is only a cache.
 //
 // It guarantees, even if processes die:
 //
-//   - One input makes at most one entry, exactly once. Every publish is fenced with the sequence
-//     of the stage's last entry in that partition, so that only one of two processes can add the
-//     next entry. The ledger is the outbox. After a restart, work continues after the input that
-//     the stage's last entry names.
-//   - State is a function of the ledger. Pebble stores state and cursor in one batch, unsynced.
-//     Losing the last batches, or all of them, costs a refold and nothing else.
-//   - A stand-by is the same program. It folds the same ledger without publishing, and publishes
-//     only after an input has waited for the takeover time.
+//   - One input makes at most one entry. Each publish is fenced: it names the sequence of the stage's last
+//     entry in the partition, and the server refuses it if another entry was added since. So of two
+//     processes only one can add the next entry. The ledger is also the outbox: after a restart, a stage
+//     continues after the input that its last entry names.
+//   - State is a function of the ledger. Pebble stores state and cursor in one batch, unsynced. If the last
+//     batches are lost, or all of them, the stage folds the ledger again. Nothing else is lost.
+//   - A stand-by is the same program. It folds the same ledger without publishing. It publishes only after
+//     an input has waited for the takeover time.
 //
-// RunLedger runs stages whose input is the ledger (sentinels, arbiter). RunIntake runs ingest,
-// which reads the intake and also folds the ledger. Follow runs readers that add nothing (the
-// auditor). No other code uses consumers.
+// RunLedger runs stages whose input is the ledger (sentinels, arbiter). RunIntake runs ingest, which reads the intake
+// and also folds the ledger. Follow runs readers that add no entries (the auditor). The stages read intake and ledger
+// only through this package.
 //
-// The design is the decider pattern of event sourcing, Decide(state, input) → entries and
-// Evolve(state, entry), with fenced producers as in Kafka. See section 3 of the design.
+// The design is the decider pattern of event sourcing: Decide(state, input) returns entries, and Evolve(state, entry)
+// returns the next state. Producers are fenced as in Kafka. docs/architecture.md explains it.
 package stage

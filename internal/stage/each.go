@@ -9,24 +9,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Span is a part of a stream, up to its current end.
+// Span is a part of a stream. It ends at the stream's current end at the latest.
 type Span struct {
 	Stream  string
-	Filters []string  // subjects; at least one
+	Filters []string  // subjects, at least one; they may have wildcards
 	From    uint64    // first sequence; 0 means the stream's first
-	To      uint64    // last sequence if before the end; 0 means the end
-	Since   time.Time // replaces From
+	To      uint64    // last sequence; 0 means the stream's last
+	Since   time.Time // if set, the part begins at this time, and From is ignored
 	Headers bool      // omit the messages' data
 }
 
-// eachPatience is how long Each waits for an existing message.
+// eachPatience is how long Each waits for the next message of the span.
 const eachPatience = 10 * time.Second
 
-// Each calls fn for the messages of a span in order, and returns at its end.
+// Each calls fn for the messages of a span in order. It returns after the last one, with fn's first error, or when ctx
+// ends.
 func Each(ctx context.Context, js jetstream.JetStream, s Span, fn func(m jetstream.Msg, seq uint64,
 	at time.Time) error) error {
-	// Ask the leader for the last message. The consumer may be on a lagging replica, which would
-	// skip messages that it does not have yet.
+	// Ask the leader for the last message. The consumer may be on a replica that lags, and would end too early.
 	last := uint64(0)
 	for _, f := range s.Filters {
 		m, err := LastOn(ctx, js, s.Stream, f)

@@ -14,16 +14,15 @@ import (
 	"lazaret/streams"
 )
 
-// Feed reads new ledger entries once for all stages of a process, so that there is one consumer,
-// one delivery and one parsed entry instead of one per stage.
+// Feed reads new ledger entries once for all stages of a process. So there is one consumer, one delivery and one parsed
+// entry instead of one for each stage.
 //
-// It does not delay any stage. A stage starts with its own consumer and joins the feed once both
-// have read the same entry, compared by sequence, salt and time stamp. A stage that falls too far
-// behind is released: it continues with its own consumer, and joins again when it has caught up. So
-// each stage sees the ledger in order and without gaps, independently of the feed and the other
-// stages.
+// A Feed does not delay any stage. A stage starts with its own consumer and joins the feed once both have read the same
+// entry, compared by sequence, salt and time stamp. A stage that falls too far behind is released: it continues with
+// its own consumer and joins again later. So each stage sees the ledger in order and without gaps, whatever the feed
+// and the other stages do.
 //
-// With a nil Feed every stage reads for itself.
+// With a nil Feed, each stage reads with its own consumer.
 type Feed struct {
 	log *slog.Logger
 	c   *consumption
@@ -32,20 +31,19 @@ type Feed struct {
 	recent []*arrival      // the last messages, newest last; guarded by mu
 	bytes  int             // size of their bodies; guarded by mu
 	taps   []*ledgerReader // readers that have joined; guarded by mu
-	made   []made          // entries that this process publishes, in order; guarded by mu
-	cuts   int             // number of released readers so far; guarded by mu
+	made   []made          // entries that this process publishes and has not read back, in order; guarded by mu
+	cuts   int             // number of releases so far; guarded by mu
 	closed bool            // guarded by mu
 }
 
 const (
-	// feedRecent is the number of messages that are stored for stages that join. A stage that is at
-	// most that far behind can catch up even under constant load.
+	// feedRecent is the number of messages in Feed.recent. A stage that is no further behind can join, even under
+	// constant load.
 	feedRecent      = 512
-	feedRecentBytes = 1 << 20 // bytes of their bodies; up to twice as many at times
+	feedRecentBytes = 1 << 20 // target size of their bodies in bytes; at times there is twice as much
 )
 
-// OpenFeed starts to read the end of the ledger. The connection needs permission to read the ledger
-// only.
+// OpenFeed starts a feed at the end of the ledger. nc needs no permission except to read the ledger.
 func OpenFeed(ctx context.Context, nc *nats.Conn, log *slog.Logger) (*Feed, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -70,12 +68,12 @@ type made struct {
 	decoded any
 }
 
-// mostMade is the maximum number of entries that are remembered until they are read back.
+// mostMade is the maximum length of Feed.made.
 const mostMade = 4 * batchMaxMsgs
 
-// announce stores the decoded bodies of entries that are about to be published, so that no stage in
-// this process decodes them. Entries that do not get into the ledger do no harm: an entry that is
-// read back is matched by its salt and its exact body.
+// announce stores the decoded bodies of entries that are about to be published, so that no stage of this process
+// decodes them again. Entries that are then refused do no harm: an entry that is read back must have the same salt and
+// the same body.
 func (f *Feed) announce(entries []*streams.Entry, decoded func(i int) any) {
 	if f == nil {
 		return
@@ -87,12 +85,11 @@ func (f *Feed) announce(entries []*streams.Entry, decoded func(i int) any) {
 			f.made = append(f.made, made{e.Salt, e.Body, d})
 		}
 	}
-	f.unmake(len(f.made) - mostMade)
+	f.dropMade(len(f.made) - mostMade)
 }
 
-// know sets the decoded body of an entry if it was announced. Entries are read back in the order in
-// which they were published, so earlier announced entries will not come any more. The caller must
-// hold mu.
+// know sets Decoded of an entry that was read back, if the entry was announced. Entries are read back in the order of
+// publishing, so entries announced before it are dropped. The caller must hold mu.
 func (f *Feed) know(e *streams.Entry) {
 	if e.Stage != streams.StageIngest {
 		return // other stages announce nothing
@@ -104,19 +101,18 @@ func (f *Feed) know(e *streams.Entry) {
 	if m := &f.made[i]; bytes.Equal(m.body, e.Body) {
 		e.Body, e.Decoded = m.body, m.decoded
 	}
-	f.unmake(i + 1)
+	f.dropMade(i + 1)
 }
 
-// unmake drops the first n announced entries. The caller must hold mu.
-func (f *Feed) unmake(n int) {
+// dropMade drops the first n announced entries. The caller must hold mu.
+func (f *Feed) dropMade(n int) {
 	if n > 0 {
 		clear(f.made[:n])
 		f.made = f.made[n:]
 	}
 }
 
-// take passes a message to all readers that have joined. The consumer's goroutine calls it in
-// ledger order.
+// take passes a message to all readers that have joined. The consumer's goroutine calls it, in ledger order.
 func (f *Feed) take(m jetstream.Msg) {
 	a := arrive(m, f.log)
 	if a == nil {
@@ -128,8 +124,8 @@ func (f *Feed) take(m jetstream.Msg) {
 		f.know(&a.entries[i])
 	}
 	if t := a.first().Type; t == streams.TypeForgotten || t == streams.TypeErased {
-		f.forgetRecent(len(f.recent)) // recent messages may contain content that was just forgotten
-		f.unmake(len(f.made))
+		f.forgetRecent(len(f.recent)) // recent messages may contain content that this entry orders to forget
+		f.dropMade(len(f.made))
 	}
 	f.remember(a)
 	f.taps = slices.DeleteFunc(f.taps, func(r *ledgerReader) bool {
@@ -165,7 +161,7 @@ func (f *Feed) forgetRecent(n int) {
 	f.recent = slices.Delete(f.recent, 0, n)
 }
 
-// offer passes a message to the stage and reports whether there was room. The caller must hold
+// offer passes a message to a reader that has joined, and reports whether the reader had room. The caller must hold
 // Feed.mu.
 func (r *ledgerReader) offer(a *arrival) bool {
 	if !r.wants(a) {
@@ -186,9 +182,8 @@ func (r *ledgerReader) offer(a *arrival) bool {
 	}
 }
 
-// join passes to a reader the recent messages that it has not read yet, and all later ones. It
-// returns false if reader and feed have not read a common message, or if too many messages wait for
-// the reader's stage.
+// join passes the recent messages that a reader has not read yet to the reader, and from then on all later ones. It
+// returns false if reader and feed have no message in common, or if too many messages wait for the reader's stage.
 func (f *Feed) join(r *ledgerReader) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -196,8 +191,7 @@ func (f *Feed) join(r *ledgerReader) bool {
 		return false
 	}
 	bySeq := func(a, b *arrival) int { return cmp.Compare(a.first().Seq, b.first().Seq) }
-	// Find the last message that both have read: the reader's last one, or the feed's if that is
-	// earlier.
+	// Find the last message that both have read: the reader's last one, or the feed's if that one is earlier.
 	last, newest := r.trail[len(r.trail)-1], f.recent[len(f.recent)-1]
 	at, found := len(f.recent)-1, false
 	if newest.first().Seq < last.first().Seq {
@@ -211,7 +205,7 @@ func (f *Feed) join(r *ledgerReader) bool {
 	if !found {
 		return false
 	}
-	// Leave half of its room free, so that it is not released at once.
+	// Leave half of the reader's room free, so that the feed does not release the reader at once.
 	more, size := f.recent[at+1:], r.held.Load()
 	for _, a := range more {
 		size += int64(a.size())
@@ -226,14 +220,15 @@ func (f *Feed) join(r *ledgerReader) bool {
 	return false
 }
 
-// release makes a reader continue with its own consumer. The caller must hold mu.
+// release makes a reader continue with its own consumer, because it has no room or the feed ends. The caller must hold
+// mu.
 func (f *Feed) release(r *ledgerReader) {
 	f.cuts++
 	f.log.Debug("a stage has fallen behind the feed", "at", r.next)
-	r.cut <- struct{}{} // does not block: the reader joined once since the last send
+	r.cut <- struct{}{} // does not block: a reader gets one signal for each time it joined
 }
 
-// leave removes a reader that has joined.
+// leave removes a reader that is being closed.
 func (f *Feed) leave(r *ledgerReader) {
 	if f == nil {
 		return
@@ -243,7 +238,7 @@ func (f *Feed) leave(r *ledgerReader) {
 	f.taps = slices.DeleteFunc(f.taps, func(t *ledgerReader) bool { return t == r })
 }
 
-// Close stops the feed. Its readers continue with their own consumers.
+// Close stops the feed. Its readers continue with their own consumers. A nil Feed may be closed.
 func (f *Feed) Close() {
 	if f == nil {
 		return

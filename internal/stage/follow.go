@@ -11,22 +11,22 @@ import (
 	"lazaret/streams"
 )
 
-// Follower receives the ledger entries of all partitions in ledger order. It adds none itself.
+// Follower receives the ledger entries of all partitions in ledger order. It adds no entries itself.
 type Follower interface {
 	// Next returns the ledger sequence at which to start or continue.
 	Next() uint64
-	// Take stores a batch. If more is false, the batch must be durable when Take returns. Otherwise
-	// it may still be in progress, and is durable once Next is above it. The batch is empty if
-	// nothing arrived for a while.
+	// Take stores a batch. If more is false, the batch must be durable when Take returns. If more is true, Take may
+	// return earlier, and the batch is durable once Next is above its sequences. The batch is empty if nothing arrived
+	// for 200 ms.
 	Take(entries []streams.Entry, more bool) error
 }
 
-// followEvery is the minimum time between two batches. No verdict waits for a follower, but its
-// syncs slow down the streams that verdicts wait for.
+// followEvery is the minimum time between two batches. No verdict waits for a follower, but the follower's syncs slow
+// down the streams that verdicts wait for.
 const followEvery = 20 * time.Millisecond
 
-// Follow passes ledger entries to a follower until ctx ends, and then returns nil. It calls ready
-// once, when the follower has all entries that existed at the start. feed and stats may be nil.
+// Follow passes ledger entries to f until ctx ends, and then returns nil. It calls ready once, when f has all entries
+// that existed at the start. batch is the maximum number of messages for one Take. feed, stats and ready may be nil.
 func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch int, log *slog.Logger, stats *Stats,
 	ready func()) error {
 	if stats == nil {
@@ -39,7 +39,7 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 	from := f.Next()
 	var last uint64
 	var rd *ledgerReader
-	err = Patiently(ctx, log, "the beginning of a follower", func() (err error) {
+	err = Patiently(ctx, log, "where to start reading", func() (err error) {
 		if err = checkLedger(ctx, js, ""); err != nil {
 			return err
 		}
@@ -81,15 +81,14 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 		case <-tick.C:
 		}
 		for _, m := range buf {
-			if err := later(m, ""); err != nil {
+			if err := laterVersion(m, ""); err != nil {
 				return err
 			}
 			if m.err != nil {
-				// A follower stores foreign messages too. Their empty type shows that no stage
-				// wrote them.
-				log.Error("foreign message in the ledger", "err", m.err)
+				// A follower also stores messages that no stage wrote. They have an empty type.
+				log.Error("a message in the ledger is from no stage of Lazaret", "err", m.err)
 			}
-			entries = append(entries, m.entries...) // whole messages only, to be able to continue
+			entries = append(entries, m.entries...) // whole messages only, so that Next is the start of a message
 		}
 		if err := f.Take(entries, len(rd.msgs) > 0); err != nil {
 			return err

@@ -12,19 +12,19 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// OfProject reports whether a key belongs to a project. The key must come from Key, and if it has
-// identifiers, the first must be a project.
+// OfProject reports whether a key belongs to a project. The key must come from Key. If the key has identifiers, the
+// first one must be a project.
 func OfProject(key []byte, project string) bool {
 	if len(key) < 1 || key[0] >= 0x80 {
-		return false // these spaces belong to no project
+		return false // keys of these spaces begin with no project
 	}
 	rest, ok := bytes.CutPrefix(key[1:], []byte(project))
 	return ok && (len(rest) == 0 || rest[0] == 0)
 }
 
-// DropProject removes the keys that OfProject gives to a project. In the key spaces listed in
-// apart, it instead removes the keys for which drop returns true. It reads only the project's keys
-// and these spaces, so it takes about as long for a large project as for a small one.
+// DropProject removes a project's keys: those for which OfProject is true. In the key spaces listed in apart, it
+// instead removes the keys for which drop returns true. It reads only the project's keys and the spaces in apart, so
+// its duration does not depend on the number of other projects' keys.
 func (st *State) DropProject(project string, apart []byte, drop func(key, value []byte) (bool, error)) error {
 	var gone [][]byte
 	for _, space := range apart {
@@ -56,32 +56,32 @@ func (st *State) DropProject(project string, apart []byte, drop func(key, value 
 	return nil
 }
 
-// eraseKey exists while deleted data may remain in the state's files, because they were not
-// rewritten yet. It is committed together with the fold, so that a crash only delays the rewriting.
+// eraseKey exists while deleted data may remain in the state's files. It is committed together with the deletions, so
+// that the files are rewritten even after a crash.
 var eraseKey = []byte{spaceMeta, 'x'}
 
-// erase requests that the next commit rewrites the files.
-func (r *runtime) erase() error {
+// requestRewrite makes the next commit rewrite the files of the state, so that deleted data is gone from the disk.
+func (r *runtime) requestRewrite() error {
 	r.erasing = true
 	return r.store.set(eraseKey, nil)
 }
 
-// erased rewrites the files if that was requested. Deleted values stay in the logs and tables of a
-// log-structured store, also in recycled ones, until they are overwritten. Only live keys are
-// copied. The snapshot is replaced last, so that there always is one. eraseKey stays until then, so that after a crash
-// everything is repeated.
-func (s *store) erased() error {
+// rewriteErased rewrites the files of the state if eraseKey exists. A log-structured store such as Pebble leaves
+// deleted values in its logs and tables, also in recycled ones, until they are overwritten. So rewriteErased copies the
+// live keys to a new store. It replaces the snapshot last, so that there is always one. eraseKey is deleted after that,
+// so that rewriteErased starts again after a crash.
+func (s *store) rewriteErased() error {
 	if _, ok, err := s.get(eraseKey); err != nil || !ok {
 		return err
 	}
 	if !s.pending.empty() || !s.sealed.empty() {
-		return errors.New("the state cannot be erased while changes are not committed")
+		return errors.New("the state's files cannot be rewritten while changes are not committed")
 	}
 	if err := errors.Join(s.flush(), s.closeView()); err != nil {
 		return err
 	}
 	s.keys.close()
-	s.keys, s.known, s.flushers = knowledge{}, layer{}, sync.Pool{}
+	s.keys, s.known, s.flushers = keyFilter{}, layer{}, sync.Pool{}
 	fresh := s.dir + newSuffix
 	if err := s.fs.RemoveAll(fresh); err != nil {
 		return err
@@ -94,10 +94,10 @@ func (s *store) erased() error {
 		return errors.Join(err, db.Close())
 	}
 	if err := errors.Join(db.Flush(), db.Close(), s.db.Close()); err != nil {
-		return fmt.Errorf("rewriting the state: %w", err)
+		return fmt.Errorf("rewriting the files of the state: %w", err)
 	}
 	if err := replaceFolder(s.fs, s.dir); err != nil {
-		return fmt.Errorf("rewriting the state: %w", err)
+		return fmt.Errorf("rewriting the files of the state: %w", err)
 	}
 	if s.db, err = openPebble(s.dir, s.fs, s.key); err != nil {
 		return err
@@ -111,19 +111,19 @@ func (s *store) erased() error {
 		}
 	}
 	if err := s.db.Delete(eraseKey, pebble.NoSync); err != nil {
-		return fmt.Errorf("writing the state anew: %w", err)
+		return fmt.Errorf("rewriting the files of the state: %w", err)
 	}
 	return s.sync()
 }
 
-// Suffixes of the folders of a store that is being rewritten.
+// Suffixes of the new and the old folder while a store or a snapshot is being replaced.
 const (
 	newSuffix = ".new"
 	oldSuffix = ".old"
 )
 
-// replaceFolder puts the folder with newSuffix in the place of a folder. After a crash only the first of its renames
-// may be visible: see settleFolders.
+// replaceFolder replaces the folder dir by dir+newSuffix. After a crash, perhaps only the first of the two renames has
+// happened: see settleFolders.
 func replaceFolder(fs vfs.FS, dir string) error {
 	old := dir + oldSuffix
 	if err := fs.RemoveAll(old); err != nil {
@@ -139,7 +139,8 @@ func replaceFolder(fs vfs.FS, dir string) error {
 	return errors.Join(syncDir(fs, parent), fs.RemoveAll(old), syncDir(fs, parent))
 }
 
-// settleFolders completes an interrupted replacement. Each of the folders is complete, unless there is no old one.
+// settleFolders completes or undoes a replacement that a crash interrupted. If dir+oldSuffix exists, dir+newSuffix is
+// complete.
 func settleFolders(dir string, fs vfs.FS) error {
 	there := func(d string) bool { _, err := fs.Stat(d); return err == nil }
 	if there(dir + oldSuffix) {
@@ -163,7 +164,7 @@ func syncDir(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// copyLive copies all keys.
+// copyLive copies all keys that are not deleted.
 func copyLive(to, from *pebble.DB) error {
 	it, err := from.NewIter(nil)
 	if err != nil {

@@ -104,7 +104,7 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 	if err := s.set(eraseKey, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.erased(); err == nil {
+	if err := s.rewriteErased(); err == nil {
 		t.Error("erased with changes that are not committed")
 	}
 	if err := s.commit(); err != nil {
@@ -225,7 +225,7 @@ func TestASnapshotIsThereAtEveryStepOfAnErasure(t *testing.T) {
 			t.Fatal(err)
 		}
 		fs.left, fs.each = failing, func() { there("before a step") }
-		interrupted := s.erased()
+		interrupted := s.rewriteErased()
 		if interrupted != nil && !errors.Is(interrupted, errPower) {
 			t.Fatal(interrupted)
 		}

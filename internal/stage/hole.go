@@ -14,47 +14,46 @@ import (
 	"lazaret/streams"
 )
 
-// allOfLedger matches every entry.
+// allOfLedger is the filter for every entry of the ledger.
 const allOfLedger = "lz.ledger.>"
 
-// HoleError reports that ledger entries are missing and that no entry of the ledger explains why. A
-// stage does not continue without them, because its decisions would not follow from the ledger.
+// HoleError reports that ledger entries are missing, and that no entry of the ledger explains why. A stage stops there,
+// because decisions without these entries would not follow from the ledger.
 type HoleError struct {
 	From, To uint64 // range of the missing sequences
-	Stage    string
+	Stage    string // the stage that found them missing
 }
 
 func (e *HoleError) Error() string {
-	return fmt.Sprintf("%[5]s: %[1]s lacks the entries %[2]d to %[3]d, which were neither trimmed nor forgotten: stage "+
-		"%[4]s does not fold on "+
-		"over them: see what lazaret audit verify --ledger finds, and restore the ledger from a backup that has "+
-		"them, or the "+
-		"stage's state from a snapshot that lies behind them (lazaret state restore %[4]s)",
+	return fmt.Sprintf("%[5]s: %[1]s lacks the entries %[2]d to %[3]d, which were neither trimmed nor forgotten. Stage "+
+		"%[4]s stops here. Run lazaret audit verify --ledger to see the damage. Then restore the ledger from a "+
+		"backup that has the entries, or the stage's state from a snapshot taken after them (lazaret state restore "+
+		"%[4]s)",
 		streams.LedgerStream, e.From, e.To, e.Stage, streams.CodeHole)
 }
 
-// forgettings has the ledger's statements about entries that may have been removed. They are read
-// when a hole is found, because a fold from the beginning reaches the hole before the statement.
+// forgettings has the ledger's statements about entries that may have been removed. A fold from the beginning reaches a
+// hole before it reaches the statement that explains the hole. So statements are read when a hole is found.
 type forgettings struct {
-	read    uint64              // last ingest message that was read
-	listed  map[uint64]struct{} // sequences listed in erased entries
+	read    uint64              // sequence of the last message on ingest's subjects that was read
+	listed  map[uint64]struct{} // sequences that erased entries list
 	ordered []ordered           // orders to forget projects
 }
 
-// ordered is an order to forget a project.
+// ordered is an order to forget a project: the content of a forgotten entry.
 type ordered struct {
-	at     uint64 // sequence of its entry
-	upTo   uint64 // 0 in an order of an earlier version, which names no sequences
-	ranges []streams.SeqRange
-	late   time.Time // until then, other stages may write derived entries
+	at     uint64             // sequence of the order's entry
+	upTo   uint64             // last sequence that the order covers; 0 in the format that names no sequences
+	ranges []streams.SeqRange // sequences of the project's entries
+	late   time.Time          // until this time, other stages may still write entries that they derive from the project's
 }
 
-// explains reports whether the entry with a sequence may have been removed because of the order.
-// before is the time of the entry before it.
+// explains reports whether the order may have removed the entry with sequence seq. before is the time stamp of the
+// entry before the missing ones.
 //
-// An order names the sequences of the project's entries. Entries that other stages derive from them
-// are removed too. They have later sequences and come soon after. An order of an earlier version
-// names no sequences and explains every missing entry before it.
+// An order names the sequences of the project's entries. Entries that other stages derive from them are removed too.
+// These come soon after them and have sequences that the order cannot name. An order of an earlier version names no
+// sequences, so it explains every missing entry before it.
 func (o *ordered) explains(seq uint64, before time.Time) bool {
 	late := !before.After(o.late)
 	if o.upTo == 0 {
@@ -63,7 +62,7 @@ func (o *ordered) explains(seq uint64, before time.Time) bool {
 	return streams.InRanges(o.ranges, seq) || seq > o.upTo && late
 }
 
-// follow reads the statements since the last call.
+// follow reads the statements that were added since its last call.
 func (f *forgettings) follow(ctx context.Context, js jetstream.JetStream) error {
 	if f.listed == nil {
 		f.listed = make(map[uint64]struct{})
@@ -86,12 +85,12 @@ func (f *forgettings) follow(ctx context.Context, js jetstream.JetStream) error 
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("looking for statements about missing entries: %w", err)
+		return fmt.Errorf("reading which ledger entries were ordered to be forgotten: %w", err)
 	}
 	return nil
 }
 
-// add adds a statement.
+// add adds one statement, a forgotten or an erased entry.
 func (f *forgettings) add(e *streams.Entry) {
 	if e.Type == streams.TypeForgotten {
 		o := ordered{at: e.Seq, late: e.Time.Add(statement.LateFor)}
@@ -110,8 +109,8 @@ func (f *forgettings) add(e *streams.Entry) {
 	}
 }
 
-// explain returns the first sequence of a range that no statement explains, or 0. before is the
-// time of the entry before the range.
+// explain returns the first sequence in [from, to] that no statement explains, or 0. before is the time stamp of the
+// entry before from.
 func (f *forgettings) explain(from, to uint64, before time.Time) uint64 {
 	for seq := from; seq <= to; seq++ {
 		_, ok := f.listed[seq]
@@ -122,8 +121,8 @@ func (f *forgettings) explain(from, to uint64, before time.Time) uint64 {
 	return 0
 }
 
-// timeBefore returns the time of the last entry before a sequence that the ledger still has, or zero
-// if it has none. It does not ask for entries that a statement names as removed.
+// timeBefore returns the time stamp of the last existing entry before seq, or zero if the ledger has none. It skips
+// entries that a statement names as removed without asking the server for them.
 func (f *forgettings) timeBefore(ctx context.Context, js jetstream.JetStream, seq uint64) (time.Time, error) {
 	st, err := Stream(ctx, js, streams.LedgerStream)
 	if err != nil {
@@ -149,7 +148,7 @@ func (f *forgettings) timeBefore(ctx context.Context, js jetstream.JetStream, se
 	return time.Time{}, nil
 }
 
-// from returns the start of the range with seq that an order names, or 0.
+// from returns the start of the range that contains seq and that an order names, or 0.
 func (f *forgettings) from(seq uint64) uint64 {
 	for _, o := range f.ordered {
 		if i := slices.IndexFunc(o.ranges, func(r streams.SeqRange) bool { return r.From <= seq && seq <= r.To }); i >= 0 {
@@ -162,14 +161,14 @@ func (f *forgettings) from(seq uint64) uint64 {
 // following is how far a stage has read the ledger.
 type following struct {
 	next uint64    // next expected sequence
-	at   time.Time // time stamp of the last message; zero if none was read
+	at   time.Time // time stamp of the last message that was read; zero if none
 }
 
-// follows returns an error unless a message directly follows the one before it, or the entries
-// between them were forgotten. If the server does not answer, it waits. A stage that reads only
-// some partitions relies on guard instead.
-func (r *runtime) follows(ctx context.Context, a *arrival) error {
-	if err := later(a, r.cfg.Name); err != nil {
+// checkFollows returns nil if a message directly follows the one that was read before it, or if every entry between
+// them was forgotten. While the server does not answer, checkFollows waits. A stage that reads only some partitions
+// sees gaps all the time and uses guard instead.
+func (r *runtime) checkFollows(ctx context.Context, a *arrival) error {
+	if err := laterVersion(a, r.cfg.Name); err != nil {
 		return err
 	}
 	e := a.first()
@@ -192,17 +191,18 @@ func (r *runtime) follows(ctx context.Context, a *arrival) error {
 	return nil
 }
 
-// errPassedOver reports that the server skipped an entry that it has.
-var errPassedOver = errors.New("the server skipped a ledger entry that it has")
+// errPassedOver reports that the server did not deliver a ledger entry that it has.
+var errPassedOver = errors.New("the server did not deliver a ledger entry that it has")
 
-// refusal reports whether an error means that the ledger has a hole.
+// refusal reports whether an error means that ledger entries are missing for this stage, so that it must stop.
 func refusal(err error) bool {
 	var h *HoleError
 	_, trimmed := asTrimmed(err)
 	return trimmed || errors.As(err, &h) || errors.Is(err, errPassedOver)
 }
 
-// hole determines why ledger entries are missing, and returns an error if nothing explains it.
+// hole returns nil if statements explain why the entries in [from, to] are missing, and otherwise an error. before is
+// the time stamp of the entry before from; zero if unknown.
 func (r *runtime) hole(ctx context.Context, from, to uint64, before time.Time) error {
 	if before.IsZero() {
 		if err := r.forgets.follow(ctx, r.js); err != nil {
@@ -230,19 +230,19 @@ func (r *runtime) hole(ctx context.Context, from, to uint64, before time.Time) e
 		return &TrimmedError{Stream: streams.LedgerStream, From: seq, First: r.marks.trimmed + 1, Stage: r.cfg.Name}
 	}
 	if _, err := messageAt(ctx, r.js, streams.LedgerStream, seq); err == nil {
-		return fmt.Errorf("%w, %d: start stage %s again", errPassedOver, seq, r.cfg.Name)
+		return fmt.Errorf("%w, %d: restart stage %s", errPassedOver, seq, r.cfg.Name)
 	} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return err
 	}
 	return &HoleError{From: seq, To: to, Stage: r.cfg.Name}
 }
 
-// ending returns the last ledger sequence of the stage's partitions. It first checks that no
-// entries are missing up to last, the reported end of the ledger, where a reader would not notice
-// it.
-func (r *runtime) ending(ctx context.Context, from, last uint64) (uint64, error) {
+// endOfLedger returns the last ledger sequence of the stage's partitions. last is the end of the ledger as the stream
+// reports it. endOfLedger first checks that the entries up to last exist, because a reader does not notice entries that
+// are missing at the end.
+func (r *runtime) endOfLedger(ctx context.Context, from, last uint64) (uint64, error) {
 	if !r.all() {
-		if err := r.holds(ctx, from, last); err != nil {
+		if err := r.checkComplete(ctx, from, last); err != nil {
 			return 0, err
 		}
 		return lastOf(ctx, r.js, r.cfg.Partitions)
@@ -264,9 +264,9 @@ func (r *runtime) ending(ctx context.Context, from, last uint64) (uint64, error)
 	return there, r.hole(ctx, max(from, there+1), last, at)
 }
 
-// holds returns an error unless the ledger has all entries in a range, except forgotten ones. It
-// counts the entries, and reads them only if some are missing.
-func (r *runtime) holds(ctx context.Context, from, to uint64) error {
+// checkComplete returns an error unless the ledger has all entries in [from, to], except forgotten ones. It counts the
+// entries first, and reads them only if some are missing.
+func (r *runtime) checkComplete(ctx context.Context, from, to uint64) error {
 	if from > to {
 		return nil
 	}

@@ -13,29 +13,30 @@ import (
 	"lazaret/streams"
 )
 
-// Message is one event of the intake: a stored message, or an event of a batch.
+// Message is one event of the intake: a stored message, one event of a stored batch, or an offered proposal (see
+// Offer).
 type Message struct {
-	Seq     uint64    // sequence of the message, or of the intake's last one if it is an Offer
-	Index   int       // index in the batch, if the message is one; at least streams.MaxBatch in an Offer
+	Seq     uint64    // sequence of the message; for an Offer, of the intake's last message
+	Index   int       // index in the batch, 0 for a single message, at least streams.MaxBatch for an Offer
 	Time    time.Time // time stamp of the stream
 	Subject string
 	Address streams.Address
-	// BadSubject is the error of parsing the subject, or nil. The partition is always valid because
-	// the server wrote it.
+	// BadSubject is the error of parsing the subject, or nil. Address.Partition is valid even then, because the server
+	// inserts the partition into the subject.
 	BadSubject error
-	// Bad is the reason why a batch, or an element of one, is invalid, or nil.
+	// Bad is the reason why a batch, or this event of a batch, is invalid, or nil.
 	Bad    *streams.RejectError
 	Header nats.Header
 	Data   []byte
-	// Prepared is the result of the fold's Prepare, or nil if it was not called.
+	// Prepared is the result of Preparer.Prepare, or nil if Prepare was not called.
 	Prepared any
 }
 
-// Position returns the position of the event in the intake, see package position.
+// Position returns the event's position in the intake: sequence and index in one number, see package position.
 func (m *Message) Position() uint64 { return position.At(m.Seq, m.Index) }
 
-// Place returns the event's place in the order of ingest's inputs: the message's sequence, or the
-// position of an offered proposal.
+// Place returns the event's place in the order of ingest's inputs: the message's sequence, or for an Offer the
+// position, because several offers have the same sequence.
 func (m *Message) Place() uint64 {
 	if m.Index >= streams.MaxBatch {
 		return m.Position()
@@ -45,124 +46,119 @@ func (m *Message) Place() uint64 {
 
 // IntakeFold is the logic of ingest: it decides on intake messages, with the ledger as its state.
 //
-// Its state is a fold over the ledger. The order of the fold is the order in which ingest read the entries, not their
-// order in the ledger: an entry of another stage is folded before ingest's entry E if and only if its sequence is at
-// most E.At. The ledger records At, so every process arrives at the same state.
+// Its state is a fold of the ledger, in the order in which ingest read the entries, which is not always their order in
+// the ledger. An entry of another stage is folded before ingest's entry E exactly if its sequence is at most E.At. The
+// ledger records At, so every process arrives at the same state.
 //
 // The methods are called from one goroutine and must be deterministic.
 type IntakeFold interface {
-	// Admit decides on one message and returns the entry for it. It never returns nil without an
-	// error, because every message gets an entry. It must not change the state. Apply does that,
-	// with the entry that Admit returned.
+	// Admit decides on one message and returns the entry for it, because every message gets an entry. It returns nil
+	// only with an error. It must not change the state: Apply changes it, with the entry that Admit returned.
 	Admit(st *State, m *Message) (*Admission, error)
-	// Reject returns the entry for a message that is rejected. The entry fits into the ledger,
+	// Reject returns the entry for a message that is rejected because of why. The entry always fits into the ledger,
 	// whatever the message contains.
 	Reject(st *State, m *Message, why *streams.RejectError) (*Admission, error)
-	// Shed returns the rejection of a message, or of an event of a batch, for a reason. The message's
-	// data and headers are then dropped, and Reject makes the entry from the rejection. Shed depends
-	// only on the message and the reason.
+	// Shed returns the rejection of a message for a reason. The message is an event of the intake that ingest has no
+	// room for. Its data and headers are then dropped, and Reject makes the entry from the rejection. Shed depends only
+	// on the message and the reason.
 	Shed(m *Message, reason string) *streams.RejectError
-	// Apply folds one entry into the state. It may be an own entry, whose sequence and time stamp
-	// must not be used, or another stage's. decided is Admission.Decided if the entry was decided
-	// just now, and nil if it was read from the ledger.
+	// Apply folds one entry into the state: an entry of ingest, whose sequence and time stamp are then 0, or an entry
+	// of another stage. decided is Admission.Decided if this process decided on the entry just now. It is nil if the
+	// entry was read from the ledger.
 	Apply(st *State, e *streams.Entry, decided any) error
-	// Relevant reports whether Apply uses an entry of another stage.
+	// Relevant reports whether Apply uses this entry of another stage.
 	Relevant(e *streams.Entry) bool
-	// Owed returns an entry that must be added to the ledger although no message asks for it, or
-	// nil. Like Admit it must not change the state. Applying such entries must eventually leave
-	// none.
-	Owed(st *State) (*Admission, error)
-	// Wakes reports whether an entry may cause Owed to return one.
+	// FollowUp returns an entry that must be added to the ledger although no message asks for it, such as the expiry of
+	// a belief, or nil. Like Admit it must not change the state. After finitely many such entries are applied, it must
+	// return nil.
+	FollowUp(st *State) (*Admission, error)
+	// Wakes reports whether applying an entry may make FollowUp return one.
 	Wakes(e *streams.Entry) bool
 	// Reset drops everything that the fold stores outside State.
 	Reset()
 }
 
-// Admission is ingest's decision on one message.
+// Admission is ingest's decision on one message, or the result of FollowUp.
 type Admission struct {
 	Output
-	// Together groups entries that may share a ledger message: those with the same text. If it is
-	// empty, the entry has its own message. Entries that may have to be forgotten separately must
-	// not share one.
+	// Together says which entries may share a ledger message: those with the same non-empty Together. An entry with an
+	// empty Together gets its own message. Entries that may have to be forgotten separately must have different values,
+	// because a message can only be deleted as a whole.
 	Together string
-	Decided  any // the decoded Body
+	Decided  any // the value that Body encodes
 }
 
 const (
-	intakeBatch = 500 // messages decided at once
-	// intakeBatchBytes is the maximum size of the messages decided at once, unless a single message
-	// is larger. It also limits how long messages of other projects wait for their turn.
+	intakeBatch = 500 // maximum number of messages decided at once
+	// intakeBatchBytes is the maximum size of the messages decided at once, unless a single message is larger. So it
+	// also limits how long one project's messages delay those of other projects.
 	intakeBatchBytes = 1 << 20
-	// intakeHeld is the maximum size of the messages in memory, in bytes. Beyond it, messages
-	// larger than leanFrom are stored without their data, which is read again for the decision.
+	// intakeHeld is the maximum size of the queued messages in memory, in bytes. Beyond it, messages larger than
+	// leanFrom are queued without their data. The data is read again when the message is decided.
 	intakeHeld = 32 << 20
 	leanFrom   = 2 << 10
-	// intakeLoaded is the room beyond intakeHeld for events of batches that were read again for the
-	// decision on an earlier event.
+	// intakeLoaded is additional room for events of a batch that were read again together with an earlier event of the
+	// same batch.
 	intakeLoaded = 8 << 20
 	purgeEvery   = 2 * time.Second
-	purgeAtLeast = 1 // messages
-	// purgeBacklog is the number of messages after which a purge happens earlier. A subject may
-	// hold streams.IntakePerSubject messages, and decided messages must not make it refuse new
-	// ones.
+	purgeAtLeast = 1 // minimum number of messages to purge
+	// purgeBacklog is the number of decided messages after which a purge need not wait for purgeEvery. A subject may
+	// hold streams.IntakePerSubject messages. Decided ones must not make the server refuse new ones.
 	purgeBacklog = streams.IntakePerSubject / 8
 )
 
 // intakeStage is the loop of an IntakeFold.
 //
-// All fields are owned by the loop. Between two batches, the state contains exactly the entries
-// that are known to be in the ledger.
+// Only the loop uses its fields. Between two batches, the state contains exactly the entries that are known to be in
+// the ledger.
 type intakeStage struct {
 	*runtime
 	fold   IntakeFold
 	in     *reader
 	ledger *ledgerReader
 	read   uint64 // last ledger sequence that was read
-	known  uint64 // every entry up to here was read or published by this process
-	// foreign are entries of other stages that wait for the next own entry, by partition, in ledger
+	known  uint64 // this process has read or published every entry up to this sequence
+	// waiting are entries of other stages that are folded before the next entry of ingest, by partition, in ledger
 	// order.
-	foreign   [streams.Partitions][]*streams.Entry
-	noted     [streams.Partitions]uint64 // last entry in foreign that is recorded in the store
+	waiting   [streams.Partitions][]*streams.Entry
+	noted     [streams.Partitions]uint64 // sequence of the last entry in waiting that is recorded in the store
 	lines     map[lineKey]*line
-	turns     []*line // all lines, in the order of their turns
+	turns     []*line // all lines, in the order in which they get their turns
 	queued    int     // number of queued messages, and of events of opened batches
-	within    int     // number of further events in batches that are not opened
-	held      int     // bytes of queued messages
+	within    int     // number of events in batches that are not opened, less one for each batch
+	held      int     // bytes of queued messages whose data is in memory
 	backlog   backlog
 	deletions deletions
-	seen      uint64 // last intake sequence that was read, or purged before the start
-	active    [streams.Partitions]bool
-	owes      [streams.Partitions]bool               // Owed may return an entry
-	progress  [streams.Partitions]time.Time          // wall clock time of the last own entry of another process
-	trims     [streams.Partitions]*streams.Retention // announced and not answered
-	purged    uint64
-	purgedAt  time.Time
-	// purgeFailed delays the next purge instead of trying again at once.
+	seen      uint64                                 // last intake sequence that was read, or purged before the start
+	active    [streams.Partitions]bool               // this process publishes in the partition
+	followUps [streams.Partitions]bool               // FollowUp may return an entry
+	progress  [streams.Partitions]time.Time          // when an entry of another ingest process was last read; wall clock
+	trims     [streams.Partitions]*streams.Retention // trim entry that ingest has not answered yet
+	purged    uint64                                 // intake sequence up to which decided messages were purged
+	purgedAt  time.Time                              // wall clock time of the last attempt to purge
+	// purgeFailed is set if the last purge failed. The next one then waits for purgeEvery.
 	purgeFailed bool
-	blind       int // number of proposals to decide without speculation
-	// offersNext is the index of the next offer, if no message comes after offersAfter. It is 0 before the first
-	// offer.
+	pauseLeft   int // number of proposals that are still to be decided without speculation
+	// offersNext is the index of the next offer whose sequence is offersAfter. It is 0 before the first offer.
 	offersNext  int
 	offersAfter uint64
-	// allows is set for the partitions in which this process may publish joint frames: those where the last
-	// message on ingest's own subject is an entry of this process with streams.HeaderOpen.
+	// allows is set for the partitions in which this process may publish joint frames: it wrote the last message on
+	// ingest's own subject there, with streams.HeaderOpen.
 	allows [streams.Partitions]bool
-	// foreigners is set if the ledger has recent entries of a sentinel group of another process.
-	foreigners [streams.Partitions]bool
-	told       []string // groups of other processes that were logged
-	// unsure is set if the ledger may still get a joint frame of which this process does not know.
-	// Nothing is decided in such a partition before claim.
+	// otherGroups is set for the partitions in which a sentinel group of another process wrote recently.
+	otherGroups  [streams.Partitions]bool
+	loggedGroups []string // sentinel groups of other processes whose existence was logged
+	// unsure is set for the partitions in which another process may still publish a joint frame, or in which such a
+	// frame may be unread. Nothing is decided there before claim.
 	unsure  [streams.Partitions]bool
 	jointAt time.Time // time of the last joint frame of this process
-	// waited is the number of proposals that are not decided jointly because an earlier one waited for
-	// a group of another process.
+	// waited is the number of next proposals that are not decided jointly, because an earlier one had to wait for a
+	// group of another process.
 	waited [streams.Partitions]int
 }
 
-// RunIntake runs ingest until ctx ends, or until the state or a stream is found unusable. It
-// returns nil when ctx ended.
-//
-// If queries is not nil, it answers queries between batches.
+// RunIntake runs ingest until ctx ends, or until the state or a stream is found to be unusable. It returns nil when ctx
+// ended. Between batches, it answers queries. queries may be nil.
 func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan Query) error {
 	return runs(cfg, func(cfg Config) error { return runIntake(ctx, cfg, fold, queries) })
 }
@@ -190,7 +186,7 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 	if err != nil {
 		return err
 	}
-	// Messages that were purged from the intake are decided.
+	// Messages that were purged from the intake before the start are decided.
 	err = Patiently(ctx, r.log, "the intake", func() error {
 		st, err := Stream(ctx, r.js, streams.IntakeStream)
 		if err == nil {
@@ -213,7 +209,7 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 		err = s.foldTo(ctx, last)
 	}
 	if err == nil {
-		err = s.again()
+		err = s.endForRefold()
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -221,7 +217,7 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 		}
 		return err
 	}
-	// Check again for holes that appeared during the fold, before anything is published.
+	// Check again for missing entries, which may have been removed during the fold, before anything is published.
 	err = Patiently(ctx, r.log, "whether the ledger was trimmed", func() error { return s.guard(ctx, s.read) })
 	if err != nil {
 		return ended(ctx, err)
@@ -229,7 +225,7 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 	var src uint64
 	for _, p := range r.cfg.Partitions {
 		s.active[p] = !r.cfg.Standby
-		s.owes[p] = true
+		s.followUps[p] = true
 		s.progress[p] = time.Now()
 		src = max(src, position.Sequence(r.decided[p].last()))
 	}
@@ -267,7 +263,7 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 	tick := time.NewTicker(idleTick)
 	defer tick.Stop()
 	for {
-		// Do not wait for other events while messages are queued that this process must decide.
+		// If messages are queued that this process must decide, do not wait for other events.
 		var onward <-chan struct{}
 		var offer *Offer
 		if s.waits() {
@@ -304,7 +300,7 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 		}
 		err := s.guardDue(ctx, s.read)
 		if err == nil {
-			err = s.again()
+			err = s.endForRefold()
 		}
 		if err == nil {
 			err = s.drainIntake()
@@ -316,7 +312,7 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 			err = s.work(ctx)
 		}
 		if err == nil {
-			err = s.owed(ctx)
+			err = s.addFollowUps(ctx)
 		}
 		if err != nil {
 			offer.conclude(0)
@@ -329,8 +325,8 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 	}
 }
 
-// again ends the loop if a partition must be refolded.
-func (s *intakeStage) again() error {
+// endForRefold returns errRefold, which ends the loop, if the state of a partition must be folded again.
+func (s *intakeStage) endForRefold() error {
 	if !s.refolding {
 		return nil
 	}

@@ -11,7 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// work decides queued messages in the partitions in which this process is active.
+// work decides the next queued messages in the partitions in which this process is active. It first becomes active
+// where a message has waited for the takeover time.
 func (s *intakeStage) work(ctx context.Context) error {
 	now := time.Now()
 	active := false
@@ -36,7 +37,7 @@ func (s *intakeStage) work(ctx context.Context) error {
 			}
 		}
 	}
-	s.owing(oldest)
+	s.setPending(oldest)
 	s.stats.Active.Store(active)
 	s.stats.Waiting.Store(int64(s.queued + s.within))
 	batch, ok := s.next(ctx, true)
@@ -48,7 +49,7 @@ func (s *intakeStage) work(ctx context.Context) error {
 	}
 	one := len(batch) == 1 && batch[0].proposal()
 	s.store.early = one && batch[0].msg.Address.Kind == streams.KindRecall
-	if one && s.foresees() {
+	if one && s.speculates() {
 		if s.cfg.Joint != nil {
 			if err := s.readOn(ctx); err != nil {
 				return err
@@ -61,81 +62,83 @@ func (s *intakeStage) work(ctx context.Context) error {
 				p := batch[0].msg.Address.Partition
 				s.waited[p] = max(s.waited[p]-1, 0)
 			}
-			s.alone(why, batch...)
+			s.countAlone(why, batch...)
 		}
-		return s.foresee(ctx, batch)
+		return s.speculate(ctx, batch)
 	}
-	s.alone(AloneLoad, batch...)
+	s.countAlone(AloneLoad, batch...)
 	if err := s.barrier(ctx, batch); err != nil {
 		return err
 	}
-	if err := s.again(); err != nil {
+	if err := s.endForRefold(); err != nil {
 		return err
 	}
 	if err := s.decide(ctx, batch); err != nil {
 		return err
 	}
-	return s.again()
+	return s.endForRefold()
 }
 
-// mistaken is the number of proposals that are decided without speculation after one failed.
-const mistaken = 16
+// speculationPause is the number of proposals that are decided without speculation after a speculative decision was
+// dropped.
+const speculationPause = 16
 
-// foresees reports whether to decide a proposal speculatively, before the end of the ledger is
-// known. Under load, speculation mostly fails.
-func (s *intakeStage) foresees() bool {
-	s.blind = max(s.blind-1, 0)
-	// The end is unknown if only some partitions are read. An empty ledger has no sequence to
-	// expect.
-	return s.blind == 0 && s.known > 0 && s.all()
+// speculates reports whether to decide a proposal speculatively, before the end of the ledger is known. It returns
+// false for a while after a speculative decision was dropped, because under load most of them are.
+func (s *intakeStage) speculates() bool {
+	s.pauseLeft = max(s.pauseLeft-1, 0)
+	// A process that reads only some partitions does not know where the ledger ends. An empty ledger has no last
+	// sequence that a publish could expect.
+	return s.pauseLeft == 0 && s.known > 0 && s.all()
 }
 
-// foresee decides a proposal with the entries read so far, and publishes the decision on the
-// condition that the ledger ends there. That avoids asking for the end of the ledger first. If the
-// ledger has more entries, the decision is dropped and made again after reading them.
-func (s *intakeStage) foresee(ctx context.Context, batch []*queued) error {
-	s.stats.Foreseen.Add(1)
-	f := s.flight()
+// speculate decides a proposal with the entries read so far, and publishes the decision on the condition that the
+// ledger ends there. That saves the request for the end of the ledger. If the ledger has more entries, the decision is
+// dropped, and made again after they are read.
+func (s *intakeStage) speculate(ctx context.Context, batch []*queued) error {
+	s.stats.Speculated.Add(1)
+	f := s.newOutgoing()
 	f.end = s.known
 	if err := s.admit(f, batch); err != nil {
 		return err
 	}
-	if err := s.fly(ctx, f); err != nil {
+	if err := s.publishAdmitted(ctx, f); err != nil {
 		return err
 	}
-	return s.again()
+	return s.endForRefold()
 }
 
-// flight is a batch that was decided and is not known to be in the ledger.
-type flight struct {
+// outgoing is a batch of decisions that are not known to be in the ledger.
+type outgoing struct {
 	entries []*streams.Entry
 	outs    []*Admission
-	at      uint64                               // last ledger sequence that was read before
-	end     uint64                               // required last sequence of the ledger before the only entry; 0: any
-	held    [streams.Partitions][]*streams.Entry // waiting entries of other stages before it
-	batch   []*queued                            // its messages
-	size    int                                  // size of its messages in bytes
-	fences  [streams.Partitions]uint64
-	n       int // number of entries that are certainly in the ledger
-	err     error
-	joint   []*streams.Entry // the entries of the joint frame; nil: there is none
+	at      uint64                               // last ledger sequence that was read before the decisions
+	end     uint64                               // if not 0, the ledger must end here before the batch's only entry
+	waiting [streams.Partitions][]*streams.Entry // intakeStage.waiting before the batch
+	batch   []*queued                            // the messages that were decided
+	size    int                                  // their size in bytes
+	fences  [streams.Partitions]uint64           // last sequence on ingest's subject, by partition
+	n       int                                  // number of entries that are certainly in the ledger after the publish
+	err     error                                // the error of the publish
+	joint   []*streams.Entry                     // the entries of the joint frame, or nil if there is none
 }
 
-// aheadMost is the maximum number of batches that are decided before the ledger is read again.
+// aheadMost is the maximum number of batches that are decided before ingest returns to reading the ledger.
 const aheadMost = 8
 
-// decide admits a batch, publishes its entries and commits. Meanwhile it decides the next batch on
-// top of it. If the fence was lost, it drops both.
+// decide admits a batch, publishes its entries and commits. During the publish it decides the next batch, based on the
+// state after the first. If the fence was lost, it drops both.
 func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
-	f := s.flight()
+	f := s.newOutgoing()
 	if err := s.admit(f, batch); err != nil {
 		return err
 	}
-	return s.fly(ctx, f)
+	return s.publishAdmitted(ctx, f)
 }
 
-// fly is like decide, for an admitted batch.
-func (s *intakeStage) fly(ctx context.Context, f *flight) error {
+// publishAdmitted publishes an admitted batch and commits. During the publish it admits the next batch. It repeats that
+// while messages are queued.
+func (s *intakeStage) publishAdmitted(ctx context.Context, f *outgoing) error {
 	for ahead := 0; len(f.entries) > 0; ahead++ {
 		for p, c := range s.cursors {
 			f.fences[p] = c.own
@@ -143,31 +146,31 @@ func (s *intakeStage) fly(ctx context.Context, f *flight) error {
 		s.store.seal()
 		f.gather()
 		s.cfg.Feed.announce(f.entries, func(i int) any { return f.outs[i].Decided })
-		landed := make(chan struct{})
+		published := make(chan struct{})
 		go func() {
-			defer close(landed)
+			defer close(published)
 			f.n, f.err = f.publish(ctx, s.pub)
 		}()
-		next := s.flight()
+		next := s.newOutgoing()
 		var err error
 		if ahead < aheadMost {
-			err = s.ahead(ctx, f, next, landed)
+			err = s.ahead(ctx, f, next, published)
 		}
-		<-landed
+		<-published
 		if err != nil {
 			return err
 		}
-		if err := s.land(ctx, f); err != nil || f.err != nil {
+		if err := s.finish(ctx, f); err != nil || f.err != nil {
 			return err
 		}
 		f = next
 	}
-	// Nothing is being published now, so the files may be rewritten.
+	// Nothing is being published now, so a commit may rewrite the files.
 	return s.commit()
 }
 
-// gather groups the entries by partition, keeping their order, so that they can share messages.
-func (f *flight) gather() {
+// gather sorts the entries by partition, without changing their order within one, so that they can share messages.
+func (f *outgoing) gather() {
 	type decided struct {
 		e   *streams.Entry
 		out *Admission
@@ -182,10 +185,10 @@ func (f *flight) gather() {
 	}
 }
 
-// ahead decides queued and arriving messages while a batch is being published, up to the first
-// proposal, which needs the current end of the ledger. Everything that has arrived is queued before
-// each batch, so that a proposal gets its turn in the next batch.
-func (s *intakeStage) ahead(ctx context.Context, f, next *flight, landed <-chan struct{}) error {
+// ahead admits queued and arriving messages to next while f is being published. It stops before the first proposal,
+// because a proposal needs the current end of the ledger. Before each batch, it queues everything that has arrived, so
+// that an arrived proposal gets its turn in that batch.
+func (s *intakeStage) ahead(ctx context.Context, f, next *outgoing, published <-chan struct{}) error {
 	for !s.erasing && !s.refolding && len(next.entries) < intakeBatch && next.size < intakeBatchBytes {
 		if err := s.drainIntake(); err != nil {
 			return err
@@ -203,7 +206,7 @@ func (s *intakeStage) ahead(ctx context.Context, f, next *flight, landed <-chan 
 			}
 		}
 		select {
-		case <-landed:
+		case <-published:
 			return nil
 		default:
 		}
@@ -211,7 +214,7 @@ func (s *intakeStage) ahead(ctx context.Context, f, next *flight, landed <-chan 
 			continue
 		}
 		select {
-		case <-landed:
+		case <-published:
 			return nil
 		case m := <-s.arriving():
 			if err := s.take(m); err != nil {
@@ -222,8 +225,8 @@ func (s *intakeStage) ahead(ctx context.Context, f, next *flight, landed <-chan 
 	return nil
 }
 
-// publish adds the entries to the ledger and returns the result of publisher.publish.
-func (f *flight) publish(ctx context.Context, pub *publisher) (int, error) {
+// publish adds the entries to the ledger. Its results are those of publisher.publish.
+func (f *outgoing) publish(ctx context.Context, pub *publisher) (int, error) {
 	if f.end == 0 || len(f.entries) != 1 {
 		return pub.publish(ctx, f.entries, func(i int) string { return f.outs[i].Together }, &f.fences)
 	}
@@ -233,17 +236,17 @@ func (f *flight) publish(ctx context.Context, pub *publisher) (int, error) {
 	return 1, nil
 }
 
-func (s *intakeStage) flight() *flight { return &flight{at: s.read, held: s.foreign} }
+func (s *intakeStage) newOutgoing() *outgoing { return &outgoing{at: s.read, waiting: s.waiting} }
 
-// admit decides messages and applies the decisions.
-func (s *intakeStage) admit(f *flight, batch []*queued) error {
+// admit decides messages and applies the decisions to the state.
+func (s *intakeStage) admit(f *outgoing, batch []*queued) error {
 	s.prepare(batch)
 	for _, q := range batch {
 		p := q.msg.Address.Partition
 		if !s.active[p] || s.unsure[p] || s.decided[p].has(q.msg.Position()) {
 			continue // another process has decided it, or a joint frame with the decision may still come
 		}
-		if err := s.applyForeign(p, f.at); err != nil {
+		if err := s.applyWaiting(p, f.at); err != nil {
 			return err
 		}
 		out, err := s.judge(p, q)
@@ -260,7 +263,7 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 		}
 		f.entries, f.outs = append(f.entries, e), append(f.outs, out)
 		f.batch, f.size = append(f.batch, q), f.size+q.size
-		q.line.flown++
+		q.line.inFlight++
 		if s.refolding {
 			return nil // the rest is decided after the refold
 		}
@@ -268,7 +271,7 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 	return nil
 }
 
-// judge lets the fold admit a message, or reject one that is shed.
+// judge lets the fold admit a message, or reject it if the message was shed.
 func (s *intakeStage) judge(p int, q *queued) (*Admission, error) {
 	if q.why != nil {
 		return s.fold.Reject(s.states[p], q.msg, q.why)
@@ -276,26 +279,27 @@ func (s *intakeStage) judge(p int, q *queued) (*Admission, error) {
 	return s.fold.Admit(s.states[p], q.msg)
 }
 
-// fits returns the decision on a message or, if its entry is too large for the ledger, a rejection.
+// fits returns the decision on a message. If the decision's entry is too large for the ledger, it returns a rejection
+// instead.
 func (s *intakeStage) fits(p int, m *Message, out *Admission) (*Admission, error) {
 	why := tooLarge(&out.Output)
 	if why == nil {
 		return out, nil
 	}
 	s.stats.Oversized.Add(1)
-	s.log.Warn("an entry does not fit into the ledger, its message is rejected", "type", out.Type, "intake", m.Seq,
+	s.log.Warn("an entry is too large for the ledger; its message is rejected", "type", out.Type, "intake", m.Seq,
 		"bytes", len(out.Body), "code", why.Code)
 	return s.fold.Reject(s.states[p], m, why)
 }
 
-// land commits a batch that is in the ledger, or undoes it.
-func (s *intakeStage) land(ctx context.Context, f *flight) error {
+// finish commits a batch if its publish succeeded, and otherwise undoes it.
+func (s *intakeStage) finish(ctx context.Context, f *outgoing) error {
 	s.stats.Published.Add(uint64(f.n))
 	for i, e := range f.entries[:f.n] {
 		s.added(e, f.outs[i].Live, f.outs[i].Decided)
 	}
 	if f.err != nil {
-		return s.undo(ctx, f.entries, f.n, f.held, f.err)
+		return s.undo(ctx, f.entries, f.n, f.waiting, f.err)
 	}
 	for _, e := range f.entries {
 		c := &s.cursors[e.Partition]
@@ -317,14 +321,14 @@ func (s *intakeStage) land(ctx context.Context, f *flight) error {
 	}
 	s.settle()
 	if f.joint != nil {
-		return s.landJoint(f)
+		return s.finishJoint(f)
 	}
 	return s.commitSealed()
 }
 
-// forget drops everything that was applied since the last commit.
+// forget drops everything that was applied to the state since the last commit.
 func (s *intakeStage) forget() error {
-	s.refolding = false // the mark was dropped too, or is committed and will be found again
+	s.refolding = false // the store's refold mark was dropped too; if it was committed, the next start finds it
 	if err := s.store.discard(); err != nil {
 		return err
 	}
@@ -332,26 +336,26 @@ func (s *intakeStage) forget() error {
 	return nil
 }
 
-// undo drops all changes of a batch from the state after its publish failed. At least the first n
-// entries are in the ledger. These are read again from there.
+// undo drops all changes of a batch from the state, because publishing its entries failed with err. The first n entries
+// are certainly in the ledger and are read back from there. waiting is waiting before the batch.
 func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
-	held [streams.Partitions][]*streams.Entry, err error) error {
-	// It is not certain that the applied entries are in the ledger, so drop them. Those that are in
-	// the ledger will be read again.
-	s.foreign, s.cursors = held, s.saved
-	s.ground()
+	waiting [streams.Partitions][]*streams.Entry, err error) error {
+	// Of the other entries it is not certain whether they are in the ledger. So drop the effects of all. Those that are
+	// in the ledger are read back.
+	s.waiting, s.cursors = waiting, s.saved
+	s.resetInFlight()
 	if err := s.forget(); err != nil {
 		return err
 	}
 	for _, e := range entries {
-		s.owes[e.Partition] = true
+		s.followUps[e.Partition] = true
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if errors.Is(err, errBehind) {
-		s.stats.InVain.Add(1)
-		s.blind = mistaken
+		s.stats.SpeculationFailed.Add(1)
+		s.pauseLeft = speculationPause
 		return nil
 	}
 	if !errors.Is(err, errFenced) {
@@ -364,14 +368,14 @@ func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
 	return s.settleOwn(ctx, entries[:n])
 }
 
-// settleOwn folds the ledger up to the stage's last entry in it. The process becomes a stand-by in
-// partitions where another process wrote that entry.
+// settleOwn folds the ledger up to ingest's last entry. In partitions where another process wrote that entry, this
+// process becomes a stand-by. ours are entries that this process has just added.
 func (s *intakeStage) settleOwn(ctx context.Context, ours []*streams.Entry) error {
 	var tail uint64
 	for _, p := range s.cfg.Partitions {
 		m, err := lastOn(ctx, s.js, streams.LedgerSubject(p, s.cfg.Name))
 		if err != nil {
-			s.log.Warn("cannot tell who holds the fence", "partition", p, "err", err)
+			s.log.Warn("cannot read the last entry, so it is unknown which process publishes", "partition", p, "err", err)
 			return sleep(ctx, 200*time.Millisecond)
 		}
 		if m == nil || m.Sequence <= s.cursors[p].own {

@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// bulky is the size from which a decided message is deleted individually if older messages are
-	// undecided, because a purge stops at those.
+	// bulky is the size in bytes from which a decided message is deleted individually while older messages are
+	// undecided. A purge removes only messages before the oldest undecided one.
 	bulky = 64 << 10
-	// mayDelete is the maximum number of messages that wait to be deleted. Others are purged later.
+	// mayDelete is the maximum number of messages in deletions. Further messages are left to the purge.
 	mayDelete = 64 << 10
-	deleters  = 4
+	deleters  = 4 // number of concurrent deletions
 )
 
-// deletions deletes decided messages from the intake while the stage continues. It only frees space:
-// messages that are not deleted are purged when all older messages are decided.
+// deletions deletes decided messages from the intake in the background. It only frees disk space early: messages that
+// it does not delete are purged once all older messages are decided.
 type deletions struct {
 	nc  *nats.Conn
 	log *slog.Logger
 
 	mu    sync.Mutex
-	seqs  []uint64 // guarded by mu
-	ready chan struct{}
+	seqs  []uint64      // sequences to delete; guarded by mu
+	ready chan struct{} // signals that seqs is not empty
 }
 
-// run deletes until ctx ends.
+// run deletes messages until ctx ends.
 func (d *deletions) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for range deleters {
@@ -75,13 +75,13 @@ func (d *deletions) next() (seq uint64, ok bool) {
 	}
 	seq, d.seqs = d.seqs[0], d.seqs[1:]
 	if len(d.seqs) > 0 {
-		d.wake() // another goroutine deletes at the same time
+		d.wake() // so that another goroutine deletes at the same time
 	}
 	return seq, true
 }
 
-// delete deletes a message without overwriting it, as a purge does. The message may be gone already.
-// If the server does not answer, delete does nothing until there is more to delete.
+// delete deletes a message. Like a purge, it does not overwrite the message's bytes. It ignores a message that is gone
+// already. If the server does not answer, delete leaves all waiting messages to the purge.
 func (d *deletions) delete(ctx context.Context, seq uint64) {
 	soon, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
@@ -94,10 +94,10 @@ func (d *deletions) delete(ctx context.Context, seq uint64) {
 	n := len(d.seqs) + 1
 	d.seqs = nil
 	d.mu.Unlock()
-	d.log.Warn("decided messages are not deleted from the intake, they are purged later", "messages", n, "err", err)
+	d.log.Warn("decided messages were not deleted from the intake; they are purged later", "messages", n, "err", err)
 }
 
-// deletes starts deleting. The returned function stops it.
+// deletes starts deleting in the background. The returned function stops that.
 func (s *intakeStage) deletes(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -13,9 +13,9 @@ import (
 	"lazaret/streams"
 )
 
-// fromLedger handles one ledger message.
+// fromLedger handles one ledger message that was read.
 func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
-	if err := s.follows(ctx, a); err != nil {
+	if err := s.checkFollows(ctx, a); err != nil {
 		return err
 	}
 	entries, ok := s.entries(a)
@@ -39,15 +39,15 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 		return s.fromJoint(entries)
 	}
 	if a.first().Stage != s.cfg.Name {
-		s.notices(p, a.first().Stage)
+		s.noteOtherGroup(p, a.first().Stage)
 		for i := range entries {
 			e := &entries[i]
 			if t := s.trimOf(e); t != nil {
 				s.trims[p] = t
 			}
 			if seq > c.folded && s.fold.Relevant(e) {
-				s.foreign[p] = append(s.foreign[p], e)
-				s.owes[p] = s.owes[p] || s.fold.Wakes(e)
+				s.waiting[p] = append(s.waiting[p], e)
+				s.followUps[p] = s.followUps[p] || s.fold.Wakes(e)
 			}
 		}
 		return nil
@@ -55,7 +55,7 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 	if seq <= c.own {
 		return nil // published by this process
 	}
-	// Another process of this stage wrote it, or this one before a restart.
+	// Another process of this stage wrote it, or this process before a restart.
 	for i := range entries {
 		if err := s.fromOther(&entries[i]); err != nil {
 			return err
@@ -66,17 +66,17 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 	return nil
 }
 
-// fromOther folds an entry of this stage that this process did not decide.
+// fromOther folds an entry of ingest that this process did not decide on.
 func (s *intakeStage) fromOther(e *streams.Entry) error {
 	c := &s.cursors[e.Partition]
-	if err := s.applyForeign(e.Partition, e.At); err != nil {
+	if err := s.applyWaiting(e.Partition, e.At); err != nil {
 		return err
 	}
 	if err := s.apply(e, nil); err != nil {
 		return err
 	}
 	c.src, c.folded = e.Src, max(c.folded, e.At)
-	if !s.decided[e.Partition].has(e.Src) { // an entry that no message asks for names the input before it
+	if !s.decided[e.Partition].has(e.Src) { // an entry that no message asks for repeats the input of the entry before it
 		s.decided[e.Partition].add(e.Src)
 		s.prune(e.Partition, e.Src)
 	}
@@ -85,12 +85,12 @@ func (s *intakeStage) fromOther(e *streams.Entry) error {
 
 func (s *intakeStage) apply(e *streams.Entry, decided any) error {
 	if e.Type == streams.TypeSecured && e.Stage == s.cfg.Name {
-		return s.answered(e) // the fold does not use it
+		return s.answered(e) // for the retention stage; the fold does not use it
 	}
 	if e.Type == streams.TypeClaim {
 		return nil
 	}
-	if s.without(e) {
+	if s.skips(e) {
 		return nil
 	}
 	own := *e
@@ -101,7 +101,7 @@ func (s *intakeStage) apply(e *streams.Entry, decided any) error {
 		return fmt.Errorf("stage %s, applying %s entry of input %d: %w", s.cfg.Name, e.Type, e.Src, err)
 	}
 	if e.Type == streams.TypeForgotten && e.Stage == s.cfg.Name {
-		if err := s.erase(); err != nil {
+		if err := s.requestRewrite(); err != nil {
 			return err
 		}
 	}
@@ -110,13 +110,13 @@ func (s *intakeStage) apply(e *streams.Entry, decided any) error {
 			return err
 		}
 	}
-	s.owes[e.Partition] = s.owes[e.Partition] || s.fold.Wakes(e)
+	s.followUps[e.Partition] = s.followUps[e.Partition] || s.fold.Wakes(e)
 	return nil
 }
 
-// applyForeign folds other stages' entries up to at.
-func (s *intakeStage) applyForeign(p int, at uint64) error {
-	f := s.foreign[p]
+// applyWaiting folds the waiting entries of other stages up to sequence at.
+func (s *intakeStage) applyWaiting(p int, at uint64) error {
+	f := s.waiting[p]
 	for len(f) > 0 && f[0].Seq <= at {
 		if err := s.apply(f[0], nil); err != nil {
 			return err
@@ -128,7 +128,7 @@ func (s *intakeStage) applyForeign(p int, at uint64) error {
 		}
 		f = f[1:]
 	}
-	s.foreign[p] = f
+	s.waiting[p] = f
 	return nil
 }
 
@@ -146,7 +146,7 @@ func (s *intakeStage) drainLedger(ctx context.Context) error {
 	}
 }
 
-// foldTo reads the ledger up to seq.
+// foldTo reads and handles ledger messages up to sequence seq, and commits.
 func (s *intakeStage) foldTo(ctx context.Context, seq uint64) error {
 	for n := 0; s.read < seq; n++ {
 		select {
@@ -167,8 +167,8 @@ func (s *intakeStage) foldTo(ctx context.Context, seq uint64) error {
 	return s.commitFolded()
 }
 
-// commitFolded commits all partitions as folded up to the last read entry. It records waiting
-// entries of other stages in the store.
+// commitFolded commits all partitions, with the last read entry as their cursor. Entries of other stages that wait are
+// recorded in the store, because the cursor no longer leads to them.
 func (s *intakeStage) commitFolded() error {
 	s.settle()
 	for _, p := range s.cfg.Partitions {
@@ -180,8 +180,8 @@ func (s *intakeStage) commitFolded() error {
 	return s.commit()
 }
 
-// settle raises the position up to which every input of a partition is decided: to the position
-// before the first queued message, or to the last message that was read.
+// settle raises the position up to which every input of a partition is decided: to just before the oldest queued
+// message, or to the last read message if none is queued.
 func (s *intakeStage) settle() {
 	heads := s.heads()
 	for _, p := range s.cfg.Partitions {
@@ -193,16 +193,16 @@ func (s *intakeStage) settle() {
 	}
 }
 
-// waitingKey is the key that records a message with entries of other stages that wait for the next
-// own entry. Without it, the cursor of a quiet partition would stay before these entries, and a
-// restart would have to reread all later entries of other partitions.
+// waitingKey is the key that records a ledger message with entries of other stages that wait for ingest's next entry.
+// Without such records, the cursor of a quiet partition would have to stay before these entries, and a restart would
+// read all later entries of other partitions again.
 func waitingKey(p int, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{spaceMeta, 'h', byte(p)}, seq)
 }
 
-// note records the waiting entries of a partition.
+// note records the waiting entries of a partition in the store.
 func (s *intakeStage) note(p int) error {
-	f := s.foreign[p]
+	f := s.waiting[p]
 	for i := len(f) - 1; i >= 0 && f[i].Seq > s.noted[p]; i-- {
 		if err := s.store.set(waitingKey(p, f[i].Seq), nil); err != nil {
 			return err
@@ -214,7 +214,7 @@ func (s *intakeStage) note(p int) error {
 	return nil
 }
 
-// loadWaiting reads the entries that were waiting when the state was committed.
+// loadWaiting reads from the ledger the entries that were waiting when the state was committed.
 func (s *intakeStage) loadWaiting(ctx context.Context) error {
 	for _, p := range s.cfg.Partitions {
 		var waiting []uint64
@@ -229,7 +229,7 @@ func (s *intakeStage) loadWaiting(ctx context.Context) error {
 			s.noted[p] = max(s.noted[p], seq)
 			m, err := messageAt(ctx, s.js, streams.LedgerStream, seq)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				err = s.hole(ctx, seq, seq, time.Time{}) // it was forgotten; otherwise this returns an error
+				err = s.hole(ctx, seq, seq, time.Time{}) // nil if it was forgotten
 				if err == nil {
 					err = s.store.delete(waitingKey(p, seq))
 				}
@@ -247,7 +247,7 @@ func (s *intakeStage) loadWaiting(ctx context.Context) error {
 			}
 			for i := range entries {
 				if e := &entries[i]; e.Stage != s.cfg.Name && s.fold.Relevant(e) {
-					s.foreign[p] = append(s.foreign[p], e)
+					s.waiting[p] = append(s.waiting[p], e)
 				}
 			}
 		}
@@ -255,25 +255,27 @@ func (s *intakeStage) loadWaiting(ctx context.Context) error {
 	return nil
 }
 
-// takenIn returns the ledger sequence up to which a partition's state has every entry.
+// takenIn returns the ledger sequence up to which the committed state of a partition has every entry.
 func (s *intakeStage) takenIn(p int) uint64 {
-	if f := s.foreign[p]; len(f) > 0 {
+	if f := s.waiting[p]; len(f) > 0 {
 		return min(s.saved[p].folded, f[0].Seq-1)
 	}
 	return s.saved[p].folded
 }
 
-// answerTail is how long a query waits for the sequence at which the ledger ends.
+// answerTail is how long a query waits for the server to say where the ledger ends.
 const answerTail = time.Second
 
-// answer runs a query on the state that the next own entry would be decided with, and discards that
-// state. It folds the ledger to its end first, so that the answer reflects every published verdict.
+// answer runs a query. The query sees the state with which ingest would decide on the next message. The ledger is
+// folded to its end first, so that the answer reflects every published verdict. Afterwards the additional changes are
+// discarded.
 func (s *intakeStage) answer(ctx context.Context, q Query) error {
 	short, cancel := context.WithTimeout(ctx, answerTail)
 	tail, err := s.tail(short, q.Partition)
 	cancel()
 	if err != nil {
-		s.log.Debug("the ledger's tail is unknown, a query is answered by what was read", "err", err)
+		s.log.Debug("the server did not say where the ledger ends; a query is answered from the entries read so far",
+			"err", err)
 	}
 	if err := s.foldTo(ctx, tail); err != nil {
 		return err
@@ -281,18 +283,18 @@ func (s *intakeStage) answer(ctx context.Context, q Query) error {
 	if err := s.drainLedger(ctx); err != nil {
 		return err
 	}
-	if err := s.again(); err != nil {
+	if err := s.endForRefold(); err != nil {
 		return err // the query times out
 	}
 	if err := s.commitFolded(); err != nil {
 		return err
 	}
-	held := s.foreign
-	if err := s.applyForeign(q.Partition, s.read); err != nil {
+	waiting := s.waiting
+	if err := s.applyWaiting(q.Partition, s.read); err != nil {
 		return err
 	}
 	q.Run(s.states[q.Partition])
-	s.foreign = held
+	s.waiting = waiting
 	if err := s.store.discard(); err != nil {
 		return err
 	}
@@ -300,8 +302,8 @@ func (s *intakeStage) answer(ctx context.Context, q Query) error {
 	return nil
 }
 
-// barrier folds the ledger to its current end in the partitions of the batch that have a proposal,
-// because a proposal must be decided with all alerts published so far.
+// barrier folds the ledger to its current end for each partition in which the batch has a proposal. A proposal must be
+// decided with all alerts published so far.
 func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 	var asked [streams.Partitions]bool
 	var tail uint64
@@ -314,7 +316,7 @@ func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 		last, err := s.tail(ctx, p)
 		if err != nil {
 			s.stats.refused(err)
-			s.log.Warn("the ledger's tail is unknown, proposals wait", "err", err)
+			s.log.Warn("the server did not say where the ledger ends; proposals wait", "err", err)
 			return sleep(ctx, 200*time.Millisecond)
 		}
 		tail = max(tail, last)
@@ -322,19 +324,19 @@ func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 	return s.foldTo(ctx, tail)
 }
 
-// tail returns the sequence up to which the ledger must be read to know all entries of a partition,
-// or 0 if they are known.
+// tail returns the sequence up to which the ledger must be read to know all entries of a partition, or 0 if all are
+// known.
 func (s *intakeStage) tail(ctx context.Context, p int) (uint64, error) {
 	m, err := lastOn(ctx, s.js, streams.LedgerFilter(p))
-	// If the last entry is an own one, earlier entries may still be unread, because it may have
-	// been decided before they were read.
+	// If the last entry is ingest's own, earlier entries may still be unread, because ingest may have decided on it
+	// before reading them.
 	if err != nil || m == nil || m.Sequence == s.cursors[p].own && s.read+1 >= m.Sequence {
 		return 0, err
 	}
 	return m.Sequence, nil
 }
 
-// knows records an own entry. It extends known if the entry directly follows.
+// knows records that this process published the entry seq. It extends known if no unread entry is between.
 func (s *intakeStage) knows(seq uint64) {
 	if seq == s.known+1 {
 		s.known = seq

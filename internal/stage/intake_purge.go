@@ -9,14 +9,13 @@ import (
 	"lazaret/streams"
 )
 
-// purge removes decided messages from the intake, to free disk space.
+// purge removes decided messages from the intake, to free disk space: all before the oldest queued message.
 func (s *intakeStage) purge(ctx context.Context) {
 	if time.Since(s.purgedAt) < purgeEvery && (s.purgeFailed || s.seen < s.purged+purgeBacklog+uint64(s.queued)) {
 		return
 	}
 	s.purgedAt = time.Now()
 	if s.queued > 0 || s.seen < s.purged+purgeAtLeast {
-		// Between batches, the limit is the oldest queued message.
 		low := s.seen + 1
 		for _, h := range s.heads() {
 			if h != nil {

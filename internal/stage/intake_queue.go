@@ -14,50 +14,48 @@ import (
 	"lazaret/streams"
 )
 
-// intakeQueue is the maximum number of messages in memory. It is higher than
-// streams.IntakePerSubject, so that messages of other projects are read behind those of one
-// full subject.
+// intakeQueue is the maximum number of messages in memory. It is higher than streams.IntakePerSubject. So if one
+// subject is full, messages of other projects behind its messages are still read.
 const intakeQueue = 32 << 10
 
-// queued is an event that waits for its decision, or a batch that is not opened yet. A batch is
-// opened when its turn comes. Until then it counts as one message, so that one agent's batches do
-// not keep messages of others from being read.
+// queued is an event that waits for its decision, or a batch that is not opened yet. A batch is opened when its turn
+// comes. Until then it counts as one message. So the batches of one agent do not fill the queue.
 type queued struct {
 	msg   *Message
-	since time.Time
+	since time.Time // wall clock time at which it was queued
 	line  *line
-	size  int  // size of the event in bytes
-	lean  bool // its data and headers are not in memory
-	// weight is the size of the stored message if this is its last event, else 0.
+	size  int  // bytes that the event takes in the intake
+	lean  bool // its data and headers are not in memory, and are read again for the decision
+	// weight is the size of the whole stored message if this is the message's last undecided event, else 0.
 	weight int
-	why    *streams.RejectError // set if it is to be rejected without its data
+	why    *streams.RejectError // set if the event was shed: it is rejected without its data
 	events int                  // number of events if it is a batch, else 0
-	left   int                  // number of these that are undecided
-	parsed []streams.BatchEvent // these events, unless lean
-	offer  *Offer               // set if the message is not in the intake
+	left   int                  // number of these events that are undecided
+	parsed []streams.BatchEvent // these events, unless they would need too much memory
+	offer  *Offer               // set if it is an offered proposal, which is not in the intake
 }
 
-// lineKey identifies a line. Commands that concern no single project are in a line of their
-// partition with an empty project. Messages that are shed also have one line per partition.
+// lineKey identifies a line. Control messages that concern no single project are in a line of their own for each
+// partition, with an empty project. The messages that are shed also have one line per partition.
 type lineKey struct {
 	partition int
 	project   string
 	shed      bool
 }
 
-// A line has the queued messages of one project, in the order of the intake. Messages of a line are
-// decided in order. Lines take turns.
+// A line has the queued messages of one project, in the order of the intake. They are decided in this order. When
+// ingest makes a batch, it takes an equal share from each line in turn.
 type line struct {
 	lineKey
-	queue []*queued
-	flown int // leading messages that are decided and not known to be in the ledger
+	queue    []*queued
+	inFlight int // number of messages at the front that are decided and not known to be in the ledger
 }
 
-// commands reports whether the line has commands that concern a whole partition. A message is not
-// decided before such a command that arrived earlier.
+// commands reports whether this is the line of control messages that concern a whole partition. Messages of the
+// partition that arrived after such a control message are decided after it.
 func (l *line) commands() bool { return l.project == "" && !l.shed }
 
-// strays is the project of the line for messages whose subject has no valid project.
+// strays is the project of the line for messages whose subject names no valid project.
 const strays = "?"
 
 // lineOf returns the key of a message's line.
@@ -92,7 +90,7 @@ func (s *intakeStage) heads() (heads [streams.Partitions]*queued) {
 
 func before(a, b *queued) bool { return position.Compare(a.msg.Position(), b.msg.Position()) < 0 }
 
-// arriving returns the channel of new messages, or nil if the queue is full.
+// arriving returns the channel of new messages, or nil while the queue is full.
 func (s *intakeStage) arriving() <-chan jetstream.Msg {
 	if s.queued >= intakeQueue {
 		return nil
@@ -100,7 +98,7 @@ func (s *intakeStage) arriving() <-chan jetstream.Msg {
 	return s.in.msgs
 }
 
-// take queues a message and all that have arrived after it.
+// take queues a message, and all messages that have arrived after it.
 func (s *intakeStage) take(m jetstream.Msg) error {
 	for {
 		if err := s.enqueue(m); err != nil {
@@ -124,8 +122,8 @@ func (s *intakeStage) drainIntake() error {
 	}
 }
 
-// smallEvent is an average size of a batch's events, in bytes. The parsed events of a waiting batch
-// stay in memory only if they are at least this large on average.
+// smallEvent is an average size in bytes of a batch's events. The parsed events of a waiting batch stay in memory only
+// if their average size is at least this.
 const smallEvent = 256
 
 func (s *intakeStage) enqueue(m jetstream.Msg) error {
@@ -135,7 +133,7 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	}
 	a, bad := streams.ParseIntake(m.Subject())
 	seq := md.Sequence.Stream
-	defer func() { s.seen = seq }() // after its events are queued
+	defer func() { s.seen = seq }() // only after the events are queued, see settle
 	if !s.mine[a.Partition] || seq < position.Sequence(s.decided[a.Partition].low) {
 		return nil
 	}
@@ -147,7 +145,7 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	events := s.undecidedOf(q, all)
 	if len(events) == 0 {
 		if q.weight >= bulky {
-			s.deletions.add(seq) // its deletion was lost in a restart
+			s.deletions.add(seq) // it was to be deleted before a restart
 		}
 		return nil
 	}
@@ -159,11 +157,11 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 			q.events, q.left = len(all), len(events)
 			if len(msg.Data) < len(all)*smallEvent {
 				q.parsed = nil // the parsed events need more memory than the batch, which is parsed again at its turn
-			}
+			} // parsed events need more memory than the data, which is parsed again when the batch is opened
 			s.within += q.left - 1
 			events = []*queued{q}
 		}
-		s.hold(events, s.lineFor(lineOf(msg)), intakeHeld)
+		s.assign(events, s.lineFor(lineOf(msg)), intakeHeld)
 	}
 	s.push(events...)
 	return nil
@@ -177,7 +175,7 @@ func (s *intakeStage) push(events ...*queued) {
 	}
 }
 
-// undecidedOf returns the undecided events of a queued message. The last one has the message's
+// undecidedOf returns those of the events of a queued message that are undecided. The last one gets the message's
 // weight.
 func (s *intakeStage) undecidedOf(q *queued, events []*Message) (undecided []*queued) {
 	for _, e := range events {
@@ -191,8 +189,8 @@ func (s *intakeStage) undecidedOf(q *queued, events []*Message) (undecided []*qu
 	return undecided
 }
 
-// open replaces a batch at index i of a line by its undecided events. It returns false if the intake
-// does not answer.
+// open replaces the batch at index i of a line by its undecided events. If there is no batch, it does nothing. It
+// returns false if the intake does not answer.
 func (s *intakeStage) open(ctx context.Context, l *line, i int) bool {
 	q := l.queue[i]
 	if q.events == 0 {
@@ -217,15 +215,14 @@ func (s *intakeStage) open(ctx context.Context, l *line, i int) bool {
 		}
 	}
 	events := s.undecidedOf(q, all)
-	s.hold(events, l, intakeHeld+intakeLoaded)
+	s.assign(events, l, intakeHeld+intakeLoaded)
 	l.queue = slices.Replace(l.queue, i, i+1, events...)
 	s.queued += len(events) - 1
 	s.within -= q.left - 1
 	return true
 }
 
-// storedSize returns how many bytes a message takes in the intake, without the server's own
-// overhead.
+// storedSize returns how many bytes a message takes in the intake, without the server's overhead.
 func storedSize(m *Message) int {
 	n := len(m.Subject) + len(m.Data)
 	for k, vs := range m.Header {
@@ -236,20 +233,21 @@ func storedSize(m *Message) int {
 	return n
 }
 
-// hold keeps the data of events while there is room.
-func (s *intakeStage) hold(events []*queued, l *line, room int) {
+// assign sets the line of events. While the queue holds fewer than room bytes, their data stays in memory. After that,
+// the data of larger events is dropped.
+func (s *intakeStage) assign(events []*queued, l *line, room int) {
 	for _, q := range events {
 		q.line = l
 		if s.held+q.size > room && q.size > leanFrom {
-			q.leave()
+			q.dropData()
 		} else {
 			s.held += q.size
 		}
 	}
 }
 
-// leave drops the message's data and headers.
-func (q *queued) leave() { q.lean, q.msg.Data, q.msg.Header, q.parsed = true, nil, nil, nil }
+// dropData drops the message's data and headers from memory.
+func (q *queued) dropData() { q.lean, q.msg.Data, q.msg.Header, q.parsed = true, nil, nil, nil }
 
 // lineFor returns the line with a key. A new line gets the last turn.
 func (s *intakeStage) lineFor(k lineKey) *line {
@@ -265,7 +263,7 @@ func (s *intakeStage) lineFor(k lineKey) *line {
 // eventsOf returns the events of a message: the events of a batch, or the message itself.
 func eventsOf(m *Message) []*Message { return eachOf(m, batchOf(m)) }
 
-// batchOf returns the events of a message if it is a valid batch. It sets Bad if the batch is invalid.
+// batchOf returns the events of a message if it is a valid batch. If it is an invalid batch, batchOf sets m.Bad.
 func batchOf(m *Message) (events []streams.BatchEvent) {
 	if m.BadSubject == nil && m.Address.Kind != streams.KindCtl && streams.IsBatch(m.Header) {
 		events, m.Bad = streams.ParseBatch(m.Address.Kind, m.Data)
@@ -273,7 +271,7 @@ func batchOf(m *Message) (events []streams.BatchEvent) {
 	return events
 }
 
-// eachOf returns the events of a batch as messages, or the message itself if it is no batch.
+// eachOf returns a message for each of a batch's events. If there are none, it returns the message itself.
 func eachOf(m *Message, events []streams.BatchEvent) []*Message {
 	if len(events) == 0 {
 		return []*Message{m}
@@ -290,7 +288,7 @@ func eachOf(m *Message, events []streams.BatchEvent) []*Message {
 	return all
 }
 
-// unqueue removes the message at index i from a line.
+// unqueue removes the message at index i from a line, because it is decided.
 func (s *intakeStage) unqueue(l *line, i int) {
 	q := l.queue[i]
 	if i == 0 {
@@ -298,8 +296,8 @@ func (s *intakeStage) unqueue(l *line, i int) {
 	} else {
 		l.queue = slices.Delete(l.queue, i, i+1)
 	}
-	if i < l.flown {
-		l.flown--
+	if i < l.inFlight {
+		l.inFlight--
 	}
 	s.queued--
 	if !q.lean {
@@ -310,9 +308,9 @@ func (s *intakeStage) unqueue(l *line, i int) {
 	}
 }
 
-// prune removes the message at a position from its queue, because the ledger has a decision on it
-// already: that of another process, or of this one before a restart. The message need not be the
-// first in the queue, because another process may reject messages out of order (see shed).
+// prune removes the message at a position from its line, because the ledger has a decision on it already: that of
+// another process, or of this process before a restart. The message need not be at the front, because another process
+// may have shed messages out of order.
 func (s *intakeStage) prune(p int, input uint64) {
 	for _, l := range s.turns {
 		if l.partition != p {
@@ -335,18 +333,18 @@ func (s *intakeStage) prune(p int, input uint64) {
 	}
 }
 
-// ground marks all queued messages as undecided.
-func (s *intakeStage) ground() {
+// resetInFlight sets the number of decided messages of each line to 0, after their decisions were dropped.
+func (s *intakeStage) resetInFlight() {
 	for _, l := range s.turns {
-		l.flown = 0
+		l.inFlight = 0
 	}
 }
 
-// load reads the data of messages that were queued without it. It reports whether all messages have
-// their data. If the server does not answer, they wait.
+// load reads the data of messages that were queued without data. It returns false if the intake does not answer. The
+// messages then stay queued.
 //
-// A batch is read once for all of its events in the list, and for those behind them while there is
-// room.
+// A stored batch is read once for all its events: for those in batch, and for those behind them in the line while there
+// is room.
 func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 	var seq uint64
 	var events []*Message // of the message that was read last
@@ -367,8 +365,8 @@ func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 	return true
 }
 
-// reread reads the events of a message from the intake. ok is false if the intake does not answer. If the message was
-// removed, events is nil, and ingest decides on its events as if their bodies were empty.
+// reread reads the events of a message from the intake. ok is false if the intake does not answer. events is nil if the
+// message was removed. Ingest then decides on its events as if they were empty.
 func (s *intakeStage) reread(ctx context.Context, m *Message) (events []*Message, ok bool) {
 	raw, err := messageAt(ctx, s.js, streams.IntakeStream, m.Seq)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -384,7 +382,7 @@ func (s *intakeStage) reread(ctx context.Context, m *Message) (events []*Message
 	return eventsOf(&whole), true
 }
 
-// loadBehind loads the data of the events behind q in the same message, while there is room.
+// loadBehind sets the data of q and of the events behind it that are from the same message, while there is room.
 func (s *intakeStage) loadBehind(q *queued, events []*Message) {
 	from, _ := slices.BinarySearchFunc(q.line.queue, q.msg.Position(), at)
 	for _, b := range q.line.queue[from:] {
@@ -395,7 +393,8 @@ func (s *intakeStage) loadBehind(q *queued, events []*Message) {
 	}
 }
 
-// fill sets the data of a lean event. An event whose message was removed gets none.
+// fill sets the data of an event that has none in memory. events are the events of its message, or nil if the message
+// was removed.
 func (s *intakeStage) fill(q *queued, events []*Message) {
 	if !q.lean {
 		return
@@ -408,12 +407,12 @@ func (s *intakeStage) fill(q *queued, events []*Message) {
 	s.held += q.size
 }
 
-// at compares the position of a queued message with another one.
+// at compares the position of a queued message with p.
 func at(q *queued, p uint64) int { return position.Compare(q.msg.Position(), p) }
 
-// undecided returns the lines that have undecided messages in partitions in which this process is
-// active: lines with commands first, then the others in the order of their turns, without the
-// messages that are shed. It removes empty lines.
+// undecided returns the lines that have undecided messages in partitions in which this process is active. Lines with
+// control messages come first, then the others in the order of their turns. Lines of shed messages are left out.
+// undecided also removes empty lines.
 func (s *intakeStage) undecided() []*line {
 	var commands, others []*line
 	s.turns = slices.DeleteFunc(s.turns, func(l *line) bool {
@@ -421,7 +420,7 @@ func (s *intakeStage) undecided() []*line {
 			delete(s.lines, l.lineKey)
 			return true
 		}
-		if !s.active[l.partition] || s.unsure[l.partition] || l.flown == len(l.queue) || l.shed {
+		if !s.active[l.partition] || s.unsure[l.partition] || l.inFlight == len(l.queue) || l.shed {
 			return false
 		}
 		if l.commands() {
@@ -434,30 +433,30 @@ func (s *intakeStage) undecided() []*line {
 	return append(commands, others...)
 }
 
-// next returns the next batch of undecided messages: first the messages that are shed, then an
-// equal share of messages and bytes of each line. As many lines as the bytes allow get at least one
-// message. The first line that got none is the first the next time.
+// next returns the next batch of undecided messages: first the messages that are shed, then an equal share of messages
+// and bytes from each line. If the bytes do not suffice for one message of each line, the first line that got none
+// comes first the next time.
 //
-// Commands of a partition come first. Messages behind a command that must wait for the next batch
-// wait too.
+// Control messages that concern a whole partition come first. If one must wait for the next batch, messages that
+// arrived after it wait too.
 //
-// If proposals is false and the batch would contain a proposal, next returns no batch, and no line
-// uses its turn. If the intake does not answer, next returns false.
+// If proposals is false and the batch would contain a proposal, next returns only the messages that are shed, and no
+// line uses its turn. If the intake does not answer, next returns false.
 func (s *intakeStage) next(ctx context.Context, proposals bool) ([]*queued, bool) {
 	lines := s.undecided()
 	shed := s.sheds()
 	var batch []*queued
-	var fence [streams.Partitions]*queued // the first command that waits
-	var waiting *line                     // the first line that got none
+	var fence [streams.Partitions]*queued // by partition: the first control message that must wait
+	var waiting *line                     // the first line that got no message
 	size := 0
 	for _, l := range lines {
-		if f := fence[l.partition]; f != nil && before(f, l.queue[l.flown]) {
+		if f := fence[l.partition]; f != nil && before(f, l.queue[l.inFlight]) {
 			continue
 		}
-		if !s.open(ctx, l, l.flown) {
+		if !s.open(ctx, l, l.inFlight) {
 			return nil, false
 		}
-		head := l.queue[l.flown]
+		head := l.queue[l.inFlight]
 		if size > 0 && size+head.size > intakeBatchBytes || len(batch) >= intakeBatch {
 			if waiting == nil {
 				waiting = l
@@ -467,7 +466,7 @@ func (s *intakeStage) next(ctx context.Context, proposals bool) ([]*queued, bool
 			}
 			continue
 		}
-		share, i, end := 0, l.flown, l.flown+max(intakeBatch/len(lines), 1)
+		share, i, end := 0, l.inFlight, l.inFlight+max(intakeBatch/len(lines), 1)
 		for ; i < min(len(l.queue), end) && share < intakeBatchBytes/len(lines); i++ {
 			if f := fence[l.partition]; f != nil && before(f, l.queue[i]) {
 				break
@@ -476,7 +475,7 @@ func (s *intakeStage) next(ctx context.Context, proposals bool) ([]*queued, bool
 				return nil, false
 			}
 			q := l.queue[i]
-			if share += q.size; i > l.flown && share > intakeBatchBytes/len(lines) {
+			if share += q.size; i > l.inFlight && share > intakeBatchBytes/len(lines) {
 				break
 			}
 			batch, size = append(batch, q), size+q.size

@@ -11,15 +11,14 @@ type sender struct{ project, agent string }
 
 func senderOf(m *Message) sender { return sender{m.Address.Project, m.Address.Agent} }
 
-// backlog has the number of queued bytes of each agent. A message counts until its last event is
-// decided.
+// backlog has the number of bytes in the queue for each agent. A message counts until its last event is decided.
 type backlog struct {
-	most  int64 // of one agent
+	most  int64 // maximum for one agent
 	bytes map[sender]int64
 }
 
-// over says why a message does not fit into its agent's share of the intake, or returns "".
-// An agent with nothing queued has room for any message.
+// over returns why a message of size bytes does not fit into its agent's share of the intake, or "" if it fits. Any
+// message fits if the agent has nothing queued.
 func (b *backlog) over(a sender, size int) string {
 	n := b.bytes[a]
 	if n == 0 || n+int64(size) <= b.most {
@@ -42,23 +41,24 @@ func (b *backlog) remove(a sender, size int) {
 	}
 }
 
-// shed marks the events of a message for immediate rejection without the message's data.
+// shed marks the events of a message for rejection without the message's data. They go to the partition's line of shed
+// messages, which is served first.
 func (s *intakeStage) shed(events []*queued, reason string) {
 	for _, q := range events {
 		q.why = s.fold.Shed(q.msg, reason)
 		q.line = s.lineFor(lineKey{partition: q.msg.Address.Partition, shed: true})
-		q.leave()
+		q.dropData()
 	}
 }
 
-// proposal reports whether the event waits for the ledger's present tail.
+// proposal reports whether the event is a proposal that must be decided with the current end of the ledger.
 func (q *queued) proposal() bool { return q.why == nil && q.msg.Address.Kind.Proposal() }
 
-// sheds returns the events to shed that are not in flight yet.
+// sheds returns the undecided messages that are shed, at most one batch.
 func (s *intakeStage) sheds() (batch []*queued) {
 	for p := range streams.Partitions {
 		if l := s.lines[lineKey{partition: p, shed: true}]; l != nil && s.active[p] && !s.unsure[p] {
-			heads := l.queue[l.flown:]
+			heads := l.queue[l.inFlight:]
 			batch = append(batch, heads[:min(len(heads), intakeBatch-len(batch))]...)
 		}
 	}

@@ -17,73 +17,73 @@ import (
 	"lazaret/streams"
 )
 
-// Joint lets the stages of one process decide a proposal together: ingest's entry, the assessments
-// and the verdict are published in one message, so that a verdict waits for one sync of the ledger
-// instead of three.
+// Joint lets the stages of one process decide a proposal together: ingest's entry, the sentinels' assessments and the
+// verdict are published in one message, a joint frame. So a verdict waits for one sync of the ledger instead of three.
 //
-// Ingest leads. It decides on the proposal and passes its entry to the other stages, which fold it
-// with the sequence and time that it will have, and answer. Each stage folds the answers too, until
-// none has more to say. The message is published on the condition that the ledger ends before that
-// sequence, so that it is stored where it was decided for or not at all. If it is not stored, each
-// stage discards what it folded.
+// Ingest leads. It decides on the proposal and passes its entry to the other stages, with the sequence and time that
+// the entry will have. They fold the entry and answer. Each stage also folds the others' answers, until no stage
+// answers any more. The message is published on the condition that the ledger ends right before that sequence. So
+// either it is stored at the sequence for which it was decided, or it is refused. If it is refused, each stage discards
+// what it folded.
 //
-// A stage takes part only if it has folded the ledger up to there and has nothing to publish.
+// A stage takes part only if it has folded the whole ledger and has nothing to publish.
 type Joint struct {
-	// Elsewhere, if set, reports whether a sentinel group may run outside of this process. Such a
-	// group may be unable to read joint frames, because its credential covers only ingest's own
-	// subject. So nothing is decided jointly then. Ingest calls Elsewhere for each proposal.
+	// Elsewhere, if set, reports whether a sentinel group may run outside of this process. The credential of such a
+	// group may cover only ingest's own subject, so that it cannot read joint frames. While Elsewhere returns true,
+	// nothing is decided jointly. Ingest calls it for each proposal.
 	Elsewhere func() bool
 
-	// Offers is set if the front of this process may pass proposals to ingest without the intake. It must run
-	// the server too: times come from its clock, and no replica of the intake lags behind.
+	// Offers is set if the front of this process may pass proposals to ingest without the intake. That requires that
+	// this process runs the server too: the proposals' times then come from the server's clock, and no replica of the
+	// intake lags behind.
 	Offers bool
 
 	pub   *publisher
-	names []string // stages that take part, in the order in which they answer
-	// retired is the age at which the last entry of a group of another process no longer counts.
+	names []string // names of the other stages, in the order in which they answer
+	// retired is the age from which the last entry of a group of another process no longer counts. groupRetired except
+	// in tests.
 	retired time.Duration
 
 	offers   chan *Offer
-	offering sync.Mutex // held by the sender whose offer waits
+	offering sync.Mutex // held by the caller of Offer whose offer waits for ingest
 
 	mu    sync.Mutex
-	calls map[string]chan *call // guarded by mu
+	calls map[string]chan *call // for each running stage, by name, the channel to it; guarded by mu
 }
 
 const (
-	// jointWait is how long ingest waits until the other stages take part.
+	// jointWait is how long ingest waits for the other stages to say that they take part.
 	jointWait = 5 * time.Millisecond
-	// jointFresh is the maximum age of a proposal that is decided together. The entries of a joint
-	// frame have the proposal's time, so their time is at most this old.
+	// jointFresh is the maximum age of a proposal that is decided jointly. The entries of a joint frame have the
+	// proposal's time, so their time is at most this old.
 	jointFresh = time.Second
 	// jointMost is the maximum number of entries in a joint frame.
 	jointMost = 32
-	// groupRetired is how long a sentinel group of another process counts after its last entry. It
-	// is the time for which a credential that `lazaret up` creates is valid. Elsewhere covers a
-	// group whose credential is valid for longer.
+	// groupRetired is how long a sentinel group of another process counts after its last entry. Credentials that
+	// `lazaret up` creates are valid for this long. Elsewhere covers groups whose credential is valid for longer.
 	groupRetired = 30 * 24 * time.Hour
 )
 
-// Alone is the reason why the stages did not decide a proposal together.
+// Alone is a reason why a proposal was not decided jointly.
 type Alone int
 
 const (
-	AloneLoad   Alone = iota // the proposal waited with others, or earlier speculation failed
-	AloneClaim               // this process did not write the last entry on ingest's own subject
-	AloneGroup               // a sentinel group runs outside of this process, or is waited for
-	AloneTime                // it was older than a second, or the clock was set back
-	AloneBehind              // a stage had not folded the ledger or had entries to publish
-	AloneLarge               // the answers were too large, too many, or of another project
-	AloneVain                // the ledger had more entries, or did not answer
+	AloneLoad   Alone = iota // several messages were decided at once, or speculation is paused
+	AloneClaim               // another process may still publish a joint frame: see claim
+	AloneGroup               // a sentinel group runs outside of this process, or the verdict has to wait for such a group
+	AloneTime                // the proposal was older than jointFresh, or the clock was set back
+	AloneBehind              // a stage had not folded the whole ledger, or had entries to publish
+	AloneLarge               // the answers were too large, too many, or in another project
+	AloneVain                // the server refused the joint frame because the ledger had more entries, or did not answer
 	alones
 )
 
-// String returns the value of the metric's label.
+// String returns the reason as the label of the metric.
 func (a Alone) String() string {
 	return [...]string{"load", "claim", "group", "time", "behind", "large", "vain"}[a]
 }
 
-// Alones returns all reasons.
+// Alones returns all reasons, in the order of their values.
 func Alones() []Alone {
 	out := make([]Alone, alones)
 	for i := range out {
@@ -92,8 +92,8 @@ func Alones() []Alone {
 	return out
 }
 
-// NewJoint returns a Joint for ingest and the given other stages of this process. The connection
-// must be allowed to publish joint frames.
+// NewJoint returns a Joint for ingest and the given other stages of this process. nc must be allowed to publish joint
+// frames.
 func NewJoint(nc *nats.Conn, stages ...string) (*Joint, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -103,7 +103,8 @@ func NewJoint(nc *nats.Conn, stages ...string) (*Joint, error) {
 		retired: groupRetired, offers: make(chan *Offer), calls: make(map[string]chan *call)}, nil
 }
 
-// join returns the channel on which a stage receives calls. The stage calls leave when it ends.
+// join returns the channel on which a stage receives calls. The stage must call leave when it ends. With a nil Joint,
+// the channel is nil.
 func (j *Joint) join(name string) (calls <-chan *call, leave func()) {
 	if j == nil {
 		return nil, func() {}
@@ -119,41 +120,41 @@ func (j *Joint) join(name string) (calls <-chan *call, leave func()) {
 	}
 }
 
-// call asks a stage to take part in a decision.
+// call asks one stage to take part in a round. Ingest creates it.
 type call struct {
 	partition int
-	end       uint64                // the ledger ends here
-	turns     chan []*streams.Entry // entries to fold
-	said      chan answers          // first whether it takes part, then one for each turn
-	stored    chan bool             // whether the entries are in the ledger; sent once
+	end       uint64                // sequence at which the ledger ends
+	turns     chan []*streams.Entry // from ingest: entries to fold
+	replies   chan answers          // from the stage: first whether it takes part, then its answers to each turn
+	stored    chan bool             // from ingest, once, at the end: whether the entries are in the ledger
 }
 
-// answers are the entries that a stage adds. ok is false if it does not take part.
+// answers are the entries that a stage adds in one turn. ok is false if the stage does not take part.
 type answers struct {
 	entries []*streams.Entry
 	ok      bool
 }
 
-// round is one decision.
+// round is the joint decision of one proposal.
 type round struct {
 	partition int
-	last      uint64 // the ledger ends here
+	last      uint64 // sequence at which the ledger ends
 	calls     []*call
-	entries   []*streams.Entry
-	size      int
-	folded    []int // number of entries that each called stage has folded
+	entries   []*streams.Entry // the proposal's entry and all answers so far
+	size      int              // size of their bodies in bytes
+	folded    []int            // for each call, the number of entries that its stage has folded
 }
 
-// question asks the other stages whether they take part in a round.
+// question is a round before its proposal is decided: the other stages are asked whether they take part.
 type question struct {
 	round *round
-	ok    bool // all stages take part
+	ok    bool // all stages take part; set before done is closed
 	done  chan struct{}
 }
 
-// ask asks the other stages whether they take part in deciding a proposal, if the ledger ends with a
-// sequence. A stage that has folded loses its indexes if the round is dropped. So all stages are asked
-// before one folds. The caller must call decide or cancel.
+// ask asks the other stages whether they take part in deciding a proposal, given that the ledger ends with sequence
+// end. A stage that folds entries and then has to drop them loses its indexes. So all stages are asked before any of
+// them folds. The caller must call decide or cancel.
 func (j *Joint) ask(ctx context.Context, partition int, end uint64) *question {
 	a := &question{round: &round{partition: partition, last: end}, done: make(chan struct{})}
 	go func() {
@@ -170,14 +171,14 @@ func (j *Joint) ask(ctx context.Context, partition int, end uint64) *question {
 	return a
 }
 
-// cancel ends a round in which no stage has folded.
+// cancel ends a round in which no stage has folded anything.
 func (a *question) cancel() {
 	<-a.done
 	a.round.end(false)
 }
 
-// decide lets the other stages answer a proposal. It returns nil and the reason if there is no joint
-// decision. Otherwise the caller must end the round.
+// decide lets the other stages answer a proposal. It returns nil and the reason if there is no joint decision.
+// Otherwise the caller must call round.end.
 func (a *question) decide(ctx context.Context, proposal *streams.Entry) (*round, Alone) {
 	<-a.done
 	r, why, ok := a.round, AloneBehind, a.ok
@@ -192,7 +193,7 @@ func (a *question) decide(ctx context.Context, proposal *streams.Entry) (*round,
 	return r, 0
 }
 
-// answer lets all stages fold the entries until none answers. If there is no joint decision, ok is false
+// answer lets all stages fold the entries until no stage answers any more. If there is no joint decision, ok is false
 // and why is the reason.
 func (r *round) answer(ctx context.Context) (why Alone, ok bool) {
 	for r.behind() {
@@ -204,7 +205,7 @@ func (r *round) answer(ctx context.Context) (why Alone, ok bool) {
 		}
 	}
 	if !slices.ContainsFunc(r.entries, func(e *streams.Entry) bool { return e.Type == streams.TypeVerdict }) {
-		return AloneGroup, false // the verdict waits for a group of another process
+		return AloneGroup, false // the verdict has to wait for a group of another process
 	}
 	return 0, true
 }
@@ -226,7 +227,7 @@ func (r *round) add(e *streams.Entry) {
 	r.size += len(e.Body)
 }
 
-// call asks one stage, and reports whether the stage has heard it.
+// call calls one stage, and reports whether the stage received the call before the timeout.
 func (j *Joint) call(ctx context.Context, r *round, name string, timeout *time.Timer) bool {
 	j.mu.Lock()
 	ch := j.calls[name]
@@ -235,7 +236,7 @@ func (j *Joint) call(ctx context.Context, r *round, name string, timeout *time.T
 		return false
 	}
 	c := &call{partition: r.partition, end: r.last, turns: make(chan []*streams.Entry, 1),
-		said: make(chan answers, 1), stored: make(chan bool, 1)}
+		replies: make(chan answers, 1), stored: make(chan bool, 1)}
 	select {
 	case ch <- c:
 		r.calls, r.folded = append(r.calls, c), append(r.folded, 0)
@@ -250,7 +251,7 @@ func (j *Joint) call(ctx context.Context, r *round, name string, timeout *time.T
 func (r *round) joined(ctx context.Context, timeout *time.Timer) bool {
 	for _, c := range r.calls {
 		select {
-		case a := <-c.said:
+		case a := <-c.replies:
 			if !a.ok {
 				return false
 			}
@@ -263,8 +264,8 @@ func (r *round) joined(ctx context.Context, timeout *time.Timer) bool {
 	return true
 }
 
-// turn lets the stages fold the entries that they have not folded, all at the same time, and adds
-// their answers.
+// turn lets all stages fold, at the same time, the entries that they have not folded, and adds their answers to the
+// round. It returns false if a stage no longer takes part.
 func (r *round) turn(ctx context.Context) bool {
 	n := len(r.entries)
 	for i, c := range r.calls {
@@ -278,7 +279,7 @@ func (r *round) turn(ctx context.Context) bool {
 		}
 		r.folded[i] = n
 		select {
-		case a := <-c.said:
+		case a := <-c.replies:
 			if !a.ok {
 				return false
 			}
@@ -293,19 +294,19 @@ func (r *round) turn(ctx context.Context) bool {
 	return true
 }
 
-// end tells the stages whether the entries are in the ledger.
+// end tells the stages whether the entries of the round are in the ledger.
 func (r *round) end(stored bool) {
 	for _, c := range r.calls {
 		c.stored <- stored
 	}
 }
 
-// errUnsure reports that a joint frame may be in the ledger, or may still get there.
+// errUnsure reports that a joint frame may be in the ledger, or may be stored later.
 var errUnsure = errors.New("a joint frame may be in the ledger")
 
-// jointMsg returns the message with the entries of a joint frame. Its conditions are that the ledger
-// ends with sequence end, and that fence is the last sequence on ingest's own subject. jointMsg fails
-// if no reader would accept the entries.
+// jointMsg returns the message with the entries of a joint frame. The server stores it only if the ledger ends with
+// sequence end, and if fence is the last sequence on ingest's own subject. jointMsg returns an error if no reader would
+// accept the entries.
 func jointMsg(entries []*streams.Entry, end, fence uint64) (*nats.Msg, error) {
 	first := entries[0]
 	f := streams.JointFrame(entries, first.Time)
@@ -319,8 +320,8 @@ func jointMsg(entries []*streams.Entry, end, fence uint64) (*nats.Msg, error) {
 	return m, nil
 }
 
-// publish adds a joint frame to the ledger, where it gets the sequence seq. If the error is errBehind, it is
-// not in the ledger.
+// publish adds a joint frame to the ledger. seq is the sequence that it must get. If the error is errBehind, the frame
+// is certainly not in the ledger.
 func (j *Joint) publish(ctx context.Context, m *nats.Msg, seq uint64) error {
 	ack, err := j.pub.request(ctx, m)
 	switch {
@@ -329,18 +330,17 @@ func (j *Joint) publish(ctx context.Context, m *nats.Msg, seq uint64) error {
 	case err == nil:
 		err = fmt.Errorf("the ledger has a joint frame at %d, expected at %d", ack.Sequence, seq)
 	case isFenceError(err):
-		return errBehind // the message was sent once, so it was not refused because of itself
+		return errBehind // the message was sent only once, so it did not fail because an earlier attempt had stored it
 	}
-	// The error does not show whether the message is stored: a leader that refuses it may have
-	// passed it on to other servers.
+	// It is unknown whether the message is stored: a leader may refuse it after it has passed it on to other servers.
 	return errors.Join(errUnsure, err)
 }
 
-// joins reports whether to decide a proposal together with the other stages, and otherwise why not.
+// joins reports whether to decide a proposal jointly. If not, it returns the reason.
 func (s *intakeStage) joins(q *queued) (Alone, bool) {
 	p, j := q.msg.Address.Partition, s.cfg.Joint
 	switch {
-	case s.foreigners[p] || s.waited[p] > 0 || j.Elsewhere != nil && j.Elsewhere():
+	case s.otherGroups[p] || s.waited[p] > 0 || j.Elsewhere != nil && j.Elsewhere():
 		return AloneGroup, false
 	case !s.allows[p] || s.unsure[p]:
 		return AloneClaim, false
@@ -352,8 +352,8 @@ func (s *intakeStage) joins(q *queued) (Alone, bool) {
 	return 0, true
 }
 
-// alone counts proposals that are not decided together.
-func (s *intakeStage) alone(why Alone, batch ...*queued) {
+// countAlone counts the proposals of a batch that are not decided jointly.
+func (s *intakeStage) countAlone(why Alone, batch ...*queued) {
 	if s.cfg.Joint == nil {
 		return
 	}
@@ -364,7 +364,7 @@ func (s *intakeStage) alone(why Alone, batch ...*queued) {
 	}
 }
 
-// readOn folds the ledger messages that have arrived. A decision without them would be dropped.
+// readOn folds the ledger messages that have arrived. Without them, the server would refuse the decision.
 func (s *intakeStage) readOn(ctx context.Context) error {
 	if len(s.ledger.msgs) == 0 {
 		return nil
@@ -372,37 +372,37 @@ func (s *intakeStage) readOn(ctx context.Context) error {
 	if err := s.drainLedger(ctx); err != nil {
 		return err
 	}
-	if err := s.again(); err != nil {
+	if err := s.endForRefold(); err != nil {
 		return err
 	}
 	return s.commitFolded()
 }
 
-// others reports whether a stage is a sentinel group of another process. Its credential may cover
-// only ingest's own subject, so proposals are published there.
-func (s *intakeStage) others(stage string) bool {
+// isOtherGroup reports whether a stage is a sentinel group that another process runs. The group's credential may cover
+// only ingest's own subject. So proposals are published there while the group exists.
+func (s *intakeStage) isOtherGroup(stage string) bool {
 	_, ok := streams.SentinelGroup(stage)
 	return ok && s.cfg.Joint != nil && !slices.Contains(s.cfg.Joint.names, stage)
 }
 
-// notices records that a group of another process writes to a partition. findForeigners finds the
-// groups that wrote before the start.
-func (s *intakeStage) notices(p int, stage string) {
-	if s.in == nil || !s.others(stage) {
+// noteOtherGroup records that a group of another process writes to a partition, if stage is such a group.
+// findOtherGroups does this for the groups that wrote before the start.
+func (s *intakeStage) noteOtherGroup(p int, stage string) {
+	if s.in == nil || !s.isOtherGroup(stage) {
 		return
 	}
-	s.foreigners[p] = true
-	if !slices.Contains(s.told, stage) {
-		s.told = append(s.told, stage)
+	s.otherGroups[p] = true
+	if !slices.Contains(s.loggedGroups, stage) {
+		s.loggedGroups = append(s.loggedGroups, stage)
 		s.log.Info("a sentinel group that this process does not run writes to the ledger: proposals in its partitions are "+
 			"not decided jointly", "stage", stage, "partition", p)
 	}
 }
 
-// together decides a proposal with the other stages of the process. If they do not take part, its
-// entry is published alone.
+// together decides a proposal jointly. If a stage does not take part, it publishes ingest's entry alone. asked is the
+// question to the other stages.
 func (s *intakeStage) together(ctx context.Context, batch []*queued, asked *question) error {
-	f := s.flight()
+	f := s.newOutgoing()
 	f.end = s.known
 	if err := s.admit(f, batch); err != nil {
 		asked.cancel()
@@ -411,35 +411,35 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued, asked *ques
 	q := batch[0]
 	if len(f.entries) != 1 || s.refolding || s.erasing || !f.entries[0].Type.Proposal() {
 		asked.cancel()
-		return s.fly(ctx, f)
+		return s.publishAdmitted(ctx, f)
 	}
 	own := f.entries[0]
 	e := *own
 	e.Time, e.Decoded = s.jointTime(q), f.outs[0].Decided
-	if e.Time.After(time.Now()) { // a reader refuses a time that is much later than the time stamp
+	if e.Time.After(time.Now()) { // readers refuse an entry whose time is much later than the time stamp of its message
 		asked.cancel()
-		s.alone(AloneTime, batch...)
-		return s.fly(ctx, f)
+		s.countAlone(AloneTime, batch...)
+		return s.publishAdmitted(ctx, f)
 	}
 	r, why := asked.decide(ctx, &e)
 	if r == nil {
 		switch {
 		case why == AloneGroup:
-			s.waited[e.Partition] = mistaken
-		case why == AloneLarge && len(e.Body) <= streams.MaxFrameBytes: // some stages folded the proposal for nothing
-			s.blind = mistaken
+			s.waited[e.Partition] = speculationPause
+		case why == AloneLarge && len(e.Body) <= streams.MaxFrameBytes: // some stages folded the proposal, and drop it now
+			s.pauseLeft = speculationPause
 		}
-		s.alone(why, batch...)
-		return s.fly(ctx, f)
+		s.countAlone(why, batch...)
+		return s.publishAdmitted(ctx, f)
 	}
 	m, unreadable := jointMsg(r.entries, f.end, s.cursors[e.Partition].own)
 	if unreadable != nil {
 		r.end(false)
-		s.log.Error("a proposal and its answers do not make a joint frame, they are published alone", "intake", q.msg.Seq,
-			"err", unreadable)
-		s.blind = mistaken
-		s.alone(AloneLarge, batch...)
-		return s.fly(ctx, f)
+		s.log.Error("a proposal and its answers do not make a valid joint frame; the proposal is published alone",
+			"intake", q.msg.Seq, "err", unreadable)
+		s.pauseLeft = speculationPause
+		s.countAlone(AloneLarge, batch...)
+		return s.publishAdmitted(ctx, f)
 	}
 	q.offer.prepare(r.entries)
 	s.cfg.Feed.announce([]*streams.Entry{own}, func(int) any { return f.outs[0].Decided })
@@ -447,7 +447,7 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued, asked *ques
 	if f.err == nil {
 		if q.offer != nil {
 			q.offer.conclude(own.Src)
-			goruntime.Gosched() // the sender answers its client before the stages go on
+			goruntime.Gosched() // let the sender answer its client before the stages go on
 		}
 	}
 	r.end(f.err == nil)
@@ -456,18 +456,18 @@ func (s *intakeStage) together(ctx context.Context, batch []*queued, asked *ques
 		s.jointAt = e.Time
 		s.stats.Joint.Add(1)
 	} else {
-		s.alone(AloneVain, batch...)
-		s.blind = mistaken
+		s.countAlone(AloneVain, batch...)
+		s.pauseLeft = speculationPause
 	}
-	s.unsure[e.Partition] = errors.Is(f.err, errUnsure) // joins required that unsure was false
-	if err := s.land(ctx, f); err != nil || f.err != nil {
+	s.unsure[e.Partition] = errors.Is(f.err, errUnsure) // it was false before, see joins
+	if err := s.finish(ctx, f); err != nil || f.err != nil {
 		return err
 	}
-	return s.again()
+	return s.endForRefold()
 }
 
-// jointTime returns the time of the entries of a joint frame: when the proposal came, but not before the
-// entries that lie before it in the ledger.
+// jointTime returns the time of the entries of a joint frame: the proposal's time, but not before the last entry of the
+// ledger.
 func (s *intakeStage) jointTime(q *queued) time.Time {
 	at := q.msg.Time.UTC()
 	for _, t := range []time.Time{s.due.at, s.jointAt} {
@@ -478,8 +478,8 @@ func (s *intakeStage) jointTime(q *queued) time.Time {
 	return at
 }
 
-// landJoint marks the entries of a published joint frame as read, and commits.
-func (s *intakeStage) landJoint(f *flight) error {
+// finishJoint handles the entries of this process's own joint frame as read, and commits.
+func (s *intakeStage) finishJoint(f *outgoing) error {
 	seq := f.entries[0].Seq
 	s.read = max(s.read, seq)
 	s.stats.Folded.Store(s.read)
@@ -487,17 +487,17 @@ func (s *intakeStage) landJoint(f *flight) error {
 	return s.commitFolded()
 }
 
-// queueAnswers queues the entries of other stages in a joint frame.
+// queueAnswers adds the other stages' entries of a joint frame to waiting.
 func (s *intakeStage) queueAnswers(entries []*streams.Entry) {
 	for _, e := range entries {
 		if e.Stage != s.cfg.Name && s.fold.Relevant(e) {
-			s.foreign[e.Partition] = append(s.foreign[e.Partition], e)
-			s.owes[e.Partition] = s.owes[e.Partition] || s.fold.Wakes(e)
+			s.waiting[e.Partition] = append(s.waiting[e.Partition], e)
+			s.followUps[e.Partition] = s.followUps[e.Partition] || s.fold.Wakes(e)
 		}
 	}
 }
 
-// fromJoint handles a joint frame that was read.
+// fromJoint handles a joint frame that was read from the ledger.
 func (s *intakeStage) fromJoint(entries []streams.Entry) error {
 	e := &entries[0]
 	if e.Seq <= s.cursors[e.Partition].folded {
@@ -505,8 +505,8 @@ func (s *intakeStage) fromJoint(entries []streams.Entry) error {
 	}
 	if s.allows[e.Partition] && !s.unsure[e.Partition] {
 		s.stats.Diverged.Add(1)
-		s.log.Error("another process published a joint frame, which only this process may do: who has a credential "+
-			"that can make the server write to the ledger?", "partition", e.Partition, "entry", e.Seq)
+		s.log.Error("another process published a joint frame in a partition in which only this process may: check which "+
+			"other credentials can publish to the ledger", "partition", e.Partition, "entry", e.Seq)
 	}
 	if err := s.fromOther(e); err != nil {
 		return err
@@ -520,13 +520,13 @@ func (s *intakeStage) fromJoint(entries []streams.Entry) error {
 	return nil
 }
 
-// findOpen reads in which partitions a joint frame may still come. A frame may come if the last
-// entry on ingest's own subject allows joint frames, because the process that wrote it may still
-// run, and if the last message there is not an entry, because it may hide such an entry. findOpen
-// also reads in which partitions the ledger has entries of sentinel groups of other processes.
+// findOpen sets unsure: in these partitions another process may still publish a joint frame. It may do so if the last
+// entry on ingest's own subject has streams.HeaderOpen, because the process that wrote the entry may still run. If the
+// last message there is not a valid entry, such an entry may be before it. findOpen also records the partitions in
+// which sentinel groups of other processes write.
 func (s *intakeStage) findOpen(ctx context.Context) error {
 	if s.cfg.Joint != nil {
-		err := Patiently(ctx, s.log, "who wrote to the ledger", func() error { return s.findForeigners(ctx) })
+		err := Patiently(ctx, s.log, "which sentinel groups wrote to the ledger", func() error { return s.findOtherGroups(ctx) })
 		if err != nil {
 			return err
 		}
@@ -548,11 +548,10 @@ func (s *intakeStage) findOpen(ctx context.Context) error {
 	return nil
 }
 
-// findForeigners reads in which partitions the ledger has a recent entry of a sentinel group of
-// another process. The last entry of a group that no longer exists stays in the ledger, so its age
-// counts. The age is the time between this entry and the ledger's last entry, by the server's
-// clock.
-func (s *intakeStage) findForeigners(ctx context.Context) error {
+// findOtherGroups records the partitions in which a sentinel group of another process wrote recently. The last entry of
+// a group that no longer exists stays in the ledger, so only recent entries count. The age of an entry is the time
+// between its time stamp and that of the ledger's last entry.
+func (s *intakeStage) findOtherGroups(ctx context.Context) error {
 	st, err := s.js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return err
@@ -563,7 +562,7 @@ func (s *intakeStage) findForeigners(ctx context.Context) error {
 	}
 	for subject := range info.State.Subjects {
 		p, stage, err := streams.ParseLedger(subject)
-		if err != nil || !s.others(stage) {
+		if err != nil || !s.isOtherGroup(stage) {
 			continue
 		}
 		m, err := lastOn(ctx, s.js, subject)
@@ -571,19 +570,19 @@ func (s *intakeStage) findForeigners(ctx context.Context) error {
 			return err
 		}
 		if m != nil && info.State.LastTime.Sub(m.Time) < s.cfg.Joint.retired {
-			s.notices(p, stage)
+			s.noteOtherGroup(p, stage)
 		}
 	}
 	return nil
 }
 
-// claim makes sure that no joint frame of another process can still come in a partition, and
-// reports whether it succeeded. Call it before deciding anything for the partition.
+// claim makes sure that no other process can still publish a joint frame in a partition, and reports whether it
+// succeeded. It must be called before anything is decided for the partition.
 //
-// A joint frame does not move the fence of ingest's own subject. So a process that relied on the
-// fence alone could decide a message that a frame has decided. If a frame may still come, claim
-// adds an entry that changes nothing. That entry moves the fence on which every joint frame depends
-// too. Then claim folds the ledger up to that entry.
+// A joint frame does not move the fence of ingest's own subject. So a process that looked only at that fence could
+// decide on a message that a joint frame has decided. If such a frame may still come, claim adds an entry that changes
+// nothing to ingest's own subject. Every joint frame is stored on the condition that the subject's last sequence is
+// unchanged, so later frames are refused. Then claim folds the ledger up to its entry.
 func (s *intakeStage) claim(ctx context.Context, p int) (bool, error) {
 	if !s.unsure[p] {
 		return true, nil
@@ -592,24 +591,24 @@ func (s *intakeStage) claim(ctx context.Context, p int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	at, held, own := s.read, s.foreign, s.cursors[p].own
-	if err := s.applyForeign(p, at); err != nil {
+	at, waiting, own := s.read, s.waiting, s.cursors[p].own
+	if err := s.applyWaiting(p, at); err != nil {
 		return false, err
 	}
-	if err := s.add(ctx, p, &Admission{Output: *out}, at, held); err != nil {
+	if err := s.add(ctx, p, &Admission{Output: *out}, at, waiting); err != nil {
 		return false, err
 	}
 	if s.cursors[p].own == own || !s.active[p] {
-		return false, nil // another process was faster, or the server does not answer
+		return false, nil // another process added an entry first, or the server does not answer
 	}
 	if err := s.foldTo(ctx, s.cursors[p].own); err != nil {
 		return false, err
 	}
 	s.unsure[p] = false
-	return true, s.again()
+	return true, s.endForRefold()
 }
 
-// answerCall takes part in a joint decision once every entry before it is folded.
+// answerCall takes part in a joint decision, once the stage has folded every entry before it.
 func (s *ledgerStage) answerCall(ctx context.Context) error {
 	c := s.called
 	if c == nil {
@@ -617,7 +616,7 @@ func (s *ledgerStage) answerCall(ctx context.Context) error {
 	}
 	select {
 	case <-c.stored:
-		s.called = nil // ingest did not wait
+		s.called = nil // ingest has ended the round already
 		return nil
 	default:
 	}
@@ -625,24 +624,24 @@ func (s *ledgerStage) answerCall(ctx context.Context) error {
 		return nil
 	}
 	s.called = nil
-	if s.reached > c.end || !s.active[c.partition] || len(s.outbox[c.partition]) > 0 || !s.speaks(ctx) {
-		c.said <- answers{}
+	if s.reached > c.end || !s.active[c.partition] || len(s.outbox[c.partition]) > 0 || !s.mayPublish(ctx) {
+		c.replies <- answers{}
 		return nil
 	}
 	if err := s.commit(); err != nil {
 		return err
 	}
-	c.said <- answers{ok: true}
-	defer close(c.said) // ingest must not wait for a stage that has ended
+	c.replies <- answers{ok: true}
+	defer close(c.replies) // so that ingest does not wait for a stage that has ended
 	cursors := s.cursors
 	folded := 0
 	var made []*pending
 	for {
 		select {
 		case more := <-c.turns:
-			outs, err := s.foretell(more)
+			outs, err := s.foldAhead(more)
 			if err != nil {
-				c.said <- answers{}
+				c.replies <- answers{}
 				return fmt.Errorf("stage %s, an entry after %d: %w", s.cfg.Name, c.end, err)
 			}
 			folded += len(more)
@@ -651,7 +650,7 @@ func (s *ledgerStage) answerCall(ctx context.Context) error {
 				a.entries = append(a.entries, b.entry)
 			}
 			made = append(made, outs...)
-			c.said <- a
+			c.replies <- a
 		case stored := <-c.stored:
 			if stored {
 				return s.keepJoint(c.end+1, made)
@@ -665,14 +664,15 @@ func (s *ledgerStage) answerCall(ctx context.Context) error {
 	}
 }
 
-// speaks reports whether the stage may publish: see ledgerStage.flush.
-func (s *ledgerStage) speaks(ctx context.Context) bool {
-	s.spoke = s.spoke || s.guard(ctx, s.oldest()) == nil
-	return s.spoke
+// mayPublish reports whether the stage may publish: it has checked, as flush does, that no ledger entry is missing.
+func (s *ledgerStage) mayPublish(ctx context.Context) bool {
+	s.checked = s.checked || s.guard(ctx, s.oldest()) == nil
+	return s.checked
 }
 
-// foretell folds entries that are not in the ledger yet, and returns the new outputs.
-func (s *ledgerStage) foretell(entries []*streams.Entry) ([]*pending, error) {
+// foldAhead folds entries that are not in the ledger yet, and returns the partition's outbox, a list of the outputs for
+// them.
+func (s *ledgerStage) foldAhead(entries []*streams.Entry) ([]*pending, error) {
 	for _, e := range entries {
 		if e.Stage == s.cfg.Name {
 			if err := s.confirm(e); err != nil {
@@ -686,7 +686,8 @@ func (s *ledgerStage) foretell(entries []*streams.Entry) ([]*pending, error) {
 	return slices.Clone(s.outbox[entries[0].Partition]), nil
 }
 
-// keepJoint keeps the folded entries of a joint frame, which is now in the ledger.
+// keepJoint commits the folded entries of a joint frame that is now in the ledger at sequence seq. made are this
+// stage's entries in the frame.
 func (s *ledgerStage) keepJoint(seq uint64, made []*pending) error {
 	for _, p := range s.cfg.Partitions {
 		s.cursors[p].folded = max(s.cursors[p].folded, seq)
@@ -697,11 +698,11 @@ func (s *ledgerStage) keepJoint(seq uint64, made []*pending) error {
 		s.added(b.entry, b.live, b.note)
 	}
 	s.stats.Published.Add(uint64(len(made)))
-	return s.commit() // now, and not when the next proposal comes
+	return s.commit() // at once, so that the next proposal need not wait for the commit
 }
 
-// dropJoint drops the folded entries of a joint frame that is not in the ledger. A stage that
-// folded none keeps its indexes.
+// dropJoint drops the folded entries of a joint frame that was not stored. A stage that has folded none of them keeps
+// its indexes.
 func (s *ledgerStage) dropJoint(p, folded int) error {
 	if folded == 0 {
 		return nil

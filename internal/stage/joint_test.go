@@ -359,7 +359,7 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 		})
 		together += a.in.Stats.Joint.Load()
 		offered += a.in.Stats.Offered.Load()
-		alone += a.in.Stats.InVain.Load()
+		alone += a.in.Stats.SpeculationFailed.Load()
 		a.stop()
 		all := a.all()
 		if b != nil {

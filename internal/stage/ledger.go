@@ -17,49 +17,46 @@ import (
 
 // LedgerFold is the logic of a stage whose input is the ledger.
 //
-// Its methods are called from one goroutine, for each partition in ledger order. They must be
-// deterministic: the same entries give the same outputs on every machine. A returned error means a
-// fault of the program, such as a state that cannot be read, and stops the stage. They must handle
-// bad input without an error.
+// Its methods are called from one goroutine, for each partition in ledger order. They must be deterministic: the same
+// entries give the same outputs on every machine. They must handle bad input without an error. An error means a fault
+// of the program, such as a state that cannot be read, and stops the stage.
 type LedgerFold interface {
-	// Step folds one entry, which may be an own one, into the partition's state. It returns the
-	// entry that the stage must add because of it, or nil.
+	// Step folds one entry into the state of the entry's partition. It is called for the stage's own entries too. It
+	// returns the entry that the stage must add in answer to e, or nil.
 	Step(st *State, e *streams.Entry) (*Output, error)
-	// Timer returns the time of the partition's earliest timer and the entry that reports it. ok is
-	// false if there is none. Folds without timers always return false.
+	// Timer returns the time of the partition's earliest timer, and the entry that the stage must add once that time is
+	// past. ok is false if there is no timer.
 	Timer(st *State) (at time.Time, due *Output, ok bool, err error)
 	// Reset drops everything that the fold stores outside State. It is called before the first
 	// Step.
 	Reset()
 }
 
-// pending is an output that is not known to be in the ledger yet.
+// pending is an output that is not known to be in the ledger.
 type pending struct {
 	entry  *streams.Entry
 	live   []Live
 	note   any
-	since  time.Time // wall clock; used for takeover only
-	stored bool      // it is in Pebble's outbox
+	since  time.Time // wall clock time at which it was decided or the fence was lost; used for takeover only
+	stored bool      // it is recorded in the store
 }
 
-// ledgerStage is the loop of a LedgerFold. All fields are owned by the loop.
+// ledgerStage is the loop of a LedgerFold. Only the loop uses its fields.
 type ledgerStage struct {
 	*runtime
 	fold    LedgerFold
-	outbox  [streams.Partitions][]*pending
-	active  [streams.Partitions]bool
+	outbox  [streams.Partitions][]*pending // by partition, in the order of inputs
+	active  [streams.Partitions]bool       // this process publishes in the partition
 	alarms  [streams.Partitions]alarm
-	spoke   bool // something was published, or is about to be
+	checked bool // the ledger was checked for missing entries before the first publish
 	calls   <-chan *call
-	called  *call  // waits until the entries before it are folded
-	reached uint64 // last ledger sequence that was read, or folded in a joint frame
-	dirty   int    // messages since the last commit
+	called  *call  // call that waits until the entries before it are folded, or nil
+	reached uint64 // last ledger sequence that was read, or folded as part of a joint frame
+	dirty   int    // messages folded since the last commit
 }
 
-// RunLedger runs a stage that reads the ledger, until ctx ends, or until the state or the stream is
-// found unusable. It returns nil when ctx ended.
-//
-// If queries is not nil, it answers queries between batches.
+// RunLedger runs a stage that reads the ledger until ctx ends, or until the state or the stream is found to be
+// unusable. It returns nil when ctx ended. Between batches, it answers queries. queries may be nil.
 func RunLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan Query) error {
 	return runs(cfg, func(cfg Config) error { return runLedger(ctx, cfg, fold, queries) })
 }
@@ -75,7 +72,7 @@ func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 		s.active[p] = !r.cfg.Standby
 	}
 	fold.Reset()
-	// The ledger shows which outputs were published. The cache may lag behind it.
+	// The ledger shows which outputs were published. The state may be older.
 	var own [streams.Partitions]*streams.Entry
 	var answered [streams.Partitions]uint64
 	for _, p := range r.cfg.Partitions {
@@ -120,8 +117,8 @@ func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 	return s.loop(ctx, rd, last, queries)
 }
 
-// lastOwn returns the last entry of a stage in a partition, or nil. Its sequence is that of the
-// last message on the stage's subject, which is the fence even if that message is not an entry.
+// lastOwn returns the stage's last entry in a partition, or nil if there is none. Seq is the sequence of the last
+// message on the stage's subject, which is the fence, even if that message is not a valid entry.
 func lastOwn(ctx context.Context, js jetstream.JetStream, p int, name string) (*streams.Entry, error) {
 	subject := streams.LedgerSubject(p, name)
 	m, err := lastOn(ctx, js, subject)
@@ -144,8 +141,8 @@ func lastOwn(ctx context.Context, js jetstream.JetStream, p int, name string) (*
 	return last, err
 }
 
-// lastJoint returns the position of the last entry of a partition's last joint frame, or 0 if the stage
-// did not take part in it. A stage that took part has answered every entry up to there.
+// lastJoint returns the position of the last entry of a partition's last joint frame, or 0 if the stage has no entry in
+// that frame. A stage that has one has answered every entry up to that position.
 func lastJoint(ctx context.Context, js jetstream.JetStream, p int, name string) (uint64, error) {
 	entries, err := LastFrame(ctx, js, p)
 	if err != nil || !slices.ContainsFunc(entries, func(e streams.Entry) bool { return e.Stage == name }) {
@@ -154,8 +151,8 @@ func lastJoint(ctx context.Context, js jetstream.JetStream, p int, name string) 
 	return entries[len(entries)-1].Position(), nil
 }
 
-// LastFrame returns the entries of a partition's last joint frame, or none. A message on the subject
-// that is no frame has no effect.
+// LastFrame returns the entries of a partition's last joint frame, or nil if there is none. It ignores messages on the
+// subject that are not valid joint frames.
 func LastFrame(ctx context.Context, js jetstream.JetStream, p int) ([]streams.Entry, error) {
 	subject := streams.LedgerSubject(p, streams.StageJoint)
 	m, err := lastOn(ctx, js, subject)
@@ -197,7 +194,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 		}
 		var read uint64
 		for _, m := range buf {
-			if err := s.follows(ctx, m); err != nil {
+			if err := s.checkFollows(ctx, m); err != nil {
 				return errors.Join(ended(ctx, err), s.commit())
 			}
 			entries, ok := s.entries(m)
@@ -215,8 +212,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			}
 		}
 		if read > 0 {
-			// One reader serves all partitions, so those without messages are folded up to here
-			// too.
+			// The reader serves all partitions, so partitions without messages are folded up to this sequence too.
 			for _, p := range s.cfg.Partitions {
 				s.cursors[p].folded = max(s.cursors[p].folded, read)
 			}
@@ -227,7 +223,8 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			}
 		}
 		if s.erasing || s.syncing {
-			// A stage reports dropped or synced state only after the commit that drops or syncs it.
+			// The entries that report dropped or synced state are published only after the commit that drops or syncs
+			// it.
 			if err := s.commit(); err != nil {
 				return err
 			}
@@ -242,8 +239,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			}
 			return err
 		}
-		// Commits can wait because the cache may lag behind the ledger: entries that a crash loses
-		// are folded again.
+		// A commit can wait: after a crash, entries whose changes were not committed are folded again.
 		if s.dirty += len(buf); s.dirty >= commitEvery || s.dirty > 0 && ticked {
 			if err := s.commit(); err != nil {
 				return err
@@ -260,7 +256,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 	}
 }
 
-// steps folds the entries of one message. A stage commits whole messages only.
+// steps folds the entries of one message.
 func (s *ledgerStage) steps(entries []streams.Entry) error {
 	c := &s.cursors[entries[0].Partition]
 	own, folded := c.own, c.folded
@@ -281,7 +277,7 @@ func (s *ledgerStage) steps(entries []streams.Entry) error {
 	return nil
 }
 
-// step folds one entry.
+// step folds one entry, and adds the stage's output for it to the outbox.
 func (s *ledgerStage) step(e *streams.Entry) error {
 	c := &s.cursors[e.Partition]
 	if s.refolds(e) {
@@ -290,7 +286,7 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 		}
 		return errRefold
 	}
-	if s.without(e) {
+	if s.skips(e) {
 		c.folded = e.Seq
 		return nil
 	}
@@ -305,7 +301,7 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 			err = s.forget(e)
 		}
 		if err == nil {
-			err = s.erase()
+			err = s.requestRewrite()
 		}
 	}
 	if err != nil {
@@ -315,7 +311,7 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 	s.stats.Entries.Add(1)
 	s.alarms[e.Partition].known = false
 	if out == nil || position.Compare(e.Position(), c.src) <= 0 || s.decided(e) {
-		return nil // nothing to add, or added already
+		return nil // no output, or it was added before a restart or a refold
 	}
 	if out, err = s.fitting(out, e.Position()); err != nil {
 		return err
@@ -327,11 +323,12 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 	return nil
 }
 
-// decided reports whether the output for an entry was decided before the partition was refolded. It
-// is then in the ledger or in the outbox.
+// decided reports whether the stage decided on an entry before the partition was refolded. The output is then in the
+// ledger or in the outbox.
 func (s *ledgerStage) decided(e *streams.Entry) bool { return e.Seq < s.erasures[e.Partition].upTo }
 
-// forget drops the outbox entries of a forgotten project, or those derived from erased entries.
+// forget removes the outputs for the entries that e orders to forget from the outbox: those of a whole project, or of
+// listed entries.
 func (s *ledgerStage) forget(e *streams.Entry) error {
 	gone := func(*streams.Entry) bool { return true }
 	if e.Type == streams.TypeErased {
@@ -358,8 +355,7 @@ func (s *ledgerStage) forget(e *streams.Entry) error {
 	return nil
 }
 
-// confirm handles an own entry that was read back from the ledger: it removes the entry from the
-// outbox.
+// confirm removes the stage's own entry e, which was read back from the ledger, from the outbox.
 func (s *ledgerStage) confirm(e *streams.Entry) error {
 	c := &s.cursors[e.Partition]
 	if !e.Joint {
@@ -371,7 +367,8 @@ func (s *ledgerStage) confirm(e *streams.Entry) error {
 		if p := box[0]; position.Compare(p.entry.Src, e.Src) < 0 ||
 			(p.entry.Src == e.Src && !bytes.Equal(p.entry.Body, e.Body)) {
 			s.stats.Diverged.Add(1)
-			s.log.Error("another process of this stage decided differently on the same ledger: do both have the same version?",
+			s.log.Error("another process of this stage decided differently on the same entries; make sure that all processes "+
+				"run the same version",
 				"partition", e.Partition, "src", p.entry.Src, "entry", e.Seq)
 		}
 		if err := s.pop(e.Partition); err != nil {
@@ -397,8 +394,8 @@ func (s *ledgerStage) pop(partition int) error {
 	return nil
 }
 
-// flush publishes the outboxes of the partitions in which this process is active. It takes over
-// partitions in which an output has waited too long.
+// flush publishes the outboxes of the partitions in which this process is active. It becomes active in partitions in
+// which an output has waited longer than the takeover time.
 func (s *ledgerStage) flush(ctx context.Context) error {
 	now := time.Now()
 	var batch []*streams.Entry
@@ -425,12 +422,12 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 		}
 	}
 	s.stats.Active.Store(active)
-	s.owing(oldest)
+	s.setPending(oldest)
 	if len(batch) == 0 {
 		return nil
 	}
-	if !s.spoke {
-		// Check again for holes that appeared during the fold, before anything is published.
+	if !s.checked {
+		// Check again for missing entries, which may have been removed during the fold, before anything is published.
 		if err := s.guard(ctx, s.oldest()); err != nil {
 			if refusal(err) {
 				return err
@@ -439,7 +436,7 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 			s.log.Warn("entries wait for the ledger", "waiting", len(batch), "err", err)
 			return sleep(ctx, 200*time.Millisecond)
 		}
-		s.spoke = true
+		s.checked = true
 	}
 	var fences [streams.Partitions]uint64
 	for p, c := range s.cursors {
@@ -457,23 +454,23 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 	s.stats.Published.Add(uint64(n))
 	switch {
 	case err == nil:
-		s.owing(time.Time{})
+		s.setPending(time.Time{})
 		return nil
 	case errors.Is(err, errFenced):
 		return s.standBy(ctx, batch[n:], &fences)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
-		// The server is unavailable or the ledger is full. The outbox keeps the entries, and the
-		// next flush tries again.
+		// The server is unavailable, or the ledger is full. The entries stay in the outbox, and the next flush
+		// publishes them.
 		s.stats.refused(err)
 		s.log.Warn("entries wait for the ledger", "waiting", len(batch)-n, "err", err)
 		return sleep(ctx, 200*time.Millisecond)
 	}
 }
 
-// standBy stops publishing in the partitions in which another process has published since. This
-// process reads the other's entries later.
+// standBy makes this process a stand-by in the partitions in which another process has added an entry. This process
+// reads that entry later. refused are the entries that were not published, and fences the sequences that were expected.
 func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fences *[streams.Partitions]uint64) error {
 	var checked [streams.Partitions]bool
 	for _, e := range refused {
@@ -484,11 +481,11 @@ func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fen
 		checked[p] = true
 		m, err := lastOn(ctx, s.js, streams.LedgerSubject(p, s.cfg.Name))
 		if err != nil {
-			s.log.Warn("cannot tell who holds the fence", "partition", p, "err", err)
+			s.log.Warn("cannot read the last entry, so it is unknown which process publishes", "partition", p, "err", err)
 			return sleep(ctx, 200*time.Millisecond)
 		}
 		if m == nil || m.Sequence == fences[p] {
-			continue // refused because of another entry of the batch
+			continue // its publish failed because of another partition's entry
 		}
 		s.active[p] = false
 		s.stats.FenceLost.Add(1)
@@ -500,26 +497,25 @@ func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fen
 	return nil
 }
 
-// alarm is the earliest timer of a partition, as the fold last reported it.
+// alarm is the earliest timer of a partition, as LedgerFold.Timer last returned it.
 type alarm struct {
-	known bool // valid since the last step
+	known bool // Timer was called since the last step
 	at    time.Time
-	due   *Output   // nil: no timer
-	past  time.Time // wall clock time when it was first found to be due
-	wrote time.Time // wall clock time when this process last wrote its due entry
+	due   *Output   // the entry to add; nil if there is no timer
+	past  time.Time // wall clock time at which the timer was first found to be due
+	wrote time.Time // wall clock time at which this process last put due into the outbox
 }
 
-// timerRetry is how long a stage waits for its due entry to take effect before it writes another. A
-// due entry has no effect if the server's time stamp is before the timer, because the server's
-// clock is behind the stage's.
+// timerRetry is how long a stage waits for its due entry to take effect before it adds another one. A due entry has no
+// effect if the server's clock is behind the stage's, so that its time stamp is before the timer's time.
 const timerRetry = 250 * time.Millisecond
 
-// timer puts the due entry of an expired timer into the outbox. The wall clock decides only when
-// the entry is written. Ledger time decides its effect when it is read back.
+// timer puts the due entry of an expired timer into the outbox. The wall clock decides only when the entry is added.
+// Whether the entry has an effect is decided by ledger time when it is read back.
 //
-// A process that refolds checks no timer before it has read all inputs that were answered.
-// Otherwise its due entry would name an earlier input than the entry before it, and a later refold
-// would take later answers for missing and publish them again.
+// A process that refolds calls no timer before it has read all inputs that the stage has answered. Otherwise its due
+// entry would name an earlier input than the entry before it. A later refold would then conclude that answers are
+// missing, and publish them again.
 func (s *ledgerStage) timer(p int, now time.Time) error {
 	if s.cursors[p].folded < max(position.Sequence(s.cursors[p].src), s.erasures[p].upTo) {
 		return nil
@@ -556,7 +552,7 @@ func (s *ledgerStage) timer(p int, now time.Time) error {
 		return nil
 	}
 	a.wrote = now
-	// The due entry names the last input. Within a frame, this is not before the last answered one.
+	// The due entry names the last folded input, or within a frame the last answered one if that is later.
 	src := position.Later(s.cursors[p].folded, s.cursors[p].src)
 	due, err := s.fitting(a.due, src)
 	if err != nil {
@@ -569,8 +565,8 @@ func (s *ledgerStage) timer(p int, now time.Time) error {
 	return nil
 }
 
-// commit makes state, cursors and outbox durable together. If the outbox were committed after the
-// cursor, a crash could lose it.
+// commit stores state, cursors and outbox together. If the cursor were committed before the outbox, a crash could lose
+// outputs.
 func (s *ledgerStage) commit() error {
 	for _, p := range s.cfg.Partitions {
 		for _, b := range s.outbox[p] {
@@ -601,7 +597,7 @@ func (s *ledgerStage) loadOutbox() error {
 			if position.Compare(e.Src, s.cursors[p].src) <= 0 {
 				return true, s.store.delete(outboxKey(p, e.Src))
 			}
-			// An earlier version may have decided on an entry that is too large.
+			// An earlier version may have stored an output that is too large.
 			out, err := s.fitting(&Output{Type: e.Type, Project: e.Project, Body: e.Body}, e.Src)
 			if err != nil {
 				return false, err

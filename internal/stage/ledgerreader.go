@@ -13,18 +13,18 @@ import (
 	"lazaret/streams"
 )
 
-// arrival is a ledger message as it was read. Several stages may share it, so it must not be
-// modified, nor anything that its entries refer to.
+// arrival is a ledger message that was read. Several stages may share it. So neither it nor anything that its entries
+// refer to may be modified.
 type arrival struct {
-	entries []streams.Entry // at least one, with the fields that could be read
-	err     error           // set if the message is not from a stage of Lazaret
+	entries []streams.Entry // at least one; if err is set, with only the fields that could be read
+	err     error           // set if no stage of Lazaret wrote the message
 }
 
 // first returns the message's first entry. Sequence, time stamp, partition and stage are the same
 // for all entries of a message.
 func (a *arrival) first() *streams.Entry { return &a.entries[0] }
 
-// size returns the total size of the entries' bodies.
+// size returns the total size of the entries' bodies in bytes.
 func (a *arrival) size() (n int) {
 	for i := range a.entries {
 		n += len(a.entries[i].Body)
@@ -44,53 +44,53 @@ func arrive(m jetstream.Msg, log *slog.Logger) *arrival {
 	return a
 }
 
-// same reports whether two readers have read the same message of the same stream.
+// same reports whether a and b are the same message of the same stream.
 func (a *arrival) same(b *arrival) bool {
 	x, y := a.first(), b.first()
 	return a.err == nil && b.err == nil && x.Seq == y.Seq && x.Salt == y.Salt && x.Time.Equal(y.Time)
 }
 
-// ledgerReader delivers the ledger's messages in order, from a sequence on. It uses its own
-// consumer until it has caught up with the process's feed, if there is one, and again whenever its
-// stage falls too far behind the feed.
+// ledgerReader delivers the ledger's messages in order, from a sequence on. It reads with its own consumer until it has
+// caught up with the process's feed, and from then on takes messages from the feed. If its stage falls too far behind
+// the feed, it uses its own consumer again.
 type ledgerReader struct {
 	msgs chan *arrival
 	done chan struct{}
 
 	feed    *Feed
-	only    string // the stage whose entries are wanted; empty: all
+	only    string // deliver only messages with entries of this stage; empty: all messages
 	filters []string
 	nc      *nats.Conn
 	log     *slog.Logger
-	cut     chan struct{} // the feed has released this reader
+	cut     chan struct{} // signals that the feed has released this reader
 	ended   chan struct{}
 
-	held atomic.Int64  // bytes of bodies that wait for the stage
-	room chan struct{} // signals that messages were taken
+	held atomic.Int64  // size in bytes of the bodies that wait for the stage
+	room chan struct{} // signals that the stage took a message
 
-	// Owned by the delivering side: the own consumer's goroutine or, guarded by Feed.mu, the feed.
+	// Used only by the goroutine that delivers: that of the reader's own consumer or, while holding Feed.mu, that of
+	// the feed.
 	next  uint64     // next sequence
 	trail []*arrival // last messages from the own consumer, newest last
 }
 
-// trailMost is how many entries a reader may be ahead of the feed and still join it.
+// trailMost is how many messages a reader may be ahead of the feed and still join it.
 const trailMost = 32
 
-// ledgerAhead is the maximum number of messages that a reader buffers for its stage. It is more
-// than the batches that ingest decides before it reads the ledger again.
+// ledgerAhead is the maximum number of messages that wait for the reader's stage. It is more than the batches that
+// ingest decides before it reads the ledger again.
 const ledgerAhead = 8192
 
-// ledgerAheadBytes is the maximum size of the buffered bodies in bytes, unless a single message is
-// larger.
+// ledgerAheadBytes is the maximum size of their bodies in bytes, unless a single message is larger.
 const ledgerAheadBytes = 8 << 20
 
-// full reports whether there is no room for the bytes of a message.
+// full reports whether a message must wait, because its bytes would exceed ledgerAheadBytes.
 func (r *ledgerReader) full(a *arrival) bool {
 	held := r.held.Load()
 	return held > 0 && held+int64(a.size()) > ledgerAheadBytes
 }
 
-// took frees the room of a message that the stage took.
+// took records that the stage took a message.
 func (r *ledgerReader) took(a *arrival) {
 	r.held.Add(-int64(a.size()))
 	select {
@@ -99,9 +99,9 @@ func (r *ledgerReader) took(a *arrival) {
 	}
 }
 
-// openLedgerReader starts to read the ledger from a sequence on. If only is set, it reads the
-// entries of that stage. If there are filters, it reads only subjects that match one of them, and
-// the reader never joins the feed.
+// openLedgerReader starts to read the ledger from a sequence on. If only is not empty, it reads the messages with
+// entries of that stage. If there are filters, it reads only subjects that match one of them, and never joins the feed.
+// feed may be nil.
 func openLedgerReader(ctx context.Context, nc *nats.Conn, feed *Feed, filters []string, only string, from uint64,
 	log *slog.Logger) (*ledgerReader, error) {
 	switch {
@@ -121,8 +121,8 @@ func openLedgerReader(ctx context.Context, nc *nats.Conn, feed *Feed, filters []
 	return r, nil
 }
 
-// own starts to read with an own consumer. joined is closed when the feed has taken over. The
-// consumer then delivers nothing more.
+// own starts to read with the reader's own consumer. joined is closed when the reader has joined the feed. The consumer
+// then delivers nothing more.
 func (r *ledgerReader) own(ctx context.Context) (c *consumption, joined chan struct{}, err error) {
 	js, err := jetstream.New(r.nc)
 	if err != nil {
@@ -167,7 +167,7 @@ func (r *ledgerReader) own(ctx context.Context) (c *consumption, joined chan str
 	return c, joined, err
 }
 
-// keep replaces a consumer or feed that no longer delivers, until the reader is closed.
+// keep replaces the feed by an own consumer whenever the feed releases the reader, until the reader is closed.
 func (r *ledgerReader) keep(c *consumption, joined chan struct{}) {
 	defer close(r.ended)
 	for {
@@ -194,7 +194,7 @@ func (r *ledgerReader) keep(c *consumption, joined chan struct{}) {
 				break
 			}
 			if !errors.Is(err, nats.ErrConnectionClosed) {
-				r.log.Warn("the ledger cannot be read, trying again", "err", err)
+				r.log.Warn("cannot read the ledger; trying again", "err", err)
 			}
 			select {
 			case <-r.done:
@@ -209,13 +209,13 @@ func (r *ledgerReader) wants(a *arrival) bool {
 	return r.only == "" || r.only == a.first().Stage || a.first().Joint
 }
 
-// close stops the reader and drops buffered messages.
+// close stops the reader. Messages that wait for the stage are dropped.
 func (r *ledgerReader) close() {
 	close(r.done)
 	<-r.ended
 }
 
-// drain appends buffered messages to buf, up to its capacity.
+// drain appends waiting messages to buf, up to its capacity.
 func (r *ledgerReader) drain(buf []*arrival) []*arrival {
 	for len(buf) < cap(buf) {
 		select {

@@ -6,19 +6,19 @@ import (
 	"sort"
 )
 
-// NewMemState returns an empty state of a partition in memory. It is for folds without a stage and
-// for tests that return to an earlier state.
+// NewMemState returns an empty state of one partition that is held in memory. It is for folds without a running stage,
+// and for tests that return to an earlier state by Clone.
 func NewMemState(partition int) *State {
 	return &State{s: new(memory), partition: partition}
 }
 
-// Clone returns a copy of a state that NewMemState made.
+// Clone returns a copy of a state. The state must come from NewMemState.
 func (st *State) Clone() *State {
 	m := st.s.(*memory)
 	return &State{s: &memory{keys: slices.Clone(m.keys), values: slices.Clone(m.values)}, partition: st.partition}
 }
 
-// memory is a sorted list. Keys and values are never modified in place.
+// memory is a kv: a list that is sorted by key. Keys and values are never modified in place.
 type memory struct {
 	keys, values [][]byte
 }
@@ -71,7 +71,7 @@ func (m *memory) scan(prefix []byte, fn func(key, value []byte) (bool, error)) e
 }
 
 func (m *memory) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error {
-	// The scan does not see changes made by fn, like a snapshot.
+	// Iterate over a copy, so that the scan does not see changes that fn makes.
 	at, _ := m.find(from)
 	end := at
 	for end < len(m.keys) && bytes.HasPrefix(m.keys[end], prefix) {

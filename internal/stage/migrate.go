@@ -13,36 +13,35 @@ import (
 	"lazaret/streams"
 )
 
-// stateFormat is the format of the state that this version writes. If a change makes
-// earlier state unreadable, add 1 and write a migration. Without a migration, a stage
-// whose ledger was trimmed could not leave the previous version.
+// stateFormat is the format of the state that this version writes. If a change makes earlier state unreadable, add 1
+// and write a migration. Without a migration, a stage whose ledger was trimmed cannot be upgraded.
 const stateFormat = 15
 
 // formatKey holds the format of a state.
 var formatKey = []byte{spaceMeta, 'f'}
 
-// A Migration turns a partition's state of one format into the next format. It may run
-// again on a state that an interrupted run left.
+// A Migration converts a partition's state from one format to the next. After an interruption, it runs again on a state
+// that it has partly converted.
 type Migration struct {
-	// Exact is set if the result equals a fold of the ledger. If it is not set and the ledger was
-	// not trimmed, the ledger is refolded instead.
+	// Exact is set if the result equals a fold of the whole ledger. If it is not set, and the ledger was not trimmed,
+	// the stage folds the ledger again instead of migrating.
 	Exact bool
-	Do    func(st *State) error // nil: nothing to do
+	Do    func(st *State) error // nil: the state needs no change
 }
 
-// migrations are those of the state that all stages have, by their starting format. A stage's own
-// migrations run before them.
+// migrations are the migrations that all stages have in common, by the format from which they start. A migration in
+// Config.Migrations for the same format replaces them.
 var migrations = map[int]Migration{
-	10: {Exact: true}, // except for ingest
-	11: {Exact: true}, // before, the cursor was before waiting entries; now they are stored
-	12: {Exact: true}, // now ingest's sightings record whether a content is foreign; old ones can be read
-	13: {Exact: true}, // see loadDecided
-	14: {Exact: true}, // except for ingest
+	10: {Exact: true}, // ingest has its own
+	11: {Exact: true}, // since 12, waiting entries are recorded, see waitingKey; before, the cursor stayed before them
+	12: {Exact: true}, // since 13, sightings record whether content is from outside; older ones can be read
+	13: {Exact: true}, // since 14, the set of decided inputs is stored, see loadDecided
+	14: {Exact: true}, // ingest has its own
 }
 
-// later returns an error for a message that a later version of ingest, of the arbiter or
-// of this stage wrote. Messages of other stages are not refused.
-func later(a *arrival, own string) error {
+// laterVersion returns an error for a message that a later version of ingest, of the arbiter or of the stage own wrote,
+// because this version cannot read it. Messages of other stages cause no error.
+func laterVersion(a *arrival, own string) error {
 	var e *streams.LaterError
 	if a.err == nil || !errors.As(a.err, &e) {
 		return nil
@@ -54,7 +53,8 @@ func later(a *arrival, own string) error {
 	return nil
 }
 
-// checkLedger refuses a ledger that a later version has written to.
+// checkLedger returns an error if a later version has written to the ledger. own is the stage's name; empty for a
+// follower, which writes no entries.
 func checkLedger(ctx context.Context, js jetstream.JetStream, own string) error {
 	for _, s := range []string{streams.StageIngest, streams.StageArbiter, streams.StageJoint, own} {
 		if s == "" { // a follower writes no entries
@@ -69,14 +69,14 @@ func checkLedger(ctx context.Context, js jetstream.JetStream, own string) error 
 		}
 		a := new(arrival)
 		a.entries, a.err = streams.ParseEntries(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
-		if err := later(a, own); err != nil {
+		if err := laterVersion(a, own); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readFormat returns the format of the state in a store, or 0 for a new store.
+// readFormat returns the format of the state in the store, or 0 if the store is new.
 func (s *store) readFormat() (int, error) {
 	v, c, err := s.db.Get(formatKey)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -95,7 +95,7 @@ func (s *store) readFormat() (int, error) {
 	return int(v[0]), nil
 }
 
-// openState opens the state and migrates it to the current format.
+// openState opens the state and migrates it to stateFormat.
 func (r *runtime) openState(ctx context.Context) (err error) {
 	cfg := &r.cfg
 	r.store, err = openStore(cfg.Dir, cfg.FS, cfg.Key)
@@ -133,11 +133,11 @@ func (r *runtime) openState(ctx context.Context) (err error) {
 		}
 		if !ok {
 			return fmt.Errorf("the stage state in %s has format %d, from which this version cannot migrate, and the ledger "+
-				"was trimmed up to %d: go on with the version that wrote it",
+				"was trimmed up to %d, so it cannot be folded again: use the version that wrote the state",
 				cfg.Dir, from, trimmed)
 		}
 	}
-	r.log.Info("state is migrated", "from", from, "to", stateFormat)
+	r.log.Info("migrating the state", "from", from, "to", stateFormat)
 	for p := range streams.Partitions {
 		for _, m := range todo {
 			if m.Do == nil {
@@ -155,9 +155,8 @@ func (r *runtime) openState(ctx context.Context) (err error) {
 	return errors.Join(r.store.set(formatKey, []byte{stateFormat}), r.store.commit(), r.store.flush())
 }
 
-// anewIfUnsealed starts with an empty state if the existing one was written before states were
-// sealed, and if no ledger entries are missing. It does not use the old state. err is the error of
-// opening the state.
+// anewIfUnsealed starts with an empty state if the existing one was written by a version that did not seal states, and
+// if no ledger entries are missing. The old state is deleted. err is the error of opening it.
 func (r *runtime) anewIfUnsealed(ctx context.Context, err error) error {
 	fs := r.cfg.FS
 	if fs == nil {
@@ -171,10 +170,10 @@ func (r *runtime) anewIfUnsealed(ctx context.Context, err error) error {
 		return herr
 	}
 	if trimmed > 0 {
-		return fmt.Errorf("the stage state in %s was written by a version before state was sealed, and the ledger was "+
-			"trimmed up to %d: go on with that version: %w", r.cfg.Dir, trimmed, err)
+		return fmt.Errorf("the stage state in %s was written by a version that did not seal states, and the ledger was "+
+			"trimmed up to %d, so it cannot be folded again: use that version: %w", r.cfg.Dir, trimmed, err)
 	}
-	r.log.Warn("the state is of a version before state was sealed, and is folded from the ledger anew", "dir", r.cfg.Dir)
+	r.log.Warn("the state was written by a version that did not seal states; folding the ledger again", "dir", r.cfg.Dir)
 	if err := errors.Join(fs.RemoveAll(SnapshotDir(r.cfg.Dir)), fs.RemoveAll(r.cfg.Dir)); err != nil {
 		return err
 	}
@@ -208,9 +207,9 @@ func unsealed(fs vfs.FS, dir string) (bool, error) {
 	return false, nil
 }
 
-// beginAnew deletes a state that can be refolded from the ledger.
+// beginAnew replaces the state by an empty one, because the whole ledger can be folded again. from is the old format.
 func (r *runtime) beginAnew(from int) (err error) {
-	r.log.Warn("the state is of an earlier version, and is folded from the ledger anew", "format", from, "to", stateFormat)
+	r.log.Warn("the state was written by an earlier version; folding the ledger again", "format", from, "to", stateFormat)
 	if err := errors.Join(r.store.dropSnapshot(), r.store.close(), r.store.fs.RemoveAll(r.cfg.Dir)); err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 	r.purge(last)
 	p.stop()
 	format(3)
-	fails("go on with the version that wrote it")
+	fails("use the version that wrote the state")
 	format(stage.StateFormat - 1)
 	migrated := 0
 	cfg.Migrations[stage.StateFormat-1] = stage.Migration{Do: func(st *stage.State) error {

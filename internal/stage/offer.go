@@ -14,33 +14,33 @@ import (
 	"lazaret/streams"
 )
 
-// Offer is a proposal that a sender in this process passes to ingest without the intake. If ingest
-// decides on it, the ledger is the first place that stores it, so its verdict waits for one sync. If
-// ingest declines it, the sender publishes it to the intake.
+// Offer is a proposal that a sender in this process passes to ingest without the intake. If ingest decides on it, the
+// ledger is the first stream that stores it, so its verdict waits for only one sync. If ingest declines it, the sender
+// publishes it to the intake.
 //
-// Ingest takes an offer only if it has decided every message of the intake. So the proposal comes
-// after everything that its agent has seen. Its place is behind the intake's last message: it has that
-// message's sequence and an index that no event of a batch has.
+// Ingest takes an offer only if it has decided every message of the intake. So the proposal comes after everything that
+// its agent has seen. In the order of ingest's inputs it comes right after the intake's last message: it has that
+// message's sequence, and an index that no event of a batch has.
 type Offer struct {
-	msg       *Message // without its place
+	msg       *Message // sequence and index are set by ingest
 	answers   chan []streams.Entry
 	decided   chan uint64
-	concluded bool // decided has its value; ingest's loop owns it
+	concluded bool // decided has its value; used by ingest's loop only
 }
 
 const (
-	// offerWait is how long a sender waits until ingest takes an offer. It is short because ingest is
-	// idle if it can take one.
+	// offerWait is how long a sender waits for ingest to take an offer. It is short, because ingest takes an offer at
+	// once if it is idle.
 	offerWait = 100 * time.Microsecond
-	// endWait is how long ingest waits until the server says whether the intake has more messages.
+	// endWait is how long ingest waits for the server to say whether the intake has more messages.
 	endWait = 50 * time.Millisecond
-	// OffersEnd is one more than the largest index of an offered proposal. With it, positions are exact
-	// in JSON. After the last one, the next proposal takes the way through the intake.
+	// OffersEnd is one more than the largest index of an offered proposal. The limit keeps positions exact in JSON
+	// numbers. Once it is reached, proposals go through the intake until another message arrives there.
 	OffersEnd = 1 << 9
 )
 
-// Offer passes a proposal to ingest. It returns nil if ingest does not take it now. The caller must
-// then publish it to the intake.
+// Offer passes a proposal to ingest. a is the proposal's address, and m the message for the intake. Offer returns nil
+// if ingest does not take it now, and always for a nil Joint. The caller must then publish m to the intake.
 func (j *Joint) Offer(a streams.Address, m *nats.Msg) *Offer {
 	if j == nil || !j.Offers || !j.offering.TryLock() {
 		return nil
@@ -61,15 +61,15 @@ func (j *Joint) Offer(a streams.Address, m *nats.Msg) *Offer {
 	}
 }
 
-// Answers returns a channel with the entries of the joint frame. They are not in the ledger before
-// Decided. If the stages do not decide jointly, nothing comes.
+// Answers returns a channel that receives the entries of the joint frame before they are stored. They are in the ledger
+// only once Decided has sent a position. The channel receives nothing if the stages do not decide jointly.
 func (o *Offer) Answers() <-chan []streams.Entry { return o.answers }
 
-// Decided returns a channel with the proposal's position in the order of ingest's inputs, once its
-// entry is in the ledger. A 0 means that ingest declined the offer.
+// Decided returns a channel that receives one value: the proposal's position in the order of ingest's inputs, once the
+// proposal's entry is in the ledger, or 0 if ingest declined the offer.
 //
-// After a 0 the entry may still be in the ledger, if the server did not answer. The proposal that the
-// sender then publishes is a repeat of it.
+// After a 0 the entry may be in the ledger nevertheless, if the server did not answer. The proposal that the sender
+// then publishes to the intake is treated as a repeat.
 func (o *Offer) Decided() <-chan uint64 { return o.decided }
 
 // offers returns the channel of offers, or nil.
@@ -80,11 +80,11 @@ func (s *intakeStage) offers() <-chan *Offer {
 	return s.cfg.Joint.offers
 }
 
-// offered decides on an offer together with the other stages, or declines it.
+// offered decides on an offer jointly with the other stages, or declines it.
 func (s *intakeStage) offered(ctx context.Context, o *Offer) error {
 	defer o.conclude(0)
 	p := o.msg.Address.Partition
-	if s.queued+s.within+s.held > 0 || s.erasing || s.blind > 0 || s.known == 0 || !s.all() || !s.active[p] {
+	if s.queued+s.within+s.held > 0 || s.erasing || s.pauseLeft > 0 || s.known == 0 || !s.all() || !s.active[p] {
 		return nil
 	}
 	if err := s.readOn(ctx); err != nil {
@@ -99,24 +99,24 @@ func (s *intakeStage) offered(ctx context.Context, o *Offer) error {
 		return nil
 	}
 	asked := s.cfg.Joint.ask(ctx, p, s.known)
-	s.hold([]*queued{q}, s.lineFor(lineOf(q.msg)), intakeHeld)
+	s.assign([]*queued{q}, s.lineFor(lineOf(q.msg)), intakeHeld)
 	s.push(q)
 	s.stats.Offered.Add(1)
 	s.store.early = q.msg.Address.Kind == streams.KindRecall
 	err := s.together(ctx, []*queued{q}, asked)
 	if l := q.line; !o.concluded && len(l.queue) > 0 && l.queue[0] == q {
-		s.unqueue(l, 0) // the sender publishes it
+		s.unqueue(l, 0) // the offer is declined, and the sender publishes the proposal to the intake
 	}
 	return err
 }
 
-const _ = uint(OffersEnd - 1 - streams.MaxBatch) // a batch leaves room for offers
+const _ = uint(OffersEnd - 1 - streams.MaxBatch) // compiles only if a batch's indexes leave some for offers
 
-// nextIndex returns an index behind the last message that was read, which no earlier offer had.
+// nextIndex returns an index for an offer after the last message that was read. No earlier offer had it.
 func (s *intakeStage) nextIndex() int {
 	if s.offersAfter != s.seen || s.offersNext == 0 {
 		s.offersAfter, s.offersNext = s.seen, streams.MaxBatch
-		for p := range s.decided { // before a restart
+		for p := range s.decided { // offers that were decided before a restart
 			if last := s.decided[p].last(); position.Sequence(last) == s.seen {
 				s.offersNext = max(s.offersNext, position.Index(last)+1)
 			}
@@ -126,14 +126,15 @@ func (s *intakeStage) nextIndex() int {
 	return s.offersNext - 1
 }
 
-// atEnd asks the server whether ingest has read every message that is in the intake now.
+// atEnd reports whether ingest has read every message that is in the intake now. It returns false if the server does
+// not answer.
 func (s *intakeStage) atEnd() bool {
 	next := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":">"}`, s.seen+1)
 	m, err := s.cfg.Conn.Request("$JS.API.DIRECT.GET."+streams.IntakeStream, next, endWait)
 	return err == nil && m.Header.Get("Status") == "404"
 }
 
-// prepare passes the entries of a joint frame to the sender of its proposal.
+// prepare sends the entries of a joint frame to the sender of the proposal. A nil Offer is ignored.
 func (o *Offer) prepare(entries []*streams.Entry) {
 	if o == nil {
 		return
@@ -142,11 +143,11 @@ func (o *Offer) prepare(entries []*streams.Entry) {
 	for i, e := range entries {
 		all[i] = *e
 	}
-	o.answers <- all // it has room for one
+	o.answers <- all // the buffer has room, because prepare is called once
 }
 
-// conclude tells the sender the proposal's position in the ledger's order of inputs, or 0. Only the
-// first call counts.
+// conclude tells the sender the proposal's position in the order of ingest's inputs, or 0 if ingest declines the offer.
+// Only the first call has an effect. A nil Offer is ignored.
 func (o *Offer) conclude(at uint64) {
 	if o != nil && !o.concluded {
 		o.concluded = true

@@ -4,10 +4,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Offline is fold state in memory, for folds without a server: what-if queries and tests.
+// Offline is the state of a fold in memory, for folds without a server: what-if queries and tests.
 type Offline struct{ s *store }
 
-// OpenOffline returns empty state.
+// OpenOffline returns an Offline with empty state.
 func OpenOffline() (*Offline, error) {
 	s, err := openStore("offline", vfs.NewMem(), nil)
 	if err != nil {
@@ -19,7 +19,7 @@ func OpenOffline() (*Offline, error) {
 // State returns the state of one partition.
 func (o *Offline) State(partition int) *State { return &State{s: o.s, partition: partition} }
 
-// Work returns the number of operations on the state so far.
+// Work returns the number of operations on the state since it was opened.
 func (o *Offline) Work() Work { return o.s.work }
 
 // Commit commits all changes, as a stage does between batches.

@@ -11,18 +11,18 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// layer is a set of changes, or of cached values, on top of the database. Its ranges are deleted
-// before its entries are applied.
+// layer is a set of changes to a store, or of cached values, that take precedence over the database. A layer's ranges
+// are deleted before its entries apply.
 type layer struct {
 	entries map[string]change
-	sieve   *sieve // of the keys in entries and maybe of others; nil if entries is
+	sieve   *sieve // of the keys in entries, and maybe of others; nil if entries is nil
 	ranges  []span
-	bytes   int
-	grown   int // maximum size of entries so far, which determines the cost of clearing it
+	bytes   int // approximate memory of the entries
+	grown   int // maximum number of entries so far; clearing the map costs as much as that
 }
 
-// sieve tells which keys a layer cannot have. Most lookups are for keys that no layer has. Without
-// the sieve, each would compute a map's hash for each layer.
+// sieve is a Bloom filter with one bit per key: it tells which keys a layer cannot have. Most lookups are for keys that
+// no layer has. Without the filter, each lookup would search a map for each layer.
 type sieve [1 << 11]uint64
 
 func (m *sieve) add(h uint64) { m[h>>6%uint64(len(m))] |= 1 << (h % 64) }
@@ -43,7 +43,8 @@ const entryOverhead = 96
 
 func (l *layer) empty() bool { return len(l.entries) == 0 && len(l.ranges) == 0 }
 
-// get looks up a key with its hash. known reports whether the layer determines the result.
+// get looks up a key. hash is the key's xxhash. known is false if the layer has neither an entry nor a deleted range
+// for the key; then ok is false too.
 func (l *layer) get(key []byte, hash uint64) (v []byte, ok, known bool) {
 	if l.sieve != nil && l.sieve.may(hash) {
 		if e, is := l.entries[string(key)]; is {
@@ -64,14 +65,14 @@ func (l *layer) put(key string, e change) {
 	l.putMarked(key, e)
 }
 
-// ready makes the layer's map.
+// ready allocates the layer's map.
 func (l *layer) ready() {
 	if l.entries == nil {
 		l.entries, l.sieve = make(map[string]change), new(sieve)
 	}
 }
 
-// putMarked is like put, for a key that the sieve has.
+// putMarked is like put, for a key that is in the sieve already.
 func (l *layer) putMarked(key string, e change) {
 	if old, ok := l.entries[key]; ok {
 		l.bytes += len(e.v) - len(old.v)
@@ -82,8 +83,8 @@ func (l *layer) putMarked(key string, e change) {
 	l.grown = max(l.grown, len(l.entries))
 }
 
-// emptied returns an empty layer. It reuses the map unless the map is much larger than its last
-// use: growing a new map for each batch costs more than clearing this one.
+// emptied returns an empty layer that reuses the map of l. If the last use filled only a small part of the map, it
+// returns a new layer, because clearing a large map costs more than growing a small one.
 func (l *layer) emptied() layer {
 	if l.grown > spareLeast && l.grown > 8*len(l.entries) {
 		return layer{}
@@ -98,7 +99,7 @@ func (l *layer) emptied() layer {
 // spareLeast is the size up to which a map is always reused.
 const spareLeast = 64
 
-// drop deletes a range.
+// drop deletes all keys in a range.
 func (l *layer) drop(r span) {
 	for k, e := range l.entries {
 		if r.holds(k) {
@@ -109,7 +110,7 @@ func (l *layer) drop(r span) {
 	l.ranges = append(l.ranges, r)
 }
 
-// add applies the changes of a younger layer, and returns an empty layer to replace it.
+// add adds the changes of a younger layer to l. It returns an empty layer, which the caller may reuse.
 func (l *layer) add(younger *layer) layer {
 	if l.empty() {
 		*l = *younger
@@ -130,7 +131,7 @@ func (l *layer) add(younger *layer) layer {
 	return younger.emptied()
 }
 
-// size estimates the size of the changes in a batch, in bytes.
+// size estimates how many bytes the changes take in a Pebble batch.
 func (l *layer) size() int { return l.bytes - (entryOverhead-16)*len(l.entries) + 64*len(l.ranges) }
 
 // entry is a change and its key.
@@ -139,10 +140,9 @@ type entry struct {
 	e change
 }
 
-// write adds the changes to a batch in key order, so that the database inserts adjacent keys one
-// after another. keys may be nil. If it is not, deletions of keys that the database never had are
-// left out. room is reused for the order.
-func (l *layer) write(b *pebble.Batch, keys *knowledge, room *[]entry) error {
+// write adds the changes to a batch in key order, because the database inserts adjacent keys faster. keys may be nil.
+// If it is not nil, deletions of keys that the database certainly does not have are left out. room is scratch space.
+func (l *layer) write(b *pebble.Batch, keys *keyFilter, room *[]entry) error {
 	for _, r := range l.ranges {
 		if err := b.DeleteRange(r.from, r.to, nil); err != nil {
 			return err
@@ -172,31 +172,31 @@ func (l *layer) write(b *pebble.Batch, keys *knowledge, room *[]entry) error {
 	return nil
 }
 
-// knowledge is the set of keys that may be in the database. Most lookups of a fold are for new
-// keys, and need not read files. It is a Bloom filter of every key that was ever written. For an
-// existing database it is built in the background from a snapshot. Until then it excludes no key.
-type knowledge struct {
-	now  *filter    // nil: no key is excluded
-	next *filter    // being built: keys of the snapshot and of later writes
-	made <-chan int // receives the number of keys in the snapshot
-	stop chan struct{}
+// keyFilter is a filter of the keys that the database may have. Most lookups of a fold are for new keys, and with the
+// filter they read no files. It is a Bloom filter of every key that was ever written. For an existing database it is
+// built in the background from a snapshot. Until it is built, every lookup reads the database.
+type keyFilter struct {
+	now  *filter       // the filter in use; nil: any key may be in the database
+	next *filter       // the filter being built, of the snapshot's keys and of all keys written since; or nil
+	made <-chan int    // receives the number of keys in the snapshot when next is complete
+	stop chan struct{} // closed to end the building
 	wg   sync.WaitGroup
 }
 
-// filter is a Bloom filter with four bits per key, in one cache line. Two goroutines may set bits
-// concurrently. Reads must come after both.
+// filter is a Bloom filter that sets four bits for each key, all in one cache line. Two goroutines may call add
+// concurrently. A call of may must come after both have ended.
 type filter struct {
-	lines [][8]uint64 // the number is a power of two
+	lines [][8]uint64 // their number is a power of two
 	keys  int         // approximate number of different keys
 }
 
 const (
-	// A new filter has room for filterKeys keys with filterBits bits each. It reports about one of
-	// a hundred absent keys as possibly present.
+	// A new filter has room for filterKeys keys, with filterBits bits for each. For about one in a hundred absent keys
+	// it reports that the key may be present.
 	filterKeys = 1 << 18
 	filterBits = 12
-	// filterLines limits a filter to 32 MiB. With more than 22 million keys it has fewer bits per
-	// key. With 45 million keys it reports one of twelve absent keys as possibly present.
+	// filterLines limits a filter to 32 MiB. Beyond 22 million keys there are fewer bits for each key. At 45 million
+	// keys, the filter reports for one in twelve absent keys that the key may be present.
 	filterLines = 32 << 20 / 64
 )
 
@@ -208,9 +208,10 @@ func newFilter(keys int) *filter {
 	return &filter{lines: make([][8]uint64, n)}
 }
 
+// room returns the number of keys for which the filter was made.
 func (f *filter) room() int { return len(f.lines) * 512 / filterBits }
 
-// add sets a key's bits. fresh reports whether at least one of them was not set before.
+// add sets a key's bits. key is a hash. fresh reports whether at least one of the bits was not set before.
 func (f *filter) add(key uint64) (fresh bool) {
 	line := &f.lines[int(key>>36)&(len(f.lines)-1)]
 	for range 4 {
@@ -224,6 +225,7 @@ func (f *filter) add(key uint64) (fresh bool) {
 	return fresh
 }
 
+// may reports whether a key with this hash may have been added.
 func (f *filter) may(key uint64) bool {
 	line := &f.lines[int(key>>36)&(len(f.lines)-1)]
 	for range 4 {
@@ -235,13 +237,12 @@ func (f *filter) may(key uint64) bool {
 	return true
 }
 
-// learnAfter is the delay between opening a store and building its filter. Building reads all keys,
-// which would delay the first verdict after a start. Until then lookups read files. Tests set no
-// delay.
+// learnAfter is the delay between opening a store and building its filter. Building reads all keys, which would delay
+// the first verdict after a start. Tests set no delay.
 var learnAfter = 10 * time.Second
 
-// learn starts to fill a filter with the keys of the database after a delay.
-func (k *knowledge) learn(db *pebble.DB, keys int, after time.Duration) {
+// build starts, after a delay, to fill a new filter with the keys of the database. keys is their expected number.
+func (k *keyFilter) build(db *pebble.DB, keys int, after time.Duration) {
 	k.stop = make(chan struct{})
 	made, f := make(chan int, 1), newFilter(keys)
 	k.next, k.made = f, made
@@ -277,8 +278,8 @@ func (k *knowledge) learn(db *pebble.DB, keys int, after time.Duration) {
 	})
 }
 
-// wrote adds a key that is written to the database.
-func (k *knowledge) wrote(key string) {
+// wrote adds a key that was written to the database.
+func (k *keyFilter) wrote(key string) {
 	h := xxhash.Sum64String(key)
 	for _, f := range [...]*filter{k.now, k.next} {
 		if f != nil && f.add(h) {
@@ -287,9 +288,8 @@ func (k *knowledge) wrote(key string) {
 	}
 }
 
-// turn starts to use a finished filter. When the current filter is full, turn starts to build a
-// larger one.
-func (k *knowledge) turn(db *pebble.DB) {
+// swap puts a completed filter into use. When the filter in use is full, it starts to build a larger one.
+func (k *keyFilter) swap(db *pebble.DB) {
 	if k.next != nil {
 		select {
 		case n := <-k.made:
@@ -300,16 +300,16 @@ func (k *knowledge) turn(db *pebble.DB) {
 		}
 	}
 	if k.now != nil && k.now.keys > k.now.room() && len(k.now.lines) < filterLines {
-		k.learn(db, 4*k.now.room(), 0) // four times as large, because building reads all keys
+		k.build(db, 4*k.now.room(), 0) // four times as large, because building reads all keys
 	}
 }
 
 // absent reports whether a key is certainly not in the database.
-func (k *knowledge) absent(key []byte) bool { return k.absentHash(xxhash.Sum64(key)) }
+func (k *keyFilter) absent(key []byte) bool { return k.absentHash(xxhash.Sum64(key)) }
 
-func (k *knowledge) absentHash(hash uint64) bool { return k.now != nil && !k.now.may(hash) }
+func (k *keyFilter) absentHash(hash uint64) bool { return k.now != nil && !k.now.may(hash) }
 
-func (k *knowledge) close() {
+func (k *keyFilter) close() {
 	if k.stop != nil {
 		close(k.stop)
 	}

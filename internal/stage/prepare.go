@@ -6,16 +6,15 @@ import (
 	"sync/atomic"
 )
 
-// Preparer is an [IntakeFold] that can do a part of Admit's work in advance: the part that depends
-// on the message alone.
+// Preparer is an [IntakeFold] that can do a part of Admit's work in advance: the part that depends only on the message.
 type Preparer interface {
-	// Prepare returns the value for Message.Prepared, which Admit uses. It is called concurrently
-	// and must depend only on the message.
+	// Prepare returns the value for Message.Prepared, which Admit uses. It is called from several goroutines at once,
+	// and must depend only on m.
 	Prepare(m *Message) any
 }
 
-// prepare calls the fold's Prepare for a batch on all processors. It skips a batch of one message,
-// for which Admit alone is as fast.
+// prepare calls the fold's Prepare for the messages of a batch, on all processors. It does nothing for a batch of one
+// message, because Admit does the work as fast.
 func (s *intakeStage) prepare(batch []*queued) {
 	fold, ok := s.fold.(Preparer)
 	if !ok || len(batch) < 2 {

@@ -15,24 +15,24 @@ import (
 	"lazaret/streams"
 )
 
-// Under backlog, entries that may share a message are published in frames. If there are few
-// entries, each has its own message, for readers that read the ledger message by message. The other
-// messages are published in atomic batches. Such a batch costs the server a file, about as much as
-// a dozen single publishes with sync_always, so it is used for many messages only.
+// Under backlog, entries that may share a message are published in frames. If there are few entries, each gets its own
+// message, because some readers read only single entries. The messages are published in atomic batches. An atomic batch
+// costs the server a file. With sync_always that is about as much as a dozen single publishes, so only many messages
+// are published as a batch.
 //
-// The server copies each message for each reader into a buffer that it reuses for other messages, so that a
-// buffer of a small message may have the size of the largest frame.
+// frameMostSize is small because of a buffer in the server: it copies each message for each reader into buffers that it
+// reuses for other messages. So the buffer of a small message may have the size of the largest frame.
 const (
 	frameFrom     = 16        // minimum number of entries in a frame
-	frameMost     = 128       // maximum number of entries; a reader takes up to streams.MaxFrame
-	frameMostSize = 256 << 10 // maximum size of the bodies, unless a single one is larger
-	batchFrom     = 12        // minimum number of waiting messages for a batch
-	batchMaxMsgs  = 500       // the server's limit is 1,000
-	batchMaxBytes = 4 << 20   // size of the bodies
+	frameMost     = 128       // maximum number of entries in a frame; readers accept up to streams.MaxFrame
+	frameMostSize = 256 << 10 // maximum size of a frame's bodies in bytes, unless a single one is larger
+	batchFrom     = 12        // minimum number of messages in an atomic batch
+	batchMaxMsgs  = 500       // maximum number; the server's limit is 1,000
+	batchMaxBytes = 4 << 20   // maximum size of the bodies in bytes
 
-	// A server that dies, or a cluster without a leader, never answers, and a stage cannot continue
-	// while it waits. Asking again is safe, because the stage recognizes a published entry by its
-	// salt.
+	// A server that dies, or a cluster without a leader, never answers, and a stage cannot continue while it waits. So
+	// requests time out and are sent again. Publishing an entry again is safe, because the stage recognizes an entry
+	// that is already in the ledger by its salt.
 	ackTimeout = 3 * time.Second
 	askTries   = 4
 
@@ -40,38 +40,37 @@ const (
 	errCodeWrongLastSeqConst = 10164 // JSStreamWrongLastSequenceConstantErr
 )
 
-// pubAck is the server's acknowledgement of a publish or a batch.
-type pubAck struct {
+// pubAck is the server's acknowledgement of a message or of an atomic batch.
+type pubAck struct { // sequence of the last message
 	Sequence uint64              `json:"seq"`
-	Count    int                 `json:"count"` // messages in the batch
+	Count    int                 `json:"count"` // number of messages in the batch
 	Error    *jetstream.APIError `json:"error"`
 }
 
 // errFenced reports that another process of the same stage added an entry first.
-var errFenced = errors.New("another process of this stage holds the fence")
+var errFenced = errors.New("another process of this stage added an entry first")
 
-// errUnmoved reports that a publish failed at a fence, although the fence of its last entry is the
-// expected one.
-var errUnmoved = fmt.Errorf("%w, or something else was expected in vain", errFenced)
+// errUnmoved reports that the server refused a publish because of a wrong expected sequence, although no other process
+// has added an entry in the partition of the publish's last entry.
+var errUnmoved = fmt.Errorf("%w in another partition, or the ledger does not end with the expected sequence", errFenced)
 
-// errBehind reports that the ledger has entries that the decision did not use.
-var errBehind = errors.New("the ledger has entries that this process had not read")
+// errBehind reports that the ledger has entries that were not read before the decision.
+var errBehind = errors.New("the ledger has entries that were not read before the decision")
 
-// publisher adds entries to the ledger. Each publish is fenced with the sequence of the stage's
-// last entry in its partition.
+// publisher adds entries to the ledger. Each publish is fenced: the server accepts it only if the last message on the
+// stage's subject has the expected sequence.
 type publisher struct {
 	nc    *nats.Conn
 	js    jetstream.JetStream
-	stage string
-	open  bool // entries say that joint frames may follow
+	stage string // token of the ledger subject
+	open  bool   // set streams.HeaderOpen: joint frames may follow
 }
 
-// publish adds entries in order, sets their sequences, and advances fences, the stage's last ledger
-// sequences by partition. It returns the number of entries that are certainly in the ledger. If the
-// error is errFenced, the others are certainly not. For any other error, the next one may be.
+// publish adds entries in order, and sets their Seq and Index. fences has the last sequence on the stage's subject by
+// partition, and is updated. publish returns the number of entries that are certainly in the ledger. If the error is
+// errFenced, the other entries are certainly not in the ledger. After any other error, some of them may be.
 //
-// together groups entries that may share a message: those with the same text, unless it is empty.
-// It may be nil.
+// together says which entries may share a message: those with the same non-empty value. If together is nil, none may.
 func (p *publisher) publish(ctx context.Context, entries []*streams.Entry, together func(i int) string,
 	fences *[streams.Partitions]uint64) (int, error) {
 	done := 0
@@ -94,10 +93,10 @@ func (p *publisher) publish(ctx context.Context, entries []*streams.Entry, toget
 	return done, nil
 }
 
-// A frame is the list of entries of one message.
+// A frame is the list of entries that share one message.
 type frame []*streams.Entry
 
-// frames groups entries into messages.
+// frames groups entries into messages, without changing their order.
 func frames(entries []*streams.Entry, together func(i int) string) []frame {
 	all := make([]frame, 0, len(entries))
 	for from := 0; from < len(entries); {
@@ -116,7 +115,7 @@ func frames(entries []*streams.Entry, together func(i int) string) []frame {
 	return all
 }
 
-// run returns how many of the first entries may share one message.
+// run returns how many entries at the start may share one message.
 func run(entries []*streams.Entry, together func(i int) string) int {
 	first, key, size := entries[0], together(0), len(entries[0].Body)
 	if key == "" || !first.Type.Framed() {
@@ -133,7 +132,7 @@ func run(entries []*streams.Entry, together func(i int) string) int {
 	return len(entries)
 }
 
-// batchLen returns how many messages to publish at once.
+// batchLen returns how many messages to publish next: 1, or the size of an atomic batch.
 func batchLen(all []frame) int {
 	if len(all) < batchFrom {
 		return 1
@@ -150,8 +149,8 @@ func batchLen(all []frame) int {
 	return len(all)
 }
 
-// atEnd publishes one entry on the condition that the ledger ends with sequence end. If it does
-// not, it returns errBehind and the entry is not in the ledger.
+// atEnd publishes one entry on the condition that the last sequence of the ledger is end. If it is not, atEnd returns
+// errBehind, and the entry is not in the ledger.
 func (p *publisher) atEnd(ctx context.Context, e *streams.Entry, fences *[streams.Partitions]uint64, end uint64) error {
 	m := wire.Msg(e)
 	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(end, 10)}
@@ -185,8 +184,8 @@ func (p *publisher) batch(ctx context.Context, all []frame, fences *[streams.Par
 	for i, f := range all {
 		e, m := f[0], wire.Msg(f...)
 		p.mark(m)
-		// In a batch the server accepts the expected sequence only on the first message of each
-		// subject. It applies to the whole batch.
+		// In an atomic batch, the server accepts the expected sequence only on the first message of each subject. There
+		// it holds for the whole batch.
 		if !fenced[e.Partition] {
 			fenced[e.Partition] = true
 			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(fences[e.Partition], 10)}
@@ -212,7 +211,7 @@ func (p *publisher) batch(ctx context.Context, all []frame, fences *[streams.Par
 	return nil
 }
 
-// number sets consecutive sequences that end at last.
+// number sets Seq and Index of the entries of consecutive messages, of which the last one got sequence last.
 func number(all []frame, last uint64, fences *[streams.Partitions]uint64) {
 	seq := last - uint64(len(all))
 	for _, f := range all {
@@ -223,13 +222,13 @@ func number(all []frame, last uint64, fences *[streams.Partitions]uint64) {
 	}
 }
 
-// settleLostAck determines, after a failed publish, whether the entries are in the ledger
-// nevertheless. An acknowledgement can be lost, and the same publish then fails at the fence that
-// it moved itself.
+// settleLostAck determines, after a publish failed with cause, whether the entries are in the ledger nevertheless. An
+// acknowledgement can be lost. When the same publish is repeated, the server refuses it, because the first attempt has
+// changed the last sequence.
 func (p *publisher) settleLostAck(ctx context.Context, all []frame, fences *[streams.Partitions]uint64,
 	cause error) error {
 	final := all[len(all)-1]
-	last := final[len(final)-1] // the headers of a frame have the salt and source of its last entry
+	last := final[len(final)-1] // the headers of a frame have the salt and input of its last entry
 	raw, err := lastOn(ctx, p.js, streams.LedgerSubject(last.Partition, p.stage))
 	if err != nil {
 		return errors.Join(cause, err)
@@ -249,8 +248,8 @@ func (p *publisher) settleLostAck(ctx context.Context, all []frame, fences *[str
 			streams.LedgerSubject(last.Partition, p.stage), fences[last.Partition])
 	}
 	if isFenceError(cause) {
-		// In a batch over several partitions, the fence of another partition moved, or an own
-		// publish is still being processed by the server.
+		// Another process added an entry in another partition of the batch, or the server has not finished an earlier
+		// publish of this process.
 		return errUnmoved
 	}
 	return cause
@@ -278,12 +277,12 @@ func isFenceError(err error) bool {
 	return errors.As(err, &api) && (api.ErrorCode == errCodeWrongLastSeq || api.ErrorCode == errCodeWrongLastSeqConst)
 }
 
-// lastOn returns the last message on a ledger subject, which may have wildcards, or nil.
+// lastOn returns the last message of the ledger on a subject, or nil if there is none. The subject may have wildcards.
 func lastOn(ctx context.Context, js jetstream.JetStream, subject string) (*jetstream.RawStreamMsg, error) {
 	return LastOn(ctx, js, streams.LedgerStream, subject)
 }
 
-// LastOn returns the last message of a stream on a subject, which may have wildcards, or nil.
+// LastOn returns the last message of a stream on a subject, or nil if there is none. The subject may have wildcards.
 func LastOn(ctx context.Context, js jetstream.JetStream, stream, subject string) (*jetstream.RawStreamMsg, error) {
 	m, err := message(ctx, js, stream, struct {
 		Last string `json:"last_by_subj"`
@@ -294,7 +293,7 @@ func LastOn(ctx context.Context, js jetstream.JetStream, stream, subject string)
 	return m, nil
 }
 
-// messageAt returns the message of a stream with a sequence.
+// messageAt returns the message of a stream with sequence seq, or the error jetstream.ErrMsgNotFound.
 func messageAt(ctx context.Context, js jetstream.JetStream, stream string, seq uint64) (*jetstream.RawStreamMsg,
 	error) {
 	m, err := message(ctx, js, stream, struct {
@@ -309,8 +308,8 @@ func messageAt(ctx context.Context, js jetstream.JetStream, stream string, seq u
 	return m, nil
 }
 
-// EntryAt returns the ledger entry at a position, or the error jetstream.ErrMsgNotFound. A message
-// that no stage wrote is returned with the fields that could be read.
+// EntryAt returns the ledger entry at a position, or the error jetstream.ErrMsgNotFound. If no stage wrote the message,
+// it returns an entry with the fields that could be read, and no error. ReadEntry returns an error instead.
 func EntryAt(ctx context.Context, js jetstream.JetStream, at uint64) (streams.Entry, error) {
 	e, err := ReadEntry(ctx, js, at)
 	if err != nil && e.Seq > 0 {
@@ -319,8 +318,8 @@ func EntryAt(ctx context.Context, js jetstream.JetStream, at uint64) (streams.En
 	return e, err
 }
 
-// message returns the message of a stream that a request selects, or nil. It asks the stream's
-// leader, because a direct get may be answered by a lagging replica.
+// message returns the message of a stream that a request selects, or nil if there is none. It asks the stream's leader,
+// because a direct get may be answered by a replica that lags.
 func message(ctx context.Context, js jetstream.JetStream, stream string, request any) (*jetstream.RawStreamMsg, error) {
 	req, err := streams.Marshal(request)
 	if err != nil {
@@ -370,8 +369,8 @@ func ask(ctx context.Context, nc *nats.Conn, subject string, req []byte) (*jetst
 		return nil, errors.New("empty answer")
 	}
 	var h nats.Header
-	if len(resp.Message.Header) > 0 { // live copies have none
-		// Malformed headers of a foreign publisher are treated as missing.
+	if len(resp.Message.Header) > 0 { // copies on the live stream have none
+		// Headers that are malformed, which any publisher can send, are treated as missing.
 		h, _ = nats.DecodeHeadersMsg(resp.Message.Header)
 		h = wire.Stored(h)
 	}

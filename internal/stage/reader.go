@@ -7,15 +7,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// reader delivers a stream's messages in order, from a sequence on.
+// reader delivers the messages of a stream in order, from a sequence on.
 type reader struct {
 	msgs chan jetstream.Msg
 	done chan struct{}
 	c    *consumption
 }
 
-// openReader starts to read a stream from sequence from (at least 1). If there are filters, it
-// reads only the subjects that match one of them.
+// openReader starts to read a stream from sequence from (at least 1). If there are filters, it reads only the subjects
+// that match one of them.
 func openReader(ctx context.Context, js jetstream.JetStream, stream string, filters []string, from uint64,
 	log *slog.Logger) (*reader, error) {
 	r := &reader{msgs: make(chan jetstream.Msg, readAhead), done: make(chan struct{})}
@@ -29,7 +29,7 @@ func openReader(ctx context.Context, js jetstream.JetStream, stream string, filt
 	return r, err
 }
 
-// close stops the reader and drops buffered messages.
+// close stops the reader. Messages that nobody received are dropped.
 func (r *reader) close() {
 	close(r.done)
 	r.c.stop()

@@ -13,36 +13,34 @@ import (
 	"lazaret/streams"
 )
 
-// An erased entry lists entries that must be forgotten. Counts, clusters, first origins and
-// comparisons do not record their inputs, so the effects of the listed entries can be removed only
-// by folding the partition again without them. Therefore the state of the partition is removed, its
-// files are rewritten, and the stage starts without state and skips the listed entries. Its
-// decisions before the statement stay.
+// An entry of type erased lists entries that must be forgotten. Parts of the state, such as counts, clusters and first
+// origins, do not record from which entries they were made. So the effects of the listed entries can be removed only by
+// folding the partition again without them. The stage removes the partition's state, rewrites the files, starts again,
+// and skips the listed entries. The decisions that it published earlier do not change.
 //
-// A later fold of a ledger without those entries gives the same state, because it folds the same
-// entries.
+// After the listed entries are deleted from the ledger, a fold gives the same state, because it folds the same entries.
 
-// errRefold ends a stage's loop so that it starts again.
+// errRefold ends a stage's loop so that the stage starts again and folds a partition without its old state.
 var errRefold = errors.New("a partition is folded anew")
 
-// Keys in the store's own space. refoldKey marks a partition whose state must be removed. It is
-// committed with the fold of the entries before. withoutKey has the ledger sequence up to which
-// statements apply from the beginning of the fold.
+// refoldKey marks a partition whose state must be removed. It is committed together with the state of the entries
+// before the erased entry. withoutKey has the ledger sequence up to which erased entries apply from the beginning of
+// the fold.
 func refoldKey(p int) []byte  { return []byte{spaceMeta, 'r', byte(p)} }
 func withoutKey(p int) []byte { return []byte{spaceMeta, 'w', byte(p)} }
 
-// erasures are the entries that a partition's fold skips.
+// erasures are the entries that the fold of a partition skips.
 type erasures struct {
-	upTo uint64            // statements up to this sequence apply
-	gone map[uint64]string // ledger sequence → project
+	upTo uint64            // erased entries up to this ledger sequence apply from the beginning of the fold
+	gone map[uint64]string // ledger sequence of an entry to skip → its project
 }
 
-// without reports whether an entry is skipped.
-func (r *runtime) without(e *streams.Entry) bool {
+// skips reports whether the fold skips an entry.
+func (r *runtime) skips(e *streams.Entry) bool {
 	return r.erasures[e.Partition].gone[e.Seq] == e.Project && e.Project != "" && !e.Type.Statement()
 }
 
-// runs repeats a stage's loop as long as it ends with errRefold.
+// runs runs a stage's loop again as long as the loop ends with errRefold. It makes sure that Ready is called only once.
 func runs(cfg Config, run func(cfg Config) error) error {
 	ready := cfg.Ready
 	cfg.Ready = func() {
@@ -63,10 +61,10 @@ func runs(cfg Config, run func(cfg Config) error) error {
 	}
 }
 
-// loadErasures removes the state of partitions that must be refolded, and loads the entries that
-// each partition skips. For a partition without state, said returns the sequence up to which the
-// stage has decided. Statements up to there apply from the beginning.
-func (r *runtime) loadErasures(ctx context.Context, said func(p int) (uint64, error)) error {
+// loadErasures removes the state of partitions that must be folded again, and loads the entries that each partition
+// skips. For a partition without state, decidedTo returns the ledger sequence up to which the stage has decided. Erased
+// entries up to that sequence apply from the beginning of the fold.
+func (r *runtime) loadErasures(ctx context.Context, decidedTo func(p int) (uint64, error)) error {
 	var scan bool
 	wiped := false
 	for _, p := range r.cfg.Partitions {
@@ -98,7 +96,7 @@ func (r *runtime) loadErasures(ctx context.Context, said func(p int) (uint64, er
 			wiped = true
 		}
 		if again || r.cursors[p] == (cursor{}) {
-			to, err := said(p)
+			to, err := decidedTo(p)
 			if err != nil {
 				return err
 			}
@@ -120,7 +118,7 @@ func (r *runtime) loadErasures(ctx context.Context, said func(p int) (uint64, er
 	r.saved = r.cursors
 	if wiped {
 		r.log.Info("refolding without the entries to forget")
-		if err := r.store.erased(); err != nil {
+		if err := r.store.rewriteErased(); err != nil {
 			return err
 		}
 	}
@@ -130,8 +128,7 @@ func (r *runtime) loadErasures(ctx context.Context, said func(p int) (uint64, er
 	return r.scanErasures(ctx)
 }
 
-// scanErasures reads the statements that apply from the beginning of a fold. Later ones are read by
-// the fold.
+// scanErasures reads the erased entries that apply from the beginning of a fold. The fold reads later ones itself.
 func (r *runtime) scanErasures(ctx context.Context) error {
 	var filters []string
 	last := uint64(0)
@@ -157,12 +154,12 @@ func (r *runtime) scanErasures(ctx context.Context) error {
 			return nil
 		})
 	if err != nil {
-		return fmt.Errorf("looking for entries to forget: %w", err)
+		return fmt.Errorf("reading which entries to forget: %w", err)
 	}
 	return nil
 }
 
-// addErasure adds the entries that a statement lists.
+// addErasure adds the entries that e, an entry of type erased, lists. An entry can list only entries before itself.
 func (r *runtime) addErasure(e *streams.Entry) {
 	c := streams.Erasure(e.Body)
 	if c == nil {
@@ -179,15 +176,15 @@ func (r *runtime) addErasure(e *streams.Entry) {
 	}
 }
 
-// refolds reports whether an entry is a statement that requires a refold which has not happened
-// yet. An entry that was decided just now has Seq 0.
+// refolds reports whether e is an erased entry that requires folding the partition again. It does not if it applied
+// from the beginning of this fold. An entry that was decided just now has Seq 0.
 func (r *runtime) refolds(e *streams.Entry) bool {
 	return e.Type == streams.TypeErased && e.Stage == streams.StageIngest && (e.Seq == 0 ||
 		e.Seq > r.erasures[e.Partition].upTo) && streams.Erasure(e.Body) != nil
 }
 
-// refold marks the partition for a refold. The mark is committed with the fold of the entries
-// before.
+// refold marks the partition of e to be folded again. The mark is committed together with the state of the entries
+// before e.
 func (r *runtime) refold(e *streams.Entry) error {
 	r.refolding = true
 	return r.store.set(refoldKey(e.Partition), binary.BigEndian.AppendUint64(nil, e.Seq))

@@ -32,10 +32,10 @@ func (*scribe) Reject(st *stage.State, m *stage.Message, why *streams.RejectErro
 	return new(echo).Reject(st, m, why)
 }
 
-func (*scribe) Reset()                                      {}
-func (*scribe) Relevant(e *streams.Entry) bool              { return e.Type == streams.TypeAlerts }
-func (*scribe) Owed(*stage.State) (*stage.Admission, error) { return nil, nil }
-func (*scribe) Wakes(*streams.Entry) bool                   { return false }
+func (*scribe) Reset()                                          {}
+func (*scribe) Relevant(e *streams.Entry) bool                  { return e.Type == streams.TypeAlerts }
+func (*scribe) FollowUp(*stage.State) (*stage.Admission, error) { return nil, nil }
+func (*scribe) Wakes(*streams.Entry) bool                       { return false }
 
 func (*scribe) Shed(_ *stage.Message, reason string) *streams.RejectError {
 	return &streams.RejectError{Code: streams.CodeAgentFull, Reason: reason}

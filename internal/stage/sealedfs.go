@@ -19,26 +19,26 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// sealedFS encrypts and authenticates the files of one database, tables and manifests, with
-// AES-256-GCM. The key is not in the folder. A user who can write to the folder can destroy a
-// state, but cannot change, add or omit a value.
+// sealedFS encrypts and authenticates the tables and manifests of one Pebble database with AES-256-GCM. The key is not
+// in the database's folder. A user who can write to the folder can destroy the state, but cannot change, add or omit a
+// value.
 //
-// The database has no write-ahead log. Its manifest lists its tables, in the order in which they
-// were added. So each prefix of a manifest is the database at an earlier time, including cursors. A
-// stage that opens such a prefix folds the rest of the ledger again.
+// The database has no write-ahead log. Its manifest lists its tables in the order in which they were added. So a user
+// who shortens the manifest restores the database of an earlier time, including its cursors. The stage then folds the
+// rest of the ledger again.
 //
-// A file begins with a header: magic, the id of the database, a salt. Each file has its own key,
-// derived from the header and the file's name, so that no file can replace another one of this or
-// another database. A table is a sequence of blocks of sealedBlock bytes. A manifest is a sequence
-// of records with their lengths. The nonce of a block or record is its number.
+// A file begins with a header: sealedMagic, the id of the database, a salt. Each file has its own key, derived from the
+// header and the file's name, so that no file can replace another one of this or another database. A table is a
+// sequence of blocks of sealedBlock bytes. A manifest is a sequence of records, each after its length. The nonce of a
+// block or record is its number in the file.
 //
-// Pebble's options, lock and markers contain no state and stay in plaintext.
+// Pebble's OPTIONS, LOCK and marker files contain no state, and are not encrypted.
 type sealedFS struct {
 	vfs.FS
 	key []byte
 
 	mu sync.Mutex
-	id []byte // id of the database; nil until a file was opened or created; guarded by mu
+	id []byte // id of the database; nil until the first file is opened or created; guarded by mu
 }
 
 const (
@@ -48,17 +48,16 @@ const (
 	sealedTag    = 16
 	sealedBlock  = 4096 // plaintext bytes of a table's block
 	sealedCipher = sealedBlock + sealedTag
-	// maxRecord is the maximum size of a manifest record, in bytes. The record that lists all
-	// tables of a large state is written in pieces of 32 KiB.
+	// maxRecord is the maximum size of a manifest record in bytes. A larger length means that the file is damaged.
 	maxRecord = 64 << 20
 )
 
-// ErrSealed reports a file of the state that this stage did not write.
-var ErrSealed = errors.New("it was not sealed with this stage's state key, or was changed since")
+// ErrSealed is the error of a state file that was not written with the stage's key, or was changed since.
+var ErrSealed = errors.New("the file was not written with this stage's state key, or was changed since")
 
 func sealedErr(name string) error {
 	return fmt.Errorf("%s: %w: if the key (keys/state.key, --state-key) is the right one, remove the state folder: "+
-		"the state is rebuilt from the ledger, or, where that was trimmed, "+
+		"the state is then rebuilt from the ledger or, if the ledger was trimmed, "+
 		"restored with lazaret state restore", name, ErrSealed)
 }
 
@@ -68,8 +67,8 @@ const (
 	sealedNot sealedKind = iota
 	sealedTable
 	sealedManifest
-	sealedLog     // logs, which Pebble creates and leaves empty
-	sealedForeign // files that this program never writes
+	sealedLog   // write-ahead logs, which Pebble creates and leaves empty
+	sealedOther // files that no database of this program has
 )
 
 func sealedKindOf(name string) sealedKind {
@@ -85,7 +84,7 @@ func sealedKindOf(name string) sealedKind {
 		strings.HasPrefix(base, "temporary."), base == "LOCK":
 		return sealedNot
 	}
-	return sealedForeign
+	return sealedOther
 }
 
 func (s *sealedFS) Unwrap() vfs.FS { return s.FS }
@@ -93,8 +92,8 @@ func (s *sealedFS) Unwrap() vfs.FS { return s.FS }
 // Create implements vfs.FS.
 func (s *sealedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	kind := sealedKindOf(name)
-	if kind == sealedForeign {
-		return nil, fmt.Errorf("%s: a state has no such files", name)
+	if kind == sealedOther {
+		return nil, fmt.Errorf("%s: this is not a file of a stage's state", name)
 	}
 	f, err := s.FS.Create(name, c)
 	if err != nil || kind == sealedNot || kind == sealedLog {
@@ -119,7 +118,7 @@ func (s *sealedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error
 // Open implements vfs.FS.
 func (s *sealedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	kind := sealedKindOf(name)
-	if kind == sealedForeign {
+	if kind == sealedOther {
 		return nil, sealedErr(name)
 	}
 	f, err := s.FS.Open(name, opts...)
@@ -127,7 +126,7 @@ func (s *sealedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 		return f, err
 	}
 	if kind == sealedLog {
-		return emptyFile{f}, nil // another program may have written to it
+		return emptyFile{f}, nil // the file should be empty; ignore bytes that another program wrote to it
 	}
 	header := make([]byte, sealedHeader)
 	if n, err := f.ReadAt(header, 0); n < len(header) {
@@ -153,15 +152,15 @@ func (s *sealedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return &r, nil
 }
 
-// OpenReadWrite implements vfs.FS. It refuses sealed files, which Pebble writes only once.
+// OpenReadWrite implements vfs.FS. It refuses sealed files, because Pebble never changes a file that it has written.
 func (s *sealedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	if sealedKindOf(name) != sealedNot {
-		return nil, fmt.Errorf("%s: a sealed file is written once", name)
+		return nil, fmt.Errorf("%s: a sealed file cannot be changed", name)
 	}
 	return s.FS.OpenReadWrite(name, c, opts...)
 }
 
-// ReuseForWrite implements vfs.FS. It does not reuse the old file.
+// ReuseForWrite implements vfs.FS. It removes the old file and creates a new one.
 func (s *sealedFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := s.Remove(oldname); err != nil {
 		return nil, err
@@ -169,7 +168,7 @@ func (s *sealedFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategor
 	return s.Create(newname, c)
 }
 
-// Stat implements vfs.FS. It returns the size of the plaintext.
+// Stat implements vfs.FS. The size of a table is that of its plaintext.
 func (s *sealedFS) Stat(name string) (vfs.FileInfo, error) {
 	fi, err := s.FS.Stat(name)
 	if err != nil || sealedKindOf(name) != sealedTable {
@@ -207,13 +206,13 @@ type sealedInfo struct{ vfs.FileInfo }
 
 func (i sealedInfo) Size() int64 { return sealedSize(i.FileInfo.Size()) }
 
-// sealedSize returns the plaintext length of a table from the length of its file.
+// sealedSize returns the plaintext size of a table whose file has the given size.
 func sealedSize(file int64) int64 {
 	body := max(0, file-int64(sealedHeader))
 	return max(0, body-(body+sealedCipher-1)/sealedCipher*sealedTag)
 }
 
-// sealedWriter writes a table block by block and a manifest record by record.
+// sealedWriter writes a table block by block, and a manifest record by record.
 type sealedWriter struct {
 	vfs.File
 	aead cipher.AEAD
@@ -221,8 +220,8 @@ type sealedWriter struct {
 	n    int64  // number of blocks or records written
 	size int64  // size of the plaintext
 	buf  []byte // for a table: plaintext of the incomplete block
-	out  []byte // scratch
-	sync bool   // sync when the last block is written
+	out  []byte // scratch space
+	sync bool   // Close must sync the file
 	err  error  // after an error nothing more is written
 }
 
@@ -261,7 +260,7 @@ func (w *sealedWriter) put() error {
 	return w.err
 }
 
-// Sync implements vfs.File. If there is an incomplete block, Close syncs the file instead.
+// Sync implements vfs.File. While there is an incomplete block, it leaves the syncing to Close.
 func (w *sealedWriter) Sync() error {
 	if w.err != nil || len(w.buf) > 0 {
 		w.sync = true
@@ -289,7 +288,7 @@ type writtenInfo struct {
 
 func (i writtenInfo) Size() int64 { return i.size }
 
-// Close writes the last block.
+// Close implements vfs.File. It first writes the last block.
 func (w *sealedWriter) Close() error {
 	if len(w.buf) > 0 {
 		w.out = w.out[:0]
@@ -302,8 +301,9 @@ func (w *sealedWriter) Close() error {
 	return errors.Join(w.err, w.File.Close())
 }
 
-// ReadSealed calls f with the name and plaintext of each table below a folder of a stage's state or
-// snapshots. Checks of erasure use it. It skips files that disappear in the meantime.
+// ReadSealed calls f with the name and plaintext of each table in a folder and its subfolders, which contain states of
+// stages or snapshots of them. key is the stages' state key. Checks that a content was erased use it. Files that are
+// deleted while it runs are skipped.
 func ReadSealed(dir string, key []byte, f func(file string, content []byte)) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && sealedKindOf(path) != sealedTable {
@@ -333,7 +333,7 @@ func ReadSealed(dir string, key []byte, f func(file string, content []byte)) err
 	})
 }
 
-// sealedReader reads a table. It is safe for concurrent use.
+// sealedReader reads a table. It is safe for concurrent use, except Read.
 type sealedReader struct {
 	vfs.File
 	aead cipher.AEAD
@@ -342,9 +342,9 @@ type sealedReader struct {
 
 var sealedBuffers = sync.Pool{New: func() any { return new([8 * sealedCipher]byte) }}
 
-// Read implements vfs.File. Pebble reads tables by ReadAt.
+// Read implements vfs.File. It always fails, because Pebble reads tables with ReadAt.
 func (r *sealedReader) Read([]byte) (int, error) {
-	return 0, fmt.Errorf("%s: a sealed table is read by offset", r.name)
+	return 0, fmt.Errorf("%s: read a sealed table with ReadAt", r.name)
 }
 
 // ReadAt implements vfs.File.
@@ -383,13 +383,12 @@ func (r *sealedReader) Stat() (vfs.FileInfo, error) {
 	return sealedInfo{fi}, nil
 }
 
-// manifestReader reads a manifest sequentially. It ends before the first incomplete record, which a
-// crash can leave.
+// manifestReader reads a manifest sequentially. The first incomplete record, which a crash can leave, ends the file.
 type manifestReader struct {
 	sealedReader
-	at   int64 // offset of the next record
-	n    int64 // number of the next record
-	rest []byte
+	at   int64  // file offset of the next record
+	n    int64  // number of the next record, which is its nonce
+	rest []byte // plaintext of the last record that was not returned yet
 }
 
 // Read implements vfs.File.
@@ -434,7 +433,7 @@ func (r *manifestReader) next() error {
 	return nil
 }
 
-// ReadAt implements vfs.File.
+// ReadAt implements vfs.File. It always fails.
 func (r *manifestReader) ReadAt([]byte, int64) (int, error) {
-	return 0, fmt.Errorf("%s: a manifest is read from front to back", r.name)
+	return 0, fmt.Errorf("%s: read a sealed manifest with Read", r.name)
 }

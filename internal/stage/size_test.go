@@ -29,7 +29,7 @@ func (s *swollen) Admit(st *stage.State, m *stage.Message) (*stage.Admission, er
 	return out, err
 }
 
-func (s *swollen) Owed(*stage.State) (*stage.Admission, error) {
+func (s *swollen) FollowUp(*stage.State) (*stage.Admission, error) {
 	if !s.owes {
 		return nil, nil
 	}

@@ -16,15 +16,14 @@ import (
 	"lazaret/streams"
 )
 
-// After the ledger is trimmed, a stage's state cannot be folded from the ledger alone. Therefore
-// every process of a stage makes a snapshot beside its state when it secures the state, before
-// entries are removed. The snapshot and the rest of the ledger restore the state, on this or
-// another machine.
+// After the ledger is trimmed, a stage's state can no longer be folded from the ledger alone. So before entries are
+// removed, every process of a stage syncs its state and makes a snapshot beside it. The snapshot and the rest of the
+// ledger restore the state, on the same machine or another one.
 
-// SnapshotDir returns the folder of the snapshot of the state in dir.
+// SnapshotDir returns the folder of the snapshot of the state in folder dir.
 func SnapshotDir(dir string) string { return dir + ".snapshot" }
 
-// snapshot replaces the snapshot beside the state. Tables are linked, not copied.
+// snapshot makes a snapshot of the state, which replaces an earlier one. Tables are hard-linked, not copied.
 func (s *store) snapshot() error {
 	to := SnapshotDir(s.dir)
 	fresh := to + newSuffix
@@ -40,19 +39,20 @@ func (s *store) snapshot() error {
 	return nil
 }
 
-// hasSnapshot reports whether there is a snapshot.
+// hasSnapshot reports whether the state has a snapshot.
 func (s *store) hasSnapshot() bool {
 	_, err := s.fs.Stat(SnapshotDir(s.dir))
 	return err == nil
 }
 
-// dropSnapshot removes the snapshot, and the remains of an interrupted one.
+// dropSnapshot removes the snapshot of the state, and the folders of an interrupted one.
 func (s *store) dropSnapshot() error {
 	to := SnapshotDir(s.dir)
 	return errors.Join(s.fs.RemoveAll(to), s.fs.RemoveAll(to+newSuffix), s.fs.RemoveAll(to+oldSuffix))
 }
 
-// keepSnapshot makes a snapshot if there is none and the ledger was trimmed. Without it, a backup lacks the state.
+// keepSnapshot makes a snapshot if the ledger was trimmed and there is none. A backup contains only snapshots, so
+// without one it would lack this state.
 func (r *runtime) keepSnapshot() error {
 	if r.marks.trimmed == 0 || r.store.hasSnapshot() {
 		return nil
@@ -60,7 +60,8 @@ func (r *runtime) keepSnapshot() error {
 	return errors.Join(r.store.sync(), r.store.snapshot())
 }
 
-// Snapshotted returns the ledger sequence up to which the state in a snapshot has folded every partition.
+// Snapshotted returns the ledger sequence up to which a snapshot has folded every partition. key is the stage's state
+// key.
 func Snapshotted(snapshot string, key []byte) (folded uint64, err error) {
 	cs, err := foldedIn(snapshot, key)
 	for _, c := range cs {
@@ -71,19 +72,19 @@ func Snapshotted(snapshot string, key []byte) (folded uint64, err error) {
 	return folded, err
 }
 
-// Restore creates a stage's state from a snapshot. The state's folder must not contain folded
-// state. key is the stage's state key. nc is a connection that may read the ledger. It is used to
-// check whether the snapshot is recent enough. If nc is nil, this is only checked when the stage
-// starts.
+// Restore creates a stage's state in folder dir from a snapshot. If dir exists, it must not contain folded state. key
+// is the stage's state key. Restore returns the ledger sequence up to which the snapshot has folded every partition.
+// With nc, a connection that may read the ledger, it refuses a snapshot that is too old for a ledger that was trimmed
+// since. If nc is nil, the stage refuses it when it starts.
 func Restore(ctx context.Context, nc *nats.Conn, key []byte, snapshot, dir string) (folded uint64, err error) {
 	if _, err := os.Stat(dir); err == nil {
-		// A stage that could not start leaves an empty state.
+		// A stage that failed to start may have created an empty state. That is removed.
 		cs, err := foldedIn(dir, key)
 		if err != nil {
 			return 0, err
 		}
 		if cs != ([streams.Partitions]cursor{}) {
-			return 0, fmt.Errorf("%s holds state: move it aside first", dir)
+			return 0, fmt.Errorf("%s contains a stage's state: move that folder away first", dir)
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			return 0, err
@@ -114,7 +115,7 @@ func Restore(ctx context.Context, nc *nats.Conn, key []byte, snapshot, dir strin
 			return 0, err
 		}
 		if trimmed > 0 {
-			return 0, fmt.Errorf("the snapshot has folded the ledger up to %d, and it was trimmed up to %d: a later "+
+			return 0, fmt.Errorf("the snapshot has folded the ledger up to %d, but the ledger was trimmed up to %d: a later "+
 				"one is needed", folded, trimmed)
 		}
 	}
@@ -124,7 +125,7 @@ func Restore(ctx context.Context, nc *nats.Conn, key []byte, snapshot, dir strin
 	return folded, syncDir(vfs.Default, filepath.Dir(dir))
 }
 
-// foldedIn returns the cursors of the state in a folder.
+// foldedIn returns the cursors of the state in a folder, by partition.
 func foldedIn(dir string, key []byte) (cs [streams.Partitions]cursor, err error) {
 	s, err := openStore(dir, nil, key)
 	if err != nil {
@@ -134,7 +135,7 @@ func foldedIn(dir string, key []byte) (cs [streams.Partitions]cursor, err error)
 	return cs, errors.Join(err, s.close())
 }
 
-// copyFolder copies the files of a folder without subfolders.
+// copyFolder copies the regular files of a folder, without subfolders.
 func copyFolder(from, to string) error {
 	es, err := os.ReadDir(from)
 	if err != nil {

@@ -18,97 +18,96 @@ import (
 	"lazaret/streams"
 )
 
-// Defaults of Config.
+// Defaults of Config, and intervals of a stage's loop.
 const (
-	// DefaultTakeover is how long an input may wait before a stand-by handles it. It is shorter
-	// than the shortest verdict deadline, so that a dead sentinel causes a delay and not a hold.
+	// DefaultTakeover is how long an input may wait before a stand-by handles it. It is shorter than the shortest
+	// deadline for a verdict. So if a sentinel dies, verdicts come late, but are no holds for lack of its answer.
 	DefaultTakeover = time.Second
 	// commitEvery is the maximum number of inputs that a stage folds between commits.
 	commitEvery = 512
-	// idleTick is how often an idle stage checks timers and stand-by work.
+	// idleTick is how often an idle stage checks timers, and as a stand-by whether to take over.
 	idleTick = 20 * time.Millisecond
-	// keepEvery is the number of entries after which the state is written to files. About as many
-	// are folded again after a kill.
+	// keepEvery is the number of entries after which the state is written to files. After a kill, about as many are
+	// folded again.
 	keepEvery = 4096
 )
 
 // Config configures a stage.
 type Config struct {
-	Name       string     // the stage's name in its ledger subject
-	Conn       *nats.Conn // with the stage's credential
-	Dir        string     // folder of the Pebble cache
-	Key        []byte     // key that seals the cache; nil, for tests: plaintext
-	Partitions []int      // partitions to work on; empty: all
-	Standby    bool       // start without publishing
-	Takeover   time.Duration
-	Log        *slog.Logger
-	// Migrations are the stage's own migrations, by their starting format.
+	Name       string        // token of the stage in its ledger subject
+	Conn       *nats.Conn    // with the stage's credential
+	Dir        string        // folder of the Pebble cache
+	Key        []byte        // key with which the state is encrypted; nil: plaintext, for tests
+	Partitions []int         // partitions to work on; empty: all
+	Standby    bool          // start as a stand-by, without publishing
+	Takeover   time.Duration // how long an input may wait before a stand-by handles it; 0: DefaultTakeover
+	Log        *slog.Logger  // nil: no log
+	// Migrations are the stage's own migrations, by the format from which they start.
 	Migrations map[int]Migration
-	// Feed, if set, reads the end of the ledger once for all stages of the process.
+	// Feed, if set, reads new ledger entries once for all stages of the process.
 	Feed *Feed
-	// Joint, if set, lets the stages of this process decide proposals together.
+	// Joint, if set, lets the stages of this process decide proposals jointly.
 	Joint *Joint
 	// FS replaces the operating system's file system in tests.
 	FS vfs.FS
-	// Ready is called once, when the stage has folded all entries that were in the ledger when it
-	// started.
+	// Ready, if set, is called once, when the stage has folded all entries that the ledger had when the stage started.
 	Ready func()
-	// Stats, if set, is kept up to date for health checks and metrics.
+	// Stats, if set, is updated for health checks and metrics.
 	Stats *Stats
-	// Published, if set, is called from the stage's loop for each entry that this process added to
-	// the ledger. note is Output.Note or Admission.Decided, or nil for an entry that was decided
-	// before a restart. Use it for metrics only: if the acknowledgement of an entry is lost, there
-	// may be no call for it.
+	// Published, if set, is called from the stage's loop for each entry that this process added to the ledger. note is
+	// Output.Note or Admission.Decided, or nil if the entry was decided before a restart. Use it for metrics only: it
+	// may not be called for an entry whose acknowledgement was lost.
 	Published func(e *streams.Entry, note any)
 }
 
-// Stats are a stage's own counters. All fields are safe to read while it runs.
-type Stats struct {
-	Ready     atomic.Bool           // everything in the ledger at the start is folded
-	Folded    atomic.Uint64         // ledger sequence up to which everything was folded
-	Entries   atomic.Uint64         // entries read by this process
-	Published atomic.Uint64         // entries published by this process
-	Waiting   atomic.Int64          // entries that are decided but not in the ledger yet
-	Active    atomic.Bool           // this process publishes in at least one partition
-	Diverged  atomic.Uint64         // own entries that differ from this process's decision
-	FenceLost atomic.Uint64         // partitions in which another process published first
-	TakenOver atomic.Uint64         // partitions taken over because inputs had waited
-	Ahead     atomic.Uint64         // batches decided while the previous one was being published
-	Foreseen  atomic.Uint64         // proposals decided speculatively, before the ledger's end was known
-	InVain    atomic.Uint64         // speculative decisions that were dropped and made again
-	Offered   atomic.Uint64         // proposals decided before they were read from the intake: see Offer
-	Joint     atomic.Uint64         // proposals published in a joint frame with their answers
-	Alone     [alones]atomic.Uint64 // times that a proposal was not decided jointly, by reason
-	Oversized atomic.Uint64         // entries that were too large for the ledger and were rejected
-	Ignored   atomic.Uint64         // messages in the ledger that no stage of Lazaret wrote, or that cannot be valid
-	// For an auditor: Signed is the size of the log that its last checkpoint covers, Leaves the
-	// size of the log, Gaps the number of missing ledger sequences, and SignedAt the time of the
-	// checkpoint in Unix nanoseconds. UncosignedSince is the time in Unix nanoseconds since which not every
-	// witness cosigns the last checkpoint, or 0.
+// Stats are the progress and the counters of one stage. All fields may be read while the stage runs.
+type Stats struct { // all entries that the ledger had at the start are folded
+	Ready             atomic.Bool           // ledger sequence up to which everything is folded
+	Folded            atomic.Uint64         // entries folded by this process
+	Entries           atomic.Uint64         // entries read by this process
+	Published         atomic.Uint64         // entries published by this process
+	Waiting           atomic.Int64          // decided outputs that are not in the ledger yet
+	Active            atomic.Bool           // this process publishes in at least one partition
+	Diverged          atomic.Uint64         // own entries, of another process, that differ from this process's decision
+	FenceLost         atomic.Uint64         // partitions in which another process published first
+	TakenOver         atomic.Uint64         // partitions taken over because an input had waited for the takeover time
+	Ahead             atomic.Uint64         // batches decided while the previous one was being published
+	Speculated        atomic.Uint64         // proposals decided before the end of the ledger was known
+	SpeculationFailed atomic.Uint64         // of these, decisions that were dropped and made again
+	Offered           atomic.Uint64         // proposals decided without the intake: see Offer
+	Joint             atomic.Uint64         // proposals published in a joint frame
+	Alone             [alones]atomic.Uint64 // proposals that were not decided jointly, by reason
+	Oversized         atomic.Uint64         // entries that were too large for the ledger and were replaced by a rejection
+	Ignored           atomic.Uint64         // messages in the ledger that no stage of Lazaret wrote, or that are invalid
+	// For an auditor: Signed is the number of leaves that its last checkpoint covers, Leaves the number of leaves of
+	// the log, Gaps the number of missing ledger sequences. SignedAt is the time of the checkpoint in Unix nanoseconds.
+	// UncosignedSince is the time in Unix nanoseconds since which the last checkpoint lacks the signature of a witness,
+	// or 0.
 	Signed, Leaves, Gaps, SignedAt, UncosignedSince atomic.Int64
 
-	mu     sync.Mutex
-	counts map[string]uint64 // guarded by mu
-	owes   time.Time         // zero if no entry is due; guarded by mu
-	why    string            // guarded by mu
+	mu           sync.Mutex
+	counts       map[string]uint64 // guarded by mu
+	pendingSince time.Time         // zero if no input waits for its entry; guarded by mu
+	why          string            // why the last entry could not be added; guarded by mu
 }
 
-// Owes returns for how long the stage has had to add an entry: it has read an input, must add an
-// entry for it, and has added none since. why is the obstacle, if known.
-func (s *Stats) Owes() (since time.Duration, why string) {
+// Pending returns for how long the oldest input has been waiting for the entry that the stage must add, or the time
+// since the stage's last entry if that is shorter. It returns 0 if no input waits. why is the reason why the entry
+// could not be added, or "" if none is known.
+func (s *Stats) Pending() (since time.Duration, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.owes.IsZero() {
+	if s.pendingSince.IsZero() {
 		return 0, ""
 	}
-	return time.Since(s.owes), s.why
+	return time.Since(s.pendingSince), s.why
 }
 
-// owed records since when an input waits for its entry; zero if none does.
-func (s *Stats) owed(since time.Time) {
+// setPending records since when an input waits for its entry; zero if none waits.
+func (s *Stats) setPending(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.owes = since; since.IsZero() {
+	if s.pendingSince = since; since.IsZero() {
 		s.why = ""
 	}
 }
@@ -120,7 +119,7 @@ func (s *Stats) refused(err error) {
 	s.why = err.Error()
 }
 
-// A Counted note names counters of its entry in addition to its type.
+// Counted is implemented by notes of entries that also count under other names than their type.
 type Counted interface{ CountedAs() []string }
 
 func (s *Stats) count(e *streams.Entry, note any) {
@@ -137,39 +136,39 @@ func (s *Stats) count(e *streams.Entry, note any) {
 	}
 }
 
-// Counts returns the numbers of entries that this process added to the ledger, by type and, for
-// verdicts, by result and by missing groups.
+// Counts returns the numbers of entries that this process added to the ledger: by type and, as type.name, by the names
+// of their Counted notes.
 func (s *Stats) Counts() map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.counts)
 }
 
-// Output is an entry that a stage adds to the ledger because of one input.
+// Output is the entry that a stage adds to the ledger in answer to one input.
 type Output struct {
 	Type    streams.Type
 	Project string
 	Body    []byte
-	// Live are copies to publish after the entry is in the ledger.
+	// Live are copies to publish once the entry is in the ledger.
 	Live []Live
-	// Note is passed to Config.Published. It must not influence decisions.
+	// Note is passed to Config.Published. Decisions must not depend on it.
 	Note any
 }
 
-// Live is a best-effort copy for the live feed.
+// Live is a copy of an entry for the live feed. Its publish is not acknowledged, so it may be lost.
 type Live struct {
 	Subject string
 	Body    []byte // nil: the entry's own body
 }
 
-// Query reads a partition's state between two batches. Run must not write, and must be fast because
-// the stage waits for it.
+// Query reads a partition's state between two batches. Run must not change the state. It must be fast, because the
+// stage waits for it.
 type Query struct {
 	Partition int
 	Run       func(st *State)
 }
 
-// Ask sends a query to a stage and waits until it has run.
+// Ask sends a query to a stage and waits until it has run, or until ctx ends.
 func Ask(ctx context.Context, queries chan<- Query, partition int, run func(st *State)) error {
 	done := make(chan struct{})
 	q := Query{Partition: partition, Run: func(st *State) { defer close(done); run(st) }}
@@ -186,8 +185,8 @@ func Ask(ctx context.Context, queries chan<- Query, partition int, run func(st *
 	}
 }
 
-// Answering returns a handler of questions about a partition: answer reads its state between
-// two batches. name is the stage's, for the error that it is busy.
+// Answering returns a handler of requests about a partition. answer computes the response from the partition's state;
+// it runs between two batches of the stage. name is the stage's name for the error that it is busy.
 func Answering(queries chan<- Query, name string,
 	answer func(st *State, req []byte) (any, error)) func(ctx context.Context, p int, req []byte) (any, error) {
 	return func(ctx context.Context, p int, req []byte) (any, error) {
@@ -200,8 +199,8 @@ func Answering(queries chan<- Query, name string,
 	}
 }
 
-// LiveCopy returns a copy of body for lz.live.<project>.<tokens…>, or none if a token is not an
-// identifier.
+// LiveCopy returns a copy of body for the live subject lz.live.<project>.<tokens…>. It returns nil if a token is not a
+// valid identifier, or if body cannot be encoded.
 func LiveCopy(body any, project string, tokens ...string) []Live {
 	subject, err := streams.LiveSubject(project, tokens...)
 	if err != nil {
@@ -214,8 +213,8 @@ func LiveCopy(body any, project string, tokens ...string) []Live {
 	return []Live{{Subject: subject, Body: b}}
 }
 
-// OwnCopy returns a copy of the entry's own body for lz.live.<project>.<tokens…>, or none if a
-// token is not an identifier.
+// OwnCopy returns a copy of the entry's own body for the live subject lz.live.<project>.<tokens…>. It returns nil if a
+// token is not a valid identifier.
 func OwnCopy(project string, tokens ...string) []Live {
 	subject, err := streams.LiveSubject(project, tokens...)
 	if err != nil {
@@ -224,7 +223,7 @@ func OwnCopy(project string, tokens ...string) []Live {
 	return []Live{{Subject: subject}}
 }
 
-// NewOutput returns an output with an encoded body.
+// NewOutput returns an output whose body is body as JSON.
 func NewOutput(t streams.Type, project string, body any, live ...Live) (*Output, error) {
 	b, err := streams.Marshal(body)
 	if err != nil {
@@ -233,6 +232,7 @@ func NewOutput(t streams.Type, project string, body any, live ...Live) (*Output,
 	return &Output{Type: t, Project: project, Body: b, Live: live}, nil
 }
 
+// runtime is the common part of ledgerStage and intakeStage. Only the stage's loop uses it.
 type runtime struct {
 	cfg     Config
 	log     *slog.Logger
@@ -240,24 +240,24 @@ type runtime struct {
 	store   *store
 	states  [streams.Partitions]*State
 	pub     *publisher
-	cursors [streams.Partitions]cursor
-	saved   [streams.Partitions]cursor  // as in Pebble
-	decided [streams.Partitions]decided // decided inputs of ingest; unused by other stages
-	mine    [streams.Partitions]bool
-	erasing bool   // the next commit rewrites the files
-	syncing bool   // the next commit is synced
-	kept    uint64 // Stats.Entries when the state was last written to files
-	// refolding is set if a partition must be refolded. erasures are the entries that each fold
-	// skips.
+	cursors [streams.Partitions]cursor  // sequences of progress, by partition
+	saved   [streams.Partitions]cursor  // cursors as committed to the store
+	decided [streams.Partitions]decided // inputs that ingest has decided on; other stages do not use it
+	mine    [streams.Partitions]bool    // this stage works on the partition
+	erasing bool                        // the next commit rewrites the files, so that deleted data is gone
+	syncing bool                        // the next commit is synced, and makes a snapshot
+	kept    uint64                      // Stats.Entries when the state was last written to files
+	// refolding is set if the state of a partition must be folded again. erasures are the entries that the fold of each
+	// partition skips.
 	refolding bool
 	erasures  [streams.Partitions]erasures
-	// whole is the ledger sequence that had been read at the last successful guard. guarded is the
-	// time of that guard.
+	// whole is the ledger sequence up to which everything had been read at the last successful guard, and guarded the
+	// wall clock time of that guard.
 	whole   uint64
 	guarded time.Time
 	marks   marks
-	moved   time.Time // wall clock time of the last added entry
-	due     following
+	moved   time.Time // wall clock time at which this process last added an entry
+	due     following // the next ledger message to expect
 	forgets forgettings
 	stats   *Stats
 }
@@ -307,7 +307,7 @@ func newRuntime(ctx context.Context, cfg Config) (*runtime, error) {
 	return r, nil
 }
 
-// ended returns nil instead of the error of a stage whose context ended.
+// ended returns err, or nil if err only says that ctx ended.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
@@ -317,7 +317,7 @@ func ended(ctx context.Context, err error) error {
 
 func (r *runtime) all() bool { return !slices.Contains(r.mine[:], false) }
 
-// ledgerFilters returns the subjects of the stage's partitions. None means all.
+// ledgerFilters returns the subjects of the stage's partitions, or nil if it works on all.
 func (r *runtime) ledgerFilters() []string {
 	if r.all() {
 		return nil
@@ -329,7 +329,7 @@ func (r *runtime) ledgerFilters() []string {
 	return f
 }
 
-// oldest returns the lowest folded sequence of the stage's partitions.
+// oldest returns the lowest cursor of the stage's partitions: the ledger sequence up to which all are folded.
 func (r *runtime) oldest() uint64 {
 	low := ^uint64(0)
 	for _, p := range r.cfg.Partitions {
@@ -338,8 +338,7 @@ func (r *runtime) oldest() uint64 {
 	return low
 }
 
-// openLedger starts to read the ledger where the state ends. It returns the last sequence that the
-// ledger had for the stage's partitions.
+// openLedger starts to read the ledger after oldest. last is the last sequence of the stage's partitions at that time.
 func (r *runtime) openLedger(ctx context.Context) (rd *ledgerReader, last uint64, err error) {
 	err = Patiently(ctx, r.log, "the ledger", func() error {
 		rd, last, err = r.openLedgerOnce(ctx)
@@ -365,16 +364,16 @@ func (r *runtime) openLedgerOnce(ctx context.Context) (*ledgerReader, uint64, er
 		return nil, 0, err
 	}
 	r.due = following{next: from}
-	if last, err = r.ending(ctx, from, last); err != nil {
+	if last, err = r.endOfLedger(ctx, from, last); err != nil {
 		return nil, 0, err
 	}
-	// The state has everything up to here.
+	// The state has every entry before from.
 	r.stats.Folded.Store(from - 1)
 	rd, err := openLedgerReader(ctx, r.cfg.Conn, r.cfg.Feed, r.ledgerFilters(), "", from, r.log)
 	return rd, last, err
 }
 
-// lastOf returns the last ledger sequence of partitions.
+// lastOf returns the last ledger sequence of the given partitions, or 0.
 func lastOf(ctx context.Context, js jetstream.JetStream, partitions []int) (last uint64, err error) {
 	for _, p := range partitions {
 		m, err := lastOn(ctx, js, streams.LedgerFilter(p))
@@ -388,8 +387,8 @@ func lastOf(ctx context.Context, js jetstream.JetStream, partitions []int) (last
 	return last, nil
 }
 
-// Tail returns a function that returns the last ledger sequence of a stage's partitions; none means
-// all. The difference to Stats.Folded is how far the stage is behind.
+// Tail returns a function that returns the last ledger sequence of the given partitions, or of all if there are none. A
+// stage is behind by the difference to Stats.Folded.
 func Tail(nc *nats.Conn, partitions []int) func(ctx context.Context) (uint64, error) {
 	return func(ctx context.Context) (uint64, error) {
 		js, err := jetstream.New(nc)
@@ -407,21 +406,21 @@ func Tail(nc *nats.Conn, partitions []int) func(ctx context.Context) (uint64, er
 	}
 }
 
-// TrimmedError reports that a reader's cursor is before the first message that its stream still
-// has. Folding on would skip the missing entries.
+// TrimmedError reports that a reader would have to continue before the first message that its stream still has. If it
+// went on from there, it would skip the missing messages.
 type TrimmedError struct {
 	Stream      string
 	From, First uint64
-	Stage       string // the stage of the reader, if it is a stage
+	Stage       string // the stage that reads, or ""
 }
 
 func (e *TrimmedError) Error() string {
 	if e.Stage == "" {
-		return fmt.Sprintf("%s begins at %d, but this reader has to go on from %d", e.Stream, e.First, e.From)
+		return fmt.Sprintf("%s begins at %d, but this reader has to continue at %d", e.Stream, e.First, e.From)
 	}
-	return fmt.Sprintf("%s was trimmed and is whole from %d on, but stage %s would have to go on from %d: it stays "+
-		"silent until its state is restored from a snapshot (lazaret state restore %[3]s)", e.Stream, e.First, e.Stage,
-		e.From)
+	return fmt.Sprintf("%s was trimmed and has all entries only from %d on, but stage %s has to continue at %d: it "+
+		"stays silent until its state is restored from a snapshot (lazaret state restore %[3]s)", e.Stream, e.First,
+		e.Stage, e.From)
 }
 
 func asTrimmed(err error) (*TrimmedError, bool) {
@@ -429,16 +428,16 @@ func asTrimmed(err error) (*TrimmedError, bool) {
 	return t, errors.As(err, &t)
 }
 
-// RecreatedError reports that a stream ends before a sequence that was once read from it: the stream
-// was recreated or restored from an old copy.
+// RecreatedError reports that a stream ends before a sequence that was read from it earlier. So it was recreated, or
+// restored from an old copy.
 type RecreatedError struct {
 	Stream     string
 	Last, Seen uint64
 }
 
 func (e *RecreatedError) Error() string {
-	return fmt.Sprintf("%s ends at %d, but %d was read from it before: the stream was recreated or restored from an old "+
-		"copy: restore the copy that holds %d, and tell your auditor", e.Stream, e.Last, e.Seen, e.Seen)
+	return fmt.Sprintf("%s ends at %d, but message %d was read from it before. So the stream was recreated, or restored "+
+		"from an old copy: restore a copy that has message %d, and tell your auditor", e.Stream, e.Last, e.Seen, e.Seen)
 }
 
 func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from uint64) (last uint64, err error) {
@@ -450,20 +449,20 @@ func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from
 	if s.LastSeq+1 < from {
 		return 0, &RecreatedError{stream, s.LastSeq, from - 1}
 	}
-	// An empty stream that had messages begins after its last message.
+	// An empty stream that had messages begins right after its last message.
 	if s.FirstSeq > from && stream == streams.LedgerStream {
 		return 0, &TrimmedError{Stream: stream, From: from, First: s.FirstSeq}
 	}
 	return s.LastSeq, nil
 }
 
-// entries returns the entries of a message, and whether they are for this stage. Messages that no
-// stage of Lazaret wrote are reported and skipped, so that they cannot stop a partition.
+// entries returns the entries of a message, and whether the stage must fold them. Messages that no stage of Lazaret
+// wrote are logged and skipped, so that they cannot stop a partition.
 func (r *runtime) entries(a *arrival) ([]streams.Entry, bool) {
 	if a.err != nil {
 		r.ignore(a.err)
 		if e := a.first(); e.Stage == r.cfg.Name && r.mine[e.Partition] {
-			// The message moved the fence nevertheless.
+			// The invalid message is the last one on the stage's subject nevertheless, so it is the fence.
 			c := &r.cursors[e.Partition]
 			c.own = max(c.own, e.Seq)
 		}
@@ -472,16 +471,16 @@ func (r *runtime) entries(a *arrival) ([]streams.Entry, bool) {
 	return a.entries, r.mine[a.first().Partition]
 }
 
-// owing records since when the oldest input waits for its entry, or the time of the last added
-// entry if that is later. Zero means that none waits.
-func (r *runtime) owing(oldest time.Time) {
+// setPending records since when an input waits for its entry: since oldest, or since the last added entry if that is
+// later. A zero oldest means that none waits.
+func (r *runtime) setPending(oldest time.Time) {
 	if !oldest.IsZero() && r.moved.After(oldest) {
 		oldest = r.moved
 	}
-	r.stats.owed(oldest)
+	r.stats.setPending(oldest)
 }
 
-// added reports an entry that this process added to the ledger.
+// added publishes the live copies of an entry that this process added to the ledger, and counts it.
 func (r *runtime) added(e *streams.Entry, live []Live, note any) {
 	r.moved = time.Now()
 	r.live(e, live)
@@ -507,7 +506,7 @@ func (r *runtime) live(e *streams.Entry, live []Live) {
 	}
 }
 
-// commit commits state and cursors together.
+// commit stores the state and the cursors together. Then it rewrites or syncs the files if that was requested.
 func (r *runtime) commit() error {
 	for _, p := range r.cfg.Partitions {
 		if r.cursors[p] == r.saved[p] {
@@ -531,7 +530,7 @@ func (r *runtime) commit() error {
 	r.saved = r.cursors
 	if r.erasing {
 		r.erasing = false
-		if err := r.store.erased(); err != nil {
+		if err := r.store.rewriteErased(); err != nil {
 			return err
 		}
 	}
@@ -543,9 +542,8 @@ func (r *runtime) commit() error {
 	return r.keep()
 }
 
-// keep writes the state to files once every keepEvery entries. This limits how many entries are only
-// in the memtable, which a kill loses. A state that hardly grows would otherwise never fill a
-// memtable, and a kill would lose the whole fold.
+// keep writes the state to files once every keepEvery entries. A kill loses the entries that are only in Pebble's
+// memtable. A state that hardly grows would never fill a memtable, and a kill would lose the whole fold.
 func (r *runtime) keep() error {
 	n := r.stats.Entries.Load()
 	if n-r.kept < keepEvery {
@@ -561,7 +559,7 @@ func (r *runtime) keep() error {
 	return nil
 }
 
-// commitSealed is like commit, for the sealed changes only.
+// commitSealed is like commit for the store's sealed changes. Its pending changes stay uncommitted.
 func (r *runtime) commitSealed() error {
 	for _, p := range r.cfg.Partitions {
 		if r.cursors[p] != r.saved[p] {

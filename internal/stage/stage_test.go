@@ -28,8 +28,8 @@ func (e *echo) Reset() { e.resets++ }
 
 func (*echo) Relevant(e *streams.Entry) bool { return e.Type == streams.TypeAlerts }
 
-func (*echo) Owed(*stage.State) (*stage.Admission, error) { return nil, nil }
-func (*echo) Wakes(*streams.Entry) bool                   { return false }
+func (*echo) FollowUp(*stage.State) (*stage.Admission, error) { return nil, nil }
+func (*echo) Wakes(*streams.Entry) bool                       { return false }
 
 func count(st *stage.State, key string) uint64 {
 	v, ok, err := st.Get([]byte(key))
@@ -412,10 +412,10 @@ func knowsWhatStood(t *testing.T, kind streams.Kind) {
 	var stood []int // alerts in the ledger before each recall
 	alerts := 0
 	deadline := time.Now().Add(20 * time.Second)
-	for len(stood) < 300 || p.Stats.InVain.Load() == 0 || p.Stats.InVain.Load() == p.Stats.Foreseen.Load() {
+	for len(stood) < 300 || p.Stats.SpeculationFailed.Load() == 0 || p.Stats.SpeculationFailed.Load() == p.Stats.Speculated.Load() {
 		if time.Now().After(deadline) {
 			t.Fatalf("of %d proposals %d were decided ahead, %d in vain: the test shows nothing", len(stood),
-				p.Stats.Foreseen.Load(), p.Stats.InVain.Load())
+				p.Stats.Speculated.Load(), p.Stats.SpeculationFailed.Load())
 		}
 		if len(stood)%3 > 0 {
 			e := &streams.Entry{Partition: streams.PartitionOf(project), Stage: streams.SentinelStage("a"),

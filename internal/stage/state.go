@@ -17,73 +17,73 @@ import (
 	"lazaret/streams"
 )
 
-// The first byte of a key gives the kind of its record.
+// The first byte of a key in the database.
 const (
-	spaceMeta = 0x00 // cursors, outbox
-	spaceFold = 0x01 // the fold's own state, by partition
+	spaceMeta = 0x00 // records of the stage itself: cursors, outbox, format
+	spaceFold = 0x01 // records of the fold, by partition
 )
 
 // store is the cache of a fold: a Pebble database with four layers in memory.
 //
-//   - pending has the changes that are not committed yet. They may be discarded.
-//   - sealed has earlier changes whose entries are being published.
-//   - committed has committed changes. They are written to the database together once they are many
-//     or old enough, because most of them are overwritten soon. If the process dies, they are lost
-//     and folded again.
+//   - pending has the changes that are not committed. They may be discarded.
+//   - sealed has earlier changes, whose entries are being published. They may be discarded too.
+//   - committed has committed changes. They are written to the database together, once they are many or a
+//     second old, because most of them are soon overwritten. If the process dies, they are lost, and the
+//     stage folds their entries again.
 //   - known has values that were recently written to the database or read from it.
 //
-// A scan first writes committed to the database. It then reads the database and view, a Pebble
-// batch with the changes of sealed and pending. Its iterator is kept while nothing changes: a
-// search in an index makes a dozen scans, and opening an iterator costs more than most of them.
+// A scan first writes committed to the database. Then it reads the database together with view, a Pebble batch that has
+// the changes of sealed and pending. The iterator is used again as long as nothing changes. A search in an index makes
+// a dozen scans, and opening an iterator costs more than most scans.
 //
-// It is owned by the stage's loop.
+// Only the stage's loop uses a store.
 type store struct {
 	db        *pebble.DB
 	dir       string
 	fs        vfs.FS
-	key       []byte // key of the files; nil: plaintext
-	format    int    // format of the state
+	key       []byte // key that encrypts the files; nil: plaintext
+	format    int    // format of the state in the database
 	pending   layer
 	sealed    layer
 	committed layer
 	known     layer
-	spare     layer // empty; its map is reused for the next changes
-	keys      knowledge
-	view      *pebble.Batch // sealed and pending, for scans; nil until the first scan
-	it        *pebble.Iterator
-	lent      bool // the iterator is in use
-	scanned   bool // there was a scan since the last flush
-	early     bool // a caller waits for the results of scans
+	spare     layer            // empty layer, whose map is used for the next changes
+	keys      keyFilter        // the keys that the database may have
+	view      *pebble.Batch    // changes of sealed and pending, for scans; nil until the first scan after a commit
+	it        *pebble.Iterator // iterator over view; nil if there is none
+	lent      bool             // a scan is using it
+	scanned   bool             // there was a scan since the last flush
+	early     bool             // a recall is being decided, so a scan will follow soon
 	flushed   time.Time
 	flushers  sync.Pool // of *flusher
 	work      Work
-	drops     int // how often changes were discarded; values that State remembers are invalid after that
+	drops     int // how often changes were discarded; State drops its cached values when it increases
 }
 
-// flusher has the buffers of a flush, which are several MiB. They are reused until two collections have
-// found them unused.
+// flusher has the buffers of a flush, which are several MiB. A sync.Pool keeps them until they were unused for two
+// garbage collections.
 type flusher struct {
 	b      *pebble.Batch
 	sorted []entry
 }
 
 const (
-	// flushBytes is the size of committed changes that are written to the database together, and
-	// the approximate size of known in addition.
+	// flushBytes is the size from which committed changes are written to the database. known may grow by about the same
+	// size until then.
 	flushBytes = 3 << 20
-	// memTable is the size of the database's memtable. Pebble writes a batch of more than half of
-	// this size to a separate file, and many small files are compacted repeatedly. A batch has
-	// flushBytes, and possibly those of one more commit, and Pebble counts about 1.7 bytes for each.
+	// memTable is the size of Pebble's memtable. Pebble writes a batch larger than half of that directly to a separate
+	// file, and many small files are compacted again and again. A batch has flushBytes, and possibly those of one more
+	// commit. Pebble counts about 1.7 bytes for each.
 	memTable = 16 << 20
-	// flushAfter is the maximum time before a commit is written to the database.
+	// flushAfter is how long committed changes wait at most before they are written to the database.
 	flushAfter = time.Second
-	// flushEarly is the maximum size of changes that are flushed at once while recalls are decided.
-	// Their scans need a flush, and a caller may wait for the next one.
+	// flushEarly is the maximum size of changes that are written right after a commit while recalls are decided. A
+	// recall's scans would otherwise write them first, while a caller waits.
 	flushEarly = 64 << 10
 )
 
-// openStore opens the cache in dir. If fs is nil, it uses the file system of the operating system.
-// The files are sealed with key, or in plaintext if key is nil.
+// openStore opens the store in dir. If fs is nil, it uses the operating system's file system. The files are encrypted
+// with key; if key is nil, they are in plaintext.
 func openStore(dir string, fs vfs.FS, key []byte) (*store, error) {
 	if fs == nil {
 		fs = vfs.Default
@@ -91,7 +91,7 @@ func openStore(dir string, fs vfs.FS, key []byte) (*store, error) {
 	if err := errors.Join(settleFolders(dir, fs), settleFolders(SnapshotDir(dir), fs)); err != nil {
 		return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
 	}
-	if fs == vfs.Default { // files of an older version
+	if fs == vfs.Default { // earlier versions let other users read the files
 		if err := private.Tighten(dir); err != nil {
 			return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
 		}
@@ -104,42 +104,39 @@ func openStore(dir string, fs vfs.FS, key []byte) (*store, error) {
 	if err := s.checkFormat(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	if err := s.erased(); err != nil {
+	if err := s.rewriteErased(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
-// cacheBytes is the memory in which all stores of a process cache file contents. It is allocated as
-// needed. Without cgo it is part of Go's heap, where garbage collection may need twice the memory.
-// Pebble subtracts memtables from it: for each of the three stores of a pipeline, the current one
-// and one that is being flushed or kept for reuse. Without adding them, there would be no cache
-// left.
+// cacheBytes is the size of Pebble's block cache, which all stores of the process share. It is allocated as needed.
+// Without cgo it is part of Go's heap, where garbage collection may need twice the memory. Pebble subtracts memtables
+// from it: for each of the three stores of a pipeline, the current one and one that is being flushed or kept for reuse.
+// If they were not added here, no cache would remain.
 const cacheBytes = 40<<20 + 3*2*memTable
 
-// blockCache is shared by the stages of a process, because they are not all busy with the same kind
-// of work at once.
+// blockCache is shared by the stages of a process, because usually only some of them read the database at a time.
 var blockCache = sync.OnceValue(func() *pebble.Cache { return pebble.NewCache(cacheBytes) })
 
-// mergeAt is twice the number of layers of new files that exist before they are merged into the old
-// ones. Most keys are hashes, so each merge rewrites the whole next level, however little is added.
-// With Pebble's default of 4, the data of half a million beliefs was written seven times, with 16
-// three times. 32 saves another sixth, but reads then use more files: recalls among a million
-// beliefs took 0.4 ms longer.
+// mergeAt is Pebble's L0CompactionThreshold: twice the number of sublevels of new tables that are merged into the lower
+// levels at once. Most keys are hashes, so each merge rewrites the whole next level, however little is new. With
+// Pebble's default of 4, the data of half a million beliefs was written seven times, with 16 three times. 32 saves
+// another sixth, but then reads use more files: recalls among a million beliefs took 0.4 ms longer.
 const mergeAt = 16
 
-// manifest is the size at which Pebble writes a new manifest. A snapshot copies the manifest with a
-// buffer of 32 KiB for each record. With Pebble's default of 128 MB, a snapshot allocates more, and
-// takes longer, the longer the process runs.
+// manifest is the size at which Pebble starts a new manifest. A snapshot copies the manifest with a buffer of 32 KiB
+// for each record. With Pebble's default of 128 MB, a snapshot would need more memory and time the longer the process
+// runs.
 const manifest = 16 << 10
 
-// format is the last format with row-oriented blocks. Reading the later column-oriented blocks is
-// equally fast, but merging files costs a third more with them.
+// format is Pebble's last format with row-oriented blocks. The later formats have column-oriented blocks. Reading these
+// is equally fast, but compacting them costs a third more.
 const format = pebble.FormatFlushableIngestExcises
 
-// openPebble opens a store's files. There is no write-ahead log: entries whose state was only in
-// the memtable are folded again from the ledger. Every prefix of the written data is the state at
-// an earlier time.
+// openPebble opens the database of a store. It has no write-ahead log: if the process dies, entries whose state was
+// only in the memtable are folded again from the ledger. Tables are added in order, so the files always have the state
+// at some earlier time.
 func openPebble(dir string, fs vfs.FS, key []byte) (*pebble.DB, error) {
 	fs = private.FS(fs)
 	if key != nil {
@@ -159,9 +156,9 @@ func openPebble(dir string, fs vfs.FS, key []byte) (*pebble.DB, error) {
 		FormatMajorVersion:          format,
 		Logger:                      quietLogger{},
 	}
-	// Filters tell which level has a key. The set of absent keys is known already (see knowledge),
-	// so the last level, which has nearly all keys, needs no filter. It would use half of the
-	// cache. The last level is compressed. The others are not, because they will be merged soon.
+	// A filter tells which level has a key. That a key is in no level is known already (see keyFilter). So the last
+	// level, which has nearly all keys, needs no filter; the filter would use half of the cache. Only the last level is
+	// compressed, because the tables of the others will soon be merged.
 	last := len(o.Levels) - 1
 	for i := range last {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
@@ -190,9 +187,9 @@ func (s *store) checkFormat() (err error) {
 	}
 	var keys uint64
 	for _, l := range s.db.Metrics().Levels {
-		keys += uint64(l.TablesSize) // an upper bound: every key takes at least one byte
+		keys += uint64(l.TablesSize) // in bytes; below, a key is assumed to take 32
 	}
-	s.keys.learn(s.db, max(filterKeys, int(keys/32)), learnAfter)
+	s.keys.build(s.db, max(filterKeys, int(keys/32)), learnAfter)
 	return nil
 }
 
@@ -202,28 +199,27 @@ func (s *store) close() error {
 	return errors.Join(err, s.db.Flush(), s.db.Close())
 }
 
-// commit makes the pending changes part of the cache. It does not sync, because the ledger is
-// durable.
+// commit makes the pending and the sealed changes part of committed. It does not sync, because the ledger is durable.
 func (s *store) commit() error {
 	s.join(&s.sealed)
 	s.join(&s.pending)
 	return s.joined()
 }
 
-// seal moves the pending changes to sealed. Later changes are pending on top of them.
+// seal moves the pending changes to sealed. Later changes become pending.
 func (s *store) seal() {
 	s.keep(s.sealed.add(&s.pending))
 	s.pending = layer{}
 }
 
-// keep keeps the map of an empty layer for reuse.
+// keep stores an empty layer so that its map is used again.
 func (s *store) keep(l layer) {
 	if l.entries != nil {
 		s.spare = l
 	}
 }
 
-// change adds a pending change.
+// change adds a pending change of a key.
 func (s *store) change(key []byte, c change) {
 	if s.pending.entries == nil {
 		spare := s.spare
@@ -233,13 +229,13 @@ func (s *store) change(key []byte, c change) {
 	s.pending.put(string(key), c)
 }
 
-// commitSealed is like commit, for the sealed changes only.
+// commitSealed is like commit for the sealed changes. The pending changes stay pending.
 func (s *store) commitSealed() error {
 	s.join(&s.sealed)
 	return s.joined()
 }
 
-// join adds changes to committed.
+// join moves the changes of a layer to committed.
 func (s *store) join(l *layer) {
 	if l.empty() {
 		return
@@ -252,6 +248,7 @@ func (s *store) join(l *layer) {
 	*l = layer{}
 }
 
+// joined completes a commit. It writes the committed changes to the database if they are many, old, or soon needed.
 func (s *store) joined() error {
 	if err := s.closeView(); err != nil {
 		return err
@@ -263,8 +260,8 @@ func (s *store) joined() error {
 	return s.flush()
 }
 
-// settle flushes changes that were committed a while ago. An idle stage calls it from time to time,
-// so that its cache does not lag.
+// settle writes committed changes to the database if that was last done a second ago or earlier. An idle stage calls it
+// regularly, so that committed changes do not stay in memory.
 func (s *store) settle() error {
 	if s.committed.empty() || time.Since(s.flushed) < flushAfter {
 		return nil
@@ -272,7 +269,7 @@ func (s *store) settle() error {
 	return s.flush()
 }
 
-// flush writes the committed changes to the database.
+// flush writes the committed changes to the database, without syncing.
 func (s *store) flush() error {
 	s.flushed, s.scanned = time.Now(), false
 	if s.committed.empty() {
@@ -298,7 +295,7 @@ func (s *store) flush() error {
 			s.keys.wrote(k)
 		}
 	}
-	s.keys.turn(s.db)
+	s.keys.swap(s.db)
 	s.keep(s.known.emptied())
 	s.known, s.committed = s.committed, layer{}
 	s.known.ranges = nil
@@ -314,8 +311,8 @@ func (s *store) closeView() error {
 	return err
 }
 
-// closeIter closes the iterator because its data has changed. An iterator in use is closed by its
-// user.
+// closeIter closes the iterator, because the data it iterates over changes. If a scan is using the iterator, the scan
+// closes it at its end.
 func (s *store) closeIter() error {
 	it, lent := s.it, s.lent
 	s.it, s.lent = nil, false
@@ -325,47 +322,45 @@ func (s *store) closeIter() error {
 	return it.Close()
 }
 
-// State is the part of the cache that belongs to a fold in one partition. Its methods see the
-// fold's own uncommitted changes. Values from Get and Scan must not be kept or modified after the
-// next call.
+// State is the state of a fold in one partition. Its methods see changes that are not committed yet. Values from Get
+// and Scan must not be modified, nor used after the next call of a method.
 type State struct {
 	s         kv
 	partition int
-	key       []byte // scratch
+	key       []byte // scratch space
 	hot       map[string]hot
-	drops     int // the store's drops when hot was filled
+	drops     int // the store's drops when hot was created
 	memo      any
-	memoDrops int // the store's drops when memo was returned
+	memoDrops int // the store's drops when memo was last returned
 }
 
-// hot is the cached result of GetHot for a key.
+// hot is a result of GetHot.
 type hot struct {
 	value []byte
 	ok    bool
 }
 
-// Work counts the operations on a store since it was opened. Steps are the steps of scans. They
-// include steps over deleted records that are not compacted yet, so that a scan of one key may take
-// thousands.
+// Work counts the operations on a store since it was opened. Steps counts the steps of the iterators of Scans. They
+// include steps over deleted records that are not compacted yet, so a scan that finds one key may take thousands.
 type Work struct {
 	Gets, Sets, Deletes, Scans, Steps, Bytes uint64
 }
 
-// Sub returns the work since v.
+// Sub returns the work since an earlier value v.
 func (w Work) Sub(v Work) Work {
 	return Work{w.Gets - v.Gets, w.Sets - v.Sets, w.Deletes - v.Deletes, w.Scans - v.Scans, w.Steps - v.Steps,
 		w.Bytes - v.Bytes}
 }
 
-// kv stores a state, including uncommitted changes.
+// kv stores the state of a fold, including changes that are not committed. Its implementations are store and memory.
 type kv interface {
 	get(key []byte) ([]byte, bool, error)
-	set(key, value []byte) error // the caller does not modify value afterwards
+	set(key, value []byte) error // the caller must not modify value afterwards
 	delete(key []byte) error
 	deleteRange(from, to []byte) error
 	scan(prefix []byte, fn func(key, value []byte) (bool, error)) error
 	scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error
-	// discards returns how often changes were discarded.
+	// discards returns how often changes were discarded. It increases whenever cached values may be wrong.
 	discards() int
 }
 
@@ -398,7 +393,7 @@ func (s *store) deleteRange(from, to []byte) error {
 	return errors.Join(s.closeIter(), s.view.DeleteRange(from, to, nil))
 }
 
-// Partition returns the partition of the state.
+// Partition returns the number of the state's partition.
 func (st *State) Partition() int { return st.partition }
 
 func (st *State) full(key []byte) []byte {
@@ -406,13 +401,13 @@ func (st *State) full(key []byte) []byte {
 	return st.key
 }
 
-// Get returns the value of key, and whether there is one.
+// Get returns the value of key. The bool reports whether key has a value.
 func (st *State) Get(key []byte) ([]byte, bool, error) {
 	return st.s.get(st.full(key))
 }
 
-// GetHot is like Get, for the few keys that every entry reads. It caches the result until it
-// changes.
+// GetHot is like Get, for the few keys that nearly every entry reads. Until the value changes, it returns the cached
+// result.
 func (st *State) GetHot(key []byte) ([]byte, bool, error) {
 	if n := st.s.discards(); st.hot == nil || st.drops != n {
 		st.hot, st.drops = make(map[string]hot), n
@@ -427,8 +422,8 @@ func (st *State) GetHot(key []byte) ([]byte, bool, error) {
 	return v, ok, err
 }
 
-// Memo returns a place for data that the fold derives from its state. It is emptied when changes
-// are discarded or DropProject removes keys.
+// Memo returns a pointer to a value that the fold may set, for data derived from the state. The value is set to nil
+// when changes are discarded, or when DropProject removes keys.
 func (st *State) Memo() *any {
 	if n := st.s.discards(); st.memoDrops != n {
 		st.memo, st.memoDrops = nil, n
@@ -439,42 +434,42 @@ func (st *State) Memo() *any {
 // Set sets the value of key.
 func (st *State) Set(key, value []byte) error { return st.Give(key, bytes.Clone(value)) }
 
-// Give is like Set without a copy. The caller must not modify the value afterwards.
+// Give is like Set, but does not copy value. The caller must not modify value afterwards.
 func (st *State) Give(key, value []byte) error {
-	value = slices.Clip(value) // an append to the result of Get must not write to it
+	value = slices.Clip(value) // so that an append to a result of Get cannot write into value
 	if _, ok := st.hot[string(key)]; ok {
 		st.hot[string(key)] = hot{value, true}
 	}
 	return st.s.set(st.full(key), value)
 }
 
-// Delete removes key.
+// Delete removes key. It has no effect if there is no value.
 func (st *State) Delete(key []byte) error {
 	delete(st.hot, string(key))
 	return st.s.delete(st.full(key))
 }
 
-// DropPrefix removes every key with the prefix.
+// DropPrefix removes every key that begins with prefix.
 func (st *State) DropPrefix(prefix []byte) error {
 	clear(st.hot)
 	from := append([]byte(nil), st.full(prefix)...)
 	return st.s.deleteRange(from, upperBound(from))
 }
 
-// DropRange removes the keys in [from, to).
+// DropRange removes the keys from from up to, but without, to.
 func (st *State) DropRange(from, to []byte) error {
 	clear(st.hot)
 	low := bytes.Clone(st.full(from))
 	return st.s.deleteRange(low, bytes.Clone(st.full(to)))
 }
 
-// Scan calls fn for every key with the prefix, in byte order, until fn returns false. Keys do not
-// include the partition's own prefix.
+// Scan calls fn in byte order for every key that begins with prefix, until fn returns false or an error. It returns
+// that error. Keys are those that were passed to Set.
 func (st *State) Scan(prefix []byte, fn func(key, value []byte) (more bool, err error)) error {
 	return st.s.scan(append([]byte(nil), st.full(prefix)...), func(k, v []byte) (bool, error) { return fn(k[2:], v) })
 }
 
-// ScanFrom is like Scan, for the keys with the prefix that are not below from.
+// ScanFrom is like Scan, but leaves out keys below from.
 func (st *State) ScanFrom(prefix, from []byte, fn func(key, value []byte) (more bool, err error)) error {
 	low := append([]byte(nil), st.full(from)...)
 	return st.s.scanFrom(append([]byte(nil), st.full(prefix)...), low, func(k, v []byte) (bool, error) {
@@ -482,7 +477,7 @@ func (st *State) ScanFrom(prefix, from []byte, fn func(key, value []byte) (more 
 	})
 }
 
-// Put stores a value as JSON.
+// Put stores v as JSON.
 func (st *State) Put(key []byte, v any) error {
 	b, err := streams.Marshal(v)
 	if err != nil {
@@ -491,7 +486,7 @@ func (st *State) Put(key []byte, v any) error {
 	return st.Give(key, b)
 }
 
-// Load decodes a value that Put stored, and reports whether there is one.
+// Load decodes a value that Put stored into v, and reports whether key has a value.
 func (st *State) Load(key []byte, v any) (bool, error) {
 	b, ok, err := st.Get(key)
 	if err != nil || !ok {
@@ -503,8 +498,8 @@ func (st *State) Load(key []byte, v any) (bool, error) {
 	return true, nil
 }
 
-// Key joins the byte of a space and identifiers, which must not contain a zero byte, to a key. The
-// first byte of a key of fold state gives the kind of its record.
+// Key returns a key for fold state. space is the kind of the record. The parts, usually identifiers, are separated by
+// zero bytes and must not contain any.
 func Key(space byte, parts ...string) []byte {
 	n := 1
 	for _, p := range parts {

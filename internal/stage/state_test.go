@@ -189,7 +189,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 // A filter never excludes a key that was written, and rarely includes another key.
 func TestTheFilterKnowsEveryKey(t *testing.T) {
 	const n = 50_000
-	k := knowledge{now: newFilter(n)}
+	k := keyFilter{now: newFilter(n)}
 	for i := range n {
 		k.wrote(fmt.Sprint("key", i))
 	}

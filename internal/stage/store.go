@@ -77,8 +77,8 @@ func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, 
 	return it.Error()
 }
 
-// lend returns an iterator over a range of keys: the cached one or, if that is in use, a new one.
-// The caller returns it, or closes it if it is not s.it any more.
+// lend returns an iterator over a range of keys: the existing one or, while a scan is using that, a new one. When the
+// caller has finished, it sets lent to false if the iterator is still s.it, and otherwise closes the iterator.
 func (s *store) lend(from, to []byte) (*pebble.Iterator, error) {
 	if s.it != nil && !s.lent {
 		s.it.SetBounds(from, to)
@@ -92,7 +92,7 @@ func (s *store) lend(from, to []byte) (*pebble.Iterator, error) {
 	return it, err
 }
 
-// upperBound returns the first key after all keys with the prefix.
+// upperBound returns the first key after all keys with the prefix, or nil if there is none.
 func upperBound(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; i >= 0; i-- {
@@ -105,9 +105,9 @@ func upperBound(prefix []byte) []byte {
 
 // cursor is the progress of a stage in one partition.
 type cursor struct {
-	folded uint64 // last ledger sequence that was folded into the state
-	own    uint64 // ledger sequence of the stage's last entry, which is the fence
-	src    uint64 // input of the stage's last entry; a position, for a stage that reads the ledger
+	folded uint64 // ledger sequence up to which the state has every entry
+	own    uint64 // sequence of the last message on the stage's ledger subject, which the next publish must expect
+	src    uint64 // position of the input of the stage's last entry: in the intake for ingest, else in the ledger
 }
 
 func cursorKey(p int) []byte { return []byte{spaceMeta, 'c', byte(p)} }
@@ -135,7 +135,7 @@ func (c cursor) bytes() []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(v, c.own), c.src)
 }
 
-// outboxKey returns a key that sorts in the order of positions.
+// outboxKey returns the key of an output for the input at position src. The keys sort in the order of positions.
 func outboxKey(p int, src uint64) []byte {
 	k := binary.BigEndian.AppendUint64([]byte{spaceMeta, 'o', byte(p)}, position.Sequence(src))
 	if i := position.Index(src); i > 0 {
@@ -144,7 +144,7 @@ func outboxKey(p int, src uint64) []byte {
 	return k
 }
 
-// quietLogger discards Pebble's log messages. Errors are returned by the calls.
+// quietLogger discards Pebble's log messages. Errors are also returned by Pebble's methods.
 type quietLogger struct{}
 
 func (quietLogger) Infof(string, ...any)  {}
@@ -153,7 +153,7 @@ func (quietLogger) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf("pebble: "+format, args...))
 }
 
-// discard drops the changes since the last commit.
+// discard drops all changes since the last commit, the sealed ones too.
 func (s *store) discard() error {
 	s.drops++
 	s.pending, s.sealed = layer{}, layer{}

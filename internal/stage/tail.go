@@ -13,9 +13,9 @@ import (
 	"lazaret/streams"
 )
 
-// TailStage calls fn, from one goroutine and in ledger order, for every entry that a stage adds in
-// any partition from now on, until stop is called. Entries that are published after TailStage
-// returns are certainly seen. feed may be nil.
+// TailStage calls fn for every entry that a stage adds from now on, in all partitions, until stop is called. The calls
+// are made by one goroutine, in ledger order. fn sees every entry that is published after TailStage returns. feed may
+// be nil.
 func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log *slog.Logger,
 	fn func(streams.Entry)) (stop func(), err error) {
 	js, err := jetstream.New(nc)
@@ -40,7 +40,7 @@ func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log
 			case a := <-rd.msgs:
 				rd.took(a)
 				if a.err != nil {
-					log.Error("a message in the ledger is not from a stage of Lazaret, skipped", "err", a.err)
+					log.Error("a message in the ledger is from no stage of Lazaret; it is skipped", "err", a.err)
 					continue
 				}
 				for _, e := range a.entries {
@@ -54,7 +54,8 @@ func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log
 	return func() { rd.close(); <-done }, nil
 }
 
-// ReadEntry returns the ledger entry at a position.
+// ReadEntry returns the ledger entry at a position. It returns the error jetstream.ErrMsgNotFound if there is none. If
+// no stage wrote the message, it returns an error together with an entry that has the fields that could be read.
 func ReadEntry(ctx context.Context, js jetstream.JetStream, at uint64) (streams.Entry, error) {
 	m, err := messageAt(ctx, js, streams.LedgerStream, position.Sequence(at))
 	if err != nil {
@@ -64,6 +65,6 @@ func ReadEntry(ctx context.Context, js jetstream.JetStream, at uint64) (streams.
 	if i := position.Index(at); i < len(entries) {
 		return entries[i], err
 	}
-	return streams.Entry{}, fmt.Errorf("ledger message %d has %d entries, and none with index %d: %w", m.Sequence,
+	return streams.Entry{}, fmt.Errorf("ledger message %d has %d entries, but none with index %d: %w", m.Sequence,
 		len(entries), position.Index(at), jetstream.ErrMsgNotFound)
 }

@@ -10,15 +10,15 @@ import (
 	"lazaret/streams"
 )
 
-// marks has the announcements of the retention stage in partition 0 about removed entries. It
-// ignores messages that are not valid announcements.
+// marks has the result of the retention stage's trim and trimmed entries in partition 0, which announce that ledger
+// entries are removed. Invalid messages there are ignored.
 type marks struct {
-	seq     uint64 // last message that was read
-	trimmed uint64 // entries up to here may have been removed
+	seq     uint64 // sequence of the last message that was read
+	trimmed uint64 // ledger entries up to this sequence may have been removed; 0: none
 }
 
-// read reads the new announcements. If ignored is not nil, it is called with the error of each
-// ignored message.
+// read reads the messages that were added since the last call. It calls ignored with the error of each invalid message,
+// unless ignored is nil.
 func (m *marks) read(ctx context.Context, js jetstream.JetStream, ignored func(error)) error {
 	subject := streams.LedgerSubject(0, streams.StageRetention)
 	return Each(ctx, js, Span{Stream: streams.LedgerStream, Filters: []string{subject}, From: m.seq + 1},
@@ -39,16 +39,16 @@ func (m *marks) read(ctx context.Context, js jetstream.JetStream, ignored func(e
 		})
 }
 
-// Trimmed returns the ledger sequence up to which old entries may have been removed, or 0. The
-// stream itself does not show it, because the last entry of each subject stays.
+// Trimmed returns the ledger sequence up to which old entries may have been removed, or 0. The stream's first sequence
+// does not show it, because the last entry of each subject is not removed.
 func Trimmed(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 	var m marks
 	err := m.read(ctx, js, nil)
 	return m.trimmed, err
 }
 
-// Hole returns the result of Trimmed if the ledger lacks an entry between from and that sequence.
-// It returns 0 if there is none. Trimmed alone says only that entries may be missing.
+// Hole returns the ledger sequence up to which entries may have been removed, as Trimmed does, but only if an entry
+// between from and that sequence is missing. Otherwise it returns 0.
 func Hole(ctx context.Context, js jetstream.JetStream, from uint64) (uint64, error) {
 	trimmed, err := Trimmed(ctx, js)
 	if err != nil || trimmed < from {
@@ -61,7 +61,7 @@ func Hole(ctx context.Context, js jetstream.JetStream, from uint64) (uint64, err
 	return trimmed, nil
 }
 
-// missing reports whether the ledger lacks an entry in a range.
+// missing reports whether the ledger lacks an entry in [from, to].
 func missing(ctx context.Context, js jetstream.JetStream, from, to uint64) (bool, error) {
 	st, err := Stream(ctx, js, streams.LedgerStream)
 	if err != nil {
@@ -70,8 +70,8 @@ func missing(ctx context.Context, js jetstream.JetStream, from, to uint64) (bool
 	if st.CachedInfo().State.FirstSeq > from {
 		return true, nil
 	}
-	// Count the later entries first. Entries that are added meanwhile can then only increase the
-	// second count.
+	// Count the entries after to first. Entries that are added in the meantime then only increase the second count.
+	// Then a missing entry may be overlooked, but no entry is wrongly reported as missing.
 	behind, err := pendingFrom(ctx, js, to+1)
 	if err != nil {
 		return false, err
@@ -80,7 +80,7 @@ func missing(ctx context.Context, js jetstream.JetStream, from, to uint64) (bool
 	return all < behind+(to-from+1), err
 }
 
-// pendingFrom returns the number of entries in the ledger from a sequence on.
+// pendingFrom returns the number of entries that the ledger has from sequence seq on.
 func pendingFrom(ctx context.Context, js jetstream.JetStream, seq uint64) (uint64, error) {
 	c, err := js.CreateConsumer(ctx, streams.LedgerStream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq, HeadersOnly: true,
@@ -94,15 +94,15 @@ func pendingFrom(ctx context.Context, js jetstream.JetStream, seq uint64) (uint6
 	return n, nil
 }
 
-// guardEvery is how often a running stage checks for removed entries.
+// guardEvery is how often a running stage checks whether entries were removed that it had not read.
 const guardEvery = 5 * time.Second
 
-// guard returns an error if entries were trimmed that this process had not read before, and records
-// how far it has read. A process that refolds, or that was disconnected, may have read across
-// entries that were removed in the meantime. The reader does not notice that.
+// guard returns an error if entries were trimmed before this process read them. read is the ledger sequence up to which
+// the process has read. A process that folds the ledger again, or that was disconnected, may continue after entries
+// that were removed in the meantime. Its reader does not notice that they are missing.
 //
-// Everything that was read before the last successful guard was complete, so no entry after that
-// may be missing. guard counts the entries in the ledger, because the holder of the retention
+// At the last successful guard, everything up to whole had been read. So no entry after whole may be missing. guard
+// counts the entries in the ledger and does not rely on the announcements, because a process with the retention
 // credential can announce anything.
 func (r *runtime) guard(ctx context.Context, read uint64) error {
 	if err := r.marks.read(ctx, r.js, r.ignore); err != nil {
@@ -118,7 +118,7 @@ func (r *runtime) guard(ctx context.Context, read uint64) error {
 		}
 	}
 	if !r.all() {
-		if err := r.holds(ctx, r.whole+1, read); err != nil {
+		if err := r.checkComplete(ctx, r.whole+1, read); err != nil {
 			return err
 		}
 	}
@@ -127,13 +127,13 @@ func (r *runtime) guard(ctx context.Context, read uint64) error {
 	return nil
 }
 
-// ignore reports a message that no stage of Lazaret wrote.
+// ignore logs and counts a message that no stage of Lazaret wrote.
 func (r *runtime) ignore(err error) {
 	r.stats.Ignored.Add(1)
-	r.log.Error("foreign message in the ledger, ignored", "err", err)
+	r.log.Error("a message in the ledger is from no stage of Lazaret; it is ignored", "err", err)
 }
 
-// guardDue calls guard if it is due. It only logs errors of the server.
+// guardDue calls guard if guardEvery has passed. If the server does not answer, it only logs the error.
 func (r *runtime) guardDue(ctx context.Context, read uint64) error {
 	if time.Since(r.guarded) < guardEvery {
 		return nil
@@ -143,11 +143,11 @@ func (r *runtime) guardDue(ctx context.Context, read uint64) error {
 		return err
 	}
 	r.guarded = time.Now()
-	r.log.Warn("whether the ledger was trimmed is unknown", "err", err)
+	r.log.Warn("cannot check whether the ledger was trimmed", "err", err)
 	return nil
 }
 
-// sync makes all commits so far survive a crash of the machine.
+// sync writes all committed changes to disk, so that they survive a crash of the machine.
 func (s *store) sync() error {
 	if err := s.flush(); err != nil {
 		return err
@@ -158,7 +158,8 @@ func (s *store) sync() error {
 	return nil
 }
 
-// trimOf returns the announcement in a trim entry, or nil.
+// trimOf returns the announcement in a trim entry. It returns nil for other entries, and for a trim entry that revokes
+// an earlier one.
 func (r *runtime) trimOf(e *streams.Entry) *streams.Retention {
 	if e.Type != streams.TypeTrim || e.Stage != streams.StageRetention {
 		return nil
@@ -175,7 +176,8 @@ func (r *runtime) trimOf(e *streams.Entry) *streams.Retention {
 	return b
 }
 
-// secured returns the entry that reports that the state is on disk.
+// secured returns the entry that answers the trim entry with an id: the state has folded the ledger up to sequence
+// folded, and is on disk.
 func secured(id string, folded uint64) (*Output, error) {
 	return NewOutput(streams.TypeSecured, streams.SystemProject, &streams.SecuredEntry{ID: id, Folded: folded})
 }

@@ -7,13 +7,12 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// warmers is the number of concurrent lookups, which mostly wait for files.
+// warmers is the number of concurrent lookups. They mostly wait for the disk.
 const warmers = 4
 
-// Warm calls fn for 0 to n-1 concurrently, and returns when all calls have returned. get is like
-// State.Get. The values that it reads are cached, so that later Gets need not read files one by
-// one. fn must not use the state otherwise. Warm is only an optimization: a failed lookup is
-// repeated by the later Get, which returns its error.
+// Warm calls fn with 0 to n-1, from several goroutines, and returns when all calls have returned. fn may only use get,
+// which is like State.Get, and not the state. The values that get reads are cached, so that later calls of Get do not
+// read the disk one after another. If a lookup fails, get reports no value, and the later Get returns the error.
 func (st *State) Warm(n int, fn func(i int, get func(key []byte) (value []byte, ok bool))) {
 	s, ok := st.s.(*store)
 	if !ok || n < 2 {
@@ -51,8 +50,8 @@ func (st *State) Warm(n int, fn func(i int, get func(key []byte) (value []byte, 
 	}
 }
 
-// peek is like get, but changes nothing. It may be called from several goroutines while the loop
-// waits for them. fresh reports whether the value comes from the database.
+// peek is like get, but does not change the store. So several goroutines may call it while the stage's loop waits for
+// them. fresh reports whether the value comes from the database.
 func (s *store) peek(key []byte) (v []byte, ok, fresh bool) {
 	hash := xxhash.Sum64(key)
 	for _, l := range [...]*layer{&s.pending, &s.sealed, &s.committed, &s.known} {

@@ -110,7 +110,7 @@ func of(nc *nats.Conn, name string, partitions []int, s *stage.Stats, began time
 		Folded: s.Folded.Load(), Entries: s.Entries.Load(), Published: s.Published.Load(), Waiting: s.Waiting.Load(),
 		FenceLost: s.FenceLost.Load(), TakenOver: s.TakenOver.Load(), Diverged: s.Diverged.Load(), Counts: s.Counts(),
 		Uptime: time.Since(began).Seconds()}
-	pending, why := s.Owes()
+	pending, why := s.Pending()
 	p.Pending, p.Why = pending.Seconds(), why
 	if name == StageAuditor {
 		p.Log = &Log{Leaves: s.Leaves.Load(), Gaps: s.Gaps.Load(), CheckpointAge: -1}

@@ -8,11 +8,11 @@ import (
 	"lazaret/streams"
 )
 
-// owed adds entries that no message asks for, at most one per partition and call, so that messages
-// need not wait for many. Such an entry names the input of the entry before it and moves no cursor.
-// The remaining work is part of the state, a fold of the ledger, so that another process neither
-// skips nor repeats an entry.
-func (s *intakeStage) owed(ctx context.Context) error {
+// addFollowUps adds entries that no message asks for (see IntakeFold.FollowUp) and answers trim entries. It adds at
+// most one per partition and call, so that messages need not wait long. Such an entry repeats the input of the entry
+// before it and moves no cursor. The state, a fold of the ledger, records what remains to be added. So another process
+// neither skips nor repeats an entry.
+func (s *intakeStage) addFollowUps(ctx context.Context) error {
 	for _, p := range s.cfg.Partitions {
 		due := s.active[p] || time.Since(s.progress[p]) > s.cfg.Takeover
 		if s.trims[p] != nil && due {
@@ -24,51 +24,51 @@ func (s *intakeStage) owed(ctx context.Context) error {
 				return err
 			}
 		}
-		if !s.owes[p] || !due {
+		if !s.followUps[p] || !due {
 			continue
 		}
-		if err := s.owedIn(ctx, p); err != nil {
+		if err := s.addFollowUp(ctx, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *intakeStage) owedIn(ctx context.Context, p int) error {
-	at, held := s.read, s.foreign
-	if err := s.applyForeign(p, at); err != nil {
+func (s *intakeStage) addFollowUp(ctx context.Context, p int) error {
+	at, waiting := s.read, s.waiting
+	if err := s.applyWaiting(p, at); err != nil {
 		return err
 	}
-	out, err := s.fold.Owed(s.states[p])
+	out, err := s.fold.FollowUp(s.states[p])
 	if err != nil {
 		return fmt.Errorf("stage %s, partition %d: %w", s.cfg.Name, p, err)
 	}
 	if out != nil && tooLarge(&out.Output) != nil {
-		// The pending work stays in the state, and messages continue.
+		// Leave the entry in the state, and go on with messages.
 		s.stats.Oversized.Add(1)
-		s.log.Error("a pending entry is too large for the ledger", "type", out.Type, "partition", p, "bytes",
-			len(out.Body), "code", streams.CodeEntrySize)
+		s.log.Error("an entry that no message asks for is too large for the ledger and is not added", "type",
+			out.Type, "partition", p, "bytes", len(out.Body), "code", streams.CodeEntrySize)
 		out = nil
 	}
 	if out == nil {
-		// Other stages' entries are folded only together with an own entry.
-		s.foreign, s.owes[p] = held, false
+		// Entries of other stages are folded only together with an entry of ingest. So undo applyWaiting.
+		s.waiting, s.followUps[p] = waiting, false
 		return s.forget()
 	}
-	if s.unsure[p] { // claim reads more entries; the decision is made again with them
-		s.foreign = held
+	if s.unsure[p] { // claim reads more entries; FollowUp is called again with them
+		s.waiting = waiting
 		if err := s.forget(); err != nil {
 			return err
 		}
 		_, err := s.claim(ctx, p)
 		return err
 	}
-	return s.add(ctx, p, out, at, held)
+	return s.add(ctx, p, out, at, waiting)
 }
 
-// secure answers a trim entry with the sequence up to which the state is on disk. Other stages'
-// entries are folded only together with an own entry, so this may not be far enough. In that case
-// the answer itself makes the fold reach the ledger's end.
+// secure syncs the state, and answers a trim entry with the sequence up to which the state is on disk. Entries of other
+// stages are folded only together with an entry of ingest, so that sequence may be too low. The answer is such an
+// entry: after it, the state reaches the ledger's end.
 func (s *intakeStage) secure(ctx context.Context, p int) error {
 	s.syncing = true
 	if err := s.commitFolded(); err != nil {
@@ -78,14 +78,14 @@ func (s *intakeStage) secure(ctx context.Context, p int) error {
 	if err != nil {
 		return err
 	}
-	at, held := s.read, s.foreign
-	if err := s.applyForeign(p, at); err != nil {
+	at, waiting := s.read, s.waiting
+	if err := s.applyWaiting(p, at); err != nil {
 		return err
 	}
-	return s.add(ctx, p, &Admission{Output: *out}, at, held)
+	return s.add(ctx, p, &Admission{Output: *out}, at, waiting)
 }
 
-// answered records an own secured entry.
+// answered records that ingest has answered a trim entry, by e.
 func (s *intakeStage) answered(e *streams.Entry) error {
 	b := new(streams.SecuredEntry)
 	if err := streams.Unmarshal(e.Body, b); err != nil {
@@ -93,14 +93,15 @@ func (s *intakeStage) answered(e *streams.Entry) error {
 	}
 	if t := s.trims[e.Partition]; t != nil && t.ID == b.ID && b.Folded >= t.UpTo {
 		s.trims[e.Partition] = nil
-		s.syncing = true // a stand-by secures its state too
+		s.syncing = true // a stand-by must also have its state on disk
 	}
 	return nil
 }
 
-// add publishes an entry that no message asks for.
+// add publishes an entry that no message asks for. at is the last ledger sequence that was read before the decision,
+// and waiting is waiting before it.
 func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64,
-	held [streams.Partitions][]*streams.Entry) error {
+	waiting [streams.Partitions][]*streams.Entry) error {
 	if !s.active[p] {
 		s.log.Info("taking over", "partition", p, "owed", out.Type)
 		s.active[p] = true
@@ -120,7 +121,7 @@ func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64,
 	s.stats.Published.Add(uint64(n))
 	if err != nil {
 		s.trims = trims
-		return s.undo(ctx, entries, n, held, err)
+		return s.undo(ctx, entries, n, waiting, err)
 	}
 	s.live(e, out.Live)
 	c := &s.cursors[p]
