@@ -9,14 +9,38 @@ import (
 )
 
 // WriteFile creates or replaces a file and syncs the file and its folder.
-func WriteFile(path string, data []byte, mode fs.FileMode) (err error) {
+func WriteFile(path string, data []byte, mode fs.FileMode) error {
+	return write(path, data, mode, os.Rename)
+}
+
+// Create creates a file and syncs the file and its folder. If the file exists, it stays as it is, and the error is
+// fs.ErrExist.
+func Create(path string, data []byte, mode fs.FileMode) error {
+	return write(path, data, mode, func(from, to string) error {
+		err := os.Link(from, to) // a rename would replace a file
+		if err == nil {
+			return os.Remove(from)
+		}
+		if errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode) // the file system has no links
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Close(), os.Rename(from, to))
+	})
+}
+
+// write writes a file under another name and calls put to move it to its path.
+func write(path string, data []byte, mode fs.FileMode, put func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+		err = put(f.Name(), path)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))

@@ -1,6 +1,7 @@
 package durable_test
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -62,5 +63,25 @@ func TestTheFolderOfAGlobIsNoPattern(t *testing.T) {
 	}
 	if got, err := durable.Glob(filepath.Join(t.TempDir(), "missing"), "*"); err != nil || got != nil {
 		t.Errorf("a missing folder: %q, %v", got, err)
+	}
+}
+
+func TestAFileThatIsThereIsNotCreatedAgain(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := durable.Create(file, []byte("first"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.Create(file, []byte("second"), 0o600); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("created twice: %v", err)
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != "first" {
+		t.Errorf("the file holds %q, %v", b, err)
+	}
+	if i, err := os.Stat(file); err != nil || i.Mode().Perm() != 0o600 {
+		t.Errorf("the mode is %v, %v", i.Mode(), err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("%v are left, %v", left, err)
 	}
 }

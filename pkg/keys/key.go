@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -99,34 +98,42 @@ func parsePrivate(private string) (note.Signer, error) {
 
 // WritePrivate writes a private key to a new file with mode 0600 and syncs it. It never overwrites
 // a file: if the file exists, the error is fs.ErrExist.
-func WritePrivate(path, private string) (err error) {
+func WritePrivate(path, private string) error {
 	if _, err := parsePrivate(private); err != nil {
 		return fmt.Errorf("writing private key %s: %w", path, err)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	err := durable.Create(path, []byte(private+"\n"), 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("writing private key: %w: a key is never overwritten, choose another file or move the "+
 			"old one away", err)
 	}
 	if err != nil {
-		return fmt.Errorf("writing private key: %w", err)
+		return fmt.Errorf("writing private key %s: %w", path, err)
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(path) // this call created the file (O_EXCL)
-			err = fmt.Errorf("writing private key %s: %w", path, err)
-		}
-	}()
-	if _, err = io.WriteString(f, private+"\n"); err != nil {
-		return errors.Join(err, f.Close())
+	return nil
+}
+
+// SetAside copies the file of a private key to a file beside it, whose name has the key's hash as suffix. So the key
+// is kept when another one takes its place. It returns the path of the copy, and an error if that file has other
+// content.
+func SetAside(path string) (string, error) {
+	private, err := LoadPrivate(path)
+	if err != nil {
+		return "", err
 	}
-	if err = f.Sync(); err != nil {
-		return errors.Join(err, f.Close())
+	signer, err := parsePrivate(private)
+	if err != nil {
+		return "", err
 	}
-	if err = f.Close(); err != nil {
-		return err
+	aside := fmt.Sprintf("%s.%08x", path, signer.KeyHash())
+	if err := WritePrivate(aside, private); !errors.Is(err, fs.ErrExist) {
+		return aside, err
 	}
-	return durable.SyncDir(filepath.Dir(path))
+	if kept, err := LoadPrivate(aside); err != nil || kept != private {
+		return "", errors.Join(fmt.Errorf("%s is not a copy of the key in %s, which would be lost: move it away", aside, path),
+			err)
+	}
+	return aside, nil
 }
 
 // LoadPrivate reads the text of a private key from path or, if path is empty, from the environment

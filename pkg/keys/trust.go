@@ -71,6 +71,9 @@ type Pin struct {
 	ReplacedAt *int64 `yaml:"replaced_at,omitempty" json:"replaced_at,omitempty"`
 }
 
+// Has reports whether the key is pinned for a role.
+func (p *Pin) Has(r Role) bool { return slices.Contains(p.Roles, r) }
+
 // Trust is the set of pinned keys. The zero value trusts no key. Concurrent reads are safe as long
 // as no goroutine calls Add.
 type Trust struct {

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/embedded"
@@ -32,7 +31,9 @@ which is printed, and the size at which the old key was replaced: the trust file
 
 For an auditor that runs apart, name its data folder, log and key as for the auditor. If
 there is a key in FILE.next, beside the key FILE, it becomes the new one; so it can be made
-and pinned before (lazaret key gen, by the name of the old key). The command can be repeated.`,
+and pinned before (lazaret key gen, by the name of the old key). If the command was
+interrupted, repeat it. It refuses, before it changes anything, a key that was replaced, a
+key with another name or role, and a FILE that is not the key in force.`,
 		Example: "  lazaret audit rotate\n  lazaret audit rotate --data /etc/lazaret/auditor --dir " +
 			"/var/lib/lazaret-auditor/audit",
 		Args: cobra.NoArgs,
@@ -70,10 +71,19 @@ and pinned before (lazaret key gen, by the name of the old key). The command can
 
 // rotate replaces the auditor's key. If it is interrupted, it can be repeated, or the auditor started:
 // the old key stays in place until the handover is stored, and the handover determines the valid key. An empty name of
-// the log's folder or of the key's file means the one in the data folder.
+// the log's folder or of the key's file means the one in the data folder. Keys that cannot hand the log over are
+// refused before anything is changed.
 func rotate(data, dir, file, trustFile string) (public string, err error) {
 	dir, file = cmp.Or(dir, embedded.AuditDir(data)), cmp.Or(file, embedded.AuditorKey(data))
-	old, err := keys.LoadSigner(file)
+	old, err := readKey(file)
+	if err != nil {
+		return "", err
+	}
+	next, err := readKey(file + ".next")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	trust, err := keys.LoadTrust(trustFile)
 	if err != nil {
 		return "", err
 	}
@@ -87,35 +97,24 @@ func rotate(data, dir, file, trustFile string) (public string, err error) {
 	if _, err := os.Stat(dir); err != nil {
 		return "", fmt.Errorf("there is no log: %w", err)
 	}
-	l, err := chain.Open(dir, chain.Options{Signer: old, MasterKey: master})
+	l, err := chain.Open(dir, chain.Options{Signer: old.signer, MasterKey: master})
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 
-	next := file + ".next"
-	private, err := keys.LoadPrivate(next)
-	if errors.Is(err, os.ErrNotExist) {
-		if private, _, err = keys.Generate(old.Name()); err == nil {
-			err = keys.WritePrivate(next, private)
+	r := &rotation{log: l, trust: trust, trustFile: trustFile, old: old, next: next}
+	stored, err := r.check()
+	if err != nil {
+		return "", err
+	}
+	if next == nil {
+		if next, err = makeKey(old.signer.Name(), file+".next"); err != nil {
+			return "", err
 		}
 	}
-	if err != nil {
-		return "", err
-	}
-	if public, err = keys.Public(private); err != nil {
-		return "", err
-	}
-	trust, err := keys.LoadTrust(trustFile)
-	if err != nil {
-		return "", err
-	}
-	signer, err := note.NewSigner(private)
-	if err != nil {
-		return "", err
-	}
-	if _, pinned := trust.Find(signer.Name(), signer.KeyHash()); !pinned {
-		if err := trust.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleAuditor},
+	if _, pinned := trust.Find(next.signer.Name(), next.signer.KeyHash()); !pinned {
+		if err := trust.Add(keys.Pin{Key: next.public, Roles: []keys.Role{keys.RoleAuditor},
 			Comment: "made by audit rotate"}); err != nil {
 			return "", err
 		}
@@ -123,23 +122,21 @@ func rotate(data, dir, file, trustFile string) (public string, err error) {
 			return "", err
 		}
 	}
-	if who, err := l.Successor(); err != nil {
-		return "", err
-	} else if who != public {
+	if !stored {
 		if _, err := l.Checkpoint(); err != nil {
 			return "", err
 		}
-		if _, err := l.Handover(signer, public); err != nil {
+		if _, err := l.Handover(next.signer, next.public); err != nil {
 			return "", err
 		}
 	}
 	if err := recordReplaced(l, trust, trustFile); err != nil {
 		return "", err
 	}
-	if err := os.Link(file, fmt.Sprintf("%s.%08x", file, old.KeyHash())); err != nil && !errors.Is(err, os.ErrExist) {
+	if _, err := keys.SetAside(file); err != nil {
 		return "", err
 	}
-	return public, os.Rename(next, file)
+	return next.public, os.Rename(next.file, file)
 }
 
 // recordReplaced records in the trust file at which size of the log each key was replaced. So a reader of

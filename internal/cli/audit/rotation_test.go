@@ -1,0 +1,354 @@
+package audit
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lazaret/internal/embedded"
+	"lazaret/pkg/chain"
+	"lazaret/pkg/keys"
+)
+
+// files returns the content of the files of a data folder, except the log.
+func files(t *testing.T, data string) map[string]string {
+	t.Helper()
+	out := make(map[string]string)
+	err := filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			if path == embedded.AuditDir(data) {
+				return fs.SkipDir
+			}
+			return err
+		}
+		b, err := os.ReadFile(path)
+		out[path] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// restoreFiles makes the files of a data folder those that files returned.
+func restoreFiles(t *testing.T, data string, want map[string]string) {
+	t.Helper()
+	for path := range files(t, data) {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, text := range want {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// logIsSound checks that the log has so many handovers, which verifiers accept.
+func logIsSound(t *testing.T, data string, master []byte, handovers int64) {
+	t.Helper()
+	trust, err := keys.LoadTrust(embedded.TrustFile(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := chain.VerifyDir(t.Context(), embedded.AuditDir(data), chain.Options{MasterKey: master},
+		chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor)})
+	if err != nil || rep.FirstBad >= 0 || rep.Handovers != handovers {
+		t.Errorf("%d handovers, want %d, %v: %+v", rep.Handovers, handovers, err, rep)
+	}
+}
+
+func generated(t *testing.T, name string) (private, public string) {
+	t.Helper()
+	private, public, err := keys.Generate(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return private, public
+}
+
+func TestPromiseARotationRefusesKeysThatCannotTakePartInAHandover(t *testing.T) {
+	data, first, master := rotatable(t)
+	proofAfter(t, data, first, master, 1)
+	file, trustFile := embedded.AuditorKey(data), embedded.TrustFile(data)
+	next := file + ".next"
+	retired, err := keys.LoadPrivate(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := rotate(data, "", "", trustFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	current, err := keys.LoadPrivate(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _ := generated(t, "log")
+	named, _ := generated(t, "another-log")
+	operator, operatorKey := generated(t, "log")
+	elsewhere, elsewhereKey := generated(t, "log")
+	trust, err := keys.LoadTrust(trustFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := int64(9)
+	if err := errors.Join(trust.Add(keys.Pin{Key: operatorKey, Roles: []keys.Role{keys.RoleOperator}}),
+		trust.Add(keys.Pin{Key: elsewhereKey, Roles: []keys.Role{keys.RoleAuditor}, ReplacedAt: &size}),
+		trust.Write(trustFile)); err != nil {
+		t.Fatal(err)
+	}
+	without := new(keys.Trust) // like a trust file whose replaced_at was not brought
+	for _, p := range trust.Pins() {
+		p.ReplacedAt = nil
+		if err := without.Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unrecorded, err := without.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := files(t, data)
+	for _, c := range []struct {
+		name, key, next, trust string
+		want                   []string
+	}{
+		{"a retired key as the next one", current, retired, "", []string{next, "was replaced when the log had 1 leaves"}},
+		{"a retired key as the next one, which only the log knows", current, retired, string(unrecorded),
+			[]string{next, "was replaced when the log had 1 leaves"}},
+		{"a key that was replaced in another log as the next one", current, elsewhere, "",
+			[]string{next, "was replaced when the log had 9 leaves"}},
+		{"a retired key", retired, "", "", []string{file, "handed over to, " + public, "run the command again"}},
+		{"a retired key, which only the log knows", retired, "", string(unrecorded),
+			[]string{file, "handed over to, " + public}},
+		{"a retired key and a next one that is not the key in force", retired, other, "",
+			[]string{file, "handed over to, " + public}},
+		{"a next key with another name", current, named, "", []string{next, "another name", `lazaret key gen "log"`}},
+		{"an operator's key as the next one", current, operator, "", []string{next, "[operator] and not for auditor"}},
+		{"the same key as the next one", current, current, "", nil}, // the handover to it is stored
+		{"an operator's key", operator, "", "", []string{file, "handed over to, " + public}},
+	} {
+		restoreFiles(t, data, good)
+		put := map[string]string{file: c.key, next: c.next, trustFile: c.trust}
+		for path, text := range put {
+			if text == "" {
+				continue
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := files(t, data)
+		_, err := rotate(data, "", "", trustFile)
+		if c.want == nil {
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		if err == nil {
+			t.Errorf("%s is accepted", c.name)
+			continue
+		}
+		for _, w := range c.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %v, want %q", c.name, err, w)
+			}
+		}
+		if !maps.Equal(files(t, data), before) {
+			t.Errorf("%s: files were changed", c.name)
+		}
+	}
+	restoreFiles(t, data, good)
+	logIsSound(t, data, master, 1)
+}
+
+// The log of the second auditor was never handed over.
+func TestARotationRefusesAnOldKeyWhoseHandoverNobodyWouldAccept(t *testing.T) {
+	data, first, master := rotatable(t)
+	proofAfter(t, data, first, master, 1)
+	proofAfter(t, data, first, master, 2)
+	file, trustFile := embedded.AuditorKey(data), embedded.TrustFile(data)
+	trust, err := keys.LoadTrust(trustFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := chain.KeyID(first.Name(), first.KeyHash())
+	next, _ := generated(t, first.Name())
+	refused := func(what, want string) {
+		t.Helper()
+		before := files(t, data)
+		if _, err := rotate(data, "", "", trustFile); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+		if !maps.Equal(files(t, data), before) {
+			t.Errorf("%s: files were changed", what)
+		}
+	}
+	trust.Replaced(id, 1)
+	if err := trust.Write(trustFile); err != nil {
+		t.Fatal(err)
+	}
+	refused("replaced elsewhere", "was replaced when the log had 1 leaves, so it cannot hand over the log, which has 2")
+	if err := keys.WritePrivate(file+".next", next); err != nil {
+		t.Fatal(err)
+	}
+	refused("replaced elsewhere at a smaller size", "cannot hand over the log, which has 2")
+	if err := os.WriteFile(trustFile, []byte("[]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("not pinned", "is not pinned in "+trustFile+" with the role auditor")
+	private, err := keys.LoadPrivate(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned := new(keys.Trust)
+	public, err := keys.Public(private)
+	if err := errors.Join(err, pinned.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleAuditor}}),
+		pinned.Write(trustFile), os.WriteFile(file+".next", []byte(private), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	refused("the same key", "has the same key as "+file)
+	logIsSound(t, data, master, 0)
+}
+
+func TestAnInterruptedRotationIsFinishedByTheSameCommand(t *testing.T) {
+	for name, before := range map[string]bool{"by the command": false, "before": true} {
+		data, first, master := rotatable(t)
+		proofAfter(t, data, first, master, 1)
+		file, trustFile := embedded.AuditorKey(data), embedded.TrustFile(data)
+		next, public := generated(t, first.Name())
+		if before {
+			if err := keys.WritePrivate(file+".next", next); err != nil {
+				t.Fatal(err)
+			}
+		}
+		begun := files(t, data)
+		got, err := rotate(data, "", "", trustFile)
+		if err != nil || before && got != public {
+			t.Fatalf("%s: %s, %v", name, got, err)
+		}
+		public, done := got, files(t, data)
+		// States in which the command may be interrupted after the handover, and those of a pod, which gets its
+		// files again at each start.
+		with := maps.Clone(begun)
+		with[file+".next"] = done[file]
+		pinned := maps.Clone(with)
+		trust, err := keys.ParseTrust(trustFile, []byte(begun[trustFile]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := trust.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleAuditor}}); err != nil {
+			t.Fatal(err)
+		}
+		text, err := trust.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pinned[trustFile] = string(text)
+		recorded := maps.Clone(with)
+		recorded[trustFile] = done[trustFile]
+		aside := maps.Clone(done)
+		aside[file], aside[file+".next"] = begun[file], done[file]
+		brought := maps.Clone(done) // the operator has put the new key in the place of the old one, and .next is still there
+		brought[file+".next"] = done[file]
+		for state, have := range map[string]map[string]string{"the next key is made": with, "it is pinned": pinned,
+			"replaced_at is recorded": recorded, "the old key is kept": aside, "all is brought": brought} {
+			restoreFiles(t, data, have)
+			if got, err := rotate(data, "", "", trustFile); err != nil || got != public {
+				t.Errorf("made %s, %s: handed over to %s, want %s: %v", name, state, got, public, err)
+			}
+			if now := files(t, data); now[file] != done[file] || now[file+".next"] != "" {
+				t.Errorf("made %s, %s: the key is not the new one", name, state)
+			}
+			logIsSound(t, data, master, 1)
+		}
+	}
+}
+
+// A rotation that was interrupted before the handover has made and perhaps pinned the next key.
+func TestARotationThatWasInterruptedBeforeTheHandoverUsesTheKeyThatItMade(t *testing.T) {
+	for _, pinnedAlready := range []bool{false, true} {
+		data, first, master := rotatable(t)
+		proofAfter(t, data, first, master, 1)
+		file, trustFile := embedded.AuditorKey(data), embedded.TrustFile(data)
+		next, public := generated(t, first.Name())
+		trust, err := keys.LoadTrust(trustFile)
+		if err == nil && pinnedAlready {
+			err = errors.Join(trust.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleAuditor}}), trust.Write(trustFile))
+		}
+		if err := errors.Join(err, keys.WritePrivate(file+".next", next)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := rotate(data, "", "", trustFile); err != nil || got != public {
+			t.Errorf("handed over to %s, want %s: %v", got, public, err)
+		}
+		logIsSound(t, data, master, 1)
+	}
+}
+
+// A backup of the log from before a rotation is restored with the keys and perhaps the trust file from after it.
+func TestARestoredLogThatLostItsHandoverIsHandedOverAgain(t *testing.T) {
+	for _, latest := range []bool{false, true} {
+		data, first, master := rotatable(t)
+		proofAfter(t, data, first, master, 1)
+		file, trustFile, dir := embedded.AuditorKey(data), embedded.TrustFile(data), embedded.AuditDir(data)
+		backup := filepath.Join(t.TempDir(), "audit")
+		before := files(t, data)[trustFile]
+		if err := os.CopyFS(backup, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		proofAfter(t, data, first, master, 2)
+		public, err := rotate(data, "", "", trustFile)
+		if err := errors.Join(err, os.RemoveAll(dir), os.Rename(backup, dir)); err != nil {
+			t.Fatal(err)
+		}
+		if !latest {
+			err = os.WriteFile(trustFile, []byte(before), 0o600)
+		}
+		aside := file + "." + strings.TrimPrefix(chain.KeyID("", first.KeyHash()), "+")
+		if err := errors.Join(err, os.Rename(file, file+".next"), os.Rename(aside, file)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := rotate(data, "", "", trustFile); err != nil || got != public {
+			t.Errorf("handed over to %s, want %s: %v", got, public, err)
+		}
+		logIsSound(t, data, master, 1)
+	}
+}
+
+// A file of the kept key's name that has another key would lose the old one.
+func TestARotationDoesNotLoseTheOldKeyIfItsKeptFileHasAnother(t *testing.T) {
+	data, first, master := rotatable(t)
+	proofAfter(t, data, first, master, 1)
+	file := embedded.AuditorKey(data)
+	old, err := keys.LoadPrivate(file)
+	other, _ := generated(t, "log")
+	aside := file + "." + strings.TrimPrefix(chain.KeyID("", first.KeyHash()), "+")
+	if err := errors.Join(err, keys.WritePrivate(aside, other)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rotate(data, "", "", embedded.TrustFile(data)); err == nil || !strings.Contains(err.Error(), aside) {
+		t.Errorf("the kept file has another key: %v", err)
+	}
+	if now, err := keys.LoadPrivate(file); err != nil || now != old {
+		t.Errorf("the old key is lost: %v", err)
+	}
+	if err := os.Remove(aside); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rotate(data, "", "", embedded.TrustFile(data)); err != nil {
+		t.Error(err)
+	}
+	if kept, err := keys.LoadPrivate(aside); err != nil || kept != old {
+		t.Errorf("the old key is not kept: %v", err)
+	}
+	logIsSound(t, data, master, 1)
+}
