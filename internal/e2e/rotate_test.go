@@ -67,3 +67,63 @@ func TestTheKeyOfAnAuditorThatRunsApartIsReplaced(t *testing.T) {
 		t.Errorf("exit %d, %s", code, out)
 	}
 }
+
+// The operator repeats server part, for example with --every, after the auditor's key was rotated in the part. The part
+// has the only copy of the new key.
+func TestPromiseAKeyThatWasRotatedInAPartOutlivesServerPart(t *testing.T) {
+	long(t)
+	dir := t.TempDir()
+	data, parts, log := filepath.Join(dir, "data"), filepath.Join(dir, "parts"), filepath.Join(dir, "log")
+	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", "127.0.0.1:0", "--no-sync")
+	must(t, data, "server", "part", "--to", parts)
+	part := filepath.Join(parts, "auditor")
+	auditor := func() *process { return start(t, "ready", "auditor", "--data", part, "--dir", log) }
+	auditor().interrupt()
+	public, _, _ := strings.Cut(must(t, part, "audit", "rotate", "--dir", log), "\n")
+	read := func(file string) string {
+		t.Helper()
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	key := read(filepath.Join(part, "keys", "auditor.key"))
+	for range 2 {
+		out := must(t, data, "server", "part", "--to", parts)
+		for _, want := range []string{"auditor.key stays as it is", "keeps replaced_at: ", "keeps the auditor's key " + public} {
+			if strings.Count(out, want) != 1 {
+				t.Errorf("it does not say %q once:\n%s", want, out)
+			}
+		}
+		if read(filepath.Join(part, "keys", "auditor.key")) != key {
+			t.Fatal("the only copy of the new key is lost")
+		}
+		if pins := read(filepath.Join(part, "trust.yaml")); !strings.Contains(pins, public) ||
+			!strings.Contains(pins, "replaced_at: ") {
+			t.Fatalf("the handover is lost:\n%s", pins)
+		}
+	}
+	auditor().interrupt()
+	if out, code := command(t, part, "audit", "verify", "--offline", "--dir", log); code != 3 ||
+		!strings.Contains(out, "no fault was found") || !strings.Contains(out, "1 handovers") {
+		t.Errorf("exit %d, %s", code, out)
+	}
+
+	// An old key in the place of the new one is refused, and the log stays sound.
+	old, err := filepath.Glob(filepath.Join(part, "keys", "auditor.key.*"))
+	if err != nil || len(old) != 1 {
+		t.Fatalf("the old key is in %q, %v", old, err)
+	}
+	if err := os.Rename(old[0], filepath.Join(part, "keys", "auditor.key")); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := command(t, part, "audit", "rotate", "--dir", log); code != 1 ||
+		!strings.Contains(out, "handed over to, "+public) {
+		t.Errorf("with the replaced key: exit %d, %s", code, out)
+	}
+	if err := os.WriteFile(filepath.Join(part, "keys", "auditor.key"), []byte(key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	auditor().interrupt()
+}

@@ -64,34 +64,49 @@ func PartFiles(name string, groups []string) ([]string, error) {
 
 // Part copies the files that a process needs from a data folder to dir. The copied contexts refer to
 // credentials under the folder at, and to the servers at url unless it is empty. Part can be repeated
-// when credentials are renewed.
-func Part(data, name string, groups []string, dir, at, url string) error {
+// when credentials are renewed. It keeps keys and handovers in dir that the data folder lacks. kept has a line about
+// each.
+func Part(data, name string, groups []string, dir, at, url string) (kept []string, err error) {
 	files, err := PartFiles(name, groups)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	content := make(map[string][]byte)
 	for _, f := range files {
 		b, err := os.ReadFile(filepath.Join(data, f))
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the data folder has no %s, which %s needs: make it with `lazaret server init` or start "+
+			return nil, fmt.Errorf("the data folder has no %s, which %s needs: make it with `lazaret server init` or start "+
 				"`lazaret up` once: %w", f, name, err)
 		} else if err != nil {
-			return err
+			return nil, err
 		}
 		if filepath.Ext(f) == ".json" {
 			if b, err = moved(b, at, url); err != nil {
-				return fmt.Errorf("%s: %w", f, err)
+				return nil, fmt.Errorf("%s: %w", f, err)
 			}
 		}
+		content[f] = b
+	}
+	p := part{data: data, dir: dir}
+	trust, err := p.merge(content[keys.TrustFile])
+	if err != nil {
+		return nil, err
+	}
+	content[keys.TrustFile] = trust
+	for _, f := range files {
 		to := filepath.Join(dir, f)
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-			return err
+			return nil, err
 		}
-		if err := durable.WriteFile(to, b, 0o600); err != nil {
-			return err
+		put := durable.WriteFile
+		if filepath.Dir(f) == natsserver.KeysDir("") {
+			put = p.putKey
+		}
+		if err := put(to, content[f], 0o600); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return p.kept, nil
 }
 
 // moved returns a NATS context with its credential path below another folder.

@@ -31,7 +31,13 @@ state folder with --state, or an auditor a log with --dir.
 Contexts name credentials by their path. --at is the path of the folder when the process
 runs, if it differs; NAME in it is replaced by the name. The server renews credentials
 before they expire. Repeat the command with --every, so that the parts have the new ones.
-A process reads them when it connects again.`,
+A process reads them when it connects again.
+
+A repetition replaces credentials and contexts. It overwrites no key. If a part has another
+auditor's key than the data folder, it keeps it, unless the trust file says that the data
+folder's replaced it: then the old key goes to a file beside it (auditor.key.HASH). The trust
+file is replaced, but handovers of the log's key that only the part has are kept ("lazaret
+audit rotate"). Each line after a part says what was kept, and what the data folder lacks.`,
 		Example: `  lazaret server part --data lz --to /etc/lazaret
   lazaret server part --data lz --to parts --at /lz --url nats://nats:4222`,
 		ValidArgs: embedded.Parts,
@@ -52,8 +58,9 @@ A process reads them when it connects again.`,
 				if at != "" {
 					where = strings.ReplaceAll(at, "NAME", name)
 				}
+				var kept []string
 				for end := time.Now().Add(wait); ; {
-					err = embedded.Part(a.Conn.Data, name, groups, dir, where, url)
+					kept, err = embedded.Part(a.Conn.Data, name, groups, dir, where, url)
 					if !errors.Is(err, fs.ErrNotExist) || time.Now().After(end) {
 						break
 					}
@@ -67,6 +74,9 @@ A process reads them when it connects again.`,
 					return err
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", name, dir)
+				for _, k := range kept {
+					fmt.Fprintln(cmd.OutOrStdout(), "  "+k)
+				}
 				return nil
 			}
 			for {

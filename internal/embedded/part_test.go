@@ -1,0 +1,230 @@
+package embedded
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lazaret/internal/natsserver"
+	"lazaret/pkg/keys"
+)
+
+// parted makes a data folder with keys and credentials, and a part for the auditor.
+func parted(t *testing.T) (data, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	data, dir = filepath.Join(dir, "data"), filepath.Join(dir, "part")
+	if err := natsserver.WriteConfig(new(bytes.Buffer), data, natsserver.ServerConfig{Name: "n1", Listen: "127.0.0.1:4222",
+		Store: "/nats"}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := natsserver.OpenMinter(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err1 := Trust(data)
+	_, err2 := MasterKey(data)
+	if err := errors.Join(err1, err2, makeStateKey(data), installCredentials(m, "nats://n1", nil, time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if kept := again(t, data, dir); len(kept) > 0 {
+		t.Fatalf("of a new part it is said: %q", kept)
+	}
+	return data, dir
+}
+
+func again(t *testing.T, data, dir string) []string {
+	t.Helper()
+	kept, err := Part(data, "auditor", nil, dir, dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept
+}
+
+func content(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// newKey replaces the auditor's key of a folder by a new one, and returns its public key.
+func newKey(t *testing.T, folder string) string {
+	t.Helper()
+	private, public, err := keys.Generate("log")
+	if err = errors.Join(err, os.Remove(AuditorKey(folder)), keys.WritePrivate(AuditorKey(folder), private)); err != nil {
+		t.Fatal(err)
+	}
+	return public
+}
+
+// pins replaces the auditors' pins of a folder's trust file.
+func pins(t *testing.T, folder string, auditors ...keys.Pin) {
+	t.Helper()
+	had, err := keys.LoadTrust(TrustFile(folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust := new(keys.Trust)
+	for _, p := range append(slices.DeleteFunc(had.Pins(), func(p keys.Pin) bool { return p.Has(keys.RoleAuditor) }),
+		auditors...) {
+		if err := trust.Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := trust.Write(TrustFile(folder)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func auditorPin(key string) keys.Pin { return keys.Pin{Key: key, Roles: []keys.Role{keys.RoleAuditor}} }
+
+func replacedPin(key string, at int64) keys.Pin {
+	p := auditorPin(key)
+	p.ReplacedAt = &at
+	return p
+}
+
+// pinned returns the keys of a folder's trust file, those that were replaced with the size.
+func pinned(t *testing.T, folder string) (out []string) {
+	t.Helper()
+	trust, err := keys.LoadTrust(TrustFile(folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range trust.Pins() {
+		if k := p.Key; p.ReplacedAt != nil {
+			out = append(out, fmt.Sprintf("%s@%d", k, *p.ReplacedAt))
+		} else {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+func TestPromiseAKeyThatWasRotatedInAPartOutlivesARepetitionOfServerPart(t *testing.T) {
+	data, dir := parted(t)
+	old := publicKey(AuditorKey(dir))
+	operator := pinned(t, data)[0]
+	first, second := newKey(t, dir), newKey(t, dir)
+	pins(t, dir, replacedPin(old, 3), replacedPin(first, 7), auditorPin(second))
+	key, trust := content(t, AuditorKey(dir)), pinned(t, dir)
+	if kept := again(t, data, dir); len(kept) != 4 || !strings.Contains(kept[0], "replaced_at: 3 of "+old) {
+		t.Errorf("it is said: %q", kept)
+	}
+	if content(t, AuditorKey(dir)) != key {
+		t.Error("the only copy of the new key is lost")
+	}
+	if got := pinned(t, dir); !slices.Equal(got, trust) {
+		t.Errorf("pinned are %q, want %q", got, trust)
+	}
+
+	// The operator brings the pins, then the key.
+	if err := os.WriteFile(TrustFile(data), []byte(content(t, TrustFile(dir))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if kept := again(t, data, dir); len(kept) != 1 || !strings.Contains(kept[0], "the key in "+AuditorKey(data)+
+		" was replaced") {
+		t.Errorf("with the key missing, it is said: %q", kept)
+	}
+	if err := os.WriteFile(AuditorKey(data), []byte(key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if kept := again(t, data, dir); len(kept) > 0 {
+		t.Errorf("with nothing missing, it is said: %q", kept)
+	}
+	if content(t, AuditorKey(dir)) != key || !slices.Equal(pinned(t, dir), trust) || trust[0] != operator {
+		t.Error("the key or the pins have changed")
+	}
+}
+
+func TestAKeyThatTheOperatorRotatedReachesThePartAndTheOldOneIsKept(t *testing.T) {
+	data, dir := parted(t)
+	old, private := publicKey(AuditorKey(dir)), content(t, AuditorKey(dir))
+	fresh := newKey(t, data)
+	pins(t, data, replacedPin(old, 3), auditorPin(fresh))
+	kept := again(t, data, dir)
+	if publicKey(AuditorKey(dir)) != fresh || len(kept) != 1 {
+		t.Errorf("the part has the key %s, want %s: %q", publicKey(AuditorKey(dir)), fresh, kept)
+	}
+	aside, err := filepath.Glob(AuditorKey(dir) + ".*")
+	if err != nil || len(aside) != 1 || content(t, aside[0]) != private {
+		t.Errorf("the old key is in %q: %v", aside, err)
+	}
+	if kept := again(t, data, dir); len(kept) > 0 {
+		t.Errorf("of a repetition it is said: %q", kept)
+	}
+}
+
+func TestServerPartOverwritesNoOtherKeyOfAPart(t *testing.T) {
+	data, dir := parted(t)
+	own := newKey(t, dir) // of a second auditor
+	pins(t, data, auditorPin(publicKey(AuditorKey(data))), auditorPin(own))
+	master := filepath.Join(natsserver.KeysDir(dir), masterKeyFile)
+	if err := os.WriteFile(master, []byte("another\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kept := again(t, data, dir)
+	if publicKey(AuditorKey(dir)) != own || content(t, master) != "another\n" {
+		t.Error("a key was overwritten")
+	}
+	if len(kept) != 2 || !strings.Contains(kept[0], master+" stays as it is") || !strings.Contains(kept[1],
+		AuditorKey(dir)+" stays as it is") {
+		t.Errorf("it is said: %q", kept)
+	}
+}
+
+func TestAPinThatTheOperatorRemovedDoesNotStayInAPart(t *testing.T) {
+	data, dir := parted(t)
+	key := publicKey(AuditorKey(dir))
+	_, stolen, err1 := keys.Generate("log")
+	_, approver, err2 := keys.Generate("alice")
+	trust, err3 := keys.LoadTrust(TrustFile(dir))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	want := pinned(t, data)
+	if err := errors.Join(trust.Add(auditorPin(stolen)), trust.Add(keys.Pin{Key: approver, Roles: []keys.Role{
+		keys.RoleApprover}}), trust.Write(TrustFile(dir))); err != nil {
+		t.Fatal(err)
+	}
+	if kept := again(t, data, dir); len(kept) != 1 || !strings.Contains(kept[0], "no longer pins "+stolen) {
+		t.Errorf("it is said: %q", kept)
+	}
+	if got := pinned(t, dir); !slices.Equal(got, want) || !slices.Contains(got, key) {
+		t.Errorf("pinned are %q, want %q", got, want)
+	}
+	// A handover that is kept brings no other role back.
+	pins(t, dir, replacedPin(key, 3), keys.Pin{Key: approver, Roles: []keys.Role{keys.RoleApprover, keys.RoleAuditor}})
+	again(t, data, dir)
+	if trust, err3 = keys.LoadTrust(TrustFile(dir)); err3 != nil {
+		t.Fatal(err3)
+	}
+	for _, p := range trust.Pins() {
+		if p.Has(keys.RoleApprover) {
+			t.Errorf("%s is an approver's key again", p.Key)
+		}
+	}
+}
+
+func TestATrustFileThatCannotBeReadIsNotOverwritten(t *testing.T) {
+	data, dir := parted(t)
+	if err := os.WriteFile(TrustFile(dir), []byte("not: [closed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Part(data, "auditor", nil, dir, dir, ""); err == nil || !strings.Contains(err.Error(), TrustFile(dir)) {
+		t.Errorf("a trust file with an error: %v", err)
+	}
+	if content(t, TrustFile(dir)) != "not: [closed" {
+		t.Error("it was overwritten")
+	}
+}
