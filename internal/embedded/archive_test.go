@@ -68,8 +68,8 @@ func TestAFailedRestoreLeavesNothingAndACopyIsPrivateFromItsBeginning(t *testing
 	if _, err := Restore(t.Context(), packed(t), "", data); err == nil {
 		t.Fatal("a backup without keys is restored")
 	}
-	if _, err := os.Lstat(data + ".restored"); !os.IsNotExist(err) {
-		t.Errorf("a failed restore leaves %s.restored: %v", data, err)
+	if left, err := os.ReadDir(filepath.Dir(data)); err != nil || len(left) > 0 {
+		t.Errorf("a failed restore leaves %v: %v", left, err)
 	}
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "to")
 	if err := os.Chmod(from, 0o755); err != nil {
@@ -112,5 +112,22 @@ func TestAFolderWhoseCopyFailsHasNoName(t *testing.T) {
 	}
 	if _, err := os.Lstat(from); !os.IsNotExist(err) {
 		t.Errorf("%s is still there: %v", from, err)
+	}
+}
+
+func TestARestoreRemovesNoOtherFolder(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	other := filepath.Join(data+".restored", "keys", "auditor.key")
+	if err := os.MkdirAll(filepath.Dir(other), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(other, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), packed(t), "", data); err == nil {
+		t.Fatal("a backup without keys is restored")
+	}
+	if b, err := os.ReadFile(other); err != nil || string(b) != "mine" {
+		t.Errorf("%s is lost: %q, %v", other, b, err)
 	}
 }

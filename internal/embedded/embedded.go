@@ -31,6 +31,7 @@ import (
 	"lazaret/internal/status"
 	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/durable"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
 
@@ -279,7 +280,11 @@ func Trust(data string) (*keys.Trust, error) {
 			return nil, err
 		}
 	}
-	return t, t.Write(path)
+	b, err := t.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	return t, durable.Create(path, b, 0o600)
 }
 
 // makeKey creates a key file, unless an interrupted first start left one. It returns the public key.

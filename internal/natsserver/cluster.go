@@ -145,7 +145,11 @@ func (a *authority) make(name string) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, durable.WriteFile(a.file(name), append(p.certPEM(), key...), 0o600)
+	err = durable.Create(a.file(name), append(p.certPEM(), key...), 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return readPair(a.file(name)) // another process has just made it
+	}
+	return p, err
 }
 
 // readPair reads a certificate and, if present, its key from one file.

@@ -1,9 +1,12 @@
 package natsserver
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"text/template"
@@ -116,7 +119,7 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.WriteFile(StorageKeyFile(data), fmt.Appendf(nil, "key: %q\n", keys.storage), 0o600); err != nil {
+	if err := writeStorageKey(StorageKeyFile(data), keys.storage); err != nil {
 		return err
 	}
 	if c.KeyFile == "" {
@@ -140,4 +143,20 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 		"C": c, "ClusterFile": beside(ClusterFile(data)), "AccountsFile": beside(AccountsFile(data)),
 		"MaxPayload": MaxPayload, "MaxPending": MaxPending, "MaxControlLine": MaxControlLine,
 	})
+}
+
+// writeStorageKey writes the file of the key that encrypts the streams, which a configuration includes. It overwrites no
+// other key: it may be the only copy.
+func writeStorageKey(path, key string) error {
+	text := fmt.Appendf(nil, "key: %q\n", key)
+	err := durable.Create(path, text, 0o600)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	had, err := os.ReadFile(path)
+	if err == nil && !bytes.Contains(had, bytes.TrimSpace(text)) {
+		err = fmt.Errorf("%s has another key than %s beside it: put the key that encrypts the streams into both; if there "+
+			"are no streams, move the first away", path, storageKey)
+	}
+	return err
 }

@@ -1,6 +1,7 @@
 package natsserver
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -71,8 +72,7 @@ func openAccount(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = secret(filepath.Join(dir, accountFile), func() (string, error) { return key, nil })
-	return key, err
+	return secret(filepath.Join(dir, accountFile), func() (string, error) { return key, nil })
 }
 
 // storageKey is the name of the secret that encrypts the streams.
@@ -134,6 +134,9 @@ func Secret(data, name string) (string, error) {
 
 func secret(path string, make func() (string, error)) (string, error) {
 	b, err := os.ReadFile(path)
+	if err == nil && len(bytes.TrimSpace(b)) == 0 {
+		err = fmt.Errorf("%s is empty: put the key back", path)
+	}
 	if err == nil {
 		return strings.TrimSpace(string(b)), nil
 	}
@@ -144,5 +147,8 @@ func secret(path string, make func() (string, error)) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s, durable.WriteFile(path, []byte(s+"\n"), 0o600)
+	if err = durable.Create(path, []byte(s+"\n"), 0o600); errors.Is(err, fs.ErrExist) {
+		return secret(path, make) // another process has just made it
+	}
+	return s, err
 }
