@@ -82,6 +82,10 @@ func TestAMistakeOnTheCommandLineIsToldWithWhatIsMeant(t *testing.T) {
 		{[]string{"decide", "x", "--nothing-like-it"}, "`lazaret decide --help` lists the flags"},
 		{[]string{"rules", "explain", "--seq", "abc"}, `--seq: "abc" is not the position of a ledger entry`},
 		{[]string{"top", "--interval", "5"}, `--interval is "5", want a duration such as 90s`},
+		{[]string{"audit", "forget", "--subject", "p", "--reason", "r", "--wait", "0s"}, "--wait is 0s, want a duration"},
+		{[]string{"audit", "forget", "--subject", "p", "--dry-run", "--wait", "-5s"}, "--wait is -5s, want a duration"},
+		{[]string{"audit", "expire", "--wait", "0s"}, "--wait is 0s, want a duration"},
+		{[]string{"audit", "trim", "--wait", "-1s"}, "--wait is -1s, want a duration"},
 		{[]string{"decide"}, "it is called as: lazaret decide TOOL"},
 		{[]string{"policy", "check", other}, "is not a policy: `lazaret policy show`"},
 	} {

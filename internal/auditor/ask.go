@@ -54,7 +54,8 @@ func AskSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*Answer, error
 		}
 	}
 	return nil, fmt.Errorf("only auditors of other logs answered, and none of %s: the last one named the snapshot %q, "+
-		"which is not in %s", dir, text.InertLine(said, 200), snapshots)
+		"which is not in %s: name the log of a running auditor on this machine with --dir (the folder audit beside its "+
+		"snapshots), or run the command on the auditor's machine", dir, text.InertLine(said, 200), snapshots)
 }
 
 // WithSnapshot calls f with a snapshot of the log in dir and removes the snapshot. An erasure removes

@@ -53,6 +53,7 @@ const answerTimeout = 20 * time.Second
 // streams. It adds the result to the record. Only ctx limits the wait, because the work grows with the streams: the
 // other process goes on when ctx ends, and a later call waits for it.
 func (c *Config) eraseFiles(ctx context.Context, r *Record) error {
+	c.awaited = "nats-server to overwrite deleted messages in its files"
 	rep, err := c.whileStopped(ctx, streams.EraseRequest{})
 	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, errNoAnswer) {
 		js, jerr := jetstream.New(c.Conn)
@@ -69,8 +70,7 @@ func (c *Config) eraseFiles(ctx context.Context, r *Record) error {
 		return nil
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
-		return fmt.Errorf("removing deleted messages from the files of the streams goes on: %w: run the command again, "+
-			"with a longer --wait", err)
+		return fmt.Errorf("removing deleted messages from the files of the streams goes on: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("removing deleted messages from the files of the streams: %w: run it again", err)

@@ -29,6 +29,7 @@ type Expiry struct {
 // the ledger do not expire: trim it first.
 func (c *Config) PlanExpiry(ctx context.Context, before time.Time) (*Expiry, error) {
 	x := &Expiry{Before: before.UTC().Truncate(time.Second)}
+	c.awaited = "the search of the ledger and of the log"
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
 		return nil, err

@@ -150,6 +150,7 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 	if err := streams.CheckID("project", project); err != nil {
 		return nil, err
 	}
+	c.awaited = "the search of the streams and of the log"
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
 		return nil, err
@@ -369,6 +370,7 @@ func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, proje
 	writers []string) (map[string]uint64, uint64, error) {
 	filter := streams.LedgerFilter(streams.PartitionOf(project))
 	told := false
+	c.awaited = "the stages to drop what they derived"
 	wait, cancel := context.WithTimeout(ctx, dropTimeout)
 	defer cancel()
 	for {
@@ -414,6 +416,7 @@ const dropTimeout = 2 * time.Minute
 // fence, and stays.
 func (c *Config) deleteWhere(ctx context.Context, js jetstream.JetStream, r *Record, writers []string,
 	deletes func(header) bool) error {
+	c.awaited = "the deletion of the entries"
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return err

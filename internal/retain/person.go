@@ -95,6 +95,7 @@ func canFoldAnew(ctx context.Context, js jetstream.JetStream, s Subject) error {
 
 // SurveyPerson returns what the erasure of one data subject would remove, and changes nothing.
 func (c *Config) SurveyPerson(ctx context.Context, s Subject, shards string) (*Record, error) {
+	c.awaited = "the search of the ledger"
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
 		return nil, err
@@ -157,6 +158,7 @@ func (c *Config) surveyPerson(ctx context.Context, js jetstream.JetStream, t *tr
 // entries. Entries written while it is being signed are found afterwards and need another statement.
 func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject, reason, shards, records string,
 	trust []byte) (*Record, error) {
+	c.awaited = "the search of the ledger"
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
 		return nil, err
@@ -181,6 +183,7 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	}
 	acks := make(map[string]uint64)
 	for round := 0; ; round++ {
+		c.awaited = "the search of the ledger"
 		if err := t.follow(ctx, js); err != nil {
 			return nil, err
 		}
@@ -346,6 +349,7 @@ func liveCopies(ctx context.Context, js jetstream.JetStream, project string, lis
 // attempts.
 func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]bool, earlier []string, shards string,
 	trust []byte) error {
+	c.awaited = "the check of the log"
 	return c.Log(ctx, func(l *inquiry.Log) error {
 		all, n, err := l.HoldingListed(ctx, r.Project, listed)
 		if err != nil {

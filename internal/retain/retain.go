@@ -36,7 +36,12 @@ type Config struct {
 	step uint64 // for tests
 	// Tell, if set, is called with progress messages.
 	Tell func(format string, args ...any)
+
+	awaited string // see Awaited
 }
+
+// Awaited returns what the operation waits for, or waited for when its time was over.
+func (c *Config) Awaited() string { return c.awaited }
 
 // stagesWait is the default of Wait.
 const stagesWait = 2 * time.Minute
@@ -201,6 +206,7 @@ func (c *Config) chained(ctx context.Context, js jetstream.JetStream) (map[strin
 func (c *Config) awaitAuditors(ctx context.Context, js jetstream.JetStream, seq uint64) error {
 	told := false
 	var behind []string
+	c.awaited = fmt.Sprintf("the auditors to chain ledger entry %d", seq)
 	for {
 		got, err := c.chained(ctx, js)
 		if err != nil && behind != nil && ctx.Err() != nil {

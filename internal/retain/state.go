@@ -50,6 +50,7 @@ func (c *Config) stateIn(ctx context.Context, signer note.Signer, s streams.Cust
 		return "", 0, err
 	}
 	from := st.CachedInfo().State.LastSeq + 1
+	c.awaited = "ingest to decide on the statement"
 	body, err := streams.Marshal(streams.Control{ID: s.ID, Custody: string(signed)})
 	if err != nil {
 		return "", 0, err

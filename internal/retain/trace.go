@@ -34,6 +34,7 @@ type trace struct {
 	others map[string]bool
 	also   map[uint64]AlsoForgotten
 	direct map[uint64]bool   // entries that name the pseudonym, and entries that other stages made from them
+	about  map[uint64]string // positions of the entries to erase that concern another data subject → that one
 	owner  map[string]string // ids that entries about others introduced → those data subjects
 	end    uint64            // last sequence that was searched
 	round  int               // search round; each one but the last ends with a statement
@@ -44,7 +45,7 @@ func newTrace(s Subject) *trace {
 	return &trace{subject: s, listed: make(map[uint64]bool), taken: make(map[uint64]bool), wanted: make(map[uint64]bool),
 		names: make(map[string]int), bare: make(map[string]bareID),
 		own: make(map[string]bool), others: make(map[string]bool), also: make(map[uint64]AlsoForgotten),
-		direct: make(map[uint64]bool), owner: make(map[string]string)}
+		direct: make(map[uint64]bool), about: make(map[uint64]string), owner: make(map[string]string)}
 }
 
 // traceHead has the fields that are read of every body.
@@ -107,8 +108,18 @@ func (t *trace) take(e *streams.Entry) bool {
 	if direct || !ingest && t.direct[e.Src] {
 		t.direct[e.Position()] = true
 	}
-	if !direct {
-		name := cmp.Or(person.DataSubject, person.User)
+	// An entry concerns its data subject, or else its user; one that another stage made concerns the same person.
+	name := cmp.Or(person.DataSubject, person.User)
+	if name == "" && !ingest {
+		name = t.about[e.Src]
+	}
+	if name == t.subject.Person {
+		name = ""
+	}
+	if name != "" {
+		t.about[e.Position()] = name
+	}
+	if !direct || name != "" {
 		t.also[e.Position()] = AlsoForgotten{Seq: e.Position(), Stage: e.Stage, Type: string(e.Type), ID: h.ID,
 			Person: name, Why: why}
 	}

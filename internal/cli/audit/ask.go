@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,12 +29,21 @@ import (
 
 // LogFlags select the log.
 type LogFlags struct {
-	dir string
+	dir   string
+	trust string
 }
 
 func (f *LogFlags) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
 }
+
+// bindApart also adds --trust, for commands that wait for auditors.
+func (f *LogFlags) bindApart(fs *pflag.FlagSet) {
+	f.bind(fs)
+	fs.StringVar(&f.trust, "trust", "", "`FILE` of the pinned keys (default DATA/trust.yaml)")
+}
+
+func (f *LogFlags) trustFile(data string) string { return cmp.Or(f.trust, embedded.TrustFile(data)) }
 
 // withLog opens the log in its folder and calls ask. If a process has locked the log, it opens a
 // snapshot from that process.
@@ -51,7 +61,7 @@ func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, 
 	if _, err := os.Stat(f.dir); err != nil {
 		return fmt.Errorf("no log: %w: name its folder with --dir, or the data folder with --data", err)
 	}
-	trust, err := keys.LoadTrust(embedded.TrustFile(a.Conn.Data))
+	trust, err := keys.LoadTrust(f.trustFile(a.Conn.Data))
 	if err != nil {
 		return fmt.Errorf("the keys that may sign checkpoints: %w", err)
 	}

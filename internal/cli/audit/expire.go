@@ -24,6 +24,7 @@ func expireCommand(a *verb.App) *cobra.Command {
 	var older, wait, every time.Duration
 	var dry, json bool
 	var key string
+	var log LogFlags
 	c := &cobra.Command{
 		Use:   "expire [--older DURATION]",
 		Short: "Erase old payloads of the log and the beliefs derived from them",
@@ -41,15 +42,23 @@ Projects with a legal hold, on the project or on a data subject in it, are exclu
 Memories, verdicts and people's decisions in the state stay. The leaves of the log stay
 too, so that proofs and earlier checkpoints remain valid. A missing payload that no
 statement covers is a finding of lazaret audit verify. Sealed shards are not changed.
-An auditor that refused the order is listed, and the exit code is 3.`,
-		Example: "  lazaret audit expire --older 2160h --dry-run\n  lazaret audit expire --older 2160h --every 24h",
-		Args:    cobra.NoArgs,
+An auditor that refused the order is listed, and the exit code is 3.
+
+For an auditor that runs apart, run the command on its machine and name its log with
+--dir. The data folder needs the credentials retention and operator, and the keys
+operator.key and audit-master.key.`,
+		Example: "  lazaret audit expire --older 2160h --dry-run\n  lazaret audit expire --older 2160h --every 24h\n" +
+			"  lazaret audit expire --data lz --dir /var/lib/lazaret-auditor/audit",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if older < 0 {
 				return errors.New("--older cannot be negative")
 			}
+			if err := checkWait(wait); err != nil {
+				return err
+			}
 			return repeatedly(cmd, every, func() error {
-				return Retention(a, cmd, wait, nil, LogFlags{}, func(ctx context.Context, c *retain.Config) (err error) {
+				return Retention(a, cmd, wait, nil, log, func(ctx context.Context, c *retain.Config) (err error) {
 					var x *retain.Expiry
 					before := time.Now().Add(-older)
 					if dry {
@@ -78,9 +87,10 @@ An auditor that refused the order is listed, and the exit code is 3.`,
 		},
 	}
 	f := c.Flags()
+	log.bindApart(f)
 	f.DurationVar(&older, "older", trimHorizon, "`HORIZON`: only older payloads expire")
 	f.DurationVar(&every, "every", 0, "repeat after this `DURATION`; errors are printed and retried")
-	f.DurationVar(&wait, "wait", 10*time.Minute, "time limit for auditors")
+	f.DurationVar(&wait, "wait", 10*time.Minute, "the time limit, more than 0")
 	f.BoolVar(&dry, "dry-run", false, "print up to where entries would expire, and change nothing")
 	f.BoolVar(&json, "json", false, "print JSON")
 	f.StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func Retention(a *verb.App, cmd *cobra.Command, wait time.Duration, without []st
 		return err
 	}
 	defer nc.Close()
-	trust, err := keys.LoadTrust(embedded.TrustFile(a.Conn.Data))
+	trust, err := keys.LoadTrust(log.trustFile(a.Conn.Data))
 	if err != nil {
 		return fmt.Errorf("the keys of auditors: %w", err)
 	}
@@ -43,12 +44,30 @@ func Retention(a *verb.App, cmd *cobra.Command, wait time.Duration, without []st
 		ctx, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
 	}
-	return f(ctx, &retain.Config{Conn: nc, Trust: trust, Without: without, Data: a.Conn.Data,
+	c := &retain.Config{Conn: nc, Trust: trust, Without: without, Data: a.Conn.Data,
 		Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
 			return withLog(a, ctx, log, inquiry.Options{}, ask)
 		},
 		Tell: func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) },
-	})
+	}
+	err = f(ctx, c)
+	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	limit := "--timeout"
+	if cmd.Flags().Lookup("wait") != nil {
+		limit = "--wait"
+	}
+	return fmt.Errorf("not done after %v, when it waited for %s: %w; run it again with a longer %s", wait,
+		cmp.Or(c.Awaited(), "the pipeline"), err, limit)
+}
+
+// checkWait returns an error for a time limit that is none.
+func checkWait(wait time.Duration) error {
+	if wait <= 0 {
+		return fmt.Errorf("--wait is %v, want a duration of more than 0, such as 10m", wait)
+	}
+	return nil
 }
 
 // operatorSigner returns the signer of statements: the named key, or the data folder's operator key.
@@ -66,6 +85,7 @@ func forgetCommand(a *verb.App) *cobra.Command {
 	var dry, json bool
 	var wait time.Duration
 	var without []string
+	var log LogFlags
 	c := &cobra.Command{
 		Use:   "forget --subject PROJECT[/DATA-SUBJECT] --reason TEXT",
 		Short: "Erase a project, or one data subject in it, from streams, stages and log",
@@ -92,9 +112,14 @@ partition again without them, and auditors erase their payloads one by one. This
 a ledger that was never trimmed.
 
 The log still verifies: its leaves stay, and prove that something was logged and when.
-A legal hold prevents the erasure. Copies outside of the installation are not erased.`,
+A legal hold prevents the erasure. Copies outside of the installation are not erased.
+
+For an auditor that runs apart, run the command on its machine and name its log with
+--dir. The data folder needs the credentials retention and operator, and the keys
+operator.key and audit-master.key. The record is written to DATA/forgotten.`,
 		Example: "  lazaret audit forget --subject acme --dry-run\n  lazaret audit forget --subject acme --reason 'request " +
-			"17 of the DPO'\n  lazaret audit forget --subject acme/p-17 --dry-run",
+			"17 of the DPO'\n  lazaret audit forget --subject acme/p-17 --dry-run\n" +
+			"  lazaret audit forget --data lz --dir /var/lib/lazaret-auditor/audit --subject acme --dry-run",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if project == "" {
@@ -107,7 +132,10 @@ A legal hold prevents the erasure. Copies outside of the installation are not er
 			if reason == "" && !dry {
 				return errors.New("give a reason with --reason: the ledger records it")
 			}
-			return Retention(a, cmd, wait, without, LogFlags{}, func(ctx context.Context, c *retain.Config) error {
+			if err := checkWait(wait); err != nil {
+				return err
+			}
+			return Retention(a, cmd, wait, without, log, func(ctx context.Context, c *retain.Config) error {
 				shards := filepath.Join(a.Conn.Data, "shards")
 				if dry {
 					return printSurvey(ctx, cmd, c, on, shards, json)
@@ -116,7 +144,7 @@ A legal hold prevents the erasure. Copies outside of the installation are not er
 				if err != nil {
 					return err
 				}
-				trust, err := os.ReadFile(embedded.TrustFile(a.Conn.Data))
+				trust, err := os.ReadFile(log.trustFile(a.Conn.Data))
 				if err != nil {
 					return err
 				}
@@ -148,7 +176,8 @@ A legal hold prevents the erasure. Copies outside of the installation are not er
 	c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")
 	c.Flags().BoolVar(&dry, "dry-run", false, "list the places of its data, and change nothing")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
-	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "the time limit")
+	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "the time limit, more than 0")
+	log.bindApart(c.Flags())
 	c.Flags().StringSliceVar(&without, "without", nil,
 		"`STAGE` that no longer exists and is not waited for, such as sentinel-old")
 	return c

@@ -57,6 +57,9 @@ fold it from the ledger: it does not answer until it is restored (lazaret state 
 			if older < 0 {
 				return errors.New("--older cannot be negative")
 			}
+			if err := checkWait(wait); err != nil {
+				return err
+			}
 			once := func() error {
 				return Retention(a, cmd, 0, without, log, func(ctx context.Context, c *retain.Config) error {
 					c.Wait = wait
@@ -80,7 +83,7 @@ fold it from the ledger: it does not answer until it is restored (lazaret state 
 		},
 	}
 	f := c.Flags()
-	log.bind(f)
+	log.bindApart(f)
 	f.DurationVar(&older, "older", trimHorizon,
 		"`HORIZON`: only older entries are removed; a repeated proposal gets its old verdict for 31 days (744h)")
 	f.DurationVar(&every, "every", 0, "repeat after this `DURATION`; errors are printed and retried")
