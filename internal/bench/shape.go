@@ -1,10 +1,12 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,23 +14,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/natsserver"
-	"lazaret/internal/wire"
+	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
 // The shape of a pipeline is its load on the server: each observation is stored in the intake, read
-// once, stored in the ledger in atomic batches, purged, and read from the ledger once. The rate of a
-// server with this load and no processing is an upper bound for every pipeline of this shape on this
-// machine.
+// once, stored in the ledger in frames, purged, and read from the ledger once. The rate of a server
+// with this load and no processing is an upper bound for every pipeline of this shape on this machine.
 const (
-	shapeBatch  = 500                          // as in internal/stage
-	shapeSingle = 12                           // smaller batches are published one by one
-	shapePurge  = streams.IntakePerSubject / 8 // messages
-	shapeAhead  = 2048                         // messages that a reader buffers
+	shapeEntries = 500                          // published at once, as in internal/stage
+	shapePurge   = streams.IntakePerSubject / 8 // messages
+	shapeAhead   = 2048                         // messages that a reader buffers
 )
 
-// shape measures the rate of a server with the load that the comment on shapeBatch describes. It
+// shape measures the rate of a server with the load that the comment on shapeEntries describes. It
 // sends the observation entries of the pipeline's own ledger. It omits the entries of other stages:
 // sentinels write nothing about nearly all observations.
 func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOptions, load Client,
@@ -59,8 +60,12 @@ func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOpti
 	defer cancel(nil)
 	read := make(chan time.Time, 1)
 	n := 0
-	stop, err := readNew(ctx, r, streams.LedgerStream, func(jetstream.Msg) {
-		if n++; n == o.Events {
+	stop, err := readNew(ctx, r, streams.LedgerStream, func(m jetstream.Msg) {
+		count, err := strconv.Atoi(m.Headers().Get(streams.HeaderCount))
+		if err != nil {
+			count = 1 // only frames have the header
+		}
+		if n += count; n == o.Events {
 			read <- time.Now()
 		}
 	})
@@ -81,7 +86,7 @@ func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOpti
 	defer stopIn()
 	defer cancel(nil) // before stopping readers that are blocked
 	go func() {
-		if err := copyOver(ctx, w, in, entries); err != nil {
+		if err := copyOver(ctx, w, in, entries, o); err != nil {
 			cancel(fmt.Errorf("filling a ledger: %w", err))
 		}
 	}()
@@ -122,9 +127,10 @@ func readNew(ctx context.Context, nc *nats.Conn, stream string, fn func(jetstrea
 	return func() { cc.Stop(); <-cc.Closed() }, nil
 }
 
-// copyOver publishes an entry for each message in batches. Like ingest, it collects the next batch
-// while one is being published.
-func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entries []streams.Entry) error {
+// copyOver publishes an entry for each observation. Like ingest, it collects the next entries while the
+// last ones are being published.
+func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entries []streams.Entry,
+	o PipelineOptions) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
@@ -133,13 +139,12 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 	if err != nil {
 		return err
 	}
-	var fences [streams.Partitions]uint64
+	pub := stage.NewPublisher(js, streams.StageIngest)
 	var stored, purged uint64 // intake sequences: stored in the ledger, and purged
 	published := make(chan error, 1)
 	published <- nil
 	for i, seq := 0, uint64(0); ; {
-		var batch []*nats.Msg
-		var of []int // their partitions
+		var next []*streams.Entry
 		add := func(m jetstream.Msg) error {
 			md, err := m.Metadata()
 			if err != nil {
@@ -149,10 +154,12 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 			if err != nil {
 				return err
 			}
-			e := entries[i%len(entries)]
-			i, seq = i+1, md.Sequence.Stream
-			e.Partition, e.Project, e.Src, e.Salt = a.Partition, a.Project, seq, streams.NewSalt()
-			batch, of = append(batch, wire.Msg(&e)), append(of, a.Partition)
+			seq = md.Sequence.Stream
+			for k := range min(max(o.Batch, 1), o.Events-i) {
+				e := entries[i%len(entries)]
+				e.Partition, e.Project, e.Src, e.Salt = a.Partition, a.Project, position.At(seq, k), streams.NewSalt()
+				i, next = i+1, append(next, &e)
+			}
 			return nil
 		}
 		select {
@@ -161,7 +168,7 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 		case <-ctx.Done():
 			return nil
 		}
-		for busy := true; err == nil && busy && len(batch) < shapeBatch; {
+		for busy := true; err == nil && busy && len(next) < shapeEntries; {
 			select {
 			case m := <-in:
 				err = add(m)
@@ -183,53 +190,9 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 			purged = stored
 		}
 		stored = seq
-		go func() { published <- publishBatch(ctx, nc, batch, of, &fences) }()
+		slices.SortStableFunc(next, func(a, b *streams.Entry) int { return cmp.Compare(a.Partition, b.Partition) })
+		go func() { published <- pub.Publish(ctx, next) }()
 	}
-}
-
-// publishBatch publishes entries as a stage does: with fences, and as one atomic batch unless there are
-// few.
-func publishBatch(ctx context.Context, nc *nats.Conn, batch []*nats.Msg, of []int,
-	fences *[streams.Partitions]uint64) error {
-	fence := func(i int) {
-		batch[i].Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(fences[of[i]], 10))
-	}
-	if len(batch) < shapeSingle {
-		for i, m := range batch {
-			fence(i)
-			seq, err := published(ctx, nc, m)
-			if err != nil {
-				return err
-			}
-			fences[of[i]] = seq
-		}
-		return nil
-	}
-	id := nats.NewInbox()
-	var fenced [streams.Partitions]bool
-	for i, m := range batch {
-		if !fenced[of[i]] {
-			fence(i)
-			fenced[of[i]] = true
-		}
-		m.Header.Set("Nats-Batch-Id", id[len(nats.InboxPrefix):])
-		m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
-		if i < len(batch)-1 {
-			if err := nc.PublishMsg(m); err != nil {
-				return err
-			}
-			continue
-		}
-		m.Header.Set("Nats-Batch-Commit", "1")
-		last, err := published(ctx, nc, m)
-		if err != nil {
-			return err
-		}
-		for k := range batch {
-			fences[of[k]] = last - uint64(len(batch)-1-k)
-		}
-	}
-	return nil
 }
 
 // loaders returns the subjects of a load on a server, and files with the credentials for them.

@@ -66,6 +66,24 @@ type publisher struct {
 	open  bool   // set streams.HeaderOpen: joint frames may follow
 }
 
+// Publisher adds entries to the ledger in the messages of a stage, so that a benchmark can measure the
+// server without a stage. One goroutine at a time may use it.
+type Publisher struct {
+	publisher
+	fences [streams.Partitions]uint64
+}
+
+// NewPublisher returns a Publisher for a stage that has no entry in the ledger.
+func NewPublisher(js jetstream.JetStream, stage string) *Publisher {
+	return &Publisher{publisher: publisher{nc: js.Conn(), js: js, stage: stage}}
+}
+
+// Publish adds entries in order and sets their sequences. Adjacent entries of one project share frames.
+func (p *Publisher) Publish(ctx context.Context, entries []*streams.Entry) error {
+	_, err := p.publish(ctx, entries, func(i int) string { return entries[i].Project }, &p.fences)
+	return err
+}
+
 // publish adds entries in order, and sets their Seq and Index. fences has the last sequence on the stage's subject by
 // partition, and is updated. publish returns the number of entries that are certainly in the ledger. If the error is
 // errFenced, the other entries are certainly not in the ledger. After any other error, some of them may be.

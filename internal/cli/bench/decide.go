@@ -42,7 +42,7 @@ Every answer is in the ledger, and on disk unless --no-sync is given. Afterwards
 publishes of one verdict are measured alone, on the same streams of an otherwise idle
 server, each entry in a message of its own (sync_floor_us, shape_p50). They are the
 reference: no verdict of separate daemons can be faster on this machine. The stages of
-this pipeline decide jointly, in two publishes.`,
+this pipeline decide jointly, in one publish if nothing else waits.`,
 		Example: "  lazaret bench decide --json\n  lazaret bench decide --rate 3000\n  lazaret bench decide --flat",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

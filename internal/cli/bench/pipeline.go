@@ -37,12 +37,11 @@ the same process publishes as many messages of that size to one stream of a bare
 nats-server with the same storage. Use the ratio of the two rates to compare machines.
 Afterwards the entries of the ledger are counted: none may be missing or duplicated.
 Finally the same load passes through a bare server with the same streams, entries,
-encryption, batches, purges and readers, but without processing: no such pipeline can
-exceed this rate (shape_bound_per_s) on this machine.
+encryption, frames and purges, and one reader of each stream, but without processing:
+no such pipeline can exceed this rate (shape_bound_per_s) on this machine.
 
 --batch N publishes batches of N observations, as ObserveAll does, to a second pipeline.
-Both pipelines are compared with raw single publishes and with each other.
-shape_bound_per_s is not measured then.`,
+Both pipelines are compared with raw single publishes and with each other.`,
 		Example: "  lazaret bench pipeline --sync off\n  lazaret bench pipeline --sync always --events 50000 --json\n  " +
 			"lazaret bench pipeline --projects 16 --rules 1000\n  lazaret bench pipeline --batch 64 --sync always " +
 			"--events 50000",
