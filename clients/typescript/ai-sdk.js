@@ -1,11 +1,11 @@
 // Adapter for the AI SDK of Vercel (tested with ai 6): guarded tools, and a middleware of the
-// model that records prompts. It imports nothing of the SDK.
+// model that records prompts. It does not import the SDK.
 import { idOf, textOf } from "./index.js";
 
 /**
- * The same tools, each of which asks before it runs. A refused call throws, which the SDK
- * shows the model as the tool's error. A tool without execute runs where no answer can stop
- * it, in the browser or at the model's provider: name it in `unguarded` to let it be.
+ * Wraps the tools, so that each asks before it runs. A refused call throws, and the SDK gives the model the error.
+ * A tool without `execute` runs in the browser or at the model's provider, where it cannot be stopped: name it in
+ * `unguarded`, or guardTools throws.
  */
 export function guardTools(lz, tools, { wait = 0, session, origin = "tool", unguarded = [] } = {}) {
   const originOf = typeof origin === "function" ? origin : () => origin;
@@ -20,7 +20,7 @@ export function guardTools(lz, tools, { wait = 0, session, origin = "tool", ungu
   }));
 }
 
-/** Middleware for wrapLanguageModel: records each message before the model is sent it. */
+/** Middleware for wrapLanguageModel: records each message before the model gets it. */
 export function recordPrompts(lz, { session, prompts = "user" } = {}) {
   return {
     specificationVersion: "v3",
@@ -35,7 +35,7 @@ export function recordPrompts(lz, { session, prompts = "user" } = {}) {
   };
 }
 
-// The last of what a tool yields is its result; those before it are for the page only.
+// The last value that a tool yields is its result. The earlier ones are only shown on the page.
 async function last(result) {
   if (typeof result?.[Symbol.asyncIterator] !== "function") return result;
   let value;

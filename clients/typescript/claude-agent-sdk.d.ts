@@ -5,5 +5,5 @@ import type { AdapterOptions, Lazaret, Origin } from "./index.js";
 export declare function lazaretHooks(lz: Lazaret, options?: AdapterOptions):
   Partial<Record<"UserPromptSubmit" | "PreToolUse" | "PostToolUse" | "PostToolUseFailure", HookCallbackMatcher[]>>;
 
-/** web for what fetches, document for what reads files, tool for others. */
+/** The default origin of a tool's results: web for tools that fetch, document for tools that read files, else tool. */
 export declare function claudeOrigin(tool: string): Origin;

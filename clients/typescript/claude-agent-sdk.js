@@ -1,15 +1,15 @@
-// Hooks for the Claude Agent SDK (query's option hooks). They import nothing of the SDK. Every
-// matcher says onFailure: "block", so that a failure of a hook stops what it guards.
+// Hooks for the Claude Agent SDK (option `hooks` of query). This file does not import the SDK. Every
+// matcher has onFailure: "block", so that a failure of a hook stops the call.
 import { idOf, Refused, refusal, textOf } from "./index.js";
 
-const MAX_CALLS = 1024; // calls that may run at once
+const MAX_CALLS = 1024; // limit of calls that run at the same time
 const WEB = ["WebFetch", "WebSearch"], DOCUMENT = ["Read", "Grep", "NotebookRead"];
 
-/** lazaretHooks(lz, { wait, session, origin, prompts }): the session is the SDK's unless stated. */
+/** lazaretHooks(lz, { wait, session, origin, prompts }). The session is the SDK's by default. */
 export function lazaretHooks(lz, { wait = 0, session, origin = claudeOrigin, prompts = "user" } = {}) {
   const originOf = typeof origin === "function" ? origin : () => origin;
   const sessionOf = (input) => idOf(session ?? input.session_id);
-  const calls = new Map(); // what ends a call that runs, by tool_use_id
+  const calls = new Map(); // functions that end a running call, by tool_use_id
   const end = (id, how, value) => {
     const c = calls.get(id);
     calls.delete(id);
@@ -21,7 +21,7 @@ export function lazaretHooks(lz, { wait = 0, session, origin = claudeOrigin, pro
     let started;
     const runs = new Promise((resolve) => { started = resolve; });
     const call = {};
-    // The SDK runs the tool itself, between two hooks: the call ends when the second one says so.
+    // The SDK runs the tool itself, between two hooks. So the call ends when the second hook is called.
     call.done = lz.perform(input.tool_name, argsOf(input.tool_input), () => {
       const result = new Promise((ok, fail) => Object.assign(call, { ok, fail }));
       started(true);
@@ -32,7 +32,7 @@ export function lazaretHooks(lz, { wait = 0, session, origin = claudeOrigin, pro
     const err = (await Promise.race([runs, refused])) === true ? undefined : await refused;
     if (!err) {
       calls.set(input.tool_use_id ?? id, call);
-      // A call that the host itself refused after this hook never ends.
+      // If the host refuses the call after this hook, the second hook is never called.
       if (calls.size > MAX_CALLS) end(calls.keys().next().value, "fail", new NeverRan())?.catch(() => {});
       return {};
     }
@@ -48,8 +48,9 @@ export function lazaretHooks(lz, { wait = 0, session, origin = claudeOrigin, pro
       else await lz.observe({ origin: originOf(input.tool_name), session: await sessionOf(input), tool: input.tool_name, call: await idOf(key),
         content: failed ? String(input.error) : textOf(input.tool_response) });
     } catch (err) {
-      if (err instanceof ToolFailed) return {}; // recorded
-      if (failed) return { continue: false, stopReason: refusal(err) }; // nothing replaces an error's text
+      if (err instanceof ToolFailed) return {}; // the failure is recorded
+      // A hook cannot replace the text of an error, so it stops the agent.
+      if (failed) return { continue: false, stopReason: refusal(err) };
       return specific("PostToolUse", { updatedToolOutput: refusal(err) });
     }
     return {};
@@ -73,10 +74,10 @@ class NeverRan extends Error {}
 
 const specific = (hookEventName, fields) => ({ hookSpecificOutput: { hookEventName, ...fields } });
 
-/** web for what fetches, document for what reads files, tool for others. */
+/** The default origin of a tool's results: web for tools that fetch, document for tools that read files, else tool. */
 export function claudeOrigin(tool) { return WEB.includes(tool) ? "web" : DOCUMENT.includes(tool) ? "document" : "tool"; }
 
-// A program that calls the SDK sends prompts with the source sdk: the option prompts says whose they are.
+// If a program calls the SDK, its prompts have the source sdk. Then the option `prompts` is their origin.
 function promptOrigin(source, prompts) {
   if (source === undefined || source === "user" || source === "sdk") return prompts;
   return source === "loop_wakeup" || source === "schedule_wakeup" ? "agent" : "tool";

@@ -2,39 +2,42 @@ export type Verdict = "allow" | "hold" | "deny";
 export type Origin = "user" | "system" | "agent" | "tool" | "document" | "email" | "web";
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
-/** Fields that every event may have. `id` names it: the same id with the same body is the same event. */
+/**
+ * Fields that every event may have. If an event with the same `id` and the same body is sent again, it is recorded
+ * once.
+ */
 export interface Head { id?: string; session?: string; user?: string; data_subject?: string }
 
 export interface Observation extends Head {
-  /** Where the content comes from; "tool" unless stated. The token must be granted it. */
+  /** Where the content comes from (default "tool"). The token's credential must permit this origin. */
   origin?: Origin;
   content?: string;
   blocks?: { type?: string; text: string }[];
   tool?: string;
-  /** Id of the tool call that this answers. */
+  /** Id of the tool call that returned this content. */
   call?: string;
   args?: object;
-  /** A URL, a path, a sender. */
+  /** Where the content was read: a URL, a path, a sender. */
   source?: string;
 }
 
 export interface Action extends Head {
   tool: string;
   args?: object;
-  /** Ids of beliefs that it rests on. */
+  /** Ids of the beliefs that are the reason for the action. */
   beliefs?: string[];
   decision?: string;
-  /** 0 to 1. */
+  /** The agent's confidence in the action, 0 to 1. */
   confidence?: number;
   host_verdict?: Verdict;
-  /** Id of a held action that this is an edit of. */
+  /** Id of the held action that this action replaces. */
   replaces?: string;
   /** Last acknowledged intake sequence; the client fills it in. */
   after?: number;
 }
 
 export interface Memory extends Head {
-  /** "agent" unless stated. */
+  /** Origin of the words (default "agent"). */
   origin?: Origin;
   content: string;
   key?: string;
@@ -44,7 +47,7 @@ export interface Memory extends Head {
   source?: string;
   sensitivity?: "public" | "internal" | "confidential" | "secret";
   scope?: "project" | "user" | "session";
-  /** Seconds. */
+  /** Seconds after which the memory expires. */
   ttl?: number;
   after?: number;
 }
@@ -63,9 +66,9 @@ export interface Recall extends Head {
 export interface Candidate { id?: string; content?: string; source?: string; score?: number }
 export interface Item { id: string; content: string; score: number; origin?: Origin; reason?: string; partial?: boolean; effects?: string[] }
 export interface Recalled {
-  /** May enter a plan. */
+  /** Memories that the agent may use for plans. */
   admitted?: Item[];
-  /** To read and not to act on. */
+  /** Texts that the agent may read, but must not act on. */
   context_only?: Item[];
   contradictions?: Item[];
   refused?: { id: string; reason: string; text?: string }[];
@@ -79,69 +82,69 @@ export interface Answer {
   id: string;
   session?: string;
   reasons: Reason[];
-  /** Set while a person may still release it. */
+  /** Set if the verdict is hold and a person may still release it. */
   hold?: { id: string; revision: string; expires: string };
-  /** Of the action, to be reported with its outcome. */
+  /** Digest of the action. Report it with the action's outcome. */
   digest?: string;
   belief?: { id: string; [key: string]: unknown };
   recall?: Recalled;
   error?: Error;
-  /** The pipeline's reply as it came. */
+  /** The unchanged reply of the pipeline. */
   reply?: unknown;
-  /** What was asked, so that await can ask again. */
+  /** The request, so that `await` can send it again. */
   asked: { path: string; body: object; type: string };
 }
 
 export interface Recorded { id: string; intake_seq: number; ledger_seq?: number; repeat?: boolean; reuses?: string }
 
 export interface Options {
-  /** http://127.0.0.1:4280 unless stated. */
+  /** Address of the gateway (default http://127.0.0.1:4280). */
   url?: string;
-  /** lazaret agent token new PROJECT AGENT */
+  /** Bearer token, made by `lazaret agent token new PROJECT AGENT`. */
   token: string;
-  /** Session of events that name none. */
+  /** Session of events that do not name one. */
   session?: string;
-  /** Milliseconds for one call, with its retries (25,000). */
+  /** Time-out of one call with all its tries, in milliseconds (default 25,000). */
   timeout?: number;
-  /** How often a request is sent at most (4). */
+  /** How many times a request is sent at most (default 4). */
   tries?: number;
   fetch?: typeof fetch;
 }
 
 export interface PerformOptions<R = unknown> {
-  /** Origin of its result ("tool"). */
+  /** Origin of the result (default "tool"). */
   origin?: Origin;
   source?: string;
-  /** Session of the call; the client's unless stated. */
+  /** Session of the call (default: the client's). */
   session?: string;
-  /** Milliseconds to wait for a person when the call is held (0). */
+  /** How long a held call waits for a person, in milliseconds (default 0). */
   wait?: number;
   /** Ends the wait. */
   signal?: AbortSignal;
-  /** The result as the model is shown it; JSON unless it is a string. */
+  /** Makes the text that the model gets from a result. By default, a string as it is, and else JSON. */
   text?: (result: R) => string;
   /** Whether a result reports a failure. */
   failed?: (result: R) => boolean;
-  /** Whether what the tool threw is a framework's control flow, of which the model sees nothing. */
+  /** Whether an error that the tool threw is control flow of the framework, which the model does not see. */
   passes?: (err: unknown) => boolean;
 }
 
 export interface GuardOptions<A extends unknown[], R = unknown> extends PerformOptions<R> {
-  /** The tool's name in the policy; the function's name unless stated. */
+  /** The tool's name in the policy (default: the function's name). */
   name?: string;
-  /** What the arguments are, for the policy and the rules; a single object unless stated. */
+  /** Makes the object of arguments that policy and rules judge. By default, the only argument of the tool. */
   args?: (...input: A) => object;
 }
 
 /** Options of every adapter. */
 export interface AdapterOptions {
-  /** Milliseconds to wait for a person when a call is held (0). */
+  /** How long a held call waits for a person, in milliseconds (default 0). */
   wait?: number;
-  /** Session; the framework's thread or the client's unless stated. */
+  /** Session of all events (default: the framework's thread, or else the client's session). */
   session?: string;
-  /** Origin of the results of a tool: one for all, or by the tool's name ("tool"). */
+  /** Origin of results: one for all tools, or a function of the tool's name (default "tool"). */
   origin?: Origin | ((tool: string) => Origin);
-  /** Origin of prompts ("user"): who writes them. false records none. */
+  /** Origin of prompts (default "user"). If false, prompts are not recorded. */
   prompts?: Origin | false;
 }
 
@@ -149,63 +152,66 @@ export interface AdapterOptions {
 export interface MemoryToolResult {
   content: string;
   is_error: boolean;
-  /** Of the question that the call led to; absent where none was asked. */
+  /** Verdict on the call; absent if the call needs no verdict. */
   verdict?: Verdict;
-  /** Hold of a write that a person may still release: make the same call again then. */
+  /** Id of the hold of a held write. After a person has approved it, make the same call again. */
   hold?: string;
   error?: Error;
 }
 
 /** An observation or report that was not recorded. */
 export declare class LazaretError extends Error {
-  /** LZ… (docs/errors.md); LZ203 where nobody answered. */
+  /** A code LZ… of docs/errors.md; LZ203 if there was no answer. */
   code: string;
   problem?: { status: number; [key: string]: unknown };
 }
 
-/** A guarded tool did not run. */
+/** A guarded tool did not run, because its call was held or denied. */
 export declare class Refused extends Error {
   verdict: Verdict;
   answer: Answer;
 }
 
-/** Speaks for the agent that the token stands for. */
+/** Client of the gateway, for the agent to which the token belongs. */
 export declare class Lazaret {
   constructor(options: Options);
-  /** Records what the model is about to be shown. Throws LazaretError: show nothing of it then. */
+  /** Records content before the model sees it. If it throws LazaretError, do not show the content. */
   observe(event: Observation): Promise<Recorded>;
-  /** Asks before the agent acts. Never throws: every failure is a hold. */
+  /** Asks for a verdict before the agent acts. Never throws: every failure is a hold. */
   decide(action: Action): Promise<Answer>;
-  /** Asks before the agent writes to its memory. */
+  /** Asks for a verdict before the agent writes to its memory. */
   remember(memory: Memory): Promise<Answer>;
-  /** Asks what of memory may enter the context. */
+  /** Searches the memory, and returns the texts that may enter the context. */
   recall(query: string | Recall): Promise<Answer>;
-  /** Asks which candidates of another memory store may enter the context. */
+  /** Asks which texts from another memory store may enter the context. */
   gate(candidates: (string | Candidate)[], more?: Omit<Recall, "query" | "key" | "filter">): Promise<Answer>;
   /**
    * Carries out a call of Anthropic's memory tool.
-   * wait: milliseconds to wait for a person when a write is held (0, at most 300,000).
+   * wait: how long a held write waits for a person, in milliseconds (default 0, at most 300,000).
    */
   memoryTool(input: object, options?: { session?: string; user?: string; dataSubject?: string; wait?: number }): Promise<MemoryToolResult>;
-  /** Reports what came of an action; cancelled withdraws it. */
+  /** Reports the outcome of an action. The status cancelled withdraws a held action. */
   outcome(answer: Answer, status: "ok" | "error" | "skipped" | "cancelled", content?: string): Promise<Recorded>;
-  /** Clears what was held for input that was not recorded. */
+  /** Starts the session again. This ends the holds for observations that could not be recorded. */
   startSession(session?: string): Promise<Recorded>;
-  /** The answer once the hold has ended, or the hold when the time is over (600,000 ms). */
+  /** Waits until the hold has ended or the time-out is over (default 600,000 ms), and returns the latest answer. */
   await(answer: Answer, options?: { timeout?: number; signal?: AbortSignal }): Promise<Answer>;
-  /** The tool, which asks before it runs and records its result before it returns it. It throws Refused. */
+  /**
+   * Wraps a tool: asks before it runs, and records its result before it returns it. It throws Refused if the call
+   * may not run.
+   */
   guard<A extends unknown[], R>(tool: (...input: A) => R | Promise<R>, options?: GuardOptions<A, R>): (...input: A) => Promise<R>;
-  /** One call of a tool, as guard makes it. Adapters are built on it. */
+  /** Makes one guarded call: asks, calls `run`, records the result and returns it. Adapters use it. */
   perform<R>(name: string, args: object, run: (answer: Answer) => R | Promise<R>, options?: PerformOptions<R>): Promise<R>;
-  /** Records what enters a prompt, once a session. */
+  /** Records a text that enters a prompt, unless this client recorded the same text in the session before. */
   observeOnce(event: Observation): Promise<void>;
 }
 
-/** The text that tells a model why a call did not run, or why its result is withheld. */
+/** Returns the text that tells the model why a call did not run, or why it does not get the result. */
 export declare function refusal(err: Error): string;
-/** Whether an error is Refused or LazaretError. */
+/** Reports whether an error is Refused or LazaretError. */
 export declare function isRefusal(err: unknown): boolean;
-/** An id that the protocol allows for a text, such as a framework's name of a thread. */
+/** Makes a legal id from a text, such as a framework's thread id: the text itself if it is legal, else its digest. */
 export declare function idOf(text: string | undefined): Promise<string | undefined>;
-/** A result as the model is shown it: a string as it is, all else as JSON. */
+/** Returns a result as text: a string as it is, any other value as JSON. */
 export declare function textOf(result: unknown): string;

@@ -1,9 +1,9 @@
-// Client of Lazaret's HTTP door (docs/http.md). No dependencies; types are in index.d.ts.
+// Client of Lazaret's HTTP gateway (docs/http.md). No dependencies; types are in index.d.ts.
 
 const VERDICTS = ["allow", "hold", "deny"];
 const AGAIN = [429, 502, 503, 504];
-const MAX_HELD = 256; // held calls that are kept for another try
-const MAX_RECORDED = 4096; // texts that are not recorded again
+const MAX_HELD = 256; // held calls that are remembered, so that a repeated call asks about the same hold
+const MAX_RECORDED = 4096; // recorded texts that are remembered, so that observeOnce does not record them again
 
 /** An observation or report that was not recorded. Show nothing of it to the model. */
 export class LazaretError extends Error {
@@ -15,7 +15,7 @@ export class LazaretError extends Error {
   }
 }
 
-/** A guarded tool did not run, or its result must not be shown. */
+/** A guarded tool did not run, because its call was held or denied, or its result must not be shown. */
 export class Refused extends Error {
   constructor(tool, answer) {
     super(`${tool}: ${answer.verdict}${answer.reasons.length ? ": " + answer.reasons.map((r) => r.text ?? r.code).join("; ") : ""}`);
@@ -25,7 +25,7 @@ export class Refused extends Error {
   }
 }
 
-/** Speaks for the agent that the token stands for. */
+/** Client of the gateway, for the agent to which the token belongs. */
 export class Lazaret {
   #after = 0;
   #held = new Map(); // answers by session, tool and arguments, oldest first
@@ -36,34 +36,35 @@ export class Lazaret {
     Object.assign(this, { url: url.replace(/\/+$/, ""), token, session, timeout, tries, fetch: f });
   }
 
-  /** Records what the model is about to be shown. Show it only after this resolved. */
+  /** Records content before the model sees it. Show it only after the promise has resolved. */
   async observe(event) {
     const got = await this.#call("POST", "/v1/observe", this.#event(event));
     this.#acknowledged(got);
     return got;
   }
 
-  /** Asks before the agent acts. Never throws: every failure is a hold. */
+  /** Asks for a verdict before the agent acts. Never throws: every failure is a hold. */
   decide(action) { return this.#ask("/v1/decide", action, "action"); }
 
-  /** Asks before the agent writes to its memory. */
+  /** Asks for a verdict before the agent writes to its memory. */
   remember(memory) { return this.#ask("/v1/remember", memory, "memory"); }
 
-  /** Asks what of memory may enter the context. */
+  /** Searches the memory, and returns the texts that may enter the context. */
   recall(query) { return this.#ask("/v1/recall", typeof query === "string" ? { query } : query, "recall"); }
 
-  /** Asks which candidates of another memory store may enter the context. */
+  /** Asks which texts from another memory store may enter the context. */
   gate(candidates, more = {}) {
     return this.#ask("/v1/gate", { ...more, candidates: candidates.map((c) => (typeof c === "string" ? { content: c } : c)) }, "recall");
   }
 
   /**
-   * Carries out a call of Anthropic's memory tool and returns the content of its tool_result. Never throws. A call
-   * is sent once: one whose answer was lost may have been carried out.
+   * Carries out a call of Anthropic's memory tool and returns the content of its tool_result. Never throws. A call is
+   * sent only once, because a call whose answer was lost may have been carried out.
    */
   async memoryTool(input, { session = this.session, user, dataSubject, wait = 0 } = {}) {
     try {
-      const { session: _s, user: _u, data_subject: _d, ...call } = input; // the model does not choose whose memory it is
+      // The host, not the model, chooses whose memory is used.
+      const { session: _s, user: _u, data_subject: _d, ...call } = input;
       const path = "/v1/memory_tool" + (wait > 0 ? `?wait=${Math.min(300, Math.ceil(wait / 1000))}s` : "");
       const got = await this.#once("POST", path, JSON.stringify({ ...call, session, user, data_subject: dataSubject }), this.timeout + wait);
       if (typeof got.content !== "string") throw new LazaretError("LZ208", "the answer is not one to what was asked", got);
@@ -73,21 +74,21 @@ export class Lazaret {
     }
   }
 
-  /** Reports what came of an action: ok, error or skipped. */
+  /** Reports the outcome of an action: ok, error, skipped, or cancelled to withdraw a held action. */
   async outcome(answer, status, content) {
     const got = await this.#call("POST", "/v1/outcome", this.#event({ action: answer.id, session: answer.session, status, content, digest: answer.digest }));
     this.#acknowledged(got);
     return got;
   }
 
-  /** Starts a session, which clears what was held for unseen input. */
+  /** Starts the session again. This ends the holds for observations that could not be recorded. */
   async startSession(session = this.session) {
     const got = await this.#call("POST", "/v1/session", this.#event({ session, phase: "start" }));
     this.#acknowledged(got);
     return got;
   }
 
-  /** Waits until a person has resolved a hold, it expired, or the time is over. */
+  /** Waits until a person has resolved the hold, it has expired, or the time-out is over. */
   async await(answer, { timeout = 600_000, signal } = {}) {
     const end = Date.now() + timeout;
     while (answer.verdict === "hold" && answer.hold && answer.asked) {
@@ -95,7 +96,7 @@ export class Lazaret {
       if (left <= 0 || signal?.aborted) break;
       const { path, body, type } = answer.asked;
       const next = await this.#verdict(`${path}?wait=${left}s`, body, type, left * 1000 + this.timeout, signal);
-      if (!next.error) answer = next; // the hold goes on while nobody answers
+      if (!next.error) answer = next; // if the gateway does not answer, the hold is still open
       else if (Date.now() < end && !signal?.aborted) await sleep(Math.min(1000, end - Date.now()));
     }
     return answer;
@@ -118,7 +119,7 @@ export class Lazaret {
     try {
       result = await run(answer);
     } catch (err) {
-      if (passes(err)) await this.outcome(answer, "skipped"); // the framework's own control flow: nothing is shown
+      if (passes(err)) await this.outcome(answer, "skipped"); // control flow of the framework: the model sees nothing
       else await shown(String(err?.message ?? err), "error");
       throw err;
     }
@@ -126,7 +127,7 @@ export class Lazaret {
     return result;
   }
 
-  /** Records what enters a prompt, unless this client recorded the same text of the session before. */
+  /** Records a text that enters a prompt, unless this client recorded the same text in the session before. */
   async observeOnce(event) {
     const content = event.content ?? "", session = event.session ?? this.session;
     if (content === "" || this.#recorded.has(recordedKey(session, content))) return;
@@ -134,7 +135,8 @@ export class Lazaret {
     this.#remember(session, content);
   }
 
-  // The answer that permits a call. A hold is kept, so that the same call finds it approved later.
+  // Returns the answer that permits a call, or throws Refused. A hold is remembered, so that the same call asks
+  // about it later.
   async #permit(name, args, session, wait, signal) {
     const key = JSON.stringify([session, name, args]);
     const kept = this.#held.get(key);
@@ -150,7 +152,8 @@ export class Lazaret {
     if (answer.verdict === "allow") return answer;
     if (answer.hold) bounded(this.#held, key, answer, MAX_HELD);
     const refused = new Refused(name, answer);
-    for (const words of [refused.message, refusal(refused)]) this.#remember(session, words); // ours, should a model be shown them
+    // The client's own texts: observeOnce need not record them.
+    for (const words of [refused.message, refusal(refused)]) this.#remember(session, words);
     throw refused;
   }
 
@@ -186,7 +189,7 @@ export class Lazaret {
     }
   }
 
-  // One request, sent again as it is while nobody can know whether it arrived.
+  // Sends a request. If the answer is lost, it sends the same request again.
   async #call(method, path, body, timeout = this.timeout, signal) {
     const text = JSON.stringify(body);
     const end = Date.now() + timeout;
@@ -258,16 +261,16 @@ function bounded(map, key, value, most) {
   while (map.size > most) map.delete(map.keys().next().value);
 }
 
-/** The words with which a model is told that a call was refused, or its result withheld. */
+/** Returns the text that tells the model why a call did not run, or why it does not get the result. */
 export function refusal(err) {
   if (err instanceof Refused) return `Lazaret refused this call: ${err.message}. Do not try another way around it.`;
   return `Lazaret withheld the result of this call, since it could not be recorded: ${err.message}`;
 }
 
-/** Whether an error is one that `refusal` can word. */
+/** Reports whether an error is Refused or LazaretError. */
 export function isRefusal(err) { return err instanceof Refused || err instanceof LazaretError; }
 
-/** An id of somebody else's as one of ours: the same where it is legal, else its digest. */
+/** Makes a legal id from a text, such as a framework's thread id: the text itself if it is legal, else its digest. */
 export async function idOf(text) {
   if (text === undefined || /^[A-Za-z0-9_-]{1,64}$/.test(text)) return text;
   const { subtle } = globalThis.crypto ?? (await import("node:crypto")).webcrypto;
@@ -275,7 +278,7 @@ export async function idOf(text) {
   return Array.from(sum.subarray(0, 16), (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
-/** A result as text, as it is recorded. */
+/** Returns a result as text: a string as it is, any other value as JSON. */
 export function textOf(result) {
   if (typeof result === "string") return result;
   return JSON.stringify(result) ?? "";

@@ -1,14 +1,14 @@
 // Middleware for agents of LangChain and LangGraph (createAgent of langchain 1.x). It
-// records prompts and results of tools before the model is shown them, and asks before each call.
+// records prompts and results of tools before the model sees them, and asks before each call.
 import { createMiddleware, ToolMessage } from "langchain";
 import { idOf, isRefusal, refusal, textOf } from "./index.js";
 
-/** lazaretMiddleware(lz, { wait, session, origin, prompts }). The session is the thread unless stated. */
+/** lazaretMiddleware(lz, { wait, session, origin, prompts }). The session is the thread by default. */
 export function lazaretMiddleware(lz, { wait = 0, session, origin = "tool", prompts = "user" } = {}) {
   const originOf = typeof origin === "function" ? origin : () => origin;
   const sessionOf = (runtime) => idOf(session ?? runtime?.configurable?.thread_id ?? lz.session);
-  // A text that does not come from the caller (a summary, a result that another program
-  // stored) is recorded with the origin tool, which is external.
+  // A text that does not come from the caller of this run, such as a summary or a result that another
+  // program stored, is recorded with the origin tool, which is external.
   const record = async (messages, runtime, from) => {
     const s = await sessionOf(runtime);
     for (const m of messages) await lz.observeOnce({ origin: from, session: s, content: contentOf(m) });
@@ -38,7 +38,7 @@ export function lazaretMiddleware(lz, { wait = 0, session, origin = "tool", prom
   });
 }
 
-// The prompts that this run was started with: the last messages, back to the model's.
+// Returns the prompts with which this run was started: the messages after the model's last one.
 function newest(messages) {
   let i = messages.length;
   while (i > 0 && messages[i - 1].getType() === "human" && !messages[i - 1].additional_kwargs?.lc_source) i--;

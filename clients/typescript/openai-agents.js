@@ -1,10 +1,10 @@
 // Adapter for the OpenAI Agents SDK (@openai/agents): guarded function tools, and a filter of
-// the model's input that records prompts. It imports nothing of the SDK.
+// the model's input that records prompts. It does not import the SDK.
 import { idOf, isRefusal, refusal, textOf } from "./index.js";
 
 /**
- * The same tools, each of which asks before it runs. A refused call returns the reasons. Only
- * function tools run here: name others in `unguarded` to let them be.
+ * Wraps the tools, so that each asks before it runs. A refused call returns the reasons. Only function tools
+ * can be guarded: name others in `unguarded`, or guardTools throws.
  */
 export function guardTools(lz, tools, { wait = 0, session, origin = "tool", unguarded = [] } = {}) {
   const originOf = typeof origin === "function" ? origin : () => origin;
@@ -26,7 +26,7 @@ export function guardTools(lz, tools, { wait = 0, session, origin = "tool", ungu
   });
 }
 
-/** callModelInputFilter of a run: records each item before the model is sent it. */
+/** callModelInputFilter of a run: records each item before the model gets it. */
 export function recordPrompts(lz, { session, prompts = "user" } = {}) {
   return async ({ modelData }) => {
     const s = await idOf(session);

@@ -1,4 +1,4 @@
-"""Client of Lazaret's HTTP door (docs/http.md). Standard library only.
+"""Client of Lazaret's HTTP gateway (docs/http.md). It needs only the standard library.
 
     lz = Lazaret(token=..., session="s1")
     lz.observe(origin="web", tool="web.fetch", content=page)    # raises: do not show the page
@@ -33,8 +33,8 @@ Candidate = Union[str, Mapping[str, Any]]
 
 _VERDICTS = ("allow", "hold", "deny")
 _AGAIN = (429, 502, 503, 504)
-_MAX_HELD = 256  # held calls that are kept for another try
-_MAX_RECORDED = 4096  # texts that are not recorded again
+_MAX_HELD = 256  # held calls that are remembered, so that a repeated call asks about the same hold
+_MAX_RECORDED = 4096  # recorded texts that are remembered, so that observe_once does not record them again
 
 
 class LazaretError(Exception):
@@ -48,7 +48,7 @@ class LazaretError(Exception):
 
 
 class Refused(Exception):
-    """A guarded tool did not run."""
+    """A guarded tool did not run, because its call was held or denied."""
 
     def __init__(self, tool: str, answer: "Answer"):
         why = "; ".join(str(r.get("text") or r.get("code")) for r in answer.reasons)
@@ -65,13 +65,13 @@ class Answer:
     id: str
     session: Optional[str] = None
     reasons: List[Json] = field(default_factory=list)
-    hold: Optional[Json] = None  # set while a person may still release it
-    digest: Optional[str] = None  # of the action, to be reported with its outcome
+    hold: Optional[Json] = None  # set if the verdict is hold and a person may still release it
+    digest: Optional[str] = None  # digest of the action; report it with the outcome
     belief: Optional[Json] = None
     recall: Optional[Json] = None  # admitted, context_only, contradictions, refused
     error: Optional[Exception] = None
     reply: Optional[Json] = None
-    asked: tuple = ()  # path, body and type, to ask again
+    asked: tuple = ()  # path, body and type of the request, to send it again
 
     @property
     def allowed(self) -> bool:
@@ -79,12 +79,13 @@ class Answer:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:  # the token stays where it was sent
+    # No redirect is followed, so that the token is not sent to another host.
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None
 
 
 class Lazaret:
-    """Speaks for the agent that the token stands for. Safe for use by several threads."""
+    """Client of the gateway, for the agent to which the token belongs. Several threads may use it."""
 
     def __init__(self, token: str, url: str = "http://127.0.0.1:4280", session: Optional[str] = None,
                  timeout: float = 25.0, tries: int = 4):
@@ -99,23 +100,23 @@ class Lazaret:
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
 
     def observe(self, content: Optional[str] = None, **fields: Any) -> Json:
-        """Records what the model is about to be shown. Show it only after this returned."""
+        """Records content before the model sees it. Show the content only after this has returned."""
         return self._publish("/v1/observe", {"content": content, **fields})
 
     def decide(self, tool: str, args: Optional[Mapping[str, Any]] = None, **fields: Any) -> Answer:
-        """Asks before the agent acts. Never raises: every failure is a hold."""
+        """Asks for a verdict before the agent acts. Never raises: every failure is a hold."""
         return self._ask("/v1/decide", {"tool": tool, "args": args, **fields}, "action")
 
     def remember(self, content: str, **fields: Any) -> Answer:
-        """Asks before the agent writes to its memory."""
+        """Asks for a verdict before the agent writes to its memory."""
         return self._ask("/v1/remember", {"content": content, **fields}, "memory")
 
     def recall(self, query: Optional[str] = None, **fields: Any) -> Answer:
-        """Asks what of memory may enter the context."""
+        """Searches the memory, and returns the texts that may enter the context."""
         return self._ask("/v1/recall", {"query": query, **fields}, "recall")
 
     def gate(self, candidates: Sequence[Candidate], **fields: Any) -> Answer:
-        """Asks which candidates of another memory store may enter the context."""
+        """Asks which texts from another memory store may enter the context."""
         listed = [{"content": c} if isinstance(c, str) else dict(c) for c in candidates]
         return self._ask("/v1/gate", {"candidates": listed, **fields}, "recall")
 
@@ -123,10 +124,10 @@ class Lazaret:
                     wait: float = 0.0, data_subject: Optional[str] = None) -> Json:
         """Carries out a call of Anthropic's memory tool and returns content and is_error of its tool_result.
 
-        Never raises. A call is sent once: one whose answer was lost may have been carried out.
+        Never raises. A call is sent only once, because a call whose answer was lost may have been carried out.
         """
         try:
-            # The model does not choose whose memory it is.
+            # The host, not the model, chooses whose memory is used.
             whose = {"session": session or self.session, "user": user, "data_subject": data_subject}
             call = {k: v for k, v in input.items() if k not in whose and v is not None}
             call.update({k: v for k, v in whose.items() if v is not None})
@@ -140,16 +141,16 @@ class Lazaret:
                     "verdict": "hold"}
 
     def outcome(self, answer: Answer, status: str, content: Optional[str] = None) -> Json:
-        """Reports what came of an action: ok, error, skipped, or cancelled to withdraw it."""
+        """Reports the outcome of an action: ok, error, skipped, or cancelled to withdraw a held action."""
         return self._publish("/v1/outcome", {"action": answer.id, "session": answer.session or self.session,
                                              "status": status, "content": content, "digest": answer.digest})
 
     def start_session(self, session: Optional[str] = None) -> Json:
-        """Starts a session, which clears what was held for unseen input."""
+        """Starts the session again. This ends the holds for observations that could not be recorded."""
         return self._publish("/v1/session", {"session": session or self.session, "phase": "start"})
 
     def wait(self, answer: Answer, timeout: float = 600.0) -> Answer:
-        """Waits until a person has resolved a hold, it expired, or the time is over."""
+        """Waits until a person has resolved the hold, it has expired, or the time-out is over. Times are in seconds."""
         end = time.monotonic() + timeout
         while answer.verdict == "hold" and answer.hold and answer.asked:
             left = min(60, int(end - time.monotonic() + 0.999))
@@ -159,13 +160,13 @@ class Lazaret:
             then = self._verdict(f"{path}?wait={left}s", body, kind, left + self.timeout)
             if then.error is None:
                 answer = then
-            else:  # the hold goes on while nobody answers
+            else:  # if the gateway does not answer, the hold is still open
                 time.sleep(max(0.0, min(1.0, end - time.monotonic())))
         return answer
 
     def guard(self, tool: Callable[..., Any], name: Optional[str] = None, origin: str = "tool",
               source: Optional[str] = None, wait: float = 0.0) -> Callable[..., Any]:
-        """Wraps a tool: asks before it runs, and records its result before it is returned."""
+        """Wraps a tool: asks before it runs, and records its result before it returns it. wait is in seconds."""
         name = name or tool.__name__
 
         @functools.wraps(tool)
@@ -193,7 +194,10 @@ class Lazaret:
         return result
 
     def permit(self, name: str, args: Json, *, session: Optional[str] = None, wait: float = 0.0) -> Answer:
-        """The answer that permits a call, or Refused. Where a framework runs the tool, shown ends the call."""
+        """Returns the answer that permits a call, or raises Refused.
+
+        Use it if a framework runs the tool, and report the result with shown.
+        """
         session = session or self.session
         key = json.dumps([session, name, args], sort_keys=True, default=str)
         with self._lock:
@@ -211,17 +215,18 @@ class Lazaret:
         if answer.hold:
             self._keep(self._held, key, answer, _MAX_HELD)
         refused = Refused(name, answer)
-        self._keep(self._recorded, (session, refusal(refused)), True, _MAX_RECORDED)  # ours, should a model be shown it
+        # This is the client's own text: observe_once need not record it.
+        self._keep(self._recorded, (session, refusal(refused)), True, _MAX_RECORDED)
         raise refused
 
     def shown(self, answer: Answer, tool: str, content: str, status: str, *, origin: str = "tool", **fields: Any) -> None:
-        """Reports what a permitted call came to, and records what the model is shown of it."""
+        """Reports the outcome of a permitted call, and records the text that the model gets of it."""
         self.outcome(answer, status)
         self.observe(content, origin=origin, tool=tool, call=answer.id, session=answer.session, **fields)
         self._keep(self._recorded, (answer.session, content), True, _MAX_RECORDED)
 
     def observe_once(self, content: str, *, session: Optional[str] = None, **fields: Any) -> None:
-        """Records what enters a prompt, unless this client recorded the same text of the session before."""
+        """Records a text that enters a prompt, unless this client recorded the same text in the session before."""
         session = session or self.session
         with self._lock:
             known = (session, content) in self._recorded
@@ -262,7 +267,7 @@ class Lazaret:
             entry = reply.get("entry") or {}
             if reply.get("verdict") not in _VERDICTS or entry.get("type") != kind or event["id"] not in (entry.get("id"), entry.get("reuses")):
                 raise LazaretError("LZ208", "the answer is not one to what was asked", reply)
-        except Exception as err:  # whatever is no verdict is a hold
+        except Exception as err:  # every failure is a hold
             answer.error = err
             return answer
         answer.verdict, answer.id, answer.reply = reply["verdict"], entry["id"], reply
@@ -271,7 +276,7 @@ class Lazaret:
         return answer
 
     def _call(self, path: str, body: Json, timeout: float) -> Json:
-        """One request, sent again as it is while nobody can know whether it arrived."""
+        """Sends a request. If the answer is lost, sends the same request again."""
         data = json.dumps(body, allow_nan=False).encode()
         end, pause = time.monotonic() + timeout, 0.05
         for attempt in range(1, self.tries + 1):
@@ -342,7 +347,7 @@ class AsyncLazaret:
 
     def guard(self, tool: Callable[..., Awaitable[Any]], name: Optional[str] = None, origin: str = "tool",
               source: Optional[str] = None, wait: float = 0.0) -> Callable[..., Awaitable[Any]]:
-        """Wraps a coroutine function: asks before it runs, and records its result before it is returned."""
+        """Wraps a coroutine function: asks before it runs, and records its result before it returns it."""
         name = name or tool.__name__
 
         @functools.wraps(tool)
@@ -362,21 +367,21 @@ class AsyncLazaret:
 
 
 def _arguments(tool: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> Json:
-    """The arguments of a call by name. A value that JSON does not have becomes its text."""
+    """Returns the arguments of a call by name. A value that has no JSON form becomes its text."""
     bound = inspect.signature(tool).bind(*args, **kwargs)
     bound.apply_defaults()
     return json.loads(json.dumps(bound.arguments, default=str))
 
 
 def refusal(err: Exception) -> str:
-    """The words with which a model is told that a call was refused, or its result withheld."""
+    """Returns the text that tells the model why a call did not run, or why it does not get the result."""
     if isinstance(err, Refused):
         return f"Lazaret refused this call: {err}. Do not try another way around it."
     return f"Lazaret withheld the result of this call, since it could not be recorded: {err}"
 
 
 def id_of(text: Optional[str]) -> Optional[str]:
-    """An id of somebody else's as one of ours: the same where it is legal, else its digest."""
+    """Makes a legal id from a text, such as a thread id: the text itself if it is legal, else its digest."""
     if text is None or re.fullmatch(r"[A-Za-z0-9_-]{1,64}", text):
         return text
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -17,14 +17,14 @@ from . import Answer, Lazaret, LazaretError, Refused, id_of, refusal, _text
 
 
 class LazaretPlugin(BasePlugin):
-    """Records prompts and results of tools before the model is shown them, and asks before each call."""
+    """Records prompts and results of tools before the model sees them, and asks before each call."""
 
     def __init__(self, lz: Lazaret, *, wait: float = 0.0, session: Optional[str] = None,
                  origin: Union[str, Callable[[str], str]] = "tool", prompts: Optional[str] = "user"):
         super().__init__(name="lazaret")
         self.lz, self._wait, self._session, self._prompts = lz, wait, session, prompts
         self._origin = origin if callable(origin) else lambda tool: origin
-        self._calls: Dict[str, Optional[Answer]] = {}  # that run, by function_call_id; None if refused
+        self._calls: Dict[str, Optional[Answer]] = {}  # running calls, by function_call_id; None if refused
 
     async def on_user_message_callback(self, *, invocation_context: Any, user_message: Any) -> None:
         if self._prompts:
@@ -50,10 +50,10 @@ class LazaretPlugin(BasePlugin):
         known = context.function_call_id in self._calls
         answer = self._calls.pop(context.function_call_id, None)
         if known and answer is None:
-            return None  # the framework hands on our refusal
+            return None  # the framework passes on the refusal that this plugin returned
         origin = self._origin(tool.name)
         try:
-            if answer is None:  # a call that another plugin answered
+            if answer is None:  # another plugin has answered the call
                 await asyncio.to_thread(self.lz.observe, content, origin=origin, tool=tool.name, session=self._of(context))
             else:
                 await asyncio.to_thread(self.lz.shown, answer, tool.name, content, status, origin=origin, args=args)
@@ -66,11 +66,11 @@ class LazaretPlugin(BasePlugin):
 
 
 class LazaretMemoryService(BaseMemoryService):
-    """Keeps memory in Lazaret: asks before each write, and returns what may enter a plan."""
+    """Stores memories in Lazaret: asks before each write, and returns only memories that an agent may use for plans."""
 
     def __init__(self, lz: Lazaret, *, prompts: str = "user"):
         self.lz, self._prompts = lz, prompts
-        self._added: set = set()  # events that were remembered
+        self._added: set = set()  # events that were written to memory
 
     async def add_session_to_memory(self, session: Any) -> None:
         await self._add(session.events, session.id, session.user_id)
@@ -107,7 +107,8 @@ class LazaretMemoryService(BaseMemoryService):
             return
         answer = await asyncio.to_thread(self.lz.remember, content, origin=origin, session=id_of(session), user=id_of(user), scope="user")
         if answer.error:
-            raise answer.error  # not recorded; a held or denied memory is not served, and no error
+            # The memory was not recorded. If it is held or denied, it is not served, and this is no error.
+            raise answer.error
 
 
 def _said(content: Any) -> str:

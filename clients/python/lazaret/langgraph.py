@@ -1,6 +1,6 @@
 """Middleware for agents of LangChain and LangGraph (create_agent of langchain 1.x).
 
-It records prompts and results of tools before the model is shown them, and asks before each call.
+It records prompts and results of tools before the model sees them, and asks before each call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import Answer, Lazaret, LazaretError, Refused, id_of, refusal, _text
 
 
 class LazaretMiddleware(AgentMiddleware):
-    """The session is the thread unless stated. origin is that of results, prompts that of prompts."""
+    """The session is the thread by default. origin is the origin of results, prompts the origin of prompts."""
 
     def __init__(self, lz: Lazaret, *, wait: float = 0.0, session: Optional[str] = None,
                  origin: Union[str, Callable[[str], str]] = "tool", prompts: Optional[str] = "user"):
@@ -78,7 +78,7 @@ class LazaretMiddleware(AgentMiddleware):
             self.lz.observe_once(_content(m), origin=origin, session=session)
 
     def _external(self, messages: Any) -> None:
-        # Text that does not come from the caller of this run (a summary, a stored result) is external.
+        # A text that does not come from the caller of this run, such as a summary or a stored result, is external.
         kinds = ("tool", "human") if self._prompts else ("tool",)
         self._record([m for m in messages if m.type in kinds], "tool")
 
@@ -87,7 +87,7 @@ class LazaretMiddleware(AgentMiddleware):
         return self.lz.permit(call["name"], call["args"], session=self._thread(), wait=self._wait)
 
     def _failed(self, request: Any, answer: Answer, err: Exception) -> None:
-        if isinstance(err, GraphBubbleUp):  # the framework's own control flow: nothing is shown
+        if isinstance(err, GraphBubbleUp):  # control flow of the framework: the model sees nothing
             self.lz.outcome(answer, "skipped")
             return
         name = request.tool_call["name"]
@@ -104,7 +104,7 @@ def _refused(request: Any, err: Exception) -> ToolMessage:
 
 
 def _newest(messages: Any) -> list:
-    """The prompts that this run was started with: the last messages, back to the model's."""
+    """Returns the prompts with which this run was started: the messages after the model's last one."""
     i = len(messages)
     while i > 0 and messages[i - 1].type == "human" and not messages[i - 1].additional_kwargs.get("lc_source"):
         i -= 1

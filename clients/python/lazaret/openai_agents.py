@@ -12,9 +12,9 @@ from . import Lazaret, LazaretError, Refused, id_of, refusal, _text
 
 def guard_tools(lz: Lazaret, tools: Sequence[Any], *, wait: float = 0.0, session: Optional[str] = None,
                 origin: Union[str, Callable[[str], str]] = "tool", unguarded: Sequence[str] = ()) -> List[Any]:
-    """The same tools, each of which asks before it runs. A refused call returns the reasons.
+    """Wraps the tools, so that each asks before it runs. A refused call returns the reasons.
 
-    Only function tools run here: name others in unguarded to let them be.
+    Only function tools can be guarded: name others in unguarded, or guard_tools raises an error.
     """
     origin_of = origin if callable(origin) else lambda tool: origin
     guarded = []
@@ -50,7 +50,7 @@ def _guarded(lz: Lazaret, tool: Any, origin: str, session: Optional[str], wait: 
 
 
 def record_prompts(lz: Lazaret, *, session: Optional[str] = None, prompts: Optional[str] = "user") -> Callable[[Any], Any]:
-    """call_model_input_filter of a RunConfig: records each item before the model is sent it."""
+    """call_model_input_filter of a RunConfig: records each item before the model gets it."""
 
     async def record(data: Any) -> Any:
         for item in data.model_data.input:
