@@ -21,9 +21,9 @@ func init() {
 		Required: []string{"tool"},
 		Title:    "an action",
 		Fields: "`tool`, `args` (object), `decision`, `beliefs`, `confidence` (0 to 1), `level` (L0 to L5, " +
-			"raises only), `blast_radius`, `reversibility`, `sensitivity` (of its data; cited beliefs " +
-			"raise it), `preconditions` (`[{what, digest}]`, at most 16: recorded, for whoever carries it " +
-			"out), `host_verdict`, `replaces` (id of a held proposal that this is an edit of), `after`",
+			"raises only), `blast_radius`, `reversibility`, `sensitivity` (of its data; cited beliefs raise it), " +
+			"`preconditions` (`[{what, digest}]`, at most 16: recorded; the program that carries the action out checks " +
+			"them), `host_verdict`, `replaces` (id of a held proposal that this one edits), `after`",
 	})
 }
 
@@ -62,14 +62,14 @@ const MaxCatalogue = 128
 // MaxPreconditions is the maximum number of preconditions of an action.
 const MaxPreconditions = 16
 
-// Shown summarizes what an agent was shown in a session, as far as it matters for whether the user
-// wants an action.
+// Shown summarizes the texts that an agent was shown in a session. Delegation (policy section delegation) uses it to
+// decide whether an action is what the user wants.
 type Shown struct {
 	Foreign int  `json:"foreign,omitzero"` // number of texts that came from neither the user nor the operator
 	Order   int  `json:"order,omitzero"`   // highest text.CommandScore of these texts
 	Unread  bool `json:"unread,omitzero"`  // one of these texts could not be read completely
-	// Leans is set if an address or account in the arguments came from external content of the
-	// project, in any session, and never from the user.
+	// Leans is set if an address or account in the arguments came from external content of the project, in any session,
+	// and the user never named it.
 	Leans bool `json:"leans,omitzero"`
 	// Marked is set if the arguments repeat words of a memory whose sensitivity is above internal.
 	Marked bool `json:"marked,omitzero"`
@@ -135,9 +135,10 @@ type ActionEntry struct {
 	Replaces string         `json:"replaces,omitzero"`  // id of a held proposal that this one edits
 	Unseen   bool           `json:"unseen,omitzero"`    // the session has a rejected observation
 	UnseenBy *Unseen        `json:"unseen_by,omitzero"` // the first rejected observation
-	// After is not below the sequence of this message: the intake was restored
+	// Restored is set if After is not below the sequence of this message. Then the intake was restored from an older
+	// state.
 	Restored bool `json:"restored,omitzero"`
-	// Annotations are the catalogue's hints on the tool that raise the action's level.
+	// Annotations are the annotations of the tool in its MCP catalogue that raise the action's level.
 	Annotations jsontext.Value `json:"annotations,omitzero"`
 	// Intent relates the action to what the user asked for in the session. It is nil if there is no
 	// relation.

@@ -73,8 +73,8 @@ func ParseBatch(kind Kind, body []byte) ([]BatchEvent, *RejectError) {
 	return out, nil
 }
 
-// readBatchEvent reads the next element of a batch. It reads each byte once if the element has only
-// plain strings and JSON data, and leaves all others to batchEvent, which gives the same result.
+// readBatchEvent reads the next element of a batch. It is a fast path for elements with only plain strings and JSON
+// data. For all others it calls batchEvent, which gives the same result.
 func readBatchEvent(d *jsontext.Decoder, body []byte) (BatchEvent, error) {
 	if d.PeekKind() != '{' {
 		v, err := d.ReadValue()
@@ -143,7 +143,7 @@ func batchEvent(v []byte) BatchEvent {
 		if ValidID(e.ID) {
 			r.ID = e.ID
 		}
-		// The session is recorded although the element is bad, so that it can be held as unseen.
+		// The session is recorded although the element is not valid, so that its further proposals can be held.
 		if _, r.Session = peek(v); len(e.Data) > 0 {
 			_, r.Session = peek(e.Data)
 		}

@@ -23,17 +23,18 @@ type Tombstone struct {
 	Similarity float64 `json:"similarity,omitzero"`
 }
 
-// RevisionsEntry records changes of beliefs that no event asked for, for example because the
-// arbiter gave a verdict on a memory write or because time passed.
+// RevisionsEntry records changes of beliefs that are not part of another entry, for example after the arbiter's verdict
+// on a memory write or because time passed.
 type RevisionsEntry struct {
 	EntryHead
-	// Because is the cause: conflict, time, incident, restore or fallen.
+	// Because is the cause: conflict, time, incident, restore, or fallen (a cited belief lost its support).
 	Because string `json:"because"`
-	// Aged is the number of beliefs that an entry because of time covers, including those that no
-	// longer need a revision.
+	// Aged is set if Because is time. It is the number of beliefs that the entry covers, including those that no longer
+	// need a revision.
 	Aged      int                `json:"aged,omitzero"`
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
-	// Dependants are past decisions and actions that cite a belief which is no longer usable.
+	// Dependants are earlier decisions and actions that cite a belief which was contradicted, superseded or quarantined
+	// since.
 	Dependants []beliefs.Dependant `json:"dependants,omitzero"`
 	// Rollback is the progress of a rollback. It is set in the entries that a rollback writes.
 	Rollback *Rollback `json:"rollback,omitzero"`
@@ -50,11 +51,10 @@ type Rollback struct {
 	// subject of Next.
 	Named bool   `json:"named,omitzero"`
 	Of    Person `json:"of,omitzero"`
-	// Back, Out, Anew and Left are totals so far. Back counts beliefs that are as they were at the
-	// restore point. Out counts later beliefs, which are hidden. Anew counts beliefs that are
-	// stated again under a new id, because a newer belief had superseded them and superseding is
-	// final. Left counts beliefs that stay stricter than they were, because the transition tables
-	// or later findings do not let them go back.
+	// Back, Out, Anew and Left are totals so far. Back counts beliefs that have the state of the restore point again. Out
+	// counts later beliefs, which are hidden. Anew counts beliefs that are stated again under a new id, because they were
+	// superseded, which is final. Left counts beliefs that stay stricter than at the restore point, because the
+	// transition tables do not permit more or because of later findings.
 	Back int `json:"back"`
 	Out  int `json:"out"`
 	Anew int `json:"anew"`

@@ -10,8 +10,7 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Bodies of ledger entries. Each is complete: a stage decides on an entry from its body and from
-// earlier ledger entries alone.
+// Bodies of ledger entries. A stage decides on an entry only by the entry's body and by earlier ledger entries.
 
 // EntryHead has the fields that the bodies of all ingest entries have in common.
 type EntryHead struct {
@@ -38,7 +37,7 @@ type EntryHead struct {
 	Reuses string `json:"reuses,omitzero"`
 }
 
-// Common returns h itself. Every body that embeds EntryHead gets this method.
+// Common returns h itself, so that the head of any body that embeds EntryHead can be read.
 func (h *EntryHead) Common() *EntryHead { return h }
 
 // Sent returns the id that the event was sent with.
@@ -68,8 +67,8 @@ type Unseen struct {
 	Intake uint64         `json:"intake"`
 	Code   Code           `json:"code"`
 	Reason string         `json:"reason"` // clipped
-	// Scope is what is held because of it: UnseenSession, UnseenAgent or UnseenExpired. Entries of earlier
-	// versions leave it empty.
+	// Scope says which sessions are held because of the observation: UnseenSession, UnseenAgent or UnseenExpired. It is
+	// empty in entries of earlier versions.
 	Scope string `json:"scope,omitzero"`
 }
 
@@ -78,8 +77,8 @@ type Unseen struct {
 const (
 	UnseenSession = "session"
 	UnseenAgent   = "agent"
-	// UnseenExpired is a session that was silent before the horizon of an expiry, which dropped its user's words. There
-	// is no rejected observation.
+	// UnseenExpired means that there is no rejected observation. The session was silent for so long that an expiry
+	// dropped its user's words.
 	UnseenExpired = "expired"
 )
 
@@ -89,8 +88,8 @@ const (
 	MaxAuditedBytes = 256 << 10 // encoded size of all beliefs before the last
 )
 
-// BeliefsEntry is a chunk of a re-audit: live beliefs of one project that the rules in force at
-// this entry judge again. It is not a proposal.
+// BeliefsEntry is a chunk of a re-audit: beliefs in service of one project, which sentinels judge again by the rules in
+// force. It is not a proposal.
 type BeliefsEntry struct {
 	EntryHead
 	// Run identifies the re-audit by its cause: "rules " and a digest, or "schedule " and a time.
@@ -174,7 +173,7 @@ type Alert struct {
 	Detail     map[string]any `json:"detail,omitzero"`
 	Effect     string         `json:"effect"` // alert, hold, deny, restrict, quarantine, mask, annotate or spotlight
 	Mode       string         `json:"mode"`   // enforce or shadow
-	// Exception names the rule exception that cancels the effect.
+	// Exception is the id of the exception that cancels the effect. It is empty if none applies.
 	Exception string `json:"exception,omitzero"`
 	// Path leads from a proposal to the content that caused the finding.
 	Path  []string  `json:"path,omitzero"`
@@ -202,8 +201,8 @@ type AssessmentEntry struct {
 	Digest  string  `json:"digest"`
 	Verdict Verdict `json:"verdict"`
 	Alerts  []Alert `json:"alerts,omitzero"`
-	// Rests is the untrusted content that the action's arguments depend on according to the group.
-	// It is set whether the group objects or not.
+	// Rests is the untrusted content from which, according to the group, the action's arguments come. It is also set if
+	// the group's verdict is allow.
 	Rests []Rest `json:"rests,omitzero"`
 }
 
@@ -227,7 +226,7 @@ type Reason struct {
 	Digest  string  `json:"digest,omitzero"`
 	Group   string  `json:"group,omitzero"`
 	Alert   string  `json:"alert,omitzero"`
-	// Path leads from the action to the content it depends on: action, belief, observation, source.
+	// Path leads from the action to the content that caused the reason: action, belief, observation, source.
 	Path []string `json:"path,omitzero"`
 	// Entry is the ledger sequence of the finding, if it is older than the proposal.
 	Entry uint64 `json:"entry,omitzero"`
@@ -251,8 +250,8 @@ type TextEffect struct {
 // VerdictEntry is the arbiter's answer to a proposal.
 type VerdictEntry struct {
 	Proposal uint64 `json:"proposal"` // ledger sequence
-	// Intake is the sequence of the intake message that is answered: the proposal, a repeat of it,
-	// or the resolution of its hold. Also lists the repeats that came before it.
+	// Intake is the sequence of the intake message that this entry answers: the proposal, a repeat of it, or the
+	// resolution of its hold. Also has the sequences of earlier repeats.
 	Intake uint64   `json:"intake,omitzero"`
 	Also   []uint64 `json:"also,omitzero"`
 	Type   Type     `json:"type"`
@@ -277,8 +276,8 @@ type VerdictEntry struct {
 	// Texts are the effects on the texts that a recall returns. In learn mode they are recorded but
 	// not applied.
 	Texts []TextEffect `json:"texts,omitzero"`
-	// Withheld are beliefs that a recall found but whose content does not match the ledger. They
-	// are in no answer, not even in learn mode.
+	// Withheld are beliefs that a recall found and that differ from their ledger entries. They are left out of the
+	// answer, also in learn mode.
 	Withheld []Refusal `json:"withheld,omitzero"`
 	Digest   string    `json:"digest,omitzero"` // SHA-256 over the action's JCS
 	Again    bool      `json:"again,omitzero"`  // answers a repeated proposal
@@ -291,7 +290,7 @@ type VerdictEntry struct {
 	Resolved *Resolved `json:"resolved,omitzero"`
 	// Replaces is the hold that was cancelled because this proposal edits its action.
 	Replaces string `json:"replaces,omitzero"`
-	// Answers is the id of the resolution that caused this entry.
+	// Answers is the id of the signed resolution that caused this entry. It is empty for other entries.
 	Answers string `json:"answers,omitzero"`
 	// Confidence is the agent's stated confidence in the action, from 0 to 1.
 	Confidence *float64 `json:"confidence,omitzero"`
@@ -320,8 +319,8 @@ type DueEntry struct {
 	Proposal uint64    `json:"proposal,omitzero"` // proposal whose deadline passed
 	Hold     string    `json:"hold,omitzero"`     // hold that expires
 	Reaudit  bool      `json:"reaudit,omitzero"`  // a scheduled re-audit is due
-	// Recheck is a belief or source with a new finding. The next open hold that depends on it is
-	// checked again. Holds are taken in the order of their ids, beginning after After.
+	// Recheck is a belief or source with a new finding. The next open hold that depends on it is checked again. The holds
+	// are checked in the order of their ids; After is the last one that was checked.
 	Recheck string `json:"recheck,omitzero"`
 	After   string `json:"after,omitzero"`
 }
@@ -373,7 +372,7 @@ type SourceUse struct {
 	By     string `json:"by"`     // name of the signing key
 	Key    string `json:"key"`    // the pinned key
 	Entry  uint64 `json:"entry"`  // ledger sequence of the signed resolution
-	Number int    `json:"number"` // the action is the approval's Number-th, of at most Actions
+	Number int    `json:"number"` // how many actions the approval has covered, with this one
 	// Actions is the maximum number of actions of the approval.
 	Actions int `json:"actions"`
 }
@@ -390,7 +389,7 @@ const (
 	HoldOpen      = "open"
 	HoldApproved  = "approved"
 	HoldRejected  = "rejected"
-	HoldExpired   = "expired"   // nobody decided in time; the action is not denied
+	HoldExpired   = "expired"   // not resolved in time; the verdict stays hold
 	HoldCancelled = "cancelled" // withdrawn or edited by the agent
 	HoldDenied    = "denied"    // a later finding denied the action
 )

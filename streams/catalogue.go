@@ -40,7 +40,7 @@ func (a *ApproveToolsArgs) Binding() string {
 type ApprovedTool struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitzero"`
-	Digest      string `json:"digest"` // of this tool alone
+	Digest      string `json:"digest"` // Tool.Digest of this tool
 }
 
 // Digest returns the digest of the whole tool, including its schema and annotations in canonical

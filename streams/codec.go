@@ -34,8 +34,8 @@ func Marshal(v any) ([]byte, error) {
 // Size returns the number of bytes of the encoding of v.
 func Size(v any) (int, error) { return withJSON(v, func(b []byte) int { return len(b) }) }
 
-// buffers holds the buffers of encodings. The codec has a pool of its own, but drops a large buffer from
-// it when small values are encoded in between.
+// buffers is a pool of buffers for encodings. The codec's own pool drops a large buffer when small values are encoded
+// in between.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // withJSON encodes v and returns the result of use, which must not retain the encoding.
@@ -57,7 +57,7 @@ func Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v, codecO
 
 // errVariant reports a name that is a variant of a known name.
 var errVariant = errors.New(
-	"a name differs from a known one only in letter case, dashes or underscores: write it as documented, once")
+	"a member name differs from a known one only in letter case, dashes or underscores: use the documented spelling")
 
 // UnmarshalExact is like Unmarshal, but refuses a body in which a name differs from a known
 // one only in letter case, dashes or underscores. A reader that ignores such differences
@@ -77,8 +77,8 @@ func UnmarshalExact(data []byte, v any, opts ...json.Options) error {
 	return nil
 }
 
-// oddNames reports whether valid JSON has a name with a character other than a lower case letter,
-// digit, dash or underscore.
+// oddNames reports whether valid JSON has a member name with a character other than a lower case letter, digit, dash or
+// underscore.
 func oddNames(data []byte) bool {
 	for i := 0; i < len(data); i++ {
 		if data[i] != '"' {

@@ -38,9 +38,8 @@ const EngineVersion = 1
 const (
 	DoActivateRules  = "activate-rules"
 	DoActivatePolicy = "activate-policy"
-	// DoActivateTrust puts a trust file in force: from that entry on, it says who may resolve
-	// holds. It does not say whose operator commands are accepted. That is configured in each
-	// process's own file.
+	// DoActivateTrust puts a trust file in force: from that entry on, the keys in the file may resolve holds. The
+	// operators' keys in the file have no effect: each process reads the keys of operators from its own trust file.
 	DoActivateTrust = "activate-trust"
 )
 
@@ -51,8 +50,8 @@ type Command struct {
 	Engine int
 	ID     string
 	Issued time.Time
-	// First makes the command count only if nothing of its kind was ever in force in the partition.
-	// The ledger decides that, not the sender.
+	// First limits the command to the first activation: it has an effect only if no bundle of its kind was ever in force
+	// in the partition. Ingest decides this by the ledger.
 	First bool
 }
 
@@ -122,7 +121,7 @@ func parseCommand(text string) (c Command, err error) {
 		return c, rejectf(CodeCommand, "unknown command %q", clip(c.Do))
 	}
 	if c.Engine > EngineVersion || c.Engine < 1 {
-		return c, rejectf(CodeCommand, "the bundle wants engine %d, this is %d", c.Engine, EngineVersion)
+		return c, rejectf(CodeCommand, "the bundle needs engine %d, this version has engine %d", c.Engine, EngineVersion)
 	}
 	if c.Text() != text {
 		return c, rejectf(CodeCommand, "the command is not in its canonical form")
@@ -165,8 +164,8 @@ type Control struct {
 	Silence *Silence `json:"silence,omitzero"`
 }
 
-// ControlProject returns the project that a control message is about. It returns "" if the message
-// is not about one project. The result is not verified.
+// ControlProject returns the project that a control message names, or "" if it names none. The message's signature is
+// not checked.
 func ControlProject(body []byte) string {
 	var c Control
 	if Unmarshal(body, &c) != nil {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// The operator of a project may order that its data is forgotten, or put it under a legal hold,
-// which prevents that. Both orders are C2SP signed notes of an operator. They enter through
-// lz.ctl.<partition> and are recorded in the ledger:
+// An operator may order that the data of a project is forgotten, or put the project under a legal hold, which forbids
+// that. Both orders are C2SP signed notes of an operator. They are published to lz.ctl.<partition> and recorded in the
+// ledger:
 //
 //	lazaret/custody/v1
 //	do: forget
@@ -78,16 +78,14 @@ const (
 	DoExpire  = "expire"
 )
 
-// CustodyValid is how long a statement is accepted after it was issued. The limit keeps an
-// old statement from being replayed against later data.
+// CustodyValid is how long a statement is accepted after it was issued. Because of this limit, an old statement cannot
+// be sent again to erase later data.
 const CustodyValid = time.Hour
 
-// MaxOthers is how many data subjects Custody.Others may name. A statement that concerns
-// more names AllOthers.
+// MaxOthers is the maximum number of data subjects in Custody.Others. If there are more, Others is AllOthers.
 const MaxOthers = 1000
 
-// AllOthers is the only element of Custody.Others if the entries may concern every data subject of
-// the project.
+// AllOthers is the only element of Custody.Others if the entries may concern any data subject of the project.
 const AllOthers = "*"
 
 // Custody is a parsed statement about a project's data.
@@ -100,9 +98,9 @@ type Custody struct {
 	// DataSubject is the data subject that the statement is about. If it is empty, the
 	// statement is about the whole project.
 	DataSubject string
-	// Others are the other data subjects that the entries also concern, in rising order.
+	// Others are the other data subjects that the entries also concern, in ascending order.
 	Others []string
-	// Entries are the ledger sequences of the entries to forget, in rising order.
+	// Entries are the ledger sequences of the entries to forget, in ascending order.
 	Entries []uint64
 	// UpTo is the last ledger sequence that an order to forget a project, or to expire, covers. It is 0 in
 	// orders to forget that earlier versions wrote. These cover all entries before the order.
@@ -240,7 +238,8 @@ func (c *Custody) parsePerson(others, entries string) (err error) {
 		c.Others = strings.Split(others, ",")
 	}
 	if len(c.Others) > MaxOthers {
-		return fmt.Errorf("%d others are named, at most %d are: write %s for all", len(c.Others), MaxOthers, AllOthers)
+		return fmt.Errorf("others has %d names, at most %d are allowed: write %s for "+
+			"all", len(c.Others), MaxOthers, AllOthers)
 	}
 	if others != AllOthers {
 		for i, o := range c.Others {
@@ -248,7 +247,7 @@ func (c *Custody) parsePerson(others, entries string) (err error) {
 				return err
 			}
 			if i > 0 && o <= c.Others[i-1] {
-				return fmt.Errorf("the others are not in order")
+				return fmt.Errorf("the names in others are not in ascending order")
 			}
 		}
 	}
@@ -256,7 +255,7 @@ func (c *Custody) parsePerson(others, entries string) (err error) {
 		return err
 	}
 	if forget := c.Do == DoForget; forget == (len(c.Entries) == 0) {
-		return fmt.Errorf("entries must be listed in an order to forget, and in no other statement")
+		return fmt.Errorf("an order to forget a data subject must list entries, and no other statement may")
 	}
 	return nil
 }
@@ -329,10 +328,9 @@ func Erasure(body []byte) *Custody {
 	return nil
 }
 
-// CustodyEntry is the ledger body of a statement that ingest accepted. From a forgotten entry
-// on, no stage keeps anything that it derived from earlier entries of the project. From an
-// erased entry on, every stage has the state that results from folding all entries except
-// the listed ones.
+// CustodyEntry is the ledger body of a statement that ingest accepted. At a forgotten entry, each stage drops
+// everything that it derived from earlier entries of the project. At an erased entry, each stage rebuilds its state
+// from all entries except the listed ones.
 type CustodyEntry struct {
 	EntryHead
 	Do     string `json:"do"`
@@ -349,11 +347,12 @@ type DroppedEntry struct {
 	EntryHead
 	// Statement is the id of the statement that ordered the removal.
 	Statement string `json:"statement"`
-	// Step is set if the entry is a step of an order to expire. Such an entry is no report.
+	// Step is set if the entry is a step of an order to expire. Then the entry does not report that a removal is
+	// complete.
 	Step *ExpiryStep `json:"step,omitzero"`
 }
 
-// ExpiryStep bounds a step of an order to expire. Ingest takes steps until nothing is left to do.
+// ExpiryStep limits one step of an order to expire. Ingest takes further steps until all expired beliefs are dropped.
 type ExpiryStep struct {
 	Looks int `json:"looks"` // number of beliefs, or of documents of an index, that it examines
 	Drops int `json:"drops"` // number of beliefs that it drops

@@ -41,6 +41,6 @@ type DecisionEntry struct {
 	Beliefs []BeliefRef `json:"beliefs,omitzero"`
 	// CitesNone is the agent's statement that the decision depends on no belief.
 	CitesNone bool `json:"cites_none,omitzero"`
-	// Uncited describes what is wrong with the citations, if the policy requires correct ones.
+	// Uncited describes the fault of the citations, such as an unknown id. It is set if the policy requires citations.
 	Uncited string `json:"uncited,omitzero"`
 }

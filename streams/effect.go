@@ -4,7 +4,7 @@ import "slices"
 
 // The effects that an alert may ask for.
 const (
-	EffectAlert      = "alert" // has no effect beyond the alert
+	EffectAlert      = "alert" // only raises the alert
 	EffectHold       = "hold"
 	EffectDeny       = "deny"
 	EffectRestrict   = "restrict"
@@ -15,8 +15,8 @@ const (
 	EffectSpotlight = "spotlight" // the text is wrapped in markers as data
 )
 
-// textEffects are the effects on text in the order of application. The last one's marker is
-// outermost, and its tag covers everything inside.
+// textEffects are the effects on text in the order of application. EffectSpotlight is last, so that its markers enclose
+// the note of EffectAnnotate too.
 var textEffects = []string{EffectMask, EffectAnnotate, EffectSpotlight}
 
 // TextEffects returns the effects on text in the order of application.

@@ -122,7 +122,7 @@ func (w *writer) float(name string, v float64) {
 	w.b = strconv.AppendFloat(w.b, v, 'f', -1, 64)
 }
 
-// plain writes a member whose text needs no escapes.
+// plain writes a member whose text form never needs JSON escapes, such as a time or an address.
 func (w *writer) plain(name string, v encoding.TextAppender) {
 	w.name(name)
 	w.b = append(w.b, '"')
@@ -131,14 +131,14 @@ func (w *writer) plain(name string, v encoding.TextAppender) {
 	w.b, w.bad = b, w.bad || err != nil
 }
 
-// enum writes a member whose text form needs no escapes.
+// enum writes a member that is an enumeration, whose text form never needs JSON escapes.
 func (w *writer) enum(name string, v encoding.TextMarshaler) {
 	w.name(name)
 	text, err := v.MarshalText()
 	w.b, w.bad = append(append(append(w.b, '"'), text...), '"'), w.bad || err != nil
 }
 
-// other writes a value with the codec.
+// other writes a value with the general codec of codec.go.
 func (w *writer) other(v any) {
 	b, err := Marshal(v)
 	w.b, w.bad = append(w.b, b...), w.bad || err != nil

@@ -31,11 +31,10 @@ const (
 	HeaderCloudEventID = "ce-id"
 )
 
-// LedgerFormat is the format of the entries that this version writes, and the latest that it reads.
-// Format 1 has one entry per message. Format 2 adds frames. Format 3 keeps the order of inputs
-// within each project only. Format 4 adds joint frames. Format
-// 5 adds proposals that did not come through the intake. A change that an earlier version would
-// misread raises the format.
+// LedgerFormat is the format of the entries that this version writes, and the latest that it reads. Format 1 has one
+// entry per message. Format 2 adds frames. In format 3, entries are in the order of the intake only within each
+// project. Format 4 adds joint frames. Format 5 adds proposals that did not come through the intake. If an earlier
+// version would misread a change, the change gets a new format.
 const LedgerFormat = 5
 
 // LaterError reports data that a later version of lazaret wrote.
@@ -45,7 +44,8 @@ type LaterError struct {
 }
 
 func (e *LaterError) Error() string {
-	return fmt.Sprintf("%s has format %d, and this version of lazaret reads up to %d: a later version wrote it: start "+
+	return fmt.Sprintf("%s has format %d, and this version of lazaret reads formats up to %d. A later version wrote "+
+		"it: start "+
 		"that version or a newer one", e.What, e.Have, e.Read)
 }
 
@@ -83,14 +83,13 @@ const (
 	TypeActivation Type = "activation"
 	TypeResolution Type = "resolution"
 	TypeBelief     Type = "belief" // a chunk of a re-audit
-	// TypeConfirmation is a signed attestation of a belief. TypeRevision is a change of beliefs
-	// that no event asked for.
+	// TypeConfirmation is a signed attestation of a belief. TypeRevision is a change of beliefs, see RevisionsEntry.
 	TypeConfirmation Type = "confirmation"
 	TypeRevision     Type = "revision"
 	// TypeIncident is a change of an incident. TypeOrder is a signed order that was refused.
 	TypeIncident Type = "incident"
 	TypeOrder    Type = "order"
-	// TypePoint is a restore point that was asked for. TypeRestore is a rollback to one.
+	// TypePoint is a restore point that a signed order recorded. TypeRestore is a rollback to a restore point.
 	TypePoint   Type = "point"
 	TypeRestore Type = "restore"
 	// TypeDisclosure is a privileged recall with its result, or a privileged look.
@@ -156,7 +155,7 @@ type Entry struct {
 	At   uint64
 	Salt [SaltSize]byte
 	Body []byte
-	// Open is set if HeaderOpen is.
+	// Open is set if the message has HeaderOpen.
 	Open bool `json:"-"`
 	// Joint is set for the entries of a joint frame, which is not on the stage's own subject.
 	Joint bool `json:"-"`
@@ -178,7 +177,7 @@ func Read[T any](e *Entry) (*T, error) {
 	return b, nil
 }
 
-// NewSalt returns a random salt. No decision depends on salts.
+// NewSalt returns a random salt. Decisions of stages do not depend on salts, so that a replay gives the same decisions.
 func NewSalt() (s [SaltSize]byte) {
 	rand.Read(s[:]) // never fails, see crypto/rand
 	return s
@@ -207,9 +206,8 @@ func (e *Entry) Message() Message {
 	return Message{Subject: LedgerSubject(e.Partition, e.Stage), Header: h, Body: e.Body}
 }
 
-// ParseEntry parses a stored ledger message as one entry. For a frame it returns the fields of the
-// frame's headers; see ParseEntries. It does not decode the body. It fails only for messages that
-// no stage of Lazaret wrote.
+// ParseEntry parses a stored ledger message as one entry. For a frame it returns the fields of the frame's headers; see
+// ParseEntries. It does not decode the body. It fails only for messages that were not written by a stage of Lazaret.
 func ParseEntry(subject string, h map[string][]string, body []byte, seq uint64, stamp time.Time) (Entry, error) {
 	e := Entry{Seq: seq, Time: stamp.UTC(), Body: body}
 	var err error

@@ -141,7 +141,7 @@ var Codes = []CodeDoc{
 	{CodeBadReply, "bad reply subject", "The request's reply subject is not an inbox.",
 		"Use a request function of your NATS client, with the inbox prefix of your credential."},
 	{CodeShedding, "too many requests",
-		"Too many requests wait for a verdict at this front, the service that answers them.",
+		"Too many requests wait for a verdict at this process of the arbiter.",
 		"Treat as hold. Wait and send it again with the same id."},
 	{CodePending, "verdict pending",
 		"The proposal is in the ledger and waits for sentinel groups. The policy gives them until the reply's " +
@@ -152,10 +152,10 @@ var Codes = []CodeDoc{
 		"Treat as hold. Ask for less, with a smaller limit or fewer candidates, under a new id."},
 	{CodeTaken, "reply to another proposal",
 		"The reply is for a different proposal than the one that was sent.",
-		"Treat as hold. Propose it under a new id. Make ids that do not repeat after a restart."},
+		"Treat as hold. Propose it under a new id. Generate ids that do not repeat after a restart of the client."},
 	{CodeCredential, "credential refused",
 		"The NATS server refuses the credential: it was revoked or has expired, or it belongs to another server.",
-		"Treat as hold. Do not send it again with this credential. Operators: lazaret agent ls --all says what became of " +
+		"Treat as hold. Do not send it again with this credential. Operators: lazaret agent ls --all shows the state of " +
 			"the credential, lazaret agent rotate NAME replaces it. The agent's token for the gateway stays valid, unless " +
 			"lazaret agent revoke ended it: then lazaret agent token new makes another one."},
 	{CodeNoPolicy, "no policy in force",
@@ -165,21 +165,23 @@ var Codes = []CodeDoc{
 		"The policy has no entry for this tool, so the tool is not allowed.",
 		"Add the tool to the policy, or run it in learn mode first."},
 	{CodeFloor, "level requires a person",
-		"The policy's ladder holds (L4) or denies (L5) actions of the tool's level.",
+		"The policy gives the action level L4, which is held, or L5, which is denied.",
 		"Wait for an approval, or use another tool."},
 	{CodeRule, "a sentinel rule fired",
 		"A rule asks for hold or deny. The reason names the rule.",
 		"Read the alert. Do not try again in other words."},
 	{CodeSilent, "a sentinel group was silent",
-		"A required group had not answered by its deadline, or answered under a different rule set than required. " +
-			"The reason says which.",
+		"A required sentinel group had not answered by its deadline, or its answer names another rule set than the " +
+			"required one. The reason names the group.",
 		"Wait for an approval. Operators: lazaret doctor."},
 	{CodeUnseen, "session has unseen input",
-		"An observation of this session was rejected, so the sentinels have not judged what the agent saw. Or the session " +
+		"An observation of this session was rejected, so the sentinels have not judged what the agent saw. Or the " +
+			"session " +
 			"was silent for so long that its user's words have expired.",
-		"If the words expired, run lazaret session start. Otherwise publish the observation that the reason names again in valid form, with the same id and origin. Or give " +
-			"the agent a context without it and run lazaret session start. If the rejected observation named no " +
-			"session, a new session name alone does not help. Open holds still need a person."},
+		"If the words expired, run lazaret session start. Otherwise publish the observation that the reason names again " +
+			"in valid form, with the same id and origin. Or give the agent a context without this observation and run " +
+			"lazaret session start. If the rejected observation named no session, all sessions of the agent are held, so a " +
+			"new session id does not help. Open holds still need a person."},
 	{CodeHost, "the host's own verdict",
 		"The host program asked for at least this verdict.",
 		"None."},
@@ -217,12 +219,13 @@ var Codes = []CodeDoc{
 		"The agent withdrew the proposal or replaced it by a changed one.",
 		"None, or wait for the verdict on the changed proposal."},
 	{CodeStanding, "standing permission",
-		"The action's level alone would hold it. The signed policy has a standing permission for it, with an end " +
+		"The action would be held only because of its level. The signed policy has a standing permission for it, with an " +
+			"end " +
 			"date.",
 		"None."},
 	{CodeDelegated, "delegated",
-		"The action's level alone would hold it. The signed policy allows it on a ground of delegation, because the " +
-			"session shows that the user wants it. The text names the ground and the evidence.",
+		"The action would be held only because of its level. The signed policy allows it by delegation, because the " +
+			"session shows that the user wants it. The text names the ground of the policy and the evidence.",
 		"None."},
 	{CodeSource, "approved source",
 		"The action would be held. But it carries out what a source says, and a person approved this source for this " +
@@ -244,8 +247,8 @@ var Codes = []CodeDoc{
 			"explains. Such actions are held until this changes.",
 		"Wait for an approval. Operators: lazaret calibration ls."},
 	{CodeMismatch, "outcome without its action",
-		"An executor reported an outcome for an action that was never released, or with a digest that differs from " +
-			"the released action's.",
+		"An executor (the program that carries out actions) reported an outcome for an action that was never released, " +
+			"or with another digest than that of the released action.",
 		"Find out what the executor carried out, and stop it."},
 	{CodeFallen, "a cited belief became unreliable",
 		"An earlier decision or action cites a belief that has since been contradicted, superseded or quarantined.",
@@ -257,7 +260,7 @@ var Codes = []CodeDoc{
 			"rebuild its state from the ledger."},
 	{CodeRests, "alert on what the action depends on",
 		"An alert applies to the action indirectly: it names a belief that was recalled in the action's session, or the " +
-			"source of its arguments. The alert may be from another time, session or agent. The path names each step.",
+			"source of the action's arguments. The alert may be from another time, session or agent. The path names each step.",
 		"Read the alert at the end of the path."},
 	{CodeStaged, "memory is staged",
 		"The write is recorded, but used as context at most, until a person confirms it or independent stronger " +
@@ -278,15 +281,15 @@ var Codes = []CodeDoc{
 		"Check the version of the tool that signed it."},
 	{CodeBundle, "bundle refused",
 		"A rule set or policy does not load, or chunks of it are missing.",
-		"Run lazaret rules check. The last good rule set or policy stays in force."},
+		"Run lazaret rules check. The rule set or policy in force stays in force."},
 	{CodeApproval, "approval refused",
 		"A signed resolution failed a check. The text and an alert name the check. The hold is unchanged.",
 		"Look at the hold again (lazaret holds show) and sign again, with a pinned key that has the required role."},
 	{CodeBehind, "group not ready",
 		"The policy requires a sentinel group that has not answered the latest decided proposals in this partition. " +
-			"The group would hold all proposals until it has caught up.",
+			"If the policy were in force, all proposals would be held until the group has caught up.",
 		"Start the group, wait until it has caught up, and activate the policy again. Partitions that refused the " +
-			"policy keep the last good one."},
+			"policy keep the policy in force."},
 	{CodeLegalHold, "under legal hold",
 		"The project or one of its data subjects is under a legal hold, so the data cannot be forgotten.",
 		"Release the hold first: lazaret audit legal-hold release."},
@@ -311,8 +314,8 @@ var Codes = []CodeDoc{
 		"Forget the whole project (lazaret audit forget --subject PROJECT). Next time, forget a data subject before " +
 			"trimming."},
 	{CodeNoEntry, "no such entry",
-		"The audit log has no such entry of the project, or none of the agent whose payload was asked for. The " +
-			"answer is the same for entries of other projects.",
+		"The audit log has no such entry of the project. Or the payload was asked for, and the entry is not about an " +
+			"event of this agent. The answer is the same for entries of other projects.",
 		"Check the id. An event is in the log within a second after its verdict; ask again then."},
 	{CodeUncovered, "not covered yet",
 		"The entry is in the audit log, but no signed checkpoint covers it yet.",

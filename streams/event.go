@@ -37,27 +37,26 @@ type Head struct {
 	// Memories about one user are not served to another. Like the session, the user is
 	// stated by the host and not verified.
 	User string `json:"user,omitzero"`
-	// DataSubject is a pseudonym of the person whom the event concerns. The event can be
-	// forgotten under it within the project (docs/forgetting.md). If it is empty, User is
-	// the data subject. It must not be a name, an address or anything else that identifies
-	// the person, because it stays in statements and in the log after the event is forgotten.
+	// DataSubject is a pseudonym of the person whom the event concerns. Under this pseudonym, the event can be forgotten
+	// within the project (docs/forgetting.md). If it is empty, User is the data subject. It must not be a name, an
+	// address or anything else that identifies the person, because it stays in statements and in the log after the event
+	// is forgotten.
 	DataSubject string `json:"data_subject,omitzero"`
 	// Time is the event's own time. It is used only in projects whose name starts with
 	// SyntheticPrefix, where it must not run backwards. In all other projects the server's time
 	// stamp is used.
 	Time time.Time `json:"time,omitzero"`
 
-	// Stream and Seq are fields of a JetStream acknowledgement. A client may name any subject as
-	// its reply subject, even an intake subject of someone else, and the server's acknowledgement
-	// then arrives there. These fields detect that.
+	// Stream and Seq are fields of a JetStream acknowledgement. A client may name any subject as its reply subject, even
+	// another agent's intake subject. Then the server's acknowledgement arrives there. A body with these fields is such
+	// an acknowledgement and is rejected.
 	Stream string `json:"stream,omitzero"`
 	Seq    uint64 `json:"seq,omitzero"`
 }
 
 func (h *Head) isReply() bool { return h.Stream != "" && h.Seq != 0 }
 
-// RejectError says why an event was not admitted. Its code is stable and
-// documented in docs/errors.md.
+// RejectError says why ingest rejected an event. Its code is stable and documented in docs/errors.md.
 type RejectError struct {
 	Code   Code
 	Reason string
@@ -79,7 +78,7 @@ func rejectf(code Code, format string, args ...any) *RejectError {
 type Event interface {
 	head() *Head
 	isReply() bool
-	// check checks the fields that are the kind's own.
+	// check checks the fields that only events of this kind have.
 	check(a Address) error
 }
 
@@ -185,8 +184,8 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 	return e.check(a)
 }
 
-// names checks the lengths of values, and that they have no zero byte, which separates the parts of keys
-// in the state of stages. Its arguments are pairs of value and field name.
+// names checks the lengths of values, and that they have no zero byte, because zero bytes separate the parts of keys in
+// the state of stages. Its arguments are pairs of value and field name.
 func names(pairs ...string) error {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if len(pairs[i]) > MaxNameLen {
@@ -241,8 +240,8 @@ func Peek(body []byte) (id, session string) {
 	return id, session
 }
 
-// peek reads id and session from a body that does not parse, so that its session can be marked
-// unseen.
+// peek reads id and session from a body that does not parse, so that the session can be marked as unseen: its further
+// proposals are held.
 func peek(body []byte) (id, session string) {
 	var h struct {
 		ID      string `json:"id"`

@@ -17,14 +17,13 @@ import (
 //
 //	<type> SP <src> SP <salt, hex> SP <length of the body, bytes> LF <body> LF
 //
-// All entries of a frame belong to one project and have the same At. A message can only be deleted as a
-// whole. Therefore the writer puts only entries with the same data subject and user into one frame.
-//
-// A joint frame holds entries of several stages that one process decided together: a proposal of ingest
-// first, and the answers to it. It is on a subject of its own, to which the credential of no stage may
-// publish. Each line begins with the entry's stage. All entries have the time in the frame's header, which
-// the writer knew when it decided. An erasure that lists one answer also lists the proposal and all its other
-// answers. So deleting their message deletes nothing that must stay.
+// All entries of a frame belong to one project and have the same At. A message can only be deleted as a whole.
+// Therefore the writer puts only entries with the same data subject and user into one frame. A joint frame holds
+// entries of several stages that one process decided together: first a proposal of ingest, then the answers to it. It
+// is on a subject of its own, to which the credentials of single stages may not publish. Each line begins with the
+// entry's stage. The time of all entries is the time in the frame's header, which the writer knew when it decided. An
+// erasure that lists one answer also lists the proposal and all its other answers. So the message can be deleted as a
+// whole.
 
 // TypeFrame is the type of a ledger message that holds several entries.
 const TypeFrame Type = "frame"
@@ -36,8 +35,8 @@ const (
 	MaxFrameBytes = 512 << 10
 )
 
-// Framed reports whether entries of this type may share a ledger message. Other types have a
-// message each: proposals, and entries that are found by their ledger sequence alone.
+// Framed reports whether entries of this type may share a ledger message. Each entry of another type has a message of
+// its own, because other entries refer to it by the sequence of its message.
 func (t Type) Framed() bool { return t == TypeObservation }
 
 // Position returns the entry's position in the ledger, or 0 if it is not published. The Src of an
@@ -139,11 +138,12 @@ func (e *Entry) joint(at string, stamp time.Time) error {
 	return nil
 }
 
-// jointAhead is by how much the time of a joint frame may be after its time stamp, because a clock
-// was set back.
+// jointAhead is the maximum by which the time of a joint frame may be later than the time stamp of its message. It may
+// be later because a clock was set back.
 const jointAhead = time.Minute
 
-// checkJoint returns an error unless a joint frame has a proposal of ingest and answers to it.
+// checkJoint returns an error unless the first entry of a joint frame is a proposal of ingest and every other one
+// answers an earlier entry.
 func checkJoint(entries []Entry) error {
 	if e := &entries[0]; e.Stage != StageIngest || !e.Type.Proposal() {
 		return fmt.Errorf("%w: it is joint and begins with %s of %s, want a proposal of %s", errFrame, clip(string(e.Type)),
@@ -162,7 +162,7 @@ func checkJoint(entries []Entry) error {
 	return nil
 }
 
-// parts cuts the body of a frame into its entries.
+// parts parses the body of a frame into its entries.
 func (e *Entry) parts(count string) ([]Entry, error) {
 	n, err := strconv.Atoi(count)
 	if err != nil || n < 1 || n > MaxFrame {
@@ -189,7 +189,7 @@ func (e *Entry) parts(count string) ([]Entry, error) {
 	return entries, nil
 }
 
-// part reads the first entry off the body of a frame.
+// part parses the first entry in the rest b of a frame's body, and returns the new rest.
 func (e *Entry) part(b []byte) (p Entry, rest []byte, err error) {
 	line, rest, ok := bytes.Cut(b, []byte{'\n'})
 	fields := bytes.Fields(line)

@@ -5,9 +5,9 @@ import "fmt"
 // MaxIDLen is the maximum length of an identifier, in bytes.
 const MaxIDLen = 64
 
-// ValidID reports whether s may be a token of a subject: 1 to 64 letters, digits, underscores or
-// hyphens. Other names are refused and never escaped, because two spellings of one name would be
-// two principals.
+// ValidID reports whether s may be a token of a subject: 1 to 64 letters, digits, underscores or hyphens. Other names
+// are refused and not escaped, because with escapes one name could have two spellings, and NATS permissions would treat
+// these as two names.
 func ValidID(s string) bool {
 	if len(s) == 0 || len(s) > MaxIDLen {
 		return false
@@ -23,7 +23,7 @@ func ValidID(s string) bool {
 	return true
 }
 
-// CheckID returns an error that begins with what if s is not a valid identifier.
+// CheckID returns an error if s is not a valid identifier. The error's text begins with what, a name for the field.
 func CheckID(what, s string) error {
 	if ValidID(s) {
 		return nil

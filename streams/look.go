@@ -10,12 +10,12 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// MaxLookText bounds each text of a Look, in bytes.
+// MaxLookText is the maximum length of each text of a Look, in bytes.
 const MaxLookText = 256
 
-// Look is a privileged look: a person was shown texts of a project that are marked as more
-// sensitive than internal. The credential of the program that showed them vouches for it. It
-// changes no state of any stage.
+// Look records that a program, such as the console, showed a person texts of a project that are marked as more
+// sensitive than internal. It is not signed: it is as trusted as the credential of this program. It changes no state of
+// a stage.
 type Look struct {
 	By      string              `json:"by"`              // the person's name in the program
 	Login   string              `json:"login,omitzero"`  // hash of the person's login session
@@ -28,7 +28,7 @@ type Look struct {
 // Check returns an error if the look cannot be recorded.
 func (l *Look) Check() error {
 	if l.By == "" || l.Page == "" {
-		return fmt.Errorf("a look names the person and the page")
+		return fmt.Errorf("the look must name the person (by) and the page")
 	}
 	if l.Window < 0 {
 		return fmt.Errorf("the window of a look is %d seconds, want 0 or more", l.Window)

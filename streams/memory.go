@@ -71,8 +71,8 @@ func (e *Memory) check(a Address) error {
 	return names(e.Key, "key", e.Category, "category", e.Channel, "channel", e.Source, "source")
 }
 
-// checkHome checks the fields of the project that a memory is shared from. It cannot check whether
-// that project believes the memory, because projects do not see each other.
+// checkHome checks the form of Memory.Home. It cannot check whether the other project has this belief, because projects
+// do not see each other.
 func checkHome(a Address, h *beliefs.Home) error {
 	if h == nil {
 		return nil
@@ -95,7 +95,7 @@ func checkHome(a Address, h *beliefs.Home) error {
 type MemoryEntry struct {
 	EntryHead
 	Origin      beliefs.Origin `json:"origin"`             // who wrote it
-	Inherited   beliefs.Origin `json:"inherited,omitzero"` // weakest origin it derives from, when weaker
+	Inherited   beliefs.Origin `json:"inherited,omitzero"` // least trusted origin it derives from, if not Origin
 	Via         string         `json:"via,omitzero"`       // the event that it inherits from
 	UserWord    bool           `json:"user_word,omitzero"` // verbatim from the user in this session
 	Key         string         `json:"key,omitzero"`
@@ -120,12 +120,12 @@ type MemoryEntry struct {
 	// those that ingest found because they share text or carriers with it.
 	Parents []Parent         `json:"parents,omitzero"`
 	Triples []beliefs.Triple `json:"triples,omitzero"`
-	// Stale and Expires are the times after which the memory is no longer fresh and no longer
+	// Stale is the time after which the memory is no longer fresh. Expires is the time after which it is no longer
 	// served.
 	Stale   time.Time `json:"stale,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
-	// StagedFor is the reason why the memory is context only until a person attests it. It is empty if
-	// nothing is required.
+	// StagedFor is the reason why the memory is context only until a person confirms it. It is empty if the memory needs
+	// no confirmation.
 	StagedFor string `json:"staged_for,omitzero"`
 	// Tombstone is the refused value that it repeats.
 	Tombstone *Tombstone `json:"tombstone,omitzero"`

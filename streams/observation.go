@@ -74,10 +74,10 @@ type ObservationEntry struct {
 	Claims []ClaimEntry   `json:"claims,omitzero"`
 	// UserNamed is set if the user named the source of the observation in the session.
 	UserNamed bool `json:"user_named,omitzero"`
-	// Handed is set if the user asked the agent to do what that source says.
+	// Handed is set if the user asked the agent to do what the source of the observation says.
 	Handed bool `json:"handed,omitzero"`
-	// Readings is set if the fold keeps the provenance of repeated contents. Entries of earlier versions do
-	// not have it, and the fold keeps no such provenance for them.
+	// Readings is set if ingest records where a repeated content was read. It is not set in entries of earlier versions;
+	// ingest records nothing for these, so that old ledgers give the same state.
 	Readings bool `json:"readings,omitzero"`
 	// Revisions are changes of beliefs that the observation corroborates or contradicts.
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
@@ -95,7 +95,7 @@ func (e *ObservationEntry) ContentDigest() string {
 	return TextsDigest(texts)
 }
 
-// TextsDigest returns the digest of the texts of a content. It is empty if there is none.
+// TextsDigest returns the digest of the texts of an observation's blocks. It is empty if there are none.
 func TextsDigest(texts []string) string {
 	b, err := Marshal(texts)
 	if err != nil || len(texts) == 0 {

@@ -29,8 +29,8 @@ type Outcome struct {
 	// Sources are the ids of the agent's observations and recalls, or of beliefs, on which an
 	// answer is based.
 	Sources []string `json:"sources,omitzero"`
-	// Digest is the digest of the executed action, copied from its verdict by the executor. A
-	// different digest is an incident.
+	// Digest is the digest of the executed action. The executor copies it from the action's verdict. If it differs from
+	// the verdict's, the arbiter raises an incident.
 	Digest string `json:"digest,omitzero"`
 }
 

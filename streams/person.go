@@ -61,7 +61,7 @@ func FormatRanges(rs []SeqRange) string {
 // do not touch.
 func ParseRanges(s string) (out []SeqRange, err error) {
 	if len(s) > MaxSeqs {
-		return nil, fmt.Errorf("the list of entries has %d bytes, at most %d are admitted: make several statements", len(s),
+		return nil, fmt.Errorf("the list of entries has %d bytes, at most %d are allowed: make several statements", len(s),
 			MaxSeqs)
 	}
 	if s == "" {
@@ -75,7 +75,7 @@ func ParseRanges(s string) (out []SeqRange, err error) {
 			hi, err = strconv.ParseUint(b, 10, 64)
 		}
 		if n := len(out); err != nil || lo == 0 || isRange && hi <= lo || n > 0 && lo-1 <= out[n-1].To {
-			return nil, fmt.Errorf("%q is no part of a list of rising ranges such as 12-15,19", clip(part))
+			return nil, fmt.Errorf("%q is not valid in a list of ascending ranges such as 12-15,19", clip(part))
 		}
 		out = append(out, SeqRange{lo, hi})
 	}
@@ -85,7 +85,7 @@ func ParseRanges(s string) (out []SeqRange, err error) {
 	return out, nil
 }
 
-// Widen merges the ranges with the smallest gaps until their text has at most limit bytes.
+// Widen merges neighbouring ranges, those with the smallest gap first, until their text has at most limit bytes.
 func Widen(rs []SeqRange, limit int) []SeqRange {
 	for gap := uint64(2); len(FormatRanges(rs)) > limit; gap *= 2 {
 		var out []SeqRange
@@ -122,7 +122,7 @@ func ParseSeqs(s string) (out []uint64, err error) {
 	}
 	for _, r := range rs {
 		if n := r.To - r.From; n >= MaxListed || uint64(len(out))+n >= MaxListed {
-			return nil, fmt.Errorf("the list stands for more than %d entries: make several statements", MaxListed)
+			return nil, fmt.Errorf("the ranges contain more than %d entries: make several statements", MaxListed)
 		}
 		out = slices.Grow(out, int(r.To-r.From)+1)
 		for q := r.From; q <= r.To; q++ {

@@ -8,9 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// RegisterPrompt is the action that proposes the next version of a prompt. Its arguments
-// are RegisterPromptArgs. Once a person has approved it by a signature, the text is a
-// version of the prompt. A permission without a signature registers nothing.
+// RegisterPrompt is the action that proposes a text as the next version of a prompt. Its arguments are
+// RegisterPromptArgs. Only a person's signed approval registers the version, even if the policy allows the action.
 const RegisterPrompt = "prompts.register"
 
 // MaxPrompt is the longest text of a prompt, in bytes.
@@ -53,8 +52,7 @@ type ApprovedPrompt struct {
 	Digest string `json:"digest"`
 }
 
-// ParsePrompt splits what a session says of its prompt: NAME@VERSION, or NAME, whose
-// version is 0.
+// ParsePrompt parses Session.Prompt: NAME@VERSION, or NAME for the latest version, for which it returns version 0.
 func ParsePrompt(s string) (name string, version int, err error) {
 	name, number, has := strings.Cut(s, "@")
 	if err := CheckID("name of the prompt", name); err != nil {
@@ -69,7 +67,7 @@ func ParsePrompt(s string) (name string, version int, err error) {
 	return name, version, nil
 }
 
-// validDigest reports whether a text has the form of Digest.
+// validDigest reports whether s has the form that Digest returns: sha256: and 64 hex digits.
 func validDigest(s string) bool {
 	hex, ok := strings.CutPrefix(s, "sha256:")
 	return ok && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""

@@ -81,7 +81,7 @@ type RecallItem struct {
 	// Score is how well the belief matches the query, from 0 to 1. For a recall it is the share of
 	// the best possible BM25 score. For the gate it is the other store's score. -1 means no score.
 	Score float64 `json:"score"`
-	// Reason is the policy code that makes the item context only.
+	// Reason says why the item is context only.
 	Reason string `json:"reason,omitzero"`
 	// Partial is set if only a part of the content is served, beginning at the request's offset.
 	// Size is the size of the whole content in bytes. Digest is the digest of the whole content, if
@@ -149,7 +149,7 @@ func checkRecall(e *Recall) error {
 	return names(f.Agent, "agent", f.Session, "session", f.Category, "category", f.Tool, "tool", f.Source, "source")
 }
 
-// RecallEntry is the body of a recall: the question and the context policy's answer.
+// RecallEntry is the body of a recall: the request, and the items that the context policy permits for each channel.
 type RecallEntry struct {
 	EntryHead
 	Query     string       `json:"query,omitzero"`
@@ -163,15 +163,14 @@ type RecallEntry struct {
 	// Privileged is set in a disclosure. All matching beliefs are admitted for inspection,
 	// including those that are blocked.
 	Privileged bool `json:"privileged,omitzero"`
-	// MaxExternal is the context policy's max_external. It is set if an admitted item counts against it.
+	// MaxExternal is the context policy's max_external. It is set if an admitted item is of external origin.
 	MaxExternal    int          `json:"max_external,omitzero"`
 	Admitted       []RecallItem `json:"admitted,omitzero"`
 	ContextOnly    []RecallItem `json:"context_only,omitzero"`
 	Contradictions []RecallItem `json:"contradictions,omitzero"`
 	Refused        []Refusal    `json:"refused,omitzero"`
-	// Omitted counts, by channel, the results that are in no list because there were more
-	// than the limit. Once context_only is full, content that was only read is not judged
-	// any more and counts there.
+	// Omitted counts, for each channel, the results that were left out because of the limit. Once context_only is full,
+	// further content that was only read is counted there without being judged.
 	Omitted map[string]int `json:"omitted,omitzero"`
 	// More is set if texts were cut or items omitted because the entry was full. A smaller limit
 	// leaves more room for each text.

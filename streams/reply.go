@@ -21,7 +21,8 @@ type Reply struct {
 	Elapsed int64        `json:"elapsed_us,omitzero"`
 }
 
-// ObserveReply is the answer to a request to lz.svc.observe. It is read back from the ledger.
+// ObserveReply is the answer to a request to lz.svc.observe. The front sends it after it has read the event's entry
+// from the ledger.
 type ObserveReply struct {
 	// ID is the event's id in the ledger. Reuses is set if the event was sent with an id that an
 	// earlier event had.
@@ -32,7 +33,7 @@ type ObserveReply struct {
 	IntakeSeq uint64 `json:"intake_seq,omitzero"`
 	// Seq is the ledger sequence of the event's entry, which may be a rejection.
 	Seq uint64 `json:"ledger_seq,omitzero"`
-	// Unseen is set if the session is held because of the event (LZ306).
+	// Unseen is set if the event was rejected and further proposals of its session are held for it (LZ306).
 	Unseen bool        `json:"unseen,omitzero"`
 	Error  *ReplyError `json:"error,omitzero"`
 	// Index is the position of the event in its batch.
@@ -41,8 +42,7 @@ type ObserveReply struct {
 
 // ObserveReplies is the answer to a request to lz.svc.observe. The request may be a batch.
 type ObserveReplies struct {
-	// ObserveReply answers a single event. For a batch it has only the fields that hold for all
-	// events.
+	// ObserveReply answers a single event. For a batch it has only the fields that are the same for all events.
 	ObserveReply
 	// Results are the answers to the events of a batch, in the order of the batch. Their type
 	// differs from ObserveReplies because JSON Schema generation does not support recursive types.
@@ -59,13 +59,12 @@ type ResolveRequest struct {
 	Order bool `json:"order,omitzero"`
 }
 
-// ResolveReply is the answer to a ResolveRequest. It is read back from the ledger.
+// ResolveReply is the answer to a ResolveRequest. The front sends it after it has read the result from the ledger.
 type ResolveReply struct {
 	Hold string `json:"hold"`
-	// State is the state of the hold after an accepted resolution: approved, rejected, or denied if
-	// it could not be released any more. It is empty if the resolution was refused and the hold did
-	// not change. For an attestation it is the accepted decision, and for an order the accepted
-	// action.
+	// State is the state of the hold after an accepted resolution: approved, rejected, or denied if a policy or finding
+	// denies the action by now. It is empty if the resolution was refused and the hold did not change. For an attestation
+	// it is the accepted decision, and for an order the accepted action.
 	State string `json:"state,omitzero"`
 	// Check names the check that a refused resolution failed.
 	Check string      `json:"check,omitzero"`

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Old entries may be removed from the ledger once every stage that needs them has stored its results on disk.
-// The retention stage first writes a trim entry into every partition, on lz.ledger.<partition>.retention.
-// Every stage answers with a secured entry once a crash can no longer set its state back to before the last
-// entry to remove. When all stages have answered, one trimmed entry in partition 0 gives the position up to
-// which entries may be missing. Only then are they removed. The last entry of each subject stays, because it
-// is its writer's fence. The remaining entries therefore do not show whether others are missing; the entries
-// of the retention stage in partition 0 do. Messages on its subject that are no such entries, or that name
-// impossible sequences, are ignored.
+// Old entries may be removed from the ledger once every stage that needs them has stored its results on disk. The
+// retention stage first writes a trim entry into every partition, on lz.ledger.<partition>.retention. Every stage
+// answers with a secured entry once its state on disk includes the last entry to remove, so that it never needs this
+// entry again. When all stages have answered, one trimmed entry in partition 0 gives the position up to which entries
+// may be missing. Only then are they removed. The last entry of each subject stays, because its writer fences the next
+// publish with it. Therefore the remaining entries do not show which others are missing; the entries of the retention
+// stage in partition 0 do. Other messages on the subject of the retention stage, and entries with impossible sequences,
+// are ignored.
 
 // Retention is the body of trim and trimmed entries.
 type Retention struct {
 	// ID connects the secured entries to their trim entry.
 	ID string `json:"id"`
-	// UpTo is the last ledger sequence to remove. A trim entry with 0 takes back an earlier one.
+	// UpTo is the last ledger sequence to remove. A trim entry with 0 cancels an earlier trim entry.
 	UpTo uint64 `json:"up_to"`
 	// Trimmed is the last ledger sequence that may already be missing. In a trim entry it results
 	// from earlier trims. In a trimmed entry it equals UpTo.
 	Trimmed uint64 `json:"trimmed"`
-	// Before is later than the time of every entry up to UpTo.
+	// Before is the horizon of the trim: every entry up to UpTo is older.
 	Before time.Time `json:"before"`
 }
 
@@ -51,16 +51,14 @@ func ReadRetention(e *Entry) (*Retention, error) {
 type SecuredEntry struct {
 	// ID is the id of the trim entry.
 	ID string `json:"id"`
-	// Folded is the ledger sequence up to which the state on disk has folded the ledger. The trim
-	// entry is answered once Folded is at least UpTo. Ingest may report less first; writing that
-	// entry makes it fold further.
+	// Folded is the ledger sequence up to which the state on disk includes the ledger. The trim entry is answered once
+	// Folded is at least UpTo. Ingest may first report less, and then writes a second entry.
 	Folded uint64 `json:"folded"`
 }
 
-// EraseSubject is the subject for requests that need nats-server to stop for a short time: to remove deleted
-// messages from the files of the streams, which nats-server does not do for encrypted streams, or to copy the
-// data folder. The process that embeds nats-server answers. Nobody answers if nats-server is a separate
-// process.
+// EraseSubject is the subject for requests that need nats-server to stop for a short time: to remove deleted messages
+// from the files of the streams, which nats-server does not do for encrypted streams, or to copy the data folder. The
+// process that embeds nats-server answers. If nats-server is a separate process, there is no answer.
 const EraseSubject = "lz.svc.erase"
 
 // EraseRequest starts an erasure or a copy, or asks for the result of an earlier one.

@@ -85,7 +85,7 @@ func Schema(k Kind) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// open makes a schema allow unknown fields at every depth.
+// open changes a schema so that it allows unknown fields in all nested objects.
 func open(s *jsonschema.Schema) {
 	if s == nil {
 		return

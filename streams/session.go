@@ -10,7 +10,7 @@ func init() {
 	register[Session](EventKind{
 		Kind: KindSession, Type: TypeSession, Order: 5,
 		Required: []string{"session", "phase"},
-		Fields:   "`phase`: start or end; after a start, earlier unseen input holds no action of the agent",
+		Fields:   "`phase`: start or end; after a start, earlier rejected observations no longer hold the agent's actions",
 	})
 }
 
@@ -45,7 +45,7 @@ type SessionEntry struct {
 	Prompt string `json:"prompt,omitzero"`
 	// PromptDigest is the digest of the prompt that the session runs, as its host says.
 	PromptDigest string `json:"prompt_digest,omitzero"`
-	// PromptDiffers says how that prompt differs from the registered one.
+	// PromptDiffers says how the prompt differs from the registered one. It is empty if it does not differ.
 	PromptDiffers string `json:"prompt_differs,omitzero"`
 	// Point names the restore point that was taken before the session started.
 	Point string `json:"point,omitzero"`

@@ -10,9 +10,9 @@ import (
 // MaxSilence is the longest duration of a silence.
 const MaxSilence = 90 * 24 * time.Hour
 
-// Silence keeps a rule's alerts in a project out of lists and notifications until it expires. It
-// changes no verdict: alerts are raised and holds opened all the same. The credential of the
-// program that sent it vouches for By.
+// Silence keeps a rule's alerts in a project out of lists and notifications until it expires. It changes no verdict:
+// alerts are still raised and holds still opened. It is not signed: By is as trusted as the credential of the program
+// that sent the silence.
 type Silence struct {
 	Rule    string    `json:"rule,omitzero"`
 	Agent   string    `json:"agent,omitzero"` // empty: all agents
@@ -26,7 +26,7 @@ type Silence struct {
 // Check returns an error if the silence cannot be recorded at the given time.
 func (s *Silence) Check(now time.Time) error {
 	if s.By == "" {
-		return errors.New("a silence names the person")
+		return errors.New("a silence must name the person who made it (by)")
 	}
 	if s.Ends != "" {
 		if *s != (Silence{By: s.By, Ends: s.Ends}) {
@@ -35,7 +35,7 @@ func (s *Silence) Check(now time.Time) error {
 		return cmp.Or(CheckID("id of the silence", s.Ends), checkLine("by", s.By))
 	}
 	if s.Owner == "" || s.Reason == "" {
-		return errors.New("a silence needs owner and reason: who may be asked, and why")
+		return errors.New("a silence needs an owner, whom others can ask about it, and a reason")
 	}
 	if !s.Expires.After(now) || s.Expires.After(now.Add(MaxSilence)) {
 		return fmt.Errorf("a silence expires within %d days from now", MaxSilence/(24*time.Hour))

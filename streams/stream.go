@@ -11,10 +11,9 @@ const (
 
 // Limits of the streams.
 const (
-	// IntakePerSubject is the maximum number of waiting messages on one stored subject, that is for
-	// one kind and origin of one agent. An agent that floods the intake is therefore refused before
-	// others are. Waiting messages are decided in order. One full subject delays everyone else by
-	// this number divided by the messages that ingest decides per second.
+	// IntakePerSubject is the maximum number of waiting messages on one stored subject, that is, of one kind and origin
+	// of one agent. If an agent floods the intake, the server refuses this agent's messages first. A full subject delays
+	// the other agents of its project by at most this number divided by the messages that ingest decides per second.
 	IntakePerSubject = 20_000
 	// IntakeBytes is the maximum size of the intake, in bytes.
 	IntakeBytes = 8 << 30

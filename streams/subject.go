@@ -9,13 +9,11 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// Partitions is the number of partitions of a shard. It cannot change, because the partition is
-// part of every stored subject. Larger installations use several shards.
+// Partitions is the number of partitions. It cannot change, because the partition is part of every stored subject.
 const Partitions = 16
 
-// SyntheticPrefix starts the name of every project whose events carry their own virtual time
-// (replays, probes). Such a project does not affect other projects. No real project may use
-// the prefix.
+// SyntheticPrefix begins the names of synthetic projects (replays, probes). In these, the time of an event is the one
+// in its body. A synthetic project does not affect other projects. No real project may use the prefix.
 const SyntheticPrefix = "syn-"
 
 // SystemProject is the project of the pipeline's own messages: operator commands in the
@@ -63,9 +61,8 @@ func IntakeSubject(project, agent string, kind Kind, origin beliefs.Origin) (str
 // IntakeFilter returns the filter for all events of clients in one partition.
 func IntakeFilter(partition int) string { return IntakePrefix + strconv.Itoa(partition) + ".>" }
 
-// Address is the sender and kind of an event, from its stored intake subject. NATS permissions
-// allowed the sender's credential to publish there, so the address can be trusted. It never comes
-// from a payload.
+// Address is the sender and kind of an event. It comes from the event's stored intake subject, never from its body.
+// NATS permissions allowed the sender's credential to publish on this subject, so the address can be trusted.
 type Address struct {
 	Partition int
 	Project   string

@@ -2,8 +2,8 @@ package streams
 
 import "encoding/hex"
 
-// HeaderTraceparent carries the W3C Trace Context of an event's sender. It is a header and not part
-// of the body, so that the same event with another trace is still a repeat.
+// HeaderTraceparent has the W3C Trace Context of an event's sender. It is a header and not part of the body, so that
+// the same event, sent again within another trace, still counts as a repeat.
 const HeaderTraceparent = "traceparent"
 
 // Traceparent returns s if it is a valid W3C traceparent of version 00, and "" otherwise. Receivers

@@ -2,9 +2,9 @@ package streams
 
 import "fmt"
 
-// Verdict is the answer to a proposal. Verdicts are ordered Allow < Hold < Deny and are combined
-// only by Join. Therefore the order, repetition or redelivery of the parts of an answer cannot
-// loosen it.
+// Verdict is the answer to a proposal. Verdicts are ordered Allow < Hold < Deny and are combined only by Join.
+// Therefore a combined verdict does not depend on the order of its parts, and an additional or repeated part cannot
+// make it milder.
 type Verdict uint8
 
 // The verdicts.
