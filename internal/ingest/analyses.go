@@ -7,17 +7,17 @@ import (
 	"lazaret/pkg/text"
 )
 
-// analyses is a cache of the analyses of recently read contents. Agents read the same pages, files and
-// tool results again and again, and the analysis of a content takes longer than the rest of ingest's
-// work on it.
+// analyses caches the analyses of recently read contents. Agents read the same pages, files and tool results again and
+// again, and analyzing a content takes longer than the rest of ingest's work on it.
 //
-// Sentinels in the same process store the results of their own analysis in it.
+// Sentinels in the same process also store the results of their own analysis here, in analyzed.derived.
 //
-// It has no influence on decisions, because an analysis depends on the content alone. It may be used
-// from several goroutines.
+// The cache does not influence decisions, because an analysis depends only on the content. It may be used from several
+// goroutines.
 type analyses struct {
 	mu sync.Mutex
-	// now has the newer contents, old has the others.
+	// now has the contents that were added since old was replaced. When now is full, it becomes old, and the former old
+	// is dropped.
 	now, old map[string]analyzed // guarded by mu
 	bytes    int                 // estimated size of now; guarded by mu
 }
@@ -26,17 +26,17 @@ type analyses struct {
 type analyzed struct {
 	features text.Features
 	views    []text.View
-	derived  *atomic.Value // see streams.BlockEntry; nil if the analysis is not remembered
+	derived  *atomic.Value // the sentinels' own analysis, see streams.BlockEntry; nil if not cached
 }
 
 const (
-	// analyzedBytes is the estimated size of each half of analyses.
+	// analyzedBytes is the estimated size in bytes at which now becomes old. So the cache takes at most twice as much.
 	analyzedBytes = 4 << 20
-	// analyzedMost is the size of the largest content that is remembered, in bytes.
+	// analyzedMost is the size in bytes of the largest content that is cached.
 	analyzedMost = 32 << 10
 )
 
-// of returns the analysis of a content.
+// of returns the analysis of a content, from the cache if it is there.
 func (a *analyses) of(content string) analyzed {
 	if len(content) > analyzedMost {
 		return analyze(content)
@@ -64,7 +64,7 @@ func analyze(content string) (a analyzed) {
 	return a
 }
 
-// put remembers an analysis. The caller must hold mu.
+// put adds an analysis to the cache. The caller must hold mu.
 func (a *analyses) put(content string, of analyzed) {
 	size := 2048 + 2*len(content) + 8*len(of.features.Phrases.Hashes) + 96*len(of.features.Carriers)
 	for _, v := range of.views {
@@ -76,7 +76,7 @@ func (a *analyses) put(content string, of analyzed) {
 	a.now[content] = of
 }
 
-// drop forgets all contents.
+// drop empties the cache.
 func (a *analyses) drop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,9 +18,9 @@ func (f *Fold) catalogue(_ *stage.State, m *stage.Message, head streams.EntryHea
 		Instructions: ev.Instructions, Tools: ev.Tools})
 }
 
-// applyTools stores the hints of a catalogue that raise a tool's level. They add up over all
-// catalogues of the project and are never removed. So a server that later calls its tool harmless,
-// or another server with a tool of the same name, lowers nothing.
+// applyTools stores the annotations in a catalogue that raise a tool's level. They add up over all catalogues of the
+// project and are never removed. So the level does not fall if a server later calls its tool harmless, or if another
+// server has a tool of the same name.
 func (f *Fold) applyTools(st *stage.State, project string, e *streams.ToolsEntry) error {
 	for _, t := range e.Tools {
 		h := policy.ReadHints(t.Annotations)
@@ -42,7 +42,8 @@ func (f *Fold) applyTools(st *stage.State, project string, e *streams.ToolsEntry
 	return nil
 }
 
-// annotations returns the hints that raise the level of a called tool, as an annotations object.
+// annotations returns the stored annotations that raise the level of a called tool, as a JSON object. It returns nil if
+// there are none.
 func (f *Fold) annotations(st *stage.State, project, tool string) ([]byte, error) {
 	var all policy.Hints
 	for _, name := range policy.ToolNames(tool) {

@@ -9,13 +9,13 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// A quarantine that names an agent, a session, a source or a tool also applies to later
-// beliefs, until its incident is closed: an attacker goes on while people look at the
-// incident. It is the same signed order, so it needs no other authority. It takes a
-// belief out of service at the entry that brings it in, and a revision entry follows.
+// A quarantine that names an agent, a session, a source or a tool also applies to beliefs that come in later, until its
+// incident is closed, because an attacker may go on while people look at the incident. The signed order that
+// quarantined the earlier beliefs is the authority for this too. The new belief is withheld from the entry that
+// introduces it, and an entry with the revision follows.
 
-// maxStanding is the maximum number of quarantines that apply to later beliefs of a project. Each
-// new belief is compared with all of them.
+// maxStanding is the maximum number of quarantines of a project that apply to later beliefs. There is a limit because
+// each new belief is compared with all of them.
 const maxStanding = 64
 
 // standingOrder is a quarantine that applies to later beliefs.
@@ -32,16 +32,16 @@ func standingOrders(st *stage.State, project string) (all []standingOrder, err e
 	return all, err
 }
 
-// stands reports whether a scope can match beliefs that come in after now. It can if it names an
-// agent, session, source or tool, and has no end or an end after now. A scope of beliefs or times
-// alone matches earlier beliefs only.
-func stands(s *beliefs.IncidentScope, now time.Time) bool {
+// appliesLater reports whether a scope can match beliefs that come in after now. It can if it names an agent, session,
+// source or tool, and Until is zero or after now. A scope with only beliefs or times matches only earlier beliefs.
+func appliesLater(s *beliefs.IncidentScope, now time.Time) bool {
 	return s.Agent+s.Session+s.Source+s.Tool != "" && (s.Until.IsZero() || s.Until.After(now))
 }
 
-// mayStand returns why a quarantine cannot apply to later beliefs, or nil.
-func mayStand(st *stage.State, project string, s *beliefs.IncidentScope, now time.Time) error {
-	if !stands(s, now) {
+// checkStanding returns an order error if a quarantine would apply to later beliefs and the project has too many such
+// quarantines already, and otherwise nil.
+func checkStanding(st *stage.State, project string, s *beliefs.IncidentScope, now time.Time) error {
+	if !appliesLater(s, now) {
 		return nil
 	}
 	all, err := standingOrders(st, project)
@@ -52,9 +52,9 @@ func mayStand(st *stage.State, project string, s *beliefs.IncidentScope, now tim
 	return err
 }
 
-// letStand stores a quarantine that applies to later beliefs.
-func letStand(st *stage.State, project string, o standingOrder, now time.Time) error {
-	if !stands(&o.Scope, now) {
+// addStanding stores a quarantine if it applies to later beliefs.
+func addStanding(st *stage.State, project string, o standingOrder, now time.Time) error {
+	if !appliesLater(&o.Scope, now) {
 		return nil
 	}
 	all, err := standingOrders(st, project)
@@ -64,8 +64,8 @@ func letStand(st *stage.State, project string, o standingOrder, now time.Time) e
 	return st.Put(standingKey(project), append(all, o))
 }
 
-// endStanding drops an incident's quarantines.
-func endStanding(st *stage.State, project, incident string) error {
+// removeStanding removes an incident's quarantines, because the incident is closed.
+func removeStanding(st *stage.State, project, incident string) error {
 	all, err := standingOrders(st, project)
 	if err != nil || len(all) == 0 {
 		return err
@@ -76,8 +76,8 @@ func endStanding(st *stage.State, project, incident string) error {
 	return st.Put(standingKey(project), all)
 }
 
-// looksFor reports whether a belief matches a scope.
-func looksFor(s *beliefs.IncidentScope, r *record) bool {
+// recordMatches reports whether a belief matches a scope by its record: by the first reading of its content.
+func recordMatches(s *beliefs.IncidentScope, r *record) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	if !is(s.Agent, r.Agent) || !is(s.Session, r.Session) || !is(s.Source, r.Ref.Source) || !is(s.Tool, r.Tool) {
 		return false
@@ -86,15 +86,15 @@ func looksFor(s *beliefs.IncidentScope, r *record) bool {
 	return (s.Since.IsZero() || !came.Before(s.Since)) && (s.Until.IsZero() || came.Before(s.Until))
 }
 
-// arrived applies the standing quarantines of a project to a new belief.
-func (f *Fold) arrived(st *stage.State, project string, r *record, at time.Time) error {
+// applyStanding applies the quarantines of open incidents to a new belief.
+func (f *Fold) applyStanding(st *stage.State, project string, r *record, at time.Time) error {
 	all, err := standingOrders(st, project)
 	if err != nil {
 		return err
 	}
 	for i := range all {
 		o := &all[i]
-		root := looksFor(&o.Scope, r)
+		root := recordMatches(&o.Scope, r)
 		from := ""
 		if !root && (o.Scope.Descendants || o.Scope.All) {
 			if from, err = f.derivesFrom(st, project, o, r); err != nil {
@@ -135,14 +135,14 @@ func (f *Fold) arrived(st *stage.State, project string, r *record, at time.Time)
 		if err := f.keepIncident(st, project, inc); err != nil {
 			return err
 		}
-		return f.owe(st, project, becauseIncident, []beliefs.Revision{rv}, at)
+		return f.queueRevisions(st, project, becauseIncident, []beliefs.Revision{rv}, at)
 	}
 	return nil
 }
 
-// derivesFrom returns a parent of a new belief that an incident took out of service. It returns ""
-// if there is none. It also returns "" if the new belief has support that does not come from the
-// incident: the order spares earlier beliefs for the same reason.
+// derivesFrom returns a parent of a new belief that an incident withheld, or "" if there is none. It also returns "" if
+// the new belief has support that does not come from the incident, because the order spares earlier beliefs with such
+// support too.
 func (f *Fold) derivesFrom(st *stage.State, project string, o *standingOrder, r *record) (from string, err error) {
 	sources, events := map[string]bool{}, map[string]bool{}
 	for _, p := range r.Parents {

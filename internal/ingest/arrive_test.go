@@ -16,7 +16,7 @@ func (h *house) page(id, session, source, content string) string {
 	h.t.Helper()
 	e := h.say(streams.KindObs, beliefs.OriginWeb, &streams.Observation{Head: streams.Head{ID: id, Session: session},
 		Source: source, Content: content}).(*streams.ObservationEntry)
-	h.owed()
+	h.followUps()
 	return e.Claims[len(e.Claims)-1].Belief.ID
 }
 
@@ -49,7 +49,7 @@ func TestWhatComesInWhileAnIncidentIsOpenIsQuarantinedAsWell(t *testing.T) {
 		Content: "Sunday hours are short", DerivedFrom: []string{"p4"}})
 	h.read(beliefs.OriginUser, "said", "My bicycle is green")
 	own := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m3"}, Content: "My bicycle is green"})
-	h.owed()
+	h.followUps()
 	for id, want := range map[string]beliefs.Security{first: beliefs.Quarantined, before: beliefs.Quarantined,
 		later: beliefs.Quarantined, derived: beliefs.Quarantined,
 		other: beliefs.Clean, apart: beliefs.Clean, own: beliefs.Clean} {

@@ -11,64 +11,64 @@ import (
 	"lazaret/streams"
 )
 
-// record is the stored form of a belief.
+// record is a belief as the state stores it.
 type record struct {
 	Ref     streams.BeliefRef `json:"ref"`
-	Content string            `json:"content,omitzero"` // beginning of read content; complete for memories
+	Content string            `json:"content,omitzero"` // a memory's whole text; the beginning of read content
 	Agent   string            `json:"agent,omitzero"`
 	Session string            `json:"session,omitzero"`
 	Tool    string            `json:"tool,omitzero"`
-	// DataSubject is the person that it concerns. About is the user that it concerns, if that is
-	// not the user of its namespace.
+	// DataSubject is the person whom the belief concerns. About is the user whom it concerns, if that is not the user
+	// of its namespace.
 	DataSubject string `json:"data_subject,omitzero"`
 	About       string `json:"about,omitzero"`
-	// Adopted is the state that the origin and the evidence of the belief allow. A memory gets this
-	// state with the arbiter's verdict.
+	// Adopted is the state that the belief's origin and evidence allow. A memory gets this state when the arbiter's
+	// verdict admits it.
 	Adopted beliefs.Adoption `json:"adopted"`
-	At      time.Time        `json:"at"` // event time of the last confirmation, not counting repeated readings
+	At      time.Time        `json:"at"` // event time of the last confirmation, not of the last reading
 	From    time.Time        `json:"valid_from,omitzero"`
 	To      time.Time        `json:"valid_to,omitzero"`
 	Intake  uint64           `json:"intake"`
-	Count   uint64           `json:"count"` // number of readings, without those that again counts
+	Count   uint64           `json:"count"` // number of readings, without those that the field again counts
 	Memory  bool             `json:"memory,omitzero"`
-	// The following fields of a memory are for judging it again.
+	// These fields of a memory are needed to judge it again.
 	Writer    beliefs.Origin `json:"writer,omitzero"`
 	Inherited beliefs.Origin `json:"inherited,omitzero"`
 	Category  string         `json:"category,omitzero"`
 	Channel   string         `json:"channel,omitzero"`
-	// Evidence is its supporting and contradicting evidence, at most beliefs.MaxEvidence of each.
+	// Evidence is the evidence for and against the belief, at most beliefs.MaxEvidence of each.
 	Evidence beliefs.EvidenceSet `json:"evidence,omitzero"`
 	Parents  []streams.Parent    `json:"parents,omitzero"` // texts that a memory derives from
 	Triples  []beliefs.Triple    `json:"triples,omitzero"`
 	Digest   string              `json:"digest,omitzero"` // SHA-256 of the whole content
 	Print    string              `json:"print,omitzero"`  // for a memory: digest of its normalized content
-	// Seal commits to the identity of the belief. It is copied from the belief's entry.
+	// Seal is a hash of the belief's identity, copied from the belief's entry, see intact.
 	Seal string `json:"seal,omitzero"`
 	// The belief is no longer fresh after Stale, and no longer served after Expires.
 	Stale   time.Time `json:"stale,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
 	Since   time.Time `json:"since,omitzero"` // start of both periods
-	// StagedFor is the reason why somebody must vouch for the belief. It is empty once nobody must.
+	// StagedFor is the reason why a person must confirm the belief before it is more than context. It is empty if that
+	// is not needed.
 	StagedFor string `json:"staged_for,omitzero"`
-	// Signed is the name of the key that confirmed it.
+	// Signed is the name of the key with which a person confirmed the belief.
 	Signed string `json:"signed,omitzero"`
-	// Conflicts are beliefs with the same subject and predicate that contradict it. Successor is
-	// the belief that superseded it.
+	// Conflicts are the ids of beliefs that contradict this one with the same subject and predicate. Successor is the
+	// id of the belief that superseded it.
 	Conflicts []string `json:"conflicts,omitzero"`
 	Successor string   `json:"successor,omitzero"`
-	// Flag is the reason why a person should review it.
+	// Flag is the reason why a person should review the belief, or "".
 	Flag string `json:"flag,omitzero"`
-	// Doc is its number in its index, plus one. It is 0 if it is not known: earlier versions did
-	// not store it.
+	// Doc is the belief's document number in its word index, plus one. It is 0 if earlier versions wrote the record.
 	Doc uint32 `json:"doc,omitzero"`
 
-	// again is how often the content was read again, and readAt when it was last read. The
-	// state stores both under a key of their own.
+	// again is how often the content was read again, and readAt when it was last read. The state stores both under
+	// keyAgain, not in the record.
 	again  uint64
 	readAt time.Time
 }
 
-// Kinds of influence in the index keyImpact.
+// Kinds of influence of a belief on an event, in the keys of keyImpact.
 const (
 	impactMemory   = "memory"   // the event is a memory that derives from the belief
 	impactDecision = "decision" // the event is a decision that cites the belief
@@ -80,11 +80,10 @@ func (f *Fold) influence(st *stage.State, project, belief, kind, agent, event st
 	return st.Set(stage.Key(keyImpact, project, belief, kind, agent, event), nil)
 }
 
-// previewLen is the number of bytes of observed content that a belief's record keeps. The
-// ledger has the full content.
+// previewLen is the number of bytes of read content in a belief's record. The ledger has the whole content.
 const previewLen = 240
 
-// beliefID derives a belief's id from parts. Every process derives the same id.
+// beliefID returns a belief's id, a hash of parts. So every process gives a belief the same id.
 func beliefID(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return "b" + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:10]))
@@ -102,14 +101,14 @@ func (f *Fold) belief(st *stage.State, project, id string) (*record, error) {
 	return r, again(st, project, r)
 }
 
-// cited returns the reference to the belief for an event's entry.
+// cited returns a reference to the belief for the entry of an event that cites it.
 func (r *record) cited() streams.BeliefRef {
 	b := r.Ref
 	b.Agent = r.Agent
 	return b
 }
 
-// cite returns references to the beliefs that an event names, as they are at its time.
+// cite returns references to the beliefs with the given ids, with their state at the time now.
 func (f *Fold) cite(st *stage.State, project string, ids []string, now time.Time) ([]streams.BeliefRef, error) {
 	var out []streams.BeliefRef
 	done := make(map[string]bool, len(ids))
@@ -133,13 +132,13 @@ func (f *Fold) cite(st *stage.State, project string, ids []string, now time.Time
 	return out, nil
 }
 
-// applyAlerts restricts the beliefs that a sentinel's alerts name. No alert removes a restriction.
+// applyAlerts restricts the beliefs that a sentinel's alerts name. An alert never removes a restriction.
 func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 	var a struct {
 		Alerts []streams.Alert `json:"alerts"`
 	}
 	if err := streams.Unmarshal(e.Body, &a); err != nil {
-		f.log.Error("unreadable findings of a sentinel", "seq", e.Seq, "err", err)
+		f.log.Error("cannot decode the alerts of a sentinel", "seq", e.Seq, "err", err)
 		return nil
 	}
 	if err := f.findings(st, e, a.Alerts); err != nil {
@@ -161,7 +160,7 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 			continue
 		}
 		r.Ref.Axes = axes
-		if err := f.keep(st, e.Project, r); err != nil {
+		if err := f.saveRecord(st, e.Project, r); err != nil {
 			return err
 		}
 		if axes.Security >= beliefs.Quarantined && r.Ref.Kind != beliefs.Envelope {
@@ -173,12 +172,12 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 	return nil
 }
 
-// applyArbiterAlerts opens incidents for findings of the arbiter. An alert that only says how the
-// arbiter answered a signed statement or order is not a finding.
+// applyArbiterAlerts opens incidents for findings of the arbiter. An alert that only reports how the arbiter answered a
+// signed resolution or order is not a finding.
 func (f *Fold) applyArbiterAlerts(st *stage.State, e *streams.Entry) error {
 	a := new(streams.AlertsEntry)
 	if err := streams.Unmarshal(e.Body, a); err != nil {
-		f.log.Error("unreadable findings of the arbiter", "seq", e.Seq, "err", err)
+		f.log.Error("cannot decode the alerts of the arbiter", "seq", e.Seq, "err", err)
 		return nil
 	}
 	if a.Answers != "" {
@@ -187,14 +186,14 @@ func (f *Fold) applyArbiterAlerts(st *stage.State, e *streams.Entry) error {
 	return f.findings(st, e, a.Alerts)
 }
 
-// applyVerdict applies the arbiter's verdict on a memory write to its candidate.
+// applyVerdict applies the arbiter's verdict on a memory write to the memory's belief.
 func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	if e.Type != streams.TypeVerdict {
 		return nil
 	}
 	v := new(streams.VerdictEntry)
 	if err := streams.Unmarshal(e.Body, v); err != nil {
-		f.log.Error("unreadable verdict", "seq", e.Seq, "err", err)
+		f.log.Error("cannot decode a verdict", "seq", e.Seq, "err", err)
 		return nil
 	}
 	if err := noteDecided(st, v.Proposal); err != nil {
@@ -211,7 +210,7 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	if err := f.lookedUp(st, e.Project, v); err != nil {
 		return err
 	}
-	// The verdict on a repeated proposal has the earlier resolution. Do not apply it a second time.
+	// The verdict on a repeated proposal carries the resolution of the earlier one. Do not apply the resolution twice.
 	if v.Resolved != nil && v.Resolved.Accepted != nil && v.Verdict == streams.Allow && !v.Again {
 		return noteAccepted(st, e.Project, v.Resolved.Accepted)
 	}
@@ -229,10 +228,10 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		return f.verdictOnSigned(st, e.Project, r, v)
 	}
 	next := r.Adopted.Admit(v.Verdict.String())
-	// A person's resolution of the hold clears it, unless there was another finding since.
+	// A person's resolution of the hold also settles the findings that caused it, but not later ones.
 	resolved := v.Resolved != nil && r.Ref.Axes == r.Adopted.Admit(streams.Hold.String())
 	if !resolved && r.Ref.Axes != (beliefs.Axes{}) {
-		// Keep the effects of later findings and decisions.
+		// Later findings and decisions still apply.
 		next = stricter(next, r.Ref.Axes)
 	}
 	next.Freshness = r.Ref.Axes.Freshness
@@ -249,17 +248,17 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	if resolved && v.Verdict == streams.Allow && r.Ref.Procedure {
 		f.signProcedure(r, v)
 	}
-	if err := f.keep(st, e.Project, r); err != nil || v.Verdict != streams.Allow {
+	if err := f.saveRecord(st, e.Project, r); err != nil || v.Verdict != streams.Allow {
 		return err
 	}
 	if err := f.takeKey(st, e.Project, r, v.Time); err != nil {
 		return err
 	}
-	return f.settle(st, e.Project, r.Ref.ID, v.Time)
+	return f.compareStatements(st, e.Project, r.Ref.ID, v.Time)
 }
 
-// signProcedure confirms a skill when a person approved its hold. The digest of the hold covers
-// every byte of the skill.
+// signProcedure confirms a skill whose hold a person approved. The digest that the person signed covers every byte of
+// the skill.
 func (f *Fold) signProcedure(r *record, v *streams.VerdictEntry) {
 	word := beliefs.Evidence{Observation: v.Resolved.Hold, Quality: beliefs.HumanAssertion,
 		Source: "key:" + v.Resolved.By, At: v.Resolved.Time}
@@ -272,8 +271,8 @@ func (f *Fold) signProcedure(r *record, v *streams.VerdictEntry) {
 	r.Ref.Staged, r.StagedFor, r.Signed = false, "", v.Resolved.By
 }
 
-// verdictOnSigned applies a verdict to a belief that a person has signed for: a deny
-// takes it out of service, and other verdicts change nothing.
+// verdictOnSigned applies a verdict to a belief that a person has signed for. A deny withholds the belief. Other
+// verdicts change nothing.
 func (f *Fold) verdictOnSigned(st *stage.State, project string, r *record, v *streams.VerdictEntry) error {
 	if v.Verdict != streams.Deny || v.Learn {
 		return nil
@@ -282,11 +281,11 @@ func (f *Fold) verdictOnSigned(st *stage.State, project string, r *record, v *st
 	if err := f.bury(st, project, r, buriedDenied, v.Time); err != nil {
 		return err
 	}
-	return f.keep(st, project, r)
+	return f.saveRecord(st, project, r)
 }
 
-// takeKey gives an admitted memory its key, unless the belief that has the key has stronger
-// evidence. A user's new memory supersedes the same user's earlier one under the key.
+// takeKey gives an admitted memory its key, unless the belief that holds the key has stronger evidence. A user's new
+// memory supersedes the earlier memory of the same user under the key.
 func (f *Fold) takeKey(st *stage.State, project string, r *record, at time.Time) error {
 	if r.Ref.Key == "" || r.Ref.Axes.Security >= beliefs.Quarantined {
 		return nil
@@ -313,7 +312,7 @@ func (f *Fold) takeKey(st *stage.State, project string, r *record, at time.Time)
 					if err := f.revise(st, project, &rv); err != nil {
 						return err
 					}
-					if err := f.owe(st, project, becauseConflict, []beliefs.Revision{rv}, at); err != nil {
+					if err := f.queueRevisions(st, project, becauseConflict, []beliefs.Revision{rv}, at); err != nil {
 						return err
 					}
 				}
@@ -323,7 +322,7 @@ func (f *Fold) takeKey(st *stage.State, project string, r *record, at time.Time)
 	return st.Set(key, []byte(r.Ref.ID))
 }
 
-// nameKey returns the state key under which a namespace stores the belief that has a memory key.
+// nameKey returns the state key of the belief that holds a memory key in a namespace.
 func nameKey(project string, in beliefs.Namespace, key string) []byte {
 	if in == (beliefs.Namespace{}) {
 		return stage.Key(keyName, project, key)
@@ -331,7 +330,7 @@ func nameKey(project string, in beliefs.Namespace, key string) []byte {
 	return stage.Key(keyName, project, key, in.String())
 }
 
-// stricter returns, for each axis, the less trusting of two values.
+// stricter returns, for each axis, the more restrictive of two values.
 func stricter(a, b beliefs.Axes) beliefs.Axes {
 	a.Security, a.Freshness = max(a.Security, b.Security), max(a.Freshness, b.Freshness)
 	if reach(b.Retrieval) > reach(a.Retrieval) {
@@ -349,8 +348,7 @@ func stricter(a, b beliefs.Axes) beliefs.Axes {
 	return a
 }
 
-// reach ranks a retrieval state by how much it restricts a belief. 0 means that the belief is
-// served.
+// reach ranks a retrieval state by how much it restricts a belief. 0 is no restriction.
 func reach(r beliefs.Retrieval) int {
 	switch r {
 	case beliefs.Normal:

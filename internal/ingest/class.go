@@ -7,9 +7,9 @@ import (
 	"lazaret/streams"
 )
 
-// forecast compares a belief's confidence with what happened to the belief: a person or a probe
-// confirmed it, or something contradicted it. The result is counted by calibration class. It does
-// not change the belief. r is the belief before the revision.
+// forecast records for the calibration whether a belief's confidence was right: a person or a probe confirmed the
+// belief, or something contradicted it. The counts are kept by calibration class. The belief does not change. r is the
+// belief before the revision rv.
 func (f *Fold) forecast(st *stage.State, project string, r *record, rv *beliefs.Revision) error {
 	if r.Ref.Class == "" || r.Ref.Quality == beliefs.SyntheticProbe || rv.Restored != nil {
 		return nil
@@ -41,8 +41,8 @@ func (f *Fold) forecast(st *stage.State, project string, r *record, rv *beliefs.
 	return nil
 }
 
-// AskClasses is the query for the calibration of a project's beliefs: how their confidence compares
-// with what happened to them later.
+// AskClasses is the query for the calibration of a project's beliefs: how well their confidence predicts whether they
+// are later confirmed or contradicted.
 const AskClasses = "classes"
 
 // ClassesRequest asks for the calibration classes of one project.
@@ -50,15 +50,15 @@ type ClassesRequest struct {
 	Project string `json:"project"`
 }
 
-// ClassReport is the calibration of one class. It is computed from the latest calibration.Keep
-// beliefs of the class that were confirmed or contradicted.
+// ClassReport is the calibration of one class, computed from the latest calibration.Keep beliefs of the class that were
+// confirmed or contradicted.
 type ClassReport struct {
 	Class string `json:"class"`
 	Total uint64 `json:"total"` // number of beliefs that were ever confirmed or contradicted
 	calibration.Report
 }
 
-// ClassesAnswer lists the classes in alphabetical order.
+// ClassesAnswer answers AskClasses. Classes are in alphabetical order.
 type ClassesAnswer struct {
 	Classes []ClassReport `json:"classes"`
 }

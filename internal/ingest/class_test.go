@@ -19,7 +19,7 @@ func TestWhatBecomesOfBeliefsIsHeldAgainstTheirConfidenceByClass(t *testing.T) {
 	h.confirm(good, s.alice)
 	h.remember(beliefs.OriginUser, mem("m4", "no", triple("depot", "gate", "nine")))
 	h.confirm(other, s.probe)
-	h.owed()
+	h.followUps()
 	req, err := streams.Marshal(ClassesRequest{Project: "demo"})
 	if err != nil {
 		t.Fatal(err)

@@ -18,8 +18,8 @@ func init() {
 	writesIn(streams.TypeConfirmation, (*Fold).applyConfirmation)
 }
 
-// revision returns the digest of a belief's state. An attestation contains this digest. So an
-// attestation that was signed before a new finding does not count.
+// revision returns the digest of a belief's state. An attestation names this digest. So an attestation that was signed
+// before a new finding is refused.
 func (r *record) revision() string {
 	b, err := streams.Marshal(struct {
 		Axes      beliefs.Axes
@@ -35,13 +35,13 @@ func (r *record) revision() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// standing returns the state of the belief in the form of package beliefs.
+// standing returns the belief's state as package beliefs uses it.
 func (r *record) standing() beliefs.Standing {
 	return beliefs.Standing{Axes: r.Ref.Axes, Evidence: r.Evidence, Scope: r.Ref.Scope}
 }
 
-// confirmation records a signed attestation of a belief and its effects. A forged attestation is
-// recorded too, as evidence. The judgement depends only on earlier ledger entries.
+// confirmation records a signed attestation of a belief and its effects. A forged attestation is recorded too, as
+// evidence. The decision depends only on earlier ledger entries.
 func (f *Fold) confirmation(st *stage.State, m *stage.Message, c *streams.Control,
 	head streams.EntryHead) (*stage.Admission, error) {
 	invalid := func(err error) (*stage.Admission, error) {
@@ -60,7 +60,7 @@ func (f *Fold) confirmation(st *stage.State, m *stage.Message, c *streams.Contro
 	if len(c.Note) > streams.MaxResolution {
 		e.Note, e.Size = streams.Clip(c.Note, streams.MaxResolution), len(c.Note)
 	}
-	err := f.judgeWord(st, c, e)
+	err := f.judgeAttestation(st, c, e)
 	var refused *approval.Error
 	if errors.As(err, &refused) {
 		e.Check, e.Text, e.Revisions, e.Tombstone = string(refused.Check), refused.Text, nil, false
@@ -70,9 +70,9 @@ func (f *Fold) confirmation(st *stage.State, m *stage.Message, c *streams.Contro
 	return admission(streams.TypeConfirmation, c.Project, e)
 }
 
-// judgeWord verifies an attestation and computes its effects. It returns an *approval.Error if the
-// attestation is refused.
-func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.ConfirmationEntry) error {
+// judgeAttestation verifies an attestation and sets its effects in e. It returns an *approval.Error if it refuses the
+// attestation.
+func (f *Fold) judgeAttestation(st *stage.State, c *streams.Control, e *streams.ConfirmationEntry) error {
 	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.Confirm
 	}
 	if err == nil && unsigned && s.Decision != approval.Confirm && next.Axes.Security == beliefs.Clean &&
 		next.Axes.Retrieval == beliefs.Restricted {
-		// A procedure that nobody signed stays hidden: clearing a suspicion does not approve it.
+		// A procedure that nobody signed stays hidden. An attestation that only clears a suspicion does not approve it.
 		var more []beliefs.Move
 		next, more, err = next.Set(beliefs.Change{Axis: beliefs.AxisRetrieval, To: beliefs.Hidden.String()}, by)
 		moves = append(moves, more...)
@@ -169,9 +169,9 @@ func passkeyKey(project, key string) []byte {
 	return stage.Key(keyPasskey, project, streams.Digest([]byte(key)))
 }
 
-// passkeyCount returns the highest counter of a passkey in attestations of beliefs of the project.
-// The authenticator has one counter for all its signatures. The arbiter stores the highest counter
-// in resolutions separately.
+// passkeyCount returns the highest counter of a passkey in accepted attestations of the project's beliefs. The
+// authenticator has one counter for all its signatures. For resolutions of holds, the arbiter stores the highest
+// counter separately.
 func passkeyCount(st *stage.State, project, key string) (uint32, error) {
 	v, ok, err := st.Get(passkeyKey(project, key))
 	if err != nil || !ok || len(v) != 4 {
@@ -180,7 +180,7 @@ func passkeyCount(st *stage.State, project, key string) (uint32, error) {
 	return binary.BigEndian.Uint32(v), nil
 }
 
-// decideOn applies an attestation to a belief's state.
+// decideOn returns the state of a belief after decision d, and the changes. word is the person's evidence.
 func decideOn(s beliefs.Standing, d approval.Decision, successor string, word beliefs.Evidence,
 	by beliefs.Authority) (beliefs.Standing, []beliefs.Move, error) {
 	set := func(x beliefs.Axis, to string) (beliefs.Standing, []beliefs.Move, error) {
@@ -269,14 +269,15 @@ func (f *Fold) applyConfirmation(st *stage.State, project string, e *streams.Con
 			return err
 		}
 	}
-	if err := f.keep(st, project, r); err != nil || approval.Decision(e.Decision) != approval.Confirm {
+	if err := f.saveRecord(st, project, r); err != nil || approval.Decision(e.Decision) != approval.Confirm {
 		return err
 	}
-	return f.settle(st, project, r.Ref.ID, e.Time)
+	return f.compareStatements(st, project, r.Ref.ID, e.Time)
 }
 
-// keep stores a belief's record. Before that, it saves the old state if a restore point needs it.
-func (f *Fold) keep(st *stage.State, project string, r *record) error {
+// saveRecord stores a belief's record. Before that, it saves the former state if a restore point needs it, and notes
+// which events relied on a belief that is no longer reliable.
+func (f *Fold) saveRecord(st *stage.State, project string, r *record) error {
 	if err := f.noteBefore(st, project, r); err != nil {
 		return err
 	}
@@ -286,8 +287,8 @@ func (f *Fold) keep(st *stage.State, project string, r *record) error {
 	return putRecord(st, project, r)
 }
 
-// useNonce records that an attestation was accepted, so that it is refused a second time. The
-// record is removed when the attestation expires, because an expired one is refused anyway.
+// useNonce records that a signed statement was accepted, so that the same statement is refused later. The record is
+// removed once the statement has expired, because an expired statement is refused anyway.
 func (f *Fold) useNonce(st *stage.State, project, nonce string, until, now time.Time) error {
 	stamp := func(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
 	key := stage.Key(keyNonce, project, nonce)

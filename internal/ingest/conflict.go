@@ -16,17 +16,17 @@ import (
 	"lazaret/streams"
 )
 
-// Two memories are compared if they have the same scope, subject and predicate, as their writers
-// state them, or the same scope and content. A different object contradicts. The same object from a
-// stronger and independent source corroborates. Both beliefs stay. Package beliefs decides which
-// one loses, by the class of the evidence.
+// Two memories are compared if they have the same scope, subject and predicate, as their writers stated them, or the
+// same scope and content. If their objects differ, they contradict each other. If the objects are equal, each can
+// support the other, provided that its source is independent and of a stronger class. Both beliefs remain. Package
+// beliefs decides by the class of the evidence which one loses.
 
-// maxStated is the maximum number of beliefs that are stored for one scope, subject and predicate,
-// or for one content. Beliefs of a stronger class are kept first, then older ones, so that many
-// weak beliefs cannot displace a strong one.
+// maxStated is the maximum number of beliefs that are stored for one scope, subject and predicate, or for one scope and
+// content. Beliefs of a stronger class are kept first, then older ones. So many weak beliefs cannot displace a strong
+// one.
 const maxStated = 32
 
-// stated is a belief that states an object.
+// stated is one statement of a belief, under the key for its scope, subject and predicate.
 type stated struct {
 	Belief string          `json:"b"`
 	Object string          `json:"o"`
@@ -34,20 +34,19 @@ type stated struct {
 	Class  beliefs.Quality `json:"c"`
 }
 
-// stateKey returns the key for the beliefs with one scope, subject and predicate.
+// stateKey returns the key of the beliefs with a subject and predicate in one scope.
 func stateKey(project string, in beliefs.Namespace, subject, predicate string) []byte {
 	sum := sha256.Sum256([]byte(in.String() + "\x00" + text.Normalize(subject) + "\x00" + text.Normalize(predicate)))
 	return append(stage.Key(keyStated, project, "t"), sum[:16]...)
 }
 
-// sameKey returns the key for the beliefs with one content in one scope. print is the digest of the
-// normalized content.
+// sameKey returns the key of the beliefs with a content in one scope. print is the digest of the normalized content.
 func sameKey(project string, in beliefs.Namespace, print string) []byte {
 	return stage.Key(keyStated, project, "c"+in.String(), print)
 }
 
-// flatTriples returns the triples of a content that is a flat JSON object with a subject. Every
-// other member with a string, number or boolean value becomes a triple.
+// flatTriples returns the triples of a content that is a flat JSON object with the member subject. Each other member
+// with a string, number or boolean value becomes a triple.
 func flatTriples(content string) []beliefs.Triple {
 	content = strings.TrimSpace(content)
 	if len(content) == 0 || content[0] != '{' || len(content) > 16<<10 {
@@ -88,9 +87,9 @@ func flatTriples(content string) []beliefs.Triple {
 	return out
 }
 
-// settle compares the statements of an admitted or confirmed belief with those of others,
-// applies the revisions, and queues them for the ledger.
-func (f *Fold) settle(st *stage.State, project, id string, at time.Time) error {
+// compareStatements compares the statements of an admitted or confirmed belief with those of other beliefs. It applies
+// the resulting revisions and queues them for the ledger.
+func (f *Fold) compareStatements(st *stage.State, project, id string, at time.Time) error {
 	r, err := f.belief(st, project, id)
 	if err != nil || r == nil || r.Ref.Axes.Security != beliefs.Clean || r.Ref.Axes.Truth == beliefs.Superseded {
 		return err
@@ -101,21 +100,23 @@ func (f *Fold) settle(st *stage.State, project, id string, at time.Time) error {
 		return f.revise(st, project, &rv)
 	}
 	for _, t := range r.Triples {
-		if err := f.meet(st, project, id, stateKey(project, r.Ref.Namespace, t.Subject, t.Predicate), t, at, do); err != nil {
+		if err := f.compareStatement(st, project, id, stateKey(project, r.Ref.Namespace, t.Subject, t.Predicate), t, at,
+			do); err != nil {
 			return err
 		}
 	}
 	if r.Print != "" {
-		if err := f.meet(st, project, id, sameKey(project, r.Ref.Namespace, r.Print), beliefs.Triple{}, at, do); err != nil {
+		if err := f.compareStatement(st, project, id, sameKey(project, r.Ref.Namespace, r.Print), beliefs.Triple{}, at,
+			do); err != nil {
 			return err
 		}
 	}
-	return f.owe(st, project, "conflict", log, at)
+	return f.queueRevisions(st, project, "conflict", log, at)
 }
 
-// meet compares one statement of a belief with the statements of other beliefs under its key, and
-// stores it.
-func (f *Fold) meet(st *stage.State, project, id string, key []byte, t beliefs.Triple, at time.Time,
+// compareStatement compares one statement of a belief with the statements of other beliefs under the same key, and
+// stores it there.
+func (f *Fold) compareStatement(st *stage.State, project, id string, key []byte, t beliefs.Triple, at time.Time,
 	do func(beliefs.Revision) error) error {
 	var all []stated
 	if _, err := st.Load(key, &all); err != nil {
@@ -164,20 +165,20 @@ func (f *Fold) meet(st *stage.State, project, id string, key []byte, t beliefs.T
 	return st.Put(key, all[:min(len(all), maxStated)])
 }
 
-// word returns the belief in the form of evidence about another belief.
-func (r *record) word(at time.Time) beliefs.Evidence {
+// asEvidence returns the belief as evidence about another belief.
+func (r *record) asEvidence(at time.Time) beliefs.Evidence {
 	return beliefs.Evidence{Observation: r.Ref.Observation, Quality: r.Ref.Quality, Source: r.Ref.Source, At: at}
 }
 
-// corroborate lets two beliefs that state the same support each other. A belief gains only from an
-// independent source of a stronger class.
+// corroborate lets two beliefs that state the same support each other. A belief gains support only from an independent
+// source of a stronger class.
 func corroborate(mine, other *record, at time.Time, do func(beliefs.Revision) error) error {
 	for _, p := range [2][2]*record{{mine, other}, {other, mine}} {
 		r, by := p[0], p[1]
 		if by.Ref.Axes.Truth != beliefs.Supported {
 			continue // a belief that is not supported itself supports no other
 		}
-		e := by.word(at)
+		e := by.asEvidence(at)
 		s := r.standing()
 		if !s.Independent(e) {
 			continue
@@ -202,7 +203,7 @@ func (f *Fold) contradict(st *stage.State, project string, mine, other *record, 
 		if err := do(rv); err != nil || len(rv.Moves) == 0 || was == beliefs.Contradicted {
 			return err
 		}
-		return f.fell(st, project, r.Ref.ID, rv.Other, at, do)
+		return f.flagContradicted(st, project, r.Ref.ID, rv.Other, at, do)
 	}
 	if mine.ownWord() && other.ownWord() && mine.Ref.Axes.Truth == beliefs.Supported &&
 		other.Ref.Axes.Truth == beliefs.Supported && mine.Ref.Source == other.Ref.Source {
@@ -218,7 +219,7 @@ func (f *Fold) contradict(st *stage.State, project string, mine, other *record, 
 		if by.Ref.Axes.Truth == beliefs.Contradicted {
 			continue // a contradicted belief contradicts no other
 		}
-		e := by.word(at)
+		e := by.asEvidence(at)
 		e.Relation = beliefs.Contradicts
 		_, moves := r.standing().Contradict(e)
 		if err := fall(r, beliefs.Revision{Belief: r.Ref.ID, Moves: moves, By: beliefs.BySentinel, Who: whoConflict,
@@ -229,14 +230,15 @@ func (f *Fold) contradict(st *stage.State, project string, mine, other *record, 
 	return nil
 }
 
-// ownWord reports whether a belief is a statement of the user: it came with the user's credential
-// or is verbatim from the user.
+// ownWord reports whether a belief is a statement of the user: it came with the user's credential, or repeats the
+// user's words verbatim.
 func (r *record) ownWord() bool {
 	return r.Ref.Origin == beliefs.OriginUser && r.Ref.Quality == beliefs.HumanAssertion
 }
 
-// fell flags the beliefs that derive from a contradicted belief.
-func (f *Fold) fell(st *stage.State, project, id, other string, at time.Time, do func(beliefs.Revision) error) error {
+// flagContradicted flags the beliefs that derive from belief id, because belief other contradicts it.
+func (f *Fold) flagContradicted(st *stage.State, project, id, other string, at time.Time,
+	do func(beliefs.Revision) error) error {
 	flags, err := f.flagDependants(st, project, id, fmt.Sprintf("it derives from %s, which %s speaks against", id,
 		other), at)
 	for _, rv := range flags {
@@ -247,9 +249,9 @@ func (f *Fold) fell(st *stage.State, project, id, other string, at time.Time, do
 	return err
 }
 
-// vouched returns the revisions that an observation causes. It confirms memories that say what the
-// user just said, and memories that a tool named by the policy confirms.
-func (f *Fold) vouched(st *stage.State, a streams.Address, pol *policy.Policy,
+// confirmations returns the revisions that an observation causes. It confirms memories that say what the user has just
+// said, and memories that the output of a trusted tool confirms. The policy names these tools.
+func (f *Fold) confirmations(st *stage.State, a streams.Address, pol *policy.Policy,
 	e *streams.ObservationEntry) ([]beliefs.Revision, error) {
 	var out []beliefs.Revision
 	try := func(key []byte, object string, ev beliefs.Evidence, who, why string, sources int, fits func(
@@ -271,7 +273,7 @@ func (f *Fold) vouched(st *stage.State, a streams.Address, pol *policy.Policy,
 			}
 			next, moves := r.standing().Corroborate(ev, sources)
 			if len(next.Evidence) == len(r.Evidence) && len(moves) == 0 {
-				continue // the evidence is not independent of what the belief has
+				continue // the evidence is not independent of the belief's own
 			}
 			out = append(out, beliefs.Revision{Belief: s.Belief, Moves: moves, By: beliefs.ByAutoObservation, Who: who, Why: why,
 				Evidence: beliefs.EvidenceSet{ev}, Scope: next.Scope, Other: e.ID, At: e.Time})

@@ -7,12 +7,12 @@ import (
 	"lazaret/streams"
 )
 
-// touched is a belief that an incident took out of service, or flagged.
+// touched records what an incident did to one belief: it withheld the belief or flagged it.
 type touched struct {
 	Was  beliefs.Axes `json:"was"`
-	Root bool         `json:"root,omitzero"` // the belief matches the scope itself; else it derives from one that does
-	Out  bool         `json:"out,omitzero"`  // the incident took the belief out of service; else it flagged the belief
-	Back bool         `json:"back,omitzero"` // a repair restored the belief
+	Root bool         `json:"root,omitzero"` // the belief matches the scope; else it derives from a belief that does
+	Out  bool         `json:"out,omitzero"`  // the belief was withheld; else it was flagged
+	Back bool         `json:"back,omitzero"` // a repair has restored the belief
 }
 
 // served reports whether the belief was served for planning before the incident.
@@ -28,6 +28,7 @@ type contained struct {
 	rev beliefs.Revision
 }
 
+// containment is the effect of a quarantine on all beliefs.
 type containment struct {
 	found, descendants, spared int
 	all                        []contained
@@ -52,10 +53,9 @@ func (c *containment) count(r *beliefs.IncidentReport) {
 	}
 }
 
-// contain computes a quarantine without applying it. Matching beliefs go out of service. If
-// Descendants or All is set, the beliefs that derive from them go out of service too. Otherwise
-// these become stale until somebody confirms them or a repair restores them. Unless All is set,
-// beliefs with independent support are spared.
+// contain computes the effects of a quarantine without applying them. Matching beliefs are withheld. If Descendants or
+// All is set, beliefs that derive from them are withheld too; otherwise those become stale until a person confirms them
+// or a repair restores them. Unless All is set, beliefs with independent support are spared.
 func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope) (*containment, error) {
 	p, err := f.pinpoint(st, &PinpointRequest{Project: project, Beliefs: s.Beliefs, Agent: s.Agent, Session: s.Session,
 		Source: s.Source, Tool: s.Tool,
@@ -110,9 +110,9 @@ type back struct {
 	rev beliefs.Revision
 }
 
-// rederive returns the descendants of an incident's beliefs that are supported independently of the
-// incident: by other evidence of a class that may support a belief, or by an untouched belief that
-// states the same. A repair returns them at most to the state that they had before the incident.
+// rederive returns the beliefs of an incident that derive from its roots, but are also supported independently of the
+// incident: by other evidence of a class that may support a belief, or by an untouched belief that states the same. A
+// repair restores at most the state that they had before the incident.
 func (f *Fold) rederive(st *stage.State, project, incident string) ([]back, error) {
 	rows := map[string]*touched{}
 	var order []string
@@ -157,7 +157,7 @@ func (f *Fold) rederive(st *stage.State, project, incident string) ([]back, erro
 		}
 		s := r.standing()
 		rv := beliefs.Revision{Belief: id, By: beliefs.ByUser, Why: "it stands on " + stands, Evidence: found}
-		for _, c := range t.wayBack(s.Axes) {
+		for _, c := range t.changesBack(s.Axes) {
 			next, moves, err := s.Set(c, beliefs.ByUser)
 			if err != nil {
 				break
@@ -171,9 +171,8 @@ func (f *Fold) rederive(st *stage.State, project, incident string) ([]back, erro
 	return out, nil
 }
 
-// wayBack returns the changes that lead a belief back to its earlier state, as far as the incident
-// changed it.
-func (t *touched) wayBack(now beliefs.Axes) (out []beliefs.Change) {
+// changesBack returns the changes that restore a belief's earlier state, as far as the incident changed it.
+func (t *touched) changesBack(now beliefs.Axes) (out []beliefs.Change) {
 	if t.Out && now.Security == beliefs.Quarantined && t.Was.Security == beliefs.Clean {
 		out = append(out, beliefs.Change{Axis: beliefs.AxisSecurity, To: beliefs.Clean.String()})
 		if now.Retrieval == beliefs.Hidden && (t.Was.Retrieval == beliefs.Restricted || t.Was.Retrieval == beliefs.Normal) {
@@ -189,8 +188,8 @@ func (t *touched) wayBack(now beliefs.Axes) (out []beliefs.Change) {
 	return out
 }
 
-// independent describes evidence that is strong enough to support the belief and comes from none of
-// these sources and events. It is empty if there is none.
+// independent describes evidence of a class that may support the belief, from none of the given sources and events. It
+// returns "" if there is none.
 func (r *record) independent(sources, events map[string]bool) string {
 	for _, e := range r.Evidence {
 		if e.Relation == beliefs.Supports && e.Quality.MaySupport() && !sources[e.Source] &&
@@ -201,8 +200,8 @@ func (r *record) independent(sources, events map[string]bool) string {
 	return ""
 }
 
-// restated returns evidence from another belief that says the same, is supported and
-// clean, and was not touched by the incident. It returns nil if there is none.
+// restated returns evidence from another belief that states the same as r, is supported and clean, and was not touched
+// by the incident. rows are the touched beliefs. It returns nil if there is none.
 func (f *Fold) restated(st *stage.State, project string, r *record, rows map[string]*touched) (*beliefs.Evidence,
 	error) {
 	type saying struct {
@@ -233,7 +232,7 @@ func (f *Fold) restated(st *stage.State, project string, r *record, rows map[str
 				by.Ref.Axes.Security != beliefs.Clean || !by.Ref.Quality.MaySupport() {
 				continue
 			}
-			e := by.word(by.At)
+			e := by.asEvidence(by.At)
 			return &e, nil
 		}
 	}

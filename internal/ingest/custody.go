@@ -19,26 +19,26 @@ func init() {
 	writesIn(streams.TypeDropped, (*Fold).applyDropped)
 }
 
-// keyCustody begins the keys of signed statements about a project's data (forget, expire, legal
-// hold) and of their progress. These records outlive forgotten data: they are not part of a
-// project's state. The second byte is zero, unlike in a project's keys. The third byte is the kind
-// of record.
+// keyCustody begins the keys of signed statements about a project's data (to forget, to expire, a legal hold) and of
+// their progress. These records must outlive the data that they order to forget, so they are not under the project's
+// own keys. The second byte of the key is zero, which no project's key has. The third byte is the kind of record.
 const keyCustody = 0xB0
 
 func legalHoldKey(project string) []byte { return append([]byte{keyCustody, 0, 'h'}, project...) }
 func statementKey(id string) []byte      { return append([]byte{keyCustody, 0, 's'}, id...) }
 func dropKey(project string) []byte      { return append([]byte{keyCustody, 0, 'd'}, project...) }
 
-// The key of a data subject's record has the id of the subject or the statement after the project.
-// Several statements about one data subject can be pending.
+// After the project, the key of a person's legal hold has the data subject's id, and the key of an erasure the
+// statement's id, because several erasures in one project can be pending.
 func personHoldKey(project, subject string) []byte {
 	return append(append(legalHoldKey(project), 0), subject...)
 }
 func eraseDropKey(project, id string) []byte { return append(append(dropKey(project), 0), id...) }
 
-// trimKey exists if the ledger was trimmed, or a trim was announced.
+// trimKey exists if the ledger was trimmed, or if a trim was announced.
 var trimKey = []byte{keyCustody, 0, 't'}
 
+// noteTrim folds an entry of the retention stage: it records that the ledger is being trimmed.
 func noteTrim(st *stage.State, e *streams.Entry) error {
 	if b, err := streams.ReadRetention(e); err == nil && b.UpTo == 0 {
 		return st.Delete(trimKey) // the announced trim was revoked
@@ -46,8 +46,7 @@ func noteTrim(st *stage.State, e *streams.Entry) error {
 	return st.Set(trimKey, nil)
 }
 
-// custody decides a signed statement about a project's data. A refused statement is recorded as a
-// rejected command.
+// custody decides on a signed statement about a project's data. If it refuses the statement, it records a rejection.
 func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 	head streams.EntryHead) (*stage.Admission, error) {
 	refuse := func(code streams.Code, format string, args ...any) (*stage.Admission, error) {
@@ -57,8 +56,7 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 	if err != nil {
 		return f.reject(st, m, err)
 	}
-	// The signature must also verify with the trust file in force, because verifiers of the log use
-	// that.
+	// The signature must also verify with the trust file in force, because verifiers of the log use that file.
 	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
 	if err != nil {
 		return nil, err
@@ -127,9 +125,9 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
 		Steps: s.Do == streams.DoExpire})
 }
 
-// heldFrom returns the statement of the legal hold that prevents a statement, if any, and the
-// person or project under hold. A project cannot be forgotten while one of its data subjects is
-// under legal hold, nor can entries that concern such a data subject.
+// heldFrom returns the id of the legal hold that forbids carrying out a statement, and the person or project under that
+// hold. held is "" if there is none. A project cannot be forgotten while one of its data subjects is under legal hold,
+// and neither can entries that concern such a data subject.
 func (f *Fold) heldFrom(st *stage.State, s *streams.Custody) (held, by string, err error) {
 	project := "project " + s.Project
 	person := func(subject string) string { return "data subject " + subject + " of " + project }
@@ -184,11 +182,11 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 	case b.Do == streams.DoRelease:
 		return st.Delete(hold)
 	case e.Type == streams.TypeErased:
-		// The runtime refolds the partition without the listed entries.
+		// The runtime folds the partition again without the listed entries.
 		f.analyses.drop()
 		return st.Set(eraseDropKey(e.Project, b.ID), []byte(b.ID))
 	}
-	apart := []byte{keyCursor, keyDecided, keyNonceEnd, keyOwed, keyDue}
+	apart := []byte{keyCursor, keyDecided, keyNonceEnd, keyPending, keyDue}
 	err := st.DropProject(e.Project, apart, func(k, v []byte) (bool, error) { return ofProject(k, v, e.Project) })
 	if err != nil {
 		return err
@@ -197,23 +195,23 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 	if err := st.Set(dropKey(e.Project), []byte(b.ID)); err != nil {
 		return err
 	}
-	// The position of a running re-audit is lost. A re-audit starts even if none was running, so
-	// that a fold of the remaining ledger gives the same state.
+	// The progress of a running re-audit is lost with the project's data. So always start a re-audit here, even if none
+	// was running: then a fold of the ledger without the forgotten entries gives the same state.
 	return f.startReaudit(st, "forgotten "+b.ID)
 }
 
-// ofProject reports whether a record was derived from a project's events.
+// ofProject reports whether a record was derived from a project's events. k is the record's key, and v its value.
 func ofProject(k, v []byte, project string) (bool, error) {
 	switch {
-	case len(k) == 0 || k[0] == keyCursor: // a group may have the name of a project
+	case len(k) == 0 || k[0] == keyCursor: // the key names a sentinel group, which may have the name of a project
 		return false, nil
 	case k[0] == keyDecided:
-		// These are the last decided proposals of all projects. A fold of the remaining ledger does
-		// not see the forgotten ones.
+		// The value has the latest decided proposals of all projects. A fold of the remaining ledger does not see the
+		// forgotten ones.
 		return true, nil
 	case k[0] == keyNonceEnd && len(k) > 9: // a time, followed by another key
 		return stage.OfProject(k[9:], project), nil
-	case k[0] == keyOwed && len(v) > 8:
+	case k[0] == keyPending && len(v) > 8:
 		var o struct {
 			Project string `json:"project"`
 		}
@@ -226,7 +224,7 @@ func ofProject(k, v []byte, project string) (bool, error) {
 	return stage.OfProject(k, project), nil
 }
 
-// applyDropped folds ingest's report that it dropped forgotten data, or a step of an expiry.
+// applyDropped folds ingest's entry that reports that forgotten data was dropped, or a step of an expiry.
 func (f *Fold) applyDropped(st *stage.State, project string, b *streams.DroppedEntry) error {
 	if b.Step != nil {
 		return f.expireStep(st, b.Step)
@@ -240,8 +238,8 @@ func (f *Fold) applyDropped(st *stage.State, project string, b *streams.DroppedE
 	return st.Delete(key)
 }
 
-// owedDrop returns ingest's report that it has dropped forgotten data, or nil.
-func (f *Fold) owedDrop(st *stage.State) (*stage.Admission, error) {
+// pendingDrop returns the entry that reports that forgotten data was dropped, or nil if none is pending.
+func (f *Fold) pendingDrop(st *stage.State) (*stage.Admission, error) {
 	var project, id string
 	prefix := dropKey("")
 	err := st.Scan(prefix, func(k, v []byte) (bool, error) {

@@ -51,7 +51,7 @@ func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
 		if !ok || e.DataSubject != subject {
 			t.Fatalf("%s %s: %+v", do, subject, e)
 		}
-		h.owed()
+		h.followUps()
 	}
 	refused := func(want streams.Code, do, subject, others string) {
 		t.Helper()
@@ -101,7 +101,7 @@ func TestARecordIsKnownToBeItsProjects(t *testing.T) {
 	// The times contain bytes that look like the ends of names, and like spaces.
 	at := time.Unix(0, 0x4100_41_42_00_61_63_ff)
 	stamp := func(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
-	owed, err := streams.Marshal(&owed{Because: becauseTime, Project: "acme", At: at})
+	pending, err := streams.Marshal(&pendingRevisions{Because: becauseTime, Project: "acme", At: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +118,8 @@ func TestARecordIsKnownToBeItsProjects(t *testing.T) {
 			true},
 		{"of another nonce", append(append([]byte{keyNonceEnd}, stamp(at)...), stage.Key(keyNonce, "x", "acme")...), nil,
 			false},
-		{"revisions that are owed", owedKey(7), owed, true},
-		{"the number of the last", []byte{keyOwed}, stamp(at), false},
+		{"pending revisions", pendingKey(7), pending, true},
+		{"the number of the last", []byte{keyPending}, stamp(at), false},
 		{"a time at which it ages", dueKey("acme", at, "b1"), nil, true},
 		{"of another project", dueKey("x", at, "acme"), nil, false},
 		{"of a synthetic one", dueKey("syn-acme", at, "b1"), nil, false},

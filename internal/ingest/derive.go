@@ -13,53 +13,51 @@ import (
 	"lazaret/streams"
 )
 
-// This file finds the undeclared parents of a text, for example of a memory that the agent wrote
-// after reading a page, or of a user's message that was pasted from one.
+// This file finds the undeclared parents of a text: the readings from which the text was taken. Examples are a memory
+// that the agent wrote after reading a page, and a user's message that was pasted from a page.
 //
-// For all external content of a project, an index stores a sample of its phrases and its
-// distinctive carriers. For the latest readings of each agent it stores all phrases. It also stores
-// the phrases and carriers that the user or the operator wrote first. These remain the user's: a page
-// that repeats the user's words does not make them external.
+// An index has a sample of the phrases of all external content of a project, and its distinctive carriers. For the
+// latest readings of each agent, the state has all phrases. The index also has the phrases and carriers that the user
+// or the operator wrote first. A page that repeats these later does not make them external.
 //
-// The comparison is by wording. It does not find a complete paraphrase. Such a text counts as the
-// model's inference, which supports nothing either.
+// The comparison is by wording, so it does not find a complete paraphrase. But a paraphrase counts as the model's
+// inference, which supports nothing either.
 
 // Limits of the index and of a lookup.
 const (
-	// A content has one phrase in sampleOf indexed, but at least sampleLeast and at most
-	// sampleMost. The phrases with the lowest hashes are taken, so that an extract has the same
-	// ones.
+	// Of the phrases of a content, one in sampleOf is indexed, but at least sampleLeast and at most sampleMost. These
+	// are the phrases with the lowest hashes, so that the sample of an extract contains the same ones.
 	sampleLeast = 12
 	sampleOf    = 4
 	sampleMost  = 256
-	// lookedDocs is the maximum number of contents from index hits that are compared phrase by
-	// phrase. lookedBack is the number of the agent's latest readings that are always compared.
+	// lookedDocs is the maximum number of contents that are compared phrase by phrase because the index has phrases of
+	// them. lookedBack is the number of the agent's latest readings that are always compared.
 	lookedDocs = 8
 	lookedBack = 32
 	// maxFound is the maximum number of undeclared parents of a text.
 	maxFound = 8
 )
 
-// How much a text must share with external content to count as derived. For an agent's text little
-// is enough, because the text is at most as trusted as its source. A text with the user's
-// credential counts only if it is a paste.
+// How much a text must share with external content to count as derived. For a text of an agent, little is enough:
+// counting it as derived only makes it as untrusted as its source. A text with the user's credential counts as derived
+// only if it is a paste.
 const (
-	// An agent's text is derived if it shares agentPhrases phrases of three content words each,
-	// whatever its length. Otherwise it needs two shared phrases and shortShare of the phrases of a
-	// short text, or longShare of those of a longer one.
+	// An agent's text of any length is derived if it shares agentPhrases phrases, each of three content words.
+	// Otherwise it must share two phrases, and also shortShare of all phrases of a text with at most shortText phrases,
+	// or longShare of those of a longer text.
 	agentPhrases = 3
 	shortText    = 4
 	shortShare   = 0.5
 	longShare    = 0.3
-	// A user's text is a paste if external content has pastePhrases of its phrases, or half of its
-	// phrases and at least leastPaste.
+	// A user's text is a paste if it shares pastePhrases phrases with external content, or at least leastPaste phrases
+	// that are pasteShare of all its phrases.
 	pastePhrases = 8
 	leastPaste   = 4
-	wholePaste   = 2 // phrases that are enough if external content has all phrases of the text
+	wholePaste   = 2 // enough if all phrases of the text are in external content
 	pasteShare   = 0.5
 )
 
-// phraseKey returns the key of a phrase in a table.
+// phraseKey returns the key of a phrase in the table space. h is the phrase's hash.
 func phraseKey(space byte, project string, h uint64) []byte {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], h)
@@ -70,7 +68,7 @@ func carrierKey(space byte, project, c string) []byte {
 	return stage.Key(space, project, "c"+c)
 }
 
-// distinctive returns the carriers of a text that two texts rarely share by chance.
+// distinctive returns those carriers of a text that two texts rarely share by chance.
 func distinctive(f *text.Features) []string {
 	var out []string
 	for _, c := range f.Carriers {
@@ -81,21 +79,20 @@ func distinctive(f *text.Features) []string {
 	return out
 }
 
-// sample returns the phrases of a content that are indexed.
+// sample returns those phrases of a content that are indexed.
 func sample(p text.Phrases) []uint64 {
 	k := min(max(sampleLeast, len(p.Hashes)/sampleOf), sampleMost)
 	if len(p.Hashes) <= k {
 		return p.Hashes
 	}
-	// The hashes were selected for low values. Mixing them makes the selection uniform.
+	// The hashes were already selected for low values. Mixing them makes this selection uniform.
 	mix := func(h uint64) uint64 { return (h * 0x9e3779b97f4a7c15) >> 16 }
 	hs := slices.Clone(p.Hashes)
 	slices.SortFunc(hs, func(a, b uint64) int { return cmp.Compare(mix(a), mix(b)) })
 	return hs[:k]
 }
 
-// brought names the event that brought an indexed content into the project, and the content's
-// origin.
+// brought is the event that brought a content into the project, with the content's origin.
 type brought struct {
 	agent, id string
 	origin    beliefs.Origin
@@ -105,13 +102,13 @@ func (b brought) bytes() []byte {
 	return []byte(b.agent + "\x00" + b.id + "\x00" + string(b.origin))
 }
 
-// broughtKey returns the key of the n-th origin. The tables of phrases and carriers refer to an
-// origin by its number, because one content has about a dozen entries in them.
+// broughtKey returns the key of a project's n-th brought record. The tables of phrases and carriers refer to it by its
+// number, which saves space, because one content has about a dozen records in them.
 func broughtKey(project string, n uint64) []byte {
 	return stage.Key(keyBrought, project, string(binary.BigEndian.AppendUint64([]byte{'#'}, n)))
 }
 
-// number stores an origin, and returns the value that refers to it.
+// number stores b under a new number, and returns that number as the tables store it.
 func (b brought) number(st *stage.State, project string) ([]byte, error) {
 	counter := stage.Key(keyBrought, project, "")
 	v, _, err := st.Get(counter)
@@ -125,7 +122,7 @@ func (b brought) number(st *stage.State, project string) ([]byte, error) {
 	return binary.AppendUvarint(nil, n), st.Set(counter, binary.AppendUvarint(nil, n+1))
 }
 
-// whoBrought returns the origin that a value in a table refers to.
+// whoBrought returns the brought record that a value in a table refers to.
 func whoBrought(st *stage.State, project string, v []byte) (brought, error) {
 	n, _ := binary.Uvarint(v)
 	v, ok, err := st.Get(broughtKey(project, n))
@@ -143,7 +140,7 @@ func readBrought(v []byte) brought {
 	return brought{agent, id, beliefs.Origin(origin)}
 }
 
-// noteExternal indexes the phrases and carriers of external content.
+// noteExternal adds the phrases and carriers of an external content to the index.
 func (f *Fold) noteExternal(st *stage.State, project string, by brought, ft *text.Features) error {
 	phrases, carriers := sample(ft.Phrases), distinctive(ft)
 	if len(phrases)+len(carriers) == 0 {
@@ -154,43 +151,42 @@ func (f *Fold) noteExternal(st *stage.State, project string, by brought, ft *tex
 		return err
 	}
 	for _, h := range phrases {
-		if err := st.Give(phraseKey(keyForeign, project, h), v); err != nil {
+		if err := st.Give(phraseKey(keyExternal, project, h), v); err != nil {
 			return err
 		}
 	}
 	for _, c := range carriers {
-		if err := st.Give(carrierKey(keyForeign, project, c), v); err != nil {
+		if err := st.Give(carrierKey(keyExternal, project, c), v); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// indexed reports whether all phrases and carriers of a content are in the index of external
-// content. That may be false for a known content, because the agent may have written it before.
+// indexed reports whether all phrases and carriers of a content are in the index of external content. For a content
+// that was seen before, some may not be, because the agent may have written it before.
 func (f *Fold) indexed(st *stage.State, project string, ft *text.Features) (bool, error) {
 	for _, h := range sample(ft.Phrases) {
-		if _, ok, err := st.Get(phraseKey(keyForeign, project, h)); err != nil || !ok {
+		if _, ok, err := st.Get(phraseKey(keyExternal, project, h)); err != nil || !ok {
 			return false, err
 		}
 	}
 	for _, c := range distinctive(ft) {
-		if _, ok, err := st.Get(carrierKey(keyForeign, project, c)); err != nil || !ok {
+		if _, ok, err := st.Get(carrierKey(keyExternal, project, c)); err != nil || !ok {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// noteOwn stores phrases and carriers as the user's or operator's own, except those that external
-// content had first.
+// noteOwn stores phrases and carriers as the user's or operator's own, except those that external content had earlier.
 func (f *Fold) noteOwn(st *stage.State, project, agent, content string, ft *text.Features) error {
 	phrases, err := f.ownPhrases(st, project, agent, content, ft)
 	if err != nil {
 		return err
 	}
 	for _, h := range phrases {
-		if _, ok, err := st.Get(phraseKey(keyForeign, project, h)); err != nil {
+		if _, ok, err := st.Get(phraseKey(keyExternal, project, h)); err != nil {
 			return err
 		} else if ok {
 			continue
@@ -207,7 +203,7 @@ func (f *Fold) noteOwn(st *stage.State, project, agent, content string, ft *text
 	return nil
 }
 
-// notePhrases stores all phrases of a reading, for as long as the reading itself is stored.
+// notePhrases stores all phrases of a reading. They are removed together with the reading.
 func (f *Fold) notePhrases(st *stage.State, project string, by brought, fts []*text.Features) error {
 	v := append(by.bytes(), 0)
 	n := len(v)
@@ -224,19 +220,19 @@ func (f *Fold) notePhrases(st *stage.State, project string, by brought, fts []*t
 	return st.Give(stage.Key(keyPhrases, project, by.agent, by.id), v)
 }
 
-// derivation is what a text shares with external content.
+// derivation is the part of a text that external content has too.
 type derivation struct {
 	parents []streams.Parent
 	phrases int     // number of the text's phrases that are in external content
-	share   float64 // share of all its phrases
-	carried bool    // it has a carrier that external content named first
-	excerpt bool    // readings have at least half of its words, in runs
+	share   float64 // these as a share of all its phrases
+	carried bool    // the text has a carrier that external content named first
+	excerpt bool    // at least half of its words are in excerpts of readings, see excerptOf
 }
 
-// any reports whether the text shares anything at all.
+// any reports whether the text shares anything with external content.
 func (d *derivation) any() bool { return d.phrases > 0 || d.carried || d.excerpt }
 
-// written reports whether a text that an agent wrote is derived.
+// written reports whether a text that an agent wrote counts as derived.
 func (d *derivation) written(ft *text.Features) bool {
 	n := len(ft.Phrases.Hashes)
 	switch {
@@ -250,13 +246,13 @@ func (d *derivation) written(ft *text.Features) bool {
 	return d.phrases >= 2 && d.share >= longShare
 }
 
-// pasted reports whether a text with the user's credential is a paste.
+// pasted reports whether a text with the user's credential counts as a paste.
 func (d *derivation) pasted() bool {
 	return d.excerpt || d.phrases >= pastePhrases || d.phrases >= leastPaste && d.share >= pasteShare ||
 		d.phrases >= wholePaste && d.share >= 1
 }
 
-// weakest returns the least trusted origin of the parents and o.
+// weakest returns the least trusted of o and the origins of the parents.
 func (d *derivation) weakest(o beliefs.Origin) beliefs.Origin {
 	for _, p := range d.parents {
 		o = beliefs.Weakest(o, p.Origin)
@@ -264,13 +260,11 @@ func (d *derivation) weakest(o beliefs.Origin) beliefs.Origin {
 	return o
 }
 
-// derive compares a text with the external content of a project. The parents are ordered by how
-// much they share.
-//
-// If content is not empty, its words are also compared with readings.
+// derive compares a text with the external content of a project. The parents that it finds are in the order of how much
+// they share. If content is not empty, its words are also compared with readings word by word.
 func (f *Fold) derive(st *stage.State, project, agent, content string, ft *text.Features) (*derivation, error) {
 	d := new(derivation)
-	open := make(map[uint64]bool, len(ft.Phrases.Hashes)) // phrases that are not the user's own; true once found
+	open := make(map[uint64]bool, len(ft.Phrases.Hashes)) // phrases that are not the user's own → in external content
 	hits := make(map[brought]int)
 	for _, h := range ft.Phrases.Hashes {
 		if _, ok, err := st.Get(phraseKey(keyOwn, project, h)); err != nil {
@@ -278,7 +272,7 @@ func (f *Fold) derive(st *stage.State, project, agent, content string, ft *text.
 		} else if ok {
 			continue
 		}
-		v, ok, err := st.Get(phraseKey(keyForeign, project, h))
+		v, ok, err := st.Get(phraseKey(keyExternal, project, h))
 		if err != nil {
 			return nil, err
 		}
@@ -354,8 +348,7 @@ func (f *Fold) derive(st *stage.State, project, agent, content string, ft *text.
 	return d, f.carriedIn(st, project, ft, d)
 }
 
-// carriedIn adds to a derivation the carriers that external content named first and the user did
-// not name.
+// carriedIn adds to d those carriers of a text that external content named first, and that the user did not name.
 func (f *Fold) carriedIn(st *stage.State, project string, ft *text.Features, d *derivation) error {
 	for _, c := range distinctive(ft) {
 		if _, ok, err := st.Get(carrierKey(keyOwn, project, c)); err != nil {
@@ -363,7 +356,7 @@ func (f *Fold) carriedIn(st *stage.State, project string, ft *text.Features, d *
 		} else if ok {
 			continue
 		}
-		v, ok, err := st.Get(carrierKey(keyForeign, project, c))
+		v, ok, err := st.Get(carrierKey(keyExternal, project, c))
 		if err != nil {
 			return err
 		}
@@ -386,7 +379,7 @@ func (f *Fold) carriedIn(st *stage.State, project string, ft *text.Features, d *
 	return nil
 }
 
-// common counts the wanted phrases that a reading has, and marks them.
+// common counts those phrases in want that a reading has, and sets their value in want.
 func (f *Fold) common(st *stage.State, project, agent, id string, want map[uint64]bool) (by brought, n int, err error) {
 	v, ok, err := st.Get(stage.Key(keyPhrases, project, agent, id))
 	if err != nil || !ok {
@@ -412,7 +405,7 @@ func (f *Fold) common(st *stage.State, project, agent, id string, want map[uint6
 	return by, n, nil
 }
 
-// latest calls fn for the last events that an agent read, latest first.
+// latest calls fn with the ids of the last events that an agent read, at most most, the latest first.
 func (f *Fold) latest(st *stage.State, project, agent string, most uint64, fn func(id string) error) error {
 	v, ok, err := st.Get(stage.Key(keyReadings, project, agent, ""))
 	if err != nil || !ok || len(v) != 8 {

@@ -13,8 +13,8 @@ func init() {
 	})
 }
 
-// disclose makes a privileged recall. It returns every matching belief, of every user and session
-// and in any state, to the holder of a key that allows it. The entry records the items shown.
+// disclose decides on a privileged recall. It returns every matching belief, of every user and session and in any
+// state, to the holder of a key with that permission. The entry records the beliefs shown.
 func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder,
 	signed *streams.Signature) (*stage.Admission, error) {
 	e := &streams.DisclosureEntry{Text: s.Reason, Signed: signed,
@@ -72,10 +72,9 @@ func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead,
 	return admission(streams.TypeDisclosure, project, e)
 }
 
-// looked records that somebody looked at a project's data with a privileged key. It changes no
-// state.
-func (f *Fold) looked(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,
-	error) {
+// admitLook records that a person read a project's data with a privileged key. It changes no state.
+func (f *Fold) admitLook(st *stage.State, m *stage.Message, c *streams.Control,
+	head streams.EntryHead) (*stage.Admission, error) {
 	err := addressed(m, c, "look")
 	if err == nil {
 		err = c.Look.Check()

@@ -13,16 +13,15 @@ import (
 	"lazaret/streams"
 )
 
-// The host chooses the ids of events. An event with the id and the bytes of an earlier one
-// is a repeat of it. An event with the same id and other bytes is a new event. It gets a
-// new id and is judged like any other, and the arbiter raises an alert. So a host whose
-// counter restarts loses no event.
+// The host chooses the ids of events. An event with the same id and the same bytes as an earlier one is a repeat of it.
+// An event with the same id but other bytes is a new event: it gets a new id and is judged like any other, and the
+// arbiter raises an alert. So no event is lost if a host starts to count its ids from the beginning again.
 
-// fingerprint tells a repeat from another event with the same id.
+// fingerprint identifies the bytes of an event, to tell a repeat from another event with the same id.
 type fingerprint struct{ hi, lo uint64 }
 
-// printOf returns the fingerprint of a message: 128 bits of SHA-256. So nobody can write a second
-// message that looks like a repeat of the first.
+// printOf returns the fingerprint of a message: 128 bits of SHA-256. So nobody can make a different message with the
+// same fingerprint.
 func printOf(a streams.Address, body []byte) fingerprint {
 	h := sha256.New()
 	b := append(make([]byte, 0, sha256.Size), a.Kind...)
@@ -30,7 +29,8 @@ func printOf(a streams.Address, body []byte) fingerprint {
 	h.Write(b)
 	h.Write(body)
 	sum := h.Sum(b[:0])
-	// If the low half is zero, the fingerprint is from an earlier version and has 64 bits.
+	// A fingerprint whose low half is zero was made by an earlier version and has 64 bits. So set a bit of the low
+	// half.
 	return fingerprint{binary.BigEndian.Uint64(sum), binary.BigEndian.Uint64(sum[8:]) | 1}
 }
 
@@ -42,14 +42,14 @@ func earlierPrint(a streams.Address, body []byte) fingerprint {
 	return fingerprint{hi: d.Sum64()}
 }
 
-// known is the record of an event under its id.
+// known is the state's record of an event's id.
 type known struct {
 	intake uint64 // 0: there is no event with this id
 	print  fingerprint
 	origin beliefs.Origin // for an observation
 }
 
-const printMark = 0 // before the low half of a fingerprint; no origin begins with this byte
+const printMark = 0 // precedes the low half of a fingerprint; no origin begins with this byte
 
 func (k *known) bytes() []byte {
 	v := binary.BigEndian.AppendUint64(nil, k.intake)
@@ -75,13 +75,12 @@ func readKnown(v []byte) (k known) {
 
 func eventKey(project, agent, id string) []byte { return stage.Key(keyEvent, project, agent, id) }
 
-// othersKey is the key of the new ids of events that were sent with the id of another event. No
-// legal id ends with "~".
+// othersKey is the key of the new ids of events that were sent with an id of another event. No valid id ends with "~".
 func othersKey(project, agent, id string) []byte {
 	return stage.Key(keyEvent, project, agent, id+"~")
 }
 
-// maxOthers is the maximum number of other events that are stored for one id. The latest are kept.
+// maxOthers is the maximum number of such new ids that are stored for one id. The latest are kept.
 const maxOthers = 16
 
 func (f *Fold) known(st *stage.State, project, agent, id string) (known, error) {
@@ -89,21 +88,21 @@ func (f *Fold) known(st *stage.State, project, agent, id string) (known, error) 
 	return readKnown(v), err
 }
 
-// others returns the new ids of the events that were sent with the id of another event.
+// others returns the new ids of the events that were sent with the id, although another event had it.
 func others(st *stage.State, project, agent, id string) (ids []string, err error) {
 	_, err = st.Load(othersKey(project, agent, id), &ids)
 	return ids, err
 }
 
-// identity is the id of an event in the ledger.
+// identity is the result of identify.
 type identity struct {
-	id     string
-	reuses string // the id that it was sent under, if that id belongs to another event
-	first  uint64 // place in the intake of the event that it repeats, or 0
+	id     string // the event's id in the ledger
+	reuses string // the id with which it was sent, if that id belongs to another event
+	first  uint64 // place in the intake of the event that this one repeats, or 0
 }
 
-// identify distinguishes a repeat from a new event. It gives a new event an id of its own
-// if another event has the sent id.
+// identify tells a repeat from a new event. If another event has the id that a new event was sent with, the new event
+// gets an id of its own.
 func (f *Fold) identify(st *stage.State, m *stage.Message, id string) (identity, error) {
 	a := m.Address
 	same := func(k known) bool {
@@ -139,8 +138,7 @@ func (f *Fold) identify(st *stage.State, m *stage.Message, id string) (identity,
 	}
 }
 
-// ownID returns the n-th candidate for the id of an event that was sent under another
-// event's id.
+// ownID returns the n-th candidate for the new id of an event that was sent with another event's id.
 func ownID(id string, place uint64, n int) string {
 	tag := "-r" + placeName(place)
 	if n > 0 {
@@ -149,7 +147,7 @@ func ownID(id string, place uint64, n int) string {
 	return id[:min(len(id), streams.MaxIDLen-len(tag))] + tag
 }
 
-// noteEvent stores the id of an event.
+// noteEvent stores an event's id and fingerprint.
 func (f *Fold) noteEvent(st *stage.State, project string, h *streams.EntryHead) error {
 	k := known{intake: h.Intake, print: fingerprint{h.Print, h.Print2}}
 	if err := st.Set(eventKey(project, h.Agent, h.ID), k.bytes()); err != nil || h.Reuses == "" {
@@ -163,7 +161,7 @@ func (f *Fold) noteEvent(st *stage.State, project string, h *streams.EntryHead) 
 	return st.Put(othersKey(project, h.Agent, h.Reuses), ids[max(0, len(ids)-maxOthers):])
 }
 
-// noteOrigin stores the origin of an observation with its id.
+// noteOrigin stores an observation's origin with its id.
 func (f *Fold) noteOrigin(st *stage.State, project string, e *streams.ObservationEntry) error {
 	k, err := f.known(st, project, e.Agent, e.ID)
 	if err != nil {
@@ -173,7 +171,7 @@ func (f *Fold) noteOrigin(st *stage.State, project string, e *streams.Observatio
 	return st.Set(eventKey(project, e.Agent, e.ID), k.bytes())
 }
 
-// originOf returns the origin of the observation with this id, if there is one.
+// originOf returns the origin of the observation with an id. ok is false if there is no such observation.
 func (f *Fold) originOf(st *stage.State, project, agent, id string) (o beliefs.Origin, ok bool, err error) {
 	k, err := f.known(st, project, agent, id)
 	return k.origin, k.origin != "", err

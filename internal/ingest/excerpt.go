@@ -5,32 +5,30 @@ import (
 	"lazaret/pkg/text"
 )
 
-// This file finds excerpts: runs of words that a text shares with a foreign reading. The index
-// misses an excerpt of a few words from a long reading, because it has only a sample of the
-// reading's phrases. Therefore the words themselves are compared, for texts with the user's
-// credential and for texts that the agent writes as the user's words.
+// This file finds excerpts: runs of words that a text shares with an external reading. The index misses an excerpt of a
+// few words from a long reading, because it has only a sample of the reading's phrases. Therefore the words themselves
+// are compared, for texts with the user's credential, and for texts that the agent presents as the user's words.
 
 // Bounds of the search for excerpts.
 const (
-	// leastExcerpt words in a row are an excerpt. If excerpts are excerptShare of a text, the whole
-	// text counts as an excerpt.
+	// leastExcerpt is the minimum number of words of an excerpt. If excerpts are at least excerptShare of a text, the
+	// whole text counts as an excerpt.
 	leastExcerpt = 8
 	excerptShare = 0.5
-	// maxExcerptText is the maximum size of the readings that are compared word for word, in bytes.
-	// Readings that share a phrase with the text come first.
+	// maxExcerptText limits the readings that are compared word by word to a total size in bytes. Readings that share a
+	// phrase with the text are compared first.
 	maxExcerptText = 256 << 10
 )
 
-// excerpted marks the words of a text that foreign readings also have and that are not the user's
-// own.
+// excerpted marks the words of a text that are in excerpts of external readings and are not the user's own words.
 type excerpted struct {
-	hit  []bool // for each word
-	from []brought
-	all  bool // the whole text counts as an excerpt
+	hit  []bool    // for each word of the text
+	from []brought // the events of the readings
+	all  bool      // the whole text counts as an excerpt
 }
 
-// excerptOf compares a text with the foreign readings that an index hit names, and with the agent's
-// stored readings.
+// excerptOf compares a text with the external readings in named, which share a phrase with it, and with the agent's
+// stored readings. It returns nil if there is nothing to compare.
 func (f *Fold) excerptOf(st *stage.State, project, agent, content string, ft *text.Features,
 	named []brought) (*excerpted, error) {
 	_, any, err := st.Get(stage.Key(keyBrought, project, ""))
@@ -86,11 +84,11 @@ func (f *Fold) excerptOf(st *stage.State, project, agent, content string, ft *te
 			return nil, err
 		}
 	}
-	var rest []brought // latest readings without a phrase of the text
+	var rest []brought // latest readings that share no phrase with the text
 	err = f.latest(st, project, agent, keptReadings, func(id string) error {
 		by, n, err := f.common(st, project, agent, id, phrases)
 		if err != nil || by.id == "" {
-			return err // the reading has no foreign content
+			return err // the reading has no external content
 		}
 		if n > 0 {
 			return compare(by)
@@ -119,8 +117,7 @@ func (f *Fold) excerptOf(st *stage.State, project, agent, content string, ft *te
 	return x, nil
 }
 
-// ownWords reports whether at least half of the phrases of the marked words are the user's or
-// operator's own.
+// ownWords reports whether at least half of the phrases of the words marked in hit are the user's or operator's own.
 func (f *Fold) ownWords(st *stage.State, project string, w text.Wording, hit []bool) (bool, error) {
 	phrases := w.Phrases(hit)
 	own := 0
@@ -134,12 +131,10 @@ func (f *Fold) ownWords(st *stage.State, project string, w text.Wording, hit []b
 	return len(phrases) > 0 && 2*own >= len(phrases), nil
 }
 
-// maxOwn is the maximum number of phrases of one text that are stored as the user's own, in
-// addition to its sample.
+// maxOwn is the maximum number of phrases of one text that are stored as the user's own, besides its sample.
 const maxOwn = 1024
 
-// ownPhrases returns the phrases of a text that become the user's own: all except those of
-// excerpts.
+// ownPhrases returns those phrases of a user's text that count as the user's own: all except those of excerpts.
 func (f *Fold) ownPhrases(st *stage.State, project, agent, content string, ft *text.Features) ([]uint64, error) {
 	w := text.WordingOf(content)
 	all := w.Phrases(nil)

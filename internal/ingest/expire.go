@@ -13,18 +13,18 @@ import (
 	"lazaret/streams"
 )
 
-// An order to expire drops beliefs from content that was last read before its horizon, if
-// they are unchanged and nothing depends on them. Memories stay. Event ids stay, or a repeated
-// event would count as new. Phrases and carriers of foreign content stay, or a foreign
-// sentence would count as the user's own. The order also drops the state of silent sessions, see silent.go.
+// An order to expire drops beliefs from content that was last read before the order's horizon, if they are unchanged
+// and nothing depends on them. Memories stay. Event ids stay too, because otherwise a repeated event would count as
+// new. Phrases and carriers of external content stay, because otherwise an external sentence would count as the user's
+// own. The order also drops the state of silent sessions, see silent.go.
 //
-// A partition may have millions of beliefs, so the order only begins the expiry. Further entries
-// carry it out in steps, between which the partition decides on events. The position is part of the
-// fold. A belief is judged by the state at its step: what was read again meanwhile or came under
-// legal hold stays.
+// A partition may have millions of beliefs, so the order only begins the expiry. Further entries carry it out in steps,
+// and between two steps the partition decides on events. How far the expiry has come is part of the fold. A belief is
+// judged by its state at its step: it stays if its content was read again in the meantime, or if it came under legal
+// hold.
 
-// The size of a step. Each step takes some tens of milliseconds. Up to sixteen partitions take
-// their steps in turn.
+// Limits of one step: beliefs to examine, beliefs to drop, bytes of index to rewrite. A step takes some tens of
+// milliseconds. Up to sixteen partitions take their steps in turn.
 const (
 	expiryLooks = 4096
 	expiryDrops = 512
@@ -33,30 +33,29 @@ const (
 
 var (
 	expiryKey = []byte{keyCustody, 0, 'x'}
-	// lostKey counts dropped beliefs whose documents are still in the index. Earlier versions did
-	// not store the document's number in the belief.
+	// lostKey counts dropped beliefs whose documents are still in the word index. They cannot be removed directly,
+	// because earlier versions did not store the document's number in the belief.
 	lostKey = []byte{keyCustody, 0, 'e'}
 )
 
-// expiry is the progress of an expiry. The expiry first drops beliefs. It then removes the
-// documents that earlier versions left in the indexes (see lostKey), and sweeps the indexes.
+// expiry is the progress of an expiry. It first drops beliefs and session state. Then it removes the documents that
+// earlier versions left in the indexes (see lostKey), and sweeps the indexes.
 type expiry struct {
 	Statement string    `json:"statement"`
 	Before    time.Time `json:"before"`
-	// Belief is the key of the next belief to examine. It is empty once all beliefs were examined.
-	// Session is the key of the next session to examine. Document is the key of the next index whose
-	// documents are examined, and From its next document.
+	// Belief is the key of the next belief to examine, or empty once all were examined. Session is the same for
+	// sessions. Document is the key of the next index whose documents are examined, and From the number of its next
+	// document.
 	Belief   []byte `json:"belief,omitzero"`
 	Session  []byte `json:"session,omitzero"`
 	Document []byte `json:"document,omitzero"`
 	From     uint32 `json:"from,omitzero"`
-	// Again is set if Before became later during the expiry. All beliefs are then examined once
-	// more.
+	// Again is set if Before became later during the expiry. All beliefs are then examined a second time.
 	Again bool `json:"again,omitzero"`
 }
 
-// expire begins the expiry that an order asks for. An expiry that is already running gets the later
-// of the two horizons.
+// expire begins the expiry that a signed order asks for. If an expiry is already running, it gets the later of the two
+// horizons.
 func (f *Fold) expire(st *stage.State, body *streams.CustodyEntry) error {
 	c := body.Custody()
 	if c == nil || c.Do != streams.DoExpire {
@@ -76,7 +75,7 @@ func (f *Fold) expire(st *stage.State, body *streams.CustodyEntry) error {
 	if body.Steps {
 		return st.Put(expiryKey, x)
 	}
-	// An entry of an earlier version.
+	// An order of an earlier version is carried out at once.
 	for len(x.Belief) > 0 {
 		if err := f.expireBeliefs(st, x, &streams.ExpiryStep{Looks: expiryLooks, Drops: expiryDrops}); err != nil {
 			return err
@@ -85,8 +84,8 @@ func (f *Fold) expire(st *stage.State, body *streams.CustodyEntry) error {
 	return st.Put(expiryKey, x)
 }
 
-// owedExpiry returns the next step of an expiry, or nil.
-func (f *Fold) owedExpiry(st *stage.State) (*stage.Admission, error) {
+// pendingExpiryStep returns the entry for the next step of an expiry, or nil if none is running.
+func (f *Fold) pendingExpiryStep(st *stage.State) (*stage.Admission, error) {
 	x := new(expiry)
 	ok, err := st.Load(expiryKey, x)
 	if err != nil || !ok {
@@ -102,7 +101,7 @@ func (f *Fold) owedExpiry(st *stage.State) (*stage.Admission, error) {
 			Sessions: true}})
 }
 
-// expireStep takes a step of an expiry.
+// expireStep folds a step of an expiry.
 func (f *Fold) expireStep(st *stage.State, step *streams.ExpiryStep) error {
 	x := new(expiry)
 	ok, err := st.Load(expiryKey, x)
@@ -110,7 +109,7 @@ func (f *Fold) expireStep(st *stage.State, step *streams.ExpiryStep) error {
 		return err
 	}
 	if step.Looks <= 0 || step.Drops <= 0 || step.Bytes <= 0 {
-		return st.Delete(expiryKey) // no version writes such a step; with it, the expiry would never end
+		return st.Delete(expiryKey) // no version writes such a step; if it were carried out, the expiry would never end
 	}
 	switch {
 	case len(x.Belief) > 0:
@@ -137,7 +136,7 @@ func (f *Fold) expireStep(st *stage.State, step *streams.ExpiryStep) error {
 	return st.Put(expiryKey, x)
 }
 
-// expireBeliefs examines the next beliefs, and drops those that have expired.
+// expireBeliefs examines the next beliefs, and drops those that the order covers.
 func (f *Fold) expireBeliefs(st *stage.State, x *expiry, step *streams.ExpiryStep) error {
 	type old struct {
 		project string
@@ -165,8 +164,8 @@ func (f *Fold) expireBeliefs(st *stage.State, x *expiry, step *streams.ExpirySte
 	if err != nil {
 		return err
 	}
-	// All reads come before the writes, after which a scan would need a new iterator.
-	held := make(map[string]bool) // project → whether it is under legal hold
+	// Do all reads before the writes. After a write, a scan needs a new iterator.
+	held := make(map[string]bool) // project → whether a legal hold covers it, see onHold
 	gone := all[:0]
 	for _, o := range all {
 		if err := again(st, o.project, o.record); err != nil {
@@ -212,7 +211,7 @@ func (f *Fold) expireBeliefs(st *stage.State, x *expiry, step *streams.ExpirySte
 	return st.Set(lostKey, binary.BigEndian.AppendUint64(nil, lost))
 }
 
-// unindexBelief removes a belief from its index, and reports whether it found it there.
+// unindexBelief removes a belief from its word index, and reports whether it found the belief there.
 func unindexBelief(st *stage.State, project string, r *record) (found bool, err error) {
 	if r.Doc == 0 {
 		return false, nil
@@ -238,7 +237,7 @@ func sweptKey(project, place string, s shelf) []byte {
 	return append(stage.Key(keySwept, project, place, ""), s.key())
 }
 
-// indexKeyOf returns the key of the index to which a key of the state belongs, or nil.
+// indexKeyOf returns the key of the index that a key of the state belongs to, or nil if it belongs to none.
 func indexKeyOf(key []byte) []byte {
 	for n, at := 0, 0; ; n++ {
 		i := bytes.IndexByte(key[at:], 0)
@@ -251,10 +250,9 @@ func indexKeyOf(key []byte) []byte {
 	}
 }
 
-// removeLost examines the next documents of the indexes, and removes those whose belief was dropped
-// (see lostKey).
+// removeLost examines the next documents of the indexes, and removes those whose belief was dropped (see lostKey).
 func (f *Fold) removeLost(st *stage.State, x *expiry, step *streams.ExpiryStep) error {
-	for looked := 0; looked < step.Looks; looked++ { // an index counts like a document
+	for looked := 0; looked < step.Looks; looked++ { // an index counts as one document
 		var key []byte
 		err := st.ScanFrom([]byte{keyIndex}, x.Document, func(k, _ []byte) (bool, error) {
 			key = bytes.Clone(indexKeyOf(k))
@@ -315,8 +313,8 @@ func (f *Fold) removeLost(st *stage.State, x *expiry, step *streams.ExpiryStep) 
 	return nil
 }
 
-// sweep continues to remove the postings of dropped beliefs, and reports whether none are left. An
-// index without beliefs is dropped.
+// sweep continues to remove the postings of dropped beliefs from the indexes, and reports whether none are left. It
+// drops an index that has no beliefs left.
 func sweep(st *stage.State, step *streams.ExpiryStep) (done bool, err error) {
 	for room := step.Bytes; room > 0; {
 		var swept []byte
@@ -352,16 +350,15 @@ func sweep(st *stage.State, step *streams.ExpiryStep) (done bool, err error) {
 	return false, nil
 }
 
-// dropCost is the cost of an index in a step's bytes.
+// dropCost is what dropping an index counts towards a step's bytes.
 const dropCost = 4 << 10
 
-// indexed reports whether recalls find the belief.
+// indexed reports whether a recall can find the belief.
 func (r *record) indexed() bool { return r.Memory || r.Ref.Kind == beliefs.Content }
 
-// outlives reports whether an order to expire keeps an unchanged belief from observed
-// content. It keeps the belief if the content was read again at or after the horizon, if the
-// project or one of its data subjects is under legal hold, or if anything depends on the
-// belief or on its event.
+// outlives reports whether an order to expire with horizon before keeps an unchanged belief from read content. It keeps
+// the belief if the content was read again at or after the horizon, if the project or one of its data subjects is under
+// legal hold, or if another record depends on the belief or on its event.
 func (f *Fold) outlives(st *stage.State, project string, r *record, before time.Time,
 	held map[string]bool) (bool, error) {
 	if !r.last().Before(before) {
@@ -379,8 +376,7 @@ func (f *Fold) outlives(st *stage.State, project string, r *record, before time.
 	return false, nil
 }
 
-// onHold reports whether a project or one of its data subjects is under legal hold. held has the results of earlier
-// calls.
+// onHold reports whether a project or one of its data subjects is under legal hold. held caches the results.
 func onHold(st *stage.State, project string, held map[string]bool) (bool, error) {
 	h, ok := held[project]
 	if ok {
@@ -398,7 +394,7 @@ func onHold(st *stage.State, project string, held map[string]bool) (bool, error)
 	return held[project], nil
 }
 
-// hasKey reports whether the state has a key with a prefix.
+// hasKey reports whether the state has a key that begins with prefix.
 func hasKey(st *stage.State, prefix []byte) (found bool, err error) {
 	err = st.Scan(prefix, func(_, _ []byte) (bool, error) {
 		found = true
@@ -407,7 +403,7 @@ func hasKey(st *stage.State, prefix []byte) (found bool, err error) {
 	return found, err
 }
 
-// dropRead removes a belief from observed content, and its text.
+// dropRead removes a belief from read content, and its text.
 func dropRead(st *stage.State, project string, r *record) error {
 	var sum [32]byte
 	if r.Ref.Kind == beliefs.Content {

@@ -78,7 +78,7 @@ func sentence(r *rand.Rand, n, number int) string {
 	return strings.Join(words, " ")
 }
 
-// step folds the next entry that ingest owes, and reports whether there was one.
+// step folds the next follow-up entry of ingest, and reports whether there was one.
 func (x *expirer) step() bool {
 	x.t.Helper()
 	a, err := x.f.FollowUp(x.st)

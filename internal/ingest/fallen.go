@@ -8,8 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// noteFall finds the past decisions and actions that cite a belief which is no longer reliable, and
-// queues an entry that names them. next is the belief's new record.
+// noteFall finds the past decisions and actions that cite a belief which is no longer reliable, and queues an entry
+// that names them. next is the belief's new record. The state still has the old one.
 func (f *Fold) noteFall(st *stage.State, project string, next *record) error {
 	now := next.Ref.Axes
 	if now.Truth < beliefs.Contradicted && now.Security < beliefs.Quarantined {
@@ -38,8 +38,8 @@ func (f *Fold) noteFall(st *stage.State, project string, next *record) error {
 		}
 	}
 	for len(all) > 0 {
-		n := min(len(all), maxOwed)
-		if err := f.queue(st, &owed{Because: becauseFallen, Project: project, Of: next.of(), At: at,
+		n := min(len(all), maxRevisions)
+		if err := f.queue(st, &pendingRevisions{Because: becauseFallen, Project: project, Of: next.of(), At: at,
 			Dependants: all[:n]}); err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func (f *Fold) noteFall(st *stage.State, project string, next *record) error {
 	return nil
 }
 
-// fallBecause says why a belief must not be relied on.
+// fallBecause says why a belief is no longer reliable.
 func (r *record) fallBecause() string {
 	switch a := r.Ref.Axes; {
 	case a.Security >= beliefs.Quarantined:

@@ -16,7 +16,7 @@ import (
 func (h *house) dependants() (out []beliefs.Dependant) {
 	h.t.Helper()
 	from := len(h.ledger)
-	h.owed()
+	h.followUps()
 	for _, e := range h.ledger[from:] {
 		if e.Type != streams.TypeRevision {
 			continue

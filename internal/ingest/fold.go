@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// Fold is ingest's fold. Create it with New. All fields are owned by the stage's loop.
+// Fold is ingest's fold. Create it with New. Only the stage's loop uses it, except for Prepare.
 type Fold struct {
 	maxSize  int
 	log      *slog.Logger
@@ -26,11 +26,10 @@ type Fold struct {
 	trust    *activation.Cache[*keys.Trust]
 	rules    *activation.Cache[struct{}] // rule sets that compile
 
-	// Apply sets owes for a partition when there is work that needs an entry without a message.
-	// Wakes reads and clears it. dues caches when the next belief ages. virtual is the project with
-	// virtual time on whose clock Apply last found an aged belief. It is empty for the common
-	// clock.
-	owes    [streams.Partitions]bool
+	// Apply sets wakes for a partition when there is work that needs an entry although no message asks for it. Wakes
+	// reads and clears wakes. dues caches when the next belief becomes stale or expires. virtual is the project with
+	// virtual time in which Apply last found such a belief; empty if that was in a project with real time.
+	wakes   [streams.Partitions]bool
 	dues    dues
 	virtual [streams.Partitions]string
 
@@ -39,9 +38,9 @@ type Fold struct {
 
 // Config configures ingest.
 type Config struct {
-	MaxEvent int            // bytes; zero: streams.DefaultMaxEvent
-	Pinned   note.Verifiers // keys that may sign operator commands
-	Log      *slog.Logger
+	MaxEvent int              // maximum size of an event in bytes; 0: streams.DefaultMaxEvent
+	Pinned   note.Verifiers   // keys that may sign operators' statements and commands
+	Log      *slog.Logger     // nil: no log
 	Metrics  *metrics.Process // may be nil
 }
 
@@ -59,7 +58,7 @@ func New(cfg Config) *Fold {
 		rules:    activation.NewCache(compiles)}
 }
 
-// Reset implements stage.IntakeFold. Everything else is in the state.
+// Reset implements stage.IntakeFold. It drops the caches. Everything else is in the state.
 func (f *Fold) Reset() {
 	f.dues = dues{}
 	f.analyses.drop()
@@ -89,7 +88,8 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	}
 	now, err := f.now(st, m, h)
 	if is.first != 0 && err != nil {
-		// A repeat has a later time than the event that it repeats, also in virtual time.
+		// A repeat gets the present time of the clock, also in virtual time: it is later than the event that it
+		// repeats.
 		now, err = f.clock(st, a.Project)
 	}
 	if err != nil {
@@ -144,7 +144,7 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 	body := decided
 	if body == nil {
 		if body = newBody(e.Type); body == nil {
-			f.log.Error("entry of unknown type in ingest's own subject", "type", e.Type)
+			f.log.Error("an entry on ingest's own subject has an unknown type", "type", e.Type)
 			return nil
 		}
 		if err := streams.Unmarshal(e.Body, body); err != nil {
@@ -152,7 +152,7 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		}
 	}
 	if d, ok := body.(*streams.DisclosureEntry); ok && d.Look != nil {
-		return nil // a look changes nothing, not even the clock
+		return nil // looking at data changes nothing, not even the clock
 	}
 	if e.Type == streams.TypeSilence {
 		return nil
@@ -164,7 +164,7 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 	if due, err := f.ages(st, e.Project, h.Time); err != nil {
 		return err
 	} else if due {
-		f.owes[st.Partition()], f.virtual[st.Partition()] = true, clockName(e.Project)
+		f.wakes[st.Partition()], f.virtual[st.Partition()] = true, clockName(e.Project)
 	}
 	if apply := own[e.Type].apply; apply != nil {
 		return apply(f, st, e, body)
@@ -186,8 +186,8 @@ func admission(t streams.Type, project string, body any, live ...stage.Live) (*s
 		Output: stage.Output{Type: t, Project: project, Body: b, Live: live}}, nil
 }
 
-// together groups entries that may share a ledger message, see stage.Admission:
-// observations that name the same data subject and user, and change no beliefs.
+// together returns Admission.Together. Observations that name the same data subject and user, and that change no
+// beliefs, may share a ledger message.
 func together(project string, body any) string {
 	o, ok := body.(*streams.ObservationEntry)
 	if !ok || len(o.Revisions) > 0 {
@@ -203,7 +203,7 @@ const (
 	keySession    = 's' // project, agent, session → flags
 	keyBelief     = 'b' // project, belief → record of the belief
 	keyAgain      = 'e' // project, belief → how often the content was read again, and when last
-	keyContent    = 'c' // project, content digest → first seen, count, belief
+	keyContent    = 'c' // project, content digest → when first seen, count, belief
 	keyText       = 'x' // project, belief → the text that was read, cut to keptText
 	keyPlace      = 'l' // project, place → nothing: users and sessions that have an index
 	keyIndex      = 'w' // project, place, class of origin → index for recalls
@@ -217,7 +217,7 @@ const (
 	keyReaudit    = 'a' // → progress of a re-audit
 	keyReading    = 'r' // project, agent, event id → text that the agent was shown
 	keyReadings   = 'n' // project, agent, slot → event id; without a slot the number of readings
-	keyForeign    = 'f' // project, phrase or carrier of external content → number in keyBrought
+	keyExternal   = 'f' // project, phrase or carrier of external content → number in keyBrought
 	keyBrought    = 'q' // project, number → event that brought the content in; without a number the next one
 	keyOwn        = 'O' // project, phrase or carrier of the user's or operator's own words → nothing
 	keyPhrases    = 'p' // project, agent, event id → event that brought it in, and all phrases of the shown text
@@ -233,7 +233,7 @@ const (
 	keyNonce      = 'z' // project, nonce → time from which it may be forgotten
 	keyNonceEnd   = 'Z' // time, key of the nonce → nothing
 	keyStated     = 'T' // project, digest of scope, subject and predicate, or of content → beliefs that state it
-	keyOwed       = 'Q' // number → pending revisions; without a number the last number
+	keyPending    = 'Q' // number → pending revisions; without a number the last number
 	keyDue        = 'D' // clock, time, project, belief → nothing: time at which the belief ages
 	keyTomb       = 'X' // project, belief → tombstone of its content
 	keyGrave      = 'y' // project, digest or band → beliefs that have a tombstone
@@ -255,7 +255,7 @@ const (
 	keyImpact     = 'u' // project, belief, kind, agent, event → nothing: the belief influenced the event
 )
 
-// applyHead folds the clock and the id of an own entry.
+// applyHead folds the clock and the event id of an entry of ingest.
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
 	clock := clockKey(e.Project)
 	switch e.Type {
@@ -268,18 +268,17 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 		return err
 	}
 	if !e.Type.Event() {
-		return nil // no id: the client may correct a rejected event and send it again with the same id
+		return nil // no id is stored: the client may correct a rejected event and send it again under the same id
 	}
 	if err := noteActive(st, e.Project, h); err != nil {
 		return err
 	}
-	// The fingerprint is computed over the bytes that the client sent. Entries carry it so
-	// that every process knows it.
+	// The fingerprint is computed over the bytes that the client sent. Entries carry it, because other processes do not
+	// have these bytes.
 	return f.noteEvent(st, e.Project, h)
 }
 
-// clockKey returns the key of a project's clock: the partition's clock, or the project's
-// own if its time is virtual.
+// clockKey returns the key of a project's clock: that of the partition, or that of the project if its time is virtual.
 func clockKey(project string) []byte {
 	if streams.IsSynthetic(project) {
 		return stage.Key(keyClock, project)
@@ -287,8 +286,8 @@ func clockKey(project string) []byte {
 	return []byte{keyClock}
 }
 
-// now returns the time of an event: the stream's timestamp, never earlier than the
-// previous event. In a synthetic project it is the event's own time.
+// now returns the time of an event: the stream's time stamp, but not before the previous event's time. In a project
+// with virtual time, it is the time that the event states.
 func (f *Fold) now(st *stage.State, m *stage.Message, h *streams.Head) (time.Time, error) {
 	last, err := f.clock(st, m.Address.Project)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"lazaret/streams"
 )
 
-// lifetime returns the times until which a memory is fresh and is served. If the write states a
-// TTL, it applies, but it cannot exceed the lifetime in the policy for the memory's category.
+// lifetime returns the times until which a memory is fresh, and until which it is served; zero means without limit. If
+// the write states a TTL, that limits how long the memory is served, but cannot extend the time that the policy gives
+// the memory's category.
 func lifetime(pol *policy.Policy, m *streams.Memory, now time.Time) (stale, expires time.Time) {
 	var fresh, served time.Duration
 	if pol != nil {
@@ -31,7 +32,7 @@ func lifetime(pol *policy.Policy, m *streams.Memory, now time.Time) (stale, expi
 	return stale, expires
 }
 
-// renew restarts the lifetime of a belief after its confirmation.
+// renew restarts the lifetime of a confirmed belief.
 func (f *Fold) renew(st *stage.State, project string, r *record, now time.Time) error {
 	if !r.Stale.IsZero() {
 		r.Stale = now.Add(r.Stale.Sub(r.Since))
@@ -43,8 +44,8 @@ func (f *Fold) renew(st *stage.State, project string, r *record, now time.Time) 
 	return f.noteDue(st, project, r)
 }
 
-// axesAt returns a belief's axes at a time. A belief counts as stale or expired even before the
-// entry that says so.
+// axesAt returns a belief's axes at a time. A belief that is due counts as stale or expired even before an entry
+// records that.
 func (r *record) axesAt(now time.Time) beliefs.Axes {
 	a := r.Ref.Axes
 	switch {
@@ -62,7 +63,8 @@ func dueKey(project string, at time.Time, belief string) []byte {
 	return append(append(append(k, project...), 0), belief...)
 }
 
-// clockName returns the name of a project's clock. A project with virtual time has its own clock.
+// clockName names the clock of a project: the project's own name if its time is virtual, otherwise "", the clock of the
+// partition.
 func clockName(project string) string {
 	if streams.IsSynthetic(project) {
 		return project
@@ -84,12 +86,12 @@ func (f *Fold) noteDue(st *stage.State, project string, r *record) error {
 	return nil
 }
 
-// dues caches, by clock, when the next belief becomes stale or expires.
-type dues [streams.Partitions]map[string]time.Time // zero time: none does
+// dues caches, by partition and clock name, when the next belief becomes stale or expires.
+type dues [streams.Partitions]map[string]time.Time // zero time: no belief does
 
 func (d *dues) forget(p int, clock string) { delete(d[p], clock) }
 
-// ages reports whether a belief on the clock of a project has become stale or expired.
+// ages reports whether a belief on the clock of a project has become stale or expired by now.
 func (f *Fold) ages(st *stage.State, project string, now time.Time) (bool, error) {
 	clock := clockName(project)
 	if f.dues[st.Partition()] == nil {
@@ -109,8 +111,7 @@ func (f *Fold) ages(st *stage.State, project string, now time.Time) (bool, error
 	return !at.IsZero() && !now.Before(at), nil
 }
 
-// scanDue calls fn for the beliefs that became stale or expired on a clock by a time, earliest
-// first.
+// scanDue calls fn for the beliefs of a clock that became stale or expired by the time now, the earliest first.
 func (f *Fold) scanDue(st *stage.State, clock string, now time.Time,
 	fn func(key []byte, project, belief string) (more bool, err error)) error {
 	prefix := stage.Key(keyDue, clock, "")
@@ -124,22 +125,22 @@ func (f *Fold) scanDue(st *stage.State, clock string, now time.Time,
 	})
 }
 
-// aged returns the revisions of beliefs of one project that became stale or expired, at most as
-// many as fit into an entry, or nil. An entry without revisions removes times that no longer apply
-// because of a confirmation.
-func (f *Fold) aged(st *stage.State) (*owed, error) {
+// aged returns the revisions of beliefs of one project that became stale or expired, as many as fit into one entry, or
+// nil if there are none. It may return no revisions but a number of due times to remove: those of beliefs that were
+// confirmed since.
+func (f *Fold) aged(st *stage.State) (*pendingRevisions, error) {
 	for _, clock := range f.agedClocks(st.Partition()) {
 		now, err := f.clock(st, clock)
 		if err != nil {
 			return nil, err
 		}
-		var o *owed
+		var o *pendingRevisions
 		n := 0
 		err = f.scanDue(st, clock, now, func(_ []byte, project, belief string) (bool, error) {
 			if o == nil {
-				o = &owed{Because: becauseTime, Project: project, At: now}
+				o = &pendingRevisions{Because: becauseTime, Project: project, At: now}
 			}
-			if project != o.Project || n == maxOwed {
+			if project != o.Project || n == maxRevisions {
 				return false, nil
 			}
 			r, err := f.belief(st, project, belief)
@@ -187,9 +188,9 @@ func (f *Fold) aged(st *stage.State) (*owed, error) {
 	return nil, nil
 }
 
-// agedClocks returns the clocks on which Apply found something due. After a restart only the
-// partition's own clock is checked. A clock of virtual time does not move before its project's next
-// event.
+// agedClocks returns the names of the clocks to check for beliefs that became stale or expired. After a restart, only
+// the partition's own clock is checked. That suffices, because virtual time does not advance without an event of its
+// project.
 func (f *Fold) agedClocks(p int) []string {
 	clocks := []string{""}
 	if c := f.virtual[p]; c != "" {
@@ -198,12 +199,12 @@ func (f *Fold) agedClocks(p int) []string {
 	return clocks
 }
 
-// dropDue removes the due times of a project that an entry covers.
+// dropDue removes the due times of a project that the entry e covers.
 func (f *Fold) dropDue(st *stage.State, project string, e *streams.RevisionsEntry) error {
 	clock := clockName(project)
 	var gone [][]byte
 	err := f.scanDue(st, clock, e.Time, func(k []byte, p, belief string) (bool, error) {
-		if p != project || len(gone) == cmp.Or(e.Aged, maxOwed) {
+		if p != project || len(gone) == cmp.Or(e.Aged, maxRevisions) {
 			return false, nil
 		}
 		if e.Aged > 0 {
@@ -216,7 +217,7 @@ func (f *Fold) dropDue(st *stage.State, project string, e *streams.RevisionsEntr
 				of = r.of()
 			}
 			if of != e.Of() {
-				return true, nil // another entry covers it
+				return true, nil // another entry covers this time
 			}
 		}
 		gone = append(gone, append([]byte(nil), k...))

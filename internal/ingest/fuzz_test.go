@@ -65,7 +65,7 @@ func FuzzAdmit(f *testing.F) {
 				if h.put(msg) == nil {
 					t.Fatalf("message %d was decided to nothing", i)
 				}
-				h.owed()
+				h.followUps()
 			}
 		})
 	})
@@ -209,7 +209,7 @@ func (h *house) entrySizes(kind uint8, unit string, parts, spread uint8, most in
 			return
 		}
 		if len(a.Body) > streams.MaxEntry {
-			h.t.Fatalf("an entry that is owed has %d bytes", len(a.Body))
+			h.t.Fatalf("a follow-up entry has %d bytes", len(a.Body))
 		}
 		h.own(a, h.seq)
 	}

@@ -14,25 +14,25 @@ import (
 	"lazaret/streams"
 )
 
-// This file decides which unverified content may be used for planning: an agent's notes
-// that hold nothing foreign, and results of systems of record. For each session the state
-// keeps whether its user or operator has spoken, and where the first foreign content came
-// in. A grade never makes a belief supported.
+// This file decides which unverified content an agent may use for planning: notes of an agent that contain nothing
+// foreign, and results of systems of record. Foreign means here: from neither the user, nor the operator, nor the agent
+// itself. For each session, the state records whether the user or operator has said anything, and which reading first
+// brought in foreign content. A grade never makes a belief supported.
 
-// Limits of grading. A note that exceeds them has no grade.
+// Limits of grading. A note that exceeds one of them gets no grade.
 const (
 	maxGraded   = 4 << 10   // bytes of a note
-	maxWalked   = 512 << 10 // bytes of foreign content that a note is compared with
-	nearWords   = 4         // maximum content words between the two words of a pair
-	negates     = 3         // content words after a negation that are negated
-	orderPoints = 70        // minimum command.Score of an order
+	maxWalked   = 512 << 10 // bytes of foreign content to compare a note with
+	nearWords   = 4         // maximum number of content words between the two words of a pair
+	negates     = 3         // number of content words after a negation that count as negated
+	orderPoints = 70        // minimum command.Score of a text that counts as an order
 )
 
-// heard is the stored summary of a session's context.
+// heard summarizes what came into a session.
 type heard struct {
-	spoken  bool   // the user or the operator has spoken
+	spoken  bool   // the user or the operator has said something
 	foreign bool   // foreign content came in
-	reading uint64 // number of the agent's reading that brought the foreign content
+	reading uint64 // number of the agent's reading that first brought in foreign content
 }
 
 func heardKey(project, agent, session string) []byte {
@@ -60,8 +60,8 @@ func (h heard) bytes() []byte {
 	return binary.BigEndian.AppendUint64(v, h.reading)
 }
 
-// noteHeard records what an event brought into its session. It must be called before the event
-// itself is stored as a reading.
+// noteHeard adds what an event brought into its session to the summary. It must be called before the event itself is
+// stored as a reading.
 func (f *Fold) noteHeard(st *stage.State, project string, e *streams.EntryHead, spoken, foreign bool) error {
 	if !spoken && !foreign {
 		return nil
@@ -80,7 +80,7 @@ func (f *Fold) noteHeard(st *stage.State, project string, e *streams.EntryHead, 
 	return st.Set(heardKey(project, e.Agent, e.Session), h.bytes())
 }
 
-// count reads a counter of eight bytes.
+// count returns the counter of eight bytes under a key, or 0.
 func count(st *stage.State, key []byte) (uint64, error) {
 	v, ok, err := st.Get(key)
 	if err != nil || !ok || len(v) != 8 {
@@ -89,10 +89,9 @@ func count(st *stage.State, key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(v), nil
 }
 
-// hear records in the session whether an observation comes from the user or the operator, and
-// whether it is foreign. For the grade of a note, results of a system of record are foreign as
-// well. The agent's own words are not foreign until the project has read something foreign that
-// they may repeat.
+// hear records for an observation's session whether the user or the operator has said something, and whether foreign
+// content came in. Results of a system of record are foreign here. The agent's own words are foreign only if the
+// project has read foreign content before, because they may repeat it.
 func (f *Fold) hear(st *stage.State, project string, e *streams.ObservationEntry) error {
 	pasted := slices.ContainsFunc(e.Claims, func(c streams.ClaimEntry) bool {
 		return c.Kind == beliefs.Content && c.Belief.Origin.External()
@@ -109,13 +108,13 @@ func (f *Fold) hear(st *stage.State, project string, e *streams.ObservationEntry
 	return f.noteHeard(st, project, &e.EntryHead, spoken, foreign)
 }
 
-// trusted reports whether a belief brings nothing foreign into a context.
+// trusted reports whether showing a belief to an agent brings nothing foreign into the context.
 func trusted(b *streams.BeliefRef) bool {
 	return b.Origin == beliefs.OriginUser || b.Origin == beliefs.OriginSystem || b.Grade == beliefs.Own ||
 		b.Grade == beliefs.Derived
 }
 
-// hearRecall records what a recall brought into a session.
+// hearRecall records whether a recall brought foreign content into its session.
 func (f *Fold) hearRecall(st *stage.State, project string, e *streams.RecallEntry) error {
 	for _, items := range [][]streams.RecallItem{e.Admitted, e.ContextOnly, e.Contradictions} {
 		for i := range items {
@@ -127,8 +126,8 @@ func (f *Fold) hearRecall(st *stage.State, project string, e *streams.RecallEntr
 	return nil
 }
 
-// gradeNote returns the grade of a memory write. shares says that the note has a phrase or
-// a carrier in common with foreign content.
+// gradeNote returns the grade of a memory write. shares is set if the note has a phrase or a carrier in common with
+// external content.
 func (f *Fold) gradeNote(st *stage.State, a streams.Address, m *streams.Memory, e *streams.MemoryEntry,
 	shares bool) (beliefs.Grade, error) {
 	if a.Origin != beliefs.OriginAgent || e.Belief.Origin != beliefs.OriginAgent || e.UserWord || shares || e.Unseen ||
@@ -144,7 +143,7 @@ func (f *Fold) gradeNote(st *stage.State, a streams.Address, m *streams.Memory, 
 	}
 	here, err := f.heard(st, a.Project, a.Agent, e.Session)
 	if err != nil || !here.spoken {
-		return beliefs.NoGrade, err // it is unknown what the agent saw
+		return beliefs.NoGrade, err // it is unknown what content the agent saw
 	}
 	anywhere, err := f.heard(st, a.Project, a.Agent, "")
 	if err != nil {
@@ -180,8 +179,8 @@ func grade(ok bool, g beliefs.Grade) beliefs.Grade {
 	return beliefs.NoGrade
 }
 
-// trustedParent reports whether a declared parent has nothing foreign, as far as the state still
-// has the parent.
+// trustedParent reports whether a declared parent has no foreign content. A parent that the state no longer has counts
+// as foreign.
 func (f *Fold) trustedParent(st *stage.State, a streams.Address, id string) (bool, error) {
 	all, err := others(st, a.Project, a.Agent, id)
 	if err != nil || len(all) > 0 {
@@ -197,7 +196,7 @@ func (f *Fold) trustedParent(st *stage.State, a streams.Address, id string) (boo
 	return f.plainReading(st, a.Project, a.Agent, id)
 }
 
-// plainReading reports whether an event that the agent read is stored and has no foreign phrases.
+// plainReading reports whether an event that the agent read is stored and has no external content.
 func (f *Fold) plainReading(st *stage.State, project, agent, id string) (bool, error) {
 	if _, ok, err := st.Get(stage.Key(keyReading, project, agent, id)); err != nil || !ok {
 		return false, err
@@ -206,7 +205,7 @@ func (f *Fold) plainReading(st *stage.State, project, agent, id string) (bool, e
 	return err == nil && !foreign, err
 }
 
-// saidTexts returns the stored messages of a session's user, in order.
+// saidTexts returns the stored messages of the user in a session, oldest first.
 func (f *Fold) saidTexts(st *stage.State, project, agent, session string) ([]string, error) {
 	n, err := count(st, stage.Key(keySaid, project, agent, session, ""))
 	if err != nil {
@@ -225,23 +224,24 @@ func (f *Fold) saidTexts(st *stage.State, project, agent, session string) ([]str
 	return out, nil
 }
 
-// agentNote is an agent's note, prepared for comparison with what was said and read.
+// agentNote is an agent's note, prepared for a comparison with the user's messages and with readings.
 type agentNote struct {
 	words    []text.Term // content words of the note, without reporting words
 	used     map[text.Term]bool
 	clauses  [][]text.Term
 	carriers []string
-	names    bool      // it names a tool or a program that nobody mentioned
+	names    bool      // it names a tool or a program that the user did not name
 	limits   []string  // its limiting words
-	said     []wordsOf // its words in each message of the user
+	said     []wordsOf // for each message of the user, how it uses the note's words
 }
 
-// wordsOf says how another text uses the words of a note.
+// wordsOf has the words of a note that another text also uses.
 type wordsOf struct {
-	plain map[text.Term]bool // without a negation before it
-	not   map[text.Term]bool // negated
+	plain map[text.Term]bool // used without a negation
+	not   map[text.Term]bool // used with a negation
 }
 
+// Words of a note with a meaning of their own.
 var (
 	// reporting are the words with which a note reports that the user said something.
 	reporting = termSet(`user customer client person people guest human he she they want wants wanted prefer prefers
@@ -252,7 +252,7 @@ planned intend intends goal task summary session today currently according pleas
 none neither nor except avoid stop refuse instead unless`)
 )
 
-// limiting are words that change the meaning of a sentence if they are left out.
+// limiting are words that limit a sentence, so that leaving them out changes its meaning.
 var limiting = strings.Fields(
 	`no not never without don't doesn't didn't won't can't cannot shouldn't mustn't isn't aren't wasn't nothing none
 neither nor except avoid stop refuse instead unless if when until till only before after while once provided unless most
@@ -266,7 +266,7 @@ func termSet(words string) map[text.Term]bool {
 	return set
 }
 
-// locate finds the words of used in a text.
+// locate finds the words in used that a text has, with and without negation.
 func locate(s string, used map[text.Term]bool) wordsOf {
 	w := wordsOf{plain: make(map[text.Term]bool), not: make(map[text.Term]bool)}
 	last := -negates - 1
@@ -286,8 +286,8 @@ func locate(s string, used map[text.Term]bool) wordsOf {
 	return w
 }
 
-// sentencesOf splits a text at the ends of sentences and lines. It splits numbers and
-// addresses too, in the same way in every text.
+// sentencesOf splits a text after sentences and lines. It also splits numbers and addresses at their dots, but does so
+// in the same way in every text.
 func sentencesOf(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(".!?;\n", r) })
 }
@@ -327,8 +327,8 @@ func readNote(content string, ft *text.Features, said []string) *agentNote {
 	return n
 }
 
-// grounded reports whether the user said all words and all carriers of the note. A word
-// that the note negates must be negated by the user too, any other must not.
+// grounded reports whether the user said all words and all carriers of the note. A word that the note negates must be
+// negated by the user too, and any other word must not be.
 func (n *agentNote) grounded(said []string) bool {
 	if len(n.words) == 0 {
 		return false
@@ -363,14 +363,14 @@ func (n *agentNote) addressed(said []string) bool {
 	return !slices.ContainsFunc(n.carriers, func(c string) bool { return !named[c] })
 }
 
-// reasons reports whether a note is a statement and not an order: it does not read like an order,
-// and it names no address and no tool that nobody mentioned.
+// reasons reports whether a note is a statement of the agent and not an order: it does not read like an order, and it
+// names no address, and no tool that the user did not name.
 func (n *agentNote) reasons(content string) bool {
 	return len(n.carriers) == 0 && !n.names && command.Of(content).Points < orderPoints
 }
 
-// unnamed reports whether a text has an identifier, such as send_money or SendMoney, that none of
-// the other texts has.
+// unnamed reports whether a text has an identifier, such as send_money or SendMoney, that none of the other texts
+// contains.
 func unnamed(s string, others []string) bool {
 	for _, w := range identifiers(s) {
 		if !slices.ContainsFunc(others, func(o string) bool { return text.VerbatimSpan(w, o) }) {
@@ -397,7 +397,7 @@ func identifiers(s string) []string {
 	return out
 }
 
-// wordsWith yields the words of a text. Underscores count as parts of words.
+// wordsWith yields the words of a text. An underscore is a part of a word.
 func wordsWith(s string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		start := -1
@@ -416,9 +416,9 @@ func wordsWith(s string) func(yield func(string) bool) {
 	}
 }
 
-// extracts reports whether each clause of the note is an extract of one sentence of the
-// user. An extract has the sentence's words in their order, leaves out at most one between
-// two, and keeps every limiting word of the sentence.
+// extracts reports whether each clause of the note is an extract of one sentence of the user. An extract has words of
+// the sentence in their order. Between two of them it leaves out at most one word, and it leaves out no limiting word
+// of the sentence.
 func (n *agentNote) extracts(said []string) bool {
 	type sentence struct {
 		words  []text.Term
@@ -438,8 +438,8 @@ func (n *agentNote) extracts(said []string) bool {
 	})
 }
 
-// extracted reports whether words occur in a sentence in their order, with at most one
-// word between two of them that is not a reporting word.
+// extracted reports whether a sentence has the words in their order, with at most one other word between two of them.
+// Reporting words are ignored.
 func extracted(words, sentence []text.Term) bool {
 	sentence = slices.DeleteFunc(slices.Clone(sentence), func(t text.Term) bool { return reporting[t] })
 	for i := range sentence {
@@ -462,7 +462,7 @@ func extracted(words, sentence []text.Term) bool {
 	return false
 }
 
-// apart reports whether the foreign content of a note's session has none of the note's words.
+// apart reports whether the foreign content in a note's session contains none of the note's words.
 func (f *Fold) apart(st *stage.State, project, agent string, h heard, n *agentNote) (bool, error) {
 	end, err := count(st, stage.Key(keyReadings, project, agent, ""))
 	if err != nil || end-h.reading > keptReadings {

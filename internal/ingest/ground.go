@@ -17,20 +17,22 @@ func init() {
 	writesIn(streams.TypeOutcome, (*Fold).applyOutcome)
 }
 
-// Limits of grounding. Sources that exceed them count as unsupported, and the entry names them.
+// Limits of grounding: of comparing an answer with the sources that it names. Sources beyond a limit do not count as
+// support. The entry names them.
 const (
 	// maxSources and maxSourceBytes limit the sources that one answer is compared with.
 	maxSources     = 16
 	maxSourceBytes = 256 << 10
-	// maxReading is the part of one read event that is stored: as much as text.Grounding reads of a
+	// maxReading is how much of the text of one read event is stored, in bytes: as much as text.Grounding reads of a
 	// source.
 	maxReading = 64 << 10
-	// keptReadings is the number of latest read events that are stored for each agent. The limit is
-	// per agent, so that no agent can displace what another agent depends on.
+	// keptReadings is the number of read events that are stored for each agent, the latest ones. The limit is per
+	// agent, so that one agent's readings cannot displace those of another.
 	keptReadings = 256
 )
 
-// outcome records the result of an action, or an answer with how far its named sources support it.
+// outcome records the result of an action. If the result is an answer, the entry also says how far the sources that it
+// names support it.
 func (f *Fold) outcome(st *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Outcome) (*stage.Admission, error) {
 	a := m.Address
@@ -55,7 +57,7 @@ func (f *Fold) outcome(st *stage.State, m *stage.Message, head streams.EntryHead
 	return admission(streams.TypeOutcome, a.Project, e)
 }
 
-// sources collects the texts that an answer names.
+// sources collects the texts of the sources that an answer names.
 type sources struct {
 	f  *Fold
 	st *stage.State
@@ -66,7 +68,7 @@ type sources struct {
 	missing, unread []string
 }
 
-// take adds the text of a source, as far as the limits allow.
+// take adds the text of a source, as far as the limits allow. Otherwise it adds the id to unread.
 func (s *sources) take(id string) error {
 	if len(s.texts) == maxSources || s.left == 0 {
 		s.unread = append(s.unread, id)
@@ -92,8 +94,8 @@ func (s *sources) take(id string) error {
 	return nil
 }
 
-// sourceText returns the stored text for an id, and whether it is complete. The id names a belief
-// of the project, or an observation or recall of the agent.
+// sourceText returns the stored text for an id, and whether it is complete. The id is that of a belief of the project,
+// or of an observation or recall of the agent.
 func (f *Fold) sourceText(st *stage.State, a streams.Address, id string) (string, bool, error) {
 	r, err := f.belief(st, a.Project, id)
 	if err != nil {
@@ -114,7 +116,7 @@ func (f *Fold) beliefText(st *stage.State, project string, r *record) (string, b
 	if r.Memory || len(r.Content) <= previewLen {
 		return r.Content, true, nil
 	}
-	// For read content, the record has the beginning only.
+	// For read content, the record has only the beginning.
 	if t, ok, err := st.Get(stage.Key(keyText, project, r.Ref.ID)); err != nil {
 		return "", false, err
 	} else if ok {
@@ -133,10 +135,10 @@ func (f *Fold) beliefText(st *stage.State, project string, r *record) (string, b
 	return preview, false, nil
 }
 
-// reading is the text of an event that the agent read, by block.
+// reading is the stored text of an event that the agent read.
 type reading struct {
-	Texts []string
-	Cut   bool // the last text was cut, or texts after it were left out
+	Texts []string // the blocks
+	Cut   bool     // the last text was cut, or later texts were left out
 }
 
 func (f *Fold) reading(st *stage.State, project, agent, id string) (*reading, error) {
@@ -147,8 +149,8 @@ func (f *Fold) reading(st *stage.State, project, agent, id string) (*reading, er
 	return readReading(v)
 }
 
-// noteReading stores the texts that an event showed the agent, and removes the oldest reading if
-// there are too many.
+// noteReading stores the texts that an event showed to the agent. It removes the agent's oldest reading if there are
+// more than keptReadings.
 func (f *Fold) noteReading(st *stage.State, project string, h *streams.EntryHead, texts []string) error {
 	rd := reading{}
 	left := maxReading
@@ -202,13 +204,13 @@ func (f *Fold) noteReading(st *stage.State, project string, h *streams.EntryHead
 	return st.Give(stage.Key(keyReading, project, h.Agent, h.ID), rd.short())
 }
 
-// readingSlot returns the key of the n-th event that an agent read.
+// readingSlot returns the key of the n-th event that an agent read. A later event replaces it after keptReadings more.
 func readingSlot(project, agent string, n uint64) []byte {
 	return stage.Key(keyReadings, project, agent,
 		string(binary.BigEndian.AppendUint16([]byte{'#'}, uint16(n%keptReadings))))
 }
 
-// applyOutcome stores the executor's report on a call as a text that the agent read.
+// applyOutcome stores the content of an executed call's result as a text that the agent read.
 func (f *Fold) applyOutcome(st *stage.State, project string, e *streams.OutcomeEntry) error {
 	if !e.Ran() || e.Content == "" {
 		return nil
@@ -219,7 +221,7 @@ func (f *Fold) applyOutcome(st *stage.State, project string, e *streams.OutcomeE
 	return f.noteReading(st, project, &e.EntryHead, []string{e.Content})
 }
 
-// applyRecall stores the texts that a recall found as texts that the agent read.
+// applyRecall stores the texts that a recall returned as texts that the agent read.
 func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEntry) error {
 	var texts []string
 	var foreign []*text.Features
@@ -253,7 +255,7 @@ func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEnt
 	return f.notePhrases(st, project, brought{e.Agent, e.ID, weakest}, foreign)
 }
 
-// cut returns the first n bytes of s, or fewer so as not to cut a character.
+// cut returns the first n bytes of s, or a few fewer so that no character is cut.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -21,7 +21,7 @@ func TestWhatIsSharedFromAnotherProjectNeverArrivesAsTrusted(t *testing.T) {
 			e := h.write(by, &streams.Memory{Head: streams.Head{ID: id}, Key: "size", Content: "The gate is four",
 				Home: &beliefs.Home{Project: "other", Belief: "b1", Origin: there}})
 			h.verdict(e, streams.Allow)
-			h.owed()
+			h.followUps()
 			r := h.belief(e.Belief.ID)
 			if a := r.Ref.Axes; a.Truth == beliefs.Supported || a.Retrieval == beliefs.Normal || !r.Ref.Origin.External() ||
 				!r.Ref.Staged || r.Ref.Quality.MaySupport() || e.UserWord || r.Ref.Scope != beliefs.ContextOnly {

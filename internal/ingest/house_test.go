@@ -110,8 +110,8 @@ func (h *house) own(a *stage.Admission, src uint64) {
 	}
 }
 
-// owed lets ingest write all its pending entries.
-func (h *house) owed() (n int) {
+// followUps lets ingest write all its pending entries.
+func (h *house) followUps() (n int) {
 	h.t.Helper()
 	for ; ; n++ {
 		a, err := h.f.FollowUp(h.st)

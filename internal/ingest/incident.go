@@ -17,12 +17,11 @@ func init() {
 	writesIn(streams.TypeIncident, (*Fold).applyIncident)
 }
 
-// An incident is opened by a serious finding, by a person, or by a service with a key. Findings
-// with the same key belong to one incident. A person's signed order decides its effect on beliefs.
-// The order takes effect at its entry, and the revisions follow. The record of an incident is a
-// fold of the ledger.
+// An incident is opened by a serious finding, by a person, or by a service with a key. Findings with the same key
+// belong to one incident. A person's signed order decides how the incident changes beliefs. The order takes effect at
+// its own entry, and entries with the revisions follow. The record of an incident is a fold of the ledger.
 
-// becauseIncident is the reason of revisions that an incident causes.
+// becauseIncident is RevisionsEntry.Because of revisions that an incident causes.
 const becauseIncident = "incident"
 
 func incidentKey(project, id string) []byte   { return stage.Key(keyIncident, project, id) }
@@ -38,7 +37,7 @@ func (f *Fold) incident(st *stage.State, project, id string) (*beliefs.Incident,
 	return i, nil
 }
 
-// openCase returns the open incident that findings with a key belong to, or nil.
+// openCase returns the open incident for findings with a key, or nil.
 func (f *Fold) openCase(st *stage.State, project, key string) (*beliefs.Incident, error) {
 	if key == "" {
 		return nil, nil
@@ -50,9 +49,9 @@ func (f *Fold) openCase(st *stage.State, project, key string) (*beliefs.Incident
 	return f.incident(st, project, string(id))
 }
 
-// findings handles the alerts that the policy calls serious. Each opens an incident, or is added to
-// the open incident with its key. The change takes effect at once. The ledger gets an entry for the
-// first finding, and then whenever the count is a power of two.
+// findings handles those of a sentinel's or the arbiter's alerts that the policy calls serious. Each opens an incident,
+// or is added to the open incident with the same key. The state changes at once. An entry in the ledger follows for the
+// first finding, and then whenever the number of findings is a power of two.
 func (f *Fold) findings(st *stage.State, e *streams.Entry, alerts []streams.Alert) error {
 	least, none := beliefs.Critical, false
 	looked := false
@@ -60,7 +59,7 @@ func (f *Fold) findings(st *stage.State, e *streams.Entry, alerts []streams.Aler
 		al := &alerts[i]
 		s, err := beliefs.ParseSeverity(al.Severity)
 		if err != nil || s < beliefs.Medium || al.Mode != alertEnforced || al.Exception != "" {
-			continue // the lowest severity that a policy can name is medium
+			continue // medium is the lowest severity that a policy can name here
 		}
 		if !looked {
 			pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
@@ -82,7 +81,7 @@ func (f *Fold) findings(st *stage.State, e *streams.Entry, alerts []streams.Aler
 	return nil
 }
 
-// alertEnforced is the mode of an alert whose rule is enforced.
+// alertEnforced is Alert.Mode of an alert whose rule is enforced.
 const alertEnforced = "enforce"
 
 func (f *Fold) finding(st *stage.State, e *streams.Entry, al *streams.Alert, s beliefs.Severity) error {
@@ -90,7 +89,7 @@ func (f *Fold) finding(st *stage.State, e *streams.Entry, al *streams.Alert, s b
 	if at.IsZero() {
 		at = e.Time
 	}
-	// All findings of one rule about one agent are one incident.
+	// All findings of one rule about one agent belong to one incident.
 	key := "rule/" + streams.Clip(al.Rule, 80)
 	if al.Agent != "" {
 		key += "/" + streams.Clip(al.Agent, 64)
@@ -112,7 +111,7 @@ func (f *Fold) finding(st *stage.State, e *streams.Entry, al *streams.Alert, s b
 	}
 	next, err := inc.With(found)
 	if err != nil {
-		return nil // the incident was closed; closing it deleted its key
+		return nil // the incident was closed in the meantime, which deleted its key
 	}
 	next.Severity = max(next.Severity, s)
 	if err := f.keepIncident(st, e.Project, &next); err != nil {
@@ -121,7 +120,7 @@ func (f *Fold) finding(st *stage.State, e *streams.Entry, al *streams.Alert, s b
 	if bits.OnesCount64(next.Findings) != 1 {
 		return nil
 	}
-	f.owes[st.Partition()] = true
+	f.wakes[st.Partition()] = true
 	return st.Set(stage.Key(keyCase, e.Project, next.ID, string(event)), nil)
 }
 
@@ -143,9 +142,8 @@ func (f *Fold) keepIncident(st *stage.State, project string, i *beliefs.Incident
 	return st.Put(incidentKey(project, i.ID), i)
 }
 
-// owedIncident returns the next pending entry of an incident that a finding opened or
-// added to, or nil.
-func (f *Fold) owedIncident(st *stage.State) (*stage.Admission, error) {
+// pendingIncident returns the next pending entry of an incident that findings opened or were added to, or nil.
+func (f *Fold) pendingIncident(st *stage.State) (*stage.Admission, error) {
 	var part []string
 	err := st.Scan([]byte{keyCase}, func(k, _ []byte) (bool, error) {
 		part = strings.Split(string(k[1:]), "\x00")
@@ -172,8 +170,7 @@ func incidentEntry(project string, e *streams.IncidentEntry) (*stage.Admission, 
 		string(e.Event))...)
 }
 
-// incidentOrder decides on a signed order about an incident. It returns an *approval.Error
-// if the order is refused.
+// incidentOrder decides on a signed order about an incident. It returns an *approval.Error if it refuses the order.
 func (f *Fold) incidentOrder(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder,
 	signed *streams.Signature, role beliefs.Authority) (*stage.Admission, error) {
 	e := &streams.IncidentEntry{EntryHead: head, Event: incidentEvents[s.Do], Text: s.Reason, Signed: signed,
@@ -232,7 +229,7 @@ func (f *Fold) incidentOrder(st *stage.State, project string, head streams.Entry
 			return nil, orderError("more than %d beliefs match the scope: narrow it by source, session or time, and cover the "+
 				"rest with another order", maxPinpoint)
 		}
-		if err := mayStand(st, project, s.Scope, head.Time); err != nil {
+		if err := checkStanding(st, project, s.Scope, head.Time); err != nil {
 			return nil, err
 		}
 		c.count(&next.Report)
@@ -262,7 +259,7 @@ var incidentEvents = map[approval.Do]beliefs.IncidentEvent{
 	approval.CloseIncident:      beliefs.IncidentClose,
 }
 
-// applyIncident folds an event of an incident.
+// applyIncident folds an entry of an incident.
 func (f *Fold) applyIncident(st *stage.State, project string, e *streams.IncidentEntry) error {
 	if e.Signed == nil {
 		if err := st.Delete(stage.Key(keyCase, project, e.Incident.ID, string(e.Event))); err != nil {
@@ -305,10 +302,10 @@ func (f *Fold) applyIncident(st *stage.State, project string, e *streams.Inciden
 			}
 			all = append(all, rv)
 		}
-		if err := f.owe(st, project, becauseIncident, all, e.Time); err != nil {
+		if err := f.queueRevisions(st, project, becauseIncident, all, e.Time); err != nil {
 			return err
 		}
-		if err := letStand(st, project, standingOrder{id, by, *e.Scope}, e.Time); err != nil {
+		if err := addStanding(st, project, standingOrder{id, by, *e.Scope}, e.Time); err != nil {
 			return err
 		}
 	case beliefs.IncidentRepair:
@@ -332,67 +329,65 @@ func (f *Fold) applyIncident(st *stage.State, project string, e *streams.Inciden
 			}
 			all = append(all, rv)
 		}
-		if err := f.owe(st, project, becauseIncident, all, e.Time); err != nil {
+		if err := f.queueRevisions(st, project, becauseIncident, all, e.Time); err != nil {
 			return err
 		}
 	case beliefs.IncidentClose:
 		if err := st.DropPrefix(touchedPrefix(project, id)); err != nil {
 			return err
 		}
-		if err := endStanding(st, project, id); err != nil {
+		if err := removeStanding(st, project, id); err != nil {
 			return err
 		}
 	}
 	return f.keepIncident(st, project, &e.Incident)
 }
 
-// unflag removes the flag of a belief.
+// unflag removes a belief's flag.
 func (f *Fold) unflag(st *stage.State, project, id string) error {
 	r, err := f.belief(st, project, id)
 	if err != nil || r == nil || r.Flag == "" {
 		return err
 	}
 	r.Flag = ""
-	return f.keep(st, project, r)
+	return f.saveRecord(st, project, r)
 }
 
-// AskIncidents asks for a project's incidents.
+// AskIncidents is the query for a project's incidents.
 const AskIncidents = "incidents"
 
-// IncidentsRequest asks for incidents of one project, in the order of their ids.
+// IncidentsRequest asks for incidents of one project. They are returned in the order of their ids.
 type IncidentsRequest struct {
 	Project string `json:"project"`
 	ID      string `json:"id,omitzero"`    // only this incident, with the beliefs that it touched
 	After   string `json:"after,omitzero"` // only incidents after this id
 }
 
-// IncidentsAnswer is a page of incidents. Next is the id that the following page begins
-// after.
+// IncidentsAnswer is a page of incidents. Next is the After of the request for the next page, or "" on the last page.
 type IncidentsAnswer struct {
 	Incidents []IncidentView `json:"incidents"`
 	Next      string         `json:"next,omitzero"`
 }
 
-// IncidentView is an incident as operators see it.
+// IncidentView is an incident as the query returns it.
 type IncidentView struct {
 	beliefs.Incident
 	Project string `json:"project"`
-	// Touched are the first 1,000 beliefs that it quarantined or flagged. It is empty for a
-	// closed incident.
+	// Touched are the first 1,000 beliefs that the incident withheld or flagged. It is empty for a closed incident.
 	Touched []TouchedBelief `json:"touched,omitzero"`
 }
 
-// TouchedBelief is a belief that an incident touched.
+// TouchedBelief is a belief that an incident withheld or flagged.
 type TouchedBelief struct {
 	Belief string       `json:"belief"`
-	Root   bool         `json:"root"` // the belief matched the scope itself; else it is a descendant
+	Root   bool         `json:"root"` // the belief matched the scope; else it derives from a belief that did
 	Out    bool         `json:"quarantined"`
 	Back   bool         `json:"recovered"`
 	Was    beliefs.Axes `json:"was"`
 	Now    beliefs.Axes `json:"now"`
 }
 
-// maxIncidents bounds the incidents of an answer.
+// maxIncidents is the maximum number of incidents in an answer.
 const maxIncidents = 1000
 
 func listIncidents(st *stage.State, req []byte) (any, error) {

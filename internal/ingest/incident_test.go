@@ -53,7 +53,7 @@ func (h *house) obeyed(o *approval.Order, by note.Signer) *streams.IncidentEntry
 	h.t.Helper()
 	switch e := h.order(o, by).(type) {
 	case *streams.IncidentEntry:
-		h.owed()
+		h.followUps()
 		return e
 	case *streams.OrderEntry:
 		h.t.Fatalf("%s was refused: %s: %s", o.Do, e.Check, e.Text)
@@ -101,12 +101,12 @@ func TestASeriousFindingOpensOneIncidentAndMoreOfItAreItsEvidence(t *testing.T) 
 	h.keep = true
 	h.alerts(streams.SentinelStage("core"), "high", alertEnforced, 3)
 	h.alerts(streams.SentinelStage("core"), "critical", "shadow", 3)
-	if all := h.incidents(); len(all) != 0 || h.owed() != 0 {
+	if all := h.incidents(); len(all) != 0 || h.followUps() != 0 {
 		t.Fatalf("%+v", all)
 	}
 	h.alerts(streams.SentinelStage("core"), "critical", alertEnforced, 1)
-	if n := h.owed(); n != 1 {
-		t.Fatalf("%d entries were owed", n)
+	if n := h.followUps(); n != 1 {
+		t.Fatalf("ingest added %d entries", n)
 	}
 	h.alerts(streams.SentinelStage("core"), "critical", alertEnforced, 99)
 	all := h.incidents()
@@ -114,7 +114,7 @@ func TestASeriousFindingOpensOneIncidentAndMoreOfItAreItsEvidence(t *testing.T) 
 		all[0].Severity != beliefs.Critical || all[0].By != beliefs.BySentinel {
 		t.Fatalf("%+v", all)
 	}
-	if n := h.owed(); n != 1 {
+	if n := h.followUps(); n != 1 {
 		t.Errorf("%d entries for 99 more findings of one burst", n)
 	}
 	// Alerts about another agent and the arbiter's own findings open separate incidents. The
@@ -128,7 +128,7 @@ func TestASeriousFindingOpensOneIncidentAndMoreOfItAreItsEvidence(t *testing.T) 
 	h.foreign(streams.StageArbiter, streams.TypeAlerts,
 		&streams.AlertsEntry{Alerts: []streams.Alert{{ID: "y", Rule: "outcome-mismatch", Severity: "critical",
 			Agent: "other", Mode: alertEnforced, Time: h.now}}})
-	if n := len(h.incidents()); n != 2 || h.owed() != 1 {
+	if n := len(h.incidents()); n != 2 || h.followUps() != 1 {
 		t.Errorf("%d incidents", n)
 	}
 	// The incident can be rebuilt from the ledger.
@@ -181,7 +181,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 		Content: "The pool opens at six", DerivedFrom: []string{"page"}})
 	own := h.remember(beliefs.OriginUser, mem("m3", "My bicycle is green"))
 	h.confirm(lost, s.alice) // a person confirmed it
-	h.owed()
+	h.followUps()
 
 	o := h.newOrder(approval.OpenIncident, "")
 	o.Key, o.Finding = "page", []beliefs.IncidentFinding{{Kind: "belief", ID: root, Text: "it names a seller"}}
@@ -242,7 +242,7 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 		t.Errorf("%+v", e.Incident.Report)
 	}
 	h.remember(beliefs.OriginUser, mem("m4", "the hours", triple("library", "closes", "nine")))
-	h.owed()
+	h.followUps()
 	if e := h.obeyed(h.newOrder(approval.RepairIncident, id), s.alice); e.Incident.Report.Recovered != 1 ||
 		e.Incident.State != beliefs.IncidentRepaired {
 		t.Errorf("%+v", e.Incident)

@@ -12,11 +12,10 @@ import (
 	"lazaret/streams"
 )
 
-// Recall searches inverted indexes. A place is the whole project, a user or a session. Each place
-// has two indexes for each class of origin: one of memories and one of read content. So no amount
-// of less trusted content displaces more trusted content from a search, and no amount of read
-// content displaces memories. The indexes are part of the state: Apply writes them, and a refold
-// rebuilds them.
+// A recall searches inverted word indexes. A place is the whole project, a user or a session. Each place has two
+// indexes for each class of origin: one of memories and one of read content. So a search finds more trusted content
+// however much less trusted content there is, and memories however much read content there is. The indexes are part of
+// the state: Apply writes them, and a refold rebuilds them.
 
 // The classes of origin, most trusted first.
 const (
@@ -25,7 +24,7 @@ const (
 	classExternal = '2'
 )
 
-// shelf identifies one index: a class of origin, memories or read content, and a volume.
+// shelf identifies an index of a place: by class of origin, by memories or read content, and by volume.
 type shelf struct {
 	class  byte
 	memory bool // memories; otherwise read content
@@ -38,7 +37,7 @@ var shelves = []shelf{{class: classOwn, memory: true}, {class: classOwn}, {class
 
 func shelfOf(r *record) shelf { return shelf{class: classOf(r.Ref.Origin), memory: r.Memory} }
 
-// key returns the byte for a shelf in the keys of its index.
+// key returns the byte that stands for a shelf in the keys of its index.
 func (s shelf) key() byte {
 	k := s.class + 3*s.volume
 	if s.memory {
@@ -47,19 +46,18 @@ func (s shelf) key() byte {
 	return k + 'a' - '0'
 }
 
-// volumes is the maximum number of volumes of an index. A volume with lexical.MaxDocuments
-// documents stays full. Later beliefs go to the first volume that is not full. A volume whose
-// beliefs have all expired is dropped, and has room again.
+// volumes is the maximum number of volumes of an index. A volume is full when it has lexical.MaxDocuments documents,
+// even if their beliefs expire. New beliefs go to the first volume that is not full. A volume whose beliefs have all
+// expired is dropped, and then has room again.
 const volumes = 16
 
-// volumeKey returns the key of the number of a shelf's last volume. Without this key the shelf has
-// one volume.
+// volumeKey returns the key that stores the number of a shelf's last volume. A shelf without this key has one volume.
 func volumeKey(project, place string, s shelf) []byte {
 	s.volume = 0
 	return append(stage.Key(keyVolume, project, place, ""), s.key())
 }
 
-// lastVolume returns the last volume of a shelf.
+// lastVolume returns s with the number of its last volume.
 func lastVolume(st *stage.State, project, place string, s shelf) (shelf, error) {
 	v, _, err := st.Get(volumeKey(project, place, s))
 	s.volume = 0
@@ -69,7 +67,7 @@ func lastVolume(st *stage.State, project, place string, s shelf) (shelf, error) 
 	return s, err
 }
 
-// openVolume returns the first volume of a shelf that has room, and the number of its documents.
+// openVolume returns the first volume of a shelf that has room, and the number of documents in it.
 func openVolume(st *stage.State, project, place string, s shelf) (x *lexical.Index, n uint32, err error) {
 	for {
 		x = index(st, project, place, s)
@@ -88,7 +86,7 @@ func openVolume(st *stage.State, project, place string, s shelf) (x *lexical.Ind
 	return x, n, err
 }
 
-// searchShelf searches the volumes of a shelf, the last one first, and appends the hits to all.
+// searchShelf searches the volumes of a shelf, the last one first, and returns all with the hits appended.
 func searchShelf(st *stage.State, project, place string, s shelf, q lexical.Query, all []reads) ([]reads, error) {
 	s, err := lastVolume(st, project, place, s)
 	if err != nil {
@@ -119,13 +117,12 @@ func classOf(o beliefs.Origin) byte {
 	return classExternal
 }
 
-// index returns an index of the beliefs in one place of a project. The empty place is the whole
-// project.
+// index returns the word index of a shelf in a place of a project. The empty place is the whole project.
 func index(st *stage.State, project, place string, s shelf) *lexical.Index {
 	return indexAt(st, append(stage.Key(keyIndex, project, place, ""), s.key()))
 }
 
-// indexAt returns the index with a key.
+// indexAt returns the word index whose keys begin with key.
 func indexAt(st *stage.State, key []byte) *lexical.Index {
 	memo, ok := (*st.Memo()).(*lexical.Memo)
 	if !ok {
@@ -135,7 +132,7 @@ func indexAt(st *stage.State, key []byte) *lexical.Index {
 	return lexical.Open(st, key).With(memo)
 }
 
-// labels returns the properties by which a belief can be filtered.
+// labels returns a belief's properties as index terms, by which recalls can filter. sum is the SHA-256 of its content.
 func labels(r *record, sum [32]byte) []text.Term {
 	all := []text.Term{text.Label("sum", hex.EncodeToString(sum[:])), text.Label("kind", r.Ref.Kind.String()),
 		text.Label("origin", string(r.Ref.Origin)),
@@ -149,8 +146,8 @@ func labels(r *record, sum [32]byte) []text.Term {
 	return all
 }
 
-// indexBelief adds a belief to its index, by its key, its content and its labels, and sets its Doc.
-// sum is the SHA-256 sum of the content.
+// indexBelief adds a belief to its word index, by its memory key, its content and its labels, and sets r.Doc. sum is
+// the SHA-256 of the content.
 func indexBelief(st *stage.State, project string, r *record, content string, sum [sha256.Size]byte) error {
 	words := lexical.Words(r.Ref.Key)
 	words = append(words, lexical.Words(content)...)
@@ -167,8 +164,8 @@ func indexBelief(st *stage.State, project string, r *record, content string, sum
 	return x.Add(r.Ref.ID, words, labels(r, sum))
 }
 
-// placesOf returns the places of a project that have beliefs: the whole project first, then its
-// users and sessions.
+// placesOf returns the places of a project in which there are beliefs: the whole project first, then its users and
+// sessions.
 func placesOf(st *stage.State, project string) ([]string, error) {
 	out := []string{""}
 	prefix := stage.Key(keyPlace, project, "")
@@ -179,7 +176,7 @@ func placesOf(st *stage.State, project string) ([]string, error) {
 	return out, err
 }
 
-// filterLabels returns the labels for a recall's key and filter.
+// filterLabels returns the index terms for a recall's key and filter.
 func filterLabels(ev *streams.Recall) []text.Term {
 	var all []text.Term
 	f := &ev.Filter
@@ -193,8 +190,8 @@ func filterLabels(ev *streams.Recall) []text.Term {
 	return all
 }
 
-// fits reports whether a belief matches a recall's key and filter. The index has only
-// hashes of these fields, so its results must be checked.
+// fits reports whether a belief matches a recall's key and filter. The index has only hashes of these fields, so a hit
+// may be wrong and must be checked.
 func fits(r *record, key string, f *streams.RecallFilter) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return is(key, r.Ref.Key) && is(f.Kind, r.Ref.Kind.String()) && is(f.Agent, r.Agent) && is(f.Session, r.Session) &&
@@ -203,12 +200,11 @@ func fits(r *record, key string, f *streams.RecallFilter) bool {
 		(f.Since.IsZero() || !r.At.Before(f.Since)) && (f.Until.IsZero() || r.At.Before(f.Until))
 }
 
-// keptText is the number of bytes of observed content that the state keeps for recalls. The
-// ledger has the full content.
+// keptText is the number of bytes of a read content that the state has for recalls. The ledger has the whole content.
 const keptText = 16 << 10
 
-// keepText stores the text of observed content that is longer than previewLen. The belief's
-// own record has only the beginning of it.
+// keepText stores the text of a read content that is longer than previewLen. The belief's record has only its
+// beginning.
 func keepText(st *stage.State, project, id, content string) error {
 	if len(content) <= previewLen {
 		return nil

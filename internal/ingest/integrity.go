@@ -6,13 +6,12 @@ import (
 	"lazaret/streams"
 )
 
-// intact reports whether the content and the origin of a belief match its entry. Of texts that were
-// read long ago, the state has only the beginning, so only that is compared. Someone who can write
-// to the state can also write the seal. Therefore the arbiter checks a second seal, which it makes
-// from the ledger in another process.
+// intact reports whether a belief's content and origin are those of its entry. For a text that was read long ago, the
+// state has only the beginning, so only that is compared. Someone who can change the state can also change the seal in
+// it. Therefore the arbiter, which may run in another process, checks a second seal that it makes from the ledger.
 func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) {
 	if r.Seal == "" {
-		return true, nil // a version without seals wrote this belief
+		return true, nil // the belief is from a version without seals
 	}
 	if r.Ref.Seal(r.Digest) != r.Seal {
 		return false, nil
@@ -28,8 +27,9 @@ func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) 
 	return streams.IsDigest(r.Digest, content), nil
 }
 
-// keepIntact moves the beliefs that do not match their entries from a list of served items to the
-// refused ones. A privileged recall shows them and says that they do not match.
+// keepIntact removes the beliefs that do not match their entries from a list of served items, and adds them to the
+// refused ones. by has the match of each item by id. A privileged recall still shows them, and says that they do not
+// match.
 func (f *Fold) keepIntact(st *stage.State, project string, e *streams.RecallEntry, list *[]streams.RecallItem,
 	by map[string]*match) error {
 	kept := (*list)[:0]
@@ -43,7 +43,7 @@ func (f *Fold) keepIntact(st *stage.State, project string, e *streams.RecallEntr
 			}
 		}
 		if !ok {
-			f.log.Error("a belief in the state is not what its entry says", "project", project, "belief", it.ID)
+			f.log.Error("a belief in the state does not match its ledger entry", "project", project, "belief", it.ID)
 			if !e.Privileged {
 				e.Refused = append(e.Refused, streams.Refusal{ID: it.ID, Reason: beliefs.ReasonIntegrity,
 					Text: "it is not what the ledger says of it"})

@@ -10,7 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// userWords returns the words of a session's user.
+// userWords returns hashes of the words that the user of a session said.
 func (f *Fold) userWords(st *stage.State, project, agent, session string) ([]uint32, error) {
 	said, err := f.userSaid(st, project, agent, session)
 	if err != nil {
@@ -19,7 +19,7 @@ func (f *Fold) userWords(st *stage.State, project, agent, session string) ([]uin
 	return said.Words, nil
 }
 
-// userSaid returns the words of a session's user in the form of pkg/intent.
+// userSaid returns what the user of a session said, as package intent uses it.
 func (f *Fold) userSaid(st *stage.State, project, agent, session string) (*intent.Said, error) {
 	said := new(intent.Said)
 	if session == "" {
@@ -43,8 +43,7 @@ func (f *Fold) userSaid(st *stage.State, project, agent, session string) (*inten
 	return said, err
 }
 
-// knownKey is the key of the words that the agent used in calls before it was shown anything
-// foreign.
+// knownKey is the key of the words that the agent used in calls before the session was shown anything foreign.
 func knownKey(project, agent, session string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "known")
 }
@@ -65,12 +64,12 @@ func wordBytes(words []uint32) []byte {
 	return b
 }
 
-// sourcesKey is the key of the words from the sources that the user named.
+// sourcesKey is the key of the words of the sources that the user named.
 func sourcesKey(project, agent, session string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "sources")
 }
 
-// noteSource stores words of a source that the user named.
+// noteSource stores the words of an observation whose source the user named.
 func (f *Fold) noteSource(st *stage.State, project string, e *streams.ObservationEntry) error {
 	if !e.UserNamed && !e.Handed || e.Session == "" {
 		return nil
@@ -95,8 +94,7 @@ func requestsKey(project, agent, session string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "requests")
 }
 
-// noteIntent adds the user's words to the words of the session. Text that the user pasted does not
-// count.
+// noteIntent adds the words of the user's message to those of its session. Text that the user pasted is left out.
 func (f *Fold) noteIntent(st *stage.State, project string, e *streams.ObservationEntry) error {
 	if e.Origin != beliefs.OriginUser || e.Session == "" {
 		return nil
@@ -119,7 +117,7 @@ func (f *Fold) noteIntent(st *stage.State, project string, e *streams.Observatio
 	return st.Set(requestsKey(project, e.Agent, e.Session), said.AppendRequests(nil))
 }
 
-// relate computes the relation of a proposal to the user's words.
+// relate sets e.Intent: how a proposed action relates to the user's words.
 func (f *Fold) relate(st *stage.State, project string, e *streams.ActionEntry) error {
 	said, err := f.userSaid(st, project, e.Agent, e.Session)
 	if err != nil || len(said.Words) == 0 {
@@ -129,9 +127,9 @@ func (f *Fold) relate(st *stage.State, project string, e *streams.ActionEntry) e
 	return nil
 }
 
-// noteCall stores what a later result or verdict needs to know about a call: which of the user's
-// requests the call looks up, and its flags (see userNamed). While the session was shown nothing
-// foreign, it also stores the words that the agent used in the call.
+// noteCall stores what is needed when a call's result or verdict comes: which of the user's requests the call looks
+// something up for, and the call's flags (see userNamed). As long as the session was shown nothing foreign, it also
+// stores the words that the agent used in the call.
 func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry) error {
 	if e.Session == "" {
 		return nil
@@ -159,30 +157,31 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 	if said.Named("", args) {
 		c.Flags |= callNamed
 	}
-	// While nothing foreign was shown, only the user's words can have led to the call.
+	// As long as nothing foreign was shown, only the user's words can have led to the call.
 	if said.HandsOver(e.Tool, "", args) || shown.Foreign == 0 && said.Opens(args) {
 		c.Flags |= callHanded
 	}
 	return addCall(st, callsKey(project, e.Agent, e.Session, e.Tool), c)
 }
 
-// toolCall is the part of a tool call that the handling of its result needs.
+// toolCall is what is stored about a call, to handle its result.
 type toolCall struct {
 	ID    string   `json:"id"`
-	Keys  []uint32 `json:"keys,omitzero"` // the user's requests that the call looks up
+	Keys  []uint32 `json:"keys,omitzero"` // the user's requests for which the call looks something up
 	Flags byte     `json:"flags,omitzero"`
-	// Over is set if a result of the tool was read after this call and before the next one. A
-	// result that does not name its call is then not counted for this call.
+	// Over is set if a result of the tool was read after this call and before the next one. A later result that does
+	// not name its call does not count for this call.
 	Over bool `json:"over,omitzero"`
 }
 
-// Flags of a call: the user named a value of the call, or left it to the result to say what to do.
+// Flags of a call. callNamed: the user named a value of the call. callHanded: the user left it to the result what to
+// do.
 const (
 	callNamed byte = 1 << iota
 	callHanded
 )
 
-// toolCalls are the last calls of a tool in a session.
+// toolCalls are the last calls of one tool in a session.
 type toolCalls struct {
 	Calls []toolCall `json:"calls"`
 	Read  bool       `json:"read,omitzero"` // a result of the tool was read after the last call
@@ -211,10 +210,10 @@ func addCall(st *stage.State, key []byte, c toolCall) error {
 	return st.Put(key, &t)
 }
 
-// answered returns which of the user's requests a result may answer: those for which its call looked
-// something up. It also returns the flags of that call. If the result does not name its call, all calls
-// since the previous result of the tool count: answered returns the requests of all of them, and the
-// flags that all of them have. If a call that the result names may have been dropped, it returns nothing.
+// answered returns which of the user's requests a result may answer: those for which its call looked something up.
+// flags are those of the call. If the result does not name its call, it counts for all calls since the tool's previous
+// result: answered returns the requests of all of them, and the flags that all of them have. If the result names a call
+// that may have been dropped, answered returns nothing. id is the call that the result names, or "".
 func (t *toolCalls) answered(id string) (keys []uint32, flags byte) {
 	all := t.Calls
 	i := slices.IndexFunc(all, func(c toolCall) bool { return c.ID == id })
@@ -236,8 +235,8 @@ func (t *toolCalls) answered(id string) (keys []uint32, flags byte) {
 	return keys, flags
 }
 
-// noteFound stores the words of a result for the requests that its call looks up. The verdict on the call
-// may not be known yet, so the words count only once the requests are marked.
+// noteFound stores the words of a result for the requests for which its call looked something up. The verdict on the
+// call may still be missing. So the words count only once lookedUp marks the requests.
 func (f *Fold) noteFound(st *stage.State, project string, e *streams.ObservationEntry) error {
 	if e.Session == "" || !e.Origin.External() || e.Tool == "" {
 		return nil
@@ -270,13 +269,13 @@ func (f *Fold) noteFound(st *stage.State, project string, e *streams.Observation
 // maxFoundText is the maximum length of a result that is compared with calls, in bytes.
 const maxFoundText = 64 << 10
 
-// look is a call that waits for its verdict and looks up something for requests of the user.
+// look is a call that waits for its verdict, and that looks up something for requests of the user.
 type look struct {
 	ID   string   `json:"id"`
 	Keys []uint32 `json:"keys"`
 }
 
-// maxLooks bounds the calls of a session that wait for a verdict. The oldest is dropped.
+// maxLooks is the maximum number of such calls that are stored for a session. The oldest is dropped.
 const maxLooks = 16
 
 func looksKey(project, agent, session string) []byte {
@@ -293,8 +292,8 @@ func noteLook(st *stage.State, project string, e *streams.ActionEntry, keys []ui
 	return st.Put(key, waiting[max(0, len(waiting)-maxLooks):])
 }
 
-// lookedUp marks the requests that an allowed call looks up. A held call was not executed and marks
-// nothing.
+// lookedUp marks the requests for which an allowed call looks something up. It ignores a call that was not allowed,
+// because it was not executed.
 func (f *Fold) lookedUp(st *stage.State, project string, v *streams.VerdictEntry) error {
 	if v.Type != streams.TypeAction || v.Verdict != streams.Allow || v.Session == "" {
 		return nil
@@ -320,8 +319,8 @@ func (f *Fold) lookedUp(st *stage.State, project string, v *streams.VerdictEntry
 	return st.Put(key, slices.Delete(waiting, i, i+1))
 }
 
-// userNamed reports whether the user named the source of an observation (named), and whether the
-// user left it to this source to say what to do (handed).
+// userNamed reports whether the user named the source of an observation (named), and whether the user left it to this
+// source what to do (handed).
 func (f *Fold) userNamed(st *stage.State, a streams.Address, session string,
 	o *streams.Observation) (named, handed bool, err error) {
 	said, err := f.userSaid(st, a.Project, a.Agent, session)
@@ -341,7 +340,7 @@ func (f *Fold) userNamed(st *stage.State, a streams.Address, session string,
 	return named || flags&callNamed != 0, handed || flags&callHanded != 0, nil
 }
 
-// arguments returns the arguments of a call. There are none if they are not an object.
+// arguments returns the arguments of a call, or nil if they are not a JSON object.
 func arguments(raw []byte) map[string]any {
 	var args map[string]any
 	if len(raw) == 0 || streams.Unmarshal(raw, &args) != nil {

@@ -9,20 +9,19 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// Lesson is advice for agents, taken from a memory. An agent may use it as context, or a person
-// reviews it in a file. It is a view of a belief and disappears when the belief no longer
-// qualifies.
+// Lesson is advice for agents, taken from a memory. An agent may use it as context, or a person may review it. Lessons
+// are computed from beliefs: when a belief no longer qualifies, its lesson disappears.
 type Lesson struct {
 	Belief   string    `json:"belief"`
 	Text     string    `json:"text"`
 	Category string    `json:"category"`
 	Origin   string    `json:"origin"`
-	Sources  int       `json:"sources"` // number of different supporting sources
+	Sources  int       `json:"sources"` // number of different sources that support it
 	Since    time.Time `json:"since"`   // time of the oldest support
 	Signed   string    `json:"signed,omitzero"`
 }
 
-// LessonCategories are the categories of memories that are lessons, unless a harvest names others.
+// LessonCategories are the categories of memories that are lessons, unless Harvest.Categories names others.
 var LessonCategories = []string{"lesson", "experience", "insight", "practice"}
 
 // Harvest selects lessons.
@@ -34,11 +33,10 @@ type Harvest struct {
 
 // Lessons returns the memories that qualify as lessons, those with the oldest support first.
 //
-// A lesson has one of the harvest's categories and belongs to the whole project. The default
-// context policy admits it to a plan: it is supported, clean, fresh and of normal retrieval.
-// It has no conflict and no flag, and has had support for at least the harvest's age.
-// Content that was only read, inferred or imported does not qualify, however often it is
-// repeated. A procedure qualifies only if a person signed it.
+// A lesson has one of the harvest's categories and belongs to the whole project. The default context policy admits it
+// to a plan: it is supported, clean and fresh, and its retrieval is normal. It has no conflict and no flag, and has
+// been supported for at least h.Age. Content that was only read, inferred or imported does not qualify, however often
+// it is repeated. A procedure qualifies only if a person signed it.
 func Lessons(items []Belief, now time.Time, h Harvest) []Lesson {
 	if len(h.Categories) == 0 {
 		h.Categories = LessonCategories
@@ -70,8 +68,8 @@ func Lessons(items []Belief, now time.Time, h Harvest) []Lesson {
 	return out
 }
 
-// support returns the time of the oldest supporting evidence and the number of its sources.
-// It counts only evidence of a class that may support a belief.
+// support returns the time of the oldest supporting evidence, and the number of sources of supporting evidence. It
+// counts only evidence of a class that may support a belief.
 func support(es beliefs.EvidenceSet) (since time.Time, sources int) {
 	from := make(map[string]bool)
 	for _, e := range es {

@@ -16,24 +16,24 @@ import (
 // AskLineage is the query for what a belief derives from and what it influenced.
 const AskLineage = "lineage"
 
-// Limits of a lineage. Lineage.Cut says whether they were reached.
+// Limits of a lineage. Lineage.Cut says whether one was reached.
 const (
 	maxLineage      = 2000 // nodes
-	maxLineageSteps = 32   // steps from the belief
+	maxLineageSteps = 32   // distance from the requested node
 )
 
-// LineageRequest asks for the lineage of a belief or, if Agent is set, of an event.
+// LineageRequest asks for the lineage of a belief, or of an event if Agent is set.
 type LineageRequest struct {
 	Project string `json:"project"`
 	ID      string `json:"id"`
 	Agent   string `json:"agent,omitzero"`
-	Up      bool   `json:"up,omitzero"`   // include what it derives from
-	Down    bool   `json:"down,omitzero"` // include what it influenced
+	Up      bool   `json:"up,omitzero"`   // include the causes: what the belief derives from
+	Down    bool   `json:"down,omitzero"` // include the effects: what the belief influenced
 }
 
 // Lineage is a graph. Its edges lead from a cause to its effect.
 type Lineage struct {
-	Nodes []LineageNode `json:"nodes"` // the requested node first, then by step
+	Nodes []LineageNode `json:"nodes"` // the requested node first, then by distance
 	Edges []LineageEdge `json:"edges"`
 	// Cut is set if the limits were reached.
 	Cut bool `json:"cut,omitzero"`
@@ -48,25 +48,25 @@ const (
 	NodeAction   = "action"
 )
 
-// LineageNode is a node between a source and an action. The id of a belief is its id, the id of an
-// event, decision or action is agent/id, and the id of a source is its name.
+// LineageNode is a source, event, belief, decision or action. Its ID is the belief's id, agent/id for an event,
+// decision or action, or the name of a source.
 type LineageNode struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"`
 	Step int    `json:"step"` // distance from the requested node; negative for causes
-	// Belief is the belief's reference; nil for other nodes and for unknown ids.
+	// Belief is the belief's reference. It is nil for other kinds of nodes, and for an unknown belief.
 	Belief  *streams.BeliefRef `json:"belief,omitzero"`
 	Content string             `json:"content,omitzero"` // beginning of the content
 }
 
-// LineageEdge says how one node resulted from another.
+// LineageEdge leads from a cause to its effect. How says how the effect came about.
 type LineageEdge struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 	How  string `json:"how"`
 }
 
-// lineage builds a graph breadth first, in an order that depends on the state only.
+// lineage builds the graph breadth first. The order of nodes and edges depends only on the state.
 type lineage struct {
 	f       *Fold
 	st      *stage.State
@@ -99,7 +99,7 @@ func (l *lineage) edge(from, to, how string) {
 	}
 }
 
-// beliefNode returns a belief as a node; the record is nil if the id is unknown.
+// beliefNode returns the node of a belief, and its record, or a nil record if the id is unknown.
 func (l *lineage) beliefNode(id string, step int) (LineageNode, *record, error) {
 	n := LineageNode{ID: id, Kind: NodeBelief, Step: step}
 	r, err := l.f.belief(l.st, l.project, id)
@@ -110,7 +110,7 @@ func (l *lineage) beliefNode(id string, step int) (LineageNode, *record, error) 
 	return n, r, err
 }
 
-// parentNode returns the node of a text's parent.
+// parentNode returns the node of a parent.
 func (l *lineage) parentNode(p streams.Parent, step int) (LineageNode, error) {
 	if p.Agent == "" {
 		n, _, err := l.beliefNode(p.ID, step)
@@ -119,7 +119,7 @@ func (l *lineage) parentNode(p streams.Parent, step int) (LineageNode, error) {
 	return LineageNode{ID: parentKey(p), Kind: NodeEvent, Step: step}, nil
 }
 
-// above adds the causes of a node.
+// above adds the causes of a node to the graph.
 func (l *lineage) above(n LineageNode) error {
 	up := func(m LineageNode, how string) {
 		l.node(m)
@@ -127,7 +127,7 @@ func (l *lineage) above(n LineageNode) error {
 	}
 	switch n.Kind {
 	case NodeEvent:
-		// The contents that the event introduced have its source.
+		// The source is stored with the contents that the event introduced.
 		ids, err := broughtBy(l.st, l.project, n.ID)
 		if err != nil {
 			return err
@@ -175,7 +175,7 @@ func (l *lineage) above(n LineageNode) error {
 	return nil
 }
 
-// below adds the effects of a node.
+// below adds the effects of a node to the graph.
 func (l *lineage) below(n LineageNode) error {
 	down := func(m LineageNode, how string) {
 		l.node(m)
@@ -198,8 +198,7 @@ func (l *lineage) below(n LineageNode) error {
 			}
 		}
 	case NodeBelief:
-		// A memory may name the event that introduced the belief, and not the belief, as its
-		// parent.
+		// The parent that a memory names may be the event that introduced the belief, and not the belief itself.
 		if _, r, err := l.beliefNode(n.ID, n.Step); err != nil {
 			return err
 		} else if r != nil && !r.Memory {
@@ -231,8 +230,8 @@ func (l *lineage) below(n LineageNode) error {
 	return nil
 }
 
-// influenced calls fn for everything that a belief, or an event given as agent/id, influenced, in
-// the order of the state.
+// influenced calls fn for each event that a belief, or an event given as agent/id, influenced, in the order of their
+// keys.
 func influenced(st *stage.State, project, id string, fn func(kind, agent, event string) error) error {
 	prefix := stage.Key(keyImpact, project, id, "")
 	return st.Scan(prefix, func(k, _ []byte) (bool, error) {
@@ -244,13 +243,13 @@ func influenced(st *stage.State, project, id string, fn func(kind, agent, event 
 	})
 }
 
-// broughtBy returns the beliefs that an event, given as agent/id, introduced.
+// broughtBy returns the ids of the beliefs that an event, given as agent/id, introduced.
 func broughtBy(st *stage.State, project, event string) ([]string, error) {
 	return labelled(st, project, text.Label("event", event))
 }
 
-// labelled returns the beliefs of a project that have all labels: of the whole project, its users
-// and its sessions (see placesOf). Of each index it returns at most the latest lexical.MaxPostings.
+// labelled returns the ids of a project's beliefs that have all labels, in all places (see placesOf). It returns at
+// most the latest lexical.MaxPostings of each index.
 func labelled(st *stage.State, project string, labels ...text.Term) ([]string, error) {
 	var out []string
 	places, err := placesOf(st, project)
@@ -276,7 +275,7 @@ func labelled(st *stage.State, project string, labels ...text.Term) ([]string, e
 	return slices.Compact(out), nil
 }
 
-// trace builds the graph of a lineage.
+// trace builds the graph that a request asks for.
 func (f *Fold) trace(st *stage.State, q *LineageRequest) (*Lineage, error) {
 	l := &lineage{f: f, st: st, project: q.Project, at: map[string]int{}, edges: map[LineageEdge]bool{}}
 	start, _, err := l.beliefNode(q.ID, 0)

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	maxMarkedText = 32 << 10 // bytes of a text that are compared; an action with more counts as carrying marked words
-	minCode       = 4        // minimum characters of a word with a digit that is stored alone
+	maxMarkedText = 32 << 10 // bytes of text to compare; an action with more counts as carrying marked words
+	minCode       = 4        // minimum number of characters of a word with a digit that is stored as a single word
 )
 
-// noteMarked stores the words of a memory whose sensitivity is above internal.
+// noteMarked stores the words of a memory whose sensitivity is above internal: the marked words.
 func noteMarked(st *stage.State, project string, e *streams.MemoryEntry) error {
 	if e.Belief.Sensitivity.Within(beliefs.Internal) {
 		return nil
@@ -33,9 +33,9 @@ func noteMarked(st *stage.State, project string, e *streams.MemoryEntry) error {
 	return nil
 }
 
-// carriesMarked reports whether the arguments of an action have words of a memory whose sensitivity
-// is above internal: two adjacent words, a word with digits, or the memory's only word. It returns
-// true for arguments that are too large to compare if the project has any such memory.
+// carriesMarked reports whether the arguments of an action have marked words: two adjacent words, a word with digits,
+// or the only word of a memory whose sensitivity is above internal. If the arguments are too large to compare, it
+// reports whether the project has any marked words.
 func carriesMarked(st *stage.State, project string, e *streams.ActionEntry) (found bool, err error) {
 	if len(e.Text) > maxMarkedText || e.Features.Partial {
 		err := st.Scan(stage.Key(keyMarked, project, ""), func(_, _ []byte) (bool, error) {
@@ -52,8 +52,8 @@ func carriesMarked(st *stage.State, project string, e *streams.ActionEntry) (fou
 	return false, nil
 }
 
-// markedTerms returns the pairs of adjacent words of a text and its decoded views, without function
-// words, and its words with digits.
+// markedTerms returns the pairs of adjacent words of a text and of its decoded views, without function words, and the
+// words with digits.
 func markedTerms(s string, f *text.Features) (out []text.Term) {
 	for _, v := range f.Views(s) {
 		terms := text.Terms(v.Text, maxMarkedText)

@@ -9,14 +9,14 @@ import (
 	"lazaret/internal/stage"
 )
 
-// migrations are ingest's own migrations, by their starting format.
+// migrations are ingest's own migrations, by the format from which they start.
 var migrations = map[int]stage.Migration{
-	10: {Do: reindex},      // words are stemmed since format 11
-	14: {Do: dateSessions}, // sessions have a time since format 15
+	10: {Do: reindex},      // since format 11, the indexes have the stems of words
+	14: {Do: dateSessions}, // since format 15, sessions have a time of their last event
 }
 
-// reindex rebuilds the indexes of a partition from the texts in the state. The state has
-// only the beginning of a text above keptText, so the result is not exact.
+// reindex rebuilds the word indexes of a partition from the texts in the state. The state has only the first keptText
+// bytes of a text, so the result is not exact.
 func reindex(st *stage.State) error {
 	if err := st.DropPrefix([]byte{keyIndex}); err != nil {
 		return err

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	maxNamedSources = 8 // sources of a session; the oldest is dropped
-	maxShows        = 8 // observations that showed the same content
+	maxNamedSources = 8 // maximum number for a session; the oldest is dropped
+	maxShows        = 8 // maximum number of observations that showed the same content
 )
 
-// namedSource is a source that the user named in a session. A person may approve it for the session.
+// namedSource is a source that the user named in a session. A person may approve its content for the session.
 type namedSource struct {
 	Digest       string   `json:"digest"`
 	Source       string   `json:"source"`
@@ -26,9 +26,9 @@ func namedKey(project, agent, session string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "named")
 }
 
-// noteNamed stores the lines of a source that the user named, or to which the user left what to do, so
-// that a person may approve the source for the session. It skips a source that is cut, has hidden text or is too
-// long to compare, because the person would approve text that was not checked.
+// noteNamed stores the lines of a source that the user named, or that the user left it to what to do, so that a person
+// may approve the source for the session. It skips a source that was cut, has hidden text or is too long to compare,
+// because the person would approve text that was not checked.
 func noteNamed(st *stage.State, project string, e *streams.ObservationEntry) error {
 	digest := e.ContentDigest()
 	if digest == "" {
@@ -63,7 +63,7 @@ func noteNamed(st *stage.State, project string, e *streams.ObservationEntry) err
 	return st.Put(key, named)
 }
 
-// readNamed returns the lines of an observation. It returns nil if they could not be read completely.
+// readNamed returns the lines of an observation, or nil if some of its text could not be read.
 func readNamed(e *streams.ObservationEntry) *intent.Source {
 	all := new(intent.Source)
 	for i := range e.Blocks {
@@ -86,7 +86,7 @@ func linesKey(project, agent, session, digest string) []byte {
 	return stage.Key(keyIntent, project, agent, session, "", "lines", digest)
 }
 
-// grounds compares an action that changes something with the sources that the user named.
+// grounds compares an action that changes something with the sources that the user of its session named.
 func (f *Fold) grounds(st *stage.State, project string, e *streams.ActionEntry) ([]intent.Grounds, error) {
 	if e.Session == "" || e.Level < beliefs.L3 {
 		return nil, nil

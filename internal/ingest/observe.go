@@ -18,9 +18,9 @@ func init() {
 	writesIn(streams.TypeObservation, (*Fold).applyObservation)
 }
 
-// observe turns an observation into claims. One is about the envelope: that a tool was called and
-// returned. The tool is the evidence for it. The others are about the blocks of content, one each.
-// Only the author of the content is evidence for those.
+// observe turns an observation into claims. One claim is about the envelope: a tool was called and returned something.
+// The tool is evidence for that. Each other claim is what one block of the content says. For that, only the content's
+// author is evidence.
 func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead,
 	o *streams.Observation) (*stage.Admission, error) {
 	a := m.Address
@@ -66,8 +66,8 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 				return nil, err
 			}
 			if d.pasted() {
-				// The credential shows that the user pasted the text, and not that the user vouches
-				// for it.
+				// The credential shows that the user sent the text. It does not show that the user agrees with a text
+				// that was pasted.
 				parents = d.parents
 				from = d.weakest(a.Origin)
 				of, src = beliefs.QualityOf(from), "paste:"+source
@@ -84,15 +84,14 @@ func (f *Fold) observe(st *stage.State, m *stage.Message, head streams.EntryHead
 		e.Readings = e.Readings || c.Belief.Observation != head.ID
 		e.Claims = append(e.Claims, c)
 	}
-	if e.Revisions, err = f.vouched(st, a, pol, e); err != nil {
+	if e.Revisions, err = f.confirmations(st, a, pol, e); err != nil {
 		return nil, err
 	}
 	return admission(streams.TypeObservation, a.Project, e)
 }
 
-// contentClaim returns the claim that a block's content makes. In one project, the same words from
-// the same kind of origin always give the same belief. Reading them again is recorded, with
-// their provenance, and changes nothing else.
+// contentClaim returns the claim that the content of a block makes. In one project, the same words of the same quality
+// always give the same belief. If they are read again, only that and the provenance are recorded.
 func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.EntryHead, from beliefs.Origin,
 	q beliefs.Quality, source, content string, block int) (streams.ClaimEntry, error) {
 	sum := sha256.Sum256([]byte(content))
@@ -102,8 +101,7 @@ func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.Ent
 		id = beliefID("content", a.Project, q.String(), string(sum[:]), in.String())
 	}
 	if head.DataSubject != "" {
-		// The same words about another person are a different belief, because one of them may have
-		// to be forgotten.
+		// The same words about another person are another belief, because the two may have to be forgotten separately.
 		id = beliefID("content", a.Project, q.String(), string(sum[:]), in.String(), head.DataSubject)
 	}
 	seen, err := f.content(st, a.Project, sum)
@@ -208,14 +206,14 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 		if err := notePerson(st, project, r); err != nil {
 			return err
 		}
-		if err := f.arrived(st, project, r, e.Time); err != nil {
+		if err := f.applyStanding(st, project, r, e.Time); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// contentSums returns the SHA-256 sums of the blocks that claims are about, by block.
+// contentSums returns the SHA-256 sums of the blocks that have a content claim, by block.
 func contentSums(e *streams.ObservationEntry) [][sha256.Size]byte {
 	sums := make([][sha256.Size]byte, len(e.Blocks))
 	for i := range e.Claims {
@@ -226,8 +224,8 @@ func contentSums(e *streams.ObservationEntry) [][sha256.Size]byte {
 	return sums
 }
 
-// noteWords indexes the texts of an observation, either as foreign or as the user's or operator's
-// own.
+// noteWords adds the texts of an observation to the index of external content, or to the user's or operator's own
+// phrases and carriers.
 func (f *Fold) noteWords(st *stage.State, project string, e *streams.ObservationEntry,
 	sums [][sha256.Size]byte) error {
 	var foreign []*text.Features
@@ -274,12 +272,12 @@ func (f *Fold) noteWords(st *stage.State, project string, e *streams.Observation
 	return f.notePhrases(st, project, brought{e.Agent, e.ID, weakest}, foreign)
 }
 
-// sighting says when and how often a content was observed in a project.
+// sighting records when a content was first observed in a project, and how often.
 type sighting struct {
 	first time.Time
 	count uint64
-	// foreign is set if the content came from outside, so that its phrases and carriers are in the
-	// index. In states of earlier versions it is not set.
+	// foreign is set if the content is external and its phrases and carriers are in the index. It is not set in states
+	// of earlier versions.
 	foreign bool
 }
 
@@ -287,8 +285,7 @@ func contentKey(project string, sum [32]byte) []byte {
 	return append(stage.Key(keyContent, project, ""), sum[:16]...)
 }
 
-// content returns the sighting of a content. Its encoding has 16 bytes, and one more if it is
-// foreign.
+// content returns the sighting of a content, or a zero one. It is stored in 16 bytes, or 17 if foreign is set.
 func (f *Fold) content(st *stage.State, project string, sum [32]byte) (s sighting, err error) {
 	v, ok, err := st.Get(contentKey(project, sum))
 	if err != nil || !ok || len(v) != 16 && len(v) != 17 {
@@ -298,7 +295,8 @@ func (f *Fold) content(st *stage.State, project string, sum [32]byte) (s sightin
 	return sighting{at, binary.BigEndian.Uint64(v[8:]), len(v) > 16}, nil
 }
 
-// noteContent counts a sighting of a content. foreign must be set if noteWords indexed it.
+// noteContent counts a sighting of a content. foreign must be set if noteWords added it to the index of external
+// content.
 func (f *Fold) noteContent(st *stage.State, project string, sum [32]byte, now time.Time, foreign bool) error {
 	s, err := f.content(st, project, sum)
 	if err != nil {

@@ -5,11 +5,11 @@ import (
 	"lazaret/streams"
 )
 
-// Replay folds recorded entries as ingest does, to reconstruct past beliefs from the log alone.
-// Entries must be added in ledger order. An entry of another stage is folded just before the first
-// entry of ingest whose At is not below its sequence.
+// Replay folds recorded entries as ingest does, to reconstruct past beliefs from the log alone. Entries must be added
+// in ledger order. An entry of another stage is folded just before the first entry of ingest whose At is at least its
+// sequence.
 //
-// Signed bundles are skipped, because they affect only later decisions, which are recorded.
+// Signed bundles are skipped. They only affect later decisions, and those are recorded too.
 type Replay struct {
 	fold    *Fold
 	state   *stage.Offline

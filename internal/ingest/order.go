@@ -13,7 +13,7 @@ func init() {
 	writes[streams.OrderEntry](streams.TypeOrder, nil)
 }
 
-// order records a signed order and its effects. A refused order is recorded under a different type.
+// order records a signed order and its effects. A refused order is recorded as an entry of type order without effects.
 // The decision depends only on earlier ledger entries.
 func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,
 	error) {
@@ -24,7 +24,7 @@ func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head
 	if len(c.Order) > streams.MaxResolution {
 		e.Note, e.Size = streams.Clip(c.Order, streams.MaxResolution), len(c.Order)
 	}
-	a, err := f.obey(st, c, head, e)
+	a, err := f.decideOrder(st, c, head, e)
 	var refused *approval.Error
 	if errors.As(err, &refused) {
 		e.Check, e.Text = string(refused.Check), refused.Text
@@ -33,9 +33,9 @@ func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head
 	return a, err
 }
 
-// obey verifies an order and computes its effects. It returns an *approval.Error if the order is
-// refused. Even then it sets the fields of e that it knows.
-func (f *Fold) obey(st *stage.State, c *streams.Control, head streams.EntryHead,
+// decideOrder verifies an order and computes its effects. It returns an *approval.Error if it refuses the order. It
+// also sets the fields of e, as far as they are known when it refuses.
+func (f *Fold) decideOrder(st *stage.State, c *streams.Control, head streams.EntryHead,
 	e *streams.OrderEntry) (*stage.Admission, error) {
 	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"lazaret/streams"
 )
 
-// A person may be forgotten within a project, by the entries that concern them (internal/retain).
-// So an entry about beliefs without an event never concerns two persons, nor both a person and the
-// project as a whole.
+// A person may be forgotten within a project, by deleting the entries that concern the person (internal/retain). So an
+// entry of ingest without an event never concerns two persons, and never a person together with beliefs that concern
+// nobody in particular.
 
-// of returns the person that a belief concerns.
+// of returns the person whom a belief concerns; zero if none in particular.
 func (r *record) of() streams.Person {
 	p := streams.Person{DataSubject: r.DataSubject, User: r.About}
 	if p.User == "" {
@@ -21,7 +21,7 @@ func (r *record) of() streams.Person {
 	return p
 }
 
-// about sets the person from the head of the event that introduced a belief.
+// about sets the person whom a belief concerns, from the head of the event that introduced the belief.
 func (r *record) about(h *streams.EntryHead) {
 	r.DataSubject = h.DataSubject
 	if h.User != r.Ref.Namespace.User {
@@ -29,7 +29,7 @@ func (r *record) about(h *streams.EntryHead) {
 	}
 }
 
-// named returns an entry's head with a person.
+// named returns an entry's head that names a person.
 func named(h streams.EntryHead, p streams.Person) streams.EntryHead {
 	h.DataSubject, h.User = p.DataSubject, p.User
 	return h
@@ -47,19 +47,18 @@ func notePerson(st *stage.State, project string, r *record) error {
 	return nil
 }
 
-// walk is a position in an iteration over the beliefs of a partition or a project. The first pass
-// visits all beliefs in the order of their ids, for those that concern no particular person. The
-// second pass visits the beliefs of one person after another. Beliefs from before persons were
-// indexed are handled in the first pass.
+// walk is a position in an iteration over the beliefs of a partition or a project. The first pass goes through all
+// beliefs in the order of their ids, for those that concern nobody in particular. The second pass goes through the
+// beliefs of one person after another. Beliefs from before this index existed are handled in the first pass.
 type walk struct {
 	project, belief string
 	named           bool
 	of              streams.Person
 }
 
-// walkBeliefs continues an iteration after a position. r is nil for a record that the other pass
-// handles. project limits the iteration; empty means the whole partition. If fn returns false for
-// more, the iteration ends before that record.
+// walkBeliefs continues an iteration after a position. If project is not empty, it is limited to that project. For a
+// record that the other pass handles, fn is called with r nil. If fn returns false, the iteration ends before that
+// record.
 func walkBeliefs(st *stage.State, project string, from walk, fn func(at walk, r *record) (more bool, err error)) error {
 	ended := false
 	step := func(at walk, v []byte) (bool, error) {
@@ -121,8 +120,8 @@ func walkBeliefs(st *stage.State, project string, from walk, fn func(at walk, r 
 	})
 }
 
-// byPerson groups revisions by the person that their beliefs concern. It keeps the order within a
-// group, and orders the groups by first occurrence.
+// byPerson groups revisions by the person whom their beliefs concern. The groups are in the order of their first
+// revision.
 func (f *Fold) byPerson(st *stage.State, project string, all []beliefs.Revision) (parts [][]beliefs.Revision,
 	of []streams.Person, err error) {
 	at := make(map[streams.Person]int)

@@ -29,7 +29,7 @@ func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 		of[w.remember("demo", "a", beliefs.OriginUser, m, streams.Allow)] = streams.Person{DataSubject: head.DataSubject,
 			User: head.User}
 	}
-	owed := func(typ streams.Type) (entries int, seen map[string]int) {
+	added := func(typ streams.Type) (entries int, seen map[string]int) {
 		seen = map[string]int{}
 		for n := 0; ; n++ {
 			a, err := w.fold.FollowUp(w.st)
@@ -65,7 +65,7 @@ func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 			}
 		}
 	}
-	owed(streams.TypeBelief)
+	added(streams.TypeBelief)
 	// Some beliefs are from the time before persons were distinguished.
 	for i := range 60 {
 		id := beliefID("memory", "demo", "a", fmt.Sprintf("m%d", i))
@@ -78,12 +78,12 @@ func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 	if err := w.fold.startReaudit(w.st, "rules x"); err != nil {
 		t.Fatal(err)
 	}
-	if n, seen := owed(streams.TypeBelief); n < 4 || n > 30 || len(seen) != 60 {
+	if n, seen := added(streams.TypeBelief); n < 4 || n > 30 || len(seen) != 60 {
 		t.Errorf("a re-audit of %d entries met %d beliefs, want 60", n, len(seen))
 	}
 	w.now = w.now.Add(time.Hour)
 	w.observe("demo", "a", beliefs.OriginUser, "An hour later.")
-	n, seen := owed(streams.TypeRevision)
+	n, seen := added(streams.TypeRevision)
 	for id := range of {
 		if seen[id] != 1 {
 			t.Errorf("belief %s came of age %d times", id, seen[id])

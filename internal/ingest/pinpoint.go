@@ -13,12 +13,12 @@ import (
 // AskPinpoint is the query for the beliefs that an incident affects.
 const AskPinpoint = "pinpoint"
 
-// maxPinpoint is the maximum number of beliefs in one answer.
+// maxPinpoint is the maximum number of beliefs in an answer.
 const maxPinpoint = 10_000
 
-// PinpointRequest selects beliefs. They must match Agent, Session, Source, Tool and the times, if
-// set. Beliefs lists candidates by id. If Agent, Session, Source or Tool is set, all matching beliefs
-// are candidates too. A content matches by the provenance of each of its readings.
+// PinpointRequest selects beliefs. Candidates are the beliefs in Beliefs and, if Agent, Session, Source or Tool is set,
+// all beliefs that match these. A candidate must match each of Agent, Session, Source, Tool, Since and Until that is
+// set. A content matches if one of its readings does.
 type PinpointRequest struct {
 	Project string   `json:"project"`
 	Beliefs []string `json:"beliefs,omitzero"`
@@ -26,26 +26,26 @@ type PinpointRequest struct {
 	Session string   `json:"session,omitzero"`
 	Source  string   `json:"source,omitzero"`
 	Tool    string   `json:"tool,omitzero"`
-	// Since (inclusive) and Until (exclusive) bound the ledger time at which a belief came in.
+	// Since (inclusive) and Until (exclusive) limit the ledger time at which a belief came in.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	// Descendants adds beliefs that derive from the found ones, over any number of steps.
+	// Descendants adds the beliefs that derive from the matching ones, directly or indirectly.
 	Descendants bool `json:"descendants,omitzero"`
 }
 
 // Pinpointed is the answer: the beliefs that an incident affects.
 type Pinpointed struct {
 	Beliefs []PinpointedBelief `json:"beliefs"`
-	Cut     bool               `json:"cut,omitzero"` // there are more
+	Cut     bool               `json:"cut,omitzero"` // there are more than maxPinpoint
 }
 
 // PinpointedBelief is a belief that an incident affects.
 type PinpointedBelief struct {
 	Belief
-	// From is the belief that a descendant derives from.
+	// From is the belief that this belief, a descendant, derives from.
 	From string `json:"from,omitzero"`
-	// Stands names evidence that is strong enough to support the belief and does not come from the
-	// incident. It is empty if there is none. A belief with such evidence need not be quarantined.
+	// Stands names evidence of a class that may support the belief and that does not come from the incident. It is
+	// empty if there is none. A belief with such evidence need not be quarantined.
 	Stands string `json:"stands,omitzero"`
 }
 
@@ -60,7 +60,7 @@ func (r *record) came() time.Time {
 	return at
 }
 
-// pinpoint returns the matching beliefs, and those that derive from them.
+// pinpoint returns the beliefs that a request selects.
 func (f *Fold) pinpoint(st *stage.State, q *PinpointRequest) (*Pinpointed, error) {
 	out := &Pinpointed{Beliefs: []PinpointedBelief{}}
 	found := q.Beliefs
@@ -150,7 +150,7 @@ func (f *Fold) pinpoint(st *stage.State, q *PinpointRequest) (*Pinpointed, error
 	return out, nil
 }
 
-// view returns a belief in the form for operators.
+// view returns a belief as queries return it.
 func view(project string, r *record) Belief {
 	return Belief{BeliefRef: r.Ref, Project: project, Agent: r.Agent, Session: r.Session, Tool: r.Tool,
 		Content: r.Content, Adopted: r.Adopted,

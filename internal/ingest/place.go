@@ -5,11 +5,11 @@ import (
 	"lazaret/streams"
 )
 
-// placeOf returns the place of a belief within its project. Empty means the whole project.
+// placeOf returns the place of a belief within its project: a user, a session, or "" for the whole project.
 func placeOf(r *record) string { return r.Ref.Namespace.String() }
 
-// placesSeen returns the places whose beliefs may answer an event: its own namespace and those that
-// contain it. Beliefs of other places are not even reported as refused.
+// placesSeen returns the places whose beliefs an event may see: its own namespace and those that contain it. Beliefs of
+// other places are not even reported as refused.
 func placesSeen(h streams.EntryHead) []string {
 	in := h.Namespace()
 	var out []string
@@ -22,5 +22,5 @@ func placesSeen(h streams.EntryHead) []string {
 	return out
 }
 
-// seenFrom reports whether an event may be answered with a belief.
+// seenFrom reports whether an event may see a belief.
 func seenFrom(h streams.EntryHead, r *record) bool { return h.Namespace().Sees(r.Ref.Namespace) }

@@ -10,13 +10,13 @@ import (
 	"lazaret/streams"
 )
 
-// This file finds precedents. A precedent of a call is an earlier proposal of the same call by the
-// same agent, on which no rule had a finding, in a session whose user used similar words. A memory
-// that reports such a call is no new evidence against it.
+// This file finds precedents. A precedent of a call is an earlier proposal of the same call by the same agent, on which
+// no rule had a finding, in a session whose user used similar words. If there is a precedent, a memory that also asks
+// for the call is no reason to hold it.
 
 // Bounds of precedents.
 const (
-	keptCalls  = 256 // the latest calls of each agent
+	keptCalls  = 256 // number of calls that are stored for each agent, the latest ones
 	keptSketch = 64  // maximum number of the user's words in a sketch: those with the lowest hashes
 )
 

@@ -5,8 +5,8 @@ import (
 	"lazaret/streams"
 )
 
-// prepared is the result of Prepare, which depends on a message alone: the event, or the error of
-// parsing it, and the analyses of an observation's texts.
+// prepared is the result of Prepare: the event of a message or the error of parsing it, and the analyses of an
+// observation's texts.
 type prepared struct {
 	event  streams.Event
 	err    error
@@ -32,7 +32,7 @@ func (f *Fold) Prepare(m *stage.Message) any {
 	return p
 }
 
-// prepared returns the result of Prepare for a message. It calls Prepare if that has not happened.
+// prepared returns the result of Prepare for a message. It calls Prepare if the stage has not done so.
 func (f *Fold) prepared(m *stage.Message) *prepared {
 	if p, ok := m.Prepared.(*prepared); ok {
 		return p

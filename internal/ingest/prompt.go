@@ -11,8 +11,8 @@ import (
 // maxVersions is the maximum number of stored versions of a prompt. The oldest is dropped.
 const maxVersions = 200
 
-// notePrompt makes the text that a person approved the next version of its prompt. A repeated
-// verdict adds no version.
+// notePrompt adds the text that a person approved as the next version of its prompt. A verdict on a repeated proposal
+// adds none.
 func notePrompt(st *stage.State, project string, v *streams.VerdictEntry) error {
 	p := v.Resolved.Prompt
 	key := stage.Key(keyPrompt, project, p.Name)
@@ -32,9 +32,9 @@ func notePrompt(st *stage.State, project string, v *streams.VerdictEntry) error 
 	return st.Put(key, known[max(0, len(known)-maxVersions):])
 }
 
-// promptDiffers says how the prompt that a session names differs from the registered version. It
-// returns "" if it does not differ, or if nobody registered the name and the session gives no
-// digest.
+// promptDiffers says how the prompt that a session names differs from the registered version. It returns "" if it does
+// not differ, or if the name is not registered and the session gives no digest. said is the session's name for the
+// prompt, and digest that of its text.
 func promptDiffers(st *stage.State, project, said, digest string) (string, error) {
 	if said == "" && digest == "" {
 		return "", nil
@@ -70,10 +70,11 @@ func promptDiffers(st *stage.State, project, said, digest string) (string, error
 	return fmt.Sprintf("prompt %s has no version %d, the latest is %d", name, version, latest.Version), nil
 }
 
-// AskPrompts asks for the registered prompts of a project, see PromptsRequest.
+// AskPrompts is the query for the registered prompts of a project.
 const AskPrompts = "prompts"
 
-// PromptsRequest selects prompts. Without a name, all of the project are listed, each with its latest version.
+// PromptsRequest selects prompts. Without a name, the answer has all prompts of the project, each with its latest
+// version only.
 type PromptsRequest struct {
 	Project string `json:"project"`
 	Name    string `json:"name,omitzero"`
@@ -85,7 +86,7 @@ type Prompt struct {
 	Versions []streams.PromptVersion `json:"versions"` // the latest last
 }
 
-// maxPrompts bounds the prompts of an answer.
+// maxPrompts is the maximum number of prompts in an answer.
 const maxPrompts = 1000
 
 func listPrompts(st *stage.State, req []byte) (any, error) {

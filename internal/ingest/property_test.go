@@ -257,10 +257,10 @@ func TestNoHistoryBreaksTheModelAndEveryCrashRebuildsIt(t *testing.T) {
 				was := l.standings()
 				op, by := l.step(rt)
 				l.check(rt, op, by, was)
-				if rapid.IntRange(0, 3).Draw(rt, "owed") == 0 {
+				if rapid.IntRange(0, 3).Draw(rt, "follow up") == 0 {
 					was := l.standings()
-					l.owed()
-					l.check(rt, "owed", nil, was)
+					l.followUps()
+					l.check(rt, "follow up", nil, was)
 					l.ordered = false
 				}
 				if rapid.IntRange(0, 9).Draw(rt, "crash") == 0 {

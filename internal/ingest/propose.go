@@ -18,8 +18,8 @@ func init() {
 	writesIn(streams.TypeAction, (*Fold).applyAction)
 }
 
-// propose admits an action, with the current state of the beliefs that it and its decision cite,
-// and with the level that the policy in force gives its tool.
+// propose admits an action. Its entry has the present state of the beliefs that the action and its decision cite, and
+// the level that the policy in force gives the action's tool.
 func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Action) (*stage.Admission, error) {
 	a := m.Address
@@ -40,11 +40,11 @@ func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead
 			return nil, err
 		}
 		if !ok {
-			// A decision that is not in the state is cited like an unknown belief.
+			// If the state does not have the decision, cite it like an unknown belief.
 			cited = []string{ev.Decision}
 		}
 		ids = append(ids, cited...)
-		// Several decisions may have been sent with this id. All of them are cited.
+		// Several decisions may have been sent with this id. Cite all of them.
 		all, err := others(st, a.Project, a.Agent, ev.Decision)
 		if err != nil {
 			return nil, err
@@ -67,7 +67,7 @@ func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead
 	}
 	for _, b := range e.Beliefs {
 		if !b.Sensitivity.Within(e.Sensitivity) {
-			e.Sensitivity = b.Sensitivity // the action may pass on data of the beliefs that it cites
+			e.Sensitivity = b.Sensitivity // the action may pass on data of a belief that it cites
 		}
 	}
 	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
@@ -120,7 +120,7 @@ func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead
 	return admission(streams.TypeAction, a.Project, e)
 }
 
-// applyAction records the influence of the action's beliefs, and the values that the user named.
+// applyAction stores which beliefs influenced the action, and what its result and verdict will need.
 func (f *Fold) applyAction(st *stage.State, project string, e *streams.ActionEntry) error {
 	if err := f.noteCall(st, project, e); err != nil {
 		return err
@@ -139,11 +139,11 @@ func (f *Fold) applyAction(st *stage.State, project string, e *streams.ActionEnt
 	return nil
 }
 
-// maxArgDepth is the depth to which arguments are read. Deeper values are only in Args.
+// maxArgDepth is the depth to which arguments are read. Values below that are not in Text, only in Args.
 const maxArgDepth = 16
 
-// argText returns the strings and numbers of the arguments, one per line, in the order of their
-// keys. A key that is not a plain name, such as an address, counts as a value too.
+// argText returns the strings and numbers of the arguments, one per line, in the order of their keys. A key that is not
+// a plain name, such as an address, is included like a value.
 func argText(args []byte) string {
 	if len(args) == 0 {
 		return ""
@@ -187,8 +187,8 @@ func argText(args []byte) string {
 	return b.String()
 }
 
-// plainName reports whether a key is an ordinary name of a parameter: letters, digits, - and _, and first
-// a letter.
+// plainName reports whether a key is an ordinary parameter name: it consists of letters, digits, - and _, and does not
+// begin with a digit.
 func plainName(k string) bool {
 	for i, c := range k {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'

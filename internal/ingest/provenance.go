@@ -9,10 +9,10 @@ import (
 	"lazaret/streams"
 )
 
-// provenance says where a content came from: its source, session and tool. The origin is another thing,
-// which the subject has. The record of a belief has the provenance of the first
-// reading. Provenances of later readings are stored under keys of their own, so that a quarantine
-// by source, session, agent or tool also finds a text that another source showed first.
+// provenance is where a content was read: agent, session, source and tool. The record of a belief has the provenance of
+// the first reading. Provenances of later readings are stored under keys of their own. So a quarantine by agent,
+// session, source or tool also finds a text that was first read elsewhere. The origin of a content is not part of it,
+// because the message's subject has that.
 type provenance struct {
 	Agent   string    `json:"agent"`
 	Session string    `json:"session,omitzero"`
@@ -21,8 +21,8 @@ type provenance struct {
 	At      time.Time `json:"at"`
 }
 
-// provenanceOf returns the provenance of the contents of an observation. pasted means that the user
-// pasted foreign content.
+// provenanceOf returns the provenance of the contents of an observation. pasted is set if the user pasted external
+// content.
 func provenanceOf(e *streams.ObservationEntry, pasted bool) provenance {
 	source := sourceOf(e.Agent, &e.Observation)
 	if pasted {
@@ -31,7 +31,7 @@ func provenanceOf(e *streams.ObservationEntry, pasted bool) provenance {
 	return provenance{Agent: e.Agent, Session: e.Session, Source: source, Tool: e.Tool, At: e.Time}
 }
 
-// sourceOf returns the identity of an observation's source.
+// sourceOf returns the name of an observation's source: the stated source, the tool, or origin and agent.
 func sourceOf(agent string, o *beliefs.Observation) string {
 	switch {
 	case o.Source != "":
@@ -42,7 +42,7 @@ func sourceOf(agent string, o *beliefs.Observation) string {
 	return string(o.Origin) + ":" + agent
 }
 
-// from returns a copy of a record as if its content had come from p first.
+// from returns a copy of a record as if its content had first been read with provenance p.
 func (r *record) from(p provenance) *record {
 	c := *r
 	c.Agent, c.Session, c.Tool, c.At, c.Ref.Source, c.Evidence = p.Agent, p.Session, p.Tool, p.At, p.Source, nil
@@ -51,7 +51,7 @@ func (r *record) from(p provenance) *record {
 
 func provenancePrefix(project, id string) []byte { return stage.Key(keyProvenance, project, id, "") }
 
-// provenanceLabels returns the keys by which a belief is found by a provenance.
+// provenanceLabels returns the keys under which a belief is found by each field of a provenance.
 func provenanceLabels(project, id string, p provenance) (keys [][]byte) {
 	for _, l := range [][2]string{{"agent", p.Agent}, {"session", p.Session}, {"source", p.Source}, {"tool", p.Tool}} {
 		if l[1] != "" {
@@ -65,8 +65,8 @@ func provenBy(project, label, value string) []byte {
 	return stage.Key(keyProvenBy, project, label, value, "")
 }
 
-// noteProvenance records the provenance of a repeated content, unless it is known, with the time of the
-// first such reading. It applies the standing quarantines to each reading.
+// noteProvenance records the provenance of a content that was read again, unless it is known already. It applies the
+// quarantines of open incidents to the belief as if it came from there.
 func (f *Fold) noteProvenance(st *stage.State, project, id string, p provenance) error {
 	sum := sha256.Sum256(stage.Key(0, p.Agent, p.Session, p.Source, p.Tool))
 	key := append(provenancePrefix(project, id), sum[:8]...)
@@ -84,7 +84,7 @@ func (f *Fold) noteProvenance(st *stage.State, project, id string, p provenance)
 		return err
 	}
 	if known {
-		return f.arrived(st, project, r.from(p), p.At)
+		return f.applyStanding(st, project, r.from(p), p.At)
 	}
 	if r.Agent == p.Agent && r.Session == p.Session && r.Ref.Source == p.Source && r.Tool == p.Tool {
 		return st.Set(key, []byte("{}")) // the belief's record has this provenance
@@ -97,10 +97,10 @@ func (f *Fold) noteProvenance(st *stage.State, project, id string, p provenance)
 			return err
 		}
 	}
-	return f.arrived(st, project, r.from(p), p.At)
+	return f.applyStanding(st, project, r.from(p), p.At)
 }
 
-// eachProvenance calls fn for each further provenance of a belief until it returns false.
+// eachProvenance calls fn for each provenance of a belief except that of its record, until fn returns false.
 func eachProvenance(st *stage.State, project, id string, fn func(p provenance) bool) error {
 	return st.Scan(provenancePrefix(project, id), func(_, v []byte) (bool, error) {
 		var p provenance
@@ -111,20 +111,20 @@ func eachProvenance(st *stage.State, project, id string, fn func(p provenance) b
 	})
 }
 
-// matches reports whether a belief matches a scope by any provenance of its content.
+// matches reports whether a belief matches a scope by the provenance of any reading of its content.
 func matches(st *stage.State, project string, s *beliefs.IncidentScope, r *record) (ok bool, err error) {
-	if ok = looksFor(s, r); ok {
+	if ok = recordMatches(s, r); ok {
 		return true, nil
 	}
 	err = eachProvenance(st, project, r.Ref.ID, func(p provenance) bool {
-		ok = looksFor(s, r.from(p))
+		ok = recordMatches(s, r.from(p))
 		return !ok
 	})
 	return ok, err
 }
 
-// readAgain returns the beliefs whose content came again from a source, session, tool or agent of a
-// scope. It considers the first of these that is set; matches checks the others.
+// readAgain returns the ids of beliefs whose content was read again with the source, session, tool or agent of a scope.
+// It compares only the first of these that is set. matches compares all.
 func readAgain(st *stage.State, project string, s *beliefs.IncidentScope) (ids []string, err error) {
 	for _, l := range [][2]string{{"source", s.Source}, {"session", s.Session}, {"tool", s.Tool}, {"agent", s.Agent}} {
 		if l[1] == "" {
@@ -140,7 +140,7 @@ func readAgain(st *stage.State, project string, s *beliefs.IncidentScope) (ids [
 	return nil, nil
 }
 
-// dropProvenance removes the further provenances of a belief.
+// dropProvenance removes the provenances of a belief except that of its record.
 func dropProvenance(st *stage.State, project, id string) error {
 	var keys [][]byte
 	if err := eachProvenance(st, project, id, func(p provenance) bool {

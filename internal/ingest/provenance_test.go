@@ -95,7 +95,7 @@ func TestWhereATextWasReadExpiresWithIt(t *testing.T) {
 	}
 	x.now = x.now.Add(time.Hour)
 	x.expire(x.now)
-	x.owed()
+	x.followUps()
 	if r, err := x.f.belief(x.st, "demo", id); err != nil || r != nil {
 		t.Fatalf("the belief did not expire: %v, %v", r, err)
 	}

@@ -8,12 +8,11 @@ import (
 	"lazaret/pkg/text"
 )
 
-// maxFrame is the maximum number of words before a quotation that attribute it to the user.
+// maxFrame is the maximum number of words before a quotation that say that the user said it.
 const maxFrame = 8
 
-// quotes reports whether a note is a whole message of the user, alone or after words that
-// only report it: "The user said: …". A part of a message does not count, since the rest
-// may have limited it.
+// quotes reports whether a note is a whole message of the user, either alone or after words that only report it, such
+// as "The user said: …". A part of a message does not count, because the rest may have limited it.
 func quotes(content string, said []string) bool {
 	note := text.Normalize(content)
 	for _, s := range said {
@@ -26,7 +25,7 @@ func quotes(content string, said []string) bool {
 	return false
 }
 
-// reports reports whether the words before a quotation say only that the user said it.
+// reports reports whether the words before a quotation only say that the user said it.
 func reports(frame string) bool {
 	if frame == "" {
 		return true

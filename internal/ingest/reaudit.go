@@ -11,27 +11,27 @@ func init() {
 	writes(streams.TypeBelief, (*Fold).applyReaudit)
 }
 
-// A re-audit emits the live beliefs again, so that the rules in force judge beliefs that older
-// rules accepted. It starts at an entry: the activation of a rule set, or the arbiter's entry that
-// a re-audit is due. Its progress is part of the fold and advances with its own entries, so that it
-// continues after a crash. If it is started again meanwhile, it begins from the first belief.
+// A re-audit adds entries with all live beliefs, so that the rules in force judge beliefs that were accepted under
+// older rules. It starts at an entry: the activation of a rule set, or the arbiter's entry that a re-audit is due. Its
+// progress is part of the state and advances with its own entries, so that it continues after a crash. If it is started
+// again while it runs, it begins again with the first belief.
 
 // reaudit is the progress of a re-audit.
 type reaudit struct {
 	Run   string    `json:"run"`
 	Index int       `json:"index"`
-	Next  [2]string `json:"next"` // project and belief
-	// Named reports that the re-audit is in its second pass, which visits the beliefs that concern a person. Of is the
-	// person whom the belief in Next concerns.
+	Next  [2]string `json:"next"` // project and id of the next belief
+	// Named is set in the second pass, over beliefs that concern a person (see walk). Of is the person whom the belief
+	// in Next concerns.
 	Named bool           `json:"named,omitzero"`
 	Of    streams.Person `json:"of,omitzero"`
 }
 
-// maxLooked is the maximum number of records that one chunk examines. If many are not live, a chunk
-// may be empty.
+// maxLooked is the maximum number of records that are examined for one entry. If few of them are live, the entry may
+// have no beliefs.
 const maxLooked = 4096
 
-// startReaudit starts a re-audit, unless there are no beliefs.
+// startReaudit starts a re-audit, unless the partition has no beliefs. run names it.
 func (f *Fold) startReaudit(st *stage.State, run string) error {
 	any := false
 	if err := st.Scan([]byte{keyBelief}, func(_, _ []byte) (bool, error) {
@@ -43,7 +43,7 @@ func (f *Fold) startReaudit(st *stage.State, run string) error {
 	return st.Put([]byte{keyReaudit}, &reaudit{Run: run})
 }
 
-// reauditDue reports whether an entry of the arbiter says that a re-audit is due.
+// reauditDue reports whether an entry of the arbiter starts a re-audit.
 func reauditDue(e *streams.Entry) bool {
 	var d streams.DueEntry
 	return e.Stage == streams.StageArbiter && streams.Unmarshal(e.Body, &d) == nil && d.Reaudit && !e.Time.Before(d.Until)
@@ -58,25 +58,25 @@ func (f *Fold) applyDue(st *stage.State, e *streams.Entry) error {
 
 // Wakes implements stage.IntakeFold.
 func (f *Fold) Wakes(e *streams.Entry) bool {
-	owes := f.owes[e.Partition]
-	f.owes[e.Partition] = false
+	wakes := f.wakes[e.Partition]
+	f.wakes[e.Partition] = false
 	switch e.Type {
 	case streams.TypeActivation, streams.TypeBelief, streams.TypeRevision, streams.TypeIncident,
 		streams.TypeRestore, streams.TypeForgotten, streams.TypeErased, streams.TypeExpired, streams.TypeDropped:
 		return true
 	case streams.TypeDue:
-		return owes || reauditDue(e)
+		return wakes || reauditDue(e)
 	}
-	return owes
+	return wakes
 }
 
-// Owed implements stage.IntakeFold. It returns the next pending entry: a report on dropped data, an
-// entry of an incident, a rollback or revisions, a step of an expiry, or a chunk of a re-audit.
+// FollowUp implements stage.IntakeFold. It returns the next pending entry: one that reports dropped data, one of an
+// incident, of a rollback or with revisions, a step of an expiry, or a part of a re-audit.
 func (f *Fold) FollowUp(st *stage.State) (*stage.Admission, error) {
-	if ad, err := f.owedDrop(st); ad != nil || err != nil {
+	if ad, err := f.pendingDrop(st); ad != nil || err != nil {
 		return ad, err
 	}
-	if a, err := f.owedIncident(st); err != nil || a != nil {
+	if a, err := f.pendingIncident(st); err != nil || a != nil {
 		return a, err
 	}
 	if a, err := f.rollback(st); err != nil || a != nil {
@@ -85,7 +85,7 @@ func (f *Fold) FollowUp(st *stage.State) (*stage.Admission, error) {
 	if a, err := f.revisions(st); err != nil || a != nil {
 		return a, err
 	}
-	if a, err := f.owedExpiry(st); err != nil || a != nil {
+	if a, err := f.pendingExpiryStep(st); err != nil || a != nil {
 		return a, err
 	}
 	run := new(reaudit)
@@ -100,8 +100,7 @@ func (f *Fold) FollowUp(st *stage.State) (*stage.Admission, error) {
 	}
 	looked, size := 0, 0
 	err = walkBeliefs(st, "", from, func(at walk, r *record) (bool, error) {
-		// A chunk concerns one project and one person. Its limits leave room for a belief of any
-		// size.
+		// An entry concerns one project and one person. The limits leave room for a belief of any size.
 		if len(e.Beliefs) > 0 && (at.project != e.Next[0] || at.named != e.Named || r != nil && at.of != e.Of) ||
 			len(e.Beliefs) == streams.MaxAudited || size >= streams.MaxAuditedBytes || looked == maxLooked {
 			e.Last = false
@@ -139,7 +138,7 @@ func (f *Fold) FollowUp(st *stage.State) (*stage.Admission, error) {
 	return admission(streams.TypeBelief, project, e)
 }
 
-// audited returns a belief in the form for a re-audit, and its size in an entry, in bytes.
+// audited returns a belief as a re-audit's entry has it, and its size there in bytes.
 func (f *Fold) audited(st *stage.State, project string, r *record) (b streams.AuditedBelief, size int, err error) {
 	b = streams.AuditedBelief{BeliefRef: r.Ref, Agent: r.Agent, Session: r.Session, Tool: r.Tool, Category: r.Category,
 		Channel: r.Channel,
@@ -156,8 +155,8 @@ func (f *Fold) audited(st *stage.State, project string, r *record) (b streams.Au
 	return b, len(v), err
 }
 
-// live reports whether a belief can still reach a context or an action. An envelope is
-// excluded, since ingest itself writes it.
+// live reports whether a belief can still reach a context or an action. Envelopes are excluded, because ingest itself
+// makes their content.
 func live(r *record) bool {
 	return r.Ref.Kind != beliefs.Envelope && r.Ref.Axes.Truth != beliefs.Superseded &&
 		r.Ref.Axes.Security < beliefs.Quarantined && r.Ref.Axes.Retrieval != beliefs.Hidden

@@ -21,20 +21,20 @@ func init() {
 // Limits of a recall.
 const (
 	defaultLimit = 10
-	// lookedLimit is the maximum number of best hits of each index that a recall examines.
-	// minLooked is the minimum, so that refused beliefs do not hide others.
+	// lookedLimit is the maximum number of hits that a recall examines in each index, the best ones. It examines at
+	// least minLooked, even if it serves few, so that refused beliefs do not hide others.
 	lookedLimit = 200
 	minLooked   = 50
-	// refusedLimit is the maximum number of reported refusals.
+	// refusedLimit is the maximum number of refusals that the entry reports.
 	refusedLimit = 20
-	// maxServed is the part of one read text that is served, in bytes. Memories are served
-	// completely if there is room (see recallBytes).
+	// maxServed is the maximum size of the served part of a read text, in bytes. Memories are served whole if there is
+	// room (see recallBytes).
 	maxServed = 4 << 10
 )
 
-// recall finds memories and read texts by key, by filter and by rank, or takes the results of
-// another store, and applies the context policy to them. Withheld results are reported with a
-// reason. The arbiter answers a recall like an action.
+// recall finds memories and read texts by key, filter and rank, or takes the results of another memory store. It
+// applies the context policy to them. Refused results are reported with the reason. The arbiter answers a recall like
+// an action.
 func (f *Fold) recall(st *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Recall) (*stage.Admission, error) {
 	a := m.Address
@@ -77,13 +77,13 @@ func (f *Fold) recall(st *stage.State, m *stage.Message, head streams.EntryHead,
 	return admission(streams.TypeRecall, a.Project, e)
 }
 
-// match is a belief that a recall found.
+// match is a result of a recall: a belief, or a text of another store.
 type match struct {
 	*record
 	score   float64
-	unknown bool // the content was never observed or remembered here
-	missing bool // the id is unknown, or the caller may not see it
-	brought bool // the request contains the content
+	unknown bool // the content is not a belief of this project
+	missing bool // there is no belief with the id, or the caller may not see it
+	brought bool // the content came with the request
 }
 
 func (m *match) candidate() beliefs.Candidate {
@@ -94,16 +94,16 @@ func (m *match) candidate() beliefs.Candidate {
 		Quality: m.Ref.Quality, Confidence: m.Ref.Confidence, Score: m.score}
 }
 
-// reads is a hit in a read text whose belief is not loaded yet. Read texts are served as context
-// only. When enough of them are served, the rest need not be loaded.
+// reads is a hit in a read text whose belief is not loaded yet. Read texts are served only as context. Once enough are
+// served, the others need not be loaded.
 type reads struct {
 	in    *lexical.Index
 	hit   lexical.Hit
 	score float64
 }
 
-// look loads a read text. It returns nil if the text does not match the recall's key and filter:
-// the index has only their hashes.
+// look loads the belief of a hit. It returns nil if the belief does not match the recall's key and filter, because the
+// index compares only hashes.
 func (f *Fold) look(st *stage.State, project string, r reads, key string, filter *streams.RecallFilter) (*match,
 	error) {
 	id, err := r.in.ID(r.hit)
@@ -117,7 +117,7 @@ func (f *Fold) look(st *stage.State, project string, r reads, key string, filter
 	return &match{record: rec, score: r.score}, nil
 }
 
-// warm preloads the beliefs of hits concurrently.
+// warm reads the beliefs of hits concurrently, so that they are cached.
 func warm(st *stage.State, project string, hits []reads) {
 	st.Warm(len(hits), func(i int, get func(key []byte) ([]byte, bool)) {
 		if id, ok := get(hits[i].in.IDKey(hits[i].hit)); ok {
@@ -126,9 +126,8 @@ func warm(st *stage.State, project string, hits []reads) {
 	})
 }
 
-// serve applies the context policy to the beliefs in found, in the order of trust, and then to
-// those in read, by rank, until enough is served. It fills the entry's lists. Context-only items
-// are ordered by rank.
+// serve applies the context policy to the beliefs in found, the most trusted first, and then to those in read, by rank,
+// until there are enough. It sets the lists of the entry. Its list of context-only items is ordered by rank.
 func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, pol beliefs.ContextPolicy,
 	found []match, read []reads) error {
 	asker := beliefs.Asker{Agent: e.Agent, Session: e.Session}
@@ -216,9 +215,9 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 	return f.serveTexts(st, project, e, by)
 }
 
-// serveTexts loads the texts of served items only, and drops items for which there is no room.
+// serveTexts sets the texts of the served items. It drops items for which there is no room.
 func (f *Fold) serveTexts(st *stage.State, project string, e *streams.RecallEntry, by map[string]*match) error {
-	// The last items are dropped first.
+	// The items of later lists are dropped first.
 	lists := []*[]streams.RecallItem{&e.Admitted, &e.Contradictions, &e.ContextOnly}
 	var all []serving
 	for _, list := range lists {
@@ -253,7 +252,7 @@ func (f *Fold) serveTexts(st *stage.State, project string, e *streams.RecallEntr
 	return nil
 }
 
-// serving returns an item with the part of its text that may be served.
+// serving returns an item with that part of its text, from offset on, that may be served.
 func (f *Fold) serving(st *stage.State, project string, it *streams.RecallItem, m *match, offset int) (s serving,
 	err error) {
 	if m.unknown || m.Memory {
@@ -276,7 +275,7 @@ func (f *Fold) serving(st *stage.State, project string, it *streams.RecallItem, 
 	return s, nil
 }
 
-// omit counts results that are in no list.
+// omit counts n matching results that are in none of the entry's lists.
 func omit(e *streams.RecallEntry, channel string, n int) {
 	if e.Omitted == nil {
 		e.Omitted = map[string]int{}
@@ -284,20 +283,20 @@ func omit(e *streams.RecallEntry, channel string, n int) {
 	e.Omitted[channel] += n
 }
 
-// search returns the matching memories of some places, in the order of trust and, within
-// a class, of rank; and the matching read texts, by rank.
+// search returns the matching memories of some places, the most trusted class first and by rank within a class, and the
+// matching read texts, by rank.
 func (f *Fold) search(st *stage.State, project string, places []string, ev *streams.Recall, limit int) (found []match,
 	read []reads, err error) {
 	q := lexical.Query{Words: lexical.Words(ev.Query), Labels: filterLabels(ev), Limit: min(max(3*limit, minLooked),
 		lookedLimit)}
 	q.Near = lexical.Near(q.Words)
 	if ev.Query != "" && len(q.Words) == 0 {
-		return nil, nil, nil // the query has only function words, which are in nearly every text
+		return nil, nil, nil // the query has only function words, which nearly every text has
 	}
 	for _, s := range shelves {
 		var in []match
 		for _, place := range places {
-			// Hits in read texts are added to read, those in memories are loaded at once.
+			// Collect hits in read texts in read. Load hits in memories at once.
 			all, have := read, len(read)
 			if s.memory {
 				all, have = nil, 0
@@ -332,8 +331,8 @@ func (f *Fold) search(st *stage.State, project string, places []string, ev *stre
 	return found, read, nil
 }
 
-// candidates looks up the results of another store. Content that is a belief here is judged by that
-// belief. Other content counts as external.
+// candidates returns the results of another memory store as matches. Content that is also a belief here is judged by
+// that belief. Other content counts as external.
 func (f *Fold) candidates(st *stage.State, a streams.Address, head streams.EntryHead,
 	cs []streams.GateCandidate) ([]match, error) {
 	var out []match
@@ -364,13 +363,13 @@ func (f *Fold) candidates(st *stage.State, a streams.Address, head streams.Entry
 			out = append(out, m)
 		}
 	}
-	// In the order of trust; within a class, as the store ranked them.
+	// The most trusted first; within a class, in the order of the other store.
 	slices.SortStableFunc(out, func(a, b match) int { return cmp.Compare(classOf(a.Ref.Origin), classOf(b.Ref.Origin)) })
 	return out, nil
 }
 
-// byContent returns the belief with a content. If there are several, it prefers one with a finding
-// by a sentinel or a person, and otherwise the most trusted one.
+// byContent returns the belief with a content, or nil. Of several, it prefers one with a finding by a sentinel or a
+// person, and otherwise the most trusted one.
 func (f *Fold) byContent(st *stage.State, project string, head streams.EntryHead, content string) (best *record,
 	err error) {
 	sum := sha256.Sum256([]byte(content))
@@ -405,8 +404,8 @@ func (f *Fold) byContent(st *stage.State, project string, head streams.EntryHead
 	return best, nil
 }
 
-// unknown returns a record for content that was never observed or remembered here. It is not
-// stored. Its id commits to the content.
+// unknown returns a record for content that is not a belief of the project. It is not stored. Its id is a hash of the
+// content.
 func unknown(a streams.Address, head streams.EntryHead, c streams.GateCandidate) *record {
 	sum := sha256.Sum256([]byte(c.Content))
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: beliefs.ExternalDocument, Source: c.Source,

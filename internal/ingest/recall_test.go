@@ -277,7 +277,7 @@ func TestAnAnswerWithExternalTextsNamesTheirQuota(t *testing.T) {
 		h.verdict(m, streams.Allow)
 		r := h.belief(m.Belief.ID) // as after a person's confirmation
 		r.Ref.Axes = beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}
-		if err := h.f.keep(h.st, "demo", r); err != nil {
+		if err := h.f.saveRecord(h.st, "demo", r); err != nil {
 			t.Fatal(err)
 		}
 		cs = append(cs, streams.GateCandidate{Content: content})

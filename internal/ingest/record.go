@@ -14,19 +14,19 @@ import (
 	"lazaret/streams"
 )
 
-// Nearly all beliefs were read once and have not changed. Their records would have the same values
-// two or three times, as evidence, adoption and state. Such a record has a short form. All other
-// records are JSON.
+// Nearly all beliefs were read once and have not changed. Their records would contain the same values two or three
+// times, as evidence, adoption and state. So such a record is stored in a short form. All other records are stored as
+// JSON.
 
 const (
-	shortRecord  = 0x01 // first byte; JSON begins with a brace
+	shortRecord  = 0x01 // first byte of a short record; JSON begins with a brace
 	shortReading = 0x01
 )
 
 var errBadRecord = errors.New(
-	"a record of what was read is damaged: remove the state folder, it is rebuilt from the ledger")
+	"a record of a belief or a reading is damaged: remove the state folder; the state is then rebuilt from the ledger")
 
-// adopt sets the fields that follow from the other fields of a new record.
+// adopt sets those fields of a new record that follow from its other fields.
 func (r *record) adopt() {
 	r.Evidence = beliefs.EvidenceSet{{Observation: r.Ref.Observation, Quality: r.Ref.Quality, Source: r.Ref.Source,
 		At: r.At}}
@@ -34,8 +34,8 @@ func (r *record) adopt() {
 		Scope: r.Ref.Scope}
 }
 
-// plain reports whether the short form can represent a record. The result does not depend on
-// whether an empty list is nil or in which zone a time is.
+// plain reports whether the short form can represent a record. A nil list counts as an empty one, and times are
+// compared without their zones.
 func (r *record) plain() bool {
 	ref := &r.Ref
 	if r.Memory || ref.Home != (beliefs.Home{}) || ref.Grade != beliefs.NoGrade || ref.Staged || ref.Procedure ||
@@ -70,21 +70,21 @@ func (r *record) plain() bool {
 		ref.Class == beliefs.Class(ref.Kind, ref.Quality, ""))
 }
 
-// sealSize is the size of a belief's seal. shortHead is the size of the part before the strings of
-// a short record. Both are in bytes.
+// sealSize is the size of a belief's seal in bytes, and shortHead that of the fixed part of a short record, before its
+// strings.
 const (
 	sealSize  = 16
 	shortHead = 66 + sealSize
 )
 
-// Optional parts of the short form.
+// Flags of a short record for its optional parts.
 const (
 	shortSealed  = 1
 	shortClassed = 2
-	shortIndexed = 4 // Doc follows the strings
+	shortIndexed = 4 // Doc, after the strings
 )
 
-// isHex reports whether s is n bytes in lower-case hex.
+// isHex reports whether s is the lower-case hex form of n bytes.
 func isHex(s string, n int) bool {
 	b, err := hex.DecodeString(s)
 	return err == nil && len(b) == n && hex.EncodeToString(b) == s
@@ -179,8 +179,8 @@ func readRecord(id string, v []byte, r *record) error {
 	return nil
 }
 
-// noteAgain counts that the content of a belief was read again. The count has its own key, so that
-// the record need not be written.
+// noteAgain counts that the content of a belief was read again. The count has its own key, so that the record need not
+// be written again.
 func (f *Fold) noteAgain(st *stage.State, project, id string, at time.Time) error {
 	key := stage.Key(keyAgain, project, id)
 	v, ok, err := st.Get(key)
@@ -195,7 +195,7 @@ func (f *Fold) noteAgain(st *stage.State, project, id string, at time.Time) erro
 	return st.Set(key, binary.BigEndian.AppendUint64(b, uint64(at.UnixNano())))
 }
 
-// again sets in a record how often its content was read again.
+// again sets the record's fields again and readAt.
 func again(st *stage.State, project string, r *record) error {
 	if r.Memory {
 		return nil
@@ -208,7 +208,7 @@ func again(st *stage.State, project string, r *record) error {
 	return nil
 }
 
-// times returns how often it was read. last returns the time of its last confirmation.
+// times returns how often the content was read. last returns when it was last read or confirmed.
 func (r *record) times() uint64 { return r.Count + r.again }
 
 func (r *record) last() time.Time {
@@ -218,7 +218,7 @@ func (r *record) last() time.Time {
 	return r.At
 }
 
-// short returns the stored form of a reading.
+// short returns a reading in the form in which it is stored.
 func (rd *reading) short() []byte {
 	n := 8
 	for _, t := range rd.Texts {

@@ -10,9 +10,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Supersession is a proposal of reflection: if two supported beliefs state different objects for
-// one subject and predicate, one may be out of date. A person may sign it. Nothing acts on it
-// automatically.
+// Supersession is a proposal to a person, computed from beliefs: if two supported beliefs state different objects for
+// one subject and predicate, one may be out of date. It takes effect only when a person signs it.
 type Supersession struct {
 	Belief    string `json:"belief"` // the belief to be superseded
 	Says      string `json:"says"`
@@ -21,22 +20,20 @@ type Supersession struct {
 	Subject   string `json:"subject"`
 	Predicate string `json:"predicate"`
 	Namespace string `json:"namespace,omitzero"`
-	// Because is the reason why this belief and not the other is out of date: class, sources or
-	// later.
+	// Because is the reason why Belief, and not Successor, is out of date: class, sources or later.
 	Because string `json:"because"`
 }
 
-// The reasons of a supersession.
+// Values of Supersession.Because.
 const (
 	BecauseClass   = "class"   // the successor has evidence of a stronger class
-	BecauseSources = "sources" // it has more sources of the same class
-	BecauseLater   = "later"   // it was confirmed later, with equal evidence
+	BecauseSources = "sources" // the successor has more sources of the same class
+	BecauseLater   = "later"   // the successor was confirmed later, and the evidence is equal
 )
 
-// Reflect derives supersessions from the beliefs of a project: from pairs that are both supported
-// and clean, not superseded, in the same scope, and with different objects for a predicate with a
-// single object. It ignores contradicted, unverified and quarantined beliefs. It changes nothing,
-// and its result does not depend on the order of items.
+// Reflect returns the supersessions for the beliefs of a project. It compares beliefs that are supported, clean and not
+// superseded, in the same scope, with different objects for a subject and a predicate that has a single object. It
+// changes nothing. The result does not depend on the order of items.
 func Reflect(items []Belief) []Supersession {
 	type statement struct {
 		b      *Belief
@@ -59,7 +56,7 @@ func Reflect(items []Belief) []Supersession {
 	}
 	out := []Supersession{}
 	for _, all := range by {
-		// Propose the best as the successor of each one with a different object.
+		// Propose the best statement as the successor of each statement with a different object.
 		slices.SortFunc(all, func(x, y statement) int { return better(x.b, y.b) })
 		best := all[0]
 		for _, s := range all[1:] {
@@ -78,7 +75,7 @@ func Reflect(items []Belief) []Supersession {
 	return out
 }
 
-// better sorts the belief with the stronger evidence first.
+// better compares two beliefs for sorting: the one with the stronger evidence comes first.
 func better(x, y *Belief) int {
 	_, nx := support(x.Evidence)
 	_, ny := support(y.Evidence)
@@ -103,7 +100,7 @@ func because(best, other *Belief) string {
 	return BecauseLater
 }
 
-// String returns the proposal on one line, for people.
+// String returns the proposal on one line.
 func (s Supersession) String() string {
 	return fmt.Sprintf("%s %s: %q (%s) instead of %q (%s), %s", s.Subject, s.Predicate, s.Instead, s.Successor, s.Says,
 		s.Belief, s.Because)

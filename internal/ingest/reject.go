@@ -21,8 +21,8 @@ func init() {
 	writes(streams.TypeActivation, (*Fold).applyActivation)
 }
 
-// Limits on the parts of a message that its rejection repeats, in bytes. streams.IntakeMsgSize
-// limits the rest, so that a rejection always fits into the ledger.
+// Limits in bytes on those parts of a message that its rejection repeats. streams.IntakeMsgSize limits the others. So a
+// rejection always fits into a ledger message.
 const (
 	maxReason  = 2 << 10
 	maxHeaders = 64 << 10 // as JSON
@@ -51,8 +51,8 @@ func (*Fold) Shed(m *stage.Message, reason string) *streams.RejectError {
 	return r
 }
 
-// reject records a message that is not a valid event. If cause is not a *streams.RejectError, it is
-// a fault of the program, and reject returns it.
+// reject records a rejection of a message. If cause is not a *streams.RejectError, it is a fault of the program, and
+// reject returns it.
 func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Admission, error) {
 	var r *streams.RejectError
 	if !errors.As(cause, &r) {
@@ -63,16 +63,15 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 	if err != nil {
 		return nil, err
 	}
-	// Headers and subjects can have any bytes. An entry that cannot be encoded would stop the
-	// partition.
+	// Headers and subjects can contain any bytes. An entry that cannot be encoded would stop the partition.
 	valid := func(s string) string { return streams.Clip(strings.ToValidUTF8(s, "\uFFFD"), maxReason) }
 	e := &streams.RejectedEntry{
 		EntryHead: streams.EntryHead{ID: valid(r.ID), Agent: valid(a.Agent), Session: valid(r.Session), Time: now,
 			Intake: m.Place()},
 		Subject: valid(m.Subject), Kind: streams.Kind(valid(string(a.Kind))), Origin: a.Origin, Code: r.Code,
 		Reason: valid(r.Reason),
-		// Only an observation that the agent may have been shown makes the session unseen.
-		// Acknowledgements of NATS are shown to nobody.
+		// A rejected observation makes its session unseen, because the agent may have been shown it. An acknowledgement
+		// of NATS is shown to nobody.
 		Unseen:  a.Kind == streams.KindObs && r.Code != streams.CodeNotEvent,
 		Raw:     m.Data,
 		Headers: excerpt(headerLines(m), maxHeaders),
@@ -87,20 +86,19 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 		project = streams.SystemProject
 	}
 	var live []stage.Live
-	// A rejection without a project has no live copy, except an operator's command.
+	// A rejection without a project has no live copy, unless it is of an operator's command.
 	if project != streams.SystemProject || a.Kind == streams.KindCtl {
 		copied := &liveRejected{e.EntryHead, e.Subject, e.Code, e.Reason, e.Unseen}
 		live = stage.LiveCopy(copied, project, "rejected")
 		if a.Kind != streams.KindCtl {
-			// The agent may read rejections of its own events.
+			// An agent may subscribe to the rejections of its own events.
 			live = append(live, stage.LiveCopy(copied, project, "rejected", e.Agent)...)
 		}
 	}
 	return admission(streams.TypeRejected, project, e, live...)
 }
 
-// liveRejected is the live copy of a rejection. It does not have the message's bytes, which no
-// sentinel judged.
+// liveRejected is the live copy of a rejection. It leaves out the message's bytes, because no sentinel has judged them.
 type liveRejected struct {
 	streams.EntryHead
 	Subject string       `json:"subject"`
@@ -124,7 +122,7 @@ func (f *Fold) applyRejected(st *stage.State, project string, e *streams.Rejecte
 	if !e.Unseen || project == streams.SystemProject {
 		return nil
 	}
-	// Without a session, any session of the agent may have been shown the observation.
+	// Without a session, the observation may have been shown in any session of the agent.
 	u := streams.Unseen{ID: e.ID, Origin: e.Origin, Intake: e.Intake, Code: e.Code, Reason: streams.Clip(e.Reason,
 		maxHoleReason)}
 	if !streams.ValidID(u.ID) {
@@ -133,7 +131,7 @@ func (f *Fold) applyRejected(st *stage.State, project string, e *streams.Rejecte
 	return f.setUnseen(st, project, e.Agent, e.Session, u)
 }
 
-// control admits a message on a control subject, such as a chunk of a bundle or a signed command.
+// control decides on a message on a control subject, such as a part of a bundle or a signed command.
 func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, error) {
 	c := new(streams.Control)
 	if err := streams.Unmarshal(m.Data, c); err != nil {
@@ -149,7 +147,7 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 		return f.custody(st, m, c, head)
 	}
 	if c.Look != nil {
-		return f.looked(st, m, c, head)
+		return f.admitLook(st, m, c, head)
 	}
 	if c.Silence != nil {
 		return f.silence(st, m, c, head)
@@ -206,8 +204,8 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 		Digest: cmd.Digest, Engine: cmd.Engine, Signer: signer, Note: c.Note})
 }
 
-// check compiles a bundle as the stages will, before the bundle is put in force. All partitions
-// admit the same bundle. The first one compiles it.
+// check compiles a bundle as the stages will, before it is put in force. Each partition admits the same bundle, and
+// only the first one compiles it.
 func (f *Fold) check(do, digest string, bundle []byte) (err error) {
 	switch do {
 	case streams.DoActivatePolicy:

@@ -17,9 +17,8 @@ func init() {
 	writesIn(streams.TypeMemory, (*Fold).applyMemory)
 }
 
-// remember records a memory write as a candidate. It stays hidden until the sentinels have judged
-// it and the arbiter has answered. It is at most as trusted as the weakest text that it derives
-// from.
+// remember records a memory write as a candidate. A candidate stays hidden until the sentinels have judged it and the
+// arbiter has answered. It is at most as trusted as the least trusted text that it derives from.
 func (f *Fold) remember(st *stage.State, msg *stage.Message, head streams.EntryHead,
 	m *streams.Memory) (*stage.Admission, error) {
 	a := msg.Address
@@ -97,9 +96,9 @@ func (f *Fold) remember(st *stage.State, msg *stage.Message, head streams.EntryH
 	return admission(streams.TypeMemory, a.Project, e)
 }
 
-// lineage finds the declared and undeclared parents of a write, and returns its origin: that of its
-// writer, or a weaker one that it inherits. A text that repeats the user's words of the session
-// verbatim has the user's origin. shares is set if any part of the text is foreign, however small.
+// lineage finds the declared and undeclared parents of a memory write. weakest is the write's origin: that of its
+// writer, or a less trusted one of a parent. A text that repeats words of the user verbatim, from the same session, has
+// the user's origin. shares is set if any part of the text is in external content, however small.
 func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e *streams.MemoryEntry) (
 	weakest beliefs.Origin, shares bool, err error,
 ) {
@@ -122,7 +121,7 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 			}
 			inherit(p)
 		}
-		if len(all) == maxOthers { // there may have been earlier ones, which were dropped
+		if len(all) == maxOthers { // there may have been more, which were dropped
 			inherit(streams.Parent{ID: id, Origin: beliefs.OriginWeb, Declared: true})
 		}
 	}
@@ -135,7 +134,7 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 			return "", false, err
 		}
 		if !e.UserWord {
-			content = "" // a text that does not repeat the user is compared by its phrases only
+			content = "" // compare a text that does not repeat the user by its phrases only
 		}
 	}
 	d, err := f.derive(st, a.Project, a.Agent, content, &e.Features)
@@ -163,7 +162,7 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 	return weakest, true, nil
 }
 
-// staged returns the reason why a write is context only until someone vouches for it, or "".
+// staged returns the reason why a memory is only context until a person confirms it, or "".
 func staged(pol *policy.Policy, a streams.Address, m *streams.Memory, origin beliefs.Origin) string {
 	switch {
 	case m.Home != nil:
@@ -178,8 +177,7 @@ func staged(pol *policy.Policy, a streams.Address, m *streams.Memory, origin bel
 	return ""
 }
 
-// parent resolves the observation or belief that a write names as its parent. An unknown
-// parent counts as web content.
+// parent returns the observation or belief that a write names as its parent. An unknown parent counts as web content.
 func (f *Fold) parent(st *stage.State, a streams.Address, id string) (streams.Parent, error) {
 	p := streams.Parent{ID: id, Origin: beliefs.OriginWeb, Declared: true}
 	r, err := f.belief(st, a.Project, id)
@@ -197,8 +195,7 @@ func (f *Fold) parent(st *stage.State, a streams.Address, id string) (streams.Pa
 	return p, err
 }
 
-// parentKey returns the key of a parent in the index of influence: a belief's id, or an event as
-// agent/id.
+// parentKey returns the key of a parent in keyImpact: a belief's id, or agent/id for an event.
 func parentKey(p streams.Parent) string {
 	if p.Agent == "" {
 		return p.ID
@@ -206,7 +203,7 @@ func parentKey(p streams.Parent) string {
 	return p.Agent + "/" + p.ID
 }
 
-// keyHolder returns the origin of the current value of a memory key.
+// keyHolder returns the origin of the belief that holds a memory key, or "".
 func (f *Fold) keyHolder(st *stage.State, project string, in beliefs.Namespace, key string) (beliefs.Origin, error) {
 	id, ok, err := st.Get(nameKey(project, in, key))
 	if err != nil || !ok {
@@ -266,10 +263,10 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	if err := indexBelief(st, project, r, e.Content, sum); err != nil {
 		return err
 	}
-	return f.arrived(st, project, r, e.Time)
+	return f.applyStanding(st, project, r, e.Time)
 }
 
-// noteMemoryWords indexes the words of a memory as foreign or as the user's own, because later
+// noteMemoryWords adds the words of a memory to the index of external content or to the user's own, because later
 // sessions may read the memory.
 func (f *Fold) noteMemoryWords(st *stage.State, project string, e *streams.MemoryEntry) error {
 	switch from := e.Belief.Origin; {

@@ -10,16 +10,15 @@ import (
 	"lazaret/streams"
 )
 
-// A policy may require a sentinel group only if the group keeps up. Otherwise every later proposal
-// would wait for a group that still reads old entries, and would be held when the wait ends. A
-// group has answered all entries up to the input of its last entry. The newest proposals with a
-// verdict are compared with that.
+// A policy may require a sentinel group only if the group keeps up. Otherwise every later proposal would wait for a
+// group that still reads old entries, and would be held when the wait ends. A group has answered all entries up to the
+// input of its own last entry. If that is before the latest proposals with a verdict, the group is behind.
 
-// maxBehind is how many decided proposals of a partition a group may be behind when a policy makes
-// the group required.
+// maxBehind is the maximum number of decided proposals of a partition that a group may be behind when a policy begins
+// to require it.
 const maxBehind = 16
 
-// noteCursor stores the progress of a group.
+// noteCursor stores how far a sentinel group has come: the input of its entry e.
 func noteCursor(st *stage.State, group string, e *streams.Entry) error {
 	key := stage.Key(keyCursor, group)
 	v, ok, err := st.GetHot(key)
@@ -29,15 +28,15 @@ func noteCursor(st *stage.State, group string, e *streams.Entry) error {
 	return st.Set(key, binary.BigEndian.AppendUint64(nil, e.Src))
 }
 
-// noteDecided records that a proposal has a verdict. The last maxBehind proposals of the partition
-// are stored, in ledger order.
+// noteDecided records that a proposal has a verdict. The latest maxBehind proposals of the partition are stored, in
+// ledger order.
 func noteDecided(st *stage.State, proposal uint64) error {
 	v, _, err := st.GetHot([]byte{keyDecided})
 	if err != nil {
 		return err
 	}
 	if n := len(v); n >= 8 && binary.BigEndian.Uint64(v[n-8:]) >= proposal {
-		return nil // an earlier proposal, or a repeated verdict
+		return nil // an earlier proposal, or another verdict on the same one
 	}
 	if len(v) >= 8*maxBehind {
 		v = v[8:]
@@ -45,7 +44,8 @@ func noteDecided(st *stage.State, proposal uint64) error {
 	return st.Set([]byte{keyDecided}, binary.BigEndian.AppendUint64(append([]byte(nil), v...), proposal))
 }
 
-// behind returns the reason why a policy cannot be put in force yet, or nil.
+// behind returns a rejection if a policy cannot be put in force yet, because groups that it requires are behind, or
+// nil.
 func (f *Fold) behind(st *stage.State, digest string, bundle []byte) (*streams.RejectError, error) {
 	next, err := f.policies.Compiled(digest, bundle)
 	if err != nil {

@@ -11,8 +11,8 @@ func init() {
 	writes[streams.ResolutionEntry](streams.TypeResolution, nil)
 }
 
-// resolution records a signed resolution of a hold. The arbiter decides whether to accept it. A
-// forged one is recorded as evidence.
+// resolution records a signed resolution of a hold. The arbiter decides whether to accept it. A forged one is recorded
+// too, as evidence.
 func (f *Fold) resolution(st *stage.State, m *stage.Message, c *streams.Control,
 	head streams.EntryHead) (*stage.Admission, error) {
 	if err := addressed(m, c, c.Hold); err != nil {
@@ -25,10 +25,9 @@ func (f *Fold) resolution(st *stage.State, m *stage.Message, c *streams.Control,
 	return admission(streams.TypeResolution, c.Project, e)
 }
 
-// addressed checks the project and the id of a command, because they become keys and parts of live
-// subjects, and that the command came in the project's partition. hold is the last part of the
-// reply's subject: the hold that the command is about, or the kind of a command about a whole
-// project.
+// addressed returns an error unless a command's project and id are valid, and the command came in the project's
+// partition. They must be valid because they become parts of keys and of live subjects. hold is the last part of the
+// subject of the answer: the hold that the command is about or, for a command about a whole project, its kind.
 func addressed(m *stage.Message, c *streams.Control, hold string) error {
 	if _, err := streams.ResolveSubject(c.Project, hold); err != nil {
 		return err

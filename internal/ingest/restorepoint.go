@@ -18,23 +18,22 @@ func init() {
 	writesIn(streams.TypePoint, (*Fold).applyPoint)
 }
 
-// A restore point marks a time in a project's history to which its beliefs can be rolled back. The
-// fold saves the state of an older belief before its first change after the point. So the cost of a
-// point depends only on later changes. A signed order takes a point. The fold also takes points
-// automatically: before a session starts, before a compaction summary, and before a run of external
+// A restore point marks a time in a project's history to which its beliefs can be rolled back. Taking a point stores
+// almost nothing. Instead, the state of a belief is saved before its first change after the point. Points are taken by
+// a signed order, and automatically before a session starts, before a compaction summary, and before a run of external
 // writes.
 //
-// An automatic point is only taken if a belief came into service or changed since the last point.
-// Refused content changes nothing, so a flood of it displaces no point.
+// An automatic point is taken only if a belief was admitted or changed since the last point. Refused content changes no
+// belief, so a flood of it causes no points that would displace others.
 
-// Bounds on the points of a project.
+// Limits on the points of a project.
 const (
-	maxNamed = 32 // points with a name; an order for another one is refused
+	maxNamed = 32 // maximum number of named points; further orders are refused
 	maxAuto  = 24 // automatic points; when there are more, the one that leaves the smallest gap is deleted, see thinPoints
 	keptAuto = 8  // the latest automatic points, which thinPoints never deletes
 )
 
-// The reasons for which a point is taken.
+// Values of Point.Why.
 const (
 	pointNamed      = "named"
 	pointSession    = "session"
@@ -49,7 +48,7 @@ type Point struct {
 	Why  string    `json:"why"`         // named, session, compaction, batch, restore
 	By   string    `json:"by,omitzero"` // name of the key that signed the order
 	At   time.Time `json:"at"`          // event time
-	// Intake is the place in the intake up to which events come before the point.
+	// Intake is the place in the intake of the last event before the point.
 	Intake uint64 `json:"intake"`
 	Number uint64 `json:"number"`
 }
@@ -69,8 +68,7 @@ func (f *Fold) points(st *stage.State, project string) (out []Point, err error) 
 	return out, err
 }
 
-// latestPoint returns the number of the latest point and its place in the intake. ok is false
-// if the project has no point.
+// latestPoint returns the number of the latest point, and its Intake. ok is false if the project has no point.
 func (f *Fold) latestPoint(st *stage.State, project string) (number, intake uint64, ok bool, err error) {
 	v, ok, err := st.Get(stage.Key(keyLatest, project))
 	if err != nil || !ok || len(v) != 16 {
@@ -79,8 +77,8 @@ func (f *Fold) latestPoint(st *stage.State, project string) (number, intake uint
 	return binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:]), true, nil
 }
 
-// autoPoint returns the name of the point to take before an event. The name is empty if
-// nothing changed since the last point.
+// autoPoint returns the name of the point to take before an event at a place in the intake, or "" if no belief changed
+// since the last point.
 func (f *Fold) autoPoint(st *stage.State, project, why string, intake uint64) (string, error) {
 	_, moved, err := st.Get(stage.Key(keyMoved, project))
 	if err != nil || !moved {
@@ -93,11 +91,12 @@ func autoName(why string, intake uint64) string {
 	return "before-" + why + "-" + placeName(intake)
 }
 
-// placeName returns a place in the intake as a part of an id, as in 98 and 98-256.
+// placeName returns a place in the intake as a part of an id: its sequence, and its index unless that is 0, as in 98
+// and 98-256.
 func placeName(place uint64) string { return strings.ReplaceAll(position.Text(place), ".", "-") }
 
-// placeBefore returns the last place in the intake before another one. Behind a message are the places of
-// offered proposals.
+// placeBefore returns the last possible place in the intake before another one. After a message come the places of
+// offered proposals (see stage.Offer).
 func placeBefore(place uint64) uint64 {
 	if i := position.Index(place); i > 0 {
 		return position.At(position.Sequence(place), i-1)
@@ -105,7 +104,7 @@ func placeBefore(place uint64) uint64 {
 	return position.At(place-1, stage.OffersEnd-1)
 }
 
-// takeAuto takes an automatic point before an event.
+// takeAuto takes an automatic point before an event. It does nothing if name is "".
 func (f *Fold) takeAuto(st *stage.State, project, name string, h *streams.EntryHead) error {
 	if name == "" {
 		return nil
@@ -133,10 +132,9 @@ func (f *Fold) takePoint(st *stage.State, project string, p *Point) error {
 	return f.thinPoints(st, project)
 }
 
-// thinPoints deletes one automatic point if a project has too many. It keeps the oldest
-// and the latest ones. Of the others it deletes the one that leaves the smallest gap in
-// proportion to its age. So a burst of points thins itself out and displaces no earlier
-// point.
+// thinPoints deletes one automatic point if a project has too many. It never deletes the oldest and the latest ones. Of
+// the others, it deletes the one whose deletion leaves the smallest gap in proportion to the gap's age. So a burst of
+// points displaces points of the same burst and no earlier ones.
 func (f *Fold) thinPoints(st *stage.State, project string) error {
 	all, err := f.points(st, project)
 	if err != nil {
@@ -152,7 +150,7 @@ func (f *Fold) thinPoints(st *stage.State, project string) error {
 	for i := 1; i < len(auto)-keptAuto; i++ {
 		// Gaps are measured in intake sequences, because several events may have the same time.
 		before, hole := at(i-1), 0.0
-		if after := at(i + 1); after > before { // else both are offered writes behind one message
+		if after := at(i + 1); after > before { // otherwise both are offered writes after the same message
 			hole = float64(after-before+1) / float64(now-before+1)
 		}
 		if i == 1 || hole < least {
@@ -162,7 +160,7 @@ func (f *Fold) thinPoints(st *stage.State, project string) error {
 	return st.Delete(numbered(pointPrefix(project), auto[thin].Number))
 }
 
-// session admits the start or end of a session. It takes a point before a start.
+// session admits the start or end of a session. Before a start, a point is taken.
 func (f *Fold) session(st *stage.State, m *stage.Message, head streams.EntryHead,
 	ev *streams.Session) (*stage.Admission, error) {
 	a := m.Address
@@ -180,8 +178,8 @@ func (f *Fold) session(st *stage.State, m *stage.Message, head streams.EntryHead
 	return admission(streams.TypeSession, a.Project, e)
 }
 
-// batchOf names the run of external writes that a write belongs to, by agent and session.
-// It is empty for other writes.
+// batchOf names the run of external writes that a memory write belongs to: its agent and session. It returns "" for
+// other writes.
 func batchOf(e *streams.MemoryEntry) string {
 	if e.Channel == streams.ChannelImport || e.Origin.External() {
 		return e.Agent + "/" + e.Session
@@ -189,7 +187,7 @@ func batchOf(e *streams.MemoryEntry) string {
 	return ""
 }
 
-// pointBeforeWrite returns the name of the point to take before a write, or an empty name.
+// pointBeforeWrite returns the name of the point to take before a memory write, or "".
 func (f *Fold) pointBeforeWrite(st *stage.State, project string, e *streams.MemoryEntry) (string, error) {
 	if e.Channel == streams.ChannelCompaction {
 		return f.autoPoint(st, project, pointCompaction, e.Intake)
@@ -205,7 +203,7 @@ func (f *Fold) pointBeforeWrite(st *stage.State, project string, e *streams.Memo
 	return f.autoPoint(st, project, pointBatch, e.Intake)
 }
 
-// noteBatch stores the run of external writes that the latest external write belongs to.
+// noteBatch stores the run of external writes that the latest memory write belongs to.
 func (f *Fold) noteBatch(st *stage.State, project string, e *streams.MemoryEntry) error {
 	batch := batchOf(e)
 	if batch == "" {
@@ -227,7 +225,7 @@ func (r *record) asItWas() *asItWas {
 		StagedFor: r.StagedFor, Signed: r.Signed, Flag: r.Flag}, r.Successor}
 }
 
-// restore sets all fields that a point saved of a belief, except for its axes.
+// restore sets all fields that a point saves of a belief, except its axes.
 func (r *record) restore(was *beliefs.AsItWas) {
 	r.Evidence, r.Ref.Scope, r.Conflicts = was.Evidence, was.Scope, was.Conflicts
 	r.Ref.Staged, r.StagedFor, r.Signed, r.Flag = was.Staged, was.StagedFor, was.Signed, was.Flag
@@ -237,8 +235,8 @@ func (r *record) restore(was *beliefs.AsItWas) {
 
 func beforePrefix(project, belief string) []byte { return stage.Key(keyBefore, project, belief, "") }
 
-// noteBefore saves the state of a belief before it changes, if the belief existed at the latest
-// point. It also records that something changed since that point.
+// noteBefore saves the state of a belief before the change to next, if the belief existed at the latest point. It also
+// records that a belief changed since that point.
 func (f *Fold) noteBefore(st *stage.State, project string, next *record) error {
 	number, intake, ok, err := f.latestPoint(st, project)
 	if err != nil {
@@ -265,9 +263,9 @@ func (f *Fold) noteBefore(st *stage.State, project string, next *record) error {
 	return st.Set(stage.Key(keyMoved, project), nil)
 }
 
-// addBefore saves the state of a belief for a point, unless it is saved already. It deletes saved
-// states that no remaining point needs. A saved state serves its point and all earlier points after
-// the previous saved state of the belief.
+// addBefore saves the state of a belief for a point, unless it is saved already. It deletes saved states that no
+// remaining point needs. A saved state is valid for its point, and for all earlier points after the belief's previous
+// saved state.
 func (f *Fold) addBefore(st *stage.State, project string, old *record, number uint64) error {
 	prefix := beforePrefix(project, old.Ref.ID)
 	var have []uint64
@@ -301,7 +299,7 @@ func (f *Fold) addBefore(st *stage.State, project string, old *record, number ui
 	return st.Put(numbered(prefix, number), old.asItWas())
 }
 
-// before returns the state of a belief at a point, or nil if it has not changed since.
+// before returns the state of a belief at a point, or nil if the belief has not changed since.
 func (f *Fold) before(st *stage.State, project, belief string, number uint64) (was *asItWas, err error) {
 	prefix := beforePrefix(project, belief)
 	err = st.ScanFrom(prefix, numbered(bytes.Clone(prefix), number), func(_, v []byte) (bool, error) {
@@ -311,7 +309,7 @@ func (f *Fold) before(st *stage.State, project, belief string, number uint64) (w
 	return was, err
 }
 
-// orderPoint takes a named point by a signed order.
+// orderPoint takes a named point, by a signed order.
 func (f *Fold) orderPoint(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder,
 	signed *streams.Signature) (*stage.Admission, error) {
 	all, err := f.points(st, project)
@@ -343,7 +341,7 @@ func (f *Fold) applyPoint(st *stage.State, project string, e *streams.PointEntry
 		Intake: e.Intake})
 }
 
-// AskPoints asks for a project's restore points.
+// AskPoints is the query for a project's restore points.
 const AskPoints = "points"
 
 // PointsRequest asks for the restore points of one project.
@@ -351,10 +349,10 @@ type PointsRequest struct {
 	Project string `json:"project"`
 }
 
-// PointsAnswer holds the points, the oldest first.
+// PointsAnswer has the points of a project, the oldest first.
 type PointsAnswer struct {
 	Points []Point `json:"points"`
-	// Rollback is the latest rollback, running or finished.
+	// Rollback is the latest rollback, running or finished; nil if there was none.
 	Rollback *streams.Rollback `json:"rollback,omitzero"`
 }
 

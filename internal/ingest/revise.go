@@ -11,18 +11,18 @@ import (
 	"lazaret/streams"
 )
 
-// Limits of the effects of one change.
+// Limits on the effects of one change.
 const (
 	// maxDependants is the maximum number of beliefs that are flagged because a belief that they
 	// derive from is no longer reliable.
 	maxDependants = 1000
-	// maxDepth is the maximum number of steps of derivation that are followed.
+	// maxDepth is the maximum number of steps of derivation that flagDependants follows.
 	maxDepth = 8
-	// maxConflicts is the maximum number of conflicting beliefs in a record.
+	// maxConflicts is the maximum number of ids in record.Conflicts.
 	maxConflicts = 16
 )
 
-// revise applies a revision to its belief's record. Its moves were checked when it was decided.
+// revise applies a revision to the record of its belief. The changes were checked when the revision was decided.
 func (f *Fold) revise(st *stage.State, project string, rv *beliefs.Revision) error {
 	if rv.Anew != "" {
 		return f.stateAnew(st, project, rv)
@@ -32,7 +32,7 @@ func (f *Fold) revise(st *stage.State, project string, rv *beliefs.Revision) err
 		return err
 	}
 	if r == nil {
-		f.log.Error("revision of an unknown belief", "belief", rv.Belief)
+		f.log.Error("a revision is of an unknown belief", "belief", rv.Belief)
 		return nil
 	}
 	if err := f.forecast(st, project, r, rv); err != nil {
@@ -65,20 +65,20 @@ func (f *Fold) revise(st *stage.State, project string, rv *beliefs.Revision) err
 	case whoLineage:
 		r.Flag = rv.Why
 	}
-	return f.keep(st, project, r)
+	return f.saveRecord(st, project, r)
 }
 
-// Authors of revisions that no person, rule or policy makes.
+// Values of Revision.Who for revisions that no person, rule or policy makes.
 const (
 	whoConflict = "contradiction" // of triples
-	whoLineage  = "lineage"       // a belief that it derives from is no longer reliable
+	whoLineage  = "lineage"       // a belief from which it derives is no longer reliable
 	whoTime     = "time"
 	whoCorrob   = "corroboration"
 )
 
-// flagDependants returns revisions that flag the beliefs that derive from a belief, over several
-// steps. Flagged beliefs are stale until they are confirmed. Their truth does not change, because
-// they may have other support.
+// flagDependants returns revisions that flag the beliefs that derive from a belief, directly or over several steps.
+// Flagged beliefs are stale until they are confirmed. Their truth does not change, because they may have other support.
+// why is the reason.
 func (f *Fold) flagDependants(st *stage.State, project, belief, why string, at time.Time) ([]beliefs.Revision, error) {
 	var out []beliefs.Revision
 	seen := map[string]bool{belief: true}
@@ -112,8 +112,7 @@ func (f *Fold) flagDependants(st *stage.State, project, belief, why string, at t
 	return out, nil
 }
 
-// children returns the memories that derive from a belief, or from the event that introduced it,
-// and are not in seen.
+// children returns the memories that derive from a belief, or from the event that introduced it, except those in seen.
 func (f *Fold) children(st *stage.State, project, id string, seen map[string]bool) (out []string, err error) {
 	under := []string{id}
 	r, err := f.belief(st, project, id)

@@ -17,27 +17,26 @@ func init() {
 	writesIn(streams.TypeRestore, (*Fold).applyRestore)
 }
 
-// A rollback visits a project's beliefs once, in the order of their ids. Its entries have at most
-// maxOwed revisions each. A belief from before the point gets its old state back, as far as the
-// transition tables allow a person to do that. A later belief is hidden and stays in the ledger for
-// review. The progress of a rollback is part of the fold and is advanced by the rollback's own
-// entries, like that of a re-audit.
+// A rollback goes through a project's beliefs once, in the order of walk. Its entries have at most maxRevisions
+// revisions each. A belief from before the point gets its former state back, as far as the transition tables allow a
+// person to restore that. A later belief is hidden, but stays in the ledger for review. The progress of a rollback is
+// part of the state and advances with the rollback's own entries, as that of a re-audit does.
 
 const (
 	becauseRestore = "restore"
 	whoRestore     = "restore"
 
-	// maxRolled is the size in bytes from which an entry takes no further belief. A restored
-	// belief carries its evidence, with up to 48 sources.
+	// maxRolled is the size of an entry in bytes from which it takes no further belief. The revision of a restored
+	// belief contains its evidence, with up to 48 sources.
 	maxRolled = 1 << 20
 )
 
-// rolling is the progress of a rollback. Last is set when it is finished.
+// rolling is the progress of a rollback. Rollback.Last is set once it is finished.
 type rolling struct {
 	streams.Rollback
-	Number uint64 `json:"number"` // of the point
-	Intake uint64 `json:"intake"` // the point's intake sequence
-	Until  uint64 `json:"until"`  // beliefs from this intake sequence on are not changed
+	Number uint64 `json:"number"` // number of the point
+	Intake uint64 `json:"intake"` // Intake of the point
+	Until  uint64 `json:"until"`  // beliefs from this place in the intake on are not changed
 	By     string `json:"by"`
 	Order  string `json:"order"` // id of the order
 }
@@ -63,7 +62,7 @@ func (f *Fold) pointOf(st *stage.State, project, name string) (*Point, error) {
 	return &all[i], nil
 }
 
-// orderRestore begins a rollback.
+// orderRestore begins a rollback, by a signed order.
 func (f *Fold) orderRestore(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder,
 	signed *streams.Signature) (*stage.Admission, error) {
 	p, err := f.pointOf(st, project, s.Point)
@@ -92,15 +91,15 @@ func (f *Fold) applyRestore(st *stage.State, project string, e *streams.RestoreE
 		return err
 	}
 	if p == nil {
-		f.log.Error("rollback to an unknown restore point", "point", e.Point)
+		f.log.Error("a rollback is to an unknown restore point", "point", e.Point)
 		return nil
 	}
-	// The rollback can be undone with this point.
+	// A rollback to this point undoes this rollback.
 	if err := f.takePoint(st, project, &Point{Name: e.Before, Why: pointRestore, By: e.Signed.Signer, At: e.Time,
 		Intake: placeBefore(e.Intake)}); err != nil {
 		return err
 	}
-	f.owes[st.Partition()] = true
+	f.wakes[st.Partition()] = true
 	return st.Put(stage.Key(keyRollback, project), &rolling{Rollback: streams.Rollback{Point: p.Name}, Number: p.Number,
 		Intake: p.Intake, Until: e.Intake,
 		By: e.Signed.Signer, Order: e.ID})
@@ -136,7 +135,7 @@ func (f *Fold) rollback(st *stage.State) (*stage.Admission, error) {
 	return admission(streams.TypeRevision, project, e, stage.LiveCopy(&run.Rollback, project, "rollback", run.Point)...)
 }
 
-// roll computes the next revisions of a rollback and advances its progress.
+// roll computes the next revisions of a rollback, and advances its progress in run.
 func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time) ([]beliefs.Revision, error) {
 	from := walk{project: project, belief: run.Next, named: run.Named, of: run.Of}
 	run.Last = true
@@ -146,8 +145,8 @@ func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time
 	var out []beliefs.Revision
 	found, looked, size := 0, 0, 0
 	err := walkBeliefs(st, project, from, func(at walk, r *record) (bool, error) {
-		// A belief may need two revisions.
-		if found == maxOwed/2 || size >= maxRolled || looked == maxLooked || found > 0 && (at.named != run.Named ||
+		// A belief may take two revisions.
+		if found == maxRevisions/2 || size >= maxRolled || looked == maxLooked || found > 0 && (at.named != run.Named ||
 			r != nil && at.of != run.Of) {
 			run.Last = false
 			return false, nil
@@ -202,7 +201,7 @@ func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record,
 	restored := was.AsItWas
 	restored.Evidence = next.Evidence
 	if next.Axes.Truth == beliefs.Supported && was.Axes.Truth != beliefs.Supported {
-		restored.Signed = r.Signed // this signature is the reason why the belief is supported
+		restored.Signed = r.Signed // this signature supports the belief
 	}
 	rv.Moves, rv.Restored = moves, &restored
 	out := []beliefs.Revision{rv}
@@ -213,7 +212,7 @@ func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record,
 		anew := rv
 		anew.Belief, anew.Anew, anew.Moves = beliefID("anew", project, r.Ref.ID, run.Order), r.Ref.ID, nil
 		anew.Restored = &was.AsItWas
-		// A new belief begins as a candidate. These moves lead from there to the old state.
+		// A new belief begins as a candidate. These moves lead from there to the former state.
 		for _, x := range []struct {
 			axis     beliefs.Axis
 			from, to string
@@ -253,19 +252,19 @@ func (f *Fold) applyRollback(st *stage.State, project string, e *streams.Revisio
 	}
 	run.Rollback = *e.Rollback
 	run.Index++
-	f.owes[st.Partition()] = !run.Last
+	f.wakes[st.Partition()] = !run.Last
 	return st.Put(stage.Key(keyRollback, project), run)
 }
 
-// stateAnew creates a new belief with the content and the old state of a superseded belief. A
-// superseded belief itself cannot come back.
+// stateAnew creates a new belief with the content and the former state of a superseded belief, because a superseded
+// belief itself cannot be restored.
 func (f *Fold) stateAnew(st *stage.State, project string, rv *beliefs.Revision) error {
 	r, err := f.belief(st, project, rv.Anew)
 	if err != nil {
 		return err
 	}
 	if r == nil {
-		f.log.Error("rollback repeats an unknown belief", "belief", rv.Anew)
+		f.log.Error("a rollback restores an unknown belief", "belief", rv.Anew)
 		return nil
 	}
 	run, err := f.running(st, project)
@@ -282,7 +281,7 @@ func (f *Fold) stateAnew(st *stage.State, project string, rv *beliefs.Revision) 
 	r.Ref.Axes = beliefs.Axes{Freshness: beliefs.Fresh}
 	for _, m := range rv.Moves {
 		if r.Ref.Axes, err = r.Ref.Axes.With(m); err != nil {
-			return fmt.Errorf("repeating belief %s: %w", rv.Anew, err)
+			return fmt.Errorf("restoring belief %s: %w", rv.Anew, err)
 		}
 	}
 	r.restore(rv.Restored)
@@ -295,7 +294,7 @@ func (f *Fold) stateAnew(st *stage.State, project string, rv *beliefs.Revision) 
 			return err
 		}
 	}
-	if err := f.keep(st, project, r); err != nil {
+	if err := f.saveRecord(st, project, r); err != nil {
 		return err
 	}
 	if err := notePerson(st, project, r); err != nil {
@@ -312,14 +311,14 @@ func (f *Fold) stateAnew(st *stage.State, project string, rv *beliefs.Revision) 
 	return indexBelief(st, project, r, content, sha256.Sum256([]byte(content)))
 }
 
-// AskRollback asks for a preview of a rollback.
+// AskRollback is the query for a preview of a rollback.
 const AskRollback = "rollback"
 
-// RollbackRequest asks for a preview of a rollback to a point, one part at a time.
+// RollbackRequest asks for a part of the preview of a rollback to a point.
 type RollbackRequest struct {
 	Project string `json:"project"`
 	Point   string `json:"point"`
-	// Run is the progress that the previous answer returned.
+	// Run is the progress that the previous answer returned; nil for the first part.
 	Run *streams.Rollback `json:"run,omitzero"`
 }
 

@@ -64,7 +64,7 @@ func rollsBack(t *testing.T, offers bool) {
 		Content: "My size is 12"})
 	bank2 := h.remember(beliefs.OriginUser, mem("x2", "the account", triple("bob", "account", "66666")))
 	h.alert(found, "quarantine")
-	h.owed()
+	h.followUps()
 	if a := h.belief(size).Ref.Axes; a.Truth != beliefs.Superseded {
 		t.Fatalf("%+v", a)
 	}
@@ -83,7 +83,7 @@ func rollsBack(t *testing.T, offers bool) {
 	if _, ok := h.point(approval.Restore, "good", s.alice).(*streams.RestoreEntry); !ok {
 		t.Fatal("the rollback was refused")
 	}
-	h.owed()
+	h.followUps()
 	if len(h.ledger) <= entries+1 {
 		t.Error("a rollback left no revisions in the ledger")
 	}
@@ -115,7 +115,7 @@ func rollsBack(t *testing.T, offers bool) {
 		all[len(all)-1].Why != pointRestore {
 		t.Fatalf("%+v", all)
 	}
-	h.owed()
+	h.followUps()
 	if a := h.belief(size2).Ref.Axes; a.Truth != beliefs.Supported || a.Retrieval != beliefs.Restricted &&
 		a.Retrieval != beliefs.Normal {
 		t.Errorf("%+v", a)
@@ -159,7 +159,7 @@ func TestBlockedWritesPushNoRestorePointOut(t *testing.T) {
 			m.ID, m.Session = fmt.Sprint("x", i, "-", j), fmt.Sprint("s", i)
 			h.verdict(h.write(beliefs.OriginAgent, m), streams.Deny)
 		}
-		h.owed()
+		h.followUps()
 	}
 	if all := h.allPoints(); len(all) != 1 || all[0] != first[0] {
 		t.Errorf("refused writes took points: %+v", all)
@@ -224,7 +224,7 @@ func TestWhateverHappenedARollbackServesNothingThatWasNotServed(t *testing.T) {
 			for range rapid.IntRange(1, 6).Draw(rt, what) {
 				l.step(rt)
 			}
-			l.owed()
+			l.followUps()
 		}
 		some("before")
 		if _, ok := l.point(approval.TakePoint, "here", signers.alice).(*streams.PointEntry); !ok {
@@ -236,7 +236,7 @@ func TestWhateverHappenedARollbackServesNothingThatWasNotServed(t *testing.T) {
 		if _, ok := l.point(approval.Restore, "here", signers.alice).(*streams.RestoreEntry); !ok {
 			rt.Fatal("no rollback")
 		}
-		l.owed()
+		l.followUps()
 		for id, r := range l.standings() {
 			was, ok := then[id]
 			now := r.Ref.Axes
@@ -317,7 +317,7 @@ func TestARestorePointHasTheOfferedWritesBeforeIt(t *testing.T) {
 	if e, ok := h.point(approval.Restore, points[0].Name, s.alice).(*streams.RestoreEntry); !ok {
 		t.Fatalf("%+v", e)
 	}
-	h.owed()
+	h.followUps()
 	for _, id := range before {
 		if a := h.belief(id).Ref.Axes; a.Retrieval != beliefs.Normal {
 			t.Errorf("a write before the point is %+v", a)

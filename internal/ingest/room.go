@@ -7,18 +7,18 @@ import (
 	"lazaret/streams"
 )
 
-// The entry of a recall repeats texts that are in the ledger already, so that sentinels judge
-// exactly the texts that the agent receives. These constants limit the size of the texts.
+// The entry of a recall repeats texts that are in the ledger already, so that sentinels judge exactly the texts that
+// the agent will get. These constants limit their size.
 const (
-	// recallBytes is the maximum size of the encoded items of one recall. Candidates that a gate
-	// sends with its request are not counted.
+	// recallBytes is the maximum size in bytes of the encoded items of one recall. Candidates that came with the
+	// request do not count.
 	recallBytes = 64 << 10
-	// leastServed is the minimum size of a served part of a text, in bytes.
+	// leastServed is the minimum size in bytes of the served part of a text.
 	leastServed = 256
 )
 
-// jsonLen returns an upper bound of the size of a text as JSON, in bytes, without its quotes. It
-// returns most if that is smaller than the bound.
+// jsonLen returns an upper bound for the size of a text as JSON in bytes, without the quotes, or most if the bound is
+// larger.
 func jsonLen(s string, most int) int {
 	n := 0
 	for i := 0; i < len(s) && n < most; i++ {
@@ -27,7 +27,7 @@ func jsonLen(s string, most int) int {
 	return min(n, most)
 }
 
-// encoded returns how many bytes a byte of a text needs in JSON.
+// encoded returns how many bytes a byte of a text takes in JSON at most.
 func encoded(b byte) int {
 	switch {
 	case b == '"', b == '\\', b == '\n', b == '\r', b == '\t':
@@ -38,7 +38,7 @@ func encoded(b byte) int {
 	return 1
 }
 
-// excerpt returns the longest beginning of a text that takes at most room bytes as JSON.
+// excerpt returns the longest beginning of a text that takes at most room bytes in JSON.
 func excerpt(s string, room int) string {
 	for i := range len(s) {
 		if room -= encoded(s[i]); room < 0 {
@@ -48,8 +48,7 @@ func excerpt(s string, room int) string {
 	return s
 }
 
-// after returns a text without its first n bytes. If these end within a character, it
-// removes a few bytes less.
+// after returns a text without its first n bytes. If these end within a character, it removes a few bytes less.
 func after(s string, n int) string {
 	if n >= len(s) {
 		return ""
@@ -60,18 +59,18 @@ func after(s string, n int) string {
 	return s[n:]
 }
 
-// serving is an item of a recall and the text that may be served of it.
+// serving is an item of a recall, and the part of its text that may be served.
 type serving struct {
 	item    *streams.RecallItem
 	text    string
 	size    int    // size of the whole text in bytes; 0: unknown
 	digest  string // digest of a memory's whole text
-	brought bool   // the request contains the text
+	brought bool   // the text came with the request
 }
 
-// share fills in the texts of a recall's items, as far as there is room. Each text gets
-// the same share of the room, and longer texts share the room that shorter ones leave. It
-// returns how many items fit, and whether a text was cut for lack of room.
+// share sets the texts of a recall's items, as far as room bytes allow. Each text gets an equal share, and what short
+// texts leave of theirs is divided among the longer ones. share returns how many items fit, and whether a text was cut
+// for lack of room.
 func share(all []serving, room int) (fit int, short bool, err error) {
 	needs := make([]int, 0, len(all))
 	least := 0
@@ -110,8 +109,8 @@ func share(all []serving, room int) (fit int, short bool, err error) {
 	return fit, short, nil
 }
 
-// waterLevel returns the largest number to which all larger needs can be lowered so that
-// their sum is within room.
+// waterLevel returns the largest number such that the sum of needs is at most room if each larger need is lowered to
+// that number.
 func waterLevel(needs []int, room int) int {
 	slices.Sort(needs)
 	for i, n := range needs {

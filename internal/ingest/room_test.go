@@ -131,7 +131,7 @@ func TestPromiseC20ARollbackOfWellSourcedBeliefsFits(t *testing.T) {
 		}
 		// It changes after the point.
 		r.Evidence = r.Evidence[:1]
-		if err := h.f.keep(h.st, "demo", r); err != nil {
+		if err := h.f.saveRecord(h.st, "demo", r); err != nil {
 			t.Fatal(err)
 		}
 	}

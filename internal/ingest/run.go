@@ -32,13 +32,13 @@ type BeliefsRequest struct {
 	Limit   int    `json:"limit,omitzero"` // maximum number; at most 1,000
 }
 
-// BeliefsAnswer is a page of beliefs. Next is the id after which the following page begins.
+// BeliefsAnswer is a page of beliefs. Next is the After of the request for the next page, or "" on the last page.
 type BeliefsAnswer struct {
 	Beliefs []Belief `json:"beliefs"`
 	Next    string   `json:"next,omitzero"`
 }
 
-// Belief is a belief in the form for operators.
+// Belief is a belief as queries return it.
 type Belief struct {
 	streams.BeliefRef
 	Project string           `json:"project"`
@@ -52,8 +52,8 @@ type Belief struct {
 	Memory  bool             `json:"memory"`
 	// Category is the category that a memory's writer gave it.
 	Category string `json:"category,omitzero"`
-	// Digest is the digest of the whole content, and Revision the digest of its state. An
-	// attestation of the belief names both.
+	// Digest is the digest of the whole content, and Revision that of the belief's state. An attestation of the belief
+	// names both.
 	Digest    string              `json:"digest,omitzero"`
 	Revision  string              `json:"revision"`
 	Evidence  beliefs.EvidenceSet `json:"evidence,omitzero"`
@@ -66,12 +66,12 @@ type Belief struct {
 	Signed    string              `json:"signed,omitzero"`
 	Stale     time.Time           `json:"stale,omitzero"`
 	Expires   time.Time           `json:"expires,omitzero"`
-	// From and To are the period in which it is valid, as stated by the writer.
+	// From and To limit the period in which the belief is valid, as its writer stated.
 	From time.Time `json:"valid_from,omitzero"`
 	To   time.Time `json:"valid_to,omitzero"`
 }
 
-// AllBeliefs asks ingest for all beliefs of a project, page after page.
+// AllBeliefs returns all beliefs of a project. It asks ingest for one page after another.
 func AllBeliefs(ctx context.Context, nc *nats.Conn, project string) (all []Belief, err error) {
 	req := BeliefsRequest{Project: project}
 	for {
@@ -86,15 +86,15 @@ func AllBeliefs(ctx context.Context, nc *nats.Conn, project string) (all []Belie
 	}
 }
 
-// ActiveAnswer has the digests of what is in force in a partition.
+// ActiveAnswer has the digests of the rule set, policy and trust file that are in force in a partition.
 type ActiveAnswer struct {
 	Rules  string `json:"rules"`
 	Policy string `json:"policy"`
 	Trust  string `json:"trust"`
 }
 
-// BundleRequest asks for a part of the bundle that is in force for a command, such as
-// streams.DoActivateRules. A part has at most streams.ChunkSize bytes.
+// BundleRequest asks for a part, of at most streams.ChunkSize bytes, of the bundle that is in force. Do is the command
+// that put it in force, such as streams.DoActivateRules.
 type BundleRequest struct {
 	Do     string `json:"do"`
 	Offset int    `json:"offset"`
@@ -107,7 +107,7 @@ type BundleAnswer struct {
 	Part   []byte `json:"part"`
 }
 
-// Run runs ingest until ctx ends. If svc is nil, it answers no queries.
+// Run runs ingest until ctx ends. svc is the connection for answering queries; nil: ingest answers none.
 func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) error {
 	cfg.Name, cfg.Migrations = streams.StageIngest, migrations
 	if cfg.Log == nil {

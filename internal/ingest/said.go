@@ -8,11 +8,11 @@ import (
 	"lazaret/streams"
 )
 
-// Limits of the user's messages that are stored for each session. A memory write is compared with
-// them to detect that the agent writes the user's words.
+// Limits on the messages of the user that are stored for each session. Memory writes are compared with them, to detect
+// that the agent writes the user's words.
 const (
-	maxSaid     = 64      // latest messages
-	maxSaidText = 8 << 10 // bytes of each
+	maxSaid     = 64      // number of messages, the latest ones
+	maxSaidText = 8 << 10 // bytes of each message
 )
 
 func saidKey(project, agent, session string, n uint64) []byte {
@@ -39,7 +39,7 @@ func (f *Fold) noteSaid(st *stage.State, project string, h *streams.EntryHead, s
 	return st.Set(counter, binary.BigEndian.AppendUint64(nil, n+1))
 }
 
-// saidByUser reports whether a text is a verbatim span of a message of the user in the session.
+// saidByUser reports whether a text occurs verbatim in a stored message of the session's user.
 func (f *Fold) saidByUser(st *stage.State, a streams.Address, session, content string) (bool, error) {
 	if session == "" || len(content) > maxSaidText {
 		return false, nil

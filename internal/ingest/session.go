@@ -18,16 +18,16 @@ func init() {
 	writesIn(streams.TypeDecision, (*Fold).applyDecision)
 }
 
-// If an observation is rejected, the agent may still have been shown it. Actions of its session are
-// then held until the same observation is admitted, with the same id and origin, or until the
-// session is started again.
+// An observation that was rejected may have been shown to the agent nevertheless. Therefore the actions of its session
+// are held until the observation is admitted after all, with the same id and origin, or until the session is started
+// again.
 
-// holes are the rejected observations of a session. Under the empty session they are those of the
-// agent that name no session.
+// holes are the rejected observations of a session. Those of an agent without a session are stored under the empty
+// session.
 type holes struct {
 	All  []streams.Unseen `json:"all,omitzero"`
-	More bool             `json:"more,omitzero"` // there were more than maxHoles, or an earlier version stored only a flag
-	// Last is the highest intake sequence of the observations that are not in All.
+	More bool             `json:"more,omitzero"` // there were more than maxHoles, or only this is stored
+	// Last is the highest place in the intake of the observations that are not in All.
 	Last uint64 `json:"last,omitzero"`
 	// Expired is set if an expiry dropped the state of the session.
 	Expired bool `json:"expired,omitzero"`
@@ -54,8 +54,7 @@ func (f *Fold) holes(st *stage.State, project, agent, session string) (h holes, 
 	return h, streams.Unmarshal(v, &h)
 }
 
-// setUnseen records a rejected observation in a session. Without a session it records it for the
-// agent as a whole.
+// setUnseen records a rejected observation for a session or, if session is empty, for the whole agent.
 func (f *Fold) setUnseen(st *stage.State, project, agent, session string, u streams.Unseen) error {
 	h, err := f.holes(st, project, agent, session)
 	if err != nil {
@@ -69,7 +68,7 @@ func (f *Fold) setUnseen(st *stage.State, project, agent, session string, u stre
 	return f.putHoles(st, sessionKey(project, agent, session), &h)
 }
 
-// putHoles stores holes, or deletes them if there are none.
+// putHoles stores a session's holes, or deletes the record if there is nothing to store.
 func (f *Fold) putHoles(st *stage.State, key []byte, h *holes) error {
 	if len(h.All) == 0 && !h.More && !h.Expired {
 		return st.Delete(key)
@@ -77,8 +76,8 @@ func (f *Fold) putHoles(st *stage.State, key []byte, h *holes) error {
 	return st.Put(key, h)
 }
 
-// nowSeen removes an admitted observation from the holes, if it was rejected before. A hole with a
-// higher intake sequence stays: messages that were shed are recorded before earlier ones.
+// nowSeen removes an admitted observation from the holes, if it was rejected earlier. A hole with a higher place in the
+// intake stays. It may be recorded already, because messages are shed out of order.
 func (f *Fold) nowSeen(st *stage.State, project string, head *streams.EntryHead, origin beliefs.Origin) error {
 	for _, s := range []string{head.Session, ""} {
 		h, err := f.holes(st, project, head.Agent, s)
@@ -99,8 +98,8 @@ func (f *Fold) nowSeen(st *stage.State, project string, head *streams.EntryHead,
 	return nil
 }
 
-// applyRepeat handles a repeat of an observation. It removes a hole if the observation was admitted
-// once and its other copy was shed.
+// applyRepeat folds a repeat of an event. If an observation was admitted, and its repeat was shed and recorded as a
+// hole, it removes that hole.
 func (f *Fold) applyRepeat(st *stage.State, project string, e *streams.RepeatEntry) error {
 	if e.Kind != streams.KindObs {
 		return nil
@@ -112,7 +111,7 @@ func (f *Fold) applyRepeat(st *stage.State, project string, e *streams.RepeatEnt
 	return f.nowSeen(st, project, &e.EntryHead, origin)
 }
 
-// closeHoles removes the holes that came before an event of the session.
+// closeHoles removes those holes of a session that come before event e in the intake.
 func (f *Fold) closeHoles(st *stage.State, project, session string, e *streams.EntryHead) error {
 	h, err := f.holes(st, project, e.Agent, session)
 	if err != nil {
@@ -123,9 +122,9 @@ func (f *Fold) closeHoles(st *stage.State, project, session string, e *streams.E
 	return f.putHoles(st, sessionKey(project, e.Agent, session), &h)
 }
 
-// sessionState returns why all proposals of this session are suspect. unseen is a rejected
-// observation. restored is set if the agent names an acknowledged sequence that this intake has not
-// reached: the intake was restored from an older state.
+// sessionState returns why the proposals of a session are suspect. unseen is a rejected observation, or nil. restored
+// is set if after, the acknowledged sequence that the agent names, does not exist in this intake: the intake was
+// restored from an older state.
 func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.EntryHead,
 	after uint64) (unseen *streams.Unseen, restored bool, err error) {
 	for _, s := range []string{head.Session, ""} {
@@ -148,13 +147,13 @@ func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.Ent
 			}
 		}
 	}
-	// Every acknowledged message comes before this one. A place behind a message is no sequence.
+	// Every acknowledged message comes before this one. after must be a sequence, so a place with an index is not
+	// valid.
 	return unseen, position.Index(after) > 0 || position.Compare(after, head.Intake) >= 0, nil
 }
 
-// applySession removes the state of a session when it starts or ends, so that a new session starts
-// clean. Holes of later events stay. Holes without a session last until the agent starts any
-// session.
+// applySession removes the state of a session that starts or ends, so that a new session with the same id starts
+// without it. Holes from later events stay. Holes without a session are removed when the agent starts any session.
 func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionEntry) error {
 	if err := f.closeHoles(st, project, e.Session, &e.EntryHead); err != nil {
 		return err
@@ -174,7 +173,7 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 	return f.closeHoles(st, project, "", &e.EntryHead)
 }
 
-// decide records a decision and the beliefs that it cites.
+// decide records a decision of an agent, and the beliefs that it cites.
 func (f *Fold) decide(st *stage.State, m *stage.Message, head streams.EntryHead,
 	d *streams.Decision) (*stage.Admission, error) {
 	project := m.Address.Project

@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// noteShown counts the texts that an observation shows to its session and that neither the user nor
-// the operator wrote.
+// noteShown adds the foreign texts of an observation to the summary of its session: texts that neither the user nor the
+// operator wrote.
 func (f *Fold) noteShown(st *stage.State, project string, e *streams.ObservationEntry) error {
 	own := e.Origin == beliefs.OriginUser || e.Origin == beliefs.OriginSystem
 	var shown streams.Shown
@@ -28,15 +28,15 @@ func (f *Fold) noteShown(st *stage.State, project string, e *streams.Observation
 	return addShown(st, project, &e.EntryHead, shown)
 }
 
-// add counts one more foreign text.
+// add adds one foreign text to a summary.
 func add(s *streams.Shown, f *text.Features) {
 	s.Foreign++
 	s.Order = max(s.Order, f.Command.Points)
 	s.Unread = s.Unread || f.HasHidden() || f.Partial
 }
 
-// addShown adds to the summary of the foreign texts that a session was shown. It does nothing for
-// an event without a session: an action without a session is not compared with the summary either.
+// addShown adds more to the summary of the foreign texts that a session was shown. It does nothing for an event without
+// a session, because an action without a session is not compared with a summary.
 func addShown(st *stage.State, project string, h *streams.EntryHead, more streams.Shown) error {
 	if h.Session == "" || more.Foreign == 0 {
 		return nil
@@ -63,9 +63,9 @@ func shownTo(st *stage.State, project string, h *streams.EntryHead) (s streams.S
 	return streams.Shown{Foreign: int(n), Order: int(v[0]), Unread: v[1] == 1}, nil
 }
 
-// shown returns what the session of an action was shown, and whether its arguments come from
-// foreign content of the project. It returns nil if the user said nothing in the session, because
-// there is no intent to compare with.
+// shown returns the summary of the foreign texts that an action's session was shown, and whether the action's arguments
+// come from foreign content of the project. It returns nil if the user said nothing in the session, because then there
+// is no intent to compare with.
 func (f *Fold) shown(st *stage.State, project string, e *streams.ActionEntry) (*streams.Shown, error) {
 	said, err := f.userSaid(st, project, e.Agent, e.Session)
 	if err != nil || len(said.Words) == 0 {
@@ -80,7 +80,7 @@ func (f *Fold) shown(st *stage.State, project string, e *streams.ActionEntry) (*
 		if err != nil {
 			return nil, err
 		}
-		_, foreign, err := st.Get(carrierKey(keyForeign, project, c))
+		_, foreign, err := st.Get(carrierKey(keyExternal, project, c))
 		if err != nil {
 			return nil, err
 		}
@@ -90,8 +90,8 @@ func (f *Fold) shown(st *stage.State, project string, e *streams.ActionEntry) (*
 	return &s, err
 }
 
-// noteAccepted stores the levels that a person signed for a catalogue of tools. A later signature
-// for the same catalogue replaces them.
+// noteAccepted stores the levels of the tools of a catalogue that a person signed. They replace those of an earlier
+// signature for the same catalogue.
 func noteAccepted(st *stage.State, project string, a *streams.AcceptedTools) error {
 	return st.Put(stage.Key(keyAccepted, project, a.Catalogue), a.Levels)
 }

@@ -10,13 +10,13 @@ import (
 	"lazaret/streams"
 )
 
-// An order to expire drops the state of sessions that were silent since before its horizon: the user's messages, and
-// what is derived from them. Nobody has to end a session, so otherwise this state would stay.
+// An order to expire drops the state of sessions without events since its horizon: the user's messages, and the records
+// derived from them. Sessions need not be ended, so otherwise this state could stay forever.
 //
-// Without that state, an action that the user did not ask for could pass, as in a session whose user never spoke.
-// Therefore the proposals of such a session are held until the session is started again.
+// Without the state, a later action in such a session could pass although the user did not ask for it, as in a session
+// whose user said nothing. Therefore the proposals of the session are held until the session is started again.
 
-// activeGrain is how much a session's stored time may be behind its last event.
+// activeGrain is how far the stored time of a session's last event may lag behind.
 const activeGrain = time.Hour
 
 func activeKey(project, agent, session string) []byte {
@@ -53,10 +53,10 @@ func activeTime(v []byte) time.Time {
 	return time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC()
 }
 
-// sessionID names a session of the state.
+// sessionID identifies a session.
 type sessionID struct{ project, agent, session string }
 
-// sessionOf returns the session of a key, which is empty if the key has none.
+// sessionOf returns the session that a key names. It is zero if the key names none.
 func sessionOf(key []byte) (s sessionID) {
 	if parts := bytes.SplitN(key[1:], []byte{0}, 4); len(parts) >= 3 {
 		s = sessionID{string(parts[0]), string(parts[1]), string(parts[2])}
@@ -64,7 +64,7 @@ func sessionOf(key []byte) (s sessionID) {
 	return s
 }
 
-// dropSession removes the state of a session except its holes.
+// dropSession removes the state of a session, but not its holes.
 func dropSession(st *stage.State, project, agent, session string) error {
 	for _, space := range []byte{keySaid, keyIntent} {
 		if err := st.DropPrefix(stage.Key(space, project, agent, session, "")); err != nil {
@@ -77,14 +77,14 @@ func dropSession(st *stage.State, project, agent, session string) error {
 	return st.Delete(activeKey(project, agent, session))
 }
 
-// fading is a session whose state expires.
+// fading is a session whose state is being dropped.
 type fading struct {
 	sessionID
-	any   bool     // it has state
-	words []uint32 // see intent.Faded
+	any   bool     // the session has state
+	words []uint32 // words to store instead of the user's, see intent.Faded
 }
 
-// expireSessions examines the next sessions, and drops the state of those that were silent since before the horizon.
+// expireSessions examines the next sessions, and drops the state of those whose last event was before the horizon.
 func (f *Fold) expireSessions(st *stage.State, x *expiry, step *streams.ExpiryStep) error {
 	var silent []fading
 	from, looked := x.Session, 0
@@ -103,7 +103,7 @@ func (f *Fold) expireSessions(st *stage.State, x *expiry, step *streams.ExpirySt
 	if err != nil {
 		return err
 	}
-	// All reads come before the writes, after which a scan would need a new iterator.
+	// Do all reads before the writes. After a write, a scan needs a new iterator.
 	held := make(map[string]bool)
 	gone := silent[:0]
 	for _, s := range silent {
@@ -126,7 +126,7 @@ func (f *Fold) expireSessions(st *stage.State, x *expiry, step *streams.ExpirySt
 	return nil
 }
 
-// fade reads what expireSession needs to know of a session.
+// fade reads what expireSession needs before the session's state is dropped.
 func (f *Fold) fade(st *stage.State, s *fading) error {
 	words, err := f.userWords(st, s.project, s.agent, s.session)
 	if err != nil {
@@ -142,8 +142,8 @@ func (f *Fold) fade(st *stage.State, s *fading) error {
 	return err
 }
 
-// expireSession drops the state of a session. If there was any, the proposals of the session are held from now on, and
-// words stand in the place of the user's.
+// expireSession drops the state of a session. If there was any, it stores s.words instead of the user's words, and
+// marks the session so that its proposals are held.
 func (f *Fold) expireSession(st *stage.State, s *fading) error {
 	if err := dropSession(st, s.project, s.agent, s.session); err != nil || !s.any {
 		return err
@@ -161,8 +161,8 @@ func (f *Fold) expireSession(st *stage.State, s *fading) error {
 	return f.putHoles(st, sessionKey(s.project, s.agent, s.session), &h)
 }
 
-// dateSessions stores a time for the sessions of a state of an earlier version: that of the partition's last event. The
-// times of their own last events are only in the ledger.
+// dateSessions gives the sessions in a state of an earlier version a time: that of the partition's last event. The time
+// of a session's own last event is only in the ledger.
 func dateSessions(st *stage.State) error {
 	v, _, err := st.Get([]byte{keyClock})
 	if err != nil || len(v) != 8 {

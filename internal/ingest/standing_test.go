@@ -285,8 +285,8 @@ func TestStrongerEvidenceDecidesAContradictionAndNumbersDoNot(t *testing.T) {
 		t.Errorf("superseded by %q", r.Successor)
 	}
 	h.stands(rest, "unverified", "restricted", "clean", "stale") // it derived from the superseded belief
-	if n := h.owed(); n == 0 {
-		t.Error("the ledger is owed nothing of it")
+	if n := h.followUps(); n == 0 {
+		t.Error("no entry in the ledger is pending for it")
 	}
 }
 
@@ -478,8 +478,8 @@ func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 	if got := h.belief(short).Ref.Axes.Freshness; got != beliefs.Fresh {
 		t.Errorf("without an entry it is %v", got)
 	}
-	if h.owed() != 1 {
-		t.Error("not one entry was owed")
+	if h.followUps() != 1 {
+		t.Error("ingest added no entry")
 	}
 	h.stands(short, "supported", "normal", "clean", "expired")
 	h.now = h.now.Add(58 * time.Minute)
@@ -488,7 +488,7 @@ func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 	if a, c := served(); a[plain] || !c[plain] || a[noted] || c[noted] || !a[kept] {
 		t.Errorf("after an hour: %v, %v", a, c)
 	}
-	h.owed()
+	h.followUps()
 	h.stands(plain, "supported", "normal", "clean", "stale")
 	h.stands(noted, "supported", "normal", "clean", "expired")
 	h.stands(kept, "supported", "normal", "clean", "fresh")
@@ -496,7 +496,7 @@ func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 	if a, c := served(); len(a)+len(c) != 0 {
 		t.Errorf("after five hours: %v, %v", a, c)
 	}
-	h.owed()
+	h.followUps()
 	for _, id := range []string{plain, noted, short, kept} {
 		h.stands(id, "supported", "normal", "clean", "expired")
 	}
@@ -510,8 +510,8 @@ func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 	if a, _ := served(); !a[plain] || len(a) != 1 {
 		t.Errorf("confirmed again: %v", a)
 	}
-	if h.owed() != 0 {
-		t.Error("something is owed that nothing is due for")
+	if h.followUps() != 0 {
+		t.Error("an entry is pending although nothing is due")
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	"lazaret/streams"
 )
 
-// A value that was denied, quarantined or rejected leaves a tombstone. A repetition is recognized
-// under another key, in another session, by another agent, in almost the same words, or encoded.
-// The arbiter decides what to do about it.
+// If a value was denied, quarantined or rejected, a tombstone of it is stored. With it, a later write of the value is
+// recognized: under another key, in another session, by another agent, in almost the same words, or encoded. The
+// arbiter decides what to do about it.
 
 // tomb is the stored form of a tombstone.
 type tomb struct {
@@ -20,7 +20,7 @@ type tomb struct {
 	Prints []text.Fingerprint `json:"prints"`
 }
 
-// Reasons why a value was refused.
+// Values of Tombstone.Why: why the value was refused.
 const (
 	buriedDenied      = "denied"      // by the verdict on the write
 	buriedQuarantined = "quarantined" // by a sentinel's finding
@@ -28,11 +28,11 @@ const (
 )
 
 const (
-	// maxGraves is the maximum number of tombstones that are stored for one band of the index. The
-	// latest are kept. More similar values are not needed to recognize another one.
+	// maxGraves is the maximum number of tombstones that are stored for one band of the index, the latest ones. More
+	// similar values are not needed to recognize another one.
 	maxGraves = 16
-	// shortPrint is the number of words below which two texts must be equal after normalization. In
-	// shorter texts, one different word means another value.
+	// shortPrint is the number of words below which two texts count as the same value only if they are equal after
+	// normalization. In a short text, one different word makes another value.
 	shortPrint = 6
 )
 
@@ -46,7 +46,7 @@ func exactKey(project string, d text.Digest) []byte {
 
 func tombKey(project, belief string) []byte { return stage.Key(keyTomb, project, belief) }
 
-// bury adds a tombstone for a belief's content.
+// bury stores a tombstone of a belief's content. why is the reason.
 func (f *Fold) bury(st *stage.State, project string, r *record, why string, at time.Time) error {
 	if _, ok, err := st.Get(tombKey(project, r.Ref.ID)); err != nil || ok {
 		return err
@@ -87,8 +87,8 @@ func (f *Fold) addGrave(st *stage.State, project string, band uint64, id string)
 	return st.Set(key, []byte(strings.Join(ids[max(0, len(ids)-maxGraves):], " ")))
 }
 
-// exhume removes the tombstone of an approved value. The index entries that remain of it match
-// nothing.
+// exhume removes the tombstone of a value that was approved. Entries of the index that still refer to it have no
+// effect.
 func (f *Fold) exhume(st *stage.State, project, belief string) error {
 	t := new(tomb)
 	ok, err := st.Load(tombKey(project, belief), t)
@@ -109,7 +109,7 @@ func (f *Fold) exhume(st *stage.State, project, belief string) error {
 	return st.Delete(tombKey(project, belief))
 }
 
-// recognise returns the refused value that a text repeats: the most similar one, or nil.
+// recognise returns the tombstone of the refused value that a text repeats, the most similar one, or nil.
 func (f *Fold) recognise(st *stage.State, project string, ft *text.Features) (*streams.Tombstone, error) {
 	load := func(id string) (*tomb, error) {
 		t := new(tomb)

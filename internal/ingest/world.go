@@ -9,16 +9,16 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// WorldValue is a current or withheld value of one subject and key. The world model is a view of
-// the beliefs. Values that the default context policy admits for decisions are current. All others
-// are listed with the reason why they are not.
+// WorldValue is a value of one subject and key, current or withheld. The world model is computed from the beliefs. The
+// values that the default context policy admits for decisions are current. The others are listed with the reason why
+// they are not.
 type WorldValue struct {
 	Subject string `json:"subject,omitzero"` // empty for a memory with a key and without triples
 	Key     string `json:"key"`              // the predicate, or the memory's key
 	Value   string `json:"value"`
 	Current bool   `json:"current"`
-	// Withheld is the reason why the value is not current: the code of the context policy, or
-	// "older" if a later value replaced it.
+	// Withheld is the reason why the value is not current: a code of the context policy, or "older" if a later value
+	// replaced it.
 	Withheld  string    `json:"withheld,omitzero"`
 	Belief    string    `json:"belief"`
 	Origin    string    `json:"origin"`
@@ -26,8 +26,8 @@ type WorldValue struct {
 	At        time.Time `json:"at"`
 }
 
-// World returns the values of memories at a ledger time, by subject and key. Current values come
-// first, then withheld ones, latest first.
+// World returns the values of memories at a ledger time. They are ordered by subject and key. For each of these, the
+// current values come first, and then the withheld ones, the latest first.
 func World(items []Belief, now time.Time) []WorldValue {
 	pol := beliefs.DefaultContext("decision")
 	pol.ContextOnly = false

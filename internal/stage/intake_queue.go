@@ -156,8 +156,8 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 		if len(all) > 1 {
 			q.events, q.left = len(all), len(events)
 			if len(msg.Data) < len(all)*smallEvent {
-				q.parsed = nil // the parsed events need more memory than the batch, which is parsed again at its turn
-			} // parsed events need more memory than the data, which is parsed again when the batch is opened
+				q.parsed = nil // these need more memory than the data, which is parsed again when the batch is opened
+			}
 			s.within += q.left - 1
 			events = []*queued{q}
 		}

@@ -41,8 +41,8 @@ const (
 )
 
 // pubAck is the server's acknowledgement of a message or of an atomic batch.
-type pubAck struct { // sequence of the last message
-	Sequence uint64              `json:"seq"`
+type pubAck struct {
+	Sequence uint64              `json:"seq"`   // sequence of the last message
 	Count    int                 `json:"count"` // number of messages in the batch
 	Error    *jetstream.APIError `json:"error"`
 }

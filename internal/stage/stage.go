@@ -61,10 +61,10 @@ type Config struct {
 }
 
 // Stats are the progress and the counters of one stage. All fields may be read while the stage runs.
-type Stats struct { // all entries that the ledger had at the start are folded
-	Ready             atomic.Bool           // ledger sequence up to which everything is folded
-	Folded            atomic.Uint64         // entries folded by this process
-	Entries           atomic.Uint64         // entries read by this process
+type Stats struct {
+	Ready             atomic.Bool           // all entries that the ledger had at the start are folded
+	Folded            atomic.Uint64         // ledger sequence up to which everything is folded
+	Entries           atomic.Uint64         // entries folded by this process
 	Published         atomic.Uint64         // entries published by this process
 	Waiting           atomic.Int64          // decided outputs that are not in the ledger yet
 	Active            atomic.Bool           // this process publishes in at least one partition

@@ -14,28 +14,28 @@ func init() {
 	writesIn(streams.TypeRevision, (*Fold).applyRevisions)
 }
 
-// Some changes have no event of their own and need an additional entry. One kind is changes of
-// other beliefs that follow from a change or a verdict. They take effect at once, and their entry
-// follows. The other kind is aging, which is stored by its entry. Until then queries compute it
-// from the time of the query.
+// Some changes have no event of their own and need an entry that no message asks for. Changes of other beliefs that
+// follow from an entry take effect at once, and the entry that records them follows. Aging is different: a belief
+// becomes stale or expired in the state only with the entry that records it. Until then, queries compute it from the
+// present time.
 
-// Reasons of an entry with revisions.
+// Values of RevisionsEntry.Because.
 const (
 	becauseConflict = "conflict"
 	becauseTime     = "time"
 	becauseFallen   = "fallen"
 )
 
-// maxOwed is the maximum number of revisions in one entry.
-const maxOwed = 256
+// maxRevisions is the maximum number of revisions in one entry.
+const maxRevisions = 256
 
-// owed is a part of the stored queue of pending revisions.
-type owed struct {
+// pendingRevisions is a part of the stored queue of revisions that the ledger does not have yet.
+type pendingRevisions struct {
 	Because   string             `json:"because"`
 	Project   string             `json:"project"`
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 	At        time.Time          `json:"at"`
-	// Of is the person whom the beliefs concern.
+	// Of is the person whom the beliefs concern; zero if none in particular.
 	Of streams.Person `json:"of,omitzero"`
 	// Aged is the number of beliefs that became stale or expired.
 	Aged int `json:"aged,omitzero"`
@@ -43,15 +43,16 @@ type owed struct {
 	Dependants []beliefs.Dependant `json:"dependants,omitzero"`
 }
 
-// owe queues revisions that have taken effect, for entries in the ledger.
-func (f *Fold) owe(st *stage.State, project, because string, all []beliefs.Revision, at time.Time) error {
+// queueRevisions queues revisions that have taken effect, so that entries record them.
+func (f *Fold) queueRevisions(st *stage.State, project, because string, all []beliefs.Revision, at time.Time) error {
 	parts, of, err := f.byPerson(st, project, all)
 	if err != nil {
 		return err
 	}
 	for i, whole := range parts {
-		for part := range slices.Chunk(whole, maxOwed) {
-			if err := f.queue(st, &owed{Because: because, Project: project, Of: of[i], Revisions: part, At: at}); err != nil {
+		for part := range slices.Chunk(whole, maxRevisions) {
+			if err := f.queue(st, &pendingRevisions{Because: because, Project: project, Of: of[i], Revisions: part,
+				At: at}); err != nil {
 				return err
 			}
 		}
@@ -59,8 +60,8 @@ func (f *Fold) owe(st *stage.State, project, because string, all []beliefs.Revis
 	return nil
 }
 
-func (f *Fold) queue(st *stage.State, o *owed) error {
-	last, _, err := st.Get([]byte{keyOwed})
+func (f *Fold) queue(st *stage.State, o *pendingRevisions) error {
+	last, _, err := st.Get([]byte{keyPending})
 	if err != nil {
 		return err
 	}
@@ -69,29 +70,29 @@ func (f *Fold) queue(st *stage.State, o *owed) error {
 		seq = binary.BigEndian.Uint64(last)
 	}
 	seq++
-	if err := st.Set([]byte{keyOwed}, binary.BigEndian.AppendUint64(nil, seq)); err != nil {
+	if err := st.Set([]byte{keyPending}, binary.BigEndian.AppendUint64(nil, seq)); err != nil {
 		return err
 	}
-	f.owes[st.Partition()] = true
-	return st.Put(owedKey(seq), o)
+	f.wakes[st.Partition()] = true
+	return st.Put(pendingKey(seq), o)
 }
 
-func owedKey(seq uint64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{keyOwed, '#'}, seq)
+func pendingKey(seq uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{keyPending, '#'}, seq)
 }
 
-// oldestOwed returns the first part of the queue, or nil.
-func (f *Fold) oldestOwed(st *stage.State) (o *owed, key []byte, err error) {
-	err = st.Scan([]byte{keyOwed, '#'}, func(k, v []byte) (bool, error) {
-		o, key = new(owed), append([]byte(nil), k...)
+// oldestPending returns the first part of the queue and its key, or nil if the queue is empty.
+func (f *Fold) oldestPending(st *stage.State) (o *pendingRevisions, key []byte, err error) {
+	err = st.Scan([]byte{keyPending, '#'}, func(k, v []byte) (bool, error) {
+		o, key = new(pendingRevisions), append([]byte(nil), k...)
 		return false, streams.Unmarshal(v, o)
 	})
 	return o, key, err
 }
 
-// revisions returns the next pending entry of revisions, or nil.
+// revisions returns the next pending entry with revisions, or nil.
 func (f *Fold) revisions(st *stage.State) (*stage.Admission, error) {
-	o, _, err := f.oldestOwed(st)
+	o, _, err := f.oldestPending(st)
 	if err != nil {
 		return nil, err
 	}
@@ -109,16 +110,16 @@ func (f *Fold) revisions(st *stage.State) (*stage.Admission, error) {
 			Revisions: o.Revisions, Dependants: o.Dependants})
 }
 
-// applyRevisions folds an entry of revisions.
+// applyRevisions folds an entry with revisions.
 func (f *Fold) applyRevisions(st *stage.State, project string, e *streams.RevisionsEntry) error {
 	if e.Rollback != nil {
 		return f.applyRollback(st, project, e)
 	}
 	if e.Because != becauseTime {
-		// The entry is the oldest part of the queue, unless that part was forgotten.
+		// The entry is the oldest part of the queue with these values, unless that part was forgotten.
 		var key []byte
-		err := st.Scan([]byte{keyOwed, '#'}, func(k, v []byte) (bool, error) {
-			o := new(owed)
+		err := st.Scan([]byte{keyPending, '#'}, func(k, v []byte) (bool, error) {
+			o := new(pendingRevisions)
 			if err := streams.Unmarshal(v, o); err != nil {
 				return false, err
 			}
