@@ -280,7 +280,7 @@ type VerdictEntry struct {
 	// answer, also in learn mode.
 	Withheld []Refusal `json:"withheld,omitzero"`
 	Digest   string    `json:"digest,omitzero"` // SHA-256 over the action's JCS
-	Again    bool      `json:"again,omitzero"`  // answers a repeated proposal
+	Again    bool      `json:"again,omitzero"`  // answers a repeat that came after the verdict; see Also
 	Late     bool      `json:"late,omitzero"`   // tightens a verdict that was already given
 	Denied   string    `json:"denied,omitzero"` // the open hold that this late verdict ended
 	// Alert is raised if a finding came too late to stop anything, or if beliefs were withheld.

@@ -284,15 +284,13 @@ func (w *writer) belief(b *BeliefRef) {
 		w.enum("kind", b.Kind)
 	}
 	w.str("key", b.Key)
-	if b.Axes != (beliefs.Axes{}) {
-		w.name("axes")
-		w.object(func() {
-			w.enum("truth", b.Axes.Truth)
-			w.enum("retrieval", b.Axes.Retrieval)
-			w.enum("security", b.Axes.Security)
-			w.enum("freshness", b.Axes.Freshness)
-		})
-	}
+	w.name("axes")
+	w.object(func() {
+		w.enum("truth", b.Axes.Truth)
+		w.enum("retrieval", b.Axes.Retrieval)
+		w.enum("security", b.Axes.Security)
+		w.enum("freshness", b.Axes.Freshness)
+	})
 	if b.Sensitivity != 0 {
 		w.enum("sensitivity", b.Sensitivity)
 	}

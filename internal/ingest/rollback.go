@@ -322,7 +322,8 @@ type RollbackRequest struct {
 	Run *streams.Rollback `json:"run,omitzero"`
 }
 
-// RollbackAnswer is the next part of a preview.
+// RollbackAnswer is the next part of a preview. A revision that states a belief anew names no new belief: its id
+// depends on the signed order.
 type RollbackAnswer struct {
 	Run       streams.Rollback   `json:"run"` // if Last is set, the preview is complete
 	Revisions []beliefs.Revision `json:"revisions"`
@@ -354,5 +355,10 @@ func tryRollback(st *stage.State, req []byte) (any, error) {
 		return nil, err
 	}
 	revisions, err := f.roll(st, q.Project, run, now)
+	for i := range revisions {
+		if revisions[i].Anew != "" {
+			revisions[i].Belief = ""
+		}
+	}
 	return &RollbackAnswer{Run: run.Rollback, Revisions: append([]beliefs.Revision{}, revisions...)}, err
 }

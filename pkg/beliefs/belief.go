@@ -6,7 +6,7 @@ type Belief struct {
 	Found       bool        `json:"found"`
 	Kind        ClaimKind   `json:"kind,omitzero"`
 	Key         string      `json:"key,omitzero"`
-	Axes        Axes        `json:"axes,omitzero"`
+	Axes        Axes        `json:"axes"` // they say nothing if the belief was not found
 	Sensitivity Sensitivity `json:"sensitivity,omitzero"`
 	Scope       Scope       `json:"scope,omitzero"`
 	Quality     Quality     `json:"quality,omitzero"` // strongest class of supporting evidence

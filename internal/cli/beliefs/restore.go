@@ -117,14 +117,14 @@ func tryRollback(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, project
 			return err
 		}
 		for _, rv := range ans.Revisions {
-			what := ""
+			belief, what := rv.Belief, ""
+			if rv.Anew != "" { // the signed order gives the new belief its id
+				belief, what = rv.Anew, "  would be stated again as a new belief:"
+			}
 			for _, m := range rv.Moves {
 				what += fmt.Sprintf("  %s %s → %s", m.Axis, m.From, m.To)
 			}
-			if rv.Anew != "" {
-				what += "  states anew " + rv.Anew
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s%s\n", rv.Belief, what)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s%s\n", belief, what)
 		}
 		if ans.Run.Last {
 			printRollback(cmd, "would be", &ans.Run)
