@@ -228,7 +228,7 @@ func TestGroundingIsBoundedInTime(t *testing.T) {
 			Grounding(answer, []string{c.content, c.content})
 			Grounding(c.content, []string{c.content})
 			// The limit is generous for a loaded machine. A quadratic algorithm takes minutes.
-			if took := time.Since(start); took > 5*time.Second {
+			if took := time.Since(start); took > 30*time.Second {
 				t.Errorf("%s: took %v", c.name, took)
 			} else if took > 200*time.Millisecond {
 				t.Logf("%s: took %v", c.name, took)

@@ -69,7 +69,7 @@ func TestHostileContentIsBoundedInTimeAndSize(t *testing.T) {
 			total += len(v.Text)
 		}
 		// The limit is generous for a loaded machine. A quadratic algorithm takes minutes.
-		if took > 5*time.Second {
+		if took > 30*time.Second {
 			t.Errorf("%s: took %v", h.name, took)
 		}
 		t.Logf("%-18s %8.1f ms  %2d spans %3d carriers %4d phrases %d views %6d decoded", h.name, took.Seconds()*1000,
@@ -94,7 +94,7 @@ func TestMaskingAndMarkingAreBoundedInTime(t *testing.T) {
 		if _, _, ok := Unspotlight(Spotlight(h.content, "label")); !ok {
 			t.Errorf("%s: the markers are not whole", h.name)
 		}
-		if took := time.Since(start); took > 5*time.Second {
+		if took := time.Since(start); took > 30*time.Second {
 			t.Errorf("%s: took %v", h.name, took)
 		} else if took > 500*time.Millisecond {
 			t.Logf("%s: took %v", h.name, took)
