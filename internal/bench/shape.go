@@ -158,6 +158,7 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 			for k := range min(max(o.Batch, 1), o.Events-i) {
 				e := entries[i%len(entries)]
 				e.Partition, e.Project, e.Src, e.Salt = a.Partition, a.Project, position.At(seq, k), streams.NewSalt()
+				e.At = 0 // entries of one frame have the same At
 				i, next = i+1, append(next, &e)
 			}
 			return nil
@@ -190,7 +191,9 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 			purged = stored
 		}
 		stored = seq
-		slices.SortStableFunc(next, func(a, b *streams.Entry) int { return cmp.Compare(a.Partition, b.Partition) })
+		slices.SortStableFunc(next, func(a, b *streams.Entry) int {
+			return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Project, b.Project))
+		})
 		go func() { published <- pub.Publish(ctx, next) }()
 	}
 }
