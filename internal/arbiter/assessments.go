@@ -74,16 +74,16 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 	return nil, st.Put(proposalKey(p.Seq), p)
 }
 
-// assessment is an assessment entry whose verdict may be missing. The pointer distinguishes a
-// missing verdict from allow, the zero Verdict.
+// assessment is an assessment entry whose verdict may be missing. A nil Verdict is a missing one. The zero Verdict is
+// allow.
 type assessment struct {
 	streams.AssessmentEntry
 	Verdict *streams.Verdict `json:"verdict"`
 }
 
-// answer joins the assessment's verdict with the verdicts of its alerts. At least one reason of the
-// result is as strict as its verdict. The result counts as the group's judgement only if the
-// assessment names the wanted digest. Its reasons count under any digest.
+// answer converts an assessment to the group's answer: it joins the assessment's verdict with those that its alerts ask
+// for. At least one reason of the answer is as strict as the answer's verdict. The answer counts as the group's
+// judgement only if the assessment was made under the digest wanted. Its reasons count in any case.
 func (a *assessment) answer(group, wanted string, on streams.Type) answer {
 	ans := answer{Group: group, Rests: joinRests(maxRests, nil, a.Rests)}
 	digest := streams.Clip(a.Digest, maxReasonText)
@@ -130,8 +130,7 @@ func alertReason(code streams.Code, v streams.Verdict, group string, al streams.
 	return r
 }
 
-// wants returns the digest that the group's assessment must name, or an empty string if no policy
-// requires the group.
+// wants returns the digest under which the group must assess the proposal, or "" if no policy requires the group.
 func (p *proposal) wants(group string) string {
 	for _, g := range p.Groups {
 		if g.Group == group {
@@ -141,8 +140,8 @@ func (p *proposal) wants(group string) string {
 	return ""
 }
 
-// answered reports whether g has assessed the proposal under the required digest: that of the rules
-// in force when the action was proposed, or the version that the policy pins.
+// answered reports whether group g has assessed the proposal under the required digest: that of the rules in force when
+// the proposal came, or the version to which the policy pins the group.
 func (p *proposal) answered(g required) bool {
 	for _, a := range p.Answers {
 		if a.Group == g.Group && a.Judged {
@@ -152,7 +151,7 @@ func (p *proposal) answered(g required) bool {
 	return false
 }
 
-// waits returns the last deadline of the groups that have not answered, or the zero time.
+// waits returns the latest deadline of the groups that have not answered, or the zero time if all have.
 func (p *proposal) waits() (until time.Time) {
 	for _, g := range p.Groups {
 		if g.Until.After(until) && !p.answered(g) {
@@ -162,9 +161,9 @@ func (p *proposal) waits() (until time.Time) {
 	return until
 }
 
-// alertVerdict returns the verdict that an alert asks for, and whether the alert becomes a reason.
-// Shadow alerts and text effects do not become reasons. Alerts that ask for nothing, and alerts
-// with an exception, become allow reasons.
+// alertVerdict returns the verdict that an alert asks for. named reports whether the alert becomes a reason. Alerts of
+// shadow rules and text effects do not. Alerts that ask for nothing, and alerts with an exception, become reasons for
+// allow.
 func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named bool) {
 	v, binding := a.Asks(on)
 	switch {

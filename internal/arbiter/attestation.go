@@ -11,21 +11,21 @@ import (
 	"lazaret/streams"
 )
 
-// Rules of the arbiter's alerts about attestations. wordRule reports an accepted attestation.
-// refusedWord is the prefix for a refused one; the failed check follows.
+// Rules of the arbiter's alerts about attestations: attestedRule for an accepted one, refusedAttestation and the failed
+// check for a refused one.
 const (
-	wordRule    = "belief-word"
-	refusedWord = "belief-word-"
+	attestedRule       = "belief-word"
+	refusedAttestation = "belief-word-"
 )
 
-// attested reports ingest's result for an attestation as an alert. It makes no decision of its own.
+// attested reports with an alert what ingest decided about an attestation.
 func (f *Fold) attested(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	c := new(streams.ConfirmationEntry)
 	if err := streams.Unmarshal(e.Body, c); err != nil {
 		f.log.Error("unreadable attestation of a belief", "seq", e.Seq, "err", err)
 		return nil, nil
 	}
-	a := streams.Alert{ID: fmt.Sprintf("%s-%d", wordRule, e.Seq), Rule: wordRule, Group: streams.StageArbiter,
+	a := streams.Alert{ID: fmt.Sprintf("%s-%d", attestedRule, e.Seq), Rule: attestedRule, Group: streams.StageArbiter,
 		Severity: "info",
 		Subject:  streams.AlertSubject{Kind: "belief", ID: c.Belief}, Project: e.Project, Effect: "alert", Mode: "enforce",
 		Count: 1, Time: now,
@@ -42,7 +42,7 @@ func (f *Fold) attested(st *stage.State, e *streams.Entry, now time.Time) (*stag
 		if err != nil {
 			return nil, err
 		}
-		a.Rule, a.Severity, a.Count = refusedWord+c.Check, "high", n
+		a.Rule, a.Severity, a.Count = refusedAttestation+c.Check, "high", n
 		a.Detail["check"] = c.Check
 		a.Message = streams.Clip(fmt.Sprintf("a word on belief %s was refused, the belief is as it was: %s", c.Belief,
 			c.Text), maxReasonText)
@@ -58,10 +58,10 @@ func (f *Fold) attested(st *stage.State, e *streams.Entry, now time.Time) (*stag
 		Answers: c.ID, Intake: c.Intake}, live...)
 }
 
-// readWord sets an attestation's result in rep from its alert.
-func readWord(rep *streams.ResolveReply, a *streams.Alert) {
+// readAttestation sets the result of an attestation in rep, from the arbiter's alert.
+func readAttestation(rep *streams.ResolveReply, a *streams.Alert) {
 	rep.Text = a.Message
-	if check, refused := strings.CutPrefix(a.Rule, refusedWord); refused {
+	if check, refused := strings.CutPrefix(a.Rule, refusedAttestation); refused {
 		rep.Check = check
 		rep.Error = &streams.ReplyError{Code: streams.CodeConfirmation, Message: rep.Text}
 		return

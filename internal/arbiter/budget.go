@@ -14,14 +14,13 @@ import (
 // each, oldest first.
 const keyRate = 'q'
 
-// allHolds limits the open holds of an agent to allHolds times Policy.MaxOpenHolds. MaxOpenHolds
-// itself applies to one tool in one session.
+// allHolds times Policy.MaxOpenHolds is the maximum number of open holds of an agent. MaxOpenHolds itself is the
+// maximum for one tool in one session.
 const allHolds = 10
 
-// overBudget returns a deny reason instead of a hold if the agent has too many open holds of one
-// tool in one session, too many in all, or had too many actions held within the last minute. It
-// returns nil if there is room. The first bound is per session, so that one session does not use up
-// the budget of another.
+// overBudget returns a reason to deny a proposal instead of holding it, or nil. The reason is that the agent has too
+// many open holds of one tool in one session or in all, or that too many of its actions were held within the last
+// minute. The first limit is per session, so that one session cannot use up the budget of another.
 func overBudget(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.Reason, error) {
 	if pol == nil {
 		return nil, nil
@@ -56,7 +55,8 @@ func overBudget(st *stage.State, p *proposal, pol *policy.Policy, now time.Time)
 			pol.MaxHoldsPerMinute)}, nil
 }
 
-// recentHolds returns the times of the holds of the last minute, in ledger time.
+// recentHolds returns the ledger times at which actions of the proposal's agent were held in the last minute, as stored
+// under keyRate.
 func recentHolds(st *stage.State, p *proposal, now time.Time) ([]byte, error) {
 	v, _, err := st.Get(stage.Key(keyRate, p.Project, p.Agent))
 	if err != nil {
@@ -69,7 +69,7 @@ func recentHolds(st *stage.State, p *proposal, now time.Time) ([]byte, error) {
 	return append([]byte(nil), v...), nil
 }
 
-// noteHold records the time at which an action was held. It keeps at most MaxHoldsPerMinute times.
+// noteHold records that an action was held now. At most MaxHoldsPerMinute times are stored.
 func noteHold(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) error {
 	if pol == nil || pol.MaxHoldsPerMinute == 0 || p.Type != streams.TypeAction {
 		return nil

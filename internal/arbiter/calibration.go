@@ -9,19 +9,18 @@ import (
 	"lazaret/streams"
 )
 
-// The arbiter compares an agent's confidence in its actions with their outcomes, separately for
-// each class. A class is an agent and a policy entry that classifies its actions. The agent can
-// choose neither. Actions above L1 of an over-confident class are held. Calibration never makes a
+// The arbiter compares the confidence that an agent states for its actions with their outcomes, separately for each
+// class. A class is an agent and the policy entry that classifies its actions. The agent can choose neither. In a class
+// with too high confidence, actions above L1 are held. Calibration never makes a verdict milder.
 // verdict milder.
 //
-// After every calibrateEvery outcomes of a class, the result is written to the ledger, and it takes
-// effect when the arbiter reads it back. Outcomes trigger this, not time, so that a replay gives
-// the same result.
+// After every calibrateEvery outcomes of a class, the result is written to the ledger. It takes effect when the arbiter
+// reads it back. Outcomes trigger that, and not the time, so that a replay gives the same result.
 
 const (
 	// calibrateEvery is the number of outcomes of a class between two calibrations.
 	calibrateEvery = 10
-	// maxClasses limits the classes per project. The oldest is evicted.
+	// maxClasses is the maximum number of classes of a project. Beyond it, the oldest is evicted.
 	maxClasses = 4096
 
 	ruleOver = "over-confident"
@@ -29,7 +28,7 @@ const (
 
 func classKey(agent, class string) string { return agent + "\x00" + class }
 
-// forecast counts the first outcome of a released action. Synthetic projects are ignored.
+// forecast counts the first outcome of a released action. Synthetic projects are not counted.
 func (f *Fold) forecast(st *stage.State, e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry,
 	now time.Time) (*stage.Output, error) {
 	if v.Confidence == nil || v.Class == "" || streams.IsSynthetic(e.Project) {
@@ -84,7 +83,7 @@ func overText(c *streams.CalibrationEntry) string {
 		"said %.0f%%", c.N, c.Agent, c.Class, 100*c.Success, 100*c.Confidence)
 }
 
-// calibrated stores a calibration, which then takes effect.
+// calibrated stores a calibration that was read back from the ledger. It then takes effect.
 func (f *Fold) calibrated(st *stage.State, e *streams.Entry) error {
 	c := new(streams.CalibrationEntry)
 	if err := streams.Unmarshal(e.Body, c); err != nil {
@@ -99,7 +98,7 @@ func (f *Fold) calibrated(st *stage.State, e *streams.Entry) error {
 	return keep(st, keyCalib, e.Project, key, known, maxClasses, c)
 }
 
-// overConfident adds a reason to an action of an over-confident class.
+// overConfident adds a reason to an action of a class whose confidence is too high.
 func overConfident(st *stage.State, p *proposal) error {
 	if p.Class == "" {
 		return nil
@@ -109,7 +108,7 @@ func overConfident(st *stage.State, p *proposal) error {
 	if err != nil || !ok || !c.Over {
 		return err
 	}
-	v := streams.Allow // at L0 and L1 the reason is shown and the action is allowed
+	v := streams.Allow // at L0 and L1, the reason is shown, but the action is allowed
 	if p.Weighty {
 		v = streams.Hold
 	}

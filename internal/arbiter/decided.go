@@ -11,12 +11,12 @@ import (
 
 // Rules of the arbiter's alerts about decisions.
 const (
-	ruleUncited = "decision-cites-nothing" // the decision cites nothing and does not declare that it depends on nothing
+	ruleUncited = "decision-cites-nothing" // the decision cites nothing, and does not say that it depends on nothing
 	ruleFallen  = "decision-on-fallen-belief"
 )
 
-// decisions alerts on a decision that cites nothing. It also alerts on earlier decisions and
-// actions that cite a belief which is no longer reliable. Ingest finds both. No verdict changes.
+// decisions raises alerts about a decision that cites nothing, and about earlier decisions and actions that cite a
+// belief which is no longer reliable. Ingest finds both. The alerts change no verdict.
 func (f *Fold) decisions(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	var b struct {
 		streams.EntryHead

@@ -11,10 +11,9 @@ import (
 	"lazaret/streams"
 )
 
-// delegated returns the ground in the signed policy on which an action is released although its
-// level alone would hold it. It returns an empty string if there is none. An action that the agent
-// declares L4 is not released, and neither is one that carries, cites or declares data above
-// internal.
+// delegated returns the ground in the signed policy for allowing an action that would be held only because of its
+// level, or "". There is none for an action that the agent itself declares L4, nor for one that carries, cites or
+// declares data above internal.
 func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.ActionEntry) string {
 	if a.Shown == nil || a.Shown.Marked || !a.Sensitivity.Within(beliefs.Internal) {
 		return ""
@@ -38,8 +37,8 @@ func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.Act
 	return fmt.Sprintf("delegated by %s: %s", ground, ev)
 }
 
-// party reports whether a carrier is a recipient or a destination that the user did not name. The
-// host of an e-mail address or URL among the carriers does not count separately.
+// party reports whether a carrier is a recipient or a destination that the user did not name. all are the action's
+// carriers. The host of an e-mail address or URL in all is no party of its own.
 func party(c text.Carrier, all []text.Carrier, named []string) bool {
 	if !c.Kind.Traits().ReachesOut || c.Kind == text.Host && slices.ContainsFunc(all, func(o text.Carrier) bool {
 		return o.Kind == text.Email && strings.HasSuffix(o.Value, "@"+c.Value) ||
@@ -50,8 +49,8 @@ func party(c text.Carrier, all []text.Carrier, named []string) bool {
 	return !slices.Contains(named, string(c.Kind)+":"+c.Value)
 }
 
-// delegate allows an action that is held only because of its level, if p.Delegated is set. Any
-// other reason keeps the action held.
+// delegate allows an action that is held only because of its level, if p.Delegated is set. It stays held if there is
+// another reason.
 func delegate(p *proposal, v *streams.VerdictEntry) {
 	if p.Delegated == "" || v.Verdict != streams.Hold || p.Withdrawn || !byLevelAlone(v) {
 		return
@@ -61,7 +60,7 @@ func delegate(p *proposal, v *streams.VerdictEntry) {
 		Text: streams.Clip(p.Delegated, maxReasonText)})
 }
 
-// byLevelAlone reports whether every hold or deny reason is the floor of the action's level.
+// byLevelAlone reports whether all reasons to hold or deny are the policy's floor for the action's level.
 func byLevelAlone(v *streams.VerdictEntry) bool {
 	return !slices.ContainsFunc(v.Reasons, func(r streams.Reason) bool {
 		return r.Verdict > streams.Allow && r.Code != streams.CodeFloor

@@ -16,27 +16,26 @@ import (
 	"lazaret/streams"
 )
 
-// This file finds earlier alerts that apply to a proposal. These are alerts on the beliefs that the
-// proposal or its decision cites, on the beliefs recalled in its session, on untrusted content in
-// its arguments, and on the ancestors of all these. When and where they were ingested makes no
-// difference. Content that the session only read does not count.
+// This file finds earlier alerts that apply to a proposal. They are about beliefs that the proposal or its decision
+// cites, beliefs that were recalled in its session, untrusted content in its arguments, and the ancestors of all these.
+// When and in which session these came in does not matter. Content that the session only read does not count.
 //
-// All tables are bounded, and the oldest entry is evicted first. Findings that ask for nothing
-// never evict findings that ask for a hold. If a sentinel restricts a belief, ingest records the
-// restriction with the belief, and every later action that cites the belief carries it.
+// All tables have a maximum size, and the oldest entry is evicted first. Findings that ask for nothing never evict
+// findings that ask for a hold. Even if a finding on a belief is evicted, ingest has restricted the belief, and the
+// entry of every action that cites the belief says so.
 const (
-	maxAlerted  = 20_000  // subjects with findings that ask for nothing, per project
-	maxBinding  = 200_000 // subjects with findings that ask for a hold or a deny, per project
+	maxAlerted  = 20_000  // per project: subjects with findings that ask for nothing
+	maxBinding  = 200_000 // per project: subjects with findings that ask for a hold or a deny
 	maxFindings = 8       // per subject
-	maxSessions = 10_000  // sessions with recalls, per project
-	maxRecalled = 128     // beliefs recalled, per session
-	maxParents  = 50_000  // beliefs that derive from other beliefs, per project
-	maxFrom     = 16      // parents, per belief
-	maxBearing  = 32      // reasons, per proposal
-	maxSteps    = 32      // ancestors examined, per dependency
+	maxSessions = 10_000  // per project: sessions with recalls
+	maxRecalled = 128     // per session: recalled beliefs
+	maxParents  = 50_000  // per project: beliefs that derive from others
+	maxFrom     = 16      // per belief: parents
+	maxBearing  = 32      // per proposal: reasons
+	maxSteps    = 32      // per dependency: ancestors examined
 )
 
-// The ways in which a proposal depends on something (dependency.Rel).
+// Values of dependency.Rel: how a proposal depends on a belief, decision or observation.
 const (
 	relCited    = "cited"
 	relDecision = "decision"
@@ -45,7 +44,7 @@ const (
 	relArgument = "argument"
 )
 
-// dependency is one thing that a proposal depends on: a decision, a belief or an observation.
+// dependency is a decision, a belief or an observation on which a proposal depends.
 type dependency struct {
 	Rel         string `json:"rel"`
 	Decision    string `json:"decision,omitzero"`
@@ -68,8 +67,8 @@ func (p *proposal) dependsOn(rel string, b streams.BeliefRef, decision string) {
 	}
 }
 
-// pathTo returns the path from the proposal to the origin of r. An observation of another agent has that
-// agent before its id, because two agents may use the same id.
+// pathTo returns the path from the proposal to the origin of r. If another agent sent the observation, its id follows
+// that agent, as agent/id, because two agents may use the same id.
 func (p *proposal) pathTo(r dependency) []string {
 	path := []string{string(p.Type) + ":" + p.ID}
 	if r.Observation != "" && r.Agent != "" && r.Agent != p.Agent {
@@ -84,16 +83,16 @@ func (p *proposal) pathTo(r dependency) []string {
 	return path
 }
 
-// finding is an alert in the form in which it is stored under a subject.
+// finding is an alert as it is stored under a subject.
 type finding struct {
 	Agent  string         `json:"agent,omitzero"` // the agent whose events the alert is about
 	Reason streams.Reason `json:"reason"`
 }
 
-// note stores a group's findings, so that they apply to later actions that depend on the same
-// subjects. belief is the belief that the assessed memory write would create; it is empty for other
-// entries. reading is true if the findings are about content that was read or written, and false if
-// they are about a proposal that depends on such content.
+// note stores the findings of a group's alerts, so that they apply to later proposals that depend on the same subjects.
+// belief is the belief that an assessed memory write would create, or "" for other entries. reading is set if the
+// findings are about content that was read or written. It is not set if they are about a proposal that depends on such
+// content.
 func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert, belief string,
 	reading bool, now time.Time) error {
 	for _, al := range alerts {
@@ -128,7 +127,7 @@ func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []st
 	return nil
 }
 
-// subject returns a key under which findings are stored. An invalid id is replaced by its hash.
+// subject returns the key of a subject of findings. An invalid id is replaced by its hash.
 func subject(kind byte, id string) string {
 	if !streams.ValidID(id) {
 		sum := sha256.Sum256([]byte(id))
@@ -140,11 +139,11 @@ func subject(kind byte, id string) string {
 func beliefSubject(id string) string { return subject('b', id) }
 func eventSubject(id string) string  { return subject('e', id) }
 
-// sourceSubject clips the source (a URL or a sender) as the sentinels do.
+// sourceSubject clips the source, a URL or a sender, to the length to which the sentinels clip it.
 func sourceSubject(id string) string { return subject('s', streams.Clip(id, 120)) }
 
-// noteFinding stores a finding under a subject. If the finding asks for a hold or a deny, the open
-// holds that depend on the subject are rechecked.
+// noteFinding stores a finding under a subject. If the finding asks for a hold or a deny, the open holds that depend on
+// the subject are checked again.
 func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, now time.Time) error {
 	var fs []finding
 	known, err := st.Load(stage.Key(keyAlerted, project, under), &fs)
@@ -152,8 +151,8 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 		return err
 	}
 	was := binds(fs)
-	// The strictest findings are kept, independent of their order. Of equal findings of one rule,
-	// the first one in the ledger is kept.
+	// The strictest findings are kept, in whatever order they came. Of equal findings of one rule, the first one in the
+	// ledger is kept.
 	for i, x := range fs {
 		if x.Agent == fd.Agent && x.Reason.Group == fd.Reason.Group && x.Reason.Rule == fd.Reason.Rule &&
 			x.Reason.Verdict == fd.Reason.Verdict {
@@ -165,7 +164,7 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 		}
 	}
 	if fd.Reason.Verdict > streams.Allow {
-		if err := f.touch(st, project, under, now); err != nil {
+		if err := f.startRecheck(st, project, under, now); err != nil {
 			return err
 		}
 	}
@@ -182,17 +181,17 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 		return keepRaw(st, keyBinding, keyAlerted, project, under, known && was, maxBinding, b, nil)
 	}
 	return keepRaw(st, keyAlerted, keyAlerted, project, under, known, maxAlerted, b, func(old []byte) bool {
-		// Findings that bind are also in the eviction order of keyBinding.
+		// Subjects whose findings ask for a hold or deny are also in the eviction order of keyBinding.
 		var fs []finding
 		return streams.Unmarshal(old, &fs) == nil && binds(fs)
 	})
 }
 
-// binds reports whether any finding asks for a hold or a deny. fs is sorted, strictest first.
+// binds reports whether one of the findings asks for a hold or a deny. fs is sorted, the strictest first.
 func binds(fs []finding) bool { return len(fs) > 0 && fs[0].Reason.Verdict > streams.Allow }
 
-// keep stores a value in a table that holds at most limit keys per project. A new key beyond the
-// limit evicts the oldest.
+// keep stores a value in a table that has at most limit keys per project. A new key beyond that evicts the oldest one.
+// known is set if the table has the key already.
 func keep(st *stage.State, table byte, project, key string, known bool, limit uint64, v any) error {
 	b, err := streams.Marshal(v)
 	if err != nil {
@@ -201,8 +200,8 @@ func keep(st *stage.State, table byte, project, key string, known bool, limit ui
 	return keepRaw(st, table, table, project, key, known, limit, b, nil)
 }
 
-// keepRaw stores v in a table, with order as the table's eviction order. The caller must not change
-// v afterwards. If spare is not nil, keys for whose value it returns true are not evicted.
+// keepRaw is like keep for an encoded value. order is the table in whose order keys are evicted. The caller must not
+// modify v afterwards. If spare is not nil, keys for whose value spare returns true are not evicted.
 func keepRaw(st *stage.State, order, table byte, project, key string, known bool, limit uint64, v []byte,
 	spare func(old []byte) bool) error {
 	if !known {
@@ -245,10 +244,10 @@ func keepRaw(st *stage.State, order, table byte, project, key string, known bool
 	return st.Give(stage.Key(table, project, key), v)
 }
 
-// served records the beliefs that an allowed recall returned to its session. It keeps the latest
-// maxRecalled. The list is rewritten at every recall. To make that cheap, it contains only the
-// strings of the dependencies, and the existing bytes are copied unchanged.
-func served(st *stage.State, p *proposal) error {
+// storeRecalled stores the beliefs that an allowed recall returned to its session, the latest maxRecalled. The list is
+// written at every recall. To make that cheap, it consists of the strings of the dependencies only, and the existing
+// bytes are copied unchanged.
+func storeRecalled(st *stage.State, p *proposal) error {
 	key := p.Agent + "\x00" + p.Session
 	have, _, err := st.Get(stage.Key(keyRecalled, p.Project, key))
 	if err != nil {
@@ -262,12 +261,12 @@ func served(st *stage.State, p *proposal) error {
 	}
 	var ends []int // the offset at which each dependency in have ends
 	for at := 0; at < len(have); ends = append(ends, at) {
-		fs, n, err := nextServed(have[at:])
+		fs, n, err := nextRecalled(have[at:])
 		if err != nil {
 			return err
 		}
 		at += n
-		if i := slices.IndexFunc(more, func(x dependency) bool { return x.Belief == string(fs[servedBelief]) }); i >= 0 {
+		if i := slices.IndexFunc(more, func(x dependency) bool { return x.Belief == string(fs[recalledBelief]) }); i >= 0 {
 			more = slices.Delete(more, i, i+1)
 		}
 	}
@@ -289,15 +288,15 @@ func served(st *stage.State, p *proposal) error {
 	return keepRaw(st, keyRecalled, keyRecalled, p.Project, key, len(ends) > 0, maxSessions, b, nil)
 }
 
-// servedTo returns the recalled beliefs of the proposal's session.
-func servedTo(st *stage.State, p *proposal) ([]dependency, error) {
+// recalledIn returns the beliefs that were recalled in the proposal's session.
+func recalledIn(st *stage.State, p *proposal) ([]dependency, error) {
 	v, _, err := st.Get(stage.Key(keyRecalled, p.Project, p.Agent+"\x00"+p.Session))
 	if err != nil {
 		return nil, err
 	}
 	var out []dependency
 	for len(v) > 0 {
-		fs, n, err := nextServed(v)
+		fs, n, err := nextRecalled(v)
 		if err != nil {
 			return nil, err
 		}
@@ -310,16 +309,16 @@ func servedTo(st *stage.State, p *proposal) ([]dependency, error) {
 	return out, nil
 }
 
-// fields returns the fields of a relRecalled dependency that are stored.
+// fields returns those fields of a dependency that are stored for relRecalled.
 func (r *dependency) fields() [5]*string {
 	return [...]*string{&r.Decision, &r.Belief, &r.Agent, &r.Observation, &r.Source}
 }
 
-// servedBelief is the index of the belief in fields.
-const servedBelief = 1
+// recalledBelief is the index of Belief in fields.
+const recalledBelief = 1
 
-// nextServed decodes the first dependency of a list. It returns its fields and its encoded length.
-func nextServed(v []byte) (fs [5][]byte, n int, err error) {
+// nextRecalled decodes the first dependency of a list. It returns the dependency's fields and its encoded length.
+func nextRecalled(v []byte) (fs [5][]byte, n int, err error) {
 	for i := range fs {
 		size, m := binary.Uvarint(v[n:])
 		if m <= 0 || size > uint64(len(v)-n-m) {
@@ -333,14 +332,14 @@ func nextServed(v []byte) (fs [5][]byte, n int, err error) {
 	return fs, n, nil
 }
 
-// parents records which beliefs a memory write derives from.
+// parents are the beliefs from which a memory write derives.
 type parents struct {
 	Agent string   `json:"agent"`
 	Event string   `json:"event"`
 	From  []string `json:"from,omitzero"`
 }
 
-// derive records the parents of a memory write, whatever its verdict.
+// derive stores the parents of a memory write, even if it is not allowed.
 func (f *Fold) derive(st *stage.State, p *proposal, now time.Time) error {
 	if p.Belief == nil || len(p.From) == 0 {
 		return nil
@@ -350,20 +349,20 @@ func (f *Fold) derive(st *stage.State, p *proposal, now time.Time) error {
 		return err
 	}
 	// Open holds that cite the belief now depend on its parents too.
-	if err := f.touch(st, p.Project, beliefSubject(p.Belief.ID), now); err != nil {
+	if err := f.startRecheck(st, p.Project, beliefSubject(p.Belief.ID), now); err != nil {
 		return err
 	}
 	return keep(st, keyParents, p.Project, p.Belief.ID, known, maxParents,
 		parents{p.Agent, p.ID, p.From[:min(len(p.From), maxFrom)]})
 }
 
-// earlierFindings returns the earlier findings on a proposal's dependencies as reasons. Such a reason can
-// hold a proposal, and never denies it. A finding on a belief that an action cites, or that a
-// recall finds, applies at every level. Other findings do not hold actions at L0 and L1.
+// earlierFindings returns the earlier findings on a proposal's dependencies as reasons. Such a reason can hold a
+// proposal, but does not deny it. A finding on a belief that an action cites, or that a recall found, applies at every
+// level. Other findings do not hold actions at L0 and L1.
 func (f *Fold) earlierFindings(st *stage.State, p *proposal) ([]streams.Reason, error) {
 	deps := p.dependencies()
 	if p.Type == streams.TypeAction {
-		recalled, err := servedTo(st, p)
+		recalled, err := recalledIn(st, p)
 		if err != nil {
 			return nil, err
 		}
@@ -375,19 +374,19 @@ func (f *Fold) earlierFindings(st *stage.State, p *proposal) ([]streams.Reason, 
 		if err != nil {
 			return nil, err
 		}
-		// An allow reason that a group's answer already contains is dropped.
+		// Drop a reason for allow that a group's answer has already.
 		rs = slices.DeleteFunc(rs, func(r streams.Reason) bool { return r.Verdict == streams.Allow && p.said(r) })
 		out = joinReasons(maxBearing, out, rs)
 	}
 	return out, nil
 }
 
-// dependencies returns the dependencies that the proposal declares and those that groups found.
+// dependencies returns the dependencies that the proposal declares, and those that groups found in its arguments.
 func (p *proposal) dependencies() []dependency {
 	deps := slices.Clone(p.Rests)
 	for _, a := range p.Answers {
 		for _, r := range a.Rests {
-			// One value per observation is enough.
+			// One value is enough for each observation.
 			if !slices.ContainsFunc(deps, func(x dependency) bool {
 				return x.Rel == relArgument && x.Agent == r.Agent && x.Observation == r.Observation
 			}) {
@@ -398,7 +397,7 @@ func (p *proposal) dependencies() []dependency {
 	return deps
 }
 
-// said reports whether a group's answer contains the alert that r is about.
+// said reports whether a group's answer has the alert of reason r.
 func (p *proposal) said(r streams.Reason) bool {
 	return slices.ContainsFunc(p.Answers, func(a answer) bool {
 		return a.Group == r.Group && slices.ContainsFunc(a.Reasons, func(x streams.Reason) bool {
@@ -407,13 +406,13 @@ func (p *proposal) said(r streams.Reason) bool {
 	})
 }
 
-// step is one ancestor of a dependency.
+// step is an ancestor of a dependency.
 type step struct {
 	id, agent string
 	path      []string // from the dependency to this ancestor
 }
 
-// findings returns the findings on r and its ancestors as reasons.
+// findings returns the findings on r and on its ancestors as reasons.
 func (p *proposal) findings(st *stage.State, r dependency) ([]streams.Reason, error) {
 	var out []streams.Reason
 	look := func(under, agent string, path []string, named bool) error {
@@ -423,10 +422,10 @@ func (p *proposal) findings(st *stage.State, r dependency) ([]streams.Reason, er
 		}
 		for _, fd := range fs {
 			if agent != "" && fd.Agent != "" && fd.Agent != agent {
-				continue // an event with the same id, of another agent
+				continue // an event of another agent with the same id
 			}
 			if r.Rel != relCited && strings.HasPrefix(fd.Reason.Rule, fellRule) {
-				continue // only citing counts; in a recall, the context policy refuses beliefs that are no longer reliable
+				continue // only citing counts here; in a recall, the context policy refuses unreliable beliefs
 			}
 			out = append(out, p.because(r, fd.Reason, path, named))
 		}
@@ -436,10 +435,10 @@ func (p *proposal) findings(st *stage.State, r dependency) ([]streams.Reason, er
 	return out, err
 }
 
-// sourceOf returns the source as it is named in the keys of findings.
+// sourceOf returns the source of r as the keys of findings name it.
 func sourceOf(r dependency) string { return strings.TrimPrefix(r.Source, "tool:") }
 
-// because converts a finding to a reason against this proposal.
+// because returns a finding as a reason against this proposal. path leads from the proposal to the finding's subject.
 func (p *proposal) because(r dependency, found streams.Reason, path []string, named bool) streams.Reason {
 	found.Verdict, found.Path = min(found.Verdict, streams.Hold), path
 	direct := named && (r.Rel == relCited || r.Rel == relFound)

@@ -30,10 +30,10 @@ func TestASessionsRecallsAreAListOfTheLatest(t *testing.T) {
 				}
 			}
 			want = want[max(0, len(want)-maxRecalled):]
-			if err := served(st, p); err != nil {
+			if err := storeRecalled(st, p); err != nil {
 				t.Fatal(err)
 			}
-			got, err := servedTo(st, p)
+			got, err := recalledIn(st, p)
 			if err != nil || !slices.Equal(got, want) {
 				t.Fatalf("it has %v, %v, want %v", got, err, want)
 			}
@@ -44,7 +44,7 @@ func TestASessionsRecallsAreAListOfTheLatest(t *testing.T) {
 func TestADamagedListOfRecallsIsRefused(t *testing.T) {
 	p := &proposal{Project: "p", Agent: "a", Session: "s", Rests: []dependency{{Belief: "b1", Source: "x"}}}
 	st := stage.NewMemState(0)
-	if err := served(st, p); err != nil {
+	if err := storeRecalled(st, p); err != nil {
 		t.Fatal(err)
 	}
 	key := stage.Key(keyRecalled, p.Project, p.Agent+"\x00"+p.Session)
@@ -56,10 +56,10 @@ func TestADamagedListOfRecallsIsRefused(t *testing.T) {
 		if err := st.Set(key, v[:n]); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := servedTo(st, p); err == nil {
+		if _, err := recalledIn(st, p); err == nil {
 			t.Errorf("the first %d of %d bytes are read as a list", n, len(v))
 		}
-		if err := served(st, p); err == nil {
+		if err := storeRecalled(st, p); err == nil {
 			t.Errorf("the first %d of %d bytes are added to", n, len(v))
 		}
 	}

@@ -8,30 +8,28 @@ import (
 	"lazaret/streams"
 )
 
-// This file revises an open hold when something that it depends on becomes less reliable.
+// This file revises an open hold when a belief or event on which it depends becomes less reliable.
 //
-// An index maps beliefs and events to the open holds that depend on them. A new finding on one of
-// these sets a timer for the finding's subject, which is due at once. Each due entry rechecks the
-// next hold of the subject, so that the work is spread over many entries. A hold with new reasons
-// gets another revision in an entry of the arbiter.
+// An index leads from beliefs and events to the open holds that depend on them. A new finding on a belief or event sets
+// a timer for it that is due at once. Each due entry checks the next such hold again, so that the work is spread over
+// many entries. If there are new reasons against the hold, it gets a new revision, in an entry of the arbiter.
 //
-// Three kinds of findings are not followed here: those on sources, those on beliefs that a session
-// recalled, and those on subjects beyond the first maxSubjects of a hold. They are checked when the
-// hold is released.
+// Three kinds of findings do not revise open holds: those on sources, those on beliefs that were recalled in the
+// session, and those on subjects of a hold beyond the first maxSubjects. They are checked when the hold is released.
 
-// maxSubjects is the maximum number of subjects in the index under which a hold can be found.
+// maxSubjects is the maximum number of subjects under which a hold is in the index.
 const maxSubjects = 256
 
-// touched is a subject that has a new finding and whose holds are being rechecked.
+// touched is a subject with a new finding, whose open holds are being checked again.
 type touched struct {
-	At    time.Time `json:"at"`             // the time of the timer
-	After string    `json:"after,omitzero"` // the last hold that was rechecked
+	At    time.Time `json:"at"`             // time of the timer
+	After string    `json:"after,omitzero"` // id of the last hold that was checked
 }
 
-// walk calls visit for each subject whose findings apply to a proposal that depends on r: first the
-// subjects that r names, then the ancestors of its belief. under is the key of the subject. If the
-// subject is an event, agent is its sender; otherwise agent is empty. named is true only for the
-// belief that r itself names.
+// walk calls visit for each subject whose findings apply to a proposal that depends on r: first the subjects in r
+// itself, then the ancestors of its belief. self is the id of the proposal's own belief, and base the path to r. under
+// is the key of the subject. agent is the sender of an event, and "" for other subjects. named is set only for the
+// belief in r itself.
 func walk(st *stage.State, project, self string, r dependency, base []string,
 	visit func(under, agent string, path []string, named bool) error) error {
 	if r.Belief != "" {
@@ -88,18 +86,18 @@ func walk(st *stage.State, project, self string, r dependency, base []string,
 	return nil
 }
 
-// holdSubject returns the subject of a hold itself.
+// holdSubject returns the key of a hold as a subject of its own.
 func holdSubject(id string) string { return subject('h', id) }
 
-// offerSubject returns the subject of a catalogue of tools.
+// offerSubject returns the key of a catalogue of tools as a subject. seq is the ledger sequence of the catalogue.
 func offerSubject(seq uint64) string { return subject('t', offerKey(seq)) }
 
-func leaningKey(project, under, hold string) []byte {
+func dependentKey(project, under, hold string) []byte {
 	return stage.Key(keyDependents, project, under, hold)
 }
 
-// index stores the subjects under which an open hold is found, and replaces the earlier ones. The
-// caller stores the hold.
+// index stores the subjects under which an open hold is found, in place of the earlier ones. The caller must store the
+// hold.
 func (h *hold) index(st *stage.State) error {
 	now := []string{holdSubject(h.ID)}
 	if h.Catalogue != 0 {
@@ -127,7 +125,7 @@ func (h *hold) index(st *stage.State) error {
 		return err
 	}
 	for _, under := range now {
-		if err := st.Set(leaningKey(h.Project, under, h.ID), nil); err != nil {
+		if err := st.Set(dependentKey(h.Project, under, h.ID), nil); err != nil {
 			return err
 		}
 	}
@@ -135,13 +133,13 @@ func (h *hold) index(st *stage.State) error {
 	return nil
 }
 
-// unindex removes the hold from the index, except under the subjects in keep, which is sorted.
+// unindex removes the hold from the index, except under the subjects in keep. keep is sorted.
 func (h *hold) unindex(st *stage.State, keep []string) error {
 	for _, under := range h.Under {
 		if _, kept := slices.BinarySearch(keep, under); kept {
 			continue
 		}
-		if err := st.Delete(leaningKey(h.Project, under, h.ID)); err != nil {
+		if err := st.Delete(dependentKey(h.Project, under, h.ID)); err != nil {
 			return err
 		}
 	}
@@ -149,11 +147,10 @@ func (h *hold) unindex(st *stage.State, keep []string) error {
 	return nil
 }
 
-// dependents returns the next one or two holds that are indexed under a subject, in the order of their
-// ids, after the id after.
+// dependents returns the ids of the next one or two holds under a subject that come after the id after.
 func dependents(st *stage.State, project, under, after string) (ids []string, err error) {
-	prefix := leaningKey(project, under, "")
-	err = st.ScanFrom(prefix, leaningKey(project, under, after), func(k, _ []byte) (bool, error) {
+	prefix := dependentKey(project, under, "")
+	err = st.ScanFrom(prefix, dependentKey(project, under, after), func(k, _ []byte) (bool, error) {
 		if id := string(k[len(prefix):]); id > after {
 			ids = append(ids, id)
 		}
@@ -162,9 +159,9 @@ func dependents(st *stage.State, project, under, after string) (ids []string, er
 	return ids, err
 }
 
-// touch starts a recheck of the open holds that depend on a subject. The recheck begins at once and
-// handles one hold per due entry.
-func (f *Fold) touch(st *stage.State, project, under string, now time.Time) error {
+// startRecheck starts to check the open holds that depend on a subject again. The first check is due at once. Each due
+// entry checks one hold.
+func (f *Fold) startRecheck(st *stage.State, project, under string, now time.Time) error {
 	ids, err := dependents(st, project, under, "")
 	if err != nil || len(ids) == 0 {
 		return err
@@ -177,7 +174,7 @@ func (f *Fold) touch(st *stage.State, project, under string, now time.Time) erro
 	if !ok {
 		t.At = now
 	}
-	t.After = "" // the holds that were rechecked so far were not compared with this finding
+	t.After = "" // the holds checked so far were not checked for this finding
 	if err := f.addTimer(st, t.At, timerRecheck, []byte(project+"\x00"+under)); err != nil {
 		return err
 	}
@@ -185,7 +182,7 @@ func (f *Fold) touch(st *stage.State, project, under string, now time.Time) erro
 	return st.Put(key, t)
 }
 
-// recheckDue fills in the due entry of a touched subject.
+// recheckDue sets the fields of the due entry that checks the next hold of a subject.
 func recheckDue(st *stage.State, project, under string, due *streams.DueEntry) error {
 	t := new(touched)
 	_, err := st.Load(stage.Key(keyTouched, project, under), t)
@@ -193,7 +190,7 @@ func recheckDue(st *stage.State, project, under string, due *streams.DueEntry) e
 	return err
 }
 
-// rechecked rechecks the next open hold that depends on a touched subject.
+// rechecked folds such a due entry: it checks the next open hold of the subject.
 func (f *Fold) rechecked(st *stage.State, project string, d *streams.DueEntry, now time.Time) (*stage.Output, error) {
 	t, key := new(touched), stage.Key(keyTouched, project, d.Recheck)
 	ok, err := st.Load(key, t)
@@ -224,8 +221,8 @@ func (f *Fold) rechecked(st *stage.State, project string, d *streams.DueEntry, n
 	return f.reviseOpen(st, project, ids[0], now)
 }
 
-// reviseOpen gives an open hold another revision if there are new reasons against it. It denies an
-// action if a new reason asks for deny.
+// reviseOpen gives an open hold a new revision if there are new reasons against it. If a new reason asks for deny, it
+// denies the held action.
 func (f *Fold) reviseOpen(st *stage.State, project, id string, now time.Time) (*stage.Output, error) {
 	h := new(hold)
 	ok, err := st.Load(stage.Key(keyHold, project, id), h)
@@ -236,7 +233,7 @@ func (f *Fold) reviseOpen(st *stage.State, project, id string, now time.Time) (*
 	if err != nil || pol == nil {
 		return nil, err
 	}
-	// The hold's beliefs may have gained parents since the hold was indexed.
+	// The beliefs of the hold may have more parents than when the hold was indexed.
 	if err := h.index(st); err != nil {
 		return nil, err
 	}

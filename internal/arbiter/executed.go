@@ -15,10 +15,9 @@ const (
 	ruleRepeated   = "outcome-repeated"   // an action was carried out a second time
 )
 
-// executed compares an executor's report with the verdict on the action that it names. There is an
-// incident if the action was not released, if the report's digest differs from the released action,
-// or if the action was carried out before. An incident is an alert in the ledger and on the
-// incident subject. No verdict changes.
+// executed compares an executor's report with the verdict on the action that the report names. It raises an alert if
+// the action was not released, if the report's digest differs from that of the released action, or if the action was
+// carried out before. The alert changes no verdict.
 func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	o := new(streams.OutcomeEntry)
 	if err := streams.Unmarshal(e.Body, o); err != nil {
@@ -26,7 +25,7 @@ func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stag
 		return nil, nil
 	}
 	if !streams.ValidID(o.Action) {
-		return nil, nil // an answer names no action, and no action was proposed with such an id
+		return nil, nil // an answer names no action, and no action can have such an id
 	}
 	v := new(streams.VerdictEntry)
 	known, err := st.Load(stage.Key(keyVerdict, e.Project, o.Agent, o.Action), v)
@@ -49,8 +48,8 @@ func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stag
 	return nil, nil
 }
 
-// ranOnce records that a released action was carried out. A release allows one execution; a second
-// one is an incident.
+// ranOnce records that a released action was carried out. A release allows only one execution. A second one causes an
+// alert.
 func (f *Fold) ranOnce(st *stage.State, e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry,
 	now time.Time) (*stage.Output, error) {
 	key := stage.Key(keyRan, e.Project, o.Agent, o.Action)
@@ -61,8 +60,8 @@ func (f *Fold) ranOnce(st *stage.State, e *streams.Entry, o *streams.OutcomeEntr
 	if before {
 		return f.incident(e, o, v, ruleRepeated, "action %s was carried out again, and it was released once", now)
 	}
-	// The verdict is removed KeepVerdict after its hold expires, and the hold expires within
-	// KeepVerdict. The mark must outlive the verdict.
+	// The verdict is removed KeepVerdict after its hold expires, and a hold expires within KeepVerdict. This record
+	// must outlive the verdict.
 	if err := f.forgetAt(st, now.Add(2*KeepVerdict), key); err != nil {
 		return nil, err
 	}
@@ -72,7 +71,7 @@ func (f *Fold) ranOnce(st *stage.State, e *streams.Entry, o *streams.OutcomeEntr
 	return f.forecast(st, e, o, v, now)
 }
 
-// incident returns an alert of the arbiter about an executor's report.
+// incident returns the arbiter's alert about an executor's report. format has one %s, for the action's id.
 func (f *Fold) incident(e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry, rule, format string,
 	now time.Time) (*stage.Output, error) {
 	a := streams.Alert{

@@ -11,13 +11,13 @@ import (
 	"lazaret/streams"
 )
 
-// fellRule is the prefix of the rules of findings on beliefs that became less reliable. The axis
+// fellRule begins the names of the rules of findings on beliefs that became less reliable. The axis of the change
 // follows.
 const fellRule = "belief-fell-"
 
-// noteRevisions stores a finding on each belief that an attestation or a contradiction made less
-// reliable. On each axis that moved, it drops the earlier finding. The findings apply to every
-// proposal that cites the belief or a belief derived from it, including open holds.
+// noteRevisions stores a finding on each belief that an attestation or a contradiction made less reliable. For each
+// axis that changed, it drops the earlier finding. The findings apply to all proposals that cite the belief or a belief
+// derived from it, also to open holds.
 func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry, now time.Time) error {
 	var b struct {
 		Check     string             `json:"check"`
@@ -45,8 +45,8 @@ func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry, now time.Time) e
 	return nil
 }
 
-// fellSince returns the reasons to hold a memory write because a parent became less reliable after
-// the write was proposed. The write's own entry has earlier changes of the parents.
+// fellSince returns the reasons to hold a memory write because a parent became less reliable after the write was
+// proposed. Earlier changes of the parents are in the write's own entry.
 func (p *proposal) fellSince(st *stage.State, h *hold) ([]streams.Reason, error) {
 	var out []streams.Reason
 	for _, id := range h.From {
@@ -62,7 +62,7 @@ func (p *proposal) fellSince(st *stage.State, h *hold) ([]streams.Reason, error)
 	return out, nil
 }
 
-// fell reports whether a move makes a belief so unreliable that actions which cite it are held.
+// fell reports whether a change makes a belief so unreliable that actions which cite it are held.
 func fell(m beliefs.Move) bool {
 	switch m.To {
 	case beliefs.Contradicted.String(), beliefs.Superseded.String(), beliefs.Blocked.String(), beliefs.Hidden.String(),
@@ -72,7 +72,7 @@ func fell(m beliefs.Move) bool {
 	return false
 }
 
-// dropFinding removes a rule's finding from a subject.
+// dropFinding removes the finding of a rule from a subject.
 func dropFinding(st *stage.State, project, under, rule string) error {
 	var fs []finding
 	key := stage.Key(keyAlerted, project, under)

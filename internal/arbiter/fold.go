@@ -21,9 +21,9 @@ import (
 
 // Fold is the arbiter's fold of the ledger. Create it with NewFold.
 //
-// The stage's loop owns all fields.
+// Only the stage's loop uses it.
 type Fold struct {
-	// Metrics counts verdicts and holds if it is set before the fold is used.
+	// Metrics, if set before the fold is used, counts verdicts and holds.
 	Metrics *metrics.Arbiter
 
 	log      *slog.Logger
@@ -32,16 +32,16 @@ type Fold struct {
 	trust    *activation.Cache[*keys.Trust]
 	timers   [streams.Partitions]timers
 	pruned   [streams.Partitions]pruning
-	counted  [streams.Partitions]bool // holds was read from the state
-	holds    [streams.Partitions]int  // open holds that the metrics include
-	// recalled, if not nil, receives each recall that is read from the ledger. The front uses it to
-	// build replies. No decision depends on it.
+	counted  [streams.Partitions]bool // Metrics has the number of open holds from the state
+	holds    [streams.Partitions]int  // number of open holds in Metrics
+	// recalled, if not nil, is called with each recall that is read from the ledger. The front uses these for replies.
+	// No decision depends on them.
 	recalled func(project string, seq uint64, r *streams.RecallEntry)
-	// dropped, if not nil, is called when recalls that recalled has received may not be in the ledger.
+	// dropped, if not nil, is called when recalls that were passed to recalled may not be in the ledger after all.
 	dropped func()
 }
 
-// NewFold returns an arbiter's fold. It accepts policies that one of the pinned keys signed.
+// NewFold returns the arbiter's fold. It accepts policies that one of the keys in pinned signed.
 func NewFold(pinned note.Verifiers, log *slog.Logger) *Fold {
 	return &Fold{log: log, pinned: pinned, policies: activation.NewCache(func(b []byte) (*policy.Policy, error) {
 		return policy.Compile("policy", b)
@@ -53,70 +53,68 @@ func NewFold(pinned note.Verifiers, log *slog.Logger) *Fold {
 // Reset implements stage.LedgerFold.
 func (f *Fold) Reset() {
 	f.timers, f.pruned = [streams.Partitions]timers{}, [streams.Partitions]pruning{}
-	f.counted = [streams.Partitions]bool{} // a dropped joint decision may have changed the number
+	f.counted = [streams.Partitions]bool{} // a joint decision that was dropped may have changed the number
 	if f.dropped != nil {
 		f.dropped()
 	}
 }
 
-// proposal is a proposal as stored in the state.
+// proposal is a proposal as the state stores it.
 type proposal struct {
 	Seq      uint64       `json:"seq"`
-	Stamp    time.Time    `json:"stamp,omitzero"` // time of the proposal's entry; for metrics only
+	Stamp    time.Time    `json:"stamp,omitzero"` // time stamp of the proposal's entry; used only for metrics
 	Type     streams.Type `json:"type"`
 	Project  string       `json:"project"`
 	ID       string       `json:"id"`
-	Reuses   string       `json:"reuses,omitzero"` // the id that it was sent under, if another event had that id
+	Reuses   string       `json:"reuses,omitzero"` // the id with which it was sent, if another event had that id
 	Agent    string       `json:"agent"`
-	Intake   uint64       `json:"intake,omitzero"` // sequence in the intake
-	Also     []uint64     `json:"also,omitzero"`   // intake sequences of repeats that came while it was open
+	Intake   uint64       `json:"intake,omitzero"` // place in the intake
+	Also     []uint64     `json:"also,omitzero"`   // places in the intake of repeats that came before the verdict
 	Session  string       `json:"session,omitzero"`
 	Tool     string       `json:"tool,omitzero"`
 	Summary  string       `json:"summary,omitzero"`
 	Level    string       `json:"level,omitzero"`
 	Digest   string       `json:"digest,omitzero"`
 	Deadline time.Time    `json:"deadline"`
-	// Reasons are the reasons that no group gave: floor, host, session, dependencies. After the
-	// decision they include the silent groups.
+	// Reasons are the reasons that no group gave: from the level's floor, the host, the session, the dependencies and,
+	// after the decision, silent groups.
 	Reasons []streams.Reason   `json:"reasons,omitzero"`
 	Belief  *streams.BeliefRef `json:"belief,omitzero"`
 	From    []string           `json:"from,omitzero"`    // for a memory write: the beliefs that it derives from
 	Rests   []dependency       `json:"rests,omitzero"`   // the dependencies that it declares
-	Weighty bool               `json:"weighty,omitzero"` // above L1: the session's untrusted content may hold it
+	Weighty bool               `json:"weighty,omitzero"` // above L1: untrusted content in the session may hold it
 	Groups  []required         `json:"groups"`
 	Policy  string             `json:"policy"`
 	Rules   string             `json:"rules"`
 	Answers []answer           `json:"answers,omitzero"`
-	// Items are the beliefs that a recall found. Texts are the effects on them that groups ask for.
+	// Items are the beliefs that a recall found. Texts are the effects on their texts that groups ask for.
 	Items []string      `json:"items,omitzero"`
 	Texts []textRequest `json:"texts,omitzero"`
-	// Decided is set when a verdict was given. The record is kept so that a late assessment can
-	// make the verdict stricter.
+	// Decided is the verdict, or nil before it is given. After the verdict, the record is stored for a while, because a
+	// late assessment can make the verdict stricter.
 	Decided  *streams.Verdict `json:"decided,omitzero"`
 	Revision string           `json:"revision,omitzero"` // digest of the hold and deny reasons, see revision
 	Hold     string           `json:"hold,omitzero"`
-	Used     bool             `json:"used,omitzero"` // an outcome of the action was reported
-	// Body is the content that an approver would release, uncut: an action's arguments or a
-	// memory's content.
+	Used     bool             `json:"used,omitzero"` // the outcome of the action was reported
+	// Body is the whole content that an approver would release: an action's arguments or a memory's content.
 	Body string `json:"body,omitzero"`
 	// Hints are the annotations of the called tool.
 	Hints string `json:"hints,omitzero"`
-	// Of names the source from which the host took the tool. Accepted is the level at which a
-	// person accepted the tool.
+	// Of is the source from which the host took the tool. Accepted is the level at which a person accepted the tool, or
+	// nil.
 	Of       string         `json:"of,omitzero"`
 	Accepted *beliefs.Level `json:"accepted,omitzero"`
-	// Sources are the sources that the user named and that the action carries out.
+	// Sources are the sources that the user named and whose steps the action carries out.
 	Sources []intent.Grounds `json:"sources,omitzero"`
-	// Delegated is the ground on which the policy releases the action although its level holds it,
-	// or "".
+	// Delegated is the ground on which the policy allows the action although its level would hold it, or "".
 	Delegated string `json:"delegated,omitzero"`
-	// Catalogue is the ledger sequence of the tools that the action asks to accept.
+	// Catalogue is the ledger sequence of the tool catalogue that the action asks to accept, or 0.
 	Catalogue uint64 `json:"catalogue,omitzero"`
-	// Class is the policy entry that determined the action's level. Confidence is the agent's
-	// stated confidence.
+	// Class is the policy entry that determined the action's level. Confidence is the confidence that the agent stated,
+	// or nil.
 	Class      string   `json:"class,omitzero"`
 	Confidence *float64 `json:"confidence,omitzero"`
-	// Withheld are recalled beliefs that differ from their ledger entries.
+	// Withheld are recalled beliefs that do not match their ledger entries.
 	Withheld []streams.Refusal `json:"withheld,omitzero"`
 	// Withdrawn is set when the agent withdrew the proposal before it was decided.
 	Withdrawn bool `json:"withdrawn,omitzero"`
@@ -125,11 +123,11 @@ type proposal struct {
 // required is a group whose assessment the policy requires.
 type required struct {
 	Group  string    `json:"group"`
-	Digest string    `json:"digest"` // the rule set or version that its answer must name
-	Until  time.Time `json:"until"`  // the group's deadline; it counts as silent afterwards
+	Digest string    `json:"digest"` // the rule set or version under which it must answer
+	Until  time.Time `json:"until"`  // the group's deadline; after it, the group counts as silent
 }
 
-// hold is an open or settled hold.
+// hold is a hold as the state stores it, open or settled.
 type hold struct {
 	ID       string               `json:"id"`
 	Revision string               `json:"revision"`
@@ -140,8 +138,8 @@ type hold struct {
 	Opened   time.Time            `json:"opened"`
 	Expires  time.Time            `json:"expires"`
 	Entry    streams.VerdictEntry `json:"entry"`
-	// Body is the held content, Hints are the tool's annotations, and Rests are the dependencies.
-	// They are stored only while the hold is open.
+	// Body is the held content, Hints are the tool's annotations, Rests the dependencies. They are removed when the
+	// hold is settled.
 	Body  string       `json:"body,omitzero"`
 	Hints string       `json:"hints,omitzero"`
 	Rests []dependency `json:"rests,omitzero"`
@@ -150,13 +148,13 @@ type hold struct {
 	Accepted *beliefs.Level `json:"accepted,omitzero"`
 	// From are the beliefs that a held memory write derives from.
 	From []string `json:"from,omitzero"`
-	// Under are the subjects under which the hold is indexed, sorted.
+	// Under are the subjects under which the hold is in the index of dependents.go, sorted.
 	Under []string `json:"under,omitzero"`
-	// Catalogue is the ledger sequence of the tools that the action asks to accept.
+	// Catalogue is the ledger sequence of the tool catalogue that the action asks to accept, or 0.
 	Catalogue uint64 `json:"catalogue,omitzero"`
 }
 
-// The keys of the state. The first byte identifies the table.
+// The tables of the state, by the first byte of a key.
 const (
 	keyClock      = 'c' // → ledger time
 	keyProposal   = 'p' // seq → proposal
@@ -217,7 +215,7 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	return nil, nil
 }
 
-// fromIngest folds an entry of ingest.
+// fromIngest folds an entry of ingest. It returns the arbiter's output for it, or nil.
 func (f *Fold) fromIngest(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	switch e.Type {
 	case streams.TypeAction, streams.TypeMemory, streams.TypeRecall:
@@ -229,7 +227,7 @@ func (f *Fold) fromIngest(st *stage.State, e *streams.Entry, now time.Time) (*st
 	case streams.TypeSession:
 		return nil, f.endSources(st, e)
 	case streams.TypeRepeat:
-		return f.again(st, e, now)
+		return f.answerRepeat(st, e, now)
 	case streams.TypeForgotten:
 		return f.forget(st, e, now)
 	case streams.TypeErased:
@@ -264,8 +262,8 @@ func (f *Fold) fromIngest(st *stage.State, e *streams.Entry, now time.Time) (*st
 	return nil, nil
 }
 
-// clock returns the ledger time: the stream's timestamp, but never earlier than a previous ledger
-// time.
+// clock returns the ledger time of an entry and stores it: the entry's time stamp, but not before an earlier entry's
+// ledger time.
 func (f *Fold) clock(st *stage.State, stamp time.Time) (time.Time, error) {
 	v, ok, err := st.GetHot([]byte{keyClock})
 	if err != nil {
@@ -290,7 +288,7 @@ func ledgerTime(st *stage.State) (time.Time, error) {
 	return time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC(), nil
 }
 
-// propose stores a new proposal and decides it at once if it waits for no group.
+// propose stores a new proposal. If the proposal waits for no group, it decides it at once.
 func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	p := &proposal{Seq: e.Seq, Stamp: e.Time, Type: e.Type, Project: e.Project}
 	pol, polDigest, err := f.policies.Active(st, streams.DoActivatePolicy)
@@ -369,9 +367,9 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 }
 
 func (f *Fold) unreadable(e *streams.Entry, err error) (*stage.Output, error) {
-	// Only ingest writes these entries, so an undecodable body is a bug. The proposal gets no
-	// verdict, so it is never allowed.
-	f.log.Error("unreadable proposal, its caller will time out", "seq", e.Seq, "type", e.Type, "err", err)
+	// Only ingest writes these entries, so a body that cannot be decoded is a bug. The proposal gets no verdict, so it
+	// is never allowed.
+	f.log.Error("cannot decode a proposal; its caller gets no verdict", "seq", e.Seq, "type", e.Type, "err", err)
 	return nil, nil
 }
 
@@ -379,9 +377,9 @@ func (p *proposal) reason(code streams.Code, v streams.Verdict, format string, a
 	p.Reasons = append(p.Reasons, streams.Reason{Code: code, Verdict: v, Text: fmt.Sprintf(format, args...)})
 }
 
-// again answers a proposal that was sent a second time with the verdict on the first. So a caller
-// that lost a reply can ask for it again.
-func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
+// answerRepeat answers a proposal that was sent a second time with the verdict on the first one. So a caller that lost
+// the reply can ask for it.
+func (f *Fold) answerRepeat(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	r := new(streams.RepeatEntry)
 	if err := streams.Unmarshal(e.Body, r); err != nil {
 		f.log.Error("unreadable repeat", "seq", e.Seq, "err", err)
@@ -405,21 +403,21 @@ func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.O
 	switch {
 	case ok && !r.Differs && v.Intake == r.First && v.Type == r.Kind.About().Type:
 	case ok || p != nil:
-		if v, err = f.taken(st, e, r); err != nil {
+		if v, err = f.answerTaken(st, e, r); err != nil {
 			return nil, err
 		}
 	default:
-		v = forgotten(e, r)
+		v = answerForgotten(e, r)
 	}
 	v.Again, v.Time, v.Intake, v.Also = true, now, r.Intake, nil
 	return stage.NewOutput(streams.TypeVerdict, e.Project, v, verdictLive(e.Project, v)...)
 }
 
-// maxAlso is the maximum number of repeats that the verdict on an open proposal also answers.
-// Further callers must send their proposal again.
+// maxAlso is the maximum number of repeats of an open proposal that its verdict also answers. Further callers get no
+// answer and must send the proposal again.
 const maxAlso = 64
 
-// alsoAnswer adds a repeat that the verdict on this open proposal will also answer.
+// alsoAnswer adds a repeat at a place in the intake, which the verdict on this open proposal will answer too.
 func (p *proposal) alsoAnswer(st *stage.State, intake uint64) error {
 	if len(p.Also) >= maxAlso {
 		return nil
@@ -442,9 +440,8 @@ func waitingFor(st *stage.State, project, agent, id string) (*proposal, error) {
 	return p, nil
 }
 
-// taken answers a proposal whose id belongs to a different proposal. The answer says nothing about
-// the other proposal.
-func (f *Fold) taken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) (*streams.VerdictEntry, error) {
+// answerTaken answers a proposal whose id another proposal has. The answer says nothing about the other proposal.
+func (f *Fold) answerTaken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) (*streams.VerdictEntry, error) {
 	pol, digest, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {
 		return nil, err
@@ -460,8 +457,8 @@ func (f *Fold) taken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) 
 	return v, nil
 }
 
-// forgotten answers a repeat of a proposal whose verdict is no longer stored.
-func forgotten(e *streams.Entry, r *streams.RepeatEntry) *streams.VerdictEntry {
+// answerForgotten answers a repeat of a proposal whose verdict is no longer stored.
+func answerForgotten(e *streams.Entry, r *streams.RepeatEntry) *streams.VerdictEntry {
 	v := &streams.VerdictEntry{Proposal: e.Seq, Type: r.Kind.About().Type, ID: r.ID, Reuses: r.Reuses, Agent: r.Agent,
 		Session: r.Session,
 		Verdict: streams.Hold}

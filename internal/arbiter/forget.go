@@ -8,8 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// forget drops a project's proposals, holds, verdicts, findings and timers. Open proposals are
-// never answered; callers must treat that as a hold.
+// forget drops a project's proposals, holds, verdicts, findings and timers. Open proposals get no answer. Callers must
+// treat that as a hold.
 func (f *Fold) forget(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	b := new(streams.CustodyEntry)
 	if err := streams.Unmarshal(e.Body, b); err != nil {
@@ -68,13 +68,13 @@ func (f *Fold) forget(st *stage.State, e *streams.Entry, now time.Time) (*stage.
 		return nil, err
 	}
 	f.countHold(e.Project, -open)
-	f.Reset() // timers and queues are read again from the state
+	f.Reset() // timers and the removal queue are read again from the state
 	return stage.NewOutput(streams.TypeDropped, e.Project, &streams.DroppedEntry{EntryHead: streams.EntryHead{Time: now},
 		Statement: b.ID})
 }
 
-// erased answers a statement about one data subject. The stage runtime has already folded the
-// partition again without the listed entries.
+// erased answers a statement about one data subject. The runtime has already folded the partition again without the
+// entries that the statement lists.
 func erased(e *streams.Entry, now time.Time) (*stage.Output, error) {
 	b := new(streams.CustodyEntry)
 	if err := streams.Unmarshal(e.Body, b); err != nil || streams.Erasure(e.Body) == nil {

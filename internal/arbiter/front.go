@@ -24,40 +24,39 @@ import (
 
 // Limits of the front.
 const (
-	// DefaultAnswerTimeout is how long a request waits for its verdict. It is longer than the
-	// deadlines of most policies, so that the arbiter's verdict on silent groups arrives in time.
-	// If a policy waits longer (up to five minutes), the reply says that the verdict is pending and
-	// until when. A client could not tell a longer wait from a dead pipeline.
+	// DefaultAnswerTimeout is how long a request waits for its verdict. It is longer than the deadlines of most
+	// policies, so that the verdict on silent groups arrives in time. If a policy waits longer (at most five minutes),
+	// the reply says that the verdict is pending, and until when. Without a reply, a client could not tell a long wait
+	// from a dead pipeline.
 	DefaultAnswerTimeout = 15 * time.Second
-	// MaxWaiting is how many requests may wait at once.
+	// MaxWaiting is the maximum number of requests that wait at the same time.
 	MaxWaiting = 4096
 )
 
 // FrontConfig configures the request services.
 type FrontConfig struct {
-	// Intake publishes events for callers and reads verdicts.
+	// Intake is the connection that publishes events for callers and reads the ledger.
 	Intake *nats.Conn
-	// Service answers requests. Its credential may publish to inboxes only, so that a forged reply
-	// subject cannot reach any other subject.
+	// Service is the connection that answers requests. Its credential may publish only to inboxes, so that no request
+	// can make it publish to another subject.
 	Service *nats.Conn
 	Feed    *stage.Feed   // as in stage.Config
 	Joint   *stage.Joint  // as in stage.Config
-	Timeout time.Duration // zero: DefaultAnswerTimeout
-	MaxSize int           // maximum size of an event in bytes; zero: streams.DefaultMaxEvent
+	Timeout time.Duration // 0: DefaultAnswerTimeout
+	MaxSize int           // maximum size of an event in bytes; 0: streams.DefaultMaxEvent
 	Version string
 	Log     *slog.Logger
-	// Pending returns the time until which an undecided proposal waits for its groups. ok is false
-	// if the proposal does not wait or the time is unknown. intake is the sequence of the request's
-	// intake message. A nil Pending means that the time is always unknown.
+	// Pending returns the time until which an undecided proposal waits for its groups. ok is false if the proposal does
+	// not wait, or if the time is unknown. intake is the place of the request's message in the intake. If Pending is
+	// nil, the time is always unknown.
 	Pending func(ctx context.Context, project, agent, id string, intake uint64) (until time.Time, ok bool)
 }
 
-// pendingWait limits a call of Pending.
+// pendingWait is the timeout of a call of Pending.
 const pendingWait = time.Second
 
-// Front converts requests to proposals and verdicts to replies. Its state may be lost: it reads
-// each verdict from the ledger before it sends it, and a request with the same id gets the same
-// reply.
+// Front converts requests to proposals, and verdicts to replies. Its state may be lost: each verdict that it sends
+// comes from the ledger, and a request with the same id gets the same reply.
 type Front struct {
 	cfg  FrontConfig
 	js   jetstream.JetStream
@@ -70,34 +69,34 @@ type Front struct {
 	admitted admissions
 }
 
-// caller identifies a proposal as its client does. Several proposals may share one identity. A
-// signed resolution has only an id, which the front generates.
+// caller identifies a proposal as its client does. Several proposals may have the same caller. For a signed resolution,
+// only id is set, to one that the front generates.
 type caller struct{ project, agent, id string }
 
-// answered is an entry of the arbiter and the intake messages that it answers.
+// answered is an entry of the arbiter, and the places in the intake of the messages that it answers.
 type answered struct {
 	entry  streams.Entry
 	intake []uint64
 }
 
-// maxEarly limits the answers that a request stores before the server acknowledges its intake
+// maxEarly is the maximum number of answers that are stored for a request before the server acknowledges its intake
 // message.
 const maxEarly = 64
 
 // waiter is a request that waits for its answer.
 type waiter struct {
 	answer chan streams.Entry
-	// intake is the sequence of the request's intake message. It is 0 until the server acknowledges
-	// the message. early holds the answers that arrive before that. Front.mu guards both.
+	// intake is the place of the request's message in the intake, or 0 until the server acknowledges the message. early
+	// has the answers that arrived before that. Both are guarded by Front.mu.
 	intake uint64
 	early  []answered
-	// recall is the ledger entry of a recall request, and recallSeq is its sequence. recall is nil
-	// until the arbiter in this process has read the entry. Front.mu guards both.
+	// recall is the ledger entry of a recall request, and recallSeq its sequence. recall is nil until the arbiter in
+	// this process has read the entry. Both are guarded by Front.mu.
 	recall    *streams.RecallEntry
 	recallSeq uint64
 }
 
-// StartFront serves requests until Close. It returns once the subscriptions are active.
+// StartFront serves requests until Close is called. It returns when the subscriptions are active.
 func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = DefaultAnswerTimeout
@@ -158,16 +157,16 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 	return f, nil
 }
 
-// Close stops serving. Waiting requests get no reply, and their clients time out. Their proposals
-// stay in the ledger.
+// Close stops serving. Waiting requests get no reply. Their proposals stay in the ledger.
 func (f *Front) Close() { f.stop() }
 
 func (f *Front) serve(r micro.Request) {
 	began := time.Now()
-	// The real protection is the connection, which may publish to inboxes only. This check makes
-	// the reason visible.
+	// The connection may publish only to inboxes, so another reply subject could do no harm. The check makes the
+	// attempt visible in the log.
 	if !strings.HasPrefix(r.Reply(), "_INBOX") {
-		f.cfg.Log.Warn("request with a foreign reply subject dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
+		f.cfg.Log.Warn("request dropped: its reply subject is not an inbox", "subject", r.Subject(), "code",
+			streams.CodeBadReply)
 		return
 	}
 	rep := f.answer(r)
@@ -178,11 +177,11 @@ func (f *Front) serve(r micro.Request) {
 	}
 }
 
-// replyHeaders is the space reserved for the headers of a reply, in bytes.
+// replyHeaders is the number of bytes that are reserved for the headers of a reply.
 const replyHeaders = 16 << 10
 
-// encode returns a reply as JSON. If the reply does not fit into a message of most bytes, it
-// returns an error reply instead.
+// encode returns a reply as JSON. If a message of at most most bytes cannot hold the reply, it returns an error reply
+// instead.
 func encode(rep *streams.Reply, most int) (*streams.Reply, []byte) {
 	body, err := streams.Marshal(rep)
 	if err == nil && len(body) <= most-replyHeaders {
@@ -201,7 +200,7 @@ func encode(rep *streams.Reply, most int) (*streams.Reply, []byte) {
 	return why, body
 }
 
-// maxFailure limits the text of an error, in bytes. The text is also sent in a header.
+// maxFailure is the maximum length of an error's text in bytes. The text is also sent in a header.
 const maxFailure = 2 << 10
 
 func fail(code streams.Code, err error) *streams.Reply {
@@ -264,18 +263,18 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	return f.verdictOn(ctx, who, seq, w, a, ev)
 }
 
-// jointOffer is a stage.Offer.
+// jointOffer has the methods of stage.Offer that the front uses.
 type jointOffer interface {
 	Answers() <-chan []streams.Entry
 	Decided() <-chan uint64
 }
 
-// offered waits until ingest has decided on an offered proposal or declined it. It returns the reply if
-// the stages decided jointly. Otherwise it returns the proposal's place in the order of ingest's
-// inputs, or 0 if the proposal must be published to the intake.
+// offered waits until ingest has decided on an offered proposal or declined it. If the stages decided jointly, it
+// returns the reply. Otherwise it returns the proposal's place in the order of ingest's inputs, or 0 if the proposal
+// must be published to the intake.
 func (f *Front) offered(ctx context.Context, offer jointOffer, m *nats.Msg, w *waiter, a streams.Address,
 	ev streams.Event) (uint64, *streams.Reply) {
-	var early *streams.Reply // the reply if the frame gets into the ledger
+	var early *streams.Reply // the reply to send once the joint frame is in the ledger
 	prepare := func(es []streams.Entry) { early = f.prepared(ctx, es, w, a, ev) }
 	for {
 		select {
@@ -299,8 +298,8 @@ func (f *Front) offered(ctx context.Context, offer jointOffer, m *nats.Msg, w *w
 	}
 }
 
-// publishLate publishes a proposal that ingest declines after its request timed out. So it is decided and
-// recorded like every proposal whose client no longer waits.
+// publishLate publishes a proposal that ingest declines after its request has timed out. So it is decided and recorded,
+// like every proposal whose client no longer waits.
 func (f *Front) publishLate(offer jointOffer, m *nats.Msg) {
 	if <-offer.Decided() != 0 {
 		return
@@ -308,12 +307,12 @@ func (f *Front) publishLate(offer jointOffer, m *nats.Msg) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
 	defer cancel()
 	if _, err := f.js.PublishMsg(ctx, m); err != nil {
-		f.cfg.Log.Warn("a proposal is neither in the ledger nor in the intake, its client must ask again", "subject", m.Subject,
-			"err", err)
+		f.cfg.Log.Warn("a proposal is neither in the ledger nor in the intake; its client must ask again", "subject",
+			m.Subject, "err", err)
 	}
 }
 
-// verdictOn waits for the verdict on a proposal or for its rejection.
+// verdictOn waits for the verdict on a proposal, or for its rejection. seq is the proposal's place in the intake.
 func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter, a streams.Address,
 	ev streams.Event) *streams.Reply {
 	rep := f.waitOn(ctx, who, seq, w, a, ev)
@@ -356,8 +355,8 @@ func forwarded(h micro.Headers) nats.Header {
 	return out
 }
 
-// unanswered says why a proposal has no verdict yet: either its groups have time left, or the
-// time-out has passed.
+// unanswered returns the reply for a proposal without a verdict: either its groups have time left, or the timeout has
+// passed.
 func (f *Front) unanswered(who caller, intake uint64) *streams.Reply {
 	if f.cfg.Pending != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), pendingWait)
@@ -381,8 +380,8 @@ func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter, a streams
 	return f.replyOf(ctx, &e, v, w, a, ev)
 }
 
-// prepared returns the reply for the entries of a joint frame that is being published, or nil if a recall
-// would have to be read from the ledger. So the reply is ready when the frame is in the ledger.
+// prepared returns the reply for the entries of a joint frame that is being published, so that it can be sent as soon
+// as the frame is stored. It returns nil if the reply needs a recall that is not in memory.
 func (f *Front) prepared(ctx context.Context, es []streams.Entry, w *waiter, a streams.Address,
 	ev streams.Event) *streams.Reply {
 	for i := range es {
@@ -417,8 +416,8 @@ func (f *Front) replyOf(ctx context.Context, e *streams.Entry, v *streams.Verdic
 	return rep
 }
 
-// Show applies the verdict to a recall: it removes withheld beliefs and applies text effects and
-// spotlighting. The result is what the agent receives.
+// Show applies a verdict to a recall: it removes withheld beliefs, and applies text effects and spotlighting. The
+// result is what the agent gets.
 func Show(r *streams.RecallEntry, v *streams.VerdictEntry) {
 	dropWithheld(r, v.Withheld)
 	if !v.Learn {
@@ -429,8 +428,8 @@ func Show(r *streams.RecallEntry, v *streams.VerdictEntry) {
 	}
 }
 
-// acknowledged sets the sequence of the request's intake message. If its answer has already
-// arrived, it delivers the answer.
+// acknowledged sets the place of the request's message in the intake. If the answer has already arrived, it delivers
+// the answer.
 func (f *Front) acknowledged(w *waiter, intake uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -441,7 +440,7 @@ func (f *Front) acknowledged(w *waiter, intake uint64) {
 	w.early = nil
 }
 
-// hear delivers an answer if it answers this request's intake message. The caller holds Front.mu.
+// hear delivers an answer if it answers this request's message. The caller must hold Front.mu.
 func (w *waiter) hear(a answered) {
 	switch {
 	case w.intake == 0:
@@ -451,14 +450,14 @@ func (w *waiter) hear(a answered) {
 	case slices.Contains(a.intake, w.intake):
 		select {
 		case w.answer <- a.entry:
-		default: // already answered
+		default: // a second answer
 		}
 	}
 }
 
-// recalled passes the entry of a recall, as the arbiter read it, to the request that waits for the
-// verdict. So the front need not read the entry again. A later one replaces it: the entry of a joint decision
-// that was dropped has the sequence of the next one.
+// recalled stores the entry of a recall, as the arbiter read it, for the request that waits for the verdict. So the
+// front need not read the entry from the ledger. A later entry replaces an earlier one, because the entry of a dropped
+// joint decision has the sequence of the next one.
 func (f *Front) recalled(project string, seq uint64, r *streams.RecallEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -467,7 +466,7 @@ func (f *Front) recalled(project string, seq uint64, r *streams.RecallEntry) {
 	}
 }
 
-// dropRecalls drops the entries of recalls in memory, because the arbiter dropped what it had folded.
+// dropRecalls drops the entries of recalls, because the arbiter dropped what it had folded.
 func (f *Front) dropRecalls() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -478,7 +477,7 @@ func (f *Front) dropRecalls() {
 	}
 }
 
-// remembered returns a recall's entry from memory, or nil.
+// remembered returns the stored entry of a recall, or nil.
 func (f *Front) remembered(w *waiter, seq uint64) *streams.RecallEntry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -488,7 +487,7 @@ func (f *Front) remembered(w *waiter, seq uint64) *streams.RecallEntry {
 	return w.recall
 }
 
-// recallOf returns a recall's entry, from memory or from the ledger.
+// recallOf returns the entry of a recall, stored or read from the ledger. The caller may modify it.
 func (f *Front) recallOf(ctx context.Context, w *waiter, seq uint64) (*streams.RecallEntry, error) {
 	r := f.remembered(w, seq)
 	if r != nil {
@@ -510,8 +509,8 @@ func (f *Front) recallOf(ctx context.Context, w *waiter, seq uint64) (*streams.R
 	return r, nil
 }
 
-// deliver passes an entry to the requests that it answers. The tail's goroutine calls it, in ledger
-// order.
+// deliver passes an entry of the arbiter to the requests that it answers. The goroutine of stage.TailStage calls it, in
+// ledger order.
 func (f *Front) deliver(e streams.Entry) {
 	if e.Type != streams.TypeVerdict && e.Type != streams.TypeAlerts {
 		return
@@ -534,7 +533,7 @@ func (f *Front) deliver(e streams.Entry) {
 		f.cfg.Log.Error("unreadable entry of the arbiter", "seq", e.Seq, "err", err)
 		return
 	}
-	who := caller{e.Project, v.Agent, cmp.Or(v.Reuses, v.ID)} // under the id that the caller sent
+	who := caller{e.Project, v.Agent, cmp.Or(v.Reuses, v.ID)} // the id that the caller sent
 	if v.Answers != "" {
 		who = caller{id: v.Answers}
 	}

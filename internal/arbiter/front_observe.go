@@ -17,28 +17,28 @@ import (
 	"lazaret/streams"
 )
 
-// admissions passes ingest's results to the requests that wait for them, by intake sequence.
-// Observations wait for any result. Proposals and resolutions wait only for a rejection; otherwise
-// the arbiter answers them.
+// admissions passes ingest's results to the requests that wait for them, by their place in the intake. Requests to
+// observe wait for any result. Proposals and resolutions wait only for a rejection, because otherwise the arbiter
+// answers them.
 type admissions struct {
 	mu      sync.Mutex
-	waiting int                                     // number of requests to observe
-	others  int                                     // number of proposals and resolutions
-	heard   map[uint64]*streams.ObserveReply        // results that no request has asked for yet
+	waiting int                                     // number of waiting requests to observe
+	others  int                                     // number of waiting proposals and resolutions
+	heard   map[uint64]*streams.ObserveReply        // results that no request has asked for
 	order   []uint64                                // the keys of heard, oldest first
-	asked   map[uint64]chan<- *streams.ObserveReply // requests that know their sequence
+	asked   map[uint64]chan<- *streams.ObserveReply // requests that wait for a result
 }
 
-// maxHeard limits heard.
+// maxHeard is the maximum length of heard.
 const maxHeard = 2*MaxWaiting + 4*streams.MaxBatch
 
-// tail follows ingest's entries.
+// tail starts to read ingest's entries.
 func (a *admissions) tail(ctx context.Context, cfg *FrontConfig) (stop func(), err error) {
 	a.heard, a.asked = make(map[uint64]*streams.ObserveReply), make(map[uint64]chan<- *streams.ObserveReply)
 	return stage.TailStage(ctx, cfg.Intake, cfg.Feed, streams.StageIngest, cfg.Log, a.take)
 }
 
-// take records an entry of ingest. The tail's goroutine calls it, in ledger order.
+// take handles an entry of ingest. The goroutine of stage.TailStage calls it, in ledger order.
 func (a *admissions) take(e streams.Entry) {
 	if e.Type != streams.TypeObservation && e.Type != streams.TypeRepeat && e.Type != streams.TypeRejected {
 		return
@@ -61,8 +61,8 @@ func (a *admissions) take(e streams.Entry) {
 	}
 }
 
-// enter registers a message that is about to be published. It returns false if MaxWaiting messages
-// wait. leave ends the registration.
+// enter registers a message of a request to observe that is about to be published. It returns false if MaxWaiting such
+// messages wait. The caller must call leave at the end.
 func (a *admissions) enter() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,7 +73,7 @@ func (a *admissions) enter() bool {
 	return true
 }
 
-// forget ends the wait for one event.
+// forget ends the wait for the result of one event.
 func (a *admissions) forget(at uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -87,7 +87,7 @@ func (a *admissions) leave(seq uint64) {
 	a.left(seq)
 }
 
-// left removes a request. The caller holds mu.
+// left removes a request. The caller must hold mu.
 func (a *admissions) left(seq uint64) {
 	delete(a.asked, seq)
 	if a.waiting+a.others == 0 {
@@ -96,8 +96,8 @@ func (a *admissions) left(seq uint64) {
 	}
 }
 
-// proposed registers a proposal or a resolution that is about to be published. Front.await limits
-// their number.
+// proposed registers a proposal or a resolution that is about to be published. Front.await limits their number. The
+// caller must call answered at the end.
 func (a *admissions) proposed() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,8 +111,8 @@ func (a *admissions) answered(seq uint64) {
 	a.left(seq)
 }
 
-// ask returns the channel for ingest's result for a message. For proposals and resolutions possibly
-// only a rejection arrives.
+// ask returns a channel that receives ingest's result for a message. For proposals and resolutions, it receives only a
+// rejection.
 func (a *admissions) ask(seq uint64) <-chan *streams.ObserveReply {
 	c := make(chan *streams.ObserveReply, 1)
 	a.mu.Lock()
@@ -125,8 +125,8 @@ func (a *admissions) ask(seq uint64) <-chan *streams.ObserveReply {
 	return c
 }
 
-// of waits for ingest's result for a message.
-func (a *admissions) of(ctx context.Context, seq uint64) (*streams.ObserveReply, error) {
+// wait waits for ingest's result for a message.
+func (a *admissions) wait(ctx context.Context, seq uint64) (*streams.ObserveReply, error) {
 	c := a.ask(seq)
 	select {
 	case rep := <-c:
@@ -136,11 +136,12 @@ func (a *admissions) of(ctx context.Context, seq uint64) (*streams.ObserveReply,
 	}
 }
 
-// observe answers a request to publish an observation. It replies when the observation's entry is
-// in the ledger, so the sender learns whether it was rejected.
+// observe answers a request to publish an observation. It replies when the observation's entry is in the ledger, so
+// that the sender learns whether it was rejected.
 func (f *Front) observe(r micro.Request) {
 	if !strings.HasPrefix(r.Reply(), "_INBOX") {
-		f.cfg.Log.Warn("request with a foreign reply subject dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
+		f.cfg.Log.Warn("request dropped: its reply subject is not an inbox", "subject", r.Subject(), "code",
+			streams.CodeBadReply)
 		return
 	}
 	rep := f.observed(r)
@@ -173,13 +174,13 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
 	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
 	defer cancel()
 	m := &nats.Msg{Subject: subject, Data: r.Data(), Header: forwarded(r.Headers())}
-	events := 0 // in the batch
+	events := 0 // number of events in the batch, or 0
 	if streams.IsBatch(nats.Header(r.Headers())) {
 		batch, _ := streams.ParseBatch(a.Kind, r.Data())
 		events = len(batch)
 		m.Header.Set(streams.HeaderContentType, streams.BatchContentType)
 	}
-	// Malformed content is published too. The agent may have seen it, so the ledger records it.
+	// Malformed content is published too: the agent may have seen it, so the ledger must record it.
 	ack, err := f.js.PublishMsg(ctx, m)
 	if err != nil {
 		var api *jetstream.APIError
@@ -193,7 +194,7 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
 	if events > 0 {
 		return f.observedAll(ctx, seq, events)
 	}
-	rep, err := f.admitted.of(ctx, seq)
+	rep, err := f.admitted.wait(ctx, seq)
 	if err != nil {
 		late := failed(streams.CodeTimeout, fmt.Errorf("intake message %d is not in the ledger within %v", seq,
 			f.cfg.Timeout))
@@ -203,13 +204,13 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
 	return &streams.ObserveReplies{ObserveReply: *rep}
 }
 
-// observedAll waits for ingest's result for each event of a batch.
+// observedAll waits for ingest's results for all events of a batch.
 func (f *Front) observedAll(ctx context.Context, seq uint64, events int) *streams.ObserveReplies {
 	all := &streams.ObserveReplies{Results: make([]*streams.ObserveReply, events)}
 	all.IntakeSeq = seq
 	for i := range all.Results {
 		at := position.At(seq, i)
-		rep, err := f.admitted.of(ctx, at)
+		rep, err := f.admitted.wait(ctx, at)
 		if err != nil {
 			f.admitted.forget(at)
 			rep = &streams.ObserveReply{Error: fail(streams.CodeTimeout,
@@ -221,7 +222,7 @@ func (f *Front) observedAll(ctx context.Context, seq uint64, events int) *stream
 	return all
 }
 
-// admittedReply converts an entry of ingest to a reply.
+// admittedReply returns the reply for an entry of ingest.
 func admittedReply(e *streams.Entry) *streams.ObserveReply {
 	rep := &streams.ObserveReply{IntakeSeq: position.Sequence(e.Src), Index: position.Index(e.Src), Seq: e.Position(),
 		Repeat: e.Type == streams.TypeRepeat}

@@ -15,8 +15,8 @@ import (
 	"lazaret/streams"
 )
 
-// addResolve serves lz.svc.resolve.<project>.<hold>. It publishes a signed resolution to the intake
-// and replies with the result from the ledger. The checks are made by the arbiter's fold, not here.
+// addResolve serves lz.svc.resolve.<project>.<hold>: it publishes a signed resolution to the intake, and replies with
+// the result from the ledger. The fold checks the resolution, not the front.
 func (f *Front) addResolve(svc micro.Service) error {
 	err := svc.AddEndpoint(string(streams.SvcResolve), micro.HandlerFunc(func(r micro.Request) { go f.serveResolve(r) }),
 		micro.WithEndpointSubject(streams.ServiceFilter(streams.SvcResolve)))
@@ -28,7 +28,8 @@ func (f *Front) addResolve(svc micro.Service) error {
 
 func (f *Front) serveResolve(r micro.Request) {
 	if !strings.HasPrefix(r.Reply(), "_INBOX") {
-		f.cfg.Log.Warn("request with a foreign reply subject dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
+		f.cfg.Log.Warn("request dropped: its reply subject is not an inbox", "subject", r.Subject(), "code",
+			streams.CodeBadReply)
 		return
 	}
 	rep := f.resolve(r)
@@ -112,7 +113,7 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	}
 }
 
-// readOutcome sets the result of a resolution in rep from an entry of the arbiter.
+// readOutcome sets the result of a resolution in rep, from an entry of the arbiter.
 func readOutcome(rep *streams.ResolveReply, e streams.Entry) error {
 	rep.Seq, rep.Entry = e.Seq, e.Src
 	if e.Type == streams.TypeAlerts {
@@ -122,7 +123,7 @@ func readOutcome(rep *streams.ResolveReply, e streams.Entry) error {
 		}
 		switch said := &a.Alerts[0]; {
 		case said.Subject.Kind == "belief":
-			readWord(rep, said)
+			readAttestation(rep, said)
 			return nil
 		case said.Rule == orderRule, strings.HasPrefix(said.Rule, refusedOrder):
 			readOrder(rep, said)

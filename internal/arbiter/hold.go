@@ -32,16 +32,15 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 	if err := st.Put(stage.Key(keyHold, p.Project, h.ID), h); err != nil {
 		return err
 	}
-	// The proposal's entry has the state of the parents when it was written. Parents may have
-	// become unreliable since.
+	// The proposal's entry has the state of the parents at that time. They may have become unreliable since.
 	fell, err := p.fellSince(st, h)
 	if err != nil || len(fell) == 0 {
 		return err
 	}
-	return f.touch(st, p.Project, holdSubject(h.ID), now)
+	return f.startRecheck(st, p.Project, holdSubject(h.ID), now)
 }
 
-// closeHold settles an open hold. It does nothing if the hold is settled already.
+// closeHold settles an open hold. It does nothing if the hold is not open.
 func (f *Fold) closeHold(st *stage.State, project, id, state string, now time.Time) error {
 	h := new(hold)
 	key := stage.Key(keyHold, project, id)
@@ -71,7 +70,7 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string, now time.Ti
 	return st.Put(key, h)
 }
 
-// countHold updates the number of open holds in the metrics. Synthetic projects are ignored.
+// countHold adds by to the number of open holds in the metrics. Synthetic projects are not counted.
 func (f *Fold) countHold(project string, by int) {
 	if !streams.IsSynthetic(project) {
 		f.Metrics.Holds(by)
@@ -81,8 +80,8 @@ func (f *Fold) countHold(project string, by int) {
 
 func agentKey(project, agent string) []byte { return stage.Key(keyOpen, project, agent) }
 
-// alikeKey is the key of the number of open holds of one tool in one session. Tool names are
-// arbitrary, so the key contains a digest.
+// alikeKey is the key of the number of open holds of one tool in one session. It has a digest of the tool's name,
+// because the name may contain any bytes.
 func alikeKey(project, agent, session, tool string) []byte {
 	return stage.Key(keyOpen, project, agent, session, streams.Digest([]byte(tool)))
 }
@@ -95,7 +94,7 @@ func openHolds(st *stage.State, key []byte) (int, error) {
 	return int(binary.BigEndian.Uint64(v)), nil
 }
 
-// addOpenHolds adds by to the numbers of open holds. by is negative for closed holds.
+// addOpenHolds adds by, which may be negative, to the agent's numbers of open holds.
 func addOpenHolds(st *stage.State, project, agent, session, tool string, by int) error {
 	for _, key := range [][]byte{agentKey(project, agent), alikeKey(project, agent, session, tool)} {
 		n, err := openHolds(st, key)
@@ -114,8 +113,7 @@ func addOpenHolds(st *stage.State, project, agent, session, tool string, by int)
 	return nil
 }
 
-// keepForLate stores a decided proposal for keepLate, so that a late assessment can make its
-// verdict stricter.
+// keepForLate stores a decided proposal for the time keepLate, because a late assessment can make its verdict stricter.
 func (f *Fold) keepForLate(st *stage.State, p *proposal, now time.Time) error {
 	key := proposalKey(p.Seq)
 	if err := f.forgetAt(st, now.Add(keepLate), key); err != nil {
@@ -124,7 +122,7 @@ func (f *Fold) keepForLate(st *stage.State, p *proposal, now time.Time) error {
 	return st.Put(key, p)
 }
 
-// due handles an expired timer. It does nothing if ledger time has not reached the timer yet.
+// due handles an expired timer. It does nothing while ledger time is before the timer's time.
 func (f *Fold) due(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	d := new(streams.DueEntry)
 	if err := streams.Unmarshal(e.Body, d); err != nil {
@@ -132,7 +130,7 @@ func (f *Fold) due(st *stage.State, e *streams.Entry, now time.Time) (*stage.Out
 		return nil, nil
 	}
 	if now.Before(d.Until) {
-		return nil, nil // the server's clock is behind the timer; the stage writes another due entry
+		return nil, nil // the server's clock is behind; the stage adds another due entry later
 	}
 	if d.Reaudit {
 		return nil, f.nextReaudit(st, now)

@@ -9,19 +9,18 @@ import (
 	"lazaret/streams"
 )
 
-// ruleIntegrity is the rule of the arbiter's alert about a belief that differs from its ledger
-// entry.
+// ruleIntegrity is the rule of the arbiter's alert about a belief that does not match its ledger entry.
 const ruleIntegrity = "belief-integrity"
 
 func sealKey(project, belief string) []byte { return stage.Key(keySeal, project, belief) }
 
-// noteSeal stores the seal of a memory write's belief, computed from its ledger entry. Ingest, in a
-// process of its own, serves the belief.
+// noteSeal stores the seal of a memory write's belief, computed from the write's ledger entry. Ingest, which serves the
+// belief, may run in another process, so someone who changes ingest's state does not change this seal.
 func noteSeal(st *stage.State, project string, m *streams.MemoryEntry) error {
 	return st.Set(sealKey(project, m.Belief.ID), []byte(m.Belief.Seal(streams.Digest([]byte(m.Content)))))
 }
 
-// copySeals copies the seal of each superseded belief to the copy that a rollback made of it.
+// copySeals copies the seal of each superseded belief to the copy of the belief that a rollback made.
 func copySeals(st *stage.State, project string, all []beliefs.Revision) error {
 	for _, rv := range all {
 		if rv.Anew == "" {
@@ -40,8 +39,8 @@ func copySeals(st *stage.State, project string, all []beliefs.Revision) error {
 	return nil
 }
 
-// checkSeals withholds recalled beliefs that differ from their ledger entry, and beliefs that
-// ingest refused for integrity.
+// checkSeals withholds recalled beliefs that do not match their ledger entries, and those that ingest refused because
+// they do not.
 func checkSeals(st *stage.State, p *proposal, r *streams.RecallEntry) error {
 	for _, x := range r.Refused {
 		if x.Reason == beliefs.ReasonIntegrity {
@@ -56,7 +55,7 @@ func checkSeals(st *stage.State, p *proposal, r *streams.RecallEntry) error {
 		if err != nil {
 			return err
 		}
-		digest := it.Digest // ingest has compared the digest with the whole content
+		digest := it.Digest // ingest has compared this digest with the whole content
 		if !it.Partial || digest == "" {
 			digest = streams.Digest([]byte(it.Content))
 		}
@@ -68,7 +67,7 @@ func checkSeals(st *stage.State, p *proposal, r *streams.RecallEntry) error {
 	return nil
 }
 
-// withhold lists the withheld beliefs in a verdict and adds an alert.
+// withhold adds the withheld beliefs to a verdict, and an alert about them.
 func (p *proposal) withhold(v *streams.VerdictEntry, now time.Time) {
 	if v.Withheld = p.Withheld; len(v.Withheld) == 0 {
 		return

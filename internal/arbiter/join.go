@@ -8,17 +8,16 @@ import (
 	"lazaret/streams"
 )
 
-// This file defines how verdicts are combined. It uses no state, no clock and no policy: a verdict
-// is a function of the set of reasons for a proposal. A reason names the least verdict that it asks
-// for. It may come from a floor, the host's verdict, a finding, a silent group or a rejected
-// observation.
+// This file defines how verdicts are combined. It uses no state, no clock and no policy: a verdict depends only on the
+// set of reasons. A reason has the least strict verdict that it permits. It may come from the level's floor, the host's
+// verdict, a finding, a silent group or a rejected observation.
 //
-// Verdicts with their reasons form a bounded join semilattice, and so do the answers of a group.
-// Joining is commutative, associative and idempotent. The order of reasons, repeats, redelivery and
-// earlier grouping therefore make no difference. A join is never milder than its parts.
+// Verdicts with their reasons form a bounded join semilattice, and so do the answers of a group: joining is
+// commutative, associative and idempotent. So the order of reasons, their repetition and how they were joined before
+// make no difference. A join is never milder than its parts.
 
-// Limits on the parts of a group's answer that a verdict repeats. A group may be any program, and a
-// verdict that is too large for the ledger would stop the partition.
+// Limits on the parts of a group's answer that a verdict repeats. A group may be any program, and a verdict that is too
+// large for the ledger would stop the partition.
 const (
 	maxReasons    = 32  // per answer
 	maxRests      = 16  // per answer
@@ -27,8 +26,7 @@ const (
 	maxStep       = 160 // bytes
 )
 
-// judge returns the verdict of a set of reasons. It also returns the reasons without duplicates in
-// canonical order, strictest first.
+// judge returns the verdict of a set of reasons. It also returns the reasons without duplicates, the strictest first.
 func judge(facts ...[]streams.Reason) (streams.Verdict, []streams.Reason) {
 	all := slices.Concat(facts...)
 	slices.SortFunc(all, compareReasons)
@@ -40,8 +38,8 @@ func judge(facts ...[]streams.Reason) (streams.Verdict, []streams.Reason) {
 	return v, all
 }
 
-// joinReasons returns the first n reasons of the union of two sets, in canonical order. The
-// strictest reasons come first, so dropping the rest does not change the verdict.
+// joinReasons returns the first n reasons of the union of two sets. The strictest come first, so dropping the others
+// does not change the verdict.
 func joinReasons(n int, a, b []streams.Reason) []streams.Reason {
 	_, all := judge(a, b)
 	return all[:min(len(all), n):min(len(all), n)]
@@ -66,18 +64,17 @@ func compareReasons(a, b streams.Reason) int {
 // answer is the join of one group's assessments of a proposal.
 type answer struct {
 	Group string `json:"group"`
-	// Judged is set when the group has answered under the digest that the policy requires.
+	// Judged is set if the group has answered under the digest that the policy requires.
 	Judged bool `json:"judged,omitzero"`
-	// Other is a digest under which the group answered and that the policy does not require. If
-	// there are several, it is the first in byte order. Mute is set if the group answered without a
-	// verdict or without a digest.
+	// Other is a digest under which the group answered, but that the policy does not require. If there are several, it
+	// is the first in byte order. Mute is set if the group answered without a verdict or without a digest.
 	Other string `json:"other,omitzero"`
 	Mute  bool   `json:"mute,omitzero"`
-	// Failed is set if a finding comes from a rule that could not be evaluated.
+	// Failed is set if a finding is from a rule that could not be evaluated.
 	Failed  bool             `json:"failed,omitzero"`
 	Verdict streams.Verdict  `json:"verdict"`
 	Reasons []streams.Reason `json:"reasons,omitzero"`
-	// Rests are dependencies of the arguments that the group found.
+	// Rests are dependencies that the group found in the arguments.
 	Rests []streams.Rest `json:"rests,omitzero"`
 }
 

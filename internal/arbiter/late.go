@@ -14,16 +14,16 @@ import (
 // lateRule is the rule of the arbiter's alert about a late finding.
 const lateRule = "late-finding"
 
-// tighten lets a late assessment make a verdict stricter or add effects on recalled texts. It never
-// makes anything milder, and it writes nothing if nothing changes.
+// tighten applies a late assessment: it can make a verdict stricter or add effects on recalled texts. It never makes a
+// verdict milder, and returns no output if nothing changes.
 //
-// An allow becomes a hold or a deny, and a hold becomes a deny. An open hold with a new reason gets
-// another revision, so that nobody approves reasons that they have not seen. An action that was
-// carried out or a recall that was served cannot be undone; an alert reports it.
+// An allow becomes a hold or a deny, and a hold becomes a deny. If an open hold gets a new reason, it gets a new
+// revision, so that nobody approves reasons that they have not seen. An action that was carried out, or a recall that
+// was served, cannot be undone. An alert reports it.
 func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, texts bool,
 	now time.Time) (*stage.Output, error) {
 	if more {
-		// The assessment may add dependencies, and findings may apply to these.
+		// The assessment may add dependencies, to which earlier findings apply.
 		rests, err := f.earlierFindings(st, p)
 		if err != nil {
 			return nil, err
@@ -58,9 +58,9 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 	}
 	allowed := *p.Decided == streams.Allow
 	if rev == was {
-		verdict = *p.Decided // only text effects changed: an action that was released stays released
+		verdict = *p.Decided // only text effects changed, so a released action stays released
 	}
-	// Keep the reasons that a person or a timer added in the meantime.
+	// Keep the reasons that a person or a timer added since.
 	_, reasons = judge(v.Reasons, reasons)
 	v.Verdict, v.Reasons, v.Time, v.Late, v.Alert, v.Texts = p.Decided.Join(
 		verdict), reasons, now, true, nil, textEffects(p.Texts)
@@ -113,7 +113,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 	return f.output(p, v, append(verdictLive(p.Project, v), live...))
 }
 
-// reviseHold stores the new revision and verdict entry in an open hold.
+// reviseHold stores a new revision and verdict entry in an open hold.
 func (f *Fold) reviseHold(st *stage.State, project string, v *streams.VerdictEntry) error {
 	h := new(hold)
 	key := stage.Key(keyHold, project, v.Hold.ID)
@@ -124,8 +124,7 @@ func (f *Fold) reviseHold(st *stage.State, project string, v *streams.VerdictEnt
 	return st.Put(key, h)
 }
 
-// lateAlert returns an alert that a late finding is about an action that was already carried out,
-// or a recall that was already served.
+// lateAlert returns an alert about a finding that came after the action was carried out or the recall was served.
 func lateAlert(p *proposal, v *streams.VerdictEntry, now time.Time) *streams.Alert {
 	sum := sha256.Sum256(fmt.Appendf(nil, "late\x00%s\x00%d\x00%s", p.Project, p.Seq, p.Revision))
 	done := "was carried out"
@@ -140,7 +139,7 @@ func lateAlert(p *proposal, v *streams.VerdictEntry, now time.Time) *streams.Ale
 		Events: []string{p.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now}
 }
 
-// used marks an action as carried out when its outcome is reported.
+// used records that an action was carried out, when its outcome is reported.
 func (f *Fold) used(st *stage.State, e *streams.Entry) error {
 	var o struct {
 		Agent  string `json:"agent"`

@@ -9,10 +9,10 @@ import (
 	"lazaret/streams"
 )
 
-// openStanding adds the reasons to hold a memory write that are known before any sentinel group
-// assesses it: it repeats refused content, it is an unsigned procedure, or it is staged.
-func openStanding(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) {
-	// The user and the operator may write content that was refused when it came from a page.
+// openMemoryReasons adds those reasons to hold a memory write that are known before a sentinel group assesses it: it
+// repeats refused content, it is an unsigned procedure, or it is staged.
+func openMemoryReasons(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) {
+	// The user and the operator may themselves write content that was refused from others.
 	weak := m.Belief.Origin != beliefs.OriginUser && m.Belief.Origin != beliefs.OriginSystem
 	if t := m.Tombstone; t != nil && weak {
 		v, how := streams.Deny, "says the same as"
@@ -37,8 +37,8 @@ func openStanding(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) {
 	}
 }
 
-// signProcedure marks the procedure in a verdict as signed by a person if the person approved its
-// hold. The approval covers exactly the bytes of the procedure.
+// signProcedure marks the procedure in a verdict as signed by a person, if a person approved its hold. The approval
+// covers exactly the bytes of the procedure.
 func signProcedure(b *streams.BeliefRef, v *streams.VerdictEntry) {
 	if b.Procedure && v.Verdict == streams.Allow && v.Resolved != nil {
 		b.Axes = beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}

@@ -14,13 +14,13 @@ import (
 	"lazaret/streams"
 )
 
-// maxOffers limits the stored keys of catalogues of tools per project.
+// maxOffers is the maximum number of keys for catalogues of tools that are stored for a project.
 const maxOffers = 2000
 
-// maxShownTools limits the ledger entry of a catalogue that an answer repeats, in bytes.
+// maxShownTools is the maximum size in bytes of a catalogue's ledger entry that an answer repeats.
 const maxShownTools = 512 << 10
 
-// offer is a catalogue of tools and the alerts about it.
+// offer is a catalogue of tools, with the alerts about it.
 type offer struct {
 	Seq    uint64           `json:"seq"` // ledger sequence of the catalogue's entry
 	Server string           `json:"server"`
@@ -31,13 +31,12 @@ type offer struct {
 
 func offerKey(seq uint64) string { return fmt.Sprint("s", seq) }
 
-// offerPointer returns the key under which the latest entry of a catalogue is stored.
+// offerPointer returns the key that leads to the latest entry of a catalogue.
 func offerPointer(agent, server, digest string) string {
 	return "d" + streams.Digest([]byte(agent+"\x00"+server+"\x00"+digest))
 }
 
-// noteOffer stores which ledger entry contains a catalogue of tools, so that an approver can see
-// the whole catalogue.
+// noteOffer stores which ledger entry has a catalogue of tools, so that an approver can see the whole catalogue.
 func (f *Fold) noteOffer(st *stage.State, e *streams.Entry) error {
 	t := new(streams.ToolsEntry)
 	if err := streams.Unmarshal(e.Body, t); err != nil {
@@ -57,7 +56,7 @@ func (f *Fold) noteOffer(st *stage.State, e *streams.Entry) error {
 	return keep(st, keyOffer, e.Project, pointer, known, maxOffers, e.Seq)
 }
 
-// noteOfferAlerts stores the alerts about a catalogue of tools.
+// noteOfferAlerts stores alerts about a catalogue of tools.
 func (f *Fold) noteOfferAlerts(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert,
 	now time.Time) error {
 	o := new(offer)
@@ -71,7 +70,7 @@ func (f *Fold) noteOfferAlerts(st *stage.State, e *streams.Entry, group string, 
 		if _, named := alertVerdict(&al, streams.TypeAction); !named {
 			continue
 		}
-		v := streams.Hold // the approver must see every alert, whatever it asks for
+		v := streams.Hold // whatever the alert asks for, the approver must see it
 		if al.Exception != "" {
 			v = streams.Allow
 		}
@@ -80,7 +79,7 @@ func (f *Fold) noteOfferAlerts(st *stage.State, e *streams.Entry, group string, 
 		more = append(more, r)
 	}
 	if strictest(more) > streams.Allow {
-		if err := f.touch(st, e.Project, offerSubject(e.Src), now); err != nil {
+		if err := f.startRecheck(st, e.Project, offerSubject(e.Src), now); err != nil {
 			return err
 		}
 	}
@@ -88,8 +87,8 @@ func (f *Fold) noteOfferAlerts(st *stage.State, e *streams.Entry, group string, 
 	return st.Put(key, o)
 }
 
-// catalogueOf returns the ledger sequence of the catalogue that an action asks to accept. It
-// returns 0 if the agent did not record that catalogue.
+// catalogueOf returns the ledger sequence of the catalogue that an action asks to accept, or 0 if its agent did not
+// record that catalogue.
 func catalogueOf(st *stage.State, project string, a *streams.ActionEntry) (seq uint64, err error) {
 	var args streams.ApproveToolsArgs
 	if a.Tool != streams.ApproveTools || streams.Unmarshal(a.Args, &args) != nil {
@@ -100,14 +99,13 @@ func catalogueOf(st *stage.State, project string, a *streams.ActionEntry) (seq u
 		return 0, err
 	}
 	if _, ok, err = st.Get(stage.Key(keyOffer, project, offerKey(seq))); err != nil || !ok {
-		return 0, err // later catalogues evicted it
+		return 0, err // it was evicted by later catalogues
 	}
 	return seq, nil
 }
 
-// offered returns the reasons to show to a person who is asked to accept a catalogue: a description
-// of the catalogue, and its alerts. It is not called if a standing permission accepts the
-// catalogue.
+// offered returns the reasons to show to a person who is asked to accept a catalogue: a description of the catalogue,
+// and the alerts about it. It is not called if a standing permission of the policy accepts the catalogue.
 func (p *proposal) offered(st *stage.State) ([]streams.Reason, error) {
 	if p.Tool != streams.ApproveTools || p.Type != streams.TypeAction {
 		return nil, nil
@@ -119,7 +117,7 @@ func (p *proposal) offered(st *stage.State) ([]streams.Reason, error) {
 	}
 	o := new(offer)
 	if ok, err := st.Load(stage.Key(keyOffer, p.Project, offerKey(p.Catalogue)), o); err != nil || !ok {
-		return nil, err // evicted since; the hold's reasons include its alerts
+		return nil, err // it was evicted since; the hold's reasons include its alerts
 	}
 	why.Entry = o.Seq
 	why.Text = streams.Clip(fmt.Sprintf("server %q offers a list of %d tools that a person has to accept", o.Server,
@@ -127,8 +125,7 @@ func (p *proposal) offered(st *stage.State) ([]streams.Reason, error) {
 	return append([]streams.Reason{why}, o.Alerts...), nil
 }
 
-// showTools adds the tools to a hold of a catalogue, as they are in the ledger. If it cannot, it
-// sets h.Missing.
+// showTools adds the tools of a held catalogue to h, from the ledger. If it cannot, it sets h.Missing.
 func showTools(ctx context.Context, js jetstream.JetStream, h *Hold) error {
 	if h.Catalogue == 0 {
 		return nil

@@ -11,15 +11,15 @@ import (
 	"lazaret/streams"
 )
 
-// Rules of the arbiter's alerts about signed orders. orderRule reports an accepted order.
-// refusedOrder is the prefix for a refused order; the failed check follows.
+// Rules of the arbiter's alerts about signed orders: orderRule for an accepted one, refusedOrder and the failed check
+// for a refused one.
 const (
 	orderRule    = "order"
 	refusedOrder = "order-"
 )
 
-// obeyed has the fields that all entries for an accepted order have.
-type obeyed struct {
+// acceptedOrder has the fields that the entries of all accepted orders have.
+type acceptedOrder struct {
 	streams.EntryHead
 	Event    string `json:"event"`
 	Incident struct {
@@ -30,8 +30,7 @@ type obeyed struct {
 	Signed *streams.Signature `json:"signed"`
 }
 
-// ordered reports ingest's result for a signed order as an alert. It makes no decision of its own.
-// An event without an order makes no alert.
+// ordered reports with an alert what ingest decided about a signed order. An entry that no order caused makes no alert.
 func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	a := streams.Alert{Rule: orderRule, Group: streams.StageArbiter, Severity: "info", Project: e.Project,
 		Effect: "alert", Mode: "enforce", Count: 1, Time: now,
@@ -59,7 +58,7 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		a.Message = streams.Clip(fmt.Sprintf("an order on %s was refused, nothing changed: %s", o.Subject, o.Text),
 			maxReasonText)
 	} else {
-		o := new(obeyed)
+		o := new(acceptedOrder)
 		if err := streams.Unmarshal(e.Body, o); err != nil {
 			f.log.Error("unreadable entry", "type", e.Type, "seq", e.Seq, "err", err)
 			return nil, nil
@@ -84,7 +83,7 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		Answers: id, Intake: intake}, live...)
 }
 
-// readOrder sets an order's result in rep from its alert.
+// readOrder sets the result of an order in rep, from the arbiter's alert.
 func readOrder(rep *streams.ResolveReply, a *streams.Alert) {
 	rep.Text = a.Message
 	if check, refused := strings.CutPrefix(a.Rule, refusedOrder); refused {

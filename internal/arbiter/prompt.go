@@ -8,12 +8,10 @@ import (
 	"lazaret/streams"
 )
 
-// rulePrompt is the rule of the alert about a session that runs another prompt than the
-// registered one.
+// rulePrompt is the rule of the alert about a session whose prompt is not the registered one.
 const rulePrompt = "prompt-differs"
 
-// approvedPrompt returns the prompt that an approval registers. It returns nil if the hold is not
-// about a prompt.
+// approvedPrompt returns the prompt that an approval registers, or nil if the hold is not about a prompt.
 func approvedPrompt(h *hold, s *approval.Signed) (*streams.ApprovedPrompt, error) {
 	if h.Entry.Tool != streams.RegisterPrompt || h.Entry.Type != streams.TypeAction || s.Decision != approval.Approve {
 		return nil, nil

@@ -7,36 +7,33 @@ import (
 	"lazaret/internal/stage"
 )
 
-// How long the arbiter keeps records, in ledger time. Ledger time makes a replay forget the same
-// records at the same entry. The ledger itself keeps everything; the limits are only about the
-// arbiter's own answers.
+// How long the arbiter stores records, in ledger time, so that a replay removes the same records at the same entry. The
+// ledger is not affected.
 //
-// Findings, recalls and derivations affect later actions. They are limited by number, not by age
-// (see dependencies.go), because an alert on an old belief still counts.
+// Findings, recalls and parents affect later proposals. Their number is limited (see dependencies.go), but not their
+// age, because an alert on an old belief still counts.
 const (
-	// keepLate is how long a decided proposal is kept so that a late assessment can make its
-	// verdict stricter.
+	// keepLate is how long a decided proposal is stored, because a late assessment can make its verdict stricter.
 	keepLate = 10 * time.Minute
-	// KeepVerdict is how long a verdict can be asked for by its id and outcomes are compared with
-	// it. It starts at the verdict, or at the end of its hold. It is longer than a hold may stay
-	// open.
+	// KeepVerdict is how long a verdict can be asked for by its id, and is compared with outcomes. It begins with the
+	// verdict or, if that is a hold, at the end of the hold. It is longer than a hold can be open.
 	KeepVerdict = 31 * 24 * time.Hour
-	// KeepHold is how long a settled hold is listed.
+	// KeepHold is how long a settled hold is stored and listed.
 	KeepHold = 31 * 24 * time.Hour
 
-	// pruneSlack delays the removal of expired records, so that one scan removes many.
+	// pruneSlack is how long expired records may stay, so that one scan removes many.
 	pruneSlack = 10 * time.Second
-	// pruneMost limits the records that are removed at one entry.
+	// pruneMost is the maximum number of records that are removed at one entry.
 	pruneMost = 256
 )
 
-// pruning caches the position in a partition's removal queue.
+// pruning caches where a partition's removal queue begins.
 //
-// The queue is in the state, ordered by time. Removed keys slow down a scan for the first key until
-// they are compacted, so the position of the first key is cached.
+// The queue is in the state, ordered by time. A scan for its first key steps over removed keys until these are
+// compacted. So the position of the first key is cached.
 type pruning struct {
 	known bool
-	from  []byte // no key of the queue is before this one
+	from  []byte // the queue has no key before this one
 	head  int64  // time of the first key, or noHead
 }
 

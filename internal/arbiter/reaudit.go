@@ -8,10 +8,10 @@ import (
 	"lazaret/streams"
 )
 
-// When a re-audit is due, the arbiter only writes an entry that says so, as with every other timer.
-// Ingest folds that entry and emits the beliefs.
+// When a re-audit is due, the arbiter only adds an entry that says so, as for every timer. Ingest folds that entry, and
+// adds the entries with the beliefs.
 
-// scheduleReaudit adapts the timer of the next re-audit to the policy in force.
+// scheduleReaudit sets the timer of the next re-audit according to the policy in force.
 func (f *Fold) scheduleReaudit(st *stage.State, now time.Time) error {
 	at, err := f.reauditAt(st)
 	if err != nil {
@@ -22,13 +22,13 @@ func (f *Fold) scheduleReaudit(st *stage.State, now time.Time) error {
 		return err
 	}
 	if every > 0 && !at.IsZero() && !at.After(now.Add(every)) {
-		return nil // another activation does not postpone the re-audit
+		return nil // activating a policy again does not postpone the re-audit
 	}
 	return f.nextReaudit(st, now)
 }
 
-// nextReaudit sets the timer again, counted from now. Several re-audits that were missed during a
-// downtime are replaced by one.
+// nextReaudit sets the timer again, counted from now. If several re-audits were missed while the pipeline was down,
+// they are replaced by one.
 func (f *Fold) nextReaudit(st *stage.State, now time.Time) error {
 	at, err := f.reauditAt(st)
 	if err != nil {

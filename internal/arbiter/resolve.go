@@ -17,9 +17,8 @@ import (
 	"lazaret/streams"
 )
 
-// resolve handles a signed resolution of a hold. It accepts a resolution at most once. If it
-// refuses one, the hold stays open and an alert is written to the ledger. The keys, the policy, the
-// hold and the time that it uses all come from the ledger.
+// resolve handles a signed resolution of a hold. It accepts a resolution at most once. If it refuses one, the hold
+// stays open, and an alert says why. The keys, the policy, the hold and the time that it uses all come from the ledger.
 func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	r := new(streams.ResolutionEntry)
 	if err := streams.Unmarshal(e.Body, r); err != nil {
@@ -118,30 +117,30 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	return f.settle(st, in, h, s, now)
 }
 
-// resolution is a resolution that is being judged.
+// resolution is a signed resolution that is being checked.
 type resolution struct {
 	seq     uint64 // ledger sequence of its entry
 	id      string
 	intake  uint64
 	project string
-	named   string // the hold named in its subject
+	named   string // the hold that the resolution's subject names
 	hold    *hold
 	signer  string
-	trust   string // digest of the keys in force
+	trust   string // digest of the trust file in force
 	revised bool
-	// accepted are the signed levels of a catalogue's tools, or nil.
+	// accepted are the levels that the person signed for the tools of a catalogue, or nil.
 	accepted *streams.AcceptedTools
-	prompt   *streams.ApprovedPrompt // nil: the hold is not about a prompt
-	source   *streams.ApprovedSource // nil: the statement approves no source
+	prompt   *streams.ApprovedPrompt // nil if the hold is not about a prompt
+	source   *streams.ApprovedSource // nil if the statement approves no source
 }
 
-// call returns the held action as a policy classifies it.
+// call returns the held action in the form in which a policy classifies it.
 func (h *hold) call() policy.Call {
 	return policy.Call{Tool: h.Entry.Tool, Args: []byte(h.Body), Project: h.Project, Agent: h.Agent, Of: h.Of,
 		Accepted: h.Accepted}
 }
 
-// approvers returns the roles that may resolve a hold under a policy.
+// approvers returns the roles of which a signer needs one to resolve a hold.
 func approvers(pol *policy.Policy, h *hold) []keys.Role {
 	if pol == nil {
 		return nil
@@ -154,8 +153,8 @@ func approvers(pol *policy.Policy, h *hold) []keys.Role {
 	return []keys.Role{pol.Approver()}
 }
 
-// upToDate adds new reasons to an open hold before its resolution is judged. The hold's revision is
-// then the one that "holds show" prints.
+// upToDate adds new reasons to an open hold before a resolution is checked. Then the hold has the revision that "holds
+// show" prints.
 func (f *Fold) upToDate(st *stage.State, in *resolution, pol *policy.Policy) error {
 	h := in.hold
 	if pol == nil || h.State != streams.HoldOpen {
@@ -169,7 +168,7 @@ func (f *Fold) upToDate(st *stage.State, in *resolution, pol *policy.Policy) err
 	return f.revise(st, h, fresh)
 }
 
-// recheck returns the current reasons against a hold that its verdict entry does not have.
+// recheck returns those present reasons against a hold that its verdict's entry does not have.
 func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.Reason, error) {
 	var fresh []streams.Reason
 	add := func(r streams.Reason) {
@@ -230,7 +229,7 @@ func strictest(reasons []streams.Reason) (v streams.Verdict) {
 	return v
 }
 
-// revise adds reasons to an open hold. Its revision changes, so that an earlier signature does not
+// revise adds reasons to an open hold, which changes its revision. So a signature over the earlier revision does not
 // release it.
 func (f *Fold) revise(st *stage.State, h *hold, fresh []streams.Reason) error {
 	h.Entry.Reasons = append(slices.Clip(h.Entry.Reasons), fresh...)
@@ -262,8 +261,7 @@ func (f *Fold) denyHeld(st *stage.State, in *resolution, h *hold, fresh []stream
 	return f.conclude(st, in, h, live)
 }
 
-// settle applies an accepted resolution: it closes the hold and replaces the proposal's verdict by
-// the signer's decision.
+// settle applies an accepted resolution: it closes the hold, and the signer's decision becomes the verdict.
 func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Signed, now time.Time) (*stage.Output,
 	error) {
 	state, code, verdict, did := streams.HoldApproved, streams.CodeApproved, streams.Allow, "approved"
@@ -295,8 +293,7 @@ func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Sign
 	return f.conclude(st, in, h, stage.LiveCopy(said, h.Project, "hold", h.Agent, h.ID, state))
 }
 
-// conclude stores the final verdict of a hold and returns its output. in is nil if the hold ended
-// without a resolution.
+// conclude stores the final verdict of a hold and returns its output. in is nil if no resolution ended the hold.
 func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.Live) (*stage.Output, error) {
 	v := &h.Entry
 	v.Again = false
@@ -309,7 +306,7 @@ func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.L
 	if err := f.remember(st, h); err != nil {
 		return nil, err
 	}
-	// The stored hold says how it ended.
+	// Store in the hold how it ended.
 	kept := new(hold)
 	key := stage.Key(keyHold, h.Project, h.ID)
 	if ok, err := st.Load(key, kept); err != nil || !ok {
@@ -319,7 +316,7 @@ func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.L
 	if err := st.Put(key, kept); err != nil {
 		return nil, err
 	}
-	// Late assessments start from the final verdict.
+	// A late assessment must start from the final verdict.
 	p := new(proposal)
 	ok, err := st.Load(proposalKey(h.Proposal), p)
 	if err != nil {
@@ -339,12 +336,11 @@ func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.L
 	return stage.NewOutput(streams.TypeVerdict, h.Project, &out, append(verdictLive(h.Project, &out), live...)...)
 }
 
-// approvalRule is the prefix of the rules of alerts about refused resolutions. The failed check
-// follows.
+// approvalRule begins the names of the rules of alerts about refused resolutions. The failed check follows.
 const approvalRule = "approval-"
 
-// refuse keeps the hold open and returns an alert that names the failed check. The ledger gets
-// every such alert. The live feed gets those whose count is a power of two.
+// refuse leaves the hold open, and returns an alert that names the failed check. The ledger gets each such alert, and
+// the live feed only those whose count is a power of two.
 func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Time) (*stage.Output, error) {
 	var r *approval.Error
 	if !errors.As(cause, &r) {
@@ -353,7 +349,7 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 	h := in.hold
 	bucket := h.ID
 	if bucket == "" {
-		bucket = "-" // invented holds must not make the state grow
+		bucket = "-" // an attacker may invent holds; they share one counter, so that the state does not grow
 	}
 	counter := stage.Key(keyRefused, in.project, bucket, string(r.Check))
 	n, err := count(st, counter)
@@ -378,7 +374,7 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 		a.Events = []string{h.Entry.ID}
 	}
 	if in.signer != "" {
-		a.Detail["signer"] = in.signer // verified: the key is pinned
+		a.Detail["signer"] = in.signer // the signature is verified with a pinned key
 	}
 	var live []stage.Live
 	if bits.OnesCount64(n) == 1 {
@@ -393,7 +389,7 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 		Answers: in.id, Intake: in.intake}, live...)
 }
 
-// count increments the counter under a key and returns its new value.
+// count adds 1 to the counter under a key, and returns the new value.
 func count(st *stage.State, key []byte) (uint64, error) {
 	v, ok, err := st.Get(key)
 	if err != nil {
@@ -408,8 +404,8 @@ func count(st *stage.State, key []byte) (uint64, error) {
 
 func nonceKey(s *approval.Signed) []byte { return stage.Key(keyNonce, s.Project, s.Nonce) }
 
-// useNonce records the nonce of an accepted resolution. The nonce is removed when the statement
-// expires, because an expired statement is refused anyway.
+// useNonce records that a statement was accepted, so that the same statement is refused later. The record is removed
+// when the statement expires, because an expired statement is refused anyway.
 func (f *Fold) useNonce(st *stage.State, s *approval.Signed) error {
 	key := nonceKey(s)
 	if err := f.forgetAt(st, s.Expires, key); err != nil {
@@ -427,9 +423,9 @@ func counterKey(s *approval.Signed) []byte {
 	return stage.Key(keyCounter, s.Project, streams.Digest([]byte(s.Pin.Key)))
 }
 
-// counter returns the highest accepted signature counter of the signer's passkey in the project. An
-// authenticator has one counter for all projects. The state has one counter per project, because a
-// fold sees only the projects of its own partition.
+// counter returns the highest counter of the signer's passkey in accepted signatures of the project. An authenticator
+// has one counter for all its signatures. The state has one per project, because a fold sees only the projects of its
+// partition.
 func counter(st *stage.State, s *approval.Signed) (uint32, error) {
 	v, ok, err := st.Get(counterKey(s))
 	if err != nil || !ok || len(v) != 4 {

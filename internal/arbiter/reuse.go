@@ -9,11 +9,11 @@ import (
 	"lazaret/streams"
 )
 
-// ruleReuse is the rule of the alert about an event that was sent under another event's id.
+// ruleReuse is the rule of the alert about an event that was sent with the id of another event.
 const ruleReuse = "id-reused"
 
-// reuses reports whether an entry may say that its event was sent with the id of another event. It
-// searches the undecoded body, because decoding every observation costs too much.
+// reuses reports whether the event of an entry may have been sent with the id of another event. It searches the encoded
+// body, because decoding every observation costs too much.
 func reuses(e *streams.Entry) bool {
 	if o, ok := e.Decoded.(*streams.ObservationEntry); ok {
 		return o.Reuses != ""
@@ -21,8 +21,8 @@ func reuses(e *streams.Entry) bool {
 	return bytes.Contains(e.Body, []byte(`"reuses":`))
 }
 
-// remarks adds alerts for an event that was sent with the id of another event, and for a session
-// whose prompt differs from the registered one. For a proposal, the alerts come with its verdict.
+// remarks adds alerts about an event that was sent with the id of another event, and about a session whose prompt is
+// not the registered one. For a proposal, such alerts come with its verdict instead.
 func (f *Fold) remarks(e *streams.Entry, out *stage.Output, now time.Time) (*stage.Output, error) {
 	reused := reuses(e)
 	differs := e.Type == streams.TypeSession && bytes.Contains(e.Body, []byte(`"prompt_differs":`))

@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// Names of the questions that the arbiter answers.
+// Names of the queries that the arbiter answers.
 const (
 	AskHolds       = "holds"
 	AskCalibration = "calibration"
@@ -30,7 +30,7 @@ type HoldsRequest struct {
 	ID      string `json:"id,omitzero"`    // only this hold, with its body
 }
 
-// Hold is a hold as shown to people.
+// Hold is a hold as queries return it.
 type Hold struct {
 	ID       string               `json:"id"`
 	Revision string               `json:"revision"`
@@ -40,28 +40,26 @@ type Hold struct {
 	Opened   time.Time            `json:"opened"`
 	Expires  time.Time            `json:"expires"`
 	Verdict  streams.VerdictEntry `json:"verdict"`
-	// Body is the whole held content. It is set if the request names one open hold.
+	// Body is the whole held content. It is set if the request asks for one hold by id and that is open.
 	Body string `json:"body,omitzero"`
-	// Approvers are the roles that a signer needs under the policy in force. They are set if the
-	// request names one hold.
+	// Approvers are the roles of which a signer needs one under the policy in force. They are set if the request asks
+	// for one hold by id.
 	Approvers []keys.Role `json:"approvers,omitzero"`
-	// Catalogue is the ledger sequence of the tools that the held action asks to accept. If the
-	// request names one hold, Tools and Instructions are the server's, or Missing says why they are
-	// not shown.
+	// Catalogue is the ledger sequence of the tool catalogue that the held action asks to accept. If the request asks
+	// for one hold by id, Tools and Instructions are those of the catalogue, or Missing says why they are not shown.
 	Catalogue    uint64         `json:"catalogue,omitzero"`
 	Tools        []streams.Tool `json:"tools,omitzero"`
 	Instructions string         `json:"instructions,omitzero"`
 	Missing      string         `json:"missing,omitzero"`
-	// Sources are the sources that the held action follows. They are set if the request names one
-	// hold.
+	// Sources are the sources whose steps the held action carries out. They are set if the request asks for one hold by
+	// id.
 	Sources []ShownSource `json:"sources,omitzero"`
 }
 
-// maxHolds limits the holds in an answer.
+// maxHolds is the maximum number of holds in an answer.
 const maxHolds = 1000
 
-// Run runs the arbiter's fold until ctx ends. If front has connections, Run also runs the request
-// services. m may be nil.
+// Run runs the arbiter until ctx ends. If front has connections, Run also serves requests. m may be nil.
 func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front FrontConfig, m *metrics.Process) error {
 	cfg.Name = streams.StageArbiter
 	if cfg.Log == nil {
@@ -115,7 +113,7 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 	return stage.RunLedger(ctx, cfg, fold, queries)
 }
 
-// showing adds to an answer about one hold the parts that are in the ledger and not in the state.
+// showing adds those parts to an answer about one hold that are in the ledger and not in the state.
 func showing(js jetstream.JetStream, list query.Handler) query.Handler {
 	return func(ctx context.Context, p int, req []byte) (any, error) {
 		v, err := list(ctx, p, req)
@@ -128,8 +126,8 @@ func showing(js jetstream.JetStream, list query.Handler) query.Handler {
 	}
 }
 
-// waitsUntil returns how long the open proposal with this id waits for its groups. intake is the
-// sequence of the proposal or of a repeat.
+// waitsUntil returns until when an open proposal waits for its groups. id is the one that the caller sent. intake is
+// the place in the intake of the proposal or of a repeat.
 func waitsUntil(st *stage.State, project, agent, id string, intake uint64) (until time.Time, ok bool, err error) {
 	p, err := waitingFor(st, project, agent, id)
 	if err != nil {
@@ -143,15 +141,15 @@ func waitsUntil(st *stage.State, project, agent, id string, intake uint64) (unti
 	return p.waits(), true, nil
 }
 
-// asked reports whether intake is the sequence of the proposal or of one of its repeats.
+// asked reports whether the proposal or one of its repeats has this place in the intake.
 func (p *proposal) asked(intake uint64) bool {
 	return p.Intake == intake || slices.Contains(p.Also, intake)
 }
 
-// maxWaitingLooked limits the open proposals of an agent that one question examines.
+// maxWaitingLooked is the maximum number of open proposals of an agent that one query examines.
 const maxWaitingLooked = 1000
 
-// waitingReused returns the open proposal that was sent under another event's id, or nil.
+// waitingReused returns the open proposal that was sent with this id although another event had it, or nil.
 func waitingReused(st *stage.State, project, agent, id string, intake uint64) (found *proposal, err error) {
 	n := 0
 	prefix := stage.Key(keyWaiting, project, agent, "")
@@ -211,8 +209,7 @@ func (f *Fold) listHolds(st *stage.State, req []byte) (any, error) {
 	return out, err
 }
 
-// showFresh adds the new reasons against an open hold to x, and sets the revision that a release
-// must sign.
+// showFresh adds new reasons against an open hold to x, and sets the revision that a signature must name.
 func (f *Fold) showFresh(st *stage.State, x *Hold, h *hold, pol *policy.Policy) error {
 	fresh, err := f.recheck(st, h, pol)
 	if err != nil || len(fresh) == 0 || strictest(fresh) == streams.Deny {

@@ -20,26 +20,26 @@ import (
 	"lazaret/streams"
 )
 
-// This file has the approval of a source. A source is a content that the user named and that the
-// session was shown. A person approves it together with a hold of an action that follows it. The
-// approval is a consent that is given in advance. It is used up by each later action that it covers,
-// and the action's verdict names it. It answers only the reasons that the signed policy lists, and
-// only if it answers all of them, so any other reason keeps the action held. It never answers a deny.
+// This file has the approval of a source. A source is a content that the user named and that the session was shown. A
+// person approves it together with a hold of an action that the source asks for. The approval is a consent given in
+// advance, for a limited number of later actions. The verdict on such an action names it. The approval answers only
+// reasons that the signed policy lists. If there is any other reason, the action stays held. It never answers a reason
+// to deny.
 
-// maxContents limits the sources of a session that are stored.
+// maxContents is the maximum number of sources that are stored for a session.
 const maxContents = 8
 
-// WithdrawnRule is the rule of the arbiter's alert about a withdrawn approval of a source. The alert's
-// subject is the hold with which the source was approved.
+// WithdrawnRule is the rule of the arbiter's alert about a withdrawn approval of a source. The subject of the alert is
+// the hold with which the source was approved.
 const WithdrawnRule = "source-approval-withdrawn"
 
-// content says where the ledger has a source that the user named.
+// content is the place in the ledger of a source that the user named.
 type content struct {
 	Digest string `json:"digest"`
 	Entry  uint64 `json:"entry"`
 }
 
-// grant is the approval of a source in force.
+// grant is an approval of a source that is in force.
 type grant struct {
 	streams.ApprovedSource
 	Hold  string `json:"hold"` // the hold with which the source was approved
@@ -53,7 +53,7 @@ func grantKey(project, agent, session, digest, hold string) []byte {
 	return stage.Key(keyGrant, project, agent, session, digest, hold)
 }
 
-// grantOf returns the approval of a source in force in a session, or nil.
+// grantOf returns the approval of a source that is in force in a session, or nil.
 func grantOf(st *stage.State, project, agent, session, digest string, now time.Time) (a *grant, err error) {
 	err = st.Scan(grantKey(project, agent, session, digest, ""), func(_, v []byte) (bool, error) {
 		x := new(grant)
@@ -71,7 +71,7 @@ func grantOf(st *stage.State, project, agent, session, digest string, now time.T
 // noteContent stores the ledger position of a content whose source the user named.
 func (f *Fold) noteContent(st *stage.State, e *streams.Entry) error {
 	if e.Decoded == nil && !bytes.Contains(e.Body, []byte(`"user_named":true`)) {
-		return nil // no source was named; decoding every observation costs too much
+		return nil // no source was named; decoding every observation would cost too much
 	}
 	o, err := streams.Read[streams.ObservationEntry](e)
 	if err != nil || !o.UserNamed || o.Session == "" {
@@ -92,7 +92,7 @@ func (f *Fold) noteContent(st *stage.State, e *streams.Entry) error {
 	return keep(st, keyContent, e.Project, key, known, maxSessions, list[max(0, len(list)-maxContents):])
 }
 
-// endSources ends the approvals of a session that starts or ends.
+// endSources ends all approvals of sources in a session that starts or ends.
 func (f *Fold) endSources(st *stage.State, e *streams.Entry) error {
 	h := new(streams.EntryHead)
 	if err := streams.Unmarshal(e.Body, h); err != nil {
@@ -110,9 +110,9 @@ func contents(st *stage.State, project, agent, session string) (list []content, 
 	return list, err
 }
 
-// follows sets p.Sources to the sources that the user named and that the action carries out. If the
-// action's class, data or declared level excludes it from an approval of a source, it sets Limit to
-// the reason.
+// follows sets p.Sources to the sources that the user named and whose steps the action carries out. If no approval of a
+// source can cover the action because of its class, its data or its declared level, follows sets their Limit to the
+// reason.
 func (p *proposal) follows(st *stage.State, a *streams.ActionEntry, pol *policy.Policy, class policy.Class) error {
 	if pol.Sources() == nil || len(a.Sources) == 0 || a.Session == "" {
 		return nil
@@ -132,7 +132,7 @@ func (p *proposal) follows(st *stage.State, a *streams.ActionEntry, pol *policy.
 	for _, g := range a.Sources[:min(len(a.Sources), maxContents)] {
 		i := slices.IndexFunc(known, func(c content) bool { return c.Digest == g.Digest })
 		if i < 0 {
-			continue // maxContents dropped it
+			continue // the source was dropped because of maxContents
 		}
 		g.Entry = known[i].Entry
 		if limit != "" {
@@ -143,14 +143,14 @@ func (p *proposal) follows(st *stage.State, a *streams.ActionEntry, pol *policy.
 	return nil
 }
 
-// call returns the action as a policy classifies it.
+// call returns the action in the form in which a policy classifies it.
 func (p *proposal) call() policy.Call {
 	return policy.Call{Tool: p.Tool, Args: []byte(p.Body), Project: p.Project, Agent: p.Agent, Of: p.Of,
 		Accepted: p.Accepted}
 }
 
-// cover allows a held action that the approval of a source covers. Then each of its hold reasons is
-// one that the policy lists, and is about this source only.
+// cover allows a held action that the approval of a source covers. Each reason to hold it must be one that the policy
+// lists, and must be about this source only.
 func (f *Fold) cover(st *stage.State, p *proposal, pol *policy.Policy, v *streams.VerdictEntry, now time.Time) error {
 	if pol == nil || p.Type != streams.TypeAction || v.Verdict != streams.Hold || p.Withdrawn || len(p.Sources) == 0 {
 		return nil
@@ -190,8 +190,8 @@ func (f *Fold) cover(st *stage.State, p *proposal, pol *policy.Policy, v *stream
 	return nil
 }
 
-// pinned reports whether the key that signed the approval is still pinned, with the roles that the
-// action needs.
+// pinned reports whether the key that signed the approval is still in the trust file, with the roles that the action
+// needs.
 func (a *grant) pinned(p *proposal, trust *keys.Trust, roles []keys.Role) bool {
 	return slices.ContainsFunc(trust.Pins(), func(pin keys.Pin) bool {
 		return pin.Key == a.Key && pin.Agent != p.Project+"/"+p.Agent && !slices.ContainsFunc(roles, func(r keys.Role) bool {
@@ -228,21 +228,20 @@ func (p *proposal) answeredBy(g *intent.Grounds, s *policy.Sources, reasons []st
 	}
 	for i := range p.Answers {
 		a := &p.Answers[i]
-		// A list at its limit may lack a reason or a dependency.
+		// A list that has reached its limit may lack a reason or a dependency.
 		if a.Failed || len(a.Reasons) >= maxReasons || len(a.Rests) >= maxRests {
 			return false
 		}
 		for _, r := range a.Rests {
 			if found && r.By == "instruction" && (!ofSource(r.Observation) || r.Agent != "" && r.Agent != p.Agent) {
-				return false // another source asks for the action as well
+				return false // another source asks for the action too
 			}
 		}
 	}
 	return true
 }
 
-// approvedSource returns the source that a statement approves together with a hold, or nil if it
-// approves none.
+// approvedSource returns the source that a statement approves together with a hold, or nil if it approves none.
 func approvedSource(st *stage.State, h *hold, s *approval.Signed, pol *policy.Policy,
 	now time.Time) (*streams.ApprovedSource, error) {
 	x := s.Source
@@ -279,7 +278,7 @@ func approvedSource(st *stage.State, h *hold, s *approval.Signed, pol *policy.Po
 		Actions: x.Actions, Expires: x.Expires}, nil
 }
 
-// putGrant puts the approval of a source in force. It replaces an earlier one of the same source.
+// putGrant puts the approval of a source in force. It replaces an earlier approval of the same source.
 func (f *Fold) putGrant(st *stage.State, in *resolution, h *hold, s *approval.Signed) error {
 	if in.source == nil {
 		return nil
@@ -294,8 +293,7 @@ func (f *Fold) putGrant(st *stage.State, in *resolution, h *hold, s *approval.Si
 	return st.Put(key, &grant{ApprovedSource: *in.source, Hold: h.ID, By: s.Signer, Key: s.Pin.Key, Entry: in.seq})
 }
 
-// granted returns the approval in force that was given for a source together with this hold, or
-// nil.
+// granted returns the approval of a source that is in force and was given together with this hold, or nil.
 func granted(st *stage.State, h *hold, s *approval.Signed, now time.Time) (*grant, error) {
 	a, err := grantOf(st, h.Project, h.Agent, s.Source.Session, s.Source.Digest, now)
 	if a != nil && a.Hold != h.ID {
@@ -325,18 +323,18 @@ func (f *Fold) withdrawSource(st *stage.State, in *resolution, h *hold, s *appro
 		stage.LiveCopy(&a, h.Project, "alert", a.Severity, a.Rule)...)
 }
 
-// ShownSource is a source that a hold follows, with its text.
+// ShownSource is a source whose steps a held action carries out, with its text.
 type ShownSource struct {
 	intent.Grounds
-	// Texts are the blocks of the source. Missing says why they are not shown.
+	// Texts are the blocks of the source, or Missing says why they are not shown.
 	Texts   []string `json:"texts,omitzero"`
 	Missing string   `json:"missing,omitzero"`
-	// Approved is the approval of the source in force in the session.
+	// Approved is the approval of the source that is in force in the session, or nil.
 	Approved *streams.SourceUse `json:"approved,omitzero"`
 }
 
-// Lines returns the lines of the source. It marks those that name a value of a held action with these
-// arguments.
+// Lines returns the lines of the source. Those that name a value of the held action are marked. args are the action's
+// arguments as JSON.
 func (s *ShownSource) Lines(args string) (lines []intent.Line) {
 	var values map[string]any
 	if err := streams.Unmarshal([]byte(args), &values); err != nil {
@@ -348,10 +346,10 @@ func (s *ShownSource) Lines(args string) (lines []intent.Line) {
 	return lines
 }
 
-// maxShownSource limits the ledger entry of a source that an answer repeats, in bytes.
+// maxShownSource is the maximum size in bytes of a source's ledger entry that an answer repeats.
 const maxShownSource = 512 << 10
 
-// listSources adds the sources of a hold to an answer about it.
+// listSources adds the sources of a hold to an answer about that hold.
 func listSources(st *stage.State, x *Hold, h *hold) error {
 	now, err := ledgerTime(st)
 	if err != nil {
@@ -372,7 +370,7 @@ func listSources(st *stage.State, x *Hold, h *hold) error {
 	return nil
 }
 
-// showSources adds the texts of the sources, as they are in the ledger.
+// showSources adds the texts of the sources, from the ledger.
 func showSources(ctx context.Context, js jetstream.JetStream, h *Hold) error {
 	for i := range h.Sources {
 		s := &h.Sources[i]

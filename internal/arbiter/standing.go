@@ -8,9 +8,9 @@ import (
 	"lazaret/streams"
 )
 
-// applyStanding allows an action that is held only because of its level, if the signed policy has a
-// standing permission for it. Any other reason keeps the action held, such as a finding, a silent
-// group, a belief or the host's verdict.
+// applyStanding allows an action that is held only because of its level, if the signed policy has a standing permission
+// for it. If there is another reason, such as a finding, a silent group, a belief or the host's verdict, the action
+// stays held.
 func applyStanding(p *proposal, pol *policy.Policy, v *streams.VerdictEntry, now time.Time) {
 	if pol == nil || p.Type != streams.TypeAction || v.Verdict != streams.Hold || p.Withdrawn {
 		return

@@ -10,10 +10,9 @@ import (
 	"lazaret/streams"
 )
 
-// textRequest has the effects that groups ask for on one recalled text, or on all texts if Belief is
-// empty. The requests of all groups are united and never withdrawn. The verdict's entry contains the
-// requests, and the front applies them to the texts in the recall's entry. Both entries are in the
-// ledger, so the ledger shows which texts the agent received.
+// textRequest has the effects that groups ask for on one recalled text, or on all if Belief is empty. The requests of
+// all groups are joined, and are never withdrawn. The verdict's entry has the requests, and the front applies them to
+// the texts in the recall's entry. Both entries are in the ledger, so the ledger shows which texts the agent got.
 type textRequest struct {
 	Belief  string    `json:"belief,omitzero"`
 	Effects []string  `json:"effects"`
@@ -27,7 +26,7 @@ type message struct {
 	Text string `json:"text"`
 }
 
-// Limits on the texts in a request for effects. A group may be a third party's program.
+// Limits on the texts in a textRequest. A group may be a third party's program.
 const (
 	maxNotes     = 3
 	maxNote      = 300 // bytes
@@ -36,9 +35,8 @@ const (
 
 var severityRank = []string{"info", "low", "medium", "high", "critical"}
 
-// takeTexts unites the text effects that a group's alerts ask for with earlier ones. It reports
-// whether any effect is new. An alert that names no item of the recall applies to all items,
-// because a failed rule cannot name one.
+// takeTexts adds the text effects that a group's alerts ask for to the earlier ones. It reports whether an effect is
+// new. An alert that names no item of the recall applies to all items, because a rule that failed cannot name one.
 func (p *proposal) takeTexts(alerts []streams.Alert) (more bool) {
 	if p.Type != streams.TypeRecall {
 		return false
@@ -70,7 +68,7 @@ func (p *proposal) request(w textRequest) (more bool) {
 	return p.Texts[i].unite(w)
 }
 
-// unite is commutative and associative, so the order in which groups answer makes no difference.
+// unite joins two requests. It is commutative and associative, so the order in which groups answer makes no difference.
 func (w *textRequest) unite(o textRequest) (more bool) {
 	had := len(w.Effects)
 	all := append(slices.Clone(w.Effects), o.Effects...)
@@ -86,8 +84,8 @@ func (w *textRequest) unite(o textRequest) (more bool) {
 	return len(w.Effects) > had
 }
 
-// textEffects converts requests to the form in a verdict's entry. If any text is masked, the notes
-// are masked too, so that they do not reveal the masked content.
+// textEffects returns requests as they are in a verdict's entry. If a text is masked, the notes are masked too, because
+// they could reveal the masked content.
 func textEffects(ws []textRequest) []streams.TextEffect {
 	var out []streams.TextEffect
 	masked := slices.ContainsFunc(ws, func(w textRequest) bool { return slices.Contains(w.Effects, streams.EffectMask) })
@@ -105,7 +103,7 @@ func textEffects(ws []textRequest) []streams.TextEffect {
 	return out
 }
 
-// recalled yields every item that a recall would return.
+// recalled yields each item that a recall would return.
 func recalled(r *streams.RecallEntry) iter.Seq[*streams.RecallItem] {
 	return func(yield func(*streams.RecallItem) bool) {
 		for _, items := range [][]streams.RecallItem{r.Admitted, r.ContextOnly, r.Contradictions} {
@@ -118,8 +116,8 @@ func recalled(r *streams.RecallEntry) iter.Seq[*streams.RecallItem] {
 	}
 }
 
-// applyTexts applies a verdict's effects to the texts of a reply: mask, then annotate, then
-// spotlight, each at most once.
+// applyTexts applies a verdict's effects to the texts of a reply, in the order mask, annotate, spotlight, each at most
+// once.
 func applyTexts(r *streams.RecallEntry, texts []streams.TextEffect) {
 	if len(texts) == 0 {
 		return
@@ -152,9 +150,8 @@ func applyTexts(r *streams.RecallEntry, texts []streams.TextEffect) {
 	}
 }
 
-// spotlight marks untrusted texts if the caller asked for it: all context-only and contradicted
-// texts, and admitted texts of external origin. Texts that a rule has spotlighted already stay as
-// they are.
+// spotlight marks untrusted texts if the caller asked for that: all context-only and contradicting texts, and admitted
+// texts of external origin. Texts that are spotlighted because of a rule are not changed.
 func spotlight(r *streams.RecallEntry) {
 	wrap := func(items []streams.RecallItem, all bool) {
 		for i := range items {
@@ -173,8 +170,8 @@ func spotlight(r *streams.RecallEntry) {
 // leaking are the kinds of carriers whose value is a secret or personal data.
 var leaking = text.KindsWith(func(t text.Traits) bool { return t.Personal })
 
-// mask removes secrets and personal data from a text. If the text contains such a value only in
-// encoded form, its extent is unknown, and the whole text is masked.
+// mask removes secrets and personal data from a text. If the text has such a value only in encoded form, it is unknown
+// where the value is, so the whole text is masked.
 func mask(s string) string {
 	s = text.Mask(s, text.CarrierSpans(s, leaking...))
 	for _, c := range text.Analyze(s).Carriers {

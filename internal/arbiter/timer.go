@@ -10,23 +10,22 @@ import (
 	"lazaret/streams"
 )
 
-// The kinds of timers, in the order in which they fire at the same instant.
+// The kinds of timers. Of timers with the same time, the first kind fires first.
 const (
 	timerDeadline = 'd' // a group's deadline
 	timerExpiry   = 'e' // a hold expires
 	timerReaudit  = 'r' // a re-audit of the live beliefs is due
-	timerRecheck  = 's' // a subject has a new finding, and its open holds are rechecked
+	timerRecheck  = 's' // a subject has a new finding, and its open holds are to be checked again
 )
 
-// timers are a partition's timers in memory, earliest first. They are read once from the state. A
-// scan for the first timer would step over all keys deleted since the last compaction, so each
-// verdict would make the next one slower.
+// timers are the timers of a partition in memory, the earliest first. They are read from the state only once: a scan
+// for the first timer steps over all keys that were deleted since the last compaction, so each verdict would make the
+// next one slower.
 type timers struct {
 	known bool
 	live  map[string]bool
 	order keyHeap // live keys and some dropped ones
-	// at, due and project cache the earliest timer. fresh says that the cache is valid. Adding or
-	// dropping a timer clears it.
+	// at, due and project cache the earliest timer while fresh is set. Adding or dropping a timer clears fresh.
 	fresh   bool
 	at      time.Time
 	due     *streams.DueEntry
@@ -84,7 +83,7 @@ func (t *timers) drop(key []byte) {
 	}
 }
 
-// first returns the earliest timer's key, or an empty string.
+// first returns the key of the earliest timer, or "".
 func (t *timers) first() string {
 	for len(t.order) > 0 && !t.live[t.order[0]] {
 		heap.Pop(&t.order)
@@ -95,10 +94,10 @@ func (t *timers) first() string {
 	return t.order[0]
 }
 
-// holds returns the number of expiry timers, one per open hold.
+// holds returns the number of open holds: each has one expiry timer.
 func (t *timers) holds() (n int) {
 	for k := range t.live {
-		// Synthetic projects are ignored.
+		// Synthetic projects are not counted.
 		if k[9] == timerExpiry && !streams.IsSynthetic(k[10:]) {
 			n++
 		}
@@ -166,8 +165,8 @@ func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
 	return t.at, out, true, err
 }
 
-// countHolds sets the metrics' number of open holds to the number in the state. It does so once per
-// partition, and again after Reset.
+// countHolds sets the number of open holds in the metrics to the number in the state, once for each partition and again
+// after Reset.
 func (f *Fold) countHolds(st *stage.State) error {
 	if f.Metrics == nil || f.counted[st.Partition()] {
 		return nil

@@ -18,18 +18,17 @@ import (
 	"lazaret/streams"
 )
 
-// summaryLen is how many bytes of an action's arguments or a memory's content a verdict repeats.
+// summaryLen is the number of bytes of an action's arguments or a memory's content that a verdict repeats.
 const summaryLen = 400
 
-// classify returns how a policy classifies an action: by the policy's entries, the tool's
-// annotations and the arguments. declared is the level that the agent declares. It can only raise
-// the level.
+// classify returns how a policy classifies an action: by the policy's entries, the tool's annotations and the
+// arguments. declared is the level that the agent declares, which can only raise the action's level.
 func classify(pol *policy.Policy, k policy.Call, hints []byte, declared beliefs.Level) policy.Class {
 	return pol.Guard(pol.Class(k).RaiseByAnnotations(hints).Raise(declared), k.Args)
 }
 
-// openAction fills in p from an action and adds the reasons that are known before any sentinel
-// group assesses it. It returns the action's class.
+// openAction sets the fields of p for an action, and adds those reasons that are known before a sentinel group assesses
+// it. It returns the action's class.
 func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry,
 	pol *policy.Policy) (class policy.Class, err error) {
 	p.ID, p.Reuses, p.Agent, p.Session, p.Tool = a.ID, a.Reuses, a.Agent, a.Session, a.Tool
@@ -39,8 +38,8 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry,
 		return class, err
 	}
 	if pol != nil {
-		// The policy in force here is at the same place of the ledger as the policy by which ingest
-		// classified the action. Only the agent's own declaration can have raised the level.
+		// The policy in force here is the one with which ingest classified the action, because both decide at the same
+		// place in the ledger. Only the agent's declaration can have raised the level.
 		call := policy.Call{Tool: a.Tool, Args: a.Args, Project: p.Project, Agent: a.Agent, Of: a.Catalogue,
 			Accepted: a.Accepted}
 		class = classify(pol, call, a.Annotations, a.Level)
@@ -89,7 +88,7 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry,
 	return class, nil
 }
 
-// foremost returns the strictest reasons that classify gave, at most maxReasons.
+// foremost returns the strictest of the reasons of a class, at most maxReasons.
 func foremost(reasons []streams.Reason) []streams.Reason {
 	out := slices.Clone(reasons)
 	slices.SortStableFunc(out, func(a, b streams.Reason) int { return cmp.Compare(b.Verdict, a.Verdict) })
@@ -108,7 +107,7 @@ func openMemory(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) (err er
 	}
 	p.Belief, p.Body, p.From = &m.Belief, m.Content, m.DerivedFrom
 	openSession(p, m.Unseen, m.UnseenBy, m.Restored)
-	openStanding(p, m, pol)
+	openMemoryReasons(p, m, pol)
 	p.Digest, err = approval.MemoryDigest(p.Project, m.Agent, m.Session, m.Sent(), m.Key, m.Content)
 	return err
 }
@@ -128,8 +127,8 @@ func openSession(p *proposal, unseen bool, by *streams.Unseen, restored bool) {
 	case !unseen:
 	case by != nil && by.Scope != "":
 		p.unseen(by)
-	// Entries of earlier versions. Signed revisions contain the texts of these reasons, so the
-	// texts must not change.
+	// These are entries of earlier versions. Signed revisions cover the texts of these reasons, so the texts must not
+	// change.
 	case by == nil || by.Intake == 0:
 		p.reason(streams.CodeUnseen, streams.Hold, "the session holds an observation that was rejected, so nobody has "+
 			"judged what the agent saw: start a new session")
@@ -152,7 +151,7 @@ func openSession(p *proposal, unseen bool, by *streams.Unseen, restored bool) {
 	}
 }
 
-// unseen adds a reason for a rejected observation. The reason says how to release later actions.
+// unseen adds a reason because of a rejected observation. It tells the caller how to have later actions allowed again.
 func (p *proposal) unseen(by *streams.Unseen) {
 	if by.Scope == streams.UnseenExpired {
 		start := "lazaret session start"
@@ -183,7 +182,7 @@ func (p *proposal) unseen(by *streams.Unseen) {
 	p.reason(streams.CodeUnseen, streams.Hold, "%s, so nobody has judged what the agent saw: %s%s", what, publish, start)
 }
 
-// decide joins all reasons on a proposal into its verdict.
+// decide gives the verdict on a proposal, from all its reasons.
 func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*stage.Output, error) {
 	v, err := f.verdict(st, p, pol, now)
 	if err != nil {
@@ -205,7 +204,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 			return nil, err
 		}
 	}
-	// A late assessment can make the verdict stricter. A timer drops the stored proposal.
+	// A late assessment can make the verdict stricter. A timer removes the stored proposal.
 	if err := f.keepForLate(st, p, now); err != nil {
 		return nil, err
 	}
@@ -219,7 +218,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	}
 	switch {
 	case p.Type == streams.TypeRecall && v.Verdict == streams.Allow:
-		err = served(st, p)
+		err = storeRecalled(st, p)
 	case p.Type == streams.TypeMemory:
 		err = f.derive(st, p, now)
 	}
@@ -240,8 +239,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	return out, st.Give(key, out.Body)
 }
 
-// dropWaiting marks a proposal as no longer open. If another proposal is open under its id, it does
-// nothing.
+// dropWaiting records that a proposal is no longer open. If another proposal is open under its id, it does nothing.
 func dropWaiting(st *stage.State, p *proposal) error {
 	seq, ok, err := st.Get(waitingKey(p))
 	if err != nil || !ok || !bytes.Equal(seq, seqKey(p.Seq)) {
@@ -250,7 +248,7 @@ func dropWaiting(st *stage.State, p *proposal) error {
 	return st.Delete(waitingKey(p))
 }
 
-// output returns the output with a verdict's entry.
+// output returns the output with the entry of a verdict.
 func (f *Fold) output(p *proposal, v *streams.VerdictEntry, live []stage.Live) (*stage.Output, error) {
 	out, err := stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
 	if err == nil {
@@ -333,8 +331,8 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	return v, nil
 }
 
-// judge joins all reasons on a proposal. A group's findings count even if the group is not required
-// or answered under other rules.
+// judge joins all reasons on a proposal. The findings of a group count even if the group is not required, or answered
+// under other rules.
 func (p *proposal) judge() (streams.Verdict, []streams.Reason) {
 	facts := make([][]streams.Reason, 0, len(p.Answers)+1)
 	facts = append(facts, p.Reasons)
@@ -344,7 +342,7 @@ func (p *proposal) judge() (streams.Verdict, []streams.Reason) {
 	return judge(facts...)
 }
 
-// silence says why a group counts as silent.
+// silence says why a required group counts as silent.
 func (p *proposal) silence(g required) string {
 	for _, a := range p.Answers {
 		switch {
@@ -360,15 +358,15 @@ func (p *proposal) silence(g required) string {
 	return fmt.Sprintf("sentinel group %q had not answered by %s", g.Group, g.Until.Format(time.RFC3339Nano))
 }
 
-// holdID derives a hold's id from the held proposal, so that every process computes the same id.
+// holdID returns the id of a proposal's hold, a hash of the proposal, so that every process computes the same id.
 func holdID(p *proposal) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "hold\x00%s\x00%s\x00%s\x00%d", p.Project, p.Agent, p.ID, p.Seq))
 	return "h" + hex.EncodeToString(sum[:8])
 }
 
-// revision returns the digest of the hold and deny reasons, as an approver sees them. The step of a
-// path that names another agent's observation is digested without the agent. Earlier versions wrote
-// it so, and approvals that were signed then must still match when the ledger is folded again.
+// revision returns the digest of the reasons to hold or deny, as an approver sees them. If a step of a path names an
+// observation of another agent, the agent is left out of the digest: earlier versions did not write it, and approvals
+// that were signed then must still match when the ledger is folded again.
 func revision(reasons []streams.Reason) string {
 	reasons = slices.DeleteFunc(slices.Clone(reasons), func(r streams.Reason) bool { return r.Verdict == streams.Allow })
 	cut := false

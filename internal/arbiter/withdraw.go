@@ -9,8 +9,7 @@ import (
 	"lazaret/streams"
 )
 
-// withdrawal is the entry about a hold that ended without a decision. A nil withdrawal has no
-// entry.
+// withdrawal is the entry about a hold that ended without a decision. A nil withdrawal has no entry.
 type withdrawal struct {
 	project string
 	entry   streams.HoldStateEntry
@@ -25,7 +24,7 @@ func (w *withdrawal) output() (*stage.Output, error) {
 	return stage.NewOutput(streams.TypeHoldState, w.project, &w.entry, w.live...)
 }
 
-// with adds the withdrawal to the output of the same input, because one input makes only one entry.
+// with adds the withdrawal to the output for the same input, because one input makes only one entry.
 func (w *withdrawal) with(out *stage.Output, err error) (*stage.Output, error) {
 	if w == nil || err != nil {
 		return out, err
@@ -46,8 +45,7 @@ func (w *withdrawal) with(out *stage.Output, err error) (*stage.Output, error) {
 	return with, nil
 }
 
-// lapse ends an open hold without a decision. The proposal's verdict stays hold, and why is added
-// to its reasons.
+// lapse ends an open hold without a decision. The verdict on the proposal stays hold. why is added to its reasons.
 func (f *Fold) lapse(st *stage.State, h *hold, state string, why streams.Reason, now time.Time) (*withdrawal, error) {
 	if err := f.closeHold(st, h.Project, h.ID, state, now); err != nil {
 		return nil, err
@@ -70,7 +68,7 @@ func (f *Fold) lapse(st *stage.State, h *hold, state string, why streams.Reason,
 	return w, nil
 }
 
-// replace cancels the hold of the proposal that an action replaces.
+// replace cancels the hold of the earlier proposal that an action replaces.
 func (f *Fold) replace(st *stage.State, p *proposal, a *streams.ActionEntry, now time.Time) (*withdrawal, error) {
 	if a.Replaces == "" {
 		return nil, nil
@@ -78,7 +76,7 @@ func (f *Fold) replace(st *stage.State, p *proposal, a *streams.ActionEntry, now
 	return f.withdraw(st, p.Project, a.Agent, a.Replaces, "the agent proposed "+a.ID+" instead", now)
 }
 
-// outcome cancels a proposal that its agent withdrew. Other outcomes go to executed.
+// outcome cancels a proposal that its agent withdrew. It passes other outcomes to executed.
 func (f *Fold) outcome(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	o := new(streams.OutcomeEntry)
 	if err := streams.Unmarshal(e.Body, o); err != nil {
@@ -95,8 +93,8 @@ func (f *Fold) outcome(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	return w.output()
 }
 
-// withdraw cancels the open hold of an agent's own proposal. If the proposal is not decided yet, it
-// is marked so that no hold is opened.
+// withdraw cancels the open hold of an agent's own proposal. If the proposal is not decided yet, withdraw marks it so
+// that it gets no hold.
 func (f *Fold) withdraw(st *stage.State, project, agent, id, text string, now time.Time) (*withdrawal, error) {
 	if !streams.ValidID(id) {
 		return nil, nil

@@ -27,8 +27,8 @@ const (
 	CheckpointEvery = time.Second
 	// batchSize is the largest number of entries that are chained with one sync.
 	batchSize = 4096
-	// identityEvery is the longest time between two checks that the ledger is still the one being
-	// followed.
+	// identityEvery is the longest time between two checks that the ledger is still the stream that the auditor has
+	// followed so far.
 	identityEvery = time.Second
 )
 
@@ -72,7 +72,7 @@ type Auditor struct {
 	gaps       int64
 	forgotten  map[string]forgetting // last forgetting of each project
 	expired    string                // id of the last executed order to expire
-	from       uint64                // the ledger's first sequence, if it is above the next expected one
+	from       uint64                // where to start if the ledger begins after the next expected sequence
 	checkedAt  time.Time             // time of the last check of the ledger's identity
 	filled     uint64                // imported leaves up to this sequence are compared with the ledger
 	synced     func() error          // waits until the last chained entries are on disk; nil if they are
@@ -180,7 +180,7 @@ func (a *Auditor) Follow(ctx context.Context) error {
 	ready := a.cfg.Ready
 	for {
 		if err = a.settle(); err == nil {
-			err = stage.Patiently(ctx, a.cfg.Log, "the auditor's beginning", func() error { return a.identify(ctx, js) })
+			err = stage.Patiently(ctx, a.cfg.Log, "where the auditor starts", func() error { return a.identify(ctx, js) })
 		}
 		if err == nil {
 			err = stage.Follow(ctx, a.cfg.Conn, a.cfg.Feed, &follower{a, js}, batchSize, a.cfg.Log, a.cfg.Stats, ready)
@@ -211,8 +211,8 @@ func (a *Auditor) publishHandovers() error {
 	return err
 }
 
-// identify compares the ledger with the log. It checks whether the ledger was created again,
-// whether the last leaf that the ledger still has is the same, and whether entries were purged.
+// identify compares the ledger with the log. It checks whether the ledger was created again, whether the last leaf
+// whose entry the ledger still has matches that entry, and whether entries were purged.
 func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 	st, err := stage.Stream(ctx, js, streams.LedgerStream)
 	if err != nil {
@@ -276,8 +276,8 @@ func (e *MismatchError) Error() string {
 // lookForLast is the largest number of leaves that compareLast reads.
 const lookForLast = 1000
 
-// compareLast compares the last leaf that the ledger still has with its entry. It skips entries
-// that were trimmed or forgotten.
+// compareLast compares the last leaf whose entry the ledger still has with that entry. It skips leaves whose entries
+// were trimmed or forgotten.
 func (a *Auditor) compareLast(ctx context.Context, js jetstream.JetStream, end, trimmed uint64) error {
 	size := a.log.Head().Size
 	for i := size - 1; i >= max(size-lookForLast, 0); i-- {
@@ -319,7 +319,7 @@ func (a *Auditor) compareLast(ctx context.Context, js jetstream.JetStream, end, 
 	return nil
 }
 
-// differs says how a leaf differs from a ledger entry. It returns an empty string if they agree.
+// differs says how a leaf differs from its ledger entry, or returns "" if they agree.
 func differs(leaf *chain.Leaf, e *streams.Entry) string {
 	switch {
 	case leaf.Type != string(e.Type) || leaf.Project != e.Project:
@@ -412,8 +412,8 @@ func (a *Auditor) take(entries []streams.Entry, more bool) error {
 	return a.checkpoint()
 }
 
-// settle waits until all chained entries are on disk. Only entries on disk are in the log's head,
-// are signed, and count as taken.
+// settle waits until all chained entries are on disk. Entries that are not on disk are not in the log's head and not
+// signed, and the ledger is read from them again after a restart.
 func (a *Auditor) settle() error {
 	if a.synced == nil {
 		return nil
@@ -497,8 +497,8 @@ func (a *Auditor) Snapshot(ctx context.Context) (string, error) {
 		a.witnesses.wait(ctx)
 		cancel()
 	}
-	// A client that was killed, or one that asked several auditors, leaves its snapshot. Files of an
-	// old snapshot are links, so they keep the space of everything that the log has dropped since.
+	// A client that was killed, or that asked several auditors, does not remove its snapshot. The files of a snapshot
+	// are hard links. So an old snapshot keeps the disk space of all files that the log has removed since.
 	if err := a.dropOlder(24 * time.Hour); err != nil {
 		a.cfg.Log.Warn("old snapshots of the log were not removed, and take space", "err", err)
 	}

@@ -24,7 +24,7 @@ type Comparison struct {
 	Bad []chain.Finding `json:"bad,omitempty"`
 }
 
-// comparer steps through the leaves of the present ledger and the ledger's entries in parallel.
+// comparer goes through the leaves of the present ledger and through the ledger's entries at the same time.
 type comparer struct {
 	Comparison
 	log     *chain.Log
@@ -115,7 +115,7 @@ func (c *comparer) entry(e *streams.Entry) error {
 	return nil
 }
 
-// missing handles the leaves before the next sequence that the ledger has.
+// missing checks the leaves before ledger sequence seq whose entries the ledger does not have.
 func (c *comparer) missing(seq uint64) error {
 	for ; c.at < c.end; c.at++ {
 		leaf, err := c.log.Leaf(c.at)

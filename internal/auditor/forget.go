@@ -22,17 +22,14 @@ import (
 // each stage's answer that it dropped the data, are encrypted with the pipeline's own key. They
 // stay readable when the project's key is gone.
 //
-// At a forgotten entry all keys of the project are destroyed before the entry is chained. A
-// checkpoint that covers the entry therefore also states that they are destroyed. Entries that
-// other stages later derive from forgotten entries get a separate key, which is destroyed at once.
-// New entries get a new key.
+// Before a forgotten entry is chained, all keys of the project are destroyed. So a checkpoint that covers the entry
+// also states that they are destroyed. Entries that other stages derive from forgotten entries later get a key of their
+// own, which is destroyed at once. New entries of the project get a new key.
 //
-// A statement about one data subject of a project lists entries. Their payloads are erased one by
-// one before the statement is chained. They have no key of their own, because one entry may be
-// about several people.
+// A statement about one data subject lists entries. Their payloads are erased one by one before the statement is
+// chained. They have no key of their own, because one entry may concern several people.
 
-// subject returns the data subject of an entry's payload. It selects the key that encrypts the
-// payload.
+// subject returns the name of the key that encrypts an entry's payload.
 func (a *Auditor) subject(e *streams.Entry) string {
 	if e.Type.Statement() {
 		return streams.SystemProject
@@ -51,8 +48,8 @@ type forgetting struct {
 	at  time.Time
 }
 
-// forgettingOf returns the forgetting of the order at a ledger sequence. c is nil if the order is
-// unknown.
+// forgettingOf returns what the order c to forget a project, in the ledger entry seq of time at, covers. c is nil if
+// the order cannot be read.
 func forgettingOf(seq uint64, at time.Time, c *streams.Custody) forgetting {
 	if c != nil && c.UpTo > 0 && c.UpTo < seq {
 		seq = c.UpTo + 1
@@ -151,9 +148,9 @@ func (a *Auditor) publishRefusal(e *streams.Entry, why error) {
 	a.publish("incident", body)
 }
 
-// order checks a statement against the log before it. It also returns the projects that are under
-// legal hold. Statements are rare, so it reads the log for each one. The ledger repeats an order to
-// expire in each partition; order checks only the first.
+// order checks a statement against the part of the log before it, and returns the order in it. It also returns the
+// projects under legal hold. Statements are rare, so order reads that part of the log each time. The ledger repeats an
+// order to expire in each partition, and order checks only the first of these.
 func (a *Auditor) order(e *streams.Entry) (*streams.Custody, map[string]bool, error) {
 	if e.Stage != streams.StageIngest {
 		return nil, nil, fmt.Errorf("stage %s wrote it", e.Stage)
@@ -172,8 +169,9 @@ func (a *Auditor) order(e *streams.Entry) (*streams.Custody, map[string]bool, er
 	return c, j.Held(), err
 }
 
-// judge judges all statements in the log. It calls each with the leaf of every statement and its order,
-// or the reason why it does not count: chain.ErrNotHeld if the log does not have the body.
+// judge checks all statements in the log in order. It calls each with the leaf of a statement and the order in it, or
+// with the reason why the statement does not count. The reason is chain.ErrNotHeld if the log does not have the
+// statement's body.
 func (a *Auditor) judge(each func(i int64, leaf *chain.Leaf, c *streams.Custody, why error)) (
 	*statement.Judge, error) {
 	j := statement.NewJudge(a.cfg.Operators)
@@ -318,9 +316,9 @@ func (a *Auditor) dropSnapshots() error {
 	return a.dropOlder(0)
 }
 
-// dropOlder removes the log's snapshots of at least this age. Each snapshot loses its name before
-// its files. So a reader that misses a file finds that the folder is gone, and does not report that
-// the log lacks the file. a.mu is locked.
+// dropOlder removes the log's snapshots of at least this age. It renames a snapshot's folder before it removes the
+// files. So a reader that misses a file finds that the folder is gone, and does not report that the log lacks the file.
+// The caller must hold a.mu.
 func (a *Auditor) dropOlder(age time.Duration) error {
 	dir := filepath.Join(a.cfg.Dir, "..", "snapshots")
 	es, err := os.ReadDir(dir)

@@ -36,7 +36,7 @@ func class(n *ingest.LineageNode) string {
 	case slices.Contains(kinds, n.Kind):
 		return n.Kind
 	}
-	return "" // a path in an alert of another's group may name any kind
+	return "" // a path in an alert of a third party's group may name any kind
 }
 
 var kinds = []string{ingest.NodeSource, ingest.NodeEvent, ingest.NodeDecision, ingest.NodeAction}

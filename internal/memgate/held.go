@@ -17,12 +17,12 @@ import (
 	"lazaret/streams"
 )
 
-// Held is a folder with the ids of proposed writes that were not made yet. A repeated write is the same
-// proposal as long as a hold of it is open, also after a restart. An approval lets one write through;
-// after it the same write is a new proposal.
+// Held is a folder with the ids of memory writes that were proposed but not made. As long as the hold of a write is
+// open, the same write is the same proposal, also after a restart. An approval allows one write. After that, the same
+// write is a new proposal.
 type Held string
 
-// heldFor is how long an id is kept. The arbiter forgets verdicts after this time.
+// heldFor is how long an id is stored. After this time, the arbiter has removed its verdict.
 const heldFor = 31 * 24 * time.Hour
 
 // Sweep removes ids that are older than the arbiter's verdicts on them, in this folder and those below it.
@@ -42,17 +42,16 @@ func (h Held) Sweep() error {
 	return err
 }
 
-// Text is a memory of a write, with the origin of its words.
+// Text is a memory that is to be written, with the origin of its words.
 type Text struct {
 	Origin beliefs.Origin
 	*streams.Memory
 }
 
-// Write asks whether the memories of one write may be written. It returns the replies up to and
-// including the first that does not allow; the last one decides. If all are allowed, Write has used up
-// their approvals, and the caller makes the write. If the write certainly was not made, the caller
-// calls undo, which gives the approvals back. parts identify the write beyond the fields of its
-// memories.
+// Write asks whether the memories of one write may be written. It returns the replies up to the first one that does not
+// allow its memory; the last reply decides. If all are allowed, their approvals are used up, and the caller must make
+// the write. If the write certainly was not made, the caller must call undo, which gives the approvals back. parts
+// identify the write in addition to the fields of its memories.
 func (h Held) Write(ctx context.Context, j Judge, ms []Text, parts ...string) (replies []*client.Reply,
 	undo func() error, err error) {
 	var files []string
@@ -77,7 +76,7 @@ func (h Held) Write(ctx context.Context, j Judge, ms []Text, parts ...string) (r
 		}
 		if replies = append(replies, rep); rep.Verdict != streams.Allow {
 			for n, file := range files {
-				if ended(replies[n]) { // a repeated request is judged anew
+				if ended(replies[n]) { // so that a repeated request is judged again
 					_, _ = remove(file, ms[asked[file]].ID)
 				}
 			}
@@ -106,8 +105,8 @@ func (h Held) Write(ctx context.Context, j Judge, ms []Text, parts ...string) (r
 	return replies, undo, nil
 }
 
-// ask asks for a verdict on one memory. The file exists afterwards if the verdict is allow or an open
-// hold, or if it is unknown.
+// ask asks for a verdict on one memory. Afterwards the file exists if the verdict is allow, is an open hold, or is
+// unknown.
 func (h Held) ask(ctx context.Context, j Judge, m Text, file string) (*client.Reply, error) {
 	known, err := identify(file, m.Memory)
 	if err != nil {
@@ -128,8 +127,8 @@ func (h Held) ask(ctx context.Context, j Judge, m Text, file string) (*client.Re
 	return rep, err
 }
 
-// ended reports whether the verdict on an earlier request does not count for this one: its hold has
-// expired, or it allows without a person's approval, so the write can be judged as of now.
+// ended reports whether a verdict on an earlier request does not count for this one. That is so if its hold has
+// expired. It is also so if it allows without a person's approval: then the write is judged again as of now.
 func ended(rep *client.Reply) bool {
 	switch rep.Verdict {
 	case streams.Allow:
@@ -140,12 +139,12 @@ func ended(rep *client.Reply) bool {
 	return false
 }
 
-// storing is held while a file is read and changed, so that concurrent requests for the same write have
-// the same id, and only one of them uses it up.
+// storing is held while a file is read and changed. So concurrent requests for the same write get the same id, and only
+// one of them uses up its approval.
 var storing sync.Mutex
 
-// identify sets the id of m to the one in a file, or else to a new one that it stores there. It reports
-// whether the id was there.
+// identify sets m.ID to the id in a file. If there is none, it stores a new one there. It reports whether there was
+// one.
 func identify(file string, m *streams.Memory) (known bool, err error) {
 	storing.Lock()
 	defer storing.Unlock()

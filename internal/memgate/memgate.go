@@ -18,8 +18,8 @@ type Judge interface {
 	Gate(ctx context.Context, r *streams.Recall) (*client.Reply, error)
 }
 
-// Entered asks for a verdict on a memory that is in the context already. The id derives from the content
-// and session, so the verdict on it stays. If its hold has ended, Entered makes a new proposal.
+// Entered asks for a verdict on a memory that is in the context already. The id is a hash of the content and session,
+// so the same memory gets the same verdict. If the memory's hold has ended, Entered makes a new proposal.
 func Entered(ctx context.Context, j Judge, origin beliefs.Origin, m *streams.Memory) (*client.Reply, error) {
 	for n := 0; ; n++ {
 		m.ID = digest([]string{string(origin), m.Session, m.User, m.Key, m.Content, fmt.Sprint(n)})
@@ -47,15 +47,15 @@ type Found struct {
 	Text    string // in the form that may be shown; parts may be masked
 	Note    string // a rule's note, shown before the text
 	Why     string // the reasons, except for admitted texts
-	// OverQuota is set if the text is refused only because max_external others are admitted.
+	// OverQuota is set if the text is refused only because Policy.max_external others are admitted.
 	OverQuota bool
 
-	external    bool // counts against max_external
-	maxExternal int  // of the context policy
+	external    bool // the text counts against max_external
+	maxExternal int  // max_external of the context policy
 }
 
-// Mark returns a note for a text that must not be acted on, including the notes of rules; empty if
-// there is none.
+// Mark returns the note to show before a text: that it must not be acted on, and the notes of rules. It returns "" if
+// there is no note.
 func (f *Found) Mark() string {
 	var out []string
 	switch f.Channel {
@@ -70,9 +70,9 @@ func (f *Found) Mark() string {
 	return strings.Join(out, ". ")
 }
 
-// Read judges texts and returns the judgments in the same order. It sends a request per hundred
-// texts or 128 KiB, and another one for each text whose judgment is ambiguous in that reply. The
-// max_external of the context policy applies to all texts together, in their order.
+// Read judges texts, and returns the judgments in the same order. It sends one request for up to a hundred texts or 128
+// KiB, and another one for each text whose judgment is ambiguous in the reply. The limit max_external of the context
+// policy holds for all texts together; those that come first count first.
 func Read(ctx context.Context, j Judge, head streams.Head, source string, texts []string) ([]Found, error) {
 	known := make(map[string]Found)
 	external := 0
@@ -138,7 +138,7 @@ func Read(ctx context.Context, j Judge, head streams.Head, source string, texts 
 	return out, nil
 }
 
-// batchBytes is the maximum size of the texts of one request. As JSON, a byte of them takes up to six.
+// batchBytes is the maximum size of the texts of one request in bytes. In JSON, a byte takes up to six bytes.
 const batchBytes = streams.DefaultMaxEvent / 8
 
 // batches returns texts in the batches of one request each.
@@ -194,8 +194,7 @@ func items(rep *client.Reply) (out []Found) {
 	return out
 }
 
-// overQuota returns the reason if a reply refuses n texts and nothing else, all because of max_external, and
-// otherwise "".
+// overQuota returns the reason if a reply refuses exactly n texts, all because of max_external, and otherwise "".
 func overQuota(rep *client.Reply, n int) (why string) {
 	if rep.Verdict != streams.Allow || rep.Recall == nil || len(rep.Recall.Refused) != n {
 		return ""

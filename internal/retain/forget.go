@@ -203,7 +203,7 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 	return r, err
 }
 
-// kept reports whether entries of this type stay. Statements and the stages' replies to them contain no
+// kept reports whether entries of this type are not erased. Statements, and the stages' answers to them, contain no
 // content of data subjects.
 func kept(t streams.Type) bool {
 	return t.Statement()
@@ -412,8 +412,8 @@ func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, proje
 // dropTimeout is how long a stage may take to drop its derived data.
 const dropTimeout = 2 * time.Minute
 
-// deleteWhere deletes entries of the project in the ledger. The last entry of a stage is its
-// fence, and stays.
+// deleteWhere deletes those of the project's ledger entries that deletes selects. The last entry of each stage is its
+// fence and stays.
 func (c *Config) deleteWhere(ctx context.Context, js jetstream.JetStream, r *Record, writers []string,
 	deletes func(header) bool) error {
 	c.awaited = "the deletion of the entries"

@@ -79,8 +79,8 @@ func scan(ctx context.Context, js jetstream.JetStream, filter string, from uint6
 	})
 }
 
-// writers returns the stages that ever wrote to the ledger, except those in Without. A stage may have
-// entries in joint frames only; those that took part in the last one of a partition count.
+// writers returns the stages that ever wrote to the ledger, except those in Without. A stage may have written only
+// joint frames. So the stages in the last joint frame of each partition count too.
 func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {

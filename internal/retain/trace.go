@@ -23,7 +23,7 @@ import (
 // trace finds the entries of a partition that concern a data subject.
 type trace struct {
 	subject Subject
-	before  uint64 // only earlier entries are searched for the pseudonym; 0: all
+	before  uint64 // only entries before this sequence are searched for the pseudonym; 0: all
 
 	listed map[uint64]bool   // sequences of the ledger messages to erase
 	taken  map[uint64]bool   // positions of the entries to erase
@@ -321,7 +321,7 @@ func (t *trace) isName(s string, e *streams.Entry, h *traceHead) bool {
 	return ok && counts(b.round) && t.pass >= b.pass+2 && !t.own[eventName(h.Agent, s)]
 }
 
-// bareID is the round and pass in which an event's id was found.
+// bareID is the round and the pass in which an event's id was found without its agent.
 type bareID struct{ round, pass int }
 
 // follow reads the partition repeatedly until it finds no more entries.
@@ -340,8 +340,8 @@ func (t *trace) follow(ctx context.Context, js jetstream.JetStream) error {
 	})
 }
 
-// quoted examines an entry after all entries are listed. The first pass collects ids that entries about
-// others introduced; the second finds the listed entries that refer to them.
+// quoted examines an entry after all entries to erase are listed. The first pass collects the ids that entries about
+// others introduced. The second pass finds the listed entries that refer to these ids.
 func (t *trace) quoted(e *streams.Entry, first bool) {
 	if e.Project != t.subject.Project || e.Type.Statement() {
 		return

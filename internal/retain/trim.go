@@ -137,7 +137,7 @@ func (c *Config) trim(ctx context.Context, js jetstream.JetStream, st jetstream.
 	return c.Log(ctx, func(l *inquiry.Log) error {
 		for from := t.Already; from < t.UpTo; {
 			to := min(from+step, t.UpTo)
-			if err := held(ctx, l, from, to); err != nil {
+			if err := checkInLog(ctx, l, from, to); err != nil {
 				return fmt.Errorf("nothing was removed after entry %d: %w", from, err)
 			}
 			if from == t.Already {
@@ -147,7 +147,7 @@ func (c *Config) trim(ctx context.Context, js jetstream.JetStream, st jetstream.
 			}
 			gone := r
 			gone.UpTo, gone.Trimmed = to, to
-			if _, err := c.say(ctx, js, 0, streams.TypeTrimmed, &gone); err != nil {
+			if _, err := c.announce(ctx, js, 0, streams.TypeTrimmed, &gone); err != nil {
 				return err
 			}
 			if err := purge(ctx, st, to); err != nil {
@@ -165,8 +165,8 @@ func (c *Config) trim(ctx context.Context, js jetstream.JetStream, st jetstream.
 // tellEvery is the interval of progress messages.
 const tellEvery = 10 * time.Second
 
-// held verifies that the log has the entries to be removed, because no other copy will remain.
-func held(ctx context.Context, l *inquiry.Log, from, to uint64) error {
+// checkInLog verifies that the log has the entries to be removed, because no other copy will remain.
+func checkInLog(ctx context.Context, l *inquiry.Log, from, to uint64) error {
 	n, err := l.Missing(ctx, from, to)
 	if err != nil {
 		return fmt.Errorf("reading the log's entries up to %d: %w", to, err)
@@ -182,7 +182,7 @@ func held(ctx context.Context, l *inquiry.Log, from, to uint64) error {
 func (c *Config) secure(ctx context.Context, js jetstream.JetStream, t *Trimming, r *streams.Retention) error {
 	var fences [streams.Partitions]uint64
 	for p := range streams.Partitions {
-		seq, err := c.say(ctx, js, p, streams.TypeTrim, r)
+		seq, err := c.announce(ctx, js, p, streams.TypeTrim, r)
 		if err != nil {
 			return err
 		}
@@ -214,16 +214,16 @@ func (c *Config) withdraw(ctx context.Context, js jetstream.JetStream, r streams
 		if b, err := streams.ReadRetention(&e); err != nil || b.ID != r.ID {
 			continue
 		}
-		if _, err := c.say(ctx, js, p, streams.TypeTrim, &r); err != nil {
+		if _, err := c.announce(ctx, js, p, streams.TypeTrim, &r); err != nil {
 			return fmt.Errorf("withdrawing the announcement of the trim: %w", err)
 		}
 	}
 	return nil
 }
 
-// say writes an entry of the retention stage after its previous one. If two processes trim at the same
+// announce writes an entry of the retention stage after its previous one. If two processes trim at the same
 // time, one write fails.
-func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int, typ streams.Type,
+func (c *Config) announce(ctx context.Context, js jetstream.JetStream, partition int, typ streams.Type,
 	r *streams.Retention) (uint64, error) {
 	subject := streams.LedgerSubject(partition, streams.StageRetention)
 	last := uint64(0)
@@ -231,7 +231,7 @@ func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int,
 		return 0, err
 	} else if m != nil {
 		last = m.Sequence
-		// Another process may have advanced the mark since the plan was made.
+		// Another process may have trimmed further since the plan was made.
 		var b *streams.Retention
 		e, err := wire.RawEntry(m)
 		if err == nil {

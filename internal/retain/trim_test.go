@@ -251,12 +251,12 @@ func TestATrimThatFailsTakesItsAnnouncementBack(t *testing.T) {
 	r := streams.Retention{ID: "t1", UpTo: 1}
 	stopped, stop := context.WithCancel(ctx)
 	for p := range 9 {
-		if _, err := c.say(ctx, js, p, streams.TypeTrim, &r); err != nil {
+		if _, err := c.announce(ctx, js, p, streams.TypeTrim, &r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	other := streams.Retention{ID: "t2", UpTo: 1}
-	if _, err := c.say(ctx, js, 8, streams.TypeTrim, &other); err != nil {
+	if _, err := c.announce(ctx, js, 8, streams.TypeTrim, &other); err != nil {
 		t.Fatal(err)
 	}
 	stop()

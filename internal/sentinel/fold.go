@@ -16,16 +16,16 @@ import (
 
 // Fold is the fold of one group. Create it with New.
 //
-// The stage's loop owns all fields.
+// Only the stage's loop uses it.
 type Fold struct {
-	// Metrics counts the fold's work if it is set before the fold is used.
+	// Metrics, if set before the fold is used, counts the fold's work.
 	Metrics *metrics.Sentinel
 
-	group  string
-	log    *slog.Logger
-	pinned note.Verifiers
-	sets   *activation.Cache[*rules.Set]
-	told   [streams.Partitions]bool // the metrics have the rule set that was in force at the start
+	group    string
+	log      *slog.Logger
+	pinned   note.Verifiers
+	sets     *activation.Cache[*rules.Set]
+	reported [streams.Partitions]bool // the rule set in force was passed to Metrics
 }
 
 // New returns the fold of a group. It accepts rule sets that one of the pinned keys signed.
@@ -37,11 +37,11 @@ func New(group string, pinned note.Verifiers, log *slog.Logger) *Fold {
 // Reset implements stage.LedgerFold. All relevant data is in the state, so Reset does nothing.
 func (f *Fold) Reset() {}
 
-// Timer implements stage.LedgerFold. Sentinels have no timers. The first call for each partition
-// reports the rule set of an idle partition to the metrics.
+// Timer implements stage.LedgerFold. Sentinels have no timers. The first call for each partition passes the rule set in
+// force to the metrics, so that they have it even if no entry comes.
 func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
-	if p := st.Partition(); f.Metrics != nil && !f.told[p] {
-		f.told[p] = true
+	if p := st.Partition(); f.Metrics != nil && !f.reported[p] {
+		f.reported[p] = true
 		if _, _, err := f.evaluator(st); err != nil {
 			return time.Time{}, nil, false, err
 		}
@@ -49,8 +49,8 @@ func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
 	return time.Time{}, nil, false, nil
 }
 
-// evaluator returns a partition's evaluator and the digest of its rule set. The evaluator is nil if
-// no rules are in force or none for this group.
+// evaluator returns the evaluator of a partition, and the digest of the rule set in force. The evaluator is nil if no
+// rules are in force, or none for this group.
 func (f *Fold) evaluator(st *stage.State) (*rules.Evaluator, string, error) {
 	set, digest, err := f.sets.Active(st, streams.DoActivateRules)
 	if err != nil {
@@ -70,7 +70,7 @@ func (f *Fold) evaluator(st *stage.State) (*rules.Evaluator, string, error) {
 // Step implements stage.LedgerFold.
 func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	if e.Stage == streams.StageArbiter && e.Type == streams.TypeVerdict {
-		return nil, f.heard(st, e)
+		return nil, f.foldVerdict(st, e)
 	}
 	if e.Stage != streams.StageIngest {
 		return nil, nil
@@ -83,7 +83,7 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	case streams.TypeLegalHold, streams.TypeExpired, streams.TypeDropped, streams.TypeSecured, streams.TypeClaim:
 		return nil, nil
 	case streams.TypeChunk, streams.TypeActivation:
-		f.told[st.Partition()] = false
+		f.reported[st.Partition()] = false
 		return nil, activation.Apply(st, e, f.pinned, f.log)
 	}
 	ev, digest, err := f.evaluator(st)
@@ -99,7 +99,7 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	}
 	res, err := ev.Eval(st, e)
 	if err == nil {
-		res.Alerts, err = bounded(e, f.group, res.Alerts)
+		res.Alerts, err = limitAlerts(e, f.group, res.Alerts)
 	}
 	if err != nil {
 		return nil, err
@@ -114,9 +114,9 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 		Alerts: res.Alerts}, res.Alerts)
 }
 
-// heard folds a verdict that accepts a catalogue of tools, or that holds, denies or releases an
-// action. Most other verdicts are not decoded.
-func (f *Fold) heard(st *stage.State, e *streams.Entry) error {
+// foldVerdict folds a verdict that accepts a catalogue of tools, or that holds, denies or releases an action. To save
+// time, other verdicts are recognized by their bytes and not decoded.
+func (f *Fold) foldVerdict(st *stage.State, e *streams.Entry) error {
 	tools := bytes.Contains(e.Body, []byte(streams.ApproveTools))
 	if !tools && !bytes.Contains(e.Body, []byte(`"verdict":"hold"`)) && !bytes.Contains(e.Body,
 		[]byte(`"verdict":"deny"`)) &&

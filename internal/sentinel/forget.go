@@ -14,7 +14,7 @@ func (f *Fold) forget(st *stage.State, e *streams.Entry) (*stage.Output, error) 
 		f.log.Error("unreadable forgotten entry", "seq", e.Seq, "err", err)
 		return nil, nil
 	}
-	// In keys of tables, the project comes after a table and a generation.
+	// In keys of the signals' tables, a table and a generation precede the project.
 	err := st.DropProject(e.Project, []byte{'s'}, func(k, _ []byte) (bool, error) {
 		return index.KeyOf(k, e.Project), nil
 	})

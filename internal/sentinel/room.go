@@ -9,21 +9,20 @@ import (
 	"lazaret/streams"
 )
 
-// Limits on the alerts in one entry. Every rule of a pack may fire on one event, so the number of
-// alerts is otherwise unlimited.
+// Limits on the alerts in one entry. Each rule of a pack may fire on an event, so there may be any number of alerts.
 const (
-	fewAlerts     = 32      // up to this number, bytes are not counted: one alert has at most a few KiB
-	maxAlertBytes = 1 << 20 // all alerts of an entry, as JSON
-	briefMessage  = 120     // bytes
+	fewAlerts     = 32      // up to this number, alerts always fit: one has at most a few KiB
+	maxAlertBytes = 1 << 20 // size of all alerts of an entry as JSON
+	briefMessage  = 120     // length of a shortened message in bytes
 )
 
-// ruleLeftOut is the rule of the alerts that replace alerts for which there is no room.
+// ruleLeftOut is the rule of the alerts that stand for alerts that do not fit.
 const ruleLeftOut = "alerts-left-out"
 
-// bounded makes the alerts of an entry fit into the limits. It returns them unchanged if they fit,
+// limitAlerts makes the alerts of an entry fit into the limits. It returns them unchanged if they fit,
 // else shortened and without details. If these do not fit either, it returns the strictest of them,
 // and replaces the others with one alert about the whole event for each effect that they ask for.
-func bounded(e *streams.Entry, group string, alerts []streams.Alert) ([]streams.Alert, error) {
+func limitAlerts(e *streams.Entry, group string, alerts []streams.Alert) ([]streams.Alert, error) {
 	if len(alerts) <= fewAlerts {
 		return alerts, nil
 	}
@@ -76,7 +75,7 @@ func weight(a *streams.Alert, on streams.Type) int {
 	return w
 }
 
-// leftOut returns the alerts that replace those for which there is no room, one for each effect.
+// leftOut returns the alerts that stand for the given ones, which do not fit: one for each effect.
 func leftOut(e *streams.Entry, group string, alerts []streams.Alert) (out []streams.Alert) {
 	at := map[string]int{}
 	for i := range alerts {

@@ -25,7 +25,7 @@ func TestPromiseC20AnAssessmentOfAnyNumberOfAlertsFits(t *testing.T) {
 			}
 			alerts = append(alerts, a)
 		}
-		got, err := bounded(e, "core", alerts)
+		got, err := limitAlerts(e, "core", alerts)
 		if err != nil {
 			t.Fatal(err)
 		}

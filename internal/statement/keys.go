@@ -10,7 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// maxOpen is the limit of bundles whose chunks are kept at the same time.
+// maxOpen is the maximum number of incomplete bundles whose chunks are stored.
 const maxOpen = 64
 
 // Keys tracks the active operators' keys while the log is read in order.
@@ -18,8 +18,8 @@ type Keys struct {
 	pinned note.Verifiers
 	chunks map[string][][]byte // digest → chunks of an incomplete bundle
 	trusts map[string]*keys.Trust
-	// force has the active trust files, oldest first. There are several while the partitions activate a
-	// file one after the other.
+	// force has the active trust files, oldest first. There is more than one while the partitions activate a new file
+	// one after the other.
 	force []inForce
 }
 
@@ -75,8 +75,8 @@ func (k *Keys) activate(a *streams.ActivationEntry) {
 	k.Activate(a.Note, slices.Concat(k.chunks[a.Digest]...))
 }
 
-// Activate activates a trust file by its signed command and returns it; it is called once per
-// partition. A command that no operator signed has no effect, and Activate returns nil.
+// Activate activates a trust file by its signed command and returns the file. It must be called once for each partition
+// that activates the file. A command that no operator signed has no effect, and Activate returns nil.
 func (k *Keys) Activate(signed string, bundle []byte) *keys.Trust {
 	c, _, err := streams.OpenCommand([]byte(signed), either{k.Operators(), k.pinned})
 	if err != nil || c.Do != streams.DoActivateTrust {

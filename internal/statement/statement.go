@@ -14,14 +14,14 @@ import (
 	"lazaret/streams"
 )
 
-// entered is how long after its issue a statement may enter the ledger: the time for which ingest
-// accepts it, plus a day in the intake.
+// entered is how long after its issue a statement may get into the ledger: the time for which ingest accepts it, and a
+// day in the intake.
 const entered = streams.CustodyValid + 24*time.Hour
 
 // Judge processes the statements of a log in order.
 type Judge struct {
 	*Keys
-	used map[string]int             // ids of processed statements
+	used map[string]int             // ids of the statements so far → number of entries
 	held map[string]map[string]bool // project → data subjects under legal hold; "" stands for the whole project
 }
 
@@ -105,12 +105,12 @@ func Split(payload []byte) (stage string, body []byte) {
 	return string(name), body
 }
 
-// LateFor is how long after the erasure of a project entries that other stages derived from its entries
-// may also be erased. It exceeds the longest time that a policy gives a group for its answer.
+// LateFor is how long after an order to erase a project other stages may write entries that they derive from the
+// project's entries, and that may be erased too. It is longer than a policy gives any group for its answer.
 const LateFor = 10 * time.Minute
 
-// LateSubject returns the data subject of entries that are derived from erased entries and written
-// after them. Project names contain no tilde, so it cannot clash.
+// LateSubject returns the data subject of entries that other stages derive from erased entries and write after the
+// order. No project's name contains a tilde, so no project has this name.
 func LateSubject(project string) string { return project + "~" }
 
 // Lawful returns the rules that decide which payloads of the pipeline's log may be erased. These are
@@ -228,7 +228,8 @@ func (r *ruling) take(j *Judge, s *chain.Statement) {
 	}
 }
 
-// order returns the order in a leaf, nil if it is unknown, or an error if it does not count.
+// order returns the order in the leaf of a statement, or nil if the log does not have it. It returns an error if the
+// statement does not count.
 func (r *ruling) order(j *Judge, s *chain.Statement, typ streams.Type, stage string, body []byte) (*streams.Custody,
 	error) {
 	switch {
