@@ -25,12 +25,13 @@ type BacktestReport struct {
 	SignalRule float64 `json:"changed_signal_rule_events_per_s"`
 	// FullPack is the rate of judging by all shipped rules, once per event.
 	FullPack float64 `json:"full_pack_events_per_s"`
-	// FullState is the same with the state of every signal maintained.
+	// FullState is the rate of FullPack if the state of every signal is maintained, also of those that no
+	// rule reads.
 	FullState float64 `json:"full_pack_all_signals_events_per_s"`
-	// FullBoth is the rate of judging by all rules of both sets.
+	// FullBoth is the rate of judging each event by two complete sets, as a comparison of two sets does.
 	FullBoth float64 `json:"full_both_events_per_s"`
-	// CPU fields are the processor time per event, in microseconds. On a shared machine they estimate
-	// the figures of an idle one.
+	// The fields with CPU in their names are processor times per event, in microseconds. Other load on the
+	// machine affects them less than the rates.
 	ChangedCPU float64 `json:"changed_rules_cpu_us"`
 	SignalCPU  float64 `json:"changed_signal_rule_cpu_us"`
 	FullCPU    float64 `json:"full_pack_cpu_us"`
@@ -54,8 +55,8 @@ func (r *BacktestReport) Lines() []Line {
 	}
 }
 
-// with returns the shipped rule set with all packs in group core, and an additional pack with these
-// conditions.
+// with returns the shipped rule set with all packs in group core, and an additional pack with one rule for
+// each condition.
 func with(whens ...string) (*rules.Set, error) {
 	ship, err := shippedSet()
 	if err != nil {

@@ -22,19 +22,19 @@ type BeliefsReport struct {
 	Few        int       `json:"few"`
 	Many       int       `json:"many"`
 	Window     int       `json:"window"`    // observations per measurement
-	First      Window    `json:"first"`     // cost after Few beliefs, in several pipelines
-	Last       Window    `json:"last"`      // cost of all windows from half of Many on
-	Ratio      float64   `json:"cpu_ratio"` // Last to First, CPU per observation
+	First      Window    `json:"first"`     // cost after Few beliefs, averaged over several pipelines
+	Last       Window    `json:"last"`      // cost averaged over all windows with at least half of Many beliefs
+	Ratio      float64   `json:"cpu_ratio"` // Last.CPU divided by First.CPU
 	RecallFew  Latencies `json:"recall_few"`
 	RecallMany Latencies `json:"recall_many"`
 	// Phases are the phases of RecallMany's requests.
 	Phases []Phase `json:"phases_many,omitzero"`
-	// RecallCPU is the processor time of one recall in server and stages.
+	// RecallCPU is the processor time that the server and the stages need for one recall.
 	RecallCPU float64 `json:"recall_cpu_us"`
-	// MemoryBytes is the resident memory of the whole pipeline with all beliefs, after it was idle for
-	// Rest.
+	// MemoryBytes is the resident memory of the whole pipeline with all beliefs, after it was idle for the
+	// time Rest.
 	MemoryBytes uint64       `json:"memory_bytes"`
-	BusyBytes   uint64       `json:"memory_busy_bytes"` // right after the last work
+	BusyBytes   uint64       `json:"memory_busy_bytes"` // right after the last measurement
 	PeakBytes   uint64       `json:"memory_peak_bytes,omitzero"`
 	Parts       *MemoryParts `json:"memory_parts,omitzero"`
 	DiskBytes   int64        `json:"state_bytes"` // ingest's state on disk
@@ -43,8 +43,8 @@ type BeliefsReport struct {
 
 // Window is the cost of some observations, from publishing until they are audited.
 type Window struct {
-	Beliefs int       `json:"beliefs"` // number of beliefs
-	CPU     float64   `json:"cpu_us"`  // of all stages and the server, per belief
+	Beliefs int       `json:"beliefs"` // number of beliefs that the window added
+	CPU     float64   `json:"cpu_us"`  // processor time of all stages and the server, per added belief
 	Rate    float64   `json:"per_second"`
 	Each    []float64 `json:"cpu_us_each,omitempty"` // of the windows that are averaged
 }
@@ -71,7 +71,7 @@ func (r *BeliefsReport) Lines() []Line {
 		{What: fmt.Sprintf("observation, after %d beliefs", r.Few), Value: r.First.CPU, Unit: "µs CPU"},
 		{What: fmt.Sprintf("observation, from %d to %d beliefs", r.Many-r.Last.Beliefs, r.Many), Value: r.Last.CPU,
 			Unit: "µs CPU"},
-		{What: "  against each other", Value: r.Ratio, Unit: "x", Budget: "<= 1.3 x", Pass: r.Ratio <= 1.3},
+		{What: "  ratio of many to few", Value: r.Ratio, Unit: "x", Budget: "<= 1.3 x", Pass: r.Ratio <= 1.3},
 		{What: fmt.Sprintf("recall, %d beliefs, p50", r.Few), Value: float64(r.RecallFew.P50) / 1000, Unit: "ms"},
 		{What: "  p99", Value: float64(r.RecallFew.P99) / 1000, Unit: "ms"},
 		{What: fmt.Sprintf("recall, %d beliefs, p50", r.Many), Value: float64(r.RecallMany.P50) / 1000, Unit: "ms"},
@@ -83,7 +83,7 @@ func (r *BeliefsReport) Lines() []Line {
 	for _, p := range r.Phases {
 		lines = append(lines, Line{What: "  " + p.Name + ", p50", Value: float64(p.P50) / 1000, Unit: "ms"})
 	}
-	lines = append(lines, Line{What: "  processor time of one", Value: r.RecallCPU / 1000, Unit: "ms CPU"},
+	lines = append(lines, Line{What: "  processor time of one recall", Value: r.RecallCPU / 1000, Unit: "ms CPU"},
 		Line{What: "memory, resident, at rest", Value: float64(r.MemoryBytes) / mb, Unit: "MiB", Budget: "<= 600 MB",
 			Pass: r.MemoryBytes <= 600_000_000},
 		Line{What: "  right after work", Value: float64(r.BusyBytes) / mb, Unit: "MiB"},
@@ -123,9 +123,9 @@ func fact(c *corpus, i int) string {
 	return b.String()
 }
 
-// Fill publishes n observations, numbered from from, each of which becomes one belief: nine of ten come
-// from documents, the rest from the user. It returns once every required group has judged all of them,
-// which the verdict on a following action proves.
+// Fill publishes n observations with the numbers from, from+1 and so on. Each becomes one belief: nine of ten
+// come from documents, the rest from the user. Fill then proposes an action. Its verdict proves that every
+// required group has judged all the observations.
 func Fill(ctx context.Context, nc *nats.Conn, o DecideOptions, from, n int) error {
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(2048))
 	if err != nil {
@@ -173,7 +173,7 @@ func Fill(ctx context.Context, nc *nats.Conn, o DecideOptions, from, n int) erro
 	}
 }
 
-// RecallMany makes recalls for planning, with words from the corpus.
+// RecallMany measures recalls with the purpose planning. Their queries are words from the corpus.
 func RecallMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Recalls, error) {
 	c, err := client.New(nc, o.Project, o.Agent)
 	if err != nil {

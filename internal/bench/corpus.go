@@ -12,9 +12,9 @@ import (
 	"lazaret/streams"
 )
 
-// corpus generates rules and events. The same seed gives the same ones on every machine. The vocabulary
-// is a few hundred English words, which markers and phrases match, and two thousand invented ones, so
-// that two contents are rarely similar.
+// corpus generates rules and events. The same seed gives the same rules and events on every machine. The
+// vocabulary has a few hundred English words, which rules look for, and two thousand invented words, so that
+// two texts are rarely similar.
 type corpus struct {
 	r     *rand.Rand
 	words []string

@@ -22,8 +22,8 @@ type DecideOptions struct {
 	Project, Agent string
 	Requests       int     // measured requests, sequential
 	Warm           int     // unmeasured requests before them
-	Fill           int     // unmeasured concurrent actions before everything else
-	Rate           float64 // if set: observations per second to publish instead of requests
+	Fill           int     // unmeasured concurrent actions before Warm
+	Rate           float64 // observations per second for Load; AskMany ignores it
 	For            time.Duration
 }
 
@@ -34,7 +34,7 @@ type Latencies struct {
 	P90      int64 `json:"p90_us"`
 	P99      int64 `json:"p99_us"`
 	Max      int64 `json:"max_us"`
-	Allowed  int   `json:"allowed"` // equals Requests if nothing failed
+	Allowed  int   `json:"allowed"` // number of allow verdicts; equals Requests if nothing failed
 	// Unanswered is the number of requests that got an error instead of a verdict. Their durations are
 	// included.
 	Unanswered int `json:"unanswered,omitzero"`
@@ -44,17 +44,17 @@ type Latencies struct {
 type DecideReport struct {
 	Latencies
 	SyncAlways bool `json:"sync_always"`
-	// Rate is the number of observations of 1 KiB per second that a separate process published into the
-	// same project meanwhile. Achieved is the number that was acknowledged.
+	// Rate is the number of observations of 1 KiB per second that a separate process was to publish into the
+	// same project during the measurement. Achieved is the number per second that was acknowledged.
 	Rate     float64 `json:"rate"`
 	Achieved float64 `json:"rate_achieved,omitzero"`
-	// Floor is set unless Flat is.
+	// Floor is the time of the messages without decisions. It is nil if Flat is set.
 	Floor *Floor `json:"sync_floor_us,omitzero"`
-	// Flat is set if it was requested.
+	// Flat is set if the run compared few with many actions.
 	Flat *Flatness `json:"flat,omitzero"`
 }
 
-// Flatness compares the latencies after many actions in a project with those after few.
+// Flatness compares the latency after many actions in a project with the latency after few.
 type Flatness struct {
 	Few   int       `json:"few"` // actions before the first measurement
 	Many  int       `json:"many"`
@@ -81,8 +81,8 @@ func (r *DecideReport) Lines() []Line {
 	}
 	out = append(out, ms("  longest", r.Max, 0))
 	if f := r.Floor; f != nil {
-		for _, l := range []Line{ms(fmt.Sprintf("  only its %d publishes, p50", f.Publishes), f.P50, 0),
-			ms("  only its publishes, p99", f.P99, 0),
+		for _, l := range []Line{ms(fmt.Sprintf("  its %d publishes alone, p50", f.Publishes), f.P50, 0),
+			ms("  its publishes alone, p99", f.P99, 0),
 			ms("  its messages without decisions, p50", f.ShapeP50, 0),
 			ms("  its messages without decisions, p99", f.ShapeP99, 0)} {
 			l.Limit = true
@@ -95,12 +95,12 @@ func (r *DecideReport) Lines() []Line {
 	if f := r.Flat; f != nil {
 		out = append(out, ms(fmt.Sprintf("after %d actions, p99", f.Few), f.First.P99, 0),
 			ms(fmt.Sprintf("after %d actions, p99", f.Many), f.Last.P99, 0),
-			Line{What: "  against each other", Value: f.Ratio, Unit: "x", Budget: "<= 1.3 x", Pass: f.Ratio <= 1.3})
+			Line{What: "  ratio of many to few", Value: f.Ratio, Unit: "x", Budget: "<= 1.3 x", Pass: f.Ratio <= 1.3})
 	}
 	return out
 }
 
-// question returns an action that the shipped policy allows.
+// question returns proposal i, an action that the shipped policy allows.
 func question(i int) *streams.Action {
 	return &streams.Action{Head: streams.Head{Session: fmt.Sprintf("b%d", i%64)}, Tool: "read_file",
 		Args: jsontext.Value(fmt.Sprintf(`{"path":"notes/%d.txt"}`, i))}
@@ -158,7 +158,7 @@ func fill(ctx context.Context, c *client.Client, n int) error {
 				}
 				var le *client.Error
 				if _, err := c.Decide(ctx, question(i)); err != nil &&
-					!(errors.As(err, &le) && le.Code == streams.CodeTimeout) { // it may be decided later
+					!(errors.As(err, &le) && le.Code == streams.CodeTimeout) { // the action may be decided later
 					select {
 					case errs <- err:
 					default:

@@ -2,9 +2,8 @@
 // beliefs, the log, restarts and long runs. Each measurement has a report whose lines
 // internal/cli/bench prints, and some have a budget that a run must not exceed.
 //
-// Measurements run a real pipeline, embedded or over a connection. The package reads the clock,
-// since it decides nothing.
+// Measurements run a real pipeline, embedded or over a connection.
 //
 // It may import client, internal/embedded, internal/auditor, internal/backtest and packages below
-// pkg. Begin reading with pipeline.go and decide.go; each measurement has a file of its name.
+// pkg. Begin reading with pipeline.go and decide.go; each measurement is in the file with its name.
 package bench

@@ -19,27 +19,28 @@ import (
 	"lazaret/streams"
 )
 
-// Floor is the time of one verdict's messages on an otherwise idle server, in microseconds, each entry
-// in a message of its own. It is the reference: a lower bound for verdicts of daemons on this machine.
-// Stages that decide jointly can be below it.
+// Floor is the time, in microseconds, that an otherwise idle server needs for the messages of one verdict,
+// with each ledger entry in a message of its own. It is a lower bound for verdicts of separate daemons on
+// this machine. Stages of one process put several entries into one message (docs/decisions/0037), so they
+// can be faster.
 type Floor struct {
 	Publishes int `json:"publishes"` // one in the intake, the rest in the ledger
 	// P50 and P99 are percentiles of the total time of these publishes, made one after the other by one
 	// process.
 	P50 int64 `json:"p50"`
 	P99 int64 `json:"p99"`
-	// ShapeP50 and ShapeP99 are the times of a verdict's messages without processing: a request over
-	// TCP, its publish to the intake by the responder, each entry by a reader of the previous message,
-	// and the reply with the last entry.
+	// ShapeP50 and ShapeP99 are percentiles of the time of all messages of a verdict without processing.
+	// A client sends a request over TCP. The responder publishes it to the intake. The reader of each message
+	// publishes the next entry. The responder sends the last entry as the reply.
 	ShapeP50 int64 `json:"shape_p50"`
 	ShapeP99 int64 `json:"shape_p99"`
 }
 
-// floorRounds is the number of measurements.
+// floorRounds is the number of measurements of each kind.
 const floorRounds = 1000
 
-// MeasureFloor repeatedly publishes the messages of one verdict, from the ledger of a running pipeline,
-// to streams of the same configuration on a new server in the empty folder dir.
+// MeasureFloor repeatedly publishes the messages of one verdict to a new server in the empty folder dir. Its
+// streams are configured as those of a pipeline. way are the verdict's ledger entries, see Way.
 func MeasureFloor(ctx context.Context, dir string, noSync bool, way []streams.Entry) (*Floor, error) {
 	srv, err := natsserver.Start(natsserver.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: noSync})
 	if err != nil {
@@ -145,8 +146,8 @@ func (f *floor) publish(ctx context.Context) error {
 	return nil
 }
 
-// shape starts the participants of a verdict, each in its own goroutine, and returns the client's call.
-// Only one request may be in progress.
+// shape starts the responder and the readers of ShapeP50, each in its own goroutine, and returns the
+// client's request as a function. Only one request may be in progress.
 func (f *floor) shape(ctx context.Context) (ask func() error, stop func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var stops []func()
@@ -179,7 +180,7 @@ func (f *floor) shape(ctx context.Context) (ask func() error, stop func(), err e
 			}
 		}()
 	}
-	// The previous measurement left messages in both streams.
+	// Read only new messages: the previous measurement left messages in both streams.
 	read := func(r natsserver.Role, stream string, fn func(jetstream.Msg)) error {
 		s, err := readNew(ctx, f.conns[r], stream, fn)
 		if err == nil {
@@ -253,8 +254,8 @@ func roles(way []streams.Entry) (r []natsserver.Role) {
 	return r
 }
 
-// Way returns the ledger entries of the last verdict: the proposal, each group's assessment, and the
-// verdict.
+// Way returns the ledger entries of the last verdict in a project: the proposal, each group's assessment,
+// and the verdict.
 func Way(ctx context.Context, js jetstream.JetStream, project string) ([]streams.Entry, error) {
 	ledger, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {

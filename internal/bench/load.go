@@ -31,7 +31,8 @@ type LoadReport struct {
 	Refused int     `json:"refused"`
 }
 
-// PublishMany publishes observations over one connection per subject. It repeats refused publishes.
+// PublishMany publishes observations over one connection for each subject. It repeats publishes that the
+// server refuses.
 func PublishMany(ctx context.Context, conns []*nats.Conn, o LoadOptions) (*LoadReport, error) {
 	bodies := make([][]byte, 512)
 	corpus := newCorpus(78)
@@ -124,16 +125,16 @@ func (s *sender) message(first, n int) *nats.Msg {
 	return m
 }
 
-// refusedPause is how long a sender waits after a refusal. The intake then holds some seconds of work,
-// and each refusal costs the server about as much as a message.
+// refusedPause is how long a sender waits after the server refused a message because the intake is full. The
+// intake then has some seconds of work, and each refusal costs the server about as much as a message.
 const refusedPause = 100 * time.Millisecond
 
-// windowGrows is the number of acknowledgments after which one more message may be unacknowledged, up
-// to the maximum.
+// windowGrows is the number of acknowledgments after which the window grows by one message.
 const windowGrows = 16
 
-// publish publishes observations with at most inFlight unacknowledged ones. When the window is empty,
-// refused messages are repeated with the same ids. A refusal halves the window, which then grows again.
+// publish publishes observations. The window limits how many messages are unacknowledged; together they have
+// at most inFlight observations. A refusal halves the window, which then grows again. When no message is
+// unacknowledged, publish repeats the refused messages with the same ids.
 func (s *sender) publish(ctx context.Context, events, inFlight int) (refused int, err error) {
 	n := (events + s.batch - 1) / s.batch // number of messages
 	most, least := max(inFlight/s.batch, 4), max(64/s.batch, 1)

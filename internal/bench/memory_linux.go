@@ -11,8 +11,8 @@ import (
 // residentMemory returns the kernel's values for this process.
 func residentMemory() (now, peak uint64) { return ResidentOf(os.Getpid()) }
 
-// forgetPeak makes the highest resident memory of this process the current one. Without the permission
-// to do so, the highest one stays that of the whole process.
+// forgetPeak resets the kernel's maximum of this process's resident memory to the current value. Without the
+// permission to do so, the maximum since the start of the process remains.
 func forgetPeak() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
 // residentFiles returns the resident memory of mapped files, in bytes.

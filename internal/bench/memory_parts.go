@@ -4,13 +4,13 @@ import "runtime/metrics"
 
 // MemoryParts is the memory of this process by purpose, in bytes.
 type MemoryParts struct {
-	Live     uint64 `json:"heap_live"`     // live at the last collection
-	Objects  uint64 `json:"heap_objects"`  // live, or not yet collected
+	Live     uint64 `json:"heap_live"`     // objects that the last garbage collection found reachable
+	Objects  uint64 `json:"heap_objects"`  // all objects, including those not yet collected
 	Unused   uint64 `json:"heap_unused"`   // fragmentation
-	Free     uint64 `json:"heap_free"`     // not used, not returned to the system
+	Free     uint64 `json:"heap_free"`     // unused, but not returned to the system
 	Returned uint64 `json:"heap_returned"` // returned to the system, not resident
 	Stacks   uint64 `json:"stacks"`
-	Other    uint64 `json:"other"` // of the Go runtime
+	Other    uint64 `json:"other"` // other memory of the Go runtime
 	Files    uint64 `json:"files"` // resident parts of the program and of mapped files
 }
 

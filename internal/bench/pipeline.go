@@ -49,34 +49,35 @@ type PipelineReport struct {
 	Sync     string `json:"sync"` // always or off
 	Batch    int    `json:"batch,omitzero"`
 
-	PerSecond float64 `json:"events_per_s"` // audited
+	PerSecond float64 `json:"events_per_s"` // rate of audited observations
 	Accepted  float64 `json:"accepted_per_s"`
 	// Raw is the rate at which the same client publishes to one stream of a bare nats-server with the
 	// same storage, sync and message size. RawConsume is the rate of one ordered consumer.
 	Raw        float64 `json:"raw_jetstream_per_s"`
 	RawConsume float64 `json:"raw_jetstream_consume_per_s"`
 	Ratio      float64 `json:"ratio"`
-	// Serial is the rate of a server that first publishes each event to an intake and then, in
-	// batches, to a ledger, without overlap. It is an upper bound for pipelines with two durable
-	// streams on one disk.
+	// Serial is the rate of a bare server that would store each event first in one stream and then, in atomic
+	// batches, in a second stream, one after the other. It is computed from the two measured rates, and is an
+	// upper bound for pipelines with two durable streams on one disk.
 	Serial      float64 `json:"serial_bound_per_s"`
 	SerialRatio float64 `json:"serial_ratio"`
-	// Singles is the audited rate of a pipeline in the same run with one observation per message, and
-	// SinglesCPU its cost per observation. They are set only if Batch is used.
+	// Singles is the rate of audited observations of a second pipeline, measured in the same run, with one
+	// observation per message. SinglesCPU is its processor time per observation. They are set only if Batch is
+	// more than 1.
 	Singles      float64 `json:"singles_per_s,omitzero"`
 	SinglesCPU   float64 `json:"singles_cpu_us_per_event,omitzero"`
 	SinglesRatio float64 `json:"singles_ratio,omitzero"` // rate with batches divided by Singles
-	// Shape is the bare server's rate for the same messages in the same streams, with the same readers,
-	// frames and batches and no processing. ShapeCPU is its cost in the server's process.
+	// Shape is the rate of a bare server with the same messages, streams, readers, frames and batches, but no
+	// processing: see shape.go. ShapeCPU is the processor time of the server's process per observation.
 	Shape      float64 `json:"shape_bound_per_s"`
 	ShapeRaw   float64 `json:"shape_raw_ratio"` // Shape divided by Raw: an upper bound of Ratio
 	ShapeRatio float64 `json:"shape_ratio"`
 	ShapeCPU   float64 `json:"shape_cpu_us_per_event"`
 	// CPU is the processor time per event of the process with the server and all stages.
 	CPU float64 `json:"cpu_us_per_event"`
-	// RSS is the highest resident memory while the pipeline worked. It excludes the bare server that was
-	// measured before, and the check of completeness after. If the system cannot reset the maximum, RSS is
-	// the maximum of the whole process.
+	// RSS is the highest resident memory while the pipeline worked. It excludes the bare server, which is
+	// measured before, and the check for lost events, which comes after. If the system cannot reset the
+	// maximum, RSS is the maximum since the start of the process.
 	RSS float64 `json:"rss_mb"`
 	// Parts are the parts of the memory right after the last observation was audited.
 	Parts      *MemoryParts `json:"memory,omitzero"`
@@ -87,7 +88,7 @@ type PipelineReport struct {
 	Processors int          `json:"processors"`
 }
 
-// Lines returns the figures and the budgets of the design, section 10.
+// Lines returns the figures and their budgets.
 func (r *PipelineReport) Lines() []Line {
 	at := func(what string, v float64, unit string, least float64) Line {
 		l := Line{What: what, Value: v, Unit: unit}
@@ -103,15 +104,15 @@ func (r *PipelineReport) Lines() []Line {
 	case r.Sync == "off":
 		out = append(out, at(fmt.Sprintf("observations audited, %d projects, no sync", r.Projects), r.PerSecond, "/s",
 			30_000),
-			at("  raw JetStream publish", r.Raw, "/s", 0), at("  in that", r.Ratio, "x", 0.15))
+			at("  raw JetStream publish", r.Raw, "/s", 0), at("  ratio to raw publish", r.Ratio, "x", 0.15))
 	default:
 		out = append(out, at(fmt.Sprintf("observations audited, %d projects, sync always", r.Projects), r.PerSecond, "/s", 0),
-			at("  raw JetStream publish", r.Raw, "/s", 0), at("  in that", r.Ratio, "x", 0),
-			at("  serial bound", r.Serial, "/s", 0), at("  in that", r.SerialRatio, "x", 0.8))
+			at("  raw JetStream publish", r.Raw, "/s", 0), at("  ratio to raw publish", r.Ratio, "x", 0),
+			at("  serial bound", r.Serial, "/s", 0), at("  ratio to the serial bound", r.SerialRatio, "x", 0.8))
 	}
 	out = append(out, Line{What: "  the same messages through the bare server", Value: r.Shape, Unit: "/s", Limit: true},
-		Line{What: "  in raw JetStream publish", Value: r.ShapeRaw, Unit: "x", Limit: true},
-		at("  observations audited, in that", r.ShapeRatio, "x", 0),
+		Line{What: "  ratio of the bare server to raw publish", Value: r.ShapeRaw, Unit: "x", Limit: true},
+		at("  ratio to the bare server", r.ShapeRatio, "x", 0),
 		Line{What: "  CPU of the bare server, an observation", Value: r.ShapeCPU, Unit: "us", Limit: true})
 	return append(out, r.costLines(at)...)
 }
@@ -125,8 +126,8 @@ func (r *PipelineReport) batchLines(at func(what string, v float64, unit string,
 	return []Line{
 		at(fmt.Sprintf("observations audited, %d projects, sync %s, batches of %d", r.Projects, r.Sync, r.Batch),
 			r.PerSecond, "/s", 0),
-		at("  raw JetStream publish, one by one", r.Raw, "/s", 0), at("  in that", r.Ratio, "x", ofRaw),
-		at("  audited, one by one", r.Singles, "/s", 0), at("  in that", r.SinglesRatio, "x", ofSingles),
+		at("  raw JetStream publish, one by one", r.Raw, "/s", 0), at("  ratio to raw publish", r.Ratio, "x", ofRaw),
+		at("  audited, one by one", r.Singles, "/s", 0), at("  ratio to one by one", r.SinglesRatio, "x", ofSingles),
 		at("  CPU of server and stages, one by one", r.SinglesCPU, "us", 0),
 	}
 }
@@ -282,10 +283,10 @@ func batches(ctx context.Context, nc *nats.Conn, n int) (float64, error) {
 
 func projectName(i int) string { return fmt.Sprintf("bench%d", i) }
 
-// mostSome is the number of entries that a run returns.
+// mostSome is the maximum number of ledger entries that run returns for the measurement of the shape.
 const mostSome = 512
 
-// stuck is how long a run may continue without a newly chained entry.
+// stuck is the time without a newly chained entry after which a run fails.
 const stuck = time.Minute
 
 // decided returns the ledger's last sequence if ingest has decided on all intake messages, otherwise 0.
@@ -331,7 +332,7 @@ func cpuProfile(file string) (stop func() error, err error) {
 	}), nil
 }
 
-// run measures the pipeline, and returns some of its entries.
+// run measures the pipeline, and returns up to mostSome of its ledger entries.
 func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOptions, load Client) ([]streams.Entry,
 	error) {
 	cfg := embedded.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: !o.Sync}
@@ -416,7 +417,7 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 				}
 			}
 			if time.Since(marks[len(marks)-1].at) > stuck {
-				all = 1 // the check of completeness then reports what is missing
+				all = 1 // check then reports the missing observations
 			}
 		}
 	}
@@ -440,15 +441,16 @@ func peakMB() float64 {
 	return maxRSS()
 }
 
-// mark records the auditor's progress at a time. The ledger position of the last observation is known
-// only after the run.
+// mark records how far the auditor had come at a time. check needs the marks because the ledger position of
+// the last observation is known only after the run.
 type mark struct {
 	at   time.Time
 	cpu  time.Duration
 	last uint64
 }
 
-// check counts lost and duplicated events, finds when the last one was logged, and returns some entries.
+// check counts lost and duplicated events, finds when the last event was logged, and returns some of the
+// ledger's entries.
 func (rep *PipelineReport) check(ctx context.Context, nc *nats.Conn, o PipelineOptions, marks []mark,
 	began mark) ([]streams.Entry, error) {
 	seen := make(map[string]int, o.Events)

@@ -7,9 +7,9 @@ type Restart struct {
 	Entries int `json:"entries"`
 	// Seconds is the median time from the start of the process to its first verdict.
 	Seconds float64 `json:"seconds"`
-	// CPU is the median processor time of the process until then.
+	// CPU is the median processor time of the process until its first verdict.
 	CPU float64 `json:"cpu_seconds"`
-	// Server and ServerCPU are the medians of the same start of nats-server alone.
+	// Server and ServerCPU are the medians of a start of nats-server alone on the same folder.
 	Server    float64   `json:"server_seconds"`
 	ServerCPU float64   `json:"server_cpu_seconds"`
 	All       []float64 `json:"all_seconds"`
@@ -35,7 +35,7 @@ func (r *RestartReport) Lines() (out []Line) {
 			Line{What: "  its processor time", Value: t.ServerCPU, Unit: "s"})
 		if i > 0 && i == len(r.Times)-1 {
 			ratio := t.Seconds / max(r.Times[i-1].Seconds, 0.001)
-			out = append(out, Line{What: fmt.Sprintf("  the last in that with %d", r.Times[i-1].Entries), Value: ratio,
+			out = append(out, Line{What: fmt.Sprintf("  ratio to the time with %d", r.Times[i-1].Entries), Value: ratio,
 				Unit:   "x",
 				Budget: fmt.Sprintf("<= %g x", mostRestart), Pass: ratio <= mostRestart})
 		}

@@ -19,20 +19,21 @@ import (
 // epoch is the time of the first event of a benchmark.
 var epoch = time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
 
-// broadRules is the number of rules that every event is evaluated by: rules for all agents whose
-// condition no index can decide. Ten more rules apply to the half of events with an origin or a level.
+// broadRules is the number of rules that are evaluated for every event: they apply to all agents, and no
+// index can decide their conditions. Ten more rules apply to the half of the events that have an origin or a
+// level.
 const broadRules = 6
 
 // ruleSet returns a group core of n generated rules:
 //
-//	1 in 4   the tool is a name, or one of three (2,000 tools are in use)
-//	1 in 6   the source is a host's (1,500 hosts), with an origin condition
+//	1 in 4   the tool has a given name, or one of three (of 2,000 tools)
+//	1 in 6   the source is on a given host (of 1,500 hosts), with an origin condition
 //	1 in 3   the content, or a view of it, contains a literal of two words
 //	1 in 6   a regular expression with required literals
-//	1 in 12  a number or a signal, combined with one of those
+//	1 in 12  a number or a signal, combined with one of the above
 //
-// and sixteen broad ones, so that at least six rules are evaluated for every event at any size.
-// unindexed adds rules without a prefilter.
+// and sixteen broad rules, so that at least six rules are evaluated for every event, however small n is.
+// unindexed is the number of additional rules that no index can decide.
 func ruleSet(n, unindexed int) (map[string]string, error) {
 	c := newCorpus(1)
 	files := map[string]string{"groups.yaml": "groups:\n  core: [bench]\n",
@@ -131,7 +132,7 @@ func shippedSet() (*rules.Set, error) {
 type RulesReport struct {
 	Rules  int `json:"rules"`
 	Events int `json:"events"` // distinct events, 1 KiB each
-	Rounds int `json:"rounds"` // rounds, of which medians are taken
+	Rounds int `json:"rounds"` // number of rounds; the figures are their medians
 
 	// Small is the cost with 100 rules and Large with Rules. Both include updating the signals.
 	Small float64 `json:"ns_per_event_100"`
@@ -139,7 +140,7 @@ type RulesReport struct {
 	Ratio float64 `json:"ratio"`
 	// Fold is the cost of updating the signals, without rules.
 	Fold float64 `json:"fold_ns_per_event"`
-	// RatioRules is the ratio without Fold.
+	// RatioRules is (Large - Fold) divided by (Small - Fold).
 	RatioRules float64 `json:"ratio_without_fold"`
 	Naive      float64 `json:"naive_ns_per_event_10000"`
 	Speedup    float64 `json:"speedup"`
@@ -155,14 +156,14 @@ type RulesReport struct {
 	CompileMS       float64 `json:"compile_ms_10000"`
 }
 
-// variant is one of several alternately measured configurations.
+// variant is one of the configurations that Rules measures in turn.
 type variant struct {
 	ev     *rules.Evaluator
 	events []*rules.Prepared
 	ns     [][]float64 // by event, by round
 }
 
-// run judges all events with a new store.
+// run judges all events, beginning with empty signals.
 func (v *variant) run() error {
 	if v.ns == nil {
 		v.ns = make([][]float64, len(v.events))
@@ -179,8 +180,8 @@ func (v *variant) run() error {
 	return nil
 }
 
-// mean returns the mean over events of the median over rounds, which suppresses short disturbances by
-// other processes.
+// mean takes for each event the median of its times over all rounds, and returns the mean of these medians.
+// The median suppresses short disturbances by other processes.
 func (v *variant) mean() float64 {
 	sum := 0.0
 	for _, ns := range v.ns {
@@ -300,12 +301,11 @@ func (rep *RulesReport) candidates(small, large *rules.Evaluator, events []*rule
 	return nil
 }
 
-// shippedKinds are the event types for the shipped packs, in equal parts.
+// shippedKinds are the event types for which the shipped packs are measured, in equal numbers.
 var shippedKinds = []streams.Type{streams.TypeObservation, streams.TypeMemory, streams.TypeAction}
 
-// shippedRun measures the shipped packs event by event. Each event is parsed right before it is judged,
-// as in a sentinel, so that its text is in the processor's cache. The state is in the cache only as far
-// as it fits.
+// shippedRun measures the shipped packs event by event. Each event is parsed right before it is judged, as
+// in a sentinel. So its text is in the processor's cache, and of the signals' state as much as fits.
 type shippedRun struct {
 	ev     *rules.Evaluator
 	events []*streams.Entry
@@ -372,7 +372,7 @@ type Line struct {
 	Unit   string
 	Budget string // empty: none
 	Pass   bool
-	// Limit marks a limit of the machine, measured in the same run, as a reference for the budgets.
+	// Limit marks a figure of the machine itself, measured in the same run for comparison. It has no budget.
 	Limit bool
 }
 
@@ -390,20 +390,20 @@ func (r *RulesReport) Lines() []Line {
 	return []Line{
 		line("cost of an event at 100 rules", r.Small, "ns"),
 		line(fmt.Sprintf("cost of an event at %d rules", r.Rules), r.Large, "ns"),
-		atMost(line("  the latter in the former", r.Ratio, "x"), 2),
-		line("  of both, keeping the signals", r.Fold, "ns"),
-		line("  the ratio without that", r.RatioRules, "x"),
+		atMost(line("  ratio of large to small set", r.Ratio, "x"), 2),
+		line("  of that, updating the signals", r.Fold, "ns"),
+		line("  ratio without updating signals", r.RatioRules, "x"),
 		line("cost of an event, each rule evaluated", r.Naive, "ns"),
-		atLeast(line("  in the cost with the index", r.Speedup, "x"), 200),
+		atLeast(line("  ratio to the cost with the index", r.Speedup, "x"), 200),
 		atMost(line("shipped packs on 1 KB, median", r.Shipped, "us"), 15),
 		line("  99th percentile", r.ShippedP99, "us"),
 		line("  observation, median", r.ShippedKind["observation"], "us"),
 		line("  memory, median", r.ShippedKind["memory"], "us"),
 		line("  action, median", r.ShippedKind["action"], "us"),
 		atMost(line("each rule without an indexable condition", r.Unindexed, "ns"), 1000),
-		line("rules evaluated an event, at 100", r.CandidatesSmall, ""),
-		line(fmt.Sprintf("rules evaluated an event, at %d", r.Rules), r.CandidatesLarge, ""),
-		line("  least of any event", float64(r.CandidatesLeast), ""),
+		line("rules evaluated per event, of 100", r.CandidatesSmall, ""),
+		line(fmt.Sprintf("rules evaluated per event, of %d", r.Rules), r.CandidatesLarge, ""),
+		line("  minimum of all events", float64(r.CandidatesLeast), ""),
 		line("compiling the large set", r.CompileMS, "ms"),
 	}
 }

@@ -20,18 +20,19 @@ import (
 	"lazaret/streams"
 )
 
-// The shape of a pipeline is its load on the server: each observation is stored in the intake, read
-// once, stored in the ledger in frames, purged, and read from the ledger once. The rate of a server
-// with this load and no processing is an upper bound for every pipeline of this shape on this machine.
+// The shape of a pipeline is the load that it puts on the server. Each observation is stored in the intake,
+// read once, stored in the ledger in frames, purged from the intake, and read from the ledger once. The rate
+// of a server with this load and no processing is an upper bound for every pipeline with the same load on
+// this machine.
 const (
 	shapeEntries = 500                          // published at once, as in internal/stage
 	shapePurge   = streams.IntakePerSubject / 8 // messages
 	shapeAhead   = 2048                         // messages that a reader buffers
 )
 
-// shape measures the rate of a server with the load that the comment on shapeEntries describes. It
-// sends the observation entries of the pipeline's own ledger. It omits the entries of other stages:
-// sentinels write nothing about nearly all observations.
+// shape measures the rate of a server with the load that the comment on shapeEntries describes. entries are
+// entries of observations from the pipeline's ledger. Entries of the other stages are not part of the load,
+// because sentinels write nothing about nearly all observations.
 func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOptions, load Client,
 	entries []streams.Entry) error {
 	srv, err := natsserver.Start(natsserver.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: !o.Sync})

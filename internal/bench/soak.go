@@ -58,7 +58,7 @@ func (r *SoakReport) Title() string {
 	return fmt.Sprintf("%d observations of %d bytes", r.Events, r.Size)
 }
 
-// mostGrowth is the limit of the ratio Late/Early: constant, apart from noise.
+// mostGrowth is the limit of the ratio Late/Early. Memory counts as constant below it; the rest is noise.
 const mostGrowth = 1.2
 
 // leastSamples is the minimum of samples in a quarter.
@@ -98,14 +98,14 @@ func (r *SoakReport) Conclude() error {
 	return nil
 }
 
-// Disk use in bytes according to docs/operations.md. bytesRemain is the permanent use of each
-// observation of 1 KB. bytesKept is its additional use until it is trimmed and its payload has
-// expired. bytesFixed is the use of a pipeline without observations.
+// Disk use in bytes, as docs/operations.md states it. bytesRemain is what each observation of 1 KB uses
+// permanently. bytesKept is what it uses in addition until it is trimmed from the ledger and its payload in
+// the log has expired. bytesFixed is what a pipeline without observations uses.
 const (
 	bytesKept, bytesRemain, bytesFixed = 5500, 4100, 100e6
 )
 
-// overDocumented returns the ratio of the disk use at the end to the documented one.
+// overDocumented returns the ratio of the disk use at the end to the documented disk use.
 func (r *SoakReport) overDocumented() float64 {
 	last := r.Samples[len(r.Samples)-1]
 	kept := float64(r.Events) * float64(r.Retention+1) / float64(r.Days)
@@ -117,7 +117,7 @@ func (r *SoakReport) Lines() []Line {
 	out := r.lines()
 	if r.Days > 0 && r.Size == eventSize && len(r.Samples) > 0 {
 		v := r.overDocumented()
-		out = append(out, Line{What: fmt.Sprintf("  disk after %d days with a retention of %d, in the documented", r.Days,
+		out = append(out, Line{What: fmt.Sprintf("  disk, %d days, retention %d days: ratio to documented", r.Days,
 			r.Retention), Value: v, Unit: "x", Budget: "<= 1.2 x", Pass: v <= 1.2})
 	}
 	return out
@@ -129,7 +129,7 @@ func (r *SoakReport) lines() []Line {
 			Unit: "/s"},
 		{What: "  memory, second quarter, median", Value: r.Early, Unit: "MiB"},
 		{What: "  memory, last quarter, median", Value: r.Late, Unit: "MiB"},
-		{What: "  the latter in the former", Value: r.Growth, Unit: "x", Budget: fmt.Sprintf("<= %g x", mostGrowth),
+		{What: "  ratio of last to second quarter", Value: r.Growth, Unit: "x", Budget: fmt.Sprintf("<= %g x", mostGrowth),
 			Pass: r.Growth <= mostGrowth},
 		{What: "  memory, highest sample", Value: r.Peak, Unit: "MiB"},
 		{What: "  disk, an observation", Value: r.DiskBytes, Unit: "bytes"},
@@ -173,8 +173,9 @@ func ReadCSV(b []byte) (out []Sample, err error) {
 	return out, nil
 }
 
-// DiskUse returns the size of the files in a folder, in bytes. A file with two names counts once, because
-// a snapshot of a state links most of its files. DiskUse ignores files that disappear meanwhile.
+// DiskUse returns the size of the files in a folder, in bytes. A file with several hard links counts once,
+// because a snapshot of a stage's state links most of its files. DiskUse ignores files that disappear while it
+// runs.
 func DiskUse(dir string) (n uint64) {
 	seen := make(map[int64][]fs.FileInfo) // by size
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -195,7 +196,9 @@ func DiskUse(dir string) (n uint64) {
 	return n
 }
 
-// Sampling takes samples until the load has ended and everything is chained.
+// Sampling calls sample at the interval every until the load has ended and the auditor has chained all
+// entries. loaded receives the load's error, or nil, when the load ends. Sampling also ends if the pipeline
+// makes no progress for the time stuck.
 func (r *SoakReport) Sampling(ctx context.Context, every time.Duration, loaded <-chan error,
 	sample func(context.Context) (Sample, error)) error {
 	began := time.Now()
@@ -229,7 +232,7 @@ func (r *SoakReport) Sampling(ctx context.Context, every time.Duration, loaded <
 				r.Seconds = s.Seconds
 				r.Rate, r.Lost = float64(s.Decided)/s.Seconds, int64(r.Events)-int64(s.Decided)
 				if r.Days > 0 {
-					r.Lost = max(r.Lost, 0) // trims have entries of their own
+					r.Lost = max(r.Lost, 0) // negative if trims added ledger entries
 				}
 				if !done && r.Lost == 0 {
 					return fmt.Errorf("the auditor stopped %d entries before the ledger's end", s.Lag)

@@ -55,12 +55,13 @@ type manifest struct {
 	Last     time.Time `json:"last"`
 	Prev     string    `json:"prev"` // hex
 	Next     uint64    `json:"next_seq"`
-	Edge     string    `json:"edge"`                 // base64 of the concatenated hashes, 32 bytes each
-	Extends  string    `json:"consistency,omitzero"` // as Edge
+	Edge     string    `json:"edge"`                 // chain.Span.Edge: hashes of 32 bytes, joined, in base64
+	Extends  string    `json:"consistency,omitzero"` // consistency proof, in the format of Edge
 	Payloads bool      `json:"payloads"`
 }
 
-// bundleLine is a leaf in entries.jsonl. Readers compute its index and link from its position.
+// bundleLine is a line of entries.jsonl: a leaf of the log. A verifier checks Index against the line's
+// position, and computes the hash of the previous leaf from the previous line.
 type bundleLine struct {
 	Index      int64     `json:"index"`
 	Kind       string    `json:"kind"`
@@ -74,12 +75,12 @@ type bundleLine struct {
 	Payload    *string   `json:"payload,omitzero"`
 	Base64     []byte    `json:"payload_base64,omitzero"` // if the payload is not UTF-8
 	Forgotten  bool      `json:"forgotten,omitzero"`
-	NotHeld    bool      `json:"not_held,omitzero"`
+	NotHeld    bool      `json:"not_held,omitzero"` // the log never had the payload
 }
 
 // BundleOptions select the content of a bundle.
 type BundleOptions struct {
-	From, To int64 // both must have a checkpoint, see CheckpointAt; To 0: the last checkpoint
+	From, To int64 // each the size of a checkpoint, see AtCheckpoints; To 0: that of the last one
 	// WithoutPayloads omits the payloads. The rest proves only which kinds of entries were logged when.
 	WithoutPayloads bool
 	// Trust is the content of the trust file: public keys and their roles.

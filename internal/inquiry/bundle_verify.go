@@ -33,11 +33,11 @@ const (
 	maxHandovers  = 1000
 )
 
-// VerifyBundle verifies a bundle: the digests of its files, the signatures of its checkpoints, every
-// leaf and link and their inclusion in the checkpoint, every payload against its commitment, and that
-// the active rule sets, policies and trust files are included. against are earlier checkpoints that the
-// bundle must agree with. Without trust, the keys in the bundle are used and the result is incomplete,
-// because the bundle's author chose them.
+// VerifyBundle verifies a bundle. It checks the digests of the bundle's files, the signatures of the
+// checkpoints, each leaf, its link to the previous leaf and its inclusion in the checkpoint's tree, and each
+// payload against its commitment. It checks that the active rule sets, policies and trust files are included.
+// against are earlier checkpoints that the bundle must agree with. If trust is nil, the keys in the bundle are
+// used and the result is incomplete, because the bundle's author chose them.
 func VerifyBundle(ctx context.Context, file string, trust *keys.Trust, against [][]byte,
 	progress func(done, total int64)) (rep chain.Report, err error) {
 	f, err := os.Open(file)
@@ -85,14 +85,15 @@ func verifyBundle(ctx context.Context, r io.ReaderAt, size int64, trust *keys.Tr
 	return v.rep, nil
 }
 
+// bundleCheck is a verification in progress.
 type bundleCheck struct {
 	rep   chain.Report
 	files map[string]*zip.File
-	seen  map[string]bool // digests in the activations of the range
+	seen  map[string]bool // digests of rule sets, policies and trust files that the range activates
 	from  int64
-	said  []*chain.Statement // statements in the range
-	reset int64              // first leaf of the current ledger
-	gone  []chain.Leaf       // with erased payloads
+	said  []*chain.Statement // signed statements in the range
+	reset int64              // first leaf of the current ledger: that after the last reset
+	gone  []chain.Leaf       // leaves whose payloads were erased
 }
 
 func (v *bundleCheck) bad(index int64, format string, args ...any) {
@@ -195,7 +196,7 @@ func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, trust *keys.Trus
 	}
 	hold := func() {
 		if c, ok := earlier[r.Size()]; ok && (c.Root != r.Root() || c.Origin != r.Origin()) {
-			v.bad(max(m.From, r.Size()-1), "the earlier checkpoint of size %d has another root than the leaves that are here",
+			v.bad(max(m.From, r.Size()-1), "the earlier checkpoint of size %d has another root than the leaves in the bundle",
 				c.Size)
 		}
 	}

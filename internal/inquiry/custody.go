@@ -20,9 +20,9 @@ import (
 )
 
 // Covers returns the ledger sequence up to which a checkpoint covers the ledger. The checkpoint may be
-// of this auditor or another one of the same ledger. It must be signed by a trusted key, and its tree
-// must be a prefix of this log's; otherwise Covers returns an error. It returns 0 if the checkpoint is
-// ahead of this log.
+// from this auditor or from another auditor of the same ledger. It must be signed by a trusted key, and
+// its tree must be a prefix of this log's tree; otherwise Covers returns an error. It returns 0 if the
+// checkpoint covers more leaves than this log has.
 func (l *Log) Covers(cp []byte, vs note.Verifiers) (uint64, error) {
 	c, err := chain.OpenCheckpoint(cp, vs)
 	if err != nil {
@@ -59,8 +59,9 @@ func keptType(t string) bool {
 	return streams.Type(t).Statement()
 }
 
-// Holding returns the number of a project's payloads that the log can still read, of ledger sequences
-// below before, or all if before is 0. held is the statement of a legal hold in the project, or "".
+// Holding returns in n how many of a project's payloads the log can still read. If before is not 0, it
+// counts only payloads of ledger sequences below before. held is the id of the statement that placed a
+// legal hold on the project or on a data subject of it, or "".
 func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int, held string, err error) {
 	holds := make(map[string]string) // by data subject; "" for the whole project
 	err = l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return e.Project == project }, func(e *Entry) error {
@@ -82,7 +83,7 @@ func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int
 		}
 		return nil
 	})
-	for _, id := range holds { // the statement of any hold
+	for _, id := range holds { // of several holds, the smallest id
 		if held == "" || id < held {
 			held = id
 		}
@@ -90,15 +91,15 @@ func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int
 	return n, held, err
 }
 
-// HoldingListed returns the number of a project's payloads of the listed ledger sequences, and of
-// those that the log can still read.
+// HoldingListed returns in all how many payloads a project has at the listed ledger sequences, and in n
+// how many of them the log can still read.
 func (l *Log) HoldingListed(ctx context.Context, project string, listed map[uint64]bool) (all, n int, err error) {
 	wanted := func(e *Entry) bool {
 		return e.Project == project && listed[position.Sequence(e.Seq)] && !keptType(e.Type)
 	}
 	err = l.Range(ctx, 0, l.Size(), wanted, func(e *Entry) error {
 		if e.Kind == chain.KindReset.String() {
-			all, n = 0, 0 // those were of an earlier ledger
+			all, n = 0, 0 // the payloads so far belong to an earlier ledger
 		}
 		if wanted(e) && e.Kind == "entry" {
 			all++
@@ -111,8 +112,9 @@ func (l *Log) HoldingListed(ctx context.Context, project string, listed map[uint
 	return all, n, err
 }
 
-// HeldFrom returns the statement of a legal hold that prevents the erasure of a data subject, or "".
-// The hold may be on the project, on the data subject, or on others whom the same entries concern.
+// HeldFrom returns the id of the statement that placed a legal hold which prevents the erasure of a data
+// subject, or "". The hold may be on the project, on the data subject, or on one of others: the other data
+// subjects of the same entries.
 func (l *Log) HeldFrom(ctx context.Context, project, subject string, others []string) (held string, err error) {
 	holds := make(map[string]string) // by data subject; "" for the whole project
 	err = l.Range(ctx, 0, l.Size(), func(e *Entry) bool {

@@ -39,7 +39,7 @@ type Evidence struct {
 	Approvals []EvidenceApproval `json:"approvals"`
 }
 
-// EvidenceLeaf is a line of a bundle with its position in the tree.
+// EvidenceLeaf is a leaf in the format of bundles, with the proof that the tree includes it.
 type EvidenceLeaf struct {
 	bundleLine
 	Prev string `json:"prev"` // record hash of the previous leaf, hex
@@ -80,11 +80,11 @@ type gathered struct {
 	log       logFacts
 }
 
-// logFacts are the log's own records of its completeness.
+// logFacts counts what the log itself records as missing, erased or reset.
 type logFacts struct {
 	gaps, missing, resets uint64
-	forgotten, notHeld    int64 // number of entries of the project
-	trimmed               uint64
+	forgotten, notHeld    int64  // number of entries of the project
+	trimmed               uint64 // ledger sequence
 	activations           []*trustInForce
 }
 
@@ -208,7 +208,8 @@ func (g *gathered) indexes() []int64 {
 	return out
 }
 
-// proposal finds the proposal of o.Of: its id, its ledger position, or that of its verdict.
+// proposal finds the proposal that o.Of names by its id, its ledger position, or the ledger position of its
+// verdict.
 func (l *Log) proposal(ctx context.Context, o EvidenceOptions) (*Entry, error) {
 	seq, _ := position.Parse(o.Of)
 	var found []*Entry
@@ -232,7 +233,7 @@ func (l *Log) proposal(ctx context.Context, o EvidenceOptions) (*Entry, error) {
 		return nil
 	}
 	wanted := func(e *Entry) bool { return o.Project == "" || e.Project == o.Project }
-	for pass := range 2 { // a verdict comes after its proposal
+	for pass := range 2 { // a verdict comes after its proposal, so the second pass finds the proposal
 		if err := l.Range(ctx, 0, l.Size(), wanted, func(e *Entry) error {
 			if e.Body == nil {
 				return nil
@@ -288,7 +289,7 @@ func about(all []*Entry, p *Entry) (out []*Entry, err error) {
 	return out, nil
 }
 
-// facts reads the log's records of its completeness, and the activated trust files.
+// facts reads from the log its gaps, resets, erasures and trims, and the activated trust files.
 func (l *Log) facts(ctx context.Context, g *gathered, operators note.Verifiers) error {
 	active := statement.NewKeys(operators)
 	chunks := make(map[string]map[int]*Entry)
@@ -351,8 +352,8 @@ func (l *Log) facts(ctx context.Context, g *gathered, operators note.Verifiers) 
 	})
 }
 
-// trustOf assembles a trust file. It returns nil if the log lacks a part, or if the stages refuse the file:
-// it cannot be parsed, or no operator activated it.
+// trustOf assembles the trust file of an activation from its parts. It returns nil if the log lacks a part,
+// if the file cannot be parsed, or if no operator activated it. The stages ignore such a file too.
 func trustOf(e *Entry, a *streams.ActivationEntry, parts map[int]*Entry, operators note.Verifiers,
 	active *statement.Keys) (*trustInForce, error) {
 	t := &trustInForce{at: e}
@@ -382,8 +383,8 @@ func trustOf(e *Entry, a *streams.ActivationEntry, parts map[int]*Entry, operato
 	return t, nil
 }
 
-// approve finds the proof of the active key for each person's decision among the entries. It omits
-// decisions whose proof is not in the log, and counts them.
+// approve lists, for each person's decision among the entries, the leaves which prove that the person's key
+// was active. evidenceText counts the decisions whose leaves are not in the log.
 func (g *gathered) approve() error {
 	bySeq := make(map[uint64]*Entry)
 	for _, e := range g.entries {

@@ -62,12 +62,12 @@ type Irreversible struct {
 type act struct {
 	Act
 	verdict streams.Verdict
-	known   bool   // it has a verdict
+	known   bool   // the action has a verdict
 	digest  string // of the action that the verdict is about
 	again   int
 }
 
-// outcome adds an executor's report.
+// outcome records an executor's report about the action.
 func (x *act) outcome(e *Entry, o *streams.OutcomeEntry) {
 	c := cite(e)
 	switch {
@@ -127,7 +127,7 @@ func incidents(e *Entry, acts map[[3]string]*act) ([]Act, error) {
 	return out, nil
 }
 
-// judge takes a verdict on the act.
+// judge records a verdict on the action.
 func (x *act) judge(e *Entry, v *streams.VerdictEntry) {
 	c := cite(e)
 	x.verdict, x.known, x.Verdict, x.VerdictAt, x.Policy = v.Verdict, true, v.Verdict.String(), &c, v.Policy
@@ -152,7 +152,7 @@ func (x *act) judge(e *Entry, v *streams.VerdictEntry) {
 	}
 }
 
-// why says what is wrong with an act that nobody approved.
+// why says what is wrong with an action that no person approved.
 func (x *act) why(released bool) string {
 	switch {
 	case x.Other != nil:

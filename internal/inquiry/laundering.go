@@ -23,7 +23,7 @@ type Laundered struct {
 	Time    time.Time `json:"time"`
 	// Path leads from the belief to the untrusted content.
 	Path []string `json:"path"`
-	// Promotion is the logged act that made it supported, if there is one.
+	// Promotion is the logged act that made the belief supported, or nil.
 	Promotion *Promotion `json:"promotion,omitzero"`
 }
 
@@ -51,7 +51,7 @@ type Laundering struct {
 type source struct {
 	agent, id string
 	origin    beliefs.Origin
-	from      []string // its declared sources
+	from      []string // ids of the events that it was derived from, as declared or found by ingest
 	inherited beliefs.Origin
 	userWord  bool
 	content   string
@@ -231,7 +231,8 @@ func (l *Log) proveLeaf(ctx context.Context, index int64) error {
 	}, func(e *Entry) error { _, err := l.Prove(e); return err })
 }
 
-// minWords is the length, in bytes, below which a repeated text may be a coincidence.
+// minWords is the length in bytes from which equal texts are taken for copies. Shorter texts may be equal
+// by coincidence.
 const minWords = 40
 
 func (lin *lineage) read(project string, s *source) {

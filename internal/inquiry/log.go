@@ -27,7 +27,7 @@ type Entry struct {
 	Type    string    `json:"type"`
 	Project string    `json:"project"`
 	Stage   string    `json:"stage"` // its writer
-	Src     uint64    `json:"src"`   // position of the input that it was made from
+	Src     uint64    `json:"src"`   // position of the input from which the stage made the entry
 	At      uint64    `json:"at"`    // for ingest: the ledger sequence up to which it had read
 	Agent   string    `json:"agent"`
 	Session string    `json:"session"`
@@ -43,7 +43,7 @@ type Entry struct {
 	Body     jsontext.Value `json:"body,omitzero"`
 }
 
-// unread returns 1 if the log does not have the payload any more, or never had it, and 0 otherwise.
+// unread returns 1 if the payload was erased or the log never had it, and 0 otherwise.
 func (e *Entry) unread() int {
 	if e.Forgotten || e.NotHeld {
 		return 1
@@ -61,8 +61,8 @@ func (e *Entry) decode(v any) error {
 
 // Integrity counts the checks behind an answer.
 type Integrity struct {
-	// Status is the result of the verification of the whole log. It is incomplete if only the read
-	// entries were checked.
+	// Status is the result of verifying the whole log. It is chain.Incomplete if only the entries that were
+	// read were checked.
 	Status     chain.Status `json:"status"`
 	Size       int64        `json:"size"`       // number of leaves in the log
 	Root       string       `json:"root"`       // base64
@@ -278,7 +278,7 @@ func (e *Entry) take(p []byte) error {
 	}
 	v := jsontext.Value(body)
 	if !v.IsValid() {
-		return nil // not an entry of the pipeline; the log holds its bytes anyway
+		return nil // not JSON, so no stage wrote it; the entry has no body
 	}
 	e.Body = v
 	var h struct {

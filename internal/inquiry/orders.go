@@ -22,7 +22,7 @@ import (
 // its range, the statements, the activations of trust files with their chunks, and the resets of the
 // ledger. These leaves are not proven to be in the tree, so only statements signed by operators count.
 
-// orders returns these leaves outside of a range, one per line, as in entries.jsonl.
+// orders returns these leaves from outside the range, in the format of entries.jsonl.
 func (l *Log) orders(from, to int64) ([]byte, error) {
 	var b bytes.Buffer
 	trusts := make(map[string]bool) // digests of trust files
@@ -118,7 +118,7 @@ func (x *bundleLine) statement(leaf *chain.Leaf, first int64) *chain.Statement {
 	return s
 }
 
-// judge searches for the statement that erased each payload.
+// judge searches, for each erased payload, for the signed statement that ordered its erasure.
 func (v *bundleCheck) judge(m *manifest, operators note.Verifiers) {
 	if m.Format == bundleFormat1 && len(v.gone) > 0 {
 		v.skip("by whose order %d payloads were erased: a bundle of version 1 does not contain the orders; "+

@@ -84,7 +84,7 @@ func (r *Report) add(t Table, rows []Row) {
 
 func stamp(t time.Time) string { return t.UTC().Format("15:04:05") }
 
-// fold joins equal rows and counts them.
+// fold collects rows. It joins equal rows and counts them.
 type fold struct {
 	order []string
 	rows  map[string]*folded
@@ -120,7 +120,7 @@ func (f *fold) list() []Row {
 	return out
 }
 
-// place returns the scheme and host of a URL, or another source unchanged.
+// place returns the scheme and host of a source that is a URL, and any other source unchanged.
 func place(source string) string {
 	if u, err := url.Parse(source); err == nil && u.Host != "" {
 		return u.Scheme + "://" + u.Host
@@ -163,7 +163,7 @@ func (r *Report) believed() {
 			Entry: r.Session.brought[b.Agent+"\x00"+b.Observation], Bad: b.Axes.Security > beliefs.Clean})
 	}
 	r.add(Table{ID: "believed", Title: "What is believed",
-		Note: "The fold of the whole log, as it stands at its end: beliefs that the session introduced, cited or recalled.",
+		Note: "Beliefs that the session introduced, cited or recalled, as they are at the end of the log.",
 		Head: []string{"belief", "kind", "truth", "retrieval", "security", "freshness", "sensitivity", "scope", "origin",
 			"evidence", "confidence", "content"}}, rows)
 }
@@ -434,7 +434,7 @@ func (r *Report) facts() {
 	}
 	add("Alerts", severe > 0, "%d, of which %d high or critical", len(s.alerts), severe)
 	if s.forgotten > 0 {
-		add("Forgotten", false, "%d payloads of the project were forgotten; what is believed is folded without them",
+		add("Forgotten", false, "%d payloads of the project were forgotten; the beliefs are computed without them",
 			s.forgotten)
 	}
 }

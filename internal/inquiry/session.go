@@ -31,7 +31,7 @@ type Session struct {
 	rejected     []rejected
 	alerts       []raised
 	holds        []*held
-	unproposed   []outcome // outcomes of actions that were not proposed
+	unproposed   []outcome // reports of executed actions that were never proposed
 	beliefs      []ingest.Belief
 	forgotten    int64 // entries of the project with erased payloads
 	inForce      []activated

@@ -73,8 +73,8 @@ func (k *keyring) accounts() (*accounts, error) {
 	return a, err
 }
 
-// AccountsFile returns the path of the configuration part with the trusted operator and signing key and
-// the revoked credentials. It contains no secret.
+// AccountsFile returns the path of a file that the configurations of separate servers include. It names
+// the trusted operator, the signing key and the revoked credentials, and contains no secret.
 func AccountsFile(data string) string { return filepath.Join(KeysDir(data), "accounts.conf") }
 
 // writeAccounts writes AccountsFile.
@@ -107,7 +107,8 @@ func refreshAccounts(data string) error {
 	return keys.writeAccounts()
 }
 
-// registerEvery is the interval at which the server checks the register for revoked credentials.
+// registerEvery is the interval at which the server checks the register of issued credentials for
+// revocations.
 const registerEvery = 250 * time.Millisecond
 
 // followRegister applies revocations while the server runs. seen is the state of the register file at

@@ -246,8 +246,8 @@ func blockFiles(store, stream string) ([]string, error) {
 }
 
 // ReadBlocks calls fn with the decrypted content of each block file of the streams and Raft logs in a
-// nats-server's store. An empty store means the one in the data folder. It needs only the store and the
-// data folder's keys. The server may be running.
+// nats-server's store. If store is empty, it reads the store in the data folder. It needs only the files
+// of the store and the keys in the data folder. The server may be running.
 func ReadBlocks(data, store string, fn func(file string, content []byte) error) error {
 	key, err := Secret(data, storageKey)
 	if err != nil {

@@ -39,7 +39,7 @@ const (
 	skew = time.Hour
 )
 
-// Files of a server's certificate, in its folder.
+// Files in the folder that ServerCertDir returns.
 const (
 	certFile = "cert.pem"
 	keyFile  = "key.pem"
@@ -57,8 +57,8 @@ func ServerCertDir(data, name string) string {
 	return filepath.Join(clusterDir(data), "servers", name)
 }
 
-// ClusterFile returns the path of the configuration part with the password of the routes. It is the
-// same for all servers of the cluster.
+// ClusterFile returns the path of a file that the configurations of a cluster's servers include. It has
+// the routes and their password, the same for all servers.
 func ClusterFile(data string) string { return filepath.Join(KeysDir(data), "cluster.conf") }
 
 // pair is a certificate with its key.
@@ -76,7 +76,8 @@ func (p *pair) keyPEM() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: b}), err
 }
 
-// newPair generates a key and a certificate signed by parent; if parent is nil, it is self-signed.
+// newPair generates a key and a certificate signed by parent. If parent is nil, the certificate is
+// self-signed.
 func newPair(t *x509.Certificate, parent *pair, lasts time.Duration) (*pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -99,12 +100,12 @@ func newPair(t *x509.Certificate, parent *pair, lasts time.Duration) (*pair, err
 	return &pair{cert, key}, err
 }
 
-// authority signs the certificates of a cluster's servers. During its exchange the servers also trust
-// the next authority, and later still the previous one.
+// authority is the certificate authority of a cluster: it signs the certificates of the servers. It is
+// replaced in three steps, see Exchange.
 type authority struct {
 	dir       string
 	issuer    *pair
-	next, old *pair // next signs after the exchange, old signed before it and has no key; each is nil if there is none
+	next, old *pair // successor and predecessor, which servers also trust during an exchange; old has no key; may be nil
 }
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name+".pem") }
@@ -335,10 +336,11 @@ func ServerCerts(data string) ([]ServerCert, error) {
 	return out, nil
 }
 
-// Exchange is the progress of the exchange of a cluster's authority.
+// Exchange is how far the replacement of a cluster's certificate authority has come.
 type Exchange int
 
-// The three steps of an exchange. All servers must reload after each step before the next one.
+// ExchangeNone means that no replacement is in progress. The other values name the last of the three
+// steps that was taken. All servers must reload their configuration before the next step.
 const (
 	ExchangeNone    Exchange = iota
 	ExchangeTrusted          // the servers also trust the next authority
@@ -347,8 +349,8 @@ const (
 )
 
 // RenewCluster issues new certificates to all servers of a cluster. If exchange is set, it also takes
-// the next step of the exchange of their authority. Running servers use the new files after a
-// configuration reload.
+// the next step of replacing their authority. Running servers use the new files after a configuration
+// reload.
 func RenewCluster(data string, exchange bool) (step Exchange, certs []ServerCert, err error) {
 	had, err := ServerCerts(data)
 	if err != nil {

@@ -25,14 +25,14 @@ type ServerConfig struct {
 	Routes      []string // nats://HOST:PORT of all servers
 	CertDir     string   // absolute path of ServerCertDir on the server's host; empty: the same as here
 	NoSync      bool     // as in Config
-	KeyFile     string   // path of StorageKeyFile relative to the configuration's folder; empty: in that folder
+	KeyFile     string   // path of StorageKeyFile from the configuration's folder; empty: it is in that folder
 	TLSCert     string   // files; empty: no TLS
 	TLSKey      string
 	TLSCA       string
 }
 
-// StorageKeyFile returns the path of the configuration line with the key that encrypts the streams of
-// such servers.
+// StorageKeyFile returns the path of a file that the configurations of separate servers include. Its one
+// line sets the key that encrypts the streams.
 func StorageKeyFile(data string) string { return filepath.Join(KeysDir(data), "jetstream.conf") }
 
 var plain = regexp.MustCompile(`^[^"\\\x00-\x1f]*$`)
@@ -98,7 +98,7 @@ include "{{.AccountsFile}}"
 `))
 
 // WriteConfig writes the configuration of a server that uses the accounts of a data folder. It creates
-// the accounts if they are missing. Each server of a cluster must use the same ones.
+// the accounts if they are missing. All servers of a cluster must use the accounts of the same data folder.
 func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 	for _, s := range append([]string{c.Name, c.Listen, c.HTTP, c.Store, c.ClusterName, c.Cluster, c.KeyFile, c.CertDir,
 		c.TLSCert, c.TLSKey, c.TLSCA}, c.Routes...) {

@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// Minter makes credentials. It needs only the account's signing key and public key, so that a
-// credential can be added while the server runs, and on any NATS system in operator mode.
+// Minter makes credentials. It needs only the account's signing key and public key, not the server. So
+// credentials can be added while the server runs, and for any NATS system in operator mode.
 type Minter struct {
 	data    string
 	account string // public key
@@ -53,10 +53,10 @@ func OpenMinter(data string) (*Minter, error) {
 	return &Minter{data: data, account: account, signer: kp}, nil
 }
 
-// Role returns a credential file for a role. The register does not list it.
+// Role returns a credential file for a role. It is not added to the register of issued credentials.
 func (m *Minter) Role(r Role) ([]byte, error) { return m.mint(Grant{Role: r, Lasts: RoleExpires}) }
 
-// Agent returns a credential file for an agent. The register does not list it.
+// Agent returns a credential file for an agent. It is not added to the register of issued credentials.
 func (m *Minter) Agent(a Agent) ([]byte, error) {
 	return m.mint(Grant{Agent: &a, Lasts: AgentExpires})
 }
@@ -116,8 +116,8 @@ type natsContext struct {
 func InboxOfCreds(file []byte) string { return natsfiles.Inbox(file) }
 
 // FollowURL writes a new server address into each context of the data folder that has the address of
-// the operator's context. Contexts with another address stay. The operator's context is written last,
-// so that an interrupted run is repeated.
+// the operator's context. Contexts with another address stay. The operator's context is written last:
+// after an interruption it still has the old address, so the next call starts again.
 func (m *Minter) FollowURL(url string) error {
 	old, err := ContextURL(m.data, string(RoleOperator))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && old == url {

@@ -10,6 +10,6 @@
 // The package does not protect against a reader of the data folder, which contains the keys that sign
 // credentials and encrypt the streams.
 //
-// It may import internal/natsfiles, internal/token and internal/wire, and no fold. Begin reading
-// with server.go and permissions.go; config.go writes a cluster's configuration.
+// It may import internal/natsfiles, internal/token and internal/wire, but none of the pipeline's stages.
+// Begin reading with server.go and permissions.go; config.go writes a cluster's configuration.
 package natsserver

@@ -21,11 +21,11 @@ import (
 	"lazaret/streams"
 )
 
-// nats-server 2.15.2 writes the index of a stream every two minutes and at a regular stop. After a kill
-// it discards an index that lacks one message, and reads each block of the stream three times, on one
-// processor (filestore.recoverFullState, recoverMsgs). Therefore freshen adds the missing messages to
-// the ledger's index before the server starts. It reads the last block of the index and the later ones,
-// each once, on all processors.
+// nats-server 2.15.2 writes the index of a stream every two minutes and at a regular stop. After a kill,
+// the index usually lacks the latest messages. The server then discards the index, and reads each block of
+// the stream three times, on one processor (filestore.recoverFullState, recoverMsgs). Therefore freshen
+// adds the missing messages to the ledger's index before the server starts. It reads the last block that
+// the index lists and all later blocks, each once, on all processors.
 //
 // The index still describes the earlier blocks, because nats-server changes them in few ways. The ledger
 // discards no old messages. In an encrypted stream a deletion writes a tombstone to the last block and
@@ -54,8 +54,8 @@ func ledgerDirs(store string) ([]string, error) {
 	return durable.Glob(store, server.JetStreamStoreDir+"/*/streams/"+streams.LedgerStream)
 }
 
-// bootFile returns the file that has the machine's boot id at the time when the server last recovered a
-// store in another boot.
+// bootFile returns the path of the file with the id of the boot in which the server last recovered the
+// streams of a store. It is written at the first recovery after each start of the machine.
 func bootFile(store string) string { return filepath.Join(store, "boot") }
 
 // bootID returns the id of the machine's current boot. It is empty on other systems than Linux.
@@ -64,15 +64,15 @@ func bootID() string {
 	return string(id)
 }
 
-// sameBoot reports whether the server has recovered a store since the machine started.
+// sameBoot reports whether the server has recovered the streams of a store since the machine started.
 func sameBoot(store string) bool {
 	id, err := os.ReadFile(bootFile(store))
 	return err == nil && string(id) == bootID()
 }
 
-// setBoot records the boot of the machine. The server must have recovered its streams. An index from
-// before is not used any more: see freshenStream. It is not removed, because a rebuild reads the last sequence
-// in it.
+// setBoot writes the id of the current boot to bootFile. It must be called after the server has recovered
+// its streams. From then on, freshenStream ignores indexes that are older than bootFile. They are not
+// removed, because the server reads the last sequence from an index when it rebuilds it.
 func setBoot(store string) error {
 	if bootID() == "" {
 		return nil
@@ -137,8 +137,8 @@ func freshenStream(store, dir, key string) error {
 	return os.Rename(tmp, file)
 }
 
-// readLater reads the last block of an index and the later blocks, and returns the records that the
-// index lacks. It compares earlier blocks that changed after a time with the index.
+// readLater reads the last block that an index lists and the later blocks, and returns the records that the
+// index lacks. It compares earlier blocks whose files changed after the time changed with the index.
 func readLater(dir, key string, ix *index, changed time.Time) ([]laterBlock, error) {
 	files, err := durable.Glob(dir, "msgs/*.blk")
 	if err != nil {
@@ -190,7 +190,7 @@ func readLater(dir, key string, ix *index, changed time.Time) ([]laterBlock, err
 	return later, g.Wait()
 }
 
-// compare returns an error unless the block has exactly the messages that the index states.
+// compare returns an error unless the block has exactly the messages that the index lists for it.
 func (b *block) compare(k *indexBlock) error {
 	buf, err := b.read()
 	if err != nil {
@@ -207,7 +207,7 @@ func (b *block) compare(k *indexBlock) error {
 	return err
 }
 
-// tally counts the messages of a block that the index states.
+// tally counts those messages of a block that the index lists.
 type tally struct{ msgs, bytes uint64 }
 
 func (t *tally) count(k *indexBlock, seq uint64, rec []byte) {
@@ -217,7 +217,7 @@ func (t *tally) count(k *indexBlock, seq uint64, rec []byte) {
 	}
 }
 
-// check returns an error unless the block has exactly the messages that the index states.
+// check returns an error unless the block has exactly the messages that the index lists for it.
 func (t *tally) check(b *block, k *indexBlock) error {
 	if t.msgs != k.msgs() || t.bytes != k.bytes {
 		return fmt.Errorf("%s changed after the index", b.file)
@@ -241,9 +241,9 @@ func (l *laterBlock) msgs() uint64 {
 	return l.last + 1 - l.first
 }
 
-// readAfter reads the records that the index lacks: all if known is nil, or those after the record with the
-// checksum last. It compares the records before with the index: a compaction may have removed messages
-// together with their tombstones.
+// readAfter reads the records that the index lacks. If known is nil, these are all records of the block;
+// otherwise they are the records after the one with the checksum last. It compares the earlier records with
+// the index, because a compaction may have removed messages together with their tombstones.
 func (b *block) readAfter(known *indexBlock, last [checksumSize]byte, l *laterBlock) error {
 	l.subjects = make(map[string]uint64)
 	buf, err := b.read()

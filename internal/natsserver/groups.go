@@ -9,7 +9,7 @@ import (
 	"lazaret/streams"
 )
 
-// Groups tells whether sentinel groups may run outside of this process. It is for one goroutine.
+// Groups tells whether sentinel groups may run outside of this process. It is not safe for concurrent use.
 type Groups struct {
 	data   string
 	own    []string
@@ -17,11 +17,11 @@ type Groups struct {
 	others bool
 }
 
-// WatchGroups returns the groups of an installation. own are those of this process.
+// WatchGroups returns the Groups of an installation. own are the sentinel groups that this process runs.
 func WatchGroups(data string, own []string) *Groups { return &Groups{data: data, own: own} }
 
-// Others reports whether a group that is not of this process has a valid credential. It reads the
-// register only if the file has changed. If the register cannot be read, it returns true.
+// Others reports whether a sentinel group that this process does not run has a valid credential. It reads
+// the register of issued credentials only if the file has changed. If it cannot read it, it returns true.
 func (g *Groups) Others() bool {
 	now, err := os.Stat(registerFile(g.data))
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 	indexVersion = 4
 )
 
-// index is the content of an index of nats-server 2.15.2 (filestore._writeFullState). Times are in
-// nanoseconds.
+// index is the decoded content of a stream's index file, as nats-server 2.15.2 writes it
+// (filestore._writeFullState). Times are in nanoseconds.
 type index struct {
 	msgs, bytes         uint64
 	first, last         uint64
@@ -83,7 +83,7 @@ func indexChecksum(sealed []byte, stream string) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// indexReader decodes an index. After an error it returns zeros.
+// indexReader decodes an index. After an error, bad is set and its methods return zero values.
 type indexReader struct {
 	rest []byte
 	bad  bool

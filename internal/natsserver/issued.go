@@ -32,20 +32,20 @@ const (
 	ExpiresSoon = 14 * 24 * time.Hour
 )
 
-// Grant names the role or agent that a credential authorizes.
+// Grant names the role or agent that a credential authorizes, and how long. Either Role or Agent is set.
 type Grant struct {
-	Name  string        `json:"name"` // of its file and context
+	Name  string        `json:"name"` // of the credential's file and of its NATS context
 	Role  Role          `json:"role,omitempty"`
 	Agent *Agent        `json:"agent,omitempty"`
 	Lasts time.Duration `json:"-"` // 0: it never expires
-	// Description is written to the context.
+	// Description is written to the NATS context.
 	Description string `json:"description,omitempty"`
 }
 
 // Issued is a credential that was written to a file.
 type Issued struct {
 	Grant
-	User    string    `json:"user"` // its public key
+	User    string    `json:"user"` // public key of the credential
 	Issued  time.Time `json:"issued"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 	Revoked time.Time `json:"revoked,omitzero"`

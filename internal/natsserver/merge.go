@@ -12,8 +12,9 @@ import (
 	"lazaret/streams"
 )
 
-// A backup contains a copy of the register of credentials. Otherwise the keys that it is restored with, which may be
-// older, would give revoked credentials their access back. The copy contains no secret.
+// A backup contains a copy of the register of issued credentials. A backup is restored with a separate copy of the
+// folder of keys. If that copy is older than a revocation, its register still lists the credential as valid. The
+// register in the backup then keeps the credential revoked. It contains no secret.
 
 // registerCopy returns the path of the copy in a backup.
 func registerCopy(backup string) string {
@@ -40,16 +41,18 @@ func CopyRegister(data, backup string) error {
 
 // Merged is the result of MergeRegister.
 type Merged struct {
-	// Made is when the backup was made. It is zero if the backup has no list, as those of earlier versions.
+	// Made is when the backup was made. It is zero if the backup has no copy of the register, as backups of earlier
+	// versions do not.
 	Made time.Time
-	// Issued and Revoked are the latest times in the list; zero: there is none.
+	// Issued and Revoked are the latest times of issue and revocation in the merged register; zero: there is none.
 	Issued, Revoked time.Time
-	// Count is the number of revoked credentials in the list.
+	// Count is the number of revoked credentials in the merged register.
 	Count int
 }
 
-// MergeRegister adds the copy in a restored data folder to its register, and removes it. If keys is not empty, it also
-// adds the register of that folder of keys. A credential that is revoked in one of the lists is revoked.
+// MergeRegister merges the backup's copy of the register in a restored data folder into the folder's own register, and
+// removes the copy. If keys is not empty, it also merges the register in that folder of keys. A credential that is
+// revoked in any of these registers stays revoked.
 func MergeRegister(data, keys string) (*Merged, error) {
 	files := []string{registerCopy(data)}
 	if keys != "" {
@@ -90,7 +93,7 @@ func MergeRegister(data, keys string) (*Merged, error) {
 	return m, nil
 }
 
-// merge adds the credentials of another list.
+// merge adds the credentials of another register. Of a credential in both, the later issue and any revocation count.
 func (r *register) merge(other *register) {
 	for _, o := range other.Credentials {
 		c := r.of(o.User)
@@ -107,7 +110,7 @@ func (r *register) merge(other *register) {
 	}
 }
 
-// CheckKeys returns an error if a folder is not the folder of a data folder's keys.
+// CheckKeys returns an error if keys is not the folder "keys" of a data folder.
 func CheckKeys(keys string) error {
 	for _, name := range []string{storageKey, filepath.Base(registerFile(""))} {
 		if _, err := os.Stat(filepath.Join(keys, name)); err != nil {
@@ -118,7 +121,8 @@ func CheckKeys(keys string) error {
 	return nil
 }
 
-// CheckStreams returns an error if the streams of a data folder were written with other keys than its own.
+// CheckStreams returns an error if the streams of a data folder are encrypted with another key than the one in
+// the folder.
 func CheckStreams(data string) error {
 	key, err := Secret(data, storageKey)
 	if err != nil {

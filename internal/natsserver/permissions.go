@@ -18,9 +18,9 @@ type Role string
 // The roles other than agents. The role of a sentinel group is SentinelRole(group).
 const (
 	RoleSetup    Role = "setup"    // creates the streams; only `lazaret up` uses it
-	RoleIngest   Role = "ingest"   // the stages
-	RoleArbiter  Role = "arbiter"  //
-	RoleAuditor  Role = "auditor"  //
+	RoleIngest   Role = "ingest"   // the stage ingest
+	RoleArbiter  Role = "arbiter"  // the stage arbiter
+	RoleAuditor  Role = "auditor"  // the stage auditor
 	RoleFront    Role = "front"    // publishes proposals on behalf of callers
 	RoleJoint    Role = "joint"    // publishes the joint frames of a process that runs all stages
 	RoleFeed     Role = "feed"     // reads the ledger once for all stages of a process
@@ -66,8 +66,9 @@ func AgentInbox(project, agent string) string { return "_INBOX." + project + "."
 // perms holds the permissions of a credential.
 type perms struct {
 	pub, sub []string
-	// answers allows one publish to the reply subject of each received message, within answerWithin. Only
-	// operators can publish to the subjects on which such a credential receives requests.
+	// answers allows one publish to the reply subject of each received message, within answerWithin. This
+	// is safe because only operators can publish to the subjects on which such a credential receives
+	// requests.
 	answers bool
 }
 
@@ -190,7 +191,8 @@ func (r Role) permissions() (perms, error) {
 	return p, nil
 }
 
-// tagged adds the permissions of a role whose name contains that of a route, a project or a sentinel group.
+// tagged adds the permissions of a role whose name contains the name of a notification route, a project or
+// a sentinel group.
 func (r Role) tagged(p perms) (perms, error) {
 	if route, ok := strings.CutPrefix(string(r), notifyTag); ok && streams.ValidID(route) {
 		// A route reads the ledger and fetches from its own consumer. It may not create consumers:
@@ -226,8 +228,9 @@ func (r Role) tagged(p perms) (perms, error) {
 type Agent struct {
 	Project string `json:"project"`
 	Name    string `json:"name"`
-	// Origins are the origins whose content the credential may publish. A front end has user, a tool
-	// runner has the external ones. A host with both is trusted to label them correctly.
+	// Origins are the origins whose content the credential may publish. The credential of a front end has
+	// the origin user, that of a program that runs tools has the external origins. A host that has both
+	// kinds is trusted to label content correctly.
 	Origins []beliefs.Origin `json:"origins"`
 	// Kinds are the event kinds that the credential may publish; empty means all.
 	Kinds []streams.Kind `json:"kinds,omitempty"`

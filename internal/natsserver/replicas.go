@@ -181,7 +181,7 @@ func (r *rewriter) handOver(ctx context.Context, from string) error {
 // retry calls fn until it succeeds or ctx ends. During an election a cluster answers late or not at
 // all.
 func retry(ctx context.Context, fn func(ctx context.Context) error) error {
-	for last := errors.New("nobody answered"); ; {
+	for last := errors.New("no answer"); ; {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
 		err := fn(try)
 		cancel()
