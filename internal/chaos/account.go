@@ -23,19 +23,20 @@ import (
 	"lazaret/streams"
 )
 
-// place is that of an input that is no intake message by itself.
+// place identifies an input that is not a whole intake message: an event of a batch, or an offered
+// proposal. src is its position.
 type place struct {
 	partition int
 	src       uint64
 }
 
-// account is the content of the ledger.
+// account counts the content of the ledger.
 type account struct {
 	entries   uint64         // number of entries
 	last      uint64         // sequence of the last message
-	srcs      map[uint64]int // intake messages → ingest's entries for them
-	inner     map[place]int  // events of batches and offered proposals → ingest's entries for them
-	ids       map[string]int // project and id → entries other than repeats
+	srcs      map[uint64]int // by intake message: number of ingest's entries for it
+	inner     map[place]int  // by event of a batch or offered proposal: number of ingest's entries for it
+	ids       map[string]int // by project and id: number of entries other than repeats
 	contents  map[string]content
 	repeats   int
 	rejected  int
@@ -43,7 +44,7 @@ type account struct {
 	projects  map[uint64]string // project of each verdict
 	groups    []string          // groups that must assess each proposal
 	proposals map[uint64]*proposed
-	uncleared []string // allows without the required assessments
+	uncleared []string // allow verdicts without the required assessments
 	joint     int      // verdicts in joint frames
 	twice     []string // proposals with two first verdicts, or two assessments of a group
 }
@@ -61,8 +62,8 @@ func (p *proposed) clear(groups []string) bool {
 	return !slices.ContainsFunc(groups, func(g string) bool { return p.cleared[g] == 0 })
 }
 
-// unasked are the types of entries that ingest writes without an intake message, for example when time has
-// passed.
+// unasked are the types of entries that ingest writes without an intake message, for example when a deadline
+// passes.
 var unasked = map[streams.Type]bool{streams.TypeBelief: true, streams.TypeRevision: true, streams.TypeIncident: true,
 	streams.TypePoint: true}
 
@@ -97,7 +98,7 @@ func read(ctx context.Context, nc *nats.Conn) (*account, error) {
 	return a, err
 }
 
-// ingested counts an entry of ingest.
+// ingested counts an entry that ingest wrote.
 func (a *account) ingested(e *streams.Entry) error {
 	var h struct {
 		streams.EntryHead
@@ -203,7 +204,7 @@ func (a *account) missing() (unanswered, unassessed []string) {
 	return unanswered, unassessed
 }
 
-// patience is how long the ledger must stay unchanged before missing entries count as lost.
+// patience is how long the ledger must stay unchanged before an expected entry counts as lost.
 const patience = 10 * time.Second
 
 // complete waits until the stages are idle and each proposal has its verdict and assessments, or until
@@ -228,12 +229,12 @@ func complete(ctx context.Context, nc *nats.Conn) error {
 	}
 }
 
-// stuck is how long intake, ledger and log must stay unchanged before they count as stuck. It is longer
-// than a stage may stop on a busy machine.
+// stuck is how long intake, ledger and log must stay unchanged before they count as stuck. On a busy machine a
+// stage may make no progress for many seconds, so it is long.
 const stuck = 30 * time.Second
 
-// settle waits until the intake is empty and the log has the whole ledger. It returns an error if they
-// are stuck before that, for example because ingest passes over a message.
+// settle waits until the intake is empty and the log has the whole ledger. It returns an error if intake,
+// ledger and log stay unchanged for the time stuck before that, for example because ingest skips a message.
 func settle(ctx context.Context, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {

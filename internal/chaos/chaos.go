@@ -24,13 +24,13 @@ import (
 // Options configure a chaos run.
 type Options struct {
 	Seed   uint64
-	Kills  int // kill -9 of any process; other faults are interspersed
-	Events int // in addition to those of drills
+	Kills  int // number of kills with SIGKILL; other faults are made in between
+	Events int // number of events, besides those of drills
 	// Processes are the processes under test: Daemons, Pair or Up.
 	Processes string
 	Drills    []string
-	Answers   int // minimum number of verdicts that callers receive
-	Joint     int // minimum number of joint verdicts
+	Answers   int // minimum number of verdicts that callers must receive
+	Joint     int // minimum number of verdicts that one process must decide jointly
 	Projects  int
 	Dir       string // must be empty
 	FullDisk  bool   // fill the disk too; needs root
@@ -51,21 +51,21 @@ type Report struct {
 	Partitions int            `json:"partitions"`
 	FullDisks  int            `json:"full_disks"`
 	ClockJumps int            `json:"clock_jumps"`    // jumps of one process's wall clock, and back
-	Stutters   int            `json:"stutters"`       // times that a process ran only in short bursts
+	Stutters   int            `json:"stutters"`       // how often a process ran only in short bursts
 	Strays     int            `json:"strays"`         // joint frames that arrived after their process was killed
-	Delays     int            `json:"delays"`         // times that the entries of a process were late
+	Delays     int            `json:"delays"`         // how often the entries of a process arrived late
 	HalfBlocks int            `json:"half_blocks"`    // ledger blocks without a key file after a kill of the server
 	Died       []string       `json:"died,omitempty"` // processes that ended by themselves and were restarted
 
-	Acknowledged int    `json:"acknowledged"` // events, each counted once
+	Acknowledged int    `json:"acknowledged"` // acknowledged events, each counted once
 	Broken       int    `json:"broken"`       // acknowledged messages that are not events
-	Again        int    `json:"sent_again"`   // deliberately sent again after the acknowledgment
+	Again        int    `json:"sent_again"`   // events that the client sent again after their acknowledgment
 	Entries      uint64 `json:"ledger_entries"`
 	Repeats      int    `json:"repeats"`
 	Rejected     int    `json:"rejected"`
 	Lost         int    `json:"lost"`    // acknowledged but not in the ledger
 	Doubled      int    `json:"doubled"` // in the ledger twice
-	Altered      int    `json:"altered"` // with a content other than published
+	Altered      int    `json:"altered"` // in the ledger with other content than was published
 	Proposals    int    `json:"proposals"`
 	Unanswered   int    `json:"unanswered"` // proposals without a verdict
 	Unassessed   int    `json:"unassessed"` // missing assessments of required groups for proposals
@@ -77,7 +77,7 @@ type Report struct {
 	Allowed      int    `json:"allowed"`    // Answers that allow
 	// AskedAgain counts the errors that callers received, by code.
 	AskedAgain map[streams.Code]int `json:"asked_again,omitempty"`
-	Uncleared  int                  `json:"uncleared"` // allows in the ledger without the required assessments
+	Uncleared  int                  `json:"uncleared"` // allow verdicts in the ledger without the required assessments
 	Untrue     int                  `json:"untrue"`    // answers that are not in the ledger
 	Leaves     int64                `json:"leaves"`
 	Root       string               `json:"root"`
@@ -98,8 +98,8 @@ func (r *Report) problem(format string, args ...any) {
 	}
 }
 
-// Run disturbs a pipeline and checks its ledger and logs. It returns an error if the run could not be
-// made; faults of the pipeline are in the report.
+// Run disturbs a pipeline and checks its ledger and logs. The report lists the faults of the pipeline. Run
+// returns an error if it could not finish.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -149,8 +149,8 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := complete(settled, op); err != nil {
 		rep.problem("%v", err)
 	}
-	// A timer may still write to the ledger, later where a clock had jumped. So the check starts after
-	// all writers have stopped.
+	// A timer may still write to the ledger, very late in a process whose clock jumped. So the check starts
+	// after all processes that write to the ledger have stopped.
 	if err := f.quiet(settled); err != nil {
 		rep.problem("%v", err)
 	}
@@ -186,9 +186,10 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 
 // untried lists the faults that the run does not make.
 func (rep *Report) untried(f *fleet) {
-	rep.NotTried = append(rep.NotTried, "a slow disk: processes run in short bursts instead, so that their writes and "+
-		"syncs take longer; the disk itself is as fast as it is",
-		"a power failure: a kill leaves what was written to the operating system, which a power failure may not")
+	rep.NotTried = append(rep.NotTried, "a slow disk: instead, processes run in short bursts, so that their writes and "+
+		"syncs take longer",
+		"a power failure: after a kill, the operating system still writes its buffers to disk; after a power failure, "+
+			"they may be lost")
 	if f.noClocks != nil {
 		rep.NotTried = append(rep.NotTried, "clock jumps: "+f.noClocks.Error())
 	}
@@ -208,17 +209,17 @@ type run struct {
 	l     *load
 	heard atomic.Int64 // answers
 	feeds []chan share // one per project
-	ask   sync.RWMutex // read-locked by callers while they ask
+	ask   sync.RWMutex // read-locked by a caller during a request
 }
 
-// share is a number of events to send; plain restricts them to harmless readings.
+// share is a number of events to send. If plain is set, they are only harmless observations.
 type share struct {
 	n     int
 	plain bool
 }
 
-// projectNames returns n project names. The last project has the partition of the first, so that their
-// messages can overtake each other.
+// projectNames returns n project names. The last project is in the partition of the first, so that messages of
+// two projects compete in one partition.
 func projectNames(n int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("chaos%d", i))
@@ -301,7 +302,7 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	case <-sent:
 	case <-ctx.Done():
 	}
-	// Wait for enough answers and joint verdicts: fewer would prove nothing. A busy machine needs long.
+	// Wait for the required answers and joint verdicts; too few of them test nothing. A busy machine needs long.
 	for end := time.Now().Add(3 * time.Minute); ctx.Err() == nil &&
 		time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		mu.Lock()
@@ -316,7 +317,7 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	return heard, context.Cause(ctx)
 }
 
-// trouble makes the drills, and then the other faults while the remaining events are sent.
+// trouble runs the drills, and then makes the other faults while the remaining events are sent.
 func (r *run) trouble(ctx context.Context) error {
 	for _, name := range r.o.Drills {
 		if err := r.drill(ctx, name); err != nil {
@@ -341,7 +342,7 @@ func (r *run) revive(ctx context.Context) error {
 	return err
 }
 
-// faults makes the faults. Each waits until its share of events is acknowledged.
+// faults makes the faults, spread over the events: each waits until its share of them is acknowledged.
 func (run *run) faults(ctx context.Context, before int64) error {
 	rep, f, dk, o := run.rep, run.f, run.dk, run.o
 	r := rand.New(rand.NewPCG(o.Seed, 0))
@@ -428,7 +429,7 @@ func (run *run) faults(ctx context.Context, before int64) error {
 				return err
 			}
 			rep.FullDisks++
-			// After a failed write, the server works without its streams until it is restarted, as its
+			// After a failed write, nats-server disables its streams until it is restarted, as its
 			// documentation says.
 			f.kill(server)
 			if err := f.start(ctx, server); err != nil {
@@ -458,7 +459,7 @@ func (run *run) killing(ctx context.Context, r *rand.Rand, name string, k int) e
 	}
 	run.rep.Kills[name]++
 	if name == server && r.IntN(2) == 0 {
-		// A kill at exactly this point is too rare, so its effect is simulated.
+		// A kill between the creation of a block and of its key file is too rare, so its effect is simulated.
 		if err := f.halfBlock(); err != nil {
 			return err
 		}
@@ -473,9 +474,8 @@ func (run *run) killing(ctx context.Context, r *rand.Rand, name string, k int) e
 	return run.revive(ctx)
 }
 
-// Limits of clock jumps. The server stamps messages, and deadlines use these stamps, so a stamp from
-// the future delays a deadline until that time. The server's clock therefore jumps less, or the run
-// would wait long.
+// Limits of clock jumps. Deadlines use the server's timestamps of messages. A timestamp from the future delays
+// a deadline until that time. The server's clock therefore jumps less, so that the run need not wait long.
 const (
 	mostJump       = 400 * 24 * time.Hour
 	mostServerJump = 30 * time.Second
@@ -506,7 +506,7 @@ func (rep *Report) jump(f *fleet, name string, by, d time.Duration, sleep func(t
 	return nil
 }
 
-// stutter lets a process run for a tenth of the time.
+// stutter stops and resumes a process repeatedly for d, so that it runs for a tenth of the time.
 func stutter(p *os.Process, d time.Duration, sleep func(time.Duration) error) error {
 	defer resume(p)
 	for until := time.Now().Add(d); time.Now().Before(until); {

@@ -14,16 +14,16 @@ import (
 )
 
 // clock replaces the wall clock of one running process. The kernel maps the code that reads the clock,
-// the vDSO, into every process. We write a jump through /proc/PID/mem to code that calls the kernel and
-// adds an offset to CLOCK_REALTIME. The program itself is unchanged. The machine's clock and the
-// monotonic clock are unchanged too, as if somebody had set the time.
+// the vDSO, into every process. takeClock writes, through /proc/PID/mem, a jump instruction into the vDSO. It
+// leads to code that calls the kernel and adds an offset to CLOCK_REALTIME. The program itself, the machine's
+// clock and the monotonic clock are unchanged.
 type clock struct {
 	pid    int
 	offset int64 // address of the offset in the process
 }
 
-// clockCode is clock_gettime(clock, *timespec). It calls the kernel, and for clock 0, CLOCK_REALTIME,
-// adds the seconds at clockData.
+// clockCode is the machine code of clock_gettime(clock, *timespec). It calls the kernel. If clock is 0
+// (CLOCK_REALTIME), it adds the seconds that are stored at clockData.
 var clockCode = []byte{
 	0xb8, 0xe4, 0, 0, 0, //                 mov  eax, 228 (clock_gettime)
 	0x0f, 0x05, //                          syscall
@@ -40,7 +40,7 @@ const (
 	clockRoom = clockData + 8 // bytes
 )
 
-// takeClock replaces the clock of a process that was just started.
+// takeClock replaces the wall clock of a process that was just started. The offset is 0 until set changes it.
 func takeClock(p *os.Process) (*clock, error) {
 	c := &clock{pid: p.Pid}
 	mem, err := os.OpenFile(c.proc("mem"), os.O_RDWR, 0)
@@ -128,8 +128,8 @@ func clockEntry(image []byte) (int64, error) {
 	return 0, errors.New("the vDSO has no __vdso_clock_gettime")
 }
 
-// within reports whether a thread of the stopped process executes between from and to, or whether that
-// is unknown because a thread has not stopped yet.
+// within reports whether a thread of the stopped process may be executing code between the addresses from and
+// to. It returns true also if a thread has not stopped yet, because its address is then unknown.
 func (c *clock) within(from, to int64) bool {
 	threads, err := filepath.Glob(c.proc("task/*/syscall"))
 	if err != nil || len(threads) == 0 {
@@ -149,7 +149,7 @@ func (c *clock) within(from, to int64) bool {
 	return false
 }
 
-// set sets the difference between the process's clock and the machine's.
+// set makes the process's wall clock differ from the machine's by this duration.
 func (c *clock) set(by time.Duration) error {
 	mem, err := os.OpenFile(c.proc("mem"), os.O_WRONLY, 0)
 	if err != nil {

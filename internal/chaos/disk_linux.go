@@ -10,8 +10,8 @@ import (
 // disk is a separate in-memory file system that can be filled.
 type disk struct{ dir string }
 
-// diskSize is the size of the file system before it is filled. It is large because JetStream reserves
-// the limits of its streams; only written data uses memory.
+// diskSize is the size of the file system before it is filled. It is large because JetStream reserves the
+// maximum sizes of its streams. Only written data uses memory.
 const diskSize = 32 << 30
 
 // mountDisk mounts a file system. It needs root.

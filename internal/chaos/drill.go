@@ -11,17 +11,18 @@ import (
 	"lazaret/streams"
 )
 
-// drills are the faults that come at the time at which a stage can lose or duplicate something, by
-// kind. A drill has its own events. Its name is KIND:STAGE.
+// drills are faults that are timed for the moment at which a stage could lose or duplicate an entry, by kind.
+// Each drill sends its own events. The name of a drill is KIND:STAGE.
 //
 //   - overlap: the active process is paused, its standby takes over, and then both run.
-//   - mute: both processes of a stage receive from the server, but their messages are
-//     dropped. They decide and cannot publish. Then both are stopped.
+//   - mute: both processes of a stage receive messages from the server, but the messages that they
+//     send are dropped. So they decide and cannot publish. Then both are stopped.
 //   - backlog: both processes are paused until many events wait in the intake. They
 //     resume and are killed while they process them.
-//   - late: entries of both processes arrive late, also after the other process has taken over and after
-//     a kill.
-//   - stray: a joint frame arrives after its process was killed and the next one has decided.
+//   - late: entries of both processes arrive late: some after the other process has taken over, and some
+//     after their process was killed.
+//   - stray: a joint frame arrives after its process was killed and the restarted process has decided the
+//     same message.
 var drills = map[string]func(*run, context.Context, string) error{
 	"overlap": (*run).overlap,
 	"mute":    (*run).mute,
@@ -45,7 +46,7 @@ func DrillsOf(processes string) ([]string, error) {
 	return l.drills, nil
 }
 
-// patient is how long a drill waits for a condition; a busy machine needs long.
+// patient is how long a drill waits for a condition. It is long because the machine may be busy.
 const patient = time.Minute
 
 // await waits until f reports true. what names the condition in the error.
@@ -65,7 +66,7 @@ func (r *run) await(ctx context.Context, what string, f func() (bool, error)) er
 	}
 }
 
-// rest sleeps for d or until ctx ends.
+// rest sleeps for d. It returns the error of ctx if that ends before.
 func rest(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -75,7 +76,7 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// drill makes one drill, and restarts processes that ended by themselves.
+// drill runs one drill, and restarts processes that ended by themselves.
 func (r *run) drill(ctx context.Context, name string) error {
 	kind, stage, _ := strings.Cut(name, ":")
 	if !canPause && kind != "mute" {
@@ -151,7 +152,7 @@ func (r *run) mute(ctx context.Context, stage string) error {
 			return err
 		}
 	}
-	// The stage needs time to read, to decide, and to wait for the server in vain.
+	// Give the stage time to read, to decide, and to find that the server does not acknowledge.
 	if err := rest(ctx, time.Second); err != nil {
 		return err
 	}
@@ -183,8 +184,8 @@ func (r *run) idle(ctx context.Context) error {
 	})
 }
 
-// still waits until the stages before a muted one have written everything: the ledger extends beyond
-// before and no longer grows.
+// still waits until the stages before a muted stage have written all their entries: the ledger extends beyond
+// the sequence before and no longer grows.
 func (r *run) still(ctx context.Context, before uint64) error {
 	last, since := before, time.Now()
 	return r.await(ctx, "entries of other stages", func() (bool, error) {
@@ -199,7 +200,7 @@ func (r *run) still(ctx context.Context, before uint64) error {
 // mostDelay is the longest delay of an entry. It is longer than a standby waits before it takes over.
 const mostDelay = 1500 * time.Millisecond
 
-// late delays the entries of the processes in turns and together, and kills them meanwhile.
+// late delays the entries of each process and of both, and kills processes during the delay.
 func (r *run) late(ctx context.Context, stage string) error {
 	both := r.f.mates(stage)
 	defer func() {
@@ -238,8 +239,8 @@ func (r *run) late(ctx context.Context, stage string) error {
 	return nil
 }
 
-// stray holds a joint frame on its way until the process was killed and started again. The new process
-// decides the same message, and its entry is held too. Then the frame arrives first.
+// stray holds back a joint frame in the proxy until its process was killed and started again. The new process
+// decides the same message, and its entry is held back too. Then stray releases the frame before the entry.
 func (r *run) stray(ctx context.Context, stage string) error {
 	both := r.f.mates(stage)
 	way := r.f.ways[both[0]]
@@ -259,8 +260,8 @@ func (r *run) stray(ctx context.Context, stage string) error {
 			return err
 		}
 		r.f.kill(both[0])
-		// The load puts other messages beside the proposal. The new process would decide a single proposal
-		// speculatively, and the server would refuse its entry because the held frame changes the ledger's end.
+		// Send other messages besides the proposal. The new process would decide a lone proposal
+		// speculatively, and the server would refuse its entry because the arriving frame changes the ledger's end.
 		r.feed(someEvents/4, true)
 		if err := r.acknowledged(ctx); err != nil {
 			return err
@@ -328,7 +329,7 @@ func (r *run) backlog(ctx context.Context, stage string) error {
 	return r.f.again(ctx, both...)
 }
 
-// feed makes the clients send n more events, or only harmless readings if plain is set.
+// feed makes the clients send n more events. If plain is set, they are only harmless observations.
 func (r *run) feed(n int, plain bool) {
 	r.rep.Events += n
 	for i, c := range r.feeds {

@@ -26,8 +26,9 @@ import (
 	"lazaret/streams"
 )
 
-// The names of processes. A suffix after a slash is a second process of the same program: a standby, or
-// a second auditor, which follows the ledger like the first.
+// server is the name of the process with nats-server. The other processes have the names of their stages. A
+// suffix after a slash marks a second process of the same program: a standby, or a second auditor, which
+// follows the ledger like the first.
 const server = "server"
 
 var daemons = []string{"ingest", "ingest/b", "sentinels", "sentinels/b", "arbiter", "arbiter/b", "auditor", "auditor/b"}
@@ -44,15 +45,15 @@ const (
 
 // layout describes the processes of a run. Each has a separate data folder.
 type layout struct {
-	names  []string // besides the server
+	names  []string // processes other than the server
 	drills []string
 	joint  bool // processes decide jointly
-	killed int  // of three kills, those of a process with its standby
+	killed int  // in how many of three kills the standby is killed together with the process
 	askers int  // number of projects with a caller
 	// rest is the time between two windows of events. Stages decide jointly only while the ledger does
 	// not grow.
 	rest    time.Duration
-	audited []string // processes with a log
+	audited []string // the two processes with an audit log
 }
 
 var layouts = map[string]layout{
@@ -124,7 +125,7 @@ func (p *process) ended() bool {
 type fleet struct {
 	layout
 	dir      string            // contains a folder for each process
-	at       map[string]string // processes whose data folder is another one's
+	at       map[string]string // by process: the process whose data folder it uses, if not its own
 	only     bool              // the server runs without stages
 	programs string            // folder of the binaries
 	addr     string            // of the server
@@ -135,7 +136,8 @@ type fleet struct {
 	took     atomic.Int64      // takeovers by a standby
 }
 
-// programsOf returns the folder of the daemons, which is that of this program.
+// programsOf returns the folder of the daemons' binaries: the folder of this program. It returns an error if
+// one is missing.
 func programsOf(self string) (string, error) {
 	dir := filepath.Dir(self)
 	for _, d := range append([]string{"lazaret"}, daemons...) {
@@ -183,8 +185,8 @@ func (f *fleet) begin(ctx context.Context) error {
 	return nil
 }
 
-// furnish copies the files that a daemon needs from the server's data folder. The contexts refer to the
-// daemon's proxy.
+// furnish copies the files that a daemon needs from the server's data folder to the daemon's. In the copied
+// NATS contexts, the server's address is that of the daemon's proxy.
 func (f *fleet) furnish(name, url string) error {
 	from, to := f.data(server), f.data(name)
 	if err := os.MkdirAll(to, 0o700); err != nil {
@@ -308,8 +310,8 @@ func (f *fleet) kill(name string) {
 	<-p.done
 }
 
-// halfBlock leaves the ledger as a kill of the server does between the creation of a block and of its
-// key file.
+// halfBlock creates an empty block without a key file in the ledger, as a kill of the server leaves it between
+// the creation of a block and of its key file.
 func (f *fleet) halfBlock() error {
 	blocks, err := durable.Glob(f.data(server), "jetstream/jetstream/*/streams/"+streams.LedgerStream+"/msgs/*.blk")
 	if err != nil || len(blocks) == 0 {
@@ -334,7 +336,7 @@ func (f *fleet) revive(ctx context.Context) (died []string, err error) {
 			died = append(died, name+": "+lastLine(p.output()))
 			var e *endedError
 			if err := f.start(ctx, name); errors.As(err, &e) && len(died) < 50 {
-				continue // retry: a process that it needs may not run yet
+				continue // start it again: a process that it needs may not run yet
 			} else if err != nil {
 				return died, err
 			}
@@ -348,7 +350,7 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// quit interrupts processes, all at once, and kills those that have not ended after d.
+// quit interrupts processes at the same time, and kills those that have not ended after d.
 func (f *fleet) quit(ctx context.Context, d time.Duration, names ...string) error {
 	for _, name := range names {
 		if p := f.procs[name]; !p.ended() {
@@ -378,7 +380,7 @@ var closedTime = func() <-chan time.Time {
 	return c
 }()
 
-// again restarts processes that were ended. One that ends by itself is left to revive.
+// again restarts processes that were ended. If one of them ends by itself, revive restarts it later.
 func (f *fleet) again(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		var e *endedError
@@ -415,7 +417,8 @@ func (f *fleet) stop(ctx context.Context, names ...string) error {
 	return errors.Join(all...)
 }
 
-// quiet stops all writers of the ledger. The server, and the auditor of each log, run on or again.
+// quiet stops all processes that write to the ledger, so that only the server and the two auditors run. If
+// they were part of a stopped process, it starts them by themselves.
 func (f *fleet) quiet(ctx context.Context) error {
 	if !f.joint {
 		return f.stop(ctx, slices.Concat(pair("arbiter"), pair("sentinels"), pair("ingest"))...)

@@ -55,8 +55,8 @@ func (g *events) subject(kind streams.Kind, o beliefs.Origin) string {
 	return s
 }
 
-// next returns the next event: readings, some of them poisoned, memory writes, actions, some of which
-// serve the poison, malformed messages and huge ones.
+// next returns the next event: an observation, a memory write, an action, or a malformed or huge message. Some
+// observations contain instructions of an attacker, and some actions do what these ask for.
 func (g *events) next() event {
 	i := g.n
 	g.n++
@@ -148,8 +148,8 @@ func (l *load) acknowledged(project string, e *event, seq uint64) {
 	}
 }
 
-// send publishes the events of one project until all are acknowledged, in windows whose order is
-// shuffled. It repeats messages that were not acknowledged, and some that were.
+// send publishes the events of one project until all are acknowledged. It sends them in windows, each in random
+// order. It repeats all messages that were not acknowledged, and some that were.
 func (l *load) send(ctx context.Context, nc *nats.Conn, g *events, total int) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -199,7 +199,7 @@ func (l *load) window(ctx context.Context, js jetstream.JetStream, project strin
 			}
 			f, err := js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
 			if err != nil {
-				break // the server is unreachable; wait for those that were sent
+				break // the server is unreachable; wait for the acknowledgments of the sent messages
 			}
 			acks[i] = f
 		}
@@ -240,8 +240,8 @@ type answer struct {
 	rep         *client.Reply
 }
 
-// ask makes proposals of all kinds sequentially until ctx ends. After an error it asks again with
-// the same id. It holds a read lock on may during each request.
+// ask makes proposals of all kinds, one after the other, until ctx ends. After an error it sends the same
+// proposal again. During each request it holds a read lock on may, so that a drill can stop the requests.
 func ask(ctx context.Context, nc *nats.Conn, project string, may *sync.RWMutex,
 	heard func(answer), refused func(streams.Code)) error {
 	c, err := client.New(nc, project, asker, client.WithRetry(client.Retry{}))

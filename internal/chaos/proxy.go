@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// proxy is a TCP proxy between a daemon and the server. It can cut connections, or drop the daemon's
-// messages while those of the server still arrive.
+// proxy is a TCP proxy between a daemon and the server. It can cut connections, drop, delay or hold the
+// daemon's messages. On connections that are not cut, the server's messages reach the daemon at once.
 type proxy struct {
 	l      net.Listener
 	target string
@@ -49,7 +49,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// keep registers a connection, so that it can be cut. It returns false if connections are cut now.
+// keep registers a connection, so that set can cut it. It returns false if connections are refused now.
 func (p *proxy) keep(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,8 +100,8 @@ func (p *proxy) set(cut bool) {
 	}
 }
 
-// silence drops the daemon's messages from now on. When it is switched off, it closes the connections,
-// because bytes of the daemon are missing in them.
+// silence starts or stops dropping the daemon's messages. When it stops, it closes the connections, because
+// the server has not received all of the daemon's bytes on them.
 func (p *proxy) silence(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,13 +113,13 @@ func (p *proxy) silence(on bool) {
 	}
 }
 
-// delay makes one in four of the daemon's ledger entries arrive up to most later from now on.
+// delay makes one in four of the daemon's ledger entries arrive late from now on, by up to most.
 func (p *proxy) delay(most time.Duration) { p.late.Store(int64(most)) }
 
 // gate holds messages of the daemon until it is opened.
 type gate struct {
-	parts [][]byte // of the protocol lines of these messages
-	open  func()   // releases the messages, and holds no more
+	parts [][]byte // a message is held if its protocol line contains all of them
+	open  func()   // releases the held messages; later messages pass
 	wait  chan struct{}
 	held  atomic.Int64
 }
@@ -127,8 +127,8 @@ type gate struct {
 // used reports whether a message is held.
 func (g *gate) used() (bool, error) { return g.held.Load() > 0, nil }
 
-// hold holds the daemon's messages whose protocol line has these parts. A previous gate keeps the
-// messages that it holds.
+// hold replaces the gate. The new gate holds the daemon's messages whose protocol line contains all parts. The
+// previous gate keeps the messages that it holds until it is opened.
 func (p *proxy) hold(parts ...string) *gate {
 	g := &gate{wait: make(chan struct{})}
 	for _, s := range parts {

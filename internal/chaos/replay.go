@@ -66,7 +66,7 @@ func (rep *Report) replay(ctx context.Context, nc *nats.Conn, data string) error
 	for at, w := range want {
 		if got[at] != w {
 			rep.Unreplayed++
-			rep.problem("%s wrote something else for entry %d than a replay gives", at.stage, at.to)
+			rep.problem("%s wrote another entry for entry %d than a replay gives", at.stage, at.to)
 		}
 	}
 	for at := range got {

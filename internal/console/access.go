@@ -25,8 +25,8 @@ import (
 // Role is the role of a console user.
 type Role string
 
-// The roles. RoleApprover only allows a user to send decisions; the arbiter still verifies that a
-// pinned key signed them.
+// The roles. RoleApprover only allows a user to send decisions. The arbiter then accepts a decision only
+// if a pinned key signed it.
 const (
 	RoleViewer   Role = "viewer"   // reads
 	RoleApprover Role = "approver" // reads, and sends signed decisions
@@ -36,7 +36,7 @@ const (
 type User struct {
 	Name string `json:"name"`
 	Role Role   `json:"role"`
-	// Projects are the visible projects; empty means all.
+	// Projects are the projects that the user may see; empty means all.
 	Projects []string `json:"projects,omitzero"`
 	// Ceiling is the highest sensitivity that the user may read; the zero value is internal.
 	Ceiling beliefs.Sensitivity `json:"ceiling,omitzero"`
@@ -73,7 +73,7 @@ const (
 	maxSessionsOf  = 1000 // concurrent sessions; the oldest ends first
 )
 
-// grant is an issued login that was not used yet.
+// grant is an issued login code that was not used yet.
 type grant struct {
 	User
 	Hash    string    `json:"hash"` // SHA-256 of the code, hex
@@ -84,10 +84,11 @@ type grants struct {
 	Grants []grant `json:"grants"`
 }
 
-// LoginsFile returns the path of the issued logins in a data folder.
+// LoginsFile returns the path of the file with the unused login codes of a data folder.
 func LoginsFile(data string) string { return filepath.Join(data, "console", "logins.json") }
 
-// NewLogin issues a code that logs a user in once, before it expires. Only its SHA-256 is stored.
+// NewLogin issues a code with which a user can sign in once, within the time lasts. It stores only the code's
+// SHA-256.
 func NewLogin(data string, u User, lasts time.Duration) (code string, err error) {
 	if err := u.check(); err != nil {
 		return "", err
@@ -105,10 +106,10 @@ func NewLogin(data string, u User, lasts time.Duration) (code string, err error)
 // errNoLogin means that no unused, valid login has this code.
 var errNoLogin = errors.New("the link was used before, has expired, or was never issued")
 
-// takeLogin returns the user of a code and invalidates the code.
+// takeLogin returns the user of a login code and invalidates the code.
 func takeLogin(data, code string) (*User, error) { return findLogin(data, code, true) }
 
-// lookLogin returns the user of a code without using the code.
+// lookLogin returns the user of a login code. The code stays valid.
 func lookLogin(data, code string) (*User, error) { return findLogin(data, code, false) }
 
 func findLogin(data, code string, use bool) (*User, error) {
@@ -134,7 +135,7 @@ func findLogin(data, code string, use bool) (*User, error) {
 	return found, nil
 }
 
-// changeGrants changes the file of logins under its lock, and removes expired ones.
+// changeGrants changes LoginsFile under its lock, and removes expired codes from it.
 func changeGrants(data string, f func(g *grants)) error {
 	file := LoginsFile(data)
 	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
@@ -214,8 +215,8 @@ func (s *login) over(now time.Time) bool {
 	return now.Sub(s.began) >= SessionExpires || now.Sub(s.saw) >= SessionIdle
 }
 
-// find returns the user of a session cookie, or nil. Requests that no person made, such as those of a
-// feed, do not extend the session.
+// find returns the user of a session cookie, or nil. A request extends the session only if person is set:
+// automatic requests, such as refreshes of a page, must not keep the session alive.
 func (l *logins) find(cookie string, person bool) *User {
 	if cookie == "" {
 		return nil
@@ -266,7 +267,7 @@ func (c *Console) user(r *http.Request) *User {
 	return c.logins.find(k.Value, r.Header.Get("HX-Request") == "" && r.URL.Path != "/events")
 }
 
-// login starts a session for a one-time code. Its redirect target never comes from the request.
+// login starts a session for a one-time code. The page to which it redirects never comes from the request.
 func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	code := r.URL.Query().Get("code")
 	if code == "" {
@@ -317,8 +318,8 @@ func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// guard sets the security headers of every response. It refuses requests for another host or from
-// another site.
+// guard sets the security headers of every response. It refuses requests with another Host header than the
+// console's. Of requests other than GET and HEAD, it refuses those that do not come from a page of this console.
 func (c *Console) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -333,7 +334,7 @@ func (c *Console) guard(next http.Handler) http.Handler {
 		h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), publickey-credentials-get=(self), "+
 			"publickey-credentials-create=(self)")
 		h.Set("Cache-Control", "no-store")
-		if !c.ours(r.Host) { // a DNS name rebound to this address
+		if !c.ours(r.Host) { // DNS rebinding: another name leads to this address
 			http.Error(w, "the console has no such host name", http.StatusMisdirectedRequest)
 			return
 		}
@@ -359,8 +360,8 @@ func (c *Console) ours(host string) bool {
 	return slices.ContainsFunc(c.origins, func(o string) bool { _, h, _ := strings.Cut(o, "://"); return h == host })
 }
 
-// challenge replaces the challenge of a session's passkey registration by c. It returns the previous
-// one, which may be empty.
+// challenge stores c as the challenge of a session's passkey registration. It returns the previous challenge,
+// which may be empty.
 func (l *logins) challenge(cookie, c string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

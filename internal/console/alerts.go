@@ -29,10 +29,10 @@ var periods = []struct {
 
 type alertsView struct {
 	Severity, Rule, Tool, Project, Since, Where string
-	One                                         bool // shows one rule and one action
+	One                                         bool // shows only the alerts of one rule about one tool
 	Severities, Sinces, Projects                []string
 	Groups                                      []*alertGroup
-	Rows                                        []alertRow // of one group
+	Rows                                        []alertRow // the alerts, if One is set
 	Total, More                                 int
 	Silenced                                    int  // matching alerts that are hidden
 	All                                         bool // silenced alerts are shown too
@@ -176,8 +176,8 @@ var alertFields = map[string]func(a *alertRow) any{
 	"path":    func(*alertRow) any { return []any{} }, "observed_event_ids": func(*alertRow) any { return []any{} },
 }
 
-// fieldsOf returns a function that returns those fields of an alert that the filter where uses.
-// That function must be fast: a page searches up to 100,000 alerts.
+// fieldsOf returns a function that reads the fields that the filter where uses from an alert. The function is
+// fast, because a page searches up to 100,000 alerts.
 func fieldsOf(where *cli.Filter) func(a *alertRow) map[string]any {
 	env := make(map[string]any)
 	used := make(map[string]func(a *alertRow) any)
@@ -194,7 +194,7 @@ func fieldsOf(where *cli.Filter) func(a *alertRow) map[string]any {
 	}
 }
 
-// with returns the page's URL with changed parameters, given as name, value pairs.
+// with returns the page's URL with changed query parameters. pairs are their names and values, alternately.
 func (v *alertsView) with(pairs ...string) string {
 	q := make(url.Values)
 	for k, x := range v.query {

@@ -63,12 +63,12 @@ type beliefView struct {
 	ingest.Belief
 	Shown   string // the content, safe to look at
 	JSON    bool   // Shown is a JSON string, since the content has characters that cannot be shown
-	Unsafe  string // why an attestation cannot be signed here
+	Unsafe  string // why an attestation cannot be signed on this page; empty: it can
 	Drawing template.HTML
 	Graph   *ingest.Lineage
 }
 
-// Command is the command that attests by a key file.
+// Command returns the command line with which a person attests the belief with a key file. d is the decision.
 func (v *beliefView) Command(d string) string {
 	return "lazaret beliefs " + d + " " + v.ID + " --project " + v.Project + " --key FILE"
 }
@@ -90,8 +90,7 @@ func (c *Console) findBelief(ctx context.Context, project, id string) (*ingest.B
 	return &ans.Beliefs[0], nil
 }
 
-// show sets the content in a form that is safe to look at and that a page can compute the
-// digest from.
+// show sets the content in a form that is safe to display and from which the page can compute the digest.
 func (v *beliefView) show(p *page) {
 	said := p.believed(&v.Belief)
 	if v.Shown, v.JSON = inertText(said); said != v.Content {

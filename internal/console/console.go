@@ -28,7 +28,7 @@ const DefaultListen = "127.0.0.1:4281"
 // Limits of the console.
 const (
 	maxConns   = 256
-	maxFeeds   = 64 // pages that are refreshed at the same time
+	maxFeeds   = 64 // pages that wait for changes at the same time
 	maxBody    = 128 << 10
 	headerTime = 5 * time.Second
 	readTime   = 10 * time.Second
@@ -64,7 +64,7 @@ type Console struct {
 	looks   looks
 	pol     policyNow
 	set     rulesNow
-	judging chan struct{} // held during a comparison of rule sets
+	judging chan struct{} // semaphore: one comparison of rule sets at a time
 	tasks   tasks
 	journal *journal
 	feeds   chan struct{}
@@ -315,15 +315,15 @@ func (c *Console) render(w http.ResponseWriter, status int, name string, p *page
 	w.Write(b.Bytes())
 }
 
-// quiet is the shortest time between two events of a page, beat the longest.
+// quiet is the shortest and beat the longest time between two events that a page receives.
 const (
 	quiet = time.Second
 	beat  = 5 * time.Second
 )
 
-// events tells a page that the index changed, until the page is closed or the session ends. The query's
-// since is the index version that the page shows, so a change before the connection or during a pause
-// is reported too.
+// events sends a page a server-sent event whenever the index changes, until the page is closed or the session
+// ends. The query parameter since is the index version that the page shows, so events also reports changes
+// that happened before the page connected.
 func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 	select {
 	case c.feeds <- struct{}{}:

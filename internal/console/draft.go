@@ -20,7 +20,7 @@ import (
 	"lazaret/streams"
 )
 
-// maxGiven is the limit of events in a drafted test.
+// maxGiven is the maximum number of events in a drafted test.
 const maxGiven = 12
 
 // Wrong returns the URL of the page that drafts an exception for the alert.
@@ -40,8 +40,8 @@ type draftView struct {
 	WhatIf          string // URL of the page that judges the session with the exception
 }
 
-// draftPage drafts an exception for an alert, limited to its agent and tool, and a test that plays the
-// preceding events. It runs the test.
+// draftPage drafts an exception for a false alert, limited to the alert's agent and tool. It also drafts a test
+// that plays the session's events up to the alert, and runs the test.
 func (c *Console) draftPage(r *http.Request, p *page) (string, error) {
 	q := r.URL.Query()
 	project, rule := q.Get("project"), q.Get("rule")
@@ -107,7 +107,7 @@ func (c *Console) draftPage(r *http.Request, p *page) (string, error) {
 		return try(ctx, bundle, known.Pack, exception, test)
 	})
 	if errors.Is(err, errTooLong) {
-		failures, err = []string{"The test takes too long here: run lazaret rules test."}, nil
+		failures, err = []string{"The test takes too long for the console: run lazaret rules test."}, nil
 	}
 	v.Failures, v.Running, v.Passed = failures, running, err == nil && running == nil && len(failures) == 0
 	return "draft", err
@@ -189,7 +189,8 @@ func (c *Console) given(ctx context.Context, p *page, project, session string, a
 	return out, nil
 }
 
-// testEvent returns an entry in the format of a test; nil for types that drafts omit.
+// testEvent returns an entry in the format of a test. It returns a nil doc for types of entries that tests do
+// not need.
 func testEvent(e *streams.Entry) (key string, doc yaml.MapSlice, agent string, err error) {
 	put := func(k string, v any) {
 		if v != "" {

@@ -28,8 +28,8 @@ import (
 
 // Limits of the pages of holds.
 const (
-	maxGroups  = 100 // groups of a page
-	maxMembers = 50  // listed holds of a group
+	maxGroups  = 100 // groups on a page
+	maxMembers = 50  // listed holds per group
 	maxQuotes  = 3   // quoted sources per hold
 )
 
@@ -93,14 +93,14 @@ type holdView struct {
 	Body    string // the held content, as JSON or text
 	JSON    bool   // Body is JSON text
 	Hidden  bool   // the user may not read the content
-	Unsafe  string // why the shown text is not exactly the signed content
-	Event   string // the event id in the digest
-	Key     string // of a memory write
+	Unsafe  string // why the decision cannot be signed on this page; empty: it can
+	Event   string // the event id that the signed digest covers
+	Key     string // key of a held memory write
 	Quotes  []quoted
 	Drawing template.HTML
 	Alike   int // similar open holds, including this one
 	Row     *holdRow
-	List    *catalogueView // of tools to be accepted
+	List    *catalogueView // the tools to accept, if the hold is about a list of tools
 	Prompt  *proposedPrompt
 	Follows []followed // sources that the user named and that the action carries out
 }
@@ -110,10 +110,11 @@ type followed struct {
 	*arbiter.ShownSource
 	Lines []intent.Line
 	Whole string // the texts as JSON
-	Why   string // why it cannot be approved here
+	Why   string // why the source cannot be approved on this page; empty: it can
 }
 
-// follow returns the sources that a held action carries out, as far as the user may read them.
+// follow returns the sources that the user named and that a held action carries out, with the texts that the
+// console's user may read.
 func (c *Console) follow(ctx context.Context, p *page, h *arbiter.Hold, body string) (out []followed) {
 	for i := range h.Sources {
 		f := followed{ShownSource: &h.Sources[i], Why: h.Sources[i].Missing}
@@ -195,13 +196,13 @@ func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
 	return "hold", nil
 }
 
-// viewOf returns a hold with its content, as far as the user may read it. body is empty if the user may
-// not.
+// viewOf returns a hold for display, and the held content in body. If the user may not read the content, body
+// is empty and the view has no part of it.
 func (p *page) viewOf(h *arbiter.Hold) (v *holdView, body string) {
 	v = &holdView{Hold: h, Event: cmp.Or(h.Verdict.Reuses, h.Verdict.ID)}
 	body = bodyOf(h)
 	v.show(p, body)
-	if v.Hidden { // hide also the passages that the content shares with sources
+	if v.Hidden { // also hide fields that quote the content
 		body, v.Instructions, v.Tools = "", "", nil
 	}
 	if h.State != streams.HoldOpen {
@@ -256,10 +257,10 @@ type quoted struct {
 	At                                 uint64
 	Before, After                      string
 	Sentence                           []mark
-	Why                                string // why it is not quoted
+	Why                                string // why the passage is not shown; empty: it is
 }
 
-// mark is a part of a sentence. Hit marks a value that also occurs in the action's arguments.
+// mark is a part of a sentence. Hit is set if it is a value that also occurs in the action's arguments.
 type mark struct {
 	Text string
 	Hit  bool
@@ -408,7 +409,7 @@ func marked(s string, values []string) []mark {
 	return out
 }
 
-// drawPaths draws the paths of a hold's reasons from sources to the action.
+// drawPaths returns an SVG drawing of the paths in a hold's reasons, each from a source to the action.
 func (c *Console) drawPaths(p *page, h *arbiter.Hold) template.HTML {
 	g := new(ingest.Lineage)
 	seen := make(map[string]bool)
@@ -441,7 +442,7 @@ func (c *Console) drawPaths(p *page, h *arbiter.Hold) template.HTML {
 	return template.HTML(lineage.SVG(g)) // SVG escapes its input
 }
 
-// Command returns the command that decides with a key file.
+// Command returns the command line with which a person decides the hold with a key file. d is the decision.
 func (v *holdView) Command(d string) string {
 	if v.List != nil && d == "approve" {
 		return "lazaret mcp review " + v.ID + " --key FILE"

@@ -24,7 +24,7 @@ import (
 const (
 	maxEvents    = 100_000 // events with a known position
 	maxAlerts    = 100_000
-	maxClosed    = 5_000 // settled holds; open ones are all kept
+	maxClosed    = 5_000 // settled holds; all open holds are kept
 	maxSessions  = 10_000
 	maxPositions = 4_000 // entries of one session
 	batchSize    = 4096
@@ -40,16 +40,16 @@ type event struct {
 type alertRow struct {
 	streams.Alert
 	At   uint64 // position of its entry
-	Tool string // of its action or observation
+	Tool string // tool of the action or observation that the alert is about
 }
 
 // holdRow is the state of a hold according to the ledger's verdicts and hold states.
 type holdRow struct {
 	arbiter.Hold
-	At     uint64    // position of the entry that opened it
-	Closed time.Time // zero while it is open
-	By     string    // resolved by
-	alone  string    // the rule that is the only reason for the hold; empty: none
+	At     uint64    // position of the entry that opened the hold
+	Closed time.Time // zero while the hold is open
+	By     string    // who resolved the hold
+	alone  string    // the rule that is the only reason for the hold; empty if there are several reasons
 }
 
 // incidentRow is the state of an incident after its last entry.
@@ -67,7 +67,7 @@ type sessionRow struct {
 	Read, Proposed, Held, Bad int // Bad: denied or rejected
 	Alerts                    int
 	positions                 []uint64
-	dropped                   int // positions that were dropped
+	dropped                   int // number of positions beyond maxPositions that were dropped
 }
 
 // index follows the ledger and keeps the items that pages list in memory. It is bounded, and rebuilt
@@ -84,7 +84,7 @@ type index struct {
 	ring     []uint64
 	alerts   []alertRow
 	holds    map[[2]string]*holdRow // project, id
-	held     map[uint64]*holdRow    // open ones, by the proposal's position
+	held     map[uint64]*holdRow    // open holds, by the proposal's position
 	closed   []*holdRow
 	sessions map[[2]string]*sessionRow
 	projects map[string]bool
@@ -157,7 +157,7 @@ func (x *index) Take(entries []streams.Entry, _ bool) error {
 	return nil
 }
 
-// head has the fields that all indexed bodies share.
+// head has the fields that the bodies of all indexed entries share.
 type head struct {
 	ID      string `json:"id"`
 	Agent   string `json:"agent"`
@@ -165,8 +165,8 @@ type head struct {
 	Tool    string `json:"tool"`
 }
 
-// take indexes one entry. It skips an entry that it cannot parse, and one whose type its stage does not
-// write: a third-party group may write anything.
+// take indexes one entry. It skips entries that it cannot parse and entries of a type that their stage does not
+// write, because a third-party sentinel group may write anything.
 func (x *index) take(e *streams.Entry) {
 	if e.Project == streams.SystemProject {
 		return
@@ -534,9 +534,9 @@ func (x *index) shown(a *alertRow, ceiling beliefs.Sensitivity) *alertRow {
 	return &b
 }
 
-// sensitivity returns the sensitivity of a project's text that comes from the entries at the given
-// positions, according to the marks in the ledger so far. It is secret until the index has read those
-// entries.
+// sensitivity returns the sensitivity of a project's text that comes from the entries at the given positions.
+// It follows the labels that the index has read from the ledger so far. Until the index has read those entries,
+// it returns Secret.
 func (x *index) sensitivity(project, s string, at ...uint64) beliefs.Sensitivity {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

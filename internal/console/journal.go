@@ -12,28 +12,27 @@ import (
 	"lazaret/streams"
 )
 
-// lookWindow is the time during which one entry covers all views of a session of one kind of page of a
-// project.
+// lookWindow is the time during which one journal entry covers all views of one kind of page of a project in
+// one login session.
 const lookWindow = time.Hour
 
 // Limits of the journal.
 const (
-	maxLooks = 10_000 // views that are known to be recorded
-	lookTime = 3 * time.Second
+	maxLooks = 10_000          // recorded views in memory
+	lookTime = 3 * time.Second // timeout of recording a view
 )
 
-// look identifies a privileged view within its window.
+// look identifies a privileged view: the display of texts whose sensitivity is above internal.
 type look struct{ login, user, project, page string }
 
-// journal records privileged views in the ledger: one entry per user, session, project, kind of page
-// and window.
+// journal records privileged views in the ledger: one entry for each look and lookWindow.
 type journal struct {
 	publish func(ctx context.Context, subject string, body []byte) error // returns once the message is stored
 	log     *slog.Logger
 	now     func() time.Time
 
 	mu   sync.Mutex
-	seen map[look]time.Time // when it was recorded; guarded by mu
+	seen map[look]time.Time // when the view was recorded; guarded by mu
 }
 
 func newJournal(publish func(ctx context.Context, subject string, body []byte) error, log *slog.Logger) *journal {
@@ -70,7 +69,7 @@ func (j *journal) record(ctx context.Context, k look, path string, most beliefs.
 			}
 		}
 		if len(j.seen) >= maxLooks {
-			clear(j.seen) // views are then recorded again
+			clear(j.seen) // these views are then recorded a second time
 		}
 	}
 	j.seen[k] = now

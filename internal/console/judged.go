@@ -23,7 +23,7 @@ const (
 	leadOfView = 24 * time.Hour // time before a session whose events build up the signals
 )
 
-// judged is a comparison of the current rule set with another one.
+// judged is a comparison of the current rule set with another rule set.
 type judged struct {
 	Project, Session string // Session empty: the whole project
 	Projects         []string
@@ -35,7 +35,7 @@ type judged struct {
 	Flips            []flipRow
 	Kinds            []kindCount
 	Cut              bool   // there were more events than the limit
-	Why              string // why it was not compared
+	Why              string // why the rule sets were not compared; empty: they were
 	Running          *task  // the comparison, while it runs
 }
 
@@ -47,8 +47,9 @@ type flipRow struct {
 // errFull stops the reading of a history at the limit.
 var errFull = errors.New("enough events were read")
 
-// judge compares the current rule set with another one on the events of v's project. A long comparison
-// continues after the request. Only flips for which in returns true are listed.
+// judge compares the current rule set with another rule set on the events of v's project. A long comparison
+// continues after the request. judge lists the flips, the events that the two sets judge differently, for which
+// in returns true.
 func (c *Console) judge(r *http.Request, p *page, v *judged, since, until time.Time,
 	in func(f *backtest.Flip) bool) error {
 	project, with, rule, draft := v.Project, v.With, v.Rule, v.Draft
@@ -73,7 +74,7 @@ func (c *Console) judge(r *http.Request, p *page, v *judged, since, until time.T
 	})
 	switch v.Running = running; {
 	case errors.Is(err, errTooLong):
-		v.Why = "The comparison takes too long here: run lazaret rules backtest."
+		v.Why = "The comparison takes too long for the console: run lazaret rules backtest."
 		return nil
 	case err != nil || running != nil:
 		return err
@@ -177,8 +178,8 @@ func (c *Console) backtestPage(r *http.Request, p *page) (string, error) {
 	return "backtest", c.judge(r, p, v, since, time.Time{}, func(*backtest.Flip) bool { return true })
 }
 
-// whatIfPage judges the events of a session again with another rule set. Events of the project from the
-// day before build up the signals.
+// whatIfPage judges the events of a session again with another rule set. It first judges the project's events
+// from the day before, so that the signals have their values.
 func (c *Console) whatIfPage(r *http.Request, p *page) (string, error) {
 	project, name := r.PathValue("project"), r.PathValue("session")
 	s, ok := c.index.session(project, name)
@@ -201,7 +202,7 @@ func (c *Console) whatIfPage(r *http.Request, p *page) (string, error) {
 // Choices returns the rule sets that can be compared.
 func (v *judged) Choices() [][2]string {
 	return [][2]string{{withSame, "the same, to measure costs"}, {withShadow, "shadow rules in force"},
-		{withoutRule, "without the rule named beside"}, {withShipped, "the shipped rules"}}
+		{withoutRule, "without the rule named here"}, {withShipped, "the shipped rules"}}
 }
 
 // Costs returns the evaluated rules, most expensive first.

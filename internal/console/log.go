@@ -134,8 +134,7 @@ func (c *Console) compareHeads(ctx context.Context, trust *keys.Trust, kept stri
 	return h, nil
 }
 
-// prove asks the auditor for the proof of an entry, given as a ledger position or as AGENT/ID of an
-// event.
+// prove asks the auditor for the proof of an entry. entry is a ledger position, or AGENT/ID of an event.
 func (c *Console) prove(ctx context.Context, u *User, project, entry string) (string, error) {
 	if streams.CheckID("project", project) != nil || !u.May(project) {
 		return "", fmt.Errorf("there is no project %s that you may see", project)

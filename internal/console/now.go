@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// looks are the last two snapshots of the pipeline. All pages share them, because a snapshot queries
-// every stage.
+// looks are the last two snapshots of the pipeline, from which rates are computed. All pages share them, because
+// a snapshot queries every stage.
 type looks struct {
 	mu   sync.Mutex
 	last *status.Snapshot
@@ -29,7 +29,7 @@ type looks struct {
 // fresh is the maximum age of a shown snapshot.
 const fresh = 2 * time.Second
 
-// look returns a snapshot with rates that is at most fresh old.
+// look returns a snapshot with rates. The snapshot is at most as old as fresh.
 func (c *Console) look(ctx context.Context) (*status.Snapshot, error) {
 	l := &c.looks
 	l.mu.Lock()

@@ -106,20 +106,20 @@ func tone(v any) string {
 // page is the data of a template.
 type page struct {
 	Title    string
-	Nav      string // the entry of the navigation that it belongs to
-	Live     bool   // it is fetched again when something changes
-	Again    bool   // it is fetched again in a second: its work goes on
+	Nav      string // entry of the navigation to which the page belongs
+	Live     bool   // the browser fetches the page again when the index changes
+	Again    bool   // the browser fetches the page again in a second, because a task is running
 	User     *User
 	Open     int    // number of open holds
 	Indexing bool   // the ledger is not fully read yet
-	Version  uint64 // of the index, before the page read anything from it
+	Version  uint64 // version of the index before the page read from it
 	Data     any
 
 	c *Console
 
-	// For privileged views, see page.sees.
+	// The fields of a privileged view, see page.sees.
 	login, kind, path string
-	blind             bool // a view could not be recorded
+	blind             bool // a privileged view could not be recorded, so sees returns false
 }
 
 func (c *Console) newPage(u *User) *page {
@@ -128,7 +128,8 @@ func (c *Console) newPage(u *User) *page {
 	return &page{User: u, Version: version, Open: len(c.index.openHolds(u.May)), Indexing: !ready, c: c, kind: "other"}
 }
 
-// pageFor is newPage for a request. Its views are recorded with its kind and session.
+// pageFor is newPage for a request. Privileged views are recorded with the kind of the page and the session of
+// the request.
 func (c *Console) pageFor(r *http.Request, u *User) *page {
 	p := c.newPage(u)
 	if k, err := r.Cookie(c.cookieName()); err == nil {
@@ -142,9 +143,9 @@ func (c *Console) pageFor(r *http.Request, u *User) *page {
 // redacted returns the replacement of a text that a user may not read.
 func redacted(as beliefs.Sensitivity) string { return "[redacted: " + as.String() + "]" }
 
-// Say returns a project's text that comes from the entries at the given positions, or its redaction if
-// the user may not read it. A text without a position counts as secret until the index has read the
-// ledger.
+// Say returns s, a text of a project that comes from the entries at the given positions. If the user may not
+// read it, Say returns its redaction. A text without a position counts as secret until the index has read the
+// whole ledger.
 func (p *page) Say(project, s string, at ...uint64) string {
 	s, _ = p.say(project, s, at...)
 	return s
@@ -161,7 +162,7 @@ func (p *page) say(project, s string, at ...uint64) (said string, hidden bool) {
 	return s, false
 }
 
-// body returns an entry's body, or nil and its redaction if the user may not read it.
+// body returns an entry's body. If the user may not read it, body is nil and why is its redaction.
 func (p *page) body(e *streams.Entry) (body []byte, why string) {
 	if as := p.c.index.sensitivityOf(e); !p.sees(e.Project, as) {
 		return nil, redacted(as)

@@ -46,8 +46,8 @@ func (c *Console) passkeys() ([]pinnedPasskey, error) {
 	return out, nil
 }
 
-// rp returns the relying party ID of passkeys that are registered here, or "" if the console's host is
-// an IP address.
+// rp returns the relying party ID of passkeys that are registered on this console: its host name. It returns ""
+// if the console's host is an IP address, because passkeys need a name.
 func (c *Console) rp() string {
 	u, err := url.Parse(c.origins[0])
 	if err != nil || strings.ContainsAny(u.Hostname(), ":") || strings.Trim(u.Hostname(), "0123456789.") == "" {
@@ -63,7 +63,7 @@ type signView struct {
 	May      bool // the user has the role
 }
 
-// Sign returns the data for the template of a hold.
+// Sign returns the data with which the template of a hold or belief offers to sign.
 func (p *page) Sign() (*signView, error) {
 	list, err := p.c.passkeys()
 	return &signView{list, time.Now(), p.User.Approver()}, err
@@ -71,7 +71,7 @@ func (p *page) Sign() (*signView, error) {
 
 // decision is a signed decision as a page sends it.
 type decision struct {
-	Text       string `json:"text"`       // the statement in one line
+	Text       string `json:"text"`       // the signed statement
 	Credential string `json:"credential"` // the passkey that signed it, base64url
 	keys.Assertion
 }
@@ -96,7 +96,8 @@ func (c *Console) resolve(w http.ResponseWriter, r *http.Request, u *User) (any,
 	return holds.Send(r.Context(), c.cfg.Conn, project, id, note)
 }
 
-// assemble reads a decision that a pinned passkey signed, as a note.
+// assemble reads a decision from a request and returns it as a signed note. The passkey must be pinned; the
+// signature is not verified.
 func (c *Console) assemble(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var d decision
 	if err := readJSON(w, r, &d); err != nil {
@@ -117,8 +118,7 @@ func (c *Console) assemble(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	return note, nil
 }
 
-// attest hands an attestation on a belief that a passkey signed to ingest. Nothing is
-// verified here.
+// attest passes an attestation on a belief, signed by a passkey, to ingest, which verifies it.
 func (c *Console) attest(w http.ResponseWriter, r *http.Request, u *User) (any, error) {
 	project, id := r.PathValue("project"), r.PathValue("id")
 	if !u.Approver() || !u.May(project) {
@@ -138,7 +138,7 @@ func (c *Console) attest(w http.ResponseWriter, r *http.Request, u *User) (any, 
 	return holds.Attest(r.Context(), c.cfg.Conn, project, id, note)
 }
 
-// registration is a step of the registration of a passkey.
+// registration is a request or response in the registration of a passkey.
 type registration struct {
 	Challenge string           `json:"challenge,omitzero"`
 	RP        string           `json:"rp,omitzero"`

@@ -17,13 +17,13 @@ import (
 // proposedPrompt is a prompt that a hold asks to register, with its registered version.
 type proposedPrompt struct {
 	Project, Name string
-	Latest        *streams.PromptVersion // nil: none is registered
-	Changes       string                 // empty: none
-	Why           string                 // the reason for which they were not compared
+	Latest        *streams.PromptVersion // latest registered version; nil: none
+	Changes       string                 // difference of the texts; empty: none
+	Why           string                 // why the texts were not compared; empty: they were
 }
 
-// comparePrompt compares the prompt of a hold with the registered one. It returns nil for another kind
-// of hold.
+// comparePrompt compares the prompt that a hold asks to register with the latest registered version. It returns
+// nil if the hold is about something else.
 func (c *Console) comparePrompt(ctx context.Context, p *page, h *arbiter.Hold, body string) *proposedPrompt {
 	args := holds.ProposedPrompt(h.Verdict.Tool, body)
 	if args == nil {
@@ -49,9 +49,9 @@ type promptsView struct {
 	Rows          []ingest.Prompt
 	Version       int
 	Versions      []streams.PromptVersion // of the named prompt, the latest first
-	Text, Changes string                  // of the chosen version, and what it changed
+	Text, Changes string                  // text of the chosen version, and its difference from the one before
 	Before        int
-	Why           string // the reason for which the text is not shown
+	Why           string // why the text is not shown; empty: it is
 }
 
 // promptsPage lists the registered prompts of a project, and shows one with its versions.

@@ -9,17 +9,18 @@ import (
 	"lazaret/streams"
 )
 
-// maxBlast is the limit of listed beliefs and events of a blast radius. The counts include all.
+// maxBlast is the maximum number of listed beliefs, and of listed events, of a blast radius. The counts include
+// all of them.
 const maxBlast = 200
 
 type quarantineView struct {
 	Project, ID string
 	Rows        []blastRow
-	Found, Out  int // beliefs, and those that are taken out of service
-	Spared, Was int // beliefs with independent support, and those already out of service
-	Served      int // beliefs of Out that planners receive now
+	Found, Out  int // number of beliefs, and of those that the quarantine takes out of service
+	Spared, Was int // number of beliefs with independent support, and of those already out of service
+	Served      int // number of beliefs of Out that recalls for planning return now
 	Cut         bool
-	Events      []ingest.LineageNode // that depend on the belief or on beliefs derived from it
+	Events      []ingest.LineageNode // events that depend on the belief or on beliefs derived from it
 	Kinds       []kindCount
 	More        int // beliefs and events that are not listed
 }

@@ -13,13 +13,13 @@ const maxQueue = 50
 
 type queueView struct {
 	Items []*queued
-	Open  int // number that can be signed here
+	Open  int // number of holds that can be signed on this page
 }
 
 // queued is a hold of a queue.
 type queued struct {
 	*holdView
-	Why string // why it cannot be signed here
+	Why string // why the hold cannot be signed on this page; empty: it can
 }
 
 // Reason returns the text of the reason under which the hold is listed.

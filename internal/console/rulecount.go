@@ -7,8 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// maxRuleCounts is the limit of counted rules, per project. Third-party groups may use any number of
-// rule names.
+// maxRuleCounts is the maximum number of counted rules. A limit is needed because third-party groups may use any
+// number of rule names.
 const maxRuleCounts = 50_000
 
 // ruleCount counts the effects of one rule in a project, as far as the index has read the ledger.
@@ -16,16 +16,17 @@ type ruleCount struct {
 	Fired, Shadow, Excepted int // alerts: with effect, in shadow mode, under an exception
 	Last                    time.Time
 
-	// Held counts the proposals that the rule helped to hold or deny. The other fields count proposals
-	// for which it was the only reason: denied, or held and then rejected, approved or neither.
+	// Held counts the proposals that were held or denied with this rule among the reasons. The other fields
+	// count proposals for which this rule was the only reason. They were denied, or they were held and then
+	// rejected, approved, or neither (Others).
 	Held                               int
 	Denied, Rejected, Approved, Others int
 }
 
-// Alone returns the number of proposals that only this rule held or denied.
+// Alone returns the number of proposals that were held or denied only because of this rule.
 func (n *ruleCount) Alone() int { return n.Denied + n.Rejected + n.Approved + n.Others }
 
-// Caught returns how many of these were denied, or rejected by a person.
+// Caught returns how many of the proposals that Alone counts were denied, or rejected by a person.
 func (n *ruleCount) Caught() int { return n.Denied + n.Rejected }
 
 func (n *ruleCount) add(m *ruleCount) {
@@ -123,7 +124,7 @@ func (x *index) countSettled(h *holdRow) {
 		return
 	}
 	n := x.counted(h.Project, h.alone)
-	n.Others-- // it was counted as open
+	n.Others-- // countVerdict counted the open hold there
 	switch h.State {
 	case streams.HoldApproved:
 		n.Approved++

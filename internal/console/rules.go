@@ -17,7 +17,7 @@ type rulesView struct {
 	Sort             string
 	Modes            []string
 	Rows             []ruleRow
-	Strangers        []ruleRow // rules that fired but are not in the current set
+	Strangers        []ruleRow // rules that raised alerts but are not in the current rule set
 	Exceptions       []exceptionRow
 	Measured         int // number of events in the cost measurement; 0: not measured
 	Total            int

@@ -23,8 +23,8 @@ type rulesNow struct {
 	set    *rules.Set
 	bundle []byte
 	at     time.Time
-	costs  map[string]ruleCost // of the set, by rule, from the last comparison
-	events int                 // number of events in that comparison
+	costs  map[string]ruleCost // by rule: its cost, measured in the last comparison of rule sets
+	events int                 // number of events in the last comparison
 }
 
 // ruleCost is the cost of one rule in a comparison.
@@ -64,7 +64,7 @@ func (c *Console) rules(ctx context.Context) (*rules.Set, []byte, error) {
 	return set, b, nil
 }
 
-// measured stores the rule costs of a comparison, if it was of the current set.
+// measured stores the costs of rules that a comparison measured, if it was a comparison of the current set.
 func (n *rulesNow) measured(r *backtest.Report) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,7 +77,7 @@ func (n *rulesNow) measured(r *backtest.Report) {
 	}
 }
 
-// The rule sets with which the current one can be compared.
+// The rule sets with which the current rule set can be compared.
 const (
 	withSame    = "same"    // the current set: measures costs
 	withShipped = "shipped" // the set built into the program

@@ -14,7 +14,7 @@ import (
 	"lazaret/streams"
 )
 
-// maxSilences is the limit of stored silences. Expired ones are dropped first.
+// maxSilences is the maximum number of stored silences. Expired silences are dropped first.
 const maxSilences = 10_000
 
 // silenceRow is a silence of alerts, as recorded in the ledger.
@@ -24,7 +24,7 @@ type silenceRow struct {
 	From        time.Time
 }
 
-// takeSilence stores a silence or the end of one. The caller holds mu.
+// takeSilence stores a silence, or removes one that was ended. The caller holds mu.
 func (x *index) takeSilence(e *streams.Entry) {
 	s, err := streams.Read[streams.SilenceEntry](e)
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *Console) silence(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/alerts?project="+url.QueryEscape(project), http.StatusSeeOther)
 }
 
-// awaitSilence waits up to 2 s until the index has a silence, or until it no longer has it.
+// awaitSilence waits up to 2 s until the index has a silence, or, if there is false, until it no longer has it.
 func (x *index) awaitSilence(r *http.Request, project, id string, there bool) {
 	end := time.After(2 * time.Second)
 	for {

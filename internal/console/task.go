@@ -11,7 +11,7 @@ import (
 // Limits of tasks, which may take longer than a request.
 const (
 	maxTasks = 16
-	taskTime = 30 * time.Second       // for a task
+	taskTime = 30 * time.Second       // maximum duration of a task
 	taskWait = 100 * time.Millisecond // how long a request waits for its task before it shows the progress
 	taskKept = time.Minute            // how long the result of a task is kept
 )
@@ -20,7 +20,7 @@ const (
 type task struct {
 	Began time.Time
 
-	done chan struct{} // closed once out and err are set
+	done chan struct{} // closed when out and err are set
 	out  any
 	err  error
 
@@ -70,7 +70,7 @@ func (l *tasks) find(key [2]string, begin func(t *task)) (*task, error) {
 		}
 	}
 	if len(l.by) >= maxTasks {
-		return nil, &failure{http.StatusServiceUnavailable, "Busy", "Too much is computed already: try again in a moment."}
+		return nil, &failure{http.StatusServiceUnavailable, "Busy", "Too many tasks are running: try again in a moment."}
 	}
 	if l.by == nil {
 		l.by = make(map[[2]string]*task)
@@ -89,9 +89,9 @@ func (l *tasks) drop(key [2]string, t *task) {
 	}
 }
 
-// perform returns the result of the task of a request. If the task takes long, it continues after
-// the request, and perform returns it as running. The page then reloads, and the request that finds
-// the result removes the task. The task must not use the request's page.
+// perform runs f as a task and returns its result. If the task takes longer than taskWait, it continues after
+// the request, and perform returns the task in running. The page then reloads. The request that finds the result
+// removes the task. f must not use p, because p belongs to one request.
 func perform[T any](c *Console, r *http.Request, p *page, f func(ctx context.Context, t *task) (T, error)) (out T,
 	running *task, err error) {
 	key := [2]string{p.login, r.URL.RequestURI()}

@@ -50,10 +50,10 @@ func (c *Console) sessionsPage(r *http.Request, p *page) (string, error) {
 type sessionView struct {
 	sessionRow
 	Steps    []step
-	Earlier  int // number of entries before those shown; the previous page ends there
-	Later    int // number of entries after those shown
+	Earlier  int // number of entries before the shown ones; also the end of the previous page
+	Later    int // number of entries after the shown ones
 	Newer    int // end of the next page
-	Lost     int // entries that the index has dropped
+	Lost     int // number of entries that the index has dropped
 	MayStart bool
 }
 
@@ -289,5 +289,5 @@ func tellAlerts(list []streams.Alert, s step) []step {
 // Safe returns the text in a form that cannot reorder or hide the text around it.
 func (s step) Safe() string { return text.Inert(s.Text) }
 
-// Long reports whether the text is collapsed initially.
+// Long reports whether the text is so long that the page shows it collapsed at first.
 func (s step) Long() bool { return len(s.Text) > 360 || strings.Count(s.Text, "\n") > 6 }

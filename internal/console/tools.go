@@ -25,8 +25,8 @@ import (
 
 // Limits of the stored catalogues.
 const (
-	maxCatalogues = 5_000  // servers, counted per agent
-	maxOffers     = 16     // lists per server
+	maxCatalogues = 5_000  // pairs of agent and server
+	maxOffers     = 16     // lists of each pair
 	maxAsks       = 10_000 // unanswered requests to accept a list
 )
 
@@ -45,7 +45,7 @@ type catalogueRow struct {
 	Accepted               offeredList   // zero: none
 	AcceptedBy             string        // empty: accepted by a standing permission
 	AcceptedTime           time.Time
-	Hold                   string // open hold of the latest list
+	Hold                   string // id of the open hold about the latest list
 
 	ask uint64 // position of the latest held request
 }
@@ -123,7 +123,7 @@ func (x *index) takeAsk(e *streams.Entry, at uint64) {
 	}
 }
 
-// takeAnswer stores the acceptance of a list of tools. The caller holds mu.
+// takeAnswer stores that a verdict accepts a list of tools. The caller holds mu.
 func (x *index) takeAnswer(v *streams.VerdictEntry) {
 	a, ok := x.asks[v.Proposal]
 	if !ok {
@@ -164,8 +164,8 @@ func (x *index) pruneTools() {
 	}
 }
 
-// listCatalogues returns the servers of the selected projects, first those whose list waits for
-// acceptance.
+// listCatalogues returns the servers of the selected projects. Servers whose list of tools waits for acceptance
+// come first.
 func (x *index) listCatalogues(may func(project string) bool) []catalogueRow {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -271,15 +271,15 @@ type catalogueView struct {
 	Tools                  map[string]shownTool // by name
 	Changes                []toolChange         // relative to the accepted list
 	Compared               bool                 // there is an accepted list to compare with
-	Instructions           [2]string            // accepted and offered; if equal, only the second is set
-	Why                    string               // why it is not compared or not shown
-	Select                 bool                 // levels can be chosen here and signed
+	Instructions           [2]string            // the server's accepted and offered instructions; if equal, [0] is empty
+	Why                    string               // why the list is not compared or not shown; empty: it is
+	Select                 bool                 // a person can choose and sign the levels on this page
 }
 
 // shownTool is a tool as text that is safe to display.
 type shownTool struct{ Description, Schema, Annotations, Digest string }
 
-// toolChange is the difference of a tool from the accepted one with the same name.
+// toolChange is the difference of an offered tool from the accepted tool with the same name.
 type toolChange struct {
 	Name, How string // added, removed or changed
 	Parts     []changedPart
@@ -361,8 +361,8 @@ func (c *Console) cataloguePage(r *http.Request, p *page) (string, error) {
 	}
 	v := &catalogueView{Project: project, Agent: t.Agent, Server: t.Server}
 	p.Title, p.Nav, p.Data = "Tools of "+text.InertLine(t.Server, 80), "tools", v
-	// Build the hold that a request to accept this list would have. The server's command is known only
-	// from such a request.
+	// Show the list like the hold that a request to accept it would open. The server's command is missing: only
+	// such a request contains it.
 	args, err := streams.Marshal(&streams.ApproveToolsArgs{Server: t.Server})
 	if err != nil {
 		return "", err
@@ -379,8 +379,8 @@ func (c *Console) cataloguePage(r *http.Request, p *page) (string, error) {
 	return "catalogue", nil
 }
 
-// review adds the proposed levels for the tools of a hold and their differences from the accepted
-// tools.
+// review adds to the view the levels that are proposed for the tools of a hold, and the differences of the tools
+// from the accepted tools.
 func (c *Console) review(ctx context.Context, p *page, v *catalogueView, h *arbiter.Hold) error {
 	pol, err := c.policy(ctx)
 	if err != nil {
