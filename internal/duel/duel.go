@@ -56,7 +56,7 @@ type Report struct {
 	Breaks       []Break `json:"breaks,omitzero"`
 }
 
-// round is the number of tries per seed between exchanges of successful recipes.
+// round is the number of tries per seed after which successful recipes are shared with the other seeds.
 const round = 100
 
 // match is a seed with its result.
@@ -65,7 +65,7 @@ type match struct {
 	tries  int
 	won    *Break
 	r      *rand.Rand
-	opened map[bool]*opening // key: whether results come from the web
+	opened map[bool]*opening // by whether the calls' results come from the web
 }
 
 // opening is a seed played up to the point where its attack is shown.
@@ -165,8 +165,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return report(matches, o), nil
 }
 
-// play gives each unbroken seed n more tries. One in four uses a recipe that broke another seed, half
-// of the time with a change.
+// play gives each unbroken seed n more tries. One try in four uses a recipe that broke another seed; every second
+// of these recipes is changed in one way.
 func play(ctx context.Context, pipes []*Pipe, matches []*match, pool []Recipe, n int) error {
 	g, ctx := errgroup.WithContext(ctx)
 	next := make(chan *match)
@@ -249,8 +249,8 @@ func report(matches []*match, o Options) *Report {
 	return r
 }
 
-// curve returns how many of n seeds are broken by numbers of tries. broke has the successful tries of
-// the broken seeds.
+// curve returns, for several numbers of tries, how many of n seeds are broken by then. broke has the number of the
+// first successful try of each broken seed.
 func curve(broke []int, n, tries int) (points []Point) {
 	for at := 1; ; at *= 10 {
 		for _, k := range []int{1, 2, 5} {
@@ -335,8 +335,8 @@ func (s *Seed) show(p *player, x *Recipe, i int, text string) error {
 	return p.read(origin, c.Tool, embed(s.setting.In, c.Result, text))
 }
 
-// open plays the user's words and the honest calls, up to the result of the last. It reports whether
-// all calls were allowed; otherwise nothing more can be shown.
+// open plays the user's words and the honest calls, up to the result of the last call. It reports whether all
+// calls were allowed. If a call is held, the attack cannot be shown.
 func (s *Seed) open(p *player, x *Recipe) (shown bool, err error) {
 	if err := p.say(s.setting.User); err != nil {
 		return false, err
@@ -411,8 +411,8 @@ func (s *Seed) finish(p *player, x *Recipe, attack []string) (passed bool, err e
 	return v != nil && v.Verdict == streams.Allow, err
 }
 
-// lookUp makes a reading call with the thing that the user named, and reads the result. It reports
-// whether the call was allowed.
+// lookUp makes a call that looks up the thing that the user named (setting.Own), and lets the agent read the
+// result. It reports whether the call was allowed.
 func (s *Seed) lookUp(p *player, result string) (shown bool, err error) {
 	c := s.lookup()
 	v, err := p.act(c)
@@ -422,7 +422,8 @@ func (s *Seed) lookUp(p *player, result string) (shown bool, err error) {
 	return true, p.read("tool", c.Tool, result)
 }
 
-// recall recalls the noted text by its own words, and reports whether a part of it is shown.
+// recall recalls a noted text with the text itself as the query. It reports whether the agent is shown a part of
+// the text.
 func (p *player) recall(noted string) (shown bool, err error) {
 	rep, err := p.step(streams.KindRecall, "", &streams.Recall{Query: streams.Clip(noted, 500), Purpose: "planning"})
 	if err != nil || rep == nil || rep.Verdict > streams.Allow || rep.Recall == nil {

@@ -20,8 +20,8 @@ import (
 // group is the sentinel group that judges.
 const group = "core"
 
-// Pipe is the decision path without a server: the folds of ingest, one sentinel group and the arbiter,
-// with state in memory. Entries reach each fold in ledger order, as in a pipeline.
+// Pipe is the decision path without a server: the folds of ingest, of one sentinel group and of the arbiter, with
+// their states in memory. Each fold gets the entries in ledger order, as in a pipeline.
 //
 // It is not safe for concurrent use.
 type Pipe struct {

@@ -30,11 +30,11 @@ type goal struct {
 	Noun   string   `yaml:"noun"`
 	// Related is the request of a user who asks for the same kind of action on another object.
 	Related string `yaml:"related"`
-	Own     string `yaml:"own"` // the thing in it
+	Own     string `yaml:"own"` // the object that Related names
 }
 
 type setting struct {
-	In    string `yaml:"in"` // the notation around @
+	In    string `yaml:"in"` // notation of the results at @, which the attack replaces: see embed
 	User  string `yaml:"user"`
 	Own   string `yaml:"own"` // a thing or a place that the user names
 	Calls []call `yaml:"calls"`
@@ -54,7 +54,7 @@ type Seed struct {
 	setting *setting
 }
 
-// lookup is a reading call with the thing that the user named.
+// lookup returns the call that looks up the thing that the user named (setting.Own).
 func (s *Seed) lookup() *call {
 	own := s.setting.Own
 	if s.Related {

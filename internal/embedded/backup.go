@@ -18,11 +18,10 @@ import (
 	"lazaret/streams"
 )
 
-// A backup is a data folder without the parts that can be rebuilt. Its auditor's log is a snapshot from
-// before the copy of the streams: an auditor accepts a ledger that is ahead of its log, and refuses one
-// that is behind. The streams are copied while the server is stopped, so that they are consistent. Of
-// the stages' state, the backup contains only the snapshots from trimming; the rest is folded again
-// from the ledger.
+// A backup is a data folder without the parts that can be rebuilt. The auditor's log is copied before the
+// streams: an auditor accepts a ledger that is ahead of its log, and refuses a ledger that is behind. The
+// streams are copied while the server is stopped, so that they are consistent. Of the stages' state, the
+// backup contains only the snapshots from trimming; the stages compute the rest from the ledger.
 
 // backupsDir returns the folder in which copies are made before they are moved.
 func backupsDir(data string) string { return filepath.Join(data, "backups") }
@@ -67,7 +66,8 @@ func (p *Pipeline) trimmed() (uint64, error) {
 }
 
 // checkSnapshots returns an error if the ledger was trimmed and a copy lacks the state of a stage of this process: the
-// stage could not start with the copy. A stage replaces its snapshot while the copy is made, so the copies are opened.
+// stage could not start with the copy. It opens the copied snapshots, because a stage may have replaced its snapshot
+// while it was copied.
 func (p *Pipeline) checkSnapshots(dir string, trimmed uint64) error {
 	if trimmed == 0 || p.cfg.ServerOnly {
 		return nil
@@ -173,8 +173,8 @@ func secure(dir string) error {
 	})
 }
 
-// MoveFolder moves a folder to a new path, which may be on another disk. If the copy is interrupted, its part has the
-// suffix .part, and the next call removes it.
+// MoveFolder moves a folder to a new path, which may be on another disk. If a copy to another disk is interrupted, the
+// incomplete copy has the suffix .part, and the next call removes it.
 func MoveFolder(from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return fmt.Errorf("%s: %w", to, fs.ErrExist)

@@ -1,10 +1,10 @@
 // Package embedded runs the whole pipeline in one process: nats-server, ingest, the sentinel groups,
 // the arbiter and the auditor. `lazaret up` and tests use it.
 //
-// Each stage has its own connection and credential, as it has as a separate daemon. Running them in one
-// process does not make them trust each other more.
+// Each stage has its own connection and credential, as a separate daemon has. So the server enforces the
+// same permissions as between daemons.
 //
-// It may import every fold, internal/natsserver and pkg/rules. Begin reading with Start in
+// It may import every stage, internal/natsserver and pkg/rules. Begin reading with Start in
 // embedded.go; init.go makes the streams on a server that runs elsewhere, join.go runs the stages
 // there, backup.go copies and restores a data folder.
 package embedded

@@ -67,7 +67,7 @@ type Config struct {
 	// tests.
 	FrontEvent int
 	Takeover   time.Duration
-	// Standby lets stages that join a server start silent: see Join.
+	// Standby makes the stages of Join start as stand-bys: they publish nothing until they take over.
 	Standby       bool
 	AnswerTimeout time.Duration
 	Log           *slog.Logger
@@ -152,7 +152,7 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 		return nil, err
 	}
 	p.wg.Go(func() { p.renewCredentials(run) })
-	if err := os.RemoveAll(backupsDir(cfg.Data)); err != nil { // remove what a killed process left
+	if err := os.RemoveAll(backupsDir(cfg.Data)); err != nil { // left by a killed process
 		return nil, err
 	}
 	if err := p.serveErase(); err != nil {
@@ -238,8 +238,8 @@ func awaitStreams(ctx context.Context, js jetstream.JetStream) error {
 	}
 }
 
-// activatedFile returns the path of the file that marks a completed first start. Missing streams of
-// such an installation are not created again. The file does not tell which rules and policy are active.
+// activatedFile returns the path of the file that marks a completed first start. Missing streams of an
+// installation with this file are not created again. The file does not tell which rules and policy are active.
 func activatedFile(data string) string { return filepath.Join(natsserver.KeysDir(data), "activated") }
 
 // begun reports whether the first start was completed, by this version or an earlier one.
@@ -518,8 +518,8 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 	return nil
 }
 
-// joint returns what the stages of this process share to decide jointly, or nil if they publish one by
-// one.
+// joint returns the stage.Joint with which the stages of this process decide jointly. It returns nil if each
+// stage publishes its entries by itself.
 func (p *Pipeline) joint() (*stage.Joint, error) {
 	if p.cfg.NoJoint {
 		return nil, nil

@@ -15,8 +15,8 @@ import (
 // eraseTimeout limits the request for the list of deleted messages.
 const eraseTimeout = time.Minute
 
-// serveErase handles requests of the retention credential: it removes deleted messages from the files
-// of the streams, or copies the data folder. The server stops during the work, so a client repeats its
+// serveErase handles requests of the retention credential: it removes deleted messages from the files of the
+// streams, or copies the data folder. The server is stopped during the work. A client therefore repeats its
 // request to get the result.
 func (p *Pipeline) serveErase() error {
 	nc, err := p.connect(natsserver.RoleService)
@@ -24,7 +24,7 @@ func (p *Pipeline) serveErase() error {
 		return err
 	}
 	ended := make(chan streams.EraseReply, 1)
-	var last streams.EraseReply // the last run; used only by the answering goroutine
+	var last streams.EraseReply // the last run; only the goroutine that answers requests uses it
 	_, err = nc.Subscribe(streams.EraseSubject, func(m *nats.Msg) {
 		var req streams.EraseRequest
 		if len(m.Data) > 0 && streams.Unmarshal(m.Data, &req) != nil {
@@ -44,7 +44,7 @@ func (p *Pipeline) serveErase() error {
 			last = streams.EraseReply{Run: nuid.Next()}
 		case req.Run != last.Run:
 			p.answerErase(nc, m, streams.EraseReply{Run: req.Run, Done: true,
-				Error: "nothing is known of this erasure: the process that ran it has ended, or another one was asked for since"})
+				Error: "nothing is known of this erasure: the process that ran it has ended, or another erasure followed it"})
 			return
 		}
 		p.answerErase(nc, m, last)

@@ -134,7 +134,7 @@ func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map
 	if policyText == nil {
 		policyText = policy.Default
 	}
-	// Check them here: ingest would reject bad ones without an error at this place.
+	// Check them here. Ingest would reject invalid ones too, but this process would not learn of it.
 	if _, err := policy.Compile(policy.DefaultName, policyText); err != nil {
 		return err
 	}
@@ -169,13 +169,13 @@ func AwaitShipped(ctx context.Context, nc *nats.Conn) error {
 	return AwaitActive(ctx, nc, streams.Digest(b), streams.Digest(policy.Default))
 }
 
-// AwaitActive waits until a rule set and a policy are active in every partition. An empty digest is
-// ignored.
+// AwaitActive waits until the rule set and the policy with these digests are active in every partition. An empty
+// digest is ignored.
 func AwaitActive(ctx context.Context, nc *nats.Conn, rules, policy string) error {
 	return await(ctx, nc, ingest.ActiveAnswer{Rules: rules, Policy: policy})
 }
 
-// AwaitTrust is AwaitActive for the keys that may resolve holds.
+// AwaitTrust waits until the trust file with this digest is active in every partition.
 func AwaitTrust(ctx context.Context, nc *nats.Conn, trust string) error {
 	return await(ctx, nc, ingest.ActiveAnswer{Trust: trust})
 }
@@ -184,8 +184,8 @@ func AwaitTrust(ctx context.Context, nc *nats.Conn, trust string) error {
 // partitions answer.
 const startTime = 2 * time.Minute
 
-// awaitFirst waits until any rules and policy are active in every partition. Another operator may have
-// activated others meanwhile.
+// awaitFirst waits until any rules and policy are active in every partition. They need not be the shipped ones:
+// another operator may have activated others meanwhile.
 func awaitFirst(ctx context.Context, nc *nats.Conn) error {
 	return await(ctx, nc, ingest.ActiveAnswer{Rules: anyDigest, Policy: anyDigest})
 }
@@ -193,8 +193,8 @@ func awaitFirst(ctx context.Context, nc *nats.Conn) error {
 // anyDigest matches any active digest.
 const anyDigest = "any"
 
-// askActive asks ingest what is in force in a partition. It asks again until ctx ends: while many
-// observations wait, ingest may not come to a question in time.
+// askActive asks ingest which rules, policy and keys are active in a partition. It asks again until ctx ends,
+// because ingest may answer too late while many observations wait.
 func askActive(ctx context.Context, nc *nats.Conn, p int) (a ingest.ActiveAnswer, err error) {
 	for {
 		one, cancel := context.WithTimeout(ctx, query.Timeout)

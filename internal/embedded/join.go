@@ -10,10 +10,10 @@ import (
 	"lazaret/internal/natsserver"
 )
 
-// Join runs all stages in this process, at the server of another one. cfg.Data has the keys of that
-// server's data folder, and its context of the operator names the address. Two processes may join one
-// server: if one of them starts with Standby, it takes over when the other makes no progress. Join is
-// for tests of stages that decide jointly.
+// Join runs all stages in this process, connected to the server of another process. cfg.Data is a folder with
+// copies of the keys and contexts of that server's data folder; the operator's context names the address. Two
+// processes may join one server: if one of them starts with Standby, it takes over when the other makes no
+// progress. Join is for tests of stages that decide jointly.
 func Join(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	m, err := natsserver.OpenMinter(cfg.Data)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	shipped "lazaret/rules"
 )
 
-// Parts are the processes for which Part can create a folder.
+// Parts are the names of the processes for which Part can create a folder.
 var Parts = []string{"ingest", "sentinels", "arbiter", "auditor", "trim"}
 
 // PartFiles returns the paths, relative to the data folder, of the files that a process needs. groups
@@ -62,10 +62,10 @@ func PartFiles(name string, groups []string) ([]string, error) {
 	return files, nil
 }
 
-// Part copies the files that a process needs from a data folder to dir. The copied contexts refer to
-// credentials under the folder at, and to the servers at url unless it is empty. Part can be repeated
-// when credentials are renewed. It keeps keys and handovers in dir that the data folder lacks. kept has a line about
-// each.
+// Part copies the files that a process needs from a data folder to dir. at is the path of dir on the process's
+// host; the copied contexts refer to credentials there. If url is not empty, it replaces the servers' address in
+// the contexts. Part can be repeated when credentials are renewed. It keeps keys and handovers in dir that the
+// data folder lacks; kept has a line about each.
 func Part(data, name string, groups []string, dir, at, url string) (kept []string, err error) {
 	files, err := PartFiles(name, groups)
 	if err != nil {

@@ -31,10 +31,10 @@ type door struct {
 
 	mu     sync.Mutex
 	now    *session  // guarded by mu, like all fields below; nil if not connected
-	err    error     // of the last attempt to connect
-	tried  time.Time // when it was
+	err    error     // error of the last attempt to connect
+	tried  time.Time // time of the last attempt to connect
 	holds  holds
-	denied map[string][]*watch // pending requests, by subject
+	denied map[string][]*watch // pending requests by subject, see asking
 }
 
 // session is a connection and the agent that its credential belongs to.
@@ -61,7 +61,7 @@ func (d *door) close() {
 	}
 }
 
-// open returns the connection. It connects first if there is none.
+// open returns the door's session. It connects first if there is none.
 func (d *door) open() (*session, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,7 +133,7 @@ func speaker(file string) (project, agent string, err error) {
 	return project, agent, nil
 }
 
-var errDenied = errors.New("the NATS server refuses it")
+var errDenied = errors.New("the NATS server denies the subject to this credential")
 
 // failed handles the connection's asynchronous errors. nats.go calls it.
 func (d *door) failed(nc *nats.Conn, _ *nats.Subscription, err error) {

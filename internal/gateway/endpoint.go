@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// endpoint is one method and path of the API. The mux and /v1/openapi.json are built from the same
-// table.
+// endpoint is one method and path of the API. The mux and /v1/openapi.json are built from the same table,
+// endpoints.
 type endpoint struct {
 	Method, Path string
 	Summary      string
@@ -23,7 +23,7 @@ type endpoint struct {
 	OTLP         bool // Request and Reply are OTLP messages
 
 	answer func(c *call) (any, error)
-	feed   func(s *session) string // for a feed: the live subject to subscribe to
+	feed   func(s *session) string // for a feed of events: returns the live subject to subscribe to
 	stop   func(err error) any     // if set, returns the body to send with status 200 instead of a problem
 }
 
@@ -108,8 +108,8 @@ var endpoints = []endpoint{
 		feed: feedOf("verdict")},
 }
 
-// asks calls f, which sends a request to a service with the origin of the call. It returns an error
-// if the server denies the credential that request. f has answerTime to return.
+// asks calls f, which sends a request with this origin to a service. f must return within answerTime. asks
+// returns an error if the NATS server denies the request to the call's credential.
 func (c *call) asks(svc streams.Service, origin beliefs.Origin, f func(ctx context.Context) error) error {
 	subject, err := streams.ServiceSubject(svc, c.s.project, c.s.agent, origin)
 	if err != nil {

@@ -84,7 +84,8 @@ func (c *call) feed(w http.ResponseWriter, e *endpoint) error {
 	if !send([]byte(": listening to " + subject + "\n\n")) {
 		return nil
 	}
-	// Events are missing: the stream may have dropped them, and an agent's credential cannot read it.
+	// Tell the client that it may have missed events: the stream has dropped them, or the credential is an
+	// agent's, which may not read the stream.
 	if last > 0 && !from.resumed && !send([]byte(lost)) {
 		return nil
 	}
@@ -122,7 +123,7 @@ const lost = "event: lost\ndata: {}\n\n"
 type source struct {
 	next    func(ctx context.Context) ([]byte, error)
 	stop    func()
-	resumed bool // no event is missing after the client's last one
+	resumed bool // no event is missing after the last event that the client received
 }
 
 // lastEvent returns the stream position in the client's Last-Event-ID, or 0 if there is none.
@@ -176,9 +177,9 @@ func listen(ctx context.Context, nc *nats.Conn, subject string) (source, error) 
 	return source{next: next, stop: func() { sub.Unsubscribe() }}, nil
 }
 
-// follow reads the live stream after position last, or only new messages if last is 0. It gets messages
-// one at a time, because a viewer may not create consumers. The plain subscription to the subject wakes
-// it.
+// follow reads the live stream after position last, or only new messages if last is 0. It requests messages
+// from the stream one at a time, because a viewer may not create consumers. A plain subscription to the subject
+// tells it when to request the next one.
 func follow(ctx context.Context, nc *nats.Conn, subject string, last uint64) (source, error) {
 	live, err := listen(ctx, nc, subject)
 	if err != nil {

@@ -165,7 +165,8 @@ func (g *Gateway) limits(id string) *limiter {
 	return l
 }
 
-// enter takes a free place and reports whether there was one. Calling leave more than once is safe.
+// enter takes a slot of the semaphore places, and reports whether one was free. leave frees the slot; it may be
+// called more than once.
 func enter(places chan struct{}) (leave func(), ok bool) {
 	select {
 	case places <- struct{}{}:

@@ -25,7 +25,7 @@ type call struct {
 	d     *door
 	s     *session
 	users *limiter
-	leave func() // frees the place among the concurrent requests; safe to call twice
+	leave func() // ends the call's count as a concurrent request; safe to call twice
 
 	body []byte
 	kind string // media type of the body, lower case
@@ -116,8 +116,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e *endpoint) {
 	answer(w, http.StatusOK, "application/json", body)
 }
 
-// explained returns the reason of a request's error. If the server refused the credential during the request,
-// the reason is neither an outage nor a time-out.
+// explained returns the actual cause of a request's error. If the NATS server refuses the credential during the
+// request, the request ends with an error that looks like an outage or a time-out. explained then returns the
+// refusal in its place.
 func (c *call) explained(err error) error {
 	p := problemOf(err)
 	if c.s.refused.Load() && (p.Code == streams.CodeUnavailable || p.Code == streams.CodeTimeout) {
@@ -138,7 +139,7 @@ func (e *endpoint) fail(w http.ResponseWriter, err error) {
 	problemOf(err).write(w)
 }
 
-// admit checks the token, takes one of the token's places, and connects.
+// admit checks the token and its limit of concurrent requests, and connects with the token's credential.
 func (g *Gateway) admit(r *http.Request) (*call, error) {
 	secret, err := bearer(r.Header)
 	if err != nil {

@@ -46,8 +46,8 @@ func (p *proposed) await(ctx context.Context, cl *client.Client, rep *client.Rep
 	return rep, nil
 }
 
-// Limits of the held proposals that a door remembers. To follow up on a hold that was dropped, a client
-// must send the proposal again.
+// Limits of the held proposals that a door remembers. If the door has dropped a proposal, its client must send it
+// again to learn the verdict.
 const (
 	maxHolds     = 4096
 	maxHoldBytes = 16 << 20
@@ -98,8 +98,8 @@ func (c *call) propose(p *proposed) (*client.Reply, error) {
 	return c.waiting(rep, func(ctx context.Context) (*client.Reply, error) { return p.await(ctx, c.s.client, rep) })
 }
 
-// waiting calls await, which waits for an open hold, for at most the caller's wait time. It ends early
-// if the token becomes invalid.
+// waiting calls await, which waits until an open hold is resolved. It cancels await after the time that the
+// caller asked for, or when the token becomes invalid.
 func (c *call) waiting(rep *client.Reply, await func(context.Context) (*client.Reply, error)) (*client.Reply, error) {
 	leave, ok := enter(c.users.waiting)
 	if !ok {
@@ -131,7 +131,7 @@ func (c *call) waiting(rep *client.Reply, await func(context.Context) (*client.R
 		return nil, c.d.refusal()
 	}
 	if revoked.Load() || !c.find() {
-		return nil, problem(streams.CodeToken, "the token was revoked or has expired while it waited")
+		return nil, problem(streams.CodeToken, "the token was revoked or has expired while the request waited")
 	}
 	if err != nil && c.ctx.Err() != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func (c *call) waiting(rep *client.Reply, await func(context.Context) (*client.R
 	return last, nil // the hold is still open
 }
 
-// hold sends a remembered proposal again. If the door does not remember the proposal, hold reads the
-// state from the arbiter's record.
+// hold returns the current verdict on a held proposal. It sends the proposal again if the door remembers it.
+// Otherwise it reads the hold's state from the arbiter.
 func hold(c *call) (any, error) {
 	id := c.r.PathValue("id")
 	c.d.mu.Lock()
@@ -193,7 +193,7 @@ func (c *call) holdState(ctx context.Context, id string) (*client.Reply, error) 
 	if err != nil {
 		c.g.cfg.Log.Debug("holds that are older than the gateway cannot be found", "err", err)
 		return nil, status(http.StatusNotFound, problem(streams.CodeNotHere, "the gateway does not remember "+
-			"the hold, and has no credential %s to find it", natsserver.RoleViewer))
+			"the hold, and has no credential %s to look it up", natsserver.RoleViewer))
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

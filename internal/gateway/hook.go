@@ -32,8 +32,8 @@ type HookAnswer struct {
 	Output     map[string]any `json:"updated_mcp_tool_output,omitzero"`
 }
 
-// hooked answers a hook event of a host, as the command lazaret hook does. It cannot read the host's
-// files: events that need them stay with the command in the host's settings.
+// hooked answers a hook event of a host, as the command lazaret hook does. The gateway cannot read the host's
+// files. So the host's settings must pass events that need files to the command.
 func hooked(c *call) (any, error) {
 	name := c.r.PathValue("host")
 	host := hook.HostOf(name)

@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// MemoryToolRequest is a call of the memory tool: the model's input with the session, the user and the person
-// whom the words are about, who is the user if DataSubject is empty.
+// MemoryToolRequest is a call of the memory tool: the model's input, with the session and the user. DataSubject is
+// the person whom the text is about; if it is empty, that is the user.
 type MemoryToolRequest struct {
 	Session     string `json:"session,omitzero"`
 	User        string `json:"user,omitzero"`
@@ -55,7 +55,7 @@ func tidy(memory string) error {
 	for _, name := range old {
 		next := filepath.Join(memory, filepath.FromSlash(path.Dir(name)), memorytool.UserFolder(path.Base(name)))
 		if _, err := os.Lstat(next); err == nil {
-			continue // the folder of the old name is left as it is, and is not used
+			continue // the folder with the old name stays, unused
 		}
 		if rerr := os.Rename(filepath.Join(memory, filepath.FromSlash(name)), next); rerr != nil {
 			err = errors.Join(err, fmt.Errorf("renaming a folder of the memory tool: %w", rerr))

@@ -141,7 +141,7 @@ func (e *endpoint) parameters() []any {
 	return out
 }
 
-// required lists the required fields of each schema.
+// required lists the required fields of the schemas that have some.
 var required = map[string][]string{
 	"RememberRequest": {"content"}, "Action": {"tool"}, "Session": {"session", "phase"}, "Tools": {"tools"},
 	"CloudEvent": {"specversion", "id", "source", "type"}, "Accepted": {"id", "intake_seq"}, "Batch": {"events"},

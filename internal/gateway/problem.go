@@ -35,7 +35,7 @@ type Problem struct {
 
 func (p *Problem) Error() string { return string(p.Code) + ": " + p.Detail }
 
-// maxDetail is the limit of Detail, in bytes.
+// maxDetail is the maximum length of Problem.Detail, in bytes.
 const maxDetail = 2 << 10
 
 // statuses maps codes to HTTP statuses; all others are 400.

@@ -11,7 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// MaxSpans is the limit of spans in one request that become events.
+// MaxSpans is the maximum number of spans in one request that are recorded as events.
 const MaxSpans = 2048
 
 // encoded is a reply that is already encoded.
@@ -20,8 +20,8 @@ type encoded struct {
 	body []byte
 }
 
-// traces records the spans of an OTLP request. Permanently rejected spans are counted in the reply. Any
-// other failure fails the request, and the sender then sends all spans again.
+// traces records the spans of an OTLP request. The reply counts the spans that are rejected permanently. Any
+// other failure fails the whole request, so that the sender sends all its spans again.
 func traces(c *call) (any, error) {
 	req, err := otlpin.Decode(c.kind, c.body)
 	if err != nil {

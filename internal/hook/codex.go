@@ -2,9 +2,9 @@ package hook
 
 import "strings"
 
-// Codex describes OpenAI's Codex: https://developers.openai.com/codex/hooks. It uses Claude Code's
-// names. It has no "ask", treats "allow" as an error, and shows the model the reason of a block in
-// place of the result.
+// Codex describes OpenAI's Codex: https://developers.openai.com/codex/hooks. It uses Claude Code's names of
+// events and fields. It does not know the decision "ask", and treats "allow" as an error. If a hook blocks a
+// result, Codex shows the model the hook's reason in place of the result.
 var Codex = &Host{Name: "codex", Title: "Codex", File: ".codex/hooks.json",
 	Events: []string{SessionStart, UserPromptSubmit, PreToolUse, PostToolUse, SubagentStop, PreCompact, PostCompact},
 	Note:   "Codex runs a new hook only after you have accepted it: type /hooks there",

@@ -8,9 +8,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Cursor describes Cursor: https://cursor.com/docs/hooks. With failClosed, a hook must answer every
-// event that asks for permission. Only results of MCP servers can be replaced. The content of a file
-// reaches the hook before the model and can be refused.
+// Cursor describes Cursor: https://cursor.com/docs/hooks. With failClosed, a hook must answer every event that
+// asks for permission. Cursor replaces only results of MCP servers. It passes the content of a file to the hook
+// before the model reads it, and the hook can refuse it.
 var Cursor = &Host{Name: "cursor", Title: "Cursor", File: ".cursor/hooks.json", Flat: true, Closed: true,
 	Events: []string{"sessionStart", "sessionEnd", "beforeSubmitPrompt", "preToolUse", "postToolUse",
 		"postToolUseFailure", "beforeReadFile", "subagentStop", "preCompact"},

@@ -189,7 +189,7 @@ func (h *handler) judge(ctx context.Context, e *entry) (why string, err error) {
 		}
 		return reason(rep, "the summary of the compaction"), nil
 	}
-	if h.cfg.Read == nil { // a hook that can read the host's files judges it
+	if h.cfg.Read == nil { // only a hook that can read the host's files can judge the file
 		return "Lazaret has not admitted the agent's instructions in " + h.fileKey(e.File) +
 			". Tell the user to correct the file; until then every call is refused.", nil
 	}
@@ -218,8 +218,8 @@ func (h *handler) judge(ctx context.Context, e *entry) (why string, err error) {
 	return "", nil
 }
 
-// parts returns a text, its paragraphs, their lines and sentences, so that refused text is recognized
-// inside other text. Each is returned as it stands and with every white space as one ASCII space.
+// parts returns a text, its paragraphs, their lines and sentences, so that refused text is recognized inside
+// other text. It returns each part twice: unchanged, and with every white space replaced by one ASCII space.
 func parts(s string) (out []string) {
 	seen := map[string]bool{}
 	add := func(s string) {

@@ -65,7 +65,7 @@ const (
 	fileRead = "FileRead"
 )
 
-// handled are those events that Claude Code has too.
+// handled are the events above that Claude Code has.
 var handled = []string{SessionStart, SessionEnd, UserPromptSubmit, UserPromptExpansion, PreToolUse, PermissionDenied,
 	PostToolUse, PostToolUseFailure, PostToolBatch, SubagentStop, TaskCreated, PreCompact, PostCompact,
 	InstructionsLoaded, FileChanged, ConfigChange, Elicitation}
@@ -95,12 +95,12 @@ type Specific struct {
 	text string // Output as plain text
 }
 
-// Blocks reports whether a failure to record the event must block it. The end of a subagent is not
-// blocked: its record is spooled, and the next call waits until it is sent.
+// Blocks reports whether a failure to record the event must block it. It returns false for the end of a
+// subagent: the record is spooled, and the next call waits until it is sent.
 func (e *Event) Blocks() bool { return e.Name != SubagentStop }
 
-// Refusal returns the blocking answer to an event that could not be recorded or judged. It serves hosts
-// that ignore the exit code.
+// Refusal returns the blocking answer to an event that could not be recorded or judged. It is for hosts that
+// ignore the exit code.
 func Refusal(e *Event, err error) *Answer {
 	why := "no verdict, so it counts as hold: " + streams.Clip(strings.ReplaceAll(err.Error(), "\n", "; "), 800)
 	switch e.Name {

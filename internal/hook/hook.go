@@ -24,11 +24,11 @@ type Config struct {
 	// Allow makes an allowed call skip the host's own permission prompt. By default the host's
 	// permissions still apply.
 	Allow bool
-	// Spotlight encloses text of web pages and MCP servers in unforgeable markers before the model
-	// reads it.
+	// Spotlight encloses text of web pages and MCP servers in random markers, which the text cannot imitate,
+	// before the model reads it.
 	Spotlight bool
-	// Read reads a file of the host. It is nil if the host's files cannot be read from here. It returns
-	// fs.ErrNotExist for a deleted file.
+	// Read reads a file of the host. It returns fs.ErrNotExist for a deleted file. It is nil if this process
+	// cannot read the host's files.
 	Read func(file string) ([]byte, error)
 }
 

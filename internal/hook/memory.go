@@ -23,7 +23,7 @@ var memoryFiles = map[string]bool{
 // memoryFolders are folders, anywhere in a path, whose files are loaded the same way.
 var memoryFolders = []string{"memory", "memories", "memory-bank", ".clinerules"}
 
-// memoryParts are the parts of agents' own folders that are loaded the same way.
+// memoryParts are parts of the paths of agents' own folders whose files are loaded the same way.
 var memoryParts = []string{
 	"/.claude/agents/", "/.claude/commands/", "/.claude/skills/", "/.claude/rules/", "/.claude/output-styles/",
 	"/.cursor/rules/", "/.windsurf/rules/", "/.github/instructions/", "/.codex/prompts/", "/.agents/skills/",

@@ -42,11 +42,11 @@ func (h *handler) propose(ctx context.Context) (*Answer, error) {
 	return a, err
 }
 
-// maxEqual is how many held proposals of the same call are asked about again.
+// maxEqual is the maximum number of held proposals of the same call that again asks about.
 const maxEqual = 8
 
-// again asks about the held proposals of the same call, oldest first, until one is decided. It reports
-// whether there were any. One approval lets one call through.
+// again asks about the held proposals of the same call, oldest first, until one is decided. held reports whether
+// there were any. One approval lets one call through.
 func (h *handler) again(ctx context.Context, key string) (a *Answer, held bool, err error) {
 	names, err := h.st.names(key)
 	if err != nil {
@@ -76,8 +76,8 @@ func (h *handler) again(ctx context.Context, key string) (a *Answer, held bool, 
 	return a, held, nil
 }
 
-// ask asks for a verdict on a call and on the memory write that it makes, if any. Name is the name of the
-// file that stores p while it is held.
+// ask asks for a verdict on a call and on the memory write that it makes, if any. While the call is held, p is
+// stored in the file name.
 func (h *handler) ask(ctx context.Context, name string, p *pending, wait time.Duration) (*Answer, streams.Verdict,
 	error) {
 	if p.Memory != nil {
@@ -111,8 +111,8 @@ func (h *handler) ask(ctx context.Context, name string, p *pending, wait time.Du
 		position.Text(rep.Seq) + ")"}}, streams.Allow, nil
 }
 
-// patient waits for the decision on a hold. It returns rep without an error if the hold is still open
-// after wait.
+// patient calls await, which waits for the decision on a hold. If the hold is still open after wait, patient
+// returns rep without an error.
 func patient(ctx context.Context, wait time.Duration, rep *client.Reply, await func(context.Context) (*client.Reply,
 	error)) (*client.Reply, error) {
 	w, cancel := context.WithTimeout(ctx, wait)

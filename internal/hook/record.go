@@ -115,8 +115,7 @@ func (h *handler) observe(ctx context.Context, origin beliefs.Origin, tool, call
 	return h.publish(ctx, streams.KindObs, origin, events...)
 }
 
-// prompted records a prompt under the origin of its author. The prompt of a subagent is written by the
-// model.
+// prompted records a prompt with the origin of its author. The author of a subagent's prompt is the model.
 func (h *handler) prompted(ctx context.Context) error {
 	origin, source := promptOrigin(h.e.Source), ""
 	if h.e.Name == UserPromptExpansion {
@@ -139,9 +138,9 @@ func (h *handler) subagent() string {
 	return "subagent:" + cmp.Or(h.e.AgentType, "agent") + ":" + h.e.Agent
 }
 
-// promptOrigin returns the origin of a prompt, given the source that the host names. Hosts that predate
-// the field sent only prompts of the user. Prompts from the SDK, the host itself and its polling can
-// contain text from anywhere.
+// promptOrigin returns the origin of a prompt from the source that the host names. Older hosts name no source,
+// and send only prompts of the user. Prompts from the SDK, from the host itself and from its polling can contain
+// text from anywhere.
 func promptOrigin(source string) beliefs.Origin {
 	switch source {
 	case "user", "":
@@ -152,8 +151,8 @@ func promptOrigin(source string) beliefs.Origin {
 	return beliefs.OriginTool
 }
 
-// returned records a tool's result and the execution of its action. With Spotlight, the answer marks
-// external text.
+// returned records a tool's result, and the outcome of its action. With Config.Spotlight, the answer encloses
+// external text in markers.
 func (h *handler) returned(ctx context.Context) (*Answer, error) {
 	status := "ok"
 	if h.e.Name == PostToolUseFailure {
@@ -188,8 +187,8 @@ func (h *handler) outcome(ctx context.Context, action, status string) error {
 		Status: status})
 }
 
-// ran returns the id of the action that a call executed. If the host has no call ids, it returns the
-// latest call of the same tool with the same input.
+// ran returns the id of the action that a call executed. If the host has no call ids, it returns the id of the
+// latest action of the same tool with the same input.
 func (h *handler) ran() (action string, err error) {
 	name := "call-" + identifier(h.e.Call)
 	if h.e.Call == "" {

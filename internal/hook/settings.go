@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// settingsNote is the state file that lists the settings files with this hook.
+// settingsNote is the name of the state file that lists the settings files with this hook.
 const settingsNote = "settings"
 
 // settingsFiles returns the settings files that may register the hook for a session.
@@ -32,8 +32,8 @@ func (h *handler) noteSettings() error {
 	return h.st.write(settingsNote, files)
 }
 
-// configured asks for a verdict on a settings change that removes this hook. Unless the policy says
-// otherwise, the verdict is deny and an alert is raised.
+// configured asks for a verdict on a change of settings that removes this hook. By the shipped policy, the
+// verdict is deny, with an alert.
 func (h *handler) configured(ctx context.Context) (*Answer, error) {
 	if h.cfg.Read == nil {
 		return nil, nil

@@ -18,9 +18,9 @@ import (
 	"lazaret/streams"
 )
 
-// state is the data of a session that outlives one process: files in the session's folder. Each file is
-// written whole and renamed into place, and taken by renaming it away, so that concurrent hooks do not
-// interfere.
+// state is the data of a session that outlives one process: files in the session's folder. A process writes a
+// file under another name and then renames it, and it renames a file before it reads and removes it. So
+// concurrent hooks never see a part of a file, and only one of them gets it.
 type state struct{ dir string }
 
 // openState returns the state of a session. The first write creates its folder.
@@ -53,8 +53,8 @@ func (s *state) make() error {
 // over reports whether the session with this folder counts as ended.
 func over(folder fs.FileInfo) bool { return time.Since(folder.ModTime()) > 7*24*time.Hour }
 
-// Erasable returns the files with content in a folder of sessions' state. It omits a session's list of
-// settings files while the session may continue, and the files that Erase emptied.
+// Erasable returns the files with content of agents or people below the folder of all sessions' state. It omits
+// a session's list of settings files while the session may continue, and files that Erase emptied.
 func Erasable(root string) (paths []string, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		var i, folder fs.FileInfo
@@ -72,7 +72,7 @@ func Erasable(root string) (paths []string, err error) {
 	return paths, err
 }
 
-// blocks reports whether the session must not go on while it has this file.
+// blocks reports whether the session must not continue while it has this file.
 func blocks(path string) bool {
 	name := filepath.Base(path)
 	return strings.HasPrefix(name, spoolPrefix) || strings.HasPrefix(name, entryPrefix)
@@ -151,7 +151,7 @@ func (s *state) take(name string, v any) (bool, error) {
 	return true, json.Unmarshal(b, v)
 }
 
-// Prefixes of the names of files without which the session must not go on.
+// Prefixes of the names of files that block their session, see blocks.
 const (
 	spoolPrefix = "spool-"
 	entryPrefix = "entry-"

@@ -16,11 +16,11 @@ import (
 	"lazaret/streams"
 )
 
-// reportTime is the longest time that a result waits for the record of its outcome.
+// reportTime is how long the proxy delays a tool's result at most to record the outcome.
 const reportTime = 5 * time.Second
 
-// callTool proposes a tools/call, passes it on if it is allowed, and observes its result.
-// A nil response means that no caller waits for one.
+// callTool proposes a tools/call, passes it on if it is allowed, and records its result as
+// an observation. It returns nil if the client has cancelled the call.
 func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *jsonrpc.Response {
 	var params struct {
 		Name      string         `json:"name"`
@@ -147,15 +147,15 @@ func callKey(tool string, args jsontext.Value) string {
 // proposed holds the parts of a proposal that a repeated call does not contain.
 type proposed struct {
 	id, catalogue string
-	hold          string // its hold, if the answer named one
+	hold          string // id of the hold, if the verdict named one
 	after         uint64
 	inputs        // the answers and the state with which the call is passed on
 }
 
-// proposeCall proposes a call, and waits for a hold to be resolved. A repeated call uses a proposal
-// that was held before: the one of the hold whose page was shown, or else the first one that is decided
-// by now. It returns the action and the inputs of the proposal. If the hold is open, the proposal is
-// remembered.
+// proposeCall proposes a call, and waits for a hold to be resolved. If an equal call was held before,
+// proposeCall proposes that one again: the call of the hold whose page the client showed, or else the first
+// call whose hold is resolved by now. It returns the action and the inputs of the proposal. While the hold
+// is open, the proxy remembers the proposal.
 func (p *Proxy) proposeCall(ctx context.Context, call *streams.Action, in inputs, wait time.Duration) (
 	a *streams.Action, passes inputs, rep *client.Reply, err error) {
 	key := callKey(call.Tool, call.Args)
@@ -201,9 +201,9 @@ func (p *Proxy) proposeCall(ctx context.Context, call *streams.Action, in inputs
 	}
 }
 
-// take removes and returns a held proposal of the same call, if there is one, so that one approval lets
-// one call through. It returns the proposal of hold if that is among them, or else the oldest. more
-// reports whether other held proposals should be tried too.
+// take removes a remembered proposal of an equal call and returns it. It removes the proposal so that one
+// approval lets one call through. It prefers the proposal whose hold is hold, and otherwise returns the
+// oldest. more reports whether other remembered proposals should be tried too.
 func (p *Proxy) take(key, hold string) (held proposed, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,12 +226,12 @@ func (p *Proxy) take(key, hold string) (held proposed, more bool) {
 
 // Limits of remembered held calls.
 const (
-	maxPending = 1 << 18 // all; they take about 60 MB
-	maxEqual   = 8       // equal ones
+	maxPending = 1 << 18 // of all calls; they take about 60 MB
+	maxEqual   = 8       // of equal calls
 )
 
-// put remembers held proposals of the same call. It puts them before the remembered ones, because they
-// are older.
+// put remembers held proposals that take returned. It puts them before the others of the same call, because
+// they are older.
 func (p *Proxy) put(key string, held ...proposed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -265,7 +265,8 @@ func (p *Proxy) report(a *streams.Action, rep *client.Reply, status string) {
 	}
 }
 
-// metaOf returns the _meta of a request without the fields that are specific to this request.
+// metaOf returns the _meta of a request without the fields that belong only to this request, for a request
+// of the proxy.
 func metaOf(params json.RawMessage) map[string]json.RawMessage {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
@@ -282,8 +283,8 @@ type refusal struct {
 	rep    *client.Reply
 	err    error
 	action string
-	done   bool // executed, but the result is withheld
-	// what names the refused thing, if it is not the tool.
+	done   bool // the call was executed, but its result is withheld
+	// what names the refused thing in the text for the model; empty: the tool.
 	what string
 }
 

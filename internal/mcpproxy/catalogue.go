@@ -46,15 +46,15 @@ type catalogue struct {
 
 	seen    int64 // gen at the last listing; -1 if never listed
 	digest  string
-	binding string                     // the binding that calls of its tools carry
+	binding string                     // see proposalOf; each call of a tool carries it
 	first   map[string]json.RawMessage // the first page's result, without its tools
-	said    []string                   // recorded texts of the first page, without its tools
+	said    []string                   // texts of the first page outside its tools that were recorded
 	raw     []json.RawMessage
 	names   map[string]bool
 	action  *streams.Action
 	rep     *client.Reply
 	err     error
-	record  *listRecord // the list as recorded in the ledger
+	record  *listRecord // the published list
 	waiting string      // digest that a background goroutine waits for
 }
 
@@ -64,8 +64,8 @@ func newCatalogue(p *Proxy) *catalogue {
 
 func (c *catalogue) changed() { c.gen.Add(1) }
 
-// offered returns the names of the accepted tools and the binding of their list, or the reason why no
-// tools are offered. If fresh is set, it lists the tools again even if the server reported no change.
+// offered returns the names of the accepted tools and the binding of their list. If the list is not accepted,
+// it returns why. If fresh is set, it lists the tools again even if the server reported no change.
 func (c *catalogue) offered(ctx context.Context, meta map[string]json.RawMessage, fresh bool,
 	wait time.Duration) (names map[string]bool, binding string, why *refusal) {
 	select {
@@ -255,15 +255,15 @@ func (r *listRecord) rejected() *client.Rejected {
 	}
 	select {
 	case why := <-r.why:
-		r.why <- why // for the next caller
+		r.why <- why // put it back for the next caller
 		return &why
 	default:
 		return nil
 	}
 }
 
-// withheld records, under the id of a rejected list, that no model saw the list. The record ends the
-// hold of its session.
+// withheld records, under the id of a rejected list, that no model saw the list. A rejected list may have been
+// seen, so ingest marks its session, and proposals in the session are held. The record removes the mark.
 func (p *Proxy) withheld(r *listRecord, why *client.Rejected) {
 	if r.said || !why.Unseen {
 		return
@@ -330,7 +330,7 @@ func readPage(result json.RawMessage) (*page, error) {
 }
 
 // pageNames and toolNames are the fields of a page and of a tool that are passed on.
-// readPage and shownTool drop all others.
+// readPage and shownTool drop all other fields.
 var (
 	pageNames = text.Set("_meta cacheScope resultType ttlMs")
 	toolNames = text.Set("_meta annotations description execution icons inputSchema name outputSchema title")
@@ -349,8 +349,8 @@ func shownTool(raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(t)
 }
 
-// readTool returns the parts of a tool that rules and people see, with its title and the
-// output's schema, which a model may be shown.
+// readTool returns a tool as it is recorded, for rules and people. It includes every part
+// that a model may be shown, such as the title and the output's schema.
 func readTool(raw json.RawMessage) (streams.Tool, error) {
 	var t struct {
 		Name        string         `json:"name"`
@@ -408,8 +408,8 @@ func orNull(v jsontext.Value) string {
 	return string(v)
 }
 
-// proposalOf returns the action that proposes a server's catalogue for acceptance. binding identifies
-// the catalogue and the command that starts the server.
+// proposalOf returns the action that proposes to accept a server's catalogue. binding is a digest of the
+// catalogue and of the command that starts the server.
 func proposalOf(server, instructions, digest string, tools []streams.Tool, command []string) (a *streams.Action,
 	binding string, err error) {
 	args := streams.ApproveToolsArgs{Server: server, Digest: digest, Tools: []streams.ApprovedTool{},
@@ -436,8 +436,8 @@ const (
 	maxCommandWord = 300 // bytes
 )
 
-// masked returns a command in which digests replace the secrets. Commands with different
-// secrets therefore differ. One digest replaces all words after the first maxCommand.
+// masked returns a command in which digests replace the secrets, so that commands with
+// different secrets still differ. One digest replaces all words after the first maxCommand.
 func masked(command []string) []string {
 	out := make([]string, 0, len(command))
 	secret := false
@@ -463,7 +463,8 @@ func masked(command []string) []string {
 	return out
 }
 
-// secretName reports whether an option or variable is named as one that holds a secret.
+// secretName reports whether the name of an option or variable suggests that its value is a
+// secret.
 func secretName(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"token", "secret", "password", "passwd", "key", "credential", "auth"},
@@ -505,8 +506,8 @@ func (c *catalogue) propose(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// ended reports whether a hold expired or was withdrawn, or whether the id belongs to an entry of
-// another version of this program. A new proposal is then allowed.
+// ended reports whether the catalogue must be proposed under a new id: its hold expired or was withdrawn, or
+// another version of this program has used the id for something else.
 func ended(rep *client.Reply) bool {
 	for _, r := range rep.Entry.Reasons {
 		if r.Code == streams.CodeExpired || r.Code == streams.CodeCancelled || r.Code == streams.CodeInvalid {

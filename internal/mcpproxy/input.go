@@ -22,20 +22,21 @@ const sinceInputs = "2026-07-28"
 // approvalInput is the id of the proxy's question in inputRequests.
 const approvalInput = "lazaret-approval"
 
-// inputs are the answers that a repeated call carries, and the state that it returns.
+// inputs are the fields of a repeated call: the client's answers, and the requestState that the client
+// returns unchanged.
 type inputs struct {
 	Responses json.RawMessage `json:"inputResponses,omitempty"`
 	State     string          `json:"requestState,omitempty"`
 }
 
-// stateless reports whether a request with this _meta is of a version without initialize.
+// stateless reports whether the _meta of a request names a protocol version without initialize.
 func stateless(meta map[string]json.RawMessage) bool {
 	var version string
 	return json.Unmarshal(meta[mcp.MetaKeyProtocolVersion], &version) == nil && version >= sinceInputs
 }
 
-// takesInput reports whether the client of a request can show a page in answer to
-// input_required, and a page is configured.
+// takesInput reports whether an approval page is configured, and the client of a request
+// can show it when the answer is input_required.
 func (p *Proxy) takesInput(params json.RawMessage) bool {
 	meta := metaOf(params)
 	var can struct {
@@ -47,8 +48,8 @@ func (p *Proxy) takesInput(params json.RawMessage) bool {
 		json.Unmarshal(meta[mcp.MetaKeyClientCapabilities], &can) == nil && can.Elicitation.URL != nil
 }
 
-// statePrefix begins the states that the proxy gives to a client. It stays the same when the proxy
-// starts again, and differs from that of another proxy behind this one.
+// statePrefix returns the beginning of each requestState that the proxy gives to a client. It stays the same
+// when the proxy restarts. It differs from the prefix of another proxy between this one and the server.
 func (p *Proxy) statePrefix() string {
 	about := append([]string{p.cfg.ApprovalURL}, p.cfg.Command...)
 	return "lazaret-" + streams.Digest([]byte(strings.Join(about, "\x00"))) + "-"
@@ -80,7 +81,7 @@ func (p *Proxy) askForInput(id jsonrpc.ID, a *streams.Action, rep *client.Reply)
 	return &jsonrpc.Response{ID: id, Result: body}
 }
 
-// withInputs returns a request whose answers and state are replaced by these.
+// withInputs returns a copy of a request with other inputs.
 func withInputs(r *jsonrpc.Request, in inputs) (*jsonrpc.Request, error) {
 	var params, mine map[string]json.RawMessage
 	body, err := json.Marshal(in)

@@ -9,9 +9,9 @@ import (
 	"lazaret/internal/mcpwire"
 )
 
-// Large answers are read, recorded in parts, and passed on whole. A proxy has several copies of such an
-// answer in memory, so the large answers of all proxies of a process share a limit. A proxy reads no
-// further message of its server until there is room for the answer.
+// The proxy records a large answer in parts, and passes it on as a whole. It needs several copies of the answer
+// in memory. So all proxies of a process share a limit for the bytes of large answers. While the limit is
+// exceeded, a proxy that has received a large answer reads no further message of its server.
 const (
 	largeAnswer = 1 << 20 // bytes; smaller answers are not counted
 	largeBound  = mcpwire.MaxMessage
@@ -19,7 +19,8 @@ const (
 
 var large = semaphore.NewWeighted(largeBound)
 
-// enter waits for room for an answer. It returns false if the answer came twice or ctx ended.
+// enter waits until the limit of large answers has room for an answer. It returns false if the answer came
+// twice, if its call was cancelled, or if ctx ended.
 func (p *Proxy) enter(ctx context.Context, c *call, m *jsonrpc.Response) bool {
 	n := min(int64(len(m.Result)), largeBound)
 	if n < largeAnswer {
@@ -33,7 +34,7 @@ func (p *Proxy) enter(ctx context.Context, c *call, m *jsonrpc.Response) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.calls[m.ID] != c { // it was cancelled meanwhile
+	if p.calls[m.ID] != c { // the call was cancelled meanwhile
 		large.Release(n)
 		return false
 	}

@@ -17,9 +17,9 @@ const (
 	silence = 700 * time.Millisecond
 )
 
-// abandon answers the client's waiting requests after the server has ended. A tools/call
-// that the server had received is reported with the outcome error. If the server failed,
-// abandon returns the error.
+// abandon answers the client's waiting requests with an error after the server has ended. It
+// records the outcome "error" for each tools/call that the server had received. If the server
+// failed, abandon returns the server's error.
 func (p *Proxy) abandon(err error) error {
 	text := "the server ended before it answered"
 	if err != nil {
@@ -40,7 +40,7 @@ func (p *Proxy) abandon(err error) error {
 		if q.to != p.down {
 			continue
 		}
-		q.answer <- fault(id, jsonrpc.CodeInternalError, text) // the channel has room for one answer
+		q.answer <- fault(id, jsonrpc.CodeInternalError, text) // does not block: the channel has room for one
 		delete(p.own, id)
 	}
 	p.mu.Unlock()

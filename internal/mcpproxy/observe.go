@@ -22,12 +22,12 @@ import (
 	"lazaret/streams"
 )
 
-// maxArgs is the limit on a call's arguments in an observation, in bytes. The proposal contains all of
-// them.
+// maxArgs is how many bytes of a call's arguments an observation contains at most. The proposal of the call
+// contains all of them.
 const maxArgs = 32 << 10
 
-// shown records what a model may read in a response. It returns the response to pass on,
-// or an error if it could not be recorded.
+// shown records the texts in a response that a model may read. It returns the response to
+// pass on. If the texts could not be recorded, that is an error response.
 func (p *Proxy) shown(ctx context.Context, c *call, m *jsonrpc.Response) *jsonrpc.Response {
 	if err := vetResponse(m); err != nil {
 		return fault(m.ID, jsonrpc.CodeInternalError, p.refused(ctx, c.method, "", err).Error())
@@ -156,8 +156,8 @@ func (p *Proxy) discover(ctx context.Context, meta map[string]json.RawMessage) e
 	return p.observe(ctx, method, "", "", nil, words(method, m))
 }
 
-// introduced stores the server's name and instructions. It adds the capability listChanged for tools to
-// the response, because the list changes when it is accepted.
+// introduced stores the server's name and instructions from its response to initialize. It adds the capability
+// listChanged for tools to the response, because the list of tools changes when a person accepts it.
 func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(m.Result, &all) != nil {
@@ -210,7 +210,7 @@ func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 
 // instructed stores the server's instructions. If they changed, its tools must be accepted again.
 func (p *Proxy) instructed(raw json.RawMessage) {
-	said := string(raw) // as written, if it is not a string
+	said := string(raw) // for instructions that are not a string: their JSON
 	var text *string
 	if len(raw) > 0 && json.Unmarshal(raw, &text) == nil {
 		if said = ""; text != nil {
@@ -260,8 +260,9 @@ func (p *Proxy) publish(ctx context.Context, tool, call, source string, args jso
 	return nil
 }
 
-// submit records one observation. If it is rejected, submit records under its id that it
-// is withheld, which ends the hold of its session.
+// submit records one observation. If it is rejected, submit records under the same id that
+// the content was withheld. Without that record, ingest must assume that a model saw the
+// content, and proposals in the session are held.
 func (p *Proxy) submit(ctx context.Context, o *streams.Observation) error {
 	rep, err := p.host.Submit(ctx, p.cfg.Origin, o)
 	if err == nil || client.Stored(rep, err) && !rep.Unseen {
@@ -316,7 +317,7 @@ func resultBlocks(result json.RawMessage) []streams.Block {
 	}
 	fresh := slices.DeleteFunc(walk(more, "", rest, false), func(w string) bool { return said[w] })
 	if !slices.ContainsFunc(fresh, func(w string) bool { return undefined(w) && w != "result" }) {
-		return out // only names of the protocol are left
+		return out // all that is left are field names of the protocol
 	}
 	return append(out, joined("structured", fresh)...)
 }
@@ -339,8 +340,8 @@ func decoded(raw json.RawMessage) (v any) {
 func spoken(raw json.RawMessage) []string { return walk(nil, "", decoded(raw), false) }
 
 // walk appends the readable content of a protocol value to out: all strings, names that the protocol
-// does not define, and numbers under such names. With all, every name counts as undefined. Base64 data
-// is replaced by a description.
+// does not define, and numbers under such names. If all is set, every name counts as undefined. A
+// description replaces base64 data.
 func walk(out []string, name string, v any, all bool) []string {
 	switch v := v.(type) {
 	case string:

@@ -29,8 +29,8 @@ func (p *Proxy) approver(r *jsonrpc.Request) {
 }
 
 // page asks the client to open the approval page of a hold, if the client can open a URL and a page is
-// configured. The client's answer does not affect the hold. The returned function tells the client that
-// the hold has ended.
+// configured. The client's answer does not affect the hold. When the hold has ended, the caller calls over,
+// which tells the client.
 func (p *Proxy) page(ctx context.Context, a *streams.Action, rep *client.Reply) (over func(then *client.Reply)) {
 	p.mu.Lock()
 	asks := p.asks && p.cfg.ApprovalURL != ""
@@ -56,7 +56,7 @@ func (p *Proxy) page(ctx context.Context, a *streams.Action, rep *client.Reply) 
 	}
 }
 
-// pageOf is the question that has a client show the page of a hold.
+// pageOf returns the params of the request that asks a client to show the page of a hold.
 func (p *Proxy) pageOf(a *streams.Action, rep *client.Reply) map[string]any {
 	hold := rep.Entry.Hold.ID
 	return map[string]any{

@@ -53,7 +53,7 @@ type Proxy struct {
 	host *client.Client
 	up   mcp.Connection  // to the MCP client
 	down mcp.Connection  // to the MCP server
-	ctx  context.Context // ends with the connection
+	ctx  context.Context // ends with these connections
 
 	tools *catalogue
 	ids   idSource
@@ -72,7 +72,7 @@ type Proxy struct {
 	wg         sync.WaitGroup
 	serving    sync.WaitGroup // tools/call and similar requests in progress
 	notes      chan struct{}  // semaphore: one element per notification being recorded
-	noted      chan struct{}  // closed once the last notification is passed on; owned by the server reader
+	noted      chan struct{}  // closed when the last notification is passed on; only the reader of down uses it
 }
 
 // asked is a request that the proxy made and that has no response yet.
@@ -128,8 +128,8 @@ func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Conn
 	return err
 }
 
-// closed returns nil for the errors of a normal end: a closed pipe, or the exit code of a server that
-// was told to exit. It returns other errors unchanged.
+// closed returns nil for the errors of a normal end: a closed pipe, or the exit code of a server that was told to
+// exit. It returns any other error unchanged.
 func closed(err error) error {
 	var exit interface{ ExitCode() int }
 	if errors.As(err, &exit) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) ||
@@ -250,7 +250,7 @@ func (p *Proxy) cancelled(r *jsonrpc.Request) bool {
 	}
 	c.cancel()
 	if c.answer == nil && c.passed {
-		delete(p.calls, id) // drops a later response
+		delete(p.calls, id) // so that a later response is dropped
 	}
 	return c.passed
 }
@@ -292,7 +292,7 @@ func (p *Proxy) fromServer(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// maxNotes is the limit of server notifications that are being recorded.
+// maxNotes is the maximum number of server notifications that are recorded at the same time.
 const maxNotes = 64
 
 // ordinary are the notifications whose method name is not recorded.
@@ -327,7 +327,7 @@ func (p *Proxy) unsubscribed(params any) any {
 	meta, _ := all["_meta"].(map[string]any)
 	raw := meta[mcp.MetaKeySubscriptionID]
 	if n, ok := raw.(json.Number); ok {
-		raw, _ = n.Float64() // a number that does not fit is not an id in use
+		raw, _ = n.Float64() // a number that does not fit into a float64 is not the id of a request
 	}
 	id, err := jsonrpc.MakeID(raw)
 	if err != nil {
@@ -404,7 +404,7 @@ func (p *Proxy) answeredOwn(from mcp.Connection, m *jsonrpc.Response) bool {
 		return false
 	}
 	delete(p.own, m.ID)
-	q.answer <- m // the channel has room for one answer
+	q.answer <- m // does not block: the channel has room for one answer
 	return true
 }
 
@@ -447,8 +447,8 @@ func (p *Proxy) request(ctx context.Context, to mcp.Connection, method string, p
 	}
 }
 
-// send writes a message and logs a failure. The goroutine that reads the connection detects that it is
-// broken.
+// send writes a message, and logs a failure. It needs no other handling, because the goroutine that reads the
+// connection detects a broken connection.
 func (p *Proxy) send(to mcp.Connection, m jsonrpc.Message) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -16,11 +16,11 @@ import (
 	"lazaret/streams"
 )
 
-// A message is passed on only if every reader parses it as recorded. JSON does not define the meaning
-// of duplicate names, and some readers ignore the case of names. Messages with such names are refused
+// A message is passed on only if every reader parses it as it was recorded. JSON does not define the meaning
+// of duplicate names, and some readers ignore the case of names. The proxy refuses messages with such names
 // in both directions.
 
-// maxNesting is the limit of nesting of the protocol's objects.
+// maxNesting is the maximum depth of nested objects and lists in a message.
 const maxNesting = 256
 
 // known are the field names that the protocol defines.

@@ -27,17 +27,17 @@ import (
 // Limits of an endpoint.
 const (
 	MaxBody     = 4 << 20         // bytes of one request
-	MaxSessions = 256             // of all servers together
-	maxOfOne    = MaxSessions / 2 // of one token
+	MaxSessions = 256             // sessions of all servers together
+	maxOfOne    = MaxSessions / 2 // sessions of one token
 	maxConns    = 2048
 	maxHeader   = 32 << 10
 	headerTime  = 5 * time.Second
 	bodyTime    = 15 * time.Second
-	idleTime    = time.Minute // maximum idle time of a connection between two requests
-	commitTime  = 5 * time.Second
+	idleTime    = time.Minute     // maximum idle time of a connection between two requests
+	commitTime  = 5 * time.Second // how long a response delays its status to wait for the first message
 	// unusedTime is how long a session lives after initialize if its host does not use the session's id.
 	unusedTime = time.Minute
-	// DefaultIdle is the lifetime of a session without a request of its host.
+	// DefaultIdle is how long a session lives without a request from its host.
 	DefaultIdle = 30 * time.Minute
 )
 
@@ -65,7 +65,7 @@ type Endpoint struct {
 	TLS      *tls.Config   // nil: plain HTTP
 	Idle     time.Duration // zero: DefaultIdle
 	Unused   time.Duration // maximum wait of a new session for its second request; zero: one minute
-	Body     time.Duration // the time in which a host must send a request; zero: 15 s
+	Body     time.Duration // within which a host must send the whole body of a request; zero: 15 s
 	Log      *slog.Logger
 
 	mu       sync.Mutex
@@ -154,8 +154,8 @@ func (e *Endpoint) expire(ctx context.Context) {
 	}
 }
 
-// single are headers that must not be repeated: readers could use different ones of two
-// values.
+// single are headers that must not be repeated: of two values, one reader might use the
+// first and another reader the second.
 var single = []string{"Host", "Origin", "Content-Type", "Content-Encoding", headerMethod, headerName,
 	headerSession, headerVersion, headerLast, headerAuth, TokenHeader}
 
@@ -227,7 +227,7 @@ func (e *Endpoint) admit(r *http.Request, s *Server) (owner string, err error) {
 	secret := r.Header.Get(TokenHeader)
 	scheme, bearer, _ := strings.Cut(r.Header.Get(headerAuth), " ")
 	if secret == "" && s.Remote == nil && strings.EqualFold(scheme, "Bearer") {
-		secret = strings.TrimSpace(bearer) // a server process takes no token of its own
+		secret = strings.TrimSpace(bearer) // not for the server: a process gets no Authorization
 	}
 	if secret == "" {
 		return "", errors.New("send a token of this agent's credential in the header " + TokenHeader)
@@ -277,8 +277,9 @@ func (e *Endpoint) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 }
 
-// authorize stores a changed Authorization of a session's host after the server has
-// accepted it. The first request of a session sets the first one.
+// authorize compares the Authorization of a request with that of its session. If it has
+// changed, authorize asks the server whether it accepts the new value, and then stores it.
+// The first request of a session sets its first value.
 func (s *session) authorize(w http.ResponseWriter, r *http.Request, name string) bool {
 	if s.up == nil {
 		return true
@@ -386,7 +387,7 @@ func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	server *Server) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" || r.Header.Get("Content-Encoding") != "" {
-		http.Error(w, "send application/json, not encoded", http.StatusUnsupportedMediaType)
+		http.Error(w, "send application/json without a Content-Encoding", http.StatusUnsupportedMediaType)
 		return
 	}
 	if !accepts(r, "text/event-stream") || !accepts(r, "application/json") {

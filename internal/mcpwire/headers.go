@@ -23,11 +23,11 @@ const (
 	headerParam  = "Mcp-Param-"
 )
 
-// Bounds of the tools whose headers are known.
+// Limits of the tools whose headers the connection remembers.
 const (
 	maxHeaderTools = 4096
 	maxParams      = 64 // headers of one tool
-	maxParamDepth  = 16 // nesting of an argument
+	maxParamDepth  = 16 // nesting depth of an argument
 )
 
 // metaVersion returns the version that a request names in its _meta, or "".
@@ -48,7 +48,7 @@ func nameOf(r *jsonrpc.Request) (string, bool) {
 		Name string `json:"name"`
 		URI  string `json:"uri"`
 	}
-	_ = json.Unmarshal(r.Params, &p) // the names of malformed params are empty
+	_ = json.Unmarshal(r.Params, &p) // malformed params have no name
 	switch r.Method {
 	case "tools/call", "prompts/get":
 		return p.Name, true
@@ -58,7 +58,8 @@ func nameOf(r *jsonrpc.Request) (string, bool) {
 	return "", false
 }
 
-// repeatBody sets the headers of a request that names a version without sessions.
+// repeatBody sets the headers that repeat parts of a request's body, if the request names a
+// version without sessions.
 func repeatBody(h http.Header, r *jsonrpc.Request, tools *toolHeaders) {
 	v := metaVersion(r.Params)
 	if v < "2026" {
@@ -96,7 +97,7 @@ func mismatch(h http.Header, r *jsonrpc.Request) string {
 	return ""
 }
 
-// toolHeaders are the arguments of tools that are repeated in headers.
+// toolHeaders knows which arguments of tools are repeated in headers.
 type toolHeaders struct {
 	mu sync.Mutex
 	of map[string][]paramHeader // by tool; guarded by mu
@@ -106,10 +107,10 @@ type toolHeaders struct {
 type paramHeader struct {
 	header string
 	path   []string
-	value  json.RawMessage // of a call; nil if it has none
+	value  json.RawMessage // the argument's value in a call; nil if the call does not have it
 }
 
-// learn reads the result of a tools/list.
+// learn stores the annotated arguments in the result of a tools/list.
 func (t *toolHeaders) learn(result json.RawMessage) {
 	var list struct {
 		Tools []struct {
@@ -136,8 +137,8 @@ func (t *toolHeaders) learn(result json.RawMessage) {
 	}
 }
 
-// annotated appends the properties of a schema that have x-mcp-header. It returns false if one
-// of them is not valid. A client then has to ignore the tool.
+// annotated appends to out the properties of a schema that have x-mcp-header. It returns
+// false if one of these annotations is not valid; a client must then ignore the tool.
 func annotated(schema json.RawMessage, path []string, out *[]paramHeader) bool {
 	var s struct {
 		Properties map[string]json.RawMessage `json:"properties"`
@@ -229,7 +230,8 @@ func (t *toolHeaders) mismatch(h http.Header, r *jsonrpc.Request) string {
 	return ""
 }
 
-// headerValue returns a string, an integer or a boolean as the value of a header.
+// headerValue returns a JSON value as the value of a header. It returns false unless the
+// value is a string, an integer or a boolean.
 func headerValue(raw json.RawMessage) (string, bool) {
 	const maxSafe = 1<<53 - 1
 	var v any
@@ -247,7 +249,8 @@ func headerValue(raw json.RawMessage) (string, bool) {
 	return "", false
 }
 
-// Values that a header cannot carry as they are, are encoded in base64 between these.
+// If a header cannot carry a value unchanged, it has the value's base64 between base64Begin
+// and base64End.
 const (
 	base64Begin = "=?base64?"
 	base64End   = "?="
@@ -261,7 +264,8 @@ func encodeHeader(s string) string {
 	return base64Begin + base64.StdEncoding.EncodeToString([]byte(s)) + base64End
 }
 
-// decodeHeader decodes a header that occurs once.
+// decodeHeader decodes the values of a header. It returns false unless there is one value,
+// encoded as by encodeHeader.
 func decodeHeader(values []string) (string, bool) {
 	if len(values) != 1 || !printable(values[0]) {
 		return "", false

@@ -20,12 +20,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// MaxMessage bounds one message of a server, in bytes. A larger one is never held in
-// memory. The request that it answers gets an error.
+// MaxMessage is the maximum length of one message of a server, in bytes. A larger message
+// is never held in memory. If it answers a request, that request gets an error.
 const MaxMessage = 32 << 20
 
-// terminate is how long a server may take to end after its input is closed, and again
-// after SIGTERM.
+// terminate is how long a server may take to end after its input is closed. After that it
+// gets SIGTERM, and has the same time again.
 const terminate = 3 * time.Second
 
 // process is a started server that exchanges lines over its pipes.
@@ -36,7 +36,7 @@ type process struct {
 
 	messages chan jsonrpc.Message
 	closed   chan struct{}
-	ended    chan struct{} // closed once the process has ended and exit is set
+	ended    chan struct{} // closed when the process has ended and exit is set
 	exit     error
 
 	write sync.Mutex
@@ -83,7 +83,7 @@ func (s *process) scan(out io.Reader) {
 			select {
 			case s.messages <- m:
 			case <-s.closed:
-				_, _ = io.Copy(io.Discard, out) // a server that still writes can then end
+				_, _ = io.Copy(io.Discard, out) // so that a server that still writes is not blocked and can end
 				return
 			}
 		}
@@ -110,8 +110,8 @@ func readLine(r *bufio.Reader, most int) (line []byte, dropped int, err error) {
 	}
 }
 
-// topID finds the id at the beginning or the end of a response that is too long to be
-// decoded.
+// topID finds the id of a response that is too long to be decoded, at its beginning or its
+// end.
 var topID = regexp.MustCompile(`^\{(?:"jsonrpc":"2\.0",)?"id":(\d{1,15}|"[^"\\]{1,100}")` +
 	`|"id":(\d{1,15}|"[^"\\]{1,100}")(?:,"jsonrpc":"2\.0")?\}$`)
 

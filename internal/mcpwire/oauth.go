@@ -59,7 +59,8 @@ func (l *located) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return m, err
 }
 
-// metadata serves the metadata of a remote server with the endpoint's address as the resource.
+// metadata serves the OAuth metadata of a remote server. In it, the endpoint's address replaces the server's as the
+// protected resource, because a host signs in for the address that it uses.
 func (s *Server) metadata(w http.ResponseWriter, r *http.Request, name string) {
 	at := *s.Remote.URL
 	at.RawQuery = ""

@@ -15,15 +15,15 @@ import (
 
 // Limits of a session.
 const (
-	maxRequests = 128     // of a host without an answer yet
-	keepStreams = 4 << 20 // bytes of written answers that are kept for a host that lost one
-	listening   = 0       // id of the stream for messages that belong to no request
-	takeTime    = 20 * time.Second
+	maxRequests = 128              // requests of a host that wait for answers
+	keepStreams = 4 << 20          // bytes of sent answers that are kept in case the host asks for them again
+	listening   = 0                // id of the stream for messages that belong to no request
+	takeTime    = 20 * time.Second // how long a message of the host waits until the proxy reads it
 )
 
 var (
 	errSessionEnded = errors.New("the session has ended")
-	errBusy         = errors.New("the server does not take its messages: try again later")
+	errBusy         = errors.New("the server does not read its messages: try again later")
 )
 
 // session is one host's connection over HTTP.
@@ -40,18 +40,18 @@ type session struct {
 	auth     string                  // Authorization for the upstream server; guarded by mu, as are the fields below
 	up       *upstream               // nil if the server is a process
 	streams  map[int]*stream         // by id
-	requests map[jsonrpc.ID]*request // without an answer yet
+	requests map[jsonrpc.ID]*request // requests that wait for an answer, by id
 	finished []*stream               // streams of answered requests, oldest first
 	last     int                     // the latest stream's id
 	active   int                     // HTTP requests in progress
-	used     time.Time               // when the latest of them ended
+	used     time.Time               // when the latest HTTP request ended
 	known    bool                    // the host made a request with the session's id
 }
 
 // request is a request of the host without an answer yet.
 type request struct {
 	stream *stream
-	token  string // its progress token as JSON
+	token  string // the request's progress token as JSON
 }
 
 func newSession(owner string) *session {
@@ -75,10 +75,10 @@ func (s *session) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Write puts a message into a stream. An answer goes into the stream of its request, and
-// progress into the stream of the request with its token. Another message goes into the
-// stream of the request in progress if there is only one, else into the stream for
-// messages that belong to no request.
+// Write puts a message of the server into a stream. An answer goes into the stream of its
+// request, and progress into the stream of the request with its progress token. If only one
+// request is in progress, any other message goes into its stream. Otherwise it goes into
+// the stream for messages that belong to no request.
 func (s *session) Write(_ context.Context, m jsonrpc.Message) error {
 	b, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
@@ -96,13 +96,14 @@ func (s *session) Write(_ context.Context, m jsonrpc.Message) error {
 		errors.As(r.Error, &refused)
 	}
 	if err := to.add(b, last, bad, refused); err != nil {
-		_ = s.Close() // the host would miss an answer
+		_ = s.Close() // otherwise the host would miss an answer and not know it
 		return err
 	}
 	return nil
 }
 
-// route finds the stream for a message. The caller holds mu.
+// route finds the stream for a message, see Write. last reports whether the message is the
+// last one of the stream. The caller holds mu.
 func (s *session) route(m jsonrpc.Message) (to *stream, last bool) {
 	if r, ok := m.(*jsonrpc.Response); ok {
 		q := s.requests[r.ID]
@@ -165,8 +166,8 @@ func progressToken(params json.RawMessage, request bool) string {
 	return string(p.Token)
 }
 
-// open registers a request and makes its stream, which the caller releases. It returns nil if
-// its id is in use or the host has too many requests in progress.
+// open registers a request and makes its stream, which the caller must release. It returns
+// nil if the request's id is in use or the host has too many requests in progress.
 func (s *session) open(r *jsonrpc.Request) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +182,7 @@ func (s *session) open(r *jsonrpc.Request) *stream {
 	return st
 }
 
-// forget removes a request that was not taken.
+// forget removes a request that take did not pass to the proxy.
 func (s *session) forget(id jsonrpc.ID, st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +223,8 @@ func (s *session) cancelled(params json.RawMessage) {
 	}
 }
 
-// cancelledID returns the id in a notification that a request is cancelled.
+// cancelledID returns the id of the cancelled request from the params of a
+// notifications/cancelled.
 func cancelledID(params json.RawMessage) (jsonrpc.ID, bool) {
 	var n struct {
 		RequestID any `json:"requestId"`
@@ -263,7 +265,7 @@ func (s *session) ended() bool {
 	}
 }
 
-// enter and leave count the HTTP requests in progress.
+// enter and leave count the session's HTTP requests in progress.
 func (s *session) enter() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,8 +287,9 @@ func (s *session) enterKnown() {
 	s.known = true
 }
 
-// idle reports whether the host has made no request for limit, or, if it never used the session's id,
-// for unused. A request without an answer does not count once its host has left.
+// idle reports whether the session can be ended: the host has made no request for the time limit. If the host
+// never used the session's id, the time unused is enough. A request whose host has disconnected does not count
+// as a request in progress, even if the server has not answered it.
 func (s *session) idle(limit, unused time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

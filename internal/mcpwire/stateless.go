@@ -16,15 +16,15 @@ import (
 	"lazaret/streams"
 )
 
-// Version 2026-07-28 has no sessions: each request names its version and capabilities, and a
-// host opens no connection. The requests of one token (and, for a server at a URL, of one
-// Authorization) share a line to the server.
+// Version 2026-07-28 of MCP has no sessions: each request names its version and capabilities,
+// and a host does not begin with initialize. The requests of one token share a connection to
+// the server, a line. For a server at a URL, they must also have the same Authorization.
 
 // stateless is the supported version without sessions.
 const stateless = "2026-07-28"
 
-// legacyTime is how long a server that does not speak a version without sessions is not asked
-// again.
+// legacyTime is how long the endpoint remembers that a server speaks no version without
+// sessions. It does not ask the server again during that time.
 const legacyTime = 5 * time.Minute
 
 // Error codes of the protocol.
@@ -33,17 +33,17 @@ const (
 	codeMismatch = -32020
 )
 
-// line is a connection with a server that requests of several hosts share. It gives each
-// request its own id and progress token, because hosts choose theirs independently.
+// line is a connection to a server that the requests of several hosts share. It replaces the
+// ids and progress tokens of requests, because two hosts may choose the same ones.
 type line struct {
 	*session
 	tools toolHeaders
-	ready chan struct{} // closed once the server was asked for its versions
+	ready chan struct{} // closed when discover has asked the server for its versions
 
 	// Set before ready is closed.
 	speaks bool              // the server speaks the version without sessions
-	answer *jsonrpc.Response // the server's answer if it speaks no such version; may be nil
-	err    error             // the server could not be started
+	answer *jsonrpc.Response // the server's answer if speaks is false; may be nil
+	err    error             // why the server could not be started; nil: it was
 
 	open map[jsonrpc.ID]*exchange // guarded by the session's mu, as is next
 	next int64
@@ -51,12 +51,12 @@ type line struct {
 
 // exchange is a request of a host on a line.
 type exchange struct {
-	id, own jsonrpc.ID // the host's id, and the one on the line
+	id, own jsonrpc.ID // the request's id from the host, and its id on the line
 	method  string
 	token   json.RawMessage        // the host's progress token, or nil
-	wants   json.RawMessage        // of subscriptions/listen: the notifications that the host asks for
-	stream  *stream                // nil: a request of the endpoint itself
-	answer  chan *jsonrpc.Response // of a request of the endpoint itself
+	wants   json.RawMessage        // for subscriptions/listen: the notifications that the host asks for
+	stream  *stream                // to the host; nil: the endpoint itself made the request
+	answer  chan *jsonrpc.Response // receives the answer if the endpoint itself made the request
 }
 
 // statelessRequest processes a request without a session.
@@ -196,7 +196,7 @@ func (l *line) discover(ctx context.Context, params json.RawMessage) {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
-	_ = json.Unmarshal(params, &p) // the caller has read its version
+	_ = json.Unmarshal(params, &p) // valid: the caller has read the version from it
 	delete(p.Meta, "progressToken")
 	body, err := json.Marshal(p)
 	if err != nil {
@@ -271,8 +271,8 @@ func rawID(id jsonrpc.ID) json.RawMessage {
 	return b
 }
 
-// edited returns an object whose field at a path has another value. It returns malformed
-// objects unchanged.
+// edited returns a JSON object with field set to value. path leads to the nested object with
+// the field. It returns a malformed object unchanged.
 func edited(object json.RawMessage, field string, value json.RawMessage, path ...string) json.RawMessage {
 	var m map[string]json.RawMessage
 	if len(object) > 0 && json.Unmarshal(object, &m) != nil {
@@ -293,8 +293,8 @@ func edited(object json.RawMessage, field string, value json.RawMessage, path ..
 	return b
 }
 
-// leaveExchange ends an exchange. If the server still works on it, the server is told that it
-// is cancelled.
+// leaveExchange ends an exchange. If the server has not answered the request, leaveExchange
+// sends it a cancellation.
 func (l *line) leaveExchange(ctx context.Context, x *exchange) {
 	l.mu.Lock()
 	_, unanswered := l.open[x.own]
@@ -330,7 +330,7 @@ func (l *line) Write(_ context.Context, m jsonrpc.Message) error {
 		case x == nil:
 			return nil // the host has left
 		case x.stream == nil:
-			x.answer <- m // it has room for one answer
+			x.answer <- m // does not block: the channel has room for one answer
 			return nil
 		case x.method == "tools/list" && m.Error == nil:
 			l.tools.learn(m.Result)
@@ -342,7 +342,7 @@ func (l *line) Write(_ context.Context, m jsonrpc.Message) error {
 		}
 		l.deliver(x, &out, true)
 	case *jsonrpc.Request:
-		if m.ID.IsValid() { // in this version a server does not send requests: it asks by its results
+		if m.ID.IsValid() { // a server of this version must not send requests: it asks in its results
 			go func() {
 				_ = l.take(context.Background(), &jsonrpc.Response{ID: m.ID,
 					Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "lazaret: the client takes no requests"}})
@@ -357,8 +357,8 @@ func (l *line) Write(_ context.Context, m jsonrpc.Message) error {
 }
 
 // receivers returns the exchanges that a notification belongs to, each with the notification
-// as its host expects it. Another notification is dropped, because no host could relate it to a
-// request.
+// as its host expects it. It returns none if no host could relate the notification to a
+// request; the notification is then dropped.
 func (l *line) receivers(m *jsonrpc.Request) map[*exchange]*jsonrpc.Request {
 	var p struct {
 		Token json.RawMessage            `json:"progressToken"`
@@ -412,7 +412,7 @@ func (l *line) deliver(x *exchange, m jsonrpc.Message, last bool) {
 	}
 }
 
-// refusal returns the HTTP status of an error that has one.
+// refusal returns the Refused error in a response, or nil if it has none.
 func refusal(m jsonrpc.Message) *Refused {
 	r, ok := m.(*jsonrpc.Response)
 	if !ok || r.Error == nil {

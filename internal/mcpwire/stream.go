@@ -14,17 +14,17 @@ import (
 
 // Limits of one stream to a host.
 const (
-	maxUnread = 2 * MaxMessage // bytes of a session that its host has not read
-	keepRead  = 256 << 10      // bytes that a host has read and may ask for again
+	maxUnread = 2 * MaxMessage // bytes in all streams of a session that the host has not read
+	keepRead  = 256 << 10      // bytes of read events that are kept in case the host asks for them again
 	heartbeat = 15 * time.Second
-	writeTime = 30 * time.Second // for a host to read one event
+	writeTime = 30 * time.Second // within which a host must read one event
 )
 
 var errUnread = errors.New("the host does not read its messages")
 
 // stream is the content of one HTTP response to a host: the messages of one POST, or the
-// messages that belong to no request. If a response breaks off, another one continues the
-// stream.
+// messages that belong to no request. If a response breaks off, a later response can
+// continue the stream.
 type stream struct {
 	id   int
 	once bool          // the stream cannot be continued by another response, so its events have no ids
@@ -38,18 +38,18 @@ type stream struct {
 	kept    int           // bytes of all events
 	ended   bool          // no more events follow
 	bad     bool          // the last message is an error
-	refused *Refused      // the stream's only message, if the server refused with an HTTP status
+	refused *Refused      // set if the stream's only message is a refusal with an HTTP status
 	reader  int           // number of the latest response that reads the stream; earlier ones stop
-	users   int           // responses that use the stream
+	users   int           // number of responses that use the stream
 	dropped bool          // no other response can find the stream
-	wake    chan struct{} // closed when one of these changes
+	wake    chan struct{} // closed when one of the fields above changes
 }
 
 func newStream(id int, held *atomic.Int64) *stream {
 	return &stream{id: id, held: held, wake: make(chan struct{})}
 }
 
-// use keeps the stream's content for a response. Each call is followed by a call of release.
+// use keeps the stream's content in memory for a response, until the response calls release.
 func (s *stream) use() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,8 @@ func (s *stream) drop() {
 	s.discard()
 }
 
-// discard frees the content of a stream that nobody can read any longer. The caller holds mu.
+// discard frees the content of a stream that no response can read any longer. The caller
+// holds mu.
 func (s *stream) discard() {
 	if s.dropped && s.users == 0 {
 		s.held.Add(-int64(s.unread))
@@ -94,7 +95,7 @@ func (s *stream) add(b []byte, last, bad bool, refused *Refused) error {
 		return errUnread
 	}
 	if s.first+len(s.events) > 0 {
-		refused = nil // the response has another message
+		refused = nil // the stream has another message, so its status is 200
 	}
 	s.events = append(s.events, b)
 	s.unread += len(b)
@@ -125,7 +126,8 @@ func (s *stream) attach(from int) (reader, next int) {
 	return s.reader, min(max(from, s.first), s.first+len(s.events))
 }
 
-// next waits for event i. It returns nil once the stream has ended or has another reader.
+// next waits for event i. It returns a nil event when the stream has ended or has another
+// reader.
 func (s *stream) next(ctx context.Context, reader, i int, wait time.Duration) (b []byte, refused *Refused, err error) {
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -152,7 +154,8 @@ func (s *stream) next(ctx context.Context, reader, i int, wait time.Duration) (b
 	}
 }
 
-// delivered records that event i was written, and drops the oldest events.
+// delivered records that event i was written, and drops the oldest written events beyond
+// keepRead.
 func (s *stream) delivered(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -73,9 +73,9 @@ func ParseURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// Words returns the parts of a server's URL in place of a command. They do not look like a
-// URL, because the policy judges URLs as destinations of the agent. The operator chose the
-// server, not the agent.
+// Words returns the parts of a server's URL as the words of a command, for the proposal to
+// accept the server's tools. They do not look like a URL: the policy would judge a URL as a
+// destination that the agent chose, but the operator chose the server.
 func Words(address string) ([]string, error) {
 	u, err := ParseURL(address)
 	if err != nil {
@@ -90,7 +90,7 @@ func Words(address string) ([]string, error) {
 	return words, nil
 }
 
-// upstream is a connection with a Remote.
+// upstream is a connection to a Remote.
 type upstream struct {
 	Remote
 	http   *http.Client
@@ -112,7 +112,8 @@ type upstream struct {
 // probeTime is how long a server has to answer a probe.
 const probeTime = 5 * time.Second
 
-// Probe returns an error if a server cannot be reached at a URL without a sign-in.
+// Probe returns an error if no MCP server can be reached at a URL, or if the server requires
+// a sign-in.
 func Probe(address string) error {
 	u, err := ParseURL(address)
 	if err != nil {
@@ -134,7 +135,7 @@ func Probe(address string) error {
 	return fmt.Errorf("it answers HTTP %d", refused.Status)
 }
 
-// Dial makes a connection. The first message opens it.
+// Dial returns a connection to the server. The first message opens it.
 func (r Remote) Dial() mcp.Connection { return r.dial() }
 
 func (r Remote) dial() *upstream {
@@ -225,7 +226,7 @@ func (u *upstream) cancelled(params json.RawMessage) bool {
 	return true
 }
 
-// order sends messages that get no answer.
+// order sends the messages of the channel orders, one after the other.
 func (u *upstream) order() {
 	for {
 		select {
@@ -313,7 +314,8 @@ func (u *upstream) send(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// request sends a request. It passes on the answer and the messages before it.
+// request sends a request, and passes the server's messages, the last of which is the
+// answer, to the proxy.
 func (u *upstream) request(ctx context.Context, r *jsonrpc.Request) {
 	resp, err := u.post(ctx, r)
 	if ctx.Err() != nil {
@@ -466,7 +468,7 @@ func (u *upstream) pass(r *jsonrpc.Request, m jsonrpc.Message) bool {
 	return true
 }
 
-// refused converts a response with an error status to the answer of a request.
+// refused converts a response with an HTTP error status to the answer of a request.
 func (u *upstream) refused(id jsonrpc.ID, resp *http.Response) *jsonrpc.Response {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	u.mu.Lock()
@@ -527,8 +529,8 @@ func (u *upstream) listen() {
 	}
 }
 
-// try asks the server whether it accepts an Authorization in this session. It returns nil
-// if so.
+// try asks the server, by a ping, whether it accepts an Authorization in this session. It
+// returns the refusal, or nil.
 func (u *upstream) try(ctx context.Context, authorization string) *Refused {
 	const ping = `{"jsonrpc":"2.0","id":"lazaret-authorization","method":"ping"}`
 	req, err := u.prepare(http.MethodPost, strings.NewReader(ping))

@@ -28,12 +28,12 @@ type item struct {
 // plain matches strings without a space: ids, names, times.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.:+-]{0,64}$`)
 
-// maxPlainWords is the limit of words in the ids, names and times of an item. More words could form a
-// sentence.
+// maxPlainWords is the maximum number of words in an item's ids, names and times that are not judged. More words
+// could form a sentence.
 const maxPlainWords = 3
 
-// plainWords counts the words of a string. A word is a part of two or more letters that ends at a mark
-// or a capital letter. A part with a digit is not a word. For a string with other characters plainWords
+// plainWords counts the words of a string. A word is a part of two or more letters that ends at a punctuation mark
+// or before a capital letter. A part with a digit is not a word. If plain does not match the string, plainWords
 // returns more than maxPlainWords.
 func plainWords(s string) (n int) {
 	if !plain.MatchString(s) {
@@ -56,11 +56,11 @@ func plainWords(s string) (n int) {
 	return n
 }
 
-// sole are the member names by which stores wrap a text.
+// sole are the names of members in which stores wrap a text: {"text": "…"}.
 var sole = []string{"text", "content", "memory", "data", "value"}
 
-// itemOf parses an item. A text that is another JSON value is judged in canonical form, so that it is
-// the same when it is written and when it is found.
+// itemOf parses an item. A text that is not a JSON string is judged as canonical JSON, so that it is the same when it
+// is written and when it is found.
 func itemOf(v jsontext.Value, fields []string) (*item, error) {
 	it := new(item)
 	if v.Kind() == '"' {
@@ -96,9 +96,9 @@ func itemOf(v jsontext.Value, fields []string) (*item, error) {
 	return it, err
 }
 
-// saidBy returns the origin of an item in a write of the given origin. In a conversation that the user
-// or the operator stores, only the messages of the role user, or system, are their own words. In
-// Graphiti the member role_type has the role, and role is a name.
+// saidBy returns the origin of an item in a write of the given origin. If the user or the operator stores a
+// conversation, only the messages with the role user or system are their own words. In Graphiti, the member
+// role_type has the role, and role is a name.
 func (it *item) saidBy(kind string, write beliefs.Origin) beliefs.Origin {
 	names := []string{"role"}
 	if kind == "graphiti" {
@@ -148,8 +148,8 @@ func words(v jsontext.Value) (text, member string, err error) {
 	return string(c), "", nil
 }
 
-// wordsLeft returns the parts of an object that are not plain, in canonical form; empty if all are
-// plain.
+// wordsLeft returns the parts of an object that are not plain ids, names or times, as canonical JSON. It returns ""
+// if there are none.
 func wordsLeft(o object) (string, error) {
 	odd := map[string]any{}
 	for name, v := range o {
@@ -237,7 +237,7 @@ func (it *item) served(text, rest memgate.Found) (jsontext.Value, error) {
 	if text.Channel == memgate.Refused || rest.Channel == memgate.Refused {
 		return nil, nil
 	}
-	if rest.Text != it.rest { // a part of it is masked
+	if rest.Text != it.rest { // a part is masked, which cannot be put back into the item
 		return nil, nil
 	}
 	mark := text.Mark()

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// route is one path of a store. text lists the members that may contain the text of an item; the first
-// existing one is used. All other strings of an item are judged together, except plain ids, names and
-// times.
+// route is one path of a store. In write and read, text lists the members that may contain the text of an item;
+// the first existing member is used. All other strings of an item are judged together as its rest, except plain
+// ids, names and times.
 type route struct {
 	pattern string // pattern of net/http with method
 	write   *write
@@ -17,18 +17,19 @@ type route struct {
 type write struct {
 	list   string // body member with the items or a single item; empty: the body is the item
 	text   []string
-	delete bool // the path or the body names the memory to delete
-	// own restricts the path to the user and the operator: the request deletes many memories at once.
+	delete bool // the request deletes the memory that the path or the body names
+	// own allows the path only with the origin user or system, because the request deletes many memories at
+	// once.
 	own bool
 	// form means that the body is a form with files instead of JSON. list is the field of the files.
 	form bool
-	// bare is the text that is proposed for a body without one: the request makes the store change its
+	// bare is the text that is proposed if the body has none, because the request makes the store change its
 	// memories by itself.
 	bare string
 	// key lists the body members that identify a memory, in addition to the path.
 	key []string
-	// reread is the path of a memory by its id. It is set if the store may have rewritten
-	// the text.
+	// reread is the prefix of the path of a memory; its id follows. It is set if the store may rewrite the
+	// text of a write.
 	reread string
 	// added is the event in the response to a write that distinguishes a new memory from an existing
 	// one.

@@ -58,7 +58,7 @@ type Config struct {
 	Judge    memgate.Judge
 	// Origin is the origin of a write without the header Lazaret-Origin.
 	Origin beliefs.Origin
-	Held   memgate.Held // created on demand
+	Held   memgate.Held // the folder of the ids of held writes; it is created when needed
 	Log    *slog.Logger
 }
 
@@ -111,8 +111,8 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.reason }
 
-// unjudged is the refusal of a request that got no verdict. Its status blames the request if the
-// request's values cannot form an event.
+// unjudged returns the refusal of a request that got no verdict. Its status is 4xx if the request cannot form a
+// valid event or the credential is refused, and otherwise 503.
 func unjudged(err error) *refusal {
 	status := http.StatusServiceUnavailable
 	if e := (*client.Error)(nil); errors.As(err, &e) {
@@ -121,7 +121,7 @@ func unjudged(err error) *refusal {
 			status = http.StatusBadRequest
 		case streams.CodeTooLarge:
 			status = http.StatusRequestEntityTooLarge
-		case streams.CodeCredential: // of the proxy: to ask again is of no use
+		case streams.CodeCredential: // the proxy's credential is refused, so a retry does not help
 			status = http.StatusForbidden
 		}
 	}
@@ -154,8 +154,8 @@ type exchange struct {
 	body   []byte // in JSON
 	form   []byte // the body as a form, if the store expects one
 	kind   string // media type of the forwarded body
-	// reached is set once a request was written to the store. The error of a request does not show it, because
-	// the transport may send a request again after the store carried it out.
+	// reached is set when the request was written to the connection to the store. The error of a request does not
+	// show it: the transport may repeat a request that the store has carried out, and then fail.
 	reached atomic.Bool
 }
 
@@ -186,7 +186,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 		p.Log.Warn("the store did not answer", "err", err)
 		if undo != nil && !x.reached.Load() {
 			if err := undo(); err != nil {
-				p.Log.Error("an approved write has to be approved again", "err", err)
+				p.Log.Error("the approval of a write could not be given back, so it has to be approved again", "err", err)
 			}
 		}
 		refuse(w, errors.New("the store did not answer, or its answer is invalid or too large: see the log"))
@@ -260,7 +260,7 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request, rt *route) (*ex
 	if err != nil || kind != "application/json" || r.Header.Get("Content-Encoding") != "" {
 		return nil, bad("the body is not plain application/json")
 	}
-	x.kind = "application/json" // the judged charset, UTF-8
+	x.kind = "application/json" // without a charset: UTF-8, as judged
 	// The proxy and the store could use different values of duplicate names.
 	if !jsontext.Value(x.body).IsValid() {
 		return nil, bad("the body is malformed JSON, or an object has a duplicate name")
@@ -268,8 +268,8 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request, rt *route) (*ex
 	return x, nil
 }
 
-// propose proposes each text of a write. It returns the ids of the resulting beliefs, and a function that
-// gives used approvals back.
+// propose proposes each text of a write. It returns the ids of the resulting beliefs. If the store never received
+// the write, undo makes the approvals that it used valid again.
 func (x *exchange) propose(wr *write) (parents []string, undo func() error, err error) {
 	texts, err := x.written(wr)
 	if r := (*refusal)(nil); errors.As(err, &r) {
@@ -331,8 +331,7 @@ func (x *exchange) written(wr *write) ([]written, error) {
 	if wr.delete {
 		return []written{{"(deleted)", key, x.origin}}, nil
 	}
-	// The text and the rest of a memory are two beliefs. With the same key, the later one would replace
-	// the earlier one.
+	// The text and the rest of a memory are two beliefs. With the same key, the second would replace the first.
 	restKey, err := x.key(wr, "rest")
 	if err != nil {
 		return nil, err
@@ -360,7 +359,7 @@ func (x *exchange) written(wr *write) ([]written, error) {
 	return out, nil
 }
 
-// around is the part of a body outside its items.
+// around returns the part of a body outside its items.
 func around(body jsontext.Value, list string) (string, error) {
 	var o object
 	if err := json.Unmarshal(body, &o); err != nil {
@@ -406,9 +405,9 @@ func (x *exchange) key(wr *write, part string) (string, error) {
 	return key, nil
 }
 
-// memory returns the proposal of a write. The store as a whole is no source: it has the words of many, and
-// a rule that holds a source would hold all of them. The external writes of a session are one source, and
-// each other memory is a source of its own.
+// memory returns the proposal of a write. The store as a whole is not its source: it has texts of many people, and
+// a rule that holds everything from a source would hold all of them. Instead, the external writes of a session are
+// one source, and each other memory is a source of its own.
 func (x *exchange) memory(t written) *streams.Memory {
 	text, key := t.text, t.key
 	source := "store:" + key
@@ -421,8 +420,8 @@ func (x *exchange) memory(t written) *streams.Memory {
 	return &streams.Memory{Head: x.head, Key: key, Content: text, Source: source}
 }
 
-// reread reads the stored text back after a write and writes it as derived from the written text.
-// Without that, the gate treats a text as external.
+// reread reads the stored text back after a write, and records it as derived from the written text. Without this
+// record, a text that the store has rewritten counts as external when it is found.
 func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
 	items, _, err := itemsIn(body, rt.read.list, rt.read.text)
 	if err != nil {

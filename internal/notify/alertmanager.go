@@ -11,8 +11,9 @@ import (
 	"lazaret/streams"
 )
 
-// Alertmanager is an Alertmanager with API v2. The alert of a hold lasts until the hold expires or,
-// with "settled" in the route, is settled. A finding's alert ends by Alertmanager's resolve_timeout.
+// Alertmanager is an Alertmanager with API v2. The alert about a hold ends when the hold expires, or
+// already when it is settled if the route's "on" has "settled". The alert about a finding ends by
+// Alertmanager's resolve_timeout.
 type Alertmanager struct {
 	URL       string `yaml:"url"` // without /api/v2/alerts
 	Token     string `yaml:"token"`

@@ -58,8 +58,8 @@ const (
 	leastRepeat   = time.Minute
 	mostGroup     = 10 * time.Minute
 	maxRoutes     = 32
-	leastPath     = 8  // bytes of a path that counts as a secret
-	leastToken    = 16 // bytes of a part of the path that counts as a secret
+	leastPath     = 8  // minimum length in bytes of a URL path that counts as a secret
+	leastToken    = 16 // minimum length in bytes of a part of the path that counts as a secret
 )
 
 var severities = []string{"info", "low", "medium", "high", "critical"}
@@ -196,8 +196,8 @@ func (r *Route) check() error {
 	return nil
 }
 
-// partsOf returns the parts of a URL that may appear in the receiver's error and that may be secret:
-// the path with and without the query, and their long parts.
+// partsOf returns the parts of a receiver's URL that may be secret and that may appear in an error: the
+// path with and without the query, and their long parts.
 func partsOf(address string) (out []string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

@@ -125,8 +125,9 @@ func (e *Email) send(ctx context.Context, m *Message) error {
 	return nil
 }
 
-// compose returns the mail. The subject is one line, encoded unless it is plain ASCII. "=?" in it is
-// split, so that the reader's mail program decodes no value of an event. The body is quoted-printable.
+// compose returns the mail. The subject is one line, encoded unless it is plain ASCII. compose splits
+// each "=?" in it: a mail program would decode text after "=?", so that a value of an event could be
+// disguised. The body is quoted-printable.
 func (e *Email) compose(m *Message) []byte {
 	var b bytes.Buffer
 	var to []string

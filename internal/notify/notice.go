@@ -58,7 +58,7 @@ const (
 	maxName = 128
 )
 
-// holdSeverity is the severity of holds for receivers that ask for one.
+// holdSeverity is the severity of notifications of holds, for receivers that need a severity.
 const holdSeverity = "high"
 
 // thread identifies a hold, or a rule in a project. Reminders and acknowledgments refer to it.
@@ -163,11 +163,11 @@ func verdictNotice(v *streams.VerdictEntry) *Notice {
 	return n
 }
 
-// redacted is the beginning of the replacement of a text above the ceiling.
+// redacted is the beginning of the text that replaces a text above the route's sensitivity.
 const redacted = "[redacted: "
 
-// redact returns the notification in the form that may be sent: bounded, inert, and
-// without texts above the ceiling.
+// redact changes the notification to the form that may be sent. It shortens the texts,
+// makes them inert, and replaces texts whose sensitivity is above most.
 func (n *Notice) redact(labels *ceiling.Labels, most beliefs.Sensitivity, position uint64) {
 	say := func(s string, limit int) string {
 		if s == "" {
@@ -253,7 +253,7 @@ func newMessage(notices []*Notice) *Message {
 	return m
 }
 
-// shown is the limit of notifications listed in a message.
+// shown is the maximum number of notifications that a message lists.
 const shown = 20
 
 // title describes the message in fixed words and a project's name.

@@ -27,7 +27,7 @@ const (
 // name.
 func Consumer(route string) string { return "notify-" + route }
 
-// Ensure creates the missing consumers of routes. They start with the next ledger entry. It needs an
+// Ensure creates the missing consumers of routes. A new consumer starts with the next ledger entry. nc must be an
 // operator's connection.
 func Ensure(ctx context.Context, nc *nats.Conn, c *Config) error {
 	js, err := jetstream.New(nc)
@@ -97,7 +97,7 @@ func Run(ctx context.Context, c *Config, o Options) error {
 	return nil
 }
 
-// Test sends a notification through a route.
+// Test sends a test notification through a route.
 func (r *Route) Test(ctx context.Context, console string) error {
 	n := &Notice{
 		ID:       fmt.Sprint("test-", time.Now().UnixNano()),
@@ -112,7 +112,7 @@ func (r *Route) Test(ctx context.Context, console string) error {
 	return r.cleaned(r.receiver.send(ctx, newMessage([]*Notice{n})))
 }
 
-// cleaned returns an error of the same kind without the route's secrets.
+// cleaned returns err with the route's secrets removed from its text. A refusal or later stays one.
 func (r *Route) cleaned(err error) error {
 	if err == nil {
 		return nil
@@ -127,8 +127,8 @@ func (r *Route) cleaned(err error) error {
 	return clean
 }
 
-// sensitivities reads the whole ledger for marks of sensitive texts and for silences. A text may be sent
-// when the marks of all entries up to its own are known.
+// sensitivities reads the whole ledger for the sensitivity labels of texts and for silences. A text may be sent
+// only when the labels of all entries up to its own entry are known.
 type sensitivities struct {
 	mu      sync.Mutex
 	labels  ceiling.Labels
@@ -166,7 +166,7 @@ func (s *sensitivities) follow(ctx context.Context, nc *nats.Conn, log *slog.Log
 	}
 }
 
-// await returns once the marks of all entries up to seq are known, or ctx ends.
+// await returns when the labels of all entries up to seq are known, or when ctx ends.
 func (s *sensitivities) await(ctx context.Context, seq uint64) {
 	for {
 		s.mu.Lock()
@@ -190,7 +190,7 @@ func (s *sensitivities) silenced(n *Notice, seq uint64) bool {
 	return s.silent.covers(n.Project, n.Rule, n.Agent, seq, n.Time)
 }
 
-// redact removes texts that the route may not send from a notification.
+// redact removes the texts from a notification that the route may not send.
 func (s *sensitivities) redact(n *Notice, r *Route, at uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

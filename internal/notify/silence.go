@@ -15,7 +15,7 @@ type silence struct {
 	from, until uint64 // ledger sequences; until 0: not ended
 }
 
-// maxSilences is the limit of silences of a project. The oldest is dropped first.
+// maxSilences is the maximum number of silences of a project. The oldest is dropped first.
 const maxSilences = 1000
 
 func (s *silences) add(e *streams.Entry) {

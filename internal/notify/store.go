@@ -17,8 +17,8 @@ import (
 	"lazaret/streams"
 )
 
-// Dir returns the folder, in the data folder, of dead letters, reminders and acknowledgments. They
-// contain no texts of the ledger, so an erasure does not have to change them.
+// Dir returns the folder with dead letters, reminders and acknowledgments in a data folder. They contain no
+// texts of the ledger, so an erasure need not change them.
 func Dir(data string) string { return filepath.Join(data, "notify") }
 
 // Dead is a notification that was not delivered.
@@ -34,8 +34,8 @@ type Dead struct {
 	Error   string    `json:"error"`
 }
 
-// mostDead is the size above which a file of dead letters is full. The full file then replaces the
-// previous full one, so that at most two files exist.
+// mostDead is the size in bytes above which a file of dead letters is full. The full file then becomes the
+// older file and replaces the previous older file, so that at most two files exist.
 const mostDead = 16 << 20
 
 func deadFile(dir string) string { return filepath.Join(dir, "dead.jsonl") }
@@ -106,7 +106,7 @@ type Ack struct {
 
 func ackFile(dir string) string { return filepath.Join(dir, "acks.json") }
 
-// mostAcks is the limit of stored acknowledgments. The oldest is dropped first.
+// mostAcks is the maximum number of stored acknowledgments. The oldest is dropped first.
 const mostAcks = 1000
 
 // Acknowledge ends the reminders of a thread.
@@ -134,10 +134,10 @@ type reminders map[string]*reminder
 type reminder struct {
 	Notice Notice    `json:"notice"` // without texts
 	Sent   time.Time `json:"sent"`
-	Times  int       `json:"times"` // how often it was repeated
+	Times  int       `json:"times"` // how often the notification was repeated
 }
 
-// mostReminders is the limit of threads of a route. The oldest is dropped first.
+// mostReminders is the maximum number of a route's threads with reminders. The oldest is dropped first.
 const mostReminders = 1000
 
 func remindersFile(dir, route string) string { return filepath.Join(dir, "reminders-"+route+".json") }

@@ -15,9 +15,9 @@ import (
 )
 
 // Syslog is a receiver of RFC 5424 messages over UDP (RFC 5426), TCP with octet counting (RFC 6587) or
-// TLS (RFC 5425). The protocol has no acknowledgment. Over TCP and TLS, a message counts as accepted
-// when the receiver closes the connection after we close our side. Over UDP, it counts as accepted when
-// it is sent.
+// TLS (RFC 5425). The protocol has no acknowledgment. Over TCP and TLS, the sender closes its side of the
+// connection after a message, and the message counts as accepted when the receiver closes the connection too.
+// Over UDP, a message counts as accepted when it is sent.
 type Syslog struct {
 	Address string `yaml:"address"` // HOST:PORT
 	Network string `yaml:"network"` // tls (default), tcp or udp

@@ -24,8 +24,8 @@ const (
 
 const (
 	tick     = 100 * time.Millisecond
-	mostOf   = 100 // notifications of one message
-	reminded = 5 * time.Second
+	mostOf   = 100             // maximum number of notifications in one message
+	reminded = 5 * time.Second // interval of checks for due reminders
 	// maxSettled is the number of delivered entries that are remembered. It exceeds the number that can
 	// be redelivered.
 	maxSettled = 2 * maxWaiting
@@ -40,7 +40,7 @@ type worker struct {
 	cons         jetstream.Consumer
 
 	waiting map[uint64]*waiting // unacknowledged ledger messages, by sequence
-	groups  map[string]*batch   // not yet complete
+	groups  map[string]*batch   // batches that still collect notifications, by Notice.group
 	queue   []*batch            // ready to be sent
 	told    reminders
 	changed bool     // the reminders differ from their file
@@ -305,7 +305,8 @@ func (w *worker) ended(thread string) {
 	}
 }
 
-// flush queues groups that are complete by time, or that hold up the consumer.
+// flush queues the groups whose collection time has passed. If half of the messages that the consumer may have
+// unacknowledged are waiting, it queues all groups.
 func (w *worker) flush(now time.Time) {
 	var keys []string
 	for k, g := range w.groups {
@@ -330,7 +331,7 @@ func (w *worker) due(now time.Time) *batch {
 	return nil
 }
 
-// settle handles the result of a delivery.
+// settle handles the result of a delivery: err is nil if the receiver accepted the batch.
 func (w *worker) settle(b *batch, err error) {
 	now := time.Now()
 	var refused refusal

@@ -22,8 +22,8 @@ const (
 	ProtocolGRPC = "grpc"
 )
 
-// A client retries a failed export for the time tries. The first retry follows after firstTry. If
-// all fail, the follower waits longer (backOff) before it sends again.
+// A client retries a failed export for the time tries. The first retry follows after firstTry. If all retries
+// fail, Run waits longer (backOff) before it sends again.
 const (
 	firstTry = 500 * time.Millisecond
 	tries    = 10 * time.Second

@@ -28,23 +28,23 @@ type Options struct {
 	Synthetic bool
 }
 
-// maxOpen is the limit of actions without an outcome. The oldest are dropped first; the span of a later
-// outcome then has no tool name.
+// maxOpen is the maximum number of stored actions without an outcome. The oldest are dropped first. If the outcome
+// of a dropped action comes later, its span has no tool name.
 const maxOpen = 10_000
 
 // patience is how long, in ledger time, a result waits for its outcome.
 const patience = 5 * time.Second
 
-// open is an action with a verdict. It is stored when the sender stops.
+// open is an action with a verdict. It is part of the stored progress.
 type open struct {
 	Tool    string    `json:"tool,omitzero"`
-	Seq     uint64    `json:"seq"`   // of the verdict's entry
+	Seq     uint64    `json:"seq"`   // position of the verdict's entry
 	Since   time.Time `json:"since"` // time of the release or refusal
 	Session string    `json:"session,omitzero"`
 	Trace   string    `json:"trace,omitzero"`  // traceparent of the proposal
-	Done    bool      `json:"done,omitzero"`   // its execution has a span
-	Result  uint64    `json:"result,omitzero"` // entry of the result, while the outcome is missing
-	At      time.Time `json:"at,omitzero"`     // of that entry
+	Done    bool      `json:"done,omitzero"`   // the span of the execution exists
+	Result  uint64    `json:"result,omitzero"` // position of the result's entry, while the outcome is missing
+	At      time.Time `json:"at,omitzero"`     // time of the result's entry
 }
 
 // Fold converts ledger entries to spans. It is not safe for concurrent use.
@@ -53,7 +53,7 @@ type Fold struct {
 	read   func(seq uint64) (*streams.Entry, error)
 	labels ceiling.Labels
 	open   map[string]*open // by project, agent and id
-	order  []string         // of open, oldest first
+	order  []string         // keys of open, oldest first
 	await  []string         // keys of actions with a result and without an outcome, in the order of their results
 }
 
@@ -102,8 +102,8 @@ func (f *Fold) wanted(project string) bool {
 	return f.o.Synthetic || !streams.IsSynthetic(project)
 }
 
-// tells reports whether content of this sensitivity may be exported. If not, it adds the sensitivity to
-// the span.
+// tells reports whether content of this sensitivity may be exported. If it is above the ceiling, tells adds the
+// sensitivity to the span.
 func (f *Fold) tells(b builder, as beliefs.Sensitivity) bool {
 	if !as.Within(f.o.Ceiling) {
 		b.str(attrRedacted, as.String())
@@ -239,7 +239,7 @@ func (f *Fold) verdict(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Spa
 	return out, nil
 }
 
-// since returns when the hold of a resolved verdict was opened.
+// since returns the time at which the hold was opened that verdict v resolves.
 func (f *Fold) since(e *streams.Entry, v *streams.VerdictEntry) time.Time {
 	if o := f.open[openKey(e.Project, v.Agent, v.ID)]; o != nil {
 		return o.Since
@@ -284,7 +284,7 @@ func (f *Fold) refer(b builder, e *streams.Entry, proposal uint64, p *proposal) 
 	}
 }
 
-// finding adds a reason as an event.
+// finding adds a reason of a verdict to the span as an event.
 func (b builder) finding(at time.Time, r *streams.Reason, tells bool) {
 	e := builder{new(tracepb.Span)}
 	e.str(attrComponent, provider)
@@ -344,7 +344,7 @@ func (f *Fold) memory(e *streams.Entry, v *streams.VerdictEntry, p *proposal, r 
 	return b
 }
 
-// records adds memories in the JSON schema of the conventions.
+// records adds the attribute with the recalled memories, in the JSON schema of the conventions.
 func (b builder) records(items []streams.RecallItem) {
 	type record struct {
 		ID      string   `json:"id"`
@@ -414,7 +414,7 @@ func (f *Fold) outcome(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Spa
 		return nil, err
 	}
 	if x.Action == "" || x.Status != "ok" && x.Status != "error" {
-		return nil, nil // it reports an answer, or no execution
+		return nil, nil // the outcome reports an answer, or that the action was not executed
 	}
 	key := openKey(e.Project, x.Agent, x.Action)
 	o := f.open[key]
@@ -452,8 +452,8 @@ func (f *Fold) executed(e *streams.Entry, r request, o *open, start, end time.Ti
 	return b
 }
 
-// observation returns the span of a tool execution that was not proposed. The result of a proposed one
-// waits for its outcome.
+// observation returns the span of a tool execution that was not proposed. If the execution was proposed, it stores
+// the result, and the span is made when the outcome arrives or by Due.
 func (f *Fold) observation(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Span, error) {
 	var x streams.ObservationEntry
 	if err := streams.Unmarshal(e.Body, &x); err != nil {

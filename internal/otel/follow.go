@@ -23,14 +23,15 @@ import (
 // Config configures Run.
 type Config struct {
 	Options
-	Conn   *nats.Conn       // of a credential that may read the ledger
+	Conn   *nats.Conn       // with a credential that may read the ledger
 	Client otlptrace.Client // Run starts and stops it
 	// State is the file that stores the progress; if empty, it is not stored.
 	State string
 	// All starts with the first entry if there is no State file. By default Run starts with the next
 	// entry.
 	All bool
-	// From is the first entry to read. Sensitivity marks before it are not known.
+	// From is the ledger sequence of the first entry to read. Sensitivity labels in earlier entries are then
+	// unknown.
 	From uint64
 	// Once stops at the end of the ledger instead of following it.
 	Once     bool
@@ -57,8 +58,8 @@ type progress struct {
 	Await []string         `json:"await,omitzero"`
 }
 
-// Run follows the ledger and sends spans until ctx ends, or with Once until the end of the ledger. It
-// retries while the receiver, or the ledger that it follows, is unreachable.
+// Run follows the ledger and sends spans until ctx ends, or with Once until the end of the ledger. It retries
+// while the receiver or the NATS server is unreachable.
 func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -179,7 +180,7 @@ func (s *sender) follow(ctx context.Context) error {
 			}
 			if err != nil {
 				// Entries that another program or a later version wrote have no span.
-				s.Log.Warn("no span", "seq", e.Seq, "err", err)
+				s.Log.Warn("a ledger entry was not exported", "seq", e.Seq, "err", err)
 			}
 			s.wait, s.seq = append(s.wait, spans...), e.Seq
 			last := i+1 == len(es) || es[i+1].Seq != e.Seq // messages are exported as a whole
@@ -196,7 +197,7 @@ func (s *sender) follow(ctx context.Context) error {
 		}
 		due, err := s.fold.Due(now)
 		if err != nil {
-			s.Log.Warn("no span", "err", err)
+			s.Log.Warn("a tool execution was not exported", "err", err)
 		}
 		s.wait = append(s.wait, due...)
 		if !s.send(ctx) {
@@ -208,7 +209,7 @@ func (s *sender) follow(ctx context.Context) error {
 	}
 }
 
-// stop sends the pending spans once when the loop ends.
+// stop tries once to send the pending spans when the loop ends.
 func (s *sender) stop(err error) error {
 	if len(s.wait) == 0 {
 		return err

@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// Attributes of the conventions. Those of guardrails are still a proposal (pull request 427).
-// Attributes without a convention start with lazaret.
+// Attributes of the semantic conventions. The conventions for guardrails are still a proposal (pull request 427).
+// Attributes that no convention defines start with "lazaret".
 const (
 	attrOperation    = "gen_ai.operation.name"
 	attrProvider     = "gen_ai.provider.name"
@@ -93,7 +93,7 @@ func (r request) trace() []byte {
 	return r.hash("")[:16]
 }
 
-// span returns the id of the request's span of this name.
+// span returns the id of the request's span that is called what.
 func (r request) span(what string) []byte { return r.hash(what)[:8] }
 
 func (r request) hash(what string) []byte {

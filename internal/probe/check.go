@@ -91,8 +91,7 @@ func (p *play) check(ctx context.Context, st *Step) error {
 	return nil
 }
 
-// because returns a verdict's reasons in short form if the verdict is not the expected one, otherwise
-// "".
+// because returns a verdict's reasons in short form. It returns "" if the verdict is the expected one.
 func (p *play) because(d *played, x *Expect) string {
 	if d.verdict.String() == x.Verdict || d.rep == nil || d.rep.Entry == nil || len(d.rep.Entry.Reasons) == 0 {
 		return ""

@@ -1,5 +1,5 @@
-// Package probe runs an executable threat model: scenarios in YAML. Each describes an attack as steps
-// of agents' hosts, the assertions about every step, and the claims that it does not make.
+// Package probe runs an executable threat model: scenarios in YAML. Each scenario describes an attack as
+// steps of agents' hosts. It has assertions about the steps, and says what they do not prove.
 //
 // A scenario is played over NATS in its own synthetic projects, with credentials that are issued for
 // its agents and valid for nothing else. Assertions are checked on replies and on the ledger, never on

@@ -20,7 +20,7 @@ type ledger struct {
 	mu    sync.Mutex
 	of    map[string][]streams.Entry // by project; guarded by mu
 	seq   uint64                     // last sequence read; guarded by mu
-	err   error                      // why following ended; guarded by mu
+	err   error                      // why the ledger is no longer followed; guarded by mu
 	moved chan struct{}              // closed at the next change; guarded by mu
 }
 

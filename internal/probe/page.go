@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Elsewhere is an invariant that no scenario tests.
+// Elsewhere is an invariant that no scenario tests. Other tests do, or Nothing says why there is no test.
 type Elsewhere struct {
 	Name    string   `yaml:"name"`
-	Added   bool     `yaml:"added"` // it is not in the reference packs
+	Added   bool     `yaml:"added"` // the invariant is not in the reference packs
 	Holds   string   `yaml:"holds"`
 	Tests   []string `yaml:"tests"`
 	Nothing string   `yaml:"nothing"` // why nothing tests it

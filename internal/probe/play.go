@@ -77,7 +77,7 @@ func (s *Scenario) run(ctx context.Context, at *site, off *Contrast) (failed []s
 			}
 		}
 		if off != nil && st.ID == off.Fails {
-			break // the step failed without the defense, as required
+			break // without the defense, the step failed as required
 		}
 	}
 	return p.failed, nil
@@ -150,7 +150,7 @@ func (p *play) tick(project string, d time.Duration) time.Time {
 
 var reference = regexp.MustCompile(`^\$([A-Za-z0-9_-]+)(?:\.(envelope|digest))?$`)
 
-// refer replaces references to ids from earlier steps.
+// refer returns v with each reference to an earlier step ("$ID") replaced by the value that it names.
 func (p *play) refer(v any) (any, error) {
 	switch v := v.(type) {
 	case string:
@@ -392,8 +392,8 @@ func (p *play) posing(st *Step, d *played) (project, agent string) {
 	return project, agent
 }
 
-// try publishes without an acknowledgment. It detects a denial, because the server reports it before it
-// answers a ping.
+// try publishes without waiting for an acknowledgment, and records whether the server permitted it. The server
+// reports a denied publish before it answers a ping, so try sends a ping afterwards.
 func (p *play) try(ctx context.Context, d *played, nc *nats.Conn, subject string) error {
 	body, err := streams.Marshal(d.event)
 	if err != nil {
@@ -451,8 +451,8 @@ func (p *play) ask(ctx context.Context, st *Step, d *played, origin beliefs.Orig
 	return nil
 }
 
-// settle waits until every group has judged all published events. A group answers in order, and its
-// findings precede its answer in the ledger.
+// settle waits until every group has judged all published events: it makes a proposal and waits for the verdict.
+// A group answers in order, and its findings precede its answer in the ledger.
 func (p *play) settle(ctx context.Context, project string) error {
 	c, _, err := p.client(project, "barrier")
 	if err != nil {

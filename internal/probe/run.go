@@ -43,9 +43,9 @@ type Result struct {
 	Verdict string   `json:"verdict"`
 	Failed  []string `json:"failed,omitzero"`
 	Skipped string   `json:"skipped,omitzero"`
-	// Contrast is set in contrast mode: failed (as required), passed (the scenario does not depend on
-	// the disabled defense) or none (the scenario has no contrast). Shown has the assertions that
-	// failed without the defense.
+	// Contrast is set in contrast mode: failed (as required), passed (the scenario passes without the defense,
+	// so it does not test it) or none (the scenario has no contrast). Shown has the assertions that failed
+	// without the defense.
 	Contrast string   `json:"contrast,omitzero"`
 	Off      string   `json:"off,omitzero"`
 	Shown    []string `json:"shown,omitzero"`
@@ -166,7 +166,7 @@ func Run(ctx context.Context, scenarios []*Scenario, o Options) ([]*Result, erro
 	err := pipelines.Wait()
 	for _, r := range results {
 		if r.Verdict == Fail {
-			r.Contrast, r.Shown = "", nil // it fails with the defense too, so the contrast proves nothing
+			r.Contrast, r.Shown = "", nil // the scenario fails with the defense too, so its contrast proves nothing
 		}
 	}
 	return results, err

@@ -54,7 +54,7 @@ type Contrast struct {
 	Role map[string]string `yaml:"role"`
 	// Ceiling overrides the ceiling of exports.
 	Ceiling string `yaml:"ceiling"`
-	// Obey signs every proposal of reflection with a signer's key.
+	// Obey signs every proposal of reflection with this signer's key.
 	Obey string `yaml:"obey"`
 }
 
@@ -73,20 +73,20 @@ type Step struct {
 	After string `yaml:"after"`
 	Times int    `yaml:"times"` // repetitions, default 1
 
-	Observe  map[string]any `yaml:"observe"`  // an obs event, and origin
-	Remember map[string]any `yaml:"remember"` // a mem event, and origin
+	Observe  map[string]any `yaml:"observe"`  // the fields of an obs event, and origin
+	Remember map[string]any `yaml:"remember"` // the fields of a mem event, and origin
 	Recall   map[string]any `yaml:"recall"`
 	Gate     map[string]any `yaml:"gate"`
 	Tools    map[string]any `yaml:"tools"`
 	Start    map[string]any `yaml:"start"`    // of a session
 	Decision map[string]any `yaml:"decision"` // a dec event
 	Decide   map[string]any `yaml:"decide"`   // an act event
-	Outcome  map[string]any `yaml:"outcome"`  // an out event; "$ID.digest" is an action's
-	Again    string         `yaml:"again"`    // sends a step's proposal again with the same bytes
+	Outcome  map[string]any `yaml:"outcome"`  // an out event; "$ID.digest" is the digest of step ID's action
+	Again    string         `yaml:"again"`    // id of a step whose proposal is sent again with the same bytes
 	Resolve  *Resolve       `yaml:"resolve"`
 	Await    *Await         `yaml:"await"`
 	Activate *Activate      `yaml:"activate"`
-	Belief   string         `yaml:"belief"` // reads the current state of a belief
+	Belief   string         `yaml:"belief"` // "$ID" of a belief whose current state is read
 	Attempt  *Attempt       `yaml:"attempt"`
 	Export   *Export        `yaml:"export"`
 	Lessons  *Lessons       `yaml:"lessons"`
@@ -101,7 +101,7 @@ type Step struct {
 type Resolve struct {
 	Hold     string `yaml:"hold"` // the step with the proposal
 	Decision string `yaml:"decision"`
-	By       string `yaml:"by"` // signer
+	By       string `yaml:"by"` // name of the signer
 	// Forge is a forgery: name (another's name and key hash on the signer's signature), action
 	// (signature for another action), altered (changed after signing).
 	Forge string `yaml:"forge"`
@@ -119,8 +119,8 @@ type Activate struct {
 	By     string         `yaml:"by"`
 }
 
-// Attempt publishes to a subject with a role's credential; it is used with permitted. The body is
-// ineffective.
+// Attempt publishes to a subject with a role's credential. Expect.Permitted says whether the server must permit
+// it. The message's body has no effect.
 type Attempt struct {
 	Role string `yaml:"role"`
 	// Subject may contain $project and $partition, which stand for those of the scenario.
@@ -135,15 +135,15 @@ type Export struct {
 
 // Lessons exports the project's lessons.
 type Lessons struct {
-	Age string `yaml:"age"` // how long they must have had support
+	Age string `yaml:"age"` // how long a belief must have been supported to count as a lesson
 }
 
 // Expect are the assertions about a step. Unset fields are not checked.
 type Expect struct {
 	Verdict string   `yaml:"verdict"`
 	Level   string   `yaml:"level"`
-	Codes   []string `yaml:"codes"` // in the reasons, or of the error
-	Rules   []string `yaml:"rules"` // in the reasons against the proposal
+	Codes   []string `yaml:"codes"` // codes in the verdict's reasons, or of the error
+	Rules   []string `yaml:"rules"` // rules in the reasons for a hold or denial
 	Agent   string   `yaml:"agent"` // agent in the verdict
 	Session string   `yaml:"session"`
 	// Admitted must be exactly the admitted items of a recall. The other lists must be contained in the
@@ -164,11 +164,11 @@ type Expect struct {
 	// must not.
 	Alerts   []string `yaml:"alerts"`
 	NoAlerts []string `yaml:"no_alerts"`
-	// Permitted is whether the server must permit the publish.
+	// Permitted says whether the server must permit the publish.
 	Permitted *bool  `yaml:"permitted"`
 	State     string `yaml:"state"` // state of the hold after a resolution
 	Check     string `yaml:"check"` // the check that a resolution must fail
-	// InForce is whether an activation must succeed.
+	// InForce says whether an activation must succeed.
 	InForce *bool `yaml:"in_force"`
 	// Exported are texts that the export must contain, and NotExported texts that it must not. Root
 	// requires that the tree's root can be computed from the export.
@@ -187,7 +187,7 @@ const (
 	defaultSession = "s1"
 )
 
-// kinds returns the kinds that are set, in order.
+// kinds returns the names of the kinds of step that are set, in order.
 func (s *Step) kinds() (out []string) {
 	for _, k := range []struct {
 		name string
@@ -330,7 +330,7 @@ func (s *Scenario) check(file string) error {
 		asserted = asserted || st.Expect != nil || st.Await != nil
 	}
 	if !asserted {
-		return errors.New("no step expects anything")
+		return errors.New("no step has expect, so the scenario tests nothing")
 	}
 	if s.Contrast != nil && !ids[s.Contrast.Fails] {
 		return fmt.Errorf("contrast: fails is %q, which is not a step", s.Contrast.Fails)

@@ -51,8 +51,8 @@ func (s *site) role(r natsserver.Role) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// nobody is a body that has no effect on the server or a stage: a JetStream request must be empty or
-// JSON.
+// nobody is a body that has no effect on the server or a stage. It is neither empty nor JSON, so JetStream
+// refuses it as a request.
 var nobody = []byte("a probe's attempt")
 
 // attempt publishes with a role's credential and records whether the server permitted it.
@@ -111,7 +111,7 @@ func (p *play) export(ctx context.Context, st *Step, d *played) error {
 	return err
 }
 
-// capture is a receiver of spans that stores them as text.
+// capture is an OTLP client that stores the spans as text instead of sending them.
 type capture struct{ text bytes.Buffer }
 
 func (c *capture) Start(context.Context) error { return nil }
@@ -243,7 +243,7 @@ func (p *play) reflect(ctx context.Context, d *played) error {
 	return nil
 }
 
-// obey signs a supersession, which only a person may do.
+// obey signs a supersession with the key of Contrast.Obey. Only a person's key may sign one.
 func (p *play) obey(ctx context.Context, project string, b *ingest.Belief, successor string) error {
 	by := p.site.signers[p.off.Obey]
 	if by == nil {
@@ -280,12 +280,12 @@ func (p *play) checkSurfaces(st *Step, d *played) error {
 		}
 		for _, part := range x.Exported {
 			if !strings.Contains(d.exported.text, part) {
-				p.fail(st, "%q did not leave", part)
+				p.fail(st, "the export does not contain %q", part)
 			}
 		}
 		for _, part := range x.NotExported {
 			if strings.Contains(d.exported.text, part) {
-				p.fail(st, "%q left", part)
+				p.fail(st, "the export contains %q", part)
 			}
 		}
 		if x.Root && (d.exported.root != d.exported.want || d.exported.size == 0) {
@@ -325,12 +325,12 @@ func (p *play) checkSurfaces(st *Step, d *played) error {
 		}
 		for _, s := range d.proposed {
 			if want[s.Belief] != s.Successor {
-				p.fail(st, "it is proposed that %s takes the place of %s", s.Successor, s.Belief)
+				p.fail(st, "reflection proposes that %s replaces %s", s.Successor, s.Belief)
 			}
 			delete(want, s.Belief)
 		}
 		for _, id := range slices.Sorted(maps.Keys(want)) {
-			p.fail(st, "it is not proposed that %s takes the place of %s", want[id], id)
+			p.fail(st, "reflection does not propose that %s replaces %s", want[id], id)
 		}
 	}
 	return nil
