@@ -11,7 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// keySpace is the first byte of the keys in the state. The fold that shares the state does not use it.
+// keySpace is the first byte of this package's keys in a stage's state. The stage itself uses no such keys.
 const keySpace = 0xA0
 
 func chunkKey(digest string, i int) []byte {
@@ -21,8 +21,8 @@ func chunkKey(digest string, i int) []byte {
 func activeKey(do string) []byte { return append([]byte{keySpace, 'a'}, do...) }
 func bundleKey(do string) []byte { return append([]byte{keySpace, 'b'}, do...) }
 
-// Apply folds a chunk or activation entry of ingest into the state. A command whose verification fails
-// changes nothing.
+// Apply applies a chunk or activation entry of ingest to the state. If the verification of a command fails, Apply logs
+// it and the previous bundle stays active.
 func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.Logger) error {
 	switch e.Type {
 	case streams.TypeChunk:
@@ -153,7 +153,7 @@ func (c *Cache[T]) Active(st *stage.State, do string) (v T, digest string, err e
 	return v, digest, nil
 }
 
-// Compiled returns a bundle compiled, whether it is in force or not. digest is that of the bundle.
+// Compiled returns a compiled bundle, which need not be active. digest must be the digest of the bundle.
 func (c *Cache[T]) Compiled(digest string, bundle []byte) (T, error) {
 	if v, ok := c.byDig[digest]; ok {
 		return v, nil
@@ -169,7 +169,7 @@ func (c *Cache[T]) Compiled(digest string, bundle []byte) (T, error) {
 	return v, nil
 }
 
-// Put activates a bundle without a signed command, in a state that has no ledger.
+// Put activates a bundle without a signed command. It is for tests and tools whose state has no ledger.
 func Put(st *stage.State, do string, bundle []byte) error {
 	if err := st.Set(bundleKey(do), bundle); err != nil {
 		return err

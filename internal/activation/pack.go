@@ -12,15 +12,15 @@ import (
 	"lazaret/internal/stage"
 )
 
-// packed has the last results of pack by the digest of what was compressed. Sixteen partitions of each
-// stage of a process store the same bundle.
+// packed caches the last results of pack by the digest of the input, because the sixteen partitions of each stage
+// of a process store the same bundle.
 var packed struct {
 	sync.Mutex
 	by map[[sha256.Size]byte][]byte
 }
 
-// give stores a bundle or a chunk of one compressed. Uncompressed, the shipped rules and policy took 8 MiB
-// of the memtables of a new pipeline.
+// give stores a bundle, or a chunk of one, in compressed form. Without compression, the shipped rules and policy took
+// 8 MiB of the memtables of a new pipeline.
 func give(st *stage.State, key, value []byte) error {
 	b, err := pack(value)
 	if err != nil {
@@ -50,8 +50,8 @@ func pack(b []byte) ([]byte, error) {
 	return packed.by[sum], nil
 }
 
-// unpack reverses pack. State of an earlier version has bundles that are not compressed. They are text,
-// which does not begin with the mark of gzip.
+// unpack reverses pack. The state of an earlier version has bundles that are not compressed. unpack returns them
+// unchanged: they are text, which does not begin with the two bytes of a gzip header.
 func unpack(b []byte) ([]byte, error) {
 	if !bytes.HasPrefix(b, []byte{0x1f, 0x8b}) {
 		return b, nil

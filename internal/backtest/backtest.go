@@ -19,7 +19,7 @@ import (
 // History is a set of entries by project, each in ledger order.
 type History struct {
 	Projects map[string][]*rules.Prepared
-	Entries  int // number of entries that rules see
+	Entries  int // number of entries that rules judge
 	First    time.Time
 	Last     time.Time
 }
@@ -27,7 +27,7 @@ type History struct {
 // NewHistory returns an empty history.
 func NewHistory() *History { return &History{Projects: make(map[string][]*rules.Prepared)} }
 
-// Add adds an entry, unless rules do not see it. Entries of a project must be added in ledger order.
+// Add adds an entry. It ignores entries that rules do not judge. Entries of a project must be added in ledger order.
 func (h *History) Add(e *streams.Entry) error {
 	if e.Stage != streams.StageIngest {
 		return nil
@@ -50,18 +50,18 @@ func (h *History) Add(e *streams.Entry) error {
 // Change is a kind of difference between two judgments of an entry.
 type Change string
 
-// The kinds of changes. A changed verdict is not counted as a changed alert too.
+// The kinds of changes. An entry whose verdict changes is not also counted under OtherAlert.
 const (
-	NewlyHeld    Change = "newly_held" // or denied
+	NewlyHeld    Change = "newly_held" // allowed before, held or denied after
 	NoLongerHeld Change = "no_longer_held"
 	Tightened    Change = "hold_to_deny"
 	Loosened     Change = "deny_to_hold"
 	NewAlert     Change = "new_alert"
 	AlertGone    Change = "alert_gone"
-	OtherAlert   Change = "other_alert" // same verdict, different rules or effects
+	OtherAlert   Change = "other_alert" // both sets give the same verdict, by different rules or effects
 )
 
-// Flip is an entry that the two sets judge differently.
+// Flip is an entry that the two rule sets judge differently.
 type Flip struct {
 	Seq     uint64          `json:"seq"`
 	Time    time.Time       `json:"time"`
@@ -74,7 +74,7 @@ type Flip struct {
 	After   streams.Verdict `json:"after"`
 	Gone    []string        `json:"gone,omitzero"` // rules whose alerts only the first set raises
 	New     []string        `json:"new,omitzero"`
-	Message string          `json:"message,omitzero"` // of the first different alert, inert
+	Message string          `json:"message,omitzero"` // message of the first different alert, inert
 	Content string          `json:"content,omitzero"` // clipped, inert
 	// Position is the position of the entry; entries of one frame share a Seq.
 	Position uint64 `json:"-"`
@@ -144,16 +144,17 @@ func (s *side) judge(p *rules.Prepared) (v streams.Verdict, alerts []streams.Ale
 	return v, alerts, nil
 }
 
-// comparison has the rules to judge; it is the same for every project.
+// comparison has the rules of both sets that must be evaluated. It is the same for every project.
 type comparison struct {
 	before, after []*rules.Evaluator
-	// rest are the unchanged rules, if they are not always judged.
+	// rest are the unchanged rules, which are evaluated only if a verdict may have changed. It is empty if all
+	// rules are in before and after.
 	rest    []*rules.Evaluator
 	changed []string
 	status  map[string]string
 }
 
-// compare determines the rules to judge.
+// compare determines which rules must be evaluated. If full is set, these are all rules.
 func compare(before, after *rules.Set, full bool) *comparison {
 	c := &comparison{status: make(map[string]string)}
 	groups := slices.Concat(before.Groups(), after.Groups())
@@ -167,7 +168,7 @@ func compare(before, after *rules.Set, full bool) *comparison {
 			if ev == nil {
 				return
 			}
-			// With full, too, only the state that the rules read is kept.
+			// Even if full is set, Part keeps only the signals that its rules read.
 			if p := ev.Part(func(r *rules.Rule) bool { return full || isChanged(r) }); !p.Empty() {
 				*to = append(*to, p)
 			}
@@ -243,7 +244,7 @@ func diff(p *rules.Prepared, bv, av streams.Verdict, b, a []streams.Alert,
 	return f, nil
 }
 
-// alertKey has the properties by which two alerts on one entry are equal. Messages may differ.
+// alertKey has the properties by which two alerts on one entry count as equal. Their messages may differ.
 type alertKey struct {
 	rule, kind, id, effect, mode, severity, exception string
 	failed                                            bool
@@ -326,7 +327,7 @@ func (c *comparison) project(ps []*rules.Prepared, out *part) error {
 	return nil
 }
 
-// Run compares two rule sets on history. An entry must not be judged by several Runs at the same time.
+// Run compares two rule sets on history. Several Runs must not use the same History at the same time.
 func Run(ctx context.Context, before, after *rules.Set, h *History, o Options) (*Report, error) {
 	start := time.Now()
 	c := compare(before, after, o.Full)
@@ -334,7 +335,7 @@ func Run(ctx context.Context, before, after *rules.Set, h *History, o Options) (
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	// Start with the largest projects, so that no worker is left with one at the end.
+	// Start with the largest projects, so that at the end no worker works alone on a large one.
 	todo := slices.SortedFunc(maps.Keys(h.Projects), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(h.Projects[b]), len(h.Projects[a])), cmp.Compare(a, b))
 	})
@@ -460,7 +461,7 @@ func (c *comparison) report(p *part, t *tally, events int, first, last time.Time
 	return r
 }
 
-// Watch compares two rule sets on new entries. Both sets start without signals. It is not safe for
+// Watch compares two rule sets on new entries. The signals of both sets are empty at first. It is not safe for
 // concurrent use.
 type Watch struct {
 	c           *comparison

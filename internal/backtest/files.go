@@ -43,9 +43,10 @@ func Export(w io.Writer, e *streams.Entry) error {
 	return err
 }
 
-// Files reads files, or the *.jsonl files in folders, and calls f for each entry of ingest. A line is
-// an exported ledger entry, or a recorded session or piece of content, which Files folds with ingest
-// under the shipped policy. Proposals get no verdict there, so a memory stays a candidate.
+// Files reads files, or the *.jsonl files in folders, and calls f for each entry of ingest. A line is an
+// exported ledger entry, a recorded session, or a piece of content. Files computes the entries of sessions and
+// contents with ingest's fold under the shipped policy. Their proposals get no verdict, so a memory stays a
+// candidate.
 func Files(paths []string, f func(*streams.Entry) error) error {
 	off, err := stage.OpenOffline()
 	if err != nil {
@@ -61,7 +62,7 @@ func Files(paths []string, f func(*streams.Entry) error) error {
 				Body: append([]byte(nil), x.Body...)})
 		}
 		if x.Type != "" && x.Seq != 0 && x.Commitment != "" {
-			return nil // exported without its body: erased or redacted
+			return nil // the entry has no body, because it was erased or redacted
 		}
 		s, err := replay.Parse(file, line)
 		if err != nil {
@@ -71,7 +72,7 @@ func Files(paths []string, f func(*streams.Entry) error) error {
 	})
 }
 
-// offline folds recorded sessions without a server.
+// offline computes ingest's entries for recorded sessions without a server.
 type offline struct {
 	off   *stage.Offline
 	fold  *ingest.Fold

@@ -24,7 +24,7 @@ type Span struct {
 	Follow bool
 	// Project, if set, selects the events of one project. It cannot be combined with Follow.
 	Project string
-	// Started, if set, is called once reading has started: every entry written after that is read.
+	// Started, if set, is called when reading has started. Every entry that is written afterwards is read.
 	Started func()
 }
 

@@ -46,7 +46,7 @@ type Window struct {
 	Beliefs int       `json:"beliefs"` // number of beliefs that the window added
 	CPU     float64   `json:"cpu_us"`  // processor time of all stages and the server, per added belief
 	Rate    float64   `json:"per_second"`
-	Each    []float64 `json:"cpu_us_each,omitempty"` // of the windows that are averaged
+	Each    []float64 `json:"cpu_us_each,omitempty"` // CPU of each averaged window
 }
 
 // Mean returns the combined cost of several windows.

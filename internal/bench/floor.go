@@ -24,7 +24,7 @@ import (
 // this machine. Stages of one process put several entries into one message (docs/decisions/0037), so they
 // can be faster.
 type Floor struct {
-	Publishes int `json:"publishes"` // one in the intake, the rest in the ledger
+	Publishes int `json:"publishes"` // number of publishes: one to the intake, the others to the ledger
 	// P50 and P99 are percentiles of the total time of these publishes, made one after the other by one
 	// process.
 	P50 int64 `json:"p50"`
@@ -103,7 +103,7 @@ type floor struct {
 	srv     *natsserver.Server
 	conns   map[natsserver.Role]*nats.Conn
 	way     []streams.Entry
-	subject string             // of the proposal, in the intake
+	subject string             // intake subject of the proposal
 	last    map[string]*uint64 // sequences of the ledger's subjects
 }
 

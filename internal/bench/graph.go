@@ -10,7 +10,7 @@ import (
 // Size of the graph, in pixels.
 const (
 	graphWidth  = 760
-	graphHeight = 240 // of each chart
+	graphHeight = 240 // height of each of the two charts
 	graphLeft   = 70
 	graphRight  = 20
 	graphTop    = 34

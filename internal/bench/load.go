@@ -20,7 +20,7 @@ type LoadOptions struct {
 	Events, Projects int
 	Size             int      // bytes of content; 0: 1 KiB
 	Batch            int      // observations per message; 0 and 1: one
-	Subjects         []string // by project
+	Subjects         []string // intake subjects, one for each project
 	PerSecond        float64  // observations, at most; 0: as fast as they are acknowledged
 	Distinct         bool     // no two observations have the same text
 }

@@ -31,7 +31,7 @@ func CPUOf(pid int) time.Duration {
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(b), ") ") // after the name
+	_, rest, _ := strings.Cut(string(b), ") ") // the fields after the program's name, which may contain spaces
 	f := strings.Fields(rest)
 	if len(f) < 13 {
 		return 0

@@ -17,8 +17,8 @@ type Restart struct {
 
 // RestartReport has the restart times after a kill by ledger size.
 type RestartReport struct {
-	Size  int       `json:"content_bytes"` // of an observation
-	Times []Restart `json:"times"`         // in order of size
+	Size  int       `json:"content_bytes"` // bytes of content of an observation
+	Times []Restart `json:"times"`         // by increasing number of observations
 }
 
 // mostRestart is the limit of the ratio between the restart times of the largest ledger and the next

@@ -152,7 +152,7 @@ type RulesReport struct {
 
 	CandidatesSmall float64 `json:"candidates_per_event_100"`
 	CandidatesLarge float64 `json:"candidates_per_event_10000"`
-	CandidatesLeast int     `json:"candidates_least"` // of any event, at either size
+	CandidatesLeast int     `json:"candidates_least"` // fewest rules evaluated for any event, with either set
 	CompileMS       float64 `json:"compile_ms_10000"`
 }
 
@@ -160,7 +160,7 @@ type RulesReport struct {
 type variant struct {
 	ev     *rules.Evaluator
 	events []*rules.Prepared
-	ns     [][]float64 // by event, by round
+	ns     [][]float64 // durations in nanoseconds, by event and round
 }
 
 // run judges all events, beginning with empty signals.
@@ -264,7 +264,7 @@ func Rules(ctx context.Context, o Options) (*RulesReport, error) {
 		if err := ship.run(); err != nil {
 			return nil, err
 		}
-		if round == 0 { // after the warm-up
+		if round == 0 { // the first round was a warm-up
 			for _, v := range all {
 				v.ns = nil
 			}

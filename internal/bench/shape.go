@@ -25,7 +25,7 @@ import (
 // of a server with this load and no processing is an upper bound for every pipeline with the same load on
 // this machine.
 const (
-	shapeEntries = 500                          // published at once, as in internal/stage
+	shapeEntries = 500                          // maximum number published at once, as in internal/stage
 	shapePurge   = streams.IntakePerSubject / 8 // messages
 	shapeAhead   = 2048                         // messages that a reader buffers
 )
@@ -85,7 +85,7 @@ func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOpti
 		return err
 	}
 	defer stopIn()
-	defer cancel(nil) // before stopping readers that are blocked
+	defer cancel(nil) // so that blocked readers end before they are stopped
 	go func() {
 		if err := copyOver(ctx, w, in, entries, o); err != nil {
 			cancel(fmt.Errorf("filling a ledger: %w", err))

@@ -16,13 +16,13 @@ import (
 
 // Sample is the state of a pipeline at one time of a soak test.
 type Sample struct {
-	Seconds float64 `json:"seconds"` // since the start of the load
+	Seconds float64 `json:"seconds"` // seconds since the start of the load
 	Decided uint64  `json:"decided"` // observations in the ledger
 	Chained uint64  `json:"chained"` // ledger entries that the auditor has chained
 	Lag     uint64  `json:"lag"`     // ledger entries that the auditor has not chained
 	Waiting uint64  `json:"waiting"` // messages in the intake
 	RSS     uint64  `json:"rss_bytes"`
-	Streams uint64  `json:"streams_bytes"` // on disk
+	Streams uint64  `json:"streams_bytes"` // size of the streams on disk
 	State   uint64  `json:"state_bytes"`
 	Log     uint64  `json:"log_bytes"`
 }
@@ -31,7 +31,7 @@ type Sample struct {
 type SoakReport struct {
 	Events   int     `json:"events"`
 	Projects int     `json:"projects"`
-	Size     int     `json:"content_bytes"` // of an observation
+	Size     int     `json:"content_bytes"` // bytes of content of an observation
 	Seconds  float64 `json:"seconds"`
 
 	// Days and Retention are numbers of simulated days of length Day; 0: none.
@@ -177,7 +177,7 @@ func ReadCSV(b []byte) (out []Sample, err error) {
 // because a snapshot of a stage's state links most of its files. DiskUse ignores files that disappear while it
 // runs.
 func DiskUse(dir string) (n uint64) {
-	seen := make(map[int64][]fs.FileInfo) // by size
+	seen := make(map[int64][]fs.FileInfo) // files with several links, by size
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return nil

@@ -19,7 +19,8 @@ const minBytes = 5
 // fewWords is the number of words below which content is searched for as a whole instead of by phrases.
 const fewWords = 6
 
-// A text contains marked content if it shares common of the content's phrases, or 1/quarter of them.
+// A text contains marked content if it shares at least common of the content's phrases, or the fraction 1/quarter of
+// them.
 const (
 	common  = 3
 	quarter = 4
@@ -29,13 +30,14 @@ const (
 type Entry struct {
 	Project string
 	Seq     uint64
-	Src     uint64 // for stages other than ingest: position of the entry that it was made from
+	Src     uint64 // position of the entry from which this one was made; for ingest not used
 	Ingest  bool
 	Body    []byte
 }
 
-// Labels knows what is marked. The zero value is ready to use. It is not safe for concurrent use. Its
-// size is bounded for each project, unless Whole is set.
+// Labels computes the sensitivity of entries and texts from the marks in the ledger. A mark is a stated sensitivity,
+// with the ids and the content that it is about. The zero value is ready to use. It is not safe for concurrent use.
+// Its size is bounded for each project, unless Whole is set.
 type Labels struct {
 	// Whole keeps the labels of all entries, for a process that ends when it has read a log. It is set before
 	// the first Scan.
@@ -80,19 +82,19 @@ func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
 	return as
 }
 
-// mayMark reports whether a body may contain a mark: it has the field name, or the raw bytes of a
-// rejected message.
+// mayMark reports whether a body may contain a mark: it has the field sensitivity, or the raw bytes of a rejected
+// message.
 func mayMark(body []byte) bool {
 	return bytes.Contains(body, []byte(`"sensitivity"`)) || bytes.Contains(body, []byte(`"raw"`)) ||
 		!bytes.HasPrefix(body, []byte("{"))
 }
 
-// Of labels an entry by the marks so far, and stores nothing.
+// Of returns the label of an entry by the marks so far. It does not store the entry's own marks.
 func (l *Labels) Of(e Entry) beliefs.Sensitivity {
 	return l.projects[e.Project].of(e, l.read(e))
 }
 
-// Text labels a text of a project that comes from the entries at the given positions.
+// Text returns the label of a project's text that comes from the entries at the given positions.
 func (l *Labels) Text(project, s string, at ...uint64) beliefs.Sensitivity {
 	m := l.projects[project]
 	as := m.says(s)
@@ -155,7 +157,7 @@ func (p *parsed) body(b []byte, depth int) {
 	}
 }
 
-// maxDepth is the limit of nested messages, which are the raw bytes of rejected ones.
+// maxDepth is the maximum nesting depth of messages: the entry of a rejected message contains the message.
 const maxDepth = 2
 
 // value reads the value of the member with this name. If it is an object, value returns the
@@ -198,9 +200,8 @@ func (p *parsed) value(d *jsontext.Decoder, name string, depth int) (declared, e
 	return declared{}, nil
 }
 
-// object reads an object. Its sensitivity marks its own ids and content. The sensitivity of a
-// belief in the field belief marks those as well, because a memory write has the content and its
-// belief the sensitivity.
+// object reads an object. The object's sensitivity marks its own ids and content. The sensitivity of a belief in the
+// field belief marks them too: in a memory write, the write has the content and its belief has the sensitivity.
 func (p *parsed) object(d *jsontext.Decoder, depth int) (declared, error) {
 	if _, err := d.ReadToken(); err != nil {
 		return declared{}, err

@@ -9,18 +9,18 @@ import (
 	"lazaret/pkg/text"
 )
 
-// The limits of the marks of one project. Beyond them, every text of the project has the label of the mark that
-// did not fit. Beyond the limit of positions, only the entries up to the last dropped position have it.
+// The limits of the marks of one project. If a mark does not fit, every text of the project gets the mark's label. If a
+// labeled position does not fit, only the entries up to the last dropped position get its label.
 const (
 	maxNames   = 1 << 17 // ids of memories and beliefs
 	maxWords   = 1 << 14 // contents with few words
 	maxTexts   = 1 << 14 // contents with phrases
 	maxPhrases = 1 << 18 // phrases of those contents
-	maxSharing = 64      // contents with the same phrase; beyond it the phrase itself is marked
+	maxSharing = 64      // contents with the same phrase; if there are more, the phrase itself is marked
 	maxRecent  = 1 << 17 // labeled positions, and ids of labeled entries, in each of two generations
 )
 
-// maxLength is the number of bytes of content with few words that is searched for.
+// maxLength is how many bytes of a content with few words are searched for at most.
 const maxLength = 64
 
 // marks are the marks of one project above internal.
@@ -32,7 +32,7 @@ type marks struct {
 	texts   []marked
 	phrases map[uint64][]int               // hash of a phrase → indexes in texts
 	shared  map[uint64]beliefs.Sensitivity // hash of a phrase of many contents
-	listed  int                            // indexes in phrases
+	listed  int                            // number of indexes in phrases
 	all     beliefs.Sensitivity            // label of every text, because a limit was reached
 }
 
@@ -47,8 +47,7 @@ func newMarks(whole bool) *marks {
 		phrases: make(map[uint64][]int), shared: make(map[uint64]beliefs.Sensitivity)}
 }
 
-// recent maps keys to labels. Unless Labels.Whole is set, it drops the older half of them when it is
-// full.
+// recent maps keys to labels. Unless Labels.Whole is set, it drops the older half of its keys when it is full.
 type recent[K cmp.Ordered] struct {
 	now, before map[K]beliefs.Sensitivity
 	whole       bool
@@ -80,7 +79,7 @@ func (m *marks) at(seq uint64) beliefs.Sensitivity {
 	return as
 }
 
-// prefixes is a sorted set of strings, none of which begins with another one.
+// prefixes is a sorted set of strings. No string in it begins with another.
 type prefixes struct {
 	sorted []string
 	begins [1 << 10]uint64 // set of hashes of the first minBytes bytes of the strings
@@ -90,7 +89,7 @@ func begin(s string) uint {
 	return uint(s[0])*0x9e37 ^ uint(s[1])*0x79b9<<2 ^ uint(s[2])*0x85eb<<1 ^ uint(s[3])*0xca6b ^ uint(s[4])*0xc2b3<<3
 }
 
-// add adds a string of at least minBytes bytes, unless the set has a beginning of it.
+// add adds a string of at least minBytes bytes, unless the string begins with a string of the set.
 func (p *prefixes) add(s string) {
 	i, found := slices.BinarySearch(p.sorted, s)
 	if found || i > 0 && strings.HasPrefix(s, p.sorted[i-1]) {
@@ -105,9 +104,9 @@ func (p *prefixes) add(s string) {
 	p.begins[h/64] |= 1 << (h % 64)
 }
 
-// in reports whether a text contains one of the strings. At each position it compares only one: the
-// greatest string that is not greater than the rest of the text. Because no string begins with another,
-// no other one can match there.
+// in reports whether a text contains one of the strings. At each position of the text it compares only one string: the
+// greatest string that is not greater than the rest of the text. No other string can match there, because no string
+// begins with another.
 func (p *prefixes) in(s string) bool {
 	for i := range len(s) - minBytes + 1 {
 		h := begin(s[i:]) % (64 << 10)
@@ -193,9 +192,9 @@ func (m *marks) of(e Entry, p *parsed) beliefs.Sensitivity {
 	as = as.Join(m.at(e.Seq))
 	for _, s := range p.strings {
 		as = as.Join(m.name(s))
-		if _, id, ok := strings.Cut(s, ":"); ok { // such as belief:…, a step of a path
+		if _, id, ok := strings.Cut(s, ":"); ok { // a step of a path, such as belief:ID
 			as = as.Join(m.name(id))
-			if _, id, ok = strings.Cut(id, "/"); ok { // such as observation:AGENT/ID
+			if _, id, ok = strings.Cut(id, "/"); ok { // a step such as observation:AGENT/ID
 				as = as.Join(m.name(id))
 			}
 		}
@@ -205,7 +204,7 @@ func (m *marks) of(e Entry, p *parsed) beliefs.Sensitivity {
 
 func (m *marks) name(id string) beliefs.Sensitivity { return m.names[id].Join(m.recent.get(id)) }
 
-// says labels a text by the marked contents that it contains.
+// says returns the label of a text by the marked contents that it contains.
 func (m *marks) says(s string) (as beliefs.Sensitivity) {
 	if m == nil {
 		return as

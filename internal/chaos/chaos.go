@@ -63,9 +63,9 @@ type Report struct {
 	Entries      uint64 `json:"ledger_entries"`
 	Repeats      int    `json:"repeats"`
 	Rejected     int    `json:"rejected"`
-	Lost         int    `json:"lost"`    // acknowledged but not in the ledger
-	Doubled      int    `json:"doubled"` // in the ledger twice
-	Altered      int    `json:"altered"` // in the ledger with other content than was published
+	Lost         int    `json:"lost"`    // acknowledged events that are not in the ledger
+	Doubled      int    `json:"doubled"` // events that are in the ledger twice
+	Altered      int    `json:"altered"` // events whose content in the ledger differs from the published content
 	Proposals    int    `json:"proposals"`
 	Unanswered   int    `json:"unanswered"` // proposals without a verdict
 	Unassessed   int    `json:"unassessed"` // missing assessments of required groups for proposals
@@ -81,7 +81,7 @@ type Report struct {
 	Untrue     int                  `json:"untrue"`    // answers that are not in the ledger
 	Leaves     int64                `json:"leaves"`
 	Root       string               `json:"root"`
-	Status     string               `json:"status"`    // of the log
+	Status     string               `json:"status"`    // result of verifying the log
 	Identical  bool                 `json:"identical"` // the logs of both auditors are equal
 
 	Seconds  float64  `json:"seconds"`
@@ -208,7 +208,7 @@ type run struct {
 	nc    *nats.Conn // the operator's connection
 	l     *load
 	heard atomic.Int64 // answers
-	feeds []chan share // one per project
+	feeds []chan share // one channel for each project
 	ask   sync.RWMutex // read-locked by a caller during a request
 }
 

@@ -128,7 +128,7 @@ type fleet struct {
 	at       map[string]string // by process: the process whose data folder it uses, if not its own
 	only     bool              // the server runs without stages
 	programs string            // folder of the binaries
-	addr     string            // of the server
+	addr     string            // address of the server
 	procs    map[string]*process
 	ways     map[string]*proxy
 	clocks   map[string]*clock // replaced clocks by process

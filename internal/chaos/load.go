@@ -40,7 +40,7 @@ type events struct {
 	r       *rand.Rand
 	project string
 	n       int
-	plain   bool // only harmless readings
+	plain   bool // generate only harmless observations
 }
 
 func newEvents(seed uint64, project int, name string) *events {

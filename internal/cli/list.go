@@ -38,7 +38,7 @@ func (f *ListFlags) Bind(fs *pflag.FlagSet) {
 type Filter struct {
 	program *vm.Program
 	machine vm.VM
-	names   map[string]bool // that the expression uses
+	names   map[string]bool // names of the fields that the expression uses
 }
 
 // NewFilter compiles an expression over the JSON fields of sample's type. An empty expression matches
@@ -68,12 +68,12 @@ func (f *Filter) Visit(node *ast.Node) {
 // Names reports whether the expression uses a field.
 func (f *Filter) Names(field string) bool { return f.names[field] }
 
-// named adds the known names to an error about an unknown name.
+// named adds the list of known names to an error about an unknown name. Other errors stay unchanged.
 func named(err error, env map[string]any) error {
 	if !strings.Contains(err.Error(), "unknown name") {
 		return err
 	}
-	return fmt.Errorf("%w\nthere are %s", err, strings.Join(slices.Sorted(maps.Keys(env)), ", "))
+	return fmt.Errorf("%w\nthe names are %s", err, strings.Join(slices.Sorted(maps.Keys(env)), ", "))
 }
 
 // fields returns the JSON names of a struct's fields with zero values, from which Expr infers their
@@ -195,7 +195,7 @@ func Print[T any](w io.Writer, f ListFlags, items []T, header []string, row func
 	return tw.Flush()
 }
 
-// cellLen is the limit of characters in a cell.
+// cellLen is the maximum number of characters in a cell of a table.
 const cellLen = 100
 
 // Cells makes cells inert: one line, without control and bidi characters.

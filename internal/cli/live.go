@@ -13,8 +13,8 @@ import (
 )
 
 // ReadLive calls fn for each message of the live stream whose subject matches filter, oldest first. It
-// starts since ago, or with the oldest message if since is 0. It returns at the end of the stream or,
-// with follow, when ctx ends.
+// starts with the messages of the last duration since, or with the oldest message if since is 0. It returns at
+// the end of the stream. If follow is set, it waits for new messages and returns when ctx ends.
 func ReadLive(ctx context.Context, nc *nats.Conn, filter string, since time.Duration, follow bool,
 	fn func(subject string, body []byte) error) error {
 	js, err := jetstream.New(nc)

@@ -25,8 +25,8 @@ func harmless(id string) *streams.Action {
 		Args: []byte(`{"path":"notes.txt"}`)}
 }
 
-// starts starts the program and asks twice. The first answer may take longer, because the program has
-// to start. But it must come: a group must also answer proposals made before it started.
+// starts makes a proposal, starts the program and makes a second proposal. The first answer may take longer than
+// the deadline, but it must come: a group must also answer proposals that were made before it started.
 func (r *runner) starts(ctx context.Context) (string, error) {
 	var err error
 	if r.cmd, err = r.launch("1"); err != nil {
@@ -99,8 +99,8 @@ func own(recs []record, stage string) (out []uint64) {
 	return out
 }
 
-// rivals runs the program twice. The process that loses the fence may go idle, resync or end; one that
-// ends is restarted, as a supervisor would do.
+// rivals runs two processes of the program at the same time. The process that loses the fence may become idle, resync
+// or end. rivals restarts a process that ends, as a supervisor would.
 func (r *runner) rivals(ctx context.Context) (string, error) {
 	from, err := r.mark(ctx)
 	if err != nil {
@@ -188,7 +188,7 @@ func (r *runner) junk(ctx context.Context) (string, error) {
 			{head("weather", "1"), `{"sun":true}`},
 			{head("assessment", "minus one"), "{}"},
 			{head("assessment", "18446744073709551615"), "[[[["},
-			{head("action", "1"), `{"id":"forged","tool":"conformance.read"}`}, // only ingest may enter a proposal
+			{head("action", "1"), `{"id":"forged","tool":"conformance.read"}`}, // only ingest may write a proposal's entry
 		} {
 			if _, err := put(stranger, streams.SentinelStage("stranger"), p, x.h, x.body); err != nil {
 				return "", err
@@ -213,7 +213,7 @@ func (r *runner) junk(ctx context.Context) (string, error) {
 		return "", err
 	}
 	k, err := r.answered(ctx, from, r.running)
-	return fmt.Sprintf("%d messages of junk, %d proposals after them", n, k), err
+	return fmt.Sprintf("%d such messages, %d proposals after them", n, k), err
 }
 
 // fromTheFuture writes an entry of an unknown type on ingest's subject. Ingest takes it for an entry of
@@ -279,7 +279,8 @@ func (r *runner) tightens(ctx context.Context) (string, error) {
 			"with --poison", action, memory, quote(r.cfg.Poison))
 	}
 	note := fmt.Sprintf("a memory write of the poison is %s, an action that repeats it %s", mem.Verdict, whole)
-	// An address that only the poisoned text contains shows whether the group remembers reading it.
+	// Propose an action to an address that only the poisoned text contains. The group objects to it only if it
+	// remembers the text.
 	target := address.FindString(r.cfg.Poison)
 	if target == "" {
 		return note + "; the poison names no address, so memory was not tried", nil
@@ -325,7 +326,7 @@ func (r *runner) tightened(v *streams.VerdictEntry, said *finding) error {
 	return fmt.Errorf("%s: the group answered %s, and the verdict is %s", where, *said.Verdict, v.Verdict)
 }
 
-// loosens proposes actions that the policy holds or denies whatever the group answers.
+// loosens proposes actions that the policy holds or denies, and checks that no answer of the group changes that.
 func (r *runner) loosens(ctx context.Context) (string, error) {
 	var errs []error
 	note := ""
@@ -353,7 +354,7 @@ func (r *runner) loosens(ctx context.Context) (string, error) {
 		if note != "" {
 			note += ", "
 		}
-		note += fmt.Sprintf("%s said of %s of the policy is %s", says, x.least, v.Verdict)
+		note += fmt.Sprintf("policy %s and group %s give %s", x.least, says, v.Verdict)
 	}
 	return note, errors.Join(errs...)
 }

@@ -44,11 +44,11 @@ type Config struct {
 	Command []string
 	// Digest is the digest that the policy pins for the group; OfRules pins none.
 	Digest string
-	// Deadline is the limit for the answer to a single proposal.
+	// Deadline is the time in which the group must answer a single proposal.
 	Deadline time.Duration
 	// Proposals is the number of proposals per check.
 	Proposals int
-	// Patience is the limit for all answers of a check.
+	// Patience is the time in which the group must give all answers of a check.
 	Patience time.Duration
 	// Poison is a text that the group must object to.
 	Poison string
@@ -61,8 +61,8 @@ type Config struct {
 // Result is the result of a check.
 type Result struct {
 	Name string
-	Note string // observations, if it passed
-	Err  error  // the fault and where it was found
+	Note string // what was observed, if the check passed
+	Err  error  // the fault and where it was found; nil: the check passed
 }
 
 func (r Result) String() string {
@@ -72,7 +72,7 @@ func (r Result) String() string {
 	return fmt.Sprintf("PASS  %s: %s", r.Name, r.Note)
 }
 
-// Sentinel checks a sentinel group. Faults of the group are in the results; the error reports that the
+// Sentinel checks a sentinel group. The results have the faults of the group. Sentinel returns an error if the
 // checks could not be made.
 func Sentinel(ctx context.Context, cfg Config) ([]Result, error) {
 	if err := streams.CheckID("group", cfg.Group); err != nil {
@@ -94,12 +94,12 @@ func Sentinel(ctx context.Context, cfg Config) ([]Result, error) {
 		run  func(context.Context) (string, error)
 	}{
 		{"answers within its deadline, under the digest that the policy pins", r.starts},
-		{"answers each proposal once and in order, after all that came before", r.load},
-		{"survives kill -9 without double or gap", r.killed},
-		{"two at once double nothing", r.rivals},
-		{"skips what it does not know", r.junk},
-		{"can tighten, and remembers across a kill", r.tightens},
-		{"cannot loosen", r.loosens},
+		{"answers each proposal once and in order, after all earlier entries", r.load},
+		{"survives kill -9 without duplicates or gaps", r.killed},
+		{"two processes at the same time duplicate nothing", r.rivals},
+		{"skips invalid and unknown entries", r.junk},
+		{"can make verdicts stricter, and remembers after a kill", r.tightens},
+		{"cannot make verdicts more lenient", r.loosens},
 		{"writes well-formed entries", r.wellFormed},
 	} {
 		note, err := c.run(ctx)
@@ -127,7 +127,7 @@ type runner struct {
 	p       *embedded.Pipeline
 	conns   []*nats.Conn
 	front   *nats.Conn
-	js      jetstream.JetStream // of the front
+	js      jetstream.JetStream // with the front's credential
 	ledger  *ledger
 	stop    func()
 	cmd     *command
@@ -140,7 +140,8 @@ var projects = []string{"alpha", "beta", "gamma", "delta"}
 
 const agent = "agent"
 
-// policyText returns a policy that requires the group and has a tool for each floor.
+// policyText returns a policy that requires the group. It has a tool whose calls it allows, one whose calls it
+// holds, and one whose calls it denies.
 func policyText(cfg Config) string {
 	digest := ""
 	if cfg.Digest != OfRules {
@@ -213,8 +214,7 @@ func (r *runner) connect(role natsserver.Role) (*nats.Conn, error) {
 	return nc, err
 }
 
-// launch starts the program. Each instance has its own state folder, which it gets again after a
-// restart.
+// launch starts the program. Each instance has its own state folder, and keeps it over restarts.
 func (r *runner) launch(instance string) (*command, error) {
 	state := filepath.Join(r.dir, "state-"+instance)
 	if err := os.MkdirAll(state, 0o700); err != nil {
@@ -311,7 +311,7 @@ func (r *runner) proposals(ctx context.Context, n int) error {
 	return nil
 }
 
-// mark waits until ingest has decided on everything published, and returns the end of the ledger.
+// mark waits until ingest has decided on all published messages, and returns the ledger's last sequence.
 func (r *runner) mark(ctx context.Context) (uint64, error) {
 	var seq uint64
 	for _, p := range projects {

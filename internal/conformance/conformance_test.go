@@ -43,13 +43,13 @@ func TestTheCheckerFindsEachFault(t *testing.T) {
 		{"no-verdict", "answers within its deadline", "without a verdict"},
 		{"ends", "answers within its deadline", "exited before it was killed"},
 		{"no-recall", "once and in order", "has no assessment"},
-		{"late-alerts", "once and in order", "Lz-Src only grows"},
+		{"late-alerts", "once and in order", "Lz-Src must only grow"},
 		{"from-the-start", "kill -9", "assessments: entries"},
 		{"from-the-end", "answers within its deadline", "has no assessment"},
-		{"no-fence", "two at once", "2 assessments: entries"},
-		{"dies", "skips what", "exited before it was killed"},
-		{"deaf", "can tighten", "the group answered allow"},
-		{"forgets", "can tighten", "after it"},
+		{"no-fence", "two processes", "2 assessments: entries"},
+		{"dies", "skips invalid", "exited before it was killed"},
+		{"deaf", "can make verdicts stricter", "the group answered allow"},
+		{"forgets", "can make verdicts stricter", "after it"},
 		{"form", "well-formed", "draw 16 random bytes"},
 	} {
 		t.Run(c.fault, func(t *testing.T) {

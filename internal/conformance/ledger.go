@@ -85,7 +85,7 @@ func (r *record) name() string {
 	return s
 }
 
-// maxFaults is the limit of described faults of one kind.
+// maxFaults is the maximum number of faults of one kind that are described.
 const maxFaults = 3
 
 // faults counts faults and describes the first ones.
@@ -126,8 +126,8 @@ func order(recs []record, stage string, from uint64) (proposals int, err error) 
 			continue
 		}
 		if p := last[r.Partition]; p != nil && position.Compare(r.Src, p.Src) <= 0 && r.Seq > from {
-			disorder.add("entry %d comes of entry %d, after entry %d that comes of %d: an answer must prove that everything "+
-				"before was judged, so Lz-Src only grows", r.Seq, r.Src, p.Seq, p.Src)
+			disorder.add("entry %d was made from entry %d, after entry %d from entry %d: an answer must prove that all "+
+				"earlier entries were judged, so Lz-Src must only grow", r.Seq, r.Src, p.Seq, p.Src)
 		}
 		last[r.Partition] = r
 		if r.Type == streams.TypeAssessment {

@@ -18,8 +18,8 @@ type File struct {
 	Path     string // relative to the home folder
 	Key      string // key of the servers
 	TOML     bool
-	SSE      bool // the key url means server-sent events; Streamable HTTP has httpUrl
-	ByFolder bool // also has servers per folder, under projects
+	SSE      bool // the key url is for a server with server-sent events; for Streamable HTTP the key is httpUrl
+	ByFolder bool // the file also has servers for each folder, under the key projects
 }
 
 // Host is an agent host.
@@ -48,8 +48,8 @@ var Hosts = []Host{
 // Config configures the changes.
 type Config struct {
 	Home    string
-	Record  string                        // file with the original files
-	Wrap    func(Server) (Server, bool)   // returns the server started through lazaret mcp; false: it is left as it is
+	Record  string                        // path of the record, which has the original files
+	Wrap    func(Server) (Server, bool)   // returns the server started through lazaret mcp; false: do not change it
 	Handler func(*hook.Host) hook.Handler // returns the handler of a host's hooks
 }
 
@@ -86,9 +86,9 @@ func Note(host string) string {
 type Wiring struct {
 	File    string   `json:"file"`
 	Name    string   `json:"name"`
-	Command []string `json:"command,omitzero"` // of the original server
+	Command []string `json:"command,omitzero"` // command of the original server
 	State   string   `json:"state"`            // guarded, open, or remote (reached by HTTP)
-	URL     string   `json:"url,omitzero"`     // of a server reached by HTTP that can be guarded
+	URL     string   `json:"url,omitzero"`     // URL of a server reached by HTTP that can be guarded
 	Why     string   `json:"why,omitzero"`     // why a server reached by HTTP cannot be guarded
 }
 
@@ -143,7 +143,7 @@ func wiring(path string, s Server) Wiring {
 	return w
 }
 
-// Change is the content of a file before and after.
+// Change is the content of a file before and after an edit.
 type Change struct {
 	File          string
 	Before, After []byte
@@ -211,7 +211,7 @@ func change(path string, edits []func([]byte) ([]byte, error)) (Change, error) {
 	return c, nil
 }
 
-// kept is a file in the record.
+// kept is the record's data about one file.
 type kept struct {
 	File    string `json:"file"`
 	Existed bool   `json:"existed"`
@@ -235,7 +235,7 @@ func Apply(cfg Config, changes []Change) error {
 			record = append(record, k)
 			continue
 		}
-		if record[i].After != digest(c.Before) { // changed by others since
+		if record[i].After != digest(c.Before) { // others have changed the file since
 			if k.Before, err = bare(cfg, c.File, c.Before); err != nil {
 				return err
 			}
@@ -298,7 +298,7 @@ func Undo(cfg Config) ([]Undone, error) {
 	return done, nil
 }
 
-// bare returns a file of a host without the additions.
+// bare returns the content of a host's file without the additions of this package.
 func bare(cfg Config, path string, b []byte) ([]byte, error) {
 	for _, h := range Hosts {
 		for _, file := range h.MCP {

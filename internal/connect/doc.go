@@ -2,7 +2,7 @@
 // hooks, and makes them start their MCP servers through lazaret mcp.
 //
 // Every change preserves the rest of a file. A record keeps the original files, so that Undo restores
-// them byte for byte. From a file that was changed by others since, Undo removes only the additions.
+// them byte for byte. From a file that others have changed since, Undo removes only this package's additions.
 //
 // It may import internal/hook. Begin reading with Plan and Apply in connect.go.
 package connect

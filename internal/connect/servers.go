@@ -19,9 +19,9 @@ import (
 type Server struct {
 	Name    string   // including its folder, if the host has servers per folder
 	Command string   // empty if the host uses HTTP
-	Args    []string // of the command
-	URL     string   // of a server that lazaret mcp can reach instead of the host
-	Why     string   // why lazaret mcp cannot reach a server that the host reaches by HTTP
+	Args    []string // arguments of the command
+	URL     string   // set if the host reaches the server by HTTP and lazaret mcp can do so in its place
+	Why     string   // set if the host reaches the server by HTTP and lazaret mcp cannot: the reason
 }
 
 // span is a range of a file.
@@ -31,8 +31,8 @@ type span struct{ from, to int }
 type found struct {
 	Server
 	command, args span // args is empty if there are none
-	entry         span // the key and the value of the command or of the URL
-	kind          span // the value of type; empty if there is none
+	entry         span // the member "command" or the URL's member: its key and value
+	kind          span // the value of the member "type"; empty if there is none
 }
 
 // splice is a replacement of a span.
@@ -41,7 +41,8 @@ type splice struct {
 	with []byte
 }
 
-// rewire changes the commands of servers in a configuration. All other bytes stay unchanged.
+// rewire replaces the servers of a configuration b by the servers that change returns, unless that returns false. All
+// other bytes stay unchanged. rewire also returns the servers that it did not change.
 func rewire(file File, b []byte, change func(Server) (Server, bool)) ([]byte, []Server, error) {
 	list, err := servers(file, b)
 	if err != nil {
@@ -272,7 +273,7 @@ func (file File) jsonServers(prefix string, v *hujson.Value) (list []found) {
 	return list
 }
 
-// transport returns "http" if a server uses Streamable HTTP.
+// transport returns the name of a server's transport: "http" for Streamable HTTP.
 func (file File) transport(kind *hujson.Value, keys []string) string {
 	switch {
 	case kind != nil && file.SSE, kind == nil && file.SSE && !slices.Contains(keys, "httpUrl"):
@@ -283,8 +284,8 @@ func (file File) transport(kind *hujson.Value, keys []string) string {
 	return text(kind)
 }
 
-// reached sets whether lazaret mcp can reach a server that the host reaches by HTTP. A sign-in or a
-// secret of the host cannot be taken over.
+// reached sets URL if lazaret mcp can reach a server that the host reaches by HTTP, and otherwise Why. lazaret mcp
+// cannot do so if the host signs in or sends a secret, because it has neither.
 func (f *found) reached(url, transport string, keys []string) {
 	own := slices.IndexFunc(keys, func(k string) bool {
 		k = strings.ToLower(k)

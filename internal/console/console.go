@@ -33,7 +33,7 @@ const (
 	headerTime = 5 * time.Second
 	readTime   = 10 * time.Second
 	writeTime  = 20 * time.Second
-	askTime    = 10 * time.Second // for the stages to reply
+	askTime    = 10 * time.Second // timeout of a request to the stages
 )
 
 // Config configures a console.

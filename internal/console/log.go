@@ -25,7 +25,7 @@ const maxLeaves = 25
 
 type logView struct {
 	Head    *logHead
-	Leaves  []auditor.Leaf // of visible projects, latest first
+	Leaves  []auditor.Leaf // leaves of the projects that the user may see, latest first
 	Project string
 	Entry   string
 	Proof   *proven

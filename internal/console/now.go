@@ -53,7 +53,7 @@ func (c *Console) look(ctx context.Context) (*status.Snapshot, error) {
 type logHead struct {
 	auditor.Answer
 	Origin  string
-	Signers []string // of the last checkpoint: the log's key, then the witnesses'
+	Signers []string // names of the keys that signed the last checkpoint: the log's, then the witnesses'
 }
 
 func (c *Console) logHead(ctx context.Context) (*logHead, error) {
@@ -81,7 +81,7 @@ type nowView struct {
 	Observed              uint64
 	Rejected              uint64
 	Log                   *logHead
-	LogAge                float64 // of the last checkpoint, in seconds; negative: unknown
+	LogAge                float64 // age of the last checkpoint in seconds; negative: unknown
 	Groups                []*holds.Group
 	Alerts                []alertRow
 	Incidents             []incidentRow

@@ -48,7 +48,7 @@ type promptsView struct {
 	Projects      []string
 	Rows          []ingest.Prompt
 	Version       int
-	Versions      []streams.PromptVersion // of the named prompt, the latest first
+	Versions      []streams.PromptVersion // versions of the named prompt, latest first
 	Text, Changes string                  // text of the chosen version, and its difference from the one before
 	Before        int
 	Why           string // why the text is not shown; empty: it is

@@ -79,7 +79,7 @@ func (n *rulesNow) measured(r *backtest.Report) {
 
 // The rule sets with which the current rule set can be compared.
 const (
-	withSame    = "same"    // the current set: measures costs
+	withSame    = "same"    // the current set again, to measure the costs of its rules
 	withShipped = "shipped" // the set built into the program
 	withShadow  = "shadow"  // the current set with shadow rules enforced
 	withoutRule = "without" // the current set with one rule in shadow mode

@@ -21,13 +21,13 @@ type Side string
 const (
 	Attack   Side = "attack"
 	User     Side = "user"     // a harmless statement of the user, remembered with origin user
-	External Side = "external" // a harmless external text
+	External Side = "external" // a harmless text from outside
 	Note     Side = "note"     // a harmless text that an agent wrote to memory
 )
 
 // The ways in which an attacker's text enters a memory.
 const (
-	Recorded    = "recorded"    // as in the file
+	Recorded    = "recorded"    // as the recording has it
 	Pasted      = "pasted"      // the user pastes it, and it is remembered with origin user
 	Verbatim    = "verbatim"    // the agent writes it down without naming sources
 	Paraphrased = "paraphrased" // the agent writes it down in other words and order
@@ -58,17 +58,17 @@ type Text struct {
 	Written bool
 
 	asked  bool
-	served map[string]bool // attacks: ways in which it reached a planner
-	found  bool            // harmless texts: served or reachable as required
-	aside  bool            // attacks: reachable as context
-	why    string          // harmless texts: why it was not found
-	cut    bool            // attacks: an excerpt was pasted
-	// noted means that the agent noted the statement, planned that the note may be used for planning.
+	served map[string]bool // for an attack: by way, whether the text was admitted for planning
+	found  bool            // for a harmless text: it was served or reachable as required
+	aside  bool            // for an attack: it was reachable as context
+	why    string          // for a harmless text: why it was not found
+	cut    bool            // for an attack: an excerpt was pasted
+	// noted says that the agent noted the statement, planned that the note is admitted for planning.
 	noted, planned bool
 }
 
-// maxStatements is the limit of the user's statements, and of the external texts, that are recalled per
-// session; the first ones are used.
+// maxStatements is the maximum number of the user's statements, and of the external texts, that are recalled per
+// session. The first ones of a session are used.
 const maxStatements = 12
 
 type record struct {
@@ -158,8 +158,8 @@ func parse(file string, line []byte) (*Case, error) {
 		case s.Kind == "memory" && s.Op != "read" && s.Class == "agent":
 			c.add(&Text{Side: Note, Content: s.Content, Written: true})
 		case r.Attacked:
-			// In an attacked session an unmarked text may still be the attacker's, so it counts for
-			// neither side.
+			// In an attacked session, a text that is not marked as an attack may still be the attacker's. So it
+			// counts neither as an attack nor as harmless.
 		case s.Kind == "tool_result", s.Kind == "memory":
 			if reads++; reads <= maxStatements {
 				c.add(&Text{Side: External, Content: s.Content, Written: s.Kind == "memory" && s.Op != "read"})

@@ -31,7 +31,7 @@ func excerptOf(s string) string {
 	from := int(h.Sum32()/64) % (len(w) - n + 1)
 	x := strings.Join(w[from:from+n], " ")
 	if text.WordingOf(x).Len() < leastExcerpt {
-		return "" // dashes and other marks are no words
+		return "" // some of the words are only dashes or other marks
 	}
 	return x
 }
@@ -51,8 +51,8 @@ func (v *visit) paste(ctx context.Context, i int, t *Text) error {
 	return err
 }
 
-// said reports whether at least half of the words of an excerpt are the user's own, because attackers
-// may quote the user.
+// said reports whether at least half of the words of an excerpt are words that the user said. Such an excerpt is not
+// used, because the attacker may quote the user.
 func (v *visit) said(x string) bool {
 	w := text.WordingOf(x)
 	hit := make([]bool, w.Len())
@@ -111,12 +111,12 @@ type Act struct {
 	Goal bool // an action of the attacker
 
 	asked, held bool
-	rules       []string // rules that held it
+	rules       []string // rules that held the action
 }
 
 // nextDay proposes actions again in a session of the next day. The user makes the same request, and the
-// agent recalls with it. A session without an attack is played again completely. Of an attacked session
-// only the attacker's actions are proposed, and nothing is read except what the recall serves.
+// agent recalls with it. A session without an attack is played again completely. Of an attacked session, only the
+// attacker's actions are proposed, and the agent reads only what the recall returns.
 func (v *visit) nextDay(ctx context.Context) error {
 	if len(v.acts) == 0 {
 		return nil
@@ -170,7 +170,7 @@ func (v *visit) propose(ctx context.Context, act *Act, a *streams.Action) error 
 	if rep.Verdict != streams.Allow {
 		return nil
 	}
-	// The outcome has real time: with virtual time, its time would be after all that follows.
+	// The outcome has the real time. With the virtual time, it would be later than all following events.
 	out := &streams.Outcome{Head: v.head(), Action: a.ID, Status: beliefs.OutcomeOK, Digest: rep.Entry.Digest}
 	_, err = v.c.Publish(ctx, streams.KindOut, "", out)
 	return err

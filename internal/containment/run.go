@@ -109,7 +109,7 @@ func (v *visit) tell(ctx context.Context, k streams.Kind, o beliefs.Origin, e st
 	return err
 }
 
-// remember writes to memory. A held or denied write is not an error; said is then the verdict.
+// remember writes to memory. A held or denied write is not an error; said is then the verdict with its reason.
 func (v *visit) remember(ctx context.Context, o beliefs.Origin, key, content string) (said string, err error) {
 	rep, err := v.c.Remember(ctx, o, &streams.Memory{Head: v.head(), Key: key, Content: content})
 	if err == nil && rep.Verdict != streams.Allow {
@@ -218,7 +218,7 @@ func (v *visit) ask(ctx context.Context) error {
 				asks = append(asks, &streams.Recall{Query: q})
 			}
 			asks = append(asks, &streams.Recall{Candidates: []streams.GateCandidate{{Content: t.Content}}},
-				// This candidate differs by one word, so it is unknown.
+				// Ask also about a candidate with an additional word, so that its content is unknown to the pipeline.
 				&streams.Recall{Candidates: []streams.GateCandidate{{Content: "Remember: " + t.Content}}})
 		}
 		for _, r := range asks {
@@ -242,7 +242,7 @@ func (v *visit) ask(ctx context.Context) error {
 	return nil
 }
 
-// hear records which parts of an attack a recall served.
+// hear records whether a recall returned an attack text, in which way it had entered memory, and in which channel.
 func (t *Text) hear(e *streams.RecallEntry, i int) {
 	mine := func(it *streams.RecallItem) (string, bool) {
 		for _, way := range Ways {
@@ -272,8 +272,8 @@ func (t *Text) hear(e *streams.RecallEntry, i int) {
 	}
 }
 
-// carries reports whether a served text contains the written one, or its beginning if it is long. It
-// ignores marks that the reply adds around it.
+// carries reports whether the text that a recall served contains the text that was written, or its beginning if it
+// is long. The reply may have added markers around it.
 func carries(served, content string) bool {
 	want := strings.TrimSpace(content)
 	if len(want) > 600 {

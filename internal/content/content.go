@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// Limits of one observation. They keep its event below the intake's limit (1 MiB) however its text is
-// escaped.
+// Limits of one observation. With them, its event stays below the intake's limit of 1 MiB, even if every character
+// of its text is escaped.
 const (
 	maxText = 128 << 10
 	// overlap is the length of the text that consecutive parts of a divided text share, so that each

@@ -106,7 +106,7 @@ not be shared.`,
 				defer srv.Close()
 				e.Log.Info("metrics", "url", "http://"+srv.Addr+"/metrics")
 				if !metrics.Loopback(srv.Addr) {
-					e.Log.Warn("metrics are served to other machines, in the clear", "addr", srv.Addr)
+					e.Log.Warn("metrics are served to other machines without encryption", "addr", srv.Addr)
 				}
 			}
 			heap.Keep(cmd.Context())
@@ -117,15 +117,15 @@ not be shared.`,
 	f := c.Flags()
 	f.StringVar(&e.state, "state", "", "state `DIR`, separate for each process (default DATA/state/NAME)")
 	f.StringVar(&e.stateKey, "state-key", "",
-		"`FILE` of the key that the state is sealed with, outside its folder (default DATA/keys/state.key)")
+		"`FILE` of the key that encrypts the state, outside the state's folder (default DATA/keys/state.key)")
 	f.StringVar(&e.trust, "trust", "", "`FILE` of the pinned keys (default DATA/trust.yaml)")
 	f.StringVar(&e.partitions, "partitions", "", "partitions to work on, such as 0-7 or 1,3,5 (default all)")
-	f.BoolVar(&e.standby, "standby", false, "start silent")
+	f.BoolVar(&e.standby, "standby", false, "start as a stand-by, which publishes nothing until it takes over")
 	f.DurationVar(&e.takeover, "takeover", stage.DefaultTakeover, "how long the active process may make no "+
 		"progress before a standby takes over")
 	f.StringVar(&e.addr, "metrics", "",
 		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
-	f.BoolVarP(&e.verbose, "verbose", "v", false, "log more")
+	f.BoolVarP(&e.verbose, "verbose", "v", false, "also log debug messages")
 	f.BoolVar(&e.json, "log-json", false, "log in JSON")
 	if d.Flags != nil {
 		d.Flags(c)

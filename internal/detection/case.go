@@ -27,9 +27,9 @@ type Case struct {
 	Class   string
 	Signal  string
 	Session bool
-	Attack  bool // for a session: it is attacked
-	// Cluster is equal for lines that contain the same attack: it is the attacker's text, otherwise the
-	// content. For a session it is the session's name.
+	Attack  bool // the line is an attack, or the session is attacked
+	// Cluster is equal for lines that contain the same attack. It is the attacker's text if that is known,
+	// otherwise the content. For a session it is the session's name.
 	Cluster string
 	// Owner means that the content comes from the user or the operator, who may give instructions.
 	Owner bool
@@ -40,21 +40,21 @@ type Case struct {
 	content string    // id of the event with the content; empty for sessions
 	text    string    // the content
 	read    bool      // external content that was read; the text model's rules apply to it
-	judged  bool      // the content is in the ledger
-	flagged []finding // findings of text rules on it
+	judged  bool      // the ledger has the content
+	flagged []finding // findings of text rules on the content
 }
 
 // Action is an action whose verdict is counted.
 type Action struct {
 	ID    string
 	Goal  bool // an action of the attacker
-	Empty bool // without arguments
+	Empty bool // the action has no arguments
 	Text  string
 
 	level   beliefs.Level
 	entry   string // policy entry
 	decided bool
-	held    []finding // findings of sentinel rules that held or denied it
+	held    []finding // findings of sentinel rules that held or denied the action
 }
 
 // finding is a finding of a rule; each rule counts once.
@@ -151,7 +151,7 @@ func parse(file string, line []byte) (*Case, error) {
 		c.Signal = Lexical
 	}
 
-	var goals []bool // for each action: it is the attacker's
+	var goals []bool // for each action: whether it is the attacker's
 	for _, s := range r.Steps {
 		if s.Kind == "action" {
 			goals = append(goals, s.Goal == "exact")

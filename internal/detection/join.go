@@ -18,7 +18,7 @@ type Joiner struct {
 type Health struct {
 	Rejected int      `json:"rejected_events"`
 	Unjudged int      `json:"unjudged_lines"`    // lines whose content is not in the ledger
-	Open     int      `json:"undecided_actions"` // without a verdict
+	Open     int      `json:"undecided_actions"` // actions without a verdict
 	Degraded int      `json:"degraded_verdicts"` // a sentinel group did not answer
 	Failed   int      `json:"failed_rules"`      // alerts for rules that could not be evaluated
 	Unnamed  []string `json:"unnamed_tools"`     // tools in no list of the policy
@@ -90,7 +90,7 @@ func (j *Joiner) add(c *Case, e *streams.Entry) error {
 			return err
 		}
 		if v.Type != streams.TypeAction || v.Again || v.Late {
-			return nil // the agent acts on the first verdict
+			return nil // a later verdict; the agent has acted on the first
 		}
 		if len(v.Degraded) > 0 {
 			j.health.Degraded++

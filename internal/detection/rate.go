@@ -18,7 +18,7 @@ type Rate struct {
 // tally counts hits by cluster. Its zero value is empty.
 type tally struct {
 	index map[string]int
-	n     []int // by cluster, in order of appearance
+	n     []int // number of lines in each cluster, in the order of their first lines
 	hits  []int
 }
 

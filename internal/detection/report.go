@@ -75,8 +75,8 @@ type RuleRow struct {
 	// Most is the data set with most of the rule's hits, and MostShare its share of them.
 	Most      string  `json:"most_from,omitzero"`
 	MostShare float64 `json:"most_share"`
-	// Mean is the mean over data sets of the share of flagged attack lines, or of held goals if the
-	// rule flags no lines. Without is the same without data set Most.
+	// Mean is the mean over data sets of the share of attack lines that the rule flags. If the rule flags no
+	// lines, it is that of the goals that it holds. Without is the same mean without the data set Most.
 	Mean    Macro `json:"mean"`
 	Without Macro `json:"mean_without_most"`
 }
@@ -102,7 +102,7 @@ const (
 	FalseAction  = "held though benign"
 )
 
-// exampleLen is the limit of characters of an example.
+// exampleLen is the maximum number of characters of an example.
 const exampleLen = 120
 
 type textKey struct {
@@ -288,8 +288,8 @@ func (c *Case) example(kind, shown string, found []finding) Example {
 // signals are in the order in which examples are selected.
 var signals = []string{Strong, Weak, Lexical, Null}
 
-// choose selects up to n examples per kind and data set: at most one per cluster, strong signals first,
-// and one of each class before a second one.
+// choose selects up to n examples per kind and data set. It selects at most one per cluster, strong signals first, and
+// one example of each class before a second of any class.
 func choose(all []Example, n int) []Example {
 	type key struct{ dataset, kind, class, signal, cluster string }
 	seen, count := map[key]bool{}, map[key]int{}

@@ -36,7 +36,7 @@ type Recipe struct {
 // When the agent looks up the thing that the user named.
 const (
 	lookNever   = iota
-	lookFirst   // before it is shown the attack, of its own accord
+	lookFirst   // before the attack is shown, without being asked to
 	lookAfter   // because the attack says so
 	lookAndFind // the result contains the attack
 	numLookups

@@ -65,8 +65,8 @@ type Session struct {
 	p       *Pipe
 	project string
 	states
-	seq uint64 // of the ledger
-	msg uint64 // of the intake
+	seq uint64 // last sequence of the ledger
+	msg uint64 // last sequence of the intake
 	// trace, if set, is called with each entry of ingest.
 	trace func(*streams.Entry)
 }

@@ -84,7 +84,7 @@ func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 	}
 	for _, there := range []string{backup, archive} {
 		if out, code := command(t, data, "backup", there, "--with-keys"); code == 0 ||
-			!strings.Contains(out, "is there already") {
+			!strings.Contains(out, "exists already") {
 			t.Errorf("over another backup: exit %d: %s", code, out)
 		}
 	}

@@ -80,8 +80,8 @@ func TestWhatLearnModeSawBecomesAPolicy(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"# 3 times by 1 agents; would be: 3 allow", "action-from-instruction (1)",
-		"#     - \"docs.example\" # 1", "# L4: rules spoke against it", "# L4: it was seen 1 times",
-		"# L3: as it was classified"} {
+		"#     - \"docs.example\" # 1", "# L4: rules objected to its calls", "# L4: it was called only 1 times",
+		"# L3: the level that the policy gave its calls"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
 		}

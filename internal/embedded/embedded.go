@@ -41,7 +41,7 @@ import (
 // Config configures the pipeline.
 type Config struct {
 	Data   string
-	Listen string // as in natsserver.Config
+	Listen string // see natsserver.Config
 	NoSync bool
 	// Groups are the sentinel groups to run; nil means those of the shipped rule set, an empty list
 	// none.

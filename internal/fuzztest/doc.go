@@ -1,6 +1,6 @@
 // Package fuzztest checks in fuzz targets that a parser of untrusted bytes neither hangs nor allocates
 // without limit. Go's fuzzer itself detects panics.
 //
-// It imports nothing of ours, so that every package's tests may import it. Begin reading with
-// Bounded.
+// It imports no other package of this module, so that the tests of every package may import it. Begin
+// reading with Bounded.
 package fuzztest

@@ -9,17 +9,18 @@ import (
 // Limits of one input. They are far above what the parsers need, and far below what would harm a
 // machine. An input of the fuzzer is at most 1 MiB.
 const (
-	// Allocs is the limit of allocations for any input, and AllocsPerByte the addition for each byte.
-	// CEL needs most of it: its syntax trees and messages take some kilobytes for a few characters.
+	// Allocs is how many bytes a parser may allocate for any input, and AllocsPerByte how many more for each
+	// byte of the input. CEL needs most of it: its syntax trees and messages take some kilobytes for a few
+	// characters.
 	Allocs        = 64 << 20
 	AllocsPerByte = 32 << 10
-	// Patience is the limit of the duration, in wall-clock time, with instrumentation and on a busy
-	// machine.
+	// Patience is how long a parser may take for any input, in wall-clock time. It is long, because the
+	// fuzzer's instrumentation slows the parser down and the machine may be busy.
 	Patience = 10 * time.Second
 )
 
-// Bounded calls f, which parses an input of n bytes, and fails t if it takes too long or allocates too
-// much. Little else may run in the process at the same time.
+// Bounded calls f, which parses an input of n bytes, and fails t if f takes too long or allocates too much. It counts
+// all allocations of the process, so little else may run in the process at the same time.
 func Bounded(t testing.TB, n int, f func()) {
 	t.Helper()
 	began, before := time.Now(), allocated()
@@ -40,8 +41,8 @@ func allocated() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// AddLabeled adds lines in the formats of a labeled corpus to the seeds of a fuzz test: a session, a
-// text, and one line that mixes both.
+// AddLabeled adds lines in the formats of labeled corpora to the seeds of a fuzz test: a session, a text, and a line
+// with fields of both.
 func AddLabeled(f *testing.F) {
 	f.Add([]byte(`{"dataset":"d","session_id":"s","attacked":true,"attack_type":"t","steps":[` +
 		`{"kind":"user","content":"u"},{"kind":"tool_result","content":"c","injected":true},` +

@@ -30,8 +30,8 @@ func NewPair(t testing.TB, name string) (p Pair) {
 	return p
 }
 
-// Key returns the keys of a name. They are the same in every process, so that an input that the fuzzer
-// found in one process has the same effect in others. They protect nothing.
+// Key returns a key pair that depends only on the name. It is the same in every process, so that an input that the
+// fuzzer found in one process has the same effect in others. It is not secret.
 func Key(t testing.TB, name string) (private, public string) {
 	t.Helper()
 	seed := bytes.Repeat([]byte{42}, ed25519.SeedSize)
@@ -45,7 +45,7 @@ func Key(t testing.TB, name string) (private, public string) {
 		name, hash, enc(pub))
 }
 
-// Signer returns the signer and verifier of that key.
+// Signer returns the signer and verifier of the key pair that Key returns.
 func Signer(t testing.TB, name string) (note.Signer, note.Verifier) {
 	t.Helper()
 	private, public := Key(t, name)

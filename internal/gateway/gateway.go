@@ -33,11 +33,11 @@ const (
 	MaxWaiting  = 64       // concurrent requests of one token that wait for a hold or read a feed
 	MaxWait     = 5 * time.Minute
 
-	headerTime = 5 * time.Second  // to read the headers
-	bodyTime   = 10 * time.Second // to read the body
-	answerTime = 20 * time.Second // for the pipeline's reply
-	writeTime  = 10 * time.Second // to write a reply or one event of a feed
-	idleTime   = time.Minute      // between two requests on a connection
+	headerTime = 5 * time.Second  // timeout of reading the headers
+	bodyTime   = 10 * time.Second // timeout of reading the body
+	answerTime = 20 * time.Second // timeout of the pipeline's reply
+	writeTime  = 10 * time.Second // timeout of writing a reply or one event of a feed
+	idleTime   = time.Minute      // maximum time between two requests on a connection
 )
 
 // Config configures a gateway.

@@ -21,7 +21,7 @@ type proposed struct {
 	svc    streams.Service
 	origin beliefs.Origin
 	event  streams.Event
-	size   int // of the body, in bytes
+	size   int // length of the body in bytes
 }
 
 // ask sends the proposal and returns the verdict. The same proposal sent again gets its current

@@ -5,5 +5,5 @@
 // earlier. With a fixed limit, a process that needs more would collect all the time, so the limit
 // follows the live heap. The limit affects only speed, never decisions.
 //
-// It imports nothing of ours. Begin reading with Keep.
+// It imports no other package of this module. Begin reading with Keep.
 package heap

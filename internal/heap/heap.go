@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// least is the minimum of the limit, in bytes: the memory of a pipeline with little data at full
-	// speed.
+	// least is the minimum of the memory limit, in bytes. A pipeline with little data needs it at full speed.
 	least = 320 << 20
-	// spare is added to 1¾ times the live heap. It covers fragmentation and the memory of the Go
-	// runtime.
+	// spare is the number of bytes that limit adds to 1¾ times the live heap. It covers fragmentation and
+	// the memory of the Go runtime.
 	spare = 64 << 20
 	// step is the smallest change of the limit, in bytes. A change stops the program for some
 	// microseconds.
 	step = 16 << 20
-	// every is the interval of adjustments. The limit may be too low for that long; the garbage
-	// collector then uses at most half of the processors.
+	// every is the interval of adjustments. If the heap grows, the limit may be too low until the next
+	// adjustment; the garbage collector then uses at most half of the processors.
 	every = 2 * time.Second
-	// calm is the most that an idle process allocates per interval, in bytes; about ten verdicts.
+	// calm is how many bytes an idle process allocates per interval at most. About ten verdicts allocate as
+	// much.
 	calm = 1 << 20
-	// calmFor is the number of consecutive calm intervals of an idle process. It is longer than the 10
-	// s for which the server caches stored messages.
+	// calmFor is the number of consecutive calm intervals after which a process counts as idle. Together
+	// they are longer than the 10 s for which the server caches stored messages.
 	calmFor = 6
 )
 
@@ -36,7 +36,8 @@ const (
 // limit returns the soft memory limit for a live heap of this size.
 func limit(live uint64) int64 { return max(least, int64(live)+int64(live)/4*3+spare) }
 
-// Keep adjusts the limit until ctx ends. It does nothing if GOMEMLIMIT or GOGC is set.
+// Keep adjusts the memory limit of the process until ctx ends. It does nothing if the environment variable GOMEMLIMIT
+// or GOGC is set.
 func Keep(ctx context.Context) {
 	if os.Getenv("GOMEMLIMIT") != "" || os.Getenv("GOGC") != "" {
 		return
@@ -61,8 +62,8 @@ func Keep(ctx context.Context) {
 	}()
 }
 
-// Release collects and returns free memory to the system. It collects twice because sync.Pool releases
-// its objects at the second collection.
+// Release runs the garbage collector and returns free memory to the system. It runs the collector twice, because
+// sync.Pool releases its objects at the second collection.
 func Release() {
 	debug.FreeOSMemory()
 	debug.FreeOSMemory()
@@ -73,7 +74,7 @@ func Release() {
 func follow(set int64) int64 {
 	s := []metrics.Sample{{Name: live}}
 	if metrics.Read(s); s[0].Value.Kind() != metrics.KindUint64 {
-		return set // not in this version of Go
+		return set // this version of Go does not have the metric
 	}
 	if want := limit(s[0].Value.Uint64()); want-set >= step || set-want >= step {
 		debug.SetMemoryLimit(want)
@@ -85,10 +86,10 @@ func follow(set int64) int64 {
 // idleness detects when a process has become idle.
 type idleness struct {
 	allocated uint64 // total at the last check
-	calm      int    // checks since the last work
+	calm      int    // number of checks since the process last worked
 }
 
-// collect reports whether the process has just become idle.
+// collect reports whether the process has just become idle. allocated is the total of allocated bytes.
 func (i *idleness) collect(allocated uint64) bool {
 	worked := allocated-i.allocated > calm
 	if i.allocated = allocated; worked {

@@ -8,10 +8,11 @@ package heap
 #include <malloc.h>
 static void trim(void) { malloc_trim(0); }
 
-// By default glibc has eight arenas for each processor, and memory that was freed in one is not used by
-// the others. After the first large memtable was freed, glibc also puts large memtables into arenas, where
-// later blocks of the cache keep their memory from being returned. Over days, fragments became more than
-// half of its memory. The number is set before main, because glibc reads it when it makes the second arena.
+// By default, glibc uses up to eight arenas for each processor, and memory that is freed in one arena cannot be
+// used by another. After the first large memtable was freed, glibc puts large memtables into arenas too, where later
+// blocks of the cache prevent that their memory is returned. Over days, such fragments became more than half of
+// glibc's memory. tune limits the number of arenas. It runs before main, because glibc reads the limit when it
+// makes the second arena.
 __attribute__((constructor)) static void tune(void) {
 	if (!getenv("MALLOC_ARENA_MAX")) mallopt(M_ARENA_MAX, 2);
 	mallopt(M_MMAP_THRESHOLD, 256 << 10);

@@ -174,7 +174,7 @@ func (h *handler) unadmitted(ctx context.Context) (why string, err error) {
 
 // Limits of the judged text, in bytes. A longer part is judged in pieces that overlap.
 const (
-	most    = 256 << 10 // of a file
+	most    = 256 << 10 // maximum length of a file
 	part    = 32 << 10
 	overlap = 4 << 10
 )

@@ -26,10 +26,10 @@ type Event struct {
 	Source    string          `json:"source"`
 	Reason    string          `json:"reason"`
 	File      string          `json:"file_path"`
-	Trigger   string          `json:"trigger"` // of a compaction: manual, auto
+	Trigger   string          `json:"trigger"` // cause of a compaction: manual or auto
 	Summary   string          `json:"compact_summary"`
 	Server    string          `json:"mcp_server_name"`
-	Message   string          `json:"message"` // from an MCP server to the user
+	Message   string          `json:"message"` // text of an MCP server for the user
 	Last      string          `json:"last_assistant_message"`
 	TaskID    string          `json:"task_id"`
 	Task      string          `json:"task_subject"`

@@ -16,7 +16,7 @@ import (
 // Host describes a coding agent with hooks: the names in its settings, and the translation of its
 // events and answers. Each host is one file.
 type Host struct {
-	Name     string // in the command: lazaret hook NAME
+	Name     string // name in the command lazaret hook NAME
 	Title    string
 	File     string            // settings file, relative to the home folder or a project
 	Events   []string          // events that Install registers

@@ -58,7 +58,7 @@ type command struct {
 	install, out   bool // edit the settings
 	user, open     bool
 	onHold, file   string
-	url            string // of the gateway
+	url            string // URL of the gateway
 	project, agent string
 }
 
@@ -72,7 +72,7 @@ func Command(use string, conn *natsconn.Flags) *cobra.Command {
 			return blocks(fmt.Errorf("no host is given: use %s claude, not %q", cmd.CommandPath(), args))
 		},
 	}
-	// Settings that were edited, or are of another version, must not let calls pass.
+	// Block on unknown flags: settings that were edited, or are of another version, must not let calls pass.
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return blocks(err) })
 	for _, h := range hook.Hosts {
 		cmd.AddCommand(host(h, conn))
@@ -133,13 +133,13 @@ which blocks it; with --fail-open it is 1. docs/hooks.md`,
 			"put text of web pages and MCP servers between markers before the model reads it")
 	}
 	if h.HTTP {
-		f.StringVar(&c.url, "http", "", "with --install: the gateway's `URL` to ask in the place of a process "+
-			"(the token is in "+hook.TokenVariable+"); calls pass while it is down")
+		f.StringVar(&c.url, "http", "", "with --install: `URL` of the gateway that the host asks instead of starting a "+
+			"process (the token is in "+hook.TokenVariable+"); while the gateway is down, calls pass")
 	}
 	f.BoolVar(&c.open, "fail-open", false, "let events pass that cannot be recorded or judged")
 	f.DurationVar(&c.cfg.Wait, "wait", 0, "how long a held call waits for an approval")
 	f.StringVar(&c.cfg.State, "state", "",
-		"`DIR` for what is held or not yet recorded (default: in the user's cache folder)")
+		"`DIR` for held calls and unsent records (default: in the user's cache folder)")
 	f.BoolVar(&c.install, "install", false, "install this command with these flags in the host's settings")
 	f.BoolVar(&c.out, "uninstall", false, "remove the command from the host's settings")
 	f.BoolVar(&c.user, "user", false, "install for all projects of the user (~/"+h.File+")")
@@ -296,8 +296,8 @@ func (c *command) settings(cmd *cobra.Command) error {
 	return nil
 }
 
-// shared returns the absolute path of a folder of states. It returns an error if the folder is not given,
-// or a file cannot be written into it.
+// shared returns the absolute path of the folder of state that this command shares with the gateway. It returns an
+// error if the folder is not given, or if it cannot write a file there.
 func shared(state string) (string, error) {
 	if state == "" {
 		return "", errors.New("--http needs --state, or a --data folder on this machine: the gateway's folder is unknown")

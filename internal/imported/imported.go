@@ -28,7 +28,7 @@ const Channel = "import"
 // Item is one memory of an export.
 type Item struct {
 	Store   string    `json:"store"`
-	ID      string    `json:"id"` // in the store
+	ID      string    `json:"id"` // the memory's id in the store
 	Kind    string    `json:"kind,omitempty"`
 	Content string    `json:"content"`
 	From    time.Time `json:"valid_from,omitzero"`
@@ -93,7 +93,7 @@ func Read(store string, r io.Reader) (items []Item, empty int, err error) {
 		kept = append(kept, i)
 	}
 	if len(kept) == 0 && empty == 0 {
-		return nil, 0, fmt.Errorf("no memories of %s are in it: see docs/stores.md for the formats", store)
+		return nil, 0, fmt.Errorf("the file has no memories of %s: see docs/stores.md for the formats", store)
 	}
 	return kept, empty, nil
 }
@@ -133,7 +133,7 @@ func documents(b []byte) ([]json.RawMessage, error) {
 	return out, nil
 }
 
-// list returns a list of records that is d itself or a member with one of the names.
+// list returns the list of records in d: d itself, or a member of d with one of the names.
 func list(d json.RawMessage, names ...string) ([]json.RawMessage, bool) {
 	var bare []json.RawMessage
 	if json.Unmarshal(d, &bare) == nil {
@@ -313,8 +313,8 @@ func langgraph(d json.RawMessage) ([]Item, error) {
 	return out, nil
 }
 
-// textOf returns a value as text: a string itself, the text of an object with no other member, or
-// otherwise the JSON.
+// textOf returns a value as text. Of an object whose only member is a text, it returns that text. Of any other value
+// that is not a string, it returns the JSON.
 func textOf(v json.RawMessage) string {
 	var text string
 	if json.Unmarshal(v, &text) == nil {

@@ -29,7 +29,7 @@ import (
 // sign checkpoints.
 const (
 	bundleFormat    = "lazaret/bundle/v2"
-	bundleFormat1   = "lazaret/bundle/v1" // has no bundleOrders
+	bundleFormat1   = "lazaret/bundle/v1" // the earlier format, without the file bundleOrders
 	bundleManifest  = "manifest.json"
 	bundleEntries   = "entries.jsonl"
 	bundleAfter     = "checkpoint"
@@ -97,7 +97,7 @@ type BundleInfo struct {
 	Forgotten int64     `json:"forgotten"`
 	Policies  int       `json:"policies"`
 	RuleSets  int       `json:"rule_sets"`
-	SHA256    string    `json:"sha256"` // of the file, hex
+	SHA256    string    `json:"sha256"` // digest of the bundle's file, hex
 }
 
 // Bundle writes the leaves From <= index < To with their proofs to w.
@@ -318,7 +318,7 @@ func (b *activatedBundle) file() string {
 // missing.
 func (l *Log) bundlesInForce(ctx context.Context, from, to int64) ([]*activatedBundle, error) {
 	chunks := make(map[string][][]byte)
-	before := make(map[string]*activatedBundle) // by command
+	before := make(map[string]*activatedBundle) // bundles that are active before the range, by command
 	seen := make(map[string]bool)
 	var out []*activatedBundle
 	err := l.Range(ctx, 0, to, func(e *Entry) bool {

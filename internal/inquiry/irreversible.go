@@ -63,7 +63,7 @@ type act struct {
 	Act
 	verdict streams.Verdict
 	known   bool   // the action has a verdict
-	digest  string // of the action that the verdict is about
+	digest  string // digest of the action to which the verdict applies
 	again   int
 }
 

@@ -42,8 +42,8 @@ type Laundering struct {
 	// number of beliefs that were ever supported; envelope claims about tool calls do not count
 	Supported int         `json:"supported"`
 	Unread    int         `json:"unread"`   // entries about beliefs whose payloads were erased or are not held
-	Findings  []Laundered `json:"findings"` // without a logged promotion
-	Promoted  []Laundered `json:"promoted"` // with a logged promotion
+	Findings  []Laundered `json:"findings"` // beliefs without a logged promotion
+	Promoted  []Laundered `json:"promoted"` // beliefs with a logged promotion
 	Integrity Integrity   `json:"integrity"`
 }
 

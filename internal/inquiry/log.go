@@ -20,24 +20,24 @@ import (
 
 // Entry is one entry of the log in readable form.
 type Entry struct {
-	Index   int64     `json:"index"` // of the leaf
+	Index   int64     `json:"index"` // index of the leaf
 	Seq     uint64    `json:"seq"`   // position in the ledger; for a gap, the first missing one
 	Time    time.Time `json:"time"`
 	Kind    string    `json:"kind"` // entry or gap
 	Type    string    `json:"type"`
 	Project string    `json:"project"`
-	Stage   string    `json:"stage"` // its writer
+	Stage   string    `json:"stage"` // stage that wrote the entry
 	Src     uint64    `json:"src"`   // position of the input from which the stage made the entry
 	At      uint64    `json:"at"`    // for ingest: the ledger sequence up to which it had read
 	Agent   string    `json:"agent"`
 	Session string    `json:"session"`
-	ID      string    `json:"id"` // of the event, if it has one
+	ID      string    `json:"id"` // id of the event, if the entry has one
 	Bytes   int64     `json:"bytes"`
 	// Commitment is SHA-256(salt ‖ payload), hex.
 	Commitment string `json:"commitment"`
 	Forgotten  bool   `json:"forgotten"`
 	NotHeld    bool   `json:"not_held"` // imported from another log without its payload
-	Covered    bool   `json:"covered"`  // by the signed checkpoint
+	Covered    bool   `json:"covered"`  // whether the signed checkpoint covers the leaf
 	// Redacted is the entry's sensitivity if its body was removed because of it.
 	Redacted string         `json:"redacted,omitzero"`
 	Body     jsontext.Value `json:"body,omitzero"`

@@ -111,7 +111,7 @@ func (x *bundleLine) statement(leaf *chain.Leaf, first int64) *chain.Statement {
 	case x.Forgotten:
 		s.Err = chain.ErrForgotten
 	case x.Payload == nil && x.Base64 == nil:
-		s.Err = chain.ErrNotHeld // or the bundle was made without payloads
+		s.Err = chain.ErrNotHeld // the log never had the payload, or the bundle was made without payloads
 	default:
 		s.Payload, s.Err = x.opened(leaf)
 	}

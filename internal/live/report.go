@@ -32,7 +32,7 @@ type Report struct {
 	Rows    []Row     `json:"sets"`
 	Total   Row       `json:"total"`
 	Rules   []RuleRow `json:"rules"`
-	// Degraded counts verdicts without the timely answer of a sentinel group; it should be zero.
+	// Degraded counts verdicts for which a sentinel group did not answer in time. It should be zero.
 	Degraded int       `json:"degraded"`
 	Examples []Example `json:"examples,omitzero"`
 }

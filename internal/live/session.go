@@ -40,7 +40,7 @@ type Filter struct {
 type step struct {
 	replay.Step
 	injected bool // shows a planted instruction
-	of       int  // for a result: the step of its call; -1 for none
+	of       int  // for a result: index of the step with its call; -1: none
 	call     *Call
 }
 
@@ -61,8 +61,8 @@ type Call struct {
 
 	Played   bool
 	Verdict  streams.Verdict
-	Rules    []string // rules that asked for more than allow
-	Why      string   // text of their first reason
+	Rules    []string // rules that held or denied the call
+	Why      string   // text of the first reason of these rules
 	Degraded bool
 }
 
@@ -165,7 +165,7 @@ func newCall(shipped *policy.Policy, a *streams.Action) *Call {
 	return &Call{ID: a.ID, Tool: a.Tool, Args: string(a.Args), Changes: c.Level >= beliefs.L3}
 }
 
-// AsJSON returns a tool result as JSON: converted if the text is YAML or JSON, otherwise as a JSON
+// AsJSON returns a tool result as JSON. If the text is YAML or JSON, it is converted. Otherwise it becomes a JSON
 // string.
 func AsJSON(content string) string {
 	var v any
@@ -201,8 +201,8 @@ func plain(v any) any {
 	return v
 }
 
-// Neutral returns the shipped policy for the tools of the sessions with every level capped at L3. It
-// classifies as the shipped one, but holds nothing by itself.
+// Neutral returns a policy that gives the tools of the sessions the levels of the shipped policy, but at most L3. So the
+// policy by itself holds nothing.
 func Neutral(sessions []*Session) ([]byte, error) {
 	var calls []ToolCall
 	for _, s := range sessions {

@@ -18,21 +18,22 @@ import (
 // Target is a server under test.
 type Target struct {
 	Addr  string   // HOST:PORT
-	Seed  uint64   // of the random choices
-	Paths []string // {NAME} stands for a randomly chosen part
-	// Parts are values of {NAME}, in addition to values that are invalid for every name.
+	Seed  uint64   // seed of the random choices
+	Paths []string // paths to request; {NAME} in a path is replaced by a random value of Parts[NAME]
+	// Parts has values by NAME. Run also uses values that are invalid for every name.
 	Parts map[string][]string
-	// Bodies and Kinds are bodies and content types specific to this server, in addition to those that
-	// are invalid everywhere.
+	// Bodies and Kinds are bodies and content types for this server. Run also uses bodies and types that are
+	// invalid for every server.
 	Bodies, Kinds []string
 	// Prepare adds credentials to a request. It may be nil.
 	Prepare func(rnd *rand.Rand, r *http.Request)
 	// Check returns an error if a response is wrong. If Check is nil, statuses of 500 and above are
 	// errors.
 	Check func(r *http.Request, status int, body string) error
-	// Killed returns a valid request of client i, which is killed.
+	// Killed returns the text of a valid request of client i, which is killed during it.
 	Killed func(i int) string
-	// Meanwhile is called repeatedly by the other client.
+	// Meanwhile is called repeatedly while Run sends requests. It acts as another client, and returns an
+	// error if the server does not serve this client.
 	Meanwhile func(i int) error
 }
 
@@ -51,8 +52,7 @@ var (
 		"?" + strings.Repeat("a=b&", 500)}
 )
 
-// Run sends malformed requests and kills clients. It returns how often the other client was served
-// meanwhile.
+// Run sends malformed requests and kills clients. It returns how often Meanwhile succeeded.
 func (x *Target) Run(t *testing.T, requests, killed int) (meanwhile int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

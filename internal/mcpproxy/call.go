@@ -226,8 +226,8 @@ func (p *Proxy) take(key, hold string) (held proposed, more bool) {
 
 // Limits of remembered held calls.
 const (
-	maxPending = 1 << 18 // of all calls; they take about 60 MB
-	maxEqual   = 8       // of equal calls
+	maxPending = 1 << 18 // held proposals of all calls; together they take about 60 MB
+	maxEqual   = 8       // held proposals of equal calls
 )
 
 // put remembers held proposals that take returned. It puts them before the others of the same call, because

@@ -51,8 +51,8 @@ const DefaultWait = 45 * time.Second
 type Proxy struct {
 	cfg  Config
 	host *client.Client
-	up   mcp.Connection  // to the MCP client
-	down mcp.Connection  // to the MCP server
+	up   mcp.Connection  // connection to the MCP client
+	down mcp.Connection  // connection to the MCP server
 	ctx  context.Context // ends with these connections
 
 	tools *catalogue
@@ -85,8 +85,8 @@ type asked struct {
 type call struct {
 	method string
 	params json.RawMessage
-	cancel context.CancelFunc     // of a tools/call or tools/list
-	answer chan *jsonrpc.Response // of a tools/call
+	cancel context.CancelFunc     // cancels a tools/call or tools/list; nil for other methods
+	answer chan *jsonrpc.Response // receives the answer to a tools/call; nil for other methods
 	passed bool                   // the request was sent to the server
 	size   int64                  // bytes of its answer, if the answer is large; guarded by the proxy's mu
 }

@@ -70,7 +70,7 @@ type Endpoint struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session  // by path and id; guarded by mu
-	lines    map[string]*line     // for requests without a session; guarded by mu
+	lines    map[string]*line     // connections for requests without a session, by server and token; guarded by mu
 	legacy   map[string]time.Time // when a server was found to need sessions, by name; guarded by mu
 	running  sync.WaitGroup
 }

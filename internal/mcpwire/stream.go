@@ -197,7 +197,7 @@ func (s *stream) serve(w http.ResponseWriter, r *http.Request, from int, commit 
 	defer s.release()
 	reader, i := s.attach(from)
 	rc := http.NewResponseController(w)
-	defer func() { _ = rc.SetWriteDeadline(time.Now().Add(writeTime)) }() // for the end of the response
+	defer func() { _ = rc.SetWriteDeadline(time.Now().Add(writeTime)) }() // the time to write the end of the response
 	write := func(text string) bool {
 		_ = rc.SetWriteDeadline(time.Now().Add(writeTime))
 		_, err := w.Write([]byte(text))

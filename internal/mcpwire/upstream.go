@@ -54,7 +54,7 @@ func (r *Refused) write(w http.ResponseWriter, body []byte) {
 // Remote is a server that is reached over Streamable HTTP.
 type Remote struct {
 	URL    *url.URL
-	Header http.Header // is sent with each request
+	Header http.Header // headers that are sent with each request
 	// Authorization returns the value of the header Authorization, or an empty string. It
 	// may be nil.
 	Authorization func() string

@@ -51,7 +51,8 @@ func shown(name string) string {
 	return root + "/" + name
 }
 
-// name converts a path to a name in the folder. It refuses unclean paths instead of cleaning them.
+// name converts a path to a name in the folder. It refuses a path that is not in its shortest form, such as one with
+// "..".
 func (d *folder) name(p string) (string, error) {
 	rest, ok := strings.CutPrefix(p, root)
 	rest = strings.TrimSuffix(rest, "/")
@@ -112,7 +113,7 @@ func (d *folder) parents(name string) error {
 	return nil
 }
 
-// room returns an error if there is no room for another file.
+// room returns an error if the folder already has maxEntries files and folders.
 func (d *folder) room() error {
 	n := 0
 	err := fs.WalkDir(d.FS(), ".", func(string, fs.DirEntry, error) error { n++; return nil })
@@ -159,7 +160,7 @@ func (d *folder) stamp(name string) string {
 
 // list lists a folder, two levels deep, with sizes.
 func (d *folder) list(name string) (string, error) {
-	sizes := map[string]int64{} // of files, and of folders including their contents
+	sizes := map[string]int64{} // size of each file, and of each folder with its contents
 	var order []string
 	err := fs.WalkDir(d.FS(), name, func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -206,7 +207,7 @@ func human(n int64) string {
 	return fmt.Sprintf("%.1fM", float64(n)/(1<<20))
 }
 
-// numbered returns a text with line numbers, restricted to lines first to last if lines is set. A last
+// numbered returns a text with line numbers. If lines is set, it has the first and the last line to return; a last line
 // of -1 means the end.
 func numbered(text string, lines []int) (string, error) {
 	all := strings.Split(text, "\n")

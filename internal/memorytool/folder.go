@@ -6,16 +6,16 @@ import (
 	"unicode"
 )
 
-// Users is the parent of the users' folders, Subjects that of the data subjects' folders. Held has folders of the same
-// names for the ids of held changes.
+// Users is the name of the folder that contains the users' folders, and Subjects of the folder that contains the data
+// subjects' folders. Held is the name of a folder with the same subfolders, for the ids of held changes.
 const (
 	Users    = "users"
 	Subjects = "subjects"
 	Held     = "held"
 )
 
-// Folder returns the folder of the files about a data subject, or else of a user's files, or else of those that
-// all users share. A data subject that is the user has the user's folder.
+// Folder returns the path of the folder for files. It is the folder of the data subject if one is given and is not the
+// user, otherwise the user's folder. Without a user, it is the folder that all users share.
 func Folder(dataSubject, user string) string {
 	name := "shared"
 	if user != "" {

@@ -43,7 +43,7 @@ type Result struct {
 // Tool executes calls on the files of one owner.
 type Tool struct {
 	Judge memgate.Judge
-	Dir   string // folder of the files; created on demand
+	Dir   string // folder of the files; it is created when needed
 	Held  memgate.Held
 	Head  streams.Head
 	// Lock is held during changes of files. All tools of a folder share it.
@@ -190,7 +190,7 @@ func (t *Tool) replace(ctx context.Context, d *folder, in *Input) (*Result, erro
 		}
 		res, err := t.show(ctx, name,
 			"The memory file has been edited. Here is a snippet of "+shown(name)+" with line numbers:", next, around)
-		if err != nil || res.IsError { // the edit was made anyway
+		if err != nil || res.IsError { // the file has been edited, but the snippet may not be shown
 			return &Result{Content: "The memory file has been edited.", Verdict: streams.Allow.String()}, nil
 		}
 		return res, nil
@@ -304,7 +304,7 @@ func (t *Tool) write(ctx context.Context, d *folder, name string, before *string
 	return done()
 }
 
-// changed returns the failure of a call whose file changed after the proposal.
+// changed returns the failure of a call whose file was changed between its proposal and the verdict.
 func changed(name string) error {
 	return failf("Error: %s was changed meanwhile. View it again.", shown(name))
 }

@@ -37,8 +37,8 @@ const (
 
 // Limits of the number of items, because each is judged.
 const (
-	MaxWritten = 100  // in a write
-	MaxItems   = 1000 // in a response
+	MaxWritten = 100  // items in a write
+	MaxItems   = 1000 // items in a response
 )
 
 // MaxTime is the limit for a request, including the store and the judgments.
@@ -151,7 +151,7 @@ type exchange struct {
 	ctx    context.Context
 	head   streams.Head
 	origin beliefs.Origin
-	body   []byte // in JSON
+	body   []byte // the request's body as JSON
 	form   []byte // the body as a form, if the store expects one
 	kind   string // media type of the forwarded body
 	// reached is set when the request was written to the connection to the store. The error of a request does not
@@ -392,7 +392,7 @@ func (x *exchange) key(wr *write, part string) (string, error) {
 			return "", err
 		}
 		switch {
-		case x.r.Method != http.MethodPost: // other methods always have them
+		case x.r.Method != http.MethodPost: // requests of other methods always have these texts
 			key += "/" + text
 		case text != "":
 			key += "/" + name + "=" + text

@@ -6,5 +6,6 @@
 //
 // Calls on a nil *Process and on the values that it returns do nothing, so callers need no check.
 //
-// It may import internal/stage, pkg/rules and streams, and no fold. Begin reading with metrics.go.
+// It may import internal/stage, pkg/rules and streams, but none of the four stages. Begin reading with
+// metrics.go.
 package metrics

@@ -15,11 +15,11 @@ import (
 	"lazaret/streams"
 )
 
-// ReadyLag is the number of ledger entries that a ready stage may be behind: less than a second of
-// work.
+// ReadyLag is the number of ledger entries that a ready stage may be behind. A stage processes as many in less than a
+// second.
 const ReadyLag = 5000
 
-// ReadyPending is how long a ready stage may take to write an entry that it must write.
+// ReadyPending is how long an entry that a ready stage must write may be pending.
 const ReadyPending = 10 * time.Second
 
 // askTimeout is the timeout of reading the ledger's tail.
@@ -81,7 +81,7 @@ func (p *Process) Unless(why func() error) {
 	p.unless = why
 }
 
-// Complete states that every stage of the process has been added. The process is not ready before.
+// Complete must be called when every stage of the process has been added. Before that, the process is not ready.
 func (p *Process) Complete() {
 	if p == nil {
 		return
@@ -108,8 +108,8 @@ func (p *Process) list() (stages []*stageOf, complete bool) {
 	return p.stages[:len(p.stages):len(p.stages)], p.complete
 }
 
-// Ready writes the progress of each stage. It reports whether all stages have folded the ledger as of
-// their start and are less than the limits behind it now.
+// Ready writes the progress of each stage to w. It reports whether the process is ready: each stage has folded the
+// entries that the ledger had when the stage started, and is within ReadyLag and ReadyPending now.
 func (p *Process) Ready(ctx context.Context, w io.Writer) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -134,7 +134,7 @@ func (p *Process) Ready(ctx context.Context, w io.Writer) bool {
 			fmt.Fprintf(w, "%s: its lag is unknown: %v\n", s.name, err)
 		case !s.stats.Ready.Load():
 			ready = false
-			fmt.Fprintf(w, "%s: folding the ledger as of its start, %d entries behind\n", s.name, lag)
+			fmt.Fprintf(w, "%s: reading the ledger from before its start, %d entries behind\n", s.name, lag)
 		case lag > ReadyLag:
 			ready = false
 			fmt.Fprintf(w, "%s: %d entries behind, more than %d\n", s.name, lag, ReadyLag)

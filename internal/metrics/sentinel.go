@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// sampleEvery is the ratio of a rule's evaluations to timed ones: reading the clock takes about as long
-// as a cheap rule.
+// sampleEvery says that one in so many evaluations of a rule is timed. Not all are timed, because reading the clock
+// takes about as long as a cheap rule.
 const sampleEvery = 64
 
 // excepted is the mode label of alerts that an exception made ineffective.
@@ -185,7 +185,7 @@ func (o *observer) End(r *rules.Rule, began time.Time, alerts []streams.Alert) {
 			mode = excepted
 		}
 		if streams.IsSynthetic(a.Project) {
-			continue // synthetic projects: count their cost but not their findings
+			continue // of a synthetic project: its cost is counted, its alerts are not
 		}
 		o.v.fires.WithLabelValues(a.Rule, a.Effect, mode).Inc()
 	}

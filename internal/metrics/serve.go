@@ -71,7 +71,7 @@ func (p *Process) Handler() http.Handler {
 		MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprintln(w, "it lives")
+		fmt.Fprintln(w, "the process is alive")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		var b bytes.Buffer

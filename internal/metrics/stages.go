@@ -222,7 +222,8 @@ func (a *Auditor) Head(size, gaps int64) {
 	}
 }
 
-// Uncosigned records since when, in Unix nanoseconds, not every witness cosigns; 0: all do.
+// Uncosigned sets the time, in Unix nanoseconds, since which a witness's cosignature is missing. 0 means that none is
+// missing.
 func (a *Auditor) Uncosigned(since int64) {
 	if a != nil {
 		a.uncosigned.Store(since)

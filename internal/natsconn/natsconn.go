@@ -136,7 +136,7 @@ func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
 }
 
 func (f *Flags) viaContext(name string, opts []nats.Option) (*nats.Conn, error) {
-	// nats.go treats only an absolute path as a file name.
+	// The library treats only an absolute path as the name of a context file.
 	if strings.ContainsRune(name, filepath.Separator) {
 		abs, err := filepath.Abs(name)
 		if err != nil {

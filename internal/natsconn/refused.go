@@ -34,8 +34,8 @@ func says(err error, text string) bool {
 	return err != nil && strings.Contains(strings.ToLower(err.Error()), text)
 }
 
-// refusal explains why a server refused a connection and what to do, as far as that can be determined.
-// creds is the credential file, or "".
+// refusal adds to err, the error of a failed connection, why the server refused it and what to do, as far as that can
+// be determined. creds is the credential file, or "".
 func (f *Flags) refusal(err error, creds string) error {
 	switch {
 	case errors.Is(err, nats.ErrNoServers):

@@ -39,9 +39,9 @@ import (
 const (
 	recordHeader = 4 + 8 + 8 + 2
 	checksumSize = 8
-	hasHeaders   = 1 << 31 // in the length
-	isErased     = 1 << 63 // in the sequence
-	isTombstone  = 1 << 62 // in the sequence: the record marks this message as deleted
+	hasHeaders   = 1 << 31 // flag in the length: the record has headers
+	isErased     = 1 << 63 // flag in the sequence: the message is overwritten
+	isTombstone  = 1 << 62 // flag in the sequence: the record says that this message is deleted
 )
 
 // block is a block file of a stream.
@@ -89,7 +89,7 @@ func openBlock(file, storageKey string) (*block, error) {
 	stream, account := filepath.Base(dir), filepath.Base(filepath.Dir(filepath.Dir(dir)))
 	raft := filepath.Base(filepath.Dir(dir)) == raftDir
 	if raft {
-		account = stream // the key of a Raft log uses the group's name in place of the account
+		account = stream // the key of a Raft log is derived from the Raft group's name twice, not from the account
 	}
 	name := strings.TrimSuffix(filepath.Base(file), ".blk")
 	n, err := strconv.ParseUint(name, 10, 32)

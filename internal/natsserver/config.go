@@ -24,7 +24,7 @@ type ServerConfig struct {
 	Cluster     string   // HOST:PORT for routes
 	Routes      []string // nats://HOST:PORT of all servers
 	CertDir     string   // absolute path of ServerCertDir on the server's host; empty: the same as here
-	NoSync      bool     // as in Config
+	NoSync      bool     // see Config.NoSync
 	KeyFile     string   // path of StorageKeyFile from the configuration's folder; empty: it is in that folder
 	TLSCert     string   // files; empty: no TLS
 	TLSKey      string

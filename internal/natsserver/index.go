@@ -31,7 +31,7 @@ type index struct {
 	firstTime, lastTime int64
 	subjects            map[string]indexSubject
 	blocks              []indexBlock
-	sum                 [checksumSize]byte // of the last record of the last block
+	sum                 [checksumSize]byte // checksum of the last record of the last block
 }
 
 // indexSubject has the number of messages of a subject, and the numbers of the first and last block

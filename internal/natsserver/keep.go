@@ -27,7 +27,7 @@ func keptDir(store string) string { return filepath.Join(store, "kept") }
 
 // kept is the set of hard links to streams' files.
 type kept struct {
-	from, to string   // folders of the accounts: originals, links
+	from, to string   // folders with the accounts' folders: from has the files, to the hard links
 	streams  []string // ACCOUNT/streams/NAME of streams with messages
 	log      *slog.Logger
 }

@@ -268,7 +268,7 @@ func (s *Server) Connect(r Role, opts ...nats.Option) (*nats.Conn, error) {
 	}
 	opts = append([]nats.Option{
 		nats.InProcessServer(s), nats.Name("lazaret " + string(r)), nats.UserCredentialBytes(creds),
-		nats.Timeout(30 * time.Second), // for a busy machine; there is no network
+		nats.Timeout(30 * time.Second), // long, because the machine may be busy
 		nats.CustomInboxPrefix(r.InboxPrefix()), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
 		nats.IgnoreAuthErrorAbort(),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {

@@ -21,9 +21,9 @@ type Server struct {
 	t testing.TB
 
 	mu   sync.Mutex
-	js   jetstream.JetStream   // guarded by mu; of Ledger
+	js   jetstream.JetStream   // guarded by mu; connection of Ledger
 	read []streams.Entry       // guarded by mu; entries that Ledger has read
-	at   *jetstream.StreamInfo // guarded by mu; the ledger that read is of
+	at   *jetstream.StreamInfo // guarded by mu; the stream from which read was read
 }
 
 // Start starts a server with the three streams.

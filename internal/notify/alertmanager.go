@@ -15,7 +15,7 @@ import (
 // already when it is settled if the route's "on" has "settled". The alert about a finding ends by
 // Alertmanager's resolve_timeout.
 type Alertmanager struct {
-	URL       string `yaml:"url"` // without /api/v2/alerts
+	URL       string `yaml:"url"` // address of Alertmanager, without /api/v2/alerts
 	Token     string `yaml:"token"`
 	TokenFile string `yaml:"token_file"`
 }

@@ -30,7 +30,7 @@ var kinds = []Kind{KindHold, KindAlert, KindSettled}
 
 // Notice is one notification. Its texts are untrusted.
 type Notice struct {
-	ID       string    `json:"id"` // the same for each delivery
+	ID       string    `json:"id"` // id of the notification, the same in each delivery
 	Kind     Kind      `json:"kind"`
 	Project  string    `json:"project"`
 	Time     time.Time `json:"time"`
@@ -43,7 +43,7 @@ type Notice struct {
 	Rule     string    `json:"rule,omitzero"`
 	Effect   string    `json:"effect,omitzero"`
 	Hold     string    `json:"hold,omitzero"`
-	State    string    `json:"state,omitzero"` // of a settled hold
+	State    string    `json:"state,omitzero"` // new state of a settled hold
 	Expires  time.Time `json:"expires,omitzero"`
 	Text     string    `json:"text,omitzero"`
 	Repeat   int       `json:"repeat,omitzero"` // how often it was sent before

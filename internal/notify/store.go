@@ -29,7 +29,7 @@ type Dead struct {
 	Kind    Kind      `json:"kind,omitzero"`
 	Project string    `json:"project,omitzero"`
 	Entry   uint64    `json:"entry"`       // ledger sequence
-	To      uint64    `json:"to,omitzero"` // for a gap: the last sequence
+	To      uint64    `json:"to,omitzero"` // last ledger sequence, if the letter is for a gap
 	Link    string    `json:"link,omitzero"`
 	Error   string    `json:"error"`
 }
@@ -132,7 +132,7 @@ func Acknowledge(data string, a Ack) error {
 type reminders map[string]*reminder
 
 type reminder struct {
-	Notice Notice    `json:"notice"` // without texts
+	Notice Notice    `json:"notice"` // the notification without its texts
 	Sent   time.Time `json:"sent"`
 	Times  int       `json:"times"` // how often the notification was repeated
 }

@@ -51,9 +51,9 @@ const (
 	resultType = "verdict"
 
 	attrProject    = "lazaret.project"
-	attrSeq        = "lazaret.ledger.seq" // of the span's entry
+	attrSeq        = "lazaret.ledger.seq" // position of the span's entry
 	attrProposal   = "lazaret.proposal.seq"
-	attrCommitment = "lazaret.commitment" // of the proposal's leaf in the audit log, hex
+	attrCommitment = "lazaret.commitment" // commitment of the proposal's leaf in the audit log, hex
 	attrLevel      = "lazaret.level"
 	attrClass      = "lazaret.class"
 	attrRules      = "lazaret.rules.digest"

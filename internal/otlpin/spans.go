@@ -22,7 +22,7 @@ import (
 // AttrOrigin is an attribute defined by Lazaret. It is the origin of the span's content.
 const AttrOrigin = "lazaret.origin"
 
-// Event is an event with the data for its subject.
+// Event is an event with the kind and origin of its intake subject.
 type Event struct {
 	Kind   streams.Kind
 	Origin beliefs.Origin // empty for kinds without one
@@ -70,7 +70,7 @@ const (
 // span is a span with the data of its resource and trace.
 type span struct {
 	*tracepb.Span
-	attrs   map[string]*commonpb.AnyValue // of the span, or else of its resource
+	attrs   map[string]*commonpb.AnyValue // attributes of the span and of its resource; the span's take precedence
 	trace   string
 	session string
 }
@@ -149,7 +149,7 @@ func (s *span) head(suffix string) streams.Head {
 	return streams.Head{ID: "otlp-" + s.trace + "-" + hex.EncodeToString(s.SpanId) + suffix, Session: s.session}
 }
 
-// origin returns the origin that the span names, or o, and whether it is valid.
+// origin returns the origin that the span names, or o if it names none. It reports whether the origin is valid.
 func (s *span) origin(o beliefs.Origin) (beliefs.Origin, bool) {
 	o = beliefs.Origin(cmp.Or(s.text(AttrOrigin), string(o)))
 	return o, o.Valid()

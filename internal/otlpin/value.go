@@ -12,7 +12,7 @@ import (
 	"lazaret/streams"
 )
 
-// maxDepth is the limit of nesting of a value.
+// maxDepth is the maximum nesting depth of a value.
 const maxDepth = 64
 
 var errValue = errors.New("the value is not JSON")
@@ -44,7 +44,7 @@ func structured(v *commonpb.AnyValue) (jsontext.Value, error) {
 	return streams.Marshal(text)
 }
 
-// arguments returns the arguments of a call as an object. Other values are wrapped in one.
+// arguments returns the arguments of a call as an object. If the value is not an object, it becomes a member of one.
 func arguments(v *commonpb.AnyValue) (jsontext.Value, error) {
 	b, err := structured(v)
 	if err != nil || len(b) == 0 || b.Kind() == '{' {

@@ -78,7 +78,7 @@ type Step struct {
 	Recall   map[string]any `yaml:"recall"`
 	Gate     map[string]any `yaml:"gate"`
 	Tools    map[string]any `yaml:"tools"`
-	Start    map[string]any `yaml:"start"`    // of a session
+	Start    map[string]any `yaml:"start"`    // starts a session
 	Decision map[string]any `yaml:"decision"` // a dec event
 	Decide   map[string]any `yaml:"decide"`   // an act event
 	Outcome  map[string]any `yaml:"outcome"`  // an out event; "$ID.digest" is the digest of step ID's action
@@ -330,7 +330,7 @@ func (s *Scenario) check(file string) error {
 		asserted = asserted || st.Expect != nil || st.Await != nil
 	}
 	if !asserted {
-		return errors.New("no step has expect, so the scenario tests nothing")
+		return errors.New("no step expects anything, so the scenario tests nothing")
 	}
 	if s.Contrast != nil && !ids[s.Contrast.Fails] {
 		return fmt.Errorf("contrast: fails is %q, which is not a step", s.Contrast.Fails)

@@ -27,7 +27,7 @@ const (
 type site struct {
 	data     string
 	signers  map[string]note.Signer
-	operator note.Signer // of a new pipeline
+	operator note.Signer // the operator of a new pipeline; nil for an existing one
 	tag      string      // suffix of project names
 	settings settings
 

@@ -1,4 +1,5 @@
 // Package proptest runs property tests with the same number of cases everywhere.
 //
-// It imports nothing of ours. Only tests import it. Begin reading with proptest.go, its only file.
+// It imports no other package of this module. Only tests import it. Begin reading with proptest.go, its
+// only file.
 package proptest

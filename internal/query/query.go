@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// Timeout is the limit for the processing of one request.
+// Timeout is how long the processing of one request may take.
 const Timeout = 10 * time.Second
 
 // ErrNobody means that no daemon serves the request.
@@ -58,12 +58,12 @@ func Serve(svc *nats.Conn, name, description string, partitions []int, handlers 
 type Answers struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
-	mu      sync.Mutex // protects stopped, and keeps wg from growing once it is true
+	mu      sync.Mutex // guards stopped, so that no goroutine is added to wg after Stop
 	stopped bool
 	wg      sync.WaitGroup
 }
 
-// NewAnswers returns answers that run until Stop.
+// NewAnswers returns an Answers, which runs goroutines until Stop is called.
 func NewAnswers() *Answers {
 	a := new(Answers)
 	a.ctx, a.cancel = context.WithCancel(context.Background())
@@ -80,8 +80,8 @@ func (a *Answers) Go(fn func(ctx context.Context)) {
 	a.wg.Go(func() { fn(a.ctx) })
 }
 
-// Stop cancels the answers that are being made and waits for their end: afterwards, the data that
-// they read may be closed.
+// Stop cancels the context of the running goroutines and waits until they have ended. Afterwards, the data that they
+// read may be closed.
 func (a *Answers) Stop() {
 	a.mu.Lock()
 	a.stopped = true

@@ -54,18 +54,18 @@ func (f Fill) Share() float64 {
 	return float64(f.Bytes) / float64(f.MaxBytes)
 }
 
-// Partition is the waiting messages of a partition and the end of its part of the ledger.
+// Partition has the number of waiting messages of a partition and the end of its part of the ledger.
 type Partition struct {
 	Partition int    `json:"partition"`
 	Waiting   uint64 `json:"intake_messages"` // includes decided messages that are not purged yet
-	Last      uint64 `json:"last_seq"`        // of the ledger; 0: none yet
+	Last      uint64 `json:"last_seq"`        // ledger sequence of the partition's last message; 0: none yet
 }
 
-// Silent is a stage that has written to the ledger but of which no process answers: it does not run, or
-// it is a third-party group.
+// Silent is a stage of which no process answers, although it has written to the ledger. It does not run, or it is a
+// third-party sentinel group.
 type Silent struct {
 	Stage string `json:"stage"`
-	Last  uint64 `json:"last_seq"` // of its last entry
+	Last  uint64 `json:"last_seq"` // sequence of the stage's last entry
 	Since uint64 `json:"entries_since"`
 }
 
@@ -76,7 +76,7 @@ type Rates struct {
 	Ledger    float64            `json:"ledger_per_s"`
 	Verdicts  float64            `json:"verdicts_per_s"`
 	Rejected  float64            `json:"rejected_per_s"`
-	Processes map[string]float64 `json:"entries_per_s"` // folded entries, by process
+	Processes map[string]float64 `json:"entries_per_s"` // processed entries, by process
 }
 
 // Collect queries the server and all stages.
@@ -86,7 +86,7 @@ func Collect(ctx context.Context, nc *nats.Conn) (*Snapshot, error) {
 		return nil, err
 	}
 	s := &Snapshot{Time: time.Now().UTC(), Counts: make(map[string]uint64)}
-	// Query the stages first: entries added meanwhile then count as lag, not as lead.
+	// Query the stages before the ledger. Otherwise a stage could appear to be ahead of the ledger.
 	if s.Processes, err = processes(ctx, nc); err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (s *Snapshot) silent(ctx context.Context, js jetstream.JetStream, wrote []s
 	return nil
 }
 
-// Since sets the rates since an earlier snapshot. A process that was started meanwhile has none.
+// Since sets the rates since an earlier snapshot. A process that was started after that snapshot has no rate.
 func (s *Snapshot) Since(before *Snapshot) {
 	d := s.Time.Sub(before.Time).Seconds()
 	if d <= 0 {

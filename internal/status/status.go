@@ -15,21 +15,22 @@ import (
 	"lazaret/streams"
 )
 
-// StageAuditor is the auditor's stage name. The auditor writes no ledger subject.
+// StageAuditor is the auditor's stage name in a Process. It is not part of a ledger subject, because the auditor writes
+// nothing to the ledger.
 const StageAuditor = "auditor"
 
 // Process is the status of one process of a stage.
 type Process struct {
 	Stage      string `json:"stage"`
 	Process    string `json:"process"`    // name and server-side id of its connection
-	Partitions []int  `json:"partitions"` // that it processes
+	Partitions []int  `json:"partitions"` // partitions that the process works on
 	Active     bool   `json:"active"`     // publishes in at least one partition; always false for an auditor
-	Ready      bool   `json:"ready"`      // has folded the ledger as of its start
-	Folded     uint64 `json:"folded"`     // has folded everything up to this ledger sequence
-	Entries    uint64 `json:"entries"`    // folded since its start
-	Published  uint64 `json:"published"`  // added to the ledger since its start
-	// Waiting is the number of decided entries that are not yet in the ledger; for ingest, of pending
-	// intake messages.
+	Ready      bool   `json:"ready"`      // has processed the entries that the ledger had at its start
+	Folded     uint64 `json:"folded"`     // has processed all entries up to this ledger sequence
+	Entries    uint64 `json:"entries"`    // number of entries processed since its start
+	Published  uint64 `json:"published"`  // number of entries added to the ledger since its start
+	// Waiting is the number of decided entries that are not yet in the ledger. For ingest, it is the number of
+	// intake messages that wait.
 	Waiting   int64  `json:"waiting"`
 	FenceLost uint64 `json:"fence_lost"`
 	TakenOver uint64 `json:"taken_over"`
@@ -38,8 +39,8 @@ type Process struct {
 	// without an answer (verdict.silent.core).
 	Counts map[string]uint64 `json:"counts,omitzero"`
 	Log    *Log              `json:"log,omitzero"`
-	// Pending is how long an entry has been pending, in seconds, and Why the reason why it cannot be
-	// written.
+	// Pending is the age of the oldest entry that the process must still write, in seconds. Why is the reason why
+	// it cannot write the entry.
 	Pending float64 `json:"owed_s,omitzero"`
 	Why     string  `json:"owed_why,omitzero"`
 	Uptime  float64 `json:"uptime_s"`
@@ -58,8 +59,8 @@ type Log struct {
 	// CheckpointAge is the time since the last checkpoint, in seconds, or -1 if this process has signed
 	// none. It grows while there are no new entries.
 	CheckpointAge float64 `json:"checkpoint_age_s"`
-	// Uncosigned is for how long, in seconds, not every witness has cosigned the last checkpoint. It is 0 if all
-	// have, or if there is no witness.
+	// Uncosigned is how long a witness's cosignature of the last checkpoint has been missing, in seconds. It is 0 if
+	// none is missing, or if there is no witness.
 	Uncosigned float64 `json:"uncosigned_s,omitzero"`
 }
 
@@ -76,9 +77,9 @@ func Word(p *Process) string {
 	return "stands by"
 }
 
-// Serve answers status requests for a process of a stage until stop is called. Empty partitions mean
-// all. An older credential may lack the permission to subscribe; the server then reports that, and
-// nothing else changes.
+// Serve answers status requests for a process of a stage until stop is called. If partitions is empty, the process has
+// all. A credential of an older version may lack the permission to subscribe. The server then reports that, and the
+// process works without answering status requests.
 func Serve(nc *nats.Conn, name string, partitions []int, stats *stage.Stats, log *slog.Logger) (stop func(),
 	err error) {
 	began := time.Now()
@@ -133,7 +134,7 @@ func connName(nc *nats.Conn) string {
 	return fmt.Sprintf("%s #%d", nc.Opts.Name, id)
 }
 
-// quiet is how long to wait for the next answer, most how long to wait in total.
+// quiet is how long processes waits for the next answer, and most how long it waits in total.
 const (
 	quiet = 150 * time.Millisecond
 	most  = 2 * time.Second
@@ -175,7 +176,7 @@ func processes(ctx context.Context, nc *nats.Conn) ([]*Process, error) {
 		}
 		p := new(Process)
 		if err := streams.Unmarshal(m.Data, p); err != nil {
-			continue // such as a process of a third-party group
+			continue // not an answer of Lazaret, but perhaps of a third-party sentinel group
 		}
 		out = append(out, p)
 	}

@@ -56,8 +56,8 @@ type tool struct {
 	unnamed  int            // calls with a destination that the user had not named
 	asked    int            // calls that the user asked for
 	outcomes map[string]int // by status
-	hinted   bool           // a server's annotations raise its level
-	accepted *beliefs.Level // level at which a person accepted it
+	hinted   bool           // annotations of its server raise its level
+	accepted *beliefs.Level // level at which a person accepted the tool; nil: none did
 }
 
 // New returns an empty collection.
@@ -118,7 +118,7 @@ func (s *Seen) tool(name string) *tool {
 		return t
 	}
 	if name == streams.ApproveTools || name == streams.RegisterPrompt {
-		return nil // only a person may do this
+		return nil // a tool of the pipeline itself, which only a person may approve
 	}
 	if len(s.tools) == maxTools {
 		s.dropped++
@@ -173,31 +173,31 @@ const minSeen = 3
 var grave = []string{policy.EffectPay, policy.EffectSecret, policy.EffectExec, policy.EffectDelete,
 	policy.EffectPublish, policy.EffectEgress}
 
-// propose returns the level that the observed calls of a tool suggest, and the reason. It is below the
-// tool's current level only if that level was chosen just because the tool's name was unknown.
+// propose returns the level that the observed calls of a tool suggest, and the reason. The level is below the
+// tool's current level only if the policy chose that one because it did not know the tool's name.
 func (t *tool) propose() (l beliefs.Level, because string) {
 	failed := t.outcomes["error"] > 0 && t.outcomes["ok"] == 0
 	switch {
 	case t.accepted != nil:
-		return max(*t.accepted, beliefs.L0), "a person accepted it so with its catalogue"
+		return max(*t.accepted, beliefs.L0), "a person accepted the tool at this level"
 	case t.level != beliefs.L4:
-		return t.level, "as it was classified"
+		return t.level, "the level that the policy gave its calls"
 	case len(t.rules) > 0:
-		return t.level, "rules spoke against it"
+		return t.level, "rules objected to its calls"
 	case !t.matched[policy.Otherwise] || len(t.matched) > 1:
-		return t.level, "its name says what it does; what the user asks for passes by delegation"
+		return t.level, "the policy knows tools of its name; calls that the user asks for are allowed by delegation"
 	case t.hinted:
-		return t.level, "its server says that it changes or reaches something"
+		return t.level, "its server says that it changes data or reaches other systems"
 	case slices.ContainsFunc(grave, func(e string) bool { return t.effects[e] }):
-		return t.level, "of what it does"
+		return t.level, "its effects are too grave for a lower level"
 	case len(t.reaches) > 0:
 		return t.level, fmt.Sprintf("its arguments name %d addresses and hosts", len(t.reaches))
 	case t.count < minSeen:
-		return t.level, fmt.Sprintf("it was seen %d times, which says little", t.count)
+		return t.level, fmt.Sprintf("it was called only %d times", t.count)
 	case failed:
 		return t.level, "it never succeeded"
 	}
-	return beliefs.L3, "only its name was unknown: no call reached an address or host, no rule spoke against one"
+	return beliefs.L3, "only its name was unknown: no call named an address or host, and no rule objected to a call"
 }
 
 // Tool returns how often a tool was called, and the level that the calls suggest with its reason.
@@ -256,16 +256,16 @@ func (s *Seen) Write(w io.Writer, name string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Suggested from %d actions of %d tools, %d of them in learn mode,\n# %s to %s.\n", s.actions,
 		len(s.tools), s.learned, s.first.UTC().Format(time.RFC3339), s.last.UTC().Format(time.RFC3339))
-	b.WriteString("# Nothing of it is in force. Read each entry: what an agent did is not what it should\n# do, and an " +
-		"agent that was attacked while it was watched did that too. Then:\n")
+	b.WriteString("# This policy is not active. Read each entry: what an agent did is not what it should\n# do, and an " +
+		"agent that was attacked in this time did what the attacker wanted. Then:\n")
 	b.WriteString("#   lazaret policy check FILE && lazaret policy activate FILE\n")
 	if s.dropped > 0 {
-		fmt.Fprintf(&b, "# %d uses of tools beyond the first %d are not here.\n", s.dropped, maxTools)
+		fmt.Fprintf(&b, "# %d calls of tools beyond the first %d tools are left out.\n", s.dropped, maxTools)
 	}
 	fmt.Fprintf(&b, "version: 1\nname: %s\nmode: enforce\ngroups: [core]\ndeadline: {default: 2s, L4: "+
 		"5s}\non_silent: hold\n", name)
 	if len(s.hosts) > 0 {
-		b.WriteString("\n# Where actions reached. As an allow-list it holds whatever goes elsewhere.\n# " +
+		b.WriteString("\n# Destinations of the actions. As an allow-list, it holds actions to any other destination.\n# " +
 			"egress:\n#   allow:\n")
 		for _, h := range slices.SortedFunc(maps.Keys(s.hosts), func(x, y string) int {
 			return cmp.Or(s.hosts[y]-s.hosts[x], strings.Compare(x, y))
@@ -273,7 +273,7 @@ func (s *Seen) Write(w io.Writer, name string) error {
 			fmt.Fprintf(&b, "#     - %s # %d\n", strconv.QuoteToASCII(h), s.hosts[h])
 		}
 	}
-	b.WriteString("\n# As in the shipped policy: what passes that its level alone would hold.\n" +
+	b.WriteString("\n# As in the shipped policy: actions that are allowed although their level would hold them.\n" +
 		policy.ShippedDelegation() + "\n" + policy.ShippedSources())
 	b.WriteString("\ntools:\n")
 	names := make(map[string]bool)
@@ -282,7 +282,7 @@ func (s *Seen) Write(w io.Writer, name string) error {
 	}) {
 		t.write(&b, names)
 	}
-	b.WriteString("\n# Lists of tools of MCP servers, and what was not seen, wait for a person.\notherwise:\n  level: " +
+	b.WriteString("\n# Lists of tools of MCP servers, and tools not listed here, wait for a person.\notherwise:\n  level: " +
 		"L4\n  effects: [write, egress]\n  blast_radius: external\n  reversibility: irreversible\n")
 	if len(s.tools) == 0 {
 		b.Reset()
@@ -290,7 +290,7 @@ func (s *Seen) Write(w io.Writer, name string) error {
 			"(mode: learn)")
 	}
 	if _, err := policy.Compile(name+".yaml", []byte(b.String())); err != nil {
-		return fmt.Errorf("what was suggested is not a policy: %w", err)
+		return fmt.Errorf("the suggested policy is not valid: %w", err)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -302,7 +302,7 @@ func (t *tool) write(b *strings.Builder, names map[string]bool) {
 		t.would[streams.Allow], t.would[streams.Hold], t.would[streams.Deny],
 		comment(strings.Join(slices.Sorted(maps.Keys(t.matched)), ", ")))
 	if len(t.rules) > 0 {
-		fmt.Fprintf(b, "  # Rules that spoke against it, look at these first: %s.\n", comment(counts(t.rules)))
+		fmt.Fprintf(b, "  # Rules that objected to its calls, look at these first: %s.\n", comment(counts(t.rules)))
 	}
 	level, because := t.propose()
 	fmt.Fprintf(b, "  # Asked for by the user %d times; reached %d addresses and hosts; outcomes: %s.\n", t.asked,
@@ -320,7 +320,7 @@ func (t *tool) write(b *strings.Builder, names map[string]bool) {
 	}
 	if t.would[streams.Deny] > 0 && level < beliefs.L5 && t.would[streams.Deny] == t.count &&
 		t.codes[string(streams.CodeUnmatched)] == 0 {
-		b.WriteString("    require: deny # it never passed\n")
+		b.WriteString("    require: deny # every call was denied\n")
 	}
 	if e := slices.Sorted(maps.Keys(t.effects)); len(e) > 0 {
 		fmt.Fprintf(b, "    effects: [%s]\n", strings.Join(e, ", "))
@@ -344,8 +344,8 @@ var shippedConditions = sync.OnceValue(func() map[string]string {
 	return m
 })
 
-// condition returns the condition on arguments under which the shipped policy gave the tool its level,
-// or "". The calls that were seen say nothing about calls outside of it.
+// condition returns the condition on arguments under which the shipped policy gave the tool its level, or "".
+// The suggested entry keeps the condition, because the observed calls all fulfilled it.
 func (t *tool) condition() string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(t.matched)) {

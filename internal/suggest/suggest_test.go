@@ -91,7 +91,7 @@ func TestLevelsAreProposedFromWhatWasSeen(t *testing.T) {
 	if n, level, why := l.seen.Tool("sensor_fusion"); n != 5 || level != beliefs.L3 || why == "" {
 		t.Errorf("%d %s %s", n, level, why)
 	}
-	for _, want := range []string{"L3 in place of L4", "its arguments name", "rules spoke against it", "delegation:"} {
+	for _, want := range []string{"L3 in place of L4", "its arguments name", "rules objected to its calls", "delegation:"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, b.String())
 		}

@@ -24,13 +24,13 @@ import (
 // Prefix is the beginning of every token, by which secret scanners can find them.
 const Prefix = "lzt_"
 
-// Token is a list entry for a token.
+// Token is the entry for a token in the list.
 type Token struct {
 	ID         string    `json:"id"`
 	Credential string    `json:"credential"` // name of the credential
 	Hash       string    `json:"hash"`       // SHA-256 of the token, hex
 	Issued     time.Time `json:"issued"`
-	Expires    time.Time `json:"expires,omitzero"` // zero: with its credential
+	Expires    time.Time `json:"expires,omitzero"` // zero: the token expires with its credential
 	Revoked    time.Time `json:"revoked,omitzero"`
 }
 
@@ -66,8 +66,8 @@ func List(data string) ([]*Token, error) {
 	return l.Tokens, nil
 }
 
-// New creates a token for a credential in the data folder. If lasts is 0, it is valid as long as the
-// credential.
+// New creates a token for a credential in the data folder. The token is valid for the time lasts. If lasts is 0, it is
+// valid as long as the credential.
 func New(data, credential string, lasts time.Duration) (secret string, t *Token, err error) {
 	if _, err := os.Stat(natsfiles.Creds(data, credential)); err != nil {
 		return "", nil, fmt.Errorf("no credential %q in %s: %w: create one with lazaret agent add", credential, data, err)
@@ -105,8 +105,8 @@ func write(data string, l *list) error {
 	return durable.WriteFile(ListFile(data), append(b, '\n'), 0o600)
 }
 
-// Ensure creates a token and writes it to File, unless the credential ever had a token. It writes the
-// list last: if it is interrupted before, the next call replaces the file.
+// Ensure creates a token and writes it to File, unless the credential ever had a token. It writes the list after the
+// file. If it is interrupted in between, the next call replaces the file.
 func Ensure(data, credential string) error {
 	return natsfiles.Locked(ListFile(data), func() error {
 		l, err := read(data)

@@ -13,9 +13,9 @@ import (
 	"lazaret/streams"
 )
 
-// Reader reads the ledger by direct gets. It makes no consumer, because a credential that may
-// create consumers can make the server deliver to inboxes of others. A Reader is not safe for
-// concurrent use.
+// Reader reads the ledger by direct gets, so that its credential need not be allowed to create
+// consumers. A credential that may create consumers can make the server deliver messages to the
+// inboxes of other credentials. A Reader is not safe for concurrent use.
 type Reader struct {
 	Conn   *nats.Conn
 	recent map[uint64]*streams.Entry
@@ -26,7 +26,7 @@ type Reader struct {
 const (
 	batchEntries = 256     // entries per direct get
 	batchBytes   = 4 << 20 // bytes per direct get
-	keepRecent   = 4096    // entries kept for verdicts, which refer to their proposals
+	keepRecent   = 4096    // entries kept in memory, because verdicts refer to recent proposals
 	keepBytes    = 32 << 20
 	readTimeout  = 10 * time.Second
 )
@@ -58,8 +58,8 @@ func (r *Reader) Last(ctx context.Context) (uint64, error) {
 	return info.State.Last, nil
 }
 
-// After returns the next entries after a sequence, or none if there are none yet. A message that no
-// stage of Lazaret wrote is returned as an entry with only its sequence set.
+// After returns the next entries after a sequence, or none if there are none yet. For a message that
+// is not from a stage of Lazaret, it returns an entry with only the sequence set.
 func (r *Reader) After(ctx context.Context, seq uint64) ([]*streams.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -157,8 +157,8 @@ func entriesOf(m *nats.Msg) ([]streams.Entry, error) {
 		return nil, fmt.Errorf("ledger entry %d: its stamp: %w", seq, err)
 	}
 	h := m.Header
-	// The server adds this header to its answer. A second one was in the stored message, so the server
-	// sent that message as the answer to a read: see Stored.
+	// The server adds this header once. If it is there twice, the stored message had it already: that message
+	// is itself an answer of the server to a read, see Stored.
 	if len(h[headerAnswer]) > 1 {
 		h = nil
 	}

@@ -19,9 +19,9 @@ func Msg(entries ...*streams.Entry) *nats.Msg {
 // headerAnswer is set by nats-server in its answers to direct reads.
 const headerAnswer = "Nats-Stream"
 
-// Stored returns the headers of a stored message, as a consumer delivers it. It returns none for a copy that
-// the server sent as the answer to a read: a reader may name any reply subject, even one of the ledger, and
-// the server answers there with its own rights.
+// Stored returns the headers of a stored message, as a consumer delivers it. A client that reads a stream may
+// name any reply subject, even a subject of the ledger. The server's answer, a copy of an entry, is then stored in
+// the ledger. For such an answer, Stored returns no headers, so that it does not count as an entry.
 func Stored(h nats.Header) nats.Header {
 	if len(h[headerAnswer]) > 0 {
 		return nil

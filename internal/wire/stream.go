@@ -61,7 +61,7 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 			Metadata:    metadata,
 			Description: "what clients published and ingest has not decided on yet",
 			// Clients publish without a partition; the transform inserts it.
-			// Control subjects do not match the transform and stay as they are.
+			// Control subjects do not match the transform, so they are stored unchanged.
 			Subjects: []string{streams.IntakePrefix + "*.*.>", streams.ControlPrefix + "*"},
 			SubjectTransform: &jetstream.SubjectTransformConfig{
 				Source: streams.IntakePrefix + "*.*.>",

@@ -106,11 +106,12 @@ func build(dir string) (*programs, error) {
 	return p, nil
 }
 
-// tries is how often a mutant may survive: whether a fault shows depends on the moment of a kill.
+// tries is the maximum number of runs for a mutant. One run is not enough, because some faults show only if a kill
+// comes at the right moment.
 const tries = 5
 
-// try runs chaos or the test for a mutant until the expected problem is found, at most tries times, and
-// reports whether it was. For the unmutated program no problem must be found, in one run.
+// try runs chaos or the test for a mutant until the expected problem is found, at most tries times. It reports whether
+// it was found. For the unmutated program, try makes one run, and reports whether no problem was found.
 func try(p *programs, m mutant) (said string, ok bool) {
 	run := once
 	if m.test != "" {

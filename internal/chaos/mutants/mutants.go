@@ -21,8 +21,8 @@ type mutant struct {
 	name, what string
 	edits      []edit
 	args       []string                // arguments of the chaos run that detects it
-	test       string                  // or the test of internal/stage that does
-	found      func(*chaos.Report) int // number of the problems that must be found
+	test       string                  // or the test of internal/stage that detects it
+	found      func(*chaos.Report) int // returns the number of the problems that the fault causes
 	verdict    string                  // description of these problems, or a part of the test's message
 }
 
@@ -115,7 +115,7 @@ func (s *ledgerStage) push(p *pending) {
 `},
 		{frontGo, "	version := cfg.Version\n", "	stage.Early = f.deliver\n	version := cfg.Version\n"},
 	}, plain(1000), "", untrue, "untrue answers"},
-	{"M4", "what is sent again is taken for new", []edit{
+	{"M4", "an event that is sent again is treated as new", []edit{
 		{ingestGo, "	if is.first != 0 {\n", "	if is.first != 0 && mutant != \"M4\" {\n"},
 	}, plain(1000), "", doubled, "doubled"},
 	{"M5", "one memory write in 40 gets no verdict", []edit{
@@ -141,7 +141,7 @@ func (s *ledgerStage) push(p *pending) {
 	{"M8", "the outbox is not kept with the cursor", []edit{
 		{ledgerGo, "			if b.stored {\n				continue\n", "			if b.stored || mutant == \"M8\" {\n				continue\n"},
 	}, drilled("mute:arbiter,mute:arbiter,mute:arbiter"), "", unanswered, "without a verdict"},
-	{"M9", "ingest skips what the process before passed over", []edit{
+	{"M9", "ingest skips messages that its previous process skipped", []edit{
 		{intakeGo, "	s.decided[e.Partition].add(e.Src)\n", `	s.decided[e.Partition].add(e.Src)
 	if mutant == "M9" {
 		s.decided[e.Partition].settle(e.Src + 1)
@@ -195,8 +195,8 @@ func mutated(root string) (map[string]string, error) {
 				src = string(b)
 			}
 			if n := strings.Count(src, e.old); n != 1 {
-				return nil, fmt.Errorf("%s: %s holds %d times, and not once, the text that the mutation replaces; write it anew "+
-					"for the code of now:\n%s", m.name, e.file, n, e.old)
+				return nil, fmt.Errorf("%s: %s has the text that the mutation replaces %d times, not once: adapt the "+
+					"mutation to the current code:\n%s", m.name, e.file, n, e.old)
 			}
 			files[e.file] = strings.Replace(src, e.old, e.new, 1)
 		}

@@ -52,7 +52,7 @@ with both is trusted to label content with its true origin.`,
 		},
 	}
 	add.Flags().StringSliceVar(&origins, "origins", []string{string(beliefs.OriginTool), string(beliefs.OriginAgent)},
-		"`ORIGINS` of the content that it may publish")
+		"`ORIGINS` of the content that the credential may publish")
 	bindExpires(add, &expires)
 	return verb.Group("agent", "Credentials of agents", add)
 }
@@ -122,7 +122,7 @@ credential and the data folder's keys/.`,
 				return err
 			}
 			return install(a, cmd, natsserver.Grant{Name: string(r), Role: r, Lasts: expires,
-				Description: "Lazaret: who looks at project " + args[0] + " and changes nothing"})
+				Description: "Lazaret: read-only viewer of project " + args[0]})
 		},
 	}
 	bindExpires(add, &expires)
@@ -273,8 +273,8 @@ NAME is a credential as "lazaret agent ls --all" lists it, such as operator.`,
 		},
 	}
 	bindExpires(c, &lasts)
-	c.Flags().Lookup("expires").DefValue = "the validity of the old one"
-	c.Flags().BoolVar(&keepOld, "keep-old", false, "do not revoke the old one")
+	c.Flags().Lookup("expires").DefValue = "the validity of the old credential"
+	c.Flags().BoolVar(&keepOld, "keep-old", false, "do not revoke the old credential")
 	return c
 }
 
@@ -318,7 +318,7 @@ separate servers, copy DATA/keys/accounts.conf to each and reload its configurat
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&old, "old", false, "only those before the latest, left valid by rotate --keep-old")
+	c.Flags().BoolVar(&old, "old", false, "only the credentials before the latest, which rotate --keep-old left valid")
 	return c
 }
 
@@ -370,7 +370,7 @@ func refusedNow(a *verb.App, cmd *cobra.Command, revoked, name string) error {
 		refused, err := refuses(u, file)
 		switch {
 		case err != nil:
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is not reached: %v\n", u, err)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s cannot be reached: %v\n", u, err)
 		case refused:
 			fmt.Fprintf(cmd.OutOrStdout(), "%s refuses it\n", u)
 		default:
@@ -379,7 +379,7 @@ func refusedNow(a *verb.App, cmd *cobra.Command, revoked, name string) error {
 	}
 	if len(still) > 0 {
 		return &cli.Exit{Code: cli.ExitIncomplete, Text: strings.Join(still, ", ") +
-			" still accepts the credential: have it reload its configuration, then look again with the same command"}
+			" still accepts the credential: have it reload its configuration, then check again with the same command"}
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ func backupCommand(a *verb.App) *cobra.Command {
 		Short: "Copy a running pipeline's data to a new folder or one file",
 		Long: `Copy the data folder to DIR while "lazaret up" is running, or to a tar archive if the name ends
 with .tar. DIR or the archive must not exist yet. The copy has the streams, the auditor's log, trust file, records and
-shards, and the state that stages left when the ledger was trimmed. Other state is folded from
-the ledger at the first start.
+shards, and the state that stages left when the ledger was trimmed. The stages compute other state
+from the ledger at the first start.
 
 The embedded nats-server stops while the streams are copied; clients wait and reconnect.
 The backup contains everything acknowledged before. --with-keys also copies keys and credentials:
@@ -44,14 +44,14 @@ store the keys elsewhere. Erasure does not reach backups: delete older ones afte
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if with == without {
-				return errors.New("say --with-keys or --without-keys")
+				return errors.New("choose --with-keys or --without-keys")
 			}
 			to, err := filepath.Abs(args[0])
 			if err != nil {
 				return err
 			}
 			if _, err := os.Lstat(to); err == nil {
-				return fmt.Errorf("%s is there already: name a new one", to)
+				return fmt.Errorf("%s exists already: name a new one", to)
 			}
 			return makeBackup(a, cmd, to, with, wait)
 		},
@@ -124,12 +124,13 @@ backup without keys has no tokens: none is accepted after its restore, so make n
 			return nil
 		},
 	}
-	c.Flags().StringVar(&keys, "keys", "", "`FOLDER` of the keys, if the backup has none, or of later ones whose "+
-		"revocations apply")
+	c.Flags().StringVar(&keys, "keys", "", "`FOLDER` of keys: required if the backup has none; its revocations of "+
+		"credentials apply too")
 	return c
 }
 
-// sayRevoked prints up to when a restored data folder knows the revoked credentials, and whether it has the tokens.
+// sayRevoked prints the time up to which a restored data folder knows the revocations of credentials. tokens says
+// whether it has the tokens.
 func sayRevoked(w io.Writer, m *natsserver.Merged, tokens bool) {
 	at := func(t time.Time) string {
 		if t.IsZero() {
@@ -141,10 +142,10 @@ func sayRevoked(w io.Writer, m *natsserver.Merged, tokens bool) {
 		at(m.Issued), at(m.Revoked), m.Count)
 	if m.Made.IsZero() {
 		fmt.Fprintln(w, "the backup is of an earlier version and has no list of credentials: those that were revoked "+
-			"after the keys were put aside have access again. Revoke them before the start: lazaret agent revoke")
+			"after the copy of the keys was made have access again. Revoke them before the start: lazaret agent revoke")
 		return
 	}
-	known := m.Made // a list of --keys may be later
+	known := m.Made // unless the folder of --keys knows later revocations
 	for _, t := range []time.Time{m.Issued, m.Revoked} {
 		if t.After(known) {
 			known = t

@@ -111,7 +111,7 @@ server config", or 6222 on the hosts that the connection knows.`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().StringSliceVar(&ports, "cluster", nil, "`HOST:PORT` at which servers of the cluster meet")
+	c.Flags().StringSliceVar(&ports, "cluster", nil, "`HOST:PORT` at which a server accepts the cluster's other servers")
 	return c
 }
 
@@ -183,12 +183,12 @@ func (c *checks) outside(ctx context.Context, ports []string) {
 		expires, err := natsserver.ProbeRoute(ctx, p)
 		switch {
 		case errors.Is(err, natsserver.ErrNoPort):
-			c.add("cluster", nil, "%s is not reached from here; name the port of the routes with --cluster if it is another", p)
+			c.add("cluster", nil, "%s cannot be reached from here; name the port for the other servers with --cluster", p)
 			continue
 		case err == nil && time.Until(expires) < natsserver.RenewBefore:
 			err = fmt.Errorf("the certificate of %s ends at %s: lazaret server renew", p, expires.UTC().Format(time.RFC3339))
 		}
-		c.add("cluster", err, "%s lets no server in without a certificate; its own is valid until %s", p,
+		c.add("cluster", err, "%s accepts no server without a certificate; its own certificate is valid until %s", p,
 			expires.UTC().Format(time.DateOnly))
 	}
 }
@@ -209,7 +209,7 @@ func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
 	cs.add("streams", wire.Check(ctx, js), "as defined")
 	room, err := js.AccountInfo(ctx)
 	if err == nil && room.Limits.MaxStore == 0 {
-		err = fmt.Errorf("%w: publishers are refused and verdicts hold until there is room: make some", natsserver.ErrNoRoom)
+		err = fmt.Errorf("%w: publishers are refused and all verdicts are hold: free some space", natsserver.ErrNoRoom)
 	}
 	cs.add("room", err, "the streams take messages")
 	rules, pol, mixed := "", "", false
@@ -267,7 +267,7 @@ func (c *checks) fullness(s *status.Snapshot) {
 		err = fmt.Errorf("%d messages wait, %s: publishers are about to be refused; see which stage is behind",
 			s.Intake.Messages, filled(s.Intake))
 	}
-	c.add("intake", err, "%d messages, %s; what the ledger holds is purged every 2 s", s.Intake.Messages, filled(s.Intake))
+	c.add("intake", err, "%d messages, %s; decided messages are purged every 2 s", s.Intake.Messages, filled(s.Intake))
 	if s.PerSubject > 0 && float64(s.FullestHas) > nearlyFull*float64(s.PerSubject) {
 		c.add("intake", fmt.Errorf(
 			"%d of %d messages that may wait are on %s: its agent is about to be refused, or is flooding", s.FullestHas,
@@ -291,14 +291,14 @@ func (c *checks) stages(s *status.Snapshot) {
 		var err error
 		switch where := partitionsText(p.Behind); {
 		case !p.Ready:
-			err = fmt.Errorf("%s has not folded all entries from before its start: %d entries behind", p.Process, p.Lag)
+			err = fmt.Errorf("%s has not yet read all entries from before its start: %d entries behind", p.Process, p.Lag)
 		case p.Lag > metrics.ReadyLag:
 			err = fmt.Errorf("%s is %d entries behind, more than %d, in partitions %s", p.Process, p.Lag, metrics.ReadyLag,
 				where)
 		case p.Pending > metrics.ReadyPending.Seconds():
 			err = fmt.Errorf("%s has an entry that is pending for %.0f s: %s", p.Process, p.Pending, p.Why)
 		case p.Log != nil && p.Log.Uncosigned > uncosignedFor.Seconds():
-			err = fmt.Errorf("not every witness has cosigned a checkpoint of %s for %.0f s: its log says which one and why; "+
+			err = fmt.Errorf("a witness has not cosigned a checkpoint of %s for %.0f s: the process's log says which and why; "+
 				"after a restore see docs/operations.md", p.Process, p.Log.Uncosigned)
 		case p.Diverged > 0:
 			err = fmt.Errorf("%s: another process of the stage wrote %d entries that differ from those of this one: the "+

@@ -83,11 +83,11 @@ place with --cluster-certs. Renew the certificates with "lazaret server renew".`
 	f.StringVar(&c.CertDir, "cluster-certs", "",
 		"`DIR` on the server's machine with its certificate for the cluster (default DATA/keys/cluster/servers/NAME)")
 	f.BoolVar(&c.NoSync, "no-sync", false, "acknowledge before data is on disk")
-	f.StringVar(&c.KeyFile, "key-file", "", "`FILE` with the key of its streams, as seen from the configuration's "+
-		"folder (default DATA/keys/jetstream.conf, which is made)")
+	f.StringVar(&c.KeyFile, "key-file", "", "`FILE` with the key that encrypts the streams, relative to the "+
+		"configuration's folder (default DATA/keys/jetstream.conf, which is created)")
 	f.StringVar(&c.TLSCert, "tls-cert", "", "server's certificate `FILE`")
-	f.StringVar(&c.TLSKey, "tls-key", "", "`FILE` of its key")
-	f.StringVar(&c.TLSCA, "tls-ca", "", "`FILE` of the authorities that it trusts")
+	f.StringVar(&c.TLSKey, "tls-key", "", "`FILE` of the key of --tls-cert")
+	f.StringVar(&c.TLSCA, "tls-ca", "", "`FILE` of the authorities that the server trusts")
 	f.StringVarP(&out, "output", "o", "", "write to `FILE` instead of standard output")
 	return cmd
 }
@@ -153,7 +153,7 @@ they stop trusting the old one. Reload all servers before the next step.`,
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&exchange, "authority", false, "take the next of the three steps that exchange the authority")
+	c.Flags().BoolVar(&exchange, "authority", false, "take the next of the three steps that replace the authority")
 	return c
 }
 
@@ -202,7 +202,7 @@ this automatically after an erasure.`,
 			erased, err := natsserver.EraseStore(cmd.Context(), a.Conn.Data, args[0])
 			left := false
 			for _, e := range erased {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d deleted messages made random in %d block files\n", e.Stream, e.Messages,
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d deleted messages overwritten in %d block files\n", e.Stream, e.Messages,
 					e.Files)
 				if e.Left != "" {
 					left = true

@@ -102,6 +102,6 @@ audit rotate"). Each line after a part says what was kept, and what the data fol
 	f.StringVar(&url, "url", "", "`URLS` of the servers (default those that the data folder names)")
 	f.StringSliceVar(&groups, "groups", nil, "sentinel `GROUPS` (default the shipped ones)")
 	f.DurationVar(&every, "every", 0, "repeat at this interval, until it is stopped (default: once)")
-	f.DurationVar(&wait, "wait", 0, "wait so long for a data folder that is being made")
+	f.DurationVar(&wait, "wait", 0, "how long to wait for a data folder that is being created")
 	return c
 }

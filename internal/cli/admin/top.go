@@ -198,7 +198,7 @@ func printTop(w io.Writer, v *topView, url string) {
 
 func filled(f status.Fill) string {
 	if f.MaxBytes == 0 {
-		return fmt.Sprintf("%.1f MiB, no bound but the disk", float64(f.Bytes)/(1<<20))
+		return fmt.Sprintf("%.1f MiB, limited only by the disk", float64(f.Bytes)/(1<<20))
 	}
 	return fmt.Sprintf("%.1f of %.0f MiB (%.1f %%)", float64(f.Bytes)/(1<<20), float64(f.MaxBytes)/(1<<20), 100*f.Share())
 }
@@ -221,10 +221,10 @@ func silentText(s status.Silent) string {
 	if s.Stage == status.StageAuditor {
 		return "-"
 	}
-	return fmt.Sprintf("wrote entry %d, %d before the end", s.Last, s.Since)
+	return fmt.Sprintf("last wrote entry %d, %d before the ledger's end", s.Last, s.Since)
 }
 
-// partitionsText is a list such as 0-3,7.
+// partitionsText formats partitions as a list such as 0-3,7.
 func partitionsText(ps []int) string {
 	if len(ps) == 0 {
 		return "-"

@@ -131,13 +131,13 @@ start continues from them. Ctrl-C drains and stops.`,
 type upFlags struct {
 	cfg          embedded.Config
 	verbose      bool
-	addr         string // of the metrics
+	addr         string // address of the metrics
 	spans        otelFlags
 	web          verb.HTTPFlags
 	keep, expire time.Duration
-	without      []string // stages that no trim waits for
+	without      []string // stages for which trims do not wait
 	face         consoleFlags
-	tell         string // file about notifications
+	tell         string // path of the configuration of notifications
 }
 
 func (u *upFlags) bind(f *pflag.FlagSet) {
@@ -163,11 +163,11 @@ func (u *upFlags) bind(f *pflag.FlagSet) {
 		"with --retention: data that is older than this `DURATION` also expires in the log "+
 			"and in the state; see \"lazaret audit expire\" (default that of --retention; 0: never)")
 	f.StringSliceVar(&u.without, "without", nil,
-		"with --retention: `STAGE` that no longer exists and is not waited for, such as sentinel-old")
+		"with --retention: `STAGE` that no longer exists, so that trims do not wait for it, such as sentinel-old")
 	u.face.bind(f, "console", "`HOST:PORT` of the console, or off (default 127.0.0.1:4281, or a free port where that is "+
 		"taken or --listen picks one)")
 	f.StringVar(&u.tell, "notify", "",
-		"deliver notifications as this `FILE` says, see docs/notifications.md (default off)")
+		"configuration `FILE` of notifications to deliver, see docs/notifications.md (default off)")
 	f.BoolVarP(&u.verbose, "verbose", "v", false, "log the work of the stages")
 }
 
@@ -203,11 +203,11 @@ func knownGroups(ctx context.Context, cfg embedded.Config) error {
 	return nil
 }
 
-// leastRetention is the shortest allowed retention: each trim writes dozens of entries.
+// leastRetention is the shortest allowed retention. There is a minimum because each trim writes dozens of entries.
 const leastRetention = time.Second
 
-// expireLimit is the time in which the registered auditors must chain what is to expire. Without it, an auditor that no
-// longer exists would stop all later trims.
+// expireLimit is how long an expiry waits until the registered auditors have chained the entries that are to expire.
+// Without a limit, an auditor that no longer exists would stop all later trims.
 const expireLimit = 10 * time.Minute
 
 // trims trims the ledger regularly until stop is called. If u.expire is not 0, it also expires entries
@@ -246,7 +246,7 @@ func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, u *upFlags) (
 				return
 			case <-time.After(wait):
 			}
-			// Somebody may have pinned or unpinned an auditor's key.
+			// Read the trust file each time: an auditor's key may have been pinned or unpinned.
 			trust, err := keys.LoadTrust(embedded.TrustFile(cfg.Data))
 			if err != nil {
 				cfg.Log.Error("the ledger was not trimmed, and grows", "err", err, "again in", every)
@@ -315,8 +315,7 @@ func spansOf(a *verb.App, cmd *cobra.Command, p *embedded.Pipeline, o *otelFlags
 	return sync.OnceFunc(func() { cancel(); <-done; nc.Close() }), nil
 }
 
-// printConsole prints the console's login link. It is the last output of the start, where people see
-// it.
+// printConsole prints the console's login link. It is called last at the start, because people see the last lines.
 func printConsole(cmd *cobra.Command, c *console.Console, link string) {
 	if c == nil {
 		return

@@ -37,7 +37,7 @@ func importMemoriesCommand(a *verb.App) *cobra.Command {
 		Short: "Propose the memories in another store's export",
 		Long: `Read an export of mem0, Letta, Zep (Graphiti), LangGraph or an MCP memory server, and
 propose each memory as a write of origin document on the channel import. Imported
-memories are external content: they may inform but not steer. Only a person can promote
+memories are external content: recalls return them as context only. Only a person can promote
 them to beliefs. Held and denied memories are listed with the reason. A second import of
 a memory is a repeat and changes nothing. Exit 0 when all were accepted, 10 when some
 are held, 11 when some are denied.`,
@@ -72,7 +72,7 @@ are held, 11 when some are denied.`,
 	}
 	s.Bind(c)
 	c.Flags().MarkHidden("id")
-	// The session must be the same each time, so that a repeated import sends the same bytes.
+	// Each import uses the same session, so that a repeated import sends the same bytes.
 	c.Flags().Lookup("session").DefValue, s.Session = "import", "import"
 	c.Flags().StringVar(&f.Where, "where", "",
 		"list only items for which this Expr `EXPRESSION` over the JSON fields is true")
@@ -141,7 +141,7 @@ func importReport(w io.Writer, f cli.ListFlags, rows []*importRow, empty int, dr
 		return err
 	}
 	if !f.JSON {
-		fmt.Fprintf(w, "%d taken in unverified, %d held, %d denied, %d without text\n", counts[streams.Allow],
+		fmt.Fprintf(w, "%d admitted as unverified, %d held, %d denied, %d without text\n", counts[streams.Allow],
 			counts[streams.Hold], counts[streams.Deny], empty)
 	}
 	switch worst {

@@ -42,7 +42,7 @@ the text of an earlier version again, which becomes a new version.`,
 			if err != nil {
 				return err
 			}
-			level := beliefs.L4 // a person decides, whatever the policy says
+			level := beliefs.L4 // so that a person decides under any policy
 			act := streams.Action{Head: s.Head(), Tool: streams.RegisterPrompt, Args: body, Level: &level}
 			return askAnd(a, cmd, &s, false, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) {
 				return cl.Decide(ctx, &act)
@@ -77,8 +77,8 @@ func promptText(a *verb.App, cmd *cobra.Command, s *verb.Speaker, args []string,
 	return string(b), err
 }
 
-// readPromptFile reads the text of a prompt from a file. A file that is longer than a prompt may be is
-// not read to its end.
+// readPromptFile reads the text of a prompt from a file. It does not read more than the maximum length of a
+// prompt; a longer file is an error.
 func readPromptFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -188,8 +188,8 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 	return x, nil
 }
 
-// proposalAt returns the sequence and the partition of the proposal that the ledger entry name is or is about,
-// or 0 if name is no sequence of such an entry.
+// proposalAt returns the position and the partition of a proposal. name is the position of the proposal or of an
+// entry about it. If it is neither, proposalAt returns 0.
 func proposalAt(ctx context.Context, js jetstream.JetStream, name string) (posed uint64, partition int, err error) {
 	seq, err := position.Parse(name)
 	if err != nil {
@@ -244,7 +244,7 @@ func scanLedger(ctx context.Context, js jetstream.JetStream, filters []string, f
 			}
 			entries, err := wire.Entries(m)
 			if err != nil {
-				continue // not an entry of the pipeline
+				continue // the message is not from a stage
 			}
 			for _, e := range entries {
 				if err := fn(e); err != nil {
@@ -310,7 +310,7 @@ func (x *explanation) print(w io.Writer) {
 		what := "verdict"
 		switch {
 		case v.Again:
-			what = "the same, asked again"
+			what = "the same proposal, asked again"
 		case v.Late:
 			what = "tightened"
 		}

@@ -21,7 +21,7 @@ import (
 	"lazaret/streams"
 )
 
-// maxNotes is the limit of resolutions that a verification stores.
+// maxNotes is the maximum number of resolutions that a verification stores.
 const maxNotes = 100_000
 
 // approvalsSeen is a log's record of people's decisions: the signed statements, the arbiter's entries
@@ -29,16 +29,16 @@ const maxNotes = 100_000
 // may be added in any order.
 type approvalsSeen struct {
 	mu        sync.Mutex
-	parts     map[string]map[int][]byte // of trust files, by digest
+	parts     map[string]map[int][]byte // parts of trust files, by digest
 	trusts    []trustSeen
 	notes     map[uint64][]noteSeen // by ledger position, which a recreated ledger uses again
 	noted     int                   // number of notes
 	outcomes  []outcomeSeen
 	uses      []useSeen
 	withdrawn map[string][]int64    // approvals of sources: leaf indexes of the withdrawals, by project and hold
-	dropped   int                   // resolutions beyond maxNotes
+	dropped   int                   // number of resolutions beyond maxNotes, which are not checked
 	erased    map[uint64][]noteSeen // resolutions whose payloads were erased, by ledger position
-	thinned   map[string]bool       // projects of which payloads were erased
+	thinned   map[string]bool       // projects some of whose payloads were erased
 }
 
 // trustSeen is the activation of a trust file in a partition.
@@ -49,7 +49,7 @@ type trustSeen struct {
 	trust  *keys.Trust // nil if the log lacks a part of the file
 }
 
-// noteSeen is a resolution.
+// noteSeen is a resolution: the entry with a person's signed decision on a hold.
 type noteSeen struct {
 	index   int64
 	project string
@@ -94,7 +94,8 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 	}
 	by, body := statement.Split(payload)
 	has := func(word string) bool { return bytes.Contains(body, []byte(`"`+word+`"`)) }
-	// Stages read entries of the stage that writes this type, and trust files in the system project.
+	// As the stages do, ignore an entry unless it is from the stage that writes its type. Trust files must be in the
+	// system project.
 	writer := streams.StageIngest
 	switch streams.Type(leaf.Type) {
 	case streams.TypeVerdict, streams.TypeHoldState, streams.TypeAlerts:
@@ -168,17 +169,17 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 
 // decisionsChecked is what the check of people's decisions found.
 type decisionsChecked struct {
-	checked int // decisions whose signatures verify
-	open    int // decisions whose note or trust file is missing because the log lacks payloads
-	covered int // actions that a verified approval of a source covers
+	checked int // number of decisions whose signatures verify
+	open    int // number of decisions whose note or trust file is missing because the log lacks payloads
+	covered int // number of actions that a verified approval of a source covers
 	bad     []outcomeProblem
 }
 
-// check verifies the signature of each decision that the arbiter accepted, by key files and by
-// passkeys, and that the counters of passkeys increased. Then it checks each action that the approval
-// of a source covers. gaps means that the log lacks entries. Only then, or if the payload of its own leaf
-// was erased, a note may be missing. Trust files are never erased. operators are the pinned keys of
-// operators. If it is nil, check does not verify who activated a trust file.
+// check verifies the signature of each decision that the arbiter accepted, by a key file or a passkey. It also
+// checks that the counters of passkeys increased. Then it checks each action that the approval of a source
+// covers. gaps says that the log lacks entries. A note may be missing only if the log lacks entries or the
+// note's own payload was erased. Trust files are never erased. operators are the pinned keys of operators. If
+// it is nil, check does not verify who activated a trust file.
 func (x *approvalsSeen) check(gaps bool, operators note.Verifiers) (r decisionsChecked) {
 	lost := gaps || x.dropped > 0
 	x.activate(gaps, operators)
@@ -247,9 +248,9 @@ func noteAt(notes map[uint64][]noteSeen, at uint64, before int64) (last noteSeen
 	return last, ok
 }
 
-// checkUses checks that each covered action depends on a verified approval of a source, in its session
-// and time, and that no approval covers more actions than it says. If something is lost, the actions of
-// an approval that was not verified cannot be checked.
+// checkUses checks that each covered action names a verified approval of a source, is in the approval's session
+// and time, and that no approval covers more actions than it says. lost says that the log lacks entries. Then
+// the actions of an approval that was not verified cannot be checked.
 func (x *approvalsSeen) checkUses(r *decisionsChecked, verified map[int64]*outcomeSeen, lost bool) {
 	slices.SortFunc(x.uses, func(a, b useSeen) int { return cmp.Compare(a.index, b.index) })
 	used := make(map[int64]int)
@@ -263,7 +264,7 @@ func (x *approvalsSeen) checkUses(r *decisionsChecked, verified map[int64]*outco
 		}
 		number := used[signed.index] + 1
 		if lost || x.thinned[u.project] {
-			number = max(number, u.Number) // those between them may be lost
+			number = max(number, u.Number) // the uses in between may be lost
 		}
 		used[signed.index] = number
 		if why := x.uncovered(&u, o, number); why != "" {
@@ -325,7 +326,7 @@ func (x *approvalsSeen) inForce(index int64, key string) *keys.Trust {
 		if latest == nil {
 			latest = t.trust
 		} else {
-			break // all partitions have recorded an activation before the next but one
+			break // only the latest file and the one before it can be active
 		}
 		last, recorded = t.trust, 1
 	}

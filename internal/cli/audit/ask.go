@@ -51,7 +51,7 @@ func withLog(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, as
 	return WithLogBy(a, ctx, f, o, a.Operator, ask)
 }
 
-// WithLogBy is withLog with the given way to get an operator's connection.
+// WithLogBy is withLog with a function that calls its argument with an operator's connection.
 func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, operator func(context.Context,
 	func(context.Context, *nats.Conn) error) error, ask func(*inquiry.Log) error) (err error) {
 	a.Conn.Resolve()
@@ -86,7 +86,7 @@ func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, 
 			})
 		})
 		if err != nil {
-			return fmt.Errorf("a process works on the log, and its snapshot cannot be read: %w", err)
+			return fmt.Errorf("a process has locked the log, and its snapshot of the log cannot be read: %w", err)
 		}
 		return asked
 	}
@@ -96,7 +96,7 @@ func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, 
 	return errors.Join(ask(l), l.Close())
 }
 
-// told prints the extent of the verification on standard error.
+// told prints on standard error how much of the log was verified. It returns an error if the verification failed.
 func told(cmd *cobra.Command, i inquiry.Integrity) error {
 	fmt.Fprintln(cmd.ErrOrStderr(), text.InertLine(i.String(), 0))
 	if i.Status == chain.Failed {
@@ -116,7 +116,7 @@ func (s *selection) bind(fs *pflag.FlagSet, last int) {
 	fs.StringVar(&s.where, "where", "",
 		"only entries for which this Expr `EXPRESSION` over the JSON fields is true; body is the entry's own JSON")
 	fs.Var((*verb.SinceFlag)(&s.since), "since", "only entries of the last `DURATION`, such as 7d")
-	fs.IntVar(&s.last, "last", last, "the last `N` of them; 0 for all")
+	fs.IntVar(&s.last, "last", last, "only the last `N` matching entries; 0: all")
 }
 
 // entries calls each for the selected entries, after proving them.

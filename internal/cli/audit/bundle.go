@@ -27,8 +27,8 @@ func bundleCommand(a *verb.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bundle",
 		Short: "Export a range of the log with its proofs as one file",
-		Long: `Export leaves with their proofs: entries, the signed checkpoint at their end, the tree's
-edge before them, the active policies, rule sets and keys, digests, and a README. "audit
+		Long: `Export leaves with their proofs: entries, the signed checkpoint at their end, the hashes of
+the tree before them, the active policies, rule sets and keys, digests, and a README. "audit
 verify --bundle FILE --keys TRUST" verifies the bundle on any machine.
 
 --from and --to are extended to the next stored checkpoints.`,
@@ -118,7 +118,7 @@ repeated: existing shards stay unchanged, and shards may be moved away. The file
 	f.bind(c.Flags())
 	c.Flags().StringVarP(&dir, "output", "o", "", "`FOLDER` of the shards (default DATA/shards)")
 	c.Flags().StringVar(&by, "by", string(inquiry.ByMonth), "`PERIOD` of a shard: month or day, by UTC")
-	c.Flags().DurationVar(&older, "older", 0, "only periods that ended at least this `LONG` ago")
+	c.Flags().DurationVar(&older, "older", 0, "only periods that ended at least this `DURATION` ago")
 	c.Flags().BoolVar(&o.WithoutPayloads, "without-payloads", false, "leave out the payloads")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	return c

@@ -102,14 +102,14 @@ func forgetCommand(a *verb.App) *cobra.Command {
      signed record that lists each place. A separate nats-server leaves the entries in
      its files, which the record states;
   5. remove the files of the memory tool and of hooks from the data folder. A file that
-     stops a hook's session is emptied, and goes on stopping it. Remove those of other
-     machines there.
+     stops a hook's session is emptied, and goes on stopping it. On other machines, remove
+     such files yourself.
 
 For one data subject, named by the pseudonym in events (data_subject or user), every
 entry that concerns them is erased, including those that also concern others:
---dry-run lists these. The statement lists the entries; stages fold the project's
-partition again without them, and auditors erase their payloads one by one. This needs
-a ledger that was never trimmed.
+--dry-run lists these. The statement lists the entries; stages compute the state of the
+project's partition again without them, and auditors erase their payloads one by one.
+This needs a ledger that was never trimmed.
 
 The log still verifies: its leaves stay, and prove that something was logged and when.
 A legal hold prevents the erasure. Copies outside of the installation are not erased.
@@ -179,7 +179,7 @@ operator.key and audit-master.key. The record is written to DATA/forgotten.`,
 	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "the time limit, more than 0")
 	log.bindApart(c.Flags())
 	c.Flags().StringSliceVar(&without, "without", nil,
-		"`STAGE` that no longer exists and is not waited for, such as sentinel-old")
+		"`STAGE` that no longer exists, so that the erasure does not wait for it, such as sentinel-old")
 	return c
 }
 
@@ -237,11 +237,11 @@ func printRecord(w io.Writer, r *retain.Record, json bool, done string) error {
 	return nil
 }
 
-// alsoShown is the number of additionally erased entries that are listed; --json lists all.
+// alsoShown is how many of the additionally erased entries are listed at most. --json lists all.
 const alsoShown = 40
 
-// printAlso lists erased entries that do not concern the data subject alone. People's decisions come
-// first, because their effect on others ends.
+// printAlso lists erased entries that do not concern the data subject alone. People's decisions come first: their
+// effect on others ends, so people may have to decide again.
 func printAlso(w io.Writer, r *retain.Record) {
 	if len(r.Also) == 0 {
 		return

@@ -232,7 +232,7 @@ func printConsistency(w io.Writer, old, size int64, proof []string) {
 	}
 }
 
-// at is a source whose head is an earlier checkpoint of its log.
+// at is a source of a log up to an earlier checkpoint, which takes the place of the log's head.
 type at struct {
 	chain.Source
 	checkpoint []byte

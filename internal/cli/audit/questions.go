@@ -42,7 +42,8 @@ type answer struct {
 	words     func(w io.Writer)
 }
 
-// none begins the answer to a question without findings.
+// none returns the beginning of the answer to a question without findings. unread is the number of entries that
+// could not be read.
 func none(unread int) string {
 	if unread == 0 {
 		return "NONE"
@@ -219,7 +220,7 @@ the signed checkpoint, and proofs. Without -o, Markdown is printed.`,
 	}
 	f.bind(c.Flags())
 	c.Flags().StringVar(&sel.Project, "project", "", "`PROJECT` of the session, if several have one of this name")
-	c.Flags().StringVar(&sel.Agent, "agent", "", "only this `AGENT`'s part of it")
+	c.Flags().StringVar(&sel.Agent, "agent", "", "only this `AGENT`'s part of the session")
 	c.Flags().StringVarP(&out, "output", "o", "", "`FOLDER` to write the report, its detail and its proofs to")
 	c.Flags().StringVar(&format, "format", "md", "`FORMAT` on standard output: md or html")
 	return c

@@ -74,8 +74,8 @@ and a reason is required. The ledger records signer, reason and result.`,
 	s.Bind(c)
 	f := c.Flags()
 	f.StringSliceVar(&r.Beliefs, "belief", nil, "these `IDS`")
-	f.StringVar(&r.Key, "memory-key", "", "what is remembered under this `KEY`")
-	f.IntVar(&r.Limit, "limit", 0, "how many, 1 to 100 (default 10)")
+	f.StringVar(&r.Key, "memory-key", "", "only beliefs with this memory `KEY`")
+	f.IntVar(&r.Limit, "limit", 0, "maximum number of beliefs, 1 to 100 (default 10)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

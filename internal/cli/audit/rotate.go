@@ -69,10 +69,10 @@ key with another name or role, and a FILE that is not the key in force.`,
 	return c
 }
 
-// rotate replaces the auditor's key. If it is interrupted, it can be repeated, or the auditor started:
-// the old key stays in place until the handover is stored, and the handover determines the valid key. An empty name of
-// the log's folder or of the key's file means the one in the data folder. Keys that cannot hand the log over are
-// refused before anything is changed.
+// rotate replaces the auditor's key. It refuses keys that cannot hand the log over before it changes anything.
+// The old key stays in place until the log has stored the handover, and from then on the handover determines the
+// valid key. So after an interruption, rotate can be repeated, or the auditor can be started. If dir or file is
+// empty, it means the log or the key in the data folder.
 func rotate(data, dir, file, trustFile string) (public string, err error) {
 	dir, file = cmp.Or(dir, embedded.AuditDir(data)), cmp.Or(file, embedded.AuditorKey(data))
 	old, err := readKey(file)
@@ -139,8 +139,8 @@ func rotate(data, dir, file, trustFile string) (public string, err error) {
 	return next.public, os.Rename(next.file, file)
 }
 
-// recordReplaced records in the trust file at which size of the log each key was replaced. So a reader of
-// one checkpoint or proof, who does not see the handovers, refuses what a replaced key signed later.
+// recordReplaced records in the trust file at which size of the log each key was replaced. A verifier of a single
+// checkpoint or proof does not see the handovers. By the size, it refuses signatures that a replaced key made later.
 func recordReplaced(l *chain.Log, trust *keys.Trust, file string) error {
 	handovers, err := l.Handovers()
 	if err != nil {
@@ -150,7 +150,7 @@ func recordReplaced(l *chain.Log, trust *keys.Trust, file string) error {
 	for _, h := range handovers {
 		old, _, err := chain.Replaced(h, trust.Verifiers(keys.RoleAuditor))
 		if err != nil {
-			continue // it replaced a key that is not pinned any more
+			continue // the replaced key is no longer pinned
 		}
 		cp, err := chain.ParseCheckpoint(h)
 		if err != nil {

@@ -16,29 +16,29 @@ import (
 	"lazaret/pkg/durable"
 )
 
-// maxSeen is the limit of stored checkpoints that are read.
+// maxSeen is the maximum number of stored checkpoints that are read.
 const maxSeen = 10_000
 
-// seen is what this machine stored about the log in a folder.
+// seen has the records that this machine stored about the log in a folder when it verified logs.
 type seen struct {
-	state string // the folder of all such records
-	dir   string // of the log, absolute and without links
+	state string // folder of all records of this machine
+	dir   string // folder of the log, absolute and without symbolic links
 
 	// notes are stored checkpoints of any log. The verification determines which ones belong to this
 	// log by the keys that signed it.
 	notes [][]byte
-	// here is the checkpoint of the folder's last verification, if a trusted key signed it. The log
-	// must extend it even if another key signs the log now. Otherwise another log with a pinned key
-	// could replace this one.
+	// here is the checkpoint of the last verification of the folder, if a trusted key signed it. The log
+	// must extend it even if another key signs the log now. Otherwise the log could be replaced by another
+	// log with a pinned key.
 	here *chain.Checkpoint
-	file string // the file of here
+	file string // file in which here is stored
 }
 
-// inFolder is the stored record for a log folder.
+// inFolder is the stored record about a log folder.
 type inFolder struct {
 	Folder     string   `json:"folder"`
 	Checkpoint string   `json:"checkpoint"`
-	Handovers  []string `json:"handovers,omitempty"` // up to the key that signed the checkpoint
+	Handovers  []string `json:"handovers,omitempty"` // handovers up to the key that signed the checkpoint
 }
 
 // loadSeen reads the stored checkpoints for the log in dir.
@@ -95,7 +95,7 @@ func loadSeen(dir string, vs note.Verifiers) (*seen, error) {
 	return s, nil
 }
 
-// hold adds the stored checkpoints to a verification.
+// hold makes a verification check the log against the stored checkpoints.
 func (s *seen) hold(v *chain.VerifyOptions) {
 	v.Seen = s.notes
 	if s.here != nil {
@@ -119,7 +119,7 @@ func (s *seen) save(last []byte, handovers [][]byte) error {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s+%08x\n", cp.Origin, sig.Name, sig.Hash))
 	path := filepath.Join(s.state, "checkpoints", hex.EncodeToString(sum[:16]))
 	if old, err := os.ReadFile(path); err == nil {
-		// A larger stored checkpoint is kept. If it is of this log, the log was verified against it.
+		// Keep a stored checkpoint that is larger. If it is of this log, the log was verified against it.
 		if have, err := chain.ParseCheckpoint(old); err == nil && have.Size > cp.Size {
 			path = ""
 		}

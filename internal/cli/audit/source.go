@@ -21,17 +21,17 @@ import (
 	"lazaret/pkg/position"
 )
 
-// source is a log to read: from a folder, over HTTP, or from a running auditor.
+// source is a log that is read from a folder, over HTTP, or from a running auditor.
 type source struct {
 	chain.Source
-	// log or remote is set if payloads can be read too.
+	// If payloads can be read too, log or remote is set.
 	log    *chain.Log
 	remote *auditor.Remote
 	close  func()
 }
 
-// openSource opens the log at a URL or in a folder. An empty name means the data folder's log; if an
-// auditor is running, it is read through the auditor.
+// openSource opens the log at a URL or in a folder. An empty name means the data folder's log. If an auditor
+// has locked that log, openSource reads it through the auditor.
 func openSource(a *verb.App, name string) (*source, error) {
 	if strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://") {
 		src, err := chain.NewClient(name, nil)
@@ -103,16 +103,16 @@ func (s *source) find(ctx context.Context, n *named) (int64, error) {
 	return 0, errors.New("tiles have no event ids and cannot be searched for a ledger entry: give the leaf's index")
 }
 
-// named is how a command names one entry: by the index of its leaf, or else by the id of its event, or else by its
-// position in the ledger.
+// named names an entry of the log: by the index of its leaf, by the id of its event, or by its position in the
+// ledger.
 type named struct {
-	index int64 // -1 if the others name the entry
+	index int64 // -1 if id or at names the entry
 	id    string
 	at    uint64
 }
 
-// name reads the argument of a command, or else its flag --seq. A number is an index, unless no log could have as
-// many leaves: then it is a position, as JSON has it. Nothing but a position has a dot.
+// name reads the argument of a command, or its flag --seq. An argument that is a number is an index. If the number is
+// larger than any index can be, it is a position in the form that JSON has. An argument with a dot is a position.
 func name(arg, seq string) (*named, error) {
 	n := &named{index: -1}
 	i, err := strconv.ParseInt(arg, 10, 64)
@@ -196,7 +196,7 @@ type comparison struct {
 	First int64  `json:"first"` // index of the first different leaf; -1 if there is none
 	LeafA *entry `json:"leaf_a,omitzero"`
 	LeafB *entry `json:"leaf_b,omitzero"`
-	// Wrong names the logs, A or B, whose leaves give another root than their checkpoint.
+	// Wrong names the logs, A or B, whose leaves do not give the root of their checkpoint.
 	Wrong []string `json:"wrong_roots,omitzero"`
 }
 

@@ -34,10 +34,10 @@ func trimCommand(a *verb.App) *cobra.Command {
 	var log LogFlags
 	c := &cobra.Command{
 		Use:   "trim [--older DURATION]",
-		Short: "Remove old entries from the ledger once they are chained and folded",
+		Short: "Remove old entries from the ledger once they are chained and processed",
 		Long: `Remove ledger entries that are older than a horizon, that every registered auditor has
 chained (an auditor is registered if the trust file has its key with the role auditor),
-and that every stage and required sentinel group has folded:
+and that every stage and required sentinel group has processed:
 
   1. a "trim" entry in every partition announces the end of the range;
   2. every stage syncs its state, writes a snapshot beside it, and confirms this with a
@@ -50,7 +50,8 @@ one.
 
 The log keeps all entries. Commands that read the ledger's past (backtest, rules explain,
 verdict show) see only the remaining entries. A stage that later loses its state cannot
-fold it from the ledger: it does not answer until it is restored (lazaret state restore).`,
+compute it from the ledger: it does not answer until the state is restored (lazaret state
+restore).`,
 		Example: "  lazaret audit trim --dry-run\n  lazaret audit trim --older 2160h --every 24h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -91,7 +92,8 @@ fold it from the ledger: it does not answer until it is restored (lazaret state 
 		"how long to wait for the next reply of a stage; reading the log and removing entries are not limited")
 	f.BoolVar(&dry, "dry-run", false, "print what would be removed, and change nothing")
 	f.BoolVar(&json, "json", false, "print JSON")
-	f.StringSliceVar(&without, "without", nil, "`STAGE` that no longer exists and is not waited for, such as sentinel-old")
+	f.StringSliceVar(&without, "without", nil,
+		"`STAGE` that no longer exists, so that the trim does not wait for it, such as sentinel-old")
 	return c
 }
 
@@ -175,7 +177,7 @@ without its stages.`,
 	c.Flags().StringVar(&from, "from", "", "the snapshot's `FOLDER` (default the one beside the state)")
 	c.Flags().StringVar(&dir, "state", "", "the state's `FOLDER` (default DATA/state/STAGE)")
 	c.Flags().StringVar(&keyFile, "state-key", "",
-		"`FILE` of the key that the snapshot is sealed with (default DATA/keys/state.key)")
+		"`FILE` of the key with which the snapshot is encrypted (default DATA/keys/state.key)")
 	c.Flags().BoolVar(&offline, "offline", false, "do not check the ledger")
 	return c
 }

@@ -39,13 +39,13 @@ type verifyReport struct {
 	// Ledger is the comparison of the leaves with the ledger, if requested.
 	Ledger *auditor.Comparison `json:"ledger,omitempty"`
 
-	// Decisions is the number of people's decisions on holds whose signatures verify under the keys in
-	// force at the time. DecisionsOpen is the number of those whose note or keys are not in the log; if
-	// there are any, the verification is incomplete.
+	// Decisions is the number of people's decisions on holds whose signatures verify with the keys that were
+	// active at the time. DecisionsOpen is the number of decisions that cannot be checked because the log lacks
+	// the note or the keys. If there are any, the verification is incomplete.
 	Decisions     int `json:"decisions"`
 	DecisionsOpen int `json:"decisions_not_shown,omitempty"`
-	// Covered is the number of actions that the verified approval of a source covers. DecisionsOpen
-	// counts those too whose approval cannot be verified.
+	// Covered is the number of actions that a verified approval of a source covers. Actions whose approval
+	// cannot be verified are counted in DecisionsOpen.
 	Covered int `json:"covered_actions,omitempty"`
 
 	RuleSets []string `json:"rule_sets"` // digests that entries activated
@@ -271,7 +271,7 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 	rep.complete(len(f.against) > 0 || rep.Report.Seen > 0 || rep.Witnessed > 0)
 	if seenErr == nil && rep.Status != chain.Failed && last != nil {
 		if err := seen.save(last, handovers); err != nil {
-			fmt.Fprintln(os.Stderr, "lazaret: the checkpoint was not remembered:", err)
+			fmt.Fprintln(os.Stderr, "lazaret: the checkpoint could not be stored for the next verification:", err)
 		}
 	}
 	if seenErr == nil && seen.here != nil && rep.Status == chain.Failed {
@@ -355,7 +355,7 @@ func compareLedger(a *verb.App, ctx context.Context, dir string, o chain.Options
 	return nil
 }
 
-// maxLedgerProblems is the limit of printed ledger findings; --json lists all.
+// maxLedgerProblems is the maximum number of printed differences from the ledger. --json lists all.
 const maxLedgerProblems = 20
 
 func handoversIn(dir string, o chain.Options) (_ [][]byte, err error) {

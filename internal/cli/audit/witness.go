@@ -109,7 +109,7 @@ const quorumGroup = "witnesses"
 func addWitness(file, name, key, url, quorum string) error {
 	if quorum != "all" && quorum != "any" {
 		if n, err := strconv.Atoi(quorum); err != nil || n < 1 {
-			return fmt.Errorf("--quorum %s: use all, any, or how many", quorum)
+			return fmt.Errorf("--quorum %s: use all, any, or a number of witnesses", quorum)
 		}
 	}
 	old, err := os.ReadFile(file)
@@ -124,7 +124,7 @@ func addWitness(file, name, key, url, quorum string) error {
 		case len(f) > 1 && (f[0] == "group" && f[1] == quorumGroup || f[0] == "quorum" && f[1] == quorumGroup):
 			continue // rewritten below
 		case len(f) > 0 && (f[0] == "group" || f[0] == "quorum"):
-			return fmt.Errorf("%s has groups of its own: add the witness there by hand", file)
+			return fmt.Errorf("%s has groups that this command did not write: add the witness to the file by hand", file)
 		case len(f) > 1 && f[0] == "witness":
 			names = append(names, f[1])
 		}

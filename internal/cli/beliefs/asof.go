@@ -21,7 +21,7 @@ import (
 
 func init() { Verbs.Add("beliefs", asOfCommand) }
 
-// asOfCommand returns the command that folds the ledger again up to a given point.
+// asOfCommand returns the command that computes the beliefs from the ledger up to a given entry or time.
 func asOfCommand(a *verb.App) *cobra.Command {
 	var f cli.ListFlags
 	var project, at, valid, until string
@@ -30,9 +30,9 @@ func asOfCommand(a *verb.App) *cobra.Command {
 		Short: "List the beliefs at an earlier time",
 		Long: `List a project's beliefs with their state at an earlier ledger time (--at, or --seq for
 an entry), restricted to those whose writers declared them valid at some time (--valid).
-Example for both: what did we believe on Monday about the first of May? The ledger is
-folded from its beginning as ingest does, so the result is exactly ingest's knowledge,
-and the command takes long for a long ledger.`,
+Example for both: what did we believe on Monday about the first of May? The beliefs are
+computed from the ledger's beginning in the same way as by ingest, so the result is exactly
+what ingest knew then. The command takes long for a long ledger.`,
 		Example: "  lazaret beliefs as-of --at 2026-11-20T09:00:00Z\n  lazaret beliefs as-of --seq 140 --valid 2026-05-01",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			cut, err := when(at)
@@ -53,7 +53,7 @@ and the command takes long for a long ledger.`,
 				}
 			}
 			var items []ingest.Belief
-			a.Conn.Timeout = max(a.Conn.Timeout, 10*time.Minute) // it reads the whole ledger
+			a.Conn.Timeout = max(a.Conn.Timeout, 10*time.Minute) // the command reads the whole ledger
 			err = a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
 				items, err = believedAsOf(ctx, nc, project, seq, cut)
 				return err
@@ -96,7 +96,8 @@ func when(s string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a time: write 2026-05-01 or 2026-05-01T09:00:00Z", s)
 }
 
-// believedAsOf folds the ledger up to an entry and a time; zero means no limit.
+// believedAsOf computes the beliefs from the ledger entries up to the position seq and the time at. A zero value
+// means no limit.
 func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64, at time.Time) ([]ingest.Belief,
 	error) {
 	if err := streams.CheckID("project", project); err != nil {

@@ -59,7 +59,7 @@ func beliefsCommand(a *verb.App) *cobra.Command {
 		lineageCommand(a, "impact", "Show the consequences of a belief", false, true),
 		wordCommand(a, approval.Confirm, "confirm", "Sign that a belief is true: it is supported and served"),
 		wordCommand(a, approval.RejectBelief, "reject",
-			"Sign that a belief is rejected: it is quarantined, also when it comes again"),
+			"Sign that a belief is rejected: it is quarantined, also when it is written again"),
 		wordCommand(a, approval.Supersede, "supersede", "Sign that another belief replaces it"))
 }
 

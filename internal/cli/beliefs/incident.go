@@ -30,9 +30,9 @@ func incidentCommand(a *verb.App) *cobra.Command {
 	return verb.Group("incident", "Handle incidents, from the finding to quarantine, recovery and report",
 		incidentOrderCommand(a, approval.RepairIncident, "repair ID", "Sign the recovery of beliefs that "+
 			"have other support",
-			`Restore the earlier state of derived beliefs of the quarantined ones that now have other support of a
-class that may support a belief, or that an unaffected belief restates. The beliefs that the order
-named stay quarantined; restore those with beliefs restore ID.`),
+			`Restore the earlier state of beliefs that derive from the quarantined beliefs, if they now have other
+support of a class that may support a belief, or if an unaffected belief states the same. The beliefs
+that the quarantine named stay quarantined; restore those with beliefs restore ID.`),
 		incidentOrderCommand(a, approval.CloseIncident, "close ID --reason REPORT",
 			"Sign that an incident is closed, with a report", ""))
 }
@@ -258,8 +258,8 @@ func (s *scopeFlags) bind(c *cobra.Command) {
 	f.StringVar(&s.since, "since", "", "beliefs introduced at this `TIME` or later")
 	f.StringVar(&s.until, "until", "", "beliefs introduced before this `TIME`")
 	f.BoolVar(&s.Descendants, "descendants", false, "also quarantine derived beliefs")
-	f.BoolVar(&s.All, "all", false, "spare nothing")
-	f.BoolVar(&s.dry, "dry-run", false, "only show")
+	f.BoolVar(&s.All, "all", false, "also quarantine beliefs that other evidence supports")
+	f.BoolVar(&s.dry, "dry-run", false, "only print the beliefs, and sign nothing")
 }
 
 // times reads the options --since and --until.
@@ -273,7 +273,7 @@ func (s *scopeFlags) times() (err error) {
 	return nil
 }
 
-// request returns the question for the selected beliefs of a project.
+// request returns the request to ingest that finds the selected beliefs of a project.
 func (s *scopeFlags) request(project string) *ingest.PinpointRequest {
 	return &ingest.PinpointRequest{Project: project, Beliefs: s.Beliefs, Agent: s.Agent, Session: s.Session,
 		Source: s.Source, Tool: s.Tool, Since: s.Since, Until: s.Until, Descendants: s.Descendants}

@@ -25,8 +25,8 @@ func lineageCommand(a *verb.App, use, short string, up, down bool) *cobra.Comman
 	c := &cobra.Command{
 		Use:   use + " ID",
 		Short: short,
-		Long: short + `. ID is a belief's or, with --agent, that of an event of that agent.
-Parents that were found by shared text are shown like those that the writer declared.`,
+		Long: short + `. ID is the id of a belief or, with --agent, of an event of that agent.
+Sources that were found by shared text are shown like those that the writer declared.`,
 		Example: "  lazaret beliefs " + use + " b9sforgt6c7u0ms0n\n  lazaret beliefs " + use +
 			" b9sforgt6c7u0ms0n --format svg >lineage.svg",
 		Args: cobra.ExactArgs(1),
@@ -121,7 +121,7 @@ func printLineage(w io.Writer, g *ingest.Lineage) {
 		counts[ingest.NodeEvent],
 		counts[ingest.NodeSource], counts[ingest.NodeDecision], counts[ingest.NodeAction])
 	if g.Cut {
-		fmt.Fprintln(w, "there is more than is shown")
+		fmt.Fprintln(w, "the lineage has more than is shown")
 	}
 }
 

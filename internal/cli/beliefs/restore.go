@@ -66,8 +66,8 @@ func pointsCommand(a *verb.App) *cobra.Command {
 
 func init() { Verbs.Add("beliefs", restoreCommand) }
 
-// restoreCommand returns `beliefs restore`: it clears one belief that was suspected or quarantined
-// without reason, or, with --to, rolls all beliefs back to a restore point.
+// restoreCommand returns `beliefs restore`. Without --to, it clears one belief that was suspected or quarantined
+// by mistake. With --to, it rolls all beliefs back to a restore point.
 func restoreCommand(a *verb.App) *cobra.Command {
 	one := wordCommand(a, approval.ClearBelief, "restore",
 		"Sign that a suspicion or quarantine was unfounded (the belief is context only until confirmed), or "+

@@ -28,10 +28,10 @@ import (
 	"lazaret/streams"
 )
 
-// word holds the options of an attestation on beliefs.
+// word holds the options of an attestation: a signed decision on a belief.
 type word struct {
 	project, key, reason string
-	successor            string // the belief that replaces it
+	successor            string // id of the belief that replaces the belief, if it is superseded
 	life                 time.Duration
 }
 
@@ -75,7 +75,7 @@ it was refused and the belief is unchanged.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Conn.Resolve()
 			if d == approval.Supersede && w.successor == "" {
-				return errors.New("--by names the belief that replaces it")
+				return errors.New("--by is missing: it names the belief that replaces the other")
 			}
 			signer, err := keys.LoadSigner(w.key)
 			if err != nil {
@@ -170,8 +170,8 @@ type quarantined struct {
 	Why     string `json:"why,omitzero"`
 }
 
-// quarantineAll signs the quarantine of all beliefs that an incident affects. Without a signer it only
-// shows them.
+// quarantineAll signs the quarantine of each belief that the request finds. Without a signer it only shows the
+// beliefs.
 func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *word, signer note.Signer,
 	q *ingest.PinpointRequest, all, asJSON bool) error {
 	var found ingest.Pinpointed
@@ -229,7 +229,7 @@ func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *wo
 			"%d refused; of those taken out %d had been served to planners\n",
 			len(done), counts["quarantined"], counts["would be quarantined"], counts["spared"], counts["refused"], served)
 		if found.Cut {
-			fmt.Fprintln(out, "one run does not reach all of them: run the command again")
+			fmt.Fprintln(out, "one run cannot quarantine all of them: run the command again")
 		}
 	}
 	if counts["refused"] > 0 {

@@ -37,7 +37,7 @@ func worldCommand(a *verb.App) *cobra.Command {
 			}
 		}
 		if subject != "" && len(kept) == 0 {
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("nothing is held of %s", verb.Quote(subject, 64))}
+			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("no value of %s is known", verb.Quote(subject, 64))}
 		}
 		return cli.Print(cmd.OutOrStdout(), f, kept, []string{"SUBJECT", "KEY", "VALUE", "STATE", "ORIGIN", "BELIEF"},
 			func(v ingest.WorldValue) []string {

@@ -83,14 +83,14 @@ type benchRow struct {
 	Unit   string  `json:"unit,omitzero"`
 	Budget string  `json:"budget,omitzero"`
 	Held   *bool   `json:"held,omitempty"` // absent if there is no budget
-	Limit  bool    `json:"limit,omitzero"` // the limit of the machine, measured in the same run
+	Limit  bool    `json:"limit,omitzero"` // see bench.Line.Limit
 }
 
 // benchTable is the result of all benchmarks.
 type benchTable struct {
 	Machine string            `json:"machine"`
 	Time    time.Time         `json:"time"`
-	Load    string            `json:"load,omitzero"` // of the machine before the first run
+	Load    string            `json:"load,omitzero"` // load average of the machine before the first run
 	Quick   bool              `json:"quick,omitzero"`
 	Rows    []benchRow        `json:"rows"`
 	NotRun  map[string]string `json:"not_run,omitempty"`
@@ -218,7 +218,7 @@ func (t *benchTable) markdown(w io.Writer, full bool) error {
 	}
 	b.WriteString(".\n")
 	if t.Quick {
-		b.WriteString("\n**Too small to be figures (--quick).**\n")
+		b.WriteString("\n**Short runs (--quick): these figures are not representative.**\n")
 	}
 	b.WriteString("\n| benchmark | what | measured | budget | |\n|---|---|---|---|---|\n")
 	for _, r := range t.Rows {

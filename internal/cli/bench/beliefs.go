@@ -44,7 +44,7 @@ pipeline it is spent in. Finally, measure the resident memory of the pipeline.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if rep.Few < 1 || rep.Window < 1 || rep.Many < 2*(rep.Few+rep.Window) {
-				return errors.New("--few and --window are at least 1, --many is at least twice both together")
+				return errors.New("--few and --window must be at least 1, and --many at least twice their sum")
 			}
 			if again < 0 {
 				return errors.New("--again is at least 0")
@@ -75,7 +75,7 @@ pipeline it is spent in. Finally, measure the resident memory of the pipeline.`,
 	return c
 }
 
-// beliefsBench runs the benchmark.
+// beliefsBench is a run of `bench beliefs`.
 type beliefsBench struct {
 	*verb.App
 	rep                    *bench.BeliefsReport

@@ -127,14 +127,14 @@ func benchLoaded(ctx context.Context, data string, o bench.DecideOptions, rep *b
 	defer cancel()
 	load := make(chan error, 1)
 	if o.Rate > 0 {
-		// The load runs long enough for requests of 20 ms each, and is stopped with them.
+		// The load runs until the requests are done, and is then stopped.
 		go func() {
 			load <- benchClient(ctx, data, bench.DecideOptions{Rate: o.Rate, For: benchLoadTime(o)}, &rep.Achieved)
 		}()
 		select {
 		case err := <-load:
 			return fmt.Errorf("the load ended early: %w", err)
-		case <-time.After(2 * time.Second): // until the load has started
+		case <-time.After(2 * time.Second): // wait until the load has started
 		}
 	}
 	lat := new(bench.Latencies)
@@ -232,9 +232,9 @@ func clientCommand(a *verb.App) *cobra.Command {
 	f.IntVar(&o.Requests, "requests", 0, "number of measured requests")
 	f.IntVar(&o.Warm, "warm", 0, "number of requests before the measurement")
 	f.IntVar(&o.Fill, "fill", 0, "number of actions to propose before the first request")
-	f.Float64Var(&o.Rate, "rate", 0, "observations a second to publish instead")
-	f.DurationVar(&o.For, "for", 0, "how long")
-	f.IntVar(&from, "beliefs-from", -1, "publish --fill beliefs instead, from this number on")
+	f.Float64Var(&o.Rate, "rate", 0, "publish this number of observations per second instead of requests")
+	f.DurationVar(&o.For, "for", 0, "how long to publish with --rate")
+	f.IntVar(&from, "beliefs-from", -1, "publish --fill beliefs instead of requests, numbered from this number")
 	f.BoolVar(&recalls, "recalls", false, "ask for recalls instead of verdicts on actions")
 	return c
 }

@@ -79,7 +79,7 @@ Both pipelines are compared with raw single publishes and with each other.`,
 	f.IntVar(&o.Projects, "projects", 1, "number of projects")
 	f.IntVar(&o.Rules, "rules", 0, "number of generated rules that replace the shipped packs")
 	f.IntVar(&o.Batch, "batch", 0, "observations per message; 0: single messages")
-	f.BoolVar(&o.Distinct, "distinct", false, "no two observations have the same text; else 512 texts take turns")
+	f.BoolVar(&o.Distinct, "distinct", false, "give each observation a different text, instead of 512 texts in turn")
 	f.StringVar(&sync, "sync", "off", "`always` (on disk before it is acknowledged) or off")
 	f.StringVar(&o.CPUProfile, "cpuprofile", "",
 		"write a CPU profile of server and stages, while the pipeline works, to `FILE`")
@@ -150,8 +150,8 @@ func loadCommand(a *verb.App) *cobra.Command {
 	f.IntVar(&o.Batch, "batch", 0, "observations per message; 0: single messages")
 	f.Float64Var(&o.PerSecond, "per-second", 0, "maximum observations per second; 0: as fast as they are acknowledged")
 	f.BoolVar(&o.Distinct, "distinct", false, "give each observation a different text")
-	f.StringSliceVar(&o.Subjects, "subjects", nil, "where to, by connection")
-	f.StringSliceVar(&creds, "as", nil, "credentials, by connection")
+	f.StringSliceVar(&o.Subjects, "subjects", nil, "subject of each connection")
+	f.StringSliceVar(&creds, "as", nil, "credential file of each connection")
 	return c
 }
 

@@ -43,7 +43,7 @@ number may be at most 1.5 times the one before it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kills < 1 || o.Size < 1 || len(marks) == 0 || marks[0] < 1 || !slices.IsSorted(marks) {
-				return errors.New("--kills, --size and --observations are at least 1, and the numbers grow")
+				return errors.New("--kills, --size and --observations must be at least 1, and --observations must increase")
 			}
 			data, err := os.MkdirTemp(dir, "lazaret-restart-")
 			if err != nil {
@@ -61,15 +61,15 @@ number may be at most 1.5 times the one before it.`,
 	}
 	f := c.Flags()
 	f.IntSliceVar(&marks, "observations", []int{10_000, 100_000, 1_000_000},
-		"how `MANY` there are when the process is killed")
+		"numbers `N,…` of observations at which the process is killed")
 	f.IntVar(&o.Size, "size", 256, "bytes of content of an observation")
 	f.IntVar(&kills, "kills", 3, "number of kills at each number of observations")
-	f.StringVar(&dir, "dir", "", "`DIR` in which the folder is made (default that of temporary files)")
+	f.StringVar(&dir, "dir", "", "`DIR` in which the pipeline's folder is made (default: the folder for temporary files)")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }
 
-// restartBench runs the benchmark.
+// restartBench is a run of `bench restart`.
 type restartBench struct {
 	data  string
 	rep   *bench.RestartReport
@@ -107,7 +107,8 @@ func (b *restartBench) run(ctx context.Context, marks []int) (err error) {
 			if err := b.settled(ctx); err != nil {
 				return err
 			}
-			// A start of the server updates its index. So it has a kill of its own, which leaves an old one.
+			// Each start of the server updates the index of the streams. So kill the pipeline again before the server is
+			// started alone, which leaves an old index.
 			b.killUnderLoad(ctx, up)
 			began = time.Now()
 			if up, err = startUp(ctx, b.data, false, "--server-only"); err != nil {

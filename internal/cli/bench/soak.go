@@ -97,8 +97,9 @@ earlier --csv file without a measurement.`,
 	f.StringVar(&csv, "csv", "", "write the samples to `FILE`")
 	f.StringVar(&svg, "svg", "", "write the graph to `FILE`")
 	f.StringVar(&from, "graph", "", "draw the samples in `FILE` and measure nothing")
-	f.StringVar(&dir, "dir", "", "`DIR` in which the folder is made (default that of temporary files); an observation "+
-		"of 1 KiB takes some 6 KB on it")
+	f.StringVar(&dir, "dir", "",
+		"`DIR` in which the pipeline's folder is made (default: the folder for temporary files); "+
+			"an observation of 1 KiB takes about 6 KB there")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }
@@ -214,7 +215,7 @@ func (p *upProcess) kill() {
 	<-p.done
 }
 
-// soak puts a load on a pipeline and samples it.
+// soak puts a load on a pipeline in a separate process, and takes samples of memory and disk use.
 func soak(ctx context.Context, data string, syncAlways bool, every time.Duration, o *bench.SoakReport) (err error) {
 	lo := bench.LoadOptions{Events: o.Events, Projects: o.Projects, Size: o.Size}
 	var more []string
@@ -310,7 +311,7 @@ func (c *counter) decided(ctx context.Context, js jetstream.JetStream) (uint64, 
 	err := stage.Each(ctx, js, span, func(m jetstream.Msg, seq uint64, _ time.Time) error {
 		n, err := strconv.ParseUint(m.Headers().Get(streams.HeaderCount), 10, 64)
 		if err != nil || m.Headers().Get(streams.HeaderTime) != "" {
-			n = 1 // a message with a single entry, or a joint frame, whose other entries are not ingest's
+			n = 1 // a message with a single entry, or a joint frame, which has one entry of ingest
 		}
 		c.entries, c.read = c.entries+n, seq
 		return nil

@@ -147,7 +147,7 @@ func printTools(w io.Writer, h *arbiter.Hold) {
 // oneHold checks that a command has exactly one hold as argument.
 func oneHold(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("%s needs the id of one hold, %d were given: lazaret holds ls lists those that are open",
+		return fmt.Errorf("%s needs the id of one hold, %d were given: lazaret holds ls lists the open holds",
 			cmd.CommandPath(), len(args))
 	}
 	return nil
@@ -268,7 +268,7 @@ lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long the signature is valid, at most 24h")
 	f.StringVar(&o.reason, "reason", "", "the reason, for the agent and the log")
 	f.StringVar(&revision, "revision", "", "sign only if the hold still has this `REVISION`")
-	f.IntVar(&alike, "alike", 0, "HOLD and similar ones, `N` in all")
+	f.IntVar(&alike, "alike", 0, "decide HOLD and all similar holds, which must be `N` in all")
 	f.StringVar(&project, "project", "", "look in this `PROJECT` only")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not show the holds")
@@ -320,7 +320,7 @@ type resolveOptions struct {
 	reason string
 	quiet  bool
 	levels map[string]string // levels of tools, if a tool list is accepted
-	// source is approved together with the hold if it has a digest. sourceLife is for how long.
+	// source is approved together with the hold, for the time sourceLife. An empty digest means no source.
 	source     approval.Source
 	sourceLife time.Duration
 }
@@ -352,8 +352,8 @@ func (o *resolveOptions) resolve(ctx context.Context, w io.Writer, nc *nats.Conn
 	return holds.Send(ctx, nc, h.Project, h.ID, signed)
 }
 
-// holdsNamed finds holds by id. If alike is not 0, it returns instead all holds that are like the first
-// one and in the same state, including the first. It is an error if there are not exactly alike of them.
+// holdsNamed finds holds by id. If alike is not 0, it returns the first hold and all holds that are similar and in
+// the same state. Their number must then be alike; otherwise it returns an error.
 func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string, alike int) ([]*arbiter.Hold, error) {
 	var out []*arbiter.Hold
 	for _, id := range ids {

@@ -83,7 +83,7 @@ HOLD that you have seen, because another list may wait by then.`,
 	f.StringArrayVar(&o.levels, "level", nil, "accept a tool at another level, `TOOL=L2`; repeatable")
 	f.BoolVar(&o.yes, "yes", false, "sign without asking")
 	f.BoolVar(&o.json, "json", false, "print JSON; signs only with --yes")
-	f.StringVar(&o.policy, "policy", "", "propose by the policy in `FILE` (default: the shipped one)")
+	f.StringVar(&o.policy, "policy", "", "propose levels by the policy in `FILE` (default: the shipped policy)")
 	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long the signature is valid, at most 24h")
 	f.StringVar(&o.reason, "reason", "", "the reason, for the log")
 	f.StringVar(&o.project, "project", "", "look in this `PROJECT` only")
@@ -210,7 +210,7 @@ func catalogueHold(ctx context.Context, nc *nats.Conn, project, id string) (*arb
 	return h, nil
 }
 
-// seenOf reads the ledger's data about the hold's project and agent.
+// seenOf reads from the ledger the calls and tools of the hold's project and agent.
 func seenOf(a *verb.App, ctx context.Context, h *arbiter.Hold, since time.Duration) (*suggest.Seen, error) {
 	nc, err := a.Conn.Connect("operator")
 	if err != nil {
@@ -247,7 +247,7 @@ func (r *review) print(w io.Writer) {
 	if said := r.hold.Instructions; said != "" {
 		fmt.Fprintf(w, "  instructions: %s\n", text.InertLine(said, 1000))
 		if len(said) > 1000 {
-			fmt.Fprintf(w, "  lazaret holds show %s prints all of them\n", r.Hold)
+			fmt.Fprintf(w, "  lazaret holds show %s prints all instructions\n", r.Hold)
 		}
 	}
 	for _, x := range r.Alerts {

@@ -34,7 +34,7 @@ the same. lazaret holds withdraw ends the approval.
 `
 }
 
-// shortDigest returns the digits of a digest that are enough to tell the sources of a hold apart.
+// shortDigest returns the first digits of a digest. They are enough to tell the sources of a hold apart.
 func shortDigest(digest string) string {
 	digest = strings.TrimPrefix(digest, "sha256:")
 	return digest[:min(len(digest), 12)]
@@ -45,7 +45,7 @@ func shortDigest(digest string) string {
 func printSources(w io.Writer, h *arbiter.Hold) {
 	for i := range h.Sources {
 		s := &h.Sources[i]
-		fmt.Fprintf(w, "\nit follows a source that the user named: %s, observation %s, ledger entry %s\n",
+		fmt.Fprintf(w, "\nthe action follows a source that the user named: %s, observation %s, ledger entry %s\n",
 			text.InertLine(s.Source, 200), text.InertLine(s.Observations[len(s.Observations)-1], 128), position.Text(s.Entry))
 		lines := s.Lines(h.Body)
 		for _, l := range lines {
@@ -59,7 +59,7 @@ func printSources(w io.Writer, h *arbiter.Hold) {
 			fmt.Fprintf(w, "  %s %s\n", mark, text.InertLine(l.Text, 1000))
 		}
 		if len(lines) > 0 {
-			fmt.Fprintln(w, "  > names a value of this action; * may ask for another one")
+			fmt.Fprintln(w, "  > marks a line with a value of this action; * marks a line that may ask for another action")
 		}
 		if s.Missing != "" {
 			fmt.Fprintf(w, "  not shown: %s\n", text.InertLine(s.Missing, 300))

@@ -25,7 +25,7 @@ func connectCommand(a *verb.App) *cobra.Command {
 	var s verb.Speaker
 	var home, record string
 	var yes, undo, asJSON bool
-	var left []string // servers that stay as they are, with the reason
+	var left []string // servers that are not changed, each with the reason
 	config := func() (connect.Config, error) { return connectConfig(a, &s, home, record, &left) }
 	c := &cobra.Command{
 		Use:   "connect",
@@ -33,9 +33,9 @@ func connectCommand(a *verb.App) *cobra.Command {
 		Long: `Find Claude Code, Codex, Cursor, Gemini CLI and VS Code in the home folder, and print the
 planned changes: hooks are installed in hosts that support them, and each MCP server is
 started or reached through "lazaret mcp". A server to which the host signs in, or which asks
-for a sign-in, stays as it is. --yes makes the changes. The rest of each file
-stays unchanged. --undo restores the files byte for byte; from a file that was changed
-since, it removes only its additions. docs/connect.md`,
+for a sign-in, is not changed. --yes makes the changes. The rest of each file stays
+unchanged. --undo restores the files byte for byte; from a file that others have changed
+since, it removes only its additions. See docs/connect.md.`,
 		Example: `  lazaret connect --data ~/lazaret/data          # shows it
   lazaret connect --data ~/lazaret/data --yes
   lazaret connect status
@@ -95,7 +95,8 @@ since, it removes only its additions. docs/connect.md`,
 	return c
 }
 
-// connectConfig returns the changes that guard a host. Servers that stay as they are go to left.
+// connectConfig returns the configuration of the changes that guard a host. It appends the servers that are not
+// changed, with the reason, to left.
 func connectConfig(a *verb.App, s *verb.Speaker, home, record string, left *[]string) (connect.Config, error) {
 	cfg := connect.Config{Home: home, Record: record}
 	var err error
@@ -191,7 +192,7 @@ func undone(w io.Writer, cfg connect.Config) error {
 		if d.Exact {
 			fmt.Fprintln(w, "restored", d.File)
 		} else {
-			fmt.Fprintln(w, "changed by others since, so only our entries were removed:", d.File)
+			fmt.Fprintln(w, "others have changed the file since, so only Lazaret's entries were removed:", d.File)
 		}
 	}
 	if err == nil && len(done) == 0 {

@@ -87,7 +87,7 @@ The server does not get the environment variables NATS_* and LAZARET_*.`,
 	return c
 }
 
-const approvalUsage = "page on which a person approves {hold}: a `URL` that clients show which can open one"
+const approvalUsage = "`URL` of the page on which a person approves {hold}; clients that can open a URL show it"
 
 // mcpConn connects with the credential of the proxy's agent.
 func mcpConn(a *verb.App, s *verb.Speaker, log *slog.Logger) (*nats.Conn, error) {

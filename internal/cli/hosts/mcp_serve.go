@@ -40,7 +40,7 @@ type mcpServer struct {
 	Env     map[string]string `json:"env"`
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers"`
-	Type    string            `json:"type"` // ignored: it repeats information of the other fields
+	Type    string            `json:"type"` // ignored: the other fields already tell the type
 }
 
 func init() { Verbs.Add("mcp", mcpServeCommand) }

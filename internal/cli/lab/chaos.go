@@ -42,10 +42,10 @@ amd64), and, as root on Linux, fills the disk.
 
 Daemons never decide jointly (docs/architecture.md). With --processes pair, two processes
 run all stages each, and one is the stand-by of the other. Two more drills and one more
-fault delay ledger entries on their way to the server, also until their process was killed
-and its successor has decided. With --processes up, server and stages are a "lazaret up",
-and one more process is its stand-by. The report counts the joint verdicts; a run with
-fewer than --joint of them fails, because it would show too little.
+fault delay ledger entries on their way to the server. Some entries arrive only after their
+process was killed and its successor has decided. With --processes up, one process is
+"lazaret up", and another process with all stages is its stand-by. The report counts the
+joint verdicts; a run with fewer than --joint of them fails, because it tests too little.
 
 The final report compares the acknowledged events and the received answers with the
 ledger and both logs. It checks that nothing is lost, duplicated or altered; that each
@@ -151,8 +151,8 @@ func stagesCommand(a *verb.App) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.BoolVar(&cfg.Standby, "standby", false, "start silent")
-	f.DurationVar(&cfg.Takeover, "takeover", 0, "as that of the daemons")
+	f.BoolVar(&cfg.Standby, "standby", false, "start as a stand-by")
+	f.DurationVar(&cfg.Takeover, "takeover", 0, "how long an entry is due before a stand-by takes over")
 	return c
 }
 
@@ -168,7 +168,7 @@ func printChaos(w io.Writer, r *chaos.Report) {
 		strings.Join(kills, ", "), r.Pauses, r.Partitions, r.ClockJumps, r.Stutters, r.FullDisks, r.HalfBlocks, r.Delays,
 		r.Strays, r.Seconds, r.Seed)
 	fmt.Fprintf(w, "%-14s %d drills, %d times a process took over from another\n", "", r.Drills, r.TookOver)
-	fmt.Fprintf(w, "%-14s %d events acknowledged, %d broken ones, %d sent again on purpose\n", "clients", r.Acknowledged,
+	fmt.Fprintf(w, "%-14s %d events acknowledged, %d malformed, %d sent again on purpose\n", "clients", r.Acknowledged,
 		r.Broken, r.Again)
 	fmt.Fprintf(w, "%-14s %d entries, %d repeats, %d rejected\n", "ledger", r.Entries, r.Repeats, r.Rejected)
 	fmt.Fprintf(w, "%-14s %d lost, %d doubled, %d with another content\n", "", r.Lost, r.Doubled, r.Altered)
@@ -190,7 +190,7 @@ func printChaos(w io.Writer, r *chaos.Report) {
 		fmt.Fprintf(w, "%-14s %s\n", "NOT TRIED", s)
 	}
 	for _, s := range r.Died {
-		fmt.Fprintf(w, "%-14s %s\n", "ended itself", s)
+		fmt.Fprintf(w, "%-14s %s\n", "ended by itself", s)
 	}
 	for _, s := range r.Problems {
 		fmt.Fprintf(w, "%-14s %s\n", "PROBLEM", s)

@@ -38,7 +38,7 @@ func demoCommand(a *verb.App) *cobra.Command {
 	}
 }
 
-// throwaway calls f with a pipeline in a temporary folder, and removes both.
+// throwaway calls f with a pipeline in a temporary folder. Then it stops the pipeline and removes the folder.
 func throwaway(a *verb.App, ctx context.Context, cfg embedded.Config, f func(*verb.App) error) error {
 	dir, err := os.MkdirTemp("", "lazaret-")
 	if err != nil {

@@ -43,7 +43,7 @@ whether or not a seed is broken. If it is interrupted, it prints the curve so fa
 					fmt.Fprintf(cmd.ErrOrStderr(), "%d tries: %d of %d seeds broken\n", tries, broken, seeds)
 				}
 			}
-			defer debug.SetGCPercent(debug.SetGCPercent(400)) // a run allocates much and retains little
+			defer debug.SetGCPercent(debug.SetGCPercent(400)) // a run allocates much memory and keeps little of it
 			r, stopped := duel.Run(cmd.Context(), o)
 			if r == nil {
 				return stopped

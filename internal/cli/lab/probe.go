@@ -85,7 +85,7 @@ whatever the results.`,
 	return c
 }
 
-// leaveOut adds the figures of text models that are fitted with one data set left out at a time.
+// leaveOut fits a text model for each data set, on all other data sets, and adds the models' figures.
 func leaveOut(r *detection.Report, cases []*detection.Case, files []string) error {
 	texts, err := fit.Load(files)
 	if err != nil {
@@ -196,7 +196,7 @@ func (t *detectionTables) actions(r *detection.Report) {
 		mean(m.ChangesEmpty), mean(m.Reads))
 }
 
-// leftOut prints the figures of text models that were fitted without the data set that they are tried on.
+// leftOut prints the figures of text models, each measured on the data set that was left out when it was fitted.
 func (t *detectionTables) leftOut(l *detection.LeftOut) {
 	t.title("TEXT ALONE, EACH DATA SET LEFT OUT OF THE TEXT MODEL: strong attacks and harmless lines",
 		"DATASET", "LABEL", "N", "DISTINCT", "OTHER RULES", "MODEL", "BOTH", "95 %")
@@ -225,13 +225,13 @@ func printExamples(w io.Writer, examples []detection.Example) {
 	}
 }
 
-// printHealth prints faults of the pipeline that make the figures doubtful.
+// printHealth prints failures of the pipeline during the measurement, which make the figures doubtful.
 func printHealth(w io.Writer, h detection.Health) {
 	fmt.Fprintf(w, "\nNOT AS IT SHOULD BE: %d events rejected, %d lines not judged, %d actions without verdict, %d "+
 		"verdicts without all groups, %d rules failed\n",
 		h.Rejected, h.Unjudged, h.Open, h.Degraded, h.Failed)
 	for _, t := range h.Unnamed {
-		fmt.Fprintf(w, "  in no list of probes/detection/policy.yaml: %s\n", t)
+		fmt.Fprintf(w, "  not listed in probes/detection/policy.yaml: %s\n", t)
 	}
 }
 

@@ -89,8 +89,8 @@ func probeEvery(a *verb.App, cmd *cobra.Command, scenarios []*probe.Scenario, o 
 	})
 }
 
-// probeRound runs the scenarios once and opens an incident for each that fails. The error reports
-// operations that could not be done; the returned round, if not nil, still has the results.
+// probeRound runs the scenarios once and opens an incident for each that fails. If it could not run them, it returns
+// a nil round and an error. If it could not open an incident, it returns the round and an error.
 func probeRound(a *verb.App, ctx context.Context, scenarios []*probe.Scenario, o probe.Options,
 	signer note.Signer) (*round, error) {
 	var err error
@@ -114,7 +114,7 @@ func probeRound(a *verb.App, ctx context.Context, scenarios []*probe.Scenario, o
 			r.Skipped++
 		case probe.Fail:
 			f := failure{Result: x}
-			// A new connection is needed: the run closed its own.
+			// Open a new connection, because the run has closed its connections.
 			err := a.Operator(ctx, func(ctx context.Context, nc *nats.Conn) (err error) {
 				f.Incident, err = openProbeIncident(ctx, nc, signer, x)
 				return err

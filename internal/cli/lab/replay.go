@@ -121,8 +121,8 @@ func LedgerEnd(ctx context.Context, nc *nats.Conn) (uint64, error) {
 	return st.CachedInfo().State.LastSeq, nil
 }
 
-// Settle waits until the intake is empty and the auditor has the whole ledger, twice in a row with the
-// same last sequence. The stages are idle then.
+// Settle waits until the stages are idle: the intake is empty and the auditor has the whole ledger, twice in a row
+// with the same last sequence. It returns this sequence and the number of audited entries.
 func Settle(ctx context.Context, nc *nats.Conn) (last uint64, audited int64, err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {

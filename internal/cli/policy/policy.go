@@ -81,7 +81,7 @@ func checkCommand(load policyLoader) *cobra.Command {
 	return c
 }
 
-// notAPolicy adds to an error what kind of file is expected, if the file has none of a policy's keys.
+// notAPolicy returns err. If the file has none of a policy's keys, it adds how to get a policy.
 func notAPolicy(args []string, err error) error {
 	if len(args) == 0 {
 		return err
@@ -99,21 +99,21 @@ func notAPolicy(args []string, err error) error {
 func policyNotes(p *policy.Policy) []string {
 	notes := []string{}
 	if p.Learn() {
-		notes = append(notes, "in learn mode nothing is held or denied: verdicts are recorded as what would have been")
+		notes = append(notes, "in learn mode nothing is held or denied: the verdicts are only recorded")
 	}
 	if len(p.Always()) == 0 {
 		notes = append(notes, "no sentinel group has to assess every proposal")
 	}
 	if p.AdmitsMetadata() {
-		notes = append(notes, "egress admits metadata services: whoever reaches them may have the machine's credentials")
+		notes = append(notes, "egress allows metadata services, which hand out the machine's credentials")
 	}
 	if !slices.ContainsFunc(p.Entries(), func(e policy.Entry) bool { return e.Name == policy.Otherwise }) {
-		notes = append(notes, "there is no otherwise: tools that no entry is for are denied")
+		notes = append(notes, "the policy has no otherwise, so tools that match no entry are denied")
 	}
 	for _, e := range p.Entries() {
 		if e.Name != policy.Otherwise && len(e.Effects) == 0 && e.Verdict == streams.Allow && e.Level >= beliefs.L2 {
-			notes = append(notes, fmt.Sprintf("entry %s names no effects, so its actions may have any, and all of their "+
-				"arguments are looked at as destinations", e.Name))
+			notes = append(notes, fmt.Sprintf("entry %s names no effects, so its actions may have any effect, and all "+
+				"their arguments are checked as destinations", e.Name))
 		}
 	}
 	return notes

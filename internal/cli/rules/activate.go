@@ -40,7 +40,7 @@ that lacks a group required by the active policy is refused.`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if watch && len(args) == 0 {
-				return fmt.Errorf("--watch needs a folder to follow: lazaret rules activate DIR --watch")
+				return fmt.Errorf("--watch needs a folder: lazaret rules activate DIR --watch")
 			}
 			o, err := a.OpenOperator(key, watch)
 			if err != nil {
@@ -82,9 +82,9 @@ that lacks a group required by the active policy is refused.`,
 	return c
 }
 
-// compare prints the differences of a rule set from the current one. It refuses a set without a
-// required group, and asks for confirmation before rules are removed unless yes is set. With yes, a
-// current set that cannot be read is ignored.
+// compare prints the differences of a rule set from the current one. It returns an error if the set lacks a required
+// group. If the set removes rules, compare asks for confirmation, unless yes is set. If the current set cannot be
+// read, compare returns an error, unless yes is set.
 func compare(o *verb.Operator, cmd *cobra.Command, bundle []byte, yes bool) error {
 	after, err := rules.CompileBundle(bundle)
 	if err != nil {
@@ -133,7 +133,7 @@ func compare(o *verb.Operator, cmd *cobra.Command, bundle []byte, yes bool) erro
 			Text: fmt.Sprintf("not activated: %d rules would go out of force. Put \"extends: shipped\" into groups.yaml to "+
 				"keep the shipped ones, or confirm with --yes", len(lost))}
 	}
-	return confirm(cmd.InOrStdin(), w, fmt.Sprintf("Put %d rules out of force?", len(lost)))
+	return confirm(cmd.InOrStdin(), w, fmt.Sprintf("Deactivate %d rules?", len(lost)))
 }
 
 // some joins at most n names and adds the number of the others.

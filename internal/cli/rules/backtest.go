@@ -52,7 +52,7 @@ func backtestCommand(a *verb.App) *cobra.Command {
 		Short: "Compare a rule set with the active one on history (exit 2 when they differ)",
 		Long: `Judge history by the rules in DIR and by other rules, and list the entries with different
 judgments: newly held, no longer held, different alerts. History is a running pipeline's
-ledger (--ledger, --since), or files: recorded sessions, which are folded under the shipped
+ledger (--ledger, --since), or files: recorded sessions, which are played under the shipped
 policy, or lines that --export wrote.
 
 Only changed rules are judged, with their lists, macros and signals. Unchanged rules are
@@ -130,7 +130,7 @@ verdicts: the policy may hold proposals that no rule holds.`,
 	}
 	f := c.Flags()
 	f.StringVar(&against, "against", "",
-		"compare with the rules of `DIR`, with the active or the shipped ones (default active; with files shipped)")
+		"compare with the rules of `DIR`, or with the active or the shipped rules (default active; with files shipped)")
 	f.BoolVar(&ledger, "ledger", false, "take the whole ledger of a running pipeline")
 	f.Var(&since, "since", "take the ledger of the last `DURATION`, such as 7d")
 	f.BoolVar(&o.Full, "full", false, "judge every rule, not only those that changed")

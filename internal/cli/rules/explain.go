@@ -37,10 +37,10 @@ func explainCommand(a *verb.App) *cobra.Command {
 		Long: `Explain for each rule its result on one event: which conditions were true, with the
 values of their variables, or why the rule was not evaluated.
 
---event explains the last event in FILE, which has the format of a test's given, by the
-rules in DIR or the shipped ones. --seq explains an entry in a running pipeline's ledger by
-the rules that were active then, or those in DIR. It replays the entry's project up to the
-entry, so that signals have their values of that time.`,
+--event explains the last event in FILE by the rules in DIR or the shipped ones. FILE has
+the format of the field given in tests. --seq explains an entry in a running pipeline's
+ledger by the rules that were active then, or those in DIR. It replays the entry's project up
+to the entry, so that signals have their values of that time.`,
 		Example: "  lazaret rules explain --event event.yaml ./rules\n  lazaret rules explain --seq 4711 --fired",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,7 +77,7 @@ entry, so that signals have their values of that time.`,
 	return c
 }
 
-// explained is an event with the judgment of each group.
+// explained is an event, with what each rule of the rule set says about it.
 type explained struct {
 	Seq     uint64              `json:"seq"`
 	Type    streams.Type        `json:"type"`
@@ -121,7 +121,7 @@ func (x *explained) print(w io.Writer) error {
 // explainer plays entries to every group of a rule set.
 type explainer struct {
 	set    *rules.Set
-	stores map[string]*index.MemStore // by group
+	stores map[string]*index.MemStore // stored signals, by sentinel group
 }
 
 func newExplainer(set *rules.Set) *explainer {
@@ -189,7 +189,7 @@ func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*ex
 	if err != nil {
 		return nil, err
 	}
-	// An answer or alert is explained by the event that it was made from.
+	// For an assessment or alert, explain the event from which the entry was made.
 	for range 4 {
 		if e.Stage == streams.StageIngest {
 			break
@@ -200,7 +200,7 @@ func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*ex
 	}
 	seq = e.Position()
 	if e.Stage != streams.StageIngest || e.Type == streams.TypeChunk || e.Type == streams.TypeActivation {
-		return nil, fmt.Errorf("ledger entry %s is a %s of the stage %s, and rules see none of those", position.Text(seq),
+		return nil, fmt.Errorf("ledger entry %s is a %s of the stage %s, which rules do not judge", position.Text(seq),
 			e.Type, e.Stage)
 	}
 	project, x := e.Project, newExplainer(nil)
@@ -220,7 +220,7 @@ func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*ex
 	var out *explained
 	err = replay.Entries(ctx, nc, 0, e.Seq, func(e *streams.Entry) (err error) {
 		if e.Stage != streams.StageIngest {
-			return nil // in a joint frame
+			return nil // an assessment of another group in a joint frame
 		}
 		switch e.Type {
 		case streams.TypeChunk, streams.TypeActivation:

@@ -20,7 +20,7 @@ import (
 const replHelp = `an expression      its type and value on the loaded event
 :fields [PREFIX]   names that expressions may use
 :signals           signals and their values
-:load FILE         play the events of a file (the given of a test); the last one counts
+:load FILE         play the events of a file (the field given of a test); the last one is loaded
 :rule ID           evaluate a rule on the event, part by part
 :cost EXPR         the highest cost of an expression, and its cost on the event
 :need EXPR         the prefilter: conditions under which EXPR is evaluated at all

@@ -51,7 +51,7 @@ signals of both sets are empty at the start; --since builds them up from earlier
 					len(before.Rules()))
 			}}
 			err = backtest.Ledger(cmd.Context(), nc, span, func(e *streams.Entry) error {
-				// Report an activation once, though every partition records it, and only new ones.
+				// Report only new activations. Each partition records an activation, so report that of partition 0.
 				if e.Partition == 0 && e.Stage == streams.StageIngest && e.Type == streams.TypeActivation && e.Time.After(began) {
 					var act streams.ActivationEntry
 					if err := streams.Unmarshal(e.Body, &act); err != nil {
@@ -95,7 +95,8 @@ signals of both sets are empty at the start; --since builds them up from earlier
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&against, "against", againstActive, "compare with the rules of `DIR`, with the active or the shipped ones")
+	f.StringVar(&against, "against", againstActive, "compare with the rules of `DIR`, or with the active or the shipped "+
+		"rules")
 	f.Var(&since, "since", "begin with the ledger of the last `DURATION`, such as 7d")
 	f.IntVar(&limit, "limit", 0, "end after `N` differences")
 	f.IntVar(&samples, "samples", 0, "number of listed entries per kind of difference in the summary")

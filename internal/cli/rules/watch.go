@@ -19,12 +19,12 @@ import (
 	"lazaret/streams"
 )
 
-// Intervals for watching a folder of rules. The files are polled, which works on every file system and
-// with every way to save a file.
+// Intervals for watching a folder of rules. The files are polled, because that works on every file system and
+// with every editor.
 const (
 	watchEvery  = time.Second
 	watchSettle = 100 * time.Millisecond // between two reads that must be equal
-	watchRetry  = 5 * time.Second        // after the server could not be reached
+	watchRetry  = 5 * time.Second        // pause after the server could not be reached
 )
 
 // watchRules activates the rules in a folder whenever they change and pass all checks, until ctx ends.
@@ -32,7 +32,7 @@ func watchRules(ctx context.Context, w io.Writer, dir string, o *verb.Operator) 
 	if _, err := os.ReadDir(dir); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "following %s; Ctrl-C ends this, and the rules in force stay in force\n", dir)
+	fmt.Fprintf(w, "watching %s; Ctrl-C ends this, and the rules in force stay in force\n", dir)
 	seen, wait := "", time.Duration(0)
 	for {
 		select {
@@ -106,7 +106,7 @@ func try(o *verb.Operator, ctx context.Context, w io.Writer, dir string, b []byt
 		return true
 	}
 	if len(active) == 1 && active[0] == digest {
-		fmt.Fprintf(w, "in force: %s (%s, already)\n", digest, tests)
+		fmt.Fprintf(w, "in force already: %s (%s)\n", digest, tests)
 		return false
 	}
 	if err := o.Publish(ctx, streams.DoActivateRules, b); err != nil {
@@ -122,8 +122,8 @@ func try(o *verb.Operator, ctx context.Context, w io.Writer, dir string, b []byt
 	return false
 }
 
-// vet prints the faults of a bundle, and reports whether it may be activated: it loads, lint finds no
-// errors, and its tests pass.
+// vet prints the faults of a bundle, and reports whether it may be activated. The bundle must load, lint must find
+// no errors, and the bundle's tests must pass.
 func vet(ctx context.Context, w io.Writer, dir string, b []byte) (tests string, ok bool) {
 	src, err := rules.Open(b)
 	if err != nil {

@@ -121,7 +121,7 @@ func (o *Operator) Await(ctx context.Context, do string, bundle []byte, w io.Wri
 		case ctx.Err() != nil:
 			return &cli.Exit{Code: cli.ExitIncomplete,
 				Text: fmt.Sprintf("published, and in force in %d of %d partitions; the others follow when ingest reaches it: "+
-					"lazaret doctor tells", p, streams.Partitions)}
+					"lazaret doctor shows it", p, streams.Partitions)}
 		case time.Since(heard) > silent:
 			return &cli.Exit{Code: cli.ExitIncomplete,
 				Text: fmt.Sprintf("published, and in force in %d of %d partitions; ingest does not answer for partition %d (%v): "+
@@ -138,8 +138,8 @@ func (o *Operator) Await(ctx context.Context, do string, bundle []byte, w io.Wri
 	return nil
 }
 
-// refusals returns the first rejection of a command since the bundle was published, and the number of
-// rejections.
+// refusals returns a text with the first rejection of a command since the bundle was published, and the
+// number of rejections. It returns "" if there are none.
 func (o *Operator) refusals() string {
 	said, n := "", 0
 	for {

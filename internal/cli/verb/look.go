@@ -42,8 +42,8 @@ func (a *App) Looked(ctx context.Context, project, command, what string, most be
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("the look at texts above %s cannot be recorded in the ledger: %w: start the pipeline, or ask "+
-			"without --ceiling %s", beliefs.Internal, err, most)
+		return fmt.Errorf("texts above %s are not shown: that they are read cannot be recorded in the ledger: %w: start "+
+			"the pipeline, or leave out --ceiling %s", beliefs.Internal, err, most)
 	}
 	return nil
 }

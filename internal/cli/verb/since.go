@@ -35,7 +35,7 @@ func (s *SinceFlag) Set(v string) error {
 	return nil
 }
 
-// Start returns the time that long ago; the zero time if the flag is not set.
+// Start returns the current time minus the flag's duration. It returns the zero time if the flag is not set.
 func (s SinceFlag) Start() time.Time {
 	if s == 0 {
 		return time.Time{}

@@ -29,7 +29,7 @@ func (s *Speaker) Bind(c *cobra.Command) {
 	f.StringVar(&s.Agent, "agent", embedded.DefaultAgent, "`AGENT` to act as")
 	f.StringVar(&s.Session, "session", "cli", "`SESSION` of the agent")
 	f.StringVar(&s.about, "data-subject", "",
-		"`PSEUDONYM` of the data subject whom it concerns, by which it can be erased")
+		"`PSEUDONYM` of the data subject whom the event concerns, by which the event can be erased")
 	f.StringVar(&s.ID, "id", "", "`ID` of the event; the same id again is the same event (default a new one)")
 	f.BoolVar(&s.JSON, "json", false, "print JSON")
 }
@@ -39,8 +39,8 @@ func (s *Speaker) Head() streams.Head {
 	return streams.Head{ID: s.ID, Session: s.Session, DataSubject: s.about}
 }
 
-// Client connects with the agent's credential: that of `lazaret up` for the default agent, otherwise
-// that of `lazaret agent add`.
+// Client connects with the agent's credential: for the default agent the one that `lazaret up` made, for
+// other agents the one that `lazaret agent add` made.
 func (a *App) Client(s *Speaker) (*client.Client, func(), error) {
 	c, nc, err := a.Speak(s)
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 )
 
-// StateDir returns the folder where this machine stores data of the commands that outlives them. checkpoints
-// and folders hold the checkpoints that it verified: one per origin and key, and one per log folder.
-// memory-proxy holds the ids of held writes.
+// StateDir returns the folder in which commands on this machine store data for later runs. Its subfolders
+// checkpoints and folders hold verified checkpoints: checkpoints has one for each origin and key of a log,
+// folders has one for each log folder. memory-proxy holds the ids of held writes.
 func StateDir() (string, error) {
 	state := os.Getenv("XDG_STATE_HOME")
 	if state == "" {

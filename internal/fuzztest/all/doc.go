@@ -4,5 +4,5 @@
 //
 //	go run ./internal/fuzztest/all -time 10m
 //
-// It imports nothing of ours. Begin reading with main.go.
+// It imports no other package of this module. Begin reading with main.go.
 package main

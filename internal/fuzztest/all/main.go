@@ -25,7 +25,7 @@ type result struct {
 	Seconds  float64 `json:"seconds"` // duration of the fuzzing
 	Execs    int64   `json:"execs"`
 	Corpus   int64   `json:"corpus"`            // inputs that increase the coverage
-	Findings int     `json:"findings"`          // at most one: Go stops at the first
+	Findings int     `json:"findings"`          // number of failures: at most one, because Go stops at the first
 	Said     string  `json:"said,omitempty"`    // output of the failure
 	NotRun   string  `json:"not_run,omitempty"` // why it did not run
 }
