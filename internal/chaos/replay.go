@@ -17,8 +17,8 @@ import (
 	shipped "lazaret/rules"
 )
 
-// replay folds the ledger as the sentinels and the arbiter do, and compares their assessments and
-// verdicts with those in the ledger.
+// replay computes all assessments and verdicts again from the ledger, as the sentinels and the arbiter do, and
+// compares them with those in the ledger.
 func (rep *Report) replay(ctx context.Context, nc *nats.Conn, data string) error {
 	trust, err := keys.LoadTrust(embedded.TrustFile(data))
 	if err != nil {

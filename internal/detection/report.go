@@ -43,7 +43,7 @@ type Report struct {
 	Examples []Example `json:"examples,omitzero"`
 }
 
-// TextRow counts the lines that a text rule flagged.
+// TextRow counts the lines that rules flagged by the text alone.
 type TextRow struct {
 	Dataset string `json:"dataset"`
 	Attack  bool   `json:"attack"`

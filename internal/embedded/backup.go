@@ -87,7 +87,7 @@ func (p *Pipeline) checkSnapshots(dir string, trimmed uint64) error {
 			folded, err = stage.Snapshotted(snapshot, key)
 		}
 		if err == nil && folded < trimmed {
-			err = fmt.Errorf("its snapshot has folded the ledger up to %d", folded)
+			err = fmt.Errorf("its snapshot has the state up to ledger entry %d", folded)
 		}
 		if err != nil {
 			return fmt.Errorf("the ledger was trimmed up to %d, and the copy lacks the state of stage %s, which could not "+

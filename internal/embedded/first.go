@@ -73,7 +73,7 @@ func activateFirst(ctx context.Context, nc *nats.Conn, cfg Config, stages bool) 
 }
 
 // neverActivated returns, by command, the partitions whose ledger has no activation. If stages run, it
-// asks ingest, which has folded the ledger. Otherwise an installation with ledger entries counts as
+// asks ingest, whose state has all activations. Otherwise an installation with ledger entries counts as
 // activated, because the entries of a trimmed ledger are not conclusive.
 func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string][]int, error) {
 	js, err := jetstream.New(nc)

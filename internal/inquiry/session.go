@@ -186,7 +186,7 @@ func (l *Log) Session(ctx context.Context, sel Select) (*Session, error) {
 			if err := replay.Add(&streams.Entry{Seq: position.Sequence(e.Seq), Index: position.Index(e.Seq), Time: e.Time,
 				Stage: e.Stage, Type: streams.Type(e.Type), Project: e.Project, Src: e.Src, At: e.At,
 				Partition: streams.PartitionOf(e.Project), Body: e.Body}); err != nil {
-				return fmt.Errorf("folding log entry %d: %w", e.Index, err)
+				return fmt.Errorf("computing the beliefs from log entry %d: %w", e.Index, err)
 			}
 		}
 		return c.take(e)

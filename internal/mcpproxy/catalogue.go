@@ -27,8 +27,7 @@ const (
 	// listWait is the longest time that a tools/list waits for an approval: clients list tools while
 	// they start.
 	listWait = 3 * time.Second
-	// maxRenewals is how often a catalogue is proposed again after its hold
-	// expired.
+	// maxRenewals is how often a catalogue is proposed again at most after its hold has expired.
 	maxRenewals = 32
 	// catalogueSession is the session of all proposals of catalogues, so that each run of a proxy makes
 	// the same proposal.

@@ -145,7 +145,7 @@ func (p *Process) Ready(ctx context.Context, w io.Writer) bool {
 	return ready
 }
 
-// lag returns the number of ledger entries that a stage has not folded. One reader serves all
+// lag returns the number of ledger entries that a stage has not processed. One reader serves all
 // partitions in ledger order, so the number is the sum over the partitions. For a stage that processes
 // only some partitions, it is an upper bound.
 func (s *stageOf) lag(ctx context.Context) (uint64, error) {
@@ -166,12 +166,12 @@ func stageDesc(name, help string) *prometheus.Desc {
 }
 
 var (
-	descReady     = stageDesc("ready", "1 once the ledger as of the process's start is folded.")
-	descFolded    = stageDesc("folded_entries_total", "Ledger entries that were folded.")
+	descReady     = stageDesc("ready", "1 once all entries that the ledger had at the process's start are processed.")
+	descFolded    = stageDesc("folded_entries_total", "Ledger entries that were processed.")
 	descPublished = stageDesc("published_entries_total", "Entries that this process added to the ledger.")
 	descWaiting   = stageDesc("waiting_entries",
 		"Decided entries that are not in the ledger yet; for ingest, waiting intake messages.")
-	descLag = stageDesc("lag_entries", "Ledger entries that are not folded yet, over all partitions of the "+
+	descLag = stageDesc("lag_entries", "Ledger entries that are not processed yet, over all partitions of the "+
 		"stage; absent while the end of the ledger is unknown.")
 	descActive = stageDesc("active", "1 if the process publishes in at least one partition, 0 if it is a standby.")
 	descFence  = stageDesc("fence_losses_total", "Times that another process of the stage had written first "+

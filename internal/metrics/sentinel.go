@@ -49,7 +49,7 @@ func (p *Process) Sentinel(group string) *Sentinel {
 		v := &sentinelVecs{
 			evaluations: counters(p, "rule_evaluations_total",
 				"Evaluations of a rule: one per input that the index selects for the rule.", "rule"),
-			fires: counters(p, "rule_fires_total", "Alerts of a rule, before repeated ones are folded. effect is "+
+			fires: counters(p, "rule_fires_total", "Alerts of a rule, before repeated ones are joined. effect is "+
 				"on_error's if the rule failed; mode is excepted if an exception applied.", "rule", "effect", "mode"),
 			errors: counters(p, "rule_errors_total", "Evaluations that failed and counted as firing.", "rule"),
 			seconds: counters(p, "rule_seconds_total",

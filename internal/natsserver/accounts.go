@@ -20,8 +20,8 @@ type accounts struct {
 	claims                    *jwt.OperatorClaims
 }
 
-// operatorFile stores the operator's first signed claims. A server refuses to reload a configuration
-// with other operator claims.
+// operatorFile is the name of the file with the operator's signed claims. They are signed once and kept, because a
+// server refuses to reload a configuration with other operator claims.
 const operatorFile = "operator.jwt"
 
 func (k *keyring) accounts() (*accounts, error) {

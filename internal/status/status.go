@@ -45,8 +45,8 @@ type Process struct {
 	Why     string  `json:"owed_why,omitzero"`
 	Uptime  float64 `json:"uptime_s"`
 
-	// Lag is the number of ledger entries that are not folded, and Behind the partitions that have such
-	// entries. Collect sets them.
+	// Lag is the number of ledger entries that the process has not processed, and Behind the partitions with
+	// such entries. Collect sets them.
 	Lag    uint64 `json:"lag"`
 	Behind []int  `json:"behind,omitzero"`
 }

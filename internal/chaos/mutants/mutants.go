@@ -151,7 +151,7 @@ func (s *ledgerStage) push(p *pending) {
 	{"M10", "ingest does not claim a partition", []edit{
 		{jointGo, "	if !s.unsure[p] {\n", "	if mutant == \"M10\" {\n		s.unsure[p] = false\n	}\n	if !s.unsure[p] {\n"},
 	}, joint("stray:stages"), "", doubled, "doubled"},
-	{"M11", "a joint frame may follow entries that were not folded", []edit{
+	{"M11", "a joint frame may follow entries that the stages have not processed", []edit{
 		{jointGo, "	ack, err := j.pub.request(ctx, m)\n", `	switch mutant {
 	case "M11":
 		delete(m.Header, jetstream.ExpectedLastSeqHeader)
