@@ -300,7 +300,7 @@ func (r *runner) tightens(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if objection != nil {
-		return "", fmt.Errorf("an action to %s was %s before a kill, but after it: %w: also fold the "+
+		return "", fmt.Errorf("an action to %s was %s before a kill, but after it: %w: also process the "+
 			"entries before the cursor",
 			target, before, objection)
 	}

@@ -197,7 +197,7 @@ func TestReadyMeansCaughtUp(t *testing.T) {
 	p.Complete()
 	ask(http.StatusOK, "ingest: ready, 0 entries behind")
 	st.Ready.Store(false)
-	ask(http.StatusServiceUnavailable, "folding")
+	ask(http.StatusServiceUnavailable, "reading the ledger")
 	st.Ready.Store(true)
 	tail = ReadyLag + 1
 	ask(http.StatusServiceUnavailable, "5001 entries behind, more than 5000")
