@@ -32,7 +32,7 @@ func TestFiltersKnowTheFieldsByTheirJSONNames(t *testing.T) {
 			t.Errorf("%s: %v, %v", c.where, ok, err)
 		}
 	}
-	if _, err := cli.NewFilter(`severty == "high"`, a); err == nil || !strings.Contains(err.Error(), "there are") ||
+	if _, err := cli.NewFilter(`severty == "high"`, a); err == nil || !strings.Contains(err.Error(), "the names are") ||
 		!strings.Contains(err.Error(), "severity") {
 		t.Errorf("an unknown name: %v", err)
 	}
