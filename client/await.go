@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// PollInterval is how often Await asks again if it hears nothing from the live feed. The live feed
-// is best-effort, the ledger is reliable.
+// PollInterval is the time after which Await asks again if it gets no message of the live feed, which may lose
+// messages.
 const PollInterval = 15 * time.Second
 
 // Open reports whether a reply is a hold that still waits for a person. It is false for a hold that

@@ -1,6 +1,6 @@
 // Package probes holds the fixed inputs of `lazaret probe`: the scenarios of the threat model and
 // the policy for corpora.
 //
-// It imports nothing of ours. internal/probe plays the scenarios; docs/probes.md is their
+// It imports no other package of Lazaret. internal/probe plays the scenarios; docs/probes.md is their
 // reference.
 package probes

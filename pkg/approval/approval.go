@@ -32,7 +32,7 @@ const (
 	NonceSize = 16             // bytes
 )
 
-// Decision is what a person decided.
+// Decision is a person's decision on a hold.
 type Decision string
 
 // The decisions.
@@ -43,7 +43,7 @@ const (
 	Withdraw Decision = "withdraw"
 )
 
-// Statement is what is signed.
+// Statement is the content of a signed decision on a hold.
 type Statement struct {
 	Action   string    `json:"action"` // digest of the action, see ActionDigest
 	Decision Decision  `json:"decision"`

@@ -16,7 +16,7 @@ import (
 // OrderVersion begins every signed order.
 const OrderVersion = "lazaret/order/v1"
 
-// Do is what an order asks for.
+// Do is the action that an order asks for.
 type Do string
 
 // The orders.

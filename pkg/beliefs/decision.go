@@ -29,8 +29,8 @@ func (d *Decision) Check() error {
 	return nil
 }
 
-// Dependant is a past decision or action that cites a belief which is no longer reliable. Nothing
-// is undone because of that. A person has to look at it.
+// Dependant is an earlier decision or action that cites a belief which is no longer reliable. The pipeline does not
+// undo it. A person has to review it.
 type Dependant struct {
 	Kind  string `json:"kind"` // decision or action
 	ID    string `json:"id"`

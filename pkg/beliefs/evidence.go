@@ -45,8 +45,8 @@ type Evidence struct {
 // on its order.
 type EvidenceSet []Evidence
 
-// MaxConfidence and MinConfidence limit every confidence: nothing is certain, and nothing recorded
-// is worthless.
+// MaxConfidence and MinConfidence are the limits of every confidence. No belief is certain, and no recorded belief has
+// confidence 0.
 const (
 	MaxConfidence = 0.95
 	MinConfidence = 0.10

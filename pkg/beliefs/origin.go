@@ -2,8 +2,8 @@ package beliefs
 
 import "slices"
 
-// Origin is who or what a content comes from. It is a token of the subject that a credential may
-// publish to.
+// Origin is the kind of sender or source of a content, such as user, tool or web. It is a token of the subject that a
+// credential may publish to.
 type Origin string
 
 // The origins.
@@ -132,7 +132,7 @@ func QualityOf(o Origin) Quality {
 	return ExternalDocument
 }
 
-// ClaimKind says what a claim is about.
+// ClaimKind is the kind of a claim: that a tool returned something, a content that was read, or a memory.
 type ClaimKind uint8
 
 // The values of ClaimKind.

@@ -139,7 +139,7 @@ type TransitionError struct {
 	By       Authority
 	// Needed are the authorities that may make the move. It is empty if the move does not exist.
 	Needed []Authority
-	// Why says what else is missing: the gate, a successor, support.
+	// Why gives the reason if a permitted authority is not enough: a gate, a missing successor or missing support.
 	Why string
 }
 

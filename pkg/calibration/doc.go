@@ -21,6 +21,6 @@
 // All computation is in integers, with confidences in hundredths of a percent, so that every
 // machine gets the same result. Machines differ in whether they fuse floating-point operations.
 //
-// It imports nothing of ours. Begin reading with calibration.go; window.go keeps the latest
+// It imports no other package of Lazaret. Begin reading with calibration.go; window.go keeps the latest
 // forecasts.
 package calibration

@@ -41,8 +41,8 @@ type Source struct {
 	Carriers []uint32   // hashes of the carriers, sorted
 }
 
-// Lines returns the lines of a content without its notation. A record of a table or a JSON object is
-// one line, with the name of a column or member before its value.
+// Lines returns the text of a content line by line, without the syntax of its format. A record of a table or a JSON
+// object becomes one line, with the name of the column or member before each value.
 func Lines(content string) (lines []string) {
 	record := 0
 	for _, seg := range text.Segments(content) {

@@ -6,5 +6,5 @@
 // has the message's sequence as its position. Positions are exact in JSON as long as the index is
 // below 512. They do not sort as numbers: see [Compare].
 //
-// It imports nothing of ours. Begin reading with position.go, its only file.
+// It imports no other package of Lazaret. Begin reading with position.go, its only file.
 package position

@@ -43,7 +43,7 @@ func Text(p uint64) string {
 	return fmt.Sprintf("%d.%d", Sequence(p), Index(p))
 }
 
-// Parse reads what Text returns, or a position as a plain number.
+// Parse parses a position in the form of Text, such as 98.2, or as a plain number.
 func Parse(s string) (uint64, error) {
 	sequence, index, dotted := strings.Cut(s, ".")
 	p, err := strconv.ParseUint(sequence, 10, 64)

@@ -298,8 +298,8 @@ func (l *layout) fill(lo, hi int, at []int, op string, indent, tail int) {
 	}
 }
 
-// inside breaks tokens without an operator of their own in their longest brackets: at the
-// operators there, or after commas.
+// inside breaks a line that has no operator outside of brackets. It breaks within the longest brackets, at the
+// operators there or after commas.
 func (l *layout) inside(lo, hi, tail int) {
 	open, longest := -1, 0
 	for i := lo; i < hi; i++ {

@@ -176,7 +176,7 @@ type options struct {
 	own     map[string]bool     // long options whose value is the path of a file in the folder
 	max     int                 // number of operands if limited; else 0
 	operand func(s string) bool // whether an operand is permitted; nil: every one
-	first   map[string]bool     // what the first operand may be; nil: everything
+	first   map[string]bool     // permitted values of the first operand; nil permits all
 	some    bool                // an operand or the option need is required
 	need    []string            // one of these words is required
 }

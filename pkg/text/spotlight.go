@@ -20,7 +20,7 @@ const (
 	openMark     = delimiter + "-data "
 	closeMark    = delimiter + "-end "
 	markTail     = ">>>"
-	brokenMark   = "·" + markWord // replaces a delimiter in the content
+	brokenMark   = "·" + markWord // replaces a marker that occurs in the content
 
 	maxLabel = 80  // characters, the width of a terminal
 	maxNote  = 300 // characters; about three terminal lines

@@ -2,5 +2,5 @@
 // proposes the agent's next action, waits for a person if the action is held, and reports the outcome.
 // It was written from docs/protocol.md alone.
 //
-// It imports nothing of ours. Begin reading with main.go, its only file.
+// It imports no other package of Lazaret. Begin reading with main.go, its only file.
 package main

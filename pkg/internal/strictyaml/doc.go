@@ -6,6 +6,6 @@
 // and large files are errors. Each error names file, line and column and shows the line. No input
 // makes the package panic.
 //
-// It imports nothing of ours. Begin reading with strictyaml.go; place.go finds the place of an
+// It imports no other package of Lazaret. Begin reading with strictyaml.go; place.go finds the place of an
 // error.
 package strictyaml

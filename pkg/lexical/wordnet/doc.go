@@ -7,5 +7,5 @@
 // one of them. A sense counts if it is the word's first, or if it occurs in the texts in which
 // WordNet counts senses.
 //
-// It imports nothing of ours. Begin reading with main.go.
+// It imports no other package of Lazaret. Begin reading with main.go.
 package main

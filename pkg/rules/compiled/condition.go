@@ -26,7 +26,7 @@ func NewCondition(vars *Vars, when, forEach *Expr) Condition {
 	return c
 }
 
-// Prefilter returns what must hold for the condition to be true or to fail.
+// Prefilter returns the prefilter of the condition: a simpler condition that must hold if this one is true or fails.
 func (c *Condition) Prefilter(rd *PrefilterReader) *prefilter {
 	n := rd.Of(c.When.AST.Expr(), nil)
 	if c.ForEach == nil {

@@ -199,9 +199,9 @@ func markOf(text string) (m mark, ok bool) {
 	return m, ok
 }
 
-// newGrams indexes the literals some by windows of a size. Each literal has as many adjacent
-// windows as the stride. It chooses windows that the fewest other literals share, and among these
-// the ones that span two words, because such windows are rare in texts.
+// newGrams indexes the literals with the numbers in some by windows of size bytes. For each literal it indexes as many
+// adjacent windows as the stride. It chooses the windows that the fewest other literals share, and among these the ones
+// that span two words, because such windows are rare in texts.
 func newGrams(lits []literal, some []int, size, stride int) grams {
 	g := grams{size: size, stride: stride, cut: uint(64 - 8*size)}
 	use, m := make(map[uint64]int), make(map[uint64][]place)

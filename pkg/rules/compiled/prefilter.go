@@ -81,7 +81,7 @@ func anyOf(ns ...*prefilter) *prefilter {
 	return out
 }
 
-// field is what an atom tests: a variable, or each element of a list, optionally in lower case.
+// field identifies the values that an atom tests: a variable, or each element of a list, optionally in lower case.
 type field struct {
 	v     int // index of the variable
 	elem  bool
@@ -372,7 +372,7 @@ var (
 	opposite = map[string]string{"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 )
 
-// Of returns what must hold for an expression to be true or to fail.
+// Of returns the prefilter of an expression: a condition that must hold if the expression is true or fails.
 func (r *PrefilterReader) Of(e ast.Expr, b binding) *prefilter {
 	if e.Kind() != ast.CallKind {
 		return r.operand(e, b, true)
@@ -424,7 +424,7 @@ func (r *PrefilterReader) Of(e ast.Expr, b binding) *prefilter {
 	return unknown
 }
 
-// operand returns what must hold for an expression without a call to equal want.
+// operand returns the prefilter for the condition that an expression without a call equals want.
 func (r *PrefilterReader) operand(e ast.Expr, b binding, want bool) *prefilter {
 	switch e.Kind() {
 	case ast.LiteralKind:
@@ -439,7 +439,7 @@ func (r *PrefilterReader) operand(e ast.Expr, b binding, want bool) *prefilter {
 	return unknown
 }
 
-// not returns what must hold for an expression to be false or to fail.
+// not returns the prefilter of the negated expression: a condition that must hold if the expression is false or fails.
 func (r *PrefilterReader) not(e ast.Expr, b binding) *prefilter {
 	if e.Kind() != ast.CallKind {
 		return r.operand(e, b, false)

@@ -175,8 +175,8 @@ func (tl *timeline) add(g *TestEvent) (*streams.Entry, error) {
 	return e, err
 }
 
-// called says whether the user named a value of a call, and whether the user asked the agent to do what
-// the call's result says.
+// called returns two facts about a call: whether the user named one of its values, and whether the user asked the agent
+// to do what its result says.
 type called struct{ named, handed bool }
 
 // relate sets how an event relates to the user's words, as ingest does.
