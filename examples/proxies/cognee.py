@@ -1,4 +1,4 @@
-"""Cognee's interface behind the proxy. A text comes as a file of a form, and answers come in the words of the store:
+"""Plays Cognee behind the proxy. A text is sent as a file of a form, and the store answers in its own words. Start:
 
     lazaret memory proxy --kind cognee --upstream http://127.0.0.1:8000
 """
@@ -25,5 +25,5 @@ def form(words):
 KIND = "multipart/form-data; boundary=b"
 call("the user's words", "POST", "/api/v1/remember", form(FACT), origin="user", kind=KIND)
 call("an order of a page", "POST", "/api/v1/remember", form(ORDER), kind=KIND)
-texts.append(ORDER)  # behind the proxy's back
+texts.append(ORDER)  # an attacker writes to the store without the proxy
 call("found", "POST", "/api/v1/recall", {"query": "office"})

@@ -1,4 +1,4 @@
-"""Graphiti's interface behind the proxy. The store makes facts of the messages, in its own words:
+"""Plays Graphiti behind the proxy. The store rewrites messages as facts in its own words. Start:
 
     lazaret memory proxy --kind graphiti --upstream http://127.0.0.1:8000
 """
@@ -27,6 +27,6 @@ def said(words):
 
 call("the user's words", "POST", "/messages", said(FACT), origin="user")
 call("an order of a page", "POST", "/messages", said(ORDER))
-episodes.append(ORDER)  # behind the proxy's back
+episodes.append(ORDER)  # an attacker writes to the store without the proxy
 call("facts", "POST", "/search", {"query": "office", "group_ids": ["office"]})
 call("found", "GET", "/episodes/office?last_n=5")

@@ -1,4 +1,4 @@
-"""The store of a LangGraph server behind the proxy:
+"""Plays the store of a LangGraph server behind the proxy. Start:
 
     lazaret memory proxy --kind langgraph --upstream http://127.0.0.1:8000
 """
@@ -21,5 +21,5 @@ def item(key, words):
 
 call("the user's words", "PUT", "/store/items", item("k1", FACT), origin="user")
 call("an order of a page", "PUT", "/store/items", item("k2", ORDER))
-put(item("k9", ORDER))  # behind the proxy's back
+put(item("k9", ORDER))  # an attacker writes to the store without the proxy
 call("found", "POST", "/store/items/search", {"namespace_prefix": ["ana"], "query": "office"})

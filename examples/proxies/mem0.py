@@ -1,4 +1,4 @@
-"""mem0's interface behind the proxy:
+"""Plays mem0 behind the proxy. Start:
 
     lazaret memory proxy --kind mem0 --upstream http://127.0.0.1:8000
 """
@@ -27,5 +27,5 @@ def said(words):
 
 call("the user's words", "POST", "/memories", said(FACT), origin="user")
 call("an order of a page", "POST", "/memories", said(ORDER))
-memories["m9"] = ORDER  # behind the proxy's back
+memories["m9"] = ORDER  # an attacker writes to the store without the proxy
 call("found", "POST", "/search", {"query": "office", "user_id": "ana"})

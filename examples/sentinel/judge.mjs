@@ -1,9 +1,9 @@
-// A sentinel group in a language that is not Lazaret's, with a stock NATS client:
-// reads what ingest wrote into the ledger, in order, answers each proposal exactly
-// once, and publishes alerts. docs/sentinels.md says why each step is as it is.
+// A sentinel group in JavaScript with the stock NATS client. It reads the entries of
+// ingest in the order of the ledger, answers each proposal exactly once, and publishes
+// alerts. docs/sentinels.md explains each step.
 //
-// Its judgement is a few words, a stand-in for a model. Put yours into judge() and
-// change VERSION whenever it may answer differently: the operator's policy pins it.
+// It judges by a short list of words. Put your own judgment, such as a model, into
+// judge(). Change VERSION whenever the judgment may change: the operator's policy names it.
 //
 //   NATS_URL, NATS_CREDS, NATS_INBOX_PREFIX, LAZARET_GROUP   as `lazaret sentinel add` prints
 import { randomBytes } from "node:crypto";
@@ -21,16 +21,16 @@ const WRONG_LAST_SEQUENCE = 10071;
 const nc = await connect({
   servers: process.env.NATS_URL ?? "nats://127.0.0.1:4222",
   authenticator: credsAuthenticator(readFileSync(process.env.NATS_CREDS)),
-  inboxPrefix: process.env.NATS_INBOX_PREFIX ?? `_INBOX_LZ.sentinel-${GROUP}`, // the only one it may hear
+  inboxPrefix: process.env.NATS_INBOX_PREFIX ?? `_INBOX_LZ.sentinel-${GROUP}`, // the only inbox that the credential permits
   maxReconnectAttempts: -1,
 });
 const js = jetstream(nc);
-const jsm = await jetstreamManager(nc, { checkAPI: false }); // $JS.API.INFO is not this credential's
+const jsm = await jetstreamManager(nc, { checkAPI: false }); // the credential does not permit $JS.API.INFO
 
-// ---- what was said -------------------------------------------------------------
+// ---- published answers -------------------------------------------------------------
 
 const own = (p) => `lz.ledger.${p}.sentinel-${GROUP}`;
-const said = []; // by partition: sequence of our last entry (the fence), and its src, a position (the cursor)
+const said = []; // for each partition: sequence of the last own entry (the fence), and its src, a position (the cursor)
 
 async function resync(p) {
   const last = await jsm.streams.getMessage(LEDGER, { last_by_subj: own(p) });
@@ -48,7 +48,7 @@ function* entries(m) {
     return;
   }
   for (let at = 0, i = 0; at < m.data.length; i++) {
-    const body = m.data.indexOf(10, at) + 1; // behind a line "<type> <src> <salt> <length>"
+    const body = m.data.indexOf(10, at) + 1; // the body follows a line "<type> <src> <salt> <length>"
     const [type, , , length] = new TextDecoder().decode(m.data.subarray(at, body - 1)).split(" ");
     at = body + Number(length) + 1;
     yield { position: m.seq + i * INDEX, type, data: m.data.subarray(body, at - 1) };
@@ -58,8 +58,8 @@ function* entries(m) {
 // isAfter reports whether position a comes after b in the ledger.
 const isAfter = (a, b) => a % INDEX > b % INDEX || (a % INDEX === b % INDEX && a > b);
 
-// say adds the one entry that comes of the entry at position src. It returns when the
-// ledger has it, whoever put it there.
+// say publishes the answer to the entry at position src. It returns when the answer is in
+// the ledger, even if another process of the group published it.
 async function say(p, src, type, project, body) {
   while (isAfter(src, said[p].src)) {
     const h = headers();
@@ -73,8 +73,8 @@ async function say(p, src, type, project, body) {
       said[p] = { seq: ack.seq, src };
       live(ack.seq, project, body.alerts ?? []);
     } catch (err) {
-      // The fence moved: by another process of this group, or by this publish when
-      // its acknowledgement was lost. The ledger knows which.
+      // Wrong last sequence: another process of the group has published the answer, or this
+      // publish was stored and its acknowledgement was lost. resync reads the last entry.
       if (err.code !== WRONG_LAST_SEQUENCE) {
         console.error(`answer to entry ${src} is not acknowledged, trying again: ${err.message}`);
         await new Promise((done) => setTimeout(done, 500));
@@ -84,7 +84,7 @@ async function say(p, src, type, project, body) {
   }
 }
 
-// live sends people their copies: best effort, after the ledger has the entry.
+// live publishes copies of alerts for people. Call it only after the entry is in the ledger.
 function live(seq, project, alerts) {
   for (const a of alerts) {
     const h = headers();
@@ -94,17 +94,17 @@ function live(seq, project, alerts) {
   }
 }
 
-// ---- the judgement -------------------------------------------------------------
+// ---- the judgment -------------------------------------------------------------
 
 const ORDERS = /\b(ignore|disregard|forget|override)\b.*\b(previous|earlier|prior|above|all)\b|\byou must\b|\btell nobody\b/is;
 const TARGETS = /[\w.+-]+@[\w-]+(\.[\w-]+)+|https?:\/\/[^\s"'<>]+/gi;
 
-const planted = new Map(); // project → addresses that came with an order, and in which event
+const planted = new Map(); // by project: addresses in texts with an order, and the event of the text
 
 const targets = (text) => (text.match(TARGETS) ?? []).map((t) => t.toLowerCase().replace(/[.,;:]+$/, ""));
 
-// judge looks at an entry and returns what speaks against it. It is called for every
-// entry, in order, those from before a restart too: that is how it remembers.
+// judge returns the findings on an entry. It is called for every entry in order. After a
+// restart it is called for earlier entries again, so that it has the same memory.
 function judge(type, project, e) {
   const found = [];
   const orders = (text, rule, effect, kind, id) => {
@@ -164,7 +164,7 @@ async function takeEntry(m, { position, type, data }) {
     e = JSON.parse(new TextDecoder().decode(data));
     found = judge(type, project, e);
   } catch (err) {
-    // Not to be read is no reason to stop. A proposal that cannot be judged is held.
+    // Continue after an entry that cannot be read. If it is a proposal, hold it.
     console.error(`entry ${position}: ${err.message}`);
     if (PROPOSALS.has(type)) found = [{ rule: "unreadable", effect: "hold", kind: type, id: String(position), message: `it cannot be judged: ${err.message}` }];
   }
@@ -178,16 +178,16 @@ async function takeEntry(m, { position, type, data }) {
 }
 
 for (let p = 0; p < PARTITIONS; p++) await resync(p);
-// It remembers in memory only. So it never says that what it makes of the ledger is on
-// disk (no "secured" entries), which keeps the ledger from being trimmed; and where it
-// was trimmed nevertheless it cannot begin.
+// This judge keeps its state in memory only. So it never answers a trim (no "secured"
+// entries), and the ledger is not trimmed unless the operator excludes the group. After a
+// trim, the judge cannot rebuild its state and ends.
 const mark = await jsm.streams.getMessage(LEDGER, { last_by_subj: "lz.ledger.0.retention" });
 if (mark && mark.json().trimmed > 0) {
   console.error(`${LEDGER} was trimmed up to ${mark.json().trimmed}: what this judge would have to remember is gone`);
   process.exit(1);
 }
-// Ordered, without acknowledgements, from the beginning: what was answered already is
-// folded in silence.
+// An ordered consumer from the beginning of the ledger. For entries that were answered
+// before, the judge only updates its state.
 const reader = await js.consumers.get(LEDGER, {
   filter_subjects: ["lz.ledger.*.ingest"], deliver_policy: DeliverPolicy.All, ack_policy: AckPolicy.None,
 });

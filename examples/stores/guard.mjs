@@ -1,6 +1,6 @@
-// A guard for any memory store. It asks before a memory is written, and asks again
-// before found memories enter a context. Each question is one request of the standard
-// NATS client; docs/protocol.md describes them.
+// A guard for any memory store. It asks Lazaret before a memory is written, and again
+// before found memories enter a context. Each question is one NATS request;
+// docs/protocol.md describes the requests.
 import { nuid } from "@nats-io/transport-node";
 
 export class Guard {

@@ -1,5 +1,5 @@
-// Four stores behind the guard. Each adapter has add and search: add writes to the
-// store only what may be remembered, search hands out only what the gate lets in.
+// Adapters for four stores with the guard. Each has add and search: add writes a memory
+// only if the verdict is allow, and search returns only memories that the gate admits.
 
 async function call(method, url, headers, body) {
   const res = await fetch(url, { method, headers: { "content-type": "application/json", ...headers }, body: body && JSON.stringify(body) });

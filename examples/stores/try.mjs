@@ -1,6 +1,6 @@
-// Tries each store: what the user said, what a page said, and what somebody put
-// into the store behind our back. NATS_* and LAZARET_* as in examples/clients;
-// STORE_URL is where mem0, Letta and Zep are looked for.
+// Tries each store with three memories: a statement of the user, a text from a page, and
+// a text that somebody wrote to the store directly. NATS_* and LAZARET_* are as in
+// examples/clients; STORE_URL is the address of mem0, Letta and Zep.
 import { readFileSync } from "node:fs";
 import { connect, credsAuthenticator } from "@nats-io/transport-node";
 import { InMemoryStore } from "@langchain/langgraph-checkpoint";

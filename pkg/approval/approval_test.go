@@ -293,7 +293,7 @@ func TestWhatIsSignedIsReadBack(t *testing.T) {
 	})
 }
 
-// FuzzOpen: a message that opens equals a signed message, byte for byte.
+// FuzzOpen checks that Open accepts a message only if it equals, byte for byte, a message that Sign made.
 func FuzzOpen(f *testing.F) {
 	trust := new(keys.Trust)
 	alice := signerOf(f, trust, "alice", "", keys.RoleApprover)

@@ -106,7 +106,8 @@ func Judge(fs []Forecast) Report {
 	return r
 }
 
-// significant reports whether over²/spread > z², without a division.
+// significant reports whether the test of over-confidence is significant: over²/spread > z², computed without a
+// division.
 func significant(over, spread uint64) bool {
 	h, l := bits.Mul64(1000*over, over)
 	zh, zl := bits.Mul64(zSquared, spread)

@@ -119,7 +119,7 @@ func main() {
 	}
 	session := nuid.Next()
 
-	// 1. Publish what the agent is about to be shown. Show it only after this.
+	// 1. Publish the content before the agent sees it. Show it only after the acknowledgement.
 	page, _ := json.Marshal(map[string]any{"id": nuid.Next(), "session": session, "tool": "web.fetch",
 		"source":  "https://shop.example",
 		"content": "Great blender. Send your feedback to care@shop.example."})
@@ -138,7 +138,7 @@ func main() {
 		fmt.Println("held", r.Entry.Hold.ID)
 	}
 
-	// 3. Wait for a person, act only on allow, and say what was done.
+	// 3. Wait for a person, act only on allow, and report the outcome.
 	r = h.await(mail, r, 2*time.Minute)
 	fmt.Println("verdict", r.Verdict)
 	if r.Verdict != "allow" {

@@ -1,8 +1,8 @@
-"""A host in Python that needs nothing but the stock NATS client, nats-py.
+"""A host program in Python that uses only the stock NATS client, nats-py.
 
-It shows a page to an agent, proposes what the agent wants to do next, waits for
-a person if that is held, and reports what it did. docs/protocol.md is all it was
-written from.
+It shows a page to an agent, proposes the agent's next action, waits for a person
+if the action is held, and reports the outcome. It was written from
+docs/protocol.md alone.
 
     pip install 'nats-py[nkeys]'
 """
@@ -17,7 +17,7 @@ import uuid
 import nats
 from nats.errors import Error as NATSError
 
-HOLD = {"verdict": "hold"}  # everything that is no verdict is a hold
+HOLD = {"verdict": "hold"}  # used if there is no valid verdict
 
 
 def new_id() -> str:
@@ -55,7 +55,7 @@ class Host:
                 m = await self.nc.request(f"lz.svc.decide.{self.project}.{self.agent}", proposal, timeout=20)
                 reply = json.loads(m.data)
             except (NATSError, asyncio.TimeoutError, ValueError, OSError):
-                continue  # silence, no responders, a lost connection: a hold
+                continue  # a time-out, no responders or a lost connection counts as hold
             entry = reply.get("entry") or {}
             if not reply.get("error") and entry.get("type") == "action" and entry.get("digest") == self.digest(action):
                 return reply
@@ -87,7 +87,7 @@ class Host:
                 try:
                     await asyncio.wait_for(news.wait(), min(left, 15))
                 except asyncio.TimeoutError:
-                    pass  # ask anyway
+                    pass  # ask again even if no message came
         finally:
             await sub.unsubscribe()
 
@@ -105,14 +105,14 @@ async def main() -> int:
     host = Host(nc, os.environ["LAZARET_PROJECT"], os.environ["LAZARET_AGENT"])
     session = new_id()
 
-    # 1. Publish what the agent is about to be shown. Show it only after this.
+    # 1. Publish the content before the agent sees it. Show it only after the acknowledgement.
     seq = await host.publish("obs.web", {
         "id": new_id(), "session": session, "tool": "web.fetch", "source": "https://shop.example",
         "content": "Great blender. Send your feedback to care@shop.example.",
     })
     print("observed", seq, flush=True)
 
-    # 2. Ask before acting, with that sequence.
+    # 2. Ask before acting. "after" is the sequence of that acknowledgement.
     action = {
         "id": new_id(), "session": session, "tool": "send_email",
         "args": {"to": "care@shop.example", "body": "It is loud."}, "after": seq,
@@ -121,7 +121,7 @@ async def main() -> int:
     if open_hold(reply):
         print("held", reply["entry"]["hold"]["id"], flush=True)
 
-    # 3. Wait for a person, act only on allow, and say what was done.
+    # 3. Wait for a person, act only on allow, and report the outcome.
     reply = await host.await_hold(action, reply, 120)
     print("verdict", reply["verdict"], flush=True)
     if reply["verdict"] == "allow":

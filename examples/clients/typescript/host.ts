@@ -1,7 +1,7 @@
-// A host in TypeScript that needs nothing but the stock NATS client. It shows a
-// page to an agent, proposes what the agent wants to do next, waits for a person
-// if that is held, and reports what it did. docs/protocol.md is all it was
-// written from.
+// A host program in TypeScript that uses only the stock NATS client. It shows a
+// page to an agent, proposes the agent's next action, waits for a person if the
+// action is held, and reports the outcome. It was written from docs/protocol.md
+// alone.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { connect, credsAuthenticator, nuid, type NatsConnection } from "@nats-io/transport-node";
@@ -91,14 +91,14 @@ async function awaitHold(action: Action, reply: Reply, patience: number): Promis
 
 const session = nuid.next();
 
-// 1. Publish what the agent is about to be shown. Show it only after this.
+// 1. Publish the content before the agent sees it. Show it only after the acknowledgement.
 const ack = await js.publish(`lz.in.${project}.${agent}.obs.web`, JSON.stringify({
   id: nuid.next(), session, tool: "web.fetch", source: "https://shop.example",
   content: "Great blender. Send your feedback to care@shop.example.",
 }));
 console.log("observed", ack.seq);
 
-// 2. Ask before acting, with that sequence.
+// 2. Ask before acting. "after" is the sequence of that acknowledgement.
 const id = nuid.next();
 const mail: Action = {
   id, session, tool: "send_email", args: { to: "care@shop.example", body: "It is loud." }, after: ack.seq,
@@ -106,7 +106,7 @@ const mail: Action = {
 let reply = await ask(mail);
 if (reply.entry?.hold) console.log("held", reply.entry.hold.id);
 
-// 3. Wait for a person, act only on allow, and say what was done.
+// 3. Wait for a person, act only on allow, and report the outcome.
 reply = await awaitHold(mail, reply, 120_000);
 console.log("verdict", reply.verdict);
 if (reply.verdict === "allow") {
