@@ -285,7 +285,7 @@ type VerdictEntry struct {
 	Denied   string    `json:"denied,omitzero"` // the open hold that this late verdict ended
 	// Alert is raised if a finding came too late to stop anything, or if beliefs were withheld.
 	Alert *Alert    `json:"alert,omitzero"`
-	Time  time.Time `json:"time"` // ledger time of the deciding input
+	Time  time.Time `json:"time"` // ledger time of the entry that led to this verdict
 	// Resolved is set once a person has resolved the hold.
 	Resolved *Resolved `json:"resolved,omitzero"`
 	// Replaces is the hold that was cancelled because this proposal edits its action.

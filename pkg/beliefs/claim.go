@@ -2,8 +2,8 @@ package beliefs
 
 import "time"
 
-// Observation describes content that an agent read or was told. The host's credential determines
-// its origin. The content becomes claims. Observing it does not make it believed.
+// Observation describes content that an agent read or was told. Its origin comes from the host's credential. Claims are
+// made from the content; the observation alone does not make them believed.
 type Observation struct {
 	Origin Origin `json:"origin"`
 	Tool   string `json:"tool,omitzero"` // tool that returned it

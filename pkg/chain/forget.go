@@ -49,8 +49,8 @@ func (l *Log) erase(ctx context.Context, ranges [][2][]byte) error {
 	for {
 		m := l.db.Metrics()
 		if m.WAL.ObsoleteFiles == 0 && m.Table.ObsoleteCount == 0 && m.Table.ZombieCount == 0 {
-			// Pebble does not count the files that wait in its queue of deletions. Only this method,
-			// which Pebble means for tests, waits for the queue.
+			// Pebble deletes files in the background. Only this method, which Pebble has for tests, waits until they are
+			// deleted.
 			l.db.TestOnlyWaitForCleaning()
 			return nil
 		}

@@ -276,10 +276,10 @@ func informs(words []string) bool {
 // looks reports whether a verb asks for information.
 func looks(w string) bool { return looking[w] || slices.Contains(reading, Hash(acts[Stem(w)])) }
 
-// HandsOver reports whether a content comes from a source that may say what to do. The arguments of
-// the call that returned the content must share a word with a request that wants something done, or
-// name a thing from a source that the user named. If no request wants anything done, a word of any
-// request is enough, because a later request may refer to the content.
+// HandsOver reports whether a content comes from a source to which the user left it to say what to do. The arguments of
+// the call that returned the content must share a word with a request for an act, or name a thing from a source that
+// the user named. If the user has only asked for information so far, a word of any request is enough, because a later
+// request may refer to the content.
 func (s *Said) HandsOver(tool, source string, args map[string]any) bool {
 	words := s.Words
 	for _, mark := range []uint32{generic, handed} {

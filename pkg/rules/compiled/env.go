@@ -194,7 +194,7 @@ type Expr struct {
 	Source string
 	AST    *ast.AST // with lists and macros expanded
 	fast   cel.Program
-	// tracked returns the program that counts its cost. It is planned at its first use.
+	// tracked returns the CEL program that counts the cost of the evaluation. It is compiled at its first use.
 	tracked func() (cel.Program, error)
 	Cost    uint64   // upper bound of the cost; above CostLimit if the cost must be counted
 	joined  []joint  // parts of a concatenation of fields

@@ -10,7 +10,7 @@ type Info struct {
 
 var lints = []Info{
 	{"compile", LevelError, "The rule set does not load.",
-		"Correct the fault that the message names. Until then the last good set stays in force."},
+		"Correct the fault that the message names. Until then the set in force stays in force."},
 	{"never-matches", LevelError, "A condition is never true.",
 		"Look for two different values required of one field, an empty range, or an upper-case text that is " +
 			"compared with a lower-case one."},

@@ -205,7 +205,7 @@ func (c *coverage) After(act *compiled.Activation, r *rules.Rule, alerts []strea
 	}
 	items, err := r.Items(act)
 	if err != nil {
-		return // it raises an alert, and the test fails
+		return // a rule that fails raises an alert, so the test fails anyway
 	}
 	for _, it := range items {
 		act.It = it
