@@ -120,8 +120,8 @@ func TestADataFolderOfAnEarlierFormatStartsAndGoesOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t), "-v")
-			if !strings.Contains(up.output(), "state is migrated") {
-				t.Errorf("no state is migrated:\n%s", up.output())
+			if !strings.Contains(up.output(), "migrating the state") {
+				t.Errorf("the state is not migrated:\n%s", up.output())
 			}
 			to := map[string]string{"bob": "bob@work.example", "eve": "eve@evil.example", "eve2": "eve@evil.example"}
 			for id, was := range want.Mails {
