@@ -90,7 +90,7 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 	if later := new(streams.LaterError); !errors.As(err, &later) {
 		t.Fatalf("state of a later version: %v", err)
 	}
-	fails("a later version wrote it")
+	fails("A later version wrote it")
 	if err := stage.SetFormat(dir, nil, stage.StateFormat); err == nil {
 		t.Fatal("it opens all the same")
 	}
