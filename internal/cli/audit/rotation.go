@@ -120,8 +120,8 @@ func (r *rotation) checkOld(inForce string) error {
 	if err != nil || !replaced {
 		return err
 	}
-	if size := r.log.Head().Size; r.next != nil && size <= at && inForce == "" {
-		return nil // a restored log, which lost the handover
+	if size := r.log.Head().Size; r.next != nil && size <= at {
+		return nil // a restored log, which lost the handover of this key
 	}
 	return fmt.Errorf("the key in %s, %s, was replaced when the log had %d leaves, so it cannot hand over the log, which "+
 		"has %d: put the private key that replaced it into this file, and run the command again", r.old.file, r.old, at,

@@ -294,33 +294,45 @@ func TestARotationThatWasInterruptedBeforeTheHandoverUsesTheKeyThatItMade(t *tes
 	}
 }
 
-// A backup of the log from before a rotation is restored with the keys and perhaps the trust file from after it.
+// A backup of the log from before the last of some rotations is restored with the keys and perhaps the trust file from
+// after it.
 func TestARestoredLogThatLostItsHandoverIsHandedOverAgain(t *testing.T) {
-	for _, latest := range []bool{false, true} {
-		data, first, master := rotatable(t)
-		proofAfter(t, data, first, master, 1)
-		file, trustFile, dir := embedded.AuditorKey(data), embedded.TrustFile(data), embedded.AuditDir(data)
-		backup := filepath.Join(t.TempDir(), "audit")
-		before := files(t, data)[trustFile]
-		if err := os.CopyFS(backup, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
+	for _, earlier := range []int64{0, 1, 2} {
+		for _, latest := range []bool{false, true} {
+			data, first, master := rotatable(t)
+			proofAfter(t, data, first, master, 1)
+			file, trustFile, dir := embedded.AuditorKey(data), embedded.TrustFile(data), embedded.AuditDir(data)
+			for range earlier {
+				if _, err := rotate(data, "", "", trustFile); err != nil {
+					t.Fatal(err)
+				}
+			}
+			last, err := readKey(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			backup := filepath.Join(t.TempDir(), "audit")
+			before := files(t, data)[trustFile]
+			if err := os.CopyFS(backup, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			proofAfter(t, data, last.signer, master, 2)
+			public, err := rotate(data, "", "", trustFile)
+			if err := errors.Join(err, os.RemoveAll(dir), os.Rename(backup, dir)); err != nil {
+				t.Fatal(err)
+			}
+			if !latest {
+				err = os.WriteFile(trustFile, []byte(before), 0o600)
+			}
+			aside := file + "." + strings.TrimPrefix(chain.KeyID("", last.signer.KeyHash()), "+")
+			if err := errors.Join(err, os.Rename(file, file+".next"), os.Rename(aside, file)); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := rotate(data, "", "", trustFile); err != nil || got != public {
+				t.Errorf("after %d earlier rotations, handed over to %s, want %s: %v", earlier, got, public, err)
+			}
+			logIsSound(t, data, master, earlier+1)
 		}
-		proofAfter(t, data, first, master, 2)
-		public, err := rotate(data, "", "", trustFile)
-		if err := errors.Join(err, os.RemoveAll(dir), os.Rename(backup, dir)); err != nil {
-			t.Fatal(err)
-		}
-		if !latest {
-			err = os.WriteFile(trustFile, []byte(before), 0o600)
-		}
-		aside := file + "." + strings.TrimPrefix(chain.KeyID("", first.KeyHash()), "+")
-		if err := errors.Join(err, os.Rename(file, file+".next"), os.Rename(aside, file)); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := rotate(data, "", "", trustFile); err != nil || got != public {
-			t.Errorf("handed over to %s, want %s: %v", got, public, err)
-		}
-		logIsSound(t, data, master, 1)
 	}
 }
 
