@@ -132,23 +132,33 @@ func Secret(data, name string) (string, error) {
 	})
 }
 
+// secret returns the secret in a file. It makes the file if it does not exist.
 func secret(path string, make func() (string, error)) (string, error) {
-	b, err := os.ReadFile(path)
-	if err == nil && len(bytes.TrimSpace(b)) == 0 {
-		err = fmt.Errorf("%s is empty: put the key back", path)
-	}
-	if err == nil {
-		return strings.TrimSpace(string(b)), nil
-	}
+	s, err := readSecret(path)
 	if !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("reading a key: %w", err)
+		return s, err
 	}
-	s, err := make()
-	if err != nil {
+	if s, err = make(); err != nil {
 		return "", err
 	}
-	if err = durable.Create(path, []byte(s+"\n"), 0o600); errors.Is(err, fs.ErrExist) {
-		return secret(path, make) // another process has just made it
+	err = durable.Create(path, []byte(s+"\n"), 0o600)
+	if !errors.Is(err, fs.ErrExist) {
+		return s, err
+	}
+	s, err = readSecret(path) // another process has just made it
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: if this file is a symbolic link, its target is missing: put the target back", err)
 	}
 	return s, err
+}
+
+func readSecret(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("reading a key: %w", err)
+	}
+	if len(bytes.TrimSpace(b)) == 0 {
+		return "", fmt.Errorf("%s is empty: put the key back; if the file never had a key, remove it", path)
+	}
+	return strings.TrimSpace(string(b)), nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,8 +59,21 @@ func TestAnEmptyFileOfAKeyIsNoKey(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := natsserver.Secret(data, "jetstream.key"); err == nil || !strings.Contains(err.Error(), file+" is empty") {
+	if _, err := natsserver.Secret(data, "jetstream.key"); err == nil || !strings.Contains(err.Error(), file+" is empty") ||
+		!strings.Contains(err.Error(), "if the file never had a key, remove it") {
 		t.Errorf("an empty key: %v", err)
+	}
+}
+
+func TestASymbolicLinkOfAKeyToNothingIsAnError(t *testing.T) {
+	data := t.TempDir()
+	file := filepath.Join(natsserver.KeysDir(data), "jetstream.key")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.Symlink("missing", file)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsserver.Secret(data, "jetstream.key"); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "put the target back") {
+		t.Errorf("a symbolic link to nothing: %v", err)
 	}
 }
 

@@ -17,20 +17,27 @@ func WriteFile(path string, data []byte, mode fs.FileMode) error {
 // fs.ErrExist.
 func Create(path string, data []byte, mode fs.FileMode) error {
 	return write(path, data, mode, func(from, to string) error {
-		err := os.Link(from, to) // a rename would replace a file
+		err := link(from, to) // a rename would replace a file
 		if err == nil {
 			return os.Remove(from)
 		}
 		if errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode) // the file system has no links
+		// The file system has no links. A crash before the rename leaves an empty file.
+		f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 		if err != nil {
 			return err
 		}
-		return errors.Join(f.Close(), os.Rename(from, to))
+		if err := errors.Join(f.Close(), os.Rename(from, to)); err != nil {
+			return errors.Join(err, os.Remove(to))
+		}
+		return nil
 	})
 }
+
+// link is os.Link, except in a test.
+var link = os.Link
 
 // write writes a file under another name and calls put to move it to its path.
 func write(path string, data []byte, mode fs.FileMode, put func(from, to string) error) error {

@@ -85,3 +85,34 @@ func TestAFileThatIsThereIsNotCreatedAgain(t *testing.T) {
 		t.Errorf("%v are left, %v", left, err)
 	}
 }
+
+func TestAFileIsCreatedWithoutHardLinks(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	noLinks := errors.New("no links")
+	defer durable.SetLink(func(string, string) error { return noLinks })()
+	if err := durable.Create(file, []byte("first"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.Create(file, []byte("second"), 0o600); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("created twice: %v", err)
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != "first" {
+		t.Errorf("the file holds %q, %v", b, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("%v are left, %v", left, err)
+	}
+}
+
+func TestAFailedCreationWithoutHardLinksLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	// The file that is to be renamed is lost, so that the rename fails.
+	defer durable.SetLink(func(from, _ string) error { return errors.Join(errors.ErrUnsupported, os.Remove(from)) })()
+	if err := durable.Create(filepath.Join(dir, "file"), []byte("x"), 0o600); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the rename fails: %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v are left, %v", left, err)
+	}
+}
