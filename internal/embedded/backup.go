@@ -236,7 +236,8 @@ func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merg
 	if es, err := os.ReadDir(data); err == nil && len(es) > 0 {
 		return nil, fmt.Errorf("%s is not empty: restore into a new folder", data)
 	}
-	// The name is hidden: nobody has a data folder there that the next line would remove.
+	// An interrupted restore leaves this folder, with keys, so it is removed. Its name is hidden, so that it is hardly the
+	// name of another folder.
 	fresh := filepath.Join(filepath.Dir(filepath.Clean(data)), "."+filepath.Base(data)+".restored")
 	if err := os.RemoveAll(fresh); err != nil {
 		return nil, err

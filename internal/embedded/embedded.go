@@ -284,10 +284,14 @@ func Trust(data string) (*keys.Trust, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t, durable.Create(path, b, 0o600)
+	if err = durable.Create(path, b, 0o600); errors.Is(err, fs.ErrExist) {
+		return keys.LoadTrust(path) // another first start has just made it
+	}
+	return t, err
 }
 
-// makeKey creates a key file, unless an interrupted first start left one. It returns the public key.
+// makeKey creates a key file, unless there is one, of an interrupted or of another first start. It returns the public
+// key.
 func makeKey(file, name string) (string, error) {
 	private, err := keys.LoadPrivate(file)
 	if err == nil {
@@ -300,7 +304,13 @@ func makeKey(file, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return public, keys.WritePrivate(file, private)
+	if err = keys.WritePrivate(file, private); !errors.Is(err, fs.ErrExist) {
+		return public, err
+	}
+	if private, err = keys.LoadPrivate(file); err != nil {
+		return "", err
+	}
+	return keys.Public(private)
 }
 
 // credentials creates a credential and a NATS context for every role. It renews credentials that are

@@ -41,7 +41,6 @@ func TestAClientInProcessLearnsThatItsCredentialIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	// Messages behind the handshake arrive in order and whole.
 	sub, err := nc.SubscribeSync(nc.NewInbox())
 	if err != nil {
 		t.Fatal(err)

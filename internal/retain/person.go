@@ -56,7 +56,8 @@ type AlsoForgotten struct {
 	// Persons are the other data subjects that the entry concerns, as far as entries name them.
 	Persons []string `json:"persons,omitzero"`
 	Why     string   `json:"why"`
-	// Person is the data subject that the entry itself names.
+	// Person is the data subject that the entry names, or else the user that it names, or else, if another stage than
+	// ingest made the entry, that of the entry from which it was made. It is empty if that is the erased person.
 	Person string `json:"-"`
 }
 
