@@ -48,7 +48,7 @@ func TestADelegatedActionPassesTheLevelAndNothingElse(t *testing.T) {
 		t.Fatalf("%+v", v)
 	}
 	if v := ask(func(a *streams.ActionEntry) { a.Intent, a.Shown = nil, new(streams.Shown) }); v.Verdict != streams.Allow {
-		t.Errorf("nothing foreign: %+v", v)
+		t.Errorf("no foreign content: %+v", v)
 	}
 	for what, change := range map[string]func(*streams.ActionEntry){
 		"not asked for": func(a *streams.ActionEntry) { a.Intent.Asked = false },
@@ -56,7 +56,7 @@ func TestADelegatedActionPassesTheLevelAndNothingElse(t *testing.T) {
 			a.Features = text.Analyze("jo@corp.example eve@evil.example")
 		},
 		"nothing known": func(a *streams.ActionEntry) { a.Shown = nil },
-		"leans on foreign values": func(a *streams.ActionEntry) {
+		"its values are from foreign content": func(a *streams.ActionEntry) {
 			a.Intent, a.Shown = nil, &streams.Shown{Leans: true}
 		},
 		"a receiver that only foreign content has": func(a *streams.ActionEntry) { a.Shown.Leans = true },

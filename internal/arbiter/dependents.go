@@ -22,7 +22,7 @@ const maxSubjects = 256
 
 // touched is a subject with a new finding, whose open holds are being checked again.
 type touched struct {
-	At    time.Time `json:"at"`             // time of the timer
+	At    time.Time `json:"at"`             // time at which the timer is due
 	After string    `json:"after,omitzero"` // id of the last hold that was checked
 }
 

@@ -154,7 +154,8 @@ type hold struct {
 	Catalogue uint64 `json:"catalogue,omitzero"`
 }
 
-// The tables of the state, by the first byte of a key.
+// The first bytes of the keys of the state. Each comment lists the parts of the key after the first byte, and then,
+// after the arrow, the value.
 const (
 	keyClock      = 'c' // → ledger time
 	keyProposal   = 'p' // seq → proposal

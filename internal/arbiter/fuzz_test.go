@@ -10,7 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// FuzzForeign: no bytes from a foreign sentinel group stop the arbiter or make its verdict milder.
+// FuzzForeign: no bytes from a sentinel group of a third party stop the arbiter or make its verdict milder.
 // One group clears, and another group sends the bytes. The arbiter allows only if the second group
 // also clears.
 func FuzzForeign(f *testing.F) {

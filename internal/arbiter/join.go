@@ -23,7 +23,7 @@ const (
 	maxRests      = 16  // per answer
 	maxReasonText = 500 // bytes
 	maxPath       = 8   // steps
-	maxStep       = 160 // bytes
+	maxStep       = 160 // bytes of a step of a path, or of a field of a dependency
 )
 
 // judge returns the verdict of a set of reasons. It also returns the reasons without duplicates, the strictest first.

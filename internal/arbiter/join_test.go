@@ -303,7 +303,7 @@ func TestALateFindingTightensWhatItCan(t *testing.T) {
 		switch {
 		case alarm:
 			if got.Hold != nil || got.Alert.Rule != lateRule {
-				r.Fatalf("what is done cannot wait: %+v", got)
+				r.Fatalf("an action that was carried out is held: %+v", got)
 			}
 		case got.Verdict == streams.Hold:
 			if got.Hold == nil || says && first == streams.Hold && got.Hold.Revision == given.Hold.Revision {

@@ -40,7 +40,7 @@ type Hold struct {
 	Opened   time.Time            `json:"opened"`
 	Expires  time.Time            `json:"expires"`
 	Verdict  streams.VerdictEntry `json:"verdict"`
-	// Body is the whole held content. It is set if the request asks for one hold by id and that is open.
+	// Body is the whole held content. It is set if the request asks for one hold by id and the hold is open.
 	Body string `json:"body,omitzero"`
 	// Approvers are the roles of which a signer needs one under the policy in force. They are set if the request asks
 	// for one hold by id.

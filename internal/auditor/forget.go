@@ -48,8 +48,8 @@ type forgetting struct {
 	at  time.Time
 }
 
-// forgettingOf returns what the order c to forget a project, in the ledger entry seq of time at, covers. c is nil if
-// the order cannot be read.
+// forgettingOf returns the forgetting that an order causes. seq and at are the sequence and time of its ledger entry.
+// c is the order, or nil if it cannot be read.
 func forgettingOf(seq uint64, at time.Time, c *streams.Custody) forgetting {
 	if c != nil && c.UpTo > 0 && c.UpTo < seq {
 		seq = c.UpTo + 1
@@ -130,7 +130,8 @@ func (a *Auditor) execute(e *streams.Entry) error {
 	return nil
 }
 
-// publishRefusal publishes that this auditor did not carry out a statement. The record of the erasure names it.
+// publishRefusal publishes that this auditor did not carry out a statement. The signed record of the erasure lists the
+// auditors that refused.
 func (a *Auditor) publishRefusal(e *streams.Entry, why error) {
 	r := statement.Refusal{Kind: statement.RefusalKind, Entry: e.Seq, Index: e.Index, Type: e.Type, Project: e.Project,
 		Reason: why.Error()}

@@ -12,7 +12,7 @@ import (
 func TestARepeatedVerdictDoesNotBringBackTheLevelsOfATool(t *testing.T) {
 	h := newHouse(t, offline(t))
 	verdict := func(level beliefs.Level, again bool) {
-		h.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeAction, ID: "a",
+		h.foldOther(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeAction, ID: "a",
 			Agent: "agent", Verdict: streams.Allow, Again: again, Resolved: &streams.Resolved{State: streams.HoldApproved,
 				Accepted: &streams.AcceptedTools{Server: "mail", Catalogue: "c",
 					Levels: map[string]beliefs.Level{"send": level}}}})

@@ -58,7 +58,7 @@ func TestWhatComesInWhileAnIncidentIsOpenIsQuarantinedAsWell(t *testing.T) {
 		}
 	}
 	if id, ok, err := h.st.Get(nameKey("demo", beliefs.Namespace{}, "liquid")); err != nil || ok {
-		t.Errorf("what is quarantined holds a key: %s, %v", id, err)
+		t.Errorf("a quarantined belief holds a key: %s, %v", id, err)
 	}
 	report.Found, report.Descendants, report.Quarantined = report.Found+1, report.Descendants+1, report.Quarantined+2
 	if got := h.incidentOf(id).Report; got != report {

@@ -122,7 +122,8 @@ func (b brought) number(st *stage.State, project string) ([]byte, error) {
 	return binary.AppendUvarint(nil, n), st.Set(counter, binary.AppendUvarint(nil, n+1))
 }
 
-// whoBrought returns the brought record that a value in a table refers to.
+// whoBrought returns the event that brought a phrase or carrier into the project. v is the value in the table of
+// phrases or of carriers.
 func whoBrought(st *stage.State, project string, v []byte) (brought, error) {
 	n, _ := binary.Uvarint(v)
 	v, ok, err := st.Get(broughtKey(project, n))

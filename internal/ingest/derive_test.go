@@ -362,9 +362,9 @@ func TestAPastedExcerptIsNotTheUsersOwn(t *testing.T) {
 	}
 }
 
-// TestWhatTheAgentWroteBeforeItWasReadIsForeignAfterwards lets the agent write a text to memory
+// TestWhatTheAgentWroteBeforeItWasReadIsExternalAfterwards lets the agent write a text to memory
 // before the same text is read from outside.
-func TestWhatTheAgentWroteBeforeItWasReadIsForeignAfterwards(t *testing.T) {
+func TestWhatTheAgentWroteBeforeItWasReadIsExternalAfterwards(t *testing.T) {
 	h := newHouse(t, offline(t))
 	s := madePage(3000, 40)
 	h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "a"}, Content: s})

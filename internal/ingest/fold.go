@@ -196,7 +196,8 @@ func together(project string, body any) string {
 	return strings.Join([]string{project, o.DataSubject, o.User}, "\x00")
 }
 
-// The keys of the state, by their first byte.
+// The first bytes of the keys of the state. Each comment lists the parts of the key after the first byte, and then,
+// after the arrow, the value.
 const (
 	keyClock      = 't' // project of virtual time, empty for the partition → time
 	keyEvent      = 'i' // project, agent, id → intake sequence, fingerprint, origin; id+"~": see others
@@ -251,7 +252,7 @@ const (
 	keyRollback   = 'R' // project → progress of a rollback
 	keyPerson     = 'E' // project, data subject, user, belief → nothing: beliefs by the persons that they are about
 	keyProvenance = '1' // project, belief, digest → provenance of a repeat of its content, or an empty object
-	keyProvenBy   = '2' // project, label, value, belief → nothing: the repeat that has the label
+	keyProvenBy   = '2' // project, label, value, belief → nothing: it was read again with this label, such as a source
 	keyImpact     = 'u' // project, belief, kind, agent, event → nothing: the belief influenced the event
 )
 

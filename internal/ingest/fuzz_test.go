@@ -71,7 +71,7 @@ func FuzzAdmit(f *testing.F) {
 	})
 }
 
-// FuzzForeign: a foreign sentinel group may write any bytes to the ledger, and ingest folds them.
+// FuzzForeign: a sentinel group of a third party may write any bytes to the ledger, and ingest folds them.
 func FuzzForeign(f *testing.F) {
 	f.Add("judge", "alerts", uint64(1),
 		[]byte(`{"alerts":[{"id":"x","rule":"r","severity":"high","subject":{"kind":"belief","id":"b"},"effect":"quarantine","project":"demo"}]}`))

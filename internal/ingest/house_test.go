@@ -125,8 +125,8 @@ func (h *house) followUps() (n int) {
 	}
 }
 
-// foreign folds another stage's entry.
-func (h *house) foreign(stg string, typ streams.Type, body any) {
+// foldOther folds another stage's entry.
+func (h *house) foldOther(stg string, typ streams.Type, body any) {
 	h.t.Helper()
 	b, err := streams.Marshal(body)
 	if err != nil {
@@ -146,7 +146,7 @@ func (h *house) foreign(stg string, typ streams.Type, body any) {
 func (h *house) verdict(m *streams.MemoryEntry, v streams.Verdict) {
 	h.t.Helper()
 	b := m.Belief
-	h.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: m.ID,
+	h.foldOther(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: m.ID,
 		Agent: m.Agent, Verdict: v, Belief: &b, Time: h.now})
 }
 

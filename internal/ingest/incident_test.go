@@ -75,7 +75,7 @@ func (h *house) incidentOf(id string) *beliefs.Incident {
 func (h *house) alerts(stg, severity, mode string, n int) {
 	h.t.Helper()
 	for i := range n {
-		h.foreign(stg, streams.TypeAlerts,
+		h.foldOther(stg, streams.TypeAlerts,
 			&streams.AlertsEntry{Alerts: []streams.Alert{{ID: fmt.Sprint("a", i), Rule: "some-rule", Group: "core",
 				Severity: severity,
 				Subject:  streams.AlertSubject{Kind: "session", ID: "s"}, Agent: "agent", Message: "it looks bad", Effect: "alert",
@@ -123,9 +123,9 @@ func TestASeriousFindingOpensOneIncidentAndMoreOfItAreItsEvidence(t *testing.T) 
 	if n := len(h.incidents()); n != 1 {
 		t.Errorf("%d incidents", n)
 	}
-	h.foreign(streams.StageArbiter, streams.TypeAlerts, &streams.AlertsEntry{Answers: "c1",
+	h.foldOther(streams.StageArbiter, streams.TypeAlerts, &streams.AlertsEntry{Answers: "c1",
 		Alerts: []streams.Alert{{ID: "x", Rule: "order-role", Severity: "critical", Mode: alertEnforced}}})
-	h.foreign(streams.StageArbiter, streams.TypeAlerts,
+	h.foldOther(streams.StageArbiter, streams.TypeAlerts,
 		&streams.AlertsEntry{Alerts: []streams.Alert{{ID: "y", Rule: "outcome-mismatch", Severity: "critical",
 			Agent: "other", Mode: alertEnforced, Time: h.now}}})
 	if n := len(h.incidents()); n != 2 || h.followUps() != 1 {
@@ -151,7 +151,7 @@ func TestThePolicySaysWhichFindingsOpenAnIncident(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, s := range []string{"info", "low", "medium", "high", "critical"} {
-			h.foreign(streams.SentinelStage("core"), streams.TypeAlerts,
+			h.foldOther(streams.SentinelStage("core"), streams.TypeAlerts,
 				&streams.AlertsEntry{Alerts: []streams.Alert{{ID: s, Rule: s, Severity: s, Mode: alertEnforced, Time: h.now}}})
 		}
 		if n := len(h.incidents()); n != want {
@@ -160,7 +160,7 @@ func TestThePolicySaysWhichFindingsOpenAnIncident(t *testing.T) {
 	}
 	if _, err := policy.Compile("p", append(slices.Clone(policy.Default),
 		"\nincidents: {severity: low}\n"...)); err == nil {
-		t.Error("a policy may open incidents for what is hardly a finding")
+		t.Error("a policy may open incidents for findings below medium")
 	}
 }
 

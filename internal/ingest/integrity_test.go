@@ -20,12 +20,12 @@ func TestABeliefThatWasChangedInTheStateIsNotServed(t *testing.T) {
 			r.Content = "The aquarium sells."
 			r.Digest = streams.Digest([]byte(r.Content))
 		},
-		"origin":         func(_ *house, r *record) { r.Ref.Origin = beliefs.OriginSystem },
-		"source":         func(_ *house, r *record) { r.Ref.Source = "user:boss" },
-		"sensitivity":    func(_ *house, r *record) { r.Ref.Sensitivity = beliefs.Public },
-		"nothing":        func(*house, *record) {},
-		"how it stands":  func(_ *house, r *record) { r.Ref.Confidence, r.Count = 0.9, 7 },
-		"the text of it": nil,
+		"origin":                   func(_ *house, r *record) { r.Ref.Origin = beliefs.OriginSystem },
+		"source":                   func(_ *house, r *record) { r.Ref.Source = "user:boss" },
+		"sensitivity":              func(_ *house, r *record) { r.Ref.Sensitivity = beliefs.Public },
+		"nothing":                  func(*house, *record) {},
+		"its confidence and count": func(_ *house, r *record) { r.Ref.Confidence, r.Count = 0.9, 7 },
+		"the text of it":           nil,
 	} {
 		h := newHouse(t, offline(t))
 		m := h.remember(beliefs.OriginUser, mem("m1", "The aquarium opens at nine"))
@@ -42,7 +42,7 @@ func TestABeliefThatWasChangedInTheStateIsNotServed(t *testing.T) {
 			r := h.belief(m)
 			before := *r
 			change(h, r)
-			if what != "nothing" && what != "how it stands" {
+			if what != "nothing" && what != "its confidence and count" {
 				want = 1
 			}
 			if r.Ref.ID != before.Ref.ID {

@@ -265,7 +265,7 @@ func TestAResultOfAParallelCallIsNotFromTheSourceThatTheUserNamed(t *testing.T) 
 
 // A call to which foreign content has led looks nothing up for the user, even if it also passes on a word
 // of the user.
-func TestALookupWithAThingFromForeignContentExplainsNothing(t *testing.T) {
+func TestALookupWithAWordFromForeignContentExplainsNothing(t *testing.T) {
 	for _, x := range []struct {
 		args  string
 		other bool

@@ -143,7 +143,7 @@ func TestNothingPlantedGetsAGrade(t *testing.T) {
 			session := fmt.Sprint("s", 2+hop)
 			m := l.sayAs(where[hop][0], streams.KindMem, beliefs.OriginAgent, &streams.Memory{Head: l.head(where[hop][1]),
 				Content: stored.Content}).(*streams.MemoryEntry)
-			l.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: m.ID,
+			l.foldOther(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: m.ID,
 				Agent:   m.Agent,
 				Verdict: streams.Allow, Belief: &m.Belief, Time: l.now})
 			l.talk(agent, session)

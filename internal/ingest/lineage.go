@@ -110,7 +110,7 @@ func (l *lineage) beliefNode(id string, step int) (LineageNode, *record, error) 
 	return n, r, err
 }
 
-// parentNode returns the node of a parent.
+// parentNode returns the node of a text's parent, which is an event or a belief.
 func (l *lineage) parentNode(p streams.Parent, step int) (LineageNode, error) {
 	if p.Agent == "" {
 		n, _, err := l.beliefNode(p.ID, step)

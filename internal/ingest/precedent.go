@@ -20,7 +20,7 @@ const (
 	keptSketch = 64  // maximum number of the user's words in a sketch: those with the lowest hashes
 )
 
-// Kinds of records under keyCall.
+// Kinds of records under keyCall. Each comment lists the last part of the key and, after the arrow, the value.
 const (
 	callRecord = "c" // id → digest of the call, sketch of the user's words
 	callSlot   = "n" // slot → id; without a slot the number of calls

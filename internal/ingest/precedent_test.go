@@ -10,7 +10,7 @@ import (
 // judge gives the arbiter's verdict on an action.
 func (h intentOf) judge(e *streams.ActionEntry, v streams.VerdictEntry) {
 	v.Type, v.ID, v.Agent, v.Session, v.Tool = streams.TypeAction, e.ID, e.Agent, e.Session, e.Tool
-	h.house.foreign(streams.StageArbiter, streams.TypeVerdict, &v)
+	h.house.foldOther(streams.StageArbiter, streams.TypeVerdict, &v)
 }
 
 // heldFor returns a hold with the given reasons.

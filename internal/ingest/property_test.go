@@ -94,7 +94,7 @@ func (l *life) step(t *rapid.T) (op string, by note.Signer) {
 			op = "resolved"
 			v.Late, v.Resolved = false, &streams.Resolved{Hold: "h", State: streams.HoldApproved, By: "alice", Time: l.now}
 		}
-		l.foreign(streams.StageArbiter, streams.TypeVerdict, v)
+		l.foldOther(streams.StageArbiter, streams.TypeVerdict, v)
 	case "alert":
 		if id := l.any(t); id != "" {
 			l.alert(id, sample1(t, "effect", "restrict", "hold", "quarantine", "deny", "alert"))
@@ -223,7 +223,7 @@ func (l *life) check(t *rapid.T, op string, by note.Signer, was map[string]recor
 			t.Fatalf("%s moved %s from %+v to %+v", op, id, b, a)
 		}
 		if op == "word" && by != l.signers.alice && by != l.signers.probe && a != b {
-			t.Fatalf("a word of nobody who may moved %s from %+v to %+v", id, b, a)
+			t.Fatalf("a statement by somebody who may not do so moved %s from %+v to %+v", id, b, a)
 		}
 		if n := len(r.Evidence); n > 3*beliefs.MaxEvidence || len(r.Conflicts) > maxConflicts {
 			t.Fatalf("%s holds %d pieces of evidence and %d conflicts", id, n, len(r.Conflicts))

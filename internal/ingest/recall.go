@@ -296,7 +296,7 @@ func (f *Fold) search(st *stage.State, project string, places []string, ev *stre
 	for _, s := range shelves {
 		var in []match
 		for _, place := range places {
-			// Collect hits in read texts in read. Load hits in memories at once.
+			// Hits in read texts are added to the list read. Hits in memories are loaded at once.
 			all, have := read, len(read)
 			if s.memory {
 				all, have = nil, 0

@@ -16,7 +16,7 @@ func TestAGroupIsRequiredOnlyOnceItKeepsUp(t *testing.T) {
 		`groups: [core, {name: judge, digest: "external:v1"}]`, 1))
 	decided := func(proposal uint64) {
 		t.Helper()
-		h.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Proposal: proposal,
+		h.foldOther(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Proposal: proposal,
 			Type: streams.TypeAction, ID: "a", Agent: "agent"})
 	}
 	answers := func(group string, src uint64) {

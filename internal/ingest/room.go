@@ -48,7 +48,7 @@ func excerpt(s string, room int) string {
 	return s
 }
 
-// after returns a text without its first n bytes. If these end within a character, it removes a few bytes less.
+// after returns a text without its first n bytes. If byte n is within a character, the text begins with that character.
 func after(s string, n int) string {
 	if n >= len(s) {
 		return ""

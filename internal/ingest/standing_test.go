@@ -111,7 +111,8 @@ func triple(s, p, o string) beliefs.Triple {
 	return beliefs.Triple{Subject: s, Predicate: p, Object: o}
 }
 
-func (h *house) stands(id, truth, retrieval, security, freshness string) {
+// wantAxes fails the test unless a belief has these axes.
+func (h *house) wantAxes(id, truth, retrieval, security, freshness string) {
 	h.t.Helper()
 	a := h.belief(id).Ref.Axes
 	if got, want := strings.Join([]string{a.Truth.String(), a.Retrieval.String(), a.Security.String(),
@@ -125,14 +126,14 @@ func TestASignedWordCountsOnceForExactlyTheseBytesAndThisStanding(t *testing.T) 
 	s := h.pin()
 	id := h.remember(beliefs.OriginWeb, mem("m1", "The office in Gdansk closes at six."))
 	other := h.remember(beliefs.OriginWeb, mem("m2", "The office in Lisbon closes at nine."))
-	h.stands(id, "unverified", "restricted", "clean", "fresh")
+	h.wantAxes(id, "unverified", "restricted", "clean", "fresh")
 	before := dump(t, h.st)
 	bad := func(name string, check approval.Check, e *streams.ConfirmationEntry) {
 		t.Helper()
 		if e.Check != string(check) || len(e.Revisions) > 0 {
 			t.Errorf("%s: check %q, %s, %d revisions", name, e.Check, e.Text, len(e.Revisions))
 		}
-		h.stands(id, "unverified", "restricted", "clean", "fresh")
+		h.wantAxes(id, "unverified", "restricted", "clean", "fresh")
 	}
 	with := func(f func(s *approval.BeliefStatement)) *approval.BeliefStatement {
 		x := h.statement(id, approval.Confirm)
@@ -176,7 +177,7 @@ func TestASignedWordCountsOnceForExactlyTheseBytesAndThisStanding(t *testing.T) 
 		word.Revisions[0].By != beliefs.ByUser || len(word.Revisions[0].Evidence) != 1 {
 		t.Fatalf("the confirmation: %+v", word)
 	}
-	h.stands(id, "supported", "normal", "clean", "fresh")
+	h.wantAxes(id, "supported", "normal", "clean", "fresh")
 	if r := h.belief(id); r.Signed != "alice" || r.Ref.Quality != beliefs.HumanAssertion ||
 		r.Ref.Scope != beliefs.ToolActionAllowed || r.Ref.Origin != beliefs.OriginWeb || r.Ref.Staged {
 		t.Errorf("the belief: %+v", r)
@@ -186,19 +187,19 @@ func TestASignedWordCountsOnceForExactlyTheseBytesAndThisStanding(t *testing.T) 
 	}
 	// A belief that a sentinel quarantined is cleared only by an explicit decision of a person.
 	h.alert(id, "quarantine")
-	h.stands(id, "supported", "hidden", "quarantined", "fresh")
+	h.wantAxes(id, "supported", "hidden", "quarantined", "fresh")
 	if e := h.word(h.statement(id, approval.Confirm), s.alice); e.Check != string(approval.CheckMove) ||
 		!strings.Contains(e.Text, "clear it first") {
-		t.Errorf("a confirmation of what is quarantined: %+v", e)
+		t.Errorf("a confirmation of a quarantined belief: %+v", e)
 	}
 	if e := h.word(h.statement(id, approval.ClearBelief), s.alice); e.Check != "" {
 		t.Errorf("clearing: %+v", e)
 	}
-	h.stands(id, "supported", "restricted", "clean", "fresh")
+	h.wantAxes(id, "supported", "restricted", "clean", "fresh")
 	// A probe may only confirm.
 	probed := h.remember(beliefs.OriginAgent, mem("m3", "The staging host answers on port 8443."))
 	h.confirm(probed, s.probe)
-	h.stands(probed, "supported", "normal", "clean", "fresh")
+	h.wantAxes(probed, "supported", "normal", "clean", "fresh")
 	if rv := h.belief(probed); rv.Ref.Quality != beliefs.DirectObservation {
 		t.Errorf("what a probe saw is of class %v", rv.Ref.Quality)
 	}
@@ -217,7 +218,7 @@ func strip(s string) string {
 
 func (h *house) alert(belief, effect string) {
 	h.t.Helper()
-	h.foreign(streams.SentinelStage("core"), streams.TypeAlerts, &streams.AlertsEntry{Group: "core",
+	h.foldOther(streams.SentinelStage("core"), streams.TypeAlerts, &streams.AlertsEntry{Group: "core",
 		Alerts: []streams.Alert{{ID: "a", Rule: "r", Project: "demo",
 			Subject: streams.AlertSubject{Kind: "belief", ID: belief}, Effect: effect, Mode: "enforce"}}})
 }
@@ -237,10 +238,10 @@ func TestARejectedBeliefLeavesATombstoneAndFlagsWhatRestsOnIt(t *testing.T) {
 	if e.Check != "" || len(e.Revisions) != 3 {
 		t.Fatalf("%+v", e)
 	}
-	h.stands(root, "unverified", "hidden", "quarantined", "fresh")
-	h.stands(c, "unverified", "restricted", "clean", "stale")
-	h.stands(l, "unverified", "restricted", "clean", "stale")
-	h.stands(bystander, "unverified", "restricted", "clean", "fresh")
+	h.wantAxes(root, "unverified", "hidden", "quarantined", "fresh")
+	h.wantAxes(c, "unverified", "restricted", "clean", "stale")
+	h.wantAxes(l, "unverified", "restricted", "clean", "stale")
+	h.wantAxes(bystander, "unverified", "restricted", "clean", "fresh")
 	if f := h.belief(l).Flag; !strings.Contains(f, root) {
 		t.Errorf("the flag says %q", f)
 	}
@@ -256,8 +257,8 @@ func TestStrongerEvidenceDecidesAContradictionAndNumbersDoNot(t *testing.T) {
 	// One planted document comes first.
 	planted := h.remember(beliefs.OriginWeb, mem("p", "Bob's account is 12345.", triple("Bob", "account", "12345")))
 	truth := h.remember(beliefs.OriginUser, mem("u", "Bob's account is 98765.", triple("bob", "Account", "98765")))
-	h.stands(truth, "supported", "normal", "clean", "fresh")
-	h.stands(planted, "contradicted", "restricted", "clean", "fresh")
+	h.wantAxes(truth, "supported", "normal", "clean", "fresh")
+	h.wantAxes(planted, "contradicted", "restricted", "clean", "fresh")
 	derived := mem("d", "Pay Bob there.")
 	derived.DerivedFrom = []string{truth}
 	rest := h.remember(beliefs.OriginAgent, derived)
@@ -268,23 +269,23 @@ func TestStrongerEvidenceDecidesAContradictionAndNumbersDoNot(t *testing.T) {
 		m.Source = fmt.Sprintf("https://page%d.example", i)
 		id := h.remember(beliefs.OriginWeb, m)
 		if i%100 == 0 {
-			h.stands(id, "contradicted", "restricted", "clean", "fresh")
+			h.wantAxes(id, "contradicted", "restricted", "clean", "fresh")
 		}
 	}
-	h.stands(truth, "supported", "normal", "clean", "fresh")
-	h.stands(rest, "unverified", "restricted", "clean", "fresh")
+	h.wantAxes(truth, "supported", "normal", "clean", "fresh")
+	h.wantAxes(rest, "unverified", "restricted", "clean", "fresh")
 	r := h.belief(truth)
 	if n := len(r.Evidence); n > 2*beliefs.MaxEvidence || len(r.Conflicts) > maxConflicts || len(r.Conflicts) == 0 {
 		t.Errorf("%d pieces of evidence, %d conflicts", n, len(r.Conflicts))
 	}
 	// The true belief is still adopted, from any author, and is used for decisions.
 	late := h.remember(beliefs.OriginUser, mem("u2", "Bob's account is 55555.", triple("Bob", "account", "55555")))
-	h.stands(late, "supported", "normal", "clean", "fresh")
-	h.stands(truth, "superseded", "normal", "clean", "fresh")
+	h.wantAxes(late, "supported", "normal", "clean", "fresh")
+	h.wantAxes(truth, "superseded", "normal", "clean", "fresh")
 	if r := h.belief(truth); r.Successor != late {
 		t.Errorf("superseded by %q", r.Successor)
 	}
-	h.stands(rest, "unverified", "restricted", "clean", "stale") // it derived from the superseded belief
+	h.wantAxes(rest, "unverified", "restricted", "clean", "stale") // it derived from the superseded belief
 	if n := h.followUps(); n == 0 {
 		t.Error("no entry in the ledger is pending for it")
 	}
@@ -302,12 +303,12 @@ func TestScopesAreNeverComparedWithOneAnother(t *testing.T) {
 	session := of("c", "alice", "s1", streams.ScopeSession, "black")
 	project := of("d", "alice", "s1", streams.ScopeProject, "white")
 	for _, id := range []string{alice, bob, session, project} {
-		h.stands(id, "supported", "normal", "clean", "fresh")
+		h.wantAxes(id, "supported", "normal", "clean", "fresh")
 	}
 	again := of("e", "alice", "s3", "", "blue")
-	h.stands(alice, "superseded", "normal", "clean", "fresh")
-	h.stands(again, "supported", "normal", "clean", "fresh")
-	h.stands(bob, "supported", "normal", "clean", "fresh")
+	h.wantAxes(alice, "superseded", "normal", "clean", "fresh")
+	h.wantAxes(again, "supported", "normal", "clean", "fresh")
+	h.wantAxes(bob, "supported", "normal", "clean", "fresh")
 	// A key is separate in each namespace.
 	keyed := func(id, user, value string) string {
 		m := mem(id, value)
@@ -315,11 +316,11 @@ func TestScopesAreNeverComparedWithOneAnother(t *testing.T) {
 		return h.remember(beliefs.OriginUser, m)
 	}
 	ka, kb := keyed("k1", "alice", "Europe/Warsaw is where I am"), keyed("k2", "bob", "Asia/Tokyo is where I am")
-	h.stands(ka, "supported", "normal", "clean", "fresh")
+	h.wantAxes(ka, "supported", "normal", "clean", "fresh")
 	kc := keyed("k3", "alice", "Europe/Lisbon is where I am")
-	h.stands(ka, "superseded", "normal", "clean", "fresh")
-	h.stands(kb, "supported", "normal", "clean", "fresh")
-	h.stands(kc, "supported", "normal", "clean", "fresh")
+	h.wantAxes(ka, "superseded", "normal", "clean", "fresh")
+	h.wantAxes(kb, "supported", "normal", "clean", "fresh")
+	h.wantAxes(kc, "supported", "normal", "clean", "fresh")
 	if a, b := h.belief(ka).Ref.Namespace, h.belief(kb).Ref.Namespace; a == b {
 		t.Errorf("both hold in %q", a)
 	}
@@ -397,11 +398,11 @@ func TestPromotionTakesAnAuthenticatedAuthority(t *testing.T) {
 	h.say(streams.KindOut, "", &streams.Outcome{Head: streams.Head{ID: "out", Session: "s"}, Action: "call",
 		Status: "ok", Content: "Bob's phone number is +48 600 100 200, reached him"})
 	tool("t0", "web.search", `{"subject":"Bob","phone":"+48 600 100 200"}`)
-	h.stands(id, "unverified", "restricted", "clean", "fresh")
+	h.wantAxes(id, "unverified", "restricted", "clean", "fresh")
 	// The tool that the policy names supports it. The entry says so. The belief does not become
 	// more available.
 	e := tool("t1", "crm.get_contact", `{"subject":"bob","phone":"+48 600 100 200","city":"Gdansk"}`)
-	h.stands(id, "supported", "restricted", "clean", "fresh")
+	h.wantAxes(id, "supported", "restricted", "clean", "fresh")
 	found := false
 	for _, rv := range e.Revisions {
 		if rv.Belief == id {
@@ -418,21 +419,21 @@ func TestPromotionTakesAnAuthenticatedAuthority(t *testing.T) {
 	// It does not for another category, and one tool is not enough if two are required.
 	other := contact("m4", "supplier", "+48 600 300 400")
 	tool("t2", "crm.get_contact", `{"subject":"Carol","phone":"+48 600 300 400"}`)
-	h.stands(other, "unverified", "restricted", "clean", "fresh")
+	h.wantAxes(other, "unverified", "restricted", "clean", "fresh")
 	tool("t3", "register.one", `{"subject":"Carol","phone":"+48 600 300 400"}`)
 	tool("t4", "register.one", `{"subject":"Carol","phone":"+48 600 300 400"}`)
-	h.stands(other, "unverified", "restricted", "clean", "fresh")
+	h.wantAxes(other, "unverified", "restricted", "clean", "fresh")
 	tool("t5", "register.two", `{"subject":"Carol","phone":"+48 600 300 400"}`)
-	h.stands(other, "supported", "restricted", "clean", "fresh")
+	h.wantAxes(other, "supported", "restricted", "clean", "fresh")
 	// A person who says the same corroborates it. A paste of it does not.
 	fact := h.remember(beliefs.OriginAgent,
 		mem("m5", "The quarterly review moved to the fourteenth of March in the blue room."))
 	page := h.remember(beliefs.OriginWeb,
 		mem("m6", "The parking permit of the northern gate costs forty euros a month from April on."))
 	h.read(beliefs.OriginUser, "u1", "The parking permit of the northern gate costs forty euros a month from April on.")
-	h.stands(page, "unverified", "restricted", "clean", "fresh")
+	h.wantAxes(page, "unverified", "restricted", "clean", "fresh")
 	u := h.read(beliefs.OriginUser, "u2", "the quarterly review moved to the fourteenth of march in the blue room.")
-	h.stands(fact, "supported", "restricted", "clean", "fresh")
+	h.wantAxes(fact, "supported", "restricted", "clean", "fresh")
 	if len(u.Revisions) != 1 || u.Revisions[0].Who != whoCorrob {
 		t.Errorf("the corroboration is logged as %+v", u.Revisions)
 	}
@@ -481,7 +482,7 @@ func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 	if h.followUps() != 1 {
 		t.Error("ingest added no entry")
 	}
-	h.stands(short, "supported", "normal", "clean", "expired")
+	h.wantAxes(short, "supported", "normal", "clean", "expired")
 	h.now = h.now.Add(58 * time.Minute)
 	h.confirm(kept, s.alice) // its time starts again
 	h.now = h.now.Add(10 * time.Minute)
@@ -489,16 +490,16 @@ func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 		t.Errorf("after an hour: %v, %v", a, c)
 	}
 	h.followUps()
-	h.stands(plain, "supported", "normal", "clean", "stale")
-	h.stands(noted, "supported", "normal", "clean", "expired")
-	h.stands(kept, "supported", "normal", "clean", "fresh")
+	h.wantAxes(plain, "supported", "normal", "clean", "stale")
+	h.wantAxes(noted, "supported", "normal", "clean", "expired")
+	h.wantAxes(kept, "supported", "normal", "clean", "fresh")
 	h.now = h.now.Add(4 * time.Hour)
 	if a, c := served(); len(a)+len(c) != 0 {
 		t.Errorf("after five hours: %v, %v", a, c)
 	}
 	h.followUps()
 	for _, id := range []string{plain, noted, short, kept} {
-		h.stands(id, "supported", "normal", "clean", "expired")
+		h.wantAxes(id, "supported", "normal", "clean", "expired")
 	}
 	// An action that cites it has a reason about that.
 	act := h.say(streams.KindAct, "", &streams.Action{Head: streams.Head{ID: "act", Session: "s"}, Tool: "open_door",
@@ -531,7 +532,7 @@ func TestWhatIsStagedHasAWayOut(t *testing.T) {
 		}
 		h.verdict(e, streams.Allow)
 		if want {
-			h.stands(e.Belief.ID, "unverified", "restricted", "clean", "fresh")
+			h.wantAxes(e.Belief.ID, "unverified", "restricted", "clean", "fresh")
 		}
 		return e.Belief.ID
 	}
@@ -545,12 +546,12 @@ func TestWhatIsStagedHasAWayOut(t *testing.T) {
 	compacted := staged("a compaction", beliefs.OriginSystem, sum, true)
 	h.confirm(web, s.alice)
 	h.confirm(miss, s.alice)
-	h.stands(web, "supported", "normal", "clean", "fresh")
-	h.stands(miss, "supported", "normal", "clean", "fresh")
+	h.wantAxes(web, "supported", "normal", "clean", "fresh")
+	h.wantAxes(miss, "supported", "normal", "clean", "fresh")
 	if e := h.word(h.statement(compacted, approval.RejectBelief), s.alice); e.Check != "" {
 		t.Fatalf("%+v", e)
 	}
-	h.stands(compacted, "unverified", "hidden", "quarantined", "fresh")
+	h.wantAxes(compacted, "unverified", "hidden", "quarantined", "fresh")
 }
 
 func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
@@ -580,7 +581,7 @@ func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
 		beliefs.OriginWeb} {
 		e := skill(fmt.Sprint("m", i), fmt.Sprint(text, " Version ", i), origin)
 		h.verdict(e, streams.Allow)
-		if h.stands(e.Belief.ID, "unverified", "hidden", "clean", "fresh"); served(e.Belief.ID) {
+		if h.wantAxes(e.Belief.ID, "unverified", "hidden", "clean", "fresh"); served(e.Belief.ID) {
 			t.Errorf("an unsigned skill of origin %s is served", origin)
 		}
 		act := h.say(streams.KindAct, "", &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", i), Session: "s"},
@@ -592,15 +593,15 @@ func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
 	// A person signed it by approving its hold.
 	e := skill("h", text, beliefs.OriginAgent)
 	h.verdict(e, streams.Hold)
-	h.stands(e.Belief.ID, "unverified", "restricted", "suspicious", "fresh")
+	h.wantAxes(e.Belief.ID, "unverified", "restricted", "suspicious", "fresh")
 	if served(e.Belief.ID) {
 		t.Error("a held skill is served")
 	}
 	b := e.Belief
-	h.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: e.ID,
+	h.foldOther(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: e.ID,
 		Agent: e.Agent, Verdict: streams.Allow, Belief: &b, Time: h.now,
 		Resolved: &streams.Resolved{Hold: "h1", State: streams.HoldApproved, By: "alice", Time: h.now}})
-	h.stands(e.Belief.ID, "supported", "normal", "clean", "fresh")
+	h.wantAxes(e.Belief.ID, "supported", "normal", "clean", "fresh")
 	if !served(e.Belief.ID) {
 		t.Error("a signed skill is not served")
 	}

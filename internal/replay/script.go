@@ -125,7 +125,7 @@ func lines(r io.Reader, name string, f func(file string, line []byte) error) err
 	return nil
 }
 
-// record is a line in either format.
+// record is a line of a replay file: a session with steps, or a single content.
 type record struct {
 	SessionID string `json:"session_id"`
 	Steps     []step `json:"steps"`

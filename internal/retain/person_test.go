@@ -358,11 +358,11 @@ func TestWhatIsListedOfAPersonIsAllThatHoldsTheirWords(t *testing.T) {
 			x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 			for i := range x {
 				if i >= len(y) || x[i] != y[i] {
-					rt.Fatalf("who folds what is left holds something else:\n%.600s\nnot\n%.600s",
+					rt.Fatalf("a fold of the remaining entries gives something else:\n%.600s\nnot\n%.600s",
 						strings.Join(y[i:min(i+1, len(y))], ""), x[i])
 				}
 			}
-			rt.Fatal("who folds what is left holds more")
+			rt.Fatal("a fold of the remaining entries has more")
 		}
 	})
 	t.Logf("%d of %d entries were listed, %d of them without naming the person", gone, total, also)

@@ -21,7 +21,7 @@ import (
 )
 
 // Purge removes only old entries and never a subject's last one, for any order of writers, but also the
-// last of the joint frames, which is nobody's fence. Each case
+// last of the joint frames, which is no stage's fence. Each case
 // makes dozens of server requests, so there are only a hundred cases.
 func TestThePurgeLeavesWhatIsYoungAndEveryFence(t *testing.T) {
 	srv := natstest.Start(t)

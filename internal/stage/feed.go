@@ -32,7 +32,7 @@ type Feed struct {
 	bytes  int             // size of their bodies; guarded by mu
 	taps   []*ledgerReader // readers that have joined; guarded by mu
 	made   []made          // entries that this process publishes and has not read back, in order; guarded by mu
-	cuts   int             // number of releases so far; guarded by mu
+	cuts   int             // how often a reader was released; guarded by mu
 	closed bool            // guarded by mu
 }
 

@@ -40,8 +40,8 @@ type Joint struct {
 
 	pub   *publisher
 	names []string // names of the other stages, in the order in which they answer
-	// retired is the age from which the last entry of a group of another process no longer counts. groupRetired except
-	// in tests.
+	// retired is the age from which the last entry of a group of another process no longer counts. It is
+	// groupRetired, except in tests.
 	retired time.Duration
 
 	offers   chan *Offer
@@ -193,8 +193,8 @@ func (a *question) decide(ctx context.Context, proposal *streams.Entry) (*round,
 	return r, 0
 }
 
-// answer lets all stages fold the entries until no stage answers any more. If there is no joint decision, ok is false
-// and why is the reason.
+// answer lets all stages fold the entries of the round, and the answers to these, until no stage answers any more. ok
+// is false if there is no joint decision; why is then the reason.
 func (r *round) answer(ctx context.Context) (why Alone, ok bool) {
 	for r.behind() {
 		if !r.fits() {

@@ -115,23 +115,23 @@ func TestProposalsThatStagesDoNotDecideTogether(t *testing.T) {
 		out.Body = fmt.Appendf(nil, `{"pad":%q}`, strings.Repeat("x", streams.MaxFrameBytes*2/3))
 	}
 	for name, c := range map[string]struct {
-		why       stage.Alone
-		sentinel  func(*stage.Output)
-		arbiter   func(*stage.Output)
-		elsewhere bool
-		foreign   bool
+		why        stage.Alone
+		sentinel   func(*stage.Output)
+		arbiter    func(*stage.Output)
+		elsewhere  bool
+		otherGroup bool
 	}{
 		"the answers are too large together":    {why: stage.AloneLarge, sentinel: large, arbiter: large},
 		"an answer is of another project":       {why: stage.AloneLarge, sentinel: func(out *stage.Output) { out.Project = "beta" }},
 		"the arbiter waits for somebody":        {why: stage.AloneGroup, arbiter: func(out *stage.Output) { out.Type = streams.TypeAlerts }},
 		"a group may run elsewhere":             {why: stage.AloneGroup, elsewhere: true},
-		"another group has written to a ledger": {why: stage.AloneGroup, foreign: true},
+		"another group has written to a ledger": {why: stage.AloneGroup, otherGroup: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const project = "alpha"
 			a := newActing(t)
-			if c.foreign {
+			if c.otherGroup {
 				// It answered before the start.
 				e := streams.Entry{Partition: streams.PartitionOf(project), Stage: streams.SentinelStage("b"),
 					Type: streams.TypeAlerts, Project: project, Src: 1, Salt: streams.NewSalt(), Body: []byte("{}")}
@@ -235,7 +235,7 @@ func TestAStageThatFoldedNothingKeepsItsIndexes(t *testing.T) {
 	}
 }
 
-// After a proposal whose answers are too large, stages do not fold the next ones in vain.
+// After a proposal whose answers are too large, stages do not fold the next ones only to drop them.
 func TestAnswersThatAreTooLargeDelayTheNextJointDecision(t *testing.T) {
 	t.Parallel()
 	a := newActing(t)
@@ -254,7 +254,7 @@ func TestAnswersThatAreTooLargeDelayTheNextJointDecision(t *testing.T) {
 	load := alone[stage.AloneLoad].Load()
 	for alone[stage.AloneLoad].Load() < load+15 {
 		if a.act("alpha"); alone[stage.AloneLarge].Load() > 1 {
-			t.Fatalf("%d proposals later, stages fold in vain again", alone[stage.AloneLoad].Load()-load)
+			t.Fatalf("%d proposals later, stages fold proposals again only to drop them", alone[stage.AloneLoad].Load()-load)
 		}
 	}
 }

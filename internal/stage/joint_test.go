@@ -419,7 +419,7 @@ func TestStagesThatDecideTogetherDecideAsAlone(t *testing.T) {
 	if joint == sent {
 		t.Errorf("all %d messages were decided together: the test shows nothing", sent)
 	}
-	t.Logf("%d messages, %d decided together (%d counted), %d of %d offers accepted, %d declined late, %d in vain", sent,
+	t.Logf("%d messages, %d decided together (%d counted), %d of %d offers accepted, %d declined late, %d dropped", sent,
 		joint, together, len(offers), offered, declined, alone)
 }
 

@@ -142,7 +142,7 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 }
 
 // A stage does not continue after an entry of a later version, neither when it reads the entry nor
-// when it starts after it. A foreign group cannot stop it this way.
+// when it starts after it. A group of a third party cannot stop it this way.
 func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 	srv := natstest.Start(t)
 	js, err := jetstream.New(srv.Connect())

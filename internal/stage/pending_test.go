@@ -19,7 +19,7 @@ import (
 
 // A stage that has read an input and cannot add its entry is not ready and says why. It is ready
 // again when it has added the entry.
-func TestPromiseC24AStageThatOwesAnEntryIsNotReady(t *testing.T) {
+func TestPromiseC24AStageWithAPendingEntryIsNotReady(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect()
 	js, err := jetstream.New(nc)
@@ -49,13 +49,13 @@ func TestPromiseC24AStageThatOwesAnEntryIsNotReady(t *testing.T) {
 	})
 	room(1)
 	publish(t, nc, "demo", 3, 3)
-	natstest.Eventually(t, time.Minute, "a stage that owes an entry", func() bool {
+	natstest.Eventually(t, time.Minute, "a stage with a pending entry", func() bool {
 		b.Reset()
 		return !p.Ready(t.Context(), &b) && strings.Contains(b.String(), "ingest: an entry has been pending for") &&
 			strings.Contains(b.String(), "maximum bytes exceeded")
 	})
-	if owed := scraped(t, p, `lazaret_stage_owed_seconds{stage="ingest"}`); owed < 1 {
-		t.Errorf("the metric says that it has owed an entry for %v seconds", owed)
+	if pending := scraped(t, p, `lazaret_stage_owed_seconds{stage="ingest"}`); pending < 1 {
+		t.Errorf("the metric says that an entry has been pending for %v seconds", pending)
 	}
 	room(-1)
 	natstest.Eventually(t, time.Minute, "a stage that is ready again", func() bool {

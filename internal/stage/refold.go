@@ -21,7 +21,7 @@ import (
 // After the listed entries are deleted from the ledger, a fold gives the same state, because it folds the same entries.
 
 // errRefold ends a stage's loop so that the stage starts again and folds a partition without its old state.
-var errRefold = errors.New("a partition is folded anew")
+var errRefold = errors.New("a partition must be folded again")
 
 // refoldKey marks a partition whose state must be removed. It is committed together with the state of the entries
 // before the erased entry. withoutKey has the ledger sequence up to which erased entries apply from the beginning of

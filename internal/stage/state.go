@@ -212,7 +212,7 @@ func (s *store) seal() {
 	s.pending = layer{}
 }
 
-// keep stores an empty layer so that its map is used again.
+// keep stores an empty layer in spare, so that its map is used for the next changes.
 func (s *store) keep(l layer) {
 	if l.entries != nil {
 		s.spare = l

@@ -18,7 +18,7 @@ import (
 // day in the intake.
 const entered = streams.CustodyValid + 24*time.Hour
 
-// Judge processes the statements of a log in order.
+// Judge decides which statements in a log count. It must be given the statements in the order of the log.
 type Judge struct {
 	*Keys
 	used map[string]int             // ids of the statements so far → number of entries
