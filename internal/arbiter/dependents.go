@@ -190,7 +190,7 @@ func recheckDue(st *stage.State, project, under string, due *streams.DueEntry) e
 	return err
 }
 
-// rechecked folds such a due entry: it checks the next open hold of the subject.
+// rechecked folds a due entry that recheckDue filled in: it checks the next open hold of the entry's subject again.
 func (f *Fold) rechecked(st *stage.State, project string, d *streams.DueEntry, now time.Time) (*stage.Output, error) {
 	t, key := new(touched), stage.Key(keyTouched, project, d.Recheck)
 	ok, err := st.Load(key, t)

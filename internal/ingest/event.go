@@ -34,7 +34,7 @@ func printOf(a streams.Address, body []byte) fingerprint {
 	return fingerprint{binary.BigEndian.Uint64(sum), binary.BigEndian.Uint64(sum[8:]) | 1}
 }
 
-// earlierPrint returns the fingerprint that earlier versions used.
+// earlierPrint returns the fingerprint of a message as earlier versions computed it: 64 bits of xxHash.
 func earlierPrint(a streams.Address, body []byte) fingerprint {
 	d := xxhash.New()
 	fmt.Fprintf(d, "%s\x00%s\x00", a.Kind, a.Origin)

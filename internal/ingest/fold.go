@@ -240,7 +240,7 @@ const (
 	keyGrave      = 'y' // project, digest or band → beliefs that have a tombstone
 	keyIncident   = 'I' // project, incident → record
 	keyOpenCase   = 'J' // project, key of findings → open incident for findings with the key
-	keyCase       = 'N' // project, incident, event → nothing: pending entries
+	keyCase       = 'N' // project, incident, event → nothing: an entry about this event of the incident is pending
 	keyTouched    = 'j' // project, incident, belief → what the incident did to the belief, see touched
 	keyStanding   = 'C' // project → quarantines that apply to later beliefs
 	keyPoint      = 'P' // project, number → restore point
@@ -256,7 +256,8 @@ const (
 	keyImpact     = 'u' // project, belief, kind, agent, event → nothing: the belief influenced the event
 )
 
-// applyHead folds the clock and the event id of an entry of ingest.
+// applyHead folds the head of an entry of ingest: it advances the clock to the entry's time, and stores the id of the
+// entry's event.
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
 	clock := clockKey(e.Project)
 	switch e.Type {

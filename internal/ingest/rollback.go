@@ -145,7 +145,7 @@ func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time
 	var out []beliefs.Revision
 	found, looked, size := 0, 0, 0
 	err := walkBeliefs(st, project, from, func(at walk, r *record) (bool, error) {
-		// A belief may take two revisions.
+		// Stop at half of the limit, because a belief may take two revisions.
 		if found == maxRevisions/2 || size >= maxRolled || looked == maxLooked || found > 0 && (at.named != run.Named ||
 			r != nil && at.of != run.Of) {
 			run.Last = false

@@ -108,7 +108,8 @@ func (t *trace) take(e *streams.Entry) bool {
 	if direct || !ingest && t.direct[e.Src] {
 		t.direct[e.Position()] = true
 	}
-	// An entry concerns its data subject, or else its user; one that another stage made concerns the same person.
+	// The person whom an entry concerns is its data subject, or else its user. An entry that another stage made from it
+	// concerns the same person.
 	name := cmp.Or(person.DataSubject, person.User)
 	if name == "" && !ingest {
 		name = t.about[e.Src]
@@ -315,8 +316,8 @@ func (t *trace) isName(s string, e *streams.Entry, h *traceHead) bool {
 	if counts(t.names[s]) || counts(t.names[eventName(h.Agent, s)]) {
 		return true
 	}
-	// A bare id lacks its agent. It counts only after a full pass since it was found: until then t.own may
-	// lack events of other agents with this id.
+	// s may be the id of an event without its agent. It counts only once a full pass has followed the one in which it
+	// was found: before that, t.own may lack events of other agents with the same id.
 	b, ok := t.bare[s]
 	return ok && counts(b.round) && t.pass >= b.pass+2 && !t.own[eventName(h.Agent, s)]
 }

@@ -40,7 +40,7 @@ type forgettings struct {
 	ordered []ordered           // orders to forget projects
 }
 
-// ordered is an order to forget a project: the content of a forgotten entry.
+// ordered is an order to forget a project, from an entry of type forgotten.
 type ordered struct {
 	at     uint64             // sequence of the order's entry
 	upTo   uint64             // last sequence that the order covers; 0 in the format that names no sequences

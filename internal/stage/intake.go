@@ -152,7 +152,7 @@ type intakeStage struct {
 	// frame may be unread. Nothing is decided there before claim.
 	unsure  [streams.Partitions]bool
 	jointAt time.Time // time of the last joint frame of this process
-	// waited is the number of next proposals that are not decided jointly, because an earlier one had to wait for a
+	// waited is the number of further proposals that are not decided jointly. It is set when a proposal had to wait for a
 	// group of another process.
 	waited [streams.Partitions]int
 }

@@ -233,8 +233,8 @@ func storedSize(m *Message) int {
 	return n
 }
 
-// assign sets the line of events. While the queue holds fewer than room bytes, their data stays in memory. After that,
-// the data of larger events is dropped.
+// assign sets q.line of each event to l. While the queued data takes fewer than room bytes, the data of the events
+// stays in memory. Beyond that, the data of events larger than leanFrom is dropped.
 func (s *intakeStage) assign(events []*queued, l *line, room int) {
 	for _, q := range events {
 		q.line = l

@@ -302,7 +302,7 @@ func (r *round) end(stored bool) {
 }
 
 // errUnsure reports that a joint frame may be in the ledger, or may be stored later.
-var errUnsure = errors.New("a joint frame may be in the ledger")
+var errUnsure = errors.New("a joint frame may be in the ledger, or may be stored later")
 
 // jointMsg returns the message with the entries of a joint frame. The server stores it only if the ledger ends with
 // sequence end, and if fence is the last sequence on ingest's own subject. jointMsg returns an error if no reader would
