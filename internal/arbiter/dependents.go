@@ -147,7 +147,7 @@ func (h *hold) unindex(st *stage.State, keep []string) error {
 	return nil
 }
 
-// dependents returns the ids of the next one or two holds under a subject that come after the id after.
+// dependents returns the ids of the next one or two holds that are indexed under a subject. It skips ids up to after.
 func dependents(st *stage.State, project, under, after string) (ids []string, err error) {
 	prefix := dependentKey(project, under, "")
 	err = st.ScanFrom(prefix, dependentKey(project, under, after), func(k, _ []byte) (bool, error) {

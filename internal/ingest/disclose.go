@@ -67,7 +67,7 @@ func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead,
 		return nil, err
 	}
 	for i := range e.Admitted {
-		e.Admitted[i].Scope = beliefs.ContextOnly // for inspection only
+		e.Admitted[i].Scope = beliefs.ContextOnly // the caller may look at it, but no agent may use it
 	}
 	return admission(streams.TypeDisclosure, project, e)
 }

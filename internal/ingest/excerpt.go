@@ -9,7 +9,7 @@ import (
 // few words from a long reading, because it has only a sample of the reading's phrases. Therefore the words themselves
 // are compared, for texts with the user's credential, and for texts that the agent presents as the user's words.
 
-// Bounds of the search for excerpts.
+// Limits of the search for excerpts.
 const (
 	// leastExcerpt is the minimum number of words of an excerpt. If excerpts are at least excerptShare of a text, the
 	// whole text counts as an excerpt.
@@ -22,7 +22,7 @@ const (
 
 // excerpted marks the words of a text that are in excerpts of external readings and are not the user's own words.
 type excerpted struct {
-	hit  []bool    // for each word of the text
+	hit  []bool    // for each word of the text, whether it is marked
 	from []brought // the events of the readings
 	all  bool      // the whole text counts as an excerpt
 }

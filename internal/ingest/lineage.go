@@ -39,7 +39,7 @@ type Lineage struct {
 	Cut bool `json:"cut,omitzero"`
 }
 
-// The kinds of nodes.
+// Values of LineageNode.Kind.
 const (
 	NodeSource   = "source"
 	NodeEvent    = "event" // an event that introduced a belief

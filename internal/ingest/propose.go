@@ -120,7 +120,8 @@ func (f *Fold) propose(st *stage.State, m *stage.Message, head streams.EntryHead
 	return admission(streams.TypeAction, a.Project, e)
 }
 
-// applyAction stores which beliefs influenced the action, and what its result and verdict will need.
+// applyAction stores which beliefs influenced the action, and the data with which its result and its verdict are
+// handled later.
 func (f *Fold) applyAction(st *stage.State, project string, e *streams.ActionEntry) error {
 	if err := f.noteCall(st, project, e); err != nil {
 		return err

@@ -66,7 +66,7 @@ func provenBy(project, label, value string) []byte {
 }
 
 // noteProvenance records the provenance of a content that was read again, unless it is known already. It applies the
-// quarantines of open incidents to the belief as if it came from there.
+// quarantines of open incidents to the belief as if its content had first been read with provenance p.
 func (f *Fold) noteProvenance(st *stage.State, project, id string, p provenance) error {
 	sum := sha256.Sum256(stage.Key(0, p.Agent, p.Session, p.Source, p.Tool))
 	key := append(provenancePrefix(project, id), sum[:8]...)

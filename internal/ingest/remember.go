@@ -134,7 +134,7 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 			return "", false, err
 		}
 		if !e.UserWord {
-			content = "" // compare a text that does not repeat the user by its phrases only
+			content = "" // a text that does not repeat the user is compared only by its phrases
 		}
 	}
 	d, err := f.derive(st, a.Project, a.Agent, content, &e.Features)
