@@ -238,7 +238,7 @@ func (c *Custody) parsePerson(others, entries string) (err error) {
 		c.Others = strings.Split(others, ",")
 	}
 	if len(c.Others) > MaxOthers {
-		return fmt.Errorf("others has %d names, at most %d are allowed: write %s for "+
+		return fmt.Errorf("others has %d names, at most %d may be listed: write %s for "+
 			"all", len(c.Others), MaxOthers, AllOthers)
 	}
 	if others != AllOthers {

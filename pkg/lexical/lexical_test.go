@@ -260,7 +260,7 @@ func TestASearchOfLargeRunsFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 			kv.commit(t)
 		}
 		switch at := i + 1; at {
-		// While buckets are being merged, and after all of them are merged.
+		// Numbers of documents at which some buckets are not merged yet, and at which all are merged.
 		case large*segment - 1, large*segment + 200, large*segment + segment, widest*segment + 1, widest*segment +
 			300, widest*segment + segment:
 			check()

@@ -157,7 +157,7 @@ func (x *Index) latest(count uint32, limit int) (docs []uint32, err error) {
 type removed struct {
 	x    *Index
 	seg  uint32
-	bits []byte // of the segment, if loaded
+	bits []byte // the segment's bitmap of removed documents; nil if it is not loaded
 	have bool
 	err  error
 }

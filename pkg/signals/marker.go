@@ -21,12 +21,12 @@ import (
 const (
 	wOverride uint32 = 1 << iota // verbs for ignoring rules
 	wRule                        // names of the rules to ignore
-	wPrior                       // words that say which rules: previous, above
+	wPrior                       // words before or after wRule: previous, above
 	wModel                       // names of the reader
 	wModal                       // must, should
-	wGreet                       // opens a message to somebody
-	wLead                        // comes before a request
-	wFill                        // may be between lead and verb
+	wGreet                       // words that begin a message: hello, attention
+	wLead                        // words before a request: please, must
+	wFill                        // words between wLead and wAct
 	wAct                         // verbs of requests
 	wLeak                        // verbs of disclosure
 	wSecret                      // names of things to disclose
