@@ -249,6 +249,12 @@ func begun(data string) bool {
 	return err == nil || before == nil
 }
 
+// WithTrustFile calls f, which reads, changes and writes a trust file. All programs that change one call it, and it lets
+// one at a time change the trust file and the auditor's key of a folder.
+func WithTrustFile(path string, f func() error) error {
+	return natsfiles.LockedFolder(filepath.Dir(path), f)
+}
+
 // Trust reads the pinned keys of a data folder. On the first start it creates and pins the operator's
 // and the auditor's key.
 func Trust(data string) (*keys.Trust, error) {

@@ -62,51 +62,63 @@ func PartFiles(name string, groups []string) ([]string, error) {
 	return files, nil
 }
 
-// Part copies the files that a process needs from a data folder to dir. at is the path of dir on the process's
-// host; the copied contexts refer to credentials there. If url is not empty, it replaces the servers' address in
-// the contexts. Part can be repeated when credentials are renewed. It keeps keys and handovers in dir that the
-// data folder lacks; kept has a line about each.
-func Part(data, name string, groups []string, dir, at, url string) (kept []string, err error) {
-	files, err := PartFiles(name, groups)
+// PartOf describes the part of a process: a folder with the files that it needs of a data folder.
+type PartOf struct {
+	Data, Name string
+	Groups     []string // sentinel groups; nil means the shipped ones
+	Dir        string   // the part
+	At         string   // where the process finds the part
+	URL        string   // addresses of the servers; "" means those that the data folder has
+	// TrustOfData makes the part's pins those of the data folder, so that handovers that only the part has are lost.
+	TrustOfData bool
+}
+
+// Make copies the files from the data folder to the part. It can be repeated when credentials are renewed. It keeps
+// other keys that the part has, and the handovers of an auditor's keys. kept has a line about each. If a key or the trust
+// file cannot be written, Make still writes the other files.
+func (o PartOf) Make() (kept []string, err error) {
+	files, err := PartFiles(o.Name, o.Groups)
 	if err != nil {
 		return nil, err
 	}
 	content := make(map[string][]byte)
 	for _, f := range files {
-		b, err := os.ReadFile(filepath.Join(data, f))
+		b, err := os.ReadFile(filepath.Join(o.Data, f))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("the data folder has no %s, which %s needs: make it with `lazaret server init` or start "+
-				"`lazaret up` once: %w", f, name, err)
+				"`lazaret up` once: %w", f, o.Name, err)
 		} else if err != nil {
 			return nil, err
 		}
 		if filepath.Ext(f) == ".json" {
-			if b, err = moved(b, at, url); err != nil {
+			if b, err = moved(b, o.At, o.URL); err != nil {
 				return nil, fmt.Errorf("%s: %w", f, err)
 			}
 		}
 		content[f] = b
 	}
-	p := part{data: data, dir: dir}
-	trust, err := p.merge(content[keys.TrustFile])
-	if err != nil {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	content[keys.TrustFile] = trust
+	var secrets []string
 	for _, f := range files {
-		to := filepath.Join(dir, f)
+		to := filepath.Join(o.Dir, f)
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			return nil, err
 		}
-		put := durable.WriteFile
 		if filepath.Dir(f) == natsserver.KeysDir("") {
-			put = p.putKey
-		}
-		if err := put(to, content[f], 0o600); err != nil {
-			return nil, err
+			secrets = append(secrets, f)
+		} else if f != keys.TrustFile {
+			if err := durable.WriteFile(to, content[f], 0o600); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return p.kept, nil
+	p := part{data: o.Data, dir: o.Dir}
+	err = WithTrustFile(TrustFile(o.Dir), func() error {
+		return p.put(secrets, content, !o.TrustOfData && slices.Contains(secrets, AuditorKey("")))
+	})
+	return p.kept, err
 }
 
 // moved returns a NATS context with its credential path below another folder.

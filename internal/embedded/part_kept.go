@@ -16,8 +16,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// part is a process's folder that may have keys and handovers which the data folder lacks: the key of an auditor that
-// runs apart is rotated in its part (lazaret audit rotate).
+// part is a process's folder. The key of an auditor that runs apart is rotated in its part (lazaret audit rotate), so the
+// part may have keys and handovers that are not in the data folder.
 type part struct {
 	data, dir string
 	trust     *keys.Trust // of the part, with the handovers that were kept
@@ -29,54 +29,85 @@ func (p *part) tell(format string, args ...any) {
 	p.kept = append(p.kept, fmt.Sprintf(format, args...))
 }
 
-// merge returns the trust file for the part: text, which the data folder has, and the handovers that only the part
-// has. The pins of all other roles are those of the data folder.
+// put writes the keys and the trust file of the part. merging says whether handovers that only the part has are kept. An
+// error about one file does not keep it from writing the others.
+func (p *part) put(secrets []string, content map[string][]byte, merging bool) error {
+	text := content[keys.TrustFile]
+	var err error
+	if p.trust, err = keys.ParseTrust(TrustFile(p.data), text); err != nil {
+		p.trust = new(keys.Trust)
+	} else if merging {
+		text, err = p.merge(text)
+	}
+	errs := []error{err}
+	for _, f := range secrets {
+		errs = append(errs, p.putKey(filepath.Join(p.dir, f), content[f]))
+	}
+	if err == nil {
+		errs = append(errs, durable.WriteFile(TrustFile(p.dir), text, 0o600))
+	}
+	return errors.Join(errs...)
+}
+
+// merge returns the trust file for an auditor's part: text, which is that of the data folder, with the handovers that
+// only the part has. Handovers are recorded by the pins of the keys whose private keys the part has, and by replaced_at
+// of their predecessors. All other pins are those of the data folder.
 func (p *part) merge(text []byte) ([]byte, error) {
 	ours, theirs := TrustFile(p.dir), TrustFile(p.data)
-	var err error
-	if p.trust, err = keys.ParseTrust(theirs, text); err != nil {
-		return nil, err
-	}
 	had, err := keys.LoadTrust(ours)
 	if errors.Is(err, fs.ErrNotExist) {
 		return text, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("it may have handovers of the log's key, so it is not overwritten: correct it, or move it "+
-			"away: %w", err)
+		return nil, fmt.Errorf("%s is not overwritten, because it may have handovers of the log's key: correct it, or move "+
+			"it away: %w", ours, err)
 	}
-	var lacking []keys.Pin
+	private, err := p.privateKeys()
+	if err != nil {
+		return nil, err
+	}
+	// If the key in use is not pinned in the data folder, it was rotated here, and the operator has not brought the
+	// handover.
+	name := ""
+	if own, err := note.NewVerifier(publicKey(AuditorKey(p.dir))); err == nil {
+		if _, pinned := p.trust.Find(own.Name(), own.KeyHash()); !pinned {
+			name = own.Name()
+		}
+	}
 	changed := false
-	behind := false // the part has a key as replaced that the data folder has as valid
+	const how = "remove it with --trust-of-data"
 	for _, pin := range had.Pins() {
 		v, err := note.NewVerifier(pin.Key)
 		if err != nil || !pin.Has(keys.RoleAuditor) {
 			continue
 		}
-		if _, ok := p.trust.Find(v.Name(), v.KeyHash()); !ok {
-			lacking = append(lacking, pin)
-		} else if at := pin.ReplacedAt; at != nil && p.trust.Replaced(chain.KeyID(v.Name(), v.KeyHash()), *at) {
-			behind, changed = true, true
-			p.tell("%s keeps replaced_at: %d of %s, which %s lacks: if you ran audit rotate, add it there, otherwise remove it "+
-				"here", ours, *at, pin.Key, theirs)
+		at := ""
+		if pin.ReplacedAt != nil {
+			at = fmt.Sprintf(" (replaced_at: %d)", *pin.ReplacedAt)
 		}
-	}
-	own := publicKey(AuditorKey(p.dir))
-	for _, pin := range lacking {
-		if pin.ReplacedAt == nil && !behind && pin.Key != own {
-			p.tell("%s no longer pins %s, as %s", ours, pin.Key, theirs)
+		if given, ok := p.trust.Find(v.Name(), v.KeyHash()); ok {
+			if pin.ReplacedAt == nil || given.ReplacedAt != nil && *given.ReplacedAt <= *pin.ReplacedAt {
+				continue
+			}
+			if !private[pin.Key] && v.Name() != name {
+				p.tell("%s no longer has replaced_at: %d of %s, as %s", ours, *pin.ReplacedAt, pin.Key, theirs)
+			} else if p.trust.Replaced(chain.KeyID(v.Name(), v.KeyHash()), *pin.ReplacedAt) {
+				changed = true
+				p.tell("%s keeps replaced_at: %d of %s, which is not in %s: if you ran audit rotate, add it there, otherwise "+
+					how, ours, *pin.ReplacedAt, pin.Key, theirs)
+			}
+			continue
+		}
+		if !private[pin.Key] {
+			p.tell("%s no longer pins %s%s, as %s", ours, pin.Key, at, theirs)
 			continue
 		}
 		pin.Roles, changed = []keys.Role{keys.RoleAuditor}, true
 		if err := p.trust.Add(pin); err != nil {
 			return nil, err
 		}
-		at := ""
-		if pin.ReplacedAt != nil {
-			at = fmt.Sprintf(" (replaced_at: %d)", *pin.ReplacedAt)
-		}
-		p.tell("%s keeps the auditor's key %s%s, which %s lacks: if you made it with audit rotate, pin it there, otherwise "+
-			"remove it here", ours, pin.Key, at, theirs)
+		p.tell("%s keeps the auditor's key %s%s, which is not pinned in %s, because the part has its private key: if you "+
+			"made it with audit rotate, pin it there, otherwise "+how, ours, pin.Key, at, theirs)
 	}
 	if !changed {
 		return text, nil
@@ -84,9 +115,24 @@ func (p *part) merge(text []byte) ([]byte, error) {
 	return p.trust.Marshal()
 }
 
+// privateKeys returns the public keys of the auditor's private keys in the part: the key in use, the next one, and those
+// that a rotation has set aside.
+func (p *part) privateKeys() (map[string]bool, error) {
+	file := AuditorKey(p.dir)
+	files, err := durable.Glob(filepath.Dir(file), filepath.Base(file)+".*")
+	out := make(map[string]bool)
+	for _, f := range append(files, file) {
+		if key := publicKey(f); key != "" {
+			out[key] = true
+		}
+	}
+	return out, err
+}
+
 // putKey writes a key that the data folder has to a file of the part. A file with another key stays, unless the trust
-// file says that it was replaced and the new one was not. Then it is kept beside the new one.
-func (p *part) putKey(path string, key []byte, mode fs.FileMode) error {
+// file says that it was replaced and the new one was not. Then it is kept beside the new one. An empty file is replaced.
+func (p *part) putKey(path string, key []byte) error {
+	const mode = 0o600
 	err := durable.Create(path, key, mode)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
@@ -100,7 +146,15 @@ func (p *part) putKey(path string, key []byte, mode fs.FileMode) error {
 		return err
 	}
 	from := filepath.Join(p.data, rel)
+	if len(bytes.TrimSpace(had)) == 0 {
+		p.tell("%s was empty, and has now the key of %s", path, from)
+		return durable.WriteFile(path, key, mode)
+	}
 	if path == AuditorKey(p.dir) {
+		if publicKey(path) == "" {
+			return fmt.Errorf("%s has no valid private key, and is not overwritten: put the auditor's key back, or move the "+
+				"file away and repeat the command, which puts the key of %s there", path, from)
+		}
 		switch ours, theirs := p.pin(path), p.pin(from); {
 		case theirs != nil && theirs.ReplacedAt != nil:
 			p.tell("%s stays as it is: the key in %s was replaced. Put a copy of the newer one there", path, from)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
 	"lazaret/pkg/keys"
 )
@@ -41,11 +42,15 @@ func parted(t *testing.T) (data, dir string) {
 
 func again(t *testing.T, data, dir string) []string {
 	t.Helper()
-	kept, err := Part(data, "auditor", nil, dir, dir, "")
+	kept, err := auditorPart(data, dir).Make()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return kept
+}
+
+func auditorPart(data, dir string) PartOf {
+	return PartOf{Data: data, Name: "auditor", Dir: dir, At: dir}
 }
 
 func content(t *testing.T, file string) string {
@@ -57,10 +62,16 @@ func content(t *testing.T, file string) string {
 	return string(b)
 }
 
-// newKey replaces the auditor's key of a folder by a new one, and returns its public key.
+// newKey replaces the auditor's key of a folder by a new one, and returns its public key. The old one is set aside,
+// and the new one has its name, as by a rotation.
 func newKey(t *testing.T, folder string) string {
 	t.Helper()
-	private, public, err := keys.Generate("log")
+	name, _, _ := strings.Cut(publicKey(AuditorKey(folder)), "+")
+	private, public, err := keys.Generate(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = keys.SetAside(AuditorKey(folder))
 	if err = errors.Join(err, os.Remove(AuditorKey(folder)), keys.WritePrivate(AuditorKey(folder), private)); err != nil {
 		t.Fatal(err)
 	}
@@ -216,15 +227,148 @@ func TestAPinThatTheOperatorRemovedDoesNotStayInAPart(t *testing.T) {
 	}
 }
 
-func TestATrustFileThatCannotBeReadIsNotOverwritten(t *testing.T) {
-	data, dir := parted(t)
-	if err := os.WriteFile(TrustFile(dir), []byte("not: [closed"), 0o600); err != nil {
+// Each case changes a data folder and a part that agree on the pins. want has the auditors' pins of the part after that.
+func TestAPartKeepsOnlyThePinsOfItsOwnHandovers(t *testing.T) {
+	_, leaked, err := keys.Generate("log")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Part(data, "auditor", nil, dir, dir, ""); err == nil || !strings.Contains(err.Error(), TrustFile(dir)) {
+	at := func(key string, size int) string { return fmt.Sprintf("%s@%d", key, size) }
+	for name, c := range map[string]func(t *testing.T, data, dir, first string) (want []string){
+		"a leaked key is removed after a rotation in the part": func(t *testing.T, _, dir, first string) []string {
+			next := newKey(t, dir)
+			pins(t, dir, replacedPin(first, 3), auditorPin(next), auditorPin(leaked))
+			return []string{at(first, 3), next}
+		},
+		"a leaked key that was replaced is removed": func(t *testing.T, _, dir, first string) []string {
+			pins(t, dir, auditorPin(first), replacedPin(leaked, 5))
+			return []string{first}
+		},
+		"a mistaken replaced_at of another key is corrected": func(t *testing.T, data, dir, first string) []string {
+			pins(t, data, auditorPin(first), auditorPin(leaked))
+			pins(t, dir, auditorPin(first), replacedPin(leaked, 5))
+			return []string{first, leaked}
+		},
+		"the private key that was replaced is destroyed": func(t *testing.T, _, dir, first string) []string {
+			next := newKey(t, dir)
+			aside, err := filepath.Glob(AuditorKey(dir) + ".*")
+			if err != nil || len(aside) != 1 || os.Remove(aside[0]) != nil {
+				t.Fatalf("the old key is in %q, %v", aside, err)
+			}
+			pins(t, dir, replacedPin(first, 3), auditorPin(next))
+			return []string{at(first, 3), next}
+		},
+		"a rotation was interrupted": func(t *testing.T, _, dir, first string) []string {
+			private, next, err := keys.Generate("log")
+			if err := errors.Join(err, keys.WritePrivate(AuditorKey(dir)+".next", private)); err != nil {
+				t.Fatal(err)
+			}
+			pins(t, dir, replacedPin(first, 3), auditorPin(next))
+			return []string{at(first, 3), next}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data, dir := parted(t)
+			want := c(t, data, dir, publicKey(AuditorKey(dir)))
+			kept := again(t, data, dir)
+			if got := pinned(t, dir)[1:]; !slices.Equal(got, want) {
+				t.Errorf("pinned are %q, want %q: %q", got, want, kept)
+			}
+			o := auditorPart(data, dir)
+			o.TrustOfData = true
+			if _, err := o.Make(); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := content(t, TrustFile(dir)), content(t, TrustFile(data)); got != want {
+				t.Errorf("with the data folder's pins:\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func TestAPartWithoutTheAuditorsKeyHasThePinsOfTheDataFolder(t *testing.T) {
+	data, dir := parted(t)
+	_, old, err := keys.Generate("log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := auditorPart(data, dir)
+	o.Name = "trim"
+	if _, err := o.Make(); err != nil {
+		t.Fatal(err)
+	}
+	pins(t, dir, replacedPin(publicKey(AuditorKey(data)), 3), replacedPin(old, 5))
+	if kept, err := o.Make(); err != nil || len(kept) > 0 || content(t, TrustFile(dir)) != content(t, TrustFile(data)) {
+		t.Errorf("the pins are %q: %q, %v", pinned(t, dir), kept, err)
+	}
+}
+
+func TestAnEmptyKeyOfAPartIsReplacedAndADamagedOneIsAnError(t *testing.T) {
+	data, dir := parted(t)
+	master := filepath.Join(natsserver.KeysDir(dir), masterKeyFile)
+	if err := errors.Join(os.WriteFile(AuditorKey(dir), nil, 0o600), os.WriteFile(master, []byte("\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if kept := again(t, data, dir); len(kept) != 2 || !strings.Contains(kept[1], AuditorKey(dir)+" was empty") {
+		t.Errorf("of empty keys it is said: %q", kept)
+	}
+	for _, file := range []string{AuditorKey(""), filepath.Join(natsserver.KeysDir(""), masterKeyFile)} {
+		if content(t, filepath.Join(dir, file)) != content(t, filepath.Join(data, file)) {
+			t.Errorf("%s is not the data folder's", file)
+		}
+	}
+	damaged := content(t, AuditorKey(dir))[:20]
+	if err := os.WriteFile(AuditorKey(dir), []byte(damaged), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := auditorPart(data, dir).Make(); err == nil || !strings.Contains(err.Error(), AuditorKey(dir)) {
+		t.Errorf("a damaged key: %v", err)
+	}
+	if content(t, AuditorKey(dir)) != damaged {
+		t.Error("the damaged key was overwritten")
+	}
+}
+
+func TestAHandoverThatIsMadeDuringServerPartIsNotLost(t *testing.T) {
+	data, dir := parted(t)
+	first := publicKey(AuditorKey(dir))
+	next := newKey(t, dir)
+	for size := int64(100); size > 70; size-- { // a smaller size replaces the kept one
+		made := make(chan error, 1)
+		go func() {
+			_, err := auditorPart(data, dir).Make()
+			made <- err
+		}()
+		time.Sleep(time.Duration(size%10) * time.Millisecond) // so that it falls into different steps
+		if err := WithTrustFile(TrustFile(dir), func() error {
+			pins(t, dir, replacedPin(first, size), auditorPin(next))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-made; err != nil {
+			t.Fatal(err)
+		}
+		if got, want := pinned(t, dir)[1:], []string{fmt.Sprintf("%s@%d", first, size), next}; !slices.Equal(got, want) {
+			t.Fatalf("pinned are %q, want %q", got, want)
+		}
+	}
+}
+
+func TestATrustFileThatCannotBeReadIsNotOverwritten(t *testing.T) {
+	data, dir := parted(t)
+	creds := natsfiles.Creds(dir, string(natsserver.RoleAuditor))
+	if err := errors.Join(os.WriteFile(TrustFile(dir), []byte("not: [closed"), 0o600), os.Remove(creds),
+		os.Remove(AuditorKey(dir))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := auditorPart(data, dir).Make(); err == nil || !strings.Contains(err.Error(), TrustFile(dir)) {
 		t.Errorf("a trust file with an error: %v", err)
 	}
 	if content(t, TrustFile(dir)) != "not: [closed" {
 		t.Error("it was overwritten")
+	}
+	if content(t, creds) == "" || publicKey(AuditorKey(dir)) != publicKey(AuditorKey(data)) {
+		t.Error("the credential or the key is not written")
 	}
 }

@@ -33,6 +33,20 @@ func Locked(path string, f func() error) error {
 	if err != nil {
 		return err
 	}
+	return locked(lock, f)
+}
+
+// LockedFolder calls f while holding the lock of a folder, which excludes other processes that lock it. It makes no
+// file, so processes of several users can lock a folder that they can read.
+func LockedFolder(dir string, f func() error) error {
+	lock, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return locked(lock, f)
+}
+
+func locked(lock *os.File, f func() error) error {
 	defer lock.Close()
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return err

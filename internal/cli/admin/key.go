@@ -15,21 +15,25 @@ import (
 // pin adds a public key to the data folder's trust file.
 func pin(a *verb.App, public, agent string, roles []string) error {
 	a.Conn.Resolve()
-	t, err := keys.LoadTrust(embedded.TrustFile(a.Conn.Data))
-	if err != nil {
-		return err
-	}
+	file := embedded.TrustFile(a.Conn.Data)
 	pin := keys.Pin{Key: public, Agent: agent}
 	for _, r := range roles {
 		pin.Roles = append(pin.Roles, keys.Role(r))
 	}
-	if err := t.Add(pin); err != nil {
+	err := embedded.WithTrustFile(file, func() error {
+		t, err := keys.LoadTrust(file)
+		if err != nil {
+			return err
+		}
+		if err := t.Add(pin); err != nil {
+			return err
+		}
+		return t.Write(file)
+	})
+	if err != nil {
 		return err
 	}
-	if err := t.Write(embedded.TrustFile(a.Conn.Data)); err != nil {
-		return err
-	}
-	fmt.Fprintln(os.Stderr, "pinned in", embedded.TrustFile(a.Conn.Data)+"; an approver's key counts after lazaret key "+
+	fmt.Fprintln(os.Stderr, "pinned in", file+"; an approver's key counts after lazaret key "+
 		"activate, an operator's key after the daemons' next start")
 	return nil
 }

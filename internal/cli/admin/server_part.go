@@ -17,8 +17,8 @@ import (
 func init() { Verbs.Add("server", serverPartCommand) }
 
 func serverPartCommand(a *verb.App) *cobra.Command {
-	var to, at, url string
-	var groups []string
+	var to, at string
+	var o embedded.PartOf
 	var wait, every time.Duration
 	c := &cobra.Command{
 		Use:   "part --to DIR [NAME…]",
@@ -36,8 +36,13 @@ A process reads them when it connects again.
 A repetition replaces credentials and contexts. It overwrites no key. If a part has another
 auditor's key than the data folder, it keeps it, unless the trust file says that the data
 folder's replaced it: then the old key goes to a file beside it (auditor.key.HASH). The trust
-file is replaced, but handovers of the log's key that only the part has are kept ("lazaret
-audit rotate"). Each line after a part says what was kept, and what the data folder lacks.`,
+file is replaced. But an auditor's part keeps the handovers that only it has ("lazaret audit
+rotate"): the pins of keys whose private keys are in the part, and replaced_at of the keys
+before them. Lines after a part say what was kept. --trust-of-data keeps no pin.
+
+An error about one part does not keep the command from making the others. If only the trust
+file of a part cannot be written, the part still gets credentials and keys. With --every,
+errors are printed, and the command goes on.`,
 		Example: `  lazaret server part --data lz --to /etc/lazaret
   lazaret server part --data lz --to parts --at /lz --url nats://nats:4222`,
 		ValidArgs: embedded.Parts,
@@ -49,44 +54,31 @@ audit rotate"). Each line after a part says what was kept, and what the data fol
 			if len(args) == 0 {
 				args = embedded.Parts
 			}
-			once := func(name string) error {
-				dir, err := filepath.Abs(filepath.Join(to, name))
-				if err != nil {
-					return err
-				}
-				where := dir
-				if at != "" {
-					where = strings.ReplaceAll(at, "NAME", name)
-				}
-				var kept []string
-				for end := time.Now().Add(wait); ; {
-					kept, err = embedded.Part(a.Conn.Data, name, groups, dir, where, url)
-					if !errors.Is(err, fs.ErrNotExist) || time.Now().After(end) {
-						break
-					}
-					select {
-					case <-cmd.Context().Done():
-						return cmd.Context().Err()
-					case <-time.After(200 * time.Millisecond):
-					}
-				}
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", name, dir)
-				for _, k := range kept {
-					fmt.Fprintln(cmd.OutOrStdout(), "  "+k)
-				}
-				return nil
-			}
-			for {
+			once := func() error {
+				var errs []error
 				for _, name := range args {
-					if err := once(name); err != nil {
+					dir, err := filepath.Abs(filepath.Join(to, name))
+					if err != nil {
 						return err
 					}
+					o := o
+					o.Data, o.Name, o.Dir, o.At = a.Conn.Data, name, dir, dir
+					if at != "" {
+						o.At = strings.ReplaceAll(at, "NAME", name)
+					}
+					if err := makePart(cmd, o, wait); err != nil {
+						errs = append(errs, fmt.Errorf("part %s: %w", name, err))
+					}
 				}
-				if every == 0 {
-					return nil
+				return errors.Join(errs...)
+			}
+			for {
+				err := once()
+				if every == 0 || cmd.Context().Err() != nil {
+					return err
+				}
+				if err != nil {
+					fmt.Fprintln(cmd.ErrOrStderr(), err)
 				}
 				select {
 				case <-cmd.Context().Done():
@@ -99,9 +91,33 @@ audit rotate"). Each line after a part says what was kept, and what the data fol
 	f := c.Flags()
 	f.StringVar(&to, "to", "", "make the parts in `DIR`")
 	f.StringVar(&at, "at", "", "`PATH` at which a process finds its part (default DIR/NAME)")
-	f.StringVar(&url, "url", "", "`URLS` of the servers (default those that the data folder names)")
-	f.StringSliceVar(&groups, "groups", nil, "sentinel `GROUPS` (default the shipped ones)")
+	f.StringVar(&o.URL, "url", "", "`URLS` of the servers (default those that the data folder names)")
+	f.StringSliceVar(&o.Groups, "groups", nil, "sentinel `GROUPS` (default the shipped ones)")
 	f.DurationVar(&every, "every", 0, "repeat at this interval, until it is stopped (default: once)")
 	f.DurationVar(&wait, "wait", 0, "how long to wait for a data folder that is being created")
+	f.BoolVar(&o.TrustOfData, "trust-of-data", false,
+		"give an auditor's part the data folder's pins as they are, to remove a key or replaced_at on purpose")
 	return c
+}
+
+// makePart makes a part and prints what was kept. It waits for files that the data folder does not have yet.
+func makePart(cmd *cobra.Command, o embedded.PartOf, wait time.Duration) error {
+	for end := time.Now().Add(wait); ; {
+		kept, err := o.Make()
+		if errors.Is(err, fs.ErrNotExist) && time.Now().Before(end) {
+			select {
+			case <-cmd.Context().Done():
+				return cmd.Context().Err()
+			case <-time.After(200 * time.Millisecond):
+			}
+			continue
+		}
+		if err == nil || len(kept) > 0 {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", o.Name, o.Dir)
+		}
+		for _, k := range kept {
+			fmt.Fprintln(cmd.OutOrStdout(), "  "+k)
+		}
+		return err
+	}
 }

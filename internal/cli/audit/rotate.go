@@ -42,7 +42,11 @@ key with another name or role, and a FILE that is not the key in force.`,
 			if trust == "" {
 				trust = embedded.TrustFile(a.Conn.Data)
 			}
-			public, err := rotate(a.Conn.Data, dir, key, trust)
+			var public string
+			err := embedded.WithTrustFile(trust, func() (err error) {
+				public, err = rotate(a.Conn.Data, dir, key, trust)
+				return err
+			})
 			if errors.Is(err, chain.ErrLocked) {
 				return fmt.Errorf("%w: stop the auditor (or lazaret up) first", err)
 			}

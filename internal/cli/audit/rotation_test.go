@@ -2,13 +2,16 @@ package audit
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"lazaret/internal/cli/verb"
 	"lazaret/internal/embedded"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
@@ -363,4 +366,48 @@ func TestARotationDoesNotLoseTheOldKeyIfItsKeptFileHasAnother(t *testing.T) {
 		t.Errorf("the old key is not kept: %v", err)
 	}
 	logIsSound(t, data, master, 1)
+}
+
+// Another command that changes the trust file has read it and has not written it yet.
+func TestARotationWaitsForAnotherChangeOfTheTrustFile(t *testing.T) {
+	data, first, master := rotatable(t)
+	proofAfter(t, data, first, master, 1)
+	trustFile := embedded.TrustFile(data)
+	rotated := make(chan error, 1)
+	err := embedded.WithTrustFile(trustFile, func() error {
+		read, err := keys.LoadTrust(trustFile)
+		if err != nil {
+			return err
+		}
+		go func() {
+			a := &verb.App{}
+			a.Conn.Data = data
+			c := rotateCommand(a)
+			c.SetArgs(nil)
+			c.SetOut(io.Discard)
+			c.SetErr(io.Discard)
+			rotated <- c.ExecuteContext(t.Context())
+		}()
+		select {
+		case err := <-rotated:
+			rotated <- err
+		case <-time.After(500 * time.Millisecond): // it waits
+		}
+		return read.Write(trustFile)
+	})
+	if err := errors.Join(err, <-rotated); err != nil {
+		t.Fatal(err)
+	}
+	logIsSound(t, data, master, 1)
+	key, err := readKey(embedded.AuditorKey(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust, err := keys.LoadTrust(trustFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := trust.Find(key.signer.Name(), key.signer.KeyHash()); !ok {
+		t.Errorf("the pin of the new key %s is lost", key)
+	}
 }
