@@ -350,9 +350,14 @@ func (f *refusal) result(id jsonrpc.ID, tool string) *jsonrpc.Response {
 		b.WriteString("\nDo not try the same in other words or with another tool. Tell the user, or choose another way.")
 	case f.what != "":
 		b.WriteString("\nTell the user. The tools can be called once they are approved.")
-	default:
+	case client.Open(f.rep):
 		b.WriteString("\nTell the user, and go on with something else. Once it is approved, call the same tool with the " +
 			"same arguments again; do not try the same by other means.")
+	case f.err != nil && (e == nil || e.Temporary()):
+		b.WriteString("\nTell the user, and go on with something else. You may make the same call again later; do not " +
+			"try the same by other means.")
+	default: // no approval can release this call
+		b.WriteString("\nTell the user, and go on with something else; do not try the same by other means.")
 	}
 	result := map[string]any{
 		"content": []map[string]string{{"type": "text", "text": b.String()}},

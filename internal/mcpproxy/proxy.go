@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"lazaret/client"
+	"lazaret/internal/mcpwire"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/text"
 	"lazaret/streams"
@@ -169,12 +170,16 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 		}
 		return p.down.Write(ctx, m) // a response to a request of the server
 	}
-	if err := vet(r.Params); err != nil {
+	if err := vetRequest(r); err != nil {
 		if !r.ID.IsValid() {
 			p.cfg.Log.Warn("a notification of the client was dropped", "method", r.Method, "err", err)
 			return nil
 		}
-		return p.up.Write(ctx, fault(r.ID, jsonrpc.CodeInvalidParams, "the request was refused: "+err.Error()))
+		var code int64 = jsonrpc.CodeInvalidParams
+		if r.Extra != nil {
+			code = jsonrpc.CodeInvalidRequest
+		}
+		return p.up.Write(ctx, fault(r.ID, code, "the request was refused: "+err.Error()))
 	}
 	if !r.ID.IsValid() {
 		// A server may carry out a request that has no id, or the id null.
@@ -202,15 +207,14 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 		serve = nil
 		c.passed = true
 	}
-	ctx, c.cancel = context.WithCancel(ctx)
 	p.mu.Lock()
 	_, twice := p.calls[r.ID]
 	if !twice {
+		ctx, c.cancel = context.WithCancel(ctx)
 		p.calls[r.ID] = c
 	}
 	p.mu.Unlock()
 	if twice {
-		c.cancel()
 		return p.up.Write(ctx, fault(r.ID, jsonrpc.CodeInvalidRequest, "this id is in use"))
 	}
 	if serve == nil {
@@ -233,14 +237,16 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 // the server.
 func (p *Proxy) cancelled(r *jsonrpc.Request) bool {
 	var n struct {
-		RequestID any `json:"requestId"`
+		RequestID json.RawMessage `json:"requestId"`
 	}
-	if json.Unmarshal(r.Params, &n) != nil {
+	if json.Unmarshal(r.Params, &n) != nil || len(n.RequestID) == 0 {
 		return true
 	}
-	id, err := jsonrpc.MakeID(n.RequestID)
+	id, err := mcpwire.ParseID(n.RequestID)
 	if err != nil {
-		return true
+		p.cfg.Log.Warn("a cancellation of the client was dropped, because no request has its id",
+			"id", streams.Clip(string(n.RequestID), 100))
+		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -271,7 +277,7 @@ func (p *Proxy) fromServer(ctx context.Context, m jsonrpc.Message) error {
 		p.answered(ctx, m)
 		return nil
 	case *jsonrpc.Request:
-		if err := vet(m.Params); err != nil {
+		if err := vetRequest(m); err != nil {
 			p.wg.Go(func() {
 				err := p.refused(ctx, m.Method, "", err)
 				if m.ID.IsValid() {
@@ -325,11 +331,11 @@ func (p *Proxy) note(ctx context.Context, m *jsonrpc.Request) {
 func (p *Proxy) unsubscribed(params any) any {
 	all, _ := params.(map[string]any)
 	meta, _ := all["_meta"].(map[string]any)
-	raw := meta[mcp.MetaKeySubscriptionID]
-	if n, ok := raw.(json.Number); ok {
-		raw, _ = n.Float64() // a number that does not fit into a float64 is not the id of a request
+	raw, err := json.Marshal(meta[mcp.MetaKeySubscriptionID])
+	if err != nil {
+		return params
 	}
-	id, err := jsonrpc.MakeID(raw)
+	id, err := mcpwire.ParseID(raw)
 	if err != nil {
 		return params
 	}

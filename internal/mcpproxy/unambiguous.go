@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"lazaret/internal/content"
+	"lazaret/internal/mcpwire"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -43,13 +44,10 @@ var free = text.Set("_meta annotations arguments data default experimental exten
 var folded = func() map[string]bool {
 	m := make(map[string]bool)
 	for n := range known {
-		m[fold(n)] = true
+		m[mcpwire.Fold(n)] = true
 	}
 	return m
 }()
-
-// fold returns a name in the form in which case-insensitive readers compare it.
-func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }
 
 // undefined reports whether the protocol does not define a field name.
 func undefined(name string) bool { return !known[name] }
@@ -66,6 +64,14 @@ func vet(raw json.RawMessage) error {
 	return vetNames(v, 0)
 }
 
+// vetRequest checks a request or a notification as vet does, including its outermost object.
+func vetRequest(m *jsonrpc.Request) error {
+	if err, ok := m.Extra.(error); ok {
+		return err
+	}
+	return vet(m.Params)
+}
+
 func vetNames(v any, depth int) error {
 	if depth > maxNesting {
 		return fmt.Errorf("its JSON is nested deeper than %d", maxNesting)
@@ -79,7 +85,7 @@ func vetNames(v any, depth int) error {
 		}
 	case map[string]any:
 		for k, x := range v {
-			if !known[k] && folded[fold(k)] {
+			if !known[k] && folded[mcpwire.Fold(k)] {
 				return fmt.Errorf("the name %q differs from one of the protocol only in letter case", streams.Clip(k, 60))
 			}
 			if known[k] && !free[k] {
@@ -105,6 +111,9 @@ func vetAnnotations(raw json.RawMessage) error {
 // vetResponse checks a response as vet does. A response must hold either a result, which is an object,
 // or an error. Its _meta must not contain names that start with lazaret/, which only the proxy sets.
 func vetResponse(m *jsonrpc.Response) error {
+	if err, ok := m.Extra.(error); ok {
+		return err
+	}
 	if m.Error != nil {
 		if len(m.Result) > 0 && jsontext.Value(m.Result).Kind() != 'n' {
 			return errors.New("it holds a result and an error")
@@ -124,7 +133,7 @@ func vetResponse(m *jsonrpc.Response) error {
 		return errors.New("its _meta is not an object")
 	}
 	for k := range r.Meta {
-		if strings.HasPrefix(fold(k), "lazaret/") {
+		if strings.HasPrefix(mcpwire.Fold(k), "lazaret/") {
 			return fmt.Errorf("its _meta has the name %q, which is the proxy's own", streams.Clip(k, 60))
 		}
 	}

@@ -405,11 +405,16 @@ func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	m, err := jsonrpc.DecodeMessage(body)
-	if err != nil {
-		reply(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body is not one message of JSON-RPC", "")
+	messages, bad := decode(body)
+	switch {
+	case bad != nil:
+		reply(w, http.StatusBadRequest, bad.id, bad.code, bad.text, "")
+		return
+	case len(messages) > 1:
+		reply(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the message was refused: it has several ids", "")
 		return
 	}
+	m := messages[0]
 	q, isRequest := m.(*jsonrpc.Request)
 	if r.Header.Get(headerVersion) >= "2026" || isRequest && metaVersion(q.Params) >= "2026" {
 		e.statelessRequest(ctx, w, r, m, name, owner, server)

@@ -24,6 +24,9 @@ import (
 // is never held in memory. If it answers a request, that request gets an error.
 const MaxMessage = 32 << 20
 
+// maxErrors is the limit of errors for a server that it has not read.
+const maxErrors = 16
+
 // terminate is how long a server may take to end after its input is closed. After that it
 // gets SIGTERM, and has the same time again.
 const terminate = 3 * time.Second
@@ -62,28 +65,64 @@ func Start(cmd *exec.Cmd, log *slog.Logger) (mcp.Connection, error) {
 	s := &process{cmd: cmd, in: in, log: log,
 		messages: make(chan jsonrpc.Message), closed: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
-		s.scan(out)
+		scan(bufio.NewReaderSize(out, 64<<10), MaxMessage, s.messages, s.closed, s.skipped())
+		_, _ = io.Copy(io.Discard, out) // so that a server that still writes is not blocked and can end
 		s.exit = cmd.Wait()
 		close(s.ended)
 	}()
 	return s, nil
 }
 
-// scan reads messages until the output ends or the connection is closed.
-func (s *process) scan(out io.Reader) {
-	r := bufio.NewReaderSize(out, 64<<10)
-	for skipped := 0; ; {
-		line, dropped, err := readLine(r, MaxMessage)
-		messages, bad := decodeLine(line, dropped)
-		if bad != nil && skipped < 20 { // a server that logs to its output must not fill our log
-			skipped++
+// skipped returns a function that logs a line that is not a message. If the line is a request with an
+// id, the server gets an error. If it is too large, skipped returns an error as the response with its id.
+func (s *process) skipped() func(*badMessage) jsonrpc.Message {
+	warnings := 0
+	answers := make(chan struct{}, maxErrors)
+	return func(bad *badMessage) jsonrpc.Message {
+		if warnings < 20 { // a server that logs to its output must not fill our log
+			warnings++
 			s.log.Warn("a line of the server's output was skipped", "err", bad)
+		}
+		if bad.id == nil {
+			return nil
+		}
+		if bad.large {
+			id, _ := ParseID(bad.id) // topID matches only valid ids
+			return fault(id, "the server's message was refused: "+bad.text)
+		}
+		if bad.response {
+			return nil
+		}
+		select {
+		case answers <- struct{}{}:
+			go func() { // the server may read nothing before its output is read
+				defer func() { <-answers }()
+				if err := s.line(bad.answer()); err != nil {
+					s.log.Warn("an error was not sent to the server", "err", err)
+				}
+			}()
+		default:
+		}
+		return nil
+	}
+}
+
+// scan reads messages of at most limit bytes until the input ends or closed is closed. It calls bad for
+// lines and parts of batches that are not messages. bad may return a message in their place.
+func scan(r *bufio.Reader, limit int, to chan<- jsonrpc.Message, closed <-chan struct{},
+	bad func(*badMessage) jsonrpc.Message) {
+	for {
+		line, dropped, err := readLine(r, limit)
+		messages, refused := decodeLine(line, dropped, limit)
+		for _, b := range refused {
+			if m := bad(b); m != nil {
+				messages = append(messages, m)
+			}
 		}
 		for _, m := range messages {
 			select {
-			case s.messages <- m:
-			case <-s.closed:
-				_, _ = io.Copy(io.Discard, out) // so that a server that still writes is not blocked and can end
+			case to <- m:
+			case <-closed:
 				return
 			}
 		}
@@ -115,38 +154,37 @@ func readLine(r *bufio.Reader, most int) (line []byte, dropped int, err error) {
 var topID = regexp.MustCompile(`^\{(?:"jsonrpc":"2\.0",)?"id":(\d{1,15}|"[^"\\]{1,100}")` +
 	`|"id":(\d{1,15}|"[^"\\]{1,100}")(?:,"jsonrpc":"2\.0")?\}$`)
 
-// decodeLine reads the messages of a line: one, or a batch.
-func decodeLine(line []byte, dropped int) ([]jsonrpc.Message, error) {
+// decodeLine reads the messages of a line: one, or a batch. limit is the limit of a line whose middle was
+// dropped.
+func decodeLine(line []byte, dropped, limit int) (messages []jsonrpc.Message, bad []*badMessage) {
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return nil, nil
 	}
 	if dropped > 0 {
-		err := fmt.Errorf("it has %d bytes, the limit is %d", len(line)+dropped, MaxMessage)
+		b := &badMessage{large: true, code: jsonrpc.CodeInvalidRequest,
+			text: fmt.Sprintf("the message is too large: it has %d bytes, the limit is %d", len(line)+dropped, limit)}
 		for _, m := range topID.FindSubmatch(line) { // none if no id is found; the whole match is not JSON
-			var v any
-			if json.Unmarshal(m, &v) == nil {
-				if id, e := jsonrpc.MakeID(v); e == nil {
-					return []jsonrpc.Message{fault(id, "the server's message is too large: "+err.Error())}, err
-				}
+			if id, err := ParseID(m); err == nil && id.IsValid() {
+				b.id = m
 			}
 		}
-		return nil, err
+		return nil, []*badMessage{b}
 	}
 	batch := []json.RawMessage{line}
 	if line[0] == '[' {
-		if err := json.Unmarshal(line, &batch); err != nil {
-			return nil, fmt.Errorf("it is not JSON, %d bytes", len(line))
+		var parts []json.RawMessage
+		if json.Unmarshal(line, &parts) == nil && len(parts) > 0 {
+			batch = parts
 		}
 	}
-	var out []jsonrpc.Message
 	for _, raw := range batch {
-		m, err := jsonrpc.DecodeMessage(raw)
-		if err != nil {
-			return out, fmt.Errorf("it is not a message of JSON-RPC, %d bytes", len(raw))
+		m, b := decode(raw)
+		messages = append(messages, m...)
+		if b != nil {
+			bad = append(bad, b)
 		}
-		out = append(out, m)
 	}
-	return out, nil
+	return messages, bad
 }
 
 func fault(id jsonrpc.ID, text string) *jsonrpc.Response {
@@ -176,9 +214,13 @@ func (s *process) Write(_ context.Context, m jsonrpc.Message) error {
 	if err != nil {
 		return err
 	}
+	return s.line(append(b, '\n'))
+}
+
+func (s *process) line(b []byte) error {
 	s.write.Lock()
 	defer s.write.Unlock()
-	_, err = s.in.Write(append(b, '\n'))
+	_, err := s.in.Write(b)
 	return err
 }
 

@@ -100,11 +100,17 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, name string) {
 
 // reply answers with a JSON-RPC error. data is JSON or empty.
 func reply(w http.ResponseWriter, status int, id any, code int64, text, data string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(errorBody(id, code, text, data))
+}
+
+// errorBody returns a JSON-RPC error as one line. id is a string, a number, their JSON, or nil.
+func errorBody(id any, code int64, text, data string) []byte {
 	e := map[string]any{"code": code, "message": "lazaret: " + text}
 	if data != "" {
 		e["data"] = json.RawMessage(data)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": id, "error": e})
+	b, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": e}) // valid JSON in all parts
+	return append(b, '\n')
 }

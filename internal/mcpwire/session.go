@@ -227,12 +227,12 @@ func (s *session) cancelled(params json.RawMessage) {
 // notifications/cancelled.
 func cancelledID(params json.RawMessage) (jsonrpc.ID, bool) {
 	var n struct {
-		RequestID any `json:"requestId"`
+		RequestID json.RawMessage `json:"requestId"`
 	}
 	if json.Unmarshal(params, &n) != nil {
 		return jsonrpc.ID{}, false
 	}
-	id, err := jsonrpc.MakeID(n.RequestID)
+	id, err := ParseID(n.RequestID)
 	return id, err == nil
 }
 

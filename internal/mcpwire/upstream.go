@@ -343,15 +343,15 @@ func (u *upstream) request(ctx context.Context, r *jsonrpc.Request) {
 			u.got(fault(r.ID, "the server's answer broke off or is too large"))
 			return
 		}
-		messages, err := decodeLine(b, 0)
+		messages, bad := decodeLine(b, 0, MaxMessage)
 		answered := false
 		for _, m := range messages {
 			answered = u.pass(r, m) || answered
 		}
 		switch {
 		case answered:
-		case err != nil:
-			u.got(fault(r.ID, "the server's answer cannot be read: "+err.Error()))
+		case len(bad) > 0:
+			u.got(fault(r.ID, "the server's answer cannot be read: "+bad[0].text))
 		default:
 			u.got(fault(r.ID, "the server's answer does not answer this request"))
 		}
@@ -429,9 +429,9 @@ func (u *upstream) event(e event, r *jsonrpc.Request) bool {
 	if e.data == "" || e.name != "" && e.name != "message" {
 		return false
 	}
-	messages, err := decodeLine([]byte(e.data), 0)
-	if err != nil {
-		u.Log.Warn("an event of the server was skipped", "err", err)
+	messages, bad := decodeLine([]byte(e.data), 0, MaxMessage)
+	for _, b := range bad {
+		u.Log.Warn("an event of the server was skipped", "err", b)
 	}
 	answered := false
 	for _, m := range messages {
@@ -484,8 +484,8 @@ func (u *upstream) refused(id jsonrpc.ID, resp *http.Response) *jsonrpc.Response
 			wire: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: text},
 		}}
 	}
-	if m, err := jsonrpc.DecodeMessage(b); err == nil {
-		if r, ok := m.(*jsonrpc.Response); ok && r.ID == id && r.Error != nil {
+	if messages, bad := decode(b); bad == nil {
+		if r, ok := messages[0].(*jsonrpc.Response); ok && r.ID == id && r.Error != nil {
 			return r
 		}
 	}

@@ -11,8 +11,9 @@ import (
 )
 
 func TestALargeLineThatAnswersNothingIsSkipped(t *testing.T) {
-	if m, err := decodeLine([]byte(strings.Repeat("x", 100)), MaxMessage); len(m) != 0 || err == nil {
-		t.Errorf("%v, %v", m, err)
+	m, bad := decodeLine([]byte(strings.Repeat("x", 100)), MaxMessage, MaxMessage)
+	if len(m) != 0 || len(bad) != 1 || bad[0].id != nil {
+		t.Errorf("%v, %v", m, bad)
 	}
 }
 

@@ -136,11 +136,7 @@ func runMCP(ctx context.Context, cfg mcpproxy.Config, host *client.Client, args 
 			return err
 		}
 	}
-	up, err := (&mcp.StdioTransport{}).Connect(ctx)
-	if err != nil {
-		return err
-	}
-	return mcpproxy.Run(ctx, cfg, host, up, down)
+	return mcpproxy.Run(ctx, cfg, host, mcpwire.Stdio(os.Stdin, os.Stdout), down)
 }
 
 // startMCP starts an MCP server with the environment of this process and env.

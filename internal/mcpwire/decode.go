@@ -1,0 +1,200 @@
+package mcpwire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"lazaret/streams"
+)
+
+// badMessage is the error of a message that cannot be decoded. It is the answer to its sender.
+type badMessage struct {
+	id       json.RawMessage // as the sender wrote it; nil if it is not known
+	code     int64
+	text     string
+	large    bool // only its edges were read
+	response bool // it answers a request, so its sender expects no answer
+}
+
+func (b *badMessage) Error() string { return b.text }
+
+// answer returns the JSON-RPC error for the sender.
+func (b *badMessage) answer() []byte { return errorBody(b.id, b.code, b.text, "") }
+
+const needsID = "its id must be a string or a whole number between -2^53 and 2^53, without fraction and exponent"
+
+// decode reads a message. If two JSON readers may read its outermost object differently, Extra of the
+// message is an error that says so. decode returns several messages only for such a response: one for
+// each id in it.
+func decode(raw []byte) ([]jsonrpc.Message, *badMessage) {
+	o := readOutermost(raw)
+	m, err := jsonrpc.DecodeMessage(raw)
+	bad := &badMessage{id: o.id(), code: jsonrpc.CodeInvalidRequest, response: o.response}
+	q, isRequest := m.(*jsonrpc.Request)
+	switch {
+	case err != nil && !json.Valid(raw):
+		bad.code, bad.text = jsonrpc.CodeParseError, "the message is not JSON"
+	case !o.object:
+		bad.text = "the message is not a JSON object"
+	case o.ambiguous != nil && o.response:
+		var out []jsonrpc.Message
+		for _, x := range o.ids {
+			if id, err := ParseID(x); err == nil && id.IsValid() {
+				out = append(out, &jsonrpc.Response{ID: id, Extra: o.ambiguous})
+			}
+		}
+		if len(out) > 0 {
+			return out, nil
+		}
+		bad.text = "the message was refused: " + o.ambiguous.Error()
+	case o.ambiguous != nil && (len(o.ids) > 1 || !isRequest):
+		bad.text = "the message was refused: " + o.ambiguous.Error()
+	case len(o.ids) == 1 && !validID(o.ids[0], isRequest):
+		bad.text = "the message was refused: " + needsID
+	case err != nil:
+		bad.text = "the message is not one of JSON-RPC 2.0: " + streams.Clip(err.Error(), 200)
+	default:
+		if o.ambiguous != nil {
+			q.Extra = o.ambiguous
+		}
+		return []jsonrpc.Message{m}, nil
+	}
+	return nil, bad
+}
+
+// ParseID reads an id. Different numbers are different ids: an id that a jsonrpc.ID cannot hold is an
+// error. The SDK would cut 23.5 to 23.
+func ParseID(raw json.RawMessage) (jsonrpc.ID, error) {
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return jsonrpc.ID{}, err
+	}
+	if f, ok := v.(float64); ok && (f != float64(int64(f)) || f >= 1<<53 || f <= -1<<53) {
+		return jsonrpc.ID{}, errors.New(needsID)
+	}
+	return jsonrpc.MakeID(v)
+}
+
+// validID reports whether an id is kept. The id of a request must also be written as it is sent on, so
+// that its sender finds it in the answer.
+func validID(raw json.RawMessage, request bool) bool {
+	id, err := ParseID(raw)
+	if err != nil || !utf8.Valid(raw) {
+		return false
+	}
+	switch v := id.Raw().(type) {
+	case int64:
+		return !request || strconv.FormatInt(v, 10) == string(raw)
+	case string:
+		_, err := jsontext.AppendUnquote(nil, raw)
+		return err == nil
+	}
+	return true
+}
+
+// outermost describes the outermost object of a message.
+type outermost struct {
+	object    bool              // it begins like an object
+	ids       []json.RawMessage // values of id, in any letter case
+	response  bool              // it has no method, in any letter case
+	ambiguous error             // the reason why two readers may read it differently
+}
+
+// id returns the id as it is written, or nil if there is not exactly one string or number.
+func (o *outermost) id() json.RawMessage {
+	if len(o.ids) != 1 || !utf8.Valid(o.ids[0]) {
+		return nil
+	}
+	if k := jsontext.Value(o.ids[0]).Kind(); k != '"' && k != '0' {
+		return nil
+	}
+	return o.ids[0]
+}
+
+func readOutermost(raw []byte) *outermost {
+	o := &outermost{object: bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")), response: true}
+	if !o.object {
+		return o
+	}
+	o.ambiguous = members(raw, "jsonrpc id method params result error", func(name string, value jsontext.Value) error {
+		switch name {
+		case "id":
+			o.ids = append(o.ids, json.RawMessage(value.Clone()))
+		case "method":
+			o.response = false
+		case "error":
+			if value.Kind() == '{' {
+				return members(value, "code message data", func(string, jsontext.Value) error { return nil })
+			}
+		}
+		return nil
+	})
+	return o
+}
+
+// members calls f for each member of an object. It passes a name that differs from one of known only in
+// letter case as the known one. It returns an error if two readers may read the names differently.
+func members(object []byte, known string, f func(name string, value jsontext.Value) error) error {
+	d := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	seen := make(map[string]bool)
+	var ambiguous error
+	note := func(err error) {
+		if ambiguous == nil {
+			ambiguous = err
+		}
+	}
+	notJSON := func(err error) error {
+		note(fmt.Errorf("its JSON is ambiguous: %s", streams.Clip(err.Error(), 200)))
+		return ambiguous
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return notJSON(err)
+	}
+	for d.PeekKind() == '"' {
+		quoted, err := d.ReadValue()
+		if err != nil {
+			return notJSON(err)
+		}
+		b, err := jsontext.AppendUnquote(nil, quoted)
+		if err != nil {
+			note(errors.New("a name in it is not valid UTF-8"))
+		}
+		name := string(b)
+		if seen[name] {
+			note(fmt.Errorf("the name %q occurs twice", streams.Clip(name, 60)))
+		}
+		seen[name] = true
+		for k := range strings.FieldsSeq(known) {
+			if name != k && Fold(name) == k {
+				note(fmt.Errorf("the name %q differs from one of the protocol only in letter case", streams.Clip(name, 60)))
+				name = k
+			}
+		}
+		value, err := d.ReadValue()
+		if err != nil {
+			return notJSON(err)
+		}
+		if err := f(name, value); err != nil {
+			note(err)
+		}
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return notJSON(err)
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		note(errors.New("more text follows its JSON"))
+	}
+	return ambiguous
+}
+
+// Fold returns a name in the form in which case-insensitive readers compare it.
+func Fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }
