@@ -2,9 +2,14 @@ package mcpproxy
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"lazaret/client"
+	"lazaret/streams"
 )
 
 func TestACallWithAnotherLargeNumberIsAnotherCall(t *testing.T) {
@@ -51,5 +56,28 @@ func TestTheLimitOfHeldCallsCountsEqualOnes(t *testing.T) {
 	p.take("a", "")
 	if p.put("b", proposed{id: "b"}); p.pending["b"] == nil {
 		t.Error("none is remembered below the limit")
+	}
+}
+
+func TestOnlyAnOpenHoldPromisesAnApproval(t *testing.T) {
+	const promise, later = "Once it is approved", "the same call again later"
+	open := &client.Reply{Verdict: streams.Hold, Entry: &streams.VerdictEntry{Hold: &streams.HoldRef{ID: "h1"}}}
+	for _, x := range []struct {
+		name    string
+		refusal refusal
+		want    string
+	}{
+		{"an open hold", refusal{rep: open}, promise},
+		{"arguments that are rejected", refusal{err: &client.Error{Code: streams.CodeInvalid}}, ""},
+		{"a full intake", refusal{err: &client.Error{Code: streams.CodeIntakeFull}}, later},
+		{"a lost connection", refusal{err: errUnreachable}, later},
+		{"an ended hold", refusal{rep: &client.Reply{Verdict: streams.Hold, Entry: new(streams.VerdictEntry)}}, ""},
+	} {
+		got := string(x.refusal.result(jsonrpc.ID{}, "t").Result)
+		for _, s := range []string{promise, later} {
+			if strings.Contains(got, s) != (s == x.want) {
+				t.Errorf("%s: the model reads %s", x.name, got)
+			}
+		}
 	}
 }
