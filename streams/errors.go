@@ -224,9 +224,10 @@ var Codes = []CodeDoc{
 			"date.",
 		"None."},
 	{CodeDelegated, "delegated",
-		"The action would be held only because of its level. The signed policy allows it by delegation, because the " +
-			"session shows that the user wants it. The text names the ground of the policy and the evidence.",
-		"None."},
+		"The action would be held only because of its level. The signed policy allows it by delegation. The text names " +
+			"the ground of the policy and the evidence. A ground need not show that the user wants this action: " +
+			"nothing-foreign allows every action, as long as the session has only words of the user and the operator.",
+		"None. If the ground is too wide for such actions, give them `require: hold` in the policy, or change the ground."},
 	{CodeSource, "approved source",
 		"The action would be held. But it carries out what a source says, and a person approved this source for this " +
 			"session with a signature. The text names the signature and how many actions it has covered.",
@@ -288,8 +289,9 @@ var Codes = []CodeDoc{
 	{CodeBehind, "group not ready",
 		"The policy requires a sentinel group that has not answered the latest decided proposals in this partition. " +
 			"If the policy were in force, all proposals would be held until the group has caught up.",
-		"Start the group, wait until it has caught up, and activate the policy again. Partitions that refused the " +
-			"policy keep the policy in force."},
+		"Start the group, wait until it has caught up, and activate the policy again. If lazaret policy activate exits " +
+			"with 2, nothing has changed. If it exits with 3, it names the partitions in which the policy is in force and " +
+			"those that keep the earlier one: activate one of the two policies again."},
 	{CodeLegalHold, "under legal hold",
 		"The project or one of its data subjects is under a legal hold, so the data cannot be forgotten.",
 		"Release the hold first: lazaret audit legal-hold release."},

@@ -1,13 +1,22 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"lazaret/internal/cli"
+	"lazaret/internal/cli/verb"
 	"lazaret/internal/embedded"
+	"lazaret/internal/ingest"
+	"lazaret/internal/natsconn"
+	"lazaret/internal/query"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
@@ -35,10 +44,67 @@ func TestRequiringAGroupWaitsForItsCursor(t *testing.T) {
 	if v := p.decide(read("s")); v.Verdict != streams.Allow || len(v.Degraded) > 0 {
 		t.Errorf("the last good policy is not in force: %+v", v)
 	}
+	// Only the partition of demo has seen proposals, and only it refuses. The others keep the policy too.
+	if !strings.Contains(out, "nothing was published") {
+		t.Error(out)
+	}
+	for n := range streams.Partitions {
+		var a ingest.ActiveAnswer
+		if err := query.Ask(p.ctx, p.op, ingest.AskActive, n, struct{}{}, &a); err != nil ||
+			a.Policy != streams.Digest(policy.Default) {
+			t.Errorf("partition %d: %+v, %v", n, a, err)
+		}
+	}
+	refusedInPart(t, p, []byte(text))
+	must(t, p.data, "policy", "activate") // the way back that the command names
 	j := newJudge(t, p, "judge")
 	j.publish("judge", "assessment", last, `{"group":"judge","digest":"external:judge-v1","verdict":"allow"}`)
 	must(t, p.data, "policy", "activate", file)
 	if v := p.decide(read("s")); v.Verdict != streams.Hold || len(v.Degraded) != 1 || v.Degraded[0] != "judge" {
 		t.Errorf("%+v", v)
+	}
+}
+
+// refusedInPart activates a policy that the partition of demo refuses, as if the group fell behind after the command had
+// asked. The command must say that the other partitions have the policy in force.
+func refusedInPart(t *testing.T, p *pipeline, bundle []byte) {
+	t.Helper()
+	a := &verb.App{Conn: natsconn.Flags{Data: p.data, Timeout: 10 * time.Second}}
+	o, err := a.OpenOperator("", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Nc.Close()
+	if err := o.Publish(p.ctx, streams.DoActivatePolicy, bundle); err != nil {
+		t.Fatal(err)
+	}
+	err = o.Await(p.ctx, streams.DoActivatePolicy, bundle, io.Discard)
+	demo := strconv.Itoa(streams.PartitionOf("demo"))
+	var exit *cli.Exit
+	if !errors.As(err, &exit) || exit.Code != cli.ExitIncomplete ||
+		!strings.Contains(exit.Text, "and partitions "+demo+" keep what they had: LZ405") ||
+		!strings.Contains(exit.Text, streams.Digest(bundle)) || !strings.Contains(exit.Text, "lazaret policy activate FILE") {
+		t.Errorf("a policy that is in force in 15 partitions: %v", err)
+	}
+}
+
+// TestAKeyThatNothingWasSignedWithIsNamed checks that an activation of what is in force does not claim that its key was
+// accepted.
+func TestAKeyThatNothingWasSignedWithIsNamed(t *testing.T) {
+	t.Parallel()
+	p := newPipeline(t, embedded.Config{})
+	key := filepath.Join(t.TempDir(), "x.key")
+	must(t, p.data, "key", "gen", "x", key)
+	if out := must(t, p.data, "policy", "activate", "--key", key); !strings.Contains(out,
+		"(already; nothing was signed, and the key was not used)") {
+		t.Error(out)
+	}
+	other := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(other, []byte("# other\n"+string(policy.Default)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := command(t, p.data, "policy", "activate", other, "--key", key); code != 2 ||
+		!strings.Contains(out, "refused: LZ401") {
+		t.Errorf("with a key that is not pinned: exit %d: %s", code, out)
 	}
 }

@@ -114,7 +114,7 @@ func FuzzQuestions(f *testing.F) {
 		Content: "c"})
 	f.Fuzz(func(t *testing.T, req []byte) {
 		fuzztest.Bounded(t, len(req), func() {
-			for _, ask := range []func(*stage.State, []byte) (any, error){listBeliefs, active, askLineage, askPinpoint} {
+			for _, ask := range []func(*stage.State, []byte) (any, error){listBeliefs, h.f.active, askLineage, askPinpoint} {
 				_, _ = ask(h.st, req)
 			}
 		})

@@ -51,39 +51,55 @@ func (f *Fold) behind(st *stage.State, digest string, bundle []byte) (*streams.R
 	if err != nil {
 		return nil, err
 	}
+	groups := make([]string, len(next.Groups))
+	for i, g := range next.Groups {
+		groups[i] = g.Name
+	}
+	_, late, err := f.late(st, groups)
+	if err != nil || late == "" {
+		return nil, err
+	}
+	return &streams.RejectError{Code: streams.CodeBehind, Reason: late}, nil
+}
+
+// late returns those of groups that the policy in force does not require, and why the partition refuses a policy that
+// requires groups; "" if it does not.
+func (f *Fold) late(st *stage.State, groups []string) (added []string, why string, err error) {
 	now, _, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	for _, g := range groups {
+		if now == nil || !requires(now, g) {
+			added = append(added, g)
+		}
 	}
 	decided, _, err := st.GetHot([]byte{keyDecided})
 	if err != nil || len(decided) < 8*maxBehind {
-		return nil, err
+		return added, "", err
 	}
 	oldest := binary.BigEndian.Uint64(decided)
 	var late []string
-	for _, g := range next.Groups {
-		if now != nil && requires(now, g.Name) {
-			continue
-		}
-		v, _, err := st.GetHot(stage.Key(keyCursor, g.Name))
+	for _, g := range added {
+		v, _, err := st.GetHot(stage.Key(keyCursor, g))
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		cursor := uint64(0)
 		if len(v) == 8 {
 			cursor = binary.BigEndian.Uint64(v)
 		}
 		if cursor < oldest {
-			late = append(late, fmt.Sprintf("%s has come to ledger entry %d", g.Name, cursor))
+			late = append(late, fmt.Sprintf("%s has come to ledger entry %d", g, cursor))
 		}
 	}
 	if late == nil {
-		return nil, nil
+		return added, "", nil
 	}
-	return &streams.RejectError{Code: streams.CodeBehind, Reason: fmt.Sprintf(
+	return added, fmt.Sprintf(
 		"the policy requires groups that do not keep up in partition %d: %s; the %d proposals decided last begin at entry "+
 			"%d; start the group, wait until it has caught up, and activate the policy again",
-		st.Partition(), strings.Join(late, ", "), maxBehind, oldest)}, nil
+		st.Partition(), strings.Join(late, ", "), maxBehind, oldest), nil
 }
 
 func requires(p *policy.Policy, group string) bool {

@@ -86,11 +86,27 @@ func AllBeliefs(ctx context.Context, nc *nats.Conn, project string) (all []Belie
 	}
 }
 
+// ActiveRequest asks what is in force in a partition. Groups are the sentinel groups of a policy that is not in force
+// yet: the answer says whether the partition would refuse the policy because of them.
+type ActiveRequest struct {
+	Groups []string `json:"groups,omitzero"`
+}
+
 // ActiveAnswer has the digests of the rule set, policy and trust file that are in force in a partition.
 type ActiveAnswer struct {
 	Rules  string `json:"rules"`
 	Policy string `json:"policy"`
 	Trust  string `json:"trust"`
+	// Added is set if the policy in force does not require all requested groups. Late says why the partition would
+	// refuse a policy with these groups; "" if it would not.
+	Added bool   `json:"added,omitzero"`
+	Late  string `json:"late,omitzero"`
+}
+
+// Digest returns the digest of what a command such as streams.DoActivateRules put in force.
+func (a *ActiveAnswer) Digest(do string) string {
+	return map[string]string{streams.DoActivateRules: a.Rules, streams.DoActivatePolicy: a.Policy,
+		streams.DoActivateTrust: a.Trust}[do]
 }
 
 // BundleRequest asks for a part, of at most streams.ChunkSize bytes, of the bundle that is in force. Do is the command
@@ -114,6 +130,7 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	fold.Log = cfg.Log
+	f := New(fold)
 	queries := make(chan stage.Query)
 	if svc != nil {
 		ask := func(h func(st *stage.State, req []byte) (any, error)) query.Handler {
@@ -121,7 +138,7 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 		}
 		stop, err := query.Serve(svc, "lazaret-ingest", "What is believed", stage.PartitionList(cfg.Partitions),
 			map[string]query.Handler{
-				AskBeliefs: ask(listBeliefs), AskActive: ask(active), AskBundle: ask(askBundle), AskLineage: ask(askLineage),
+				AskBeliefs: ask(listBeliefs), AskActive: ask(f.active), AskBundle: ask(askBundle), AskLineage: ask(askLineage),
 				AskPinpoint:  ask(askPinpoint),
 				AskIncidents: ask(listIncidents), AskPoints: ask(listPoints), AskRollback: ask(tryRollback),
 				AskClasses: ask(listClasses), AskPrompts: ask(listPrompts),
@@ -134,12 +151,23 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 	if m := fold.Metrics.Ingest(); m != nil {
 		cfg.Published = m.Published
 	}
-	return stage.RunIntake(ctx, cfg, New(fold), queries)
+	return stage.RunIntake(ctx, cfg, f, queries)
 }
 
-func active(st *stage.State, _ []byte) (any, error) {
+func (f *Fold) active(st *stage.State, req []byte) (any, error) {
+	var q ActiveRequest
+	if err := streams.Unmarshal(req, &q); err != nil {
+		return nil, err
+	}
 	var a ActiveAnswer
 	var err error
+	if len(q.Groups) > 0 {
+		added, late, err := f.late(st, q.Groups)
+		if err != nil {
+			return nil, err
+		}
+		a.Added, a.Late = len(added) > 0, late
+	}
 	if a.Rules, err = activation.Digest(st, streams.DoActivateRules); err != nil {
 		return nil, err
 	}

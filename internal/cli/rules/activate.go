@@ -35,7 +35,10 @@ with the active set, and sign and publish the set.
 A set replaces the active one completely. To add rules to the shipped ones, write
 "extends: shipped" into the folder's groups.yaml. If active rules would be removed, the
 command lists them and asks for confirmation; without a terminal it needs --yes. A set
-that lacks a group required by the active policy is refused.`,
+that lacks a group required by the active policy is refused.
+
+Exit codes: 0 in force in all partitions; 1 could not run; 2 not activated, and nothing has
+changed; 3 in force in some partitions, or not known: the output names them and what to do.`,
 		Example: "  lazaret rules activate my-rules\n  lazaret rules activate my-rules --watch",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -2,8 +2,11 @@ package verb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,6 +18,7 @@ import (
 	"lazaret/internal/ingest"
 	"lazaret/internal/query"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/policy"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -23,6 +27,10 @@ import (
 func (a *App) Activate(use, short, do string, load func(args []string) ([]byte, error)) *cobra.Command {
 	var key string
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.MaximumNArgs(1),
+		Long: short + `.
+
+Exit codes: 0 in force in all partitions; 1 could not run; 2 refused, and nothing has changed;
+3 in force in some partitions, or not known: the output names them and what to do.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := load(args)
 			if err != nil {
@@ -82,9 +90,19 @@ func (o *Operator) Publish(ctx context.Context, do string, bundle []byte) error 
 	return embedded.Activate(ctx, o.Nc, o.signer, do, bundle)
 }
 
-// PutInForce publishes a bundle and waits until it is active in every partition. If the wait is
-// interrupted, the activation may still succeed.
+// PutInForce publishes a bundle and waits until it is active in every partition. It publishes nothing if the bundle is
+// active everywhere already, or if a partition would refuse it. If the wait is interrupted, the activation may still
+// succeed.
 func (o *Operator) PutInForce(cmd *cobra.Command, do string, bundle []byte) error {
+	already, err := o.preflight(cmd.Context(), do, bundle, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if already {
+		fmt.Fprintf(cmd.OutOrStdout(), "in force: %s (already; nothing was signed, and the key was not used)\n",
+			streams.Digest(bundle))
+		return nil
+	}
 	if err := o.Publish(cmd.Context(), do, bundle); err != nil {
 		return err
 	}
@@ -95,8 +113,74 @@ func (o *Operator) PutInForce(cmd *cobra.Command, do string, bundle []byte) erro
 	return nil
 }
 
-// silent is how long Await waits for a partition that does not reply.
-const silent = 30 * time.Second
+const (
+	// silent is how long to wait for a partition that does not reply.
+	silent = 30 * time.Second
+	// askTime is how long one question may take, so that the progress can be printed meanwhile.
+	askTime = 2 * time.Second
+)
+
+// active asks a partition what is in force there, and whether it would refuse a policy with groups.
+func (o *Operator) active(ctx context.Context, p int, groups []string) (now ingest.ActiveAnswer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	err = query.Ask(ctx, o.Nc, ingest.AskActive, p, ingest.ActiveRequest{Groups: groups}, &now)
+	return now, err
+}
+
+// preflight reports whether a bundle is active in every partition already. It returns an error if a partition would
+// refuse a policy, so that a refusal by some partitions does not leave different policies in force. The partitions
+// refuse everything else alike.
+func (o *Operator) preflight(ctx context.Context, do string, bundle []byte, w io.Writer) (already bool, err error) {
+	var groups []string
+	if do == streams.DoActivatePolicy {
+		next, err := policy.Compile("the policy", bundle)
+		if err != nil {
+			return false, &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+		}
+		for _, g := range next.Groups {
+			groups = append(groups, g.Name)
+		}
+	}
+	digest := streams.Digest(bundle)
+	already = true
+	added, answered := false, 0
+	var failed error
+	said, heard := time.Now(), time.Now()
+	for p := 0; p < streams.Partitions; {
+		now, err := o.active(ctx, p, groups)
+		switch {
+		case err == nil && now.Late != "":
+			return false, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("refused: %s: %s; nothing was published, and "+
+				"the policy in force stays in force in all partitions", streams.CodeBehind, text.InertLine(now.Late, 600))}
+		case err == nil:
+			p, heard, answered = p+1, time.Now(), answered+1
+			already = already && now.Digest(do) == digest
+			added = added || now.Added
+			continue
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case do != streams.DoActivatePolicy:
+			return false, nil // Await says what does not answer
+		case errors.Is(err, query.ErrNobody) && answered > 0, time.Since(heard) > silent:
+			p, failed, already = p+1, fmt.Errorf("partition %d: %w", p, err), false
+			continue
+		case time.Since(said) > askTime:
+			said = time.Now()
+			fmt.Fprintf(w, "in force in 0 of %d partitions; not published yet, because ingest has not answered whether it "+
+				"would refuse the policy\n", streams.Partitions)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	if failed != nil && (added || answered == 0) {
+		return false, &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("not published: ingest does not answer for every "+
+			"partition (%v), and it could refuse the policy there: start it, and activate the policy again", failed)}
+	}
+	return already, nil
+}
 
 // Await waits until a published bundle is active in every partition, without a time limit, and writes
 // the progress to w. It returns an error if the command is refused or a partition does not reply.
@@ -104,18 +188,16 @@ func (o *Operator) Await(ctx context.Context, do string, bundle []byte, w io.Wri
 	digest := streams.Digest(bundle)
 	said, heard := time.Now(), time.Now()
 	for p := 0; p < streams.Partitions; {
-		var now ingest.ActiveAnswer
-		err := query.Ask(ctx, o.Nc, ingest.AskActive, p, struct{}{}, &now)
+		now, err := o.active(ctx, p, nil)
 		if err == nil {
 			heard = time.Now()
 		}
-		if is := map[string]string{streams.DoActivateRules: now.Rules, streams.DoActivatePolicy: now.Policy,
-			streams.DoActivateTrust: now.Trust}[do]; is == digest {
+		if now.Digest(do) == digest {
 			p++
 			continue
 		}
-		if refused := o.refusals(); refused != "" {
-			return &cli.Exit{Code: cli.ExitNegative, Text: "refused: " + refused}
+		if refused, n := o.refusals(); n > 0 {
+			return o.refused(ctx, do, digest, refused, n)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -138,10 +220,47 @@ func (o *Operator) Await(ctx context.Context, do string, bundle []byte, w io.Wri
 	return nil
 }
 
-// refusals returns a text with the first rejection of a command since the bundle was published, and the
-// number of rejections. It returns "" if there are none.
-func (o *Operator) refusals() string {
-	said, n := "", 0
+// settleTime is how long to wait until all partitions have decided on a command that one of them refused.
+const settleTime = 5 * time.Second
+
+// refused returns the error of a command that n partitions refused. It first waits until the others have decided,
+// because they may have accepted it.
+func (o *Operator) refused(ctx context.Context, do, digest, why string, n int) error {
+	var in, out []string
+	for end := time.Now().Add(settleTime); ; {
+		in, out = nil, nil
+		for p := range streams.Partitions {
+			if now, err := o.active(ctx, p, nil); err == nil && now.Digest(do) == digest {
+				in = append(in, strconv.Itoa(p))
+			} else {
+				out = append(out, strconv.Itoa(p))
+			}
+		}
+		_, more := o.refusals()
+		if n += more; len(in)+n >= streams.Partitions || ctx.Err() != nil || time.Now().After(end) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	switch {
+	case len(out) == 0: // another command was refused
+		return nil
+	case len(in) == 0:
+		return &cli.Exit{Code: cli.ExitNegative, Text: "refused: " + why}
+	}
+	again := map[string]string{streams.DoActivateRules: "rules activate DIR",
+		streams.DoActivatePolicy: "policy activate FILE", streams.DoActivateTrust: "key activate FILE"}[do]
+	return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("refused in part: partitions %s have %s in force, and "+
+		"partitions %s keep what they had: %s\nput one of the two in force everywhere: lazaret %s, with the old one to go back",
+		strings.Join(in, ", "), digest, strings.Join(out, ", "), why, again)}
+}
+
+// refusals returns the first rejection of a command since the bundle was published, and the number of
+// rejections.
+func (o *Operator) refusals() (said string, n int) {
 	for {
 		m, err := o.rejections.NextMsg(time.Millisecond)
 		if err != nil {
@@ -155,8 +274,5 @@ func (o *Operator) refusals() string {
 			said = fmt.Sprintf("%s: %s", r.Code, text.InertLine(r.Reason, 600))
 		}
 	}
-	if n > 1 {
-		said += fmt.Sprintf(" (and %d more)", n-1)
-	}
-	return said
+	return said, n
 }
