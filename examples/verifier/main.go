@@ -42,7 +42,15 @@ func main() {
 	for _, role := range []string{roleLog, roleOperator, roleWitness} {
 		flag.Func(role, "public key of the "+role+"; may be repeated", func(vkey string) error { return v.trust(role, vkey) })
 	}
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "usage: verifier -log VKEY [-operator VKEY] [-witness VKEY …] FILE")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
+	if flag.NArg() != 1 {
+		flag.Usage()
+		os.Exit(1)
+	}
 	text, err := os.ReadFile(flag.Arg(0))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -53,8 +61,15 @@ func main() {
 	case err != nil:
 		fmt.Printf("FAILED  %v\n", err)
 		os.Exit(2)
-	case len(v.unknown) > 0:
-		fmt.Printf("INCOMPLETE  %s; signatures that were not checked, by %s\n", told, strings.Join(v.unknown, ", "))
+	case len(v.unknown)+len(v.absent) > 0:
+		fmt.Printf("INCOMPLETE  %s", told)
+		if len(v.unknown) > 0 {
+			fmt.Printf("; signatures that were not checked, by %s", strings.Join(v.unknown, ", "))
+		}
+		if len(v.absent) > 0 {
+			fmt.Printf("; the checkpoint has no cosignature by %s", strings.Join(v.absent, ", "))
+		}
+		fmt.Println()
 		os.Exit(3)
 	}
 	fmt.Printf("VERIFIED  %s\n", told)
@@ -81,6 +96,7 @@ type key struct {
 type verifier struct {
 	keys    map[string]*key // by name+hash
 	unknown []string
+	absent  []string // given witnesses that did not cosign the checkpoint
 	// counters are the highest counters so far, by project and passkey, in the order of approvals.
 	counters map[string]uint32
 }
@@ -240,6 +256,12 @@ func (v *verifier) verify(b []byte) (told string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("checkpoint: %w", err)
 	}
+	for id, k := range v.keys {
+		if slices.Contains(k.roles, roleWitness) && !(k.algorithm == 4 && slices.Contains(by, k)) {
+			v.absent = append(v.absent, id)
+		}
+	}
+	slices.Sort(v.absent)
 	lines := strings.Split(cp, "\n")
 	if len(lines) < 4 {
 		return "", errors.New("checkpoint: it has fewer than three lines")

@@ -98,6 +98,16 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 			!strings.Contains(out, "1 approvals") {
 			t.Errorf("exit %d: %s", code, out)
 		}
+		// A witness that never cosigned.
+		_, stranger, err := keys.Generate("stranger.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, code := verify(file, "-witness", witness, "-witness", stranger); code != 3 ||
+			strings.Contains(out, "VERIFIED") || !strings.Contains(out, "no cosignature by stranger.example+") ||
+			strings.Contains(out, "witness.example+") {
+			t.Errorf("with a witness that did not cosign: exit %d: %s", code, out)
+		}
 		if out, code := verify(file); code != 3 || !strings.Contains(out, "witness.example+") {
 			t.Errorf("without the witness's key: exit %d: %s", code, out)
 		}

@@ -184,6 +184,24 @@ func TestPromiseB16AKeyFromBeforeAHandoverVerifiesTheEvidence(t *testing.T) {
 			t.Errorf("%s: exit %d, want %d: %s", c.name, code, c.code, out)
 		}
 	}
+	_, stranger, err := keys.Generate("stranger.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	honestFile := filepath.Join(dir, "honest.json")
+	var honestText bytes.Buffer
+	if err := errors.Join(honest.Write(&honestText), os.WriteFile(honestFile, honestText.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(verifier, "-log", w.public, "-witness", stranger, honestFile).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "INCOMPLETE") ||
+		!strings.Contains(string(out), "no cosignature by stranger.example+") {
+		t.Errorf("a witness that did not cosign: %v: %s", err, out)
+	}
+	if out, err := exec.Command(verifier, "-log", w.public).CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "usage: verifier") {
+		t.Errorf("without a file: %v: %s", err, out)
+	}
 	// encoding/json reads a name with a long s (U+017F) as the one with s.
 	file := filepath.Join(dir, "ev.json")
 	var b bytes.Buffer
