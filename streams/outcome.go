@@ -1,6 +1,9 @@
 package streams
 
 import (
+	"slices"
+	"strings"
+
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/text"
 )
@@ -14,9 +17,10 @@ const (
 func init() {
 	register[Outcome](EventKind{
 		Kind: KindOut, Type: TypeOutcome, Order: 8,
-		Title: "an outcome or answer",
-		Fields: "`action`, `status` (ok, error, skipped; answer), `content`, `digest` (of the action, as its " +
-			"verdict gave it), and of an answer `sources` (ids)",
+		Required: []string{"status"},
+		Title:    "an outcome or answer",
+		Fields: "`action`, `status` (ok, error, skipped; answer; cancelled withdraws a held action; no other), `content`, " +
+			"`digest` (of the action, as its verdict gave it), and of an answer `sources` (ids)",
 	})
 }
 
@@ -35,9 +39,13 @@ type Outcome struct {
 }
 
 // StatusAnswer is the status of an outcome that is the agent's answer.
-const StatusAnswer = "answer"
+const StatusAnswer = beliefs.OutcomeAnswer
 
 func (e *Outcome) check(Address) error {
+	if !slices.Contains(beliefs.OutcomeStatuses, e.Status) {
+		return rejectf(CodeInvalid, "the status of the outcome is %q, use one of %s", clip(e.Status),
+			strings.Join(beliefs.OutcomeStatuses, ", "))
+	}
 	if len(e.Sources) > 0 && e.Status != StatusAnswer {
 		return rejectf(CodeInvalid, "sources are for an outcome of status %q, this one's is %q", StatusAnswer,
 			clip(e.Status))

@@ -1,6 +1,8 @@
 package streams
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"lazaret/pkg/beliefs"
@@ -19,7 +21,7 @@ func init() {
 		Title:    "a retrieval",
 		Fields: "`query`, `key`, `filter` (`kind` memory or content, `agent`, `session`, `origin`, " +
 			"`category`, `tool`, `source`, `since`, `until`), at least one of them, or `candidates` (see " +
-			"Recalls); `purpose` (planning), `limit` (1 to 100, default 10), `offset`, `spotlight`, " +
+			"Recalls); `purpose` (extraction, planning, decision, explanation; default planning), `limit` (1 to 100, default 10), `offset`, `spotlight`, " +
 			"`after`",
 	})
 }
@@ -103,6 +105,9 @@ type Refusal struct {
 	Text   string `json:"text,omitzero"`
 }
 
+// recallPurposes are the purposes for which a policy can have a context policy.
+var recallPurposes = []string{"extraction", "planning", "decision", "explanation"}
+
 func (e *Recall) check(Address) error {
 	if err := checkRecall(e); err != nil {
 		return err
@@ -113,7 +118,10 @@ func (e *Recall) check(Address) error {
 	if e.Offset < 0 || e.Offset > 0 && len(e.Candidates) > 0 {
 		return rejectf(CodeInvalid, "offset is %d, use 0 or more, and none with candidates", e.Offset)
 	}
-	return names(e.Key, "key", e.Purpose, "purpose")
+	if e.Purpose != "" && !slices.Contains(recallPurposes, e.Purpose) {
+		return rejectf(CodeInvalid, "purpose is %q, use one of %s", clip(e.Purpose), strings.Join(recallPurposes, ", "))
+	}
+	return names(e.Key, "key")
 }
 
 func checkRecall(e *Recall) error {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"lazaret/pkg/beliefs"
 )
 
 // The files in schemas are generated from the Go types. A test checks that they are up to date.
@@ -23,6 +25,11 @@ func SchemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 		return nil, err
 	}
 	open(s)
+	if t == reflect.TypeFor[Outcome]() {
+		for _, status := range beliefs.OutcomeStatuses {
+			s.Properties["status"].Enum = append(s.Properties["status"].Enum, status)
+		}
+	}
 	return s, nil
 }
 

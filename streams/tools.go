@@ -37,6 +37,9 @@ type Tool struct {
 }
 
 func (e *Tools) check(Address) error {
+	if e.Tools == nil {
+		return rejectf(CodeInvalid, "tools is missing: send a list, which may be empty")
+	}
 	for i, t := range e.Tools {
 		if t.Name == "" {
 			return rejectf(CodeInvalid, "tool %d has no name", i)

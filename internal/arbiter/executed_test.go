@@ -34,10 +34,18 @@ func TestPromiseA11ASecondExecutionOfOneReleaseIsAnIncident(t *testing.T) {
 		{"a1", "ok", v.Digest, "outcome-repeated"},
 		{"a1", "error", "", "outcome-repeated"},
 		{"a1", "ok", "sha256:other", "outcome-mismatch"},
+		{"a1", "success", v.Digest, "outcome-repeated"}, // a status of old ledgers
 	} {
 		said := report(c.action, c.status, c.digest)
 		if (c.rule == "") != (said == "") || !strings.Contains(said, c.rule) {
 			t.Errorf("%s of %s with %q: %s", c.status, c.action, c.digest, said)
+		}
+	}
+	// No word for the status hides the execution of a held action.
+	held := b.hold("a3")
+	for _, status := range []string{"success", "OK", "done", ""} {
+		if said := report("a3", status, held.Digest); !strings.Contains(said, "outcome-unreleased") {
+			t.Errorf("%q of a held action: %q", status, said)
 		}
 	}
 	// A proposal that is released again under a new id may be carried out once more.

@@ -165,6 +165,10 @@ func publish[T any, E interface {
 		if err := c.decode(e); err != nil {
 			return nil, err
 		}
+		if t, ok := any(e).(*streams.Tools); ok && t.Tools == nil {
+			// Encoded again, it would be an empty list.
+			return nil, problem(streams.CodeInvalid, "tools is missing: send a list, which may be empty")
+		}
 		h := streams.HeadOf(e)
 		if h.ID == "" {
 			h.ID = client.NewID()

@@ -118,6 +118,15 @@ func TestRefusalsAreProblemsAndHolds(t *testing.T) {
 		{"POST", "/v1/decide", `{"id":"a b","tool":"x"}`, nil, 400, streams.CodeInvalid},
 		{"POST", "/v1/observe", `{"origin":"pope","content":"x"}`, nil, 400, streams.CodeInvalid},
 		{"POST", "/v1/outcome", `{"status":"answer","sources":[""]}`, nil, 400, streams.CodeInvalid},
+		{"POST", "/v1/outcome", `{"action":"a1","status":"success"}`, nil, 400, streams.CodeInvalid},
+		{"POST", "/v1/outcome", `{"action":"a1","status":"OK"}`, nil, 400, streams.CodeInvalid},
+		{"POST", "/v1/outcome", `{"action":"a1"}`, nil, 400, streams.CodeInvalid},
+		{"POST", "/v1/outcome", `null`, nil, 400, streams.CodeInvalid},
+		{"POST", "/v1/observe", ` null `, nil, 400, streams.CodeInvalid},
+		{"POST", "/v1/decision", `null`, nil, 400, streams.CodeInvalid},
+		{"POST", "/v1/tools", `null`, nil, 400, streams.CodeInvalid},
+		{"POST", "/v1/tools", `{}`, nil, 400, streams.CodeInvalid},
+		{"POST", "/v1/recall", `{"query":"x","purpose":"nosuch"}`, nil, 400, streams.CodeInvalid},
 		{"POST", "/v1/observe", `{"id":"big","session":"s2","content":"` + strings.Repeat("x", streams.DefaultMaxEvent) +
 			`"}`, nil, 413, streams.CodeTooLarge},
 		{"POST", "/v1/observe", `{"content":"` + strings.Repeat("x", MaxBody) + `"}`, nil, 413, streams.CodeTooLarge},
@@ -398,9 +407,10 @@ func TestCloudEventsAreObserved(t *testing.T) {
 	code, body = p.send(t, secret, "POST", "/v1/observe", "["+fmt.Sprintf(ce, "e1", long)+","+fmt.Sprintf(ce, "e2",
 		`"data":"two"`)+"]", "Content-Type", typeBatch)
 	if code != 400 || strings.Count(body, `"ledger_seq"`) != 3 || !strings.Contains(body, `"unseen":true`) ||
-		!strings.Contains(body, `"id":"e2"`) {
+		!strings.Contains(body, `"id":"e2"`) || !strings.Contains(body, `"detail":"event 0 of the batch (from 0): `) {
 		t.Errorf("the batch: %d %s", code, body)
 	}
+	p.entry(t, project, streams.TypeObservation, "e2") // it was recorded, after the rejected one
 	for _, bad := range []string{`[]`, `[null]`, `{}`, "[" + fmt.Sprintf(ce, "f1", `"data":"x","data_base64":"eA=="`) +
 		"]", `[{"specversion":"0.3","id":"x","source":"x","type":"x"}]`,
 		"[" + fmt.Sprintf(ce, "f1", `"data":{"id":"other"}`) + "]", "[" + fmt.Sprintf(ce, "f1", `"data_base64":"/w=="`) +

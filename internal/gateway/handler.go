@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -261,7 +262,12 @@ func duration(s string) (time.Duration, error) {
 }
 
 // decode parses the body as JSON.
-func (c *call) decode(v any) error { return decode(c.body, v) }
+func (c *call) decode(v any) error {
+	if string(bytes.TrimSpace(c.body)) == "null" {
+		return problem(streams.CodeInvalid, "the body is null: send a JSON object")
+	}
+	return decode(c.body, v)
+}
 
 func decode(body []byte, v any) error {
 	if err := streams.UnmarshalExact(body, v); err != nil {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -92,8 +93,9 @@ func (c *call) submit(ctx context.Context, o *ObserveRequest) (*streams.ObserveR
 	return rep, nil
 }
 
-// batch records the events of a batch sequentially. It stops at the first event whose outcome is
-// unknown, because later events must not overtake it.
+// batch records the events of a batch sequentially, each judged by itself. After a rejection it goes on. It stops at
+// the first event whose outcome is unknown, because later events must not overtake it, and at one that the credential
+// may not send.
 func (c *call) batch() (any, error) {
 	var events []*CloudEvent
 	if err := c.decode(&events); err != nil {
@@ -107,7 +109,8 @@ func (c *call) batch() (any, error) {
 		o, err := e.observation()
 		if err != nil {
 			p := problemOf(err)
-			p.Detail = streams.Clip("event "+quoted(e.ID)+": "+p.Detail, maxDetail)
+			p.Detail = streams.Clip(fmt.Sprintf("event %d of the batch (from 0), %s, so no event was sent: %s", i,
+				quoted(e.ID), p.Detail), maxDetail)
 			return nil, p // no event has been sent
 		}
 		list[i] = o
@@ -122,6 +125,7 @@ func (c *call) batch() (any, error) {
 			continue
 		}
 		p := problemOf(err)
+		p.Detail = streams.Clip(fmt.Sprintf("event %d of the batch (from 0): %s", i, p.Detail), maxDetail)
 		if failed == nil {
 			failed = p
 		}

@@ -26,8 +26,8 @@ type Problem struct {
 	IntakeSeq uint64 `json:"intake_seq,omitzero"`
 	LedgerSeq uint64 `json:"ledger_seq,omitzero"`
 	Unseen    bool   `json:"unseen,omitzero"`
-	// Events is the outcome of each event of a batch, in order. Events that are not listed were not
-	// sent.
+	// Events is the outcome of each event of a batch, in the order of the batch. Only events whose outcome is known are
+	// listed.
 	Events []*streams.ObserveReply `json:"events,omitzero"`
 
 	allow string // the Allow header of a 405

@@ -256,7 +256,7 @@ func (r *Report) proposals() {
 	var rows []Row
 	for _, p := range r.Session.actions {
 		v := verdictOf(p.verdict)
-		ran := p.out != nil && (p.out.o.Status == "ok" || p.out.o.Status == "error")
+		ran := p.out != nil && p.out.o.Ran()
 		bad := p.verdict == nil || p.verdict.v.Verdict != streams.Allow || len(p.verdict.v.Degraded) > 0
 		if ran && (p.verdict == nil || p.verdict.v.Verdict != streams.Allow) {
 			v += ", AND IT RAN"
@@ -405,7 +405,7 @@ func (r *Report) facts() {
 	for _, p := range s.actions {
 		v := verdictOf(p.verdict)
 		count[v]++
-		if p.out != nil && (p.out.o.Status == "ok" || p.out.o.Status == "error") {
+		if p.out != nil && p.out.o.Ran() {
 			ran++
 			if p.verdict == nil || p.verdict.v.Verdict != streams.Allow {
 				against++

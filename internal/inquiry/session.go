@@ -330,7 +330,7 @@ func (c *collector) takeEvent(e *Entry) error {
 		}
 		c.keep(e)
 		if p != nil {
-			if p.out == nil || o.Status == "ok" || o.Status == "error" {
+			if p.out == nil || o.Ran() {
 				p.out = &outcome{e, o}
 			}
 		} else {

@@ -198,9 +198,22 @@ type Outcome struct {
 
 // The statuses of an outcome.
 const (
-	OutcomeOK    = "ok"
-	OutcomeError = "error"
+	OutcomeOK        = "ok"
+	OutcomeError     = "error"
+	OutcomeSkipped   = "skipped"   // the action was not executed
+	OutcomeAnswer    = "answer"    // the agent's answer, not an action
+	OutcomeCancelled = "cancelled" // the agent withdrew a held proposal
 )
 
-// Ran reports whether the action was executed, successfully or not.
-func (o *Outcome) Ran() bool { return o.Status == OutcomeOK || o.Status == OutcomeError }
+// OutcomeStatuses lists the statuses that an outcome may have.
+var OutcomeStatuses = []string{OutcomeOK, OutcomeError, OutcomeSkipped, OutcomeAnswer, OutcomeCancelled}
+
+// Ran reports whether the action was executed, successfully or not. Old ledgers have outcomes with other statuses than
+// those of OutcomeStatuses. They count as executed, so that an unknown word hides no execution.
+func (o *Outcome) Ran() bool {
+	switch o.Status {
+	case OutcomeSkipped, OutcomeAnswer, OutcomeCancelled:
+		return false
+	}
+	return true
+}

@@ -24,12 +24,13 @@ import urllib.error
 import urllib.request
 import uuid
 from dataclasses import dataclass, field
-from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Awaitable, Callable, Dict, List, Literal, Mapping, Optional, Sequence, Union
 
 __all__ = ["Answer", "AsyncLazaret", "Lazaret", "LazaretError", "Refused", "id_of", "refusal"]
 
 Json = Dict[str, Any]
 Candidate = Union[str, Mapping[str, Any]]
+Status = Literal["ok", "error", "skipped", "cancelled"]
 
 _VERDICTS = ("allow", "hold", "deny")
 _AGAIN = (429, 502, 503, 504)
@@ -140,7 +141,7 @@ class Lazaret:
             return {"content": f"Lazaret gave no answer, so nothing of memory is shown: {err}", "is_error": True,
                     "verdict": "hold"}
 
-    def outcome(self, answer: Answer, status: str, content: Optional[str] = None) -> Json:
+    def outcome(self, answer: Answer, status: Status, content: Optional[str] = None) -> Json:
         """Reports the outcome of an action: ok, error, skipped, or cancelled to withdraw a held action."""
         return self._publish("/v1/outcome", {"action": answer.id, "session": answer.session or self.session,
                                              "status": status, "content": content, "digest": answer.digest})
@@ -219,7 +220,7 @@ class Lazaret:
         self._keep(self._recorded, (session, refusal(refused)), True, _MAX_RECORDED)
         raise refused
 
-    def shown(self, answer: Answer, tool: str, content: str, status: str, *, origin: str = "tool", **fields: Any) -> None:
+    def shown(self, answer: Answer, tool: str, content: str, status: Status, *, origin: str = "tool", **fields: Any) -> None:
         """Reports the outcome of a permitted call, and records the text that the model gets of it."""
         self.outcome(answer, status)
         self.observe(content, origin=origin, tool=tool, call=answer.id, session=answer.session, **fields)
@@ -336,7 +337,7 @@ class AsyncLazaret:
     async def memory_tool(self, input: Mapping[str, Any], **options: Any) -> Json:
         return await asyncio.to_thread(self.sync.memory_tool, input, **options)
 
-    async def outcome(self, answer: Answer, status: str, content: Optional[str] = None) -> Json:
+    async def outcome(self, answer: Answer, status: Status, content: Optional[str] = None) -> Json:
         return await asyncio.to_thread(self.sync.outcome, answer, status, content)
 
     async def start_session(self, session: Optional[str] = None) -> Json:
