@@ -7,9 +7,9 @@
 // action whose arguments contain it, also in encoded form. An entry that only names a labeled item is
 // labeled too, which redacts too much rather than too little.
 //
-// The package does not detect a secret that was not marked, or that is expressed in other words. In a
-// log that is read twice (Scan, then Of), entries before the mark are labeled as well. A follower of
-// the ledger has exported those entries before it sees the mark.
+// The package does not detect a secret whose writer stated no sensitivity, or that is expressed in other words.
+// In a log that is read twice (Scan, then Of), entries before the memory with the stated sensitivity are labeled
+// as well. A follower of the ledger has exported those entries before it reads that memory.
 //
 // It may import streams, pkg/beliefs and pkg/text. Begin reading with Labels.Scan.
 package ceiling

@@ -45,7 +45,7 @@ var Hosts = []Host{
 			{Path: "Library/Application Support/Code/User/mcp.json", Key: "servers"}}},
 }
 
-// Config configures the changes.
+// Config configures Status, Plan, Apply and Undo.
 type Config struct {
 	Home    string
 	Record  string                        // path of the record, which has the original files

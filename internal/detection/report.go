@@ -20,8 +20,8 @@ type Report struct {
 	TextSums []TextRow `json:"text_sums"`
 	// TextMacro has the macro averages of the attack rates, by signal: each data set counts the same.
 	TextMacro map[string]*Macro `json:"text_macro"`
-	// Benign covers all harmless lines, BenignRead those not of the user or operator, who may give
-	// instructions.
+	// Benign covers all harmless lines. BenignRead covers only the harmless lines that neither the user nor the
+	// operator wrote, because these two may give instructions.
 	Benign     Rate `json:"benign"`
 	BenignRead Rate `json:"benign_read"`
 

@@ -27,8 +27,8 @@ const (
 
 var projects = []param{{"project", "only of this project"}}
 
-// feedOf returns a function that selects a feed's live subject: one agent's holds for an agent, those
-// of a project or of all projects otherwise.
+// feedOf returns a function that selects the live subject of a feed for a session. The session of an agent gets
+// holds of this agent only; a session without an agent gets messages of all projects.
 func feedOf(what string) func(s *session) string {
 	return func(s *session) string {
 		switch {

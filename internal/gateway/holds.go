@@ -24,7 +24,7 @@ type proposed struct {
 	size   int // length of the body in bytes
 }
 
-// ask sends the proposal and returns the verdict. The same proposal sent again gets its current
+// ask sends the proposal and returns the verdict. If the proposal was sent before, ask returns its current
 // verdict.
 func (p *proposed) ask(ctx context.Context, cl *client.Client) (*client.Reply, error) {
 	switch e := p.event.(type) {

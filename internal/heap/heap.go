@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// least is the minimum of the memory limit, in bytes. A pipeline with little data needs it at full speed.
+	// least is the minimum of the memory limit, in bytes. Even a pipeline with little data needs this
+	// much at full speed.
 	least = 320 << 20
 	// spare is the number of bytes that limit adds to 1¾ times the live heap. It covers fragmentation and
 	// the memory of the Go runtime.

@@ -63,7 +63,8 @@ type command struct {
 }
 
 // Command returns the command with a subcommand for each host. The caller binds the connection flags
-// conn. Without a known host the command blocks: help with exit code 0 would let calls pass.
+// conn. If the host is missing or unknown, the command exits with a code that blocks the tool call: a help text
+// with exit code 0 would let the call pass.
 func Command(use string, conn *natsconn.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: "Answer the hooks of a coding agent", DisableFlagsInUseLine: true,

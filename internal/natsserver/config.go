@@ -25,7 +25,7 @@ type ServerConfig struct {
 	Routes      []string // nats://HOST:PORT of all servers
 	CertDir     string   // absolute path of ServerCertDir on the server's host; empty: the same as here
 	NoSync      bool     // see Config.NoSync
-	KeyFile     string   // path of StorageKeyFile from the configuration's folder; empty: it is in that folder
+	KeyFile     string   // path of StorageKeyFile, relative to the configuration's folder; empty: in that folder
 	TLSCert     string   // files; empty: no TLS
 	TLSKey      string
 	TLSCA       string

@@ -137,11 +137,11 @@ func (s *sender) resume(last uint64) error {
 	}
 	var p progress
 	if err := streams.Unmarshal(b, &p); err != nil {
-		return fmt.Errorf("%s: %w: remove the file to start again", s.State, err)
+		return fmt.Errorf("%s: %w: remove the file to start without a saved position", s.State, err)
 	}
 	if p.Seq > last {
 		return fmt.Errorf("%s: entry %d was sent, but the ledger ends at %d, so it is another ledger: remove "+
-			"the file to start again", s.State, p.Seq, last)
+			"the file to start without a saved position", s.State, p.Seq, last)
 	}
 	s.seq, s.saved = p.Seq, p.Seq
 	for _, key := range p.Order {

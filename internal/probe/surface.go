@@ -51,9 +51,9 @@ func (s *site) role(r natsserver.Role) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// nobody is a body that has no effect on the server or a stage. It is neither empty nor JSON, so JetStream
+// inert is a body that has no effect on the server or a stage. It is neither empty nor JSON, so JetStream
 // refuses it as a request.
-var nobody = []byte("a probe's attempt")
+var inert = []byte("a probe's attempt")
 
 // attempt publishes with a role's credential and records whether the server permitted it.
 func (p *play) attempt(ctx context.Context, st *Step, d *played) error {
@@ -68,7 +68,7 @@ func (p *play) attempt(ctx context.Context, st *Step, d *played) error {
 	defer nc.Close()
 	subject := strings.NewReplacer("$project", d.project, "$partition",
 		strconv.Itoa(streams.PartitionOf(d.project))).Replace(st.Attempt.Subject)
-	if err := nc.PublishRequest(subject, nc.NewRespInbox(), nobody); err != nil {
+	if err := nc.PublishRequest(subject, nc.NewRespInbox(), inert); err != nil {
 		return err
 	}
 	if err := nc.FlushWithContext(ctx); err != nil {

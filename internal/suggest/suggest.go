@@ -367,7 +367,8 @@ func counts(m map[string]int) string {
 // comment makes untrusted text safe inside a comment of the policy.
 func comment(s string) string { return text.InertLine(s, 300) }
 
-// pattern returns a pattern that matches a tool's name and little else.
+// pattern returns a pattern that matches a tool's name. It replaces each character that is not a plain letter,
+// digit or common sign by ?, so it may also match similar names.
 func pattern(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("_-./: ", r) {

@@ -39,7 +39,7 @@ func (r *Reader) Last(ctx context.Context) (uint64, error) {
 	defer cancel()
 	m, err := r.Conn.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+streams.LedgerStream, nil)
 	if err != nil {
-		return 0, fmt.Errorf("asking for the ledger: %w", err)
+		return 0, fmt.Errorf("reading the ledger's stream info: %w", err)
 	}
 	var info struct {
 		State struct {
@@ -50,10 +50,10 @@ func (r *Reader) Last(ctx context.Context) (uint64, error) {
 		} `json:"error"`
 	}
 	if err := streams.Unmarshal(m.Data, &info); err != nil {
-		return 0, fmt.Errorf("asking for the ledger: %w", err)
+		return 0, fmt.Errorf("reading the ledger's stream info: %w", err)
 	}
 	if info.Error != nil {
-		return 0, fmt.Errorf("asking for the ledger: %s", info.Error.Description)
+		return 0, fmt.Errorf("reading the ledger's stream info: %s", info.Error.Description)
 	}
 	return info.State.Last, nil
 }

@@ -104,7 +104,8 @@ an IP address, and TLS unless the name is localhost.`,
 			w := cmd.OutOrStdout()
 			fmt.Fprintf(w, "console at %s, sign in by a link of: lazaret console login NAME\n", s.URL())
 			if conf == nil && !metrics.Loopback(s.Addr) {
-				fmt.Fprintln(w, "NOTE: it is reachable from other machines and carries no TLS: sessions can be read on the way")
+				fmt.Fprintln(w, "NOTE: other machines can reach the console, and it does not use TLS: sessions can be read in "+
+					"transit")
 			}
 			<-cmd.Context().Done()
 			s.Close()

@@ -95,7 +95,7 @@ creds/ and nats/, never keys/.`,
 			fmt.Fprintf(cmd.OutOrStdout(), "HTTP at %s/v1, described by %s/v1/openapi.json\n", g.URL(), g.URL())
 			if conf == nil && !metrics.Loopback(g.Addr) {
 				fmt.Fprintln(cmd.OutOrStdout(),
-					"NOTE: it is reachable from other machines and carries no TLS: tokens can be read on the way")
+					"NOTE: other machines can reach the gateway, and it does not use TLS: tokens can be read in transit")
 			}
 			<-cmd.Context().Done()
 			g.Close()

@@ -320,6 +320,6 @@ own part ("lazaret server part"), and keep the rest offline.`,
 		"maximum number of messages of one agent, kind and origin that wait in the intake; further ones are refused")
 	f.Int64Var(&cfg.Storage.IntakePerAgent, "intake-per-agent", 0,
 		"maximum bytes of one agent that wait in the intake; ingest rejects the excess (default: an eighth of the intake)")
-	f.DurationVar(&wait, "wait", time.Minute, "time limit for the servers")
+	f.DurationVar(&wait, "wait", time.Minute, "time limit of the command")
 	return c
 }

@@ -155,8 +155,8 @@ func (u *upFlags) bind(f *pflag.FlagSet) {
 		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
 	f.StringVar(&u.spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as "+
 		"http://localhost:4318; see \"lazaret otel\" (default off)")
-	u.web.Bind(f, "http", "`HOST:PORT` of the HTTP gateway, or off (default 127.0.0.1:4280, or a free port where that is "+
-		"taken or --listen picks one)")
+	u.web.Bind(f, "http", "`HOST:PORT` of the HTTP gateway, or off (default 127.0.0.1:4280; a free port if 4280 is in use "+
+		"or the port of --listen is 0)")
 	f.DurationVar(&u.keep, "retention", 0, "trim ledger entries that are older than this `DURATION`, at least once a "+
 		"day; see \"lazaret audit trim\" (default: never)")
 	f.DurationVar(&u.expire, "expire", 0,
@@ -164,8 +164,8 @@ func (u *upFlags) bind(f *pflag.FlagSet) {
 			"and in the state; see \"lazaret audit expire\" (default that of --retention; 0: never)")
 	f.StringSliceVar(&u.without, "without", nil,
 		"with --retention: `STAGE` that no longer exists, so that trims do not wait for it, such as sentinel-old")
-	u.face.bind(f, "console", "`HOST:PORT` of the console, or off (default 127.0.0.1:4281, or a free port where that is "+
-		"taken or --listen picks one)")
+	u.face.bind(f, "console", "`HOST:PORT` of the console, or off (default 127.0.0.1:4281; a free port if 4281 is in use "+
+		"or the port of --listen is 0)")
 	f.StringVar(&u.tell, "notify", "",
 		"configuration `FILE` of notifications to deliver, see docs/notifications.md (default off)")
 	f.BoolVarP(&u.verbose, "verbose", "v", false, "log the work of the stages")
@@ -324,7 +324,7 @@ func printConsole(cmd *cobra.Command, c *console.Console, link string) {
 	fmt.Fprintf(w, "\nopen the console, once by this link within %v; another one: lazaret console login NAME\n  %s\n",
 		console.LoginExpires, link)
 	if !metrics.Loopback(c.Addr) {
-		fmt.Fprintf(w, "NOTE: %s is reachable from other machines and carries no TLS\n", c.Addr)
+		fmt.Fprintf(w, "NOTE: other machines can reach %s, and it does not use TLS\n", c.Addr)
 	}
 }
 
@@ -340,7 +340,7 @@ func printWelcome(cmd *cobra.Command, p *embedded.Pipeline, cfg embedded.Config,
 	}
 	for _, l := range []string{cfg.Listen, addr, strings.TrimPrefix(web, "http://")} {
 		if _, _, err := net.SplitHostPort(l); err == nil && !strings.HasPrefix(l, "https:") && !metrics.Loopback(l) {
-			fmt.Fprintf(w, "NOTE: %s is reachable from other machines and carries no TLS\n\n", l)
+			fmt.Fprintf(w, "NOTE: other machines can reach %s, and it does not use TLS\n\n", l)
 		}
 	}
 	if web != "" {

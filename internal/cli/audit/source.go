@@ -192,7 +192,7 @@ func serveHTTP(cmd *cobra.Command, listen, what string, h http.Handler) error {
 type comparison struct {
 	SizeA int64  `json:"size_a"`
 	SizeB int64  `json:"size_b"`
-	Equal int64  `json:"equal"` // equal leaves
+	Equal int64  `json:"equal"` // number of leaves at the start that are the same in both logs
 	First int64  `json:"first"` // index of the first different leaf; -1 if there is none
 	LeafA *entry `json:"leaf_a,omitzero"`
 	LeafB *entry `json:"leaf_b,omitzero"`
