@@ -32,7 +32,7 @@ const (
 	Verbatim    = "verbatim"    // the agent writes it down without naming sources
 	Paraphrased = "paraphrased" // the agent writes it down in other words and order
 	Candidate   = "candidate"   // a third-party memory store presents it to the gate
-	Excerpt     = "excerpt"     // the user pastes 8 to 40 words of it
+	Excerpt     = "excerpt"     // the user pastes 8 to 40 words of the text
 )
 
 // Ways are the ways in the order of reports.

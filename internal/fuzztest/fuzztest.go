@@ -30,7 +30,7 @@ func Bounded(t testing.TB, n int, f func()) {
 		t.Fatalf("%d bytes kept it busy for %v, more than %v", n, took, Patience)
 	}
 	if most := uint64(Allocs + n*AllocsPerByte); bytes > most {
-		t.Fatalf("%d bytes made it allocate %d bytes, more than %d", n, bytes, most)
+		t.Fatalf("an input of %d bytes made the parser allocate %d bytes, more than %d", n, bytes, most)
 	}
 }
 

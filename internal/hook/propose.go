@@ -20,7 +20,7 @@ import (
 // any.
 func (h *handler) propose(ctx context.Context) (*Answer, error) {
 	if h.e.Tool == "" {
-		return nil, errors.New("the event names no tool_name")
+		return nil, errors.New("the event has no tool_name")
 	}
 	if err := h.flush(ctx); err != nil {
 		return nil, err
