@@ -171,7 +171,7 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 			tools, raw = append(tools, t), append(raw, list.raw[i])
 		}
 		if len(tools) > maxTools || page > maxPages {
-			return fmt.Errorf("the server offers more than %d tools on %d pages", maxTools, maxPages)
+			return fmt.Errorf("the server offers more than %d tools, or more than %d pages of them", maxTools, maxPages)
 		}
 		if list.cursor == "" {
 			break
