@@ -78,7 +78,9 @@ type EraseReply struct {
 	Done    bool     `json:"done,omitzero"`
 	Streams []Erased `json:"streams,omitzero"`
 	Dir     string   `json:"dir,omitzero"` // folder of the copy
-	Error   string   `json:"error,omitzero"`
+	// NotCopied are files and folders of the data folder that the copy lacks and nobody can rebuild.
+	NotCopied []string `json:"not_copied,omitzero"`
+	Error     string   `json:"error,omitzero"`
 }
 
 // Erased reports the result for the files of one stream.

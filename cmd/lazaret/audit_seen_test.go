@@ -178,7 +178,7 @@ func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
 			x.do()
 			switch x.dir {
 			case "":
-				if out := a.expect(cli.ExitNegative, "FAILED"); !strings.Contains(out, "on purpose, remove") {
+				if out := a.expect(cli.ExitNegative, "FAILED"); !strings.Contains(out, "on purpose, move away:") {
 					t.Errorf("it does not say what it was held against:\n%s", out)
 				} else if !strings.Contains(out, x.says) {
 					t.Errorf("it does not say %q:\n%s", x.says, out)
@@ -194,6 +194,41 @@ func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
 	put(t, a.audit, now)
 	a.expect(cli.ExitOK, "it extends the 8 leaves")
 	b.expect(cli.ExitOK, "it extends the 12 leaves")
+}
+
+// TestTheAdviceAfterADrillIsComplete verifies a copy of a log that went on by itself, and then the original.
+func TestTheAdviceAfterADrillIsComplete(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	a := install(t, "first", 5)
+	a.pin(a.vkey)
+	a.expect(cli.ExitIncomplete, "payloads match")
+	drill := *a
+	drill.data = copyOf(t, a.data)
+	drill.audit = embedded.AuditDir(drill.data)
+	drill.text = "drill"
+	drill.grow(7)
+	drill.expect(cli.ExitOK, "it extends the 5 leaves")
+	a.grow(9)
+	out := a.expect(cli.ExitNegative, "another root")
+	files, err := os.ReadDir(filepath.Join(state, "lazaret", "checkpoints"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	file := filepath.Join(state, "lazaret", "checkpoints", files[0].Name())
+	for _, want := range []string{"this log: 9 leaves", "remembered here: 7 leaves", drill.audit,
+		"move away:\n    " + file + "\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the advice lacks %q:\n%s", want, out)
+		}
+	}
+	if err := os.Rename(file, filepath.Join(t.TempDir(), "away")); err != nil {
+		t.Fatal(err)
+	}
+	a.expect(cli.ExitOK, "VERIFIED") // the original's folder has its own earlier checkpoint
+	drill.expect(cli.ExitNegative, "truncated")
+	a.rewrite("forged", 20)
+	a.expect(cli.ExitNegative, "move away:")
 }
 
 // TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog uses records of versions that had no

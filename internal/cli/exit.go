@@ -1,6 +1,11 @@
 package cli
 
-import "lazaret/streams"
+import (
+	"errors"
+	"io/fs"
+
+	"lazaret/streams"
+)
 
 // Exit codes of all commands.
 const (
@@ -20,6 +25,17 @@ type Exit struct {
 }
 
 func (e *Exit) Error() string { return e.Text }
+
+// Invalid returns the error of a file or folder with the exit code of a negative result: it was read and is invalid. If
+// it is missing or cannot be read, the command could not run, and err is returned as it is.
+func Invalid(err error) error {
+	var path *fs.PathError
+	var exit *Exit
+	if err == nil || errors.As(err, &path) || errors.As(err, &exit) {
+		return err
+	}
+	return &Exit{Code: ExitNegative, Text: err.Error()}
+}
 
 // VerdictExit returns the error with the exit code of a verdict; nil for allow.
 func VerdictExit(v streams.Verdict) error {

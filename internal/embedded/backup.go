@@ -34,7 +34,10 @@ func (p *Pipeline) copy(run string, keys bool) streams.EraseReply {
 	trimmed, err := p.trimmed()
 	if err == nil {
 		var down error
-		err, down = p.Server.WhileStopped(func() error { return copyData(p.cfg.Data, out.Dir, keys) })
+		err, down = p.Server.WhileStopped(func() (err error) {
+			out.NotCopied, err = copyData(p.cfg.Data, out.Dir, keys)
+			return err
+		})
 		if down != nil {
 			p.fail("nats-server", down)
 		}
@@ -96,64 +99,6 @@ func (p *Pipeline) checkSnapshots(dir string, trimmed uint64) error {
 		}
 	}
 	return nil
-}
-
-// copyData copies the parts of a data folder that belong to a backup, except the auditor's log.
-func copyData(data, to string, keys bool) error {
-	es, err := os.ReadDir(data)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(to, 0o700); err != nil {
-		return err
-	}
-	for _, e := range es {
-		name := e.Name()
-		switch name {
-		case "lock", "audit", "snapshots", "backups":
-			continue
-		case "keys", "creds":
-			if !keys {
-				continue
-			}
-		case "state":
-			if err := copySnapshots(filepath.Join(data, name), filepath.Join(to, name)); err != nil {
-				return err
-			}
-			continue
-		}
-		if e.IsDir() {
-			err = os.CopyFS(filepath.Join(to, name), os.DirFS(filepath.Join(data, name)))
-		} else if e.Type().IsRegular() {
-			err = copyFile(filepath.Join(data, name), filepath.Join(to, name))
-		}
-		if err != nil {
-			return fmt.Errorf("copying %s: %w", name, err)
-		}
-	}
-	if err := natsserver.CopyRegister(data, to); err != nil {
-		return err
-	}
-	return secure(to)
-}
-
-// copySnapshots copies the stage snapshots from trimming.
-func copySnapshots(from, to string) error {
-	dirs, err := durable.Glob(from, "*"+snapshotSuffix)
-	for _, d := range dirs {
-		if err == nil {
-			err = os.CopyFS(filepath.Join(to, filepath.Base(d)), os.DirFS(d))
-		}
-	}
-	return err
-}
-
-func copyFile(from, to string) error {
-	b, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, b, 0o600)
 }
 
 // secure removes group and other permissions from all files in a folder, and syncs them.
@@ -230,8 +175,8 @@ func copyTree(from, to string) error {
 }
 
 // Restore creates a data folder from a backup, which is a folder or an archive. keys is the folder of
-// the keys, if the backup contains none. Credentials that are revoked in the backup or in keys stay revoked. The data
-// folder is created atomically.
+// the keys, if the backup contains none. Credentials that are revoked in the backup or in keys stay revoked. The
+// contexts name no server until the first start. The data folder is created atomically.
 func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merged, err error) {
 	if es, err := os.ReadDir(data); err == nil && len(es) > 0 {
 		return nil, fmt.Errorf("%s is not empty: restore into a new folder", data)
@@ -268,6 +213,9 @@ func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merg
 	}
 	if m, err = natsserver.MergeRegister(fresh, keys); err != nil {
 		return nil, err
+	}
+	if err := natsserver.DetachContexts(fresh, data); err != nil {
+		return nil, fmt.Errorf("removing the old server's address from the contexts: %w", err)
 	}
 	dirs, err := durable.Glob(StateDir(fresh, ""), "*"+snapshotSuffix)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestARestoredBackupRefusesRevokedCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		dir, err := (&retain.Config{Conn: nc}).Copy(t.Context(), keys)
+		dir, _, err := (&retain.Config{Conn: nc}).Copy(t.Context(), keys)
 		if err != nil {
 			t.Fatal(err)
 		}

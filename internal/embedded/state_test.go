@@ -182,7 +182,7 @@ func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(data, note), []byte("Ana likes tea."), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	backup, err := c.Copy(t.Context(), true)
+	backup, _, err := c.Copy(t.Context(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestABackupThatLacksAStagesStateFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		dir, err := (&retain.Config{Conn: nc}).Copy(t.Context(), false)
+		dir, _, err := (&retain.Config{Conn: nc}).Copy(t.Context(), false)
 		if err == nil {
 			err = os.RemoveAll(dir)
 		}

@@ -2,6 +2,7 @@ package natsconn
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -125,6 +126,9 @@ func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(f.Data, "nats")); err == nil {
+		if es, err := os.ReadDir(filepath.Dir(file)); err == nil && len(es) == 0 {
+			return nil, notStarted(f.Data)
+		}
 		return nil, fmt.Errorf("%s has no credential for %q: see `ls %s`, or add an agent with `lazaret agent add`",
 			f.Data, role, filepath.Dir(file))
 	}
@@ -143,6 +147,9 @@ func (f *Flags) viaContext(name string, opts []nats.Option) (*nats.Conn, error) 
 			return nil, err
 		}
 		name = abs
+		if unstarted(abs) {
+			return nil, notStarted(filepath.Dir(filepath.Dir(filepath.Dir(abs))))
+		}
 	}
 	nc, s, err := natscontext.Connect(name, f.more(opts)...)
 	if err != nil {
@@ -153,6 +160,20 @@ func (f *Flags) viaContext(name string, opts []nats.Option) (*nats.Conn, error) 
 		return nil, f.refusal(fmt.Errorf("connecting with context %s: %w", at, err), cmp.Or(f.Creds, credsOf(name)))
 	}
 	return nc, nil
+}
+
+// unstarted reports whether a context's file is that of a restored data folder before its first start.
+func unstarted(file string) bool {
+	b, err := os.ReadFile(file)
+	var c struct {
+		URL string `json:"url"`
+	}
+	return err == nil && json.Unmarshal(b, &c) == nil && c.URL == natsfiles.NoServer
+}
+
+func notStarted(data string) error {
+	return fmt.Errorf("%w: %s was restored from a backup and has not been started since: start `lazaret up --data %[2]s` "+
+		"first", ErrNoServer, data)
 }
 
 func (f *Flags) direct(opts []nats.Option) (*nats.Conn, error) {

@@ -30,6 +30,10 @@ func Context(data, name string) string {
 	return filepath.Join(data, "nats", "context", name+".json")
 }
 
+// NoServer is the address in the contexts of a restored data folder before its first start. No server has it: RFC 2606
+// reserves the domain.
+const NoServer = "nats://not-started.invalid:4222"
+
 // AgentContext returns the name of an agent's credential and context.
 func AgentContext(project, agent string) string {
 	if project == DefaultProject && agent == DefaultAgent {

@@ -155,6 +155,48 @@ func (m *Minter) FollowURL(url string) error {
 	return nil
 }
 
+// DetachContexts removes the server's address from all contexts of a data folder, and lets them name the credentials
+// of the folder at, to which the data folder will be renamed. FollowURL writes the new address at the first start.
+func DetachContexts(data, at string) error {
+	at, err := filepath.Abs(at)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(ContextFile(data, ""))
+	// With this folder, no command takes the server or the context of the environment for a data folder.
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	files, err := durable.Glob(dir, "*.json")
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		var c map[string]any
+		if err := streams.Unmarshal(b, &c); err != nil {
+			return fmt.Errorf("%s: %w", f, err)
+		}
+		c["url"] = natsfiles.NoServer
+		if creds, ok := c["creds"].(string); ok {
+			name := filepath.Base(creds)
+			if _, err := os.Stat(filepath.Join(data, "creds", name)); err == nil {
+				c["creds"] = filepath.Join(at, "creds", name)
+			}
+		}
+		if b, err = streams.Marshal(c); err != nil {
+			return fmt.Errorf("%s: %w", f, err)
+		}
+		if err := durable.WriteFile(f, append(b, '\n'), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ContextURL returns the server's URL from a NATS context of the data folder.
 func ContextURL(data, name string) (string, error) {
 	b, err := os.ReadFile(ContextFile(data, name))

@@ -90,19 +90,19 @@ func (c *Config) eraseFiles(ctx context.Context, r *Record) error {
 var errNoAnswer = errors.New("nobody answered")
 
 // Copy asks the process that runs nats-server to copy the data folder without the auditor's log. It
-// returns the folder of the copy.
-func (c *Config) Copy(ctx context.Context, keys bool) (dir string, err error) {
+// returns the folder of the copy, and the files and folders that the copy lacks and nobody can rebuild.
+func (c *Config) Copy(ctx context.Context, keys bool) (dir string, left []string, err error) {
 	rep, err := c.whileStopped(ctx, streams.EraseRequest{Copy: true, Keys: keys})
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return "", errors.New("the streams cannot be copied while they are in use: lazaret up does not run here, or " +
+		return "", nil, errors.New("the streams cannot be copied while they are in use: lazaret up does not run here, or " +
 			"nats-server is a separate process. Stop all processes and copy the folders")
 	case err != nil:
-		return "", fmt.Errorf("copying the data folder: %w", err)
+		return "", nil, fmt.Errorf("copying the data folder: %w", err)
 	case rep.Dir == "":
-		return "", errors.New("lazaret up is of an earlier version, which makes no copies: stop it and copy the folder")
+		return "", nil, errors.New("lazaret up is of an earlier version, which makes no copies: stop it and copy the folder")
 	}
-	return rep.Dir, nil
+	return rep.Dir, rep.NotCopied, nil
 }
 
 // whileStopped requests an erasure or a copy and waits until it ends.

@@ -30,14 +30,16 @@ func backupCommand(a *verb.App) *cobra.Command {
 		Use:   "backup {DIR | FILE.tar} {--with-keys | --without-keys}",
 		Short: "Copy a running pipeline's data to a new folder or one file",
 		Long: `Copy the data folder to DIR while "lazaret up" is running, or to a tar archive if the name ends
-with .tar. DIR or the archive must not exist yet. The copy has the streams, the auditor's log, trust file, records and
-shards, and the state that stages left when the ledger was trimmed. The stages compute other state
-from the ledger at the first start.
+with .tar. DIR or the archive must not exist yet, and must be outside the data folder. The copy has the streams, the
+auditor's log, trust file, records and shards, memories, and the state that stages left when the ledger was trimmed.
+The stages compute other state from the ledger at the first start.
 
 The embedded nats-server stops while the streams are copied; clients wait and reconnect.
-The backup contains everything acknowledged before. --with-keys also copies keys and credentials:
-anyone with such a backup can read it and sign with its keys. Without keys a backup is unreadable, so
-store the keys elsewhere. Erasure does not reach backups: delete older ones after an erasure.`,
+The backup contains everything acknowledged before. --with-keys also copies keys, credentials and your own files in
+the data folder: anyone with such a backup can read it and sign with its keys. --without-keys copies only files that
+Lazaret made, and none that looks like a key or contains one. The output names the files that are not backed up, such
+as notify.yaml. Without keys the streams in a backup are unreadable, so store the keys elsewhere.
+Erasure does not reach backups: delete older ones after an erasure.`,
 		Example: "  lazaret backup /backup/2026-11-23 --without-keys\n  lazaret backup /backup/2026-11-23.tar " +
 			"--without-keys\n" +
 			"  lazaret restore /backup/2026-11-23.tar --keys /safe/keys --data ./restored",
@@ -53,6 +55,11 @@ store the keys elsewhere. Erasure does not reach backups: delete older ones afte
 			if _, err := os.Lstat(to); err == nil {
 				return fmt.Errorf("%s exists already: name a new one", to)
 			}
+			a.Conn.Resolve()
+			if inside(a.Conn.Data, to) {
+				return fmt.Errorf("%s is in the data folder %s, which later backups would copy: name a place outside of it", to,
+					a.Conn.Data)
+			}
 			return makeBackup(a, cmd, to, with, wait)
 		},
 	}
@@ -62,8 +69,26 @@ store the keys elsewhere. Erasure does not reach backups: delete older ones afte
 	return c
 }
 
+// inside reports whether path, which need not exist, is in the folder or is the folder.
+func inside(folder, path string) bool {
+	fi, err := os.Stat(folder)
+	if err != nil {
+		return false
+	}
+	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = real
+		}
+		if at, err := os.Stat(dir); err == nil && os.SameFile(fi, at) {
+			return true
+		}
+		if dir == filepath.Dir(dir) {
+			return false
+		}
+	}
+}
+
 func makeBackup(a *verb.App, cmd *cobra.Command, to string, keys bool, wait time.Duration) error {
-	a.Conn.Resolve()
 	// Copy the log before the streams: the auditor can chain the later entries of the streams again.
 	var ans *auditor.Answer
 	err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
@@ -75,7 +100,7 @@ func makeBackup(a *verb.App, cmd *cobra.Command, to string, keys bool, wait time
 	}
 	defer os.RemoveAll(ans.Dir) // the folder was renamed if there was no error
 	return audit.Retention(a, cmd, wait, nil, audit.LogFlags{}, func(ctx context.Context, c *retain.Config) error {
-		dir, err := c.Copy(ctx, keys)
+		dir, left, err := c.Copy(ctx, keys)
 		if err != nil {
 			return err
 		}
@@ -91,6 +116,12 @@ func makeBackup(a *verb.App, cmd *cobra.Command, to string, keys bool, wait time
 			return errors.Join(fmt.Errorf("moving the copy to %s: %w", to, err), os.RemoveAll(dir))
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s has the log up to leaf %d, root %s\n", to, ans.Size, ans.Root)
+		for _, name := range left {
+			fmt.Fprintf(cmd.OutOrStdout(), "not backed up: %s\n", verb.Quote(name, 300))
+		}
+		if len(left) > 0 {
+			fmt.Fprintln(cmd.OutOrStdout(), "Copy these files of", a.Conn.Data, "yourself if you need them")
+		}
 		return nil
 	})
 }
@@ -120,7 +151,9 @@ backup without keys has no tokens: none is accepted after its restore, so make n
 			}
 			_, err = os.Stat(token.ListFile(a.Conn.Data))
 			sayRevoked(cmd.OutOrStdout(), m, err == nil)
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is restored: start it with lazaret up --data %[1]s\n", a.Conn.Data)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is restored: start it with lazaret up --data %[1]s\n"+
+				"Never run it beside the original. If this is a drill, verify it with another state folder, such as "+
+				"XDG_STATE_HOME=/tmp/drill: otherwise the next verification of the original on this machine fails\n", a.Conn.Data)
 			return nil
 		},
 	}

@@ -33,7 +33,8 @@ func notifyCommand(a *verb.App) *cobra.Command {
 		if file == "" {
 			file = filepath.Join(a.Conn.Data, "notify.yaml")
 		}
-		return notify.Load(file)
+		conf, err := notify.Load(file)
+		return conf, cli.Invalid(err)
 	}
 	c := verb.Group(
 		"notify",

@@ -27,6 +27,7 @@ type seen struct {
 	// notes are stored checkpoints of any log. The verification determines which ones belong to this
 	// log by the keys that signed it.
 	notes [][]byte
+	files []string // of notes
 	// here is the checkpoint of the last verification of the folder, if a trusted key signed it. The log
 	// must extend it even if another key signs the log now. Otherwise the log could be replaced by another
 	// log with a pinned key.
@@ -65,11 +66,12 @@ func loadSeen(dir string, vs note.Verifiers) (*seen, error) {
 		return nil, fmt.Errorf("%s holds more than %d files: remove those of logs that are gone", folder, maxSeen)
 	}
 	for _, f := range files {
-		b, err := os.ReadFile(filepath.Join(folder, f.Name()))
+		file := filepath.Join(folder, f.Name())
+		b, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		s.notes = append(s.notes, b)
+		s.notes, s.files = append(s.notes, b), append(s.files, file)
 	}
 	b, err := os.ReadFile(s.file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -109,13 +111,10 @@ func (s *seen) save(last []byte, handovers [][]byte) error {
 	if err != nil {
 		return err
 	}
-	// The first signature is that of the log.
-	var unverified *note.UnverifiedNoteError
-	if _, err := note.Open(last, note.VerifierList()); !errors.As(err, &unverified) ||
-		len(unverified.Note.UnverifiedSigs) == 0 {
-		return fmt.Errorf("the checkpoint's signature cannot be read: %w", err)
+	sig, err := firstSignature(last)
+	if err != nil {
+		return err
 	}
-	sig := unverified.Note.UnverifiedSigs[0]
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s+%08x\n", cp.Origin, sig.Name, sig.Hash))
 	path := filepath.Join(s.state, "checkpoints", hex.EncodeToString(sum[:16]))
 	if old, err := os.ReadFile(path); err == nil {
@@ -138,6 +137,16 @@ func (s *seen) save(last []byte, handovers [][]byte) error {
 		return err
 	}
 	return keepFile(s.file, append(b, '\n'))
+}
+
+// firstSignature returns a checkpoint's first signature, which is that of the log, without verifying it.
+func firstSignature(b []byte) (sig note.Signature, err error) {
+	var unverified *note.UnverifiedNoteError
+	if _, err := note.Open(b, note.VerifierList()); !errors.As(err, &unverified) ||
+		len(unverified.Note.UnverifiedSigs) == 0 {
+		return sig, fmt.Errorf("the checkpoint's signature cannot be read: %w", err)
+	}
+	return unverified.Note.UnverifiedSigs[0], nil
 }
 
 // keepFile writes a file, and creates its folder if necessary.

@@ -33,8 +33,8 @@ import (
 // verifyReport is the result of `audit verify`.
 type verifyReport struct {
 	chain.Report // Seen: checkpoints of earlier verifications on this machine
-	// Remembered is the file with the stored checkpoint of the log's folder, if the log failed.
-	Remembered string `json:"remembered,omitempty"`
+	// Conflicts are the checkpoints of earlier verifications on this machine that the log does not extend.
+	Conflicts []conflict `json:"conflicts,omitempty"`
 
 	// Ledger is the comparison of the leaves with the ledger, if requested.
 	Ledger *auditor.Comparison `json:"ledger,omitempty"`
@@ -250,6 +250,9 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 		if err == nil && rep.Status == chain.Failed {
 			err = auditor.Gone(dir)
 		}
+		if err == nil && rep.Status == chain.Failed && seenErr == nil {
+			rep.Conflicts = seen.conflicts(dir, opts, vs, last)
+		}
 		return err
 	}
 	err = run(dir)
@@ -273,9 +276,6 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 		if err := seen.save(last, handovers); err != nil {
 			fmt.Fprintln(os.Stderr, "lazaret: the checkpoint could not be stored for the next verification:", err)
 		}
-	}
-	if seenErr == nil && seen.here != nil && rep.Status == chain.Failed {
-		rep.Remembered = seen.file
 	}
 	return rep, nil
 }
@@ -543,10 +543,7 @@ func printSeen(w io.Writer, r *verifyReport) {
 			c.Trimmed, c.Forgotten, len(c.Bad))
 	}
 	if r.Status == chain.Failed {
-		if r.Remembered != "" {
-			fmt.Fprintf(w, "  it was compared with the log that this machine saw in this folder before. Only if you put "+
-				"another log there on purpose, remove %s\n", r.Remembered)
-		}
+		printConflicts(w, r)
 		return
 	}
 	if r.Seen > 0 {

@@ -49,7 +49,7 @@ type policyLoader func(args []string) ([]byte, error)
 func (load policyLoader) compile(args []string) (*policy.Policy, error) {
 	b, err := load(args)
 	if err != nil {
-		return nil, &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+		return nil, cli.Invalid(err)
 	}
 	return policy.Compile("policy", b)
 }

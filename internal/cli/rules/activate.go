@@ -52,7 +52,7 @@ changed; 3 in force in some partitions, or not known: the output names them and 
 			defer o.Nc.Close()
 			b, _, err := loadRules(args)
 			if err != nil && !watch {
-				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+				return cli.Invalid(err)
 			}
 			if err == nil {
 				if err := compare(o, cmd, b, yes); err != nil {

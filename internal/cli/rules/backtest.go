@@ -26,7 +26,7 @@ import (
 func rulesIn(dir string) (*rules.Set, error) {
 	b, err := packRules(dir)
 	if err != nil {
-		return nil, err
+		return nil, cli.Invalid(err)
 	}
 	set, err := rules.CompileBundle(b)
 	if err != nil {

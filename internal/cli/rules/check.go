@@ -48,7 +48,7 @@ The lints:
 			}
 			b, src, err := loadRules(args)
 			if err != nil {
-				return err
+				return cli.Invalid(err)
 			}
 			found, err := lint.Run(src, time.Now())
 			if err != nil {

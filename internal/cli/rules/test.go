@@ -40,11 +40,11 @@ func loadRules(args []string) ([]byte, *rules.Source, error) {
 func compileRules(args []string) (*rules.Set, error) {
 	_, src, err := loadRules(args)
 	if err != nil {
-		return nil, err
+		return nil, cli.Invalid(err)
 	}
 	set, err := rules.Compile(src)
 	if err != nil {
-		return nil, &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+		return nil, cli.Invalid(err)
 	}
 	return set, nil
 }
@@ -82,11 +82,11 @@ With --threshold the command fails if less than this percentage is covered.`,
 			}
 			_, src, err := loadRules(args)
 			if err != nil {
-				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+				return cli.Invalid(err)
 			}
 			rep, err := ruletest.RunWith(cmd.Context(), src, o)
 			if err != nil {
-				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+				return cli.Invalid(err)
 			}
 			if format == "json" {
 				err = cli.JSON(cmd.OutOrStdout(), rep)

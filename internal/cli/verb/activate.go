@@ -34,7 +34,7 @@ Exit codes: 0 in force in all partitions; 1 could not run; 2 refused, and nothin
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := load(args)
 			if err != nil {
-				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+				return cli.Invalid(err)
 			}
 			o, err := a.OpenOperator(key, false)
 			if err != nil {

@@ -1,0 +1,206 @@
+package embedded_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsconn"
+	"lazaret/internal/natsfiles"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/retain"
+	"lazaret/internal/token"
+)
+
+// put writes a file of a data folder.
+func put(t *testing.T, data, name string, b []byte) {
+	t.Helper()
+	path := filepath.Join(data, filepath.FromSlash(name))
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, b, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// serve starts the server of a data folder.
+func serve(t *testing.T, data string) *embedded.Pipeline {
+	t.Helper()
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, ServerOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+func copyOf(t *testing.T, p *embedded.Pipeline, keys bool) (dir string, left []string) {
+	t.Helper()
+	nc, err := p.Server.Connect(natsserver.RoleRetention)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if dir, left, err = (&retain.Config{Conn: nc}).Copy(t.Context(), keys); err != nil {
+		t.Fatal(err)
+	}
+	return dir, left
+}
+
+// Keys, credentials and tokens are everywhere in the data folder, and a backup without keys has none of them.
+func TestABackupWithoutKeysHasNoSecret(t *testing.T) {
+	data := t.TempDir()
+	p := serve(t, data)
+	if _, _, err := token.New(data, natsfiles.DefaultContext, 0); err != nil {
+		t.Fatal(err)
+	}
+	webhook, own := []byte("whsec_5f1d8a7c0b"), []byte("PRIVATE+KEY+alice+0a1b2c3d+AXfR0kQ1tHq1lq2fY8uJ3n5E")
+	lazaretToken := []byte("lzt_0123456789abcdefghijABCDEFGHIJ")
+	secrets := [][]byte{webhook, own, lazaretToken}
+	for _, pattern := range []string{"keys/*.key", "keys/*.nk", "creds/*.creds"} {
+		files, err := filepath.Glob(filepath.Join(data, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, f := range files {
+			secrets = append(secrets, bytes.TrimSpace(get(t, f)))
+		}
+	}
+	operator, creds := get(t, embedded.OperatorKey(data)), get(t, natsserver.CredsFile(data, "operator"))
+	seed := get(t, filepath.Join(data, "keys", "signing.nk"))
+	for _, old := range []string{"old", "jetstream/old", "memories/demo/old"} {
+		for _, folder := range []string{"keys", "creds"} {
+			if err := os.CopyFS(filepath.Join(data, filepath.FromSlash(old), folder),
+				os.DirFS(filepath.Join(data, folder))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, b := range map[string][]byte{
+		"notify.yaml": webhook, "notify/notify.yaml": webhook, "shards/oncall.yaml": webhook, "forgotten/oncall": webhook,
+		"nats/context/mine.json": []byte(`{"url":"nats://x","token":"` + string(webhook) + `"}`), "old.tar": operator,
+		"alice.key": own, "alice.key.old": own, "mykeys/bob.key": own, "console/alice": own, "notes.txt": own,
+		"jetstream/alice": own, "jetstream/jetstream/alice": own, "state/old/alice": own, "state/ingest.snapshot/alice": own,
+		"memories/demo/agent/alice": append(bytes.Repeat([]byte("long "), 1<<18), own...),
+		"memories/demo/agent/seed":  append([]byte("the seed is "), seed...), "hooks/demo/agent/creds.txt": creds,
+		"hooks/demo/agent/said": lazaretToken, "shards/2026.txt": own, "forgotten/alice.json": own,
+		"notify/acks.json": own, "witnesses.policy.bak": own,
+	} {
+		put(t, data, name, b)
+	}
+	kept := []string{"memories/demo/agent/notes.md", "hooks/demo/agent/s1", "forgotten/r.json", "shards/2026-11.0-9.zip",
+		"shards/sealed", "notify/dead.jsonl", "witnesses.policy"}
+	for _, name := range kept {
+		put(t, data, name, []byte("harmless"))
+	}
+	if err := os.Symlink(embedded.OperatorKey(data), filepath.Join(data, "memories", "link")); err != nil {
+		t.Fatal(err)
+	}
+
+	dir, left := copyOf(t, p, false)
+	for _, name := range append(kept, "trust.yaml", "jetstream/jetstream") {
+		if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
+			t.Errorf("the backup lacks %v", err)
+		}
+	}
+	for _, name := range []string{"old/", "jetstream/old/", "old.tar", "notify.yaml", "alice.key", "mykeys/",
+		"memories/demo/agent/alice", "memories/demo/agent/seed", "memories/link", "notes.txt"} {
+		if !slices.Contains(left, name) {
+			t.Errorf("%s is lost silently: %q", name, left)
+		}
+	}
+	for _, name := range left {
+		for _, nats := range []string{"meta.", ".blk", "index.db", "/msgs/", "/obs/"} {
+			if strings.HasPrefix(name, "jetstream/jetstream/") && strings.Contains(name, nats) {
+				t.Errorf("the backup lacks a file of the streams: %s", name)
+			}
+		}
+	}
+	archive := filepath.Join(t.TempDir(), "b.tar")
+	if err := embedded.PackFolder(dir, archive); err != nil {
+		t.Fatal(err)
+	}
+	text := get(t, archive)
+	for _, s := range secrets {
+		if bytes.Contains(text, s) {
+			t.Errorf("the backup has the secret %.12s…", s)
+		}
+	}
+	aside := natsserver.KeysDir(data)
+	restored := filepath.Join(t.TempDir(), "restored")
+	if _, err := embedded.Restore(t.Context(), archive, aside, restored); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, restored)
+
+	with, left := copyOf(t, p, true)
+	for _, name := range []string{"notify.yaml", "mykeys/bob.key", "keys/operator.key", "nats/context/mine.json"} {
+		if _, err := os.Stat(filepath.Join(with, filepath.FromSlash(name))); err != nil {
+			t.Errorf("a backup with keys lacks %v", err)
+		}
+	}
+	if !slices.Equal(left, []string{"memories/link"}) {
+		t.Errorf("a backup with keys left %q out", left)
+	}
+}
+
+// A command for a restored data folder never reaches the pipeline from which the backup was made.
+func TestARestoredFolderReachesNoOtherPipeline(t *testing.T) {
+	data := t.TempDir()
+	p := serve(t, data)
+	for _, keys := range []bool{true, false} {
+		dir, _ := copyOf(t, p, keys)
+		aside := ""
+		if !keys {
+			aside = natsserver.KeysDir(data)
+		}
+		restored := filepath.Join(t.TempDir(), "restored")
+		if _, err := embedded.Restore(t.Context(), dir, aside, restored); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("NATS_URL", p.Server.URL())
+		t.Setenv("NATS_CREDS", natsserver.CredsFile(data, "operator"))
+		for _, role := range []string{"operator", "agent"} {
+			nc, err := (&natsconn.Flags{Data: restored}).Connect(role)
+			if err == nil {
+				nc.Close()
+				t.Errorf("with keys %t, %s reaches %s", keys, role, nc.ConnectedUrl())
+			} else if !errors.Is(err, natsconn.ErrNoServer) || !strings.Contains(err.Error(), "lazaret up --data "+restored) {
+				t.Errorf("with keys %t, %s: %v", keys, role, err)
+			}
+		}
+		err := filepath.WalkDir(filepath.Join(restored, "nats"), func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() && bytes.Contains(get(t, path), []byte(data+"/")) {
+				t.Errorf("%s names the folder of the other pipeline", path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := serve(t, restored)
+		for _, role := range []string{"operator", "agent"} {
+			nc, err := (&natsconn.Flags{Data: restored}).Connect(role)
+			if err != nil {
+				t.Fatalf("with keys %t, %s after the start: %v", keys, role, err)
+			}
+			if nc.ConnectedUrl() != again.Server.URL() {
+				t.Errorf("with keys %t, %s reaches %s", keys, role, nc.ConnectedUrl())
+			}
+			nc.Close()
+		}
+	}
+}
