@@ -61,7 +61,7 @@ func TestInstallLeavesWhatIsOthers(t *testing.T) {
 			t.Errorf("no hook for %s", e)
 		}
 	}
-	if err := hook.ClaudeCode.Uninstall(file); err != nil || strings.TrimSpace(read()) != "{}" {
+	if found, err := hook.ClaudeCode.Uninstall(file); !found || err != nil || strings.TrimSpace(read()) != "{}" {
 		t.Errorf("%v, left is %s", err, read())
 	}
 	if err := os.WriteFile(file, []byte(theirs), 0o600); err != nil {
@@ -87,11 +87,19 @@ func TestInstallLeavesWhatIsOthers(t *testing.T) {
 	if i, err := os.Stat(file); err != nil || i.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", i.Mode(), err)
 	}
-	if err := hook.ClaudeCode.Uninstall(file); err != nil {
+	if _, err := hook.ClaudeCode.Uninstall(file); err != nil {
 		t.Fatal(err)
 	}
 	if read() != theirs {
 		t.Errorf("left is %s", read())
+	}
+	for _, f := range []string{file, file + ".missing"} {
+		if found, err := hook.ClaudeCode.Uninstall(f); found || err != nil {
+			t.Errorf("%s without entries: %v, %v", f, found, err)
+		}
+	}
+	if _, err := os.Stat(file + ".missing"); err == nil {
+		t.Error("an uninstallation wrote a file that was missing")
 	}
 	if err := os.WriteFile(file, []byte(`{"hooks": `), 0o600); err != nil {
 		t.Fatal(err)

@@ -50,8 +50,15 @@ func (h *Host) Install(file string, with Handler) error {
 	return edit(file, func(b []byte) ([]byte, error) { return h.With(b, with) })
 }
 
-// Uninstall removes the entries that Install wrote.
-func (h *Host) Uninstall(file string) error { return edit(file, h.Without) }
+// Uninstall removes the entries that Install wrote, and reports whether the file had any. A missing file has none.
+func (h *Host) Uninstall(file string) (found bool, err error) {
+	err = edit(file, func(b []byte) ([]byte, error) {
+		out, err := h.Without(b)
+		found = !bytes.Equal(out, b)
+		return out, err
+	})
+	return found && err == nil, err
+}
 
 // Installed reports whether settings contain the handler for every event in Events.
 func (h *Host) Installed(settings []byte) bool {

@@ -243,8 +243,13 @@ func (c *command) settings(cmd *cobra.Command) error {
 		file = filepath.Join(dir, filepath.FromSlash(c.host.File))
 	}
 	if c.out {
-		if err := c.host.Uninstall(file); err != nil {
+		found, err := c.host.Uninstall(file)
+		if err != nil {
 			return err
+		}
+		if !found {
+			fmt.Fprintf(cmd.OutOrStdout(), "nothing removed: %s has no entry of lazaret; --settings and --user name another\n", file)
+			return nil
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "removed from", file)
 		return nil
