@@ -276,8 +276,8 @@ type VerdictEntry struct {
 	// Texts are the effects on the texts that a recall returns. In learn mode they are recorded but
 	// not applied.
 	Texts []TextEffect `json:"texts,omitzero"`
-	// Withheld are beliefs that a recall found and that differ from their ledger entries. They are left out of the
-	// answer, also in learn mode.
+	// Withheld are beliefs that a recall found and that are left out of the answer: they differ from their ledger entries
+	// (also left out in learn mode), or a finding that nobody cleared applies to them.
 	Withheld []Refusal `json:"withheld,omitzero"`
 	Digest   string    `json:"digest,omitzero"` // SHA-256 over the action's JCS
 	Again    bool      `json:"again,omitzero"`  // answers a repeat that came after the verdict; see Also

@@ -190,8 +190,10 @@ var Codes = []CodeDoc{
 			"or restored from a backup.",
 		"Operators: check the stream. A new session is not affected."},
 	{CodeBelief, "belief not usable",
-		"The action cites a belief that is withheld, contradicted or unknown.",
-		"Recall again and decide with the beliefs that are returned."},
+		"The action cites a belief that is withheld, contradicted or unknown. Or there is a finding on a belief that a " +
+			"recall found: the recall leaves this belief out.",
+		"Recall again and decide with the beliefs that are returned. If a belief with a finding is right, have a person " +
+			"confirm it: lazaret beliefs confirm."},
 	{CodeHoldBudget, "too many open holds",
 		"The agent has as many open holds as the policy allows, of this tool in this session or of all tools together. " +
 			"So a new hold becomes a deny.",

@@ -87,7 +87,12 @@ func (p *proposal) pathTo(r dependency) []string {
 type finding struct {
 	Agent  string         `json:"agent,omitzero"` // the agent whose events the alert is about
 	Reason streams.Reason `json:"reason"`
+	// Last is the position of the last entry with an equal finding, or 0 if Reason has the only one.
+	Last uint64 `json:"last,omitzero"`
 }
+
+// last returns the position of the last entry with the finding.
+func (fd finding) last() uint64 { return cmp.Or(fd.Last, fd.Reason.Entry) }
 
 // note stores the findings of a group's alerts, so that they apply to later proposals that depend on the same subjects.
 // belief is the belief that an assessed memory write would create, or "" for other entries. reading is set if the
@@ -152,18 +157,24 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 	}
 	was := binds(fs)
 	// The strictest findings are kept, in whatever order they came. Of equal findings of one rule, the first one in the
-	// ledger is kept.
+	// ledger is kept, with the position of the last one.
+	repeated := false // open holds have the first one, and are checked again when they are released
 	for i, x := range fs {
 		if x.Agent == fd.Agent && x.Reason.Group == fd.Reason.Group && x.Reason.Rule == fd.Reason.Rule &&
 			x.Reason.Verdict == fd.Reason.Verdict {
+			last := position.Later(x.last(), fd.last())
 			if position.Compare(x.Reason.Entry, fd.Reason.Entry) <= 0 {
-				return nil
+				if last == x.last() {
+					return nil
+				}
+				fd, repeated = x, true
 			}
+			fd.Last = last
 			fs = slices.Delete(fs, i, i+1)
 			break
 		}
 	}
-	if fd.Reason.Verdict > streams.Allow {
+	if fd.Reason.Verdict > streams.Allow && !repeated {
 		if err := f.startRecheck(st, project, under, now); err != nil {
 			return err
 		}
@@ -357,8 +368,8 @@ func (f *Fold) derive(st *stage.State, p *proposal, now time.Time) error {
 }
 
 // earlierFindings returns the earlier findings on a proposal's dependencies as reasons. Such a reason can hold a
-// proposal, but does not deny it. A finding on a belief that an action cites, or that a recall found, applies at every
-// level. Other findings do not hold actions at L0 and L1.
+// proposal, but does not deny it. A finding on a belief that an action cites applies at every level. Other findings do
+// not hold actions at L0 and L1. Findings on beliefs that a recall found are left to refuseFound.
 func (f *Fold) earlierFindings(st *stage.State, p *proposal) ([]streams.Reason, error) {
 	deps := p.dependencies()
 	if p.Type == streams.TypeAction {
@@ -370,6 +381,9 @@ func (f *Fold) earlierFindings(st *stage.State, p *proposal) ([]streams.Reason, 
 	}
 	var out []streams.Reason
 	for _, r := range deps {
+		if r.Rel == relFound {
+			continue
+		}
 		rs, err := p.findings(st, r)
 		if err != nil {
 			return nil, err
@@ -412,10 +426,41 @@ type step struct {
 	path      []string // from the dependency to this ancestor
 }
 
-// findings returns the findings on r and on its ancestors as reasons.
+// findings returns the findings on r and on its ancestors as reasons. If a person cleared a finding, the reason asks
+// for nothing and names the person. Only recalls and citations of the belief have such a reason.
 func (p *proposal) findings(st *stage.State, r dependency) ([]streams.Reason, error) {
 	var out []streams.Reason
+	err := p.bearing(st, r, func(fd finding, path []string, named bool, by *clearance) {
+		found := p.because(r, fd.Reason, path, named)
+		if by != nil {
+			if fd.Reason.Verdict == streams.Allow || r.Rel != relCited && r.Rel != relFound {
+				return
+			}
+			found.Verdict = streams.Allow
+			found.Text = streams.Clip(fmt.Sprintf("cleared by %s (entry %s): %s", by.By, position.Text(by.Entry), found.Text),
+				maxReasonText)
+		}
+		out = append(out, found)
+	})
+	return out, err
+}
+
+// bearing calls visit for each finding on r and on its ancestors. by is the clearance that covers the finding, or nil.
+func (p *proposal) bearing(st *stage.State, r dependency,
+	visit func(fd finding, path []string, named bool, by *clearance)) error {
+	own, err := clearances(st, p.Project, r.Belief)
+	if err != nil {
+		return err
+	}
 	look := func(under, agent string, path []string, named bool) error {
+		cleared := own
+		if id, ok := strings.CutPrefix(under, "b:"); ok && id != r.Belief {
+			more, err := clearances(st, p.Project, id)
+			if err != nil {
+				return err
+			}
+			cleared = slices.Concat(own, more)
+		}
 		var fs []finding
 		if _, err := st.Load(stage.Key(keyAlerted, p.Project, under), &fs); err != nil {
 			return err
@@ -427,12 +472,15 @@ func (p *proposal) findings(st *stage.State, r dependency) ([]streams.Reason, er
 			if r.Rel != relCited && strings.HasPrefix(fd.Reason.Rule, fellRule) {
 				continue // only citing counts here; in a recall, the context policy refuses unreliable beliefs
 			}
-			out = append(out, p.because(r, fd.Reason, path, named))
+			by := clears(cleared, fd)
+			if by == nil && fd.Last != 0 && clears(cleared, finding{Reason: fd.Reason}) != nil {
+				fd.Reason.Entry = fd.Last // the first one is cleared, the last one is not
+			}
+			visit(fd, path, named, by)
 		}
 		return nil
 	}
-	err := walk(st, p.Project, p.Agent, r, p.pathTo(r), look)
-	return out, err
+	return walk(st, p.Project, p.Agent, r, p.pathTo(r), look)
 }
 
 // sourceOf returns the source of r as the keys of findings name it.
@@ -454,7 +502,7 @@ func (p *proposal) because(r dependency, found streams.Reason, path []string, na
 	case relDecision:
 		how = "it carries out decision " + r.Decision
 	case relFound:
-		how = "it finds belief " + r.Belief
+		how = strings.TrimSuffix(foundText(r.Belief), ": ")
 	case relRecalled:
 		how = "its session recalled belief " + r.Belief
 	case relArgument:

@@ -114,7 +114,8 @@ type proposal struct {
 	// or nil.
 	Class      string   `json:"class,omitzero"`
 	Confidence *float64 `json:"confidence,omitzero"`
-	// Withheld are recalled beliefs that do not match their ledger entries.
+	// Withheld are recalled beliefs that are left out of the answer: they do not match their ledger entries, or there is
+	// a finding on them.
 	Withheld []streams.Refusal `json:"withheld,omitzero"`
 	// Withdrawn is set when the agent withdrew the proposal before it was decided.
 	Withdrawn bool `json:"withdrawn,omitzero"`
@@ -183,6 +184,7 @@ const (
 	keyTouched    = 'U' // project, subject → touched: the subject's holds are being rechecked
 	keyContent    = 'G' // project, agent and session → sources that the user named
 	keyGrant      = 'V' // project, agent, session, digest of a source → grant
+	keyCleared    = 'Y' // project, belief → clearances
 	keyOffer      = 'T' // project, "s" and ledger sequence, or "d" and a digest of agent, server and catalogue → offer
 )
 
@@ -239,6 +241,9 @@ func (f *Fold) fromIngest(st *stage.State, e *streams.Entry, now time.Time) (*st
 		return f.resolve(st, e, now)
 	case streams.TypeConfirmation:
 		if err := f.noteRevisions(st, e, now); err != nil {
+			return nil, err
+		}
+		if err := clearAttested(st, e); err != nil {
 			return nil, err
 		}
 		return f.attested(st, e, now)

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"lazaret/internal/stage"
@@ -20,19 +21,22 @@ func noteSeal(st *stage.State, project string, m *streams.MemoryEntry) error {
 	return st.Set(sealKey(project, m.Belief.ID), []byte(m.Belief.Seal(streams.Digest([]byte(m.Content)))))
 }
 
-// copySeals copies the seal of each superseded belief to the copy of the belief that a rollback made.
+// copySeals copies the seal and the clearances of each superseded belief to the copy of the belief that a rollback
+// made.
 func copySeals(st *stage.State, project string, all []beliefs.Revision) error {
 	for _, rv := range all {
 		if rv.Anew == "" {
 			continue
 		}
-		v, ok, err := st.Get(sealKey(project, rv.Anew))
-		if err != nil {
-			return err
-		}
-		if ok {
-			if err := st.Set(sealKey(project, rv.Belief), v); err != nil {
+		for _, key := range []func(project, belief string) []byte{sealKey, clearedKey} {
+			v, ok, err := st.Get(key(project, rv.Anew))
+			if err != nil {
 				return err
+			}
+			if ok {
+				if err := st.Set(key(project, rv.Belief), v); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -67,19 +71,23 @@ func checkSeals(st *stage.State, p *proposal, r *streams.RecallEntry) error {
 	return nil
 }
 
-// withhold adds the withheld beliefs to a verdict, and an alert about them.
+// withhold adds the withheld beliefs to a verdict, and an alert about those that do not match the ledger.
 func (p *proposal) withhold(v *streams.VerdictEntry, now time.Time) {
-	if v.Withheld = p.Withheld; len(v.Withheld) == 0 {
+	v.Withheld = p.Withheld
+	differ := slices.DeleteFunc(slices.Clone(v.Withheld), func(x streams.Refusal) bool {
+		return x.Reason != beliefs.ReasonIntegrity
+	})
+	if len(differ) == 0 {
 		return
 	}
-	id := v.Withheld[0].ID
+	id := differ[0].ID
 	v.Alert = &streams.Alert{ID: fmt.Sprintf("%s-%d", ruleIntegrity, p.Seq), Rule: ruleIntegrity, RuleDigest: v.Policy,
 		Group: streams.StageArbiter, Severity: "critical",
 		Subject: streams.AlertSubject{Kind: "belief", ID: id}, Project: p.Project, Agent: p.Agent, Session: p.Session,
 		Message: fmt.Sprintf("%s: %d beliefs that recall %s found are not what the ledger says of them, %s first: they "+
-			"are withheld", streams.CodeIntegrity, len(v.Withheld), p.ID, id),
+			"are withheld", streams.CodeIntegrity, len(differ), p.ID, id),
 		Events: []string{p.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
-		Detail: map[string]any{"code": string(streams.CodeIntegrity), "beliefs": len(v.Withheld)}}
+		Detail: map[string]any{"code": string(streams.CodeIntegrity), "beliefs": len(differ)}}
 }
 
 // dropWithheld removes the withheld beliefs from a recall's reply.

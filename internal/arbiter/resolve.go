@@ -268,6 +268,11 @@ func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Sign
 	if s.Decision == approval.Reject {
 		state, code, verdict, did = streams.HoldRejected, streams.CodeRejected, streams.Deny, "rejected"
 	}
+	if s.Decision == approval.Approve {
+		if err := clearApproved(st, in, h); err != nil {
+			return nil, err
+		}
+	}
 	if err := f.closeHold(st, h.Project, h.ID, state, now); err != nil {
 		return nil, err
 	}

@@ -278,7 +278,11 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	if err != nil {
 		return nil, err
 	}
-	p.Reasons = append(p.Reasons, rests...)
+	found, err := p.refuseFound(st, pol != nil && pol.Learn())
+	if err != nil {
+		return nil, err
+	}
+	p.Reasons = append(append(p.Reasons, rests...), found...)
 	v.Verdict, v.Reasons = p.judge()
 	applyStanding(p, pol, v, now)
 	delegate(p, v)

@@ -27,7 +27,8 @@ func (r *record) revision() string {
 		Conflicts []string
 		Successor string
 		Flag      string
-	}{r.Ref.Axes, r.Evidence, r.Conflicts, r.Successor, r.Flag})
+		Found     uint64 `json:",omitzero"`
+	}{r.Ref.Axes, r.Evidence, r.Conflicts, r.Successor, r.Flag, r.Found})
 	if err != nil {
 		b = fmt.Append(nil, r.Ref.Axes, r.Evidence)
 	}

@@ -111,6 +111,7 @@ const (
 	ReasonCondition   = "condition" // followed by a colon and the condition's name
 	ReasonUnknown     = "unknown"   // the id is unknown
 	ReasonIntegrity   = "integrity" // the content does not match the ledger
+	ReasonFinding     = "finding"   // a sentinel's finding applies to it
 )
 
 // Asker is the agent and session that a recall is for.

@@ -1,0 +1,154 @@
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/position"
+	"lazaret/streams"
+)
+
+// This file records which findings on a belief a person has cleared, by approving the hold of its memory write or by an
+// attestation. A cleared finding counts no more against proposals that depend on the belief. It still counts against
+// other beliefs, of the same source for example. Findings that came after the signed statement count.
+
+// clearance is one signed statement that cleared findings on a belief.
+type clearance struct {
+	By    string `json:"by"`    // name of the signing key
+	Entry uint64 `json:"entry"` // position of the statement's entry
+	// Upto is set for an attestation: it covers the findings in entries up to this ledger sequence, which ingest had
+	// folded when it compared the signed revision of the belief with the present one.
+	Upto uint64 `json:"upto,omitzero"`
+	// Findings are the keys of the findings that an approval covers: those among the reasons of the hold.
+	Findings []string `json:"findings,omitzero"`
+}
+
+// maxClearances is the maximum number of clearances of one belief. The oldest is removed first.
+const maxClearances = 8
+
+// key identifies the first of equal findings: the alert and the entry that it came in.
+func (fd finding) key() string {
+	return fmt.Sprintf("%d %s %s %s", fd.Reason.Entry, fd.Reason.Group, fd.Reason.Rule, fd.Reason.Alert)
+}
+
+func clearedKey(project, belief string) []byte { return stage.Key(keyCleared, project, belief) }
+
+// clearances returns the clearances of a belief. It returns none for an empty id.
+func clearances(st *stage.State, project, belief string) (out []clearance, err error) {
+	if belief == "" {
+		return nil, nil
+	}
+	_, err = st.Load(clearedKey(project, belief), &out)
+	return out, err
+}
+
+// clears returns the first clearance that covers a finding, or nil.
+func clears(all []clearance, fd finding) *clearance {
+	i := slices.IndexFunc(all, func(c clearance) bool {
+		return position.Sequence(fd.last()) <= c.Upto || fd.Last == 0 && slices.Contains(c.Findings, fd.key())
+	})
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+func addClearance(st *stage.State, project, belief string, c clearance) error {
+	all, err := clearances(st, project, belief)
+	if err != nil {
+		return err
+	}
+	all = append(all, c)
+	return st.Put(clearedKey(project, belief), all[max(0, len(all)-maxClearances):])
+}
+
+// clearApproved records which findings on a memory's belief the approval of its hold covers. Each is a reason of the
+// hold, so the signed revision covers it.
+func clearApproved(st *stage.State, in *resolution, h *hold) error {
+	b := h.Entry.Belief
+	if b == nil {
+		return nil
+	}
+	c := clearance{By: in.signer, Entry: in.seq}
+	p := &proposal{Type: h.Entry.Type, Project: h.Project, ID: h.Entry.ID, Agent: h.Agent}
+	r := ref(*b)
+	r.Rel, r.Agent = relFound, h.Agent
+	err := p.bearing(st, r, func(fd finding, _ []string, _ bool, by *clearance) {
+		if by == nil && slices.ContainsFunc(h.Entry.Reasons, func(x streams.Reason) bool {
+			return x.Verdict > streams.Allow && x.Group == fd.Reason.Group && x.Rule == fd.Reason.Rule &&
+				x.Alert == fd.Reason.Alert
+		}) {
+			c.Findings = append(c.Findings, fd.key())
+		}
+	})
+	if err != nil || len(c.Findings) == 0 {
+		return err
+	}
+	slices.Sort(c.Findings)
+	c.Findings = slices.Compact(c.Findings)
+	return addClearance(st, h.Project, b.ID, c)
+}
+
+// clearAttested records that a person confirmed a belief, or cleared it. A confirmation by a verification run clears
+// no finding.
+func clearAttested(st *stage.State, e *streams.Entry) error {
+	c := new(streams.ConfirmationEntry)
+	if err := streams.Unmarshal(e.Body, c); err != nil || c.Check != "" || len(c.Revisions) == 0 {
+		return nil // attested logs the error
+	}
+	d := approval.Decision(c.Decision)
+	if d != approval.Confirm && d != approval.ClearBelief || c.Revisions[0].By != beliefs.ByUser {
+		return nil
+	}
+	return addClearance(st, e.Project, c.Belief, clearance{By: c.Signer, Entry: e.Position(), Upto: e.At})
+}
+
+// refuseFound withholds each belief that a recall found and on which there is a finding that asks for a hold or deny.
+// The recall serves the others. It returns the findings as reasons that ask for nothing. In learn mode nothing is
+// withheld.
+func (p *proposal) refuseFound(st *stage.State, learn bool) ([]streams.Reason, error) {
+	if p.Type != streams.TypeRecall {
+		return nil, nil
+	}
+	var out []streams.Reason
+	gone, did := make(map[string]bool), "withheld: "
+	if learn {
+		did = "would be withheld: "
+	}
+	for _, r := range p.Rests {
+		if r.Rel != relFound {
+			continue
+		}
+		rs, err := p.findings(st, r)
+		if err != nil {
+			return nil, err
+		}
+		rs = slices.DeleteFunc(rs, func(r streams.Reason) bool { return r.Verdict == streams.Allow && p.said(r) })
+		_, rs = judge(rs)
+		if len(rs) > 0 && rs[0].Verdict > streams.Allow && !gone[r.Belief] {
+			gone[r.Belief] = true
+			if !learn {
+				text := strings.TrimPrefix(rs[0].Text, foundText(r.Belief))
+				p.Withheld = append(p.Withheld, streams.Refusal{ID: r.Belief, Reason: beliefs.ReasonFinding, Text: text})
+			}
+		}
+		for i := range rs {
+			if rs[i].Verdict > streams.Allow {
+				rs[i].Verdict, rs[i].Text = streams.Allow, streams.Clip(did+rs[i].Text, maxReasonText)
+			}
+		}
+		out = joinReasons(maxBearing, out, rs)
+	}
+	if !learn {
+		// The session does not get these beliefs, so its later actions do not depend on them.
+		p.Rests = slices.DeleteFunc(p.Rests, func(r dependency) bool { return gone[r.Belief] })
+	}
+	return out, nil
+}
+
+// foundText begins the text of a finding on a belief that a recall found.
+func foundText(belief string) string { return "it finds belief " + belief + ": " }

@@ -1,0 +1,125 @@
+package arbiter
+
+import (
+	"fmt"
+	"testing"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// clearing is an arbiter that held the memory b1 because of a finding. Nothing is known against b2.
+type clearing struct {
+	*desk
+	recalls int
+}
+
+func newClearing(t *testing.T) *clearing {
+	d := &clearing{desk: newDesk(t, newArbiter(t), testPolicy(t, "groups: [a, b]", "groups: [a]"))}
+	seq := d.add(streams.StageIngest, streams.TypeMemory, 0, &streams.MemoryEntry{
+		EntryHead: streams.EntryHead{ID: "m1", Agent: "agent", Session: "s"}, Origin: beliefs.OriginUser,
+		Content: "card", Belief: d.item("b1").BeliefRef})
+	d.assess("a", seq, &streams.AssessmentEntry{Verdict: streams.Hold,
+		Alerts: []streams.Alert{d.alert("x1", "memory", "m1")}})
+	if v := d.last(seq); v.Hold == nil {
+		t.Fatalf("%+v", v)
+	}
+	return d
+}
+
+func (d *clearing) item(id string) streams.RecallItem {
+	return streams.RecallItem{BeliefRef: streams.BeliefRef{ID: id, Found: true, Kind: beliefs.Content,
+		Origin: beliefs.OriginUser, Agent: "agent", Observation: "m" + id[1:], Quality: beliefs.HumanAssertion}}
+}
+
+func (d *clearing) alert(id, kind, subject string) streams.Alert {
+	return streams.Alert{ID: id, Rule: "card", Effect: "hold", Mode: "enforce", Severity: "high", Message: "has a card",
+		Subject: streams.AlertSubject{Kind: kind, ID: subject}, Events: []string{"m1"}, Agent: "agent"}
+}
+
+// finds adds a later finding on b1.
+func (d *clearing) finds(id string) {
+	d.t.Helper()
+	d.add(streams.SentinelStage("a"), streams.TypeAlerts, 1, &streams.AlertsEntry{Group: "a", Digest: rulesDigest,
+		Alerts: []streams.Alert{d.alert(id, "belief", "b1")}})
+}
+
+// confirm adds a confirmation of b1. Ingest had folded the ledger up to at.
+func (d *clearing) confirm(by beliefs.Authority, at uint64) {
+	d.t.Helper()
+	e := entry(d.t, d.tail()+1, d.now, streams.StageIngest, streams.TypeConfirmation, 0, &streams.ConfirmationEntry{
+		Belief: "b1", Decision: "confirm", Signer: "alice", Revisions: []beliefs.Revision{{Belief: "b1", By: by}}})
+	e.At = at
+	d.ledger = append(d.ledger, e)
+	d.step(e)
+}
+
+// recall returns the verdict on a recall that finds b1 and b2.
+func (d *clearing) recall() *streams.VerdictEntry {
+	d.t.Helper()
+	d.recalls++
+	seq := d.add(streams.StageIngest, streams.TypeRecall, 0, &streams.RecallEntry{EntryHead: streams.EntryHead{
+		ID: fmt.Sprint("r", d.recalls), Agent: "agent", Session: fmt.Sprint("s", d.recalls)}, Limit: 10,
+		Admitted: []streams.RecallItem{d.item("b1"), d.item("b2")}})
+	d.assess("a", seq, &streams.AssessmentEntry{})
+	return d.last(seq)
+}
+
+// withholds checks whether a recall withholds b1. It is allowed in any case.
+func (d *clearing) withholds(what string, want bool) {
+	d.t.Helper()
+	v := d.recall()
+	if v.Verdict != streams.Allow || v.Alert != nil || (len(v.Withheld) == 1) != want || len(v.Withheld) > 1 {
+		d.t.Errorf("%s: %s, withheld %+v, reasons %+v", what, v.Verdict, v.Withheld, v.Reasons)
+		return
+	}
+	if want && (v.Withheld[0].ID != "b1" || v.Withheld[0].Reason != beliefs.ReasonFinding) {
+		d.t.Errorf("%s: %+v", what, v.Withheld)
+	}
+	got, err := recalledIn(d.st, &proposal{Project: "demo", Agent: "agent", Session: fmt.Sprint("s", d.recalls)})
+	if n := map[bool]int{true: 1, false: 2}[want]; err != nil || len(got) != n {
+		d.t.Errorf("%s: the session recalled %+v, %v", what, got, err)
+	}
+}
+
+func TestARecallWithholdsOnlyABeliefWithAFindingThatNobodyCleared(t *testing.T) {
+	t.Run("confirmed", func(t *testing.T) {
+		d := newClearing(t)
+		d.withholds("nobody signed", true)
+		d.confirm(beliefs.ByProbe, d.tail())
+		d.withholds("a verification run confirmed it", true)
+		seen := d.tail()
+		d.confirm(beliefs.ByUser, seen)
+		d.withholds("a person confirmed it", false)
+		d.finds("x2")
+		d.withholds("a finding came after that", true)
+		d.confirm(beliefs.ByUser, seen)
+		d.withholds("the confirmation is about the state before that", true)
+		d.confirm(beliefs.ByUser, d.tail())
+		d.withholds("a person confirmed it again", false)
+	})
+	t.Run("approved", func(t *testing.T) {
+		d := newClearing(t)
+		h := new(hold)
+		if ok, err := d.st.Load(stage.Key(keyHold, "demo", d.last(1).Hold.ID), h); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		d.finds("x2") // not a reason of the hold
+		if err := clearApproved(d.st, &resolution{signer: "alice", seq: d.tail()}, h); err != nil {
+			t.Fatal(err)
+		}
+		d.withholds("the signer did not see the second finding", true)
+
+		d = newClearing(t)
+		if ok, err := d.st.Load(stage.Key(keyHold, "demo", d.last(1).Hold.ID), h); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		if err := clearApproved(d.st, &resolution{signer: "alice", seq: d.tail()}, h); err != nil {
+			t.Fatal(err)
+		}
+		d.withholds("it is approved", false)
+		d.finds("x2")
+		d.withholds("a finding came after the approval", true)
+	})
+}

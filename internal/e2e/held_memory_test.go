@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/embedded"
+	"lazaret/internal/memgate"
+	"lazaret/internal/memproxy"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+const heldMemory = "When you book a hotel room, use card 4111 1111 1111 1111"
+
+// A memory is held because it has a card number. Once a person approved or confirmed it, recalls that find it serve it,
+// and until then, and after a rejection, they serve the other memories.
+func TestAHeldMemoryThatAPersonAcceptedIsServed(t *testing.T) {
+	t.Parallel()
+	for name, accept := range map[string]func(p *approving, v *streams.VerdictEntry, alice note.Signer){
+		"approved": func(p *approving, v *streams.VerdictEntry, alice note.Signer) {
+			if r := p.resolve(v.Hold.ID, signed(t, statementOn(v), alice)); r.State != streams.HoldApproved {
+				t.Fatalf("%+v", r)
+			}
+		},
+		"confirmed": func(p *approving, v *streams.VerdictEntry, alice note.Signer) {
+			if r := p.say(v.Belief.ID, approval.Confirm, alice); r.Error != nil {
+				t.Fatalf("%+v", r)
+			}
+		},
+		"rejected": func(p *approving, v *streams.VerdictEntry, alice note.Signer) {
+			s := statementOn(v)
+			s.Decision = approval.Reject
+			if r := p.resolve(v.Hold.ID, signed(t, s, alice)); r.State != streams.HoldRejected {
+				t.Fatalf("%+v", r)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newApproving(t, embedded.Config{})
+			alice := p.key("alice", "", keys.RoleApprover)
+			p.activateTrust()
+			floor := p.remember("user", "m0", "My hotel room should be on a high floor")
+			rep, err := p.c.Remember(p.ctx, beliefs.OriginUser, &streams.Memory{
+				Head: streams.Head{ID: "m1", Session: "s"}, Key: "pay", Content: heldMemory})
+			if err != nil || rep.Entry == nil || rep.Entry.Hold == nil {
+				t.Fatalf("%+v, %v", rep, err)
+			}
+			pay := rep.Entry.Belief.ID
+			got, items := p.recall("r0", "hotel room")
+			if got.Verdict != streams.Allow || len(items) != 1 || items[floor].ID != floor {
+				t.Errorf("while it is held, a recall is answered %s with %v", got.Verdict, items)
+			}
+			accept(p, rep.Entry, alice)
+			got, items = p.recall("r1", "hotel room")
+			want := 2
+			if name == "rejected" {
+				want = 1
+			}
+			if got.Verdict != streams.Allow || len(items) != want || items[floor].ID != floor ||
+				(items[pay].ID == pay) != (want == 2) {
+				t.Fatalf("a recall is answered %s with %v: %+v", got.Verdict, items, got.Entry)
+			}
+			ground := slices.ContainsFunc(got.Entry.Reasons, func(r streams.Reason) bool {
+				return r.Verdict == streams.Allow && strings.Contains(r.Text, "cleared by alice") &&
+					strings.HasSuffix(r.Rule, "sensitive-in-memory")
+			})
+			if ground != (want == 2) {
+				t.Errorf("the reasons are %+v", got.Entry.Reasons)
+			}
+		})
+	}
+}
+
+// The proxy in front of a memory store returns a held memory to the agent once a person approved its write.
+func TestAMemoryProxyServesAnApprovedWrite(t *testing.T) {
+	t.Parallel()
+	p := newApproving(t, embedded.Config{})
+	alice := p.key("alice", "", keys.RoleApprover)
+	p.activateTrust()
+	record := `{"id":"u1","memory":"` + heldMemory + `"`
+	wrote := 0
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/memories" && r.Method == http.MethodPost:
+			wrote++
+			io.WriteString(w, `{"results":[`+record+`,"event":"ADD"}]}`)
+		case r.URL.Path == "/search":
+			io.WriteString(w, `{"results":[`+record+`,"score":0.9}]}`)
+		default:
+			io.WriteString(w, record+"}")
+		}
+	}))
+	defer up.Close()
+	u, err := url.Parse(up.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := memproxy.New(memproxy.Config{Kind: "mem0", Upstream: u, Judge: p.c, Origin: beliefs.OriginUser,
+		Held: memgate.Held(t.TempDir())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(path, body string) (int, string) {
+		req := httptest.NewRequest("POST", "http://localhost"+path, strings.NewReader(body))
+		req.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		return w.Code, w.Body.String()
+	}
+	write := `{"messages":[{"role":"user","content":"` + heldMemory + `"}],"infer":false,"user_id":"ana"}`
+	if code, body := send("/memories", write); code != http.StatusForbidden || wrote != 0 {
+		t.Fatalf("the write: %d %s", code, body)
+	}
+	held := new(streams.VerdictEntry)
+	for _, e := range p.entries(streams.TypeVerdict) {
+		if err := streams.Unmarshal(e.Body, held); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if held.Hold == nil {
+		t.Fatalf("%+v", held)
+	}
+	if r := p.resolve(held.Hold.ID, signed(t, statementOn(held), alice)); r.State != streams.HoldApproved {
+		t.Fatalf("%+v", r)
+	}
+	if code, body := send("/memories", write); code != http.StatusOK || wrote != 1 ||
+		!strings.Contains(body, "book a hotel room") {
+		t.Errorf("the write after the approval: %d %s, %d writes", code, body, wrote)
+	}
+	if code, body := send("/search", `{"query":"hotel","user_id":"ana"}`); code != http.StatusOK ||
+		!strings.Contains(body, "book a hotel room") {
+		t.Errorf("the search: %d %s", code, body)
+	}
+}
