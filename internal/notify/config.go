@@ -29,7 +29,7 @@ type Route struct {
 	// Projects are the projects whose notifications are sent. Empty means all but synthetic
 	// ones.
 	Projects []string `yaml:"projects"`
-	// Severity is the lowest severity of alerts that are sent. Holds have none.
+	// Severity is the lowest severity of alerts that are sent. Holds are sent whatever it is.
 	Severity string `yaml:"severity"`
 	On       []Kind `yaml:"on"` // default: hold and alert
 	// Sensitivity is the highest sensitivity of texts that are sent. The default is

@@ -40,7 +40,7 @@ func (w *word) bind(c *cobra.Command) {
 	f.StringVar(&w.project, "project", embedded.DefaultProject, "`PROJECT`")
 	f.StringVar(&w.key, "key", "", "the signer's private key `FILE` (default $"+keys.EnvKey+")")
 	f.StringVar(&w.reason, "reason", "", "why, for the log")
-	f.DurationVar(&w.life, "expires", 10*time.Minute, "how long the signature is valid, at most 24h")
+	verb.SignatureLife(f, &w.life)
 }
 
 // say signs a decision on a belief as shown, and returns the ledger's reply.

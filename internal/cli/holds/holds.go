@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -265,7 +266,7 @@ lazaret holds ls. If there are now more or fewer, nothing is signed.`,
 	}
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "the signer's private key `FILE` (default $"+keys.EnvKey+")")
-	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long the signature is valid, at most 24h")
+	verb.SignatureLife(f, &o.life)
 	f.StringVar(&o.reason, "reason", "", "the reason, for the agent and the log")
 	f.StringVar(&revision, "revision", "", "sign only if the hold still has this `REVISION`")
 	f.IntVar(&alike, "alike", 0, "decide HOLD and all similar holds, which must be `N` in all")
@@ -361,7 +362,9 @@ func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, h)
+		if !slices.ContainsFunc(out, func(o *arbiter.Hold) bool { return o.Project == h.Project && o.ID == h.ID }) {
+			out = append(out, h)
+		}
 	}
 	if alike <= 0 {
 		return out, nil

@@ -84,7 +84,7 @@ HOLD that you have seen, because another list may wait by then.`,
 	f.BoolVar(&o.yes, "yes", false, "sign without asking")
 	f.BoolVar(&o.json, "json", false, "print JSON; signs only with --yes")
 	f.StringVar(&o.policy, "policy", "", "propose levels by the policy in `FILE` (default: the shipped policy)")
-	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long the signature is valid, at most 24h")
+	verb.SignatureLife(f, &o.life)
 	f.StringVar(&o.reason, "reason", "", "the reason, for the log")
 	f.StringVar(&o.project, "project", "", "look in this `PROJECT` only")
 	f.Var((*verb.SinceFlag)(&o.since), "seen",

@@ -218,7 +218,7 @@ func promptsAcceptCommand(a *verb.App) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "the signer's private key `FILE` (default $"+keys.EnvKey+")")
 	f.BoolVar(&yes, "yes", false, "sign")
-	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long the signature is valid, at most 24h")
+	verb.SignatureLife(f, &o.life)
 	f.StringVar(&o.reason, "reason", "", "the reason, for the log")
 	return projectFlag(c, &project)
 }
