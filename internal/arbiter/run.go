@@ -59,9 +59,14 @@ type Hold struct {
 // maxHolds is the maximum number of holds in an answer.
 const maxHolds = 1000
 
+// migrations are the arbiter's own migrations, by the format from which they start.
+var migrations = map[int]stage.Migration{
+	15: {}, // since format 16, the findings that a person cleared are recorded
+}
+
 // Run runs the arbiter until ctx ends. If front has connections, Run also serves requests. m may be nil.
 func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front FrontConfig, m *metrics.Process) error {
-	cfg.Name = streams.StageArbiter
+	cfg.Name, cfg.Migrations = streams.StageArbiter, migrations
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
