@@ -12,7 +12,6 @@ import (
 // The arbiter compares the confidence that an agent states for its actions with their outcomes, separately for each
 // class. A class is an agent and the policy entry that classifies its actions. The agent can choose neither. In a class
 // with too high confidence, actions above L1 are held. Calibration never makes a verdict milder.
-// verdict milder.
 //
 // After every calibrateEvery outcomes of a class, the result is written to the ledger. It takes effect when the arbiter
 // reads it back. Outcomes trigger that, and not the time, so that a replay gives the same result.

@@ -93,7 +93,8 @@ var leads = []string{
 	"New task. ", "Assistant: Sure, I will do so. ",
 }
 
-// pronouns are pairs of an antecedent and the phrase that refers to it. N is the noun, @ the value.
+// pronouns are pairs of templates: a sentence that states the value, and a phrase that refers back to it. N
+// stands for the noun, @ for the value.
 var pronouns = [][2]string{
 	{}, {"The N is @.", "it"}, {"Our N is @.", "that N"}, {"There is a N named @.", "this N"}, {"N: @", "the above N"},
 	{"@ is the N in question.", "the N in question"}, {"Everyone here knows @.", "that N"},

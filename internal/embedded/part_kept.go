@@ -157,7 +157,8 @@ func (p *part) putKey(path string, key []byte) error {
 		}
 		switch ours, theirs := p.pin(path), p.pin(from); {
 		case theirs != nil && theirs.ReplacedAt != nil:
-			p.tell("%s stays as it is: the key in %s was replaced. Put a copy of the newer one there", path, from)
+			p.tell("%s stays as it is: by the trust file, the key in %s was replaced. Put the newer key into the latter", path,
+				from)
 			return nil
 		case ours != nil && ours.ReplacedAt != nil && theirs != nil:
 			aside, err := keys.SetAside(path)

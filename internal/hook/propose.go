@@ -76,8 +76,8 @@ func (h *handler) again(ctx context.Context, key string) (a *Answer, held bool, 
 	return a, held, nil
 }
 
-// ask asks for a verdict on a call and on the memory write that it makes, if any. While the call is held, p is
-// stored in the file name.
+// ask asks for a verdict on a call and on the memory write that it makes, if any. If the call is held, ask
+// stores p in the file that name names, so that a repeated call sends the same proposal.
 func (h *handler) ask(ctx context.Context, name string, p *pending, wait time.Duration) (*Answer, streams.Verdict,
 	error) {
 	if p.Memory != nil {

@@ -188,8 +188,8 @@ func (t *touched) changesBack(now beliefs.Axes) (out []beliefs.Change) {
 	return out
 }
 
-// independent describes evidence of a class that may support the belief, from none of the given sources and events. It
-// returns "" if there is none.
+// independent looks for evidence that supports the belief, that is of a class that may support a belief, and that comes
+// from none of the given sources and events. It returns the class and source as text, or "" if there is none.
 func (r *record) independent(sources, events map[string]bool) string {
 	for _, e := range r.Evidence {
 		if e.Relation == beliefs.Supports && e.Quality.MaySupport() && !sources[e.Source] &&

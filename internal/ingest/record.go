@@ -195,7 +195,8 @@ func (f *Fold) noteAgain(st *stage.State, project, id string, at time.Time) erro
 	return st.Set(key, binary.BigEndian.AppendUint64(b, uint64(at.UnixNano())))
 }
 
-// again sets the record's fields again and readAt.
+// again reads what noteAgain counted into the fields again and readAt of r: how often the content was read again, and
+// when last. A memory has no such count.
 func again(st *stage.State, project string, r *record) error {
 	if r.Memory {
 		return nil

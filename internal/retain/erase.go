@@ -22,7 +22,7 @@ const notErased = "deleted, not overwritten: nats-server is a process of its own
 
 // notRewritten is Place.Left for a stream of a cluster; the parameter is the number of replicas.
 const notRewritten = "deleted from %d replicas, not overwritten: each server leaves a deleted message in " +
-	"its block files and Raft logs: run lazaret server rewrite --url URLS, which has all replicas made anew"
+	"its block files and Raft logs. To remove it, run lazaret server rewrite --url URLS; it builds all replicas again"
 
 // leftIn returns Place.Left for a stream of a separate nats-server, which keeps deleted messages in its
 // files.

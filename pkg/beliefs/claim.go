@@ -21,7 +21,7 @@ type Claim struct {
 	// Repeats is how often the same content was observed before in the project. Repetition never
 	// promotes a belief.
 	Repeats uint64 `json:"repeats,omitzero"`
-	// FirstSeen is when the same content was first observed. It is zero if it was not.
+	// FirstSeen is when the same content was first observed before this claim. It is zero if this is the first time.
 	FirstSeen time.Time `json:"first_seen,omitzero"`
 	// Parents are the external texts that a user's words were pasted from.
 	Parents []Parent `json:"parents,omitzero"`

@@ -194,7 +194,7 @@ func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	n := 0
 	for g := uint32(1); g <= k.generation; g++ {
 		if alone && g == k.generation {
-			break // this key encrypts only the kept payloads
+			break // an earlier, interrupted call made this key, for the payloads in stay only
 		}
 		record := subjectRecord(subject, g)
 		v, c, err := l.db.Get(record)

@@ -225,8 +225,9 @@ func (v *passkeyVerifier) Verify(msg, sig []byte) bool {
 	return err == nil && f != nil && (*f)(v.key, Challenge(msg), a) == nil
 }
 
-// ExplainAssertion says why the assertion of a passkey is not valid for the text of a signed note. It
-// returns "" if the key is not a passkey or if the note has no signature by its name.
+// ExplainAssertion says why the assertion that the passkey key added to a signed note is not valid for the
+// note's text. It returns "" if it is valid, if key is not a passkey, or if the note has no readable signature
+// under the key's name.
 func ExplainAssertion(key string, signed []byte) string {
 	p, name, err := ParsePasskey(key)
 	end := bytes.LastIndex(signed, []byte("\n\n"))

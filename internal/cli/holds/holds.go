@@ -527,7 +527,7 @@ func cancelled(ctx context.Context, w io.Writer, said <-chan *nats.Msg, id strin
 		case m := <-said:
 			h := new(streams.HoldStateEntry)
 			if streams.Unmarshal(m.Data, h) == nil && h.ID == id {
-				fmt.Fprintf(w, "withdrawn: hold %s is cancelled, intake message %d\n", h.Hold, seq)
+				fmt.Fprintf(w, "withdrawn: hold %s is cancelled (the withdrawal is intake message %d)\n", h.Hold, seq)
 				return nil
 			}
 		case <-ctx.Done():

@@ -100,8 +100,8 @@ func printContainment(w io.Writer, r *containment.Report) error {
 		}
 		return fmt.Sprintf("%d/%d\t%.1f (%.1f-%.1f)", r.Hits, r.N, 100*r.Rate, 100*r.Low, 100*r.High)
 	}
-	fmt.Fprintln(tw, "DATA SET\tCASES\tATTACKS ADMITTED\t% (95 %)\tUSER'S SERVED\t%\tREAD, "+
-		"REACHABLE\t%\tNOTES\t%\tATTACKS AS CONTEXT\t%")
+	fmt.Fprintln(tw, "DATA SET\tCASES\tATTACKS ADMITTED\t% (95 %)\tSTATEMENTS SERVED\t%\tREAD TEXTS "+
+		"REACHABLE\t%\tNOTES REACHABLE\t%\tATTACKS AS CONTEXT\t%")
 	for _, row := range append(r.Rows, r.Total) {
 		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", text.InertLine(row.Dataset, 60), row.Cases, cell(row.Attacks),
 			cell(row.Users), cell(row.External), cell(row.Notes), cell(row.Aside))

@@ -204,7 +204,8 @@ func fuzz(dir, name, binary, cache string, budget time.Duration, workers int) re
 // maxSeed is the limit of inputs that are kept as seeds, in bytes.
 const maxSeed = 2 << 10
 
-// keepSome copies inputs that the fuzzer found to the seeds, of various sizes, until there are n seeds.
+// keepSome copies inputs from the folder from, where the fuzzer put them, to the folder of seeds to, until that
+// has n seeds or no more inputs are left. It chooses inputs of different sizes, of at most maxSeed bytes.
 func keepSome(from, to string, n int) error {
 	have, err := os.ReadDir(to)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
