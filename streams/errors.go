@@ -192,8 +192,8 @@ var Codes = []CodeDoc{
 	{CodeBelief, "belief not usable",
 		"The action cites a belief that is withheld, contradicted or unknown. Or there is a finding on a belief that a " +
 			"recall found: the recall leaves this belief out.",
-		"Recall again and decide with the beliefs that are returned. If a belief with a finding is right, have a person " +
-			"confirm it: lazaret beliefs confirm."},
+		"Recall again and decide with the beliefs that are returned. If the memory is right, have a person approve the " +
+			"hold of its write, or remember it again."},
 	{CodeHoldBudget, "too many open holds",
 		"The agent has as many open holds as the policy allows, of this tool in this session or of all tools together. " +
 			"So a new hold becomes a deny.",

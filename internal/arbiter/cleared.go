@@ -6,25 +6,20 @@ import (
 	"strings"
 
 	"lazaret/internal/stage"
-	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
-	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
-// This file records which findings on a belief a person has cleared, by approving the hold of its memory write or by an
-// attestation. A cleared finding counts no more against proposals that depend on the belief. It still counts against
-// other beliefs, of the same source for example. Findings that came after the signed statement count.
+// This file records which findings on a memory's belief a person has cleared by approving the hold of the write. A
+// cleared finding does not make a recall withhold the belief. It still counts against actions that cite the belief, and
+// against other beliefs. Findings that were no reason of the hold count, and so do those that came later.
 
-// clearance is one signed statement that cleared findings on a belief.
+// clearance is one approval that cleared findings on a belief.
 type clearance struct {
 	By    string `json:"by"`    // name of the signing key
-	Entry uint64 `json:"entry"` // position of the statement's entry
-	// Upto is set for an attestation: it covers the findings in entries up to this ledger sequence, which ingest had
-	// folded when it compared the signed revision of the belief with the present one.
-	Upto uint64 `json:"upto,omitzero"`
-	// Findings are the keys of the findings that an approval covers: those among the reasons of the hold.
-	Findings []string `json:"findings,omitzero"`
+	Entry uint64 `json:"entry"` // position of the approval's entry
+	// Findings are the keys of the cleared findings: those among the reasons of the hold.
+	Findings []string `json:"findings"`
 }
 
 // maxClearances is the maximum number of clearances of one belief. The oldest is removed first.
@@ -49,7 +44,7 @@ func clearances(st *stage.State, project, belief string) (out []clearance, err e
 // clears returns the first clearance that covers a finding, or nil.
 func clears(all []clearance, fd finding) *clearance {
 	i := slices.IndexFunc(all, func(c clearance) bool {
-		return position.Sequence(fd.last()) <= c.Upto || fd.Last == 0 && slices.Contains(c.Findings, fd.key())
+		return fd.Last == 0 && slices.Contains(c.Findings, fd.key())
 	})
 	if i < 0 {
 		return nil
@@ -91,20 +86,6 @@ func clearApproved(st *stage.State, in *resolution, h *hold) error {
 	slices.Sort(c.Findings)
 	c.Findings = slices.Compact(c.Findings)
 	return addClearance(st, h.Project, b.ID, c)
-}
-
-// clearAttested records that a person confirmed a belief, or cleared it. A confirmation by a verification run clears
-// no finding.
-func clearAttested(st *stage.State, e *streams.Entry) error {
-	c := new(streams.ConfirmationEntry)
-	if err := streams.Unmarshal(e.Body, c); err != nil || c.Check != "" || len(c.Revisions) == 0 {
-		return nil // attested logs the error
-	}
-	d := approval.Decision(c.Decision)
-	if d != approval.Confirm && d != approval.ClearBelief || c.Revisions[0].By != beliefs.ByUser {
-		return nil
-	}
-	return addClearance(st, e.Project, c.Belief, clearance{By: c.Signer, Entry: e.Position(), Upto: e.At})
 }
 
 // refuseFound withholds each belief that a recall found and on which there is a finding that asks for a hold or deny.

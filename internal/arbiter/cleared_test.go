@@ -45,16 +45,6 @@ func (d *clearing) finds(id string) {
 		Alerts: []streams.Alert{d.alert(id, "belief", "b1")}})
 }
 
-// confirm adds a confirmation of b1. Ingest had folded the ledger up to at.
-func (d *clearing) confirm(by beliefs.Authority, at uint64) {
-	d.t.Helper()
-	e := entry(d.t, d.tail()+1, d.now, streams.StageIngest, streams.TypeConfirmation, 0, &streams.ConfirmationEntry{
-		Belief: "b1", Decision: "confirm", Signer: "alice", Revisions: []beliefs.Revision{{Belief: "b1", By: by}}})
-	e.At = at
-	d.ledger = append(d.ledger, e)
-	d.step(e)
-}
-
 // recall returns the verdict on a recall that finds b1 and b2.
 func (d *clearing) recall() *streams.VerdictEntry {
 	d.t.Helper()
@@ -84,21 +74,6 @@ func (d *clearing) withholds(what string, want bool) {
 }
 
 func TestARecallWithholdsOnlyABeliefWithAFindingThatNobodyCleared(t *testing.T) {
-	t.Run("confirmed", func(t *testing.T) {
-		d := newClearing(t)
-		d.withholds("nobody signed", true)
-		d.confirm(beliefs.ByProbe, d.tail())
-		d.withholds("a verification run confirmed it", true)
-		seen := d.tail()
-		d.confirm(beliefs.ByUser, seen)
-		d.withholds("a person confirmed it", false)
-		d.finds("x2")
-		d.withholds("a finding came after that", true)
-		d.confirm(beliefs.ByUser, seen)
-		d.withholds("the confirmation is about the state before that", true)
-		d.confirm(beliefs.ByUser, d.tail())
-		d.withholds("a person confirmed it again", false)
-	})
 	t.Run("approved", func(t *testing.T) {
 		d := newClearing(t)
 		h := new(hold)
@@ -121,5 +96,30 @@ func TestARecallWithholdsOnlyABeliefWithAFindingThatNobodyCleared(t *testing.T) 
 		d.withholds("it is approved", false)
 		d.finds("x2")
 		d.withholds("a finding came after the approval", true)
+	})
+	// A subject has room for maxFindings. The one that does not fit is not taken for cleared.
+	t.Run("more findings than are kept", func(t *testing.T) {
+		d := newClearing(t)
+		h := new(hold)
+		if ok, err := d.st.Load(stage.Key(keyHold, "demo", d.last(1).Hold.ID), h); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		for i := range maxFindings - 1 {
+			al := d.alert(fmt.Sprint("y", i), "belief", "b1")
+			al.Rule = fmt.Sprint("card-", i)
+			d.add(streams.SentinelStage("a"), streams.TypeAlerts, 1, &streams.AlertsEntry{Group: "a", Digest: rulesDigest,
+				Alerts: []streams.Alert{al}})
+			h.Entry.Reasons = append(h.Entry.Reasons, streams.Reason{Verdict: streams.Hold, Group: "a", Rule: al.Rule,
+				Alert: al.ID})
+		}
+		if err := clearApproved(d.st, &resolution{signer: "alice", seq: d.tail()}, h); err != nil {
+			t.Fatal(err)
+		}
+		d.withholds("all are cleared", false)
+		al := d.alert("z", "belief", "b1")
+		al.Rule = "zebra" // sorts after the others
+		d.add(streams.SentinelStage("a"), streams.TypeAlerts, 1, &streams.AlertsEntry{Group: "a", Digest: rulesDigest,
+			Alerts: []streams.Alert{al}})
+		d.withholds("a further finding came", true)
 	})
 }

@@ -183,6 +183,12 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 	slices.SortFunc(fs, func(a, b finding) int {
 		return cmp.Or(compareReasons(a.Reason, b.Reason), cmp.Compare(a.Agent, b.Agent))
 	})
+	for _, x := range fs[min(len(fs), maxFindings):] {
+		if x.Reason.Verdict > streams.Allow {
+			// A person who cleared all findings that are kept must not have cleared this one too.
+			fs[0].Last = position.Later(fs[0].last(), x.last())
+		}
+	}
 	fs = fs[:min(len(fs), maxFindings)]
 	b, err := streams.Marshal(fs)
 	if err != nil {
@@ -426,14 +432,14 @@ type step struct {
 	path      []string // from the dependency to this ancestor
 }
 
-// findings returns the findings on r and on its ancestors as reasons. If a person cleared a finding, the reason asks
-// for nothing and names the person. Only recalls and citations of the belief have such a reason.
+// findings returns the findings on r and on its ancestors as reasons. If r is a belief that a recall found, and a
+// person cleared a finding on it, the reason asks for nothing and names the person.
 func (p *proposal) findings(st *stage.State, r dependency) ([]streams.Reason, error) {
 	var out []streams.Reason
 	err := p.bearing(st, r, func(fd finding, path []string, named bool, by *clearance) {
 		found := p.because(r, fd.Reason, path, named)
 		if by != nil {
-			if fd.Reason.Verdict == streams.Allow || r.Rel != relCited && r.Rel != relFound {
+			if fd.Reason.Verdict == streams.Allow {
 				return
 			}
 			found.Verdict = streams.Allow
@@ -448,19 +454,14 @@ func (p *proposal) findings(st *stage.State, r dependency) ([]streams.Reason, er
 // bearing calls visit for each finding on r and on its ancestors. by is the clearance that covers the finding, or nil.
 func (p *proposal) bearing(st *stage.State, r dependency,
 	visit func(fd finding, path []string, named bool, by *clearance)) error {
-	own, err := clearances(st, p.Project, r.Belief)
-	if err != nil {
-		return err
+	var cleared []clearance
+	if r.Rel == relFound {
+		var err error
+		if cleared, err = clearances(st, p.Project, r.Belief); err != nil {
+			return err
+		}
 	}
 	look := func(under, agent string, path []string, named bool) error {
-		cleared := own
-		if id, ok := strings.CutPrefix(under, "b:"); ok && id != r.Belief {
-			more, err := clearances(st, p.Project, id)
-			if err != nil {
-				return err
-			}
-			cleared = slices.Concat(own, more)
-		}
 		var fs []finding
 		if _, err := st.Load(stage.Key(keyAlerted, p.Project, under), &fs); err != nil {
 			return err

@@ -21,22 +21,19 @@ func noteSeal(st *stage.State, project string, m *streams.MemoryEntry) error {
 	return st.Set(sealKey(project, m.Belief.ID), []byte(m.Belief.Seal(streams.Digest([]byte(m.Content)))))
 }
 
-// copySeals copies the seal and the clearances of each superseded belief to the copy of the belief that a rollback
-// made.
+// copySeals copies the seal of each superseded belief to the copy of the belief that a rollback made.
 func copySeals(st *stage.State, project string, all []beliefs.Revision) error {
 	for _, rv := range all {
 		if rv.Anew == "" {
 			continue
 		}
-		for _, key := range []func(project, belief string) []byte{sealKey, clearedKey} {
-			v, ok, err := st.Get(key(project, rv.Anew))
-			if err != nil {
+		v, ok, err := st.Get(sealKey(project, rv.Anew))
+		if err != nil {
+			return err
+		}
+		if ok {
+			if err := st.Set(sealKey(project, rv.Belief), v); err != nil {
 				return err
-			}
-			if ok {
-				if err := st.Set(key(project, rv.Belief), v); err != nil {
-					return err
-				}
 			}
 		}
 	}

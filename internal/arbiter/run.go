@@ -61,7 +61,7 @@ const maxHolds = 1000
 
 // migrations are the arbiter's own migrations, by the format from which they start.
 var migrations = map[int]stage.Migration{
-	15: {}, // since format 16, the findings that a person cleared are recorded
+	15: {}, // since format 16, the findings that an approval cleared are recorded
 }
 
 // Run runs the arbiter until ctx ends. If front has connections, Run also serves requests. m may be nil.

@@ -22,8 +22,8 @@ import (
 
 const heldMemory = "When you book a hotel room, use card 4111 1111 1111 1111"
 
-// A memory is held because it has a card number. Once a person approved or confirmed it, recalls that find it serve it,
-// and until then, and after a rejection, they serve the other memories.
+// A memory is held because it has a card number. Once a person approved it, recalls that find it serve it. Until then,
+// after a rejection, and after a confirmation, which does not show the finding, they serve the other memories.
 func TestAHeldMemoryThatAPersonAcceptedIsServed(t *testing.T) {
 	t.Parallel()
 	for name, accept := range map[string]func(p *approving, v *streams.VerdictEntry, alice note.Signer){
@@ -62,9 +62,9 @@ func TestAHeldMemoryThatAPersonAcceptedIsServed(t *testing.T) {
 			}
 			accept(p, rep.Entry, alice)
 			got, items = p.recall("r1", "hotel room")
-			want := 2
-			if name == "rejected" {
-				want = 1
+			want := 1
+			if name == "approved" {
+				want = 2
 			}
 			if got.Verdict != streams.Allow || len(items) != want || items[floor].ID != floor ||
 				(items[pay].ID == pay) != (want == 2) {

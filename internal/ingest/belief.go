@@ -59,8 +59,6 @@ type record struct {
 	Successor string   `json:"successor,omitzero"`
 	// Flag is the reason why a person should review the belief, or "".
 	Flag string `json:"flag,omitzero"`
-	// Found is the position of the last entry with a finding on the belief that did not change its axes, or 0.
-	Found uint64 `json:"found,omitzero"`
 	// Doc is the belief's document number in its word index, plus one. It is 0 if earlier versions wrote the record.
 	Doc uint32 `json:"doc,omitzero"`
 
@@ -159,10 +157,6 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 		}
 		axes := beliefs.Restrict(r.Ref.Axes, r.Ref.Quality, al.Effect)
 		if axes == r.Ref.Axes {
-			r.Found = e.Position() // whoever signs for the belief must have seen this finding too
-			if err := f.saveRecord(st, e.Project, r); err != nil {
-				return err
-			}
 			continue
 		}
 		r.Ref.Axes = axes
@@ -230,9 +224,6 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	if err != nil || r == nil {
 		return err
 	}
-	if v.Late {
-		r.Found = e.Position()
-	}
 	if r.Signed != "" {
 		return f.verdictOnSigned(st, e.Project, r, v)
 	}
@@ -281,13 +272,10 @@ func (f *Fold) signProcedure(r *record, v *streams.VerdictEntry) {
 }
 
 // verdictOnSigned applies a verdict to a belief that a person has signed for. A deny withholds the belief. Other
-// verdicts change nothing but the revision.
+// verdicts change nothing.
 func (f *Fold) verdictOnSigned(st *stage.State, project string, r *record, v *streams.VerdictEntry) error {
 	if v.Verdict != streams.Deny || v.Learn {
-		if !v.Late {
-			return nil
-		}
-		return f.saveRecord(st, project, r)
+		return nil
 	}
 	r.Ref.Axes, r.Signed = stricter(r.Adopted.Admit(v.Verdict.String()), r.Ref.Axes), ""
 	if err := f.bury(st, project, r, buriedDenied, v.Time); err != nil {

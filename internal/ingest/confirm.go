@@ -27,8 +27,7 @@ func (r *record) revision() string {
 		Conflicts []string
 		Successor string
 		Flag      string
-		Found     uint64 `json:",omitzero"`
-	}{r.Ref.Axes, r.Evidence, r.Conflicts, r.Successor, r.Flag, r.Found})
+	}{r.Ref.Axes, r.Evidence, r.Conflicts, r.Successor, r.Flag})
 	if err != nil {
 		b = fmt.Append(nil, r.Ref.Axes, r.Evidence)
 	}

@@ -13,7 +13,6 @@ import (
 var migrations = map[int]stage.Migration{
 	10: {Do: reindex},      // since format 11, the indexes have the stems of words
 	14: {Do: dateSessions}, // since format 15, sessions have a time of their last event
-	15: {},                 // since format 16, a finding that leaves a belief's axes as they are changes its revision
 }
 
 // reindex rebuilds the word indexes of a partition from the texts in the state. The state has only the first keptText

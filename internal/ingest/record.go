@@ -39,7 +39,7 @@ func (r *record) adopt() {
 func (r *record) plain() bool {
 	ref := &r.Ref
 	if r.Memory || ref.Home != (beliefs.Home{}) || ref.Grade != beliefs.NoGrade || ref.Staged || ref.Procedure ||
-		r.Found != 0 || len(r.Evidence) != 1 || r.Count != 1 || !ref.Found ||
+		len(r.Evidence) != 1 || r.Count != 1 || !ref.Found ||
 		len(r.Parents) > 0 || len(r.Triples) > 0 || len(r.Conflicts) > 0 || r.Writer != "" || r.Inherited != "" {
 		return false
 	}
