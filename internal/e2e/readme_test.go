@@ -17,12 +17,14 @@ import (
 // notRun has the blocks that no test runs, by page and beginning of their first command, with the
 // reason.
 var notRun = map[string]string{
-	"docs/tour.md: export XDG_CONFIG_HOME":        natsCLI,
-	"docs/protocol.md: nats --context":            natsCLI,
-	"docs/tour.md: lazaret server init":           "top, chaos and bench take minutes or do not end",
-	"docs/console.md: lazaret console --server":   "it needs a server with TLS and a certificate",
-	"docs/console.md: lazaret prompts register":   "it needs a pinned approver; TestPromptsFromTheCommandLine runs it",
-	"docs/audit.md: lazaret state restore":        "it is for a stage that lost its disk",
+	"docs/tour.md: export XDG_CONFIG_HOME":      natsCLI,
+	"docs/protocol.md: nats --context":          natsCLI,
+	"docs/tour.md: lazaret server init":         "top, chaos and bench take minutes or do not end",
+	"docs/console.md: lazaret console --server": "it needs a server with TLS and a certificate",
+	"docs/console.md: lazaret prompts register": "it needs a pinned approver; TestPromptsFromTheCommandLine runs it",
+	"docs/audit.md: lazaret state restore":      "it is for a stage that lost its disk",
+	"docs/forgetting.md: lazaret audit forget --data lz --dir": "it is for an auditor that runs apart, see " +
+		"TestAPersonIsForgottenWhereTheAuditorRunsApart",
 	"docs/evidence.md: go run ./examples/ver":     "it shortens keys; TestPromiseB16… runs the verifier",
 	"docs/log.md: lazaret key gen witness":        witnessed,
 	"docs/log.md: lazaret audit witness add":      witnessed,

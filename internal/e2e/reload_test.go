@@ -122,7 +122,7 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 	if err := os.Rename(dir+".away", dir); err != nil {
 		t.Fatal(err)
 	}
-	w.says(at, `in force: `+m[1]+` \(2 tests passed, already\)`)
+	w.says(at, `in force already: `+m[1]+` \(2 tests passed\)`)
 	w.interrupt()
 	if v, _ := verdict("a5"); v != streams.Deny {
 		t.Errorf("once nobody follows the folder: %v", v)

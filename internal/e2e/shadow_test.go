@@ -34,7 +34,12 @@ func TestRulesInTheShadowOfThoseInForce(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	must(t, data, "rules", "activate")
+	other := filepath.Join(t.TempDir(), "other") // the same rules under another title
+	if err := os.CopyFS(other, shipped.FS()); err != nil {
+		t.Fatal(err)
+	}
+	edit(t, filepath.Join(other, "provenance", "pack.yaml"), "title: Origins of actions and decisions", "title: Origins")
+	must(t, data, "rules", "activate", other, "--skip-tests")
 	natstest.Eventually(t, time.Minute, "the shadow hears of an activation", func() bool {
 		return strings.Contains(shadow.output(), "put in force")
 	})
