@@ -98,7 +98,8 @@ func (f *Fold) late(st *stage.State, groups []string) (added []string, why strin
 	}
 	return added, fmt.Sprintf(
 		"the policy requires groups that do not keep up in partition %d: %s; the %d proposals decided last begin at entry "+
-			"%d; start the group, wait until it has caught up, and activate the policy again",
+			"%d; start the group, wait until it has caught up, and activate the policy again; if the group has nothing left to "+
+			"read, it catches up with the next proposal in this partition",
 		st.Partition(), strings.Join(late, ", "), maxBehind, oldest), nil
 }
 

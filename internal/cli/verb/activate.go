@@ -248,8 +248,11 @@ func (o *Operator) refused(ctx context.Context, do, digest, why string, n int) e
 	switch {
 	case len(out) == 0: // another command was refused
 		return nil
-	case len(in) == 0:
+	case len(in) == 0 && n >= streams.Partitions:
 		return &cli.Exit{Code: cli.ExitNegative, Text: "refused: " + why}
+	case len(in) == 0:
+		return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("refused by %d of %d partitions: %s\nthe others have "+
+			"not decided yet: lazaret doctor shows what is in force", n, streams.Partitions, why)}
 	}
 	again := map[string]string{streams.DoActivateRules: "rules activate DIR",
 		streams.DoActivatePolicy: "policy activate FILE", streams.DoActivateTrust: "key activate FILE"}[do]
