@@ -28,11 +28,19 @@ var secretFolders = []string{"keys", "creds", "nats", "console"}
 type copier struct {
 	data, to string
 	keys     bool
-	left     []string // relative paths of the files and folders that were not copied, at most maxLeft
-	more     int      // those beyond maxLeft
+	// left and others are relative paths of the files and folders that were not copied: those in a folder of made, and
+	// the user's own. Each has at most maxLeft.
+	left, others []string
+	more         int // those beyond maxLeft
 }
 
-const maxLeft = 100
+const (
+	maxLeft = 100
+	sep     = string(filepath.Separator)
+)
+
+// streamsDir is the folder in which nats-server writes the streams.
+var streamsDir = filepath.Join("jetstream", "jetstream")
 
 // copyData copies the parts of a data folder that belong to a backup, except the auditor's log. With keys, it copies
 // the user's own files too. It returns the files and folders in data that it did not copy and that nobody can rebuild.
@@ -51,33 +59,73 @@ func copyData(data, to string, withKeys bool) (left []string, err error) {
 		case slices.Contains([]string{"lock", "audit", "snapshots", "backups"}, name):
 		case name == "state":
 			err = c.snapshots()
-		case withKeys || slices.Contains(made, name):
+		case slices.Contains(made, name) || withKeys && slices.Contains(secretFolders, name):
 			err = c.tree(name)
-		case !slices.Contains(secretFolders, name):
+		case slices.Contains(secretFolders, name):
+		case withKeys && e.Type()&fs.ModeSymlink == 0:
+			err = c.tree(name)
+		default:
 			c.leave(name, e.IsDir())
 		}
 		if err != nil {
 			return nil, fmt.Errorf("copying %s: %w", name, err)
 		}
 	}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
 	if err := natsserver.CopyRegister(data, to); err != nil {
 		return nil, err
 	}
-	if c.more > 0 {
-		c.left = append(c.left, fmt.Sprintf("and %d more", c.more))
-	}
-	return c.left, secure(to)
+	return c.notCopied(), secure(to)
 }
 
+// check returns an error if the copy lacks something that a restore needs.
+func (c *copier) check() error {
+	needed := []string{"jetstream", keys.TrustFile}
+	if c.keys {
+		needed = append(needed, "keys")
+	}
+	for _, name := range needed {
+		if _, err := os.Lstat(filepath.Join(c.data, name)); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(c.to, name)); err != nil {
+			return fmt.Errorf("%s was not copied, and the backup is useless without it. It must be a file or folder, or a "+
+				"link to one, and without keys it must contain no private key: %w", filepath.Join(c.data, name), err)
+		}
+	}
+	return nil
+}
+
+// leave notes a file or folder that is not copied.
 func (c *copier) leave(name string, dir bool) {
-	if len(c.left) == maxLeft {
+	name = filepath.ToSlash(name)
+	list := &c.others
+	if top, _, _ := strings.Cut(name, "/"); top == "state" || slices.Contains(made, top) {
+		list = &c.left
+	}
+	if len(*list) == maxLeft {
 		c.more++
 		return
 	}
 	if dir {
 		name += "/"
 	}
-	c.left = append(c.left, filepath.ToSlash(name))
+	*list = append(*list, name)
+}
+
+// notCopied returns at most maxLeft of the files and folders that were not copied, those that Lazaret made first, and
+// the number of the others.
+func (c *copier) notCopied() []string {
+	left := append(c.left, c.others...)
+	if over := len(left) - maxLeft; over > 0 {
+		left, c.more = left[:maxLeft], c.more+over
+	}
+	if c.more > 0 {
+		left = append(left, fmt.Sprintf("and %d more", c.more))
+	}
+	return left
 }
 
 // snapshots copies the stage snapshots from trimming.
@@ -91,24 +139,39 @@ func (c *copier) snapshots() error {
 	return err
 }
 
-// tree copies a file, or a folder with its contents.
+// tree copies a file, or a folder with its contents. If name is a link, it copies the target. It follows no other link.
 func (c *copier) tree(name string) error {
-	return filepath.WalkDir(filepath.Join(c.data, name), func(path string, e fs.DirEntry, err error) error {
+	top, err := filepath.EvalSymlinks(filepath.Join(c.data, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(filepath.Join(c.data, name)); err == nil {
+			c.leave(name, false) // a link to nothing
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // it was removed meanwhile, for example by a hook
 		}
 		if err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(c.data, path)
-		switch {
-		case err != nil:
+		rel, err := filepath.Rel(top, path)
+		if err != nil {
 			return err
-		case e.IsDir() && !c.keys && filepath.Dir(rel) == "jetstream" && e.Name() != "jetstream":
+		}
+		rel = filepath.Join(name, rel)
+		switch {
+		case e.IsDir() && !c.keys && filepath.Dir(rel) == "jetstream" && rel != streamsDir:
 			c.leave(rel, true) // nats-server writes no other folder there
 			return fs.SkipDir
 		case e.IsDir():
 			return os.MkdirAll(filepath.Join(c.to, rel), 0o700)
+		case !e.Type().IsRegular() && strings.HasPrefix(rel+sep, streamsDir+sep):
+			return fmt.Errorf("%s is a link or a special file, so the copy would lack streams: put the files of the streams "+
+				"there, or make %s a link", path, filepath.Join(c.data, "jetstream"))
 		case !e.Type().IsRegular():
 			c.leave(rel, false)
 			return nil
@@ -148,26 +211,28 @@ func (c *copier) file(rel string) (err error) {
 }
 
 var (
-	// sealed are the names of encrypted or compressed files, which are not searched: those of nats-server, the tables
-	// of a snapshot, and shards.
-	sealed = regexp.MustCompile(`^(jetstream/jetstream/.*/(meta\.(inf|sum|key)|[0-9]+\.(blk|key)|index\.db)` +
-		`|state/.*\.sst|shards/[^/]*\.zip)$`)
-	secretName = regexp.MustCompile(`(?i)\.(key|nk|creds|token|pem|p12|pfx|seed)([.~_-].*)?$|^notify\.ya?ml|^\.env`)
+	// safe are the paths of files that a backup without keys has and that are not searched. The files of nats-server,
+	// the tables of a snapshot and shards are encrypted or compressed. The files of the memory tool and of hooks are
+	// the user's data. Agents choose their names and contents, so a search would leave memories out. Records and
+	// reminders contain names of projects, persons and sessions, which also may look like a token.
+	safe = regexp.MustCompile(`(?s)^(jetstream/jetstream/.*/(meta\.(inf|sum|key)|[0-9]+\.(blk|key)|index\.db)` +
+		`|state/.*\.sst|(memories|hooks)/.*|forgotten/[^/]*\.note|shards/([^/]*\.zip|sealed)` +
+		`|notify/(acks|dead(\.1)?|reminders-[^/]*)\.jsonl?(\.lock)?)$`)
+	// foreign are the paths of other files in folders in which Lazaret writes nothing else.
+	foreign    = regexp.MustCompile(`^(forgotten|shards|notify)/`)
+	secretName = regexp.MustCompile(`(?i)\.(key|nk|creds|token|pem|p12|pfx|seed)([.~_-].*)?$|^\.env`)
 	secretText = regexp.MustCompile(`PRIVATE\+KEY\+|-----BEGIN [A-Z0-9 ]*(PRIVATE KEY|SEED)|lzt_[A-Za-z0-9_-]{16}` +
 		`|\bS[UAOCNX][A-Z2-7]{56}\b`)
-	// names are the files that Lazaret writes to folders in which it writes no text of agents.
-	names = map[string]*regexp.Regexp{"forgotten": regexp.MustCompile(`\.json$`),
-		"shards": regexp.MustCompile(`\.zip$|^sealed$`), "notify": regexp.MustCompile(`\.jsonl?(\.lock)?$`)}
 )
 
-// isSecret reports whether a file may contain a private key, a seed, a token or another secret, by its name or its
+// isSecret reports whether a file may contain a private key, a seed, a token or another secret, by its path or its
 // text. rel is its path in the data folder.
 func isSecret(rel string, r io.Reader) (bool, error) {
-	path, name := filepath.ToSlash(rel), filepath.Base(rel)
-	if sealed.MatchString(path) {
+	path := filepath.ToSlash(rel)
+	if safe.MatchString(path) {
 		return false, nil
 	}
-	if p := names[strings.Split(path, "/")[0]]; secretName.MatchString(name) || p != nil && !p.MatchString(name) {
+	if foreign.MatchString(path) || secretName.MatchString(filepath.Base(rel)) {
 		return true, nil
 	}
 	const overlap = 256 // bytes of a secret that two reads divide

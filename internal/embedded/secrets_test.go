@@ -3,6 +3,7 @@ package embedded_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -79,9 +80,8 @@ func TestABackupWithoutKeysHasNoSecret(t *testing.T) {
 			secrets = append(secrets, bytes.TrimSpace(get(t, f)))
 		}
 	}
-	operator, creds := get(t, embedded.OperatorKey(data)), get(t, natsserver.CredsFile(data, "operator"))
-	seed := get(t, filepath.Join(data, "keys", "signing.nk"))
-	for _, old := range []string{"old", "jetstream/old", "memories/demo/old"} {
+	operator := get(t, embedded.OperatorKey(data))
+	for _, old := range []string{"old", "jetstream/old"} {
 		for _, folder := range []string{"keys", "creds"} {
 			if err := os.CopyFS(filepath.Join(data, filepath.FromSlash(old), folder),
 				os.DirFS(filepath.Join(data, folder))); err != nil {
@@ -94,15 +94,13 @@ func TestABackupWithoutKeysHasNoSecret(t *testing.T) {
 		"nats/context/mine.json": []byte(`{"url":"nats://x","token":"` + string(webhook) + `"}`), "old.tar": operator,
 		"alice.key": own, "alice.key.old": own, "mykeys/bob.key": own, "console/alice": own, "notes.txt": own,
 		"jetstream/alice": own, "jetstream/jetstream/alice": own, "state/old/alice": own, "state/ingest.snapshot/alice": own,
-		"memories/demo/agent/alice": append(bytes.Repeat([]byte("long "), 1<<18), own...),
-		"memories/demo/agent/seed":  append([]byte("the seed is "), seed...), "hooks/demo/agent/creds.txt": creds,
-		"hooks/demo/agent/said": lazaretToken, "shards/2026.txt": own, "forgotten/alice.json": own,
-		"notify/acks.json": own, "witnesses.policy.bak": own,
+		"witnesses.policy": append(bytes.Repeat([]byte("long "), 1<<18), own...), "witnesses.policy.bak": own,
+		"shards/2026.txt": own, "forgotten/alice.json": own, "notify/alice.key.json": own,
 	} {
 		put(t, data, name, b)
 	}
-	kept := []string{"memories/demo/agent/notes.md", "hooks/demo/agent/s1", "forgotten/r.json", "shards/2026-11.0-9.zip",
-		"shards/sealed", "notify/dead.jsonl", "witnesses.policy"}
+	kept := []string{"memories/demo/agent/notes.md", "hooks/demo/agent/s1", "forgotten/r.note", "shards/2026-11.0-9.zip",
+		"shards/sealed", "notify/dead.jsonl"}
 	for _, name := range kept {
 		put(t, data, name, []byte("harmless"))
 	}
@@ -117,7 +115,7 @@ func TestABackupWithoutKeysHasNoSecret(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"old/", "jetstream/old/", "old.tar", "notify.yaml", "alice.key", "mykeys/",
-		"memories/demo/agent/alice", "memories/demo/agent/seed", "memories/link", "notes.txt"} {
+		"witnesses.policy", "forgotten/alice.json", "notify/alice.key.json", "memories/link", "notes.txt"} {
 		if !slices.Contains(left, name) {
 			t.Errorf("%s is lost silently: %q", name, left)
 		}
@@ -154,6 +152,126 @@ func TestABackupWithoutKeysHasNoSecret(t *testing.T) {
 	}
 	if !slices.Equal(left, []string{"memories/link"}) {
 		t.Errorf("a backup with keys left %q out", left)
+	}
+}
+
+// Agents choose the names and contents of memories, and projects and persons have names that look like tokens. A backup
+// without keys has all of this.
+func TestABackupWithoutKeysHasAllMemories(t *testing.T) {
+	data := t.TempDir()
+	p := serve(t, data)
+	text := []byte("lzt_0123456789abcdefghijABCDEFGHIJ " + string(get(t, filepath.Join(data, "keys", "signing.nk"))))
+	names := []string{"memories/demo/agent/project.key.md", "memories/demo/agent/design.token-usage.md",
+		"memories/demo/agent/.env", "memories/demo/agent/notify.yaml", "memories/demo/agent/two\nlines",
+		"hooks/demo/agent/spool-1.token", "hooks/demo/agent/entry-1", "forgotten/20261121T112159Z-NEdcmmGc.note",
+		"notify/acks.json", "notify/dead.jsonl", "notify/dead.1.jsonl", "notify/reminders-oncall.json",
+		"notify/reminders-ops.token.json"}
+	for _, name := range names {
+		put(t, data, name, text)
+	}
+	dir, left := copyOf(t, p, false)
+	if len(left) > 0 {
+		t.Errorf("left out: %q", left)
+	}
+	restored := filepath.Join(t.TempDir(), "restored")
+	if _, err := embedded.Restore(t.Context(), dir, natsserver.KeysDir(data), restored); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if b, err := os.ReadFile(filepath.Join(restored, filepath.FromSlash(name))); err != nil || !bytes.Equal(b, text) {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+}
+
+// A user's many files do not hide the name of a file that Lazaret made and the backup lacks.
+func TestABackupNamesFirstTheFilesThatLazaretMade(t *testing.T) {
+	data := t.TempDir()
+	p := serve(t, data)
+	for i := range 200 {
+		put(t, data, fmt.Sprintf("a%d", i), []byte("mine"))
+	}
+	put(t, data, "witnesses.policy", []byte("PRIVATE+KEY+alice"))
+	if _, left := copyOf(t, p, false); len(left) != 101 || left[0] != "witnesses.policy" || left[100] != "and 101 more" {
+		t.Errorf("left out: %q", left)
+	}
+}
+
+// The folders and files of a pipeline may be links, for example to another disk.
+func TestABackupCopiesWhatALinkInTheDataFolderPointsTo(t *testing.T) {
+	data, disk := t.TempDir(), t.TempDir()
+	if err := serve(t, data).Close(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, data, "memories/demo/agent/notes.md", []byte("remember"))
+	put(t, disk, "mine", []byte("mine"))
+	for _, name := range []string{"jetstream", "memories", "keys", "trust.yaml"} {
+		move(t, filepath.Join(data, name), filepath.Join(disk, name))
+	}
+	if err := os.Symlink(filepath.Join(disk, "mine"), filepath.Join(data, "mine")); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, data)
+	for _, keys := range []bool{true, false} {
+		dir, left := copyOf(t, p, keys)
+		if !slices.Equal(left, []string{"mine"}) {
+			t.Errorf("with keys %t, left out: %q", keys, left)
+		}
+		aside := ""
+		if !keys {
+			aside = natsserver.KeysDir(data)
+		}
+		restored := filepath.Join(t.TempDir(), "restored")
+		if _, err := embedded.Restore(t.Context(), dir, aside, restored); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"jetstream/jetstream", "trust.yaml", "memories/demo/agent/notes.md"} {
+			if _, err := os.Stat(filepath.Join(restored, filepath.FromSlash(name))); err != nil {
+				t.Errorf("with keys %t: %v", keys, err)
+			}
+		}
+		serve(t, restored)
+	}
+}
+
+// move moves a file or folder and leaves a link.
+func move(t *testing.T, from, to string) {
+	t.Helper()
+	if err := errors.Join(os.Rename(from, to), os.Symlink(to, from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A backup that no pipeline can start with is an error.
+func TestABackupFailsIfItLacksANeededFile(t *testing.T) {
+	data, disk := t.TempDir(), t.TempDir()
+	p := serve(t, data)
+	nc, err := p.Server.Connect(natsserver.RoleRetention)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &retain.Config{Conn: nc}
+	trust := get(t, embedded.TrustFile(data))
+	put(t, data, "trust.yaml", append([]byte("# PRIVATE+KEY+alice\n"), trust...))
+	if _, _, err := c.Copy(t.Context(), false); err == nil || !strings.Contains(err.Error(), "trust.yaml was not copied") {
+		t.Errorf("without the trust file: %v", err)
+	}
+	put(t, data, "trust.yaml", trust)
+	nc.Close()
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	move(t, filepath.Join(data, "jetstream", "jetstream"), filepath.Join(disk, "jetstream"))
+	p = serve(t, data)
+	if nc, err = p.Server.Connect(natsserver.RoleRetention); err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	for _, keys := range []bool{true, false} {
+		_, _, err := (&retain.Config{Conn: nc}).Copy(t.Context(), keys)
+		if err == nil || !strings.Contains(err.Error(), "would lack streams") {
+			t.Errorf("with keys %t, without the streams: %v", keys, err)
+		}
 	}
 }
 

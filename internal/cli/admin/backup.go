@@ -37,8 +37,9 @@ The stages compute other state from the ledger at the first start.
 The embedded nats-server stops while the streams are copied; clients wait and reconnect.
 The backup contains everything acknowledged before. --with-keys also copies keys, credentials and your own files in
 the data folder: anyone with such a backup can read it and sign with its keys. --without-keys copies only files that
-Lazaret made, and none that looks like a key or contains one. The output names the files that are not backed up, such
-as notify.yaml. Without keys the streams in a backup are unreadable, so store the keys elsewhere.
+Lazaret made. It copies memories and the state of hooks whole, unencrypted, with any secret that an agent wrote there,
+and no other file that looks like a key or contains one. The output names the files that are not backed up, such as
+notify.yaml. Without keys the streams in a backup are unreadable, so store the keys elsewhere.
 Erasure does not reach backups: delete older ones after an erasure.`,
 		Example: "  lazaret backup /backup/2026-11-23 --without-keys\n  lazaret backup /backup/2026-11-23.tar " +
 			"--without-keys\n" +
