@@ -22,7 +22,8 @@ type badMessage struct {
 	code     int64
 	text     string
 	large    bool // only its edges were read
-	response bool // it answers a request, so its sender expects no answer
+	response bool // no method was found in it: it may answer a request, and then its sender expects no answer
+	outcome  bool // it has a result or an error
 }
 
 func (b *badMessage) Error() string { return b.text }
@@ -38,7 +39,7 @@ const needsID = "its id must be a string or a whole number between -2^53 and 2^5
 func decode(raw []byte) ([]jsonrpc.Message, *badMessage) {
 	o := readOutermost(raw)
 	m, err := jsonrpc.DecodeMessage(raw)
-	bad := &badMessage{id: o.id(), code: jsonrpc.CodeInvalidRequest, response: o.response}
+	bad := &badMessage{id: o.id(), code: jsonrpc.CodeInvalidRequest, response: o.response, outcome: o.outcome}
 	q, isRequest := m.(*jsonrpc.Request)
 	switch {
 	case err != nil && !json.Valid(raw):
@@ -106,6 +107,7 @@ type outermost struct {
 	object    bool              // it begins like an object
 	ids       []json.RawMessage // values of id, in any letter case
 	response  bool              // it has no method, in any letter case
+	outcome   bool              // it has a result or an error, in any letter case
 	ambiguous error             // the reason why two readers may read it differently
 }
 
@@ -131,7 +133,10 @@ func readOutermost(raw []byte) *outermost {
 			o.ids = append(o.ids, json.RawMessage(value.Clone()))
 		case "method":
 			o.response = false
+		case "result":
+			o.outcome = true
 		case "error":
+			o.outcome = true
 			if value.Kind() == '{' {
 				return members(value, "code message data", func(string, jsontext.Value) error { return nil })
 			}

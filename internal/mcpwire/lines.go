@@ -154,6 +154,9 @@ func readLine(r *bufio.Reader, most int) (line []byte, dropped int, err error) {
 var topID = regexp.MustCompile(`^\{(?:"jsonrpc":"2\.0",)?"id":(\d{1,15}|"[^"\\]{1,100}")` +
 	`|"id":(\d{1,15}|"[^"\\]{1,100}")(?:,"jsonrpc":"2\.0")?\}$`)
 
+// topKind finds the kind of a message that is too long to be decoded, at its beginning.
+var topKind = regexp.MustCompile(`^\{(?:"jsonrpc":"2\.0",)?(?:"id":(?:\d{1,15}|"[^"\\]{1,100}"),)?"(method|result|error)":`)
+
 // decodeLine reads the messages of a line: one, or a batch. limit is the limit of a line whose middle was
 // dropped.
 func decodeLine(line []byte, dropped, limit int) (messages []jsonrpc.Message, bad []*badMessage) {
@@ -161,12 +164,16 @@ func decodeLine(line []byte, dropped, limit int) (messages []jsonrpc.Message, ba
 		return nil, nil
 	}
 	if dropped > 0 {
-		b := &badMessage{large: true, code: jsonrpc.CodeInvalidRequest,
+		b := &badMessage{large: true, code: jsonrpc.CodeInvalidRequest, response: true,
 			text: fmt.Sprintf("the message is too large: it has %d bytes, the limit is %d", len(line)+dropped, limit)}
 		for _, m := range topID.FindSubmatch(line) { // none if no id is found; the whole match is not JSON
 			if id, err := ParseID(m); err == nil && id.IsValid() {
 				b.id = m
 			}
+		}
+		if kind := topKind.FindSubmatch(line); kind != nil {
+			b.response = string(kind[1]) != "method"
+			b.outcome = b.response
 		}
 		return nil, []*badMessage{b}
 	}
