@@ -51,7 +51,8 @@ func (p *part) put(secrets []string, content map[string][]byte, merging bool) er
 
 // merge returns the trust file for an auditor's part: text, which is that of the data folder, with the handovers that
 // only the part has. Handovers are recorded by the pins of the keys whose private keys the part has, and by replaced_at
-// of their predecessors. All other pins are those of the data folder.
+// of their predecessors. If that leaves a log without a key in use, its other pins are kept too. All other
+// pins are those of the data folder.
 func (p *part) merge(text []byte) ([]byte, error) {
 	ours, theirs := TrustFile(p.dir), TrustFile(p.data)
 	had, err := keys.LoadTrust(ours)
@@ -75,15 +76,12 @@ func (p *part) merge(text []byte) ([]byte, error) {
 		}
 	}
 	changed := false
-	const how = "remove it with --trust-of-data"
+	var foreign []keys.Pin          // pins of keys whose private keys the part does not have
+	handed := make(map[string]bool) // the logs of which a replaced_at was kept
 	for _, pin := range had.Pins() {
 		v, err := note.NewVerifier(pin.Key)
 		if err != nil || !pin.Has(keys.RoleAuditor) {
 			continue
-		}
-		at := ""
-		if pin.ReplacedAt != nil {
-			at = fmt.Sprintf(" (replaced_at: %d)", *pin.ReplacedAt)
 		}
 		if given, ok := p.trust.Find(v.Name(), v.KeyHash()); ok {
 			if pin.ReplacedAt == nil || given.ReplacedAt != nil && *given.ReplacedAt <= *pin.ReplacedAt {
@@ -92,27 +90,68 @@ func (p *part) merge(text []byte) ([]byte, error) {
 			if !private[pin.Key] && v.Name() != name {
 				p.tell("%s no longer has replaced_at: %d of %s, as %s", ours, *pin.ReplacedAt, pin.Key, theirs)
 			} else if p.trust.Replaced(chain.KeyID(v.Name(), v.KeyHash()), *pin.ReplacedAt) {
-				changed = true
+				changed, handed[v.Name()] = true, true
 				p.tell("%s keeps replaced_at: %d of %s, which is not in %s: if you ran audit rotate, add it there, otherwise "+
-					how, ours, *pin.ReplacedAt, pin.Key, theirs)
+					howToRemove, ours, *pin.ReplacedAt, pin.Key, theirs)
 			}
 			continue
 		}
 		if !private[pin.Key] {
-			p.tell("%s no longer pins %s%s, as %s", ours, pin.Key, at, theirs)
+			foreign = append(foreign, pin)
 			continue
 		}
-		pin.Roles, changed = []keys.Role{keys.RoleAuditor}, true
-		if err := p.trust.Add(pin); err != nil {
+		if err := p.keep(pin, "because the part has its private key"); err != nil {
 			return nil, err
 		}
-		p.tell("%s keeps the auditor's key %s%s, which is not pinned in %s, because the part has its private key: if you "+
-			"made it with audit rotate, pin it there, otherwise "+how, ours, pin.Key, at, theirs)
+		changed = true
+	}
+	// The private key of a handover may be elsewhere (audit rotate --key). Without its pin, the log has no key in use.
+	inUse := p.logsWithKey()
+	for _, pin := range foreign {
+		v, err := note.NewVerifier(pin.Key)
+		if err != nil || !handed[v.Name()] || inUse[v.Name()] {
+			p.tell("%s no longer pins %s%s, as %s", ours, pin.Key, replacedAt(pin), theirs)
+			continue
+		}
+		if err := p.keep(pin, "because it may have replaced a key of the part"); err != nil {
+			return nil, err
+		}
 	}
 	if !changed {
 		return text, nil
 	}
 	return p.trust.Marshal()
+}
+
+const howToRemove = "remove it with --trust-of-data"
+
+// keep pins an auditor's key that is not pinned in the data folder.
+func (p *part) keep(pin keys.Pin, reason string) error {
+	pin.Roles = []keys.Role{keys.RoleAuditor}
+	if err := p.trust.Add(pin); err != nil {
+		return err
+	}
+	p.tell("%s keeps the auditor's key %s%s, which is not pinned in %s, %s: if you made it with audit rotate, pin it there, "+
+		"otherwise "+howToRemove, TrustFile(p.dir), pin.Key, replacedAt(pin), TrustFile(p.data), reason)
+	return nil
+}
+
+func replacedAt(pin keys.Pin) string {
+	if pin.ReplacedAt == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (replaced_at: %d)", *pin.ReplacedAt)
+}
+
+// logsWithKey returns the names of the logs for which the part's trust file has an auditor's key that was not replaced.
+func (p *part) logsWithKey() map[string]bool {
+	out := make(map[string]bool)
+	for _, pin := range p.trust.Pins() {
+		if v, err := note.NewVerifier(pin.Key); err == nil && pin.Has(keys.RoleAuditor) && pin.ReplacedAt == nil {
+			out[v.Name()] = true
+		}
+	}
+	return out
 }
 
 // privateKeys returns the public keys of the auditor's private keys in the part: the key in use, the next one, and those

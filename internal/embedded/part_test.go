@@ -258,6 +258,16 @@ func TestAPartKeepsOnlyThePinsOfItsOwnHandovers(t *testing.T) {
 			pins(t, dir, replacedPin(first, 3), auditorPin(next))
 			return []string{at(first, 3), next}
 		},
+		"the keys that replaced the part's are elsewhere": func(t *testing.T, _, dir, first string) []string {
+			_, second, err1 := keys.Generate("log")
+			_, third, err2 := keys.Generate("log")
+			_, other, err3 := keys.Generate("other")
+			if err := errors.Join(err1, err2, err3); err != nil {
+				t.Fatal(err)
+			}
+			pins(t, dir, replacedPin(first, 3), replacedPin(second, 7), auditorPin(third), auditorPin(other))
+			return []string{at(first, 3), at(second, 7), third}
+		},
 		"a rotation was interrupted": func(t *testing.T, _, dir, first string) []string {
 			private, next, err := keys.Generate("log")
 			if err := errors.Join(err, keys.WritePrivate(AuditorKey(dir)+".next", private)); err != nil {
