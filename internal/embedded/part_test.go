@@ -259,8 +259,9 @@ func TestAPartKeepsOnlyThePinsOfItsOwnHandovers(t *testing.T) {
 			return []string{at(first, 3), next}
 		},
 		"the keys that replaced the part's are elsewhere": func(t *testing.T, _, dir, first string) []string {
-			_, second, err1 := keys.Generate("log")
-			_, third, err2 := keys.Generate("log")
+			log, _, _ := strings.Cut(first, "+")
+			_, second, err1 := keys.Generate(log)
+			_, third, err2 := keys.Generate(log)
 			_, other, err3 := keys.Generate("other")
 			if err := errors.Join(err1, err2, err3); err != nil {
 				t.Fatal(err)
