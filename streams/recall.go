@@ -21,8 +21,8 @@ func init() {
 		Title:    "a retrieval",
 		Fields: "`query`, `key`, `filter` (`kind` memory or content, `agent`, `session`, `origin`, " +
 			"`category`, `tool`, `source`, `since`, `until`), at least one of them, or `candidates` (see " +
-			"Recalls); `purpose` (extraction, planning, decision, explanation; default planning), `limit` (1 to 100, default 10), `offset`, `spotlight`, " +
-			"`after`",
+			"Recalls); `purpose` (extraction, planning, decision, explanation; default planning), " +
+			"`limit` (1 to 100, default 10), `offset`, `spotlight`, `after`",
 	})
 }
 

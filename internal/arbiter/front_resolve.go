@@ -109,7 +109,8 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 		return failed(r.Error.Code, errors.New(r.Error.Message))
 	case <-ctx.Done():
 		return failed(streams.CodeTimeout,
-			fmt.Errorf("no outcome within %v: the intake has the resolution; look at the hold before you sign again", f.cfg.Timeout))
+			fmt.Errorf("no outcome within %v: the intake has the resolution; look at the hold before you sign again",
+				f.cfg.Timeout))
 	}
 }
 

@@ -73,9 +73,9 @@ func read(ctx context.Context, nc *nats.Conn) (*account, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &account{srcs: make(map[uint64]int), inner: make(map[place]int), ids: make(map[string]int), contents: make(map[string]content),
-		proposals: make(map[uint64]*proposed), verdicts: make(map[uint64]*streams.VerdictEntry),
-		projects: make(map[uint64]string)}
+	a := &account{srcs: make(map[uint64]int), inner: make(map[place]int), ids: make(map[string]int),
+		contents: make(map[string]content), proposals: make(map[uint64]*proposed),
+		verdicts: make(map[uint64]*streams.VerdictEntry), projects: make(map[uint64]string)}
 	for _, g := range pol.Always() {
 		a.groups = append(a.groups, g.Name)
 	}

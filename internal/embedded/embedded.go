@@ -249,8 +249,8 @@ func begun(data string) bool {
 	return err == nil || before == nil
 }
 
-// WithTrustFile calls f, which reads, changes and writes a trust file. All programs that change one call it, and it lets
-// one at a time change the trust file and the auditor's key of a folder.
+// WithTrustFile calls f, which reads, changes and writes a trust file. All programs that change one call it, and it
+// lets one at a time change the trust file and the auditor's key of a folder.
 func WithTrustFile(path string, f func() error) error {
 	return natsfiles.LockedFolder(filepath.Dir(path), f)
 }

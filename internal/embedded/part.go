@@ -74,8 +74,8 @@ type PartOf struct {
 }
 
 // Make copies the files from the data folder to the part. It can be repeated when credentials are renewed. It keeps
-// other keys that the part has, and the handovers of an auditor's keys. kept has a line about each. If a key or the trust
-// file cannot be written, Make still writes the other files.
+// other keys that the part has, and the handovers of an auditor's keys. kept has a line about each. If a key or the
+// trust file cannot be written, Make still writes the other files.
 func (o PartOf) Make() (kept []string, err error) {
 	files, err := PartFiles(o.Name, o.Groups)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// part is a process's folder. The key of an auditor that runs apart is rotated in its part (lazaret audit rotate), so the
-// part may have keys and handovers that are not in the data folder.
+// part is a process's folder. The key of an auditor that runs apart is rotated in its part (lazaret audit rotate), so
+// the part may have keys and handovers that are not in the data folder.
 type part struct {
 	data, dir string
 	trust     *keys.Trust // of the part, with the handovers that were kept
@@ -29,8 +29,8 @@ func (p *part) tell(format string, args ...any) {
 	p.kept = append(p.kept, fmt.Sprintf(format, args...))
 }
 
-// put writes the keys and the trust file of the part. merging says whether handovers that only the part has are kept. An
-// error about one file does not keep it from writing the others.
+// put writes the keys and the trust file of the part. merging says whether handovers that only the part has are kept.
+// An error about one file does not keep it from writing the others.
 func (p *part) put(secrets []string, content map[string][]byte, merging bool) error {
 	text := content[keys.TrustFile]
 	var err error
@@ -131,8 +131,8 @@ func (p *part) keep(pin keys.Pin, reason string) error {
 	if err := p.trust.Add(pin); err != nil {
 		return err
 	}
-	p.tell("%s keeps the auditor's key %s%s, which is not pinned in %s, %s: if you made it with audit rotate, pin it there, "+
-		"otherwise "+howToRemove, TrustFile(p.dir), pin.Key, replacedAt(pin), TrustFile(p.data), reason)
+	p.tell("%s keeps the auditor's key %s%s, which is not pinned in %s, %s: if you made it with audit rotate, pin it "+
+		"there, otherwise "+howToRemove, TrustFile(p.dir), pin.Key, replacedAt(pin), TrustFile(p.data), reason)
 	return nil
 }
 
@@ -154,8 +154,8 @@ func (p *part) logsWithKey() map[string]bool {
 	return out
 }
 
-// privateKeys returns the public keys of the auditor's private keys in the part: the key in use, the next one, and those
-// that a rotation has set aside.
+// privateKeys returns the public keys of the auditor's private keys in the part: the key in use, the next one, and
+// those that a rotation has set aside.
 func (p *part) privateKeys() (map[string]bool, error) {
 	file := AuditorKey(p.dir)
 	files, err := durable.Glob(filepath.Dir(file), filepath.Base(file)+".*")
@@ -169,7 +169,8 @@ func (p *part) privateKeys() (map[string]bool, error) {
 }
 
 // putKey writes a key that the data folder has to a file of the part. A file with another key stays, unless the trust
-// file says that it was replaced and the new one was not. Then it is kept beside the new one. An empty file is replaced.
+// file says that it was replaced and the new one was not. Then it is kept beside the new one. An empty file is
+// replaced.
 func (p *part) putKey(path string, key []byte) error {
 	const mode = 0o600
 	err := durable.Create(path, key, mode)

@@ -76,7 +76,8 @@ func memoryTool(c *call) (any, error) {
 	}
 	own := filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent)
 	folder := memorytool.Folder(in.DataSubject, in.User)
-	t := &memorytool.Tool{Judge: judge{c}, Dir: filepath.Join(own, folder), Held: memgate.Held(filepath.Join(own, memorytool.Held, folder)),
+	t := &memorytool.Tool{Judge: judge{c}, Dir: filepath.Join(own, folder),
+		Held: memgate.Held(filepath.Join(own, memorytool.Held, folder)),
 		Head: streams.Head{Session: in.Session, User: in.User, DataSubject: in.DataSubject}, Lock: &c.g.files}
 	res, err := t.Call(c.ctx, &in.Input)
 	if err != nil {

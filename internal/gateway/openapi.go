@@ -143,9 +143,9 @@ func (e *endpoint) parameters() []any {
 
 // required lists the required fields of the schemas that have some.
 var required = map[string][]string{
-	"RememberRequest": {"content"}, "Action": {"tool"}, "Outcome": {"status"}, "Session": {"session", "phase"}, "Tools": {"tools"},
-	"CloudEvent": {"specversion", "id", "source", "type"}, "Accepted": {"id", "intake_seq"}, "Batch": {"events"},
-	"Problem": {"type", "title", "status", "code", "verdict"}, "Reply": {"verdict"},
+	"RememberRequest": {"content"}, "Action": {"tool"}, "Outcome": {"status"}, "Session": {"session", "phase"},
+	"Tools": {"tools"}, "CloudEvent": {"specversion", "id", "source", "type"}, "Accepted": {"id", "intake_seq"},
+	"Batch": {"events"}, "Problem": {"type", "title", "status", "code", "verdict"}, "Reply": {"verdict"},
 	"HookEvent": {"hook_event_name"}, "MemoryToolRequest": {"command"}, "MemoryToolResult": {"content"},
 }
 

@@ -248,7 +248,8 @@ func (c *command) settings(cmd *cobra.Command) error {
 			return err
 		}
 		if !found {
-			fmt.Fprintf(cmd.OutOrStdout(), "nothing removed: %s has no entry of lazaret; --settings and --user name another\n", file)
+			fmt.Fprintf(cmd.OutOrStdout(), "nothing removed: %s has no entry of lazaret; --settings and --user name another\n",
+				file)
 			return nil
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "removed from", file)

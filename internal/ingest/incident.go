@@ -95,8 +95,9 @@ func (f *Fold) finding(st *stage.State, e *streams.Entry, al *streams.Alert, s b
 		key += "/" + streams.Clip(al.Agent, 64)
 	}
 	found := beliefs.IncidentFinding{Kind: beliefs.FindingAlert, ID: streams.Clip(al.ID, 128),
-		Rule: streams.Clip(al.Rule, 80),
-		Text: streams.Clip(al.Subject.Kind+" "+al.Subject.ID+": "+al.Message, beliefs.MaxIncidentTitle), Entry: e.Position(), At: at}
+		Rule:  streams.Clip(al.Rule, 80),
+		Text:  streams.Clip(al.Subject.Kind+" "+al.Subject.ID+": "+al.Message, beliefs.MaxIncidentTitle),
+		Entry: e.Position(), At: at}
 	inc, err := f.openCase(st, e.Project, key)
 	if err != nil {
 		return err

@@ -201,8 +201,8 @@ func plain(v any) any {
 	return v
 }
 
-// Neutral returns a policy that gives the tools of the sessions the levels of the shipped policy, but at most L3. So the
-// policy by itself holds nothing.
+// Neutral returns a policy that gives the tools of the sessions the levels of the shipped policy, but at most L3. So
+// the policy by itself holds nothing.
 func Neutral(sessions []*Session) ([]byte, error) {
 	var calls []ToolCall
 	for _, s := range sessions {

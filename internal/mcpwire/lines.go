@@ -155,7 +155,8 @@ var topID = regexp.MustCompile(`^\{(?:"jsonrpc":"2\.0",)?"id":(\d{1,15}|"[^"\\]{
 	`|"id":(\d{1,15}|"[^"\\]{1,100}")(?:,"jsonrpc":"2\.0")?\}$`)
 
 // topKind finds the kind of a message that is too long to be decoded, at its beginning.
-var topKind = regexp.MustCompile(`^\{(?:"jsonrpc":"2\.0",)?(?:"id":(?:\d{1,15}|"[^"\\]{1,100}"),)?"(method|result|error)":`)
+var topKind = regexp.MustCompile(`^\{(?:"jsonrpc":"2\.0",)?(?:"id":(?:\d{1,15}|"[^"\\]{1,100}"),)?` +
+	`"(method|result|error)":`)
 
 // decodeLine reads the messages of a line: one, or a batch. limit is the limit of a line whose middle was
 // dropped.

@@ -145,8 +145,8 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 	})
 }
 
-// writeStorageKey writes the file of the key that encrypts the streams, which a configuration includes. It overwrites no
-// other key: it may be the only copy.
+// writeStorageKey writes the file of the key that encrypts the streams, which a configuration includes. It overwrites
+// no other key: it may be the only copy.
 func writeStorageKey(path, key string) error {
 	text := fmt.Appendf(nil, "key: %q\n", key)
 	err := durable.Create(path, text, 0o600)

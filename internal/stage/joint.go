@@ -526,7 +526,8 @@ func (s *intakeStage) fromJoint(entries []streams.Entry) error {
 // which sentinel groups of other processes write.
 func (s *intakeStage) findOpen(ctx context.Context) error {
 	if s.cfg.Joint != nil {
-		err := Patiently(ctx, s.log, "which sentinel groups wrote to the ledger", func() error { return s.findOtherGroups(ctx) })
+		err := Patiently(ctx, s.log, "which sentinel groups wrote to the ledger",
+			func() error { return s.findOtherGroups(ctx) })
 		if err != nil {
 			return err
 		}

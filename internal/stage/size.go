@@ -44,8 +44,8 @@ func (r *runtime) fitting(out *Output, src uint64) (*Output, error) {
 		return out, nil
 	}
 	r.stats.Oversized.Add(1)
-	r.log.Error("an entry is too large for the ledger; a rejected entry is published instead", "type", out.Type, "src", src,
-		"bytes", len(out.Body), "code", why.Code)
+	r.log.Error("an entry is too large for the ledger; a rejected entry is published instead", "type", out.Type,
+		"src", src, "bytes", len(out.Body), "code", why.Code)
 	return NewOutput(streams.TypeRejected, out.Project, &streams.RejectedEntry{Code: why.Code,
 		Reason: fmt.Sprintf("on ledger entry %d: %s", src, why.Reason), Size: len(out.Body),
 		Digest: streams.Digest(out.Body)})

@@ -48,7 +48,8 @@ func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, 
 	if s.view == nil {
 		s.view = s.db.NewIndexedBatch()
 		// pending is on top of sealed and may delete keys that sealed sets.
-		if err := errors.Join(s.sealed.write(s.view, nil, new([]entry)), s.pending.write(s.view, nil, new([]entry))); err != nil {
+		err := errors.Join(s.sealed.write(s.view, nil, new([]entry)), s.pending.write(s.view, nil, new([]entry)))
+		if err != nil {
 			return err
 		}
 	}

@@ -282,8 +282,8 @@ func (s *Seen) Write(w io.Writer, name string) error {
 	}) {
 		t.write(&b, names)
 	}
-	b.WriteString("\n# Lists of tools of MCP servers, and tools not listed here, wait for a person.\notherwise:\n  level: " +
-		"L4\n  effects: [write, egress]\n  blast_radius: external\n  reversibility: irreversible\n")
+	b.WriteString("\n# Lists of tools of MCP servers, and tools not listed here, wait for a person.\notherwise:\n  " +
+		"level: L4\n  effects: [write, egress]\n  blast_radius: external\n  reversibility: irreversible\n")
 	if len(s.tools) == 0 {
 		b.Reset()
 		return fmt.Errorf("the ledger holds no actions to suggest a policy from: run agents in learn mode first " +

@@ -251,7 +251,8 @@ func (s *SignedOrder) Judge(c *OrderCase) error {
 		return refuse(CheckRole, "key %q has %v: %s takes %v", s.Signer, s.Pin.Roles, s.Do,
 			append([]keys.Role{role}, orders[s.Do]...))
 	case strings.HasPrefix(s.Pin.Agent, c.Project+"/") && !slices.Contains(orders[s.Do], keys.RoleProbe):
-		return refuse(CheckSelf, "key %q belongs to agent %s of the project, so it may not sign %s", s.Signer, s.Pin.Agent, s.Do)
+		return refuse(CheckSelf, "key %q belongs to agent %s of the project, so it may not sign %s", s.Signer,
+			s.Pin.Agent, s.Do)
 	}
 	return nil
 }

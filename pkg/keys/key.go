@@ -130,8 +130,8 @@ func SetAside(path string) (string, error) {
 		return aside, err
 	}
 	if kept, err := LoadPrivate(aside); err != nil || kept != private {
-		return "", errors.Join(fmt.Errorf("%s is not a copy of the key in %s, which would be lost: move it away", aside, path),
-			err)
+		return "", errors.Join(fmt.Errorf("%s is not a copy of the key in %s, which would be lost: move it away", aside,
+			path), err)
 	}
 	return aside, nil
 }

@@ -155,8 +155,8 @@ func (u *upFlags) bind(f *pflag.FlagSet) {
 		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
 	f.StringVar(&u.spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as "+
 		"http://localhost:4318; see \"lazaret otel\" (default off)")
-	u.web.Bind(f, "http", "`HOST:PORT` of the HTTP gateway, or off (default 127.0.0.1:4280; a free port if 4280 is in use "+
-		"or the port of --listen is 0)")
+	u.web.Bind(f, "http", "`HOST:PORT` of the HTTP gateway, or off (default 127.0.0.1:4280; a free port if 4280 is in "+
+		"use or the port of --listen is 0)")
 	f.DurationVar(&u.keep, "retention", 0, "trim ledger entries that are older than this `DURATION`, at least once a "+
 		"day; see \"lazaret audit trim\" (default: never)")
 	f.DurationVar(&u.expire, "expire", 0,

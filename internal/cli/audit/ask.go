@@ -449,7 +449,8 @@ commitment are exported, so the tree can be computed from a redacted export too.
 					return err
 				}
 				if r.Redacted > 0 {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%d entries are above %s: they were exported without their bodies\n", r.Redacted, to)
+					fmt.Fprintf(cmd.ErrOrStderr(), "%d entries are above %s: they were exported without their bodies\n",
+						r.Redacted, to)
 				}
 				return errors.Join(w.Flush(), told(cmd, l.Integrity()))
 			})

@@ -116,8 +116,8 @@ func printConflicts(w io.Writer, r *verifyReport) {
 		fmt.Fprintf(w, ": %s\n", c.Why)
 	}
 	fmt.Fprintln(w, "  Either this log was truncated or rewritten, or the remembered log is another copy, such as a "+
-		"restored backup that was started in a drill. Only if you know this copy, and this log is the one that you want here "+
-		"on purpose, move away:")
+		"restored backup that was started in a drill. Only if you know this copy, and this log is the one that you want "+
+		"here on purpose, move away:")
 	for _, c := range r.Conflicts {
 		fmt.Fprintln(w, "   ", c.File)
 	}

@@ -60,8 +60,8 @@ key with another name or role, and a FILE that is not the key in force.`,
 			}
 			for _, p := range pinned.Pins() {
 				if p.ReplacedAt != nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s has, and other trust files need: replaced_at: %d for %s\n", trust, *p.ReplacedAt,
-						p.Key)
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s has, and other trust files need: replaced_at: %d for %s\n", trust,
+						*p.ReplacedAt, p.Key)
 				}
 			}
 			return nil

@@ -176,8 +176,8 @@ func (o *Operator) preflight(ctx context.Context, do string, bundle []byte, w io
 		}
 	}
 	if failed != nil && (added || answered == 0) {
-		return false, &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("not published: ingest does not answer for every "+
-			"partition (%v), and it could refuse the policy there: start it, and activate the policy again", failed)}
+		return false, &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("not published: ingest does not answer for "+
+			"every partition (%v), and it could refuse the policy there: start it, and activate the policy again", failed)}
 	}
 	return already, nil
 }
@@ -257,7 +257,8 @@ func (o *Operator) refused(ctx context.Context, do, digest, why string, n int) e
 	again := map[string]string{streams.DoActivateRules: "rules activate DIR",
 		streams.DoActivatePolicy: "policy activate FILE", streams.DoActivateTrust: "key activate FILE"}[do]
 	return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("refused in part: partitions %s have %s in force, and "+
-		"partitions %s keep what they had: %s\nput one of the two in force everywhere: lazaret %s, with the old one to go back",
+		"partitions %s keep what they had: %s\nput one of the two in force everywhere: lazaret %s, with the old one to go "+
+		"back",
 		strings.Join(in, ", "), digest, strings.Join(out, ", "), why, again)}
 }
 

@@ -9,8 +9,8 @@ import (
 	"lazaret/pkg/approval"
 )
 
-// SignatureLife adds the flag --expires of commands that sign a statement about a hold or a belief. The pipeline refuses
-// a statement that is valid for too long and raises an alert, so the flag refuses it before anything is signed.
+// SignatureLife adds the flag --expires of commands that sign a statement about a hold or a belief. The pipeline
+// refuses a statement that is valid for too long and raises an alert, so the flag refuses it before anything is signed.
 func SignatureLife(f *pflag.FlagSet, life *time.Duration) {
 	*life = 10 * time.Minute
 	f.Var((*signatureLife)(life), "expires", "how long the signature is valid, at most 24h")
