@@ -74,7 +74,8 @@ func Start(cmd *exec.Cmd, log *slog.Logger) (mcp.Connection, error) {
 }
 
 // skipped returns a function that logs a line that is not a message. If the line is a request with an
-// id, the server gets an error. If it is too large, skipped returns an error as the response with its id.
+// id, the server gets an error. If the line may be a response, the function returns an error in its place,
+// so that the request with its id does not wait.
 func (s *process) skipped() func(*badMessage) jsonrpc.Message {
 	warnings := 0
 	answers := make(chan struct{}, maxErrors)
@@ -86,12 +87,12 @@ func (s *process) skipped() func(*badMessage) jsonrpc.Message {
 		if bad.id == nil {
 			return nil
 		}
-		if bad.large {
-			id, _ := ParseID(bad.id) // topID matches only valid ids
-			return fault(id, "the server's message was refused: "+bad.text)
-		}
 		if bad.response {
-			return nil
+			id, err := ParseID(bad.id)
+			if err != nil || !bad.large && !bad.outcome {
+				return nil
+			}
+			return fault(id, "the server's message was refused: "+bad.text)
 		}
 		select {
 		case answers <- struct{}{}:
@@ -167,10 +168,8 @@ func decodeLine(line []byte, dropped, limit int) (messages []jsonrpc.Message, ba
 	if dropped > 0 {
 		b := &badMessage{large: true, code: jsonrpc.CodeInvalidRequest, response: true,
 			text: fmt.Sprintf("the message is too large: it has %d bytes, the limit is %d", len(line)+dropped, limit)}
-		for _, m := range topID.FindSubmatch(line) { // none if no id is found; the whole match is not JSON
-			if id, err := ParseID(m); err == nil && id.IsValid() {
-				b.id = m
-			}
+		if m := topID.FindSubmatch(line); m != nil {
+			b.id = append(m[1], m[2]...) // one of the two is empty
 		}
 		if kind := topKind.FindSubmatch(line); kind != nil {
 			b.response = string(kind[1]) != "method"

@@ -192,6 +192,16 @@ func TestALineThatIsNoMessageIsSkippedAndACrashIsNamed(t *testing.T) {
 	}
 }
 
+func TestAMalformedAnswerIsAnErrorForItsRequest(t *testing.T) {
+	for _, answer := range []string{`{"jsonrpc":"2.0","id":5,"error":"declined"}`,
+		`{"jsonrpc":"2.0","id":5,"error":{"code":-1.5,"message":"no"}}`, `{"id":5,"result":{}}`} {
+		out, _ := said(t, `printf '%s\n' '`+answer+`' '{"jsonrpc":"2.0","id":8,"result":{}}'`)
+		if len(out) != 2 || !strings.Contains(out[0], `"id":5,"error":{`) || !strings.Contains(out[1], `"id":8`) {
+			t.Errorf("%s: %q", answer, out)
+		}
+	}
+}
+
 func TestAnAnswerThatIsTooLargeIsAnError(t *testing.T) {
 	const big = `head -c 34000000 /dev/zero | tr '\0' x; `
 	for _, script := range []string{
@@ -203,5 +213,12 @@ func TestAnAnswerThatIsTooLargeIsAnError(t *testing.T) {
 			!strings.Contains(out[1], `"id":8`) {
 			t.Errorf("%q", out)
 		}
+	}
+	// A request of the server has an id of the server's own. The request of the client with this id is not answered.
+	out, _ := said(t, `printf '{"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"a":"'; `+big+`echo '"}}'; got=$(timeout 20 head -n 1)
+		printf '{"jsonrpc":"2.0","id":8,"result":%s}\n' "$got"`)
+	if len(out) != 1 || !strings.HasPrefix(out[0], `{"jsonrpc":"2.0","id":8,`) || !strings.Contains(out[0], "too large") ||
+		!strings.Contains(out[0], `"id":7`) {
+		t.Errorf("%q", out)
 	}
 }
