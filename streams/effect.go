@@ -1,6 +1,9 @@
 package streams
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // The effects that an alert may ask for.
 const (
@@ -49,4 +52,13 @@ func (a *Alert) Asks(on Type) (v Verdict, binding bool) {
 		}
 	}
 	return Hold, true
+}
+
+// MaxReasonText is the maximum length of a reason's text and rule, in bytes.
+const MaxReasonText = 500
+
+// FindingKey identifies what a group's rule says of a subject. text is the message of the alert or the text of its
+// reason. Alerts with the same key on one subject say the same.
+func FindingKey(group, rule, text string) string {
+	return Digest([]byte(strings.Join([]string{group, Clip(rule, MaxReasonText), Clip(text, MaxReasonText)}, "\x00")))
 }

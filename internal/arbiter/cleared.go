@@ -1,9 +1,7 @@
 package arbiter
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
@@ -12,7 +10,8 @@ import (
 
 // This file records which findings on a memory's belief a person has cleared by approving the hold of the write. A
 // cleared finding does not make a recall withhold the belief. It still counts against actions that cite the belief, and
-// against other beliefs. Findings that were no reason of the hold count, and so do those that came later.
+// against other beliefs. Findings that were no reason of the hold count. So do later ones, unless the same rule says the
+// same again, as when all beliefs are judged again.
 
 // clearance is one approval that cleared findings on a belief.
 type clearance struct {
@@ -25,9 +24,8 @@ type clearance struct {
 // maxClearances is the maximum number of clearances of one belief. The oldest is removed first.
 const maxClearances = 8
 
-// key identifies the first of equal findings: the alert and the entry that it came in.
 func (fd finding) key() string {
-	return fmt.Sprintf("%d %s %s %s", fd.Reason.Entry, fd.Reason.Group, fd.Reason.Rule, fd.Reason.Alert)
+	return streams.FindingKey(fd.Reason.Group, fd.Reason.Rule, fd.Reason.Text)
 }
 
 func clearedKey(project, belief string) []byte { return stage.Key(keyCleared, project, belief) }
@@ -44,7 +42,7 @@ func clearances(st *stage.State, project, belief string) (out []clearance, err e
 // clears returns the first clearance that covers a finding, or nil.
 func clears(all []clearance, fd finding) *clearance {
 	i := slices.IndexFunc(all, func(c clearance) bool {
-		return fd.Last == 0 && slices.Contains(c.Findings, fd.key())
+		return !fd.More && slices.Contains(c.Findings, fd.key())
 	})
 	if i < 0 {
 		return nil
@@ -110,11 +108,11 @@ func (p *proposal) refuseFound(st *stage.State, learn bool) ([]streams.Reason, e
 		}
 		rs = slices.DeleteFunc(rs, func(r streams.Reason) bool { return r.Verdict == streams.Allow && p.said(r) })
 		_, rs = judge(rs)
+		rs = uniqueFindings(rs)
 		if len(rs) > 0 && rs[0].Verdict > streams.Allow && !gone[r.Belief] {
 			gone[r.Belief] = true
 			if !learn {
-				text := strings.TrimPrefix(rs[0].Text, foundText(r.Belief))
-				p.Withheld = append(p.Withheld, streams.Refusal{ID: r.Belief, Reason: beliefs.ReasonFinding, Text: text})
+				p.Withheld = append(p.Withheld, streams.Refusal{ID: r.Belief, Reason: beliefs.ReasonFinding, Text: rs[0].Text})
 			}
 		}
 		for i := range rs {
@@ -131,5 +129,16 @@ func (p *proposal) refuseFound(st *stage.State, learn bool) ([]streams.Reason, e
 	return out, nil
 }
 
-// foundText begins the text of a finding on a belief that a recall found.
-func foundText(belief string) string { return "it finds belief " + belief + ": " }
+// uniqueFindings removes reasons about a finding that an earlier reason has: a finding on a memory is stored under its
+// belief and under its event.
+func uniqueFindings(rs []streams.Reason) []streams.Reason {
+	var out []streams.Reason
+	for _, r := range rs {
+		if !slices.ContainsFunc(out, func(x streams.Reason) bool {
+			return x.Group == r.Group && x.Rule == r.Rule && x.Alert == r.Alert && x.Entry == r.Entry
+		}) {
+			out = append(out, r)
+		}
+	}
+	return out
+}

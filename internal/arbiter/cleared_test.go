@@ -39,10 +39,12 @@ func (d *clearing) alert(id, kind, subject string) streams.Alert {
 }
 
 // finds adds a later finding on b1.
-func (d *clearing) finds(id string) {
+func (d *clearing) finds(id, message string) {
 	d.t.Helper()
+	al := d.alert(id, "belief", "b1")
+	al.Message = message
 	d.add(streams.SentinelStage("a"), streams.TypeAlerts, 1, &streams.AlertsEntry{Group: "a", Digest: rulesDigest,
-		Alerts: []streams.Alert{d.alert(id, "belief", "b1")}})
+		Alerts: []streams.Alert{al}})
 }
 
 // recall returns the verdict on a recall that finds b1 and b2.
@@ -64,6 +66,9 @@ func (d *clearing) withholds(what string, want bool) {
 		d.t.Errorf("%s: %s, withheld %+v, reasons %+v", what, v.Verdict, v.Withheld, v.Reasons)
 		return
 	}
+	if got := len(uniqueFindings(v.Reasons)); got != len(v.Reasons) {
+		d.t.Errorf("%s: %d of %d reasons differ: %+v", what, got, len(v.Reasons), v.Reasons)
+	}
 	if want && (v.Withheld[0].ID != "b1" || v.Withheld[0].Reason != beliefs.ReasonFinding) {
 		d.t.Errorf("%s: %+v", what, v.Withheld)
 	}
@@ -80,7 +85,7 @@ func TestARecallWithholdsOnlyABeliefWithAFindingThatNobodyCleared(t *testing.T) 
 		if ok, err := d.st.Load(stage.Key(keyHold, "demo", d.last(1).Hold.ID), h); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
-		d.finds("x2") // not a reason of the hold
+		d.finds("x2", "has two cards") // not a reason of the hold
 		if err := clearApproved(d.st, &resolution{signer: "alice", seq: d.tail()}, h); err != nil {
 			t.Fatal(err)
 		}
@@ -94,8 +99,10 @@ func TestARecallWithholdsOnlyABeliefWithAFindingThatNobodyCleared(t *testing.T) 
 			t.Fatal(err)
 		}
 		d.withholds("it is approved", false)
-		d.finds("x2")
-		d.withholds("a finding came after the approval", true)
+		d.finds("x2", "has a card")
+		d.withholds("the rule said the same again", false)
+		d.finds("x3", "has two cards")
+		d.withholds("the rule said something else", true)
 	})
 	// A subject has room for maxFindings. The one that does not fit is not taken for cleared.
 	t.Run("more findings than are kept", func(t *testing.T) {

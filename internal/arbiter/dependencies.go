@@ -87,12 +87,10 @@ func (p *proposal) pathTo(r dependency) []string {
 type finding struct {
 	Agent  string         `json:"agent,omitzero"` // the agent whose events the alert is about
 	Reason streams.Reason `json:"reason"`
-	// Last is the position of the last entry with an equal finding, or 0 if Reason has the only one.
-	Last uint64 `json:"last,omitzero"`
+	// More is set if a further finding on the subject is not stored: one of the same rule with another text, or one for
+	// which there was no room. An approval did not clear that one.
+	More bool `json:"more,omitzero"`
 }
-
-// last returns the position of the last entry with the finding.
-func (fd finding) last() uint64 { return cmp.Or(fd.Last, fd.Reason.Entry) }
 
 // note stores the findings of a group's alerts, so that they apply to later proposals that depend on the same subjects.
 // belief is the belief that an assessed memory write would create, or "" for other entries. reading is set if the
@@ -157,24 +155,24 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 	}
 	was := binds(fs)
 	// The strictest findings are kept, in whatever order they came. Of equal findings of one rule, the first one in the
-	// ledger is kept, with the position of the last one.
-	repeated := false // open holds have the first one, and are checked again when they are released
+	// ledger is kept.
+	stored := false // only More changes
 	for i, x := range fs {
 		if x.Agent == fd.Agent && x.Reason.Group == fd.Reason.Group && x.Reason.Rule == fd.Reason.Rule &&
 			x.Reason.Verdict == fd.Reason.Verdict {
-			last := position.Later(x.last(), fd.last())
+			more := x.More || x.Reason.Text != fd.Reason.Text
 			if position.Compare(x.Reason.Entry, fd.Reason.Entry) <= 0 {
-				if last == x.last() {
+				if more == x.More {
 					return nil
 				}
-				fd, repeated = x, true
+				fd, stored = x, true
 			}
-			fd.Last = last
+			fd.More = more
 			fs = slices.Delete(fs, i, i+1)
 			break
 		}
 	}
-	if fd.Reason.Verdict > streams.Allow && !repeated {
+	if fd.Reason.Verdict > streams.Allow && !stored {
 		if err := f.startRecheck(st, project, under, now); err != nil {
 			return err
 		}
@@ -184,10 +182,7 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 		return cmp.Or(compareReasons(a.Reason, b.Reason), cmp.Compare(a.Agent, b.Agent))
 	})
 	for _, x := range fs[min(len(fs), maxFindings):] {
-		if x.Reason.Verdict > streams.Allow {
-			// A person who cleared all findings that are kept must not have cleared this one too.
-			fs[0].Last = position.Later(fs[0].last(), x.last())
-		}
+		fs[0].More = fs[0].More || x.Reason.Verdict > streams.Allow
 	}
 	fs = fs[:min(len(fs), maxFindings)]
 	b, err := streams.Marshal(fs)
@@ -473,11 +468,7 @@ func (p *proposal) bearing(st *stage.State, r dependency,
 			if r.Rel != relCited && strings.HasPrefix(fd.Reason.Rule, fellRule) {
 				continue // only citing counts here; in a recall, the context policy refuses unreliable beliefs
 			}
-			by := clears(cleared, fd)
-			if by == nil && fd.Last != 0 && clears(cleared, finding{Reason: fd.Reason}) != nil {
-				fd.Reason.Entry = fd.Last // the first one is cleared, the last one is not
-			}
-			visit(fd, path, named, by)
+			visit(fd, path, named, clears(cleared, fd))
 		}
 		return nil
 	}
@@ -503,7 +494,7 @@ func (p *proposal) because(r dependency, found streams.Reason, path []string, na
 	case relDecision:
 		how = "it carries out decision " + r.Decision
 	case relFound:
-		how = strings.TrimSuffix(foundText(r.Belief), ": ")
+		how = "it finds belief " + r.Belief
 	case relRecalled:
 		how = "its session recalled belief " + r.Belief
 	case relArgument:

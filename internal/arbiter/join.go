@@ -19,9 +19,9 @@ import (
 // Limits on the parts of a group's answer that a verdict repeats. A group may be any program, and a verdict that is too
 // large for the ledger would stop the partition.
 const (
-	maxReasons    = 32  // per answer
-	maxRests      = 16  // per answer
-	maxReasonText = 500 // bytes
+	maxReasons    = 32 // per answer
+	maxRests      = 16 // per answer
+	maxReasonText = streams.MaxReasonText
 	maxPath       = 8   // steps
 	maxStep       = 160 // bytes of a step of a path, or of a field of a dependency
 )

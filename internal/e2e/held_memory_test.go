@@ -5,18 +5,24 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/embedded"
 	"lazaret/internal/memgate"
 	"lazaret/internal/memproxy"
+	"lazaret/internal/natstest"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/rules"
+	shipped "lazaret/rules"
 	"lazaret/streams"
 )
 
@@ -77,8 +83,42 @@ func TestAHeldMemoryThatAPersonAcceptedIsServed(t *testing.T) {
 			if ground != (want == 2) {
 				t.Errorf("the reasons are %+v", got.Entry.Reasons)
 			}
+			if name == "approved" {
+				p.judgeAgain(pay, "sensitive-in-memory")
+				if got, items = p.recall("r2", "hotel room"); got.Verdict != streams.Allow || items[pay].ID != pay {
+					t.Errorf("after it was judged again, a recall is answered %s with %v: %+v", got.Verdict, items, got.Entry)
+				}
+			}
 		})
 	}
+}
+
+// judgeAgain activates the shipped rules under another title, so that all beliefs are judged again, and awaits that a
+// rule has found the same in a belief again.
+func (p *approving) judgeAgain(belief, rule string) {
+	p.t.Helper()
+	dir := p.t.TempDir()
+	if err := os.CopyFS(dir, shipped.FS()); err != nil {
+		p.t.Fatal(err)
+	}
+	edit(p.t, filepath.Join(dir, "provenance", "pack.yaml"), "title: Origins of actions and decisions", "title: Origins")
+	b, err := rules.Pack(os.DirFS(dir))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.activate(streams.DoActivateRules, b)
+	natstest.Eventually(p.t, 2*time.Minute, "the belief is judged again", func() bool {
+		for _, e := range p.entries(streams.TypeAlerts) {
+			var a streams.AlertsEntry
+			if err := streams.Unmarshal(e.Body, &a); err != nil {
+				p.t.Fatal(err)
+			}
+			if slices.ContainsFunc(a.Alerts, func(x streams.Alert) bool { return x.Rule == rule && x.Subject.ID == belief }) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // The proxy in front of a memory store returns a held memory to the agent once a person approved its write.

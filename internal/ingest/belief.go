@@ -3,6 +3,7 @@ package ingest
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +58,9 @@ type record struct {
 	// id of the belief that superseded it.
 	Conflicts []string `json:"conflicts,omitzero"`
 	Successor string   `json:"successor,omitzero"`
+	// Cleared are the findings of rules that a person saw when they approved the hold of the memory, see
+	// streams.FindingKey. When a rule says the same again, it does not restrict the belief again.
+	Cleared []string `json:"cleared,omitzero"`
 	// Flag is the reason why a person should review the belief, or "".
 	Flag string `json:"flag,omitzero"`
 	// Doc is the belief's document number in its word index, plus one. It is 0 if earlier versions wrote the record.
@@ -144,6 +148,7 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 	if err := f.findings(st, e, a.Alerts); err != nil {
 		return err
 	}
+	group, _ := streams.SentinelGroup(e.Stage)
 	for _, al := range a.Alerts {
 		if _, binding := al.Asks(""); !binding || al.Subject.Kind != "belief" {
 			continue
@@ -152,7 +157,7 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 		if err != nil {
 			return err
 		}
-		if r == nil {
+		if r == nil || slices.Contains(r.Cleared, streams.FindingKey(group, al.Rule, al.Message)) {
 			continue
 		}
 		axes := beliefs.Restrict(r.Ref.Axes, r.Ref.Quality, al.Effect)
@@ -245,6 +250,9 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 			return err
 		}
 	}
+	if resolved && v.Verdict == streams.Allow {
+		r.Cleared = cleared(v)
+	}
 	if resolved && v.Verdict == streams.Allow && r.Ref.Procedure {
 		f.signProcedure(r, v)
 	}
@@ -255,6 +263,16 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		return err
 	}
 	return f.compareStatements(st, e.Project, r.Ref.ID, v.Time)
+}
+
+// cleared returns the findings for which an approved memory was held.
+func cleared(v *streams.VerdictEntry) (out []string) {
+	for _, r := range v.Reasons {
+		if r.Verdict > streams.Allow && r.Rule != "" {
+			out = append(out, streams.FindingKey(r.Group, r.Rule, r.Text))
+		}
+	}
+	return out
 }
 
 // signProcedure confirms a skill whose hold a person approved. The digest that the person signed covers every byte of

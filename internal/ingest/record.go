@@ -40,7 +40,8 @@ func (r *record) plain() bool {
 	ref := &r.Ref
 	if r.Memory || ref.Home != (beliefs.Home{}) || ref.Grade != beliefs.NoGrade || ref.Staged || ref.Procedure ||
 		len(r.Evidence) != 1 || r.Count != 1 || !ref.Found ||
-		len(r.Parents) > 0 || len(r.Triples) > 0 || len(r.Conflicts) > 0 || r.Writer != "" || r.Inherited != "" {
+		len(r.Parents) > 0 || len(r.Triples) > 0 || len(r.Conflicts) > 0 || len(r.Cleared) > 0 ||
+		r.Writer != "" || r.Inherited != "" {
 		return false
 	}
 	for _, s := range [...]string{ref.Key, ref.Agent, ref.Via, r.Category, r.Channel, r.Print, r.DataSubject, r.About,

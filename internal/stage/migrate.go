@@ -37,7 +37,7 @@ var migrations = map[int]Migration{
 	12: {Exact: true}, // since 13, sightings record whether content is from outside; older ones can be read
 	13: {Exact: true}, // since 14, the set of decided inputs is stored, see loadDecided
 	14: {Exact: true}, // ingest has its own
-	15: {Exact: true}, // the arbiter has its own
+	15: {Exact: true}, // ingest and the arbiter have their own
 }
 
 // laterVersion returns an error for a message that a later version of ingest, of the arbiter or of the stage own wrote,
