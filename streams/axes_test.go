@@ -7,7 +7,8 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// A reader can tell a candidate from a belief whose state is not given: all axes are there, also with their first values.
+// A reader can tell a candidate from a belief whose state is not given: all axes are there, also with their first
+// values.
 func TestABeliefAlwaysHasAllAxes(t *testing.T) {
 	const axes = `"axes":{"truth":"unverified","retrieval":"hidden","security":"clean","freshness":"fresh"}`
 	candidate := BeliefRef{ID: "b1", Found: true, Kind: beliefs.Content}

@@ -105,9 +105,6 @@ type Refusal struct {
 	Text   string `json:"text,omitzero"`
 }
 
-// recallPurposes are the purposes for which a policy can have a context policy.
-var recallPurposes = []string{"extraction", "planning", "decision", "explanation"}
-
 func (e *Recall) check(Address) error {
 	if err := checkRecall(e); err != nil {
 		return err
@@ -118,8 +115,8 @@ func (e *Recall) check(Address) error {
 	if e.Offset < 0 || e.Offset > 0 && len(e.Candidates) > 0 {
 		return rejectf(CodeInvalid, "offset is %d, use 0 or more, and none with candidates", e.Offset)
 	}
-	if e.Purpose != "" && !slices.Contains(recallPurposes, e.Purpose) {
-		return rejectf(CodeInvalid, "purpose is %q, use one of %s", clip(e.Purpose), strings.Join(recallPurposes, ", "))
+	if e.Purpose != "" && !slices.Contains(beliefs.Purposes, e.Purpose) {
+		return rejectf(CodeInvalid, "purpose is %q, use one of %s", clip(e.Purpose), strings.Join(beliefs.Purposes, ", "))
 	}
 	return names(e.Key, "key")
 }

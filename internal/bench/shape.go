@@ -25,7 +25,7 @@ import (
 // of a server with this load and no processing is an upper bound for every pipeline with the same load on
 // this machine.
 const (
-	shapeEntries = 500                          // maximum number published at once, as in internal/stage
+	shapeEntries = 500                          // maximum number published at once: intakeBatch of internal/stage
 	shapePurge   = streams.IntakePerSubject / 8 // messages
 	shapeAhead   = 2048                         // messages that a reader buffers
 )

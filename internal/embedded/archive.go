@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"lazaret/pkg/durable"
 )
 
 // A backup in one file is a tar archive of the backup's folder.
@@ -30,7 +32,7 @@ func PackFolder(dir, file string) error {
 	w := tar.NewWriter(f)
 	err = errors.Join(w.AddFS(os.DirFS(dir)), w.Close(), f.Sync(), f.Close())
 	if err == nil {
-		err = os.Rename(part, file)
+		err = durable.Rename(part, file)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(part))

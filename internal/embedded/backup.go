@@ -124,10 +124,11 @@ func MoveFolder(from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return fmt.Errorf("%s: %w", to, fs.ErrExist)
 	}
-	if err := os.Rename(from, to); err == nil {
-		return nil
+	err := durable.Rename(from, to)
+	if _, ok := errors.AsType[*os.LinkError](err); ok {
+		return moveByCopy(from, to)
 	}
-	return moveByCopy(from, to)
+	return err
 }
 
 func moveByCopy(from, to string) error {
@@ -138,7 +139,7 @@ func moveByCopy(from, to string) error {
 	if err := errors.Join(copyTree(from, part), secure(part)); err != nil {
 		return errors.Join(err, os.RemoveAll(part))
 	}
-	if err := os.Rename(part, to); err != nil {
+	if err := durable.Rename(part, to); err != nil {
 		return err
 	}
 	return os.RemoveAll(from)
@@ -237,5 +238,5 @@ func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merg
 	if err := os.Remove(data); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return m, os.Rename(fresh, data)
+	return m, durable.Rename(fresh, data)
 }

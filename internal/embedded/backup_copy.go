@@ -131,12 +131,15 @@ func (c *copier) notCopied() []string {
 // snapshots copies the stage snapshots from trimming.
 func (c *copier) snapshots() error {
 	dirs, err := durable.Glob(StateDir(c.data, ""), "*"+snapshotSuffix)
+	if err != nil {
+		return err
+	}
 	for _, d := range dirs {
-		if err == nil {
-			err = c.tree(StateDir("", filepath.Base(d)))
+		if err := c.tree(StateDir("", filepath.Base(d))); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // tree copies a file, or a folder with its contents. If name is a link, it copies the target. It follows no other link.

@@ -21,6 +21,7 @@ import (
 type part struct {
 	data, dir string
 	trust     *keys.Trust // of the part, with the handovers that were kept
+	changed   bool        // whether trust differs from the data folder's
 	kept      []string
 }
 
@@ -54,7 +55,7 @@ func (p *part) put(secrets []string, content map[string][]byte, merging bool) er
 // of their predecessors. If that leaves a log without a key in use, its other pins are kept too. All other
 // pins are those of the data folder.
 func (p *part) merge(text []byte) ([]byte, error) {
-	ours, theirs := TrustFile(p.dir), TrustFile(p.data)
+	ours := TrustFile(p.dir)
 	had, err := keys.LoadTrust(ours)
 	if errors.Is(err, fs.ErrNotExist) {
 		return text, nil
@@ -63,64 +64,80 @@ func (p *part) merge(text []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%s is not overwritten, because it may have handovers of the log's key: correct it, or move "+
 			"it away: %w", ours, err)
 	}
-	private, err := p.privateKeys()
+	handed, elsewhere, err := p.keepOwn(had)
+	if err == nil {
+		err = p.keepElsewhere(elsewhere, handed)
+	}
 	if err != nil {
 		return nil, err
+	}
+	if !p.changed {
+		return text, nil
+	}
+	return p.trust.Marshal()
+}
+
+// keepOwn adds the handovers of the part's own keys to the pins of the data folder. had has the part's pins. keepOwn
+// returns the logs of which it kept a replaced_at, and the auditors' pins that only the part has and whose private keys
+// it does not have.
+func (p *part) keepOwn(had *keys.Trust) (handed map[string]bool, elsewhere []keys.Pin, err error) {
+	ours, theirs := TrustFile(p.dir), TrustFile(p.data)
+	private, err := p.privateKeys()
+	if err != nil {
+		return nil, nil, err
 	}
 	// If the key in use is not pinned in the data folder, it was rotated here, and the operator has not brought the
 	// handover.
 	name := ""
-	if own, err := note.NewVerifier(publicKey(AuditorKey(p.dir))); err == nil {
-		if _, pinned := p.trust.Find(own.Name(), own.KeyHash()); !pinned {
-			name = own.Name()
-		}
+	if own, err := note.NewVerifier(publicKey(AuditorKey(p.dir))); err == nil && p.pin(AuditorKey(p.dir)) == nil {
+		name = own.Name()
 	}
-	changed := false
-	var foreign []keys.Pin          // pins of keys whose private keys the part does not have
-	handed := make(map[string]bool) // the logs of which a replaced_at was kept
+	handed = make(map[string]bool)
 	for _, pin := range had.Pins() {
 		v, err := note.NewVerifier(pin.Key)
 		if err != nil || !pin.Has(keys.RoleAuditor) {
 			continue
 		}
-		if given, ok := p.trust.Find(v.Name(), v.KeyHash()); ok {
-			if pin.ReplacedAt == nil || given.ReplacedAt != nil && *given.ReplacedAt <= *pin.ReplacedAt {
-				continue
-			}
-			if !private[pin.Key] && v.Name() != name {
-				p.tell("%s no longer has replaced_at: %d of %s, as %s", ours, *pin.ReplacedAt, pin.Key, theirs)
-			} else if p.trust.Replaced(chain.KeyID(v.Name(), v.KeyHash()), *pin.ReplacedAt) {
-				changed, handed[v.Name()] = true, true
+		given, ok := p.trust.Find(v.Name(), v.KeyHash())
+		switch {
+		case ok && !given.Has(keys.RoleAuditor):
+			return nil, nil, fmt.Errorf("%s pins %s as an auditor's key, and %s pins it without the role auditor: correct the "+
+				"one that is wrong, or take the pins of the latter with --trust-of-data", ours, pin.Key, theirs)
+		case ok && (pin.ReplacedAt == nil || given.ReplacedAt != nil && *given.ReplacedAt <= *pin.ReplacedAt):
+		case ok && !private[pin.Key] && v.Name() != name:
+			p.tell("%s no longer has replaced_at: %d of %s, as %s", ours, *pin.ReplacedAt, pin.Key, theirs)
+		case ok:
+			if p.trust.Replaced(chain.KeyID(v.Name(), v.KeyHash()), *pin.ReplacedAt) {
+				p.changed, handed[v.Name()] = true, true
 				p.tell("%s keeps replaced_at: %d of %s, which is not in %s: if you ran audit rotate, add it there, otherwise "+
 					howToRemove, ours, *pin.ReplacedAt, pin.Key, theirs)
 			}
-			continue
+		case !private[pin.Key]:
+			elsewhere = append(elsewhere, pin)
+		default:
+			if err := p.keep(pin, "because the part has its private key"); err != nil {
+				return nil, nil, err
+			}
 		}
-		if !private[pin.Key] {
-			foreign = append(foreign, pin)
-			continue
-		}
-		if err := p.keep(pin, "because the part has its private key"); err != nil {
-			return nil, err
-		}
-		changed = true
 	}
-	// The private key of a handover may be elsewhere (audit rotate --key). Without its pin, the log has no key in use.
+	return handed, elsewhere, nil
+}
+
+// keepElsewhere keeps the pin of a log's key in use whose private key is elsewhere (audit rotate --key), if the part
+// has handed its log over and the log would have no key in use without it.
+func (p *part) keepElsewhere(pins []keys.Pin, handed map[string]bool) error {
 	inUse := p.logsWithKey()
-	for _, pin := range foreign {
+	for _, pin := range pins {
 		v, err := note.NewVerifier(pin.Key)
 		if err != nil || !handed[v.Name()] || inUse[v.Name()] {
-			p.tell("%s no longer pins %s%s, as %s", ours, pin.Key, replacedAt(pin), theirs)
+			p.tell("%s no longer pins %s%s, as %s", TrustFile(p.dir), pin.Key, replacedAt(pin), TrustFile(p.data))
 			continue
 		}
 		if err := p.keep(pin, "because it may have replaced a key of the part"); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if !changed {
-		return text, nil
-	}
-	return p.trust.Marshal()
+	return nil
 }
 
 const howToRemove = "remove it with --trust-of-data"
@@ -131,6 +148,7 @@ func (p *part) keep(pin keys.Pin, reason string) error {
 	if err := p.trust.Add(pin); err != nil {
 		return err
 	}
+	p.changed = true
 	p.tell("%s keeps the auditor's key %s%s, which is not pinned in %s, %s: if you made it with audit rotate, pin it "+
 		"there, otherwise "+howToRemove, TrustFile(p.dir), pin.Key, replacedAt(pin), TrustFile(p.data), reason)
 	return nil

@@ -8,11 +8,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
+	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 )
 
@@ -340,29 +344,90 @@ func TestAnEmptyKeyOfAPartIsReplacedAndADamagedOneIsAnError(t *testing.T) {
 	}
 }
 
+func TestAKeyWithTheRoleAuditorInThePartOnlyIsAnError(t *testing.T) {
+	data, dir := parted(t)
+	trust, err := keys.LoadTrust(TrustFile(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, other := newKey(t, dir), trust.Pins()[0].Key
+	for name, key := range map[string]string{"operator": other, "own": next} {
+		if name == "own" {
+			trust, err := keys.LoadTrust(TrustFile(data))
+			if err = errors.Join(err, trust.Add(keys.Pin{Key: key, Roles: []keys.Role{keys.RoleOperator}}),
+				trust.Write(TrustFile(data))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		part := new(keys.Trust)
+		if err := errors.Join(part.Add(replacedPin(key, 3)), part.Write(TrustFile(dir))); err != nil {
+			t.Fatal(err)
+		}
+		had := content(t, TrustFile(dir))
+		if _, err := auditorPart(data, dir).Make(); err == nil || !strings.Contains(err.Error(), TrustFile(dir)+" pins "+key) ||
+			!strings.Contains(err.Error(), TrustFile(data)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if content(t, TrustFile(dir)) != had {
+			t.Errorf("%s: the part's trust file was overwritten", name)
+		}
+		o := auditorPart(data, dir)
+		o.TrustOfData = true
+		if _, err := o.Make(); err != nil || content(t, TrustFile(dir)) != content(t, TrustFile(data)) {
+			t.Errorf("%s, with --trust-of-data: %v", name, err)
+		}
+	}
+}
+
 func TestAHandoverThatIsMadeDuringServerPartIsNotLost(t *testing.T) {
 	data, dir := parted(t)
 	first := publicKey(AuditorKey(dir))
 	next := newKey(t, dir)
-	for size := int64(100); size > 70; size-- { // a smaller size replaces the kept one
-		made := make(chan error, 1)
-		go func() {
-			_, err := auditorPart(data, dir).Make()
-			made <- err
-		}()
-		time.Sleep(time.Duration(size%10) * time.Millisecond) // so that it falls into different steps
-		if err := WithTrustFile(TrustFile(dir), func() error {
-			pins(t, dir, replacedPin(first, size), auditorPin(next))
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-made; err != nil {
-			t.Fatal(err)
-		}
-		if got, want := pinned(t, dir)[1:], []string{fmt.Sprintf("%s@%d", first, size), next}; !slices.Equal(got, want) {
-			t.Fatalf("pinned are %q, want %q", got, want)
-		}
+	pipe := AuditorKey(dir) + ".pipe"
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made := make(chan error, 1)
+	go func() {
+		_, err := auditorPart(data, dir).Make()
+		made <- err
+	}()
+	// Make reads the pins of the part, and then its keys. It waits there, before it writes the pins, until the pipe has
+	// been opened and closed.
+	w, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Open(dir) // as WithTrustFile
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
+		t.Errorf("a handover can be made between reading and writing the pins: %v", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	handed := make(chan error, 1)
+	go func() {
+		handed <- WithTrustFile(TrustFile(dir), func() error {
+			trust, err := keys.LoadTrust(TrustFile(dir))
+			if err != nil {
+				return err
+			}
+			v, err := note.NewVerifier(first)
+			if err != nil {
+				return err
+			}
+			trust.Replaced(chain.KeyID(v.Name(), v.KeyHash()), 7)
+			return errors.Join(trust.Add(auditorPin(next)), trust.Write(TrustFile(dir)))
+		})
+	}()
+	if err := errors.Join(w.Close(), <-made, <-handed); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := pinned(t, dir)[1:], []string{first + "@7", next}; !slices.Equal(got, want) {
+		t.Errorf("pinned are %q, want %q", got, want)
 	}
 }
 

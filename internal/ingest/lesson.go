@@ -41,7 +41,7 @@ func Lessons(items []Belief, now time.Time, h Harvest) []Lesson {
 	if len(h.Categories) == 0 {
 		h.Categories = LessonCategories
 	}
-	pol := beliefs.DefaultContext("planning")
+	pol := beliefs.DefaultContext(beliefs.PurposePlanning)
 	pol.ContextOnly, pol.MaxAge, pol.MaxExternal, pol.Ceiling = false, 0, 0, h.Ceiling
 	out := []Lesson{}
 	for i := range items {

@@ -48,7 +48,7 @@ func (f *Fold) recall(st *stage.State, m *stage.Message, head streams.EntryHead,
 		e.Limit = e.Gate
 	}
 	if e.Purpose == "" {
-		e.Purpose = "planning"
+		e.Purpose = beliefs.PurposePlanning
 	}
 	var err error
 	if e.UnseenBy, e.Restored, err = f.sessionState(st, a, head, ev.After); err != nil {

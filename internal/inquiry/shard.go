@@ -150,7 +150,7 @@ func (l *Log) writeBundle(ctx context.Context, file string, o BundleOptions) (in
 	if err = errors.Join(err, f.Close()); err != nil {
 		return info, errors.Join(err, os.Remove(file+".tmp"))
 	}
-	return info, os.Rename(file+".tmp", file)
+	return info, durable.Rename(file+".tmp", file)
 }
 
 // sealedFile has the leaf index at which the last shard of a folder ends.

@@ -393,7 +393,7 @@ func (a *authority) exchange() (Exchange, error) {
 			return 0, err
 		}
 		a.issuer, a.next = a.next, nil
-		return ExchangeIssued, os.Rename(a.file("next"), a.file("issuer"))
+		return ExchangeIssued, durable.Rename(a.file("next"), a.file("issuer"))
 	case a.old != nil:
 		a.old = nil
 		return ExchangeDone, os.Remove(a.file("old"))

@@ -181,10 +181,10 @@ func eraseBlock(store, file, key string, deleted func(seq uint64) bool) (n int, 
 	if err := writeSynced(tmp, buf); err != nil {
 		return 0, err
 	}
-	if err := os.Rename(tmp, file); err != nil {
+	if err := durable.Rename(tmp, file); err != nil {
 		return 0, err
 	}
-	return n, durable.SyncDir(filepath.Dir(file))
+	return n, nil
 }
 
 func writeSynced(file string, content []byte) error {

@@ -158,7 +158,9 @@ func readSecret(path string) (string, error) {
 		return "", fmt.Errorf("reading a key: %w", err)
 	}
 	if len(bytes.TrimSpace(b)) == 0 {
-		return "", fmt.Errorf("%s is empty: put the key back; if the file never had a key, remove it", path)
+		// Where the file system has no hard links, durable.Create makes an empty file first.
+		return "", fmt.Errorf("%s is empty: if another process starts at the same moment, it is writing the key: try again. "+
+			"Otherwise put the key back; if the file never had a key, remove it", path)
 	}
 	return strings.TrimSpace(string(b)), nil
 }

@@ -60,7 +60,7 @@ func TestAnEmptyFileOfAKeyIsNoKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := natsserver.Secret(data, "jetstream.key"); err == nil || !strings.Contains(err.Error(), file+" is empty") ||
-		!strings.Contains(err.Error(), "if the file never had a key, remove it") {
+		!strings.Contains(err.Error(), "try again") || !strings.Contains(err.Error(), "put the key back") {
 		t.Errorf("an empty key: %v", err)
 	}
 }

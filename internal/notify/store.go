@@ -58,7 +58,7 @@ func bury(dir string, letters ...Dead) error {
 	burying.Lock()
 	defer burying.Unlock()
 	if st, err := os.Stat(deadFile(dir)); err == nil && st.Size() >= mostDead {
-		if err := os.Rename(deadFile(dir), olderDeadFile(dir)); err != nil {
+		if err := durable.Rename(deadFile(dir), olderDeadFile(dir)); err != nil {
 			return err
 		}
 	}

@@ -235,16 +235,7 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 		}
 	}
 	r.Also = t.alsoForgotten()
-	if err := c.deleteWhere(ctx, js, r, writers, func(h header) bool { return done[h.seq] }); err != nil {
-		return nil, err
-	}
-	if err := deleteLive(ctx, js, r, done); err != nil {
-		return nil, err
-	}
-	if err := c.awaitIntake(ctx, js, r); err != nil {
-		return nil, err
-	}
-	if err := c.eraseFiles(ctx, r); err != nil {
+	if err := c.deleteListed(ctx, js, r, writers, done); err != nil {
 		return nil, err
 	}
 	for _, w := range writers {
@@ -274,6 +265,22 @@ func (c *Config) awaitAll(ctx context.Context, js jetstream.JetStream, r *Record
 		return nil, err
 	}
 	return acks, c.awaitAuditors(ctx, js, last)
+}
+
+// deleteListed deletes the listed entries and their live copies from the streams, and has the server overwrite them in
+// its files.
+func (c *Config) deleteListed(ctx context.Context, js jetstream.JetStream, r *Record, writers []string,
+	listed map[uint64]bool) error {
+	if err := c.deleteWhere(ctx, js, r, writers, func(h header) bool { return listed[h.seq] }); err != nil {
+		return err
+	}
+	if err := deleteLive(ctx, js, r, listed); err != nil {
+		return err
+	}
+	if err := c.awaitIntake(ctx, js, r); err != nil {
+		return err
+	}
+	return c.eraseFiles(ctx, r)
 }
 
 // deleteLive deletes the live copies of the listed entries.

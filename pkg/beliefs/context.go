@@ -5,9 +5,20 @@ import (
 	"time"
 )
 
+// The purposes of a recall.
+const (
+	PurposeExtraction  = "extraction"
+	PurposePlanning    = "planning" // that of a recall that names none
+	PurposeDecision    = "decision"
+	PurposeExplanation = "explanation"
+)
+
+// Purposes lists the purposes that an agent's recall may have, and for which a policy may have a context policy.
+var Purposes = []string{PurposeExtraction, PurposePlanning, PurposeDecision, PurposeExplanation}
+
 // ContextPolicy decides which beliefs may enter a model's context.
 type ContextPolicy struct {
-	// Purpose is extraction, planning, decision or explanation.
+	// Purpose is one of Purposes, or audit.
 	Purpose string
 	// MaxAge is the maximum age of a belief, by ledger time. Zero means no limit.
 	MaxAge time.Duration

@@ -38,7 +38,7 @@ func (g *Grade) UnmarshalText(b []byte) error {
 // unverified, clean and fresh, and neither hidden nor blocked. The purpose decision does not use
 // grades.
 func (c *Candidate) plannable(purpose string) bool {
-	if c.Grade == NoGrade || purpose == "decision" {
+	if c.Grade == NoGrade || purpose == PurposeDecision {
 		return false
 	}
 	return c.Axes.Truth == Unverified && (c.Axes.Retrieval == Restricted || c.Axes.Retrieval == Normal) &&

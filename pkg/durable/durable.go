@@ -13,6 +13,15 @@ func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	return write(path, data, mode, os.Rename)
 }
 
+// Rename is os.Rename, and syncs the folder of the new path. The content of the file or folder must be synced already.
+// If the sync fails, the error is not an *os.LinkError, and the file has the new path.
+func Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(to))
+}
+
 // Create creates a file and syncs the file and its folder. If the file exists, it stays as it is, and the error is
 // fs.ErrExist.
 func Create(path string, data []byte, mode fs.FileMode) error {
@@ -24,7 +33,7 @@ func Create(path string, data []byte, mode fs.FileMode) error {
 		if errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		// The file system has no links. A crash before the rename leaves an empty file.
+		// The file system has no links. Until the rename, other processes see an empty file, and a crash leaves it.
 		f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 		if err != nil {
 			return err
@@ -38,6 +47,9 @@ func Create(path string, data []byte, mode fs.FileMode) error {
 
 // link is os.Link, except in a test.
 var link = os.Link
+
+// syncFile is the method Sync, except in a test.
+var syncFile = (*os.File).Sync
 
 // write writes a file under another name and calls put to move it to its path.
 func write(path string, data []byte, mode fs.FileMode, put func(from, to string) error) error {
@@ -74,7 +86,7 @@ func SyncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	err = d.Sync()
+	err = syncFile(d)
 	if runtime.GOOS == "windows" { // Windows cannot sync folders
 		err = nil
 	}

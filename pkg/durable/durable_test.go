@@ -47,6 +47,32 @@ func TestAFailedWriteLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestTheNewFolderOfARenamedFileIsSynced(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "old", "file"), filepath.Join(dir, "new", "file")
+	if err := errors.Join(os.Mkdir(filepath.Dir(from), 0o700), os.Mkdir(filepath.Dir(to), 0o700),
+		os.WriteFile(from, []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var synced []string
+	failed := errors.New("failed")
+	defer durable.SetSync(func(d *os.File) error {
+		if _, err := os.Stat(to); err == nil {
+			synced = append(synced, d.Name())
+		}
+		return failed
+	})()
+	if err := durable.Rename(from, to); !errors.Is(err, failed) {
+		t.Errorf("the sync failed: %v", err)
+	}
+	if len(synced) != 1 || synced[0] != filepath.Dir(to) {
+		t.Errorf("after the rename these were synced: %q", synced)
+	}
+	if err := durable.Rename(from, to); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
 func TestTheFolderOfAGlobIsNoPattern(t *testing.T) {
 	for _, name := range []string{"[acme]", "a*", "?", "plain"} {
 		dir := filepath.Join(t.TempDir(), name)

@@ -10,16 +10,6 @@ import (
 	"lazaret/pkg/internal/strictyaml"
 )
 
-// The purposes of a recall. For any other purpose the default applies.
-const (
-	PurposeExtraction  = "extraction"
-	PurposePlanning    = "planning"
-	PurposeDecision    = "decision"
-	PurposeExplanation = "explanation"
-)
-
-var purposes = []string{PurposeExtraction, PurposePlanning, PurposeDecision, PurposeExplanation}
-
 // Limits of context policies.
 const (
 	maxMaxAge      = 100 * 365 * 24 * time.Hour
@@ -41,7 +31,8 @@ type contextText struct {
 	Conditions []contextConditionText `yaml:"conditions"`
 }
 
-// Context returns the context policy for recalls with the given purpose, which may be empty.
+// Context returns the context policy for recalls with the given purpose. For a purpose that is not in beliefs.Purposes,
+// the default applies: old ledgers have such recalls.
 func (p *Policy) Context(purpose string) beliefs.ContextPolicy {
 	c, ok := p.contexts[purpose]
 	if !ok {
@@ -63,8 +54,9 @@ func (p *Policy) compileContexts(y *strictyaml.Document, texts map[string]contex
 		if purpose == defaultPurpose {
 			continue
 		}
-		if !slices.Contains(purposes, purpose) {
-			return y.Errorf([]any{"context", purpose}, "context for %q: use default or one of %v", purpose, purposes)
+		if !slices.Contains(beliefs.Purposes, purpose) {
+			return y.Errorf([]any{"context", purpose}, "context for %q: use default or one of %v", purpose,
+				beliefs.Purposes)
 		}
 		c, t := base, texts[purpose]
 		if err := t.apply(y, purpose, &c); err != nil {

@@ -140,34 +140,8 @@ operator.key and audit-master.key. The record is written to DATA/forgotten.`,
 				if dry {
 					return printSurvey(ctx, cmd, c, on, shards, json)
 				}
-				signer, err := operatorSigner(a, key)
-				if err != nil {
-					return err
-				}
-				trust, err := os.ReadFile(log.trustFile(a.Conn.Data))
-				if err != nil {
-					return err
-				}
-				records := filepath.Join(a.Conn.Data, "forgotten")
-				var r *retain.Record
-				if on.Person != "" {
-					r, err = c.ForgetPerson(ctx, signer, on, reason, shards, records, trust)
-				} else {
-					r, err = c.Forget(ctx, signer, on.Project, reason, shards, records, trust)
-				}
-				if errors.Is(err, retain.ErrLegalHold) {
-					return &cli.Exit{Code: cli.ExitNegative, Text: text.InertLine(err.Error(), 300)}
-				}
-				if err != nil {
-					return err
-				}
-				if err := printRecord(cmd.OutOrStdout(), r, json, "forgotten"); err != nil {
-					return err
-				}
-				if !r.Whole() {
-					return &cli.Exit{Code: cli.ExitIncomplete}
-				}
-				return nil
+				e := erasure{on, reason, key, log.trustFile(a.Conn.Data), shards, json}
+				return e.run(ctx, a, cmd.OutOrStdout(), c)
 			})
 		},
 	}
@@ -181,6 +155,46 @@ operator.key and audit-master.key. The record is written to DATA/forgotten.`,
 	c.Flags().StringSliceVar(&without, "without", nil,
 		"`STAGE` that no longer exists, so that the erasure does not wait for it, such as sentinel-old")
 	return c
+}
+
+// erasure describes an erasure that was ordered.
+type erasure struct {
+	on                     retain.Subject
+	reason, key, trustFile string
+	shards                 string // the folder of sealed shards
+	json                   bool
+}
+
+// run erases the subject's data, and prints the record.
+func (e erasure) run(ctx context.Context, a *verb.App, w io.Writer, c *retain.Config) error {
+	signer, err := operatorSigner(a, e.key)
+	if err != nil {
+		return err
+	}
+	trust, err := os.ReadFile(e.trustFile)
+	if err != nil {
+		return err
+	}
+	records := filepath.Join(a.Conn.Data, "forgotten")
+	var r *retain.Record
+	if e.on.Person != "" {
+		r, err = c.ForgetPerson(ctx, signer, e.on, e.reason, e.shards, records, trust)
+	} else {
+		r, err = c.Forget(ctx, signer, e.on.Project, e.reason, e.shards, records, trust)
+	}
+	if errors.Is(err, retain.ErrLegalHold) {
+		return &cli.Exit{Code: cli.ExitNegative, Text: text.InertLine(err.Error(), 300)}
+	}
+	if err != nil {
+		return err
+	}
+	if err := printRecord(w, r, e.json, "forgotten"); err != nil {
+		return err
+	}
+	if !r.Whole() {
+		return &cli.Exit{Code: cli.ExitIncomplete}
+	}
+	return nil
 }
 
 // printSurvey prints the places of a subject's data.
