@@ -16,15 +16,23 @@ import (
 // Activate signs a command that activates a bundle, and publishes bundle and command to every partition
 // in that order.
 func Activate(ctx context.Context, nc *nats.Conn, signer note.Signer, do string, bundle []byte) error {
+	_, err := PublishActivation(ctx, nc, signer, do, bundle)
+	return err
+}
+
+// PublishActivation is Activate. It returns the partitions that the command was published to, by the command's sequence
+// in the intake. If ingest refuses the command, its rejection has this sequence.
+func PublishActivation(ctx context.Context, nc *nats.Conn, signer note.Signer, do string,
+	bundle []byte) (map[uint64]int, error) {
 	return activateIn(ctx, nc, signer, do, bundle, stage.PartitionList(nil), false)
 }
 
-// activateIn is Activate for some partitions. If first is set, the command has an effect only where
+// activateIn is PublishActivation for some partitions. If first is set, the command has an effect only where
 // nothing is active when it arrives.
 func activateIn(ctx context.Context, nc *nats.Conn, signer note.Signer, do string, bundle []byte, partitions []int,
-	first bool) error {
+	first bool) (map[uint64]int, error) {
 	if len(partitions) == 0 {
-		return nil
+		return nil, nil
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	digest := streams.Digest(bundle)
@@ -32,26 +40,31 @@ func activateIn(ctx context.Context, nc *nats.Conn, signer note.Signer, do strin
 		"-" + digest[7:15], Issued: now, First: first}
 	signed, err := cmd.Sign(signer)
 	if err != nil {
-		return fmt.Errorf("signing %s: %w", do, err)
+		return nil, fmt.Errorf("signing %s: %w", do, err)
 	}
 	controls, err := streams.Controls(bundle, signed)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	sent := make(map[uint64]int, len(partitions))
 	for _, c := range controls {
 		body, err := streams.Marshal(c)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, p := range partitions {
-			if _, err := js.Publish(ctx, streams.ControlSubject(p), body); err != nil {
-				return fmt.Errorf("publishing %s to partition %d: %w", do, p, err)
+			ack, err := js.Publish(ctx, streams.ControlSubject(p), body)
+			if err != nil {
+				return nil, fmt.Errorf("publishing %s to partition %d: %w", do, p, err)
+			}
+			if c.Note != "" { // the command, not a chunk of the bundle
+				sent[ack.Sequence] = p
 			}
 		}
 	}
-	return nil
+	return sent, nil
 }

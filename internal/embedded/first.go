@@ -150,7 +150,7 @@ func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map
 		bundle []byte
 	}{{streams.DoActivateTrust, trustText}, {streams.DoActivateRules, ruleBundle},
 		{streams.DoActivatePolicy, policyText}} {
-		if err := activateIn(ctx, nc, signer, b.do, b.bundle, missing[b.do], true); err != nil {
+		if _, err := activateIn(ctx, nc, signer, b.do, b.bundle, missing[b.do], true); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package verb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,9 @@ type Operator struct {
 	Nc         *nats.Conn
 	signer     note.Signer
 	Timeout    time.Duration
-	rejections *nats.Subscription // ingest's rejections of commands
+	rejections *nats.Subscription // ingest's rejections of anybody's commands
+	published  map[uint64]int     // partitions of the published command, by its sequence in the intake
+	refusals   map[int]string     // reasons for which partitions refused the published command
 }
 
 // OpenOperator connects with the operator's key and credential. A lasting connection reconnects after
@@ -86,8 +89,11 @@ func (o *Operator) Publish(ctx context.Context, do string, bundle []byte) error 
 		}
 		o.rejections = sub
 	}
-	o.refusals() // discard earlier rejections
-	return embedded.Activate(ctx, o.Nc, o.signer, do, bundle)
+	o.readRejections() // discard earlier ones
+	o.refusals = map[int]string{}
+	var err error
+	o.published, err = embedded.PublishActivation(ctx, o.Nc, o.signer, do, bundle)
+	return err
 }
 
 // PutInForce publishes a bundle and waits until it is active in every partition. It publishes nothing if the bundle is
@@ -182,101 +188,99 @@ func (o *Operator) preflight(ctx context.Context, do string, bundle []byte, w io
 	return already, nil
 }
 
-// Await waits until a published bundle is active in every partition, without a time limit, and writes
-// the progress to w. It returns an error if the command is refused or a partition does not reply.
+// Await waits until every partition has decided on the published bundle, without a time limit, and writes the progress
+// to w. It returns an error if the bundle is not active in every partition.
 func (o *Operator) Await(ctx context.Context, do string, bundle []byte, w io.Writer) error {
-	digest := streams.Digest(bundle)
+	out := outcome{do: do, digest: streams.Digest(bundle)}
 	said, heard := time.Now(), time.Now()
 	for p := 0; p < streams.Partitions; {
 		now, err := o.active(ctx, p, nil)
 		if err == nil {
 			heard = time.Now()
 		}
-		if now.Digest(do) == digest {
-			p++
-			continue
-		}
-		if refused, n := o.refusals(); n > 0 {
-			return o.refused(ctx, do, digest, refused, n)
-		}
+		o.readRejections()
+		why, refused := o.refusals[p]
 		switch {
+		case now.Digest(do) == out.digest:
+			out.in, p = append(out.in, strconv.Itoa(p)), p+1
+			continue
+		case refused:
+			out.refused, p, out.why = append(out.refused, strconv.Itoa(p)), p+1, cmp.Or(out.why, why)
+			continue
 		case ctx.Err() != nil:
-			return &cli.Exit{Code: cli.ExitIncomplete,
-				Text: fmt.Sprintf("published, and in force in %d of %d partitions; the others follow when ingest reaches it: "+
-					"lazaret doctor shows it", p, streams.Partitions)}
+			out.undecided, p = append(out.undecided, strconv.Itoa(p)), p+1
+			continue
 		case time.Since(heard) > silent:
-			return &cli.Exit{Code: cli.ExitIncomplete,
-				Text: fmt.Sprintf("published, and in force in %d of %d partitions; ingest does not answer for partition %d (%v): "+
-					"ingest will activate it there when it runs again", p, streams.Partitions, p, err)}
-		case time.Since(said) > 2*time.Second:
+			out.unanswered, p, out.failed = append(out.unanswered, strconv.Itoa(p)), p+1, err
+			continue
+		case time.Since(said) > askTime:
 			said = time.Now()
-			fmt.Fprintf(w, "in force in %d of %d partitions; ingest still works on earlier messages\n", p, streams.Partitions)
+			fmt.Fprintf(w, "in force in %d of %d partitions; ingest still works on earlier messages\n", len(out.in),
+				streams.Partitions)
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	return nil
+	return out.err()
 }
 
-// settleTime is how long to wait until all partitions have decided on a command that one of them refused.
-const settleTime = 5 * time.Second
-
-// refused returns the error of a command that n partitions refused. It first waits until the others have decided,
-// because they may have accepted it.
-func (o *Operator) refused(ctx context.Context, do, digest, why string, n int) error {
-	var in, out []string
-	for end := time.Now().Add(settleTime); ; {
-		in, out = nil, nil
-		for p := range streams.Partitions {
-			if now, err := o.active(ctx, p, nil); err == nil && now.Digest(do) == digest {
-				in = append(in, strconv.Itoa(p))
-			} else {
-				out = append(out, strconv.Itoa(p))
-			}
-		}
-		_, more := o.refusals()
-		if n += more; len(in)+n >= streams.Partitions || ctx.Err() != nil || time.Now().After(end) {
-			break
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	switch {
-	case len(out) == 0: // another command was refused
-		return nil
-	case len(in) == 0 && n >= streams.Partitions:
-		return &cli.Exit{Code: cli.ExitNegative, Text: "refused: " + why}
-	case len(in) == 0:
-		return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("refused by %d of %d partitions: %s\nthe others have "+
-			"not decided yet: lazaret doctor shows what is in force", n, streams.Partitions, why)}
-	}
-	again := map[string]string{streams.DoActivateRules: "rules activate DIR",
-		streams.DoActivatePolicy: "policy activate FILE", streams.DoActivateTrust: "key activate FILE"}[do]
-	return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("refused in part: partitions %s have %s in force, and "+
-		"partitions %s keep what they had: %s\nput one of the two in force everywhere: lazaret %s, with the old one to go "+
-		"back",
-		strings.Join(in, ", "), digest, strings.Join(out, ", "), why, again)}
-}
-
-// refusals returns the first rejection of a command since the bundle was published, and the number of
-// rejections.
-func (o *Operator) refusals() (said string, n int) {
+// readRejections reads the rejections that have arrived, and keeps those of the published command.
+func (o *Operator) readRejections() {
 	for {
 		m, err := o.rejections.NextMsg(time.Millisecond)
 		if err != nil {
-			break
+			return
 		}
 		var r streams.RejectedEntry
 		if streams.Unmarshal(m.Data, &r) != nil {
 			continue
 		}
-		if n++; n == 1 {
-			said = fmt.Sprintf("%s: %s", r.Code, text.InertLine(r.Reason, 600))
+		if p, ok := o.published[r.Intake]; ok {
+			o.refusals[p] = fmt.Sprintf("%s: %s", r.Code, text.InertLine(r.Reason, 600))
 		}
 	}
-	return said, n
+}
+
+// outcome lists the partitions by their decision on a command.
+type outcome struct {
+	do, digest  string
+	in, refused []string
+	undecided   []string // when the wait was interrupted
+	unanswered  []string
+	why         string // reason of the first refusal
+	failed      error  // of the last question without an answer
+}
+
+// err returns nil if the bundle is active in every partition.
+func (o *outcome) err() error {
+	switch n := streams.Partitions; {
+	case len(o.in) == n:
+		return nil
+	case len(o.refused) == n:
+		return &cli.Exit{Code: cli.ExitNegative, Text: "refused: " + o.why}
+	case len(o.refused) == 0:
+		return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("published, and in force in %d of %d partitions",
+			len(o.in), n) + o.rest() + "\ningest activates it there when it reaches it: lazaret doctor shows it"}
+	case len(o.in) == 0:
+		return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("refused by %d of %d partitions: %s", len(o.refused), n,
+			o.why) + o.rest() + "\nlazaret doctor shows what is in force"}
+	}
+	again := map[string]string{streams.DoActivateRules: "rules activate DIR",
+		streams.DoActivatePolicy: "policy activate FILE", streams.DoActivateTrust: "key activate FILE"}[o.do]
+	return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("refused in part: partitions %s have %s in force, and "+
+		"partitions %s keep what they had: %s%s\nput one of the two in force everywhere: lazaret %s, with the old one to go "+
+		"back", strings.Join(o.in, ", "), o.digest, strings.Join(o.refused, ", "), o.why, o.rest(), again)}
+}
+
+// rest says which partitions have not decided, one line for each reason.
+func (o *outcome) rest() (said string) {
+	if len(o.unanswered) > 0 {
+		said += fmt.Sprintf("\npartitions %s did not answer (%v)", strings.Join(o.unanswered, ", "), o.failed)
+	}
+	if len(o.undecided) > 0 {
+		said += fmt.Sprintf("\npartitions %s have not decided yet", strings.Join(o.undecided, ", "))
+	}
+	return said
 }
