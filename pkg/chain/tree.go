@@ -17,6 +17,22 @@ func nodeHash(left, right tlog.Hash) tlog.Hash {
 	return sha256.Sum256(b[:])
 }
 
+// fullTile returns the hash of the tree of a full tile. It hashes nodes in pairs.
+func fullTile(h [TileWidth]tlog.Hash) tlog.Hash {
+	var a, b [1 + 2*tlog.HashSize]byte
+	a[0], b[0] = 1, 1
+	for n := TileWidth / 2; n > 1; n /= 2 {
+		for i := 0; i < n; i += 2 {
+			copy(a[1:], h[2*i][:])
+			copy(a[1+tlog.HashSize:], h[2*i+1][:])
+			copy(b[1:], h[2*i+2][:])
+			copy(b[1+tlog.HashSize:], h[2*i+3][:])
+			h[i], h[i+1] = sum2(a[:], b[:])
+		}
+	}
+	return nodeHash(h[0], h[1])
+}
+
 // edge is the right edge of a Merkle tree: for each set bit of its size the
 // hash of the complete subtree of that height. It is all that appending needs.
 type edge struct {

@@ -322,9 +322,11 @@ type worker struct {
 	sizes   map[int64]bool
 	keys    map[string]opened
 
-	leaves [TileWidth]Leaf
-	text   []byte  // a leaf with its RFC 6962 prefix
-	ad     [8]byte // additional data of a payload's encryption
+	leaves  [TileWidth]Leaf
+	records [TileWidth]tlog.Hash // hashes of the leaves
+	hashes  []tlog.Hash
+	texts   [2][]byte // leaves with their RFC 6962 prefix, which are hashed in pairs
+	ad      [8]byte   // additional data of a payload's encryption
 
 	// Decrypted payloads, which are hashed in pairs.
 	held  [2]*Leaf
@@ -344,7 +346,6 @@ type opened struct {
 // tile checks n leaves from index at, and reports whether they are valid. The result does not
 // depend on payloads.
 func (w *worker) tile(at int64, n int) bool {
-	var e edge
 	for i := 0; i < n; {
 		index := at + int64(i)
 		if !w.bundles.on(spaceLeaves, index) {
@@ -363,7 +364,7 @@ func (w *worker) tile(at int64, n int) bool {
 				err = fmt.Errorf("%w: more leaves than the log has", ErrLeaf)
 			}
 			if err == nil {
-				err = w.leaf(&w.leaves[i], index, raw, &e)
+				err = w.leaf(i, index, raw)
 			}
 			if err != nil {
 				w.v.bad(index, "leaf %d: %v", index, err)
@@ -373,11 +374,7 @@ func (w *worker) tile(at int64, n int) bool {
 		}
 		w.bundles.next()
 	}
-	if e.size == TileWidth {
-		w.u.tiles = append(w.u.tiles, e.at[TileHeight])
-	} else {
-		w.u.at[at+e.size] = (*[TileHeight]tlog.Hash)(e.at[:])
-	}
+	w.tree(at, n)
 	for i := range n {
 		w.payload(&w.leaves[i])
 	}
@@ -385,8 +382,9 @@ func (w *worker) tile(at int64, n int) bool {
 	return true
 }
 
-// leaf checks a leaf and adds it to the tile.
-func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
+// leaf checks leaf i of the tile. The hash of an even leaf is computed together with that of the next one.
+func (w *worker) leaf(i int, index int64, raw []byte) error {
+	leaf := &w.leaves[i]
 	*leaf = Leaf{}
 	typ, project, err := leaf.scan(raw)
 	if err != nil {
@@ -396,6 +394,12 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 		leaf.Type, leaf.Project = string(typ), string(project)
 	}
 	u := w.u
+	w.texts[i%2] = append(append(w.texts[i%2][:0], 0), raw...)
+	w.bytes += int64(len(raw))
+	if i%2 == 1 {
+		w.records[i-1], w.records[i] = sum2(w.texts[0], w.texts[1])
+		u.last = w.records[i-1]
+	}
 	if index == u.from {
 		u.first = *leaf
 		if u.next = leaf.Seq; leaf.Kind == KindReset || position.Index(leaf.Seq) > 0 {
@@ -425,21 +429,36 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 		u.resets++
 		u.epoch = leaf.Time
 	}
-	w.text = append(append(w.text[:0], 0), raw...)
-	u.last = sha256.Sum256(w.text)
-	w.bytes += int64(len(raw))
-	level := 0
-	h := u.last
-	for ; e.size>>level&1 == 1; level++ {
-		h = nodeHash(e.at[level], h)
-	}
-	e.at[level] = h
-	e.size++
-	if w.sizes[index+1] && e.size < TileWidth {
-		part := [TileHeight]tlog.Hash(e.at[:])
-		u.at[index+1] = &part
+	if i%2 == 1 {
+		u.last = w.records[i]
 	}
 	return nil
+}
+
+// tree computes the tree of the tile's n leaves from index at.
+func (w *worker) tree(at int64, n int) {
+	if n%2 == 1 {
+		w.records[n-1] = sha256.Sum256(w.texts[0])
+		w.u.last = w.records[n-1]
+	}
+	cut := n < TileWidth
+	for i := int64(1); i < int64(n) && !cut; i++ {
+		cut = w.sizes[at+i]
+	}
+	if !cut {
+		w.u.tiles = append(w.u.tiles, fullTile(w.records))
+		return
+	}
+	var e edge
+	for i, h := range w.records[:n] {
+		w.hashes = e.add(h, w.hashes[:0])
+		if i+1 < TileWidth && (i+1 == n || w.sizes[at+e.size]) {
+			w.u.at[at+e.size] = (*[TileHeight]tlog.Hash)(slices.Clone(e.at[:TileHeight]))
+		}
+	}
+	if n == TileWidth {
+		w.u.tiles = append(w.u.tiles, e.at[TileHeight])
+	}
 }
 
 // payload checks that a leaf commits to its payload.
