@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,6 +87,26 @@ type grants struct {
 
 // LoginsFile returns the path of the file with the unused login codes of a data folder.
 func LoginsFile(data string) string { return filepath.Join(data, "console", "logins.json") }
+
+func urlFile(data string) string { return filepath.Join(data, "console", "url") }
+
+// noteURL stores the console's URL for LastURL.
+func noteURL(data, at string) error {
+	if err := os.MkdirAll(filepath.Dir(urlFile(data)), 0o700); err != nil {
+		return err
+	}
+	return durable.WriteFile(urlFile(data), []byte(at+"\n"), 0o600)
+}
+
+// LastURL returns the URL of the console that was started last with a data folder. If there was none, it is the URL of
+// DefaultListen.
+func LastURL(data string) string {
+	b, err := os.ReadFile(urlFile(data))
+	if u, err2 := url.Parse(strings.TrimSpace(string(b))); err == nil && err2 == nil && u.Host != "" {
+		return u.String()
+	}
+	return "http://localhost" + DefaultListen[strings.LastIndexByte(DefaultListen, ':'):]
+}
 
 // NewLogin issues a code with which a user can sign in once, within the time lasts. It stores only the code's
 // SHA-256.

@@ -418,3 +418,24 @@ func TestATextThatTheIndexHasNotComeToIsNotShown(t *testing.T) {
 		t.Errorf("%s: the user may see all", s)
 	}
 }
+
+func TestALoginLinkLeadsToTheConsoleThatWasStartedLast(t *testing.T) {
+	data := t.TempDir()
+	if got, want := LastURL(data), "http://localhost:4281"; got != want {
+		t.Errorf("without a console: %s, want %s", got, want)
+	}
+	for _, origin := range []string{"", "https://lazaret.example.org/"} {
+		nc, err := shared.p.Server.Connect(natsserver.RoleOperator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Start(Config{Data: data, Listen: "127.0.0.1:0", Conn: nc, Origin: origin})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		if got := LastURL(data); got != c.URL() {
+			t.Errorf("%s, want %s", got, c.URL())
+		}
+	}
+}

@@ -118,6 +118,9 @@ func Start(cfg Config) (*Console, error) {
 		MaxHeaderBytes: 16 << 10, BaseContext: func(net.Listener) context.Context { return c.ctx },
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}
+	if err := noteURL(cfg.Data, c.URL()); err != nil {
+		cfg.Log.Warn("the console's URL is not stored, so console login needs --origin", "err", err)
+	}
 	l = netutil.LimitListener(l, maxConns)
 	c.wg.Go(func() {
 		err := error(nil)

@@ -109,16 +109,17 @@ func ackFile(dir string) string { return filepath.Join(dir, "acks.json") }
 // mostAcks is the maximum number of stored acknowledgments. The oldest is dropped first.
 const mostAcks = 1000
 
-// Acknowledge ends the reminders of a thread.
-func Acknowledge(data string, a Ack) error {
+// Acknowledge ends the reminders of a thread, and returns the names of the routes that had one.
+func Acknowledge(data string, a Ack) (routes []string, err error) {
 	if p, rest, ok := strings.Cut(a.Thread, "/"); !ok || streams.CheckID("project", p) != nil || rest == "" {
-		return fmt.Errorf("%q is neither PROJECT/HOLD nor PROJECT/RULE", a.Thread)
+		return nil, fmt.Errorf("%q is neither PROJECT/HOLD nor PROJECT/RULE", a.Thread)
 	}
-	if err := os.MkdirAll(Dir(data), 0o700); err != nil {
-		return err
+	dir := Dir(data)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
 	}
-	file := ackFile(Dir(data))
-	return natsfiles.Locked(file, func() error {
+	file := ackFile(dir)
+	err = natsfiles.Locked(file, func() error {
 		list, err := readJSON[[]Ack](file)
 		if err != nil {
 			return err
@@ -126,6 +127,21 @@ func Acknowledge(data string, a Ack) error {
 		list = append(slices.DeleteFunc(list, func(x Ack) bool { return x.Thread == a.Thread }), a)
 		return writeJSON(file, list[max(0, len(list)-mostAcks):])
 	})
+	if err != nil {
+		return nil, err
+	}
+	prefix, suffix, _ := strings.Cut(filepath.Base(remindersFile("", "*")), "*")
+	files, err := durable.Glob(dir, prefix+"*"+suffix)
+	for _, f := range files {
+		r, err := readJSON[reminders](f)
+		if err != nil {
+			return nil, err
+		}
+		if r[a.Thread] != nil {
+			routes = append(routes, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(f), prefix), suffix))
+		}
+	}
+	return routes, err
 }
 
 // reminders are the threads of a route that are neither acknowledged nor settled, by Notice.thread.

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func TestAnEntryThatComesAgainAfterItsDeliveryIsNotToldAgain(t *testing.T) {
 
 func TestAHoldIsRepeatedUntilItIsAcknowledgedSettledOrToldOftenEnough(t *testing.T) {
 	data := t.TempDir()
-	if err := Acknowledge(data, Ack{Thread: "other/x", By: "anna", Time: time.Now()}); err != nil {
+	if _, err := Acknowledge(data, Ack{Thread: "other/x", By: "anna", Time: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
@@ -100,8 +101,9 @@ func TestAHoldIsRepeatedUntilItIsAcknowledgedSettledOrToldOftenEnough(t *testing
 	}
 
 	w = fresh()
-	if err := Acknowledge(data, Ack{Thread: "acme/h1", By: "anna", Time: start.Add(time.Minute)}); err != nil {
-		t.Fatal(err)
+	routes, err := Acknowledge(data, Ack{Thread: "acme/h1", By: "anna", Time: start.Add(time.Minute)})
+	if err != nil || !slices.Equal(routes, []string{"r"}) {
+		t.Fatalf("acknowledged for %q: %v", routes, err)
 	}
 	if w.remind(start.Add(2 * time.Hour)); len(w.queue) != 0 {
 		t.Error("an acknowledged hold is repeated")

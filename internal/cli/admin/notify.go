@@ -231,16 +231,27 @@ func notifyAckCommand(a *verb.App) *cobra.Command {
 		Use:   "ack PROJECT/HOLD | PROJECT/RULE",
 		Short: "Acknowledge notifications, which ends their repetition",
 		Long: `Acknowledge the notifications sent so far of a hold, or of a rule in a project. No route
-repeats them. A hold stays open: resolve it with "lazaret holds" or in the console.`,
+repeats them. A hold stays open: resolve it with "lazaret holds" or in the console.
+
+Exit codes: 0 acknowledged; 1 could not run; 2 no route would have repeated a notification.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Conn.Resolve()
 			if by == "" {
 				if u, err := user.Current(); err == nil {
 					by = u.Username
 				}
 			}
-			return notify.Acknowledge(a.Conn.Data, notify.Ack{Thread: args[0], By: by, Time: time.Now().UTC()})
+			routes, err := notify.Acknowledge(a.Conn.Data, notify.Ack{Thread: args[0], By: by, Time: time.Now().UTC()})
+			if err != nil {
+				return err
+			}
+			if len(routes) == 0 {
+				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("no route would have repeated a notification of %s: "+
+					"it is settled, was repeated often enough or was never sent, or no route has repeat", verb.Quote(args[0], 200))}
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "acknowledged %s: not repeated by %s\n", args[0], strings.Join(routes, ", "))
+			return nil
 		},
 	}
 	c.Flags().StringVar(&by, "by", "", "`NAME` of the person (default the user of this machine)")
