@@ -22,7 +22,7 @@ import (
 
 	"lazaret/internal/natsconn"
 	"lazaret/internal/natsserver"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -313,7 +313,7 @@ func (f *fleet) kill(name string) {
 // halfBlock creates an empty block without a key file in the ledger, as a kill of the server leaves it between
 // the creation of a block and of its key file.
 func (f *fleet) halfBlock() error {
-	blocks, err := durable.Glob(f.data(server), "jetstream/jetstream/*/streams/"+streams.LedgerStream+"/msgs/*.blk")
+	blocks, err := files.Glob(f.data(server), "jetstream/jetstream/*/streams/"+streams.LedgerStream+"/msgs/*.blk")
 	if err != nil || len(blocks) == 0 {
 		return errors.Join(err, errors.New("the ledger has no blocks"))
 	}

@@ -17,9 +17,8 @@ import (
 	"sync"
 	"time"
 
-	"lazaret/internal/natsfiles"
 	"lazaret/pkg/beliefs"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -95,7 +94,7 @@ func noteURL(data, at string) error {
 	if err := os.MkdirAll(filepath.Dir(urlFile(data)), 0o700); err != nil {
 		return err
 	}
-	return durable.WriteFile(urlFile(data), []byte(at+"\n"), 0o600)
+	return files.Write(urlFile(data), []byte(at+"\n"), 0o600)
 }
 
 // LastURL returns the URL of the console that was started last with a data folder. If there was none, it is the URL of
@@ -162,7 +161,7 @@ func changeGrants(data string, f func(g *grants)) error {
 	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
 		return errNoLogin
 	}
-	return natsfiles.Locked(file, func() error {
+	return files.Locked(file, func() error {
 		g := new(grants)
 		b, err := os.ReadFile(file)
 		if err == nil {
@@ -177,7 +176,7 @@ func changeGrants(data string, f func(g *grants)) error {
 		if b, err = streams.Marshal(g); err != nil {
 			return err
 		}
-		return durable.WriteFile(file, append(b, '\n'), 0o600)
+		return files.Write(file, append(b, '\n'), 0o600)
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // A backup in one file is a tar archive of the backup's folder.
@@ -32,7 +32,7 @@ func PackFolder(dir, file string) error {
 	w := tar.NewWriter(f)
 	err = errors.Join(w.AddFS(os.DirFS(dir)), w.Close(), f.Sync(), f.Close())
 	if err == nil {
-		err = durable.Rename(part, file)
+		err = files.Rename(part, file)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(part))

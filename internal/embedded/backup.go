@@ -13,8 +13,7 @@ import (
 
 	"lazaret/internal/natsserver"
 	"lazaret/internal/stage"
-	"lazaret/pkg/durable"
-	"lazaret/pkg/private"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -103,7 +102,7 @@ func (p *Pipeline) checkSnapshots(dir string, trimmed uint64) error {
 
 // secure removes group and other permissions from all files in a folder, and syncs them.
 func secure(dir string) error {
-	if err := private.Tighten(dir); err != nil {
+	if err := files.RestrictAll(dir); err != nil {
 		return err
 	}
 	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -124,7 +123,7 @@ func MoveFolder(from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return fmt.Errorf("%s: %w", to, fs.ErrExist)
 	}
-	err := durable.Rename(from, to)
+	err := files.Rename(from, to)
 	if _, ok := errors.AsType[*os.LinkError](err); ok {
 		return moveByCopy(from, to)
 	}
@@ -139,7 +138,7 @@ func moveByCopy(from, to string) error {
 	if err := errors.Join(copyTree(from, part), secure(part)); err != nil {
 		return errors.Join(err, os.RemoveAll(part))
 	}
-	if err := durable.Rename(part, to); err != nil {
+	if err := files.Rename(part, to); err != nil {
 		return err
 	}
 	return os.RemoveAll(from)
@@ -218,7 +217,7 @@ func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merg
 	if err := natsserver.DetachContexts(fresh, data); err != nil {
 		return nil, fmt.Errorf("removing the old server's address from the contexts: %w", err)
 	}
-	dirs, err := durable.Glob(StateDir(fresh, ""), "*"+snapshotSuffix)
+	dirs, err := files.Glob(StateDir(fresh, ""), "*"+snapshotSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -238,5 +237,5 @@ func Restore(ctx context.Context, backup, keys, data string) (m *natsserver.Merg
 	if err := os.Remove(data); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return m, durable.Rename(fresh, data)
+	return m, files.Rename(fresh, data)
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"lazaret/internal/natsserver"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/pkg/keys"
 )
 
@@ -130,7 +130,7 @@ func (c *copier) notCopied() []string {
 
 // snapshots copies the stage snapshots from trimming.
 func (c *copier) snapshots() error {
-	dirs, err := durable.Glob(StateDir(c.data, ""), "*"+snapshotSuffix)
+	dirs, err := files.Glob(StateDir(c.data, ""), "*"+snapshotSuffix)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ import (
 	"lazaret/internal/status"
 	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
 
@@ -252,7 +252,7 @@ func begun(data string) bool {
 // WithTrustFile calls f, which reads, changes and writes a trust file. All programs that change one call it, and it
 // lets one at a time change the trust file and the auditor's key of a folder.
 func WithTrustFile(path string, f func() error) error {
-	return natsfiles.LockedFolder(filepath.Dir(path), f)
+	return files.LockedFolder(filepath.Dir(path), f)
 }
 
 // Trust reads the pinned keys of a data folder. On the first start it creates and pins the operator's
@@ -290,7 +290,7 @@ func Trust(data string) (*keys.Trust, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = durable.Create(path, b, 0o600); errors.Is(err, fs.ErrExist) {
+	if err = files.Create(path, b, 0o600); errors.Is(err, fs.ErrExist) {
 		return keys.LoadTrust(path) // another first start has just made it
 	}
 	return t, err

@@ -12,7 +12,7 @@ import (
 
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/pkg/keys"
 
 	shipped "lazaret/rules"
@@ -25,8 +25,8 @@ var Parts = []string{"ingest", "sentinels", "arbiter", "auditor", "trim"}
 // are the sentinel groups; nil means the shipped ones.
 func PartFiles(name string, groups []string) ([]string, error) {
 	var roles []natsserver.Role
-	files := []string{keys.TrustFile}
-	key := func(path string) { files = append(files, filepath.ToSlash(path)) }
+	paths := []string{keys.TrustFile}
+	key := func(path string) { paths = append(paths, filepath.ToSlash(path)) }
 	switch name {
 	case "ingest":
 		roles = []natsserver.Role{natsserver.RoleIngest, natsserver.RoleService}
@@ -58,8 +58,8 @@ func PartFiles(name string, groups []string) ([]string, error) {
 		key(natsfiles.Creds("", string(r)))
 		key(natsfiles.Context("", string(r)))
 	}
-	slices.Sort(files)
-	return files, nil
+	slices.Sort(paths)
+	return paths, nil
 }
 
 // PartOf describes the part of a process: a folder with the files that it needs of a data folder.
@@ -77,12 +77,12 @@ type PartOf struct {
 // other keys that the part has, and the handovers of an auditor's keys. kept has a line about each. If a key or the
 // trust file cannot be written, Make still writes the other files.
 func (o PartOf) Make() (kept []string, err error) {
-	files, err := PartFiles(o.Name, o.Groups)
+	paths, err := PartFiles(o.Name, o.Groups)
 	if err != nil {
 		return nil, err
 	}
 	content := make(map[string][]byte)
-	for _, f := range files {
+	for _, f := range paths {
 		b, err := os.ReadFile(filepath.Join(o.Data, f))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("the data folder has no %s, which %s needs: make it with `lazaret server init` or start "+
@@ -101,7 +101,7 @@ func (o PartOf) Make() (kept []string, err error) {
 		return nil, err
 	}
 	var secrets []string
-	for _, f := range files {
+	for _, f := range paths {
 		to := filepath.Join(o.Dir, f)
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			return nil, err
@@ -109,7 +109,7 @@ func (o PartOf) Make() (kept []string, err error) {
 		if filepath.Dir(f) == natsserver.KeysDir("") {
 			secrets = append(secrets, f)
 		} else if f != keys.TrustFile {
-			if err := durable.WriteFile(to, content[f], 0o600); err != nil {
+			if err := files.Write(to, content[f], 0o600); err != nil {
 				return nil, err
 			}
 		}

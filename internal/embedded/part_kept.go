@@ -12,7 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/pkg/chain"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/pkg/keys"
 )
 
@@ -45,7 +45,7 @@ func (p *part) put(secrets []string, content map[string][]byte, merging bool) er
 		errs = append(errs, p.putKey(filepath.Join(p.dir, f), content[f]))
 	}
 	if err == nil {
-		errs = append(errs, durable.WriteFile(TrustFile(p.dir), text, 0o600))
+		errs = append(errs, files.Write(TrustFile(p.dir), text, 0o600))
 	}
 	return errors.Join(errs...)
 }
@@ -176,9 +176,9 @@ func (p *part) logsWithKey() map[string]bool {
 // those that a rotation has set aside.
 func (p *part) privateKeys() (map[string]bool, error) {
 	file := AuditorKey(p.dir)
-	files, err := durable.Glob(filepath.Dir(file), filepath.Base(file)+".*")
+	paths, err := files.Glob(filepath.Dir(file), filepath.Base(file)+".*")
 	out := make(map[string]bool)
-	for _, f := range append(files, file) {
+	for _, f := range append(paths, file) {
 		if key := publicKey(f); key != "" {
 			out[key] = true
 		}
@@ -191,7 +191,7 @@ func (p *part) privateKeys() (map[string]bool, error) {
 // replaced.
 func (p *part) putKey(path string, key []byte) error {
 	const mode = 0o600
-	err := durable.Create(path, key, mode)
+	err := files.Create(path, key, mode)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -206,7 +206,7 @@ func (p *part) putKey(path string, key []byte) error {
 	from := filepath.Join(p.data, rel)
 	if len(bytes.TrimSpace(had)) == 0 {
 		p.tell("%s was empty, and has now the key of %s", path, from)
-		return durable.WriteFile(path, key, mode)
+		return files.Write(path, key, mode)
 	}
 	if path == AuditorKey(p.dir) {
 		if publicKey(path) == "" {
@@ -224,7 +224,7 @@ func (p *part) putKey(path string, key []byte) error {
 				return err
 			}
 			p.tell("%s has now the key of %s. The old one was replaced, and is in %s", path, from, aside)
-			return durable.WriteFile(path, key, mode)
+			return files.Write(path, key, mode)
 		}
 	}
 	p.tell("%s stays as it is: %s has another key. To use that one, move this file away and repeat the command", path,

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tailscale/hujson"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // Handler is the entry for the hook in a host's settings.
@@ -341,5 +341,5 @@ func Replace(file string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	return durable.Replace(file, b)
+	return files.Replace(file, b)
 }

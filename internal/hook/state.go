@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"lazaret/client"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -99,7 +99,7 @@ func Erase(path string) error {
 		}
 		dir = filepath.Dir(dir)
 	}
-	return unlessGone(durable.SyncDir(dir))
+	return unlessGone(files.SyncDir(dir))
 }
 
 func unlessGone(err error) error {
@@ -189,11 +189,11 @@ func (s *state) unsent() ([]string, error) { return s.names(spoolPrefix) }
 
 // names returns the paths of the files with one of the prefixes, sorted.
 func (s *state) names(prefixes ...string) (names []string, err error) {
-	files, err := os.ReadDir(s.dir)
+	es, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // nothing was written yet
 	}
-	for _, f := range files {
+	for _, f := range es {
 		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(f.Name(), p) }) {
 			names = append(names, filepath.Join(s.dir, f.Name()))
 		}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/pkg/chain"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/pkg/position"
 	"lazaret/streams"
 )
@@ -168,12 +168,12 @@ func (l *Log) ShardsListed(ctx context.Context, dir, project string, listed map[
 }
 
 func (l *Log) shardsOf(ctx context.Context, dir string, of func(x *bundleLine) bool) ([]string, error) {
-	files, err := durable.Glob(dir, "*.zip")
+	shards, err := files.Glob(dir, "*.zip")
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, f := range files {
+	for _, f := range shards {
 		holds, err := bundleHolds(ctx, f, of)
 		if err != nil {
 			return nil, fmt.Errorf("shard %s: %w", f, err)

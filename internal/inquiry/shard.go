@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"lazaret/pkg/chain"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // Period is the time range of a shard.
@@ -150,14 +150,14 @@ func (l *Log) writeBundle(ctx context.Context, file string, o BundleOptions) (in
 	if err = errors.Join(err, f.Close()); err != nil {
 		return info, errors.Join(err, os.Remove(file+".tmp"))
 	}
-	return info, durable.Rename(file+".tmp", file)
+	return info, files.Rename(file+".tmp", file)
 }
 
 // sealedFile has the leaf index at which the last shard of a folder ends.
 const sealedFile = "sealed"
 
 func markSealed(dir string, end int64) error {
-	return durable.WriteFile(filepath.Join(dir, sealedFile), fmt.Appendf(nil, "%d\n", end), 0o600)
+	return files.Write(filepath.Join(dir, sealedFile), fmt.Appendf(nil, "%d\n", end), 0o600)
 }
 
 // sealedUpTo returns the leaf index at which the shards in a folder end, and stores it in the folder.
@@ -172,7 +172,7 @@ func sealedUpTo(dir string) (int64, error) {
 		return 0, fmt.Errorf("reading where the last shard of %s ends: %w: write the end of its name into that file",
 			dir, err)
 	}
-	names, err := durable.Glob(dir, "*.zip")
+	names, err := files.Glob(dir, "*.zip")
 	if err != nil {
 		return 0, err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // accounts holds the signed claims of the operator, the pipeline's account and the system account.
@@ -83,7 +83,7 @@ func (k *keyring) writeAccounts() error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(AccountsFile(k.data),
+	return files.Write(AccountsFile(k.data),
 		fmt.Appendf(nil, `# Accounts of Lazaret, made by "lazaret server config" and "lazaret agent revoke".
 operator: %q
 system_account: %s

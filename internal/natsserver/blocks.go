@@ -21,7 +21,7 @@ import (
 	"golang.org/x/crypto/chacha20"
 	"golang.org/x/crypto/chacha20poly1305"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // nats-server 2.15.2 stores the messages of a stream in block files (server/filestore.go). A record of
@@ -242,7 +242,7 @@ func (b *block) erase(seq uint64, rec []byte) error {
 
 // blockFiles returns the block files of all streams with this name in a server's store.
 func blockFiles(store, stream string) ([]string, error) {
-	return durable.Glob(store, server.JetStreamStoreDir+"/*/streams/"+stream+"/msgs/*.blk")
+	return files.Glob(store, server.JetStreamStoreDir+"/*/streams/"+stream+"/msgs/*.blk")
 }
 
 // ReadBlocks calls fn with the decrypted content of each block file of the streams and Raft logs in a
@@ -256,15 +256,15 @@ func ReadBlocks(data, store string, fn func(file string, content []byte) error) 
 	if store == "" {
 		store = storeDir(data)
 	}
-	files, err := blockFiles(store, "*")
+	blocks, err := blockFiles(store, "*")
 	if err != nil {
 		return err
 	}
-	logs, err := durable.Glob(store, server.JetStreamStoreDir+"/*/"+raftDir+"/*/msgs/*.blk")
+	logs, err := files.Glob(store, server.JetStreamStoreDir+"/*/"+raftDir+"/*/msgs/*.blk")
 	if err != nil {
 		return err
 	}
-	for _, f := range append(files, logs...) {
+	for _, f := range append(blocks, logs...) {
 		b, err := openBlock(f, key)
 		var buf []byte
 		if err == nil {

@@ -21,7 +21,7 @@ import (
 	"strings"
 	"time"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // The servers of a cluster trust their routes: a server states the account of each message that it
@@ -146,7 +146,7 @@ func (a *authority) make(name string) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = durable.Create(a.file(name), append(p.certPEM(), key...), 0o600)
+	err = files.Create(a.file(name), append(p.certPEM(), key...), 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return readPair(a.file(name)) // another process has just made it
 	}
@@ -224,7 +224,7 @@ func (a *authority) issue(dir, name string, hosts []string) (*x509.Certificate, 
 		name string
 		b    []byte
 	}{{caFile, a.trusted()}, {keyFile, key}, {certFile, p.certPEM()}} {
-		if err := durable.WriteFile(filepath.Join(dir, f.name), f.b, 0o600); err != nil {
+		if err := files.Write(filepath.Join(dir, f.name), f.b, 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -281,7 +281,7 @@ func secureCluster(data string, c ServerConfig) error {
 		fmt.Fprintf(&b, "  %q\n", r)
 	}
 	b.WriteString("]\n")
-	return durable.WriteFile(ClusterFile(data), b.Bytes(), 0o600)
+	return files.Write(ClusterFile(data), b.Bytes(), 0o600)
 }
 
 // ClusterPorts returns the HOST:PORT addresses that the cluster's servers use for routes, or none if
@@ -321,12 +321,12 @@ type ServerCert struct {
 
 // ServerCerts returns the server certificates in a data folder, sorted by server.
 func ServerCerts(data string) ([]ServerCert, error) {
-	files, err := durable.Glob(ServerCertDir(data, ""), "*/"+certFile)
+	certs, err := files.Glob(ServerCertDir(data, ""), "*/"+certFile)
 	if err != nil {
 		return nil, err
 	}
 	var out []ServerCert
-	for _, f := range files {
+	for _, f := range certs {
 		p, err := readPair(f)
 		if err != nil {
 			return nil, err
@@ -389,11 +389,11 @@ func (a *authority) exchange() (Exchange, error) {
 	switch {
 	case a.next != nil:
 		a.old = &pair{cert: a.issuer.cert}
-		if err := durable.WriteFile(a.file("old"), a.old.certPEM(), 0o600); err != nil {
+		if err := files.Write(a.file("old"), a.old.certPEM(), 0o600); err != nil {
 			return 0, err
 		}
 		a.issuer, a.next = a.next, nil
-		return ExchangeIssued, durable.Rename(a.file("next"), a.file("issuer"))
+		return ExchangeIssued, files.Rename(a.file("next"), a.file("issuer"))
 	case a.old != nil:
 		a.old = nil
 		return ExchangeDone, os.Remove(a.file("old"))

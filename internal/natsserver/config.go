@@ -11,7 +11,7 @@ import (
 	"regexp"
 	"text/template"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // ServerConfig configures a separately operated nats-server, alone or in a cluster.
@@ -149,7 +149,7 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 // no other key: it may be the only copy.
 func writeStorageKey(path, key string) error {
 	text := fmt.Appendf(nil, "key: %q\n", key)
-	err := durable.Create(path, text, 0o600)
+	err := files.Create(path, text, 0o600)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"lazaret/internal/natsfiles"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -126,13 +126,13 @@ func (m *Minter) FollowURL(url string) error {
 	if err != nil {
 		return err
 	}
-	files, err := durable.Glob(filepath.Dir(ContextFile(m.data, "")), "*.json")
+	contexts, err := files.Glob(filepath.Dir(ContextFile(m.data, "")), "*.json")
 	if err != nil {
 		return err
 	}
 	last := ContextFile(m.data, string(RoleOperator))
-	files = slices.DeleteFunc(files, func(f string) bool { return f == last })
-	for _, f := range append(files, last) {
+	contexts = slices.DeleteFunc(contexts, func(f string) bool { return f == last })
+	for _, f := range append(contexts, last) {
 		b, err := os.ReadFile(f)
 		if err != nil {
 			return err
@@ -148,7 +148,7 @@ func (m *Minter) FollowURL(url string) error {
 		if b, err = streams.Marshal(c); err != nil {
 			return fmt.Errorf("%s: %w", f, err)
 		}
-		if err := durable.WriteFile(f, append(b, '\n'), 0o600); err != nil {
+		if err := files.Write(f, append(b, '\n'), 0o600); err != nil {
 			return err
 		}
 	}
@@ -167,11 +167,11 @@ func DetachContexts(data, at string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	files, err := durable.Glob(dir, "*.json")
+	contexts, err := files.Glob(dir, "*.json")
 	if err != nil {
 		return err
 	}
-	for _, f := range files {
+	for _, f := range contexts {
 		b, err := os.ReadFile(f)
 		if err != nil {
 			return err
@@ -190,7 +190,7 @@ func DetachContexts(data, at string) error {
 		if b, err = streams.Marshal(c); err != nil {
 			return fmt.Errorf("%s: %w", f, err)
 		}
-		if err := durable.WriteFile(f, append(b, '\n'), 0o600); err != nil {
+		if err := files.Write(f, append(b, '\n'), 0o600); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -71,7 +71,7 @@ func EraseStore(ctx context.Context, data, store string) ([]streams.Erased, erro
 	if _, err := os.Stat(filepath.Join(store, server.JetStreamStoreDir)); err != nil {
 		return nil, fmt.Errorf("the store of a nats-server: %w", err)
 	}
-	if raft, err := durable.Glob(store, server.JetStreamStoreDir+"/*/"+raftDir); err != nil ||
+	if raft, err := files.Glob(store, server.JetStreamStoreDir+"/*/"+raftDir); err != nil ||
 		len(raft) > 0 {
 		return nil, errors.Join(err,
 			fmt.Errorf("%s is the store of a clustered server, which can only be recovered together with the "+
@@ -131,10 +131,10 @@ func (s *Server) states(ctx context.Context) ([]streamState, error) {
 // eraseDeleted removes deleted messages from the blocks of a stream. The server must not be running.
 func eraseDeleted(store, key, stream string, deleted func(seq uint64) bool) streams.Erased {
 	e := streams.Erased{Stream: stream}
-	files, err := blockFiles(store, stream)
+	blocks, err := blockFiles(store, stream)
 	var errs []error
 	errs = append(errs, err)
-	for _, f := range files {
+	for _, f := range blocks {
 		n, err := eraseBlock(store, f, key, deleted)
 		errs = append(errs, err)
 		if e.Messages += n; n > 0 && err == nil {
@@ -181,7 +181,7 @@ func eraseBlock(store, file, key string, deleted func(seq uint64) bool) (n int, 
 	if err := writeSynced(tmp, buf); err != nil {
 		return 0, err
 	}
-	if err := durable.Rename(tmp, file); err != nil {
+	if err := files.Rename(tmp, file); err != nil {
 		return 0, err
 	}
 	return n, nil

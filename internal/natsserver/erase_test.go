@@ -17,7 +17,7 @@ import (
 
 	"lazaret/internal/natsserver"
 	"lazaret/internal/natstest"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -204,11 +204,11 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 
 func removeIndexes(t *testing.T, data string) {
 	t.Helper()
-	files, err := durable.Glob(data, "jetstream/jetstream/*/streams/*/msgs/index.db")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+	indexes, err := files.Glob(data, "jetstream/jetstream/*/streams/*/msgs/index.db")
+	if err != nil || len(indexes) == 0 {
+		t.Fatal(indexes, err)
 	}
-	for _, f := range files {
+	for _, f := range indexes {
 		if err := os.Remove(f); err != nil {
 			t.Fatal(err)
 		}
@@ -290,17 +290,17 @@ func TestPromiseB14ABlockThatCannotBeReadIsLeftAndNamed(t *testing.T) {
 	data := t.TempDir()
 	s := startServer(t, data)
 	texts(t, s, 300_000)
-	files, err := filepath.Glob(filepath.Join(data, "jetstream", "jetstream", "*", "streams", streams.LedgerStream,
+	blocks, err := filepath.Glob(filepath.Join(data, "jetstream", "jetstream", "*", "streams", streams.LedgerStream,
 		"msgs", "2.blk"))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
+	if err != nil || len(blocks) != 1 {
+		t.Fatal(blocks, err)
 	}
-	b, err := os.ReadFile(files[0])
+	b, err := os.ReadFile(blocks[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	b[len(b)/2] ^= 1
-	if err := os.WriteFile(files[0], b, 0o600); err != nil {
+	if err := os.WriteFile(blocks[0], b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	erased, err := s.EraseDeleted(t.Context())

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"golang.org/x/sync/errgroup"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -51,7 +51,7 @@ func freshen(store, key string, log *slog.Logger) {
 
 // ledgerDirs returns the folders of the ledgers in a store.
 func ledgerDirs(store string) ([]string, error) {
-	return durable.Glob(store, server.JetStreamStoreDir+"/*/streams/"+streams.LedgerStream)
+	return files.Glob(store, server.JetStreamStoreDir+"/*/streams/"+streams.LedgerStream)
 }
 
 // bootFile returns the path of the file with the id of the boot in which the server last recovered the
@@ -77,7 +77,7 @@ func setBoot(store string) error {
 	if bootID() == "" {
 		return nil
 	}
-	return durable.WriteFile(bootFile(store), []byte(bootID()), 0o600)
+	return files.Write(bootFile(store), []byte(bootID()), 0o600)
 }
 
 // justBefore exceeds the time between nats-server's look at its state and the end of writing the index.
@@ -140,13 +140,13 @@ func freshenStream(store, dir, key string) error {
 // readLater reads the last block that an index lists and the later blocks, and returns the records that the
 // index lacks. It compares earlier blocks whose files changed after the time changed with the index.
 func readLater(dir, key string, ix *index, changed time.Time) ([]laterBlock, error) {
-	files, err := durable.Glob(dir, "msgs/*.blk")
+	paths, err := files.Glob(dir, "msgs/*.blk")
 	if err != nil {
 		return nil, err
 	}
-	blocks := make(map[uint64]*block, len(files))
+	blocks := make(map[uint64]*block, len(paths))
 	var later []laterBlock
-	for _, f := range files {
+	for _, f := range paths {
 		b, err := openBlock(f, key)
 		if err != nil {
 			return nil, err

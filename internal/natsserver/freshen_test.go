@@ -22,7 +22,7 @@ import (
 
 	"lazaret/internal/natsserver"
 	"lazaret/internal/natstest"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -33,7 +33,7 @@ func copyRunning(t *testing.T, data string) string {
 	if err := os.CopyFS(to, os.DirFS(data)); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := durable.Glob(to, "keys/*")
+	keys, err := files.Glob(to, "keys/*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,11 +159,11 @@ func purgeLedger(t *testing.T, s *natsserver.Server, seq uint64) {
 
 func oneFile(t *testing.T, data, pattern string) string {
 	t.Helper()
-	files, err := durable.Glob(data, pattern)
-	if err != nil || len(files) == 0 {
-		t.Fatal(pattern, files, err)
+	found, err := files.Glob(data, pattern)
+	if err != nil || len(found) == 0 {
+		t.Fatal(pattern, found, err)
 	}
-	return files[len(files)-1]
+	return found[len(found)-1]
 }
 
 // ledgerBlocks is the folder of the ledger's blocks in a data folder.
@@ -234,8 +234,8 @@ func TestAStartAfterAKillRecoversTheLedgerWithoutARebuild(t *testing.T) {
 			appendLedger(t, s, r, more)
 			want := ledgerOf(t, s)
 			natstest.Eventually(t, 20*time.Second, "the purged files stay", func() bool {
-				files, err := durable.Glob(data, ledgerDir+"/__msgs__")
-				return err == nil && len(files) == 0
+				found, err := files.Glob(data, ledgerDir+"/__msgs__")
+				return err == nil && len(found) == 0
 			})
 			left := copyRunning(t, data)
 			s.Shutdown()
@@ -248,8 +248,8 @@ func TestAStartAfterAKillRecoversTheLedgerWithoutARebuild(t *testing.T) {
 			if got := ledgerOf(t, s); got != want {
 				t.Errorf("the ledger is\n%s, want\n%s", got, want)
 			}
-			if files, err := durable.Glob(left, ledgerBlocks+"index.db"); err != nil || (len(files) == 0) != c.noIndex {
-				t.Errorf("the index: %q %v", files, err)
+			if found, err := files.Glob(left, ledgerBlocks+"index.db"); err != nil || (len(found) == 0) != c.noIndex {
+				t.Errorf("the index: %q %v", found, err)
 			}
 			if got, want := len(seen.why) > 0, c.rebuilt && (!c.emptied || more > 0); got != want {
 				t.Errorf("rebuilt: %v %q, want %v", got, seen.why, want)
@@ -286,11 +286,11 @@ func TestAnIndexIsNotUsedAfterACompaction(t *testing.T) {
 	appendLedger(t, s, r, 12)
 	s.Shutdown() // writes the index
 	blocks := func() []string {
-		files, err := durable.Glob(data, ledgerBlocks+"[0-9]*.blk")
+		found, err := files.Glob(data, ledgerBlocks+"[0-9]*.blk")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return files
+		return found
 	}
 	size := func() int64 {
 		fi, err := os.Stat(blocks()[0])

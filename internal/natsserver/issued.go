@@ -16,7 +16,7 @@ import (
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/token"
 	"lazaret/pkg/beliefs"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -105,7 +105,7 @@ func readRegister(data string) (*register, error) {
 
 // changeRegister reads, changes and writes the register. A lock excludes other processes.
 func changeRegister(data string, change func(*register) error) error {
-	return natsfiles.Locked(registerFile(data), func() error {
+	return files.Locked(registerFile(data), func() error {
 		r, err := readRegister(data)
 		if err != nil {
 			return err
@@ -121,7 +121,7 @@ func changeRegister(data string, change func(*register) error) error {
 		if err != nil || string(after) == string(before) {
 			return err
 		}
-		return durable.WriteFile(registerFile(data), append(after, '\n'), 0o600)
+		return files.Write(registerFile(data), append(after, '\n'), 0o600)
 	})
 }
 
@@ -135,11 +135,11 @@ func (r *register) of(user string) *Issued {
 
 // adopt adds the credentials in creds/ that the register does not list. Older versions had no register.
 func (r *register) adopt(data string) error {
-	files, err := durable.Glob(filepath.Dir(CredsFile(data, "")), "*.creds")
+	paths, err := files.Glob(filepath.Dir(CredsFile(data, "")), "*.creds")
 	if err != nil {
 		return err
 	}
-	for _, f := range files {
+	for _, f := range paths {
 		c, _, err := readCreds(f)
 		if err != nil {
 			continue // not a credential of Lazaret
@@ -248,7 +248,7 @@ func (m *Minter) write(r *register, g Grant, user nkeys.KeyPair) (*Issued, error
 	if c.Expires > 0 {
 		i.Expires = time.Unix(c.Expires, 0).UTC()
 	}
-	return i, durable.WriteFile(path, b, 0o600)
+	return i, files.Write(path, b, 0o600)
 }
 
 // Install writes a credential and its context. An existing credential stays. If renew is set, it is
@@ -289,7 +289,7 @@ func (m *Minter) Install(g Grant, url string, renew bool) error {
 	if err := os.MkdirAll(filepath.Dir(ctx), 0o700); err != nil {
 		return err
 	}
-	return durable.WriteFile(ctx, append(b, '\n'), 0o600)
+	return files.Write(ctx, append(b, '\n'), 0o600)
 }
 
 // due reports whether a credential must be signed again.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // nats-server 2.15.2 removes the files of a stream that it cannot recover (docs/decisions/0029). So
@@ -47,7 +47,7 @@ func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 	if _, err := Mend(store, log); err != nil {
 		return nil, err
 	}
-	dirs, err := durable.Glob(store, streamDirs)
+	dirs, err := files.Glob(store, streamDirs)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (k *kept) link(stream string, sync bool) (holds bool, err error) {
 		return holds, err
 	}
 	for _, d := range dirs {
-		if err := durable.SyncDir(d); err != nil {
+		if err := files.SyncDir(d); err != nil {
 			return false, err
 		}
 	}
@@ -177,7 +177,7 @@ const streamDirs = server.JetStreamStoreDir + "/*/streams/*"
 // start the server takes it for an unencrypted block and cannot recover the stream. store is the
 // server's store_dir. The server must not be running.
 func Mend(store string, log *slog.Logger) (removed []string, err error) {
-	blocks, err := durable.Glob(store, streamDirs+"/msgs/*.blk")
+	blocks, err := files.Glob(store, streamDirs+"/msgs/*.blk")
 	if err != nil {
 		return nil, err
 	}

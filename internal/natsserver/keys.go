@@ -13,7 +13,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // keyring holds the secrets of an installation. They are created once, on the first start, and stored
@@ -141,7 +141,7 @@ func secret(path string, make func() (string, error)) (string, error) {
 	if s, err = make(); err != nil {
 		return "", err
 	}
-	err = durable.Create(path, []byte(s+"\n"), 0o600)
+	err = files.Create(path, []byte(s+"\n"), 0o600)
 	if !errors.Is(err, fs.ErrExist) {
 		return s, err
 	}
@@ -158,7 +158,7 @@ func readSecret(path string) (string, error) {
 		return "", fmt.Errorf("reading a key: %w", err)
 	}
 	if len(bytes.TrimSpace(b)) == 0 {
-		// Where the file system has no hard links, durable.Create makes an empty file first.
+		// Where the file system has no hard links, files.Create makes an empty file first.
 		return "", fmt.Errorf("%s is empty: if another process starts at the same moment, it is writing the key: try again. "+
 			"Otherwise put the key back; if the file never had a key, remove it", path)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"lazaret/internal/natsfiles"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -36,7 +36,7 @@ func CopyRegister(data, backup string) error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(registerCopy(backup), append(b, '\n'), 0o600)
+	return files.Write(registerCopy(backup), append(b, '\n'), 0o600)
 }
 
 // Merged is the result of MergeRegister.
@@ -54,16 +54,16 @@ type Merged struct {
 // removes the copy. If keys is not empty, it also merges the register in that folder of keys. A credential that is
 // revoked in any of these registers stays revoked.
 func MergeRegister(data, keys string) (*Merged, error) {
-	files := []string{registerCopy(data)}
+	registers := []string{registerCopy(data)}
 	if keys != "" {
-		files = append(files, filepath.Join(keys, filepath.Base(registerFile(""))))
+		registers = append(registers, filepath.Join(keys, filepath.Base(registerFile(""))))
 	}
 	m := new(Merged)
 	err := changeRegister(data, func(r *register) error {
 		if err := r.adopt(data); err != nil {
 			return err
 		}
-		for _, file := range files {
+		for _, file := range registers {
 			c, err := natsfiles.ReadList[copied](file, "credentials")
 			if err != nil {
 				return err
@@ -128,7 +128,7 @@ func CheckStreams(data string) error {
 	if err != nil {
 		return err
 	}
-	dirs, err := durable.Glob(data, "jetstream/jetstream/*/streams/*")
+	dirs, err := files.Glob(data, "jetstream/jetstream/*/streams/*")
 	for _, dir := range dirs {
 		if err == nil {
 			_, err = openStreamKey(dir, key)

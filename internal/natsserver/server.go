@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"lazaret/pkg/private"
+	"lazaret/pkg/files"
 )
 
 // Config configures the server.
@@ -237,7 +237,7 @@ func tighten(data string) error {
 	for i, name := range ours {
 		paths[i] = filepath.Join(data, name)
 	}
-	return errors.Join(private.One(data), private.Tighten(paths...))
+	return errors.Join(files.Restrict(data), files.RestrictAll(paths...))
 }
 
 func lockFolder(dir string) (*os.File, error) {

@@ -12,8 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"lazaret/internal/natsfiles"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -58,7 +57,7 @@ func bury(dir string, letters ...Dead) error {
 	burying.Lock()
 	defer burying.Unlock()
 	if st, err := os.Stat(deadFile(dir)); err == nil && st.Size() >= mostDead {
-		if err := durable.Rename(deadFile(dir), olderDeadFile(dir)); err != nil {
+		if err := files.Rename(deadFile(dir), olderDeadFile(dir)); err != nil {
 			return err
 		}
 	}
@@ -119,7 +118,7 @@ func Acknowledge(data string, a Ack) (routes []string, err error) {
 		return nil, err
 	}
 	file := ackFile(dir)
-	err = natsfiles.Locked(file, func() error {
+	err = files.Locked(file, func() error {
 		list, err := readJSON[[]Ack](file)
 		if err != nil {
 			return err
@@ -131,8 +130,8 @@ func Acknowledge(data string, a Ack) (routes []string, err error) {
 		return nil, err
 	}
 	prefix, suffix, _ := strings.Cut(filepath.Base(remindersFile("", "*")), "*")
-	files, err := durable.Glob(dir, prefix+"*"+suffix)
-	for _, f := range files {
+	paths, err := files.Glob(dir, prefix+"*"+suffix)
+	for _, f := range paths {
 		r, err := readJSON[reminders](f)
 		if err != nil {
 			return nil, err
@@ -193,5 +192,5 @@ func writeJSON(file string, v any) error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(file, append(b, '\n'), 0o600)
+	return files.Write(file, append(b, '\n'), 0o600)
 }

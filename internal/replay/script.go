@@ -16,7 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/pkg/beliefs"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -70,7 +70,7 @@ func Lines(paths []string, f func(file string, line []byte) error) error {
 		if fi, err := os.Stat(path); err != nil {
 			return err
 		} else if fi.IsDir() {
-			if names, err = durable.Glob(path, "*.jsonl"); err != nil {
+			if names, err = files.Glob(path, "*.jsonl"); err != nil {
 				return err
 			}
 			if len(names) == 0 {

@@ -12,7 +12,7 @@ import (
 
 	"lazaret/internal/hook"
 	"lazaret/internal/memorytool"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // folders returns the places of a subject's data in the folders of the gateway and of hooks, and erases
@@ -50,7 +50,7 @@ func (c *Config) folders(s Subject, remove bool) (out []Place, err error) {
 		memory[i] = filepath.Join(c.Data, filepath.FromSlash(name))
 	}
 	add("memories", "files of the memory tool", memory, func(path string) error {
-		return errors.Join(os.RemoveAll(path), durable.SyncDir(filepath.Dir(path)))
+		return errors.Join(os.RemoveAll(path), files.SyncDir(filepath.Dir(path)))
 	})
 	hooks, err := c.hookFiles(s)
 	if err != nil {
@@ -124,8 +124,8 @@ func readDir(data fs.FS, name string) ([]fs.DirEntry, error) {
 // hookFiles returns the files in the state of a project's hooks, or those of them that contain one person's
 // pseudonym.
 func (c *Config) hookFiles(s Subject) (out []string, err error) {
-	files, err := hook.Erasable(filepath.Join(c.Data, "hooks", s.Project))
-	for _, file := range files {
+	paths, err := hook.Erasable(filepath.Join(c.Data, "hooks", s.Project))
+	for _, file := range paths {
 		if s.Person != "" {
 			b, err := os.ReadFile(file)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) { // a hook may have removed the file

@@ -13,7 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"lazaret/pkg/private"
+	"lazaret/pkg/files"
+	"lazaret/pkg/files/pebblefs"
 	"lazaret/streams"
 )
 
@@ -92,7 +93,7 @@ func openStore(dir string, fs vfs.FS, key []byte) (*store, error) {
 		return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
 	}
 	if fs == vfs.Default { // earlier versions let other users read the files
-		if err := private.Tighten(dir); err != nil {
+		if err := files.RestrictAll(dir); err != nil {
 			return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
 		}
 	}
@@ -138,7 +139,7 @@ const format = pebble.FormatFlushableIngestExcises
 // only in the memtable are folded again from the ledger. Tables are added in order, so the files always have the state
 // at some earlier time.
 func openPebble(dir string, fs vfs.FS, key []byte) (*pebble.DB, error) {
-	fs = private.FS(fs)
+	fs = pebblefs.OwnerOnly(fs)
 	if key != nil {
 		fs = &sealedFS{FS: fs, key: key}
 	}

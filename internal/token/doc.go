@@ -3,6 +3,6 @@
 // each token. A token has 256 random bits, so its hash needs no salt. The token itself is printed once
 // and not stored. The one exception is the default agent's token, which is stored beside its credential.
 //
-// It may import internal/natsfiles, pkg/durable and streams. Begin reading with token.go, its only
+// It may import internal/natsfiles, pkg/files and streams. Begin reading with token.go, its only
 // file.
 package token

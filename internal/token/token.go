@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"lazaret/internal/natsfiles"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/streams"
 )
 
@@ -72,7 +72,7 @@ func New(data, credential string, lasts time.Duration) (secret string, t *Token,
 	if _, err := os.Stat(natsfiles.Creds(data, credential)); err != nil {
 		return "", nil, fmt.Errorf("no credential %q in %s: %w: create one with lazaret agent add", credential, data, err)
 	}
-	err = natsfiles.Locked(ListFile(data), func() error {
+	err = files.Locked(ListFile(data), func() error {
 		l, err := read(data)
 		if err != nil {
 			return err
@@ -102,19 +102,19 @@ func write(data string, l *list) error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(ListFile(data), append(b, '\n'), 0o600)
+	return files.Write(ListFile(data), append(b, '\n'), 0o600)
 }
 
 // Ensure creates a token and writes it to File, unless the credential ever had a token. It writes the list after the
 // file. If it is interrupted in between, the next call replaces the file.
 func Ensure(data, credential string) error {
-	return natsfiles.Locked(ListFile(data), func() error {
+	return files.Locked(ListFile(data), func() error {
 		l, err := read(data)
 		if err != nil || slices.ContainsFunc(l.Tokens, func(t *Token) bool { return t.Credential == credential }) {
 			return err
 		}
 		secret, _ := l.add(credential, 0)
-		if err := durable.WriteFile(File(data, credential), []byte(secret+"\n"), 0o600); err != nil {
+		if err := files.Write(File(data, credential), []byte(secret+"\n"), 0o600); err != nil {
 			return err
 		}
 		return write(data, l)
@@ -127,7 +127,7 @@ func Revoke(data, name string) (n int, err error) {
 	if _, err := os.Stat(ListFile(data)); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
-	err = natsfiles.Locked(ListFile(data), func() error {
+	err = files.Locked(ListFile(data), func() error {
 		l, err := read(data)
 		if err != nil {
 			return err

@@ -17,7 +17,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"lazaret/pkg/private"
+	"lazaret/pkg/files"
+	"lazaret/pkg/files/pebblefs"
 )
 
 // The first byte of a key gives the kind of its record. The keys of leaves and of payloads ascend.
@@ -143,7 +144,7 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 	if system {
 		o.FS = vfs.Default
 	}
-	o.FS = private.FS(o.FS)
+	o.FS = pebblefs.OwnerOnly(o.FS)
 	if o.Origin == "" && o.Signer != nil {
 		o.Origin = o.Signer.Name()
 	}
@@ -157,7 +158,7 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 			return nil, fmt.Errorf("making the log's folder: %w", err)
 		}
 		if system { // files of an older version
-			if err := private.Tighten(dir); err != nil {
+			if err := files.RestrictAll(dir); err != nil {
 				return nil, fmt.Errorf("opening the log in %s: %w", dir, err)
 			}
 		}

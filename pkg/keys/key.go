@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // EnvKey is the environment variable for the text of a private key. Programs use it if they are
@@ -102,7 +102,7 @@ func WritePrivate(path, private string) error {
 	if _, err := parsePrivate(private); err != nil {
 		return fmt.Errorf("writing private key %s: %w", path, err)
 	}
-	err := durable.Create(path, []byte(private+"\n"), 0o600)
+	err := files.Create(path, []byte(private+"\n"), 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("writing private key: %w: a key is never overwritten, choose another file or move the "+
 			"old one away", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"golang.org/x/mod/sumdb/note"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/pkg/internal/strictyaml"
 )
 
@@ -304,5 +304,5 @@ func (t *Trust) Write(path string) (err error) {
 			err = fmt.Errorf("writing trust file %s: %w", path, err)
 		}
 	}()
-	return durable.WriteFile(path, b, 0o600)
+	return files.Write(path, b, 0o600)
 }

@@ -11,7 +11,7 @@ import (
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/embedded"
 	"lazaret/pkg/chain"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/pkg/keys"
 )
 
@@ -141,7 +141,7 @@ func rotate(data, dir, file, trustFile string) (public string, err error) {
 	if _, err := keys.SetAside(file); err != nil {
 		return "", err
 	}
-	return next.public, durable.Rename(next.file, file)
+	return next.public, files.Rename(next.file, file)
 }
 
 // recordReplaced records in the trust file at which size of the log each key was replaced. A verifier of a single

@@ -17,8 +17,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// files returns the content of the files of a data folder, except the log.
-func files(t *testing.T, data string) map[string]string {
+// contents returns the content of the files of a data folder, except the log.
+func contents(t *testing.T, data string) map[string]string {
 	t.Helper()
 	out := make(map[string]string)
 	err := filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
@@ -41,7 +41,7 @@ func files(t *testing.T, data string) map[string]string {
 // restoreFiles makes the files of a data folder those that files returned.
 func restoreFiles(t *testing.T, data string, want map[string]string) {
 	t.Helper()
-	for path := range files(t, data) {
+	for path := range contents(t, data) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestPromiseARotationRefusesKeysThatCannotTakePartInAHandover(t *testing.T) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := files(t, data)
+	good := contents(t, data)
 	for _, c := range []struct {
 		name, key, next, trust string
 		want                   []string
@@ -148,7 +148,7 @@ func TestPromiseARotationRefusesKeysThatCannotTakePartInAHandover(t *testing.T) 
 				t.Fatal(err)
 			}
 		}
-		before := files(t, data)
+		before := contents(t, data)
 		_, err := rotate(data, "", "", trustFile)
 		if c.want == nil {
 			if err != nil {
@@ -165,7 +165,7 @@ func TestPromiseARotationRefusesKeysThatCannotTakePartInAHandover(t *testing.T) 
 				t.Errorf("%s: %v, want %q", c.name, err, w)
 			}
 		}
-		if !maps.Equal(files(t, data), before) {
+		if !maps.Equal(contents(t, data), before) {
 			t.Errorf("%s: files were changed", c.name)
 		}
 	}
@@ -187,11 +187,11 @@ func TestARotationRefusesAnOldKeyWhoseHandoverNobodyWouldAccept(t *testing.T) {
 	next, _ := generated(t, first.Name())
 	refused := func(what, want string) {
 		t.Helper()
-		before := files(t, data)
+		before := contents(t, data)
 		if _, err := rotate(data, "", "", trustFile); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", what, err, want)
 		}
-		if !maps.Equal(files(t, data), before) {
+		if !maps.Equal(contents(t, data), before) {
 			t.Errorf("%s: files were changed", what)
 		}
 	}
@@ -233,12 +233,12 @@ func TestAnInterruptedRotationIsFinishedByTheSameCommand(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		begun := files(t, data)
+		begun := contents(t, data)
 		got, err := rotate(data, "", "", trustFile)
 		if err != nil || before && got != public {
 			t.Fatalf("%s: %s, %v", name, got, err)
 		}
-		public, done := got, files(t, data)
+		public, done := got, contents(t, data)
 		// States in which the command may be interrupted after the handover, and those of a pod, which gets its
 		// files again at each start.
 		with := maps.Clone(begun)
@@ -268,7 +268,7 @@ func TestAnInterruptedRotationIsFinishedByTheSameCommand(t *testing.T) {
 			if got, err := rotate(data, "", "", trustFile); err != nil || got != public {
 				t.Errorf("made %s, %s: handed over to %s, want %s: %v", name, state, got, public, err)
 			}
-			if now := files(t, data); now[file] != done[file] || now[file+".next"] != "" {
+			if now := contents(t, data); now[file] != done[file] || now[file+".next"] != "" {
 				t.Errorf("made %s, %s: the key is not the new one", name, state)
 			}
 			logIsSound(t, data, master, 1)
@@ -315,7 +315,7 @@ func TestARestoredLogThatLostItsHandoverIsHandedOverAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			backup := filepath.Join(t.TempDir(), "audit")
-			before := files(t, data)[trustFile]
+			before := contents(t, data)[trustFile]
 			if err := os.CopyFS(backup, os.DirFS(dir)); err != nil {
 				t.Fatal(err)
 			}

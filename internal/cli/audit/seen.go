@@ -13,7 +13,7 @@ import (
 
 	"lazaret/internal/cli/verb"
 	"lazaret/pkg/chain"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // maxSeen is the maximum number of stored checkpoints that are read.
@@ -58,14 +58,14 @@ func loadSeen(dir string, vs note.Verifiers) (*seen, error) {
 	sum := sha256.Sum256([]byte(s.dir))
 	s.file = filepath.Join(state, "folders", hex.EncodeToString(sum[:16]))
 	folder := filepath.Join(state, "checkpoints")
-	files, err := os.ReadDir(folder)
+	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	if len(files) > maxSeen {
+	if len(entries) > maxSeen {
 		return nil, fmt.Errorf("%s holds more than %d files: remove those of logs that are gone", folder, maxSeen)
 	}
-	for _, f := range files {
+	for _, f := range entries {
 		file := filepath.Join(folder, f.Name())
 		b, err := os.ReadFile(file)
 		if err != nil {
@@ -154,5 +154,5 @@ func keepFile(path string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return durable.WriteFile(path, b, 0o600)
+	return files.Write(path, b, 0o600)
 }

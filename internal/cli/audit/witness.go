@@ -14,7 +14,7 @@ import (
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/embedded"
 	"lazaret/pkg/chain/witness"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/pkg/keys"
 )
 
@@ -140,7 +140,7 @@ func addWitness(file, name, key, url, quorum string) error {
 	if _, err := witness.ParsePolicy(text); err != nil {
 		return err
 	}
-	return durable.Replace(file, text)
+	return files.Replace(file, text)
 }
 
 func init() { Verbs.Add("audit witness", witnessLsCommand) }

@@ -12,7 +12,7 @@ import (
 
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 	"lazaret/pkg/rulefmt"
 )
 
@@ -29,13 +29,13 @@ preserved. A file for which that is impossible, or with an expression that does 
 is reported and left unchanged, and the exit code is 1.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			files, err := yamlFiles(args)
+			names, err := yamlFiles(args)
 			if err != nil {
 				return err
 			}
 			changed := 0
 			var bad []error
-			for _, name := range files {
+			for _, name := range names {
 				src, err := os.ReadFile(name)
 				if err != nil {
 					bad = append(bad, err)
@@ -52,7 +52,7 @@ is reported and left unchanged, and the exit code is 1.`,
 				changed++
 				switch {
 				case write:
-					if err := durable.Replace(name, out); err != nil {
+					if err := files.Replace(name, out); err != nil {
 						bad = append(bad, err)
 						continue
 					}
@@ -68,7 +68,7 @@ is reported and left unchanged, and the exit code is 1.`,
 			}
 			if check && changed > 0 {
 				return &cli.Exit{Code: cli.ExitNegative,
-					Text: fmt.Sprintf("%d of %d files are not formatted: use lazaret rules fmt -w", changed, len(files))}
+					Text: fmt.Sprintf("%d of %d files are not formatted: use lazaret rules fmt -w", changed, len(names))}
 			}
 			return nil
 		},

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"lazaret/pkg/chain"
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // Server is a witness. It is an http.Handler for POST add-checkpoint (C2SP tlog-witness), below the
@@ -198,7 +198,7 @@ func (s *Server) last(origin string) (chain.Checkpoint, error) {
 }
 
 func (s *Server) keep(origin string, cp []byte) error {
-	return durable.WriteFile(s.file(origin), cp, 0o600)
+	return files.Write(s.file(origin), cp, 0o600)
 }
 
 // parseRequest parses an add-checkpoint request.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 // Text is one labeled text.
@@ -61,17 +61,17 @@ const (
 // Load reads files of labeled lines and of sessions, or all *.jsonl files of a folder. It also
 // generates lines from the grammars.
 func Load(paths []string) ([]Text, error) {
-	var files []string
+	var names []string
 	for _, p := range paths {
 		if fi, err := os.Stat(p); err == nil && fi.IsDir() {
-			in, err := durable.Glob(p, "*.jsonl")
+			in, err := files.Glob(p, "*.jsonl")
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, in...)
+			names = append(names, in...)
 			continue
 		}
-		files = append(files, p)
+		names = append(names, p)
 	}
 
 	var texts []Text
@@ -92,10 +92,10 @@ func Load(paths []string) ([]Text, error) {
 		t.Counts = t.group < GroupCount
 		texts = append(texts, t)
 	}
-	if err := loadLines(files, put); err != nil {
+	if err := loadLines(names, put); err != nil {
 		return nil, err
 	}
-	if err := loadDojo(files, put); err != nil {
+	if err := loadDojo(names, put); err != nil {
 		return nil, err
 	}
 	attack, benign := drawn(drawnLines)
@@ -108,8 +108,8 @@ func Load(paths []string) ([]Text, error) {
 
 // loadLines reads files of labeled lines. It skips attacks with a weak signal, because they order
 // nothing, and notes that agents wrote under attack.
-func loadLines(files []string, put func(Text)) error {
-	for _, file := range files {
+func loadLines(names []string, put func(Text)) error {
+	for _, file := range names {
 		if base := filepath.Base(file); strings.HasPrefix(base, "sessions_") || base == "attack_asb_memory.jsonl" {
 			continue
 		}
@@ -138,7 +138,7 @@ func loadLines(files []string, put func(Text)) error {
 
 // loadDojo reads the tool results of AgentDojo. The attacker's part of a result is the sentences
 // that no clean result of the same environments has.
-func loadDojo(files []string, put func(Text)) error {
+func loadDojo(names []string, put func(Text)) error {
 	type step struct {
 		Kind     string `json:"kind"`
 		Content  string `json:"content"`
@@ -146,12 +146,12 @@ func loadDojo(files []string, put func(Text)) error {
 	}
 	clean := map[string]bool{}
 	var poisoned []string
-	files = slices.DeleteFunc(slices.Clone(files), func(f string) bool {
+	names = slices.DeleteFunc(slices.Clone(names), func(f string) bool {
 		return !strings.HasPrefix(filepath.Base(f), "sessions_agentdojo_")
 	})
-	slices.Sort(files)
-	slices.Reverse(files) // the clean ones come first
-	for _, file := range files {
+	slices.Sort(names)
+	slices.Reverse(names) // the clean ones come first
+	for _, file := range names {
 		var session struct {
 			Steps []step `json:"steps"`
 		}

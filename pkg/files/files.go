@@ -1,4 +1,4 @@
-package durable
+package files
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 	"runtime"
 )
 
-// WriteFile creates or replaces a file and syncs the file and its folder.
-func WriteFile(path string, data []byte, mode fs.FileMode) error {
+// Write creates or replaces a file and syncs the file and its folder.
+func Write(path string, data []byte, mode fs.FileMode) error {
 	return write(path, data, mode, os.Rename)
 }
 
@@ -77,7 +77,7 @@ func Replace(path string, data []byte) error {
 	if i, err := os.Stat(path); err == nil {
 		mode = i.Mode().Perm()
 	}
-	return WriteFile(path, data, mode)
+	return Write(path, data, mode)
 }
 
 // SyncDir syncs the entries of a folder.

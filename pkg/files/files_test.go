@@ -1,4 +1,4 @@
-package durable_test
+package files_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"lazaret/pkg/durable"
+	"lazaret/pkg/files"
 )
 
 func TestAReplacedFileKeepsItsModeAndItsLink(t *testing.T) {
@@ -19,7 +19,7 @@ func TestAReplacedFileKeepsItsModeAndItsLink(t *testing.T) {
 	if err := os.Symlink(file, link); err != nil {
 		t.Fatal(err)
 	}
-	if err := durable.Replace(link, []byte("new")); err != nil {
+	if err := files.Replace(link, []byte("new")); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(file); err != nil || string(b) != "new" {
@@ -39,7 +39,7 @@ func TestAFailedWriteLeavesNothing(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(taken, "inside"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := durable.WriteFile(taken, []byte("x"), 0o600); err == nil {
+	if err := files.Write(taken, []byte("x"), 0o600); err == nil {
 		t.Error("a folder was replaced by a file")
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
@@ -56,19 +56,19 @@ func TestTheNewFolderOfARenamedFileIsSynced(t *testing.T) {
 	}
 	var synced []string
 	failed := errors.New("failed")
-	defer durable.SetSync(func(d *os.File) error {
+	defer files.SetSync(func(d *os.File) error {
 		if _, err := os.Stat(to); err == nil {
 			synced = append(synced, d.Name())
 		}
 		return failed
 	})()
-	if err := durable.Rename(from, to); !errors.Is(err, failed) {
+	if err := files.Rename(from, to); !errors.Is(err, failed) {
 		t.Errorf("the sync failed: %v", err)
 	}
 	if len(synced) != 1 || synced[0] != filepath.Dir(to) {
 		t.Errorf("after the rename these were synced: %q", synced)
 	}
-	if err := durable.Rename(from, to); !errors.Is(err, fs.ErrNotExist) {
+	if err := files.Rename(from, to); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
@@ -83,11 +83,11 @@ func TestTheFolderOfAGlobIsNoPattern(t *testing.T) {
 		if err := os.WriteFile(want, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := durable.Glob(dir, "*/*.blk"); err != nil || len(got) != 1 || got[0] != want {
+		if got, err := files.Glob(dir, "*/*.blk"); err != nil || len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %q, %v", dir, got, err)
 		}
 	}
-	if got, err := durable.Glob(filepath.Join(t.TempDir(), "missing"), "*"); err != nil || got != nil {
+	if got, err := files.Glob(filepath.Join(t.TempDir(), "missing"), "*"); err != nil || got != nil {
 		t.Errorf("a missing folder: %q, %v", got, err)
 	}
 }
@@ -95,10 +95,10 @@ func TestTheFolderOfAGlobIsNoPattern(t *testing.T) {
 func TestAFileThatIsThereIsNotCreatedAgain(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := durable.Create(file, []byte("first"), 0o600); err != nil {
+	if err := files.Create(file, []byte("first"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := durable.Create(file, []byte("second"), 0o600); !errors.Is(err, fs.ErrExist) {
+	if err := files.Create(file, []byte("second"), 0o600); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("created twice: %v", err)
 	}
 	if b, err := os.ReadFile(file); err != nil || string(b) != "first" {
@@ -116,11 +116,11 @@ func TestAFileIsCreatedWithoutHardLinks(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	noLinks := errors.New("no links")
-	defer durable.SetLink(func(string, string) error { return noLinks })()
-	if err := durable.Create(file, []byte("first"), 0o600); err != nil {
+	defer files.SetLink(func(string, string) error { return noLinks })()
+	if err := files.Create(file, []byte("first"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := durable.Create(file, []byte("second"), 0o600); !errors.Is(err, fs.ErrExist) {
+	if err := files.Create(file, []byte("second"), 0o600); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("created twice: %v", err)
 	}
 	if b, err := os.ReadFile(file); err != nil || string(b) != "first" {
@@ -134,8 +134,8 @@ func TestAFileIsCreatedWithoutHardLinks(t *testing.T) {
 func TestAFailedCreationWithoutHardLinksLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	// The file that is to be renamed is lost, so that the rename fails.
-	defer durable.SetLink(func(from, _ string) error { return errors.Join(errors.ErrUnsupported, os.Remove(from)) })()
-	if err := durable.Create(filepath.Join(dir, "file"), []byte("x"), 0o600); !errors.Is(err, fs.ErrNotExist) {
+	defer files.SetLink(func(from, _ string) error { return errors.Join(errors.ErrUnsupported, os.Remove(from)) })()
+	if err := files.Create(filepath.Join(dir, "file"), []byte("x"), 0o600); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the rename fails: %v", err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

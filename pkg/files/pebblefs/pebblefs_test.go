@@ -1,4 +1,4 @@
-package private_test
+package pebblefs_test
 
 import (
 	"io/fs"
@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"lazaret/pkg/private"
+	"lazaret/pkg/files/pebblefs"
 )
 
 // loose lists the files to which other users have rights.
@@ -36,7 +36,7 @@ func TestPromiseA12ADatabasesFilesAreItsOwnersAloneWhateverTheUmask(t *testing.T
 	defer syscall.Umask(syscall.Umask(0))
 	dir := filepath.Join(t.TempDir(), "db")
 	for range 2 { // the second opens the files of the first, and reuses its log
-		db, err := pebble.Open(dir, &pebble.Options{FS: private.FS(vfs.Default), Logger: quiet{}})
+		db, err := pebble.Open(dir, &pebble.Options{FS: pebblefs.OwnerOnly(vfs.Default), Logger: quiet{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,34 +59,6 @@ func TestPromiseA12ADatabasesFilesAreItsOwnersAloneWhateverTheUmask(t *testing.T
 		}
 		if err := os.RemoveAll(dir + ".copy"); err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-func TestTightenTakesOthersRightsAndFollowsNoLinks(t *testing.T) {
-	defer syscall.Umask(syscall.Umask(0))
-	root := t.TempDir()
-	outside := filepath.Join(root, "outside")
-	dir := filepath.Join(root, "data")
-	script := filepath.Join(dir, "sub", "run")
-	for _, d := range []string{outside, filepath.Dir(script)} {
-		if err := os.MkdirAll(d, 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(script, nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
-	if err := private.Tighten(dir, filepath.Join(root, "nothing")); err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]fs.FileMode{dir: 0o700, filepath.Dir(script): 0o700, script: 0o700,
-		outside: 0o777} {
-		if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != want {
-			t.Errorf("%s has mode %v, %v; want %v", path, fi.Mode(), err, want)
 		}
 	}
 }
