@@ -11,7 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/cli"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 )
@@ -30,7 +30,7 @@ type installation struct {
 func install(t *testing.T, text string, n int) *installation {
 	t.Helper()
 	x := &installation{t: t, data: t.TempDir(), text: text}
-	x.audit = embedded.AuditDir(x.data)
+	x.audit = datafolder.AuditDir(x.data)
 	var err error
 	if x.private, x.vkey, err = keys.Generate("lazaret-ledger"); err != nil {
 		t.Fatal(err)
@@ -38,10 +38,10 @@ func install(t *testing.T, text string, n int) *installation {
 	if x.signer, err = note.NewSigner(x.private); err != nil {
 		t.Fatal(err)
 	}
-	if x.master, err = embedded.MasterKey(x.data); err != nil {
+	if x.master, err = datafolder.MasterKey(x.data); err != nil {
 		t.Fatal(err)
 	}
-	if err := keys.WritePrivate(embedded.AuditorKey(x.data), x.private); err != nil {
+	if err := keys.WritePrivate(datafolder.AuditorKey(x.data), x.private); err != nil {
 		t.Fatal(err)
 	}
 	x.grow(n)
@@ -85,7 +85,7 @@ func (x *installation) pin(vkeys ...string) {
 	for _, k := range vkeys {
 		fmt.Fprintf(&b, "- key: %s\n  roles: [auditor]\n", k)
 	}
-	if err := os.WriteFile(embedded.TrustFile(x.data), []byte(b.String()), 0o600); err != nil {
+	if err := os.WriteFile(datafolder.TrustFile(x.data), []byte(b.String()), 0o600); err != nil {
 		x.t.Fatal(err)
 	}
 }
@@ -205,7 +205,7 @@ func TestTheAdviceAfterADrillIsComplete(t *testing.T) {
 	a.expect(cli.ExitIncomplete, "payloads match")
 	drill := *a
 	drill.data = copyOf(t, a.data)
-	drill.audit = embedded.AuditDir(drill.data)
+	drill.audit = datafolder.AuditDir(drill.data)
 	drill.text = "drill"
 	drill.grow(7)
 	drill.expect(cli.ExitOK, "it extends the 5 leaves")

@@ -13,7 +13,7 @@ import (
 
 	"lazaret/internal/auditor"
 	"lazaret/internal/backtest"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/query"
 	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
@@ -278,15 +278,15 @@ func settle(ctx context.Context, nc *nats.Conn) error {
 func (f *fleet) logs(ctx context.Context) (reps [2]chain.Report, err error) {
 	for i, name := range f.audited {
 		data := f.data(name)
-		trust, err := keys.LoadTrust(embedded.TrustFile(data))
+		trust, err := keys.LoadTrust(datafolder.TrustFile(data))
 		if err != nil {
 			return reps, err
 		}
-		master, err := embedded.ReadMasterKey(data)
+		master, err := datafolder.ReadMasterKey(data)
 		if err != nil {
 			return reps, err
 		}
-		reps[i], err = chain.VerifyDir(ctx, embedded.AuditDir(data), chain.Options{MasterKey: master, ReadOnly: true},
+		reps[i], err = chain.VerifyDir(ctx, datafolder.AuditDir(data), chain.Options{MasterKey: master, ReadOnly: true},
 			chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor),
 				Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator))})
 		if err != nil {

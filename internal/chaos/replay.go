@@ -8,7 +8,7 @@ import (
 
 	"lazaret/internal/arbiter"
 	"lazaret/internal/backtest"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/sentinel"
 	"lazaret/internal/stage"
 	"lazaret/pkg/keys"
@@ -20,7 +20,7 @@ import (
 // replay computes all assessments and verdicts again from the ledger, as the sentinels and the arbiter do, and
 // compares them with those in the ledger.
 func (rep *Report) replay(ctx context.Context, nc *nats.Conn, data string) error {
-	trust, err := keys.LoadTrust(embedded.TrustFile(data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(data))
 	if err != nil {
 		return err
 	}

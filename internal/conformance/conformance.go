@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/client"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
 	"lazaret/pkg/beliefs"
@@ -183,7 +184,7 @@ func (r *runner) start(ctx context.Context) (err error) {
 	if err := os.WriteFile(filepath.Join(r.dir, "group.creds"), creds, 0o600); err != nil {
 		return err
 	}
-	trust, err := os.ReadFile(embedded.TrustFile(filepath.Join(r.dir, "data")))
+	trust, err := os.ReadFile(datafolder.TrustFile(filepath.Join(r.dir, "data")))
 	if err != nil {
 		return err
 	}

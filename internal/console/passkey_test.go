@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/cdproto/webauthn"
 	"github.com/chromedp/chromedp"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
@@ -22,21 +23,21 @@ import (
 // activate pins a key like an operator, and waits until it is active.
 func activate(t *testing.T, key string) *keys.Trust {
 	t.Helper()
-	trust, err := keys.LoadTrust(embedded.TrustFile(shared.data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(shared.data))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := trust.Add(keys.Pin{Key: key, Roles: []keys.Role{keys.RoleApprover}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := trust.Write(embedded.TrustFile(shared.data)); err != nil {
+	if err := trust.Write(datafolder.TrustFile(shared.data)); err != nil {
 		t.Fatal(err)
 	}
-	signer, err := keys.LoadSigner(embedded.OperatorKey(shared.data))
+	signer, err := keys.LoadSigner(datafolder.OperatorKey(shared.data))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(embedded.TrustFile(shared.data))
+	b, err := os.ReadFile(datafolder.TrustFile(shared.data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func verifyEvidence(t *testing.T, project string) {
 			"--project", project, "-o", file).CombinedOutput()
 		return err == nil && strings.Contains(string(out), "1 approvals")
 	})
-	trust, err := keys.LoadTrust(embedded.TrustFile(shared.data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(shared.data))
 	if err != nil {
 		t.Fatal(err)
 	}

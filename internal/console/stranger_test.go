@@ -14,7 +14,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/malformed"
 	"lazaret/pkg/keys"
 )
@@ -96,7 +96,7 @@ func TestAStrangerGoesFromMakeRunToAnApprovalThatVerifiesOffline(t *testing.T) {
 	}
 	b.mu.Unlock()
 	stop()
-	trust, err := keys.LoadTrust(embedded.TrustFile(data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(data))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/auditor"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natsserver"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
@@ -28,13 +28,13 @@ func Auditor() Daemon {
 		},
 		Run: func(ctx context.Context, e *Env) error {
 			if dir == "" {
-				dir = embedded.AuditDir(e.Conn.Data)
+				dir = datafolder.AuditDir(e.Conn.Data)
 			}
 			if key == "" {
-				key = embedded.AuditorKey(e.Conn.Data)
+				key = datafolder.AuditorKey(e.Conn.Data)
 			}
 			if policy == "" {
-				policy = embedded.WitnessPolicy(e.Conn.Data)
+				policy = datafolder.WitnessPolicy(e.Conn.Data)
 			}
 			cfg := auditor.Config{Dir: dir, WitnessPolicy: policy, Log: e.Log, Ready: func() {
 				e.Log.Info("ready", "stage", "auditor")
@@ -54,7 +54,7 @@ func Auditor() Daemon {
 			if err != nil {
 				return err
 			}
-			master, err := embedded.MasterKey(e.Conn.Data)
+			master, err := datafolder.MasterKey(e.Conn.Data)
 			if err != nil {
 				return err
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/heap"
 	"lazaret/internal/metrics"
 	"lazaret/internal/natsconn"
@@ -168,7 +168,7 @@ func (e *Env) Watch(r natsserver.Role, nc *nats.Conn, partitions []int) (*stage.
 func (e *Env) Trust() (*keys.Trust, error) {
 	path := e.trust
 	if path == "" {
-		path = embedded.TrustFile(e.Conn.Data)
+		path = datafolder.TrustFile(e.Conn.Data)
 	}
 	t, err := keys.LoadTrust(path)
 	if err != nil {
@@ -185,16 +185,16 @@ func (e *Env) Stage(r natsserver.Role) (stage.Config, error) {
 	}
 	dir := e.state
 	if dir == "" {
-		dir = embedded.StateDir(e.Conn.Data, string(r))
+		dir = datafolder.StateDir(e.Conn.Data, string(r))
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return stage.Config{}, err
 	}
 	file := e.stateKey
 	if file == "" {
-		file = embedded.StateKeyFile(e.Conn.Data)
+		file = datafolder.StateKeyFile(e.Conn.Data)
 	}
-	key, err := embedded.StateKey(file, string(r))
+	key, err := datafolder.StateKey(file, string(r))
 	if err != nil {
 		return stage.Config{}, fmt.Errorf("%w; name the file with --state-key", err)
 	}

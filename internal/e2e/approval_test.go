@@ -16,6 +16,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/arbiter"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/natstest"
@@ -37,7 +38,7 @@ type approving struct {
 func newApproving(t *testing.T, cfg embedded.Config) *approving {
 	t.Helper()
 	p := newPipeline(t, cfg)
-	trust, err := keys.LoadTrust(embedded.TrustFile(p.data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(p.data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -518,7 +519,7 @@ func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
 		}
 		p := &approving{pipeline: &pipeline{t: t, data: data, ctx: ctx, agent: connect(t, data, "agent"),
 			op: connect(t, data, "operator")}, person: connect(t, data, "approver")}
-		if p.trust, err = keys.LoadTrust(embedded.TrustFile(data)); err != nil {
+		if p.trust, err = keys.LoadTrust(datafolder.TrustFile(data)); err != nil {
 			t.Fatal(err)
 		}
 		if p.c, err = client.New(p.agent, "demo", "agent"); err != nil {
@@ -554,7 +555,7 @@ func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if wipe {
-			if err := os.RemoveAll(embedded.StateDir(data, string(natsserver.RoleArbiter))); err != nil {
+			if err := os.RemoveAll(datafolder.StateDir(data, string(natsserver.RoleArbiter))); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -77,6 +77,12 @@ func TestArrowsPointOneWay(t *testing.T) {
 			"lazaret/internal/embedded"},
 		"lazaret/internal/auditor": {"lazaret/internal/ingest", "lazaret/internal/sentinel", "lazaret/internal/arbiter",
 			"lazaret/internal/embedded"},
+		"lazaret/internal/datafolder": {"lazaret/internal/stage", "lazaret/internal/ingest", "lazaret/internal/sentinel",
+			"lazaret/internal/arbiter", "lazaret/internal/auditor", "lazaret/internal/embedded"},
+		"lazaret/internal/backup": {"lazaret/internal/ingest", "lazaret/internal/sentinel", "lazaret/internal/arbiter",
+			"lazaret/internal/auditor", "lazaret/internal/embedded"},
+		"lazaret/internal/part": {"lazaret/internal/stage", "lazaret/internal/ingest", "lazaret/internal/sentinel",
+			"lazaret/internal/arbiter", "lazaret/internal/auditor", "lazaret/internal/embedded"},
 	}
 	checked := 0
 	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {

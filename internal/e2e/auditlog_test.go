@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natstest"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
@@ -135,11 +135,11 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 func tampered(t *testing.T, data, dir string) string {
 	t.Helper()
 	out := filepath.Join(dir, "tampered")
-	key, err := embedded.MasterKey(data)
+	key, err := datafolder.MasterKey(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer, err := keys.LoadSigner(embedded.AuditorKey(data))
+	signer, err := keys.LoadSigner(datafolder.AuditorKey(data))
 	if err != nil {
 		t.Fatal(err)
 	}

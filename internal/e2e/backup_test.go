@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lazaret/client"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/natstest"
 	"lazaret/pkg/chain"
@@ -152,11 +153,11 @@ func backUp(t *testing.T, data, to string) (size int64, root string) {
 // sameRoot checks the log of a restored data folder.
 func sameRoot(t *testing.T, data string, size int64, root string) {
 	t.Helper()
-	master, err := embedded.ReadMasterKey(data)
+	master, err := datafolder.ReadMasterKey(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := chain.Open(embedded.AuditDir(data), chain.Options{MasterKey: master, ReadOnly: true})
+	l, err := chain.Open(datafolder.AuditDir(data), chain.Options{MasterKey: master, ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

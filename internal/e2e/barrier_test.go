@@ -16,6 +16,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/arbiter"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/ingest"
 	"lazaret/internal/natsserver"
@@ -81,7 +82,7 @@ func (s *slowSentinel) Step(st *stage.State, e *streams.Entry) (*stage.Output, e
 // stages.
 func startStages(t *testing.T, data string, srv *natsserver.Server, fold func(trust *keys.Trust) stage.LedgerFold) {
 	t.Helper()
-	trust, err := embedded.Trust(data)
+	trust, err := datafolder.Trust(data)
 	if err != nil {
 		t.Fatal(err)
 	}

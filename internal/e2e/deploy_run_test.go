@@ -13,7 +13,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"lazaret/internal/embedded"
+	"lazaret/internal/part"
 )
 
 // place describes where a deployment runs one program: its folders, mapped to folders of the test, and
@@ -117,16 +117,16 @@ func TestTheDaemonsRunWithTheUsersAndFoldersOfTheDeployment(t *testing.T) {
 		}
 		must(t, data, "server", "part", "--to", parts)
 		var running []*process
-		for _, stage := range embedded.Parts {
-			part, state := filepath.Join(parts, stage), folder(kind+"/state-"+stage)
+		for _, stage := range part.Names {
+			dir, state := filepath.Join(parts, stage), folder(kind+"/state-"+stage)
 			if stage == "trim" {
 				state = filepath.Join(root, kind, "state-auditor") // the auditor's folder and user
 			} else {
 				n++
 			}
-			give(t, part, n, false)
+			give(t, dir, n, false)
 			give(t, state, n, true)
-			p := placeOf(t, kind, stage, part, state)
+			p := placeOf(t, kind, stage, dir, state)
 			if stage == "trim" {
 				// No entry is old enough: the command reads the log, asks the auditor and ends.
 				args := slices.DeleteFunc(p.shown(), func(a string) bool { return a == "--every" || a == "24h" })
@@ -139,7 +139,7 @@ func TestTheDaemonsRunWithTheUsersAndFoldersOfTheDeployment(t *testing.T) {
 			}
 			running = append(running, startWith(t, func(c *exec.Cmd) { as(n, c) }, "ready", p.program, p.shown()...))
 			if os.Getuid() == 0 {
-				cat := exec.Command("cat", filepath.Join(part, "trust.yaml"))
+				cat := exec.Command("cat", filepath.Join(dir, "trust.yaml"))
 				as(n+100, cat)
 				if cat.Run() == nil {
 					t.Errorf("%s: another user reads the part of %s", kind, stage)
@@ -153,16 +153,16 @@ func TestTheDaemonsRunWithTheUsersAndFoldersOfTheDeployment(t *testing.T) {
 }
 
 // placeOf reads how a deployment runs a daemon or the trim job.
-func placeOf(t *testing.T, kind, stage, part, state string) *place {
+func placeOf(t *testing.T, kind, stage, dir, state string) *place {
 	t.Helper()
-	p := &place{name: stage, program: stage, folders: map[string]string{"/lz": part, "/state": state}}
+	p := &place{name: stage, program: stage, folders: map[string]string{"/lz": dir, "/state": state}}
 	if stage == "trim" {
 		p.program = "lazaret"
 	}
 	switch kind {
 	case "systemd":
 		unit, log := "lazaret@.service", ""
-		p.folders = map[string]string{"/etc/lazaret/" + stage: part, "/var/lib/lazaret-" + stage: state}
+		p.folders = map[string]string{"/etc/lazaret/" + stage: dir, "/var/lib/lazaret-" + stage: state}
 		switch stage {
 		case "trim":
 			unit = "lazaret-auditor-trim.service"
@@ -206,7 +206,7 @@ func placeOf(t *testing.T, kind, stage, part, state string) *place {
 		p.args = s.Command
 	case "kubernetes":
 		c := stageOfKubernetes(t, stage)
-		files, err := embedded.PartFiles(stage, []string{"core"})
+		files, err := part.Files(stage, []string{"core"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/pkg/chain"
 	"lazaret/streams"
 )
@@ -70,11 +70,11 @@ func TestMakeADataFolder(t *testing.T) {
 	}
 	want.Mails["eve2"] = mail(t, data, "eve2", "eve@evil.example")
 	up.interrupt()
-	master, err := embedded.ReadMasterKey(data)
+	master, err := datafolder.ReadMasterKey(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := chain.Open(embedded.AuditDir(data), chain.Options{MasterKey: master, ReadOnly: true})
+	l, err := chain.Open(datafolder.AuditDir(data), chain.Options{MasterKey: master, ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natstest"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
@@ -58,7 +58,7 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 	}
 	must(t, data, "holds", "approve", "h"+hold[:16], "--key", alice, "--reason", "it is Bob")
 
-	trust, err := keys.LoadTrust(embedded.TrustFile(data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(data))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/client"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/retain"
 	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
@@ -135,11 +135,11 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 	// verifySecond verifies the second auditor's log after it has ended.
 	verifySecond := func(when string) {
 		t.Helper()
-		trust, err := keys.LoadTrust(embedded.TrustFile(data))
+		trust, err := keys.LoadTrust(datafolder.TrustFile(data))
 		if err != nil {
 			t.Fatal(err)
 		}
-		master, err := embedded.MasterKey(data)
+		master, err := datafolder.MasterKey(data)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/auditor"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/fuzztest"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
@@ -26,12 +26,12 @@ func TestAnAuditorThatRefusedAnErasureIsListedAsLeft(t *testing.T) {
 	data := t.TempDir()
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t), "--no-sync")
 	second, stranger := fuzztest.NewPair(t, "second"), fuzztest.NewPair(t, "stranger")
-	trust, err := keys.LoadTrust(embedded.TrustFile(data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(data))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(trust.Add(keys.Pin{Key: second.Public, Roles: []keys.Role{keys.RoleAuditor}}),
-		os.Remove(embedded.TrustFile(data)), trust.Write(embedded.TrustFile(data))); err != nil {
+		os.Remove(datafolder.TrustFile(data)), trust.Write(datafolder.TrustFile(data))); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())

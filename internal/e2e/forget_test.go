@@ -14,7 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/client"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/retain"
 	"lazaret/internal/stage"
@@ -45,7 +45,7 @@ func filesWith(t *testing.T, data, needle string) []string {
 	}
 	for _, d := range states {
 		stageName, _, _ := strings.Cut(d.Name(), ".") // ingest.snapshot
-		key, err := embedded.StateKey(embedded.StateKeyFile(data), stageName)
+		key, err := datafolder.StateKey(datafolder.StateKeyFile(data), stageName)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,11 +274,11 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	}
 
 	// An attacker with the disk and the keys makes an entry unreadable without an order.
-	master, err := embedded.MasterKey(data)
+	master, err := datafolder.MasterKey(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := chain.Open(embedded.AuditDir(data), chain.Options{MasterKey: master})
+	l, err := chain.Open(datafolder.AuditDir(data), chain.Options{MasterKey: master})
 	if err != nil {
 		t.Fatal(err)
 	}

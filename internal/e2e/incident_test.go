@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/ingest"
 	"lazaret/internal/natstest"
@@ -47,7 +48,7 @@ func TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport(t *test
 	}
 	alice := filepath.Join(t.TempDir(), "alice.key")
 	run(0, "key", "gen", "alice", alice, "--pin", "approver")
-	if p.trust, err = keys.LoadTrust(embedded.TrustFile(p.data)); err != nil {
+	if p.trust, err = keys.LoadTrust(datafolder.TrustFile(p.data)); err != nil {
 		t.Fatal(err)
 	}
 	service, stranger := p.key("canary", "", keys.RoleProbe), p.key("stranger", "")

@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/client"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
@@ -33,7 +33,7 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 		return c
 	}
 	bot, colleague := as("other.bot", "other", "bot"), as("demo.colleague", "demo", "colleague")
-	trust, err := keys.LoadTrust(embedded.TrustFile(data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(data))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/client"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/ingest"
 	"lazaret/internal/natstest"
@@ -46,7 +47,7 @@ func (p *pipeline) ledger() jetstream.Stream {
 
 func (p *pipeline) activate(do string, bundle []byte) {
 	p.t.Helper()
-	signer, err := keys.LoadSigner(embedded.OperatorKey(p.data))
+	signer, err := keys.LoadSigner(datafolder.OperatorKey(p.data))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -341,7 +342,7 @@ func TestAReauditSurvivesRestarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if stops++; stops%2 == 0 {
-			if err := os.RemoveAll(embedded.StateDir(data, "ingest")); err != nil {
+			if err := os.RemoveAll(datafolder.StateDir(data, "ingest")); err != nil {
 				t.Fatal(err)
 			}
 		}

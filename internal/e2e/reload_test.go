@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/ingest"
 	"lazaret/internal/natstest"
@@ -145,7 +146,7 @@ func TestASignedBundleThatDoesNotCompileIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := inForce(t, p)
-	signer, err := keys.LoadSigner(embedded.OperatorKey(p.data))
+	signer, err := keys.LoadSigner(datafolder.OperatorKey(p.data))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/detection"
-	"lazaret/internal/embedded"
 	"lazaret/internal/replay"
 	"lazaret/streams"
 )
@@ -63,7 +63,7 @@ func TestNoContentOfAToolIsBelievedInAllOfTheCorpora(t *testing.T) {
 // code 2.
 func flipOneByte(t *testing.T, data string) {
 	t.Helper()
-	tables, err := filepath.Glob(filepath.Join(embedded.AuditDir(data), "store", "*.sst"))
+	tables, err := filepath.Glob(filepath.Join(datafolder.AuditDir(data), "store", "*.sst"))
 	if err != nil || len(tables) == 0 {
 		t.Fatalf("the log has no tables: %v", err)
 	}

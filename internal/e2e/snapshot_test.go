@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lazaret/internal/auditor"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 )
 
@@ -30,7 +31,7 @@ func TestACommandTakesAnotherSnapshotIfAnErasureRemovedItsOwn(t *testing.T) {
 		{"all are removed", 3, 3, true},
 	} {
 		var dirs []string
-		err := auditor.WithSnapshot(t.Context(), nc, embedded.AuditDir(data), func(dir string) error {
+		err := auditor.WithSnapshot(t.Context(), nc, datafolder.AuditDir(data), func(dir string) error {
 			dirs = append(dirs, dir)
 			if len(dirs) <= c.removed {
 				if err := os.RemoveAll(dir); err != nil {
@@ -50,7 +51,7 @@ func TestACommandTakesAnotherSnapshotIfAnErasureRemovedItsOwn(t *testing.T) {
 	}
 	// Another error is returned at once.
 	calls := 0
-	err = auditor.WithSnapshot(t.Context(), nc, embedded.AuditDir(data), func(string) error {
+	err = auditor.WithSnapshot(t.Context(), nc, datafolder.AuditDir(data), func(string) error {
 		calls++
 		return context.Canceled
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/client"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/retain"
 	"lazaret/pkg/chain"
 	"lazaret/streams"
@@ -128,7 +128,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	}
 	// A new auditor starts with the tiles of another one, and verifies them. The second auditor is
 	// registered only while it runs, so nothing waits for it afterwards.
-	pins, err := os.ReadFile(embedded.TrustFile(cut.data))
+	pins, err := os.ReadFile(datafolder.TrustFile(cut.data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	aud := start(t, "ready", "auditor", "--data", cut.data, "--dir", second, "--key",
 		filepath.Join(cut.data, "second.key"), "--from", url)
 	aud.interrupt()
-	if err := os.WriteFile(embedded.TrustFile(cut.data), pins, 0o600); err != nil {
+	if err := os.WriteFile(datafolder.TrustFile(cut.data), pins, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	served.interrupt()

@@ -4,7 +4,8 @@
 // Each stage has its own connection and credential, as a separate daemon has. So the server enforces the
 // same permissions as between daemons.
 //
-// It may import every stage, internal/natsserver and pkg/rules. Begin reading with Start in
-// embedded.go; init.go makes the streams on a server that runs elsewhere, join.go runs the stages
-// there, backup.go copies and restores a data folder.
+// It may import every stage, internal/natsserver, internal/datafolder, internal/backup and pkg/rules. Begin reading
+// with Start in embedded.go; first.go and activate.go activate rules and policy, init.go makes the streams on a server
+// that runs elsewhere, join.go runs the stages there, erase.go and copy.go answer requests to erase and to copy the
+// data folder.
 package embedded

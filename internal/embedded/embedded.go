@@ -3,25 +3,21 @@ package embedded
 import (
 	"cmp"
 	"context"
-	"crypto/hkdf"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"lazaret/internal/arbiter"
 	"lazaret/internal/auditor"
+	"lazaret/internal/backup"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/ingest"
 	"lazaret/internal/metrics"
 	"lazaret/internal/natsfiles"
@@ -31,7 +27,6 @@ import (
 	"lazaret/internal/status"
 	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
-	"lazaret/pkg/files"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
 
@@ -103,24 +98,6 @@ type Pipeline struct {
 	noRoom error
 }
 
-// StateDir returns the folder of a stage's cache.
-func StateDir(data, stage string) string { return filepath.Join(data, "state", stage) }
-
-// AuditDir returns the folder of the auditor's log.
-func AuditDir(data string) string { return filepath.Join(data, "audit") }
-
-// TrustFile returns the path of the pinned keys.
-func TrustFile(data string) string { return filepath.Join(data, keys.TrustFile) }
-
-// WitnessPolicy returns the path of the list of witnesses whose cosignatures the auditor requests.
-func WitnessPolicy(data string) string { return filepath.Join(data, "witnesses.policy") }
-
-// OperatorKey returns the path of the operator's key, which the first start creates.
-func OperatorKey(data string) string { return filepath.Join(natsserver.KeysDir(data), "operator.key") }
-
-// AuditorKey returns the path of the key that signs checkpoints, which the first start creates.
-func AuditorKey(data string) string { return filepath.Join(natsserver.KeysDir(data), "auditor.key") }
-
 // Start starts the pipeline, and returns when it can answer requests.
 func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	if cfg.Log == nil {
@@ -142,17 +119,17 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 		return nil, err
 	}
 	p.wg.Go(func() { p.watchRoom(run) })
-	trust, err := Trust(cfg.Data)
+	trust, err := datafolder.Trust(cfg.Data)
 	if err != nil {
 		return nil, err
 	}
 	// Create the key even without an auditor here: a separate auditor copies it from this folder.
-	_, err = MasterKey(cfg.Data)
-	if err := errors.Join(err, p.credentials(), makeStateKey(cfg.Data)); err != nil {
+	_, err = datafolder.MasterKey(cfg.Data)
+	if err := errors.Join(err, p.credentials(), datafolder.MakeStateKey(cfg.Data)); err != nil {
 		return nil, err
 	}
 	p.wg.Go(func() { p.renewCredentials(run) })
-	if err := os.RemoveAll(backupsDir(cfg.Data)); err != nil { // left by a killed process
+	if err := os.RemoveAll(backup.CopiesDir(cfg.Data)); err != nil { // left by a killed process
 		return nil, err
 	}
 	if err := p.serveErase(); err != nil {
@@ -249,76 +226,6 @@ func begun(data string) bool {
 	return err == nil || before == nil
 }
 
-// WithTrustFile calls f, which reads, changes and writes a trust file. All programs that change one call it, and it
-// lets one at a time change the trust file and the auditor's key of a folder.
-func WithTrustFile(path string, f func() error) error {
-	return files.LockedFolder(filepath.Dir(path), f)
-}
-
-// Trust reads the pinned keys of a data folder. On the first start it creates and pins the operator's
-// and the auditor's key.
-func Trust(data string) (*keys.Trust, error) {
-	if err := os.MkdirAll(natsserver.KeysDir(data), 0o700); err != nil {
-		return nil, err
-	}
-	path := TrustFile(data)
-	t, err := keys.LoadTrust(path)
-	if err == nil {
-		return t, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	t = new(keys.Trust)
-	for _, k := range []struct {
-		file, name string
-		role       keys.Role
-	}{
-		{OperatorKey(data), "lazaret-operator", keys.RoleOperator},
-		// The name is the first line of every checkpoint, so each log needs a different one.
-		{AuditorKey(data), "lazaret-ledger-" + strings.ToLower(nuid.Next()[14:]), keys.RoleAuditor},
-	} {
-		public, err := makeKey(k.file, k.name)
-		if err != nil {
-			return nil, err
-		}
-		if err := t.Add(keys.Pin{Key: public, Roles: []keys.Role{k.role}, Comment: "made by the first start"}); err != nil {
-			return nil, err
-		}
-	}
-	b, err := t.Marshal()
-	if err != nil {
-		return nil, err
-	}
-	if err = files.Create(path, b, 0o600); errors.Is(err, fs.ErrExist) {
-		return keys.LoadTrust(path) // another first start has just made it
-	}
-	return t, err
-}
-
-// makeKey creates a key file, unless there is one, of an interrupted or of another first start. It returns the public
-// key.
-func makeKey(file, name string) (string, error) {
-	private, err := keys.LoadPrivate(file)
-	if err == nil {
-		return keys.Public(private)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	private, public, err := keys.Generate(name)
-	if err != nil {
-		return "", err
-	}
-	if err = keys.WritePrivate(file, private); !errors.Is(err, fs.ErrExist) {
-		return public, err
-	}
-	if private, err = keys.LoadPrivate(file); err != nil {
-		return "", err
-	}
-	return keys.Public(private)
-}
-
 // credentials creates a credential and a NATS context for every role. It renews credentials that are
 // past half of their life.
 func (p *Pipeline) credentials() error {
@@ -384,60 +291,6 @@ func (p *Pipeline) groups() []string {
 	return shipped.Groups()
 }
 
-// MasterKey returns the key that encrypts the auditor's payload keys. It creates the key if there is
-// none.
-func MasterKey(data string) ([]byte, error) {
-	s, err := natsserver.Secret(data, masterKeyFile)
-	if err != nil {
-		return nil, err
-	}
-	return base64.StdEncoding.DecodeString(s)
-}
-
-// StateKeyFile returns the path of the key that seals the state of the stages. It is outside the folder
-// of the state.
-func StateKeyFile(data string) string { return filepath.Join(natsserver.KeysDir(data), stateKey) }
-
-const stateKey = "state.key"
-
-// makeStateKey creates the key on the first start.
-func makeStateKey(data string) error {
-	_, err := natsserver.Secret(data, stateKey)
-	return err
-}
-
-// StateKey returns the key for one stage's state, derived from the key in a file.
-func StateKey(file, stage string) ([]byte, error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("the state key: %w: it is keys/state.key of the data folder in which streams and "+
-			"credentials were made", err)
-	}
-	s, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(b)))
-	if err == nil && len(s) < sha256.Size {
-		err = fmt.Errorf("it has %d bytes, want %d", len(s), sha256.Size)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the state key in %s: %w", file, err)
-	}
-	return hkdf.Key(sha256.New, s, nil, "lazaret state "+stage, sha256.Size)
-}
-
-// ReadMasterKey returns the key of MasterKey, or nil if there is none. It creates no key.
-func ReadMasterKey(data string) ([]byte, error) {
-	b, err := os.ReadFile(filepath.Join(natsserver.KeysDir(data), masterKeyFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the key that decrypts the log: %w", err)
-	}
-	return base64.StdEncoding.DecodeString(strings.TrimSpace(string(b)))
-}
-
-// masterKeyFile is the file of the key that encrypts the auditor's payload keys.
-const masterKeyFile = "audit-master.key"
-
 // stages starts the four stages and waits until each has caught up.
 func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 	pinned, m := trust.Verifiers(keys.RoleOperator), p.cfg.Metrics
@@ -476,11 +329,11 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		if _, err := status.Serve(nc, string(r), nil, stats, p.cfg.Log); err != nil {
 			return err
 		}
-		key, err := StateKey(StateKeyFile(p.cfg.Data), string(r))
+		key, err := datafolder.StateKey(datafolder.StateKeyFile(p.cfg.Data), string(r))
 		if err != nil {
 			return err
 		}
-		cfg := stage.Config{Conn: nc, Feed: p.feed, Joint: joint, Dir: StateDir(p.cfg.Data, string(r)), Key: key,
+		cfg := stage.Config{Conn: nc, Feed: p.feed, Joint: joint, Dir: datafolder.StateDir(p.cfg.Data, string(r)), Key: key,
 			Standby: p.cfg.Standby, Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }, Stats: stats}
 		if err := os.MkdirAll(filepath.Dir(cfg.Dir), 0o700); err != nil {
 			return err
@@ -506,18 +359,18 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 	}); err != nil {
 		return err
 	}
-	signer, err := keys.LoadSigner(AuditorKey(p.cfg.Data))
+	signer, err := keys.LoadSigner(datafolder.AuditorKey(p.cfg.Data))
 	if err != nil {
 		return err
 	}
-	master, err := MasterKey(p.cfg.Data)
+	master, err := datafolder.MasterKey(p.cfg.Data)
 	if err != nil {
 		return err
 	}
 	if err := spawn(natsserver.RoleAuditor, func(c stage.Config) error {
-		return auditor.Run(run, auditor.Config{Conn: c.Conn, Feed: c.Feed, Dir: AuditDir(p.cfg.Data), Signer: signer,
-			Origin: signer.Name(), Operators: pinned, Pinned: trust.Verifiers(keys.RoleAuditor), MasterKey: master,
-			WitnessPolicy: WitnessPolicy(p.cfg.Data), Log: p.cfg.Log, Ready: c.Ready,
+		return auditor.Run(run, auditor.Config{Conn: c.Conn, Feed: c.Feed, Dir: datafolder.AuditDir(p.cfg.Data),
+			Signer: signer, Origin: signer.Name(), Operators: pinned, Pinned: trust.Verifiers(keys.RoleAuditor), MasterKey: master,
+			WitnessPolicy: datafolder.WitnessPolicy(p.cfg.Data), Log: p.cfg.Log, Ready: c.Ready,
 			Stats: c.Stats, Metrics: m.Auditor()}, svc)
 	}); err != nil {
 		return err

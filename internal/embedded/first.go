@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/ingest"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/query"
@@ -121,7 +122,7 @@ func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string
 
 // activateShipped activates the first keys, rules and policy.
 func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map[string][]int, wait bool) error {
-	signer, err := keys.LoadSigner(OperatorKey(cfg.Data))
+	signer, err := keys.LoadSigner(datafolder.OperatorKey(cfg.Data))
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map
 	if _, err := rules.CompileBundle(ruleBundle); err != nil {
 		return err
 	}
-	trustText, err := os.ReadFile(TrustFile(cfg.Data))
+	trustText, err := os.ReadFile(datafolder.TrustFile(cfg.Data))
 	if err != nil {
 		return err
 	}

@@ -2,13 +2,11 @@ package embedded
 
 import (
 	"context"
-	"errors"
 	"os"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/stage"
 	"lazaret/pkg/keys"
@@ -32,7 +30,7 @@ func TestPromiseC23APolicyActivatedDuringTheFirstStartDoesNotEndIt(t *testing.T)
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	signer, err := keys.LoadSigner(OperatorKey(data))
+	signer, err := keys.LoadSigner(datafolder.OperatorKey(data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +63,7 @@ func TestPromiseC23TheShippedPolicyReplacesNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	signer, err := keys.LoadSigner(OperatorKey(data))
+	signer, err := keys.LoadSigner(datafolder.OperatorKey(data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +83,7 @@ func TestPromiseC23TheShippedPolicyReplacesNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trust, err := os.ReadFile(TrustFile(data))
+	trust, err := os.ReadFile(datafolder.TrustFile(data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,39 +126,5 @@ func TestAServerStopsBeforeItsDaemonsRanAndStartsAgain(t *testing.T) {
 	defer nc.Close()
 	if err := AwaitActive(ctx, nc, "", streams.Digest(policy.Default)); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestFirstStartsAtTheSameTimePinTheSameKeys(t *testing.T) {
-	for round := range 20 {
-		data := t.TempDir()
-		var made [8]*keys.Trust
-		var errs [8]error
-		var done sync.WaitGroup
-		begin := make(chan struct{})
-		for i := range made {
-			done.Go(func() {
-				<-begin
-				made[i], errs[i] = Trust(data)
-			})
-		}
-		close(begin)
-		done.Wait()
-		if err := errors.Join(errs[:]...); err != nil {
-			t.Fatalf("in round %d: %v", round, err)
-		}
-		want := pinned(t, data)
-		for _, trust := range made {
-			for i, p := range trust.Pins() {
-				if p.Key != want[i] {
-					t.Fatalf("in round %d, %s is pinned, and the file has %s", round, p.Key, want[i])
-				}
-			}
-		}
-		for _, file := range []string{OperatorKey(data), AuditorKey(data)} {
-			if key := publicKey(file); !slices.Contains(want, key) {
-				t.Fatalf("in round %d, %s has the key %s, and pinned are %q", round, file, key, want)
-			}
-		}
 	}
 }

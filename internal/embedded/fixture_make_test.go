@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
@@ -94,7 +95,7 @@ func TestMakeALedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	z := gzip.NewWriter(f)
-	trust, err := os.ReadFile(embedded.TrustFile(data)) // public keys
+	trust, err := os.ReadFile(datafolder.TrustFile(data)) // public keys
 	if err != nil {
 		t.Fatal(err)
 	}

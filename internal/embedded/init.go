@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/wire"
 	"lazaret/streams"
@@ -48,13 +49,13 @@ func Init(ctx context.Context, cfg Config, url string) error {
 	} else if err := wire.Ensure(ctx, js, cfg.Storage); err != nil {
 		return err
 	}
-	if _, err := Trust(cfg.Data); err != nil {
+	if _, err := datafolder.Trust(cfg.Data); err != nil {
 		return err
 	}
-	if _, err := MasterKey(cfg.Data); err != nil {
+	if _, err := datafolder.MasterKey(cfg.Data); err != nil {
 		return err
 	}
-	if err := makeStateKey(cfg.Data); err != nil {
+	if err := datafolder.MakeStateKey(cfg.Data); err != nil {
 		return err
 	}
 	groups := cfg.Groups

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natsconn"
 	"lazaret/internal/natsserver"
 )
@@ -33,7 +34,7 @@ func Join(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 			return nats.Connect(url, slices.Concat(natsconn.Daemon(cfg.Log), []nats.Option{nats.UserCredentialBytes(creds),
 				nats.Name("lazaret " + string(r)), nats.CustomInboxPrefix(r.InboxPrefix())})...)
 		}}
-	trust, err := Trust(cfg.Data)
+	trust, err := datafolder.Trust(cfg.Data)
 	if err == nil {
 		err = p.stages(ctx, run, trust)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/arbiter"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/sentinel"
 	"lazaret/internal/stage"
@@ -83,7 +84,7 @@ func replayed(t *testing.T, p *embedded.Pipeline, data string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trust, err := embedded.Trust(data)
+	trust, err := datafolder.Trust(data)
 	if err != nil {
 		t.Fatal(err)
 	}

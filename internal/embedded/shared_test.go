@@ -16,6 +16,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/backtest"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/embedded/embeddedtest"
 	"lazaret/internal/ingest"
@@ -189,7 +190,7 @@ func operator(t *testing.T, p *embedded.Pipeline) *nats.Conn {
 // activate activates the rules and a policy again, and queries beliefs meanwhile.
 func activate(t *testing.T, p *embedded.Pipeline, data string, bundle []byte) {
 	nc := operator(t, p)
-	signer, err := keys.LoadSigner(embedded.OperatorKey(data))
+	signer, err := keys.LoadSigner(datafolder.OperatorKey(data))
 	if err != nil {
 		t.Error(err)
 		return
@@ -211,7 +212,7 @@ func activate(t *testing.T, p *embedded.Pipeline, data string, bundle []byte) {
 // forget erases a project, or a data subject in it.
 func forget(t *testing.T, p *embedded.Pipeline, data, project, person string) {
 	nc := operator(t, p)
-	signer, err := keys.LoadSigner(embedded.OperatorKey(data))
+	signer, err := keys.LoadSigner(datafolder.OperatorKey(data))
 	if err != nil {
 		t.Error(err)
 		return

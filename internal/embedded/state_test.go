@@ -13,6 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"lazaret/internal/auditor"
+	"lazaret/internal/backup"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/inquiry"
 	"lazaret/internal/natsserver"
@@ -70,7 +72,7 @@ func TestPromiseA7AnEditOfTheArbitersStateReleasesNothing(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n, err := loosen(embedded.StateDir(data, "arbiter"))
+	n, err := loosen(datafolder.StateDir(data, "arbiter"))
 	t.Logf("the attacker changed %d values: %v", n, err)
 	p = up()
 	defer p.Close()
@@ -91,7 +93,7 @@ func TestPromiseA8LosingTheStateResetsNoPolicy(t *testing.T) {
 		return p
 	}
 	p := up()
-	signer, err := keys.LoadSigner(embedded.OperatorKey(data))
+	signer, err := keys.LoadSigner(datafolder.OperatorKey(data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +141,7 @@ func TestPromiseA8ATrimmedLedgerWithoutStateRefusesToStart(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{embedded.StateDir(data, streams.StageIngest), filepath.Join(data, "state")} {
+	for _, dir := range []string{datafolder.StateDir(data, streams.StageIngest), filepath.Join(data, "state")} {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -182,15 +184,15 @@ func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(data, note), []byte("Ana likes tea."), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	backup, _, err := c.Copy(t.Context(), true)
+	dir, _, err := c.Copy(t.Context(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := embedded.MoveFolder(ans.Dir, embedded.AuditDir(backup)); err != nil {
+	if err := backup.MoveFolder(ans.Dir, datafolder.AuditDir(dir)); err != nil {
 		t.Fatal(err)
 	}
 	restored := filepath.Join(t.TempDir(), "restored")
-	if _, err := embedded.Restore(t.Context(), backup, "", restored); err != nil {
+	if _, err := backup.Restore(t.Context(), dir, "", restored); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(filepath.Join(restored, note)); err != nil || string(b) != "Ana likes tea." {
@@ -219,7 +221,7 @@ func TestABackupThatLacksAStagesStateFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot := stage.SnapshotDir(embedded.StateDir(data, streams.StageArbiter))
+	snapshot := stage.SnapshotDir(datafolder.StateDir(data, streams.StageArbiter))
 	if err := os.RemoveAll(snapshot); err != nil {
 		t.Fatal(err)
 	}
@@ -272,11 +274,11 @@ func TestABackupThatLacksAStagesStateFails(t *testing.T) {
 // trimAll removes everything that may be removed from the ledger.
 func trimAll(t *testing.T, p *embedded.Pipeline, data string) *retain.Config {
 	t.Helper()
-	trust, err := embedded.Trust(data)
+	trust, err := datafolder.Trust(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	master, err := embedded.ReadMasterKey(data)
+	master, err := datafolder.ReadMasterKey(data)
 	if err != nil {
 		t.Fatal(err)
 	}

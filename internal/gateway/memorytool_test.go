@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/inquiry"
 	"lazaret/internal/memorytool"
 	"lazaret/internal/natsserver"
@@ -276,7 +276,7 @@ func TestTheMemoryToolKeepsWordsForTheirDataSubject(t *testing.T) {
 		`{"command":"view","path":"/memories","data_subject":"../x"}`); code != 400 || !strings.Contains(body, "data_subject") {
 		t.Errorf("%d %s", code, body)
 	}
-	trust, err := keys.LoadTrust(embedded.TrustFile(p.data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(p.data))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/malformed"
 	"lazaret/internal/natsfiles"
@@ -100,7 +101,7 @@ func (p *pipe) approver(ctx context.Context) note.Signer {
 			panic(err)
 		}
 	}
-	trust, err := keys.LoadTrust(embedded.TrustFile(p.data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(p.data))
 	must(err)
 	private, public, err := keys.Generate("alice")
 	must(err)
@@ -109,7 +110,7 @@ func (p *pipe) approver(ctx context.Context) note.Signer {
 	must(err)
 	b, err := trust.Marshal()
 	must(err)
-	operator, err := keys.LoadSigner(embedded.OperatorKey(p.data))
+	operator, err := keys.LoadSigner(datafolder.OperatorKey(p.data))
 	must(err)
 	op, err := p.Server.Connect(natsserver.RoleOperator)
 	must(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
 	"lazaret/pkg/beliefs"
@@ -88,7 +89,7 @@ func (s *site) folder(pins, public map[string]string) error {
 		return err
 	}
 	s.dirs, s.data = append(s.dirs, dir), dir
-	trust, err := embedded.Trust(dir)
+	trust, err := datafolder.Trust(dir)
 	if err != nil {
 		return err
 	}
@@ -99,10 +100,10 @@ func (s *site) folder(pins, public map[string]string) error {
 			}
 		}
 	}
-	if s.operator, err = keys.LoadSigner(embedded.OperatorKey(dir)); err != nil {
+	if s.operator, err = keys.LoadSigner(datafolder.OperatorKey(dir)); err != nil {
 		return err
 	}
-	return trust.Write(embedded.TrustFile(dir))
+	return trust.Write(datafolder.TrustFile(dir))
 }
 
 func (s *site) start(ctx context.Context) (err error) {

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"lazaret/internal/auditor"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/ingest"
 	"lazaret/internal/inquiry"
 	"lazaret/internal/natsserver"
@@ -160,7 +160,7 @@ func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	err = auditor.WithSnapshot(ctx, s.op, embedded.AuditDir(s.data), func(dir string) error {
+	err = auditor.WithSnapshot(ctx, s.op, datafolder.AuditDir(s.data), func(dir string) error {
 		out, err = s.exportOf(ctx, dir, to)
 		return err
 	})
@@ -169,11 +169,11 @@ func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity
 
 // exportOf exports the log in a snapshot.
 func (s *site) exportOf(ctx context.Context, dir string, to beliefs.Sensitivity) (_ *exported, err error) {
-	trust, err := keys.LoadTrust(embedded.TrustFile(s.data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(s.data))
 	if err != nil {
 		return nil, err
 	}
-	master, err := embedded.ReadMasterKey(s.data)
+	master, err := datafolder.ReadMasterKey(s.data)
 	if err != nil {
 		return nil, err
 	}

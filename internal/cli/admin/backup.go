@@ -13,9 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/auditor"
+	"lazaret/internal/backup"
 	"lazaret/internal/cli/audit"
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/retain"
 	"lazaret/internal/token"
@@ -93,7 +94,7 @@ func makeBackup(a *verb.App, cmd *cobra.Command, to string, keys bool, wait time
 	// Copy the log before the streams: the auditor can chain the later entries of the streams again.
 	var ans *auditor.Answer
 	err := a.Operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
-		ans, err = auditor.AskSnapshot(ctx, nc, embedded.AuditDir(a.Conn.Data))
+		ans, err = auditor.AskSnapshot(ctx, nc, datafolder.AuditDir(a.Conn.Data))
 		return err
 	})
 	if err != nil {
@@ -105,10 +106,10 @@ func makeBackup(a *verb.App, cmd *cobra.Command, to string, keys bool, wait time
 		if err != nil {
 			return err
 		}
-		err = embedded.MoveFolder(ans.Dir, embedded.AuditDir(dir))
-		move := embedded.MoveFolder
+		err = backup.MoveFolder(ans.Dir, datafolder.AuditDir(dir))
+		move := backup.MoveFolder
 		if filepath.Ext(to) == ".tar" {
-			move = embedded.PackFolder
+			move = backup.PackFolder
 		}
 		if err == nil {
 			err = move(dir, to)
@@ -146,7 +147,7 @@ backup without keys has no tokens: none is accepted after its restore, so make n
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Conn.Resolve()
-			m, err := embedded.Restore(cmd.Context(), args[0], keys, a.Conn.Data)
+			m, err := backup.Restore(cmd.Context(), args[0], keys, a.Conn.Data)
 			if err != nil {
 				return err
 			}

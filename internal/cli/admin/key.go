@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
@@ -15,12 +15,12 @@ import (
 // pin adds a public key to the data folder's trust file.
 func pin(a *verb.App, public, agent string, roles []string) error {
 	a.Conn.Resolve()
-	file := embedded.TrustFile(a.Conn.Data)
+	file := datafolder.TrustFile(a.Conn.Data)
 	pin := keys.Pin{Key: public, Agent: agent}
 	for _, r := range roles {
 		pin.Roles = append(pin.Roles, keys.Role(r))
 	}
-	err := embedded.WithTrustFile(file, func() error {
+	err := datafolder.WithTrustFile(file, func() error {
 		t, err := keys.LoadTrust(file)
 		if err != nil {
 			return err
@@ -86,7 +86,7 @@ console, which prints this command. A passkey signs decisions on holds and on be
 		"Sign the trust file and activate its approvers (default the data folder's)", streams.DoActivateTrust,
 		func(args []string) ([]byte, error) {
 			a.Conn.Resolve()
-			file := embedded.TrustFile(a.Conn.Data)
+			file := datafolder.TrustFile(a.Conn.Data)
 			if len(args) == 1 {
 				file = args[0]
 			}

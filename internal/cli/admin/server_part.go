@@ -11,20 +11,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/part"
 )
 
 func init() { Verbs.Add("server", serverPartCommand) }
 
 func serverPartCommand(a *verb.App) *cobra.Command {
 	var to, at string
-	var o embedded.PartOf
+	var o part.Part
 	var wait, every time.Duration
 	c := &cobra.Command{
 		Use:   "part --to DIR [NAME…]",
 		Short: "Make a folder for each daemon with only the files that it needs",
 		Long: `Copy what a process needs of the data folder into DIR/NAME: its credentials and NATS
-contexts, its keys, the pinned keys. NAME is ` + strings.Join(embedded.Parts, ", ") + `; without one, all
+contexts, its keys, the pinned keys. NAME is ` + strings.Join(part.Names, ", ") + `; without one, all
 are made. The process runs with --data on that folder, which it only reads: give it a
 state folder with --state, or an auditor a log with --dir.
 
@@ -45,14 +45,14 @@ file of a part cannot be written, the part still gets credentials and keys. With
 errors are printed, and the command goes on.`,
 		Example: `  lazaret server part --data lz --to /etc/lazaret
   lazaret server part --data lz --to parts --at /lz --url nats://nats:4222`,
-		ValidArgs: embedded.Parts,
+		ValidArgs: part.Names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Conn.Resolve()
 			if to == "" {
 				return errors.New("--to names the folder in which the parts are made")
 			}
 			if len(args) == 0 {
-				args = embedded.Parts
+				args = part.Names
 			}
 			once := func() error {
 				var errs []error
@@ -101,7 +101,7 @@ errors are printed, and the command goes on.`,
 }
 
 // makePart makes a part and prints what was kept. It waits for files that the data folder does not have yet.
-func makePart(cmd *cobra.Command, o embedded.PartOf, wait time.Duration) error {
+func makePart(cmd *cobra.Command, o part.Part, wait time.Duration) error {
 	for end := time.Now().Add(wait); ; {
 		kept, err := o.Make()
 		if errors.Is(err, fs.ErrNotExist) && time.Now().Before(end) {

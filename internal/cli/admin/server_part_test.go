@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natstest"
+	"lazaret/internal/part"
 	"lazaret/pkg/keys"
 )
 
 func TestServerPartMakesTheOtherPartsAfterAnError(t *testing.T) {
 	data, to := t.TempDir(), t.TempDir()
 	for _, name := range []string{"auditor", "trim"} {
-		files, err := embedded.PartFiles(name, nil)
+		files, err := part.Files(name, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,9 +34,9 @@ func TestServerPartMakesTheOtherPartsAfterAnError(t *testing.T) {
 	}
 	private, public, err := keys.Generate("log")
 	trust := new(keys.Trust)
-	if err := errors.Join(err, os.WriteFile(embedded.AuditorKey(data), []byte(private), 0o600),
+	if err := errors.Join(err, os.WriteFile(datafolder.AuditorKey(data), []byte(private), 0o600),
 		trust.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleAuditor}}),
-		trust.Write(embedded.TrustFile(data))); err != nil {
+		trust.Write(datafolder.TrustFile(data))); err != nil {
 		t.Fatal(err)
 	}
 	run := func(ctx context.Context, more ...string) (stderr string, err error) {
@@ -52,11 +53,11 @@ func TestServerPartMakesTheOtherPartsAfterAnError(t *testing.T) {
 	if _, err := run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	bad := embedded.TrustFile(filepath.Join(to, "auditor"))
+	bad := datafolder.TrustFile(filepath.Join(to, "auditor"))
 	if err := os.WriteFile(bad, []byte("not: [closed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	last := embedded.TrustFile(filepath.Join(to, "trim")) // the file that is made last
+	last := datafolder.TrustFile(filepath.Join(to, "trim")) // the file that is made last
 	again := func() bool {
 		_, err := os.Stat(last)
 		return err == nil

@@ -19,6 +19,7 @@ import (
 	"lazaret/internal/cli/audit"
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/console"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/heap"
 	"lazaret/internal/inquiry"
@@ -247,7 +248,7 @@ func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, u *upFlags) (
 			case <-time.After(wait):
 			}
 			// Read the trust file each time: an auditor's key may have been pinned or unpinned.
-			trust, err := keys.LoadTrust(embedded.TrustFile(cfg.Data))
+			trust, err := keys.LoadTrust(datafolder.TrustFile(cfg.Data))
 			if err != nil {
 				cfg.Log.Error("the ledger was not trimmed, and grows", "err", err, "again in", every)
 				continue
@@ -275,7 +276,7 @@ func trims(a *verb.App, ctx context.Context, p *embedded.Pipeline, u *upFlags) (
 
 // expireOld signs an order to expire old payloads with the data folder's operator key.
 func expireOld(ctx context.Context, c *retain.Config, cfg embedded.Config, age time.Duration) {
-	signer, err := keys.LoadSigner(embedded.OperatorKey(cfg.Data))
+	signer, err := keys.LoadSigner(datafolder.OperatorKey(cfg.Data))
 	if err != nil {
 		cfg.Log.Error("nothing expires, and the log and the state grow: run lazaret audit expire where the operator's key "+
 			"is, or start with --expire 0", "err", err)

@@ -18,7 +18,7 @@ import (
 	"lazaret/internal/auditor"
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/inquiry"
 	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
@@ -43,7 +43,7 @@ func (f *LogFlags) bindApart(fs *pflag.FlagSet) {
 	fs.StringVar(&f.trust, "trust", "", "`FILE` of the pinned keys (default DATA/trust.yaml)")
 }
 
-func (f *LogFlags) trustFile(data string) string { return cmp.Or(f.trust, embedded.TrustFile(data)) }
+func (f *LogFlags) trustFile(data string) string { return cmp.Or(f.trust, datafolder.TrustFile(data)) }
 
 // withLog opens the log in its folder and calls ask. If a process has locked the log, it opens a
 // snapshot from that process.
@@ -56,7 +56,7 @@ func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, 
 	func(context.Context, *nats.Conn) error) error, ask func(*inquiry.Log) error) (err error) {
 	a.Conn.Resolve()
 	if f.dir == "" {
-		f.dir = embedded.AuditDir(a.Conn.Data)
+		f.dir = datafolder.AuditDir(a.Conn.Data)
 	}
 	if _, err := os.Stat(f.dir); err != nil {
 		return fmt.Errorf("no log: %w: name its folder with --dir, or the data folder with --data", err)
@@ -66,7 +66,7 @@ func WithLogBy(a *verb.App, ctx context.Context, f LogFlags, o inquiry.Options, 
 		return fmt.Errorf("the keys that may sign checkpoints: %w", err)
 	}
 	o.Verifiers, o.Lawful = trust.Verifiers(keys.RoleAuditor), statement.Lawful(trust.Verifiers(keys.RoleOperator))
-	if o.MasterKey, err = embedded.ReadMasterKey(a.Conn.Data); err != nil {
+	if o.MasterKey, err = datafolder.ReadMasterKey(a.Conn.Data); err != nil {
 		return err
 	}
 	l, err := inquiry.Open(ctx, f.dir, o)

@@ -12,7 +12,7 @@ import (
 
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/inquiry"
 	"lazaret/pkg/chain"
 )
@@ -40,7 +40,7 @@ verify --bundle FILE --keys TRUST" verifies the bundle on any machine.
 				return errors.New("name a file with -o")
 			}
 			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {
-				if o.Trust, err = os.ReadFile(embedded.TrustFile(a.Conn.Data)); err != nil {
+				if o.Trust, err = os.ReadFile(datafolder.TrustFile(a.Conn.Data)); err != nil {
 					return err
 				}
 				if o.From, o.To, err = l.AtCheckpoints(o.From, o.To); err != nil {
@@ -98,7 +98,7 @@ repeated: existing shards stay unchanged, and shards may be moved away. The file
 				if dir == "" {
 					dir = filepath.Join(a.Conn.Data, "shards")
 				}
-				if o.Trust, err = os.ReadFile(embedded.TrustFile(a.Conn.Data)); err != nil {
+				if o.Trust, err = os.ReadFile(datafolder.TrustFile(a.Conn.Data)); err != nil {
 					return err
 				}
 				done, err := l.Seal(cmd.Context(), dir, inquiry.Period(by), time.Now().Add(-older), o)
@@ -127,8 +127,8 @@ repeated: existing shards stay unchanged, and shards may be moved away. The file
 // verifyBundle verifies a bundle with the keys of the named trust file, or of the data folder's.
 func verifyBundle(a *verb.App, cmd *cobra.Command, file, trust string, against [][]byte) (chain.Report, error) {
 	if trust == "" {
-		if _, err := os.Stat(embedded.TrustFile(a.Conn.Data)); err == nil {
-			trust = embedded.TrustFile(a.Conn.Data)
+		if _, err := os.Stat(datafolder.TrustFile(a.Conn.Data)); err == nil {
+			trust = datafolder.TrustFile(a.Conn.Data)
 		}
 	}
 	if trust == "" {

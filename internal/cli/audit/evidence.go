@@ -10,7 +10,7 @@ import (
 
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/inquiry"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
@@ -51,7 +51,7 @@ only Go's standard library.`,
 			o.Operators = operatorKeys(trust)
 			return withLog(a, cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {
 				if key == "" {
-					key = embedded.AuditorKey(a.Conn.Data)
+					key = datafolder.AuditorKey(a.Conn.Data)
 				}
 				if o.Signer, err = keys.LoadSigner(key); err != nil {
 					return fmt.Errorf("the key that signs the statement: %w", err)

@@ -17,7 +17,7 @@ import (
 
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/inquiry"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/retain"
@@ -73,7 +73,7 @@ func checkWait(wait time.Duration) error {
 // operatorSigner returns the signer of statements: the named key, or the data folder's operator key.
 func operatorSigner(a *verb.App, file string) (note.Signer, error) {
 	if file == "" {
-		file = embedded.OperatorKey(a.Conn.Data)
+		file = datafolder.OperatorKey(a.Conn.Data)
 	}
 	return keys.LoadSigner(file)
 }

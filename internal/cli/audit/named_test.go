@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natsconn"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/position"
@@ -21,7 +21,7 @@ import (
 // A month that goes on has no shard yet.
 func TestSealSaysWhyThereIsNothingToSeal(t *testing.T) {
 	data, signer, master := rotatable(t)
-	l, err := chain.Open(embedded.AuditDir(data), chain.Options{Signer: signer, Origin: "log", MasterKey: master})
+	l, err := chain.Open(datafolder.AuditDir(data), chain.Options{Signer: signer, Origin: "log", MasterKey: master})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func run(data string, command func(*verb.App) *cobra.Command, args ...string) (s
 // A ledger entry has one notation for people, and each command that shows or proves one takes it.
 func TestAnEntryIsFoundByThePositionThatIsPrinted(t *testing.T) {
 	data, signer, master := rotatable(t)
-	l, err := chain.Open(embedded.AuditDir(data), chain.Options{Signer: signer, Origin: "log", MasterKey: master})
+	l, err := chain.Open(datafolder.AuditDir(data), chain.Options{Signer: signer, Origin: "log", MasterKey: master})
 	if err != nil {
 		t.Fatal(err)
 	}

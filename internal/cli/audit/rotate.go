@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/files"
 	"lazaret/pkg/keys"
@@ -41,10 +41,10 @@ key with another name or role, and a FILE that is not the key in force.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.Conn.Resolve()
 			if trust == "" {
-				trust = embedded.TrustFile(a.Conn.Data)
+				trust = datafolder.TrustFile(a.Conn.Data)
 			}
 			var public string
-			err := embedded.WithTrustFile(trust, func() (err error) {
+			err := datafolder.WithTrustFile(trust, func() (err error) {
 				public, err = rotate(a.Conn.Data, dir, key, trust)
 				return err
 			})
@@ -79,7 +79,7 @@ key with another name or role, and a FILE that is not the key in force.`,
 // valid key. So after an interruption, rotate can be repeated, or the auditor can be started. If dir or file is
 // empty, it means the log or the key in the data folder.
 func rotate(data, dir, file, trustFile string) (public string, err error) {
-	dir, file = cmp.Or(dir, embedded.AuditDir(data)), cmp.Or(file, embedded.AuditorKey(data))
+	dir, file = cmp.Or(dir, datafolder.AuditDir(data)), cmp.Or(file, datafolder.AuditorKey(data))
 	old, err := readKey(file)
 	if err != nil {
 		return "", err
@@ -92,7 +92,7 @@ func rotate(data, dir, file, trustFile string) (public string, err error) {
 	if err != nil {
 		return "", err
 	}
-	master, err := embedded.ReadMasterKey(data)
+	master, err := datafolder.ReadMasterKey(data)
 	if err != nil {
 		return "", err
 	}

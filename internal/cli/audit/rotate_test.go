@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 )
@@ -19,24 +19,24 @@ import (
 func rotatable(t *testing.T) (data string, signer note.Signer, master []byte) {
 	t.Helper()
 	data = t.TempDir()
-	if err := os.MkdirAll(filepath.Dir(embedded.AuditorKey(data)), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(datafolder.AuditorKey(data)), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	private, public, err := keys.Generate("log")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := keys.WritePrivate(embedded.AuditorKey(data), private); err != nil {
+	if err := keys.WritePrivate(datafolder.AuditorKey(data), private); err != nil {
 		t.Fatal(err)
 	}
 	trust := new(keys.Trust)
 	if err := trust.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleAuditor}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := trust.Write(embedded.TrustFile(data)); err != nil {
+	if err := trust.Write(datafolder.TrustFile(data)); err != nil {
 		t.Fatal(err)
 	}
-	if master, err = embedded.MasterKey(data); err != nil {
+	if master, err = datafolder.MasterKey(data); err != nil {
 		t.Fatal(err)
 	}
 	if signer, err = note.NewSigner(private); err != nil {
@@ -48,7 +48,7 @@ func rotatable(t *testing.T) (data string, signer note.Signer, master []byte) {
 // proofAfter appends an entry to the data folder's log, signs its head and returns a proof of the entry.
 func proofAfter(t *testing.T, data string, signer note.Signer, master []byte, seq uint64) []byte {
 	t.Helper()
-	l, err := chain.Open(embedded.AuditDir(data), chain.Options{Signer: signer, Origin: "log", MasterKey: master})
+	l, err := chain.Open(datafolder.AuditDir(data), chain.Options{Signer: signer, Origin: "log", MasterKey: master})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,18 +74,18 @@ func proofAfter(t *testing.T, data string, signer note.Signer, master []byte, se
 func TestAKeyThatWasRotatedOutSignsNoLaterProof(t *testing.T) {
 	data, old, master := rotatable(t)
 	before := proofAfter(t, data, old, master, 1)
-	public, err := rotate(data, "", "", embedded.TrustFile(data))
+	public, err := rotate(data, "", "", datafolder.TrustFile(data))
 	if err != nil {
 		t.Fatal(err)
 	}
 	stolen := proofAfter(t, data, old, master, 2)
-	next, err := keys.LoadSigner(embedded.AuditorKey(data))
+	next, err := keys.LoadSigner(datafolder.AuditorKey(data))
 	if err != nil {
 		t.Fatal(err)
 	}
 	after := proofAfter(t, data, next, master, 3)
 
-	trust, err := keys.LoadTrust(embedded.TrustFile(data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,10 +107,10 @@ func TestAKeyThatWasRotatedOutSignsNoLaterProof(t *testing.T) {
 func TestARepeatedRotationRecordsThePeriodsOfAllReplacedKeys(t *testing.T) {
 	data, old, master := rotatable(t)
 	proofAfter(t, data, old, master, 1)
-	if _, err := rotate(data, "", "", embedded.TrustFile(data)); err != nil {
+	if _, err := rotate(data, "", "", datafolder.TrustFile(data)); err != nil {
 		t.Fatal(err)
 	}
-	trust, err := keys.LoadTrust(embedded.TrustFile(data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,13 +121,13 @@ func TestARepeatedRotationRecordsThePeriodsOfAllReplacedKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := without.Write(embedded.TrustFile(data)); err != nil {
+	if err := without.Write(datafolder.TrustFile(data)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rotate(data, "", "", embedded.TrustFile(data)); err != nil {
+	if _, err := rotate(data, "", "", datafolder.TrustFile(data)); err != nil {
 		t.Fatal(err)
 	}
-	if trust, err = keys.LoadTrust(embedded.TrustFile(data)); err != nil {
+	if trust, err = keys.LoadTrust(datafolder.TrustFile(data)); err != nil {
 		t.Fatal(err)
 	}
 	var replaced []bool
@@ -147,7 +147,7 @@ func TestAKeyThatWasMadeBeforeIsHandedOverOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, own := embedded.AuditorKey(data), t.TempDir()
+	file, own := datafolder.AuditorKey(data), t.TempDir()
 	before, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestAKeyThatWasMadeBeforeIsHandedOverOnce(t *testing.T) {
 			keys.WritePrivate(key+".next", private)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := rotate(data, "", key, embedded.TrustFile(data)); err != nil || got != public {
+		if got, err := rotate(data, "", key, datafolder.TrustFile(data)); err != nil || got != public {
 			t.Fatalf("it was handed over to %s, not to %s: %v", got, public, err)
 		}
 		if now, err := keys.LoadPrivate(key); err != nil || now != private {
@@ -170,7 +170,7 @@ func TestAKeyThatWasMadeBeforeIsHandedOverOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	proofAfter(t, data, next, master, 2)
-	l, err := chain.Open(embedded.AuditDir(data), chain.Options{ReadOnly: true, MasterKey: master})
+	l, err := chain.Open(datafolder.AuditDir(data), chain.Options{ReadOnly: true, MasterKey: master})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 )
@@ -23,7 +23,7 @@ func contents(t *testing.T, data string) map[string]string {
 	out := make(map[string]string)
 	err := filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			if path == embedded.AuditDir(data) {
+			if path == datafolder.AuditDir(data) {
 				return fs.SkipDir
 			}
 			return err
@@ -56,11 +56,11 @@ func restoreFiles(t *testing.T, data string, want map[string]string) {
 // logIsSound checks that the log has so many handovers, which verifiers accept.
 func logIsSound(t *testing.T, data string, master []byte, handovers int64) {
 	t.Helper()
-	trust, err := keys.LoadTrust(embedded.TrustFile(data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(data))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := chain.VerifyDir(t.Context(), embedded.AuditDir(data), chain.Options{MasterKey: master},
+	rep, err := chain.VerifyDir(t.Context(), datafolder.AuditDir(data), chain.Options{MasterKey: master},
 		chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor)})
 	if err != nil || rep.FirstBad >= 0 || rep.Handovers != handovers {
 		t.Errorf("%d handovers, want %d, %v: %+v", rep.Handovers, handovers, err, rep)
@@ -79,7 +79,7 @@ func generated(t *testing.T, name string) (private, public string) {
 func TestPromiseARotationRefusesKeysThatCannotTakePartInAHandover(t *testing.T) {
 	data, first, master := rotatable(t)
 	proofAfter(t, data, first, master, 1)
-	file, trustFile := embedded.AuditorKey(data), embedded.TrustFile(data)
+	file, trustFile := datafolder.AuditorKey(data), datafolder.TrustFile(data)
 	next := file + ".next"
 	retired, err := keys.LoadPrivate(file)
 	if err != nil {
@@ -178,7 +178,7 @@ func TestARotationRefusesAnOldKeyWhoseHandoverNobodyWouldAccept(t *testing.T) {
 	data, first, master := rotatable(t)
 	proofAfter(t, data, first, master, 1)
 	proofAfter(t, data, first, master, 2)
-	file, trustFile := embedded.AuditorKey(data), embedded.TrustFile(data)
+	file, trustFile := datafolder.AuditorKey(data), datafolder.TrustFile(data)
 	trust, err := keys.LoadTrust(trustFile)
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestAnInterruptedRotationIsFinishedByTheSameCommand(t *testing.T) {
 	for name, before := range map[string]bool{"by the command": false, "before": true} {
 		data, first, master := rotatable(t)
 		proofAfter(t, data, first, master, 1)
-		file, trustFile := embedded.AuditorKey(data), embedded.TrustFile(data)
+		file, trustFile := datafolder.AuditorKey(data), datafolder.TrustFile(data)
 		next, public := generated(t, first.Name())
 		if before {
 			if err := keys.WritePrivate(file+".next", next); err != nil {
@@ -281,7 +281,7 @@ func TestARotationThatWasInterruptedBeforeTheHandoverUsesTheKeyThatItMade(t *tes
 	for _, pinnedAlready := range []bool{false, true} {
 		data, first, master := rotatable(t)
 		proofAfter(t, data, first, master, 1)
-		file, trustFile := embedded.AuditorKey(data), embedded.TrustFile(data)
+		file, trustFile := datafolder.AuditorKey(data), datafolder.TrustFile(data)
 		next, public := generated(t, first.Name())
 		trust, err := keys.LoadTrust(trustFile)
 		if err == nil && pinnedAlready {
@@ -304,7 +304,7 @@ func TestARestoredLogThatLostItsHandoverIsHandedOverAgain(t *testing.T) {
 		for _, latest := range []bool{false, true} {
 			data, first, master := rotatable(t)
 			proofAfter(t, data, first, master, 1)
-			file, trustFile, dir := embedded.AuditorKey(data), embedded.TrustFile(data), embedded.AuditDir(data)
+			file, trustFile, dir := datafolder.AuditorKey(data), datafolder.TrustFile(data), datafolder.AuditDir(data)
 			for range earlier {
 				if _, err := rotate(data, "", "", trustFile); err != nil {
 					t.Fatal(err)
@@ -343,14 +343,14 @@ func TestARestoredLogThatLostItsHandoverIsHandedOverAgain(t *testing.T) {
 func TestARotationDoesNotLoseTheOldKeyIfItsKeptFileHasAnother(t *testing.T) {
 	data, first, master := rotatable(t)
 	proofAfter(t, data, first, master, 1)
-	file := embedded.AuditorKey(data)
+	file := datafolder.AuditorKey(data)
 	old, err := keys.LoadPrivate(file)
 	other, _ := generated(t, "log")
 	aside := file + "." + strings.TrimPrefix(chain.KeyID("", first.KeyHash()), "+")
 	if err := errors.Join(err, keys.WritePrivate(aside, other)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rotate(data, "", "", embedded.TrustFile(data)); err == nil || !strings.Contains(err.Error(), aside) {
+	if _, err := rotate(data, "", "", datafolder.TrustFile(data)); err == nil || !strings.Contains(err.Error(), aside) {
 		t.Errorf("the kept file has another key: %v", err)
 	}
 	if now, err := keys.LoadPrivate(file); err != nil || now != old {
@@ -359,7 +359,7 @@ func TestARotationDoesNotLoseTheOldKeyIfItsKeptFileHasAnother(t *testing.T) {
 	if err := os.Remove(aside); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rotate(data, "", "", embedded.TrustFile(data)); err != nil {
+	if _, err := rotate(data, "", "", datafolder.TrustFile(data)); err != nil {
 		t.Error(err)
 	}
 	if kept, err := keys.LoadPrivate(aside); err != nil || kept != old {
@@ -372,9 +372,9 @@ func TestARotationDoesNotLoseTheOldKeyIfItsKeptFileHasAnother(t *testing.T) {
 func TestARotationWaitsForAnotherChangeOfTheTrustFile(t *testing.T) {
 	data, first, master := rotatable(t)
 	proofAfter(t, data, first, master, 1)
-	trustFile := embedded.TrustFile(data)
+	trustFile := datafolder.TrustFile(data)
 	rotated := make(chan error, 1)
-	err := embedded.WithTrustFile(trustFile, func() error {
+	err := datafolder.WithTrustFile(trustFile, func() error {
 		read, err := keys.LoadTrust(trustFile)
 		if err != nil {
 			return err
@@ -399,7 +399,7 @@ func TestARotationWaitsForAnotherChangeOfTheTrustFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	logIsSound(t, data, master, 1)
-	key, err := readKey(embedded.AuditorKey(data))
+	key, err := readKey(datafolder.AuditorKey(data))
 	if err != nil {
 		t.Fatal(err)
 	}

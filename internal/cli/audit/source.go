@@ -16,7 +16,7 @@ import (
 	"lazaret/internal/auditor"
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/position"
 )
@@ -40,11 +40,11 @@ func openSource(a *verb.App, name string) (*source, error) {
 	a.Conn.Resolve()
 	dir := name
 	if dir == "" {
-		dir = embedded.AuditDir(a.Conn.Data)
+		dir = datafolder.AuditDir(a.Conn.Data)
 	}
 	_, err := os.Stat(dir)
 	if err == nil {
-		master, merr := embedded.ReadMasterKey(a.Conn.Data)
+		master, merr := datafolder.ReadMasterKey(a.Conn.Data)
 		if merr != nil {
 			return nil, merr
 		}

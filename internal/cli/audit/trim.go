@@ -13,7 +13,7 @@ import (
 
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/retain"
 	"lazaret/internal/stage"
@@ -145,15 +145,15 @@ without its stages.`,
 				return err
 			}
 			if dir == "" {
-				dir = embedded.StateDir(a.Conn.Data, args[0])
+				dir = datafolder.StateDir(a.Conn.Data, args[0])
 			}
 			if from == "" {
 				from = stage.SnapshotDir(dir)
 			}
 			if keyFile == "" {
-				keyFile = embedded.StateKeyFile(a.Conn.Data)
+				keyFile = datafolder.StateKeyFile(a.Conn.Data)
 			}
-			key, err := embedded.StateKey(keyFile, args[0])
+			key, err := datafolder.StateKey(keyFile, args[0])
 			if err != nil {
 				return err
 			}

@@ -22,7 +22,7 @@ import (
 	"lazaret/internal/auditor"
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/chain/witness"
@@ -150,7 +150,7 @@ unexplained, or the key that decrypts the bodies is missing. The command never m
 // auditorKeys returns the keys that may sign checkpoints.
 func auditorKeys(a *verb.App) (*keys.Trust, error) {
 	a.Conn.Resolve()
-	trust, err := keys.LoadTrust(embedded.TrustFile(a.Conn.Data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(a.Conn.Data))
 	if err != nil {
 		return nil, fmt.Errorf("the keys that may sign checkpoints: %w", err)
 	}
@@ -169,7 +169,7 @@ func operatorKeys(trust *keys.Trust) note.Verifiers {
 func witnessPolicy(a *verb.App, file string) (*witness.Policy, error) {
 	named := file != ""
 	if !named {
-		file = embedded.WitnessPolicy(a.Conn.Data)
+		file = datafolder.WitnessPolicy(a.Conn.Data)
 	}
 	b, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) && !named {
@@ -195,12 +195,12 @@ func verify(a *verb.App, cmd *cobra.Command, f verifyFlags) (*verifyReport, erro
 	}
 	dir := f.dir
 	if dir == "" {
-		dir = embedded.AuditDir(a.Conn.Data)
+		dir = datafolder.AuditDir(a.Conn.Data)
 	}
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("no log: %w: name its folder with --dir, or the data folder with --data", err)
 	}
-	master, err := embedded.ReadMasterKey(a.Conn.Data)
+	master, err := datafolder.ReadMasterKey(a.Conn.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -414,7 +414,7 @@ func VerifyLog(a *verb.App, ctx context.Context, dir string, against []byte) (ch
 	if err != nil {
 		return chain.Report{}, err
 	}
-	master, err := embedded.ReadMasterKey(a.Conn.Data)
+	master, err := datafolder.ReadMasterKey(a.Conn.Data)
 	if err != nil {
 		return chain.Report{}, err
 	}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/pkg/chain/witness"
 	"lazaret/pkg/files"
 	"lazaret/pkg/keys"
@@ -95,7 +95,7 @@ audit verify requires the quorum. KEY is printed by the witness, URL is its addr
 		Args: cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Conn.Resolve()
-			return addWitness(embedded.WitnessPolicy(a.Conn.Data), args[0], args[1], args[2], quorum)
+			return addWitness(datafolder.WitnessPolicy(a.Conn.Data), args[0], args[1], args[2], quorum)
 		},
 	}
 	c.Flags().StringVar(&quorum, "quorum", "all", "how many of the witnesses are needed: all, any, or a `NUMBER`")

@@ -20,7 +20,7 @@ import (
 	"lazaret/internal/auditor"
 	"lazaret/internal/bench"
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/query"
 	"lazaret/internal/stage"
@@ -295,7 +295,7 @@ func soak(ctx context.Context, data string, syncAlways bool, every time.Duration
 		}
 		s = bench.Sample{Decided: n - before, Chained: head.LastSeq, Lag: last - min(last, head.LastSeq), Waiting: waiting,
 			Streams: bench.DiskUse(filepath.Join(data, "jetstream")), State: bench.DiskUse(filepath.Join(data, "state")),
-			Log: bench.DiskUse(embedded.AuditDir(data))}
+			Log: bench.DiskUse(datafolder.AuditDir(data))}
 		s.RSS, _ = bench.ResidentOf(up.cmd.Process.Pid)
 		return s, nil
 	})

@@ -14,6 +14,7 @@ import (
 	"lazaret/examples"
 	"lazaret/internal/cli/audit"
 	"lazaret/internal/cli/verb"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/replay"
 	"lazaret/internal/wire"
@@ -105,7 +106,7 @@ func show(a *verb.App, ctx context.Context, w io.Writer) error {
 	}
 	fmt.Fprintf(w, "\n%d events, %d claims: %d beliefs supported, %d only read\n", totals.Events, totals.Claims,
 		totals.Supported, totals.Unverified)
-	rep, err := audit.VerifyLog(a, ctx, embedded.AuditDir(a.Conn.Data), nil)
+	rep, err := audit.VerifyLog(a, ctx, datafolder.AuditDir(a.Conn.Data), nil)
 	if err != nil {
 		return err
 	}

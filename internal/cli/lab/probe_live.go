@@ -13,6 +13,7 @@ import (
 	"lazaret/internal/backtest"
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/holds"
 	"lazaret/internal/live"
@@ -147,7 +148,7 @@ func playLive(a *verb.App, cmd *cobra.Command, sessions []*live.Session, name st
 
 // approvingPerson pins a new key as an approver's, and returns the person who has it.
 func approvingPerson(ctx context.Context, own *verb.App) (*live.Person, func(), error) {
-	trust, err := keys.LoadTrust(embedded.TrustFile(own.Conn.Data))
+	trust, err := keys.LoadTrust(datafolder.TrustFile(own.Conn.Data))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -162,7 +163,7 @@ func approvingPerson(ctx context.Context, own *verb.App) (*live.Person, func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	operator, err := keys.LoadSigner(embedded.OperatorKey(own.Conn.Data))
+	operator, err := keys.LoadSigner(datafolder.OperatorKey(own.Conn.Data))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
-	"lazaret/internal/embedded"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/replay"
 	"lazaret/internal/stage"
 	"lazaret/pkg/keys"
@@ -211,7 +211,7 @@ func explainSeq(a *verb.App, ctx context.Context, seq uint64, dir []string) (*ex
 		}
 	} else {
 		a.Conn.Resolve()
-		trust, err := keys.LoadTrust(embedded.TrustFile(a.Conn.Data))
+		trust, err := keys.LoadTrust(datafolder.TrustFile(a.Conn.Data))
 		if err != nil {
 			return nil, fmt.Errorf("%w: without the trust file the rules in force cannot be verified; name their folder", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/cli"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/ingest"
 	"lazaret/internal/query"
@@ -63,7 +64,7 @@ type Operator struct {
 func (a *App) OpenOperator(key string, lasting bool) (*Operator, error) {
 	a.Conn.Resolve()
 	if key == "" {
-		key = embedded.OperatorKey(a.Conn.Data)
+		key = datafolder.OperatorKey(a.Conn.Data)
 	}
 	signer, err := keys.LoadSigner(key)
 	if err != nil {

@@ -1,4 +1,4 @@
-package embedded_test
+package backup_test
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"lazaret/internal/backup"
+	"lazaret/internal/datafolder"
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsconn"
 	"lazaret/internal/natsfiles"
@@ -40,7 +42,8 @@ func get(t *testing.T, path string) []byte {
 // serve starts the server of a data folder.
 func serve(t *testing.T, data string) *embedded.Pipeline {
 	t.Helper()
-	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, ServerOnly: true})
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true,
+		ServerOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +83,7 @@ func TestABackupWithoutKeysHasNoSecret(t *testing.T) {
 			secrets = append(secrets, bytes.TrimSpace(get(t, f)))
 		}
 	}
-	operator := get(t, embedded.OperatorKey(data))
+	operator := get(t, datafolder.OperatorKey(data))
 	for _, old := range []string{"old", "jetstream/old"} {
 		for _, folder := range []string{"keys", "creds"} {
 			if err := os.CopyFS(filepath.Join(data, filepath.FromSlash(old), folder),
@@ -104,7 +107,7 @@ func TestABackupWithoutKeysHasNoSecret(t *testing.T) {
 	for _, name := range kept {
 		put(t, data, name, []byte("harmless"))
 	}
-	if err := os.Symlink(embedded.OperatorKey(data), filepath.Join(data, "memories", "link")); err != nil {
+	if err := os.Symlink(datafolder.OperatorKey(data), filepath.Join(data, "memories", "link")); err != nil {
 		t.Fatal(err)
 	}
 
@@ -128,7 +131,7 @@ func TestABackupWithoutKeysHasNoSecret(t *testing.T) {
 		}
 	}
 	archive := filepath.Join(t.TempDir(), "b.tar")
-	if err := embedded.PackFolder(dir, archive); err != nil {
+	if err := backup.PackFolder(dir, archive); err != nil {
 		t.Fatal(err)
 	}
 	text := get(t, archive)
@@ -139,7 +142,7 @@ func TestABackupWithoutKeysHasNoSecret(t *testing.T) {
 	}
 	aside := natsserver.KeysDir(data)
 	restored := filepath.Join(t.TempDir(), "restored")
-	if _, err := embedded.Restore(t.Context(), archive, aside, restored); err != nil {
+	if _, err := backup.Restore(t.Context(), archive, aside, restored); err != nil {
 		t.Fatal(err)
 	}
 	serve(t, restored)
@@ -174,7 +177,7 @@ func TestABackupWithoutKeysHasAllMemories(t *testing.T) {
 		t.Errorf("left out: %q", left)
 	}
 	restored := filepath.Join(t.TempDir(), "restored")
-	if _, err := embedded.Restore(t.Context(), dir, natsserver.KeysDir(data), restored); err != nil {
+	if _, err := backup.Restore(t.Context(), dir, natsserver.KeysDir(data), restored); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range names {
@@ -222,7 +225,7 @@ func TestABackupCopiesWhatALinkInTheDataFolderPointsTo(t *testing.T) {
 			aside = natsserver.KeysDir(data)
 		}
 		restored := filepath.Join(t.TempDir(), "restored")
-		if _, err := embedded.Restore(t.Context(), dir, aside, restored); err != nil {
+		if _, err := backup.Restore(t.Context(), dir, aside, restored); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"jetstream/jetstream", "trust.yaml", "memories/demo/agent/notes.md"} {
@@ -251,7 +254,7 @@ func TestABackupFailsIfItLacksANeededFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &retain.Config{Conn: nc}
-	trust := get(t, embedded.TrustFile(data))
+	trust := get(t, datafolder.TrustFile(data))
 	put(t, data, "trust.yaml", append([]byte("# PRIVATE+KEY+alice\n"), trust...))
 	if _, _, err := c.Copy(t.Context(), false); err == nil || !strings.Contains(err.Error(), "trust.yaml was not copied") {
 		t.Errorf("without the trust file: %v", err)
@@ -286,7 +289,7 @@ func TestARestoredFolderReachesNoOtherPipeline(t *testing.T) {
 			aside = natsserver.KeysDir(data)
 		}
 		restored := filepath.Join(t.TempDir(), "restored")
-		if _, err := embedded.Restore(t.Context(), dir, aside, restored); err != nil {
+		if _, err := backup.Restore(t.Context(), dir, aside, restored); err != nil {
 			t.Fatal(err)
 		}
 		t.Setenv("NATS_URL", p.Server.URL())

@@ -1,4 +1,4 @@
-package embedded
+package backup
 
 import (
 	"errors"
@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natsserver"
+	"lazaret/internal/stage"
 	"lazaret/pkg/files"
 	"lazaret/pkg/keys"
 )
@@ -19,7 +21,7 @@ import (
 // made are the files and folders of a data folder that a backup without keys has, besides the auditor's log and the
 // snapshots of the stages. Lazaret writes them, and a restore uses them.
 var made = []string{"jetstream", "memories", "hooks", "notify", "forgotten", "shards", keys.TrustFile,
-	filepath.Base(WitnessPolicy(""))}
+	filepath.Base(datafolder.WitnessPolicy(""))}
 
 // secretFolders are the folders of keys, credentials and logins. Only a backup with keys has them.
 var secretFolders = []string{"keys", "creds", "nats", "console"}
@@ -42,9 +44,9 @@ const (
 // streamsDir is the folder in which nats-server writes the streams.
 var streamsDir = filepath.Join("jetstream", "jetstream")
 
-// copyData copies the parts of a data folder that belong to a backup, except the auditor's log. With keys, it copies
+// Copy copies the parts of a data folder that belong to a backup, except the auditor's log. With keys, it copies
 // the user's own files too. It returns the files and folders in data that it did not copy and that nobody can rebuild.
-func copyData(data, to string, withKeys bool) (left []string, err error) {
+func Copy(data, to string, withKeys bool) (left []string, err error) {
 	es, err := os.ReadDir(data)
 	if err != nil {
 		return nil, err
@@ -56,7 +58,7 @@ func copyData(data, to string, withKeys bool) (left []string, err error) {
 	for _, e := range es {
 		name := e.Name()
 		switch {
-		case slices.Contains([]string{"lock", "audit", "snapshots", "backups"}, name):
+		case slices.Contains([]string{"lock", "audit", "snapshots", filepath.Base(CopiesDir(""))}, name):
 		case name == "state":
 			err = c.snapshots()
 		case slices.Contains(made, name) || withKeys && slices.Contains(secretFolders, name):
@@ -78,6 +80,32 @@ func copyData(data, to string, withKeys bool) (left []string, err error) {
 		return nil, err
 	}
 	return c.notCopied(), secure(to)
+}
+
+// CheckSnapshots returns an error if to, a copy of a data folder whose ledger was trimmed, lacks the state of one of the
+// stages: that stage could not start with the copy. It opens the copied snapshots, because a stage may have replaced
+// its snapshot while it was copied.
+func CheckSnapshots(data, to string, stages []string, trimmed uint64) error {
+	for _, name := range stages {
+		key, err := datafolder.StateKey(datafolder.StateKeyFile(data), name)
+		if err != nil {
+			return err
+		}
+		snapshot := stage.SnapshotDir(datafolder.StateDir(to, name))
+		folded := uint64(0)
+		if _, err = os.Stat(snapshot); err == nil {
+			folded, err = stage.Snapshotted(snapshot, key)
+		}
+		if err == nil && folded < trimmed {
+			err = fmt.Errorf("its snapshot has the state up to ledger entry %d", folded)
+		}
+		if err != nil {
+			return fmt.Errorf("the ledger was trimmed up to %d, and the copy lacks the state of stage %s, which could not "+
+				"start without it: back up again; if that fails too, start lazaret up again, which makes the snapshot %s, "+
+				"and then back up: %w", trimmed, name, stage.SnapshotDir(datafolder.StateDir(data, name)), err)
+		}
+	}
+	return nil
 }
 
 // check returns an error if the copy lacks something that a restore needs.
@@ -130,12 +158,12 @@ func (c *copier) notCopied() []string {
 
 // snapshots copies the stage snapshots from trimming.
 func (c *copier) snapshots() error {
-	dirs, err := files.Glob(StateDir(c.data, ""), "*"+snapshotSuffix)
+	dirs, err := files.Glob(datafolder.StateDir(c.data, ""), "*"+snapshotSuffix)
 	if err != nil {
 		return err
 	}
 	for _, d := range dirs {
-		if err := c.tree(StateDir("", filepath.Base(d))); err != nil {
+		if err := c.tree(datafolder.StateDir("", filepath.Base(d))); err != nil {
 			return err
 		}
 	}

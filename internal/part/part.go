@@ -1,4 +1,4 @@
-package embedded
+package part
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
 	"lazaret/pkg/files"
@@ -18,19 +19,19 @@ import (
 	shipped "lazaret/rules"
 )
 
-// Parts are the names of the processes for which Part can create a folder.
-var Parts = []string{"ingest", "sentinels", "arbiter", "auditor", "trim"}
+// Names are the names of the processes that can have a part.
+var Names = []string{"ingest", "sentinels", "arbiter", "auditor", "trim"}
 
-// PartFiles returns the paths, relative to the data folder, of the files that a process needs. groups
+// Files returns the paths, relative to the data folder, of the files that a process needs. groups
 // are the sentinel groups; nil means the shipped ones.
-func PartFiles(name string, groups []string) ([]string, error) {
+func Files(name string, groups []string) ([]string, error) {
 	var roles []natsserver.Role
 	paths := []string{keys.TrustFile}
 	key := func(path string) { paths = append(paths, filepath.ToSlash(path)) }
 	switch name {
 	case "ingest":
 		roles = []natsserver.Role{natsserver.RoleIngest, natsserver.RoleService}
-		key(StateKeyFile(""))
+		key(datafolder.StateKeyFile(""))
 	case "sentinels":
 		if groups == nil {
 			groups = shipped.Groups()
@@ -38,21 +39,21 @@ func PartFiles(name string, groups []string) ([]string, error) {
 		for _, g := range groups {
 			roles = append(roles, natsserver.SentinelRole(g))
 		}
-		key(StateKeyFile(""))
+		key(datafolder.StateKeyFile(""))
 	case "arbiter":
 		roles = []natsserver.Role{natsserver.RoleArbiter, natsserver.RoleFront, natsserver.RoleService}
-		key(StateKeyFile(""))
+		key(datafolder.StateKeyFile(""))
 	case "auditor":
 		roles = []natsserver.Role{natsserver.RoleAuditor, natsserver.RoleService}
-		key(AuditorKey(""))
-		key(filepath.Join(natsserver.KeysDir(""), masterKeyFile))
+		key(datafolder.AuditorKey(""))
+		key(datafolder.MasterKeyFile(""))
 	case "trim":
 		// The operator's credential is needed to request a snapshot of the log from the running
 		// auditor.
 		roles = []natsserver.Role{natsserver.RoleRetention, natsserver.RoleOperator}
-		key(filepath.Join(natsserver.KeysDir(""), masterKeyFile))
+		key(datafolder.MasterKeyFile(""))
 	default:
-		return nil, fmt.Errorf("there is no part for %q: use one of %s", name, strings.Join(Parts, ", "))
+		return nil, fmt.Errorf("there is no part for %q: use one of %s", name, strings.Join(Names, ", "))
 	}
 	for _, r := range roles {
 		key(natsfiles.Creds("", string(r)))
@@ -62,8 +63,8 @@ func PartFiles(name string, groups []string) ([]string, error) {
 	return paths, nil
 }
 
-// PartOf describes the part of a process: a folder with the files that it needs of a data folder.
-type PartOf struct {
+// Part describes the part of a process: a folder with the files that it needs of a data folder.
+type Part struct {
 	Data, Name string
 	Groups     []string // sentinel groups; nil means the shipped ones
 	Dir        string   // the part
@@ -76,33 +77,33 @@ type PartOf struct {
 // Make copies the files from the data folder to the part. It can be repeated when credentials are renewed. It keeps
 // other keys that the part has, and the handovers of an auditor's keys. kept has a line about each. If a key or the
 // trust file cannot be written, Make still writes the other files.
-func (o PartOf) Make() (kept []string, err error) {
-	paths, err := PartFiles(o.Name, o.Groups)
+func (p Part) Make() (kept []string, err error) {
+	paths, err := Files(p.Name, p.Groups)
 	if err != nil {
 		return nil, err
 	}
 	content := make(map[string][]byte)
 	for _, f := range paths {
-		b, err := os.ReadFile(filepath.Join(o.Data, f))
+		b, err := os.ReadFile(filepath.Join(p.Data, f))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("the data folder has no %s, which %s needs: make it with `lazaret server init` or start "+
-				"`lazaret up` once: %w", f, o.Name, err)
+				"`lazaret up` once: %w", f, p.Name, err)
 		} else if err != nil {
 			return nil, err
 		}
 		if filepath.Ext(f) == ".json" {
-			if b, err = moved(b, o.At, o.URL); err != nil {
+			if b, err = moved(b, p.At, p.URL); err != nil {
 				return nil, fmt.Errorf("%s: %w", f, err)
 			}
 		}
 		content[f] = b
 	}
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(p.Dir, 0o700); err != nil {
 		return nil, err
 	}
 	var secrets []string
 	for _, f := range paths {
-		to := filepath.Join(o.Dir, f)
+		to := filepath.Join(p.Dir, f)
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			return nil, err
 		}
@@ -114,11 +115,11 @@ func (o PartOf) Make() (kept []string, err error) {
 			}
 		}
 	}
-	p := part{data: o.Data, dir: o.Dir}
-	err = WithTrustFile(TrustFile(o.Dir), func() error {
-		return p.put(secrets, content, !o.TrustOfData && slices.Contains(secrets, AuditorKey("")))
+	m := merger{data: p.Data, dir: p.Dir}
+	err = datafolder.WithTrustFile(datafolder.TrustFile(p.Dir), func() error {
+		return m.put(secrets, content, !p.TrustOfData && slices.Contains(secrets, datafolder.AuditorKey("")))
 	})
-	return p.kept, err
+	return m.kept, err
 }
 
 // moved returns a NATS context with its credential path below another folder.

@@ -1,4 +1,4 @@
-package embedded
+package part
 
 import (
 	"bytes"
@@ -11,14 +11,15 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/datafolder"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/files"
 	"lazaret/pkg/keys"
 )
 
-// part is a process's folder. The key of an auditor that runs apart is rotated in its part (lazaret audit rotate), so
-// the part may have keys and handovers that are not in the data folder.
-type part struct {
+// merger writes the keys and the trust file of a part. The key of an auditor that runs apart is rotated in its part
+// (lazaret audit rotate), so the part may have keys and handovers that are not in the data folder.
+type merger struct {
 	data, dir string
 	trust     *keys.Trust // of the part, with the handovers that were kept
 	changed   bool        // whether trust differs from the data folder's
@@ -26,26 +27,26 @@ type part struct {
 }
 
 // tell adds a line to what is said about the part.
-func (p *part) tell(format string, args ...any) {
-	p.kept = append(p.kept, fmt.Sprintf(format, args...))
+func (m *merger) tell(format string, args ...any) {
+	m.kept = append(m.kept, fmt.Sprintf(format, args...))
 }
 
 // put writes the keys and the trust file of the part. merging says whether handovers that only the part has are kept.
 // An error about one file does not keep it from writing the others.
-func (p *part) put(secrets []string, content map[string][]byte, merging bool) error {
+func (m *merger) put(secrets []string, content map[string][]byte, merging bool) error {
 	text := content[keys.TrustFile]
 	var err error
-	if p.trust, err = keys.ParseTrust(TrustFile(p.data), text); err != nil {
-		p.trust = new(keys.Trust)
+	if m.trust, err = keys.ParseTrust(datafolder.TrustFile(m.data), text); err != nil {
+		m.trust = new(keys.Trust)
 	} else if merging {
-		text, err = p.merge(text)
+		text, err = m.merge(text)
 	}
 	errs := []error{err}
 	for _, f := range secrets {
-		errs = append(errs, p.putKey(filepath.Join(p.dir, f), content[f]))
+		errs = append(errs, m.putKey(filepath.Join(m.dir, f), content[f]))
 	}
 	if err == nil {
-		errs = append(errs, files.Write(TrustFile(p.dir), text, 0o600))
+		errs = append(errs, files.Write(datafolder.TrustFile(m.dir), text, 0o600))
 	}
 	return errors.Join(errs...)
 }
@@ -54,8 +55,8 @@ func (p *part) put(secrets []string, content map[string][]byte, merging bool) er
 // only the part has. Handovers are recorded by the pins of the keys whose private keys the part has, and by replaced_at
 // of their predecessors. If that leaves a log without a key in use, its other pins are kept too. All other
 // pins are those of the data folder.
-func (p *part) merge(text []byte) ([]byte, error) {
-	ours := TrustFile(p.dir)
+func (m *merger) merge(text []byte) ([]byte, error) {
+	ours := datafolder.TrustFile(m.dir)
 	had, err := keys.LoadTrust(ours)
 	if errors.Is(err, fs.ErrNotExist) {
 		return text, nil
@@ -64,32 +65,33 @@ func (p *part) merge(text []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%s is not overwritten, because it may have handovers of the log's key: correct it, or move "+
 			"it away: %w", ours, err)
 	}
-	handed, elsewhere, err := p.keepOwn(had)
+	handed, elsewhere, err := m.keepOwn(had)
 	if err == nil {
-		err = p.keepElsewhere(elsewhere, handed)
+		err = m.keepElsewhere(elsewhere, handed)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if !p.changed {
+	if !m.changed {
 		return text, nil
 	}
-	return p.trust.Marshal()
+	return m.trust.Marshal()
 }
 
 // keepOwn adds the handovers of the part's own keys to the pins of the data folder. had has the part's pins. keepOwn
 // returns the logs of which it kept a replaced_at, and the auditors' pins that only the part has and whose private keys
 // it does not have.
-func (p *part) keepOwn(had *keys.Trust) (handed map[string]bool, elsewhere []keys.Pin, err error) {
-	ours, theirs := TrustFile(p.dir), TrustFile(p.data)
-	private, err := p.privateKeys()
+func (m *merger) keepOwn(had *keys.Trust) (handed map[string]bool, elsewhere []keys.Pin, err error) {
+	ours, theirs := datafolder.TrustFile(m.dir), datafolder.TrustFile(m.data)
+	private, err := m.privateKeys()
 	if err != nil {
 		return nil, nil, err
 	}
 	// If the key in use is not pinned in the data folder, it was rotated here, and the operator has not brought the
 	// handover.
 	name := ""
-	if own, err := note.NewVerifier(publicKey(AuditorKey(p.dir))); err == nil && p.pin(AuditorKey(p.dir)) == nil {
+	inUse := datafolder.AuditorKey(m.dir)
+	if own, err := note.NewVerifier(publicKey(inUse)); err == nil && m.pin(inUse) == nil {
 		name = own.Name()
 	}
 	handed = make(map[string]bool)
@@ -98,24 +100,24 @@ func (p *part) keepOwn(had *keys.Trust) (handed map[string]bool, elsewhere []key
 		if err != nil || !pin.Has(keys.RoleAuditor) {
 			continue
 		}
-		given, ok := p.trust.Find(v.Name(), v.KeyHash())
+		given, ok := m.trust.Find(v.Name(), v.KeyHash())
 		switch {
 		case ok && !given.Has(keys.RoleAuditor):
 			return nil, nil, fmt.Errorf("%s pins %s as an auditor's key, and %s pins it without the role auditor: correct the "+
 				"one that is wrong, or take the pins of the latter with --trust-of-data", ours, pin.Key, theirs)
 		case ok && (pin.ReplacedAt == nil || given.ReplacedAt != nil && *given.ReplacedAt <= *pin.ReplacedAt):
 		case ok && !private[pin.Key] && v.Name() != name:
-			p.tell("%s no longer has replaced_at: %d of %s, as %s", ours, *pin.ReplacedAt, pin.Key, theirs)
+			m.tell("%s no longer has replaced_at: %d of %s, as %s", ours, *pin.ReplacedAt, pin.Key, theirs)
 		case ok:
-			if p.trust.Replaced(chain.KeyID(v.Name(), v.KeyHash()), *pin.ReplacedAt) {
-				p.changed, handed[v.Name()] = true, true
-				p.tell("%s keeps replaced_at: %d of %s, which is not in %s: if you ran audit rotate, add it there, otherwise "+
+			if m.trust.Replaced(chain.KeyID(v.Name(), v.KeyHash()), *pin.ReplacedAt) {
+				m.changed, handed[v.Name()] = true, true
+				m.tell("%s keeps replaced_at: %d of %s, which is not in %s: if you ran audit rotate, add it there, otherwise "+
 					howToRemove, ours, *pin.ReplacedAt, pin.Key, theirs)
 			}
 		case !private[pin.Key]:
 			elsewhere = append(elsewhere, pin)
 		default:
-			if err := p.keep(pin, "because the part has its private key"); err != nil {
+			if err := m.keep(pin, "because the part has its private key"); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -125,15 +127,16 @@ func (p *part) keepOwn(had *keys.Trust) (handed map[string]bool, elsewhere []key
 
 // keepElsewhere keeps the pin of a log's key in use whose private key is elsewhere (audit rotate --key), if the part
 // has handed its log over and the log would have no key in use without it.
-func (p *part) keepElsewhere(pins []keys.Pin, handed map[string]bool) error {
-	inUse := p.logsWithKey()
+func (m *merger) keepElsewhere(pins []keys.Pin, handed map[string]bool) error {
+	inUse := m.logsWithKey()
 	for _, pin := range pins {
 		v, err := note.NewVerifier(pin.Key)
 		if err != nil || !handed[v.Name()] || inUse[v.Name()] {
-			p.tell("%s no longer pins %s%s, as %s", TrustFile(p.dir), pin.Key, replacedAt(pin), TrustFile(p.data))
+			m.tell("%s no longer pins %s%s, as %s", datafolder.TrustFile(m.dir), pin.Key, replacedAt(pin),
+				datafolder.TrustFile(m.data))
 			continue
 		}
-		if err := p.keep(pin, "because it may have replaced a key of the part"); err != nil {
+		if err := m.keep(pin, "because it may have replaced a key of the part"); err != nil {
 			return err
 		}
 	}
@@ -143,14 +146,15 @@ func (p *part) keepElsewhere(pins []keys.Pin, handed map[string]bool) error {
 const howToRemove = "remove it with --trust-of-data"
 
 // keep pins an auditor's key that is not pinned in the data folder.
-func (p *part) keep(pin keys.Pin, reason string) error {
+func (m *merger) keep(pin keys.Pin, reason string) error {
 	pin.Roles = []keys.Role{keys.RoleAuditor}
-	if err := p.trust.Add(pin); err != nil {
+	if err := m.trust.Add(pin); err != nil {
 		return err
 	}
-	p.changed = true
-	p.tell("%s keeps the auditor's key %s%s, which is not pinned in %s, %s: if you made it with audit rotate, pin it "+
-		"there, otherwise "+howToRemove, TrustFile(p.dir), pin.Key, replacedAt(pin), TrustFile(p.data), reason)
+	m.changed = true
+	m.tell("%s keeps the auditor's key %s%s, which is not pinned in %s, %s: if you made it with audit rotate, pin it "+
+		"there, otherwise "+howToRemove, datafolder.TrustFile(m.dir), pin.Key, replacedAt(pin),
+		datafolder.TrustFile(m.data), reason)
 	return nil
 }
 
@@ -162,9 +166,9 @@ func replacedAt(pin keys.Pin) string {
 }
 
 // logsWithKey returns the names of the logs for which the part's trust file has an auditor's key that was not replaced.
-func (p *part) logsWithKey() map[string]bool {
+func (m *merger) logsWithKey() map[string]bool {
 	out := make(map[string]bool)
-	for _, pin := range p.trust.Pins() {
+	for _, pin := range m.trust.Pins() {
 		if v, err := note.NewVerifier(pin.Key); err == nil && pin.Has(keys.RoleAuditor) && pin.ReplacedAt == nil {
 			out[v.Name()] = true
 		}
@@ -174,8 +178,8 @@ func (p *part) logsWithKey() map[string]bool {
 
 // privateKeys returns the public keys of the auditor's private keys in the part: the key in use, the next one, and
 // those that a rotation has set aside.
-func (p *part) privateKeys() (map[string]bool, error) {
-	file := AuditorKey(p.dir)
+func (m *merger) privateKeys() (map[string]bool, error) {
+	file := datafolder.AuditorKey(m.dir)
 	paths, err := files.Glob(filepath.Dir(file), filepath.Base(file)+".*")
 	out := make(map[string]bool)
 	for _, f := range append(paths, file) {
@@ -189,7 +193,7 @@ func (p *part) privateKeys() (map[string]bool, error) {
 // putKey writes a key that the data folder has to a file of the part. A file with another key stays, unless the trust
 // file says that it was replaced and the new one was not. Then it is kept beside the new one. An empty file is
 // replaced.
-func (p *part) putKey(path string, key []byte) error {
+func (m *merger) putKey(path string, key []byte) error {
 	const mode = 0o600
 	err := files.Create(path, key, mode)
 	if !errors.Is(err, fs.ErrExist) {
@@ -199,23 +203,23 @@ func (p *part) putKey(path string, key []byte) error {
 	if err != nil || bytes.Equal(bytes.TrimSpace(had), bytes.TrimSpace(key)) {
 		return err
 	}
-	rel, err := filepath.Rel(p.dir, path)
+	rel, err := filepath.Rel(m.dir, path)
 	if err != nil {
 		return err
 	}
-	from := filepath.Join(p.data, rel)
+	from := filepath.Join(m.data, rel)
 	if len(bytes.TrimSpace(had)) == 0 {
-		p.tell("%s was empty, and has now the key of %s", path, from)
+		m.tell("%s was empty, and has now the key of %s", path, from)
 		return files.Write(path, key, mode)
 	}
-	if path == AuditorKey(p.dir) {
+	if path == datafolder.AuditorKey(m.dir) {
 		if publicKey(path) == "" {
 			return fmt.Errorf("%s has no valid private key, and is not overwritten: put the auditor's key back, or move the "+
 				"file away and repeat the command, which puts the key of %s there", path, from)
 		}
-		switch ours, theirs := p.pin(path), p.pin(from); {
+		switch ours, theirs := m.pin(path), m.pin(from); {
 		case theirs != nil && theirs.ReplacedAt != nil:
-			p.tell("%s stays as it is: by the trust file, the key in %s was replaced. Put the newer key into the latter", path,
+			m.tell("%s stays as it is: by the trust file, the key in %s was replaced. Put the newer key into the latter", path,
 				from)
 			return nil
 		case ours != nil && ours.ReplacedAt != nil && theirs != nil:
@@ -223,22 +227,22 @@ func (p *part) putKey(path string, key []byte) error {
 			if err != nil {
 				return err
 			}
-			p.tell("%s has now the key of %s. The old one was replaced, and is in %s", path, from, aside)
+			m.tell("%s has now the key of %s. The old one was replaced, and is in %s", path, from, aside)
 			return files.Write(path, key, mode)
 		}
 	}
-	p.tell("%s stays as it is: %s has another key. To use that one, move this file away and repeat the command", path,
+	m.tell("%s stays as it is: %s has another key. To use that one, move this file away and repeat the command", path,
 		from)
 	return nil
 }
 
 // pin returns the pin of the auditor's key in a file, or nil if there is none.
-func (p *part) pin(file string) *keys.Pin {
+func (m *merger) pin(file string) *keys.Pin {
 	v, err := note.NewVerifier(publicKey(file))
 	if err != nil {
 		return nil
 	}
-	if pin, ok := p.trust.Find(v.Name(), v.KeyHash()); ok && pin.Has(keys.RoleAuditor) {
+	if pin, ok := m.trust.Find(v.Name(), v.KeyHash()); ok && pin.Has(keys.RoleAuditor) {
 		return &pin
 	}
 	return nil

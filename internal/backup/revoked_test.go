@@ -1,4 +1,4 @@
-package embedded_test
+package backup_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"lazaret/internal/backup"
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/retain"
@@ -70,7 +71,7 @@ func TestARestoredBackupRefusesRevokedCredentials(t *testing.T) {
 		{"a backup after it, with its keys", copies(true), ""},
 	} {
 		restored := filepath.Join(t.TempDir(), "restored")
-		m, err := embedded.Restore(t.Context(), c.backup, c.keys, restored)
+		m, err := backup.Restore(t.Context(), c.backup, c.keys, restored)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
@@ -107,9 +108,9 @@ func TestARestoredBackupRefusesRevokedCredentials(t *testing.T) {
 	// A wrong folder of keys is no reason to go on without its revocations.
 	for name, keys := range map[string]string{"that does not exist": aside + "x", "that is empty": t.TempDir(),
 		"that is the data folder": data} {
-		for what, backup := range map[string]string{"keys": before, "no keys": without} {
+		for what, dir := range map[string]string{"keys": before, "no keys": without} {
 			restored := filepath.Join(t.TempDir(), "r")
-			if _, err := embedded.Restore(t.Context(), backup, keys, restored); err == nil ||
+			if _, err := backup.Restore(t.Context(), dir, keys, restored); err == nil ||
 				!strings.Contains(err.Error(), "is not a folder of keys") {
 				t.Errorf("a backup with %s, a folder of keys %s: %v", what, name, err)
 			}
@@ -129,7 +130,8 @@ func TestARestoredBackupRefusesRevokedCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := embedded.Restore(t.Context(), without, natsserver.KeysDir(other), filepath.Join(t.TempDir(), "r")); err == nil ||
+	restored := filepath.Join(t.TempDir(), "r")
+	if _, err := backup.Restore(t.Context(), without, natsserver.KeysDir(other), restored); err == nil ||
 		!strings.Contains(err.Error(), "not those of the backup") {
 		t.Errorf("the keys of another data folder: %v", err)
 	}

@@ -1,4 +1,4 @@
-package embedded
+package part
 
 import (
 	"bytes"
@@ -14,11 +14,14 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/datafolder"
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 )
+
+var trustFile, auditorKey = datafolder.TrustFile, datafolder.AuditorKey
 
 // parted makes a data folder with keys and credentials, and a part for the auditor.
 func parted(t *testing.T) (data, dir string) {
@@ -33,15 +36,25 @@ func parted(t *testing.T) (data, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err1 := Trust(data)
-	_, err2 := MasterKey(data)
-	if err := errors.Join(err1, err2, makeStateKey(data), installCredentials(m, "nats://n1", nil, time.Hour)); err != nil {
+	_, err1 := datafolder.Trust(data)
+	_, err2 := datafolder.MasterKey(data)
+	if err := errors.Join(err1, err2, datafolder.MakeStateKey(data), installCredentials(m)); err != nil {
 		t.Fatal(err)
 	}
 	if kept := again(t, data, dir); len(kept) > 0 {
 		t.Fatalf("of a new part it is said: %q", kept)
 	}
 	return data, dir
+}
+
+// installCredentials creates the credentials of the auditor's part and of the part for trimming.
+func installCredentials(m *natsserver.Minter) error {
+	var errs []error
+	for _, r := range []natsserver.Role{natsserver.RoleAuditor, natsserver.RoleService, natsserver.RoleRetention,
+		natsserver.RoleOperator} {
+		errs = append(errs, m.Install(natsserver.Grant{Name: string(r), Role: r, Lasts: time.Hour}, "nats://n1", true))
+	}
+	return errors.Join(errs...)
 }
 
 func again(t *testing.T, data, dir string) []string {
@@ -53,8 +66,8 @@ func again(t *testing.T, data, dir string) []string {
 	return kept
 }
 
-func auditorPart(data, dir string) PartOf {
-	return PartOf{Data: data, Name: "auditor", Dir: dir, At: dir}
+func auditorPart(data, dir string) Part {
+	return Part{Data: data, Name: "auditor", Dir: dir, At: dir}
 }
 
 func content(t *testing.T, file string) string {
@@ -70,13 +83,13 @@ func content(t *testing.T, file string) string {
 // and the new one has its name, as by a rotation.
 func newKey(t *testing.T, folder string) string {
 	t.Helper()
-	name, _, _ := strings.Cut(publicKey(AuditorKey(folder)), "+")
+	name, _, _ := strings.Cut(publicKey(auditorKey(folder)), "+")
 	private, public, err := keys.Generate(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = keys.SetAside(AuditorKey(folder))
-	if err = errors.Join(err, os.Remove(AuditorKey(folder)), keys.WritePrivate(AuditorKey(folder), private)); err != nil {
+	_, err = keys.SetAside(auditorKey(folder))
+	if err = errors.Join(err, os.Remove(auditorKey(folder)), keys.WritePrivate(auditorKey(folder), private)); err != nil {
 		t.Fatal(err)
 	}
 	return public
@@ -85,7 +98,7 @@ func newKey(t *testing.T, folder string) string {
 // pins replaces the auditors' pins of a folder's trust file.
 func pins(t *testing.T, folder string, auditors ...keys.Pin) {
 	t.Helper()
-	had, err := keys.LoadTrust(TrustFile(folder))
+	had, err := keys.LoadTrust(trustFile(folder))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +109,7 @@ func pins(t *testing.T, folder string, auditors ...keys.Pin) {
 			t.Fatal(err)
 		}
 	}
-	if err := trust.Write(TrustFile(folder)); err != nil {
+	if err := trust.Write(trustFile(folder)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -112,7 +125,7 @@ func replacedPin(key string, at int64) keys.Pin {
 // pinned returns the keys of a folder's trust file, those that were replaced with the size.
 func pinned(t *testing.T, folder string) (out []string) {
 	t.Helper()
-	trust, err := keys.LoadTrust(TrustFile(folder))
+	trust, err := keys.LoadTrust(trustFile(folder))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,15 +141,15 @@ func pinned(t *testing.T, folder string) (out []string) {
 
 func TestPromiseAKeyThatWasRotatedInAPartOutlivesARepetitionOfServerPart(t *testing.T) {
 	data, dir := parted(t)
-	old := publicKey(AuditorKey(dir))
+	old := publicKey(auditorKey(dir))
 	operator := pinned(t, data)[0]
 	first, second := newKey(t, dir), newKey(t, dir)
 	pins(t, dir, replacedPin(old, 3), replacedPin(first, 7), auditorPin(second))
-	key, trust := content(t, AuditorKey(dir)), pinned(t, dir)
+	key, trust := content(t, auditorKey(dir)), pinned(t, dir)
 	if kept := again(t, data, dir); len(kept) != 4 || !strings.Contains(kept[0], "replaced_at: 3 of "+old) {
 		t.Errorf("it is said: %q", kept)
 	}
-	if content(t, AuditorKey(dir)) != key {
+	if content(t, auditorKey(dir)) != key {
 		t.Error("the only copy of the new key is lost")
 	}
 	if got := pinned(t, dir); !slices.Equal(got, trust) {
@@ -144,34 +157,34 @@ func TestPromiseAKeyThatWasRotatedInAPartOutlivesARepetitionOfServerPart(t *test
 	}
 
 	// The operator brings the pins, then the key.
-	if err := os.WriteFile(TrustFile(data), []byte(content(t, TrustFile(dir))), 0o600); err != nil {
+	if err := os.WriteFile(trustFile(data), []byte(content(t, trustFile(dir))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if kept := again(t, data, dir); len(kept) != 1 || !strings.Contains(kept[0], "the key in "+AuditorKey(data)+
+	if kept := again(t, data, dir); len(kept) != 1 || !strings.Contains(kept[0], "the key in "+auditorKey(data)+
 		" was replaced") {
 		t.Errorf("with the key missing, it is said: %q", kept)
 	}
-	if err := os.WriteFile(AuditorKey(data), []byte(key), 0o600); err != nil {
+	if err := os.WriteFile(auditorKey(data), []byte(key), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if kept := again(t, data, dir); len(kept) > 0 {
 		t.Errorf("with nothing missing, it is said: %q", kept)
 	}
-	if content(t, AuditorKey(dir)) != key || !slices.Equal(pinned(t, dir), trust) || trust[0] != operator {
+	if content(t, auditorKey(dir)) != key || !slices.Equal(pinned(t, dir), trust) || trust[0] != operator {
 		t.Error("the key or the pins have changed")
 	}
 }
 
 func TestAKeyThatTheOperatorRotatedReachesThePartAndTheOldOneIsKept(t *testing.T) {
 	data, dir := parted(t)
-	old, private := publicKey(AuditorKey(dir)), content(t, AuditorKey(dir))
+	old, private := publicKey(auditorKey(dir)), content(t, auditorKey(dir))
 	fresh := newKey(t, data)
 	pins(t, data, replacedPin(old, 3), auditorPin(fresh))
 	kept := again(t, data, dir)
-	if publicKey(AuditorKey(dir)) != fresh || len(kept) != 1 {
-		t.Errorf("the part has the key %s, want %s: %q", publicKey(AuditorKey(dir)), fresh, kept)
+	if publicKey(auditorKey(dir)) != fresh || len(kept) != 1 {
+		t.Errorf("the part has the key %s, want %s: %q", publicKey(auditorKey(dir)), fresh, kept)
 	}
-	aside, err := filepath.Glob(AuditorKey(dir) + ".*")
+	aside, err := filepath.Glob(auditorKey(dir) + ".*")
 	if err != nil || len(aside) != 1 || content(t, aside[0]) != private {
 		t.Errorf("the old key is in %q: %v", aside, err)
 	}
@@ -183,33 +196,33 @@ func TestAKeyThatTheOperatorRotatedReachesThePartAndTheOldOneIsKept(t *testing.T
 func TestServerPartOverwritesNoOtherKeyOfAPart(t *testing.T) {
 	data, dir := parted(t)
 	own := newKey(t, dir) // of a second auditor
-	pins(t, data, auditorPin(publicKey(AuditorKey(data))), auditorPin(own))
-	master := filepath.Join(natsserver.KeysDir(dir), masterKeyFile)
+	pins(t, data, auditorPin(publicKey(auditorKey(data))), auditorPin(own))
+	master := datafolder.MasterKeyFile(dir)
 	if err := os.WriteFile(master, []byte("another\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	kept := again(t, data, dir)
-	if publicKey(AuditorKey(dir)) != own || content(t, master) != "another\n" {
+	if publicKey(auditorKey(dir)) != own || content(t, master) != "another\n" {
 		t.Error("a key was overwritten")
 	}
 	if len(kept) != 2 || !strings.Contains(kept[0], master+" stays as it is") || !strings.Contains(kept[1],
-		AuditorKey(dir)+" stays as it is") {
+		auditorKey(dir)+" stays as it is") {
 		t.Errorf("it is said: %q", kept)
 	}
 }
 
 func TestAPinThatTheOperatorRemovedDoesNotStayInAPart(t *testing.T) {
 	data, dir := parted(t)
-	key := publicKey(AuditorKey(dir))
+	key := publicKey(auditorKey(dir))
 	_, stolen, err1 := keys.Generate("log")
 	_, approver, err2 := keys.Generate("alice")
-	trust, err3 := keys.LoadTrust(TrustFile(dir))
+	trust, err3 := keys.LoadTrust(trustFile(dir))
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
 	want := pinned(t, data)
 	if err := errors.Join(trust.Add(auditorPin(stolen)), trust.Add(keys.Pin{Key: approver, Roles: []keys.Role{
-		keys.RoleApprover}}), trust.Write(TrustFile(dir))); err != nil {
+		keys.RoleApprover}}), trust.Write(trustFile(dir))); err != nil {
 		t.Fatal(err)
 	}
 	if kept := again(t, data, dir); len(kept) != 1 || !strings.Contains(kept[0], "no longer pins "+stolen) {
@@ -221,7 +234,7 @@ func TestAPinThatTheOperatorRemovedDoesNotStayInAPart(t *testing.T) {
 	// A handover that is kept brings no other role back.
 	pins(t, dir, replacedPin(key, 3), keys.Pin{Key: approver, Roles: []keys.Role{keys.RoleApprover, keys.RoleAuditor}})
 	again(t, data, dir)
-	if trust, err3 = keys.LoadTrust(TrustFile(dir)); err3 != nil {
+	if trust, err3 = keys.LoadTrust(trustFile(dir)); err3 != nil {
 		t.Fatal(err3)
 	}
 	for _, p := range trust.Pins() {
@@ -255,7 +268,7 @@ func TestAPartKeepsOnlyThePinsOfItsOwnHandovers(t *testing.T) {
 		},
 		"the private key that was replaced is destroyed": func(t *testing.T, _, dir, first string) []string {
 			next := newKey(t, dir)
-			aside, err := filepath.Glob(AuditorKey(dir) + ".*")
+			aside, err := filepath.Glob(auditorKey(dir) + ".*")
 			if err != nil || len(aside) != 1 || os.Remove(aside[0]) != nil {
 				t.Fatalf("the old key is in %q, %v", aside, err)
 			}
@@ -275,7 +288,7 @@ func TestAPartKeepsOnlyThePinsOfItsOwnHandovers(t *testing.T) {
 		},
 		"a rotation was interrupted": func(t *testing.T, _, dir, first string) []string {
 			private, next, err := keys.Generate("log")
-			if err := errors.Join(err, keys.WritePrivate(AuditorKey(dir)+".next", private)); err != nil {
+			if err := errors.Join(err, keys.WritePrivate(auditorKey(dir)+".next", private)); err != nil {
 				t.Fatal(err)
 			}
 			pins(t, dir, replacedPin(first, 3), auditorPin(next))
@@ -284,7 +297,7 @@ func TestAPartKeepsOnlyThePinsOfItsOwnHandovers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, dir := parted(t)
-			want := c(t, data, dir, publicKey(AuditorKey(dir)))
+			want := c(t, data, dir, publicKey(auditorKey(dir)))
 			kept := again(t, data, dir)
 			if got := pinned(t, dir)[1:]; !slices.Equal(got, want) {
 				t.Errorf("pinned are %q, want %q: %q", got, want, kept)
@@ -294,7 +307,7 @@ func TestAPartKeepsOnlyThePinsOfItsOwnHandovers(t *testing.T) {
 			if _, err := o.Make(); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := content(t, TrustFile(dir)), content(t, TrustFile(data)); got != want {
+			if got, want := content(t, trustFile(dir)), content(t, trustFile(data)); got != want {
 				t.Errorf("with the data folder's pins:\n%s\nwant\n%s", got, want)
 			}
 		})
@@ -312,68 +325,68 @@ func TestAPartWithoutTheAuditorsKeyHasThePinsOfTheDataFolder(t *testing.T) {
 	if _, err := o.Make(); err != nil {
 		t.Fatal(err)
 	}
-	pins(t, dir, replacedPin(publicKey(AuditorKey(data)), 3), replacedPin(old, 5))
-	if kept, err := o.Make(); err != nil || len(kept) > 0 || content(t, TrustFile(dir)) != content(t, TrustFile(data)) {
+	pins(t, dir, replacedPin(publicKey(auditorKey(data)), 3), replacedPin(old, 5))
+	if kept, err := o.Make(); err != nil || len(kept) > 0 || content(t, trustFile(dir)) != content(t, trustFile(data)) {
 		t.Errorf("the pins are %q: %q, %v", pinned(t, dir), kept, err)
 	}
 }
 
 func TestAnEmptyKeyOfAPartIsReplacedAndADamagedOneIsAnError(t *testing.T) {
 	data, dir := parted(t)
-	master := filepath.Join(natsserver.KeysDir(dir), masterKeyFile)
-	if err := errors.Join(os.WriteFile(AuditorKey(dir), nil, 0o600), os.WriteFile(master, []byte("\n"), 0o600)); err != nil {
+	master := datafolder.MasterKeyFile(dir)
+	if err := errors.Join(os.WriteFile(auditorKey(dir), nil, 0o600), os.WriteFile(master, []byte("\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if kept := again(t, data, dir); len(kept) != 2 || !strings.Contains(kept[1], AuditorKey(dir)+" was empty") {
+	if kept := again(t, data, dir); len(kept) != 2 || !strings.Contains(kept[1], auditorKey(dir)+" was empty") {
 		t.Errorf("of empty keys it is said: %q", kept)
 	}
-	for _, file := range []string{AuditorKey(""), filepath.Join(natsserver.KeysDir(""), masterKeyFile)} {
+	for _, file := range []string{auditorKey(""), datafolder.MasterKeyFile("")} {
 		if content(t, filepath.Join(dir, file)) != content(t, filepath.Join(data, file)) {
 			t.Errorf("%s is not the data folder's", file)
 		}
 	}
-	damaged := content(t, AuditorKey(dir))[:20]
-	if err := os.WriteFile(AuditorKey(dir), []byte(damaged), 0o600); err != nil {
+	damaged := content(t, auditorKey(dir))[:20]
+	if err := os.WriteFile(auditorKey(dir), []byte(damaged), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := auditorPart(data, dir).Make(); err == nil || !strings.Contains(err.Error(), AuditorKey(dir)) {
+	if _, err := auditorPart(data, dir).Make(); err == nil || !strings.Contains(err.Error(), auditorKey(dir)) {
 		t.Errorf("a damaged key: %v", err)
 	}
-	if content(t, AuditorKey(dir)) != damaged {
+	if content(t, auditorKey(dir)) != damaged {
 		t.Error("the damaged key was overwritten")
 	}
 }
 
 func TestAKeyWithTheRoleAuditorInThePartOnlyIsAnError(t *testing.T) {
 	data, dir := parted(t)
-	trust, err := keys.LoadTrust(TrustFile(dir))
+	trust, err := keys.LoadTrust(trustFile(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	next, other := newKey(t, dir), trust.Pins()[0].Key
 	for name, key := range map[string]string{"operator": other, "own": next} {
 		if name == "own" {
-			trust, err := keys.LoadTrust(TrustFile(data))
+			trust, err := keys.LoadTrust(trustFile(data))
 			if err = errors.Join(err, trust.Add(keys.Pin{Key: key, Roles: []keys.Role{keys.RoleOperator}}),
-				trust.Write(TrustFile(data))); err != nil {
+				trust.Write(trustFile(data))); err != nil {
 				t.Fatal(err)
 			}
 		}
 		part := new(keys.Trust)
-		if err := errors.Join(part.Add(replacedPin(key, 3)), part.Write(TrustFile(dir))); err != nil {
+		if err := errors.Join(part.Add(replacedPin(key, 3)), part.Write(trustFile(dir))); err != nil {
 			t.Fatal(err)
 		}
-		had := content(t, TrustFile(dir))
-		if _, err := auditorPart(data, dir).Make(); err == nil || !strings.Contains(err.Error(), TrustFile(dir)+" pins "+key) ||
-			!strings.Contains(err.Error(), TrustFile(data)) {
+		had := content(t, trustFile(dir))
+		if _, err := auditorPart(data, dir).Make(); err == nil || !strings.Contains(err.Error(), trustFile(dir)+" pins "+key) ||
+			!strings.Contains(err.Error(), trustFile(data)) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if content(t, TrustFile(dir)) != had {
+		if content(t, trustFile(dir)) != had {
 			t.Errorf("%s: the part's trust file was overwritten", name)
 		}
 		o := auditorPart(data, dir)
 		o.TrustOfData = true
-		if _, err := o.Make(); err != nil || content(t, TrustFile(dir)) != content(t, TrustFile(data)) {
+		if _, err := o.Make(); err != nil || content(t, trustFile(dir)) != content(t, trustFile(data)) {
 			t.Errorf("%s, with --trust-of-data: %v", name, err)
 		}
 	}
@@ -381,9 +394,9 @@ func TestAKeyWithTheRoleAuditorInThePartOnlyIsAnError(t *testing.T) {
 
 func TestAHandoverThatIsMadeDuringServerPartIsNotLost(t *testing.T) {
 	data, dir := parted(t)
-	first := publicKey(AuditorKey(dir))
+	first := publicKey(auditorKey(dir))
 	next := newKey(t, dir)
-	pipe := AuditorKey(dir) + ".pipe"
+	pipe := auditorKey(dir) + ".pipe"
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +411,7 @@ func TestAHandoverThatIsMadeDuringServerPartIsNotLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, err := os.Open(dir) // as WithTrustFile
+	lock, err := os.Open(dir) // as datafolder.WithTrustFile
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,8 +423,8 @@ func TestAHandoverThatIsMadeDuringServerPartIsNotLost(t *testing.T) {
 	}
 	handed := make(chan error, 1)
 	go func() {
-		handed <- WithTrustFile(TrustFile(dir), func() error {
-			trust, err := keys.LoadTrust(TrustFile(dir))
+		handed <- datafolder.WithTrustFile(trustFile(dir), func() error {
+			trust, err := keys.LoadTrust(trustFile(dir))
 			if err != nil {
 				return err
 			}
@@ -420,7 +433,7 @@ func TestAHandoverThatIsMadeDuringServerPartIsNotLost(t *testing.T) {
 				return err
 			}
 			trust.Replaced(chain.KeyID(v.Name(), v.KeyHash()), 7)
-			return errors.Join(trust.Add(auditorPin(next)), trust.Write(TrustFile(dir)))
+			return errors.Join(trust.Add(auditorPin(next)), trust.Write(trustFile(dir)))
 		})
 	}()
 	if err := errors.Join(w.Close(), <-made, <-handed); err != nil {
@@ -434,17 +447,17 @@ func TestAHandoverThatIsMadeDuringServerPartIsNotLost(t *testing.T) {
 func TestATrustFileThatCannotBeReadIsNotOverwritten(t *testing.T) {
 	data, dir := parted(t)
 	creds := natsfiles.Creds(dir, string(natsserver.RoleAuditor))
-	if err := errors.Join(os.WriteFile(TrustFile(dir), []byte("not: [closed"), 0o600), os.Remove(creds),
-		os.Remove(AuditorKey(dir))); err != nil {
+	if err := errors.Join(os.WriteFile(trustFile(dir), []byte("not: [closed"), 0o600), os.Remove(creds),
+		os.Remove(auditorKey(dir))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := auditorPart(data, dir).Make(); err == nil || !strings.Contains(err.Error(), TrustFile(dir)) {
+	if _, err := auditorPart(data, dir).Make(); err == nil || !strings.Contains(err.Error(), trustFile(dir)) {
 		t.Errorf("a trust file with an error: %v", err)
 	}
-	if content(t, TrustFile(dir)) != "not: [closed" {
+	if content(t, trustFile(dir)) != "not: [closed" {
 		t.Error("it was overwritten")
 	}
-	if content(t, creds) == "" || publicKey(AuditorKey(dir)) != publicKey(AuditorKey(data)) {
+	if content(t, creds) == "" || publicKey(auditorKey(dir)) != publicKey(auditorKey(data)) {
 		t.Error("the credential or the key is not written")
 	}
 }

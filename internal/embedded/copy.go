@@ -1,0 +1,64 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/backup"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// copy copies the data folder, without the auditor's log, while the server is stopped.
+func (p *Pipeline) copy(run string, keys bool) streams.EraseReply {
+	out := streams.EraseReply{Run: run, Done: true, Dir: filepath.Join(backup.CopiesDir(p.cfg.Data), run)}
+	trimmed, err := p.trimmed()
+	if err == nil {
+		var down error
+		err, down = p.Server.WhileStopped(func() (err error) {
+			out.NotCopied, err = backup.Copy(p.cfg.Data, out.Dir, keys)
+			return err
+		})
+		if down != nil {
+			p.fail("nats-server", down)
+		}
+		err = errors.Join(err, down)
+	}
+	if err == nil && trimmed > 0 && !p.cfg.ServerOnly {
+		err = backup.CheckSnapshots(p.cfg.Data, out.Dir, p.withState(), trimmed)
+	}
+	if err != nil {
+		out.Error = errors.Join(err, os.RemoveAll(out.Dir)).Error()
+	}
+	return out
+}
+
+// trimmed returns the ledger sequence up to which entries were removed, or 0.
+func (p *Pipeline) trimmed() (uint64, error) {
+	nc, err := p.Server.Connect(natsserver.RoleRetention)
+	if err != nil {
+		return 0, err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), eraseTimeout)
+	defer cancel()
+	return stage.Hole(ctx, js, 1)
+}
+
+// withState returns the names of the stages of this process whose state is needed if the ledger was trimmed.
+func (p *Pipeline) withState() []string {
+	stages := []string{streams.StageIngest, streams.StageArbiter}
+	for _, g := range p.groups() {
+		stages = append(stages, streams.SentinelStage(g))
+	}
+	return stages
+}
