@@ -96,9 +96,11 @@ type ConfirmationEntry struct {
 	Counter uint32 `json:"counter,omitzero"`
 	// Check names the check that the attestation failed, and Text gives the reason. If Check is
 	// set, nothing changed.
-	Check     string             `json:"check,omitzero"`
-	Text      string             `json:"text,omitzero"`
-	Nonce     string             `json:"nonce,omitzero"` // nonce of an accepted attestation
+	Check string `json:"check,omitzero"`
+	Text  string `json:"text,omitzero"`
+	Nonce string `json:"nonce,omitzero"` // nonce of an accepted attestation
+	// Findings are the keys of the findings that an accepted confirmation clears, see FindingKey.
+	Findings  []string           `json:"findings,omitzero"`
 	Until     time.Time          `json:"until,omitzero"` // when the nonce expires
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 	// Tombstone is set if the content must not be written again.

@@ -1,23 +1,26 @@
 package arbiter
 
 import (
+	"cmp"
 	"slices"
 
 	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
 
-// This file records which findings on a memory's belief a person has cleared by approving the hold of the write. A
-// cleared finding does not make a recall withhold the belief. It still counts against actions that cite the belief, and
-// against other beliefs. Findings that were no reason of the hold count. So do later ones, unless the same rule says the
-// same again, as when all beliefs are judged again.
+// This file records which findings on a belief a person has cleared, by approving the hold of a memory's write or by
+// confirming the belief. A cleared finding does not make a recall withhold the belief. It still counts against actions
+// that cite the belief, and against other beliefs. Findings that the signature does not cover count. So do later ones,
+// unless the same rule says the same again, as when all beliefs are judged again.
 
-// clearance is one approval that cleared findings on a belief.
+// clearance is one signature that cleared findings on a belief.
 type clearance struct {
 	By    string `json:"by"`    // name of the signing key
-	Entry uint64 `json:"entry"` // position of the approval's entry
-	// Findings are the keys of the cleared findings: those among the reasons of the hold.
+	Entry uint64 `json:"entry"` // position of the entry with the signature
+	// Findings are the keys of the cleared findings: those among the reasons of the hold, or those that the
+	// confirmation names.
 	Findings []string `json:"findings"`
 }
 
@@ -84,6 +87,65 @@ func clearApproved(st *stage.State, in *resolution, h *hold) error {
 	slices.Sort(c.Findings)
 	c.Findings = slices.Compact(c.Findings)
 	return addClearance(st, h.Project, b.ID, c)
+}
+
+// clearConfirmed records which findings a signed confirmation of a belief clears. Ingest has accepted the confirmation;
+// the arbiter verifies its signature again.
+func (f *Fold) clearConfirmed(st *stage.State, e *streams.Entry) error {
+	c := new(streams.ConfirmationEntry)
+	if streams.Unmarshal(e.Body, c) != nil || c.Check != "" || len(c.Findings) == 0 {
+		return nil // attested logs an unreadable entry
+	}
+	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
+	if err != nil || trust == nil {
+		return err
+	}
+	s, err := approval.OpenBelief([]byte(c.Note), trust)
+	if err != nil || s.Project != e.Project || s.Belief != c.Belief || s.Decision != approval.Confirm {
+		f.log.Warn("the signature of a confirmation does not cover its findings", "seq", e.Seq, "err", err)
+		return nil
+	}
+	return addClearance(st, e.Project, c.Belief, clearance{By: s.Signer, Entry: e.Seq, Findings: s.Findings})
+}
+
+// AskFindings is the name of the query for the findings because of which recalls withhold a belief.
+const AskFindings = "findings"
+
+// FindingsRequest asks for the findings on a belief, as AskBeliefs of ingest returns it.
+type FindingsRequest struct {
+	Project string            `json:"project"`
+	Agent   string            `json:"agent"` // the agent that wrote or read the belief
+	Belief  streams.BeliefRef `json:"belief"`
+}
+
+// Finding is a finding that makes recalls withhold a belief.
+type Finding struct {
+	Key  string `json:"key"` // see streams.FindingKey
+	Text string `json:"text"`
+	// More is set if there are further findings that are not stored. A signature cannot clear this finding then.
+	More bool `json:"more,omitzero"`
+}
+
+// listFindings answers AskFindings: the findings that nobody has cleared.
+func listFindings(st *stage.State, req []byte) (any, error) {
+	var q FindingsRequest
+	if err := streams.Unmarshal(req, &q); err != nil {
+		return nil, err
+	}
+	out := []Finding{}
+	p := &proposal{Type: streams.TypeRecall, Project: q.Project, Agent: q.Agent}
+	r := ref(q.Belief)
+	r.Rel, r.Agent = relFound, cmp.Or(r.Agent, q.Agent)
+	err := p.bearing(st, r, func(fd finding, path []string, named bool, by *clearance) {
+		found := p.because(r, fd.Reason, path, named)
+		if by != nil || found.Verdict == streams.Allow || slices.ContainsFunc(out, func(x Finding) bool {
+			return x.Key == fd.key()
+		}) {
+			return
+		}
+		out = append(out, Finding{Key: fd.key(), Text: fd.Reason.Rule + ": " + fd.Reason.Text, More: fd.More})
+	})
+	return out, err
 }
 
 // refuseFound withholds each belief that a recall found and on which there is a finding that asks for a hold or deny.

@@ -243,6 +243,9 @@ func (f *Fold) fromIngest(st *stage.State, e *streams.Entry, now time.Time) (*st
 		if err := f.noteRevisions(st, e, now); err != nil {
 			return nil, err
 		}
+		if err := f.clearConfirmed(st, e); err != nil {
+			return nil, err
+		}
 		return f.attested(st, e, now)
 	case streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 		return f.ordered(st, e, now)

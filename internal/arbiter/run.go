@@ -82,7 +82,8 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 		}
 		stop, err := query.Serve(front.Service, "lazaret-arbiter", "What is held, and how agents are calibrated",
 			stage.PartitionList(cfg.Partitions),
-			map[string]query.Handler{AskHolds: showing(js, ask(fold.listHolds)), AskCalibration: ask(listCalibration)}, cfg.Log)
+			map[string]query.Handler{AskHolds: showing(js, ask(fold.listHolds)), AskCalibration: ask(listCalibration),
+				AskFindings: ask(listFindings)}, cfg.Log)
 		if err != nil {
 			return err
 		}

@@ -54,6 +54,7 @@ func TestABeliefIsAttestedWithAPasskey(t *testing.T) {
 		{Head: streams.Head{ID: "m1", Session: "s"}, Key: "office", Content: "The office moved to\u202e Basel in March"},
 		{Head: streams.Head{ID: "m2", Session: "s"}, Key: "vault", Content: "The code of the vault is 7741",
 			Sensitivity: beliefs.Secret},
+		{Head: streams.Head{ID: "m3", Session: "s"}, Key: "pay", Content: "Pay with card 4111 1111 1111 1111"},
 	} {
 		if _, err := cl.Remember(t.Context(), beliefs.OriginWeb, m); err != nil {
 			t.Fatal(err)
@@ -96,6 +97,11 @@ func TestABeliefIsAttestedWithAPasskey(t *testing.T) {
 	if s := press("quarantine"); find("office").Axes.Security != beliefs.Quarantined {
 		t.Errorf("after the quarantine, %q: %+v", s, find("office").Axes)
 	}
+	// A confirmation clears the findings that the page shows.
+	path = "/beliefs/" + project + "/" + find("pay").ID
+	if s := press("confirm"); s != "confirm" {
+		t.Errorf("a belief with a finding: the page says %q", s)
+	}
 	// The page shows something else than what is signed.
 	b.open(t, "/beliefs/"+project+"/"+find("vault").ID)
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#attest button[value=confirm]:not([disabled])")))
@@ -107,12 +113,12 @@ func TestABeliefIsAttestedWithAPasskey(t *testing.T) {
 	}
 	// The notes stand in the ledger, and verify with the trust file alone.
 	notes := attestations(t, project)
-	if len(notes) != 2 {
+	if len(notes) != 3 {
 		t.Errorf("%d attestations in the ledger", len(notes))
 	}
 	for _, note := range notes {
 		if s, err := approval.OpenBelief([]byte(note), trust); err != nil || !s.Passkey || s.Signer != "astrid" ||
-			s.Reason != "looked it up" {
+			s.Reason != "looked it up" || (len(s.Findings) > 0) != (s.Belief == find("pay").ID) {
 			t.Errorf("offline: %+v, %v", s, err)
 		}
 	}

@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"slices"
 
+	"lazaret/internal/arbiter"
 	"lazaret/internal/ingest"
 	"lazaret/internal/lineage"
 	"lazaret/internal/query"
+	"lazaret/pkg/approval"
 	"lazaret/streams"
 )
 
@@ -64,8 +66,12 @@ type beliefView struct {
 	Shown   string // the content, safe to look at
 	JSON    bool   // Shown is a JSON string, since the content has characters that cannot be shown
 	Unsafe  string // why an attestation cannot be signed on this page; empty: it can
-	Drawing template.HTML
-	Graph   *ingest.Lineage
+	// Clears are the keys of the findings that a confirmation clears, and Cleared their texts. Kept are the texts of the
+	// findings that it does not clear, because not all of them are stored.
+	Clears        []string
+	Cleared, Kept []string
+	Drawing       template.HTML
+	Graph         *ingest.Lineage
 }
 
 // Command returns the command line with which a person attests the belief with a key file. d is the decision.
@@ -101,6 +107,29 @@ func (v *beliefView) show(p *page) {
 	v.Content = said
 }
 
+// findings sets the findings because of which recalls withhold the belief.
+func (c *Console) findings(ctx context.Context, p *page, v *beliefView) error {
+	var all []arbiter.Finding
+	err := query.Ask(ctx, c.cfg.Conn, arbiter.AskFindings, streams.PartitionOf(v.Project),
+		arbiter.FindingsRequest{Project: v.Project, Agent: v.Agent, Belief: v.BeliefRef}, &all)
+	if err != nil {
+		return err
+	}
+	for _, x := range all {
+		said := redacted(v.Sensitivity)
+		if p.sees(v.Project, v.Sensitivity) {
+			said = p.Say(v.Project, x.Text)
+		}
+		if x.More || len(v.Clears) == approval.MaxFindings {
+			v.Kept = append(v.Kept, said)
+			continue
+		}
+		v.Clears, v.Cleared = append(v.Clears, x.Key), append(v.Cleared, said)
+	}
+	slices.Sort(v.Clears)
+	return nil
+}
+
 func (c *Console) beliefPage(r *http.Request, p *page) (string, error) {
 	project, id := r.PathValue("project"), r.PathValue("id")
 	p.Nav = "beliefs"
@@ -113,6 +142,9 @@ func (c *Console) beliefPage(r *http.Request, p *page) (string, error) {
 	}
 	v := &beliefView{Belief: *b, Graph: new(ingest.Lineage)}
 	v.show(p)
+	if err := c.findings(r.Context(), p, v); err != nil {
+		return "", err
+	}
 	p.Title, p.Data = "Belief "+id, v
 	err = query.Ask(r.Context(), c.cfg.Conn, ingest.AskLineage, streams.PartitionOf(project),
 		ingest.LineageRequest{Project: project, ID: id, Up: true, Down: true}, v.Graph)

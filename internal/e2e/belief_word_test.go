@@ -33,14 +33,30 @@ func (p *approving) belief(id string) *ingest.Belief {
 	return &page.Beliefs[0]
 }
 
-// say sends an attestation on a belief's current revision.
-func (p *approving) say(id string, d approval.Decision, by note.Signer) *streams.ResolveReply {
+// findings returns the keys of the findings because of which recalls withhold a belief.
+func (p *approving) findings(id string) (out []string) {
+	p.t.Helper()
+	b := p.belief(id)
+	var all []arbiter.Finding
+	if err := query.Ask(p.ctx, p.op, arbiter.AskFindings, streams.PartitionOf("demo"), arbiter.FindingsRequest{
+		Project: "demo", Agent: b.Agent, Belief: b.BeliefRef}, &all); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, x := range all {
+		out = append(out, x.Key)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// say sends an attestation on a belief's current revision. A confirmation clears the findings.
+func (p *approving) say(id string, d approval.Decision, by note.Signer, findings ...string) *streams.ResolveReply {
 	p.t.Helper()
 	b := p.belief(id)
 	s := &approval.BeliefStatement{Version: approval.BeliefVersion, Project: "demo", Belief: id, Content: b.Digest,
 		Revision: b.Revision, Decision: d,
 		Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second), Nonce: approval.NewNonce(),
-		Reason: "I asked them"}
+		Reason: "I asked them", Findings: findings}
 	msg, err := s.Sign(by)
 	if err != nil {
 		p.t.Fatal(err)

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -43,6 +45,15 @@ func TestAHeldMemoryThatAPersonAcceptedIsServed(t *testing.T) {
 				t.Fatalf("%+v", r)
 			}
 		},
+		"confirmed with what was found": func(p *approving, v *streams.VerdictEntry, alice note.Signer) {
+			found := p.findings(v.Belief.ID)
+			if r := p.say(v.Belief.ID, approval.Confirm, alice, found...); r.Error != nil || len(found) == 0 {
+				t.Fatalf("%q: %+v", found, r)
+			}
+			if found = p.findings(v.Belief.ID); len(found) > 0 {
+				t.Errorf("not cleared: %q", found)
+			}
+		},
 		"rejected": func(p *approving, v *streams.VerdictEntry, alice note.Signer) {
 			s := statementOn(v)
 			s.Decision = approval.Reject
@@ -69,7 +80,7 @@ func TestAHeldMemoryThatAPersonAcceptedIsServed(t *testing.T) {
 			accept(p, rep.Entry, alice)
 			got, items = p.recall("r1", "hotel room")
 			want := 1
-			if name == "approved" {
+			if name == "approved" || name == "confirmed with what was found" {
 				want = 2
 			}
 			if got.Verdict != streams.Allow || len(items) != want || items[floor].ID != floor ||
@@ -83,13 +94,60 @@ func TestAHeldMemoryThatAPersonAcceptedIsServed(t *testing.T) {
 			if ground != (want == 2) {
 				t.Errorf("the reasons are %+v", got.Entry.Reasons)
 			}
-			if name == "approved" {
+			if want == 2 {
 				p.judgeAgain(pay, "sensitive-in-memory")
 				if got, items = p.recall("r2", "hotel room"); got.Verdict != streams.Allow || items[pay].ID != pay {
 					t.Errorf("after it was judged again, a recall is answered %s with %v: %+v", got.Verdict, items, got.Entry)
 				}
 			}
 		})
+	}
+}
+
+// A rule whose subject is the belief, and not the memory, finds something before the memory's first verdict. Once a
+// person approved the memory, recalls serve it.
+func TestARuleOnTheBeliefHoldsAMemoryUntilAPersonApprovesIt(t *testing.T) {
+	t.Parallel()
+	p := newApproving(t, embedded.Config{})
+	alice := p.key("alice", "", keys.RoleApprover)
+	p.activateTrust()
+	dir := t.TempDir()
+	mine := filepath.Join(dir, "mine")
+	if err := errors.Join(os.CopyFS(dir, shipped.FS()), os.Mkdir(mine, 0o755),
+		os.WriteFile(filepath.Join(mine, "pack.yaml"), []byte("name: mine\nversion: 1.0.0\ntitle: Ours\n"), 0o644),
+		os.WriteFile(filepath.Join(mine, "rules.yaml"), []byte(`rules:
+  - {id: parking, title: Parking, description: Parking., severity: low, on: [memory],
+     when: memory.content.contains('parking'), effect: hold, subject: belief, message: "'it is about parking'"}
+`), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := rules.Pack(os.DirFS(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.activate(streams.DoActivateRules, b)
+	remember := func(id, text string) *streams.VerdictEntry {
+		rep, err := p.c.Remember(p.ctx, beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: id, Session: "s"}, Key: id,
+			Content: text})
+		if err != nil || rep.Entry == nil {
+			t.Fatalf("%+v, %v", rep, err)
+		}
+		return rep.Entry
+	}
+	n, v := 0, (*streams.VerdictEntry)(nil)
+	natstest.Eventually(t, time.Minute, "the rules are in force", func() bool {
+		n++
+		v = remember(fmt.Sprint("m", n), fmt.Sprintf("Hotel %d has a parking lot", n))
+		return v.Hold != nil
+	})
+	if a := p.belief(v.Belief.ID).Axes; a.Retrieval != beliefs.Restricted || a.Security != beliefs.Suspicious {
+		t.Errorf("a held memory: %+v", a)
+	}
+	if r := p.resolve(v.Hold.ID, signed(t, statementOn(v), alice)); r.State != streams.HoldApproved {
+		t.Fatalf("%+v", r)
+	}
+	if got, items := p.recall("r1", v.Belief.ID+" hotel parking lot"); items[v.Belief.ID].ID == "" {
+		t.Errorf("after the approval: %+v, %v", got.Entry, items)
 	}
 }
 

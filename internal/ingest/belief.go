@@ -58,8 +58,8 @@ type record struct {
 	// id of the belief that superseded it.
 	Conflicts []string `json:"conflicts,omitzero"`
 	Successor string   `json:"successor,omitzero"`
-	// Cleared are the findings of rules that a person saw when they approved the hold of the memory, see
-	// streams.FindingKey. When a rule says the same again, it does not restrict the belief again.
+	// Cleared are the findings of rules that a person saw when they approved the hold of the memory or confirmed the
+	// belief, see streams.FindingKey. When a rule says the same again, it does not restrict the belief again.
 	Cleared []string `json:"cleared,omitzero"`
 	// Flag is the reason why a person should review the belief, or "".
 	Flag string `json:"flag,omitzero"`
@@ -235,9 +235,13 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	next := r.Adopted.Admit(v.Verdict.String())
 	// A person's resolution of the hold also settles the findings that caused it, but not later ones.
 	resolved := v.Resolved != nil && r.Ref.Axes == r.Adopted.Admit(streams.Hold.String())
-	if !resolved && r.Ref.Axes != (beliefs.Axes{}) {
-		// Later findings and decisions still apply.
-		next = stricter(next, r.Ref.Axes)
+	switch was := r.Ref.Axes; {
+	case resolved || was == (beliefs.Axes{}):
+	case v.Resolved == nil && was == (beliefs.Axes{Security: beliefs.Suspicious, Freshness: was.Freshness}):
+		// A finding on the candidate came before its first verdict. The candidate was hidden anyway.
+		next = beliefs.Restrict(next, r.Ref.Quality, streams.EffectRestrict)
+	default: // later findings and decisions still apply
+		next = stricter(next, was)
 	}
 	next.Freshness = r.Ref.Axes.Freshness
 	r.Ref.Axes = next

@@ -161,6 +161,9 @@ func (f *Fold) judgeAttestation(st *stage.State, c *streams.Control, e *streams.
 		e.Revisions = append(e.Revisions, flags...)
 	}
 	e.Text, e.Nonce, e.Until = s.Reason, s.Nonce, s.Expires
+	if s.Person(bc.Role) {
+		e.Findings = s.Findings
+	}
 	e.Tombstone = s.Decision == approval.RejectBelief || s.Decision == approval.Malicious
 	return nil
 }
@@ -249,6 +252,8 @@ func (f *Fold) applyConfirmation(st *stage.State, project string, e *streams.Con
 		r.Signed, r.StagedFor, r.Flag = e.Signer, "", ""
 		r.Ref.Staged = false
 		r.At = e.Time
+		r.Cleared = append(r.Cleared, e.Findings...)
+		r.Cleared = r.Cleared[max(0, len(r.Cleared)-2*approval.MaxFindings):]
 		if err := f.renew(st, project, r, e.Time); err != nil {
 			return err
 		}

@@ -159,6 +159,18 @@ func TestASignedWordCountsOnceForExactlyTheseBytesAndThisStanding(t *testing.T) 
 	bad("a successor that is not", approval.CheckMove,
 		h.word(with(func(x *approval.BeliefStatement) { x.Decision, x.Successor = approval.Supersede, "b0" }), s.alice))
 	bad("a move that does not exist", approval.CheckMove, h.word(h.statement(id, approval.Unblock), s.alice))
+	low, high := streams.Digest([]byte("a")), streams.Digest([]byte("b"))
+	low, high = min(low, high), max(low, high)
+	for _, keys := range [][]string{{"x"}, {low, low}, {high, low}} {
+		if _, err := with(func(x *approval.BeliefStatement) { x.Findings = keys }).Sign(s.alice); err == nil {
+			t.Errorf("findings %q are signed", keys)
+		}
+	}
+	rejects := h.statement(id, approval.RejectBelief)
+	rejects.Findings = []string{streams.Digest(nil)}
+	if _, err := rejects.Sign(s.alice); err == nil {
+		t.Error("a rejection that clears findings is signed")
+	}
 	signed, err := h.statement(id, approval.Confirm).Sign(s.alice)
 	if err != nil {
 		t.Fatal(err)

@@ -41,16 +41,27 @@ func BeliefDecisions() []Decision { return slices.Clone(beliefDecisions) }
 // BeliefStatement is a person's attestation of one belief, as it is signed: a decision on these
 // exact bytes, in the state that the signer saw.
 type BeliefStatement struct {
-	Belief    string    `json:"belief"`
-	Content   string    `json:"content"` // digest of the exact bytes
-	Decision  Decision  `json:"decision"`
-	Expires   time.Time `json:"expires"` // whole seconds, UTC
-	Nonce     string    `json:"nonce"`   // hex
-	Project   string    `json:"project"`
-	Reason    string    `json:"reason,omitzero"`
-	Revision  string    `json:"revision"`
-	Successor string    `json:"successor,omitzero"` // id of the belief that replaces it
-	Version   string    `json:"v"`
+	Belief   string    `json:"belief"`
+	Content  string    `json:"content"` // digest of the exact bytes
+	Decision Decision  `json:"decision"`
+	Expires  time.Time `json:"expires"` // whole seconds, UTC
+	// Findings are the keys of the findings on the belief that the signer saw (streams.FindingKey), in order. A
+	// confirmation clears them: recalls serve the belief although rules found this in it.
+	Findings  []string `json:"findings,omitempty"`
+	Nonce     string   `json:"nonce"` // hex
+	Project   string   `json:"project"`
+	Reason    string   `json:"reason,omitzero"`
+	Revision  string   `json:"revision"`
+	Successor string   `json:"successor,omitzero"` // id of the belief that replaces it
+	Version   string   `json:"v"`
+}
+
+// MaxFindings is the maximum number of findings that an attestation may name.
+const MaxFindings = 32
+
+func isDigest(s string) bool {
+	hex, ok := strings.CutPrefix(s, digestPrefix)
+	return ok && isHex(hex, 64)
 }
 
 // Text returns the text that is signed.
@@ -69,7 +80,7 @@ func (s *BeliefStatement) check() error {
 		return refuse(CheckForm, "decision is %q, use one of %v", clip(string(s.Decision)), beliefDecisions)
 	case !isHex(s.Nonce, 2*NonceSize):
 		return refuse(CheckForm, "nonce %q is not %d bytes in lower-case hex", clip(s.Nonce), NonceSize)
-	case !strings.HasPrefix(s.Content, digestPrefix) || !isHex(s.Content[len(digestPrefix):], 64):
+	case !isDigest(s.Content):
 		return refuse(CheckForm, "content %q is not %s and 32 bytes in lower-case hex", clip(s.Content), digestPrefix)
 	case s.Project == "" || s.Belief == "" || s.Revision == "":
 		return refuse(CheckForm, "project, belief and revision must be named")
@@ -77,6 +88,11 @@ func (s *BeliefStatement) check() error {
 		return refuse(CheckForm, "a successor must be named if the belief is superseded, and only then")
 	case s.Expires.IsZero() || s.Expires.Nanosecond() != 0 || s.Expires.Year() > 9999:
 		return refuse(CheckForm, "expires is not a time in whole seconds")
+	case len(s.Findings) > 0 && s.Decision != Confirm:
+		return refuse(CheckForm, "findings are named, but only a confirmation clears findings")
+	case len(s.Findings) > MaxFindings || !slices.IsSorted(s.Findings) || len(slices.Compact(slices.Clone(s.Findings))) <
+		len(s.Findings) || slices.ContainsFunc(s.Findings, func(k string) bool { return !isDigest(k) }):
+		return refuse(CheckForm, "findings must be at most %d different digests in order", MaxFindings)
 	case len(s.Reason) > MaxReason:
 		return refuse(CheckForm, "the reason has %d bytes, at most %d are possible", len(s.Reason), MaxReason)
 	}

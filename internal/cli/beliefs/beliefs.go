@@ -57,7 +57,7 @@ func beliefsCommand(a *verb.App) *cobra.Command {
 	return verb.Group("beliefs", "List, explain and correct beliefs", ls, show,
 		lineageCommand(a, "lineage", "Show the origins of a belief and its consequences", true, true),
 		lineageCommand(a, "impact", "Show the consequences of a belief", false, true),
-		wordCommand(a, approval.Confirm, "confirm", "Sign that a belief is true: it is supported, and served unless a rule finds something in it"),
+		wordCommand(a, approval.Confirm, "confirm", "Sign that a belief is true, whatever rules found in it until now: it is supported and served"),
 		wordCommand(a, approval.RejectBelief, "reject",
 			"Sign that a belief is rejected: it is quarantined, also when it is written again"),
 		wordCommand(a, approval.Supersede, "supersede", "Sign that another belief replaces it"))

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/arbiter"
 	"lazaret/internal/cli"
 	"lazaret/internal/cli/verb"
 	"lazaret/internal/embedded"
@@ -31,7 +33,8 @@ import (
 // word holds the options of an attestation: a signed decision on a belief.
 type word struct {
 	project, key, reason string
-	successor            string // id of the belief that replaces the belief, if it is superseded
+	successor            string   // id of the belief that replaces the belief, if it is superseded
+	findings             []string // keys of the findings that a confirmation clears
 	life                 time.Duration
 }
 
@@ -53,12 +56,35 @@ func (w *word) say(ctx context.Context, nc *nats.Conn, signer note.Signer, d app
 	s := approval.BeliefStatement{Version: approval.BeliefVersion, Project: w.project, Belief: b.ID, Content: b.Digest,
 		Revision: b.Revision, Decision: d,
 		Expires: time.Now().UTC().Add(w.life).Truncate(time.Second), Nonce: approval.NewNonce(), Reason: w.reason,
-		Successor: w.successor}
+		Successor: w.successor, Findings: w.findings}
 	signed, err := s.Sign(signer)
 	if err != nil {
 		return nil, err
 	}
 	return holds.Attest(ctx, nc, w.project, b.ID, signed)
+}
+
+// showFindings prints the findings because of which recalls withhold a belief, and notes those that a confirmation
+// clears.
+func (w *word) showFindings(ctx context.Context, nc *nats.Conn, out io.Writer, b *ingest.Belief) error {
+	var all []arbiter.Finding
+	err := query.Ask(ctx, nc, arbiter.AskFindings, streams.PartitionOf(w.project),
+		arbiter.FindingsRequest{Project: w.project, Agent: b.Agent, Belief: b.BeliefRef}, &all)
+	if err != nil {
+		return err
+	}
+	w.findings = nil
+	for _, x := range all {
+		what := "clears the finding"
+		if x.More || len(w.findings) == approval.MaxFindings {
+			what = "does not clear the finding, because more was found than is stored; recalls withhold the belief"
+		} else {
+			w.findings = append(w.findings, x.Key)
+		}
+		fmt.Fprintf(out, "  this confirmation %s: %s\n", what, text.InertLine(x.Text, 400))
+	}
+	slices.Sort(w.findings)
+	return nil
 }
 
 // wordCommand returns a command that signs a decision on one belief.
@@ -94,6 +120,11 @@ it was refused and the belief is unchanged.`,
 				b := &ans.Beliefs[0]
 				fmt.Fprintf(cmd.OutOrStdout(), "%s  %s, %s, %s, origin %s\n  %s\n", b.ID, b.Axes.Truth, b.Axes.Retrieval,
 					b.Axes.Security, b.Origin, text.InertLine(b.Content, 400))
+				if d == approval.Confirm {
+					if err := w.showFindings(ctx, nc, cmd.OutOrStdout(), b); err != nil {
+						return err
+					}
+				}
 				rep, err := w.say(ctx, nc, signer, d, b)
 				if err != nil {
 					return err

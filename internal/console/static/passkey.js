@@ -83,6 +83,7 @@
   const attest = async (form, d, decision, expires, reason) => {
     if (await content() !== d.digest) throw new Error(differs);
     const statement = { belief: d.belief, content: d.digest, decision, expires, project: d.project, revision: d.revision, v: "lazaret/belief/v1" };
+    if (decision === "confirm" && d.findings) statement.findings = d.findings.split(" ");
     return send(form, "/beliefs/" + encodeURIComponent(d.project) + "/" + encodeURIComponent(d.belief), statement, reason);
   };
   // source returns the chosen source with its approval until the time in an hour, or null. Its
