@@ -13,7 +13,7 @@ import (
 var migrations = map[int]stage.Migration{
 	10: {Do: reindex},      // since format 11, the indexes have the stems of words
 	14: {Do: dateSessions}, // since format 15, sessions have a time of their last event
-	15: {},                 // since format 16, an approved memory has the findings that the person saw
+	16: {},                 // since format 17, a belief has the findings that a person cleared, and see shown.go
 }
 
 // reindex rebuilds the word indexes of a partition from the texts in the state. The state has only the first keptText

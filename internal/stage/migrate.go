@@ -15,7 +15,7 @@ import (
 
 // stateFormat is the format of the state that this version writes. If a change makes earlier state unreadable, add 1
 // and write a migration. Without a migration, a stage whose ledger was trimmed cannot be upgraded.
-const stateFormat = 16
+const stateFormat = 17
 
 // formatKey holds the format of a state.
 var formatKey = []byte{spaceMeta, 'f'}
@@ -37,7 +37,8 @@ var migrations = map[int]Migration{
 	12: {Exact: true}, // since 13, sightings record whether content is from outside; older ones can be read
 	13: {Exact: true}, // since 14, the set of decided inputs is stored, see loadDecided
 	14: {Exact: true}, // ingest has its own
-	15: {Exact: true}, // ingest and the arbiter have their own
+	15: {Exact: true}, // the arbiter has its own
+	16: {Exact: true}, // ingest and the arbiter have their own
 }
 
 // laterVersion returns an error for a message that a later version of ingest, of the arbiter or of the stage own wrote,
