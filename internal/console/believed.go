@@ -63,9 +63,9 @@ func (p *page) believed(b *ingest.Belief) string {
 
 type beliefView struct {
 	ingest.Belief
-	Shown   string // the content, safe to look at
-	JSON    bool   // Shown is a JSON string, since the content has characters that cannot be shown
-	Unsafe  string // why an attestation cannot be signed on this page; empty: it can
+	Shown  string // the content, safe to look at
+	JSON   bool   // Shown is a JSON string, since the content has characters that cannot be shown
+	Unsafe string // why an attestation cannot be signed on this page; empty: it can
 	// Clears are the keys of the findings that a confirmation clears, and Cleared their texts. Kept are the texts of the
 	// findings that it does not clear, because not all of them are stored.
 	Clears        []string
