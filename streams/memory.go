@@ -22,7 +22,7 @@ func init() {
 		Title:    "a memory write",
 		Fields: "`content`, `key`, `category`, `channel` (write, compaction, skill, import), `derived_from` " +
 			"(ids), `source`, `sensitivity` (public, internal, confidential, secret), `home` (`{project, " +
-			"belief, origin}`, of what is shared), `valid_from`, `valid_to`, `after`",
+			"belief, origin}`, if the belief comes from another project), `valid_from`, `valid_to`, `after`",
 	})
 }
 

@@ -19,8 +19,8 @@ func init() {
 		Kind: KindOut, Type: TypeOutcome, Order: 8,
 		Required: []string{"status"},
 		Title:    "an outcome or answer",
-		Fields: "`action`, `status` (ok, error, skipped; answer; cancelled withdraws a held action; no other), `content`, " +
-			"`digest` (of the action, as its verdict gave it), and of an answer `sources` (ids)",
+		Fields: "`action`, `status` (one of ok, error, skipped, answer, cancelled; cancelled withdraws a held action), " +
+			"`content`, `digest` (that of the action in its verdict), `sources` (ids; only with status answer)",
 	})
 }
 

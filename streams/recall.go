@@ -19,8 +19,8 @@ func init() {
 		Kind: KindRecall, Type: TypeRecall, Order: 3,
 		Proposal: true,
 		Title:    "a retrieval",
-		Fields: "`query`, `key`, `filter` (`kind` memory or content, `agent`, `session`, `origin`, " +
-			"`category`, `tool`, `source`, `since`, `until`), at least one of them, or `candidates` (see " +
+		Fields: "at least one of `query`, `key` and `filter` (`kind` memory or content, `agent`, `session`, `origin`, " +
+			"`category`, `tool`, `source`, `since`, `until`), or instead `candidates` (see " +
 			"Recalls); `purpose` (extraction, planning, decision, explanation; default planning), " +
 			"`limit` (1 to 100, default 10), `offset`, `spotlight`, `after`",
 	})

@@ -16,7 +16,7 @@ func init() {
 		Required: []string{"tools"},
 		Title:    "a catalogue",
 		Fields: "`server`, `tools` (`[{name, description, inputSchema, annotations}]`), `instructions` of the " +
-			"server; annotations raise levels and never lower them",
+			"server; annotations raise the levels of calls of the tools and never lower them",
 	})
 }
 
