@@ -192,8 +192,7 @@ var (
 	descOversized = stageDesc("oversized_entries_total",
 		"Entries that were too large for the ledger and were replaced by a rejection.")
 	descDiverged = stageDesc("diverged_entries_total", "Entries of another process of the stage that differ "+
-		"from those of this process: the "+
-		"versions differ.")
+		"from those of this process: the two processes run different versions.")
 )
 
 // Describe implements prometheus.Collector.

@@ -147,7 +147,7 @@ func (p *Process) Ingest() *Ingest {
 		return nil
 	}
 	i := &Ingest{
-		admitted: counters(p, "admitted_total", "Messages that became an entry of their own type.", "type"),
+		admitted: counters(p, "admitted_total", "Messages that ingest accepted, by the type of their entry.", "type"),
 		rejected: counters(p, "rejected_total", "Messages that were refused, by the code in docs/errors.md.", "code"),
 		repeats: prometheus.NewCounter(prometheus.CounterOpts{Name: "lazaret_repeats_total",
 			Help: "Messages whose id had been used before."}),
