@@ -45,8 +45,9 @@ type Action struct {
 	// action is carried out. They are recorded. The host that carries it out checks them.
 	Preconditions []beliefs.Precondition `json:"preconditions,omitzero"`
 	Host          string                 `json:"host_verdict,omitzero"` // the host's verdict: allow, hold or deny
-	// Replaces is the id of a held proposal of the same agent, which this proposal edits.
-	// The hold is cancelled. No decision about that proposal applies to this one.
+	// Replaces is the id of a held proposal of the same agent, which this proposal edits. The hold
+	// is cancelled. A decision about the held proposal, such as an approval, does not apply to this
+	// one.
 	Replaces string `json:"replaces,omitzero"`
 	// After is the last intake sequence that was acknowledged to the host before the agent proposed
 	// this action.
@@ -135,8 +136,8 @@ type ActionEntry struct {
 	Replaces string         `json:"replaces,omitzero"`  // id of a held proposal that this one edits
 	Unseen   bool           `json:"unseen,omitzero"`    // the session has a rejected observation
 	UnseenBy *Unseen        `json:"unseen_by,omitzero"` // the first rejected observation
-	// Restored is set if After is not below the sequence of this message. Then the intake was restored from an older
-	// state.
+	// Restored is set if After, which the host saw acknowledged before it sent this message, is not below the sequence
+	// of this message. This happens only if the intake was restored from an older copy. The action is then held.
 	Restored bool `json:"restored,omitzero"`
 	// Annotations are the annotations of the tool in its MCP catalogue that raise the action's level.
 	Annotations jsontext.Value `json:"annotations,omitzero"`
@@ -147,7 +148,8 @@ type ActionEntry struct {
 	// set for an action of L3 or above.
 	Sources []intent.Grounds `json:"sources,omitzero"`
 	// Repeats is the id of an earlier proposal of the same call by the agent. No rule had a finding
-	// on that proposal, and the user of its session had used nearly the same words.
+	// on the earlier proposal, and the user had said nearly the same words in its session as in
+	// this one.
 	Repeats string `json:"repeats,omitzero"`
 	// Catalogue is where the host took the tool from, as the action states it. Accepted is the
 	// level that a person signed for the tool in that catalogue.

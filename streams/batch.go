@@ -143,7 +143,8 @@ func batchEvent(v []byte) BatchEvent {
 		if ValidID(e.ID) {
 			r.ID = e.ID
 		}
-		// The session is recorded although the element is not valid, so that its further proposals can be held.
+		// The session is recorded although the element is not valid, so that further proposals of the session can be
+		// held.
 		if _, r.Session = peek(v); len(e.Data) > 0 {
 			_, r.Session = peek(e.Data)
 		}

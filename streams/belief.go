@@ -51,10 +51,10 @@ type Rollback struct {
 	// subject of Next.
 	Named bool   `json:"named,omitzero"`
 	Of    Person `json:"of,omitzero"`
-	// Back, Out, Anew and Left are totals so far. Back counts beliefs that have the state of the restore point again. Out
-	// counts later beliefs, which are hidden. Anew counts beliefs that are stated again under a new id, because they were
-	// superseded, which is final. Left counts beliefs that stay stricter than at the restore point, because the
-	// transition tables do not permit more or because of later findings.
+	// Back, Out, Anew and Left are totals so far. Back counts beliefs that have the state of the restore point again.
+	// Out counts beliefs that were made after the restore point. They are hidden. Anew counts beliefs that are stated
+	// again under a new id, because they were superseded, which is final. Left counts beliefs that stay stricter than
+	// at the restore point, because the transition tables do not permit more or because of later findings.
 	Back int `json:"back"`
 	Out  int `json:"out"`
 	Anew int `json:"anew"`
@@ -92,7 +92,7 @@ type ConfirmationEntry struct {
 	Decision string `json:"decision,omitzero"`
 	Signer   string `json:"signer,omitzero"`
 	Key      string `json:"key,omitzero"` // the pinned key that verified the signature
-	// Counter is the count of signatures of the passkey that signed.
+	// Counter is the signature counter of the passkey that signed, as the passkey reported it.
 	Counter uint32 `json:"counter,omitzero"`
 	// Check names the check that the attestation failed, and Text gives the reason. If Check is
 	// set, nothing changed.
@@ -141,8 +141,8 @@ func (h *EntryHead) Namespace() beliefs.Namespace {
 // MaxTTL is the longest time to live that a memory write may ask for, in seconds.
 const MaxTTL = 100 * 366 * 24 * 3600
 
-// checkStatement checks the scope, time to live and triples of a memory write.
-func checkStatement(h *Head, m *Memory) error {
+// checkMemory checks the scope, time to live and triples of a memory write.
+func checkMemory(h *Head, m *Memory) error {
 	switch m.Scope {
 	case "", ScopeProject:
 	case ScopeUser:

@@ -25,15 +25,15 @@ type EntryHead struct {
 	// Time is the event's time. It is the time stamp of the intake stream, or virtual time in
 	// synthetic projects. It never runs backwards within a partition.
 	Time   time.Time `json:"time"`
-	Intake uint64    `json:"intake"` // sequence in LZ_INTAKE, or the place of an offered proposal, see stage.Message.Place
+	Intake uint64    `json:"intake"` // sequence in LZ_INTAKE; for an offered proposal, see stage.Message.Place
 	// Print and Print2 are hashes of the event. They tell a repeat of the event from a different
 	// event with the same id.
 	Print  uint64 `json:"print,omitzero"`
 	Print2 uint64 `json:"print2,omitzero"`
 	// Trace is the traceparent that the event was sent with.
 	Trace string `json:"traceparent,omitzero"`
-	// Reuses is the id that the event was sent with, if an earlier event had the same id. ID is
-	// then an id that ingest made.
+	// Reuses is empty unless an earlier event had the same id. Then Reuses is the id that the event
+	// was sent with, and ID is an id that ingest made.
 	Reuses string `json:"reuses,omitzero"`
 }
 
@@ -72,8 +72,9 @@ type Unseen struct {
 	Scope string `json:"scope,omitzero"`
 }
 
-// The values of Unseen.Scope. The session is held if the rejected observation names one that can be
-// read. Otherwise all sessions of the agent are held.
+// The values of Unseen.Scope. With UnseenSession, further proposals of one session are held: the
+// rejected observation names this session legibly. With UnseenAgent, it names none, so the
+// proposals of all sessions of the agent are held.
 const (
 	UnseenSession = "session"
 	UnseenAgent   = "agent"
@@ -85,11 +86,11 @@ const (
 // Limits of one chunk of a re-audit.
 const (
 	MaxAudited      = 256
-	MaxAuditedBytes = 256 << 10 // encoded size of all beliefs before the last
+	MaxAuditedBytes = 256 << 10 // a chunk ends with the belief that reaches this encoded size
 )
 
-// BeliefsEntry is a chunk of a re-audit: beliefs in service of one project, which sentinels judge again by the rules in
-// force. It is not a proposal.
+// BeliefsEntry is a chunk of a re-audit: beliefs of one project that may be served, which sentinels judge again by the
+// rules in force. It is not a proposal.
 type BeliefsEntry struct {
 	EntryHead
 	// Run identifies the re-audit by its cause: "rules " and a digest, or "schedule " and a time.
@@ -132,7 +133,7 @@ type RejectedEntry struct {
 	Origin  beliefs.Origin `json:"origin,omitzero"`
 	Code    Code           `json:"code"`
 	Reason  string         `json:"reason"`
-	Unseen  bool           `json:"unseen"`           // the session is now unseen
+	Unseen  bool           `json:"unseen"`           // further proposals of the session are held
 	Raw     []byte         `json:"raw,omitzero"`     // base64
 	Headers string         `json:"headers,omitzero"` // the message's headers, one per line
 	// Size is the size of the message's data in bytes, and Digest the digest of all of it. They are
@@ -147,7 +148,7 @@ type RepeatEntry struct {
 	Kind  Kind   `json:"event_kind"`
 	First uint64 `json:"first"` // intake sequence of the first event
 	// Differs is set in entries of earlier versions if the repeat differed from the first event.
-	// Such an event is now an event of its own, see EntryHead.Reuses.
+	// This version accepts such an event under an id that ingest makes, see EntryHead.Reuses.
 	Differs bool `json:"differs,omitzero"`
 }
 
@@ -256,7 +257,8 @@ type VerdictEntry struct {
 	Also   []uint64 `json:"also,omitzero"`
 	Type   Type     `json:"type"`
 	ID     string   `json:"id"`
-	// id that the proposal was sent with, if an earlier event had the same id
+	// Reuses is empty unless an earlier event had the same id. Then it is the id that the proposal was sent with, and
+	// ID is an id that ingest made.
 	Reuses   string     `json:"reuses,omitzero"`
 	Agent    string     `json:"agent"`
 	Session  string     `json:"session,omitzero"`
@@ -269,7 +271,7 @@ type VerdictEntry struct {
 	Rules    string     `json:"rules"`  // digest
 	Level    string     `json:"level,omitzero"`
 	Class    string     `json:"class,omitzero"`    // for an action: the policy entry that set the level
-	Degraded []string   `json:"degraded,omitzero"` // sentinel groups that were silent
+	Degraded []string   `json:"degraded,omitzero"` // sentinel groups that did not answer in time
 	Learn    bool       `json:"learn,omitzero"`    // the verdict is recorded, not enforced
 	Would    *Verdict   `json:"would,omitzero"`    // in learn mode: the verdict that would have been enforced
 	Belief   *BeliefRef `json:"belief,omitzero"`   // for a memory write: the belief after the verdict
@@ -294,8 +296,8 @@ type VerdictEntry struct {
 	Answers string `json:"answers,omitzero"`
 	// Confidence is the agent's stated confidence in the action, from 0 to 1.
 	Confidence *float64 `json:"confidence,omitzero"`
-	// Sources are the sources that the user named and that a held action carries out. A person may approve
-	// one of them together with the hold.
+	// Sources are the sources that the user named and whose text the held action follows. A person may approve one of
+	// these sources together with the hold.
 	Sources []intent.Grounds `json:"sources,omitzero"`
 	// Covered is the approval of a source that allows the action.
 	Covered *SourceUse `json:"covered,omitzero"`
@@ -309,7 +311,7 @@ type CalibrationEntry struct {
 	Total uint64    `json:"total"` // outcomes so far; the report covers the latest of them
 	Was   bool      `json:"was_over_confident,omitzero"`
 	Time  time.Time `json:"time"`
-	Alert *Alert    `json:"alert,omitzero"` // raised if the agent became over-confident in this class
+	Alert *Alert    `json:"alert,omitzero"` // raised if the agent became over-confident in this class with this outcome
 	calibration.Report
 }
 

@@ -38,8 +38,9 @@ const EngineVersion = 1
 const (
 	DoActivateRules  = "activate-rules"
 	DoActivatePolicy = "activate-policy"
-	// DoActivateTrust puts a trust file in force: from that entry on, the keys in the file may resolve holds. The
-	// operators' keys in the file have no effect: each process reads the keys of operators from its own trust file.
+	// DoActivateTrust puts a trust file in force: from the entry of this command on, the keys in the file may resolve
+	// holds. Operators' keys in the activated file have no effect: each process reads the keys of operators from a
+	// trust file of its own.
 	DoActivateTrust = "activate-trust"
 )
 

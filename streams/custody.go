@@ -9,9 +9,9 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// An operator may order that the data of a project is forgotten, or put the project under a legal hold, which forbids
-// that. Both orders are C2SP signed notes of an operator. They are published to lz.ctl.<partition> and recorded in the
-// ledger:
+// A statement is an order of an operator about the data of a project: to forget it, to put it under a legal hold,
+// which forbids to forget it, or to end a legal hold. A statement is a C2SP signed note. It is published to
+// lz.ctl.<partition> and recorded in the ledger:
 //
 //	lazaret/custody/v1
 //	do: forget
@@ -20,9 +20,9 @@ import (
 //	issued: 2026-11-21T10:15:00Z
 //	reason: request 17 of the data protection officer
 //
-// An order to forget a project names the entries that it covers: the project's entries up to a
-// ledger sequence, and the ranges of the ledger that contain them. So the order cannot be used
-// against later entries.
+// A statement to forget a project names the entries that it covers: the project's entries up to a
+// ledger sequence, and the ranges of the ledger that contain them. So nobody can use it to forget
+// later entries.
 //
 //	lazaret/custody/v3
 //	do: forget
@@ -33,7 +33,7 @@ import (
 //	up-to: 4711
 //	entries: 12-15,19,4000-4711
 //
-// Earlier versions signed such orders without the last two lines.
+// Earlier versions signed statements to forget a project without the last two lines.
 //
 // A statement can also be about one data subject of a project. To forget a data subject, the
 // statement lists the ledger entries that concern it, and names the other data subjects that these
@@ -49,8 +49,8 @@ import (
 //	others: p-18,p-19
 //	entries: 12-15,19
 
-// An order to expire covers all projects that are under no legal hold. It names a time and a ledger
-// sequence. The payloads of entries that are older than both may be destroyed.
+// A statement to expire covers all projects that are under no legal hold. It names a time and a
+// ledger sequence. The payloads of entries that are older than both may be destroyed.
 //
 //	lazaret/custody/v4
 //	do: expire
@@ -78,8 +78,8 @@ const (
 	DoExpire  = "expire"
 )
 
-// CustodyValid is how long a statement is accepted after it was issued. Because of this limit, an old statement cannot
-// be sent again to erase later data.
+// CustodyValid is how long after its issue a statement is accepted. Because of this limit, an old statement cannot be
+// sent again to erase later data.
 const CustodyValid = time.Hour
 
 // MaxOthers is the maximum number of data subjects in Custody.Others. If there are more, Others is AllOthers.
@@ -102,8 +102,8 @@ type Custody struct {
 	Others []string
 	// Entries are the ledger sequences of the entries to forget, in ascending order.
 	Entries []uint64
-	// UpTo is the last ledger sequence that an order to forget a project, or to expire, covers. It is 0 in
-	// orders to forget that earlier versions wrote. These cover all entries before the order.
+	// UpTo is the last ledger sequence that an order to forget a project, or to expire, covers. It is 0 in orders to
+	// forget that earlier versions wrote. Such an order covers all entries before it.
 	UpTo uint64
 	// Before is the end of the time that an order to expire covers, exclusive.
 	Before time.Time
@@ -318,8 +318,8 @@ func (b *CustodyEntry) Custody() *Custody {
 	return &c
 }
 
-// Erasure returns the statement in an erased entry's body, which lists the project's entries
-// to forget. It returns nil for every other body. It does not check the signature, because
+// Erasure returns the statement in the body of an entry of TypeErased, which lists the project's
+// entries to forget. It returns nil for every other body. It does not check the signature, because
 // ingest checked it before it wrote the entry.
 func Erasure(body []byte) *Custody {
 	if c := Ordered(body); c != nil && c.DataSubject != "" && c.Do == DoForget {
@@ -328,9 +328,9 @@ func Erasure(body []byte) *Custody {
 	return nil
 }
 
-// CustodyEntry is the ledger body of a statement that ingest accepted. At a forgotten entry, each stage drops
-// everything that it derived from earlier entries of the project. At an erased entry, each stage rebuilds its state
-// from all entries except the listed ones.
+// CustodyEntry is the ledger body of a statement that ingest accepted. At an entry of TypeForgotten, each stage drops
+// everything that it derived from earlier entries of the project. At an entry of TypeErased, each stage rebuilds its
+// state from all entries except those that the statement lists.
 type CustodyEntry struct {
 	EntryHead
 	Do     string `json:"do"`

@@ -58,7 +58,7 @@ func (a *Alert) Asks(on Type) (v Verdict, binding bool) {
 const MaxReasonText = 500
 
 // FindingKey identifies what a group's rule says of a subject. text is the message of the alert or the text of its
-// reason. Alerts with the same key on one subject say the same.
+// reason. Two alerts on one subject say the same if their keys are equal.
 func FindingKey(group, rule, text string) string {
 	return Digest([]byte(strings.Join([]string{group, Clip(rule, MaxReasonText), Clip(text, MaxReasonText)}, "\x00")))
 }

@@ -110,8 +110,8 @@ const (
 	// TypeClaim ends the right of another process to publish joint frames in the partition. It
 	// changes no state.
 	TypeClaim Type = "claim"
-	// TypeTrim announces that old entries will be removed. TypeTrimmed says that they may have been
-	// removed. The process that trims the ledger writes both (see Retention).
+	// TypeTrim announces that old entries will be removed. TypeTrimmed says that these entries may
+	// be missing from now on. The process that trims the ledger writes both (see Retention).
 	TypeTrim    Type = "trim"
 	TypeTrimmed Type = "trimmed"
 	// TypeSecured is every stage's answer to TypeTrim.
@@ -157,7 +157,8 @@ type Entry struct {
 	Body []byte
 	// Open is set if the message has HeaderOpen.
 	Open bool `json:"-"`
-	// Joint is set for the entries of a joint frame, which is not on the stage's own subject.
+	// Joint is set for the entries of a joint frame. A joint frame is on a subject of its own, not on that of the
+	// stage.
 	Joint bool `json:"-"`
 	// Decoded is the value that Body encodes, if this process made the entry, and else nil.
 	// Stages share the value, so it must not be modified.

@@ -18,12 +18,14 @@ import (
 //	<type> SP <src> SP <salt, hex> SP <length of the body, bytes> LF <body> LF
 //
 // All entries of a frame belong to one project and have the same At. A message can only be deleted as a whole.
-// Therefore the writer puts only entries with the same data subject and user into one frame. A joint frame holds
-// entries of several stages that one process decided together: first a proposal of ingest, then the answers to it. It
-// is on a subject of its own, to which the credentials of single stages may not publish. Each line begins with the
-// entry's stage. The time of all entries is the time in the frame's header, which the writer knew when it decided. An
-// erasure that lists one answer also lists the proposal and all its other answers. So the message can be deleted as a
-// whole.
+// Therefore the writer puts only entries with the same data subject and user into one frame.
+//
+// A joint frame holds entries of several stages that one process decided together: first a proposal of ingest, then
+// the answers to it. It is on a subject of its own, to which the credentials of single stages may not publish. Each
+// line in a joint frame begins with the entry's stage. The time of all its entries is the time in the frame's header
+// (HeaderTime), because the stages need the time when they decide, before the stream stamps the message. An erasure
+// that lists one answer also lists the proposal and all other answers to it. So a joint frame, too, can be deleted as
+// a whole.
 
 // TypeFrame is the type of a ledger message that holds several entries.
 const TypeFrame Type = "frame"

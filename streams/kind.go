@@ -5,8 +5,8 @@ import "slices"
 // Kind is the kind of an intake event, a token of its subject.
 type Kind string
 
-// KindCtl is a signed operator command. Its subject differs from that of clients' events, so it is not
-// registered.
+// KindCtl is a signed operator command. It is not registered, because it is published on another subject than clients'
+// events.
 const KindCtl Kind = "ctl"
 
 // EventKind describes a kind of event in the protocol. Each kind has a file that registers it, with

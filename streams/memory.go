@@ -41,8 +41,8 @@ type Memory struct {
 	// Scope is where the memory applies: project, user or session. If it is empty, the
 	// memory applies to the event's user, or to the project if the event names no user.
 	Scope string `json:"scope,omitzero"`
-	// Triples are the statements of the content that the writer has extracted. Content that
-	// is a flat JSON object with a subject needs none.
+	// Triples are the facts (subject, predicate, object) that the writer has extracted from the
+	// content. Content that is a flat JSON object with a subject needs no triples.
 	Triples []beliefs.Triple `json:"triples,omitzero"`
 	// Home is set if the memory is shared from another project.
 	Home *beliefs.Home `json:"home,omitzero"`
@@ -62,7 +62,7 @@ func (e *Memory) check(a Address) error {
 	if err := refs("derived_from", e.DerivedFrom); err != nil {
 		return err
 	}
-	if err := checkStatement(&e.Head, e); err != nil {
+	if err := checkMemory(&e.Head, e); err != nil {
 		return err
 	}
 	if err := checkHome(a, e.Home); err != nil {
@@ -96,8 +96,8 @@ type MemoryEntry struct {
 	EntryHead
 	Origin      beliefs.Origin `json:"origin"`             // who wrote it
 	Inherited   beliefs.Origin `json:"inherited,omitzero"` // least trusted origin it derives from, if not Origin
-	Via         string         `json:"via,omitzero"`       // the event that it inherits from
-	UserWord    bool           `json:"user_word,omitzero"` // verbatim from the user in this session
+	Via         string         `json:"via,omitzero"`       // the event whose origin is Inherited
+	UserWord    bool           `json:"user_word,omitzero"` // the user said the content verbatim in this session
 	Key         string         `json:"key,omitzero"`
 	Content     string         `json:"content"`
 	Category    string         `json:"category,omitzero"`
@@ -109,7 +109,7 @@ type MemoryEntry struct {
 	Features    text.Features  `json:"features,omitzero"`
 	Belief      BeliefRef      `json:"belief"`
 	Repeats     uint64         `json:"repeats,omitzero"`
-	FirstSeen   time.Time      `json:"first_seen,omitzero"` // identical content, any key
+	FirstSeen   time.Time      `json:"first_seen,omitzero"` // when identical content was first written, under any key
 	// KeyHolder is the origin of the value that this write would replace.
 	KeyHolder beliefs.Origin `json:"key_holder,omitzero"`
 	Unseen    bool           `json:"unseen,omitzero"`
@@ -127,8 +127,8 @@ type MemoryEntry struct {
 	// StagedFor is the reason why the memory is context only until a person confirms it. It is empty if the memory needs
 	// no confirmation.
 	StagedFor string `json:"staged_for,omitzero"`
-	// Tombstone is the refused value that it repeats.
+	// Tombstone is the refused value that the memory repeats.
 	Tombstone *Tombstone `json:"tombstone,omitzero"`
-	// Point names the restore point that was taken before it.
+	// Point names the restore point that was taken just before this memory write.
 	Point string `json:"point,omitzero"`
 }

@@ -50,8 +50,8 @@ type BlockEntry struct {
 	Features text.Features `json:"features,omitzero"`
 	// Views is Features.Views(Text), if this process made the entry, and else nil. It is read-only.
 	Views []text.View `json:"-"`
-	// Derived caches a value that readers in this process derive from Text. It is nil if another process
-	// made the entry. Entries with the same text may share it.
+	// Derived holds a value that readers in this process derive from Text, so that they compute it once. It is nil if
+	// another process made the entry. Entries with the same text may share it.
 	Derived *atomic.Value `json:"-"`
 }
 

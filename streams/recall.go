@@ -73,15 +73,16 @@ type GateCandidate struct {
 	Score *float64 `json:"score,omitzero"`
 }
 
-// MaxCandidates is the maximum number of candidates in one request to the gate.
+// MaxCandidates is the maximum number of candidates in one recall.
 const MaxCandidates = 100
 
 // RecallItem is a belief that a recall found.
 type RecallItem struct {
 	BeliefRef
 	Content string `json:"content"`
-	// Score is how well the belief matches the query, from 0 to 1. For a recall it is the share of
-	// the best possible BM25 score. For the gate it is the other store's score. -1 means no score.
+	// Score is how well the belief matches the query, from 0 to 1. In a search it is the share of
+	// the best possible BM25 score. In a recall with candidates it is the other store's score. -1
+	// means no score.
 	Score float64 `json:"score"`
 	// Reason says why the item is context only.
 	Reason string `json:"reason,omitzero"`
@@ -154,7 +155,8 @@ func checkRecall(e *Recall) error {
 	return names(f.Agent, "agent", f.Session, "session", f.Category, "category", f.Tool, "tool", f.Source, "source")
 }
 
-// RecallEntry is the body of a recall: the request, and the items that the context policy permits for each channel.
+// RecallEntry is the body of a recall: the request, and the found items in lists (admitted, context only,
+// contradictions, refused), as the context policy ruled.
 type RecallEntry struct {
 	EntryHead
 	Query     string       `json:"query,omitzero"`
@@ -174,8 +176,9 @@ type RecallEntry struct {
 	ContextOnly    []RecallItem `json:"context_only,omitzero"`
 	Contradictions []RecallItem `json:"contradictions,omitzero"`
 	Refused        []Refusal    `json:"refused,omitzero"`
-	// Omitted counts, for each channel, the results that were left out because of the limit. Once context_only is full,
-	// further content that was only read is counted there without being judged.
+	// Omitted counts, for each of the four lists, the results that were left out because of the limit. Once
+	// context_only is full, further content that was read but never remembered counts as omitted from context_only,
+	// without being judged.
 	Omitted map[string]int `json:"omitted,omitzero"`
 	// More is set if texts were cut or items omitted because the entry was full. A smaller limit
 	// leaves more room for each text.

@@ -8,7 +8,7 @@ import (
 // Codes by which a NATS server reports that it has no room for a stream, regardless of the stream's
 // own limits.
 const (
-	apiAccountResources = 10002 // also what lazaret up limits its account to while its disk is nearly full
+	apiAccountResources = 10002 // also while lazaret up lets its account store nothing: its disk is nearly full
 	apiResources        = 10023
 	apiStorage          = 10047
 )

@@ -24,8 +24,9 @@ type Reply struct {
 // ObserveReply is the answer to a request to lz.svc.observe. The front sends it after it has read the event's entry
 // from the ledger.
 type ObserveReply struct {
-	// ID is the event's id in the ledger. Reuses is set if the event was sent with an id that an
-	// earlier event had.
+	// ID is the event's id in the ledger. It is normally the id that the event was sent with. If an
+	// earlier event had this id already, ingest made a new one, and Reuses is the id that the event
+	// was sent with.
 	ID     string `json:"id,omitzero"`
 	Reuses string `json:"reuses,omitzero"`
 	// Repeat is set if the event was in the ledger before.
@@ -53,7 +54,7 @@ type ObserveReplies struct {
 type ResolveRequest struct {
 	Note string `json:"note"` // the signed resolution
 	// Belief is set if the subject names a belief instead of a hold. The note is then a signed
-	// attestation of it.
+	// attestation of this belief.
 	Belief bool `json:"belief,omitzero"`
 	// Order is set if the note is a signed order. The subject then names the order's object.
 	Order bool `json:"order,omitzero"`
@@ -70,7 +71,8 @@ type ResolveReply struct {
 	Check string      `json:"check,omitzero"`
 	Text  string      `json:"text,omitzero"`
 	Error *ReplyError `json:"error,omitzero"`
-	// Seq is the ledger sequence of the result's entry. Entry is that of the resolution's entry.
+	// Seq is the ledger sequence of the entry with the result. Entry is the ledger sequence of the entry with the
+	// resolution itself.
 	Seq   uint64 `json:"ledger_seq,omitzero"`
 	Entry uint64 `json:"entry,omitzero"`
 }

@@ -20,7 +20,7 @@ type Silence struct {
 	Reason  string    `json:"reason,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
 	By      string    `json:"by"`            // the person's name in the program
-	Ends    string    `json:"ends,omitzero"` // id of the silence that ends now; Rule to Expires are then empty
+	Ends    string    `json:"ends,omitzero"` // id of the silence to end now; the fields Rule to Expires are then empty
 }
 
 // Check returns an error if the silence cannot be recorded at the given time.

@@ -6,7 +6,7 @@ type Belief struct {
 	Found       bool        `json:"found"`
 	Kind        ClaimKind   `json:"kind,omitzero"`
 	Key         string      `json:"key,omitzero"`
-	Axes        Axes        `json:"axes"` // they say nothing if the belief was not found
+	Axes        Axes        `json:"axes"` // without meaning if Found is false
 	Sensitivity Sensitivity `json:"sensitivity,omitzero"`
 	Scope       Scope       `json:"scope,omitzero"`
 	Quality     Quality     `json:"quality,omitzero"` // strongest class of supporting evidence
@@ -25,13 +25,14 @@ type Belief struct {
 	Procedure bool `json:"procedure,omitzero"`
 	// Grade allows the belief to be used for planning although it is unverified.
 	Grade Grade `json:"grade,omitzero"`
-	// Home is the project from which another project shared the belief. It is empty for other
-	// beliefs.
+	// Home says from which other project the belief was shared. It is empty for a belief that this
+	// project made itself.
 	Home Home `json:"home,omitzero"`
-	// Class is its calibration class.
+	// Class is the belief's calibration class, see the function Class.
 	Class string `json:"class,omitzero"`
-	// Agent is the agent that sent the introducing event. Via is the decision that cites the
-	// belief. Both are set only in references from events.
+	// Agent is the agent that sent the event that introduced the belief. Via is the decision that
+	// cites the belief. Both are set only where the entry of a decision or an action cites the
+	// belief.
 	Agent string `json:"agent,omitzero"`
 	Via   string `json:"via,omitzero"`
 }
@@ -62,9 +63,10 @@ type Parent struct {
 	ID     string `json:"id"`
 	Agent  string `json:"agent,omitzero"`
 	Origin Origin `json:"origin,omitzero"`
-	// Declared is set if the writer named the parent. Otherwise the parent was found: Phrases is
-	// the number of the text's phrases that it contains and Share their share of all phrases, or
-	// Carrier is a carrier of the text that the parent was the first to name.
+	// Declared is set if the writer named the parent. Otherwise ingest found the parent, in one of
+	// two ways. Either the parent contains phrases of the text: Phrases is their number, and Share
+	// is their share of all phrases of the text. Or the parent was the first to name a carrier of
+	// the text: Carrier is this carrier.
 	Declared bool    `json:"declared,omitzero"`
 	Phrases  int     `json:"phrases,omitzero"`
 	Share    float64 `json:"share,omitzero"` // 0 to 1
@@ -72,12 +74,12 @@ type Parent struct {
 }
 
 // Home is the project that a belief was shared from, according to the event that shared it. Nobody
-// verifies that. Origin is the belief's origin there and is for display only: here the belief is at
-// most as trusted as external content.
+// verifies what the event says. So the receiving project trusts the belief no more than a document,
+// and less if Origin is less trusted (see Shared).
 type Home struct {
 	Project string `json:"project"`
-	Belief  string `json:"belief"` // the belief's id there
-	Origin  Origin `json:"origin"` // the belief's origin there
+	Belief  string `json:"belief"` // the belief's id in that project
+	Origin  Origin `json:"origin"` // the belief's origin in that project
 }
 
 // Shared returns the origin of a shared belief in the receiving project: the weakest of its origin

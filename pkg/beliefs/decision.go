@@ -35,7 +35,8 @@ type Dependant struct {
 	Kind  string `json:"kind"` // decision or action
 	ID    string `json:"id"`
 	Agent string `json:"agent"`
-	// Belief is the id of that belief, Axes its state now, and Why the cause of the change.
+	// Belief is the id of that belief, Axes its state after the change that made it unreliable, and Why the cause of
+	// that change.
 	Belief string    `json:"belief"`
 	Axes   Axes      `json:"axes"`
 	Why    string    `json:"why"`

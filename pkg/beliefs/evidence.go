@@ -50,8 +50,8 @@ type EvidenceSet []Evidence
 const (
 	MaxConfidence = 0.95
 	MinConfidence = 0.10
-	// AdoptStrength is the minimum strength of evidence that makes a belief supported, if its class
-	// allows that.
+	// AdoptStrength is the minimum strength of the evidence that makes a new belief supported. The
+	// class of the evidence must allow that too (Quality.MaySupport).
 	AdoptStrength = 0.7
 )
 
@@ -148,8 +148,8 @@ type Adoption struct {
 	Quality    Quality
 	Confidence float64
 	Scope      Scope
-	// Staged limits the belief to context until someone vouches for it. Procedure keeps it hidden
-	// until a person signs it.
+	// Staged limits the belief to context until a person confirms it or independent evidence
+	// supports it. Procedure keeps it hidden until a person signs it.
 	Staged    bool `json:",omitzero"`
 	Procedure bool `json:",omitzero"`
 }

@@ -140,8 +140,9 @@ type IncidentScope struct {
 	Tool    string    `json:"tool,omitzero"`
 	Since   time.Time `json:"since,omitzero"` // earliest ledger time at which a belief came in
 	Until   time.Time `json:"until,omitzero"` // first ledger time that is too late
-	// Descendants also quarantines beliefs that derive from the selected ones, unless they
-	// have support of their own. All quarantines those too.
+	// Descendants also quarantines the beliefs that derive from the selected ones, except those
+	// with support of their own. All quarantines every belief that derives from the selected ones,
+	// even with support of its own.
 	Descendants bool `json:"descendants,omitzero"`
 	All         bool `json:"all,omitzero"`
 }
@@ -153,22 +154,21 @@ func (s *IncidentScope) Empty() bool {
 
 // IncidentReport counts the effects of an incident on beliefs.
 type IncidentReport struct {
-	// Found are the beliefs that the scope selects, and Descendants those that derive
-	// from them.
+	// Found counts the beliefs that the scope selects, and Descendants those that derive from them.
 	Found       int `json:"found"`
 	Descendants int `json:"descendants"`
-	// Quarantined are the beliefs that were quarantined. Served counts those of them that
-	// had been served to planners before.
+	// Quarantined counts the beliefs that were quarantined. Served counts those of them that had
+	// been served in recalls for planning before.
 	Quarantined int `json:"quarantined"`
 	Served      int `json:"served"`
-	// Spared are matching beliefs that stayed in service. They have evidence of a class
-	// that may support a belief, and it does not come from the beliefs that were found.
+	// Spared counts descendants that are still served. They have evidence of a class that may
+	// support a belief, and this evidence does not come from the beliefs that were found.
 	Spared int `json:"spared"`
-	// Recovered are descendants that were quarantined or flagged, and that the repair put back into
-	// service because they now have the evidence that Spared describes.
+	// Recovered counts descendants that were quarantined or marked as suspicious, and that the
+	// repair lets be served again because they now have the evidence that Spared describes.
 	Recovered int `json:"recovered"`
-	// Collateral are descendants that are out of service and had been served to planners
-	// before. They were not themselves reported as wrong.
+	// Collateral counts descendants that are no longer served and had been served in recalls for
+	// planning before. Nobody reported these beliefs themselves as wrong.
 	Collateral int `json:"collateral"`
 }
 

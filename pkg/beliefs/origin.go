@@ -54,8 +54,9 @@ func Weakest(os ...Origin) Origin {
 	return w
 }
 
-// Quality is the class of a piece of evidence, strongest first. The gate uses the strongest
-// supporting class and never the number of pieces.
+// Quality is the class of a piece of evidence, strongest first. Whether a belief may become
+// supported depends on the strongest class that supports it (MaySupport), never on the number of
+// pieces.
 type Quality uint8
 
 // The values of Quality.
@@ -104,8 +105,8 @@ func (q Quality) Weight() float64 {
 	return 0
 }
 
-// MaySupport reports whether evidence of this class alone can make a belief supported. This is the
-// gate against self-promotion.
+// MaySupport reports whether evidence of this class alone can make a belief supported. A class for
+// which it is false cannot promote a belief, however often the same content is repeated.
 func (q Quality) MaySupport() bool {
 	return q == DirectObservation || q == HumanAssertion || q == ToolResult
 }

@@ -28,8 +28,8 @@ func (s Standing) Confidence() float64 {
 	return min(max(s.Evidence.Strength(), MinConfidence), MaxConfidence)
 }
 
-// With returns the set with one more piece of evidence. It returns the set unchanged if that
-// has evidence of the same source and relation, and of the same or a stronger class, so that
+// With returns the set with one more piece of evidence. It returns the set unchanged if the set
+// already has evidence of the same source and relation, and of the same or a stronger class. So
 // copies count once. It keeps the first MaxEvidence pieces of each relation.
 func (s EvidenceSet) With(e Evidence) EvidenceSet {
 	for _, have := range s {
@@ -140,9 +140,10 @@ func (s Standing) Independent(e Evidence) bool {
 
 // Corroborate adds evidence. If at least the given number of different sources support an
 // unverified and clean belief with sufficient classes (see Independent), it becomes supported, by
-// the authority auto_observation and subject to the gate. Its scope then is at least
-// PlanningAllowed. Its retrieval does not change; only a person or a probe can change that.
-// Repetition of the same source is not corroboration.
+// the authority auto_observation. The transition table permits this only if Quality.MaySupport is
+// true for the strongest supporting class. Its scope then is at least PlanningAllowed. Its
+// retrieval does not change; only a person or a probe can change that. Repetition of the same
+// source is not corroboration.
 func (s Standing) Corroborate(e Evidence, sources int) (Standing, []Move) {
 	if !s.Independent(e) && !s.among(e) {
 		next := s
